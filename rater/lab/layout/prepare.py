@@ -54,6 +54,7 @@ from rater.run.programs.tuning import CopyTuning, executed, read_elf, unreached_
 from rater.run.workplace.run_dirs import Program, RunFolders
 from rater.store.store import Store
 from rater.workflow.run.prepare import PreparedRun
+from rater.workflow.run.session import PreparedPages
 
 # -- `--pages`: what was asked for, and whether this machine and these programs can have it --------
 
@@ -143,16 +144,6 @@ def program_problems(programs: Iterable[Path], library: Path) -> list[str]:
 # -- Page sizes of the copies of one run made ready: sizes of data learnt, pools looked at ---------
 
 type Extents = Mapping[Category, int]  # bytes from the start of a category to its last page
-
-
-class PreparedPages(Struct, frozen=True):
-    """Everything that copies need for their page sizes."""
-
-    setup: PageSetup
-    programs: dict[str, Program]  # with the layout in their environment
-    tuning: CopyTuning
-    warnings: tuple[str, ...]
-    settings: tuple[tuple[str, str], ...]  # kept with the run
 
 
 def pages_of_run(

@@ -44,6 +44,7 @@ from rater.speccpu.kit.files import (
     words_of,
 )
 from rater.text.values import truncate_list
+from rater.workflow.run.workload import Workload
 
 if TYPE_CHECKING:
     from rater.run.programs.compile import BuiltProgram
@@ -94,6 +95,15 @@ def read_kit(request: Request) -> Kit:
     names += [run.file.parent.name for run in own]
     name = ", ".join(f"{PREFIX}{escape_undecodable(name)}" for name in dict.fromkeys(names))
     return Kit(name, tuple(kits), tuple(map(escape_undecodable, remarks)))
+
+
+def load_kit(request: Request) -> tuple[Request, str, tuple[Workload, ...], tuple[str, ...]]:
+    """Return what a request names, and the request with what command files say besides."""
+    kit = read_kit(request)
+    request, remarks = with_file_defaults(request, kit.benchmarks)
+    found = [(*kit_benchmark(it), it) for it in kit.benchmarks]
+    workloads = (Workload(it, size, None, named=True, kit=own) for it, size, own in found)
+    return request, kit.name, tuple(workloads), (*kit.remarks, *remarks)
 
 
 def kit_benchmark(kit: KitBenchmark) -> tuple[Benchmark, Size]:

@@ -242,7 +242,7 @@ class Campaign:
             self.discard(slot, made, why)
             return made.status, True
         self._in_vain = self._in_vain + 1 if why else 0
-        if self.retries and self._in_vain == _MOST_IN_VAIN:
+        if self.retries and self._in_vain == _MOST_IN_VAIN and not self.repeats(0):
             self.say("runs stay disturbed: no more of them are made again")
         self.judge(slot, made, ahead)
         return made.status, False

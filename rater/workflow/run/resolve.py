@@ -45,7 +45,6 @@ from rater.workflow.run.workload import (
     KitBenchmark,
     Workload,
     command_workload,
-    kit_workloads,
     suite_workloads,
     tuning_of,
     without_missing,
@@ -206,9 +205,7 @@ def load_workloads(
         return request, None, (command_workload(request),), ()
     if not request.of_kit:
         return request, *suite_workloads(request), ()
-    kit = KITS().read_kit(request)
-    request, remarks = KITS().with_file_defaults(request, kit.benchmarks)
-    return request, kit.name, kit_workloads(kit.benchmarks), (*kit.remarks, *remarks)
+    return KITS().load_kit(request)
 
 
 def _overwritten(plan: Plan, kits: Sequence[KitBenchmark]) -> tuple[str, ...]:

@@ -84,28 +84,14 @@ if TYPE_CHECKING:
 # -- Page sizes of copies, which a wing makes ready ------------------------------------------------
 
 
-class PreparedPages(Protocol):
+class PreparedPages(Struct, frozen=True):
     """Everything that copies need for their page sizes."""
 
-    @property
-    def setup(self) -> PageSetup:
-        """What is looked for while copies run."""
-
-    @property
-    def programs(self) -> dict[str, Program]:
-        """By benchmark, with the layout in their environment."""
-
-    @property
-    def tuning(self) -> CopyTuning:
-        """What is preloaded."""
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Why not all can be had."""
-
-    @property
-    def settings(self) -> tuple[tuple[str, str], ...]:
-        """What is kept with the run."""
+    setup: PageSetup  # what is looked for while copies run
+    programs: dict[str, Program]  # by benchmark, with the layout in their environment
+    tuning: CopyTuning  # what is preloaded
+    warnings: tuple[str, ...]  # why not all can be had
+    settings: tuple[tuple[str, str], ...]  # what is kept with the run
 
 
 class PagePreparation(Protocol):

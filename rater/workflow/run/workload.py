@@ -78,35 +78,13 @@ class KitBenchmark(Protocol):
         """How its outputs are compared; empty: they are not."""
 
 
-class Kit[K: KitBenchmark](Protocol):
-    """What was asked for of kits."""
-
-    @property
-    def name(self) -> str:
-        """As the run's suite."""
-
-    @property
-    def benchmarks(self) -> tuple[K, ...]:
-        """In the order they run."""
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """What a person should know."""
-
-
 class Kits[K: KitBenchmark](Protocol):
     """What a wing has for benchmarks of kits. All that read files raise `InputError`."""
 
-    def read_kit(self, request: Request) -> Kit[K]:
-        """Find and read what a request names."""
-
-    def with_file_defaults(
-        self, request: Request, kits: Sequence[K]
-    ) -> tuple[Request, tuple[str, ...]]:
-        """Return the request with what command files say where the user said nothing, remarks."""
-
-    def kit_benchmark(self, kit: K) -> tuple[Benchmark, Size]:
-        """Return a benchmark in the words of suites."""
+    def load_kit(
+        self, request: Request
+    ) -> tuple[Request, str, tuple[Workload, ...], tuple[str, ...]]:
+        """Read what a request names; return it with what command files say besides, and remarks."""
 
     def kit_placement(
         self, request: Request, kits: Sequence[K], copies: int, topology: Topology, memory: Memory
@@ -246,12 +224,6 @@ def command_workload(request: Request) -> Workload:
         sizes={"command": size},
     )
     return Workload(benchmark, size, None)
-
-
-def kit_workloads(kits: Sequence[KitBenchmark]) -> tuple[Workload, ...]:
-    """Return benchmarks of an installed SPEC CPU."""
-    found = [(*KITS().kit_benchmark(kit), kit) for kit in kits]
-    return tuple(Workload(it, size, None, named=True, kit=kit) for it, size, kit in found)
 
 
 def name_of(command: str) -> str:
