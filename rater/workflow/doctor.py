@@ -117,7 +117,7 @@ def _now() -> DoctorView:
     root = sysroot()
     findings = examine(facts_now(root, with_load=True))
     tuned = tuned_settings(findings, names_here(root))
-    return DoctorView(findings, pool_rooms(root / "proc", root / "sys"), tuned, "this machine")
+    return DoctorView(findings, pool_rooms(root), tuned, "this machine")
 
 
 def _of_run(output: Output, word: str) -> DoctorView:

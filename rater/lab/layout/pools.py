@@ -245,7 +245,7 @@ def lacking_pages(needs: Iterable[PoolNeed], root: Path) -> tuple[PoolShortage, 
         promised[size] = read_number(pool / "resv_hugepages") or 0
         surplus = read_number(pool / "surplus_hugepages") or 0
         on_demand[size] = (read_number(pool / "nr_overcommit_hugepages") or 0) - surplus
-    rooms = pool_rooms(root / "proc", root / "sys")
+    rooms = pool_rooms(root)
     return pool_shortages(needs, rooms, promised=promised, on_demand=on_demand)
 
 

@@ -19,7 +19,7 @@ from rater.plan.topology import Topology
 from rater.record.run import Host, escape_undecodable
 from rater.run.host.admission import limiting_groups
 from rater.run.host.memory import memory_readings
-from rater.run.host.procfs import list_folder, may_count, meminfo, read_number, read_text
+from rater.run.host.procfs import COUNTING, list_folder, meminfo, read_number, read_text
 from rater.settings.known import KNOWN, expand_pattern
 from rater.settings.tuner import expand
 from rater.text import cpuset
@@ -29,7 +29,6 @@ from rater.text import cpuset
 # Everything is read from /proc, /sys and /etc, whose places are parameters so that
 # tests can show other machines. What does not exist is left out, never guessed.
 
-_PROC, _SYS, _ETC = Path("/proc"), Path("/sys"), Path("/etc")
 _SNAPSHOT_CPUINFO_BYTES = (
     1 << 16
 )  # the first CPUs tell; all 384 of a large machine take milliseconds
@@ -46,7 +45,7 @@ _INHERITED = re.compile(
 )
 
 
-def host_facts(topology: Topology, proc: Path = _PROC, sys: Path = _SYS, etc: Path = _ETC) -> Host:
+def host_facts(topology: Topology, root: Path = Path("/")) -> Host:
     """Return what identifies this host; `topology` is that of
     `rater.run.host.discover.discover_topology`.
 
@@ -56,10 +55,10 @@ def host_facts(topology: Topology, proc: Path = _PROC, sys: Path = _SYS, etc: Pa
     CPU goes offline. No measured frequency, no name, no memory size goes in. Two
     machines of one type differ in `machine_id_hash`, a keyed hash of /etc/machine-id.
     """
-    cpu = _cpuinfo(proc)
+    cpu = _cpuinfo(root)
     vendor = _joined(cpu, "vendor_id", "CPU implementer")
     model = _joined(cpu, "model name", "cpu", "Processor") or _arm_parts(cpu)
-    microcode = _microcode(cpu, sys)
+    microcode = _microcode(cpu, root)
     architecture = platform.machine()
     pus = topology.machine_pus
     identity = (
@@ -70,12 +69,12 @@ def host_facts(topology: Topology, proc: Path = _PROC, sys: Path = _SYS, etc: Pa
         microcode or "",
         _structure(topology),
     )
-    memory = meminfo(proc / "meminfo").get("MemTotal")
-    dmi = (read_text(sys / "class/dmi/id" / name) for name in ("sys_vendor", "product_name"))
+    memory = meminfo(root / "proc/meminfo").get("MemTotal")
+    dmi = (read_text(root / "sys/class/dmi/id" / name) for name in ("sys_vendor", "product_name"))
     return Host(
         fingerprint=hashlib.sha256("\n".join(identity).encode()).hexdigest(),
-        hostname=read_text(proc / "sys/kernel/hostname") or platform.node(),
-        machine_id_hash=machine_id(etc),
+        hostname=read_text(root / "proc/sys/kernel/hostname") or platform.node(),
+        machine_id_hash=machine_id(root),
         product=" ".join(text for text in dmi if text) or None,
         vendor=vendor,
         cpu_model=model,
@@ -91,15 +90,15 @@ def host_facts(topology: Topology, proc: Path = _PROC, sys: Path = _SYS, etc: Pa
 
 def microcode_now(root: Path = Path("/")) -> str | None:
     """Return the revisions of the processors' microcode, ` + ` between those that differ."""
-    return _microcode(_cpuinfo(root / "proc"), root / "sys")
+    return _microcode(_cpuinfo(root), root)
 
 
-def machine_id(etc: Path = _ETC) -> str | None:
+def machine_id(root: Path = Path("/")) -> str | None:
     """Return what tells this machine from all others, None where nothing does.
 
     machine-id(5) asks that the id itself be kept and a keyed hash be shown.
     """
-    text = read_text(etc / "machine-id")
+    text = read_text(root / "etc/machine-id")
     if not text or text == "uninitialized":
         return None
     return hmac.new(text.encode(), b"rater", hashlib.sha256).hexdigest()[:32]
@@ -148,7 +147,7 @@ def _settings(root: Path) -> Iterator[tuple[str, str | None]]:
     load = (read_text(root / "proc/loadavg") or "").split()
     for name, text in zip(("1min", "5min", "15min"), load, strict=False):
         yield f"load.{name}", text
-    yield from memory_readings(root / "proc", root / "sys")
+    yield from memory_readings(root)
     yield from state_facts(root)
     yield "kernel.page_bytes", str(resource.getpagesize())
     yield "libc", libc_version()
@@ -179,9 +178,9 @@ def _structure(topology: Topology) -> str:
     return "\n".join(lines)
 
 
-def _cpuinfo(proc: Path) -> dict[str, list[str]]:
+def _cpuinfo(root: Path) -> dict[str, list[str]]:
     try:
-        with (proc / "cpuinfo").open("rb") as file:
+        with (root / "proc/cpuinfo").open("rb") as file:
             text = file.read(_SNAPSHOT_CPUINFO_BYTES)
     except OSError:
         return {}
@@ -197,8 +196,8 @@ def _cpuinfo(proc: Path) -> dict[str, list[str]]:
     return found
 
 
-def _microcode(cpuinfo: dict[str, list[str]], sys: Path) -> str | None:
-    of_first = sys / "devices/system/cpu/cpu0/microcode/version"
+def _microcode(cpuinfo: dict[str, list[str]], root: Path) -> str | None:
+    of_first = root / "sys/devices/system/cpu/cpu0/microcode/version"
     return _joined(cpuinfo, "microcode") or read_text(of_first)
 
 
@@ -369,9 +368,8 @@ def _of_this_process(root: Path) -> Iterator[tuple[str, str]]:
         yield "cpu.usable", found["Cpus_allowed_list"].strip()
     if "Uid" in found:
         yield "rater.root", "yes" if found["Uid"].split()[1:2] == ["0"] else "no"
-    may = may_count(status)
-    if may is not None:
-        yield "rater.may_count", "yes" if may else "no"
+    if "CapEff" in found:
+        yield "rater.may_count", "yes" if COUNTING & int(found["CapEff"], 16) else "no"
     devices = list_folder(root / "sys/bus/event_source/devices")
     if devices:  # `cpu`; `cpu_core`, `cpum_cf`, `armv8_pmuv3_0`: without any there is no PMU
         counts = any(

@@ -20,7 +20,7 @@ from rater.run.host.procfs import list_folder, meminfo, read_number, read_text
 # or wrote fills the node it ran on, and copies there get remote memory, or small
 # pages where their neighbours get huge ones.
 
-_PROC, _SYS = Path("/proc"), Path("/sys")
+_NODES = "sys/devices/system/node"
 _POOL = re.compile(r"hugepages-([0-9]+)kB")
 _BUDDY = re.compile(r"^Node +(\d+), +zone +\S+ +(\d[\d ]*)$", re.MULTILINE)
 _MACHINE = (
@@ -49,55 +49,66 @@ _HUGE = (
 )
 
 
-def memory_readings(proc: Path = _PROC, sys: Path = _SYS) -> Iterator[tuple[str, str]]:
+def memory_readings(root: Path = Path("/")) -> Iterator[tuple[str, str]]:
     """Yield the state of memory as settings: `memory.*` in bytes, `hugepages.*` in pages.
 
     `memory.nodeN.free_huge_order_bytes` is what lies free in blocks of at least one
     transparent huge page: so much of them is to be had without compaction.
     """
-    machine = meminfo(proc / "meminfo")
+    machine = meminfo(root / "proc/meminfo")
     yield from _named("memory", "_bytes", _MACHINE, machine)
     yield from _named("hugepages", "", _HUGE, machine)
-    for path in list_folder(sys / "devices/system/node", "node[0-9]*"):
+    for path in list_folder(root / _NODES, "node[0-9]*"):
         yield from _named(f"memory.{path.name}", "_bytes", _NODE, meminfo(path / "meminfo"))
-    for node, free_bytes in free_in_huge_blocks(proc, sys).items():
+    for node, free_bytes in _free_in_huge_blocks(root).items():
         yield f"memory.node{node}.free_huge_order_bytes", str(free_bytes)
 
 
-def free_in_huge_blocks(proc: Path = _PROC, sys: Path = _SYS) -> dict[int, int]:
+def _free_in_huge_blocks(root: Path) -> dict[int, int]:
     """Return the bytes free by node in blocks of at least one transparent huge page."""
-    transparent = sys / "kernel/mm/transparent_hugepage/hpage_pmd_size"
-    huge_bytes = read_number(transparent) or meminfo(proc / "meminfo").get("Hugepagesize")
-    return _free_in_blocks(proc, huge_bytes) if huge_bytes else {}
+    transparent = root / "sys/kernel/mm/transparent_hugepage/hpage_pmd_size"
+    least = read_number(transparent) or meminfo(root / "proc/meminfo").get("Hugepagesize")
+    return {
+        node: sum(size * count for size, count in blocks.items() if size >= least)
+        for node, blocks in _free_blocks(root).items()
+        if least
+    }
 
 
-def read_node_memory(proc: Path = _PROC, sys: Path = _SYS) -> dict[int, NodeMemory]:
+def read_node_memory(root: Path = Path("/")) -> dict[int, NodeMemory]:
     """Return the memory of each lgroup by OS number, ascending; empty where there are none.
 
-    About a millisecond a node: the kernel adds up its counters for each file.
+    About a millisecond a node: the kernel adds up its counters for each file. A single lgroup has
+    what the machine has: under some hypervisors its own file leaves out the memory that is
+    plugged in when it is wanted.
     """
-    huge_blocks = free_in_huge_blocks(proc, sys)
+    huge_blocks = _free_in_huge_blocks(root)
+    paths = list_folder(root / _NODES, "node[0-9]*")
     found = {}
-    for node, entries in _node_entries(proc, sys).items():
-        if not {"MemTotal", "MemFree", "FilePages"} <= entries.keys():
+    for path in paths:
+        entries, number = meminfo(path / "meminfo"), path.name.removeprefix("node")
+        machine = meminfo(root / "proc/meminfo") if len(paths) == 1 else {}
+        if {"MemFree", "Cached"} <= machine.keys():
+            entries = machine | {"FilePages": machine["Cached"] + machine.get("Buffers", 0)}
+        if not number.isdecimal() or not {"MemTotal", "MemFree", "FilePages"} <= entries.keys():
             continue
-        found[node] = NodeMemory(
-            node=node,
+        found[int(number)] = NodeMemory(
+            node=int(number),
             total_bytes=entries["MemTotal"],
             free_bytes=entries["MemFree"],
             page_cache_bytes=max(0, entries["FilePages"] - entries.get("Shmem", 0)),
             dirty_bytes=entries.get("Dirty", 0) + entries.get("Writeback", 0),
-            free_huge_order_bytes=huge_blocks.get(node),
-            huge_pages=_pools(sys / f"devices/system/node/node{node}/hugepages"),
+            free_huge_order_bytes=huge_blocks.get(int(number)),
+            huge_pages=_pools(path / "hugepages"),
         )
     return dict(sorted(found.items()))
 
 
-def pool_rooms(proc: Path = _PROC, sys: Path = _SYS) -> tuple[PoolCapacity, ...]:
+def pool_rooms(root: Path = Path("/")) -> tuple[PoolCapacity, ...]:
     """Return what the pools of huge pages have and could have, by lgroup, then by size."""
-    blocks = _free_blocks(proc)
+    blocks = _free_blocks(root)
     found = []
-    for memory in read_node_memory(proc, sys).values():
+    for memory in read_node_memory(root).values():
         own = blocks.get(memory.node, {})
         largest = max(own, default=0)
         for pool in memory.huge_pages:
@@ -117,42 +128,20 @@ def preflight_now(
     placements: Sequence[Placement],
     bytes_by_copy: Mapping[int, int],
     before: Mapping[int, NodeMemory] | None = None,
-    proc: Path = _PROC,
-    sys: Path = _SYS,
     *,
+    root: Path = Path("/"),
     unstated: Sequence[str] = (),
 ) -> Preflight:
     """Return the preflight of this machine now; `before` as `read_node_memory` gave it."""
-    enabled = read_text(sys / "kernel/mm/transparent_hugepage/enabled") or ""
+    enabled = read_text(root / "sys/kernel/mm/transparent_hugepage/enabled") or ""
     return preflight(
         placements,
         bytes_by_copy,
-        read_node_memory(proc, sys),
+        read_node_memory(root),
         before=before,
         huge_pages_always="[always]" in enabled,
         unstated=unstated,
     )
-
-
-def _node_entries(proc: Path = _PROC, sys: Path = _SYS) -> dict[int, dict[str, int]]:
-    """Return what each lgroup's meminfo says, in bytes, by OS number.
-
-    A single lgroup has what the machine has: under some hypervisors its own file
-    leaves out the memory that is plugged in when it is wanted.
-    """
-    paths = list_folder(sys / "devices/system/node", "node[0-9]*")
-    found = {}
-    for path in paths:
-        entries = meminfo(path / "meminfo")
-        if len(paths) == 1:
-            machine = meminfo(proc / "meminfo")
-            if {"MemFree", "Cached"} <= machine.keys():
-                files = machine["Cached"] + machine.get("Buffers", 0)
-                entries = machine | {"FilePages": files}
-        number = path.name.removeprefix("node")
-        if number.isdecimal():
-            found[int(number)] = entries
-    return found
 
 
 def _pools(folder: Path) -> tuple[HugePages, ...]:
@@ -173,20 +162,13 @@ def _named(
             yield f"{prefix}.{name}{unit}", str(entries[key])
 
 
-def _free_in_blocks(proc: Path, least_bytes: int) -> dict[int, int]:
-    return {
-        node: sum(size * count for size, count in blocks.items() if size >= least_bytes)
-        for node, blocks in _free_blocks(proc).items()
-    }
-
-
-def _free_blocks(proc: Path) -> dict[int, dict[int, int]]:
+def _free_blocks(root: Path) -> dict[int, dict[int, int]]:
     """Return by node how many free blocks there are of each size in bytes, from buddyinfo.
 
     Column k counts free blocks of 2^k pages (proc(5)).
     """
     found: dict[int, dict[int, int]] = {}
-    for node, columns in _BUDDY.findall(read_text(proc / "buddyinfo") or ""):
+    for node, columns in _BUDDY.findall(read_text(root / "proc/buddyinfo") or ""):
         own = found.setdefault(int(node), {})
         for order, count in enumerate(columns.split()):
             size = mmap.PAGESIZE << order

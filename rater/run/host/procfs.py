@@ -39,13 +39,14 @@ def counted(path: Path, name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-_COUNTING = 1 << 38 | 1 << 21  # CAP_PERFMON, CAP_SYS_ADMIN
+COUNTING = 1 << 38 | 1 << 21  # CAP_PERFMON, CAP_SYS_ADMIN: whatever kernel settings say
 
 
-def may_count(status: str) -> bool | None:
-    """Tell from /proc/PID/status whether its process may count whatever kernel settings say."""
+def capabilities(root: Path = Path("/")) -> int:
+    """Return the effective capabilities of this process as bits; 0: none, or not told."""
+    status = read_text(root / "proc/self/status") or ""
     held = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
-    return None if held is None else bool(int(held[1], 16) & _COUNTING)
+    return int(held[1], 16) if held else 0
 
 
 def list_folder(folder: Path, pattern: str = "*") -> list[Path]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-import re
 import resource
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,7 +14,7 @@ from signal import SIGBUS, SIGKILL, SIGXCPU, SIGXFSZ
 from rater.errors import InputError
 from rater.plan.schedule import Order, Plan
 from rater.run.host.admission import limiting_groups
-from rater.run.host.procfs import counted, read_number
+from rater.run.host.procfs import capabilities, counted, read_number
 
 # -- Open files: what counters need, and pipes out of the way of what programs are given -----------
 
@@ -88,7 +87,7 @@ _ROOM_BYTES = 128 << 20  # of address space: libraries, stacks of threads
 _TASKS = 6  # processes and threads: launcher, checker, threads of rater
 _FILE_BYTES = 16 << 20  # the database and its log
 _UNLIMITED = resource.RLIM_INFINITY
-_ADMIN, _RESOURCE = 21, 24  # CAP_SYS_ADMIN, CAP_SYS_RESOURCE: the limit of processes is not theirs
+_MORE = 1 << 21 | 1 << 24  # CAP_SYS_ADMIN, CAP_SYS_RESOURCE: the limit of processes is not theirs
 
 
 def refuse_small_limits() -> None:
@@ -131,7 +130,7 @@ def _tasks_problem(copies: int) -> str | None:
     """Return why so many processes cannot be started: the user has others, which count too."""
     limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
     needed = copies + _TASKS
-    if limit == _UNLIMITED or os.getuid() == 0 or _may_have_more():
+    if limit == _UNLIMITED or os.getuid() == 0 or _MORE & capabilities():
         return None
     there = _own_tasks() if limit < 100 * needed else 0  # to count them takes a while
     if there + needed <= limit:
@@ -140,12 +139,6 @@ def _tasks_problem(copies: int) -> str | None:
         f"this user may have {limit} processes and threads (`ulimit -u`) and has {there}; "
         f"{needed} more are needed"
     )
-
-
-def _may_have_more() -> bool:
-    found = re.search(r"\nCapEff:\s*([0-9a-f]+)", Path("/proc/self/status").read_text())
-    held = int(found[1], 16) if found else 0
-    return bool(held & (1 << _ADMIN | 1 << _RESOURCE))
 
 
 def _own_tasks() -> int:

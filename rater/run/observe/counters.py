@@ -10,10 +10,10 @@ admin-guide/pm/cpufreq.rst of the kernel.
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +27,6 @@ from rater.run.host.procfs import read_number
 from rater.run.observe.energy import EnergyReader
 
 _TICK_NS = 10**9 // TICKS_PER_S
-_CHUNK = 1 << 18
 _PRESSURES = ("cpu", "memory", "io")
 _COUNTERS = (
     *(b"numa_hint_faults", b"pgmajfault", b"pgmigrate_success"),
@@ -298,19 +297,9 @@ class PhaseCounters:
 
 
 def _read(path: Path) -> bytes:
-    try:
-        file = os.open(path, os.O_RDONLY)
-    except OSError:
-        return b""
-    try:
-        chunks = []
-        while chunk := os.read(file, _CHUNK):
-            chunks.append(chunk)
-        return b"".join(chunks)
-    except OSError:
-        return b""
-    finally:
-        os.close(file)
+    with suppress(OSError):
+        return path.read_bytes()
+    return b""
 
 
 def _is_kernels(file: Path) -> bool:

@@ -30,7 +30,7 @@ from rater.plan.counter_tables import (
     parse_cpuinfo,
 )
 from rater.record.events import USER_ONLY, CopyCounted, EventCount, Noted, PhaseCounted
-from rater.run.host.procfs import list_folder, may_count, read_number, read_text
+from rater.run.host.procfs import COUNTING, capabilities, list_folder, read_number, read_text
 from rater.run.launcher.copies import Child
 from rater.run.launcher.table import Verb
 from rater.text.values import truncate_list
@@ -343,7 +343,7 @@ def perf_refusal(error: OSError, most: int, root: Path = Path("/")) -> tuple[str
     paranoid = read_number(root / _PARANOID)
     if paranoid is None and error.errno == errno.ENOSYS:
         return "this kernel has no perf events, ENOSYS", "a kernel with CONFIG_PERF_EVENTS"
-    privileged = may_count(read_text(root / "proc/self/status") or "")
+    privileged = COUNTING & capabilities(root)
     if paranoid is None or paranoid <= most or privileged or error.errno == errno.ENOSYS:
         return (
             f"kernel settings allow it, and it is refused ({errno.errorcode[error.errno or 0]}): "

@@ -71,25 +71,12 @@ class ChildEnded(Struct, frozen=True):
 
 
 def run_tool(
-    argv: Sequence[str], cwd: Path, environment: Mapping[str, str] | None = None
+    argv: Sequence[str], cwd: Path, environment: Mapping[str, str] = os.environ
 ) -> ToolEnded:
-    """Run a program to its end; raises `OSError` when it cannot be started.
-
-    It has no standard input, stays in our process group (Ctrl-C at the terminal
-    reaches it) and, unless we have several threads, is killed when we die.
-    """
+    """Run a program to its end; raises `OSError` when it cannot be started."""
     with tempfile.TemporaryFile() as output:
-        done = subprocess.run(
-            argv,
-            cwd=cwd,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            preexec_fn=die_with_parent(),
-            check=False,
-        )
-        return ToolEnded(done.returncode, both_ends(output.fileno()))
+        ended = run_child(argv, cwd, environment, (output, output))
+        return ToolEnded(ended.status, both_ends(output.fileno()))
 
 
 def run_child(

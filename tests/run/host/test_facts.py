@@ -396,7 +396,7 @@ TWO_NODES = machine.parse_synthetic("nodes=2x4")
 
 
 def test_the_host_is_told_as_the_system_tells_it(proc: Path, sys_: Path, etc: Path) -> None:
-    host = facts.host_facts(TWO_NODES, proc, sys_, etc)
+    host = facts.host_facts(TWO_NODES, proc.parent)
     assert host.hostname == "node17"
     assert host.product == "Lenovo SD530"
     assert host.vendor == "GenuineIntel"
@@ -410,7 +410,7 @@ def test_the_host_is_told_as_the_system_tells_it(proc: Path, sys_: Path, etc: Pa
 def test_the_fingerprint_does_not_follow_what_changes_by_itself(
     proc: Path, sys_: Path, etc: Path
 ) -> None:
-    before = facts.host_facts(TWO_NODES, proc, sys_, etc)
+    before = facts.host_facts(TWO_NODES, proc.parent)
     write(
         proc,
         {
@@ -420,7 +420,7 @@ def test_the_fingerprint_does_not_follow_what_changes_by_itself(
         },
     )
     part = replace(TWO_NODES, pus=TWO_NODES.pus[:3], whole=TWO_NODES.pus)
-    after = facts.host_facts(part, proc, sys_, etc)
+    after = facts.host_facts(part, proc.parent)
     assert after.fingerprint == before.fingerprint
     assert (after.pus, after.cores) == (8, 8)
 
@@ -428,22 +428,22 @@ def test_the_fingerprint_does_not_follow_what_changes_by_itself(
 def test_the_fingerprint_follows_model_microcode_and_topology(
     proc: Path, sys_: Path, etc: Path
 ) -> None:
-    prints = {facts.host_facts(TWO_NODES, proc, sys_, etc).fingerprint}
+    prints = {facts.host_facts(TWO_NODES, proc.parent).fingerprint}
     for text in ("nodes=4x2", "nodes=2x5"):
         other = machine.parse_synthetic(text)
-        prints.add(facts.host_facts(other, proc, sys_, etc).fingerprint)
+        prints.add(facts.host_facts(other, proc.parent).fingerprint)
     for old, new in (("0x2006e05", "0x2006e06"), ("6132", "6148")):
         write(proc, {"cpuinfo": XEON.replace(old, new)})
-        prints.add(facts.host_facts(TWO_NODES, proc, sys_, etc).fingerprint)
+        prints.add(facts.host_facts(TWO_NODES, proc.parent).fingerprint)
     assert len(prints) == 5
 
 
 def test_two_machines_of_one_type_differ_in_the_machine_id_only(
     proc: Path, sys_: Path, etc: Path
 ) -> None:
-    one = facts.host_facts(TWO_NODES, proc, sys_, etc)
+    one = facts.host_facts(TWO_NODES, proc.parent)
     write(etc, {"machine-id": "f" * 32})
-    other = facts.host_facts(TWO_NODES, proc, sys_, etc)
+    other = facts.host_facts(TWO_NODES, proc.parent)
     assert one.machine_id_hash != other.machine_id_hash
     assert replace(one, machine_id_hash=other.machine_id_hash) == other
     assert "0123456789abcdef" not in str(one)
@@ -458,7 +458,7 @@ def test_arm_cpus_are_told_by_their_part_numbers(proc: Path, sys_: Path, etc: Pa
             "CPU variant\t: 0x0\nCPU part\t: 0xd87\n"
         },
     )
-    host = facts.host_facts(TWO_NODES, proc, sys_, etc)
+    host = facts.host_facts(TWO_NODES, proc.parent)
     assert host.vendor == "0x41"
     assert host.cpu_model == "ARM part 0xd85 + 0xd87 variant 0x0"
     assert host.microcode is None
@@ -507,7 +507,7 @@ def test_what_does_not_exist_is_left_out(tmp_path: Path) -> None:
     assert {name for name, _ in facts.settings_snapshot(nothing)} <= {
         *("kernel.page_bytes", "libc")
     }
-    host = facts.host_facts(TWO_NODES, nothing, nothing, nothing)
+    host = facts.host_facts(TWO_NODES, nothing)
     assert (host.vendor, host.cpu_model, host.microcode, host.memory_bytes) == (None,) * 4
     assert (host.machine_id_hash, host.product) == (None, None)
 
@@ -580,7 +580,7 @@ Node {node} ShmemPmdMapped:      0 kB"""
 
 
 def test_page_cache_and_huge_blocks_are_told_by_lgroup(tmp_path: Path) -> None:
-    proc = write(
+    write(
         tmp_path / "proc",
         {
             "meminfo": "MemFree: 9 kB\nDirty: 3 kB\nWriteback: 1 kB\nAnonHugePages: 2048 kB\n"
@@ -591,7 +591,7 @@ def test_page_cache_and_huge_blocks_are_told_by_lgroup(tmp_path: Path) -> None:
             "Node 1, zone  Movable    100    100",
         },
     )
-    sys = write(
+    write(
         tmp_path / "sys",
         {
             "kernel/mm/transparent_hugepage/hpage_pmd_size": f"{4 * PAGESIZE}",
@@ -625,7 +625,7 @@ def test_page_cache_and_huge_blocks_are_told_by_lgroup(tmp_path: Path) -> None:
         "memory.node1.shmem_bytes": "1048576",
         "memory.node1.writeback_bytes": "0",
     }
-    now = read_node_memory(proc, sys)
+    now = read_node_memory(tmp_path)
     assert {node: (it.free_bytes, it.page_cache_bytes) for node, it in now.items()} == {
         0: (100 << 10, (5000 - 1024) << 10),
         1: (7 << 10, 0),
@@ -633,15 +633,15 @@ def test_page_cache_and_huge_blocks_are_told_by_lgroup(tmp_path: Path) -> None:
 
 
 def test_a_single_lgroup_has_what_the_machine_has(tmp_path: Path) -> None:
-    proc = write(
+    write(
         tmp_path / "proc",
         {"meminfo": "MemTotal: 99 kB\nMemFree: 90 kB\nBuffers: 1 kB\nCached: 9 kB"},
     )
-    sys = write(
+    write(
         tmp_path / "sys",
         {"devices/system/node/node0/meminfo": NODE.format(node=0, free=5, files=5000)},
     )
-    now = read_node_memory(proc, sys)[0]
+    now = read_node_memory(tmp_path)[0]
     assert (now.free_bytes, now.page_cache_bytes) == (90 << 10, 10 << 10)
 
 

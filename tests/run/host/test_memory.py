@@ -200,7 +200,7 @@ def test_numbers_have_digits_enough_to_be_told_apart() -> None:
     assert {count: gb(count) for count in told} == told
 
 
-def machine(root: Path) -> tuple[Path, Path]:
+def machine(root: Path) -> None:
     """A machine of two lgroups below `root`: its /proc and /sys."""
 
     proc, sys = root / "proc", root / "sys"
@@ -222,23 +222,22 @@ def machine(root: Path) -> tuple[Path, Path]:
             pool.mkdir(parents=True)
             (pool / "nr_hugepages").write_text(f"{total}\n")
             (pool / "free_hugepages").write_text(f"{total // 2}\n")
-    return proc, sys
 
 
 def test_lgroups_are_read_from_the_kernel(tmp_path: Path) -> None:
-    proc, sys = machine(tmp_path)
+    machine(tmp_path)
     pools = (HugePages(2 << 20, 8, 4), HugePages(1 << 30, 0, 0))
     first = NodeMemory(0, 1000 << 10, 100 << 10, 250 << 10, 8 << 10, None, pools)
     second = replace(first, node=1, free_bytes=200 << 10, free_huge_order_bytes=10 << 20)
-    assert read_node_memory(proc, sys) == {0: first, 1: second}
+    assert read_node_memory(tmp_path) == {0: first, 1: second}
     assert first.droppable_bytes == 242 << 10
     assert first.pooled_bytes == 8 << 20
-    assert read_node_memory(tmp_path, tmp_path) == {}
+    assert read_node_memory(tmp_path / "none") == {}
 
 
 def test_the_preflight_of_a_machine_reads_it(tmp_path: Path) -> None:
-    proc, sys = machine(tmp_path)
-    found = preflight_now([on(0, 1)], {0: 300 << 10}, proc=proc, sys=sys)
+    machine(tmp_path)
+    found = preflight_now([on(0, 1)], {0: 300 << 10}, root=tmp_path)
     assert [row.verdict for row in found.rows] == ["enough", "page-cache"]
     assert "node 1 (its copies need 0.31 MB; 0.2 MB free, 0.26 MB page cache)" in found.warnings[0]
 
