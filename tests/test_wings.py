@@ -16,7 +16,7 @@ from rater.workflow.run.session import PagePreparation
 from rater.workflow.run.workload import Kits, PageChecks
 
 KITS: Kits[KitBenchmark] = run
-KIT_OUTPUTS: KitOutputsFactory[outputs.KitComparison] = outputs
+KIT_OUTPUTS: KitOutputsFactory = outputs
 PAGE_LAYOUTS: PageLayouts = layout
 PAGE_CHECKS: PageChecks = prepare
 PAGE_SETUP: PagePreparation = prepare

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from uuid import uuid4
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,12 +28,12 @@ from rater.plan.suite_find import (
     suite_warnings,
 )
 from rater.process import typed_command
+from rater.run.launcher.guard import guard
 from rater.run.programs.child_process import Limits
 from rater.run.programs.compile import cache_root
 from rater.run.programs.inputs import SetupFiles
 from rater.run.workplace.trial import (
     SuiteTrial,
-    guarded,
     trial_folder,
     try_build,
     try_run,
@@ -99,7 +100,7 @@ def check(output: Output, suite: str | None, options: CheckOptions) -> int:
     found = select_from_suite(found, suite)
     checked = []
     run = options.try_size is not None
-    with guarded() if run else nullcontext():
+    with guard(str(uuid4()), 1) if run else nullcontext():
         for one in _checks(found, named, options, run=run):
             if not output.json:
                 report_trial(found, one.trial, one.left_out)

@@ -69,6 +69,7 @@ from rater.process import print_error
 from rater.record.run import CopyStatus, MemoryPolicy, Placement
 from rater.record.stored import StoredRun
 from rater.run.launcher.copies import CopySpec
+from rater.run.launcher.guard import guard
 from rater.run.programs.child_process import Limits
 from rater.run.programs.compile import build, cache_root, find_command
 from rater.run.programs.inputs import ready_inputs
@@ -82,7 +83,7 @@ from rater.run.programs.script import (
 )
 from rater.run.workplace.checker import Checker
 from rater.run.workplace.run_dirs import Program, RunFolders
-from rater.run.workplace.trial import guarded, pick_size, trial_folder, try_setup
+from rater.run.workplace.trial import pick_size, trial_folder, try_setup
 from rater.show.document import Line, Part
 from rater.store.connection import default_path
 from rater.store.store import Store, open_store
@@ -149,7 +150,7 @@ def _record_trace(output: Output, asked: TraceOptions) -> StoredTrace:
     named = parse_tlb(asked.tlb) if asked.tlb else None
     tools = build_tools(find_valgrind(), cache)
     with open_store(default_path(output.db)) as store:  # what cannot be stored is not traced
-        with guarded():
+        with guard(str(uuid4()), 1):
             subject = subject_of(asked, cache, limits)
             measured = machine_costs(cache, anew=asked.measure)
             tlb = named or own_tlb(measured)

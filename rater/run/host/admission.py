@@ -306,24 +306,19 @@ def cgroup_headroom(root: Path) -> tuple[int, str] | None:
     Every cgroup from ours to the top may have a limit. File pages that the kernel
     can drop count as left. `root` is `/`, or a copy of it in tests.
     """
-    tightest: tuple[int, str] | None = None
+    found = []
     for group in limiting_groups(root, "memory"):
-        left = _left_bytes(group.folder, is_v1=group.is_v1)
-        if left is not None and (tightest is None or left < tightest[0]):
-            tightest = (left, group.name)
-    return tightest
+        name = "total_inactive_file" if group.is_v1 else "inactive_file"
+        left, free = group.left("memory"), counted(group.folder / "memory.stat", name)
+        found += [] if left is None else [(max(0, left + (free or 0)), group.name)]
+    return min(found, key=lambda it: it[0], default=None)
 
 
 def huge_pages_left_bytes(root: Path, size: int) -> int | None:
     """Return what our cgroups let us have of the pool of a page size; None: all of it."""
     name = f"hugetlb.{size >> 30}GB" if size >= 1 << 30 else f"hugetlb.{size >> 20}MB"
-    found = []
-    for folder, is_v1, _ in limiting_groups(root, "hugetlb"):
-        limit, used = ("limit_in_bytes", "usage_in_bytes") if is_v1 else ("max", "current")
-        most, now = (read_number(folder / f"{name}.{it}") for it in (limit, used))
-        if most is not None and now is not None and most < 1 << 62:  # version 1 has no word for it
-            found.append(max(0, most - now))
-    return min(found, default=None)
+    found = (group.left(name) for group in limiting_groups(root, "hugetlb"))
+    return min((max(0, left) for left in found if left is not None), default=None)
 
 
 class LimitingGroup(NamedTuple):
@@ -332,6 +327,17 @@ class LimitingGroup(NamedTuple):
     folder: Path
     is_v1: bool
     name: str = ""  # within its hierarchy
+
+    def limit(self, what: str) -> int | None:
+        """Return the most that it may have of `memory`, or of `hugetlb.2MB`; None: no limit."""
+        most = read_number(self.folder / f"{what}.{'limit_in_bytes' if self.is_v1 else 'max'}")
+        return None if most is None or most >= 1 << 62 else most  # version 1 has no word for it
+
+    def left(self, what: str) -> int | None:
+        """Return the bytes between that and what it has."""
+        used = read_number(self.folder / f"{what}.{'usage_in_bytes' if self.is_v1 else 'current'}")
+        most = self.limit(what)
+        return None if most is None or used is None else most - used
 
 
 def limiting_groups(root: Path, controller: str) -> Iterator[LimitingGroup]:
@@ -367,13 +373,6 @@ def _mount_point(mountinfo: str, kind: str, controller: str) -> tuple[str, str] 
         if described[0] == kind and (kind == "cgroup2" or controller in options):
             return fields[4], fields[3]
     return None
-
-
-def _left_bytes(folder: Path, *, is_v1: bool) -> int | None:
-    names = ("limit_in_bytes", "usage_in_bytes") if is_v1 else ("max", "current")
-    limit, used = (read_number(folder / f"memory.{name}") for name in names)
-    free = counted(folder / "memory.stat", "total_inactive_file" if is_v1 else "inactive_file")
-    return None if limit is None or used is None else max(0, limit - used + (free or 0))
 
 
 def _limit(available: AvailableResources) -> str:

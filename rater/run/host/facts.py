@@ -269,14 +269,11 @@ def state_facts(root: Path = Path("/")) -> Iterator[tuple[str, str]]:
         yield "virtualization.free_memory", "reported"
     if (root / "run/.containerenv").exists() or (root / ".dockerenv").exists():
         yield "container", "yes"
-    quotas, limits = cpu_quotas(root), []
-    for folder, is_v1, _ in limiting_groups(root, "memory"):
-        limit = read_number(folder / ("memory.limit_in_bytes" if is_v1 else "memory.max"))
-        limits += [] if limit is None or limit >= 1 << 62 else [limit]  # v1: no limit is 2^63
-    if quotas:
+    if quotas := cpu_quotas(root):
         yield "cgroup.cpu_quota", f"{min(quotas)[0]:g}"
-    if limits:
-        yield "cgroup.memory_limit_bytes", str(min(limits))
+    limits = (group.limit("memory") for group in limiting_groups(root, "memory"))
+    if least := min((it for it in limits if it is not None), default=None):
+        yield "cgroup.memory_limit_bytes", str(least)
 
 
 _NO_LIMIT_US = 2_000_000_000  # PM_QOS_CPU_LATENCY_DEFAULT_VALUE, linux/pm_qos.h

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from rater.process import start_of, stat_fields
 from rater.record.run import escape_undecodable
+from rater.run.host.admission import limiting_groups
 from rater.run.host.procfs import list_folder
 from rater.run.launcher.launcher import Launcher
 from rater.run.programs.inputs import remove_run_dir
@@ -156,17 +157,16 @@ class Cgroup:
         self.home = home
 
     @classmethod
-    def make(
-        cls,
-        name: str,
-        mountinfo: Path = Path("/proc/self/mountinfo"),
-        membership: Path = Path("/proc/self/cgroup"),
-    ) -> Cgroup | None:
+    def make(cls, name: str) -> Cgroup | None:
         """Make a cgroup below our own, or return None where that is not allowed."""
-        home = _own_cgroup(mountinfo, membership)
-        if home is None:
+        # Of version 2: no controller of version 1 has that name.
+        home = next((it.folder for it in limiting_groups(Path("/"), "cgroup2")), None)
+        if home is None or not home.is_dir():
             return None
-        _sweep(home)
+        for stale in home.glob("rater-*-*"):
+            if not Path("/proc", stale.name.split("-")[1]).exists():
+                with suppress(OSError):
+                    stale.rmdir()
         path = home / f"rater-{os.getpid()}-{name}"
         try:
             path.mkdir()
@@ -205,32 +205,6 @@ class Cgroup:
                 time.sleep(_CGROUP_PAUSE_S)
             else:
                 return
-
-
-def _own_cgroup(mountinfo: Path, membership: Path) -> Path | None:
-    """Return our cgroup's directory in the cgroup2 mount, which may be a hybrid one."""
-    try:
-        mounts = [line.split() for line in mountinfo.read_text().splitlines()]
-        member = [line for line in membership.read_text().splitlines() if line.startswith("0::")]
-    except OSError:
-        return None
-    for fields in mounts:
-        if "-" in fields and fields[fields.index("-") + 1] == "cgroup2" and member:
-            root, mount_point = fields[3], Path(fields[4])
-            path = member[0][3:]
-            if root != "/":
-                path = path.removeprefix(root)
-            home = mount_point / path.lstrip("/")
-            return home if home.is_dir() else None
-    return None
-
-
-def _sweep(home: Path) -> None:
-    for stale in home.glob("rater-*-*"):
-        pid = stale.name.split("-")[1]
-        if not Path("/proc", pid).exists():
-            with suppress(OSError):
-                stale.rmdir()
 
 
 # -- Nothing outlives the supervisor: what copies leave is adopted, killed and named ---------------
@@ -399,17 +373,26 @@ def _group_of(pid: int) -> int:
 def guard(mark: str, copies: int, *, use_cgroup: bool = True) -> Iterator[Guard]:
     """Guard a run: while this context lives, nothing it starts outlives this process.
 
-    `mark` tells its processes from those of all other runs.
+    `mark` tells its processes from those of all other runs, by a limit and `MARKER`.
     """
     libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     with ExitStack() as stack:
+        stack.callback(_mark_environment, os.environ.get(MARKER))
+        _mark_environment(mark)
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         stack.callback(libc.prctl, _PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
         with marked_limit(mark) as locks:
             keeper = Guard(mark, copies, locks, Cgroup.make(mark[:8]) if use_cgroup else None)
             stack.callback(keeper.close)  # not before: a launcher that hunts must not find us
             stack.callback(keeper.kill_leftovers)
             yield keeper
+
+
+def _mark_environment(mark: str | None) -> None:
+    if mark is None:
+        os.environ.pop(MARKER, None)
+    else:
+        os.environ[MARKER] = mark
 
 
 # -- What killed attempts at a run may have left: ended before the run goes on ---------------------

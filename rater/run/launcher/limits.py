@@ -201,10 +201,11 @@ class KernelKills:
     def _counts(self) -> tuple[int | None, dict[str, int]]:
         """Return kills for memory (of our cgroup, else of the machine), refusals by words."""
         kills, refusals = None, {}
-        for folder, is_v1, name in limiting_groups(self._root, "memory"):
+        for group in limiting_groups(self._root, "memory"):
+            folder, is_v1, name = group
             events = folder / ("memory.oom_control" if is_v1 else "memory.events")
             kills = counted(events, "oom_kill") if kills is None else kills
-            limit = read_number(folder / ("memory.limit_in_bytes" if is_v1 else "memory.max"))
+            limit = group.limit("memory")
             most = read_number(folder / "memory.failcnt") if is_v1 else counted(events, "oom")
             if limit is not None and most is not None:
                 refusals[f"memory of cgroup {name} ({limit / 1e6:.0f} MB)"] = most

@@ -14,7 +14,7 @@ from rater.errors import RaterError
 from rater.plan.schedule import Phase
 from rater.record.events import Event, Noted, PhaseStarted
 from rater.record.run import CopyStatus
-from rater.run.host.procfs import Status, read_text, status_of
+from rater.run.host.procfs import read_text, status_of
 from rater.run.launcher.copies import Child, Copy, CopySpec, entry_of, in_turns, what_is_broken
 from rater.run.launcher.launcher import LauncherDiedError
 from rater.run.launcher.limits import raise_limit
@@ -22,7 +22,7 @@ from rater.run.launcher.table import Flag, Record, Told, Verb
 from rater.run.observe.perf import PhaseCounting
 from rater.run.supervise.ends import asleep_ns, how_it_ended, late_ns
 from rater.run.supervise.job import PhaseRecord, RunState
-from rater.run.supervise.stopping import Stopper, WindowWatch, watch_disk
+from rater.run.supervise.stopping import Stopper, WindowWatch, free_traced, watch_disk
 
 # -- The copies of a phase: which run of each follows the one that goes on, made ready for it ------
 
@@ -170,7 +170,6 @@ class PhaseCopies:
 # -- A phase from its first fork to its last end ---------------------------------------------------
 
 _BEAT_S = 1.0  # how often it is seen to that the launcher goes on
-_LOOKED_AT = 8  # copies, each time
 
 
 class PhaseRun:
@@ -195,7 +194,6 @@ class PhaseRun:
         self._stopper = Stopper(job, self._children, self._give_up, self._copies.end_repeating)
         self._pauses = Pauses()
         self._released = False
-        self._looked_at = 0  # copies, in turn, whether they are dead and nobody heard of it
 
     # -- from start to end ----------------------------------------------------------------------
 
@@ -232,6 +230,7 @@ class PhaseRun:
         self.record.begin(head)
         nursery.start_soon(self._stopper.run)
         nursery.start_soon(watch_disk, self._state.job, self._children, self._stopper.kill)
+        nursery.start_soon(free_traced, self._children, self._state.guard)
         if self._window is not None:
             nursery.start_soon(self._window.run, self._close_window)
         if self._copies.several:
@@ -252,27 +251,6 @@ class PhaseRun:
             trouble = self._launcher.mend()
             if trouble is not None:
                 self._state.emit(Noted(trouble))
-            self._free_dead()
-
-    def _free_dead(self) -> None:
-        """End what a dead copy left and what traces it: until then its end is told to nobody.
-
-        A few copies are looked at each time.
-        """
-        children = [*self._children.values()]
-        self._looked_at += _LOOKED_AT
-        for number in range(self._looked_at, self._looked_at + min(_LOOKED_AT, len(children))):
-            child = children[number % len(children)]
-            status = status_of(child.pid) if child.start_ns is not None else Status()
-            if not status.state.startswith("Z") or not status.tracer or child.orphaned:
-                continue
-            if self._state.guard.kill_orphans(child.pid, child.copy):
-                child.orphaned = True
-                child.stopped_for = child.stopped_for or "traced"
-                child.notes.append(
-                    f"it was dead, and process {status.tracer} that it had started traced it: when "
-                    "it ended is not known"
-                )
 
     async def _end_all(self) -> None:
         """Kill what was not waited for, and take its end; nothing of it counts."""

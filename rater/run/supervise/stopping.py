@@ -12,7 +12,9 @@ from pathlib import Path
 import trio
 
 from rater.plan.schedule import Window
+from rater.run.host.procfs import status_of
 from rater.run.launcher.copies import Child
+from rater.run.launcher.guard import Guard
 from rater.run.programs.child_process import cut, written_bytes
 from rater.run.supervise.job import Job
 
@@ -139,6 +141,32 @@ async def watch_disk(
 def _free_bytes(folder: Path) -> int:
     now = os.statvfs(folder)
     return now.f_bavail * now.f_frsize
+
+
+# -- Dead copies that something of their own traces: until that dies their end is told to nobody --
+
+_LOOKED_AT = 8  # copies, each second
+
+
+async def free_traced(children: Mapping[int, Child], guard: Guard) -> None:
+    """Kill what a dead copy left, where it traces the copy; a few are looked at each time."""
+    at = 0
+    while True:
+        await trio.sleep(_CHECK_S)
+        running = [it for it in children.values() if it.start_ns is not None]
+        for number in range(at, at + min(_LOOKED_AT, len(running))):
+            child = running[number % len(running)]
+            status = status_of(child.pid)
+            if not (status.tracer and status.state.startswith("Z")) or child.orphaned:
+                continue
+            if guard.kill_orphans(child.pid, child.copy):
+                child.orphaned = True
+                child.stopped_for = child.stopped_for or "traced"
+                child.notes.append(
+                    f"it was dead, and process {status.tracer} that it had started traced it: when "
+                    "it ended is not known"
+                )
+        at += _LOOKED_AT
 
 
 # -- Steady mode's window: which runs count, and when nothing that counts runs any more ------------

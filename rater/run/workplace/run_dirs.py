@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -47,21 +48,16 @@ OVERWRITTEN = CheckResult(
 )
 
 
-class KitComparison(Protocol):
-    """How a kit's own tool compares outputs of one benchmark."""
+class KitOutputs(Protocol):
+    """What a wing has for outputs of a kit, compared once a phase is over by the kit's own tool.
 
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """Files that are compared, relative to the run directory."""
-
-
-class KitOutputs[C: KitComparison](Protocol):
-    """What is compared once a phase is over; copies may use a directory several times."""
+    A comparison is the wing's own value; copies may use a directory several times.
+    """
 
     def begin_phase(self) -> None:
         """Forget the phase before."""
 
-    def expect(self, comparison: C, placement: Placement, spec: CopySpec) -> None:
+    def expect(self, comparison: Any, placement: Placement, spec: CopySpec) -> None:
         """Take note of what is compared once the phase is over."""
 
     def judge(
@@ -70,14 +66,14 @@ class KitOutputs[C: KitComparison](Protocol):
         """Compare; `OVERWRITTEN` where a later run of the copy wrote."""
 
 
-class KitOutputsFactory[C: KitComparison](Protocol):
-    """What a wing has for outputs of kits."""
+class KitOutputsFactory(Protocol):
+    """What makes them for a run."""
 
-    def kit_outputs(self) -> KitOutputs[C]:
+    def kit_outputs(self) -> KitOutputs:
         """Return what takes note of the outputs of a run, of none so far."""
 
 
-_KIT_OUTPUTS = Hook[KitOutputsFactory[KitComparison]]("kit outputs")
+_KIT_OUTPUTS = Hook[KitOutputsFactory]("kit outputs")
 
 
 class KitCopy(Struct, frozen=True):
@@ -85,7 +81,7 @@ class KitCopy(Struct, frozen=True):
 
     argv: tuple[str, ...]
     directory: str
-    comparison: KitComparison | None = None
+    comparison: Any = None  # what the wing compares; None: nothing
 
 
 class Program(Struct, frozen=True):
@@ -159,6 +155,45 @@ def _whereabouts(placement: Placement) -> dict[bytes, bytes]:
     }
 
 
+# -- Files of outputs, used again within a run -----------------------------------------------------
+
+_AS_OPENED = stat.S_IFREG | 0o644  # by the launcher, where the umask leaves it so
+
+
+class OutputFiles:
+    """Empty files of copies that need them no more, for those that follow.
+
+    ext4 takes up to a millisecond to make one where many were removed in the last minutes: it
+    passes over their inodes. What is somebody else's as well (a link, another mode) is removed.
+    """
+
+    def __init__(self) -> None:
+        self._spare: list[str] = []
+
+    def reuse(self, *names: str) -> None:
+        """Have files by these names; where there is none left the launcher makes it."""
+        for name in names:
+            with suppress(OSError, IndexError):
+                os.rename(self._spare.pop(), name)
+
+    def clear(self, name: str, *, again: bool) -> None:
+        """Remove a file, or keep it to be used again."""
+        with suppress(OSError):
+            found = os.lstat(name)
+            if not again or (found.st_mode, found.st_nlink) != (_AS_OPENED, 1):
+                os.unlink(name)
+                return
+            if found.st_size:
+                os.truncate(name, 0)
+            self._spare.append(name)
+
+    def close(self) -> None:
+        """Remove what was kept for copies that do not come."""
+        while self._spare:
+            with suppress(OSError):
+                os.unlink(self._spare.pop())
+
+
 # -- The run directories of a run: made before a phase, judged and removed after it ----------------
 
 
@@ -192,6 +227,7 @@ class RunFolders:
         self._kit_outputs = _KIT_OUTPUTS().kit_outputs() if kits else None
         self._watch = InputWatch()
         self._shared = [it for one in programs.values() for it in one.inputs if not it.private]
+        self.outputs = OutputFiles()
         self._overlaps = False  # copies run while others' files are made, judged and removed
 
     def specs(
@@ -332,10 +368,10 @@ class RunFolders:
             (self._remove if all_of_it else _remove_empty)(spec)
 
     def _remove(self, spec: CopySpec) -> None:
+        in_own = spec.output.endswith("/")
         for name in (spec.stdout, spec.stderr):
-            with suppress(OSError):
-                os.unlink(name)
-        if not spec.output.endswith("/"):
+            self.outputs.clear(name, again=not in_own)
+        if not in_own:
             return
         try:
             os.rmdir(spec.files)
@@ -367,6 +403,8 @@ class RunFolders:
         elif directory is None:
             directory = self._own_directory(program, copy, name)
             output = f"{directory}/"
+        if not output.endswith("/"):
+            self.outputs.reuse(f"{output}stdout", f"{output}stderr")
         if directory != program.directory:
             own[b"RATER_RUN_DIR"] = os.fsencode(directory)
         if tuning is not UNTUNED:

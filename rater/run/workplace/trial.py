@@ -18,7 +18,7 @@ from rater.plan.schedule import Step
 from rater.plan.suite import Benchmark, Size, Suite
 from rater.record.run import MemoryPolicy, Placement
 from rater.run.launcher.copies import CopySpec
-from rater.run.launcher.guard import MARKER, guard, kill_marked
+from rater.run.launcher.guard import MARKER, kill_marked
 from rater.run.programs.child_process import ChildEnded, Limits, excess_text, run_alone
 from rater.run.programs.compile import build, cache_errors
 from rater.run.programs.inputs import SetupFiles, ready_inputs
@@ -51,22 +51,6 @@ class SuiteTrial(Struct, frozen=True):
     checked: bool = False  # its output was compared
     run_dir: str | None = None  # kept when it failed
     remarks: tuple[str, ...] = ()
-
-
-@contextmanager
-def guarded() -> Iterator[None]:
-    """Nothing that is started meanwhile outlives this, daemons of set-ups included."""
-    mark = str(uuid4())
-    before = os.environ.get(MARKER)
-    os.environ[MARKER] = mark
-    try:
-        with guard(mark, 1):
-            yield
-    finally:
-        if before is None:
-            del os.environ[MARKER]
-        else:
-            os.environ[MARKER] = before
 
 
 def pick_size(benchmark: Benchmark, name: str | None) -> Size | None:

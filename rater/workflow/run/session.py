@@ -51,7 +51,7 @@ from rater.run.host.admission import lost_lock_warning
 from rater.run.host.foreign_load import ForeignLoadSampler
 from rater.run.host.idle import IdleWatch
 from rater.run.host.thread_binding import living_on, realtime_priority
-from rater.run.launcher.guard import MARKER, Guard, guard
+from rater.run.launcher.guard import Guard, guard
 from rater.run.launcher.limits import refuse_copies
 from rater.run.observe.perf import CounterPlan
 from rater.run.programs.tuning import CopyTuning
@@ -332,8 +332,6 @@ class Session:
             self.say(f"warning: {warning}")
         with ExitStack() as stack:
             # From here on nothing that is started, compilers included, outlives this process.
-            os.environ[MARKER] = attempt.mark
-            stack.callback(os.environ.pop, MARKER, None)
             keeper = stack.enter_context(guard(attempt.mark, resolved.plan.copies))
             work = self.cache / "work" / attempt.folder
             if work.parent != self.cache / "work":

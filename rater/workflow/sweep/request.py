@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 import shlex
 import sys
@@ -42,7 +41,7 @@ from rater.plan.sweep import (
 )
 from rater.plan.topology import Topology
 from rater.record.run import RunStatus
-from rater.run.launcher.guard import MARKER, guard
+from rater.run.launcher.guard import guard
 from rater.run.programs.compile import find_command
 from rater.settings.tuner import find_setting
 from rater.store.sweeps import SlotRun, StoredSweep, SweepPoint, SweepSpec
@@ -399,8 +398,6 @@ def build_all(
     refused: dict[int, str] = {}
     for number, (kind, resolved) in enumerate(kinds.items()):
         with ExitStack() as stack:
-            os.environ[MARKER] = mark
-            stack.callback(os.environ.pop, MARKER, None)
             stack.enter_context(guard(mark, resolved.plan.copies))
             work = cache / "work" / f"{mark}-{number}"
             ready = make_ready(resolved, cache, work, stack.callback, report)

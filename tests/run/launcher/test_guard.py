@@ -243,7 +243,7 @@ def test_a_copy_that_a_process_of_its_own_traces_ends_with_that_when_it_is_kille
 def test_a_copy_that_ends_by_itself_while_a_process_of_its_own_traces_it_is_no_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rater.run.supervise.phase._BEAT_S", 0.05)
+    monkeypatch.setattr("rater.run.supervise.stopping._CHECK_S", 0.05)
     ready, program = tmp_path / "ready", tmp_path / "traces.py"
     ends = "while not os.path.exists(sys.argv[2]): time.sleep(0.01)\nif os.getpid() != copy: "
     program.write_text(TRACES.replace("time.sleep(60)", f"{ends}time.sleep(60)"))
