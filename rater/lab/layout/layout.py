@@ -156,111 +156,100 @@ def size_text(size: int) -> str:
 
 def parse_pages(text: str) -> PageLayout:
     """Return the layout that a text is; raises `InputError`."""
-    word = text.strip()
+    try:
+        return _layout(text.strip())
+    except ValueError as error:
+        raise InputError(f"--pages {text!r}: {error}; expected {EXPECTED}") from None
+
+
+def _layout(word: str) -> PageLayout:
     best = word.endswith(BEST)
     word = word.removesuffix(BEST).strip()
     if not word:
-        raise _layout_error(text, "it is empty")
-    first = word.partition(":")[0].strip()
-    if ";" not in word and first not in list(Category):
-        form = _form(word, text)
+        raise ValueError("it is empty")
+    if ";" not in word and word.partition(":")[0].strip() not in list(Category):
+        form = _form(word)
         return PageLayout(form, form, form, best=best)
     forms: dict[str, PageForm] = {}
     for part in word.split(";"):
         name, colon, rest = (it.strip() for it in part.partition(":"))
         if not colon or name not in list(Category):
             known = ", ".join(Category)
-            raise _layout_error(
-                text, f"{part.strip()!r} does not begin with a category ({known}) and a :"
-            )
+            raise ValueError(f"{part.strip()!r} does not begin with a category ({known}) and a :")
         if name in forms:
-            raise _layout_error(text, f"{name} is given twice")
-        forms[name] = _form(rest, text)
+            raise ValueError(f"{name} is given twice")
+        forms[name] = _form(rest)
     return PageLayout(**forms, split=True, best=best)
 
 
-def _form(word: str, text: str) -> PageForm:
+def _form(word: str) -> PageForm:
     if word in _WORDS:
         return _WORDS[word]
     if word.startswith("spread:"):
-        percent = _percent(word.removeprefix("spread:"), text)
-        return _plain(PageShare(percent, PageSpread.EVEN))
+        return _plain(PageShare(_percent(word.removeprefix("spread:")), PageSpread.EVEN))
     if word.startswith("random:"):
         share, _, seed = word.removeprefix("random:").partition(":")
         if not (seed.isascii() and seed.isdigit()):
-            raise _layout_error(text, f"{word!r} has no seed; write random:{share or '50%'}:1")
-        return _plain(PageShare(_percent(share, text), PageSpread.RANDOM, seed=int(seed)))
+            raise ValueError(f"{word!r} has no seed; write random:{share or '50%'}:1")
+        return _plain(PageShare(_percent(share), PageSpread.RANDOM, seed=int(seed)))
     if "%" in word:
         share, at, place = word.partition("@")
-        percent, at_percent = _percent(share, text), _percent(place, text) if at else 0.0
+        percent, at_percent = _percent(share), _percent(place) if at else 0.0
         if percent + at_percent > 100:
-            raise _layout_error(text, f"{word!r} ends behind 100 %: {percent + at_percent:g} %")
+            raise ValueError(f"{word!r} ends behind 100 %: {percent + at_percent:g} %")
         return _plain(PageShare(percent, at_percent=at_percent))
     if "@" in word:
-        return _ranges(word, text)
-    size = _bytes(word, text, "")
-    _check_page(size, text)
-    whole = PageRanges((PageRange(size, 0, EVERYTHING),))
-    return NO_HUGE if size == BASE_BYTES else whole
+        return _ranges(word)
+    size = _page_bytes(word, "")
+    return NO_HUGE if size == BASE_BYTES else PageRanges((PageRange(size, 0, EVERYTHING),))
 
 
 def _plain(share: PageShare) -> PageShare:
     return {0.0: NO_HUGE, 100.0: ALL_HUGE}.get(share.percent, share)
 
 
-def _ranges(word: str, text: str) -> PageRanges:
+def _ranges(word: str) -> PageRanges:
     ranges = []
-    for part in word.split("+"):
-        page, at, place = part.strip().partition("@")
+    for part in map(str.strip, word.split("+")):
+        page, at, place = part.partition("@")
         start, dash, end = place.partition("-")
         if not (at and dash):
-            raise _layout_error(
-                text, f"{part.strip()!r} is no range of addresses as in 2M@64M-128M"
-            )
-        one = PageRange(
-            _bytes(page, text, " of pages"), _bytes(start, text, ""), _bytes(end, text, "")
-        )
-        _check_page(one.page_bytes, text)
+            raise ValueError(f"{part!r} is no range of addresses as in 2M@64M-128M")
+        one = PageRange(_page_bytes(page, " of pages"), _bytes(start), _bytes(end))
         if one.start >= one.end:
-            raise _layout_error(text, f"{part.strip()!r} ends where it begins, or in front of it")
+            raise ValueError(f"{part!r} ends where it begins, or in front of it")
         if one.start % one.page_bytes or one.end % one.page_bytes:
             size = size_text(one.page_bytes)
-            raise _layout_error(
-                text, f"{part.strip()!r} does not begin and end at multiples of {size}"
-            )
+            raise ValueError(f"{part!r} does not begin and end at multiples of {size}")
         if one.page_bytes != BASE_BYTES:
             ranges.append(one)
     ranges.sort(key=lambda it: it.start)
     for before, after in pairwise(ranges):
         if after.start < before.end:
-            raise _layout_error(text, f"{before} and {after} overlap")
+            raise ValueError(f"{before} and {after} overlap")
     if not ranges:
-        raise _layout_error(text, "ranges in base pages alone; write base")
+        raise ValueError("ranges in base pages alone; write base")
     return PageRanges(tuple(ranges))
 
 
-def _check_page(size: int, text: str) -> None:
+def _page_bytes(word: str, what: str) -> int:
+    size = _bytes(word, what)
     if size < BASE_BYTES or size & (size - 1):
-        raise _layout_error(
-            text, f"{size_text(size)} is no page size: they are 4k, 64k, 2M, 1G and such"
-        )
+        raise ValueError(f"{size_text(size)} is no page size: they are 4k, 64k, 2M, 1G and such")
+    return size
 
 
-def _bytes(word: str, text: str, what: str) -> int:
+def _bytes(word: str, what: str = "") -> int:
     if not _SIZE.fullmatch(word.strip()):
-        raise _layout_error(text, f"{word.strip()!r} is no size{what}")
+        raise ValueError(f"{word.strip()!r} is no size{what}")
     return 0 if int(re.findall(r"\d+", word)[0]) == 0 else size_bytes(word)
 
 
-def _percent(word: str, text: str) -> float:
+def _percent(word: str) -> float:
     match = _SHARE.fullmatch(word.strip())
     if match is None or float(match[1]) > 100:
-        raise _layout_error(text, f"{word.strip()!r} is no share from 0% to 100%")
+        raise ValueError(f"{word.strip()!r} is no share from 0% to 100%")
     return float(match[1])
-
-
-def _layout_error(text: str, why: str) -> InputError:
-    return InputError(f"--pages {text!r}: {why}; expected {EXPECTED}")
 
 
 # -- What a layout asks of data of known size: windows of addresses with their page size -----------

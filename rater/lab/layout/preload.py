@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import threading
 import time
 from collections import Counter
@@ -51,11 +52,14 @@ def build_library(cache: Path, *, split: bool) -> BuiltProgram:
 
 # -- What the library in a copy reports: lines of one file a copy, read with no trust in them ------
 
-_VERSION = "2"
 _MOST_BYTES = 32 << 20  # of one copy's reports in a phase
-_WORDS = 15
-_NUMBERS = 8
-_MOST = 1 << 62
+_SIZES = r"\d{1,18}(?:,\d{1,18})"
+_REPORT = re.compile(  # of version 2
+    r"2 (\S*)((?: \d{1,18}){8}) (\S*)"
+    + "".join(rf" {it}=([0-9a-f]{{1,15}},[0-9a-f]{{1,15}},{_SIZES}{{5}})" for it in Category)
+    + rf" {REST}=({_SIZES}{{4}})",
+    re.ASCII,
+)
 BEGIN, LOOK = "begin", "look"
 
 
@@ -131,41 +135,21 @@ def read_reports(path: Path) -> Iterator[ProcessSeen]:
 
 def parse_report(line: str) -> ProcessSeen | None:
     """Return the report that a line is; None where it is none."""
-    words = line.split(" ")
-    if len(words) != _WORDS or words[0] != _VERSION:
+    found = _REPORT.fullmatch(line)
+    if found is None:
         return None
-    _, event, *numbers, troubles, heap, mmap, static, rest = words
-    try:
-        pid, group, began_ns, _, forked, forks, moved, foreign = map(_number, numbers)
-        regions = tuple(
-            RegionSeen(*_numbers(name, word, _NUMBERS, hexadecimal=2))
-            for name, word in zip(Category, (heap, mmap, static), strict=True)
-        )
-        outside = RestSeen(*_numbers(REST, rest, len(RestSeen.__struct_fields__)))
-    except ValueError:
-        return None
-    troubles = "" if troubles == "-" else troubles
-    return ProcessSeen(
-        *(event, pid, group, began_ns, bool(forked), forks, moved, bool(foreign), troubles),
-        *(regions, outside),
+    event, numbers, troubles, *seen, rest = found.groups()
+    pid, group, began_ns, _, forked, forks, moved, foreign = map(int, numbers.split())
+    regions = tuple(
+        RegionSeen(int(base, 16), int(end, 16), *map(int, sizes))
+        for base, end, *sizes in (it.split(",") for it in seen)
     )
-
-
-def _number(text: str, base: int = 10) -> int:
-    if not text.isascii() or not text.isalnum():
-        raise ValueError(text)
-    value = int(text, base)
-    if value > _MOST:
-        raise ValueError(text)
-    return value
-
-
-def _numbers(name: str, word: str, length: int, hexadecimal: int = 0) -> list[int]:
-    key, _, rest = word.partition("=")
-    numbers = rest.split(",")
-    if key != name or len(numbers) != length:
-        raise ValueError(word)
-    return [_number(it, 16 if at < hexadecimal else 10) for at, it in enumerate(numbers)]
+    return ProcessSeen(
+        *(event, pid, group, began_ns, bool(forked), forks, moved, bool(foreign)),
+        "" if troubles == "-" else troubles,
+        regions,
+        RestSeen(*map(int, rest.split(","))),
+    )
 
 
 def latest_reports(reports: Iterable[ProcessSeen]) -> list[ProcessSeen]:

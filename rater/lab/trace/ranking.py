@@ -187,7 +187,8 @@ class PageCosts(Struct, frozen=True):
         costs = [it.of(loads) for it in beyond]
         smooth = [statistics.median(costs[max(0, i - 1) : i + 2]) for i in range(len(costs))]
         at = [math.log2(it.pages) for it in beyond]
-        return max(0.0, _between(math.log2(max(1, pages)), at, smooth) - self.l1_miss_ns(loads))
+        walk_ns = float(np.interp(math.log2(max(1, pages)), at, smooth))
+        return max(0.0, walk_ns - self.l1_miss_ns(loads))
 
     def fault_ns(self, page_bytes: int) -> float:
         """Return what the first touch of a page costs: a part for the fault, a part for its bytes.
@@ -219,14 +220,6 @@ def page_costs(document: Mapping[str, Any], tlb: Tlb) -> PageCosts:
     return PageCosts(
         points, faults.get("small_ns"), faults.get("huge_ns"), document["cycle_ns"], tlb
     )
-
-
-def _between(x: float, at: Sequence[float], values: Sequence[float]) -> float:
-    for i in range(1, len(at)):
-        if x <= at[i]:
-            part = max(0.0, (x - at[i - 1]) / (at[i] - at[i - 1]))
-            return values[i - 1] + part * (values[i] - values[i - 1])
-    return values[-1]
 
 
 # -- Which data deserves large pages: each mapping of categories to page sizes, by what it saves ---

@@ -374,7 +374,7 @@ def reuse_svg(trace: PageTrace) -> str:
 
 
 def _chart(rows: Sequence[tuple[str, list[float]]], trace: PageTrace) -> dict[str, Any]:
-    used = [i for i in range(len(CATEGORIES)) if trace.references[i]]
+    used = shown_categories(trace)
     data: dict[str, list[dict[str, Any]]] = {"titles": [], "bars": [], "totals": []}
     for row, (title, shares) in enumerate(rows):
         data["titles"].append({"row": row, "text": title, "lead": True})

@@ -193,22 +193,32 @@ class Tlb(Struct, frozen=True):
 
 def parse_tlb(text: str) -> Tlb:
     """Return the TLB that `--tlb` describes; raises `InputError`."""
+    try:
+        return _tlb(text.replace(" ", "").split(","))
+    except ValueError as error:
+        raise InputError(
+            f"--tlb {text}: {error}; expected ENTRIESxWAYS for each level, as 64x4,1536x12, or by "
+            "page size, as 4k/64k:64x4+2M:32x4,4k/64k/2M:1536x12+1G:16x4"
+        ) from None
+
+
+def _tlb(levels: Sequence[str]) -> Tlb:
     arrays = []
-    levels = text.replace(" ", "").split(",")
     if len(levels) > 2:
-        raise _wrong(text, "more than two levels")
+        raise ValueError("more than two levels")
     for level, part in enumerate(levels, 1):
         for word in part.split("+"):
             match = _ARRAY.fullmatch(word)
             if match is None:
-                raise _wrong(text, f"{word!r} is no array of entries x ways")
+                raise ValueError(f"{word!r} is no array of entries x ways")
             entries, ways = int(match[2]), int(match[3])
             if not 0 < ways <= min(entries, _MOST_WAYS) or entries % ways or entries >= 1 << 24:
-                raise _wrong(text, f"{word!r}: entries are no multiple of 1 to {_MOST_WAYS} ways")
-            arrays.append(TlbArray(level, _sizes(match[1], text), entries, ways))
+                raise ValueError(f"{word!r}: entries are no multiple of 1 to {_MOST_WAYS} ways")
+            sizes = _ALL if match[1] is None else _known_sizes(match[1].split("/"))
+            arrays.append(TlbArray(level, sizes, entries, ways))
         found = [size for it in arrays if it.level == level for size in it.sizes]
         if len(found) != len(set(found)):
-            raise _wrong(text, f"level {level} has two arrays for one page size")
+            raise ValueError(f"level {level} has two arrays for one page size")
     return Tlb(tuple(arrays))
 
 
@@ -301,28 +311,12 @@ def _without_twins(arrays: Iterable[TlbArray]) -> list[TlbArray]:
     return kept
 
 
-def _sizes(text: str | None, whole: str) -> tuple[int, ...]:
-    if text is None:
-        return _ALL
-    try:
-        return _known_sizes(text.split("/"))
-    except ValueError as error:
-        raise _wrong(whole, str(error)) from None
-
-
 def _known_sizes(words: Iterable[str]) -> tuple[int, ...]:
     """Return page sizes, ascending; raises `ValueError`."""
     found = {size_bytes(word) for word in words}
     if not found <= set(PAGE_SIZES):
         raise ValueError(f"page sizes are {', '.join(map(size_text, PAGE_SIZES))}")
     return tuple(sorted(found))
-
-
-def _wrong(text: str, why: str) -> InputError:
-    return InputError(
-        f"--tlb {text}: {why}; expected ENTRIESxWAYS for each level, as 64x4,1536x12, or by page "
-        "size, as 4k/64k:64x4+2M:32x4,4k/64k/2M:1536x12+1G:16x4"
-    )
 
 
 # -- All ways to give each category of data a page size --------------------------------------------
