@@ -246,7 +246,10 @@ def test_a_bind_value_that_is_a_command_binds_by_itself(kit: StandInKit) -> None
     assert rows("SELECT cpus, cpu, memory_policy FROM placement") == [(None, cpu, "none")]
     assert (file.parent / "out").read_text() == "bound\nx\n"
     refused = rater("run", f"spec:{kit.root}", "--bind-from-file", "--mem", "bind")
-    assert (refused.returncode, "--mem bind: the command that binds" in refused.stderr) == (2, True)
+    assert (refused.returncode, "--mem bind: the command file already sets" in refused.stderr) == (
+        2,
+        True,
+    )
     message = " ".join(ran(f"spec:{kit.root}").split())
     assert "of the command file is left out: rater places copies itself" in message
     assert rows("SELECT cpus FROM placement WHERE run_id = 2") != [(None,)]
