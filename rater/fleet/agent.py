@@ -20,14 +20,20 @@ from msgspec.structs import replace
 from rater import __version__
 from rater.errors import RaterError
 from rater.files import open_file, private_folder, shared_disk
-from rater.fleet.plan import VERDICT_VERSION, NodeVerdict, VerdictStatus, scheduler_job
+from rater.fleet.plan import (
+    VERDICT_VERSION,
+    FleetRequest,
+    NodeVerdict,
+    VerdictStatus,
+    scheduler_job,
+)
 from rater.fleet.shared_folder import (
     SharedFolder,
     copy_whole,
     node_facts,
     partial_mask,
 )
-from rater.fleet.store import FleetRequest, NodeRun, node_run
+from rater.fleet.store import NodeRun, node_run
 from rater.process import print_error
 from rater.record.run import RunStatus
 from rater.run.host.admission import MachineTakenError, default_lock_path, machine_lock

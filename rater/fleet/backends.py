@@ -10,9 +10,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import batched
+from itertools import batched, groupby, product
+from math import prod
 from pathlib import Path
 from typing import Protocol
 
@@ -21,19 +22,117 @@ from msgspec import Struct
 from rater.errors import InputError, RunError
 from rater.files import Trusted, open_file
 from rater.fleet import local_job
-from rater.fleet.plan import JobPhase, JobSeen, compress
+from rater.fleet.plan import JobPhase, JobSeen
 from rater.fleet.shared_folder import read_ours
 from rater.process import ProcessId, boot_id, is_alive
 
-# Another scheduler, or ssh, is one more file beside `slurm.py` with a class of these four calls,
-# and a line in `BACKENDS` of `rater/fleet/backends.py`. What rater asks of it:
+# -- Names of many nodes in one word, as Slurm writes them: `n[001-128,200],login1` ----------------
+
+MOST_NODES = 20_000
+_TOO_MANY = f"more than {MOST_NODES} nodes"
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+_BRACKETS = re.compile(r"(?:[^\[\]]|\[[^\[\]]*\])*")
+_TERM = re.compile(r"((?:[^\[\],]|\[[^\[\]]*\])*)(,?)")  # to a comma outside of brackets
+_PART = re.compile(r"\[([^\[\]]*)\]|([^\[\],]+)")
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_NUMBERED = re.compile(r"(.*?)(\d{1,9})")
+
+
+def expand(text: str) -> tuple[str, ...]:
+    """Return the names that a text stands for, in its order, each once.
+
+    `n[1-3,7]` is n1, n2, n3, n7; `n[08-10]` keeps the zeros; several brackets multiply.
+    Raises `InputError` for what is none, and for more than `MOST_NODES`.
+    """
+    if not _BRACKETS.fullmatch(text):
+        raise _bad(text, "brackets do not match")
+    found: dict[str, None] = {}
+    for term, more in _TERM.findall(text):
+        if not term.strip():
+            raise _bad(text, "a name is missing")
+        parts = [
+            [part[2]] if part[1] is None else list(_numbers(part[1], text))
+            for part in _PART.finditer(term.strip())
+        ]
+        if prod(map(len, parts)) > MOST_NODES:
+            raise _bad(text, _TOO_MANY)
+        for name in map("".join, product(*parts)):
+            if not _NAME.fullmatch(name):
+                raise _bad(text, f"{name!r} is no name of a node")
+            found[name] = None
+        if len(found) > MOST_NODES:
+            raise _bad(text, _TOO_MANY)
+        if not more:
+            break
+    return tuple(found)
+
+
+def compress(names: Iterable[str]) -> str:
+    """Return the shortest text of this kind for names: those that end in a number, in brackets."""
+    terms = []
+    for (prefix, width), of_prefix in groupby(_split(names), key=lambda it: it[:2]):
+        if width is None:
+            terms += [prefix for _ in of_prefix]
+            continue
+        numbers = sorted({number for _, _, number in of_prefix})
+        ranges = []
+        for _, run in groupby(enumerate(numbers), key=lambda it: it[1] - it[0]):
+            first, *_, last = [number for _, number in run] * 2
+            ranges.append(f"{first:0{width}}" + (f"-{last:0{width}}" if last > first else ""))
+        terms.append(prefix + (ranges[0] if len(numbers) == 1 else f"[{','.join(ranges)}]"))
+    return ",".join(terms)
+
+
+def _split(names: Iterable[str]) -> list[tuple[str, int | None, int]]:
+    """Return prefix, digits that numbers are padded to (0: none) and number; None: no number."""
+    found: list[tuple[str, int | None, int]] = []
+    for name in names:
+        match = _NUMBERED.fullmatch(name)
+        if match is None:
+            found.append((name, None, 0))
+        else:
+            padded = len(match[2]) if match[2].startswith("0") else 0
+            found.append((match[1], padded, int(match[2])))
+    # n098, n099, n100: the last one has the width of the first ones, though it begins with no 0.
+    widths = {(prefix, w) for prefix, w, _ in found if w}
+    even = [
+        (prefix, len(str(n)) if w == 0 and (prefix, len(str(n))) in widths else w, n)
+        for prefix, w, n in found
+    ]
+    return sorted(even, key=lambda it: (it[0], -1 if it[1] is None else it[1], it[2]))
+
+
+def _numbers(ranges: str, text: str) -> Iterator[str]:
+    for one in ranges.split(","):
+        match = _RANGE.fullmatch(one.strip())
+        if match is None:
+            raise _bad(text, f"[{ranges}]: {one!r} is neither a number nor FIRST-LAST")
+        first, last = match[1], match[2] or match[1]
+        if int(last) < int(first):
+            raise _bad(text, f"[{ranges}]: {one} runs backwards")
+        if int(last) - int(first) >= MOST_NODES:
+            raise _bad(text, _TOO_MANY)
+        width = len(first) if first.startswith("0") or len(first) == len(last) else 0
+        for number in range(int(first), int(last) + 1):
+            yield f"{number:0{width}}"
+
+
+def _bad(text: str, what: str) -> InputError:
+    shown = text if len(text) <= 60 else f"{text[:57]}..."
+    return InputError(f"--nodes {shown!r}: {what}; expected names such as 'n[001-128]' or n1,n2")
+
+
+# -- What carries jobs, and what rater asks of it --------------------------------------------------
+#
+# Another scheduler, or ssh, is one more class of these four calls and a line in `BACKENDS`. What
+# rater asks of it:
 #
 # - a job is known by its *name*, which is the same however often it is submitted, and by the *id*
-# that `submit` returned. After a submitter was killed there is only the name; - a job may be
-# submitted twice with one name: the agent on the node sees to it that one of them runs (`claim` in
-# `shared_folder.py`); - to end a job gently is SIGUSR1 to its first process, which is the agent; -
-# nothing is ever concluded from a call that raises `SchedulerUnavailableError`. It is made again
-# later.
+#   that `submit` returned. After a submitter was killed there is only the name;
+# - a job may be submitted twice with one name: the agent on the node sees to it that one of them
+#   runs (`claim` in `shared_folder.py`);
+# - to end a job gently is SIGUSR1 to its first process, which is the agent;
+# - nothing is ever concluded from a call that raises `SchedulerUnavailableError`.
 
 
 class SchedulerUnavailableError(RunError):
@@ -71,35 +170,25 @@ class JobSpec(Struct, frozen=True):
 
 
 class Backend(Protocol):
-    """The four calls."""
+    """The four calls; all may raise `SchedulerUnavailableError`: it is called again later."""
 
     def nodes(self, names: Sequence[str]) -> tuple[FleetNode, ...]:
-        """Return those of the names that the scheduler has, in this order. Raises
-        `SchedulerUnavailableError`.
-        """
-        ...
+        """Return those of the names that the scheduler has, in this order."""
 
     def submit(self, job: Trusted[JobSpec]) -> str:
-        """Submit a job and return its id.
-
-        Raises `JobRejectedError` where it can not be submitted as it is,
-        `SchedulerUnavailableError` where it is not known whether it was.
-        """
-        ...
+        """Submit a job and return its id; `JobRejectedError`: it cannot be as it is."""
 
     def poll(self, jobs: Mapping[str, str | None]) -> Mapping[str, JobSeen]:
-        """Return what is known of jobs, by name; `jobs` has their ids, None where not known.
+        """Return what is known of jobs by name; `jobs` has their ids, None where not known.
 
-        A job that the scheduler does not know is left out. Raises `SchedulerUnavailableError`.
+        A job that the scheduler does not know is left out.
         """
-        ...
 
     def cancel(self, ids: Sequence[str], *, gently: bool) -> None:
         """End jobs: those that wait at once; those that run by SIGUSR1 when `gently`.
 
-        A job that has ended is no error. Raises `SchedulerUnavailableError`.
+        A job that has ended is no error.
         """
-        ...
 
 
 # -- Jobs as processes of this machine: to try a fleet out, and to hold the four calls honest ------
@@ -245,41 +334,29 @@ class SlurmBackend:
         said = self._run("squeue", "-h", "-t", "all", "-u", str(os.geteuid()), "-o", _SQUEUE)
         found = jobs_of_squeue(said, jobs)
         for name, job in jobs.items():
-            at_last = found.get(name)
-            if job is not None and (at_last is None or at_last.phase is JobPhase.ENDED):
-                more = self._ended(job)
-                if more is not None:
-                    found[name] = more
+            seen = found.get(name)
+            is_gone = seen is None or seen.phase is JobPhase.ENDED
+            if job is not None and is_gone and (more := self._ended(job)):
+                found[name] = more
         return found
 
     def cancel(self, ids: Sequence[str], *, gently: bool) -> None:
         """Take waiting jobs out of the queue, and tell running ones."""
+        running = ("--batch", "--signal=USR1", "--state=RUNNING") if gently else ()
         for some in batched(ids, _IDS_AT_ONCE):
-            self._scancel("--state=PENDING", *some)
-            if gently:
-                self._scancel("--batch", "--signal=USR1", "--state=RUNNING", *some)
-            else:
-                self._scancel(*some)
-
-    def _scancel(self, *words: str) -> None:
-        try:
-            self._run("scancel", "--quiet", *words)
-        except JobRejectedError:  # of jobs that have ended
-            return
+            for words in (("--state=PENDING",), running):
+                with suppress(JobRejectedError):  # of jobs that have ended
+                    self._run("scancel", "--quiet", *words, *some)
 
     def _ended(self, job: str) -> JobSeen | None:
         """Return how a job ended: scontrol forgets it after minutes (MinJobAge), sacct may know."""
-        for words in (
-            ("scontrol", "show", "job", "-o", job),
-            ("sacct", "-n", "-P", "-X", "-j", job, "-o", "JobID,State,ExitCode"),
+        for words, read in (
+            (("scontrol", "show", "job", "-o", job), job_of_scontrol),
+            (("sacct", "-n", "-P", "-X", "-j", job, "-o", "JobID,State,ExitCode"), job_of_sacct),
         ):
-            try:
-                said = self._run(*words)
-            except JobRejectedError:  # "Invalid job id specified"; no accounting here
-                continue
-            seen = job_of_scontrol(said) if words[0] == "scontrol" else job_of_sacct(said)
-            if seen is not None:
-                return seen
+            with suppress(JobRejectedError):  # "Invalid job id specified"; no accounting here
+                if seen := read(self._run(*words)):
+                    return seen
         return None
 
     def _run(self, *words: str, given: str = "") -> str:
@@ -365,10 +442,9 @@ def job_of_scontrol(said: str) -> JobSeen | None:
 def job_of_sacct(said: str) -> JobSeen | None:
     """Return a job from `sacct -n -P -X -o JobID,State,ExitCode`; the last line is the latest."""
     lines = [line.split("|") for line in said.splitlines() if line.count("|") == 2]
-    if not lines:
-        return None
-    job, state, exit_code = lines[-1]
-    return _with_exit(_seen(job, state.split(" ")[0], ""), exit_code)
+    for job, state, exit_code in lines[-1:]:
+        return _with_exit(_seen(job, state.split(" ")[0], ""), exit_code)
+    return None
 
 
 def _seen(job: str, word: str, reason: str) -> JobSeen:

@@ -29,11 +29,12 @@ the fleet:
 --parallel K:int     jobs at a time; default: all
 --attempts N:int =2  at each node, at most; default 2
 --minutes M:int      time limit of a job; default: the scheduler's
---pending-limit T:duration =1d  a job that is pending longer is ended (its node is drained, or
-                     full); default 1d
---busy-limit T:duration =10m  a node that another rater holds longer is refused; default 10m
+--pending-limit T:duration =1d >pending_limit_s  a job that is pending longer is ended (its node is
+                     drained, or full); default 1d
+--busy-limit T:duration =10m >busy_limit_s  a node that another rater holds longer is refused;
+                     default 10m
 --backend (slurm|local) =slurm  default slurm; local: processes of this machine, to try it out
---slurm-arg ARG ...  an option of sbatch, such as --slurm-arg=--partition=fast
+--slurm-arg ARG ... >arguments  an option of sbatch, such as --slurm-arg=--partition=fast
 --folder DIR         that this machine and all nodes see under one path; default RATER_FLEETS, else
                      `fleets` beside the default database
 --scratch DIR        on each node's own disk; default /var/tmp

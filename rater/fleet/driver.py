@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rater.errors import InputError
@@ -29,14 +28,13 @@ from rater.fleet.plan import (
     JobPhase,
     JobSeen,
     NodeAttempt,
-    due_actions,
+    StoredFleet,
     job_name,
     scheduler_job,
     updated_attempt,
 )
 from rater.fleet.shared_folder import PublishedVerdict, SharedFolder
 from rater.fleet.store import (
-    StoredFleet,
     change,
     claim_submission,
     intend,
@@ -54,36 +52,33 @@ from rater.workflow.arguments import Output, print_view
 
 _FIRMLY_AFTER_S = 60.0  # a job that was asked to end, and has not
 _FOR_GOOD = (AttemptState.COMPLETE, AttemptState.FAILED, AttemptState.REFUSED)
+_UNSAID = (AttemptState.INTENT, AttemptState.SUBMITTED)
+_MOST_FOLLOWED = 16  # nodes whose every step is said; of more only how they end
 
 
 type _Key = tuple[str, int]  # node and attempt
 
 
-def no_news(_: NodeAttempt) -> None:
-    """Say nothing of what became of an attempt."""
+class FleetDriver:
+    """Steps of one fleet; not `quiet` says on standard error what becomes of nodes."""
 
-
-class FleetDriver(Struct, dict=True):
-    """Steps of one fleet."""
-
-    store: OpenDatabase
-    number: int
-    news: Callable[[NodeAttempt], None] = no_news  # is told of each change
-    silent: str | None = None  # why the scheduler gave no answer in the last step
-    _backend: Backend | None = None
-    _seen: dict[str, JobSeen] = field(default_factory=dict)
-    # What verdicts said, with the state of their files.
-    _files: dict[_Key, tuple[object, PublishedVerdict]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self, store: OpenDatabase, number: int, calls: Backend | None = None, *, quiet: bool = True
+    ) -> None:
         """Judge whose the plan and its folder are: what they say is run, written and removed."""
-        asked = self.store.sourced(load_fleet(self.store, self.number).asked)
+        self.store, self.number, self._backend, self._quiet = store, number, calls, quiet
+        self.silent: str | None = None  # why the scheduler gave no answer in the last step
+        self._seen: Mapping[str, JobSeen] = {}
+        # What verdicts said, with the state of their files.
+        self._files: dict[_Key, tuple[object, PublishedVerdict]] = {}
+        asked = store.sourced(load_fleet(store, number).asked)
         if asked.doubt is not None:
             raise InputError(
-                f"rater cannot tell that fleet {self.number} is yours: {asked.doubt}; `rater fleet "
+                f"rater cannot tell that fleet {number} is yours: {asked.doubt}; `rater fleet "
                 "status` shows it, a copy of the database that is yours goes on with it"
             )
-        self.folder = SharedFolder(Path(asked.trusted().value.folder))
+        self.asked = asked.trusted().value
+        self.folder = SharedFolder(Path(self.asked.folder))
         self.folder.check()
 
     def refresh(self) -> StoredFleet:
@@ -91,17 +86,15 @@ class FleetDriver(Struct, dict=True):
         fleet = load_fleet(self.store, self.number)
         claimed = {row.key: self.folder.claimed_by(*row.key) for row in fleet.live}
         self._poll(fleet, claimed)  # before the look at what is published: it ends after that
-        now_s = time.time()
-        published = self._published(fleet)
-        changes = []
+        now_s, states, changes = time.time(), self.folder.verdict_files(), []
         for row in fleet.every:
-            looked = self._looked(fleet, row, published.get(row.key), claimed.get(row.key), now_s)
-            now = updated_attempt(row, looked, fleet.limits)
+            published = self._published(row, states.get(row.key))
+            looked = self._looked(row, published, claimed.get(row.key), now_s)
+            now = updated_attempt(row, looked, self.asked)
             changes.append((row, now))
             if looked.damaged and now.state is AttemptState.LOST and now.state != row.state:
                 self.folder.set_aside(*row.key)
-        self._store(changes, now_s)
-        return load_fleet(self.store, self.number)
+        return self._stored(changes, now_s)
 
     def act(
         self, fleet: StoredFleet, *, submit: bool = True, again: Sequence[str] = ()
@@ -111,49 +104,44 @@ class FleetDriver(Struct, dict=True):
         `again`: nodes that are tried once more however often they were.
         """
         now_s = time.time()
-        todo = due_actions(fleet.rules, fleet.nodes, fleet.attempts)
-        rows = {row.key: row for row in fleet.live}
-        ends = [
-            (rows[it.node, it.attempt], replace(it, ending=why, ending_s=now_s))
-            for it, why in todo.end
-        ]
-        self._store(ends, now_s)
-        fleet = load_fleet(self.store, self.number)
-        self._end(fleet, now_s)
+        ends = [(it, replace(it, ending=why, ending_s=now_s)) for it, why in fleet.ends()]
+        fleet = self._stored(ends, now_s)
+        ending = [it for it in fleet.live if it.ending is not None and it.job]
+        # Gently at first, those that wait at once.
+        for late in (False, True):
+            some = [
+                str(it.job)
+                for it in ending
+                if (it.ending_s is not None and now_s - it.ending_s > _FIRMLY_AFTER_S) is late
+            ]
+            if some:
+                self._ask(partial(_cancel, some, gently=not late))
         if submit and not self.silent:
             self._submit_left(fleet)
-            all_at_once = replace(fleet.rules, parallel=None)
-            wanted = due_actions(all_at_once, fleet.nodes, fleet.attempts, again=again).submit
-            idle = self._idle([node for node, _ in wanted]) if wanted else set()
-            for node, attempt in due_actions(
-                fleet.rules, fleet.nodes, fleet.attempts, idle, again
-            ).submit:
+            nodes = tuple(fleet.attempts) if self.asked.parallel and fleet.due(again=again) else ()
+            found = self._ask(lambda it: it.nodes(nodes)) if nodes else ()
+            idle = {it.name for it in found or () if it.is_idle}
+            for node, attempt in fleet.due(idle, again):
                 row = intend(self.store, self.number, node, attempt, time.time())
-                if row is not None and not self._submit(fleet, row):
+                if row is not None and not self._submit(row):
                     break
         return load_fleet(self.store, self.number)
 
     # -- looking ----------------------------------------------------------------------------------
 
-    def _published(self, fleet: StoredFleet) -> dict[_Key, PublishedVerdict]:
-        """Return what is published and not known to be whole yet, by node and attempt.
+    def _published(self, row: NodeAttempt, state: object) -> PublishedVerdict | None:
+        """Return what is published of an attempt and not known to be whole yet.
 
         A file that has not changed since the last look is not read again.
         """
-        found: dict[_Key, PublishedVerdict] = {}
-        states = self.folder.verdict_files()
-        for row in fleet.every:
-            state = states.get(row.key)
-            if state is None or (row.verdict and row.state in _FOR_GOOD):
-                continue
-            before, known = self._files.get(row.key, (None, None))
-            if before != state:
-                known = self.folder.looked_up(fleet.asked.uuid, *row.key)
-                if known is not None and not known.absent:
-                    self._files[row.key] = state, known
-            if known is not None:
-                found[row.key] = known
-        return found
+        if state is None or (row.verdict and row.state in _FOR_GOOD):
+            return None
+        before, known = self._files.get(row.key, (None, None))
+        if before != state:
+            known = self.folder.looked_up(self.asked.uuid, *row.key)
+            if known is not None and not known.absent:
+                self._files[row.key] = state, known
+        return known
 
     def _poll(self, fleet: StoredFleet, claimed: Mapping[_Key, str | None]) -> None:
         """Ask for the jobs that have not ended; why there is no answer is kept.
@@ -162,77 +150,47 @@ class FleetDriver(Struct, dict=True):
         is pending the node may have more to say than the job.
         """
         self.silent, self._seen = None, {}
-        names = {job_name(fleet.asked.uuid, *row.key): row for row in fleet.live}
+        rows = {job_name(self.asked.uuid, *row.key): row for row in fleet.live}
         jobs = {}
-        for name, row in names.items():
+        for name, row in rows.items():
             began = claimed.get(row.key)
             jobs[name] = row.job if began is None else scheduler_job(began)
         if not jobs:
             return
-        try:
-            self._seen = dict(self._calls(fleet).poll(jobs))
-            pending = {
-                name: names[name].node
-                for name, it in self._seen.items()
-                if it.phase is JobPhase.PENDING
-            }
-            found = self._calls(fleet).nodes(tuple(pending.values())) if pending else ()
-        except (SchedulerUnavailableError, JobRejectedError) as error:
-            self.silent = str(error)
-            return
-        nodes = {it.name: it for it in found if it.reason}
-        for name in (name for name, node in pending.items() if node in nodes):
-            node, it = nodes[pending[name]], self._seen[name]
-            why = "; ".join(filter(None, (f"{node.name} is {node.word}: {node.reason}", it.reason)))
-            self._seen[name] = replace(it, reason=why)
+        seen = dict(self._ask(lambda it: it.poll(jobs)) or {})
+        pending = {rows[name].node: name for name in seen if seen[name].phase is JobPhase.PENDING}
+        nodes = self._ask(lambda it: it.nodes(tuple(pending))) if pending else ()
+        for node in nodes or ():
+            if node.reason:
+                it = seen[pending[node.name]]
+                why = (f"{node.name} is {node.word}: {node.reason}", it.reason)
+                seen[pending[node.name]] = replace(it, reason="; ".join(filter(None, why)))
+        if self.silent is None:
+            self._seen = seen
 
     def _looked(
-        self,
-        fleet: StoredFleet,
-        it: NodeAttempt,
-        published: PublishedVerdict | None,
-        claimed: str | None,
-        now_s: float,
+        self, it: NodeAttempt, published: PublishedVerdict | None, claimed: str | None, now_s: float
     ) -> AttemptObservation:
         """Return what there is to see of an attempt."""
-        verdict = damaged = None
+        verdict, damaged = (published.verdict, published.damaged) if published else (None, None)
         if published is not None and published.absent:
             # Not seen here yet; a verdict without its database is none in the end.
-            late = it.gone_s is not None and now_s - it.gone_s >= fleet.asked.settle_s
-            damaged = published.damaged if late else None
-        elif published is not None:
-            damaged = published.damaged
-            verdict = None if damaged else published.verdict
-        job = self._seen.get(job_name(fleet.asked.uuid, it.node, it.attempt))
+            late = it.gone_s is not None and now_s - it.gone_s >= self.asked.settle_s
+            verdict, damaged = None, damaged if late else None
+        job = self._seen.get(job_name(self.asked.uuid, *it.key))
         gone = job is None or job.phase is JobPhase.ENDED
-        of = it.node, it.attempt
         return AttemptObservation(
             now_s,
-            verdict,
+            None if damaged else verdict,
             damaged,
             self.silent is None,
             job,
             None if claimed is None else scheduler_job(claimed),
-            waits_for=None if gone else self.folder.waits_for(*of),
-            log=self.folder.last_words(*of) if gone and not it.state.ended else None,
+            waits_for=None if gone else self.folder.waits_for(*it.key),
+            log=self.folder.last_words(*it.key) if gone and not it.state.ended else None,
         )
 
     # -- doing ------------------------------------------------------------------------------------
-
-    def _end(self, fleet: StoredFleet, now_s: float) -> None:
-        """End the jobs that are to end: gently at first, those that wait at once."""
-        ending = [row for row in fleet.live if row.ending is not None and row.job]
-        gently: list[str] = []
-        firmly: list[str] = []
-        for it in ending:
-            late = it.ending_s is not None and now_s - it.ending_s > _FIRMLY_AFTER_S
-            (firmly if late else gently).append(str(it.job))
-        try:
-            for some, kind in ((gently, True), (firmly, False)):
-                if some:
-                    self._calls(fleet).cancel(some, gently=kind)
-        except (SchedulerUnavailableError, JobRejectedError) as error:
-            self.silent = str(error)
 
     def _submit_left(self, fleet: StoredFleet) -> None:
         """Submit what was written down and is not with the scheduler: its submitter was killed."""
@@ -242,104 +200,96 @@ class FleetDriver(Struct, dict=True):
             ours = it.owner == this_process()
             if not ours and is_alive(it.owner):
                 continue
-            taken = ours or claim_submission(self.store, self.number, it)
-            if taken and not self._submit(fleet, it):
+            if (ours or claim_submission(self.store, self.number, it)) and not self._submit(it):
                 return
 
-    def _submit(self, fleet: StoredFleet, it: NodeAttempt) -> bool:
+    def _submit(self, it: NodeAttempt) -> bool:
         """Submit what is written down; False: the scheduler gives no answers now."""
-        asked = fleet.asked
-        log = self.folder.log(it.node, it.attempt)
-        os.close(self.folder.open_log(it.node, it.attempt))
+        os.close(self.folder.open_log(*it.key))
         order = JobSpec(
-            name=job_name(asked.uuid, it.node, it.attempt),
+            name=job_name(self.asked.uuid, *it.key),
             node=it.node,
             command=(
                 *(*this_rater(), "fleet", "agent", "--spec", str(self.folder.spec_file)),
                 *("--node", it.node, "--attempt", str(it.attempt), "--job", "{job}"),
             ),
-            directory=Path(asked.directory),
-            log=log,
-            minutes=asked.minutes,
-            arguments=asked.arguments,
+            directory=Path(self.asked.directory),
+            log=self.folder.log(*it.key),
+            minutes=self.asked.minutes,
+            arguments=self.asked.arguments,
         )
         now_s = time.time()
         try:
-            job = self._calls(fleet).submit(self.store.sourced(order).trusted())
+            job = self._calls.submit(self.store.sourced(order).trusted())
+            now = replace(it, state=AttemptState.SUBMITTED, job=job, reason=None)
         except SchedulerUnavailableError as error:
             self.silent = str(error)
-            self._store([(it, replace(it, reason=f"not submitted yet: {error}"))], now_s)
-            return False
+            now = replace(it, reason=f"not submitted yet: {error}")
         except JobRejectedError as error:
             why = f"not taken by the scheduler: {error}"
-            no = replace(it, state=AttemptState.REFUSED, reason=why, ended_s=now_s)
-            self._store([(it, no)], now_s)
-            return True
-        done = replace(it, state=AttemptState.SUBMITTED, job=job, reason=None)
-        self._store([(it, done)], now_s)
-        return True
+            now = replace(it, state=AttemptState.REFUSED, reason=why, ended_s=now_s)
+        self._stored([(it, now)], now_s)
+        return not self.silent
 
-    def _idle(self, nodes: Iterable[str]) -> set[str]:
-        fleet = load_fleet(self.store, self.number)
-        try:
-            return {it.name for it in self._calls(fleet).nodes(tuple(nodes)) if it.is_idle}
-        except (SchedulerUnavailableError, JobRejectedError):
-            return set()
-
-    def _calls(self, fleet: StoredFleet) -> Backend:
+    @property
+    def _calls(self) -> Backend:
         if self._backend is None:
-            self._backend = backend(fleet.asked.backend, Path(fleet.asked.folder))
+            self._backend = backend(self.asked.backend, self.folder.path)
         return self._backend
 
-    def _store(self, changes: Iterable[tuple[NodeAttempt, NodeAttempt]], now_s: float) -> None:
-        pairs = list(changes)
-        before = {row.key: row.state for row, _ in pairs}
-        for it in change(self.store, self.number, pairs, now_s):
-            if before[it.node, it.attempt] is not it.state:
-                self.news(it)
+    def _ask[T](self, call: Callable[[Backend], T]) -> T | None:
+        """Return what the scheduler says, None where it gives no answer: why is kept."""
+        try:
+            return call(self._calls)
+        except (SchedulerUnavailableError, JobRejectedError) as error:
+            self.silent = str(error)
+            return None
+
+    def _stored(
+        self, changes: Sequence[tuple[NodeAttempt, NodeAttempt]], now_s: float
+    ) -> StoredFleet:
+        before = {row.key: row.state for row, _ in changes}
+        stored = change(self.store, self.number, changes, now_s)
+        fleet = load_fleet(self.store, self.number)
+        for it in () if self._quiet else stored:
+            if before[it.key] is it.state or it.state in _UNSAID:
+                continue
+            if it.state.ended or len(fleet.attempts) <= _MOST_FOLLOWED:
+                again = f" (attempt {it.attempt})" if it.attempt > 1 else ""
+                why = f": {it.reason}" if it.reason else ""
+                print_error(f"{it.node}{again}: {it.state.text}{why}")
+        return fleet
 
 
 def take_back_cancelling(steps: FleetDriver, wanted: Collection[str]) -> StoredFleet:
     """Let a cancelled fleet go on with these nodes; the others stay cancelled for good."""
     set_fleet(steps.store, steps.number, cancelled_at=None)
     steps.folder.mark_cancelled(False)
-    fleet, now_s = load_fleet(steps.store, steps.number), time.time()
-    for node in (it for it in fleet.nodes if it not in wanted):
-        left = fleet.attempts[node] or (intend(steps.store, steps.number, node, 1, now_s),)
-        changes = []
-        for row in (it for it in left if it is not None):
-            now = replace(row, ending=None)
-            if not fleet.attempts[node]:
-                now = replace(now, state=AttemptState.CANCELLED, reason="`rater fleet cancel`")
-            changes.append((row, now if now.state.ended else row))
-        change(steps.store, steps.number, changes, now_s)
+    fleet, now_s, changes = load_fleet(steps.store, steps.number), time.time(), []
+    for node, tried in fleet.attempts.items():
+        if node in wanted:
+            continue
+        changes += [(row, replace(row, ending=None)) for row in tried if row.state.ended]
+        if not tried and (row := intend(steps.store, steps.number, node, 1, now_s)):
+            why = "`rater fleet cancel`"
+            changes.append((row, replace(row, state=AttemptState.CANCELLED, reason=why)))
+    change(steps.store, steps.number, changes, now_s)
     return load_fleet(steps.store, steps.number)
 
 
-# -- A fleet on the screen: as it is, and what becomes of it while somebody waits ------------------
+def _cancel(ids: Sequence[str], calls: Backend, *, gently: bool) -> None:
+    calls.cancel(ids, gently=gently)
 
-_MOST_FOLLOWED = 16  # nodes whose every step is said
+
+# -- A fleet on the screen, as it is, and until it has come to its end -----------------------------
 
 
 def show_fleet(
     output: Output, fleet: StoredFleet, silent: str | None, *, every: bool = False
 ) -> None:
     """Print a fleet; `silent`: why the scheduler gave no answer."""
-    print_view(output, fleet_document(fleet, silent), partial(fleet_parts, every=every))
-
-
-def update_printer(nodes: int, *, quiet: bool) -> Callable[[NodeAttempt], None]:
-    """Return what says on standard error what becomes of nodes; of many only how they end."""
-
-    def tell(it: NodeAttempt) -> None:
-        if it.state in (AttemptState.INTENT, AttemptState.SUBMITTED):
-            return
-        if nodes > _MOST_FOLLOWED and not it.state.ended:
-            return
-        again = f" (attempt {it.attempt})" if it.attempt > 1 else ""
-        print_error(f"{it.node}{again}: {it.state.text}" + (f": {it.reason}" if it.reason else ""))
-
-    return no_news if quiet else tell
+    if output.json or not output.quiet:
+        print_view(output, fleet_document(fleet, silent), partial(fleet_parts, every=every))
 
 
 def waited(output: Output, poll: float | None, steps: FleetDriver) -> int:
@@ -360,8 +310,7 @@ def waited(output: Output, poll: float | None, steps: FleetDriver) -> int:
         return waited(output, poll, steps)  # what was damaged is measured again
     set_fleet(steps.store, steps.number, begun=1)
     fleet = steps.refresh()
-    if output.json or not output.quiet:
-        show_fleet(output, fleet, steps.silent)
+    show_fleet(output, fleet, steps.silent)
     return 0 if fleet.status == "complete" else 1
 
 

@@ -3,122 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
-from itertools import groupby, product
-from math import prod
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.errors import InputError
 from rater.process import ProcessId
 from rater.text.kinds import from_json
-from rater.text.values import count, printable
-
-# -- Names of many nodes in one word, as Slurm writes them: `n[001-128,200],login1` ----------------
-
-MOST_NODES = 20_000
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
-_BRACKETS = re.compile(r"(?:[^\[\]]|\[[^\[\]]*\])*")
-_TERM = re.compile(r"((?:[^\[\],]|\[[^\[\]]*\])*)(,?)")  # to a comma outside of brackets
-_PART = re.compile(r"\[([^\[\]]*)\]|([^\[\],]+)")
-_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
-_NUMBERED = re.compile(r"(.*?)(\d{1,9})")
-
-
-def expand(text: str) -> tuple[str, ...]:
-    """Return the names that a text stands for, in its order, each once.
-
-    `n[1-3,7]` is n1, n2, n3, n7; `n[08-10]` keeps the zeros; several brackets multiply.
-    Raises `InputError` for what is none, and for more than `MOST_NODES`.
-    """
-    if not _BRACKETS.fullmatch(text):
-        raise _bad(text, "brackets do not match")
-    found: dict[str, None] = {}
-    for term, more in _TERM.findall(text):
-        if not term.strip():
-            raise _bad(text, "a name is missing")
-        parts = [
-            [part[2]] if part[1] is None else list(_numbers(part[1], text))
-            for part in _PART.finditer(term.strip())
-        ]
-        if prod(map(len, parts)) > MOST_NODES:
-            raise _bad(text, f"more than {count(MOST_NODES, 'node')}")
-        for name in map("".join, product(*parts)):
-            if not _NAME.fullmatch(name):
-                raise _bad(text, f"{name!r} is no name of a node")
-            found[name] = None
-        if len(found) > MOST_NODES:
-            raise _bad(text, f"more than {count(MOST_NODES, 'node')}")
-        if not more:
-            break
-    return tuple(found)
-
-
-def compress(names: Iterable[str]) -> str:
-    """Return the shortest text of this kind for names: those that end in a number, in brackets."""
-    terms = []
-    for key, of_prefix in groupby(_split(names), key=lambda it: it[:2]):
-        if key[1] is None:
-            terms += [prefix for prefix, _, _ in of_prefix]
-            continue
-        numbers = sorted({number for _, _, number in of_prefix})
-        width = key[1]
-        ranges = [
-            f"{first:0{width}}" if first == last else f"{first:0{width}}-{last:0{width}}"
-            for first, last in _runs(numbers)
-        ]
-        alone = len(numbers) == 1
-        terms.append(f"{key[0]}{ranges[0]}" if alone else f"{key[0]}[{','.join(ranges)}]")
-    return ",".join(terms)
-
-
-def _split(names: Iterable[str]) -> list[tuple[str, int | None, int]]:
-    """Return prefix, digits that numbers are padded to (0: none) and number; None: no number."""
-    found: list[tuple[str, int | None, int]] = []
-    for name in names:
-        match = _NUMBERED.fullmatch(name)
-        if match is None:
-            found.append((name, None, 0))
-        else:
-            padded = len(match[2]) if match[2].startswith("0") else 0
-            found.append((match[1], padded, int(match[2])))
-    # n098, n099, n100: the last one has the width of the first ones, though it begins with no 0.
-    widths = {(prefix, w) for prefix, w, _ in found if w}
-    even = [
-        (prefix, len(str(n)), n) if w == 0 and (prefix, len(str(n))) in widths else (prefix, w, n)
-        for prefix, w, n in found
-    ]
-    return sorted(even, key=lambda it: (it[0], -1 if it[1] is None else it[1], it[2]))
-
-
-def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    for _, run in groupby(enumerate(numbers), key=lambda it: it[1] - it[0]):
-        found = [number for _, number in run]
-        yield found[0], found[-1]
-
-
-def _numbers(ranges: str, text: str) -> Iterator[str]:
-    for one in ranges.split(","):
-        match = _RANGE.fullmatch(one.strip())
-        if match is None:
-            raise _bad(text, f"[{ranges}]: {one!r} is neither a number nor FIRST-LAST")
-        first, last = match[1], match[2] or match[1]
-        if int(last) < int(first):
-            raise _bad(text, f"[{ranges}]: {one} runs backwards")
-        if int(last) - int(first) >= MOST_NODES:
-            raise _bad(text, f"more than {count(MOST_NODES, 'node')}")
-        width = len(first) if first.startswith("0") or len(first) == len(last) else 0
-        for number in range(int(first), int(last) + 1):
-            yield f"{number:0{width}}"
-
-
-def _bad(text: str, what: str) -> InputError:
-    shown = text if len(text) <= 60 else f"{text[:57]}..."
-    return InputError(f"--nodes {shown!r}: {what}; expected names such as 'n[001-128]' or n1,n2")
-
+from rater.text.secrets import command_text
+from rater.text.values import printable
 
 # -- One try at a node, what a scheduler says of its job, what the node published of it ------------
 
@@ -285,6 +180,46 @@ def scheduler_job(told: str) -> str:
     return told.partition(".")[0] if told[:1].isdigit() else told
 
 
+# -- What was asked for ----------------------------------------------------------------------------
+
+
+class FleetOptions(Struct, frozen=True):
+    """What was typed of a fleet and nodes are told as it is."""
+
+    backend: str
+    parallel: int | None
+    attempts: int
+    minutes: int | None
+    pending_limit_s: float | None
+    busy_limit_s: float  # so long another rater may hold a node
+    arguments: tuple[str, ...]  # of the site, for the scheduler
+    allow_partial: bool
+
+
+class FleetRequest(FleetOptions, frozen=True):
+    """What was asked for: stored before anything is submitted, and what nodes read (JSON)."""
+
+    uuid: str
+    started_at: str  # UTC, ISO 8601 with "Z"
+    folder: str
+    scratch: str
+    directory: str
+    words: tuple[str, ...]  # behind `rater run` on each node
+    command: tuple[str, ...] | None
+    command_line: str
+    rater_version: str
+    settle_s: float
+    confirms: int | None = None  # the fleet whose slow hosts are run again; None: no other's
+    lock: str | None = None  # RATER_LOCK of the submit host, which nodes are told
+
+    @property
+    def what(self) -> str:
+        """What is measured: the suites, or the command; and for which fleet again."""
+        suites = " ".join(it for it in self.words if not it.startswith("-")) or "mini"
+        what = command_text(self.command) if self.command else suites
+        return what if self.confirms is None else f"{what} (confirms fleet {self.confirms})"
+
+
 # -- What becomes of an attempt: its verdict decides, the scheduler explains what is absent --------
 #
 # intent -> submitted -> pending <-> running <-> waiting -> complete | failed | partial | refused |
@@ -305,13 +240,6 @@ _WORDS = {
 _MOST_REASON = 400
 
 
-class FleetLimits(Struct, frozen=True):
-    """How long what is waited for."""
-
-    pending_s: float | None = None  # a job may be pending; None: for ever
-    settle_s: float = 60.0  # a published file may need to be seen here (NFS: about a minute)
-
-
 class AttemptObservation(Struct, frozen=True):
     """What there is to see of an attempt at a time."""
 
@@ -326,7 +254,7 @@ class AttemptObservation(Struct, frozen=True):
 
 
 def updated_attempt(
-    attempt: NodeAttempt, looked: AttemptObservation, limits: FleetLimits
+    attempt: NodeAttempt, looked: AttemptObservation, asked: FleetRequest
 ) -> NodeAttempt:
     """Return the attempt as it is after a look."""
     if looked.verdict is not None and looked.verdict != attempt.verdict:
@@ -339,7 +267,7 @@ def updated_attempt(
         return attempt
     if attempt.verdict is not None:  # partial, of a job that had not ended
         return _published(attempt, attempt.verdict, looked)
-    return _without_verdict(attempt, looked, limits)
+    return _without_verdict(attempt, looked, asked)
 
 
 def _published(
@@ -381,7 +309,7 @@ def _why_partial(
 
 
 def _without_verdict(
-    attempt: NodeAttempt, looked: AttemptObservation, limits: FleetLimits
+    attempt: NodeAttempt, looked: AttemptObservation, asked: FleetRequest
 ) -> NodeAttempt:
     job = looked.job
     if job is None and attempt.state is AttemptState.INTENT and looked.claimed_by is None:
@@ -390,7 +318,7 @@ def _without_verdict(
             return _ended(attempt, *_by_ending(attempt), looked)
         return attempt
     if job is None or job.phase is JobPhase.ENDED:
-        return _gone(attempt, looked, limits)
+        return _gone(attempt, looked, asked)
     attempt = replace(attempt, job=job.job, gone_s=None)
     if job.phase is JobPhase.RUNNING:
         started = looked.now_s if attempt.started_s is None else attempt.started_s
@@ -405,7 +333,7 @@ def _without_verdict(
             ending_s=None if ending is None else attempt.ending_s,
         )
     since = looked.now_s if attempt.pending_s is None else attempt.pending_s
-    late = limits.pending_s is not None and looked.now_s - since >= limits.pending_s
+    late = asked.pending_limit_s is not None and looked.now_s - since >= asked.pending_limit_s
     attempt = replace(
         attempt, state=AttemptState.PENDING, reason=_short(job.reason), pending_s=since
     )
@@ -414,14 +342,14 @@ def _without_verdict(
     return attempt
 
 
-def _gone(attempt: NodeAttempt, looked: AttemptObservation, limits: FleetLimits) -> NodeAttempt:
+def _gone(attempt: NodeAttempt, looked: AttemptObservation, asked: FleetRequest) -> NodeAttempt:
     """Return an attempt whose job has ended, as far as can be known; it may publish yet."""
     since = looked.now_s if attempt.gone_s is None else attempt.gone_s
     job = attempt.job or looked.claimed_by if looked.job is None else looked.job.job
     attempt = replace(attempt, gone_s=since, job=job)
     never_ran = attempt.started_s is None and looked.claimed_by is None
     at_once = never_ran and looked.job is not None and looked.job.word in _CANCELLED
-    if looked.now_s - since < limits.settle_s and not at_once:
+    if looked.now_s - since < asked.settle_s and not at_once:
         return attempt
     if looked.job is None:
         state, why = _forgotten(attempt, never_ran)
@@ -488,63 +416,88 @@ def _short(text: str | None) -> str | None:
     return None if text is None else printable(text, _MOST_REASON)
 
 
-# -- What is to be done for a fleet: which nodes are tried next, which jobs end --------------------
+# -- A fleet: how it stands, and what is to be done for it -----------------------------------------
 
 
-class FleetRules(Struct, frozen=True):
-    """What a fleet was asked for, as far as it decides what is done next."""
+class StoredFleet(Struct, frozen=True):
+    """A fleet read back."""
 
-    attempts: int  # of a node, at most
-    parallel: int | None  # jobs that have not ended, at most; None: any number
-    is_cancelled: bool = False
+    number: int
+    asked: FleetRequest
+    begun: bool  # the command that made it came to its end
+    cancelled_at: str | None
+    owner: ProcessId
+    attempts: Mapping[str, tuple[NodeAttempt, ...]]  # at each node, in their order
+
+    @property
+    def every(self) -> tuple[NodeAttempt, ...]:
+        """All attempts, node by node."""
+        return tuple(it for of in self.attempts.values() for it in of)
+
+    @property
+    def live(self) -> tuple[NodeAttempt, ...]:
+        """The attempts that have not ended."""
+        return tuple(it for it in self.every if not it.state.ended)
+
+    @property
+    def is_settled(self) -> bool:
+        """Tell whether no job is left and none will be submitted."""
+        return not self.live and not self.due()
+
+    @property
+    def deciding(self) -> dict[str, NodeAttempt | None]:
+        """The attempt that stands for each node; None: not tried yet."""
+        return {it: deciding_attempt(own) if own else None for it, own in self.attempts.items()}
+
+    @property
+    def complete(self) -> int:
+        """How many nodes have measured all that was planned."""
+        found = self.deciding.values()
+        return sum(it is not None and it.state is AttemptState.COMPLETE for it in found)
+
+    @property
+    def status(self) -> str:
+        """How it stands, in a word."""
+        if self.complete == len(self.attempts):
+            return "complete"
+        if not self.is_settled:
+            return "cancelling" if self.cancelled_at else "running"
+        return "cancelled" if self.cancelled_at else "incomplete"
+
+    def ends(self) -> list[tuple[NodeAttempt, Ending]]:
+        """Return the jobs that are to end and do not yet, and why."""
+        found = []
+        for it in self.live:
+            done = deciding_attempt(self.attempts[it.node]).state is AttemptState.COMPLETE
+            why = Ending.CANCELLED if self.cancelled_at else Ending.NOT_NEEDED if done else None
+            if why is not None and it.ending is None:
+                found.append((it, why))
+        return found
+
+    def due(self, idle: Collection[str] = (), again: Collection[str] = ()) -> list[tuple[str, int]]:
+        """Return what is to be submitted now: nodes with numbers of attempts, in this order.
+
+        Nodes that were not tried yet come before others, and of both those that are idle: a node
+        that is busy must not keep one waiting that is free. Nodes of `again` are tried once more
+        even if they were as often as the fleet allows.
+        """
+        if self.cancelled_at:
+            return []
+        wanted = [
+            (node, len(tried) + 1)
+            for node, tried in self.attempts.items()
+            if all(it.state.ended for it in tried)
+            and (node in again or _is_wanted(tried, self.asked.attempts))
+        ]
+        wanted.sort(key=lambda it: (it[1], it[0] not in idle))  # stable: else in the order of nodes
+        most = self.asked.parallel
+        return wanted if most is None else wanted[: max(0, most - len(self.live))]
 
 
-class DueActions(Struct, frozen=True):
-    """What is to be done now."""
-
-    submit: tuple[tuple[str, int], ...] = ()  # node and number of the attempt, in this order
-    end: tuple[tuple[NodeAttempt, Ending], ...] = ()  # jobs to end, and why
-
-
-def due_actions(
-    rules: FleetRules,
-    nodes: Sequence[str],
-    attempts: Mapping[str, Sequence[NodeAttempt]],
-    idle: Collection[str] = (),
-    again: Collection[str] = (),
-) -> DueActions:
-    """Return what is to be done; `attempts` are those of each node in their order.
-
-    Nodes that were not tried yet come before others, and of both those that are idle: a node
-    that is busy must not keep one waiting that is free. Nodes of `again` are tried once more even
-    if they were as often as the rules allow.
-    """
-    live = [it for node in nodes for it in attempts.get(node, ()) if not it.state.ended]
-    end = []
-    for it in live:
-        done = deciding_attempt(attempts[it.node]).state is AttemptState.COMPLETE
-        why = Ending.CANCELLED if rules.is_cancelled else Ending.NOT_NEEDED if done else None
-        if why is not None and it.ending is None:
-            end.append((it, why))
-    if rules.is_cancelled:
-        return DueActions(end=tuple(end))
-    wanted = [
-        (node, len(attempts.get(node, ())) + 1)
-        for node in nodes
-        if is_wanted(attempts.get(node, ()), rules.attempts)
-        or (node in again and all(it.state.ended for it in attempts.get(node, ())))
-    ]
-    wanted.sort(key=lambda it: (it[1], it[0] not in idle))  # stable: else in the order of nodes
-    room = len(wanted) if rules.parallel is None else max(0, rules.parallel - len(live))
-    return DueActions(tuple(wanted[:room]), tuple(end))
-
-
-def is_wanted(attempts: Sequence[NodeAttempt], most: int) -> bool:
-    """Tell whether a node is to be tried, or once more."""
+def _is_wanted(attempts: Sequence[NodeAttempt], most: int) -> bool:
+    """Tell whether a node whose attempts have ended is to be tried, or once more."""
     if not attempts:
         return True
-    if not all(it.state.ended for it in attempts):
-        return False
     last = deciding_attempt(attempts)
     if last.state is AttemptState.CANCELLED:  # by `rater fleet cancel`, which was taken back since
         return last.ending is Ending.CANCELLED
@@ -566,12 +519,3 @@ def deciding_attempt(attempts: Sequence[NodeAttempt]) -> NodeAttempt:
     """Return the attempt that stands for a node: one that has everything, else the last."""
     complete = [it for it in attempts if it.state is AttemptState.COMPLETE]
     return (complete or attempts)[-1]
-
-
-def is_settled(rules: FleetRules, attempts: Iterable[Sequence[NodeAttempt]]) -> bool:
-    """Tell whether a fleet has come to its end: no job is left, none will be submitted."""
-    return all(
-        all(it.state.ended for it in tried)
-        and (rules.is_cancelled or not is_wanted(tried, rules.attempts))
-        for tried in attempts
-    )

@@ -11,26 +11,30 @@ import uuid as uuids
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from rater import __version__
 from rater.errors import InputError
-from rater.fleet.backends import POLL_S, backend
+from rater.fleet.backends import POLL_S, backend, expand
 from rater.fleet.driver import (
     FleetDriver,
     collect_published,
     show_fleet,
     take_back_cancelling,
-    update_printer,
     waited,
 )
-from rater.fleet.plan import AttemptState, deciding_attempt, expand, may_come_to_more
-from rater.fleet.shared_folder import SharedFolder
-from rater.fleet.store import (
+from rater.fleet.plan import (
+    AttemptState,
+    FleetOptions,
     FleetRequest,
     StoredFleet,
+    deciding_attempt,
+    may_come_to_more,
+)
+from rater.fleet.shared_folder import SharedFolder
+from rater.fleet.store import (
     find_fleet,
     fleets,
     load_fleet,
@@ -67,24 +71,16 @@ _SETTLE_S = {"slurm": 60.0, "local": 1.0}
 _NOT_PASSED = ("wait", "share")
 
 
-class FleetOptions(Struct, frozen=True):
+class RunOptions(FleetOptions, frozen=True):
     """What was typed of a fleet itself; durations in seconds."""
 
     nodes: str | None
-    parallel: int | None
-    attempts: int
-    minutes: int | None
-    pending_limit: float
-    busy_limit: float
-    settle: float | None
-    backend: str
-    slurm_arg: tuple[str, ...]
     folder: str | None
     scratch: str | None
-    allow_partial: bool
+    settle: float | None
 
 
-def run(output: Output, typed: Asked, options: FleetOptions, wait: bool, poll: float | None) -> int:
+def run(output: Output, typed: Asked, options: RunOptions, wait: bool, poll: float | None) -> int:
     """Begin a fleet, or go on with the one that a killed `rater fleet run` left."""
     asked, nodes = _checked(typed, options)
     with open_store(default_path(output.db)) as store:
@@ -97,7 +93,7 @@ def run(output: Output, typed: Asked, options: FleetOptions, wait: bool, poll: f
             number = new_fleet(store, asked, nodes)
         fleet = load_fleet(store, number)
         _make_folder(fleet.asked)
-        steps = FleetDriver(store, number, update_printer(len(fleet.nodes), quiet=output.quiet))
+        steps = FleetDriver(store, number, quiet=output.quiet)
         if wait:
             return waited(output, poll, steps)
         steps.act(steps.refresh())
@@ -111,45 +107,45 @@ def create_confirming_fleet(store: Store, number: int, nodes: tuple[str, ...]) -
     Nothing is submitted yet: that is the first step's.
     """
     asked = load_fleet(store, number).asked
-    uuid = str(uuids.uuid4())
-    folder = Path(asked.folder).with_name(f"rater-{uuid}")
-    command_line = shlex.join(["rater", *sys.argv[1:]])
-    again = replace(
-        asked,
-        uuid=uuid,
-        started_at=utc_timestamp(),
-        folder=str(folder),
-        command_line=command_line,
-        rater_version=__version__,
-        parallel=None,
-        confirms=number,
-    )
+    again = _of_now(asked, Path(asked.folder).parent)
+    again = replace(again, parallel=None, confirms=number)
     _make_folder(again)
     made = new_fleet(store, again, nodes)
     set_fleet(store, made, begun=1)
     return made
 
 
+def _of_now(asked: FleetRequest, home: Path) -> FleetRequest:
+    """Return a request as one that this command makes, with a folder of its own."""
+    uuid = str(uuids.uuid4())
+    return replace(
+        asked,
+        uuid=uuid,
+        started_at=utc_timestamp(),
+        folder=str(home / f"rater-{uuid}"),
+        command_line=shlex.join(["rater", *sys.argv[1:]]),
+        rater_version=__version__,
+    )
+
+
 def _submitted(output: Output, store: Store, steps: FleetDriver) -> int:
     fleet = load_fleet(store, steps.number)
-    if not output.quiet or output.json:
-        show_fleet(output, fleet, steps.silent)
+    show_fleet(output, fleet, steps.silent)
     left = sum(not of for of in fleet.attempts.values())
-    last = [of[-1] for of in fleet.attempts.values() if of]
-    if not output.quiet:
-        if left:
-            print_error(
-                f"{count(left, 'node')} to come: `rater fleet wait {fleet.number}` submits them"
-            )
-        elif any(it.state != "refused" for it in last):
-            print_error(
-                f"submitted; `rater fleet wait {fleet.number}` waits, tries lost nodes again and "
-                "collects"
-            )
-    return 1 if any(it.state == "refused" for it in last) else 0
+    refused = [of[-1].state is AttemptState.REFUSED for of in fleet.attempts.values() if of]
+    if left:
+        said = f"{count(left, 'node')} to come: `rater fleet wait {fleet.number}` submits them"
+    else:
+        said = (
+            f"submitted; `rater fleet wait {fleet.number}` waits, tries lost nodes again and "
+            "collects"
+        )
+    if not output.quiet and (left or not all(refused)):
+        print_error(said)
+    return 1 if any(refused) else 0
 
 
-def _checked(typed: Asked, options: FleetOptions) -> tuple[FleetRequest, tuple[str, ...]]:
+def _checked(typed: Asked, options: RunOptions) -> tuple[FleetRequest, tuple[str, ...]]:
     """Return what was typed, and its nodes, checked as far as this machine can tell.
 
     Raises `InputError`.
@@ -163,12 +159,13 @@ def _checked(typed: Asked, options: FleetOptions) -> tuple[FleetRequest, tuple[s
         typed = typed.having(BY_NAME[name], None)
     request = typed.request()
     _check_request(request)
-    directory = Path.cwd()
     if request.command:
-        _check_command(request.command[0])
-    uuid = str(uuids.uuid4())
-    folder = _home(options.folder) / f"rater-{uuid}"
-    found = {it.name: it for it in backend(options.backend, folder).nodes(nodes)}
+        word = request.command[0]
+        if shutil.which(word) is None and not Path(word).exists():
+            print_error(f"warning: {word} is not on this machine; each node looks for it by itself")
+    named = options.folder or os.environ.get("RATER_FLEETS")
+    home = Path(named).absolute() if named else default_path(None).absolute().parent / "fleets"
+    found = {it.name: it for it in backend(options.backend, home).nodes(nodes)}
     for it in found.values():
         if it.reason is not None:
             print_error(f"warning: {it.name} is {it.word}: {it.reason}")
@@ -178,38 +175,29 @@ def _checked(typed: Asked, options: FleetOptions) -> tuple[FleetRequest, tuple[s
             f"--nodes: {truncate_list(unknown)}: not among the scheduler's nodes; `sinfo -N` "
             "lists them"
         )
+    told: dict[str, Any] = {it: getattr(options, it) for it in FleetOptions.__struct_fields__}
+    told |= dict.fromkeys(("uuid", "started_at", "folder", "command_line", "rater_version"), "")
     asked = FleetRequest(
-        uuid=uuid,
-        started_at=utc_timestamp(),
-        backend=options.backend,
-        folder=str(folder),
+        **told,
         scratch=str(Path(options.scratch or "/var/tmp").absolute()),
-        directory=str(directory),
+        directory=str(Path.cwd()),
         words=words_of(typed),
         command=typed.command or None,
-        command_line=shlex.join(["rater", *sys.argv[1:]]),
-        rater_version=__version__,
-        parallel=options.parallel,
-        attempts=options.attempts,
-        minutes=options.minutes,
-        pending_limit_s=options.pending_limit,
         settle_s=_SETTLE_S[options.backend] if options.settle is None else options.settle,
-        arguments=options.slurm_arg,
-        allow_partial=options.allow_partial,
-        busy_limit_s=options.busy_limit,
     )
-    return asked, nodes
+    return _of_now(asked, home), nodes
 
 
-def _check_numbers(options: FleetOptions) -> None:
+def _check_numbers(options: RunOptions) -> None:
     for name in ("parallel", "attempts", "minutes"):
         value = getattr(options, name)
         if value is not None and not 1 <= value <= 10**6:
             raise InputError(f"--{name} {value}: expected a whole number, 1 or more")
-    for name in ("pending-limit", "busy-limit", "settle"):
-        value = getattr(options, name.replace("-", "_"))
+    for name in ("pending_limit_s", "busy_limit_s", "settle"):
+        value = getattr(options, name)
         if value is not None and not 0 <= value < 1e9:
-            raise InputError(f"--{name} {value:g}: expected seconds, 0 or more")
+            option = name.removesuffix("_s").replace("_", "-")
+            raise InputError(f"--{option} {value:g}: expected seconds, 0 or more")
 
 
 def _check_request(request: Request) -> None:
@@ -230,11 +218,6 @@ def _check_request(request: Request) -> None:
         check_copies(request.copies)
 
 
-def _check_command(word: str) -> None:
-    if shutil.which(word) is None and not Path(word).exists():
-        print_error(f"warning: {word} is not on this machine; each node looks for it by itself")
-
-
 def words_of(typed: Asked) -> tuple[str, ...]:
     """Return what stands behind `rater run` on a node: suites, and options that were given."""
     words: list[str] = [*typed.suites]
@@ -248,14 +231,6 @@ def words_of(typed: Asked) -> tuple[str, ...]:
         else:
             words.append(f"{option.typed}={value}")
     return tuple(words)
-
-
-def _home(folder: str | None) -> Path:
-    """Return where fleets have their folders: a place that all nodes see."""
-    named = folder or os.environ.get("RATER_FLEETS")
-    if named:
-        return Path(named).absolute()
-    return default_path(None).absolute().parent / "fleets"
 
 
 def _make_folder(asked: FleetRequest) -> None:
@@ -283,17 +258,10 @@ def status(output: Output, fleet: str, every: bool) -> int:
 
 
 @contextmanager
-def _opened(output: Output, fleet: str, *, news: bool = True) -> Iterator[FleetDriver]:
-    """Give the steps of the fleet that a command names; `news`: what becomes of nodes is said."""
+def _opened(output: Output, fleet: str, *, quiet: bool = False) -> Iterator[FleetDriver]:
+    """Give the steps of the fleet that a command names."""
     with open_existing_store(output) as store:
-        number = find_fleet(store, fleet)
-        nodes = len(load_fleet(store, number).nodes)
-        yield FleetDriver(store, number, update_printer(nodes, quiet=output.quiet or not news))
-
-
-def _shown(output: Output, steps: FleetDriver, fleet: StoredFleet) -> None:
-    if output.json or not output.quiet:
-        show_fleet(output, fleet, steps.silent)
+        yield FleetDriver(store, find_fleet(store, fleet), quiet=output.quiet or quiet)
 
 
 def wait(output: Output, fleet: str, poll: float | None) -> int:
@@ -322,19 +290,19 @@ def cancel(output: Output, fleet: str, wait: bool) -> int:
         if found.live and wait:
             ending = f"{count(len(found.live), 'job')} still ending"
             print_error(f"{ending}; `rater fleet status {found.number}` looks again")
-        _shown(output, steps, found)
+        show_fleet(output, found, steps.silent)
         return 1 if steps.silent else 0
 
 
 def collect(output: Output, fleet: str) -> int:
     """Admit what was published so far; the exit status says whether anything was set aside."""
-    with _opened(output, fleet, news=False) as steps:
+    with _opened(output, fleet, quiet=True) as steps:
         try:
             steps.refresh()
         except InputError as error:
             print_error(str(error))
         aside = collect_published(steps, quiet=output.quiet)
-        _shown(output, steps, load_fleet(steps.store, steps.number))
+        show_fleet(output, load_fleet(steps.store, steps.number), steps.silent)
     return 1 if aside else 0
 
 
@@ -352,7 +320,7 @@ def retry(output: Output, fleet: str, nodes: str | None, wait: bool, poll: float
         found = steps.act(found, again=wanted)
         if wait:
             return waited(output, poll, steps)
-        _shown(output, steps, found)
+        show_fleet(output, found, steps.silent)
     return 0
 
 
@@ -361,7 +329,7 @@ def _retried(fleet: StoredFleet, named: str | None) -> tuple[str, ...]:
     if named is None:
         return tuple(node for node, tried in fleet.attempts.items() if may_come_to_more(tried))
     nodes = expand(named)
-    unknown = [node for node in nodes if node not in fleet.nodes]
+    unknown = [node for node in nodes if node not in fleet.attempts]
     if unknown:
         raise InputError(f"--nodes: {truncate_list(unknown)}: not of fleet {fleet.number}")
     attempts = fleet.attempts

@@ -12,9 +12,8 @@ from collections.abc import Set
 from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.errors import InputError
@@ -27,8 +26,7 @@ from rater.files import (
     resolve_trusted_folder,
     write_all,
 )
-from rater.fleet.plan import JOB, NodeVerdict, verdict_from_json
-from rater.fleet.store import FleetRequest
+from rater.fleet.plan import JOB, FleetRequest, NodeVerdict, verdict_from_json
 from rater.process import boot_id
 from rater.run.host.facts import machine_id
 from rater.run.host.procfs import read_text
@@ -57,7 +55,7 @@ _MOST_WORD = 1000
 _MOST_DATABASE = 1 << 33
 
 
-class PublishedVerdict(Struct, frozen=True):
+class PublishedVerdict(NamedTuple):
     """A verdict that lies in the folder."""
 
     verdict: NodeVerdict | None
@@ -136,7 +134,7 @@ class SharedFolder:
     def spec(self) -> FleetRequest:
         """Return what is asked for. Raises `InputError`."""
         try:
-            found: Any = from_json(FleetRequest, read_ours(self.spec_file).decode())
+            spec: FleetRequest = from_json(FleetRequest, read_ours(self.spec_file).decode())
         except OSError as error:
             raise InputError(
                 f"{self.spec_file}: cannot be read here ({error.strerror}): the fleet's folder "
@@ -144,7 +142,6 @@ class SharedFolder:
             ) from error
         except ValueError as error:
             raise InputError(f"{self.spec_file}: {error}") from None
-        spec: FleetRequest = found
         return spec
 
     # -- one of several jobs ----------------------------------------------------------------------
@@ -154,46 +151,38 @@ class SharedFolder:
 
         A job that the scheduler started once more (`17.1` after `17.0`) takes it from itself.
         """
-        folder = self._claims(node, attempt)
+        folder = self.path / "claim" / f"{node}.{attempt}"
         try:
             folder.mkdir(0o700)
         except FileExistsError:
-            number, _, again = job.rpartition(".")
-            before = self.claimed_by(node, attempt) or ""
-            same, _, times = before.rpartition(".")
-            if not (number and same == number and times.isdigit() and again.isdigit()):
-                return before or "another job"
-            if int(again) <= int(times):
+            before = self.claimed_by(node, attempt) or "another job"
+            (number, _, again), (same, _, times) = job.rpartition("."), before.rpartition(".")
+            started_again = number and same == number and times.isdigit() and again.isdigit()
+            if not (started_again and int(again) > int(times)):
                 return before
         replace_file(folder / "job", f"{job}\n".encode(), mode=0o600)
         return None
 
     def claimed_by(self, node: str, attempt: int) -> str | None:
         """Return the job that began an attempt, as the agent was told its id."""
-        return self._claim(node, attempt, "job", JOB)
+        job = self._line(f"{node}.{attempt}/job")
+        return job if job and JOB.fullmatch(job) else None
 
     def waits_for(self, node: str, attempt: int) -> str | None:
         """Return for which other rater on its node an attempt waits, in its words."""
-        return self._claim(node, attempt, "waiting", re.compile(".*"))
+        return self._line(f"{node}.{attempt}/waiting")
 
     def mark_waiting(self, node: str, attempt: int, text: str) -> None:
         """Say for whom an attempt waits; an empty text: for nobody any more."""
-        file = self._claims(node, attempt) / "waiting"
+        file = self.path / "claim" / f"{node}.{attempt}" / "waiting"
         replace_file(file, f"{printable(text)}\n".encode(errors="replace"), mode=0o600)
 
-    def _claim(self, node: str, attempt: int, name: str, form: re.Pattern[str]) -> str | None:
-        """Return the line that a file of an attempt has, None for what is none of that form."""
+    def _line(self, claim: str) -> str | None:
         try:
-            said = read_ours(self._claims(node, attempt) / name, _MOST_WORD)
+            said = read_ours(self.path / "claim" / claim, _MOST_WORD)
         except OSError:
             return None
-        text = said.decode(errors="replace").strip()
-        return text if form.fullmatch(text) and text else None
-
-    def _claims(self, node: str, attempt: int) -> Path:
-        return self.path / "claim" / f"{node}.{attempt}"
-
-    # -- ending -----------------------------------------------------------------------------------
+        return said.decode(errors="replace").strip() or None
 
     def mark_cancelled(self, is_so: bool) -> None:
         """Let no agent begin any more, or let them again."""
@@ -231,13 +220,12 @@ class SharedFolder:
     def verdict_files(self) -> dict[tuple[str, int], object]:
         """Return the verdicts that are there by node and attempt, each with a state of its file."""
         found: dict[tuple[str, int], object] = {}
-        with suppress(OSError), os.scandir(self.inbox) as entries:
-            for entry in entries:
-                node, _, attempt = entry.name.removesuffix(".json").rpartition(".")
-                if entry.name.endswith(".json") and attempt.isdecimal():
-                    with suppress(OSError):
-                        now = entry.stat(follow_symlinks=False)
-                        found[node, int(attempt)] = (now.st_mtime_ns, now.st_size, now.st_ino)
+        with suppress(OSError):
+            for file in self.inbox.glob("*.json"):
+                node, _, attempt = file.stem.rpartition(".")
+                if attempt.isdecimal():
+                    now = file.lstat()
+                    found[node, int(attempt)] = (now.st_mtime_ns, now.st_size, now.st_ino)
         return found
 
     def published_nodes(self) -> set[str]:
@@ -262,22 +250,20 @@ class SharedFolder:
 
     def checked(self, verdict: NodeVerdict) -> PublishedVerdict:
         """Compare a database with its verdict's checksum."""
-        if verdict.database is None:
+        name = verdict.database
+        if name is None:
             return PublishedVerdict(verdict)
         try:
             with self.opened(verdict) as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
+                if hashlib.file_digest(file, "sha256").hexdigest() == verdict.sha256:
+                    return PublishedVerdict(verdict)
         except UntrustedError as error:
-            return PublishedVerdict(verdict, f"{verdict.database} is {error.strerror}")
+            return PublishedVerdict(verdict, f"{name} is {error.strerror}")
         except OSError as error:
-            what = error.strerror
-            if isinstance(error, FileNotFoundError):
-                what = "not there"
-            return PublishedVerdict(verdict, f"{verdict.database} is {what}", absent=True)
-        if found != verdict.sha256:
-            what = f"the published database {verdict.database} is damaged (another sha256)"
-            return PublishedVerdict(verdict, what)
-        return PublishedVerdict(verdict)
+            what = "not there" if isinstance(error, FileNotFoundError) else error.strerror
+            return PublishedVerdict(verdict, f"{name} is {what}", absent=True)
+        damaged = f"the published database {name} is damaged (another sha256)"
+        return PublishedVerdict(verdict, damaged)
 
     def opened(self, verdict: NodeVerdict) -> BufferedReader:
         """Open a published database. Raises `OSError`."""
@@ -291,11 +277,10 @@ class SharedFolder:
 
     def set_aside(self, node: str, attempt: int) -> None:
         """Move what was published of an attempt out of the way: it is damaged."""
-        for file in self.inbox.glob(f"{node}.{attempt}.*"):
-            parts = file.name.removeprefix(f"{node}.{attempt}.").split(".")
-            if parts in (["json"], [parts[0], "db"]):
-                with suppress(OSError):
-                    file.replace(self.path / "aside" / file.name)
+        mine = re.compile(rf"{re.escape(f'{node}.{attempt}')}\.(json|[^.]*\.db)")
+        for file in filter(lambda it: mine.fullmatch(it.name), self.inbox.iterdir()):
+            with suppress(OSError):
+                file.replace(self.path / "aside" / file.name)
 
 
 def read_ours(file: Path, most: int = _MOST_TEXT) -> bytes:

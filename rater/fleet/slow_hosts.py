@@ -23,7 +23,7 @@ from rater.fleet.archive import (
     opened_run,
 )
 from rater.fleet.backends import POLL_S
-from rater.fleet.driver import FleetDriver, collect_published, update_printer
+from rater.fleet.driver import FleetDriver, collect_published
 from rater.fleet.history import (
     History,
     Round,
@@ -113,7 +113,7 @@ def _round(store: Store, fleet: int, pairs: Round, *, quiet: bool) -> int:
     """Make a fleet of these hosts with what the first one ran; return its number."""
     nodes = tuple(dict.fromkeys(host for pair in pairs.items() for host in pair))
     number = create_confirming_fleet(store, fleet, nodes)
-    steps = FleetDriver(store, number, update_printer(len(nodes), quiet=quiet))
+    steps = FleetDriver(store, number, quiet=quiet)
     while not steps.act(steps.refresh()).is_settled:
         time.sleep(POLL_S[load_fleet(store, number).asked.backend])
     collect_published(steps, quiet=True)
@@ -302,7 +302,7 @@ def _loaded(store: Store, fleet: int, thresholds: Thresholds, most: int) -> _Loa
             has = "no benchmark in it ended well" if node in chosen else "not collected yet"
             state, reason = "without times", has
         missing.append(MissingHost(node, state, reason, len(tried), has_times=node in with_times))
-    return _Loaded(found, chosen, inside, missing, len(plan.nodes))
+    return _Loaded(found, chosen, inside, missing, len(plan.attempts))
 
 
 def _results(store: Store, fleet: int) -> list[HostResult]:

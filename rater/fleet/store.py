@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -11,11 +11,9 @@ from msgspec import Struct
 from rater.errors import InputError
 from rater.fleet.plan import (
     AttemptState,
-    FleetLimits,
-    FleetRules,
+    FleetRequest,
     NodeAttempt,
-    deciding_attempt,
-    is_settled,
+    StoredFleet,
     verdict_from_json,
 )
 from rater.process import ProcessId, is_alive, this_process
@@ -24,7 +22,6 @@ from rater.store.open_database import OpenDatabase
 from rater.store.read import find_numbered
 from rater.store.rows import Database, Value
 from rater.store.store import Store
-from rater.text.secrets import command_text
 from rater.text.values import group_by_key, to_dict
 
 # -- What a node's own database holds of the run that a fleet asked it for -------------------------
@@ -77,96 +74,6 @@ _OF = "fleet_id = :fleet AND node = :node AND attempt = :attempt"
 _CHANGE = f"UPDATE fleet_attempt SET {_SET}, version = version + 1 WHERE {_OF} AND version = :seen"
 
 
-class FleetRequest(Struct, frozen=True):
-    """What was asked for: stored before anything is submitted, and what nodes read (JSON)."""
-
-    uuid: str
-    started_at: str  # UTC, ISO 8601 with "Z"
-    backend: str
-    folder: str
-    scratch: str
-    directory: str
-    words: tuple[str, ...]  # behind `rater run` on each node
-    command: tuple[str, ...] | None
-    command_line: str
-    rater_version: str
-    parallel: int | None
-    attempts: int
-    minutes: int | None
-    pending_limit_s: float | None
-    settle_s: float
-    arguments: tuple[str, ...]
-    allow_partial: bool
-    busy_limit_s: float = 600.0  # so long another rater may hold a node
-    confirms: int | None = None  # the fleet whose slow hosts are run again; None: no other's
-    lock: str | None = None  # RATER_LOCK of the submit host, which nodes are told
-
-    @property
-    def what(self) -> str:
-        """What is measured: the suites, or the command; and for which fleet again."""
-        suites = " ".join(it for it in self.words if not it.startswith("-")) or "mini"
-        what = command_text(self.command) if self.command else suites
-        return what if self.confirms is None else f"{what} (confirms fleet {self.confirms})"
-
-
-class StoredFleet(Struct, frozen=True):
-    """A fleet read back."""
-
-    number: int
-    asked: FleetRequest
-    begun: bool  # the command that made it came to its end
-    cancelled_at: str | None
-    owner: ProcessId
-    nodes: tuple[str, ...]
-    attempts: Mapping[str, tuple[NodeAttempt, ...]]  # at each node, in their order
-
-    @property
-    def every(self) -> tuple[NodeAttempt, ...]:
-        """All attempts, node by node."""
-        return tuple(it for of in self.attempts.values() for it in of)
-
-    @property
-    def live(self) -> tuple[NodeAttempt, ...]:
-        """The attempts that have not ended."""
-        return tuple(it for it in self.every if not it.state.ended)
-
-    @property
-    def rules(self) -> FleetRules:
-        """What decides what is done next."""
-        asked = self.asked
-        return FleetRules(asked.attempts, asked.parallel, self.cancelled_at is not None)
-
-    @property
-    def limits(self) -> FleetLimits:
-        """How long what is waited for."""
-        return FleetLimits(self.asked.pending_limit_s, self.asked.settle_s)
-
-    @property
-    def is_settled(self) -> bool:
-        """Tell whether no job is left and none will be submitted."""
-        return is_settled(self.rules, self.attempts.values())
-
-    @property
-    def deciding(self) -> dict[str, NodeAttempt | None]:
-        """The attempt that stands for each node; None: not tried yet."""
-        return {it: deciding_attempt(own) if own else None for it, own in self.attempts.items()}
-
-    @property
-    def complete(self) -> int:
-        """How many nodes have measured all that was planned."""
-        found = self.deciding.values()
-        return sum(it is not None and it.state is AttemptState.COMPLETE for it in found)
-
-    @property
-    def status(self) -> str:
-        """How it stands, in a word."""
-        if self.complete == len(self.nodes):
-            return "complete"
-        if not self.is_settled:
-            return "cancelling" if self.cancelled_at else "running"
-        return "cancelled" if self.cancelled_at else "incomplete"
-
-
 def new_fleet(store: OpenDatabase, asked: FleetRequest, nodes: Sequence[str]) -> int:
     """Store a fleet that begins now, made by this process; return its number."""
     texts: dict[str, Any] = {
@@ -193,7 +100,7 @@ def unfinished_like(store: OpenDatabase, asked: FleetRequest, nodes: Sequence[st
             getattr(fleet.asked, name) == getattr(asked, name)
             for name in (*("backend", "words", "command", "directory", "rater_version"), "scratch")
         )
-        if same and fleet.nodes == tuple(nodes) and not is_alive(fleet.owner):
+        if same and [*fleet.attempts] == [*nodes] and not is_alive(fleet.owner):
             return int(number)
     return None
 
@@ -289,7 +196,7 @@ def load_fleet(store: OpenDatabase, number: int) -> StoredFleet:
         )
     tried = group_by_key((it.node, it) for it in found)
     attempts = {node: tuple(tried.get(node, ())) for node in nodes}
-    return StoredFleet(number, asked, bool(begun), cancelled_at, ProcessId(*owner), nodes, attempts)
+    return StoredFleet(number, asked, bool(begun), cancelled_at, ProcessId(*owner), attempts)
 
 
 def fleets(store: OpenDatabase) -> tuple[StoredFleet, ...]:

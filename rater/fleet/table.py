@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rater.fleet.plan import AttemptState, NodeAttempt, compress, copies_told
-from rater.fleet.store import StoredFleet
+from rater.fleet.backends import compress
+from rater.fleet.plan import AttemptState, NodeAttempt, StoredFleet, copies_told
 from rater.show.document import TEXT, Field, Line, Part, Row, ViewTable
 from rater.text.values import JsonFields, count, group_by_key, to_json
 
@@ -39,7 +39,7 @@ _ATTEMPT = {
 _LISTED = {
     StoredFleet: JsonFields(
         "fleet=number asked.started_at asked.backend asked.what asked.confirms",
-        {"nodes": lambda it: len(it.nodes)},
+        {"nodes": lambda it: len(it.attempts)},
         "complete status",
     )
 }

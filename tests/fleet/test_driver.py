@@ -26,9 +26,9 @@ from rater.fleet.backends import (
     SchedulerUnavailableError,
 )
 from rater.fleet.driver import FleetDriver, collect_published
-from rater.fleet.plan import JobPhase, JobSeen, NodeVerdict, VerdictStatus
+from rater.fleet.plan import JobPhase, JobSeen, NodeVerdict, StoredFleet, VerdictStatus
 from rater.fleet.shared_folder import SharedFolder
-from rater.fleet.store import StoredFleet, new_fleet
+from rater.fleet.store import new_fleet
 from rater.store.store import Store
 from tests.support.calls import Rater, rows
 from tests.support.fleets import ASKED
@@ -90,7 +90,7 @@ def begun(
     wanted = replace(ASKED, folder=str(folder), **asked)
     number = new_fleet(store, wanted, [f"n{place}" for place in range(1, nodes + 1)])
     SharedFolder(folder).make(wanted)
-    return FleetDriver(store, number, _backend=scheduler)
+    return FleetDriver(store, number, calls=scheduler)
 
 
 def step(steps: FleetDriver) -> StoredFleet:

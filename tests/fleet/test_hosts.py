@@ -40,7 +40,7 @@ from rater.fleet.model import (
     SlowHost,
     compare_hosts,
 )
-from rater.fleet.plan import AttemptState, NodeAttempt, NodeVerdict, VerdictStatus
+from rater.fleet.plan import AttemptState, NodeAttempt, NodeVerdict, StoredFleet, VerdictStatus
 from rater.fleet.show import (
     MissingHost,
     changes_lines,
@@ -51,7 +51,6 @@ from rater.fleet.show import (
     part_lines,
 )
 from rater.fleet.show import fleet_document as hosts_document
-from rater.fleet.store import StoredFleet
 from rater.fleet.table import fleet_document
 from rater.fleet.table import fleet_parts as nodes_parts
 from rater.process import this_process
@@ -575,7 +574,7 @@ def view(*tried: NodeAttempt, untried: Sequence[str] = ()) -> StoredFleet:
     for it in tried:
         attempts[it.node] = (*attempts.get(it.node, ()), it)
     attempts |= {node: () for node in untried}
-    return StoredFleet(3, ASKED, True, None, this_process(), tuple(attempts), attempts)
+    return StoredFleet(3, ASKED, True, None, this_process(), attempts)
 
 
 def printed(it: StoredFleet, silent: str | None = None) -> list[str]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from rater.fleet.archive import admit_database
-from rater.fleet.store import FleetRequest
+from rater.fleet.plan import FleetRequest
 from rater.record.events import Event, RunEnded
 from rater.record.run import BenchmarkUsed, Host, MachinePU, MemoryPolicy, Placement, RunStatus
 from rater.store.store import open_store
@@ -48,6 +48,7 @@ ASKED = FleetRequest(
     attempts=2,
     minutes=None,
     pending_limit_s=None,
+    busy_limit_s=600.0,
     settle_s=0.0,
     arguments=(),
     allow_partial=False,
