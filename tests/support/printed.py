@@ -13,9 +13,9 @@ from rater.analysis.results.cpu_use import MachineDisturbance
 from rater.analysis.results.score import Summary
 from rater.show.console import Printer
 from rater.show.document import Part, print_parts
-from rater.show.results.cpu_use import notable_document
 from rater.show.results.run import run_parts
 from rater.show.results.to_json import summary_document
+from rater.text.values import to_json
 
 
 def parts_of(
@@ -28,7 +28,7 @@ def parts_of(
     **options: Any,
 ) -> Iterable[Part]:
     """The parts of a run as `rater run` prints it at its end."""
-    document = summary_document(summary, beside) | {"notable": notable_document(notable)}
+    document = summary_document(summary, beside) | {"notable": to_json(notable)}
     return run_parts(summary, document, divots, after_run=after_run, **options)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -10,8 +10,7 @@ from rater.analysis.compare.differences import (
     differ_beyond_mode,
     minor_differences,
 )
-from rater.analysis.results.rates import Key, benchmark_rates
-from rater.analysis.results.score import IterationScore, Summary
+from rater.analysis.results.score import Summary
 from rater.analysis.stats.estimate import geometric_mean
 from rater.record.run import BenchmarkUsed, RunStatus
 from rater.record.stored import RunHead
@@ -91,7 +90,7 @@ def _has_benchmarks(head: RunHead, other: RunHead) -> bool:
 
 def compare_with_barrier(summary: Summary, other: Summary) -> BarrierComparison:
     """Compare a steady run with one of the same order that has brackets (or an end)."""
-    sides = _benchmarks(summary, other)
+    sides = tuple(_benchmarks(summary, other))
     compared = [side for side in sides if side.difference is not None]
     ratios = [side for side in compared if side.steady_ratio and side.other_ratio]
     complete = len(ratios) == len(sides)
@@ -128,60 +127,43 @@ def compare_with_barrier(summary: Summary, other: Summary) -> BarrierComparison:
     )
 
 
-def _benchmarks(summary: Summary, other: Summary) -> tuple[BarrierBenchmark, ...]:
-    """Return each benchmark in both runs; in rotated order only the times of its runs compare."""
-    steady_run, other_run, mix = summary.head.run, other.head.run, summary.mix
-    rates = {(one.benchmark, one.tune): one for one in benchmark_rates(summary)}
-    others = {} if mix else {(one.benchmark, one.tune): one for one in benchmark_rates(other)}
-    windows, brackets = _selected(summary), _selected(other)
-    in_rounds = (
-        {one.benchmark: one.times_s for one in other.rotated.benchmarks}
-        if mix and other.rotated
-        else {}
-    )
-    mine = {one.name: one for one in summary.used}
-    used = {one.name: one for one in other.used}
-    found = []
-    for key in [(name, summary.head.tune) for name in mine] if mix else rates:
-        here, there, times = rates.get(key), others.get(key), in_rounds.get(key[0])
-        window, bracket = windows.get(key), brackets.get(key)
-        phase = mix.selected if mix else window.steady if window else None
-        other_run_s = times.median if times else there.run_s if there else None
-        reason = _program(mine.get(key[0]), used.get(key[0]))
-        if here is None or (here.run_s is None if mix else window is None):
-            reason = f"run {steady_run} has no result of it"
-        elif (times if mix else bracket) is None:
-            reason = f"run {other_run} has no result of it"
-        compares = reason is None and here is not None
-        found.append(
-            BarrierBenchmark(
-                benchmark=key[0],
-                tune=key[1],
-                steady_ratio=here.ratio if here else None,
-                steady_per_hour=here.per_hour if here else None,
-                steady_run_s=here.run_s if here else None,
-                steady_occupied=phase.occupied if phase else None,
-                other_ratio=there.ratio if there else None,
-                other_per_hour=there.per_hour if there else None,
-                other_run_s=other_run_s,
-                difference=_change(here.per_hour, there.per_hour)
+def _benchmarks(summary: Summary, other: Summary) -> Iterator[BarrierBenchmark]:
+    """Yield each benchmark in both runs; in rotated order only the times of its runs compare."""
+    mix, programs = summary.mix, [{it.name: it for it in of.used} for of in (summary, other)]
+    theirs = {(it.benchmark, it.tune): it for it in other.scores}
+    for score in summary.scores:
+        here, that = score.chosen, theirs.get((score.benchmark, score.tune))
+        there = that.chosen if that else None
+        if mix:  # of a ring the times stand where some are missing
+            known = that and other.rotated and that.iterations[0].times_s
+            there = that.iterations[0] if that and known else None
+        reason = _program(*(it.get(score.benchmark) for it in programs))
+        if here is None or (mix and here.median_copy_s is None):
+            reason = f"run {summary.head.run} has no result of it"
+        elif there is None:
+            reason = f"run {other.head.run} has no result of it"
+        rated, compares = None if mix else there, reason is None
+        yield BarrierBenchmark(
+            benchmark=score.benchmark,
+            tune=score.tune,
+            steady_ratio=here.ratio if here else None,
+            steady_per_hour=here.per_hour if here else None,
+            steady_run_s=here.median_copy_s if here else None,
+            steady_occupied=here.steady.occupied if here and here.steady else None,
+            other_ratio=rated.ratio if rated else None,
+            other_per_hour=rated.per_hour if rated else None,
+            other_run_s=there.median_copy_s if there else None,
+            difference=(
+                _change(here.per_hour, rated.per_hour) if compares and here and rated else None
+            ),
+            longer=(
+                _change(here.median_copy_s, there.median_copy_s)
                 if compares and here and there
-                else None,
-                longer=_change(here.run_s, other_run_s) if compares and here else None,
-                score_lost=bracket.score_lost if bracket and not mix else None,
-                reason=reason,
-            )
+                else None
+            ),
+            score_lost=rated.score_lost if rated else None,
+            reason=reason,
         )
-    return tuple(found)
-
-
-def _selected(summary: Summary) -> dict[Key, IterationScore]:
-    return {
-        (one.benchmark, one.tune): it
-        for one in summary.benchmarks
-        for it in one.iterations
-        if it.selected
-    }
 
 
 def _program(here: BenchmarkUsed | None, there: BenchmarkUsed | None) -> str | None:

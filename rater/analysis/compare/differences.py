@@ -25,8 +25,8 @@ from rater.analysis.results.disturbed import (
     is_taken,
     mostly_disturbed,
 )
-from rater.analysis.results.outcome import left_out, stored_request
 from rater.analysis.results.placement import PlacementVerdict, prove_run
+from rater.analysis.results.result import left_out, stored_request
 from rater.plan.options import IN_HEAD, MINOR, MOVES_COPIES, NO_EFFECT, RECORDED, Option
 from rater.plan.request import BY_NAME, OPTIONS
 from rater.record.stored import RunHead, StoredRun

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from rater.analysis.compare.model import Effect, EffectRow
 from rater.analysis.results.disturbed import FEWEST_ROUNDS, mostly_disturbed
-from rater.analysis.results.rates import BenchmarkRate, Key, RunRates, mean_rate
+from rater.analysis.results.rates import Key, RunRates, mean_rate
+from rater.analysis.results.result import Result
 from rater.analysis.stats.estimate import Estimate, mean_estimate
 from rater.analysis.stats.independence import (
     MeasuredLog,
@@ -30,7 +31,7 @@ from rater.text.values import group_by_key, percent
 # Of single runs there is no more than the ratio.
 
 type Stratum = tuple[Sequence[RunRates], Sequence[RunRates]]  # baseline's runs, the other's
-type _Value = Callable[[BenchmarkRate], float | None]  # one of a benchmark's in a run
+type _Value = Callable[[Result], float | None]  # one of a benchmark's in a run
 type _OfRun = Callable[[RunRates], float | None]
 
 _FEWEST_BLOCKS = 2
@@ -67,7 +68,7 @@ def rounds_evidence(strata: Iterable[Stratum], keys: Sequence[Key]) -> float | N
     return sum(found) if found else None
 
 
-def _rate(rate: BenchmarkRate) -> float | None:
+def _rate(rate: Result) -> float | None:
     return rate.per_hour
 
 
@@ -244,8 +245,8 @@ class RowMaker(Struct, frozen=True):
             return self._tell(rate)
         sides = [[run for of in strata for run in in_pairs(of)[side]] for side in (0, 1)]
         rates = [[run.rates[key] for run in of for key in keys if key in run.rates] for of in sides]
-        lacking = next((it.not_by_cpu for of in rates for it in of if not it.cpu_per_hour), None)
-        by_cpu = None if lacking else _estimate(keys, strata, lambda it: it.cpu_per_hour)
+        lacking = next((it.not_by_cpu for of in rates for it in of if not it.cpu_per_s), None)
+        by_cpu = None if lacking else _estimate(keys, strata, lambda it: it.cpu_per_s)
         if by_cpu is None:
             why = [f"not by CPU time: {lacking}"] if lacking and self.by_cpu else []
             refused = "; ".join([*([unfit] if unfit else []), *why])
@@ -279,8 +280,8 @@ def _disturbed(strata: Sequence[Stratum]) -> str | None:
     return next(filter(None, reasons), None)
 
 
-def _median_copy_rate(rate: BenchmarkRate) -> float | None:
-    return 1 / rate.run_s if rate.run_s else None
+def _median_copy_rate(rate: Result) -> float | None:
+    return 1 / rate.median_copy_s if rate.median_copy_s else None
 
 
 def _estimate(

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from rater.analysis.compare.differences import COPY_OPTIONS, option_value
 from rater.analysis.results.copies import CpusUsed, Point, Share, cpus_used
-from rater.analysis.results.outcome import stored_request
-from rater.analysis.results.rates import BenchmarkRate, TuneRates, mean_rate, tune_rates
+from rater.analysis.results.rates import TuneRates, mean_rate, tune_rates
+from rater.analysis.results.result import Result, stored_request
 from rater.analysis.stats.intervals import Noise, run_to_run_noise
 from rater.record.stored import StoredRun
 
@@ -299,7 +299,7 @@ def _orders(
         copies=copies,
         homogeneous=_runs(homogeneous),
         rotated=_runs(rotated),
-        times=_changes(homogeneous, rotated, lambda rated: rated.run_s),
+        times=_changes(homogeneous, rotated, lambda rated: rated.median_copy_s),
         work=work,
         scores=scores,
     )
@@ -318,7 +318,7 @@ def _work(one: Sample) -> float | None:
 def _changes(
     before: Sequence[Sample],
     after: Sequence[Sample],
-    value_of: Callable[[BenchmarkRate], float | None],
+    value_of: Callable[[Result], float | None],
 ) -> tuple[Change, ...]:
     """Return the change of each benchmark that is on both sides, that of all of them first."""
     there = {name for one in after for name in one.rates.rates}

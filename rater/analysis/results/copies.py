@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from rater.analysis.results.counters import BenchmarkCounts, run_counts
 from rater.analysis.results.metrics import copy_estimates
-from rater.analysis.results.outcome import FailedCopy, failed_copy
-from rater.analysis.results.rates import Key, benchmark_rates
+from rater.analysis.results.rates import Key
 from rater.analysis.results.score import Summary
 from rater.analysis.results.steady import is_steady, share_inside
 from rater.record.stored import PER_HOUR, RATIO, StoredBracket, StoredCopy, StoredRun, is_good
@@ -284,7 +283,7 @@ class Cell(Struct, frozen=True):
     iteration: int
     counted: bool  # False: discarded
     points: tuple[CopyPoint, ...]  # copies that ran well, by number
-    failed: tuple[FailedCopy, ...]  # runs that did not, by copy
+    failed: tuple[StoredCopy, ...]  # runs that did not, by copy
 
     @property
     def key(self) -> Key:
@@ -356,7 +355,7 @@ def group_cells(run: StoredRun) -> tuple[Cell, ...]:
                 iteration=iteration,
                 counted=all(row.counted for row in own),
                 points=_points(own, joules),
-                failed=tuple(map(failed_copy, failed)),
+                failed=tuple(failed),
             )
         )
     return tuple(cells)
@@ -501,5 +500,5 @@ def _results(summary: Summary) -> dict[Key, tuple[float | None, float | None]]:
     in_ratios = summary.rotated is None or summary.rotated.unit == RATIO
     return {
         (one.benchmark, one.tune): (one.ratio if in_ratios else None, one.per_hour)
-        for one in benchmark_rates(summary)
+        for one in summary.scores
     }

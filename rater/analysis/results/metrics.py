@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.analysis.results.outcome import failure_text, stored_request
+from rater.analysis.results.result import Missing, Reason, stored_request, why_failed
 from rater.analysis.results.steady import is_steady, share_inside
 from rater.record.run import BenchmarkUsed, MetricUsed
 from rater.record.stored import StoredBracket, StoredCopy, StoredRun, is_good
@@ -293,7 +293,7 @@ def _result(
     reason = _why_no_value(run, metric.name, [row for row, _ in rows])
     value = _combined(metric, values)
     if reason is None and value is None:
-        reason = "too large to add up"
+        reason = Reason(Missing.INFINITE)
     by_node = group_by_key((copy.node, copy.value) for copy in copies)
     return MetricResult(
         benchmark=benchmark,
@@ -360,17 +360,15 @@ def _copies(name: str, rows: Sequence[tuple[StoredCopy, float]]) -> list[MetricC
     ]
 
 
-def _why_no_value(run: StoredRun, name: str, rows: Sequence[StoredCopy]) -> str | None:
+def _why_no_value(run: StoredRun, name: str, rows: Sequence[StoredCopy]) -> Reason | None:
     if not rows:
-        return "did not run"
+        return Reason(Missing.NOT_RUN)
     bad = next((row for row in rows if not is_good(row)), None)
     if bad is not None:
-        return f"copy {bad.copy}: {failure_text(bad)}"
+        return why_failed([bad], 1)
     without = {row.copy for row in rows if name not in dict(row.metrics)}
     ran = {row.copy for row in rows}
     everyone = run.head.order == "rotated" or run.head.source == "import"
     planned = len(ran) if everyone else run.head.copies
     lacking = len(without) + planned - len(ran)
-    if lacking:
-        return f"{lacking} of {planned} copies have none"
-    return None
+    return Reason(Missing.NO_VALUE, many=lacking, of=planned) if lacking else None

@@ -15,50 +15,18 @@ from msgspec.structs import replace
 from rater.analysis.results.account import accounts_of, cpus_of_copies
 from rater.analysis.results.cpu_use import CpuUse, run_counters
 from rater.analysis.results.placement import RunProof
-from rater.analysis.results.rotated import RotatedBenchmark
-from rater.analysis.results.score import BenchmarkScore, Summary, summarise
-from rater.analysis.results.steady import SteadyMix, SteadyRate
+from rater.analysis.results.result import BenchmarkScore, Missing, Reason, Result
+from rater.analysis.results.score import Overall, summarise
 from rater.analysis.stats.estimate import geometric_mean
 from rater.record.run import RunStatus
-from rater.record.stored import PER_HOUR, RATIO, RunHead, StoredRun
+from rater.record.stored import RATIO, RunHead, StoredRun
 from rater.text.values import copies_text, group_by_key, percent, truncate_list
 
 type Key = tuple[str, str | None]  # benchmark and tune; tune None where all have the same
 
-HOUR_S = 3600.0
 _COARSEST_STEP_NS = 10**9  # whole seconds: that all times of a run end in a nought is chance
 # Rates do not depend on where copies were seen; to judge that costs more than all the rest.
 _NOT_PROVED = RunProof()
-
-
-class BenchmarkRate(Struct, frozen=True):
-    """One benchmark in one run."""
-
-    benchmark: str
-    tune: str | None
-    category: str | None
-    reference_s: float | None
-    per_hour: float | None  # copies, the result of `rater show`; rotated: of their mean speed
-    # What follows is of the iteration (window, ring) that stands for it, as the result is.
-    run_s: float | None = None  # median time of a copy
-    # Slowest copy over median copy (of several copies): 1.12 is 12 % slower; None: one copy, or
-    # no such thing in this mode.
-    slowest_over_median: float | None = None
-    bracket_s: float | None = None  # homogeneous order
-    joules_per_copy: float | None = None  # None: not known, or not a copy's of one benchmark
-    copies: int | None = None  # that the result is of, where that is not all of the run's
-    reason: str | None = None  # what is missing, in words; may stand beside a result
-    # As `per_hour`, by CPU time instead of time; None: that cannot stand for it, and why.
-    cpu_per_hour: float | None = None
-    not_by_cpu: str | None = None
-    others_took: float | None = None  # share of the time that its copies waited for others
-
-    @property
-    def ratio(self) -> float | None:
-        """The result against the reference machine: copies x reference / time."""
-        if self.per_hour is None or not self.reference_s:
-            return None
-        return self.per_hour * self.reference_s / HOUR_S
 
 
 BRACKETS = "brackets"  # a kind of rates
@@ -73,58 +41,18 @@ def mean_rate(rates: Sequence[float | None]) -> float | None:
     return geometric_mean([rate or 0.0 for rate in rates])
 
 
-def benchmark_rates(summary: Summary) -> tuple[BenchmarkRate, ...]:
-    """Return the rates of a run's benchmarks, also of those that have no result."""
-    head = summary.head
-    if summary.rotated is not None:
-        in_ratios = summary.rotated.unit == RATIO
-        return tuple(_of_ring(one, head.tune, in_ratios) for one in summary.rotated.benchmarks)
-    if summary.mix is not None:
-        chosen = summary.mix.selected
-        found = chosen.benchmarks if chosen else ()
-        return tuple(_of_windows(one, head.tune, summary.mix) for one in found)
-    return tuple(_of_brackets(one, head) for one in summary.benchmarks)
-
-
-def _of_brackets(score: BenchmarkScore, head: RunHead) -> BenchmarkRate:
-    chosen = next((it for it in score.iterations if it.selected), None)
+def _why_left_out(score: BenchmarkScore, head: RunHead) -> str | None:
+    """Return why a benchmark is in no comparison, None where it is."""
+    if score.reason is not None:
+        return score.reason
     # A result file need not have times of all copies, nor say how many there were.
     untold = [
         it.copies for it in score.iterations if it.reported is None or it.reported.copies is None
     ]
-    fewest = min(untold, default=head.copies) if head.source == "import" else head.copies
-    reason = score.reason
-    if reason is None and fewest < head.copies:
-        reason = f"times of {fewest} of {head.copies} copies only"
-    identity = (score.benchmark, score.tune, score.category, score.reference_s)
-    if chosen is None:
-        return BenchmarkRate(*identity, None, reason=reason or "no counted iteration")
-    median_s, slowest = chosen.median_copy_s, chosen.slowest
-    return BenchmarkRate(
-        *(*identity, score.per_hour, median_s),
-        slowest.elapsed_s / median_s if slowest and median_s and chosen.good > 1 else None,
-        chosen.bracket_s,
-        chosen.joules_per_copy,
-        chosen.copies if chosen.copies != head.copies else None,
-        reason,
-    )
-
-
-def _of_ring(score: RotatedBenchmark, tune: str | None, in_ratios: bool) -> BenchmarkRate:
-    rates, times = score.rates, score.times_s
-    identity = (score.benchmark, tune, score.category, score.reference_s)
-    if rates is None or times is None:
-        return BenchmarkRate(*identity, None, reason=score.reason or "no result")
-    per_hour = rates.mean / ((score.reference_s if in_ratios else None) or HOUR_S) * HOUR_S
-    slowest = times.maximum / times.median if times.count > 1 else None
-    return BenchmarkRate(*identity, per_hour, times.median, slowest)
-
-
-def _of_windows(rate: SteadyRate, tune: str | None, mix: SteadyMix) -> BenchmarkRate:
-    return BenchmarkRate(
-        *(rate.benchmark, tune, rate.category, rate.reference_s, rate.per_hour, rate.median_run_s),
-        reason=mix.reason or (None if rate.per_hour else "no result"),
-    )
+    fewest = min(untold, default=head.copies)
+    if head.source == "import" and head.order != "rotated" and fewest < head.copies:
+        return Reason(Missing.SOME_TIMES, done=fewest, of=head.copies)
+    return None if score.chosen else Reason(Missing.NO_RESULT)
 
 
 # -- for comparisons ---------------------------------------------------------------------------
@@ -136,7 +64,7 @@ class RunRates(Struct, frozen=True):
     run: int
     block: int | None
     copies: int
-    rates: dict[Key, BenchmarkRate]
+    rates: dict[Key, Result]
     score: float | None  # of rotated order: the mean of the copies' geometric means
     kind: str  # what its rates are: "brackets", "copies' own times", "completions in a window"
     left_out: tuple[str, ...]  # what does not count, and why, in words
@@ -149,7 +77,7 @@ class RunRates(Struct, frozen=True):
     def step(self, key: Key) -> float:
         """Return how coarse a benchmark's time is recorded, as a logarithm."""
         rate = self.rates[key]
-        time_s = rate.bracket_s or rate.run_s or HOUR_S / (rate.per_hour or math.inf)
+        time_s = rate.bracket_s or rate.median_copy_s or 1 / (rate.per_s or math.inf)
         return math.log1p(self.step_s / time_s)
 
 
@@ -157,9 +85,13 @@ def run_rates(run: StoredRun, block: int | None) -> RunRates:
     """Return what a run says; failed copies and what did not finish leave their benchmark out."""
     summary = summarise(run, _NOT_PROVED)
     head, mix = run.head, summary.mix
-    every = () if mix and mix.reason else benchmark_rates(summary)
-    found = {(one.benchmark, one.tune): one for one in every if one.reason is None}
-    left_out = [f"{one.benchmark}: {one.reason}" for one in every if one.reason and not mix]
+    every = () if mix and mix.reason else summary.scores
+    found = {
+        (one.benchmark, one.tune): one.chosen
+        for one in every
+        if one.chosen and _why_left_out(one, head) is None
+    }
+    left_out = [f"{one.benchmark}: {why}" for one in every if (why := _why_left_out(one, head))]
     if mix and mix.reason:
         left_out = [f"the windows: {mix.reason}"]
     if head.status is not RunStatus.COMPLETE:
@@ -227,7 +159,7 @@ def with_cpu_times(rates: RunRates, run: StoredRun) -> RunRates:
     copies = group_by_key(((it.benchmark, it.tune), it) for it in counted)
     threads = {used.name for used in run.benchmarks if used.threads > 1}
 
-    def measured(rate: BenchmarkRate) -> BenchmarkRate:
+    def measured(rate: Result) -> Result:
         own = copies.get((rate.benchmark, rate.tune), ())
         accounts = [spent[it.phase, it.copy, it.step] for it in own]
         waits = [it.waited_s / it.elapsed_s for it in accounts if it.waited_s is not None]
@@ -253,7 +185,7 @@ def with_cpu_times(rates: RunRates, run: StoredRun) -> RunRates:
         time_s = sorted(longest)[len(longest) // 2]  # of three the median, of two the slower
         return replace(
             rate,
-            cpu_per_hour=(rate.copies or rates.copies) * HOUR_S / time_s if time_s else None,
+            cpu_per_s=rate.copies / time_s if time_s else None,
             others_took=sum(waits) / len(waits),
         )
 
@@ -282,7 +214,7 @@ class TuneRates(Struct, frozen=True):
     """The results of one run under one tune."""
 
     tune: str | None
-    rates: dict[str, BenchmarkRate]  # by benchmark, in the run's order; those with a result
+    rates: dict[str, Result]  # by benchmark, in the run's order; those with a result
     lacking: tuple[str, ...]  # what has no result and why, in words
     score: float | None = None  # rotated order: mean of the copies' geometric means
     work_rate: float | None = None  # rotated order: reference seconds per second, to the very end
@@ -308,38 +240,29 @@ class TuneRates(Struct, frozen=True):
 def tune_rates(run: StoredRun) -> tuple[TuneRates, ...]:
     """Return the results of a run, for each tune in it (an imported result can have two)."""
     summary = summarise(run, _NOT_PROVED)
-    head, rotated = summary.head, summary.rotated
-    every = benchmark_rates(summary)
-    if head.order != "rotated":
-        tunes = dict.fromkeys(one.tune for one in every)
-        return tuple(_of_tune(head, tune, [o for o in every if o.tune == tune]) for tune in tunes)
-    seen = len({copy.copy for copy in run.copies})
-    if head.source == "import" and seen < head.copies:
+    head, ring, seen = summary.head, summary.rotated, len({copy.copy for copy in run.copies})
+    rotated = head.order == "rotated"
+    if rotated and head.source == "import" and seen < head.copies:
         return (TuneRates(head.tune, {}, (_times_of(seen, head, head.benchmarks),)),)
-    rates = {one.benchmark: one for one in every if one.per_hour}
-    reasons = {one.benchmark: one.reason for one in every} if rotated else {}
-    names = reasons or head.benchmarks
-    lacking = [f"{n}: {reasons.get(n) or 'no result'}" for n in names if n not in rates]
-    return (
-        TuneRates(
-            head.tune,
-            rates,
-            tuple(lacking),
-            rotated.score if rotated and rotated.unit == RATIO else None,
-            rotated.work_rate if rotated else None,
-        ),
-    )
-
-
-def _of_tune(head: RunHead, tune: str | None, every: Sequence[BenchmarkRate]) -> TuneRates:
-    lacking = [f"{one.benchmark}: {one.reason or 'no result'}" for one in every if not one.per_hour]
-    others: dict[int, list[str]] = {}
-    for one in every:
-        if one.per_hour and one.copies is not None:  # an imported file has not all of them
-            others.setdefault(one.copies, []).append(one.benchmark)
-    lacking += [_times_of(copies, head, names) for copies, names in others.items()]
-    rates = {one.benchmark: one for one in every if one.per_hour and one.copies is None}
-    return TuneRates(tune, rates, tuple(lacking))
+    found = []
+    for tune, scores in group_by_key((it.tune, it) for it in summary.scores).items():
+        lacking = [
+            f"{it.benchmark}: {_why_left_out(it, head) or Missing.NO_RESULT}"
+            for it in scores
+            if not it.per_hour
+        ]
+        rates = {it.benchmark: it.chosen for it in scores if it.chosen and it.per_hour}
+        others = group_by_key(  # an imported file has not all of them
+            (it.copies, name)
+            for name, it in rates.items()
+            if not rotated and it.copies != head.copies
+        )
+        lacking += [_times_of(copies, head, names) for copies, names in others.items()]
+        whole = {name: it for name, it in rates.items() if rotated or it.copies == head.copies}
+        score = ring.score if ring and ring.unit == RATIO else None
+        work_rate = ring.work_rate if ring else None
+        found.append(TuneRates(tune, whole, tuple(lacking), score, work_rate))
+    return tuple(found)
 
 
 def _times_of(found: int, head: RunHead, names: Sequence[str]) -> str:
@@ -347,34 +270,6 @@ def _times_of(found: int, head: RunHead, names: Sequence[str]) -> str:
     return f"{truncate_list(names)}: no result, times of {of} only"
 
 
-# -- for sweeps --------------------------------------------------------------------------------
-
-
-class Overall(Struct, frozen=True):
-    """The one number of a run, larger is better."""
-
-    value: float
-    unit: str  # RATIO, or PER_HOUR where a reference time is missing
-
-
 def overall(run: StoredRun) -> Overall | None:
-    """Return the suite's ratio, else the geometric mean of the benchmarks' copies an hour.
-
-    Of rotated order the mean of the copies' geometric means. None where a benchmark has no
-    valid result: the number would be that of another selection.
-    """
-    summary = summarise(run, _NOT_PROVED)
-    value, unit = None, RATIO
-    if summary.rotated is not None:
-        value, unit = summary.rotated.score, summary.rotated.unit
-    elif summary.mix is not None:
-        window = summary.mix.selected
-        if window is not None:
-            by_ratio = window.ratio is not None
-            value, unit = (window.ratio, RATIO) if by_ratio else (window.per_hour, PER_HOUR)
-    elif any(it.reference_s for it in summary.benchmarks):
-        ratios = [suite.ratio for suite in summary.suites if suite.kind == "all"]
-        value = next((ratio for ratio in ratios if ratio is not None), None)
-    elif not any(it.reason or not it.per_hour for it in summary.benchmarks):
-        value, unit = geometric_mean([it.per_hour or 0.0 for it in summary.benchmarks]), PER_HOUR
-    return None if value is None else Overall(value, unit)
+    """Return the one number of a run."""
+    return summarise(run, _NOT_PROVED).overall

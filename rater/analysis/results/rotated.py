@@ -14,31 +14,22 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from rater.analysis.results.outcome import CopyTime, failure_text
+from rater.analysis.results.result import (
+    HOUR_S,
+    CopyTime,
+    Missing,
+    Reason,
+    Result,
+    why_missing,
+)
 from rater.analysis.results.steady import gaps_ns
-from rater.analysis.stats.estimate import Spread, geometric_mean, spread
+from rater.analysis.stats.estimate import geometric_mean, spread
 from rater.plan.schedule import ring_steps
-from rater.record.run import CopyStatus, Validity
-from rater.record.stored import RunHead, StoredCopy, StoredRun, is_good
+from rater.record.run import BenchmarkUsed, CopyStatus
+from rater.record.stored import PER_HOUR, RATIO, RunHead, StoredCopy, StoredRun, is_good
 from rater.text.values import group_by_key
 
 PROPOSED_IN = "proposed in arXiv 2609.29681"
-_HOUR_S = 3600.0
-
-
-class RotatedBenchmark(Struct, frozen=True):
-    """One benchmark over all copies: each copy stands for its median over the counted rounds."""
-
-    benchmark: str
-    category: str | None
-    reference_s: float | None
-    times_s: Spread | None  # over copies; None: no copy ran it well
-    # Over copies, of copies x reference / time (copies per hour where a reference time is
-    # missing); None: a run of it failed or is missing, the times of the others stand.
-    rates: Spread | None
-    slowest: CopyTime | None
-    queued: int  # copies that have it in their queue
-    reason: str | None  # what is missing, in words
 
 
 class CopyScore(Struct, frozen=True):
@@ -69,10 +60,9 @@ class Gaps(Struct, frozen=True):
     share: float  # of the copies' time over the whole run
 
 
-class RotatedScore(Struct, frozen=True):
-    """What a run in rotated order says."""
+class Ring(Struct, frozen=True):
+    """What a run in rotated order says beside the results of its benchmarks."""
 
-    benchmarks: tuple[RotatedBenchmark, ...]  # in ring order
     rounds: int  # that count
     unit: str  # of the rates: "ratio", or "copies/hour" where a reference time is missing
     copies: tuple[CopyScore, ...]  # those that ran every benchmark well, by number
@@ -87,56 +77,81 @@ class RotatedScore(Struct, frozen=True):
     proposed_in: str = PROPOSED_IN
 
 
-def score_rotated(run: StoredRun) -> RotatedScore:
-    """Return the results of a run in rotated order, whatever of it there is."""
-    references = {used.name: used.reference_s for used in run.benchmarks}
-    categories = {used.name: used.category for used in run.benchmarks}
-    names = run.head.benchmarks
-    has_references = all(references.get(name) for name in names)
-    typical = _typical_times(run)
-    queued = _queued(run.head)
+def ring_of(run: StoredRun) -> tuple[list[Result], Ring]:
+    """Return a result for each benchmark over all counted rounds, and what all come to.
+
+    Where not all copies have a benchmark in their queue there is a rate of those that do, and the
+    reason why it is no part of a score.
+    """
+    head, used = run.head, {it.name: it for it in run.benchmarks}
+    names = head.benchmarks
+    typical, queued = _typical_times(run), _queued(head)
+    by_ratio = all((it := used.get(name)) and it.reference_s for name in names)
     good = Counter((c.benchmark, c.copy) for c in run.copies if c.counted and is_good(c))
-    benchmarks = []
+    results = []
     rates: dict[int, list[float]] = {}
     for name in names:
-        times = typical.get(name, {})
-        work_s = (references.get(name) if has_references else _HOUR_S) or _HOUR_S
-        of_copy = {c: run.head.copies * work_s / t.elapsed_s for c, t in times.items()}
-        for copy, rate in of_copy.items():
+        its, times = used.get(name, BenchmarkUsed(name)), typical.get(name, {})
+        work_s = (by_ratio and its.reference_s) or HOUR_S
+        for copy, time in times.items():
             if good[name, copy] >= queued[name].get(copy, 0):
-                rates.setdefault(copy, []).append(rate)
-        missing = _missing_runs(run, name, queued[name])
-        benchmarks.append(
-            RotatedBenchmark(
-                benchmark=name,
-                category=categories.get(name),
-                reference_s=references.get(name),
-                times_s=spread([time.elapsed_s for time in times.values()]),
-                rates=None if missing else spread(list(of_copy.values())),
-                slowest=max(times.values(), key=lambda t: (t.elapsed_s, -t.copy), default=None),
-                queued=len(queued[name]),
-                reason=missing or _left_out(run.head, len(queued[name])),
-            )
-        )
+                rates.setdefault(copy, []).append(head.copies * work_s / time.elapsed_s)
+        results.append(_result(run, its, times, queued[name], work_s))
     copies = _copy_scores(typical, rates, len(names))
-    reason = _score_reason(run, benchmarks, len(copies))
+    reason = next((f"{it.benchmark}: {it.reason}" for it in results if it.reason), None)
+    if reason is None and (len(copies) < head.copies or not copies):
+        reason = f"{len(copies)} of {head.copies} copies ran every benchmark"
     population = None if reason else spread([copy.rate for copy in copies])
-    tail = _tail(run.copies, run.head.copies)
+    tail = _tail(run.copies, head.copies)
     whole = tail is not None and not reason and all(is_good(copy) for copy in run.copies)
     total_s = tail.total_s if tail and whole else None
-    work_s = sum(references.get(copy.benchmark) or 0.0 for copy in run.copies)
-    return RotatedScore(
-        benchmarks=tuple(benchmarks),
-        rounds=run.head.iterations - run.head.discard,
-        unit="ratio" if has_references else "copies/hour",
+    references = {it.benchmark: it.reference_s or 0.0 for it in results}
+    work_s = sum(references.get(copy.benchmark, 0.0) for copy in run.copies)
+    return results, Ring(
+        rounds=head.iterations - head.discard,
+        unit=RATIO if by_ratio else PER_HOUR,
         copies=copies,
         score=population.mean if population else None,
         cv=population.cv if population else None,
         reason=reason,
         tail=tail,
-        gaps=_gaps(run.copies, run.head.copies),
-        work_rate=work_s / total_s if total_s and has_references else None,
-        runs_per_hour=len(run.copies) * _HOUR_S / total_s if total_s else None,
+        gaps=_gaps(run.copies, head.copies),
+        work_rate=work_s / total_s if total_s and by_ratio else None,
+        runs_per_hour=len(run.copies) * HOUR_S / total_s if total_s else None,
+    )
+
+
+def _result(
+    run: StoredRun,
+    its: BenchmarkUsed,
+    times: Mapping[int, CopyTime],
+    queued: Mapping[int, int],
+    work_s: float,
+) -> Result:
+    head, planned = run.head, sum(queued.values())
+    rows = [copy for copy in run.copies if copy.benchmark == its.name and copy.counted]
+    own = head.source == "run"
+    missing = why_missing(rows, planned, what="runs", checked=own) if planned else None
+    case = {"done": len(queued), "of": head.copies, "increment": head.increment}
+    part = Reason(Missing.NOT_QUEUED, **case) if len(queued) < head.copies else None
+    rates = [head.copies * work_s / time.elapsed_s for time in times.values()]
+    of_copies = None if missing else spread(rates)
+    times_s = spread([time.elapsed_s for time in times.values()])
+    return Result(
+        benchmark=its.name,
+        tune=head.tune,
+        category=its.category,
+        reference_s=its.reference_s,
+        iteration=None,
+        selected=of_copies is not None,
+        copies=len(queued),
+        good=len(times),
+        per_s=of_copies.mean / work_s if of_copies else None,
+        reason=missing or part,
+        median_copy_s=times_s.median if times_s else None,
+        slowest=max(times.values(), key=lambda t: (t.elapsed_s, -t.copy), default=None),
+        times_s=times_s,
+        rates=of_copies,
     )
 
 
@@ -180,44 +195,6 @@ def _copy_scores(
         if mean is not None:
             scores.append(CopyScore(number, places[number].cpu, places[number].node, mean))
     return tuple(scores)
-
-
-def _missing_runs(run: StoredRun, name: str, queued: Mapping[int, int]) -> str | None:
-    """Say which planned runs of a benchmark did not give a good time, None when all did."""
-    counted = [copy for copy in run.copies if copy.benchmark == name and copy.counted]
-    bad = [copy for copy in counted if not is_good(copy)]
-    failures = [copy for copy in bad if copy.status is not CopyStatus.INTERRUPTED]
-    if failures:
-        first = failures[0]
-        others = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
-        return f"copy {first.copy}, round {first.iteration}: {failure_text(first)}{others}"
-    good, wanted = len(counted) - len(bad), sum(queued.values())
-    if good < wanted:
-        return f"{good} of {wanted} runs of it finished"
-    if run.head.source == "run" and any(c.validity is Validity.UNCHECKED for c in counted):
-        return "outputs were not checked"
-    return None
-
-
-def _left_out(head: RunHead, queued: int) -> str | None:
-    """Say that some queues leave a benchmark out: all planned runs are there, but no score."""
-    if queued == head.copies:
-        return None
-    if not queued:
-        return f"no copy has it in its queue (--increment {head.increment})"
-    have = "has it in its queue" if queued == 1 else "have it in their queue"
-    return f"only {queued} of {head.copies} copies {have} (--increment {head.increment})"
-
-
-def _score_reason(
-    run: StoredRun, benchmarks: Sequence[RotatedBenchmark], complete_copies: int
-) -> str | None:
-    for benchmark in benchmarks:
-        if benchmark.reason:
-            return f"{benchmark.benchmark}: {benchmark.reason}"
-    if complete_copies < run.head.copies or not complete_copies:
-        return f"{complete_copies} of {run.head.copies} copies ran every benchmark"
-    return None
 
 
 def _tail(rows: Sequence[StoredCopy], copies: int) -> RunTail | None:

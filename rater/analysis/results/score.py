@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.analysis.results.account import TimeAccount, accounts_of, mean_account
+from rater.analysis.results.account import accounts_of, mean_account
 from rater.analysis.results.metrics import MetricResult, PhaseEnergy, metric_results, phase_energies
-from rater.analysis.results.outcome import (
+from rater.analysis.results.placement import RunProof, prove_run
+from rater.analysis.results.result import (
+    BenchmarkScore,
     CopyTime,
-    FailedCopy,
-    failed_copy,
+    Missing,
+    Reason,
+    Result,
+    failures,
     is_selection,
     left_out,
-    slowest,
-    why_no_ratio,
+    why_incomplete,
+    why_missing,
 )
-from rater.analysis.results.placement import RunProof, prove_run
-from rater.analysis.results.rotated import RotatedScore, score_rotated
-from rater.analysis.results.steady import SteadyMix, SteadyPhase, is_steady, score_mix, score_window
+from rater.analysis.results.rotated import Ring, ring_of
+from rater.analysis.results.steady import Mix, is_steady, mix_of, window_results
 from rater.analysis.stats.estimate import geometric_mean, lower_median_index
-from rater.record.run import BenchmarkUsed, CopyStatus
+from rater.record.run import BenchmarkUsed
 from rater.record.stored import (
-    PublishedResult,
+    PER_HOUR,
+    RATIO,
     RunHead,
     StoredBracket,
     StoredCopy,
@@ -35,8 +39,6 @@ from rater.record.stored import (
 )
 from rater.text.values import group_by_key
 from rater.wings import Hook
-
-HOUR_S = 3600.0
 
 
 class RunPages(Protocol):
@@ -63,77 +65,23 @@ class PageProofs(Protocol):
 PAGE_PROOFS = Hook[PageProofs]("page proofs")
 
 
-class IterationScore(Struct, frozen=True, kw_only=True):
-    """One benchmark, run once by all copies (one bracket), or in steady mode through a window.
+class Overall(Struct, frozen=True):
+    """The one number of a run, larger is better."""
 
-    In steady mode there is no bracket: the ratio is that of the window, `median_copy_s` is a
-    run's, the slowest copy is the one with the lowest rate (with its median run), and good and
-    failed copies are those of the window.
-    """
-
-    benchmark: str
-    tune: str | None
-    iteration: int
-    counted: bool  # False: discarded, shown only
-    selected: bool = False  # the iteration whose ratio is the benchmark's
-    copies: int  # that should have run
-    good: int  # that ran well
-    failed: int  # that crashed, timed out or answered wrongly
-    bracket_s: float | None = (
-        None  # start of the first copy to finish of the last; None: never closed
-    )
-    bracket_from_slowest: bool = False  # start times are not known: the slowest copy stands for it
-    # Start of the last copy to finish of the first; can be negative.
-    overlap_s: float | None = None
-    ratio: float | None  # copies x reference / bracket
-    per_hour: float | None  # copies per hour; the result where there is no reference time
-    median_copy_s: float | None  # over the good copies
-    slowest: CopyTime | None  # of the good copies
-    score_lost: float | None = None  # share of the score that the slow copies cost
-    reason: str | None  # why there is no ratio, in words
-    steady: SteadyPhase | None = None  # steady mode: the window
-    reported: PublishedResult | None = None  # what an imported result file says itself
-    energy: PhaseEnergy | None = None  # None: there are no readings of it
-    account: TimeAccount | None = None  # where the time went, mean of the good copies' runs
-
-    @property
-    def joules_per_copy(self) -> float | None:
-        """Energy of one copy: of the bracket by its copies; in a window mean power by the rate."""
-        if self.energy is None or self.energy.joules is None or not self.per_hour:
-            return None
-        if self.steady is not None:  # its readings span the warm-up, and fillers ran as well
-            return self.energy.joules / self.energy.elapsed_s * HOUR_S / self.per_hour
-        return self.energy.joules / self.copies
-
-    @property
-    def fault(self) -> str | None:
-        """Why the result file calls it not valid."""
-        return self.reported.fault if self.reported else None
-
-
-class BenchmarkScore(Struct, frozen=True):
-    """One benchmark over its iterations."""
-
-    benchmark: str
-    tune: str | None
-    category: str | None
-    reference_s: float | None
-    iterations: tuple[IterationScore, ...]
-    ratio: float | None  # of the selected iteration
-    per_hour: float | None  # the same
-    reason: str | None  # what is missing, in words; may stand beside a ratio
+    value: float
+    unit: str  # RATIO, or PER_HOUR where a reference time is missing
 
 
 class Summary(Struct, frozen=True):
     """What a run says."""
 
     head: RunHead
-    benchmarks: tuple[BenchmarkScore, ...]  # empty in rotated order
-    rotated: RotatedScore | None
+    scores: tuple[BenchmarkScore, ...]
+    rotated: Ring | None
     suites: tuple[SuiteScore, ...]  # all, int, fp for each tune; empty in rotated order
-    failed: tuple[FailedCopy, ...]
+    failed: tuple[StoredCopy, ...]  # those that do not count
     remarks: tuple[str, ...]  # warnings and notes of the run
-    mix: SteadyMix | None  # steady mode in rotated order; `rotated` is None then
+    mix: Mix | None  # steady mode in rotated order; `rotated` is None then
     metrics: tuple[MetricResult, ...]  # by benchmark, in the suite's order
     used: tuple[BenchmarkUsed, ...]
     left_out: tuple[tuple[str, str], ...]  # benchmarks of the suite that did not run, and why
@@ -142,6 +90,33 @@ class Summary(Struct, frozen=True):
     proof: RunProof  # where copies ran and their memory lay, as far as it was seen
     energies: tuple[PhaseEnergy, ...] = ()  # by phase, of those with readings
     pages: RunPages | None = None  # page sizes that copies had; None: they were not chosen
+
+    @property
+    def benchmarks(self) -> tuple[BenchmarkScore, ...]:
+        """Those that ran alone: none in rotated order, whose results are of a mix."""
+        return () if self.head.order == "rotated" else self.scores
+
+    @property
+    def overall(self) -> Overall | None:
+        """The suite's ratio, else the geometric mean of the benchmarks' copies an hour.
+
+        Of rotated order the mean of the copies' geometric means. None where a benchmark has no
+        valid result: the number would be that of another selection.
+        """
+        value, unit = None, RATIO
+        if self.rotated is not None:
+            value, unit = self.rotated.score, self.rotated.unit
+        elif self.mix is not None:
+            window = self.mix.selected
+            if window is not None:
+                by_ratio = window.ratio is not None
+                value, unit = (window.ratio, RATIO) if by_ratio else (window.per_hour, PER_HOUR)
+        elif any(it.reference_s for it in self.scores):
+            ratios = [suite.ratio for suite in self.suites if suite.kind == "all"]
+            value = next((ratio for ratio in ratios if ratio is not None), None)
+        elif not any(it.reason or not it.per_hour for it in self.scores):
+            value, unit = geometric_mean([it.per_hour or 0.0 for it in self.scores]), PER_HOUR
+        return None if value is None else Overall(value, unit)
 
     @property
     def joules(self) -> float | None:
@@ -195,118 +170,112 @@ def summarise(run: StoredRun, proof: RunProof | None = None) -> Summary:
     `proof`: where copies were, if that was worked out before.
     """
     run = run.without_torn()
-    rotated = run.head.order == "rotated"
-    energies = phase_energies(run)
-    benchmarks = () if rotated else _benchmarks(run, {it.phase: it for it in energies})
+    head, energies = run.head, phase_energies(run)
+    rotated, mix = None, None
+    if head.order != "rotated":
+        results = window_results(run) if is_steady(head) else _bracket_results(run)
+        scores = _scores(run, results, {it.phase: it for it in energies})
+    elif is_steady(head):
+        found = [*window_results(run)]
+        mix = mix_of(run, [*{it.phase: it.steady for it in found if it.steady}.values()])
+        scores = tuple(_of_mix(it, found, mix) for it in run.benchmarks)
+    else:
+        found, rotated = ring_of(run)
+        scores = tuple(_score((it,), None if it.selected else it.reason) for it in found)
     return Summary(
-        head=run.head,
-        benchmarks=benchmarks,
-        rotated=score_rotated(run) if rotated and not is_steady(run.head) else None,
-        suites=() if rotated else _suites(benchmarks),
-        failed=tuple(failed_copy(copy) for copy in run.copies if not is_good(copy)),
+        head=head,
+        scores=scores,
+        rotated=rotated,
+        suites=() if head.order == "rotated" else _suites(scores),
+        failed=tuple(copy for copy in run.copies if not is_good(copy)),
         remarks=run.warnings + run.notes,
-        mix=score_mix(run) if rotated and is_steady(run.head) else None,
+        mix=mix,
         metrics=metric_results(run),
         used=run.benchmarks,
         left_out=left_out(run.warnings),
         settings=run.settings,
-        selected=is_selection(run.head),
+        selected=is_selection(head),
         proof=prove_run(run) if proof is None else proof,
         energies=energies,
         pages=PAGE_PROOFS().prove_pages(run),
     )
 
 
-def _benchmarks(run: StoredRun, energies: Mapping[int, PhaseEnergy]) -> tuple[BenchmarkScore, ...]:
-    brackets = group_by_key(
-        ((bracket.tune, bracket.benchmark), bracket)
-        for bracket in run.brackets
-        if bracket.benchmark is not None and bracket.iteration is not None
-    )
-    if run.head.source == "run":
-        for name in run.head.benchmarks:
-            brackets.setdefault((run.head.tune, name), [])
-    copies = group_by_key((copy.phase, copy) for copy in run.copies)
+def _score(iterations: Sequence[Result], reason: str | None) -> BenchmarkScore:
+    """Return results of one benchmark together; there is at least one."""
+    it = iterations[0]
+    whole = (it.benchmark, it.tune, it.category, it.reference_s)
+    return BenchmarkScore(*whole, tuple(iterations), reason)
+
+
+def _of_mix(used: BenchmarkUsed, found: Sequence[Result], mix: Mix) -> BenchmarkScore:
+    """Return a benchmark in all windows; that of the selected one stands for it."""
+    own = [
+        replace(it, selected=it.steady is mix.selected) for it in found if it.benchmark == used.name
+    ]
+    chosen = next((it for it in own if it.selected), None)
+    reason = mix.reason or (None if chosen and chosen.per_s else Reason(Missing.NO_RESULT))
+    tune = own[0].tune if own else None
+    return BenchmarkScore(used.name, tune, used.category, used.reference_s, tuple(own), reason)
+
+
+def _scores(
+    run: StoredRun, results: Iterable[Result], energies: Mapping[int, PhaseEnergy]
+) -> tuple[BenchmarkScore, ...]:
+    """Return benchmarks that ran alone; of own runs those as well of which nothing is stored."""
+    head, used = run.head, {it.name: it for it in run.benchmarks}
     spent = accounts_of(run)
     good = (it for it in run.copies if is_good(it) and it.elapsed_ns > 0)
     accounts = group_by_key((it.phase, spent[it.phase, it.copy, it.step]) for it in good)
-    means = {phase: mean_account(of) for phase, of in accounts.items()}
-    ring = {name: place for place, name in enumerate(run.head.benchmarks)}
-    keys = sorted(brackets, key=lambda key: (key[0] or "", ring.get(key[1], len(ring)), key[1]))
-    return tuple(
-        _benchmark(run, tune, name, brackets[tune, name], copies, energies=energies, accounts=means)
-        for tune, name in keys
-    )
+    found: dict[tuple[str | None, str], list[Result]] = {}
+    for it in results:
+        account = mean_account(accounts.get(it.phase or 0, ()))
+        measured = replace(it, energy=energies.get(it.phase or 0), account=account)
+        found.setdefault((it.tune, it.benchmark), []).append(measured)
+    for name in head.benchmarks if head.source == "run" else ():
+        found.setdefault((head.tune, name), [])
+    ring = {name: place for place, name in enumerate(head.benchmarks)}
+    scores = []
+    for tune, name in sorted(
+        found, key=lambda it: (it[0] or "", ring.get(it[1], len(ring)), it[1])
+    ):
+        own = sorted(found[tune, name], key=lambda it: it.iteration or 0)
+        counted = [it for it in own if it.counted]
+        valid = [it for it in counted if it.reason is None and it.per_s is not None]
+        chosen = None
+        if valid and not any(it.failed or (it.reported and it.reported.fault) for it in counted):
+            chosen = valid[lower_median_index([it.per_s or 0.0 for it in valid])]
+        its = used.get(name, BenchmarkUsed(name))
+        iterations = tuple(replace(it, selected=it is chosen) for it in own)
+        reason = why_incomplete(head, own)
+        scores.append(BenchmarkScore(name, tune, its.category, its.reference_s, iterations, reason))
+    return tuple(scores)
 
 
-def _benchmark(
-    run: StoredRun,
-    tune: str | None,
-    name: str,
-    brackets: Sequence[StoredBracket],
-    copies: Mapping[int, Sequence[StoredCopy]],
-    *,
-    energies: Mapping[int, PhaseEnergy],
-    accounts: Mapping[int, TimeAccount | None],
-) -> BenchmarkScore:
-    used = next((used for used in run.benchmarks if used.name == name), None)
-    reference_s = used.reference_s if used else None
-    iterations = [
-        replace(
-            _window(run.head, bracket, copies.get(bracket.phase, ()), used)
-            if is_steady(run.head) and used
-            else _iteration(run.head, name, bracket, copies.get(bracket.phase, ()), reference_s),
-            energy=energies.get(bracket.phase),
-            account=accounts.get(bracket.phase),
-        )
-        for bracket in sorted(brackets, key=lambda bracket: bracket.iteration or 0)
-    ]
-    counted = [it for it in iterations if it.counted]
-    valid = [it for it in counted if it.reason is None and it.per_hour is not None]
-    chosen = None
-    if valid and not any(it.failed or it.fault for it in counted):
-        chosen = valid[lower_median_index([it.per_hour or 0.0 for it in valid])]
-    return BenchmarkScore(
-        benchmark=name,
-        tune=tune,
-        category=used.category if used else None,
-        reference_s=reference_s,
-        iterations=tuple(replace(it, selected=it is chosen) for it in iterations),
-        ratio=chosen.ratio if chosen else None,
-        per_hour=chosen.per_hour if chosen else None,
-        reason=_what_is_missing(run.head, iterations),
-    )
+def _bracket_results(run: StoredRun) -> Iterator[Result]:
+    """Yield a result for each bracket of a benchmark: all copies released, until the last ended."""
+    head, used = run.head, {it.name: it for it in run.benchmarks}
+    rows = group_by_key((copy.phase, copy) for copy in run.copies)
+    for bracket in run.brackets:
+        if bracket.benchmark is not None and bracket.iteration is not None:
+            its = used.get(bracket.benchmark, BenchmarkUsed(bracket.benchmark))
+            yield _bracket_result(head, its, bracket, rows.get(bracket.phase, ()))
 
 
-def _what_is_missing(head: RunHead, iterations: Sequence[IterationScore]) -> str | None:
-    counted = [it for it in iterations if it.counted]
-    # Failures before what merely did not finish: they are what a person must act on.
-    for it in sorted((it for it in counted if it.reason), key=lambda it: not it.failed):
-        return it.reason if len(iterations) == 1 else f"iteration {it.iteration}: {it.reason}"
-    wanted = head.iterations - head.discard
-    if head.source == "run" and len(counted) < wanted:
-        return f"{len(counted)} of {wanted} counted iterations ran" if counted else "did not run"
-    return None
-
-
-def _iteration(
-    head: RunHead,
-    name: str,
-    bracket: StoredBracket,
-    copies: Sequence[StoredCopy],
-    reference_s: float | None,
-) -> IterationScore:
+def _bracket_result(
+    head: RunHead, its: BenchmarkUsed, bracket: StoredBracket, copies: Sequence[StoredCopy]
+) -> Result:
     own = head.source == "run"
     reported = bracket.reported
     planned = head.copies if own else (reported and reported.copies) or len(copies)
-    good = [copy for copy in copies if is_good(copy)]
-    failed = [c for c in copies if not is_good(c) and c.status is not CopyStatus.INTERRUPTED]
-    reason = why_no_ratio(copies, planned, checked=own)
-    last = slowest(good)
+    good, failed = [copy for copy in copies if is_good(copy)], failures(copies)
+    reason = why_missing(copies, planned, checked=own)
+    row = max(good, key=lambda copy: (copy.elapsed_ns, -copy.copy), default=None)
+    last = CopyTime(row.copy, row.cpu, row.node, row.elapsed_s) if row else None
     bracket_s, overlap_s = _bracket_times(bracket, copies, planned)
     if reported is not None and not failed:
         if reported.fault:
-            reason = reported.fault
+            reason = Reason(Missing.FILE, fault=reported.fault)
         elif reported.valid and reported.reported_s and not copies:
             reason = None  # the file has no times of copies, and calls it valid
     if reported is not None and bracket_s is None:
@@ -315,53 +284,27 @@ def _iteration(
     if from_slowest and last is not None:
         bracket_s = last.elapsed_s
     median_s = statistics.median(copy.elapsed_s for copy in good) if good else None
-    rate = planned / bracket_s if reason is None and bracket_s else None
-    return IterationScore(
-        benchmark=name,
+    per_s = planned / bracket_s if reason is None and bracket_s else None
+    return Result(
+        benchmark=its.name,
         tune=bracket.tune,
-        iteration=bracket.iteration or 0,
+        category=its.category,
+        reference_s=its.reference_s,
+        phase=bracket.phase,
+        iteration=bracket.iteration,
         counted=bracket.counted,
         copies=planned,
         good=len(good),
         failed=len(failed),
+        per_s=per_s,
+        reason=reason,
+        median_copy_s=median_s,
+        slowest=last,
         bracket_s=bracket_s,
         bracket_from_slowest=from_slowest,
         overlap_s=overlap_s,
-        ratio=rate * reference_s if rate is not None and reference_s else None,
-        per_hour=rate * HOUR_S if rate is not None else None,
-        median_copy_s=median_s,
-        slowest=last,
-        score_lost=_score_lost(head, bracket_s, median_s, last) if rate is not None else None,
-        reason=reason,
+        score_lost=_score_lost(head, bracket_s, median_s, last) if per_s is not None else None,
         reported=reported,
-    )
-
-
-def _window(
-    head: RunHead, bracket: StoredBracket, copies: Sequence[StoredCopy], used: BenchmarkUsed
-) -> IterationScore:
-    window = score_window(head, bracket, copies, (used,))
-    (rate,) = window.benchmarks
-    last = None
-    if window.slowest is not None:
-        of_it = [c.elapsed_s for c in copies if c.copy == window.slowest.copy and is_good(c)]
-        place = window.slowest
-        last = CopyTime(place.copy, place.cpu, place.node, statistics.median(of_it))
-    valid = window.reason is None
-    return IterationScore(
-        benchmark=used.name,
-        tune=bracket.tune,
-        iteration=bracket.iteration or 0,
-        counted=bracket.counted,
-        copies=head.copies,
-        good=window.good_copies,
-        failed=window.failed_copies,
-        ratio=rate.ratio if valid else None,
-        per_hour=rate.per_hour if valid else None,
-        median_copy_s=rate.median_run_s,
-        slowest=last,
-        reason=window.reason,
-        steady=window,
     )
 
 
@@ -405,15 +348,15 @@ def _suites(benchmarks: Sequence[BenchmarkScore]) -> tuple[SuiteScore, ...]:
 
 def _suite(kind: str, tune: str | None, members: Sequence[BenchmarkScore]) -> SuiteScore:
     over = tuple(member.benchmark for member in members)
-    reason = None
+    reason: str | None = None
     missing = [it.benchmark for it in members if it.reason or it.ratio is None]
     # What failed may be all the file knows of a benchmark, its reference time not among it.
     without = [it.benchmark for it in members if not (it.reference_s or it.reason)]
     if not members:
         reason = "no benchmarks" if kind == "all" else f"no {kind} benchmark in this run"
     elif without:
-        reason = f"no reference time: {', '.join(without)}"
+        reason = Reason(Missing.NO_REFERENCE, names=", ".join(without))
     elif missing:
-        reason = f"{', '.join(missing)} did not complete"
+        reason = Reason(Missing.INCOMPLETE, names=", ".join(missing))
     ratio = None if reason else geometric_mean([member.ratio or 0.0 for member in members])
     return SuiteScore(kind, tune, ratio, over, reason)

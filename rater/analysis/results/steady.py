@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
 
-from rater.analysis.results.outcome import failure_text
+from rater.analysis.results.result import (
+    HOUR_S,
+    CopyTime,
+    Missing,
+    Reason,
+    Result,
+    failures,
+    why_failed,
+    why_incomplete,
+    why_missing,
+)
 from rater.analysis.results.steadiness import Steadiness, TimedRun, compare_halves, rounded_up
 from rater.analysis.stats.estimate import Spread, lower_median_index, spread
 from rater.plan.schedule import ring_steps
-from rater.record.run import BenchmarkUsed, CopyStatus, Validity
+from rater.record.run import BenchmarkUsed
 from rater.record.stored import RunHead, StoredBracket, StoredCopy, StoredRun, is_good
+from rater.text.cpuset import format_list
 from rater.text.values import group_by_key
 
 # -- How much of a window of steady mode its copies ran, and what lay between two runs -------------
@@ -82,9 +93,6 @@ def median_gap_s(rows: Sequence[StoredCopy], window_ns: tuple[int, int]) -> floa
 # In rotated order one window has all benchmarks; a copy's rate is then the work
 # it does in a second, its benchmarks' reference seconds summed up.
 
-NO_WINDOW = "no complete window: stopped or suspended before all runs in it had ended"
-_HOUR_S = 3600.0
-
 
 class CopyRate(Struct, frozen=True):
     """What one copy completed inside the window, and where it ran."""
@@ -107,20 +115,7 @@ class NodeRate(Struct, frozen=True):
     slowdown: float | None  # mean rate of all copies / theirs; above 1: slower
 
 
-class SteadyRate(Struct, frozen=True):
-    """One benchmark inside one window."""
-
-    benchmark: str
-    category: str | None
-    reference_s: float | None
-    completions: float
-    whole: int
-    per_hour: float
-    ratio: float | None  # completions per second x reference
-    median_run_s: float | None  # of the good runs that reach into the window
-
-
-class SteadyPhase(Struct, frozen=True):
+class Window(Struct, frozen=True):
     """One window: of one benchmark, or in rotated order of all."""
 
     phase: int
@@ -128,7 +123,8 @@ class SteadyPhase(Struct, frozen=True):
     counted: bool
     warmup_s: float
     window_s: float
-    benchmarks: tuple[SteadyRate, ...]  # in ring order
+    ratio: float | None  # reference seconds of work per second; None: a reference is missing
+    per_hour: float  # completed runs, whatever they are of
     # Of the copies' rates: "copies/hour" of the one benchmark; for several "reference s/s", or
     # "typical s/s" (median seconds of each run) where a reference time is missing.
     unit: str
@@ -141,29 +137,17 @@ class SteadyPhase(Struct, frozen=True):
     needed_warmup_s: float | None  # None: the warm-up is as long as the longest run in it
     occupied: float | None  # share of the copies' time in the window in which runs went
     gap_s: float | None  # median time between two runs of a copy; None: no copy had two there
-    good_copies: int  # without a run that went wrong, in the window or across its edges
-    failed_copies: int  # with one that failed, there or as their last one before
-    reason: str | None  # why the rates are no result, in words
-
-    @property
-    def ratio(self) -> float | None:
-        """Reference seconds of work per second, None where a reference is missing."""
-        ratios = [rate.ratio for rate in self.benchmarks]
-        known = [ratio for ratio in ratios if ratio is not None]
-        return sum(known) if known and len(known) == len(ratios) else None
-
-    @property
-    def per_hour(self) -> float:
-        """Completed runs an hour, whatever they are of."""
-        return sum(rate.per_hour for rate in self.benchmarks)
+    good: int  # copies without a run that went wrong, in the window or across its edges
+    failed: int  # with one that failed, there or as their last one before
+    reason: Reason | None  # why the rates are no result
 
 
-class SteadyMix(Struct, frozen=True):
+class Mix(Struct, frozen=True):
     """Steady mode in rotated order: windows with all benchmarks in them."""
 
-    phases: tuple[SteadyPhase, ...]  # by iteration
-    selected: SteadyPhase | None  # the median counted one by ratio, of two the slower
-    reason: str | None  # what is missing, in words; may stand beside a result
+    windows: tuple[Window, ...]  # by iteration
+    selected: Window | None  # the median counted one by ratio, of two the slower
+    reason: str | None  # what is missing; may stand beside a result
 
 
 def is_steady(head: RunHead) -> bool:
@@ -180,48 +164,44 @@ def share_inside(row: StoredCopy, bracket: StoredBracket) -> float:
     return inside_ns / row.elapsed_ns if inside_ns > 0 and row.elapsed_ns > 0 else 0.0
 
 
-def score_mix(run: StoredRun) -> SteadyMix:
-    """Return the results of a steady run in rotated order."""
-    rows = group_by_key((copy.phase, copy) for copy in run.copies)
-    brackets = sorted(run.brackets, key=lambda bracket: bracket.iteration or 0)
-    phases = [score_window(run.head, b, rows.get(b.phase, ()), run.benchmarks) for b in brackets]
-    counted = [phase for phase in phases if phase.counted]
-    valid = [phase for phase in counted if phase.reason is None]
+def mix_of(run: StoredRun, windows: Sequence[Window]) -> Mix:
+    """Return the windows of a run in rotated order, and which of them stands for it."""
+    counted = [it for it in windows if it.counted]
+    valid = [it for it in counted if it.reason is None]
     selected = None
-    if valid and not any(phase.failed_copies for phase in counted):
-        by_ratio = all(phase.ratio is not None for phase in valid)
-        values = [(p.ratio or 0.0) if by_ratio else p.per_hour for p in valid]
+    if valid and not any(it.failed for it in counted):
+        by_ratio = all(it.ratio is not None for it in valid)
+        values = [(it.ratio or 0.0) if by_ratio else it.per_hour for it in valid]
         selected = valid[lower_median_index(values)]
-    return SteadyMix(tuple(phases), selected, _missing(run.head, phases))
+    return Mix(tuple(windows), selected, why_incomplete(run.head, windows))
 
 
-def _missing(head: RunHead, phases: Sequence[SteadyPhase]) -> str | None:
-    counted = [phase for phase in phases if phase.counted]
-    for phase in counted:
-        if phase.reason:
-            several = f"iteration {phase.iteration}: " if len(phases) > 1 else ""
-            return several + phase.reason
-    wanted = head.iterations - head.discard
-    if len(counted) < wanted:
-        return f"{len(counted)} of {wanted} counted iterations ran" if counted else "did not run"
-    return None
+def window_results(run: StoredRun) -> Iterator[Result]:
+    """Yield a result for each window and benchmark in it."""
+    rows = group_by_key((copy.phase, copy) for copy in run.copies)
+    for bracket in sorted(run.brackets, key=lambda it: it.iteration or 0):
+        used = [it for it in run.benchmarks if bracket.benchmark in (None, it.name)]
+        if used:
+            yield from _window(run.head, bracket, rows.get(bracket.phase, ()), used)
 
 
-def score_window(
+def _window(
     head: RunHead,
     bracket: StoredBracket,
     rows: Sequence[StoredCopy],
     used: Sequence[BenchmarkUsed],
-) -> SteadyPhase:
-    """Return what one window says; `rows` are its phase's, `used` the benchmarks that ran in it."""
+) -> Iterator[Result]:
+    """Yield what one window says; `rows` are its phase's, `used` the benchmarks that ran in it."""
     begin, end = bracket.window_start_ns, bracket.window_finish_ns
     closed = begin is not None and end is not None and end > begin
     window_ns = (begin or 0, (end or 0) if closed else (begin or 0))
     length_s = (window_ns[1] - window_ns[0]) / 1e9
     reach = [row for row in rows if _reaches(row, window_ns)] if closed else []
     good = [(row, share_inside(row, bracket)) for row in reach if is_good(row)]
-    typical_s = _typical(row for row, _ in good)
-    rates = tuple(_rate(one, good, typical_s, length_s) for one in used)
+    times = group_by_key((row.benchmark, row.elapsed_ns) for row, _ in good)
+    typical_s = {name: statistics.median(of) / 1e9 for name, of in times.items()}
+    shares = {it.name: [share for row, share in good if row.benchmark == it.name] for it in used}
+    per_s = {name: sum(of) / length_s if length_s else 0.0 for name, of in shares.items()}
     unit, work = _work(used, typical_s)
     copies = _copy_rates(good, work, length_s)
     slowest = min(copies, key=lambda copy: (copy.rate, copy.copy), default=None)
@@ -229,45 +209,80 @@ def score_window(
         TimedRun(row.copy, row.start_ns or 0, row.finish_ns or 0, typical_s[row.benchmark])
         for row, _ in good
     ]
-    numbers = [copy.copy for copy in copies]
     # A copy that fails does not start again: one that did before the window is missing in it.
     present = {row.copy for row in reach}
     last = {row.copy: row for row in sorted(rows, key=lambda row: row.step)}
-    early = [row for copy, row in sorted(last.items()) if copy not in present and _failed(row)]
-    failed = {row.copy for row in (*reach, *early) if _failed(row)}
+    early = failures([row for copy, row in sorted(last.items()) if copy not in present])
     warmup_s = (window_ns[0] - (bracket.start_ns or 0)) / 1e9 if closed else head.warmup_s or 0.0
-    longest_s = _longest_warmup_run(rows, window_ns[0]) if closed else None
-    return SteadyPhase(
+    begun = [it.elapsed_s for it in rows if is_good(it) and _begun(it, window_ns[0])]
+    longest_s = max(begun, default=None) if closed else None
+    window = Window(
         phase=bracket.phase,
         iteration=bracket.iteration or 0,
         counted=bracket.counted,
         warmup_s=warmup_s,
         window_s=length_s if closed else head.window_s or 0.0,
-        benchmarks=rates,
+        ratio=(
+            sum(per_s[it.name] * (it.reference_s or 0.0) for it in used)
+            if length_s and all(it.reference_s for it in used)
+            else None
+        ),
+        per_hour=sum(it * HOUR_S for it in per_s.values()),
         unit=unit,
         copies=copies,
         rates=spread([copy.rate for copy in copies]),
         slowest=slowest,
         lgroups=_lgroups(copies),
-        halves=compare_halves(timed, numbers, window_ns) if timed else None,
+        halves=compare_halves(timed, [it.copy for it in copies], window_ns) if timed else None,
         longest_warmup_run_s=longest_s,
         needed_warmup_s=(
             rounded_up(longest_s) if longest_s is not None and longest_s > warmup_s else None
         ),
         occupied=occupied_share(rows, window_ns, head.copies) if closed else None,
         gap_s=median_gap_s(rows, window_ns) if closed else None,
-        good_copies=len(present - {row.copy for row in reach if not is_good(row)}),
-        failed_copies=len(failed),
+        good=len(present - {row.copy for row in reach if not is_good(row)}),
+        failed=len({row.copy for row in (*early, *failures(reach))}),
         reason=(
-            _why_no_result(head, bracket, (*early, *reach)) or _unseen(head, rates)
+            _why_no_result(head, bracket, (*early, *reach)) or _why_short(head, shares)
             if closed
-            else _why_no_window(head, rows, early)
+            else why_failed(early, head.copies)
+            if early
+            else Reason(Missing.NO_WINDOW)
         ),
     )
+    alone = len(used) == 1 and bracket.benchmark is not None
+    for it in used:
+        yield Result(
+            benchmark=it.name,
+            tune=bracket.tune if alone else head.tune,
+            category=it.category,
+            reference_s=it.reference_s,
+            phase=window.phase,
+            iteration=window.iteration,
+            counted=window.counted,
+            copies=head.copies,
+            good=window.good,
+            failed=window.failed,
+            per_s=None if window.reason else per_s[it.name],
+            reason=window.reason,
+            median_copy_s=typical_s.get(it.name),
+            slowest=_slowest(window, rows) if alone else None,
+            steady=window,
+            completions=sum(shares[it.name]),
+            whole=sum(share == 1.0 for share in shares[it.name]),
+        )
 
 
-def _failed(row: StoredCopy) -> bool:
-    return not is_good(row) and row.status is not CopyStatus.INTERRUPTED
+def _slowest(window: Window, rows: Sequence[StoredCopy]) -> CopyTime | None:
+    """Return the copy with the lowest rate, with its median run."""
+    if (it := window.slowest) is None:
+        return None
+    times_s = [row.elapsed_s for row in rows if row.copy == it.copy and is_good(row)]
+    return CopyTime(it.copy, it.cpu, it.node, statistics.median(times_s))
+
+
+def _begun(row: StoredCopy, begin_ns: int) -> bool:
+    return row.start_ns is not None and row.start_ns < begin_ns
 
 
 def _reaches(row: StoredCopy, window_ns: tuple[int, int]) -> bool:
@@ -276,38 +291,12 @@ def _reaches(row: StoredCopy, window_ns: tuple[int, int]) -> bool:
     return row.start_ns < window_ns[1] and row.finish_ns > window_ns[0]
 
 
-def _typical(rows: Iterable[StoredCopy]) -> dict[str, float]:
-    times = group_by_key((row.benchmark, row.elapsed_ns) for row in rows)
-    return {name: statistics.median(of) / 1e9 for name, of in times.items()}
-
-
-def _rate(
-    used: BenchmarkUsed,
-    good: Sequence[tuple[StoredCopy, float]],
-    typical_s: dict[str, float],
-    length_s: float,
-) -> SteadyRate:
-    shares = [share for row, share in good if row.benchmark == used.name]
-    completions = sum(shares)
-    per_s = completions / length_s if length_s else 0.0
-    return SteadyRate(
-        benchmark=used.name,
-        category=used.category,
-        reference_s=used.reference_s,
-        completions=completions,
-        whole=sum(share == 1.0 for share in shares),
-        per_hour=per_s * _HOUR_S,
-        ratio=per_s * used.reference_s if used.reference_s and length_s else None,
-        median_run_s=typical_s.get(used.name),
-    )
-
-
 def _work(
     used: Sequence[BenchmarkUsed], typical_s: dict[str, float]
 ) -> tuple[str, dict[str, float]]:
     """Return the unit of a copy's rate, and what one run of each benchmark is worth in a second."""
     if len(used) == 1:
-        return "copies/hour", {used[0].name: _HOUR_S}
+        return "copies/hour", {used[0].name: HOUR_S}
     references = {one.name: one.reference_s for one in used}
     known = {name: seconds for name, seconds in references.items() if seconds}
     if len(known) == len(references):
@@ -350,72 +339,30 @@ def _lgroups(copies: Sequence[CopyRate]) -> tuple[NodeRate, ...]:
     )
 
 
-def _longest_warmup_run(rows: Sequence[StoredCopy], begin_ns: int) -> float | None:
-    return max(
-        (
-            row.elapsed_s
-            for row in rows
-            if is_good(row) and row.start_ns is not None and row.start_ns < begin_ns
-        ),
-        default=None,
-    )
-
-
-def _why_no_window(
-    head: RunHead, rows: Sequence[StoredCopy], given_up: Sequence[StoredCopy]
-) -> str:
-    """Say why a phase has no window; `given_up`: the last runs of copies that failed."""
-    if not given_up:
-        return NO_WINDOW
-    what = f"copy {given_up[0].copy}: {failure_text(given_up[0])}"
-    release_ns = min(row.start_ns or 0 for row in rows)
-    after_s = max((row.finish_ns or 0) - release_ns for row in given_up) / 1e9
-    warmup_s = head.warmup_s or 0.0
-    # A wrong output ends no copy. Copies that stood still for a while can have failed later.
-    ended = sum(row.status in (CopyStatus.FAILED, CopyStatus.TIMEOUT) for row in given_up)
-    if ended == head.copies and after_s < warmup_s + (head.window_s or 0.0):
-        opened = " closed" if after_s >= warmup_s else ""
-        return f"all copies failed before the window{opened}; {what}"
-    if len(given_up) == 1:
-        return what
-    return f"{len(given_up)} of {head.copies} copies failed; {what}"
-
-
 def _why_no_result(
     head: RunHead, bracket: StoredBracket, reach: Sequence[StoredCopy]
-) -> str | None:
-    """Say why the rates of a window that closed are no result.
+) -> Reason | None:
+    """Return why the rates of a window that closed are no result.
 
     A run that ended before it counts only where its copy came no further.
     """
-    bad = [row for row in reach if _failed(row)]
-    if bad:
-        first = bad[0]
-        what = f"copy {first.copy}: {failure_text(first)}"
-        return what if len(bad) == 1 else f"{len(bad)} of {len(reach)} runs failed; {what}"
+    if bad := failures(reach):
+        return why_failed(bad, len(reach), "runs")
     if not bracket.complete or not all(is_good(row) for row in reach):
-        return NO_WINDOW
-    missing = sorted(set(range(head.copies)) - {row.copy for row in reach})
-    if missing:
-        several = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-        return f"copy {missing[0]}{several} has no run in the window"
-    unchecked = sum(row.validity is Validity.UNCHECKED for row in reach)
-    if unchecked:
-        return f"the output of {unchecked} of {len(reach)} runs was not checked"
-    return None
+        return Reason(Missing.NO_WINDOW)
+    if lacking := set(range(head.copies)) - {row.copy for row in reach}:
+        return Reason(Missing.NOT_IN_WINDOW, names=format_list(lacking))
+    return why_missing(reach, len(reach), what="runs")
 
 
-def _unseen(head: RunHead, rates: Sequence[SteadyRate]) -> str | None:
-    """Say that a window was too short for the ring: what ran in it is no mix of all then."""
+def _why_short(head: RunHead, shares: Mapping[str, Sequence[float]]) -> Reason | None:
+    """Return that a window was too short for the ring: what ran in it is no mix of all then."""
     ring = head.benchmarks
-    if len(rates) < 2:
+    if len(shares) < 2:
         return None
     queues = (ring_steps(copy, len(ring), head.increment) for copy in range(head.copies))
     queued = {ring[position] for positions in queues for position in positions}
-    unseen = [r.benchmark for r in rates if r.benchmark in queued and not r.completions]
-    if not unseen:
-        return None
-    return (
-        f"{len(unseen)} of {len(queued)} benchmarks did not run in the window "
-        f"({', '.join(unseen)}): it must be longer than a round of all, raise --window"
-    )
+    unseen = [name for name, of in shares.items() if name in queued and not sum(of)]
+    names = ", ".join(unseen)
+    many = len(unseen)
+    return Reason(Missing.SHORT_WINDOW, many=many, of=len(queued), names=names) if many else None

@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from rater.analysis.results.copies import Point
 from rater.analysis.results.counters import BenchmarkCounts
-from rater.analysis.results.rates import BenchmarkRate, Key
+from rater.analysis.results.rates import Key
+from rater.analysis.results.result import Result
 from rater.errors import InputError
 from rater.lab.layout.layout import PageShare, parse_pages
 from rater.lab.layout.proof import large_share
@@ -79,13 +80,13 @@ def effort_of(
     wanted: Quantity,
     run: StoredRun,
     key: Key,
-    rate: BenchmarkRate,
+    rate: Result,
     counts: BenchmarkCounts | None,
 ) -> float | None:
     """Return y of a benchmark in a run; None: not known."""
     kind = wanted.kind
     if kind == "time":
-        return rate.run_s
+        return rate.median_copy_s
     if kind == "energy":
         return rate.joules_per_copy
     if kind == "cycles":

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.finding import Finding, Kind
+from rater.analysis.results.result import failure_text
 from rater.record.run import CopyStatus
 from rater.show.charts.picture import Dot, Label, Panel, Picture, evenly
 from rater.show.charts.vega import PlacedChart, PlacedText, sheet_svg
@@ -365,7 +366,7 @@ def panel_values(
         "failed": [
             [
                 *(place, one.copy, one.iteration, one.cpu, one.node),
-                *(seconds(one.elapsed_s), sanitize(one.what)),
+                *(seconds(one.elapsed_s), sanitize(failure_text(one))),
             ]
             for place, one in panel.failed
         ],

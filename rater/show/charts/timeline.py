@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rater.analysis.results.outcome import failure_text
-from rater.analysis.results.score import IterationScore, Summary
+from rater.analysis.results.result import Result, failure_text
+from rater.analysis.results.score import Summary
 from rater.record.stored import StoredBracket, StoredCopy, StoredRun, is_good
 from rater.show.charts.panels import PLACE, group_rows, seconds, time_text, value_lists
 from rater.show.charts.vega import WIDTH, PlacedChart, sheet_svg
@@ -58,7 +58,7 @@ def timeline(summary: Summary, run: StoredRun, kinds: Mapping[RunKey, int]) -> d
 def _bracket(
     bracket: StoredBracket,
     rows: Sequence[StoredCopy],
-    score: IterationScore | None,
+    score: Result | None,
     names: Mapping[str, int],
     kinds: Mapping[RunKey, int],
 ) -> dict[str, Any]:

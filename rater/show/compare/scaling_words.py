@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from rater.analysis.compare.scaling import Curve, ExcludedRuns, ScalePoint, Scaling, Series
 from rater.analysis.compare.scaling_samples import Change, OrderComparison, SmtYield
 from rater.analysis.results.copies import CpusUsed, Share
-from rater.analysis.stats.curves import SHARE, Coefficient, NoLaw, Usl
+from rater.analysis.stats.curves import Coefficient, NoLaw, Usl
 from rater.show.compare.differences import TROUBLES
 from rater.show.plans.plan import DIFFERENCE
 from rater.text.values import (
@@ -17,7 +17,6 @@ from rater.text.values import (
     count,
     join_and,
     objects,
-    percent,
     signed_percent,
     to_json,
 )
@@ -60,85 +59,42 @@ def limits(curve: Curve) -> Iterator[str]:
     """Say what all benchmarks come to together, and where that bends; each has a row of its own."""
     suites = [one for one in curve.suites if one.name == "all"]
     for one in suites or (curve.benchmarks if len(curve.benchmarks) == 1 else ()):
-        yield from _all_together(curve, one, curve.fair)
-
-
-def _all_together(curve: Curve, series: Series, fair: int) -> Iterator[str]:
-    first = series.points[0]
-    at = series.at(fair)
-    both = "Both benchmarks" if len(series.over) == 2 else f"All {len(series.over)} benchmarks"
-    who = both if series.is_suite else series.name
-    if at is not None and at is not first:
-        yield (
-            f"{who}: {copies_text(fair)} {'do' if fair > 1 else 'does'} {at.speedup:.2f} times the "
-            f"work of {copies_text(first.copies)}, {at.efficiency:.2f} of linear{_by_lgroup(at)}."
+        first, at, shape = one.points[0], one.at(curve.fair), one.shape
+        many = len(one.over)
+        who = one.name if not many else "Both benchmarks" if many == 2 else f"All {many} benchmarks"
+        if at is not None and at is not first:
+            node = (
+                "" if at.per_lgroup is None else f" ({at.per_lgroup:.2f} of linear per NUMA node)"
+            )
+            yield (
+                f"{who}: {copies_text(at.copies)} {'do' if at.copies > 1 else 'does'} "
+                f"{at.speedup:.2f} times the work of {copies_text(first.copies)}, "
+                f"{at.efficiency:.2f} of linear{node}."
+            )
+            who = "Together"
+        low = min(
+            (it for it in one.points if shape.falls_at and it.copies >= shape.falls_at),
+            key=lambda it: it.rate,
+            default=None,
         )
-    text = shape_text(curve, series)
-    if text:
-        yield f"{who if at is None or at is first else 'Together'}: {text}."
-
-
-def shape_text(curve: Curve, series: Series) -> str:
-    """Say where a curve bends, flattens and falls, `` where it does none of that."""
-    shape = series.shape
-    parts = []
-    if shape.plateau is not None:
-        parts.append(f"no gain beyond {copies_text(shape.plateau)}{_cause(curve, shape.plateau)}")
-    if shape.knee is not None and shape.knee != shape.plateau:
-        parts.insert(
-            0,
-            f"knee at {copies_text(shape.knee)}{_cause(curve, shape.knee)}: from there a copy more "
-            f"adds less than {_share(SHARE)} of what the first gave",
-        )
-    if shape.maybe is not None:
-        parts.append(
-            f"perhaps a knee at {copies_text(shape.maybe)}{_cause(curve, shape.maybe)}; noise "
-            f"hides it (of {percent(series.noise.sd, 0)} % a run), more rounds would tell"
-        )
-    fall = _fall(series)
-    if fall is not None:
-        peak, low = fall
-        parts.append(
-            f"falls beyond {copies_text(peak.copies)}, {_percent(low.rate / peak.rate - 1)} at "
-            f"{low.copies}"
-        )
-    return "; ".join(parts)
-
-
-def _fall(series: Series) -> tuple[ScalePoint, ScalePoint] | None:
-    """Return the peak and the lowest point beyond it, where the curve falls."""
-    if series.shape.falls_at is None:
-        return None
-    later = [one for one in series.points if one.copies >= series.shape.falls_at]
-    peak = max(series.points, key=lambda one: one.rate)
-    return peak, min(later, key=lambda one: one.rate)
-
-
-def _cause(curve: Curve, copies: int) -> str:
-    """Say what the machine has to do with a place on the curve."""
-    here = curve.place(copies)
-    later = [one for one in curve.places if one.copies > copies]
-    if not later or here.share is later[0].share:
-        return ""
-    if later[0].share is Share.CPUS:
-        return ", where each CPU has one" if here.copies == here.cpus else ", then CPUs are shared"
-    return ", then cores are shared" if later[0].share is Share.THREADS else ""
-
-
-def _by_lgroup(at: ScalePoint) -> str:
-    return "" if at.per_lgroup is None else f" ({at.per_lgroup:.2f} of linear per NUMA node)"
+        peak = max(one.points, key=lambda it: it.rate)
+        bends = {
+            "knee at {}: from there a copy more adds less than half of what the first gave": (
+                shape.knee if shape.knee != shape.plateau else None
+            ),
+            "no gain beyond {}": shape.plateau,
+            "perhaps a knee at {}; noise hides it, more rounds would tell": shape.maybe,
+            "falls beyond {}": peak.copies if low else None,
+        }
+        words = [text.format(copies_text(it)) for text, it in bends.items() if it is not None]
+        if low is not None:
+            words[-1] += f", {signed_percent(low.rate / peak.rate - 1, 0)} % at {low.copies}"
+        if words:
+            yield f"{who}: {'; '.join(words)}."
 
 
 def _numbers(numbers: Sequence[int]) -> str:
     return join_and([str(one) for one in numbers])
-
-
-def _share(share: float) -> str:
-    return "half" if share == 0.5 else f"{percent(share, 0)} %"
-
-
-def _percent(change: float) -> str:
-    return f"{signed_percent(change, 0)} %"
 
 
 # -- Scaling as values for JSON --------------------------------------------------------------------

@@ -9,7 +9,8 @@ from typing import Any
 from msgspec import Struct
 
 from rater.analysis.compare.model import Comparison
-from rater.analysis.results.rates import MEAN, Overall, mean_rate
+from rater.analysis.results.rates import MEAN, mean_rate
+from rater.analysis.results.score import Overall
 from rater.plan.sweep import ENVIRONMENT, NONE_SHOWN, SweepMeasure, SweepSlot, Values
 from rater.record.stored import RATIO
 from rater.show.compare.comparison import comparison_parts, rate_heading

@@ -32,14 +32,13 @@ from rater.show.results.cpu_use import (
     cpu_parts,
     disturbance_facts,
     energy_parts,
-    notable_document,
 )
 from rater.show.results.placement import memory_parts, metric_parts, placement_facts
 from rater.show.results.run import failed_facts, results_parts
 from rater.show.results.steady import barrier_parts
 from rater.show.results.to_json import summary_document
 from rater.text.cpuset import format_list
-from rater.text.values import JsonFields, group_by_key
+from rater.text.values import JsonFields, group_by_key, to_json
 
 # -- The page that tells a run, or several, to someone who was not there: one HTML file ------------
 #
@@ -159,8 +158,8 @@ def _results(page_run: ReportRun) -> Iterator[Html]:
         results_parts(summary, document),
         barrier_parts(document["comparison"]) if pair else (),
         metric_parts(summary.metrics),
-        energy_parts(summary),
-        account_parts(summary),
+        energy_parts(document),
+        account_parts(document),
         [facts([*failed_facts(summary.failed), *(("note", it) for it in summary.remarks)])],
     )
     view = CopiesView(
@@ -183,7 +182,7 @@ def _results(page_run: ReportRun) -> Iterator[Html]:
 def _how_measured(page_run: ReportRun) -> Iterator[Html]:
     summary = page_run.summary
     counts = run_counts(page_run.run)
-    notable = disturbance_facts(notable_document(page_run.readings.notable))
+    notable = disturbance_facts(to_json(page_run.readings.notable))
     yield html_parts(
         [facts([*placement_facts(summary.proof), *notable])],
         memory_parts(summary.proof),

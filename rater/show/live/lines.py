@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import IO
 
-from rater.analysis.results.steady import NO_WINDOW
+from rater.analysis.results.result import Missing
 from rater.record.events import Event, PhaseEnded, PhaseStarted, RunEnded
 from rater.record.stored import StoredRun
 from rater.show.console import is_ascii
@@ -116,7 +116,7 @@ class LineView(View):
                 text += "; all copies failed before the window closed"
             elif not result.complete:
                 done = f"{progress.counts[DONE]} of {progress.run.head.copies} copies done"
-                text += f"; {NO_WINDOW if progress.steady else f'stopped: {done}'}"
+                text += f"; {Missing.NO_WINDOW if progress.steady else f'stopped: {done}'}"
             self._write(f"phase {result.number} of {progress.phase.total_phases}: {text}")
         if isinstance(event, PhaseEnded | PhaseStarted):
             self._told = progress.failures

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct, field
 
-from rater.analysis.results.outcome import merge_line
+from rater.analysis.results.result import merge_line
 from rater.record.events import (
     CopyEnded,
     CopyStarted,

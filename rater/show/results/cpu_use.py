@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -13,12 +13,11 @@ from rater.analysis.results.counters import BenchmarkCounts, RunCounts
 from rater.analysis.results.cpu_use import (
     CpuUse,
     DisturbanceKind,
-    MachineDisturbance,
     MachineUse,
     RunCounters,
 )
 from rater.analysis.results.metrics import PhaseEnergy
-from rater.analysis.results.score import IterationScore, Summary
+from rater.analysis.results.score import Summary
 from rater.show.document import (
     NUMBER,
     PERCENT,
@@ -58,12 +57,6 @@ def disturbance_facts(notable: Sequence[Row]) -> Iterator[Fact]:
         most = f" (most on CPU {it['cpu']} in {where})" if len(cpus) > 1 else f" ({where})"
         text = f"{amount} {many}" if amount else count(it["times"] or 0, "time")
         yield DISTURBANCES[DisturbanceKind(it["matter"])], text + most, "yellow"
-
-
-def notable_document(notable: Sequence[MachineDisturbance]) -> list[Row]:
-    """Return the same as JSON values; shares are of the phase's time."""
-    document: list[Row] = to_json(notable)
-    return document
 
 
 # -- CPUs by NUMA node, the worst ones, and the machine's counters ---------------------------------
@@ -222,39 +215,37 @@ _SPENT = {
 }
 
 
-def account_parts(summary: Summary) -> Iterator[Part]:
+def account_parts(document: Row) -> Iterator[Part]:
     """Yield what the copies' time was spent with, iteration by iteration, if that is known."""
     rows = [
         it
-        for benchmark in summary.benchmarks
-        for it in benchmark.iterations
-        if it.counted and it.account is not None and it.account.ran_s is not None
+        for it in document["benchmarks"]
+        if it.get("account") and it["counted"] and it["account"]["ran_s"] is not None
     ]
-    if all(it.account.waited_s is None for it in rows if it.account):
+    if all(it["account"]["waited_s"] is None for it in rows):
         return
 
-    def spent(it: IterationScore, name: str) -> float | None:
-        time_s: float | None = getattr(it.account, name)
-        return None if time_s is None or it.account is None else time_s / it.account.elapsed_s
+    def spent(it: Row, name: str) -> float | None:
+        time_s = it["account"][name]
+        return None if time_s is None else time_s / it["account"]["elapsed_s"]
+
+    def partly(it: Row) -> float | None:
+        return None if it["account"]["known"] == 1 else it["account"]["known"]
 
     columns = (
-        Field("time of copies", lambda it: it.benchmark, TEXT, flexible=True),
-        Field("iter", lambda it: it.iteration),
+        Field("time of copies", "benchmark", TEXT, flexible=True),
+        Field("iter", "iteration"),
         *(
             Field(f"{words}|%", partial(spent, name=name), PERCENT)
             for name, words in _SPENT.items()
         ),
-        Field("of CPU|time %", lambda it: _partly(it.account.known), PERCENT, optional=1),
+        Field("of CPU|time %", partly, PERCENT, optional=1),
     )
     note = (
         "waited: runnable, but others had the CPU; throttled: a cgroup's CPU quota was used up; "
         "slept: waited for anything else"
     )
     yield ViewTable("", rows, columns, note=note)
-
-
-def _partly(known: float | None) -> float | None:
-    return None if known == 1 else known
 
 
 # -- Counters of a run: cycles per instruction and its parts, metrics, sums of what has no rates ---
@@ -362,17 +353,11 @@ def _name(it: BenchmarkCounts) -> str:
 
 def counters_document(counts: RunCounts) -> dict[str, object]:
     """Return the same as JSON values."""
-    document: dict[str, object] = to_json(counts, _TABLE)
+    document: dict[str, object] = to_json(counts, COUNTS_TABLE)
     return document
 
 
-def counts_rows(counted: Sequence[BenchmarkCounts]) -> list[object]:
-    """Return benchmarks as JSON values."""
-    rows: list[object] = to_json(list(counted), _TABLE)
-    return rows
-
-
-_TABLE = {
+COUNTS_TABLE = {
     BenchmarkCounts: JsonFields(
         "benchmark tune table cpi=rates.cpi",
         {"ipc": lambda it: 1 / it.rates.cpi if it.rates and it.rates.cpi else None},
@@ -385,51 +370,25 @@ _TABLE = {
 # -- Energy of a run: joules of phases, copies and the suite, where the machine counts them --------
 
 
-class _Row(Struct, frozen=True):
-    """One phase with readings."""
-
-    energy: PhaseEnergy
-    it: IterationScore | None  # None: it runs several benchmarks
-
-    @property
-    def joules_per_copy(self) -> float | None:
-        """Of a copy, or in rotated order of a copy's run of any benchmark."""
-        if self.it is not None:
-            return self.it.joules_per_copy
-        joules, runs = self.energy.joules, self.energy.copy_runs
-        return None if joules is None or not runs else joules / runs
-
-
-def energy_parts(summary: Summary) -> Iterator[Part]:
+def energy_parts(document: Row) -> Iterator[Part]:
     """Yield a row for each counted phase, what the suite comes to, and why there is none."""
-    rows = [row for row in _rows(summary) if row.energy.counted]
+    energy = document.get("energy", {"suite_joules": None, "phases": ()})
+    rows = [it for it in energy["phases"] if it["counted"]]
     columns = (
-        Field("energy", lambda row: row.energy.benchmark or "(all)", TEXT, flexible=True),
-        Field("iter", lambda row: row.energy.iteration),
-        Field("J", lambda row: row.energy.joules, NUMBER),
-        Field("J|/copy", lambda row: row.joules_per_copy, NUMBER),
-        Field("W", lambda row: row.energy.watts, NUMBER),
-        Field("energy x|time Js", lambda row: row.energy.energy_delay_js, NUMBER, optional=1),
-        Field("memory|J", lambda row: _memory(row.energy), NUMBER, optional=2),
+        Field("energy", lambda it: it["benchmark"] or "(all)", TEXT, flexible=True),
+        Field("iter", "iteration"),
+        Field("J", "joules", NUMBER),
+        Field("J|/copy", "joules_per_copy", NUMBER),
+        Field("W", "watts", NUMBER),
+        Field("energy x|time Js", "energy_delay_js", NUMBER, optional=1),
+        Field("memory|J", "memory_joules", NUMBER, optional=2),
     )
-    yield ViewTable("", [row for row in rows if row.energy.joules is not None], columns)
-    if summary.joules is not None and len(summary.benchmarks) != 1:
-        yield f"energy of the suite: {summary.joules:.4g} J"
-    reasons = group_by_key(
-        (row.energy.reason, row.energy.benchmark or "(all)") for row in rows if row.energy.reason
-    )
-    for why, of in reasons.items():
-        yield Line(f"no energy of {', '.join(dict.fromkeys(of))}: {why}", "yellow")
-
-
-def _rows(summary: Summary) -> Iterator[_Row]:
-    scores = {
-        it.energy.phase: it
-        for benchmark in summary.benchmarks
-        for it in benchmark.iterations
-        if it.energy is not None
-    }
-    return (_Row(energy, scores.get(energy.phase)) for energy in summary.energies)
+    yield ViewTable("", [it for it in rows if it["joules"] is not None], columns)
+    if energy["suite_joules"] is not None and len(document["results"]) != 1:
+        yield f"energy of the suite: {energy['suite_joules']:.4g} J"
+    why = group_by_key((it["reason"], it["benchmark"] or "(all)") for it in rows if it["reason"])
+    for reason, of in why.items():
+        yield Line(f"no energy of {', '.join(dict.fromkeys(of))}: {reason}", "yellow")
 
 
 def _memory(energy: PhaseEnergy) -> float | None:
@@ -443,15 +402,23 @@ def _memory(energy: PhaseEnergy) -> float | None:
     return sum(parts) if parts else None
 
 
-ENERGY_MEMBERS = JsonFields(
-    "energy.phase energy.benchmark energy.iteration energy.counted energy.elapsed_s energy.joules"
-    " joules_per_copy energy.watts energy.energy_delay_js",
-    {"domains": lambda row: dict(row.energy.domains)},
-    "energy.reason",
+_ENERGY = JsonFields(
+    "phase benchmark iteration counted elapsed_s joules watts energy_delay_js",
+    {"memory_joules": _memory},
+    "domains{} reason",
 )
 
 
-def energy_document(summary: Summary) -> Mapping[str, object]:
-    """Return what JSON has of it: nothing where the machine counts no energy."""
-    phases = [ENERGY_MEMBERS.of(row) for row in _rows(summary)]
+def energy_document(summary: Summary) -> Row:
+    """Return what JSON has of it: nothing where the machine counts no energy.
+
+    `joules_per_copy`: of a copy, or in rotated order of a copy's run of any benchmark.
+    """
+    per_copy = {it.phase: it.joules_per_copy for score in summary.scores for it in score.iterations}
+    phases = []
+    for it in summary.energies:
+        of_run = it.joules / it.copy_runs if it.joules is not None and it.copy_runs else None
+        alone = it.phase in per_copy and summary.mix is None
+        own = per_copy[it.phase] if alone else of_run
+        phases.append(_ENERGY.of(it) | {"joules_per_copy": own})
     return {"energy": {"suite_joules": summary.joules, "phases": phases}} if phases else {}

@@ -6,10 +6,10 @@ from collections.abc import Container, Iterator, Sequence
 from typing import Any, Protocol
 
 from rater.analysis.divots.model.finding import Analysis
-from rater.analysis.results.outcome import FailedCopy
+from rater.analysis.results.result import failure_text
 from rater.analysis.results.score import RunPages, Summary
 from rater.record.run import RunStatus
-from rater.record.stored import RunHead
+from rater.record.stored import RunHead, StoredCopy
 from rater.show.document import (
     NUMBER,
     PERCENT,
@@ -86,9 +86,9 @@ def run_parts(
     if not after_run:
         yield from verdict
     yield from results_parts(summary, document, verbose=verbose)
-    yield from energy_parts(summary)
+    yield from energy_parts(document)
     if verbose:
-        yield from account_parts(summary)
+        yield from account_parts(document)
     if not as_planned(summary.proof) or verbose:
         yield facts(placement_facts(summary.proof))
         few = len(summary.proof.benchmarks) <= _MEMORY_SHOWN
@@ -246,7 +246,7 @@ def results_parts(summary: Summary, document: Row, *, verbose: bool = True) -> I
         yield Line(f"no result where a copy failed: {', '.join(sorted(failed))}", "red")
     reasons = [(it.benchmark, it.reason) for it in summary.benchmarks]
     if summary.rotated is not None:
-        reasons = [(it.benchmark, it.reason) for it in summary.rotated.benchmarks]
+        reasons = [(it["benchmark"], it["reason"]) for it in rows]
     yield facts((name, why, "yellow") for name, why in reasons if name not in failed)
     if (rotated := document.get("rotated")) is not None:
         yield facts(_rotated_facts(rotated))
@@ -323,10 +323,12 @@ def _rotated_facts(rotated: Row) -> Iterator[Fact]:
         )
 
 
-def failed_facts(failed: Sequence[FailedCopy]) -> Iterator[Fact]:
+def failed_facts(failed: Sequence[StoredCopy]) -> Iterator[Fact]:
     """Yield what happened to copies that did not end well, those alike in one row."""
     several = len({one.tune for one in failed}) > 1
-    groups = group_by_key(((it.benchmark, it.tune, it.iteration, it.what), it) for it in failed)
+    groups = group_by_key(
+        ((it.benchmark, it.tune, it.iteration, failure_text(it)), it) for it in failed
+    )
     for place, group in enumerate(groups.values()):
         if place == _MOST_FAILED:
             yield "", f"and {len(groups) - place} more kinds of failure (--json has all)", "red"
@@ -334,7 +336,7 @@ def failed_facts(failed: Sequence[FailedCopy]) -> Iterator[Fact]:
         yield "failed", _failed_text(group, several), "red"
 
 
-def _failed_text(group: Sequence[FailedCopy], several: bool) -> str:
+def _failed_text(group: Sequence[StoredCopy], several: bool) -> str:
     """Say what happened to copies alike; `several`: there are tunes to tell apart."""
     first = group[0]
     tune = f" {first.tune}" if several and first.tune else ""
@@ -348,4 +350,4 @@ def _failed_text(group: Sequence[FailedCopy], several: bool) -> str:
         where += f", after {format_number(first.elapsed_s)} s"
     kept = next((one for one in group if one.run_dir), None)
     files = f"; files of copy {kept.copy}: {kept.run_dir}" if kept else ""
-    return f"{where}: {first.what}{files}"
+    return f"{where}: {failure_text(first)}{files}"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
-
-from msgspec import Struct
 
 from rater.analysis.divots.model.finding import (
     Analysis,
@@ -18,12 +16,14 @@ from rater.analysis.divots.model.finding import (
 )
 from rater.analysis.results.disturbed import disturbed_members
 from rater.analysis.results.metrics import MetricResult
-from rater.analysis.results.rotated import RotatedBenchmark, RotatedScore
-from rater.analysis.results.score import BenchmarkScore, IterationScore, SuiteScore, Summary
+from rater.analysis.results.result import HOUR_S, BenchmarkScore, failure_text
+from rater.analysis.results.rotated import Ring
+from rater.analysis.results.score import SuiteScore, Summary
 from rater.analysis.results.steadiness import Steadiness
-from rater.analysis.results.steady import SteadyMix, SteadyPhase, SteadyRate
+from rater.analysis.results.steady import Mix, Window
 from rater.process import typed_command
-from rater.record.stored import PublishedResult, RunHead
+from rater.record.run import CopyStatus
+from rater.record.stored import PublishedResult, RunHead, StoredCopy
 from rater.show.results.cpu_use import energy_document
 from rater.text.values import JsonFields, objects, to_json
 
@@ -153,53 +153,49 @@ def divots_document(
 # beside a steady one. Where a value is not known or not given it is null.
 
 
-class _Iteration(Struct, frozen=True):
-    """An iteration with what its entry says of its benchmark and copies."""
-
-    it: IterationScore
-    of: BenchmarkScore
-    placement_not_met: tuple[int, ...]
-
-
-class _Mixed(Struct, frozen=True):
-    """A benchmark inside a window of several."""
-
-    phase: SteadyPhase
-    steady: SteadyRate
-
-    @property
-    def rate(self) -> SteadyRate | None:
-        return self.steady if self.phase.reason is None else None
-
-
-class _Window(Struct, frozen=True):
-    """A window of several benchmarks."""
-
-    phase: SteadyPhase
-    selected: bool
-
-    @property
-    def valid(self) -> SteadyPhase | None:
-        return self.phase if self.phase.reason is None else None
-
-
 _WINDOW = JsonFields(
     "warmup_s window_s halves longest_warmup_run_s needed_warmup_s unit copies rates slowest"
     " occupied gap_s lgroups reason"
 )
-_RATE = JsonFields("completions whole_runs=whole copies_per_hour=per_hour median_run_s")
+# What a benchmark's runs in it came to, result or not.
+_IN_WINDOW = JsonFields(
+    "completions whole_runs=whole",
+    {"copies_per_hour": lambda it: it.completions / it.steady.window_s * HOUR_S},
+    "median_run_s=median_copy_s",
+)
 
 
-def _of_file(one: _Iteration) -> dict[str, object]:
-    """Return what an imported result file says itself, beside what its times come to."""
-    return {"file_says": one.it.reported} if one.it.reported else {}
+def _null(*keys: str) -> dict[str, Callable[[object], None]]:
+    """Return members that have no value in this mode."""
+    return dict.fromkeys(keys, lambda _: None)
 
 
-def _of_window(one: _Iteration) -> dict[str, object]:
-    steady = one.it.steady
-    return {"steady": _RATE.of(steady.benchmarks[0]) | _WINDOW.of(steady)} if steady else {}
-
-
+_ALONE = JsonFields(
+    {"*": lambda it: {"steady": _IN_WINDOW.of(it) | _WINDOW.of(it.steady)} if it.steady else {}},
+    "benchmark tune category iteration counted selected copies good_copies=good"
+    " failed_copies=failed bracket_s bracket_from_slowest overlap_s reference_s ratio"
+    " copies_per_hour=per_hour score_lost median_copy_s slowest",
+    {"placement_not_met": lambda _: ()},  # what is not known of the result itself
+    "account",
+    {"*": lambda it: {"file_says": it.reported} if it.reported else {}},
+    "reason",
+)
+_IN_RING = JsonFields(
+    "benchmark category iteration",
+    _null("bracket_s"),
+    "reference_s",
+    _null("ratio", "score_lost"),
+    "median_copy_s slowest times_s rates queued_copies=copies reason",
+)
+_IN_MIX = JsonFields(
+    "benchmark category iteration counted",
+    _null("bracket_s"),
+    "reference_s ratio copies_per_hour=per_hour",
+    _null("score_lost"),
+    "median_copy_s slowest",
+    {"steady": _IN_WINDOW.of},
+    "reason",
+)
 RUN_TABLE = {
     RunHead: JsonFields(
         "run uuid status=status.reported reason mode copies started_at elapsed_s host=hostname"
@@ -211,50 +207,26 @@ RUN_TABLE = {
         {"iterations": lambda benchmark: len(benchmark.iterations)},
         "reason",
     ),
-    _Iteration: JsonFields(
-        {"*": _of_window},
-        "it.benchmark it.tune of.category it.iteration it.counted it.selected it.copies"
-        " good_copies=it.good failed_copies=it.failed it.bracket_s it.bracket_from_slowest"
-        " it.overlap_s of.reference_s it.ratio copies_per_hour=it.per_hour it.score_lost"
-        " it.median_copy_s it.slowest placement_not_met it.account",
-        {"*": _of_file},
-        "it.reason",
+    StoredCopy: JsonFields(
+        "benchmark tune iteration copy cpu node elapsed_s",
+        {"status": lambda it: CopyStatus.WRONG_OUTPUT if it.status is CopyStatus.OK else it.status},
+        {"what": failure_text},
+        "run_dir",
     ),
     PublishedResult: JsonFields(
         "reported_s ratio selected valid",
         {"errors": lambda one: one.errors.splitlines() if one.errors else []},
     ),
-    RotatedBenchmark: JsonFields(
-        "benchmark category",
-        {"iteration": lambda _: None, "bracket_s": lambda _: None},
-        "reference_s",
-        {"ratio": lambda _: None, "score_lost": lambda _: None},
-        "median_copy_s=times_s.median slowest times_s rates queued_copies=queued reason",
-    ),
-    _Mixed: JsonFields(
-        "steady.benchmark steady.category phase.iteration phase.counted",
-        {"bracket_s": lambda _: None},
-        "steady.reference_s rate.ratio copies_per_hour=rate.per_hour",
-        {"score_lost": lambda _: None},
-        "median_copy_s=steady.median_run_s",
-        {"slowest": lambda _: None},
-        "steady phase.reason",
-    ),
-    SteadyRate: _RATE,
-    _Window: JsonFields(
-        "phase.iteration phase.counted selected valid.ratio copies_per_hour=valid.per_hour",
-        {"*": lambda one: _WINDOW.of(one.phase)},
-    ),
     Steadiness: JsonFields(
         "verdict difference interval_95=interval fewest_whole_runs=fewest needed_window_s=needed_s"
     ),
     MetricResult: JsonFields("* worst"),
-    SteadyMix: JsonFields(
+    Mix: JsonFields(
         "ratio=selected.ratio",
-        {"windows": lambda mix: [_Window(it, it is mix.selected) for it in mix.phases]},
+        {"windows": lambda mix: [_window(it, it is mix.selected) for it in mix.windows]},
         "reason",
     ),
-    RotatedScore: JsonFields(
+    Ring: JsonFields(
         "proposed_in score cv unit rounds reason copies tail gaps work_rate runs_per_hour"
     ),
     SuiteScore: JsonFields("tune kind ratio reason"),
@@ -286,16 +258,30 @@ def summary_document(summary: Summary, beside: BarrierComparison | None = None) 
     return values
 
 
+def _window(it: Window, selected: bool) -> dict[str, object]:
+    """Return a window of several benchmarks."""
+    valid = it.reason is None
+    return {
+        "iteration": it.iteration,
+        "counted": it.counted,
+        "selected": selected,
+        "ratio": it.ratio if valid else None,
+        "copies_per_hour": it.per_hour if valid else None,
+        **_WINDOW.of(it),
+    }
+
+
 def _benchmarks(summary: Summary) -> list[object]:
+    results = [it for score in summary.scores for it in score.iterations]
     if summary.rotated:
-        return [*summary.rotated.benchmarks]
+        return [_IN_RING.of(it) for it in results]
     if summary.mix:
-        return [_Mixed(phase, rate) for phase in summary.mix.phases for rate in phase.benchmarks]
+        results.sort(key=lambda it: it.iteration or 0)
+        return [_IN_MIX.of(it) for it in results]
     not_met = summary.proof.not_met()
     return [
-        _Iteration(it, benchmark, not_met.get((it.benchmark, it.iteration), ()))
-        for benchmark in summary.benchmarks
-        for it in benchmark.iterations
+        _ALONE.of(it) | {"placement_not_met": not_met.get((it.benchmark, it.iteration or 0), ())}
+        for it in results
     ]
 
 

@@ -23,8 +23,9 @@ from rater.show.charts.timeline import timeline_svg
 from rater.show.console import Printer, paged, terminal
 from rater.show.format import sanitize
 from rater.show.html.story import ReportRun, run_data
-from rater.show.results.cpu_use import counts_rows
+from rater.show.results.cpu_use import COUNTS_TABLE
 from rater.store.store import Store
+from rater.text.values import to_json
 from rater.workflow.arguments import Output, open_store_for_reading, print_json_rows
 from rater.workflow.results.divots import analysis_for_results, load_or_analyse
 from rater.workflow.results.points import drawing_file, load_points, write_drawing
@@ -148,8 +149,8 @@ def _draw_cpi(output: Output, words: Sequence[str], options: PlotOptions, file: 
     if file is not None:
         write_drawing(cpi_svg(chart, title), file)
     if output.json:
-        rows = [{"point": label, "counters": counts_rows(some)} for label, some in counted]
-        print_json_rows({"file": options.file, "points": rows})
+        rows = [{"point": label, "counters": some} for label, some in counted]
+        print_json_rows(to_json({"file": options.file, "points": rows}, COUNTS_TABLE))
     elif file is not None:
         print(f"{options.file}: CPI of {title}")
     else:

@@ -28,7 +28,6 @@ from rater.show.results.cpu_use import (
     counters_document,
     cpu_parts,
     cpus_document,
-    notable_document,
 )
 from rater.show.results.placement import proof_document
 from rater.show.results.run import PAGE_TABLES, head_parts, proof_parts, run_parts
@@ -39,7 +38,7 @@ from rater.store.observations import read_observations
 from rater.store.read import TAG
 from rater.store.store import Store, open_store
 from rater.text.documents import open_input
-from rater.text.values import count
+from rater.text.values import count, to_json
 from rater.wings import Hook
 from rater.workflow.arguments import (
     Output,
@@ -93,7 +92,7 @@ def print_result(
     document: dict[str, object] = {
         **summary_document(summary, pair),
         "placement": proof_document(summary.proof, every=every) if output.json else None,
-        "notable": notable_document(readings.notable),
+        "notable": to_json(readings.notable),
     }
     if summary.pages is not None:
         document["pages"] = PAGE_TABLES().pages_document(summary.pages, every=proof)

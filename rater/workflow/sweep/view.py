@@ -24,7 +24,7 @@ from rater.workflow.arguments import Output, print_view
 
 if TYPE_CHECKING:
     from rater.analysis.compare.model import Comparison
-    from rater.analysis.results.rates import Overall
+    from rater.analysis.results.score import Overall
     from rater.store.store import Store
     from rater.store.sweeps import StoredSweep
     from rater.workflow.sweep.request import GridPoint, SweepRequest

@@ -22,6 +22,7 @@ from rater.analysis.results.copies import (
     slowest_points,
 )
 from rater.analysis.results.metrics import MetricResult
+from rater.analysis.results.result import failure_text
 from rater.analysis.results.score import summarise
 from rater.record.run import CopyStatus, MetricUsed
 from rater.record.stored import StoredCopy, StoredRun
@@ -109,7 +110,7 @@ def test_failed_copies_stand_apart() -> None:
     rows = [*four()[:3], copy_row(3, 0.1, status=CopyStatus.FAILED, exit_code=3)]
     (cell,) = group_cells(stored(rows))
     assert [point.copy for point in cell.points] == [0, 1, 2]
-    assert [(one.copy, one.what) for one in cell.failed] == [(3, "exit status 3")]
+    assert [(one.copy, failure_text(one)) for one in cell.failed] == [(3, "exit status 3")]
 
 
 def test_in_steady_mode_a_copy_stands_with_its_median_run_in_the_window() -> None:

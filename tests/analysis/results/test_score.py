@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rater.analysis.results.rates import Overall, overall
-from rater.analysis.results.rotated import RotatedScore
-from rater.analysis.results.score import BenchmarkScore, IterationScore, Summary, summarise
+from rater.analysis.results.rates import overall
+from rater.analysis.results.result import BenchmarkScore, Result, failure_text
+from rater.analysis.results.rotated import Ring
+from rater.analysis.results.score import Overall, Summary, summarise
 from rater.record.run import CopyStatus, RunStatus, Validity
 from rater.record.stored import StoredBracket, StoredRun
 from rater.show.results.to_json import summary_document
@@ -22,15 +23,19 @@ def only(run: StoredRun) -> BenchmarkScore:
     return benchmark
 
 
-def iteration_of(run: StoredRun) -> IterationScore:
+def iteration_of(run: StoredRun) -> Result:
     (iteration,) = only(run).iterations
     return iteration
 
 
-def rotated_of(run: StoredRun) -> RotatedScore:
+def rotated_of(run: StoredRun) -> Ring:
     rotated = summarise(run).rotated
     assert rotated is not None
     return rotated
+
+
+def of_ring(run: StoredRun) -> list[Result]:
+    return [it for score in summarise(run).scores for it in score.iterations]
 
 
 def through_json(summary: Summary) -> Any:
@@ -95,7 +100,7 @@ def test_a_crashed_copy_takes_the_ratio_and_leaves_the_other_times() -> None:
     assert iteration.reason == benchmark.reason == "copy 1: killed by SIGSEGV"
     assert iteration.median_copy_s == 4.0
     assert iteration.slowest is not None and iteration.slowest.copy == 0
-    assert [(f.copy, f.what) for f in summary.failed] == [(1, "killed by SIGSEGV")]
+    assert [(f.copy, failure_text(f)) for f in summary.failed] == [(1, "killed by SIGSEGV")]
     assert summary.suites[0].reason == "a did not complete"
 
 
@@ -119,7 +124,7 @@ def test_a_crashed_copy_takes_the_ratio_and_leaves_the_other_times() -> None:
 def test_a_failed_copy_is_named_with_what_it_did(changes: dict[str, Any], what: str) -> None:
     row = copy_row(1, 1.0, **{"exit_code": None, **changes})
     summary = summarise(stored([copy_row(0, 1.0), row]))
-    assert [f.what for f in summary.failed] == [what]
+    assert [failure_text(f) for f in summary.failed] == [what]
     assert summary.benchmarks[0].ratio is None
 
 
@@ -282,8 +287,7 @@ def test_rotated_results_are_per_copy_geometric_means_and_their_mean() -> None:
 
 
 def test_rotated_benchmarks_have_mean_and_population_cv_over_copies() -> None:
-    rotated = rotated_of(rotated_run())
-    first = rotated.benchmarks[0]
+    first = of_ring(rotated_run())[0]
     assert first.times_s is not None and first.rates is not None and first.slowest is not None
     assert first.times_s.mean == 3.0
     assert first.times_s.cv == pytest.approx(1 / 3)
@@ -331,8 +335,8 @@ def test_rotated_takes_each_copys_median_over_the_counted_rounds() -> None:
     copies = [copy_row(0, t, iteration=i, step=i, counted=counted) for i, t, counted in times]
     run = stored(copies, copies=1, iterations=4, discard=1, mode="rotated", order="rotated")
     rotated = rotated_of(run)
-    assert rotated.benchmarks[0].times_s is not None
-    assert rotated.benchmarks[0].times_s.mean == 4.0
+    assert of_ring(run)[0].times_s is not None
+    assert of_ring(run)[0].times_s.mean == 4.0
     assert rotated.rounds == 3
     assert rotated.score == pytest.approx(10 / 4)
 
@@ -348,23 +352,23 @@ def test_rotated_without_reference_times_counts_copies_per_hour() -> None:
 def test_a_failed_step_takes_the_rotated_score_but_not_the_other_times() -> None:
     run = rotated_run()
     failed = replace(run.copies[1], status=CopyStatus.FAILED, exit_code=1)
-    rotated = rotated_of(replace(run, copies=(run.copies[0], failed, *run.copies[2:])))
+    run = replace(run, copies=(run.copies[0], failed, *run.copies[2:]))
+    rotated = rotated_of(run)
     assert rotated.score is None
-    assert rotated.reason == "b: copy 0, round 1: exit status 1"
+    assert rotated.reason == "b: copy 0: exit status 1"
     assert [c.copy for c in rotated.copies] == [1]
-    assert rotated.benchmarks[1].times_s is not None
-    assert rotated.benchmarks[1].times_s.mean == 5.0
-    assert rotated.benchmarks[1].rates is None
-    assert rotated.benchmarks[0].rates is not None
+    first, second = of_ring(run)
+    assert second.times_s is not None and second.times_s.mean == 5.0
+    assert (first.rates is not None, second.rates) == (True, None)
 
 
 def test_a_copy_that_failed_in_one_of_two_rounds_has_no_score_of_its_own() -> None:
     rows = [copy_row(c, 2.0, iteration=i, step=i - 1) for c in (0, 1) for i in (1, 2)]
     rows[1] = replace(rows[1], status=CopyStatus.TIMEOUT)
-    rotated = rotated_of(stored(rows, iterations=2, mode="rotated", order="rotated"))
-    assert [c.copy for c in rotated.copies] == [1]
-    assert rotated.benchmarks[0].times_s is not None
-    assert rotated.benchmarks[0].times_s.count == 2
+    run = stored(rows, iterations=2, mode="rotated", order="rotated")
+    assert [c.copy for c in rotated_of(run).copies] == [1]
+    (only,) = of_ring(run)
+    assert only.times_s is not None and only.times_s.count == 2
 
 
 def test_an_interrupted_rotated_run_has_no_tail_and_no_score() -> None:
@@ -372,7 +376,7 @@ def test_an_interrupted_rotated_run_has_no_tail_and_no_score() -> None:
     stopped = replace(run.copies[3], status=CopyStatus.INTERRUPTED, signal=15)
     rotated = rotated_of(replace(run, copies=(*run.copies[:3], stopped)))
     assert (rotated.score, rotated.tail) == (None, None)
-    assert rotated.reason == "a: 1 of 2 runs of it finished"
+    assert rotated.reason == "a: not complete: 1 of 2 runs finished"
 
 
 def test_queues_that_leave_benchmarks_out_give_no_score() -> None:
@@ -381,8 +385,8 @@ def test_queues_that_leave_benchmarks_out_give_no_score() -> None:
     rotated = rotated_of(run)
     assert rotated.score is None
     assert rotated.copies == ()
-    assert rotated.reason == "a: only 1 of 2 copies has it in its queue (--increment 0)"
-    assert [b.rates.mean for b in rotated.benchmarks if b.rates] == [10.0, 5.0]
+    assert rotated.reason == "a: 1 of 2 copies have it in their queue (--increment 0)"
+    assert [b.rates.mean for b in of_ring(run) if b.rates] == [10.0, 5.0]
 
 
 @pytest.mark.parametrize(
@@ -392,16 +396,16 @@ def test_queues_that_leave_benchmarks_out_give_no_score() -> None:
             0,
             ["a", "b", "a"],
             [
-                "only 2 of 3 copies have it in their queue (--increment 0)",
-                "only 1 of 3 copies has it in its queue (--increment 0)",
+                "2 of 3 copies have it in their queue (--increment 0)",
+                "1 of 3 copies have it in their queue (--increment 0)",
             ],
         ),
         (
             2,
             ["aa", "bb", "aa"],
             [
-                "only 2 of 3 copies have it in their queue (--increment 2)",
-                "only 1 of 3 copies has it in its queue (--increment 2)",
+                "2 of 3 copies have it in their queue (--increment 2)",
+                "1 of 3 copies have it in their queue (--increment 2)",
             ],
         ),
         (1, ["ab", "ba", "ab"], [None, None]),
@@ -411,11 +415,10 @@ def test_a_complete_rotated_run_is_complete_whatever_its_increment(
     increment: int, queues: list[str], reasons: list[str | None]
 ) -> None:
     run = rotated_queues(queues, increment)
-    rotated = rotated_of(run)
-    assert [b.reason for b in rotated.benchmarks] == reasons
-    less = rotated_of(replace(run, copies=run.copies[1:]))
+    assert [b.reason for b in of_ring(run)] == reasons
+    less = of_ring(replace(run, copies=run.copies[1:]))
     runs = sum(queue.count("a") for queue in queues)
-    assert less.benchmarks[0].reason == f"{runs - 1} of {runs} runs of it finished"
+    assert less[0].reason == f"not complete: {runs - 1} of {runs} runs finished"
 
 
 def test_a_benchmark_that_is_in_no_queue_is_said_to_be() -> None:
@@ -423,15 +426,14 @@ def test_a_benchmark_that_is_in_no_queue_is_said_to_be() -> None:
         [copy_row(0, 1.0)],
         copies=1, benchmarks=("a", "b"), mode="rotated", order="rotated", increment=0,
     )  # fmt: skip
-    rotated = rotated_of(run)
-    assert rotated.benchmarks[1].reason == "no copy has it in its queue (--increment 0)"
-    assert rotated.benchmarks[1].queued == 0
+    assert of_ring(run)[1].reason == "0 of 1 copies have it in their queue (--increment 0)"
+    assert of_ring(run)[1].copies == 0
 
 
 def test_a_rotated_run_without_a_single_copy_is_summarised() -> None:
     rotated = rotated_of(stored([], order="rotated", benchmarks=("a",)))
     assert (rotated.score, rotated.tail, rotated.gaps) == (None, None, None)
-    assert rotated.benchmarks[0].times_s is None
+    assert of_ring(stored([], order="rotated", benchmarks=("a",)))[0].times_s is None
 
 
 def test_the_json_document_keeps_its_contract() -> None:

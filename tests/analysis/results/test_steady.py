@@ -10,7 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from rater.analysis.compare.barrier import compare_with_barrier, find_barrier_run
-from rater.analysis.results.score import IterationScore, Summary, summarise
+from rater.analysis.results.result import Missing, Result, failure_text
+from rater.analysis.results.score import Summary, summarise
 from rater.analysis.results.steadiness import (
     DriftVerdict,
     Steadiness,
@@ -18,31 +19,31 @@ from rater.analysis.results.steadiness import (
     compare_halves,
     rounded_up,
 )
-from rater.analysis.results.steady import NO_WINDOW, SteadyMix, SteadyPhase
+from rater.analysis.results.steady import Mix, Window
 from rater.record.run import CopyStatus, RunStatus, Validity
 from rater.record.stored import RunHead, StoredCopy, StoredRun
 from rater.show.results.to_json import summary_document
 from tests.support.example_runs import HEAD, S, copy_row, in_turn, stored, windowed
 
 
-def iteration(run: StoredRun) -> IterationScore:
+def iteration(run: StoredRun) -> Result:
     ((only,),) = [benchmark.iterations for benchmark in summarise(run).benchmarks]
     return only
 
 
-def window(run: StoredRun) -> SteadyPhase:
+def window(run: StoredRun) -> Window:
     found = iteration(run).steady
     assert found is not None
     return found
 
 
-def mix(run: StoredRun) -> SteadyMix:
+def mix(run: StoredRun) -> Mix:
     found = summarise(run).mix
     assert found is not None
     return found
 
 
-def selected(run: StoredRun) -> SteadyPhase:
+def selected(run: StoredRun) -> Window:
     found = mix(run).selected
     assert found is not None
     return found
@@ -59,12 +60,12 @@ def two_copies() -> list[StoredCopy]:
 def test_runs_that_cross_an_edge_count_by_their_share_inside() -> None:
     found = window(windowed(two_copies(), 3.0, 9.0))
     # Copy 0: [2,4] half, [4,6], [6,8], [8,10] half. Copy 1: [3,6], [6,9].
-    (rate,) = found.benchmarks
+    rate = iteration(windowed(two_copies(), 3.0, 9.0))
     assert (rate.completions, rate.whole) == (5.0, 4)
     assert [(c.copy, c.completions, c.whole) for c in found.copies] == [(0, 3.0, 2), (1, 2.0, 2)]
-    assert rate.median_run_s == 2.0
+    assert rate.median_copy_s == 2.0
     assert (found.warmup_s, found.window_s) == (3.0, 6.0)
-    (longer,) = window(windowed(in_turn(0, [10.0]), 4.0, 6.0, copies=1)).benchmarks
+    longer = iteration(windowed(in_turn(0, [10.0]), 4.0, 6.0, copies=1))
     assert (longer.completions, longer.whole) == (0.2, 0)
 
 
@@ -136,7 +137,7 @@ def test_counting_by_share_is_unbiased_where_whole_runs_are_not() -> None:
             for copy in range(32)
             for row in in_turn(copy, [max(0.5, rng.gauss(1.0, 0.1)) for _ in range(12)])
         ]
-        (rate,) = window(windowed(rows, begin_s, begin_s + 5.5)).benchmarks
+        rate = iteration(windowed(rows, begin_s, begin_s + 5.5))
         shares.append(rate.completions / (32 * 5.5))
         whole.append(rate.whole / (32 * 5.5))
     assert sum(shares) / len(shares) == pytest.approx(1.0, abs=0.003)
@@ -167,7 +168,7 @@ def test_a_failed_run_in_the_window_or_across_its_edge_takes_the_ratio() -> None
 def test_a_failed_run_of_the_warm_up_is_no_matter_if_its_copy_went_on() -> None:
     summary = summarise(spoiled(0, validity=Validity.INVALID))
     assert summary.benchmarks[0].ratio is not None
-    assert [failed.what for failed in summary.failed] == ["wrong output"]
+    assert [failure_text(it) for it in summary.failed] == ["wrong output"]
 
 
 def test_a_copy_that_failed_in_the_warm_up_and_came_no_further_takes_the_ratio() -> None:
@@ -178,7 +179,7 @@ def test_a_copy_that_failed_in_the_warm_up_and_came_no_further_takes_the_ratio()
 
 def test_copies_without_a_run_in_the_window_or_with_unchecked_outputs_are_no_result() -> None:
     found = iteration(windowed(two_copies(), 3.0, 9.0, copies=4))
-    assert found.reason == "copy 2 (and 1 more) has no run in the window"
+    assert found.reason == "copies without a run in the window: 2-3"
     found = iteration(spoiled(2, validity=Validity.UNCHECKED))
     assert (found.ratio, found.reason) == (None, "the output of 1 of 6 runs was not checked")
 
@@ -192,7 +193,7 @@ def test_an_interrupted_window_is_no_result() -> None:
         replace(bracket, start_ns=None, window_start_ns=None, window_finish_ns=None),
     ):
         found = iteration(replace(run, brackets=(cut,)))
-        assert (found.ratio, found.reason) == (None, NO_WINDOW)
+        assert (found.ratio, found.reason) == (None, Missing.NO_WINDOW)
 
 
 def cut_off(rows: Sequence[StoredCopy]) -> StoredRun:
@@ -208,19 +209,17 @@ def test_copies_interrupted_across_the_end_of_a_window_have_not_failed() -> None
     rows[4] = replace(rows[4], status=CopyStatus.INTERRUPTED, signal=15)
     run = windowed([*rows[:5], *rows[6:]], 3.0, 9.0, status=RunStatus.INTERRUPTED)
     found = iteration(replace(run, brackets=(replace(run.brackets[0], complete=False),)))
-    assert (found.ratio, found.reason, found.failed, found.good) == (None, NO_WINDOW, 0, 1)
+    assert (found.ratio, found.reason, found.failed, found.good) == (None, Missing.NO_WINDOW, 0, 1)
 
 
 def test_a_window_that_was_never_reached_because_all_copies_failed_says_so() -> None:
     failed = {"status": CopyStatus.FAILED, "exit_code": 3}
     early = [copy_row(0, 1.0, **failed), copy_row(1, 2.0, **failed)]
     found = iteration(cut_off(early))
-    assert found.reason == "all copies failed before the window; copy 0: exit status 3"
+    assert found.reason == "2 of 2 copies failed; copy 0: exit status 3"
     assert (found.failed, found.good) == (2, 0)
     inside = [early[0], copy_row(1, 5.0, **failed)]
-    assert iteration(cut_off(inside)).reason == (
-        "all copies failed before the window closed; copy 0: exit status 3"
-    )
+    assert iteration(cut_off(inside)).reason == "2 of 2 copies failed; copy 0: exit status 3"
     # Suspended, they can fail after the time at which the window was to close.
     late = [early[0], copy_row(1, 50.0, **failed)]
     assert iteration(cut_off(late)).reason == "2 of 2 copies failed; copy 0: exit status 3"
@@ -229,7 +228,7 @@ def test_a_window_that_was_never_reached_because_all_copies_failed_says_so() -> 
 def test_copies_that_were_stopped_have_not_failed_and_those_that_failed_are_named() -> None:
     stopped = {"status": CopyStatus.INTERRUPTED, "signal": 15}
     both_stopped = [copy_row(0, 1.0, **stopped), copy_row(1, 1.0, **stopped)]
-    assert iteration(cut_off(both_stopped)).reason == NO_WINDOW
+    assert iteration(cut_off(both_stopped)).reason == Missing.NO_WINDOW
     one = [copy_row(0, 1.0, status=CopyStatus.FAILED, exit_code=3), both_stopped[1]]
     found = iteration(cut_off(one))
     assert (found.reason, found.failed) == ("copy 0: exit status 3", 1)
@@ -459,8 +458,9 @@ def test_a_mix_has_completions_by_benchmark_and_the_work_of_all_as_its_ratio() -
     summary = summarise(mixed())
     assert (summary.rotated, summary.benchmarks, summary.suites) == (None, (), ())
     found = selected(mixed())
-    assert [(r.benchmark, r.completions) for r in found.benchmarks] == [("a", 8.0), ("b", 8.0)]
-    assert [rate.ratio for rate in found.benchmarks] == [5.0, 5.0]  # 8 in 16 s, 10 s each
+    rates = [score.chosen for score in summary.scores if score.chosen]
+    assert [(r.benchmark, r.completions) for r in rates] == [("a", 8.0), ("b", 8.0)]
+    assert [rate.ratio for rate in rates] == [5.0, 5.0]  # 8 in 16 s, 10 s each
     assert found.ratio == 10.0
     assert found.unit == "reference s/s"
     assert [copy.rate for copy in found.copies] == [5.0, 5.0]
@@ -476,7 +476,7 @@ def test_in_a_mix_a_copys_speed_does_not_depend_on_what_it_runs() -> None:
     rows += in_turn(1, [3.0] * 4, benchmark="b")
     for row in in_turn(1, [1.0] * 12, begin_s=12.0, benchmark="a"):
         rows.append(replace(row, step=row.step + 4))
-    found = mix(windowed(rows, 0.0, 24.0, order="rotated", benchmarks=("a", "b"))).phases[0].halves
+    found = mix(windowed(rows, 0.0, 24.0, order="rotated", benchmarks=("a", "b"))).windows[0].halves
     assert found is not None and found.verdict is DriftVerdict.STEADY
 
 
@@ -487,7 +487,7 @@ def test_a_failed_run_takes_the_mix_and_one_that_never_ran_is_summarised() -> No
     found = mix(replace(run, copies=tuple(rows)))
     assert (found.selected, found.reason) == (None, "copy 0: stopped at its time limit")
     found = mix(replace(run, brackets=(), copies=()))
-    assert (found.phases, found.selected, found.reason) == ((), None, "did not run")
+    assert (found.windows, found.selected, found.reason) == ((), None, "did not run")
 
 
 def test_a_window_too_short_for_the_ring_is_no_mix() -> None:

@@ -1,0 +1,281 @@
+"""What came of a benchmark in an iteration, whatever the mode, and why nothing did; pure."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from rater.record.run import CopyStatus, Validity
+from rater.record.stored import PublishedResult, RunHead, StoredCopy, is_good
+
+if TYPE_CHECKING:
+    from rater.analysis.results.account import TimeAccount
+    from rater.analysis.results.metrics import PhaseEnergy
+    from rater.analysis.results.steady import Window
+    from rater.analysis.stats.estimate import Spread
+
+HOUR_S = 3600.0
+
+
+class Missing(StrEnum):
+    """Why there is no result, or not all of it: what every view says; braces hold the case."""
+
+    NOT_RUN = "did not run"
+    FAILED = "{some}copy {copy}: {how}"
+    UNFINISHED = "not complete: {done} of {of} {what} finished"
+    UNCHECKED = "the output of {many} of {of} {what} was not checked"
+    ITERATIONS = "{done} of {of} counted iterations ran"
+    FILE = "{fault}"
+    SOME_TIMES = "times of {done} of {of} copies only"
+    NOT_QUEUED = "{done} of {of} copies have it in their queue (--increment {increment})"
+    NO_WINDOW = "no complete window: stopped or suspended before all runs in it had ended"
+    NOT_IN_WINDOW = "copies without a run in the window: {names}"
+    SHORT_WINDOW = (
+        "{many} of {of} benchmarks did not run in the window ({names}): it must be longer than a "
+        "round of all, raise --window"
+    )
+    NO_VALUE = "{many} of {of} copies have none"
+    INFINITE = "too large to add up"
+    NO_REFERENCE = "no reference time: {names}"
+    INCOMPLETE = "{names} did not complete"
+    NO_RESULT = "no result"
+
+
+class Reason(str):
+    """One of them in words."""
+
+    kind: Missing
+
+    def __new__(cls, kind: Missing, **case: object) -> Reason:
+        """Fill in the case."""
+        reason = super().__new__(cls, kind.value.format(**case))
+        reason.kind = kind
+        return reason
+
+
+class CopyTime(Struct, frozen=True):
+    """The time of one copy, and where it ran (None: not bound or not known)."""
+
+    copy: int
+    cpu: int | None
+    node: int | None  # OS number of its NUMA node
+    elapsed_s: float
+
+
+class Result(Struct, frozen=True, kw_only=True):
+    """One benchmark, run by all copies: in an iteration, in a window, over the rounds of a ring.
+
+    In a window the median is a run's, the slowest copy is the one with the lowest rate (with its
+    median run), and good and failed copies are those of the window. In rotated order a copy
+    stands with its median over the counted rounds, and the rate is that of their mean speed.
+    """
+
+    benchmark: str
+    tune: str | None
+    category: str | None
+    reference_s: float | None
+    phase: int | None = None
+    iteration: int | None  # None: over all counted rounds (rotated order)
+    counted: bool = True  # False: discarded, shown only
+    selected: bool = False  # what stands for the benchmark
+    copies: int  # that should have run
+    good: int  # that ran well
+    failed: int = 0  # that crashed, timed out or answered wrongly
+    per_s: float | None  # copies that complete in a second: the result
+    reason: Reason | None  # what is missing
+    median_copy_s: float | None = None  # over the good copies
+    slowest: CopyTime | None = None  # of the good copies
+    # Start of the first copy to finish of the last; None: never closed, or no bracket.
+    bracket_s: float | None = None
+    bracket_from_slowest: bool = False  # start times are not known: the slowest copy stands for it
+    # Start of the last copy to finish of the first; can be negative.
+    overlap_s: float | None = None
+    score_lost: float | None = None  # share of the score that the slow copies cost
+    reported: PublishedResult | None = None  # what an imported result file says itself
+    energy: PhaseEnergy | None = None  # None: there are no readings of it
+    account: TimeAccount | None = None  # where the time went, mean of the good copies' runs
+    steady: Window | None = None
+    completions: float = 0.0  # in the window: runs across an edge by their share inside
+    whole: int = 0  # runs that lay inside
+    times_s: Spread | None = None  # over the copies of a ring; None: no copy ran it well
+    # Over them, of copies x reference / time (copies per hour where a reference is missing).
+    rates: Spread | None = None
+    # By CPU time instead of time; None: that cannot stand for it, and why.
+    cpu_per_s: float | None = None
+    not_by_cpu: str | None = None
+    others_took: float | None = None  # share of the time that its copies waited for others
+
+    @property
+    def per_hour(self) -> float | None:
+        """Copies that complete in an hour; the result where there is no reference time."""
+        return None if self.per_s is None else self.per_s * HOUR_S
+
+    @property
+    def ratio(self) -> float | None:
+        """The result against the reference machine: copies x reference / time."""
+        if self.per_s is None or not self.reference_s:
+            return None
+        return self.per_s * self.reference_s
+
+    @property
+    def slowest_over_median(self) -> float | None:
+        """1.12: it took 12 % more time; None: of one copy, or there is no such thing."""
+        if self.slowest is None or not self.median_copy_s or self.good < 2:
+            return None
+        return self.slowest.elapsed_s / self.median_copy_s
+
+    @property
+    def joules_per_copy(self) -> float | None:
+        """Energy of one copy: of the bracket by its copies; in a window mean power by the rate."""
+        if self.energy is None or self.energy.joules is None or not self.per_hour:
+            return None
+        if self.steady is not None:  # its readings span the warm-up, and fillers ran as well
+            return self.energy.joules / self.energy.elapsed_s * HOUR_S / self.per_hour
+        return self.energy.joules / self.copies
+
+
+class BenchmarkScore(Struct, frozen=True):
+    """One benchmark over its iterations."""
+
+    benchmark: str
+    tune: str | None
+    category: str | None
+    reference_s: float | None
+    iterations: tuple[Result, ...]
+    reason: Reason | str | None  # what is missing; may stand beside a result
+
+    @property
+    def chosen(self) -> Result | None:
+        """What stands for it."""
+        return next((it for it in self.iterations if it.selected), None)
+
+    @property
+    def per_hour(self) -> float | None:
+        """Copies per hour of that."""
+        return self.chosen.per_hour if self.chosen else None
+
+    @property
+    def ratio(self) -> float | None:
+        """Its ratio."""
+        return self.chosen.ratio if self.chosen else None
+
+
+# -- Why there is no result ------------------------------------------------------------------------
+
+
+def why_missing(
+    rows: Sequence[StoredCopy], planned: int, *, what: str = "copies", checked: bool = True
+) -> Reason | None:
+    """Return what keeps rows of copies from being a result, failures before all else.
+
+    `planned`: so many `what` there should be; `checked`: outputs that nobody has looked at (rater
+    died first) count against it.
+    """
+    bad = failures(rows)
+    if bad:
+        return why_failed(bad, planned, what)
+    good = sum(map(is_good, rows))
+    if good < max(planned, 1):
+        return Reason(Missing.UNFINISHED, done=good, of=planned, what=what)
+    unchecked = sum(row.validity is Validity.UNCHECKED for row in rows)
+    if checked and unchecked:
+        return Reason(Missing.UNCHECKED, many=unchecked, of=planned, what=what)
+    return None
+
+
+def failures(rows: Sequence[StoredCopy]) -> list[StoredCopy]:
+    """Return the copies that crashed, timed out or answered wrongly."""
+    return [it for it in rows if not is_good(it) and it.status is not CopyStatus.INTERRUPTED]
+
+
+def why_failed(bad: Sequence[StoredCopy], planned: int, what: str = "copies") -> Reason:
+    """Return what the first of them did, and how many there are."""
+    some = f"{len(bad)} of {planned} {what} failed; " if len(bad) > 1 else ""
+    return Reason(Missing.FAILED, some=some, copy=bad[0].copy, how=failure_text(bad[0]))
+
+
+def why_incomplete(head: RunHead, iterations: Sequence[Result | Window]) -> Reason | str | None:
+    """Return what is missing of a benchmark's iterations, failures first: a person must act."""
+    counted = [it for it in iterations if it.counted]
+    for it in sorted((it for it in counted if it.reason), key=lambda it: not it.failed):
+        several = f"iteration {it.iteration}: " if len(iterations) > 1 else ""
+        return f"{several}{it.reason}"
+    wanted = head.iterations - head.discard
+    if head.source == "run" and len(counted) < wanted:
+        if not counted:
+            return Reason(Missing.NOT_RUN)
+        return Reason(Missing.ITERATIONS, done=len(counted), of=wanted)
+    return None
+
+
+# -- How one copy ended, in words ------------------------------------------------------------------
+
+
+def failure_text(copy: StoredCopy) -> str:
+    """Say how a copy that is not good ended."""
+    late = copy.late_ns is not None
+    words = merge_line(copy.status, copy.exit_code, copy.signal, copy.validity_detail, late=late)
+    return f"{words} ({copy.note})" if copy.note else words
+
+
+def merge_line(
+    status: CopyStatus,
+    exit_code: int | None,
+    signal_number: int | None,
+    detail: str | None = None,
+    *,
+    late: bool = False,
+) -> str:
+    """Say how a copy ended; one that seemed well is taken for a wrong answer (`detail`).
+
+    `late`: nobody saw in time when it did.
+    """
+    if status is CopyStatus.TIMEOUT:
+        return "stopped at its time limit"
+    if status is CopyStatus.INTERRUPTED:
+        return "interrupted"
+    if status is not CopyStatus.FAILED:
+        return f"wrong output: {detail}" if detail else "wrong output"
+    if signal_number is not None:
+        try:
+            return f"killed by {signal.Signals(signal_number).name}"
+        except ValueError:  # most real-time signals have no name of their own
+            return f"killed by signal {signal_number}"
+    seemed_well = "its time is not known" if late else "failed"
+    return f"exit status {exit_code}" if exit_code else seemed_well
+
+
+# -- What a run was asked for ----------------------------------------------------------------------
+
+_LEFT_OUT = re.compile(r"left out: ([^:]+): (.*)", re.DOTALL)
+
+
+def stored_request(head: RunHead) -> dict[str, object] | None:
+    """Return what a run was asked for; None: imported, or an older rater did not keep it."""
+    try:
+        found = json.loads(head.request or "null")
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def left_out(warnings: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return the benchmarks that a run's warnings say were left out, each with the reason."""
+    found = [match for text in warnings if (match := _LEFT_OUT.fullmatch(text))]
+    return tuple((match[1], match[2]) for match in found)
+
+
+def is_selection(head: RunHead) -> bool:
+    """Tell whether the user asked for single benchmarks, `SUITE/BENCHMARK`."""
+    asked = (stored_request(head) or {}).get("suites")
+    return isinstance(asked, list) and any(
+        isinstance(one, str) and one.endswith(f"/{name}")
+        for one in asked
+        for name in head.benchmarks
+    )
