@@ -142,25 +142,16 @@ def _benchmarks(summary: Summary, other: Summary) -> Iterator[BarrierBenchmark]:
             reason = f"run {summary.head.run} has no result of it"
         elif there is None:
             reason = f"run {other.head.run} has no result of it"
-        rated, compares = None if mix else there, reason is None
+        rated, phase = None if mix else there, here.steady if here else None
+        rates = [(it.ratio, it.per_hour) if it else (None, None) for it in (here, rated)]
+        times_s = [it.median_copy_s if it else None for it in (here, there)]
+        compares = reason is None
         yield BarrierBenchmark(
-            benchmark=score.benchmark,
-            tune=score.tune,
-            steady_ratio=here.ratio if here else None,
-            steady_per_hour=here.per_hour if here else None,
-            steady_run_s=here.median_copy_s if here else None,
-            steady_occupied=here.steady.occupied if here and here.steady else None,
-            other_ratio=rated.ratio if rated else None,
-            other_per_hour=rated.per_hour if rated else None,
-            other_run_s=there.median_copy_s if there else None,
-            difference=(
-                _change(here.per_hour, rated.per_hour) if compares and here and rated else None
-            ),
-            longer=(
-                _change(here.median_copy_s, there.median_copy_s)
-                if compares and here and there
-                else None
-            ),
+            *(score.benchmark, score.tune, *rates[0], times_s[0]),
+            phase.occupied if phase else None,
+            *(*rates[1], times_s[1]),
+            difference=_change(rates[0][1], rates[1][1]) if compares else None,
+            longer=_change(*times_s) if compares else None,
             score_lost=rated.score_lost if rated else None,
             reason=reason,
         )

@@ -25,7 +25,7 @@ from rater.show.document import NUMBER, TEXT, Field, Line, ViewTable, facts
 from rater.show.format import format_duration, format_gigabytes, run_title
 from rater.show.html.shell import asset, html_parts, own_script, page_html, template
 from rater.show.html.story import ReportRun, machine_words, run_data, run_texts, story
-from rater.show.results.copies import CopiesView, copy_parts
+from rater.show.results.copies import copies_document, copy_parts
 from rater.show.results.cpu_use import (
     account_parts,
     counter_parts,
@@ -34,8 +34,7 @@ from rater.show.results.cpu_use import (
     energy_parts,
 )
 from rater.show.results.placement import memory_parts, metric_parts, placement_facts
-from rater.show.results.run import failed_facts, results_parts
-from rater.show.results.steady import barrier_parts
+from rater.show.results.run import barrier_parts, failed_facts, results_parts
 from rater.show.results.to_json import summary_document
 from rater.text.cpuset import format_list
 from rater.text.values import JsonFields, group_by_key, to_json
@@ -162,20 +161,14 @@ def _results(page_run: ReportRun) -> Iterator[Html]:
         account_parts(document),
         [facts([*failed_facts(summary.failed), *(("note", it) for it in summary.remarks)])],
     )
-    view = CopiesView(
-        head=summary.head,
-        baseline=summary.head,
-        baseline_iteration=None,
-        drop=0,
-        times=normalise(page_run.cells, median_copy_times(page_run.cells)),
-        pairs=(),
-    )
+    times = normalise(page_run.cells, median_copy_times(page_run.cells))
+    document |= copies_document(summary.head, times, summary.head)
     yield element("h3", "Copies")
-    copies = html_parts(copy_parts(view))
-    if len(view.times) <= _MOST_ROWS:
+    copies = html_parts(copy_parts(document))
+    if len(times) <= _MOST_ROWS:
         yield copies
     else:
-        words = f"the statistics of {len(view.times)} brackets, and the slowest copies"
+        words = f"the statistics of {len(times)} brackets, and the slowest copies"
         yield element("details", element("summary", words), copies)
 
 

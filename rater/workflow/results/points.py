@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import stat
 import tempfile
 from collections.abc import Sequence
@@ -71,15 +70,11 @@ def write_output(path: Path, data: bytes) -> None:
         if real.exists() and not real.is_file():  # a device: nothing can take its place
             _write_device(real, data)
             return
-        number, part = _new_file(real.parent)
+        number, name = tempfile.mkstemp(dir=real.parent, prefix=".rater-")
+        part = Path(name)
         with os.fdopen(number, "wb") as file:
             file.write(data)
-            file.flush()
             _give_mode(number, real)
-            if part is None:
-                part = real.with_name(f".rater-{secrets.token_hex(8)}")
-                # With a folder's descriptor, needed or not, link(2) follows what is in /proc.
-                os.link(f"/proc/self/fd/{number}", part, src_dir_fd=number)
         part.replace(real)
         part = None
     except OSError as error:
@@ -99,17 +94,6 @@ def _write_device(path: Path, data: bytes) -> None:
         if stat.S_ISREG(os.fstat(number).st_mode):  # put there since we looked
             raise UntrustedError(path, "somebody puts something else there all the time")
         device.write(data)
-
-
-def _new_file(folder: Path) -> tuple[int, Path | None]:
-    """Make a private file without a name: who is killed while it is written leaves nothing.
-
-    With one where the file system (NFS) must have it.
-    """
-    with suppress(OSError):
-        return os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600), None
-    number, name = tempfile.mkstemp(dir=folder, prefix=".rater-")
-    return number, Path(name)
 
 
 def _give_mode(part: int, real: Path) -> None:

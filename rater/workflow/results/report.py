@@ -16,8 +16,7 @@ from rater.errors import InputError
 from rater.record.stored import StoredRun
 from rater.show.charts.comparison import curves_svg
 from rater.show.charts.vega import library
-from rater.show.compare.scaling import scaling_parts
-from rater.show.compare.scaling_words import scaling_document
+from rater.show.compare.scaling import scaling_document, scaling_parts
 from rater.show.document import Line, Part
 from rater.show.html.page import RunSet, report_html
 from rater.show.html.shell import is_page

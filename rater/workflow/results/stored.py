@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -50,9 +50,6 @@ from rater.workflow.arguments import (
 from rater.workflow.results.divots import analysis_for_results
 from rater.workflow.results.listing import latest_like
 
-if TYPE_CHECKING:
-    from rater.show.results.copies import CopiesView
-
 _MOST_PROOFS = 512  # copy runs listed in JSON unasked, half a kilobyte each
 
 
@@ -63,14 +60,14 @@ def print_result(
     *,
     after_run: bool = True,
     proof: bool = False,
-    copies: CopiesView | None = None,
+    copies: Row | None = None,
     cpus: bool = False,
     counters: bool = False,
     proved: RunProof | None = None,
 ) -> None:
     """Print a run with its divots, for people or as JSON; `after_run`: with what comes next.
 
-    `proof`: with all that was seen of where copies ran; `copies`: with the times of all copies;
+    `proof`: with all that was seen of where copies ran; `copies`: all copies' times;
     `cpus`: with what the CPUs did; `counters`: with what was counted; `proved`: what is known of
     placements, where that was worked out.
     """
@@ -100,10 +97,7 @@ def print_result(
         document["readings"] = cpus_document(readings)
     if counters:
         document["counters"] = counters_document(run_counts(run))
-    if copies is not None:
-        from rater.show.results.copies import copies_document, copy_runs_document
-
-        document |= copies_document(copies) | {"copy_runs": copy_runs_document(run)}
+    document |= copies or {}
     if divots is not None:
         document["divots"] = divot_rows(divots.findings, divots.confirm)
         document |= disturbed_members(divots)
@@ -129,9 +123,9 @@ def print_result(
         if copies is not None:
             from rater.show.results.copies import copy_parts, copy_run_parts
 
-            yield from copy_parts(copies)
+            yield from copy_parts(document)
             if any(copy.workloads for copy in run.copies):
-                yield from copy_run_parts(run)
+                yield from copy_run_parts(document["copy_runs"])
 
     print_view(output, document, parts)
 
@@ -181,21 +175,21 @@ def show_run(
             run,
             after_run=False,
             proof=with_proof,
-            copies=_copies_view(of_copies, run, baseline) if with_copies else None,
+            copies=_copies(of_copies, run, baseline) if with_copies else None,
             cpus=with_cpus,
             counters=with_counters,
         )
     return 0
 
 
-def _copies_view(options: CopiesOptions, run: StoredRun, baseline: StoredRun | None) -> CopiesView:
+def _copies(options: CopiesOptions, run: StoredRun, baseline: StoredRun | None) -> Row:
     from rater.analysis.results.copies import (
         group_cells,
         median_copy_times,
         normalise,
         ratio_pairs,
     )
-    from rater.show.results.copies import CopiesView
+    from rater.show.results.copies import copies_document, copy_runs_document
 
     cells = group_cells(run)
     theirs = cells if baseline is None else group_cells(baseline)
@@ -207,15 +201,16 @@ def _copies_view(options: CopiesOptions, run: StoredRun, baseline: StoredRun | N
             f"--baseline-iteration {options.baseline_iteration}: run {head.run} has not this "
             f"iteration; expected one of its own: {known}"
         )
-    drop = options.drop or 0
-    return CopiesView(
-        head=run.head,
-        baseline=head,
-        baseline_iteration=options.baseline_iteration,
+    drop, iteration = options.drop or 0, options.baseline_iteration
+    document = copies_document(
+        run.head,
+        normalise(cells, median_copy_times(theirs, iteration), drop),
+        head,
+        ratio_pairs(summarise(run), summarise(baseline)) if baseline else (),
+        iteration=iteration,
         drop=drop,
-        times=normalise(cells, median_copy_times(theirs, options.baseline_iteration), drop),
-        pairs=ratio_pairs(summarise(run), summarise(baseline)) if baseline else (),
     )
+    return document | {"copy_runs": copy_runs_document(run)}
 
 
 # -- Observations documents, and whole databases, into the database: `rater import FILE...` --------
