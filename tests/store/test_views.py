@@ -243,9 +243,9 @@ def test_steady_rate_says_what_the_analysis_says(store: Store) -> None:
     number = add_steady_run(store)
     row = result(store, number, "steady_rate")
     (benchmark,) = summarise(store.load(number)).benchmarks
-    window = benchmark.iterations[0].steady
+    (rate,) = benchmark.iterations
+    window = rate.steady
     assert window is not None
-    (rate,) = window.benchmarks
     assert (row["benchmark"], row["tune"], row["iteration"], row["counted"]) == ("a", "base", 1, 1)
     assert row["window_s"] == window.window_s == 6.0
     assert row["completions"] == rate.completions == 5.0
@@ -257,9 +257,8 @@ def test_steady_rate_says_what_the_analysis_says(store: Store) -> None:
 
 def test_steady_rate_has_every_benchmark_of_a_mix(store: Store) -> None:
     number = add_steady_run(store, order="rotated")
-    mix = summarise(store.load(number)).mix
-    assert mix is not None and mix.selected is not None
-    rates = {rate.benchmark: rate for rate in mix.selected.benchmarks}
+    scores = summarise(store.load(number)).scores
+    rates = {it.benchmark: it.chosen for it in scores if it.chosen}
     rows = ask(store, f"SELECT * FROM steady_rate WHERE run_id = {number} ORDER BY benchmark")
     assert [row["benchmark"] for row in rows] == ["a", "b"]
     for row in rows:

@@ -97,7 +97,7 @@ def compare_with_barrier(summary: Summary, other: Summary) -> BarrierComparison:
     difference = _mean_change([side.difference for side in compared])
     steady_ratio = geometric_mean([side.steady_ratio or 0.0 for side in ratios])
     other_ratio = geometric_mean([side.other_ratio or 0.0 for side in ratios])
-    lost = [side.score_lost for side in compared]
+    kept = geometric_mean([1 - it.score_lost for it in compared if it.score_lost is not None])
     occupied = [s.steady_occupied for s in compared if s.steady_occupied is not None]
     idle = None
     if summary.mix is not None:
@@ -119,7 +119,7 @@ def compare_with_barrier(summary: Summary, other: Summary) -> BarrierComparison:
         sides=sides,
         difference=difference if complete or summary.mix is None else None,
         longer=_mean_change([side.longer for side in sides if side.reason is None]),
-        score_lost=_mean_loss(lost),
+        score_lost=None if kept is None else 1 - kept,
         steady_ratio=steady_ratio if complete else None,
         other_ratio=other_ratio if complete else None,
         idle_share=idle,
@@ -179,8 +179,3 @@ def _change(here: float | None, there: float | None) -> float | None:
 def _mean_change(changes: Sequence[float | None]) -> float | None:
     mean = geometric_mean([1 + change for change in changes if change is not None])
     return None if mean is None else mean - 1
-
-
-def _mean_loss(losses: Sequence[float | None]) -> float | None:
-    mean = geometric_mean([1 - loss for loss in losses if loss is not None])
-    return None if mean is None else 1 - mean

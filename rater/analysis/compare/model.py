@@ -154,9 +154,8 @@ class Comparison(Struct, frozen=True):
         """Return what both sides have, but so that no verdict can stand on it, and why."""
         return [
             (row, side, cell.speedup.refused)
-            for row in self.benchmarks
-            for side, cell in zip(self.sides[1:], row.cells, strict=True)
-            if cell.speedup and cell.speedup.refused
+            for row, side, cell in self.verdicts()
+            if not row.over and cell.speedup and cell.speedup.refused
         ]
 
     def verdicts(self) -> list[tuple[EffectRow, Side, Effect]]:

@@ -19,8 +19,7 @@ from rater.analysis.results.copies import CpusUsed, Point, Share, fair_copies
 from rater.analysis.results.rates import mean_rate
 from rater.analysis.stats.curves import CurveShape, LawScale, NoLaw, Usl, curve_shape, fit_usl
 from rater.analysis.stats.intervals import Noise, noise_within_rounds, run_to_run_noise
-from rater.record.run import RunStatus
-from rater.record.stored import PER_HOUR, RATIO, RunHead
+from rater.record.stored import PER_HOUR, RATIO
 from rater.text.cpuset import format_list
 from rater.text.values import copies_text, group_by_key, truncate_list
 
@@ -61,24 +60,6 @@ def _places(sample: Sample) -> Facts:
     places, whose = sample.places, f"of {copies_text(sample.places.copies)}"
     cpus = None if places.on is None else format_list(places.on)
     return {f"CPUs {whose}": cpus, f"memory {whose}": places.memory}
-
-
-def lacking(members: Sequence[Sample]) -> list[str]:
-    """Say what of the runs has no result, run by run."""
-    lines = []
-    for one in members:
-        head = one.run.head
-        if head.status is not RunStatus.COMPLETE:
-            lines.append(
-                f"{_named(head)} is {head.status.value}: "
-                f"{len(one.rates.rates)} of its {len(head.benchmarks)} benchmarks have a result"
-            )
-        lines += [f"{_named(head)}: {reason}" for reason in one.rates.lacking]
-    return lines
-
-
-def _named(head: RunHead) -> str:
-    return f"run {head.run} ({copies_text(head.copies)})"
 
 
 def left_out(
@@ -286,7 +267,14 @@ def _curve(
             if (made := _series(kind, by_copies, by_ratio, law_on)) is not None
         ),
         differences=run_differences(by_copies),
-        lacking=(*lacking(members), *left_out(names, everywhere, by_copies)),
+        lacking=(
+            *(
+                f"run {one.run.head.run} ({copies_text(one.run.head.copies)}): {reason}"
+                for one in members
+                for reason in one.rates.lacking
+            ),
+            *left_out(names, everywhere, by_copies),
+        ),
         troubles=disturbed_runs({one.run.head.run: one.run for one in members}.values()),
     )
 

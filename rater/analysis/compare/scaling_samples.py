@@ -307,10 +307,10 @@ def _orders(
 
 def _work(one: Sample) -> float | None:
     """Return the reference seconds per second of a pass in homogeneous order."""
-    rates = one.rates.rates.values()
+    rates, whole = one.rates.rates.values(), one.rates.rates.keys() == {*one.run.head.benchmarks}
     references_s = [rated.reference_s for rated in rates if rated.reference_s]
     brackets_s = [rated.bracket_s for rated in rates if rated.bracket_s]
-    if one.rates.lacking or not rates or not len(references_s) == len(brackets_s) == len(rates):
+    if not whole or not rates or not len(references_s) == len(brackets_s) == len(rates):
         return None
     return one.places.copies * math.fsum(references_s) / math.fsum(brackets_s)
 

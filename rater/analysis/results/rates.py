@@ -1,7 +1,6 @@
-"""What a run's benchmarks complete in a time, whatever its mode: for comparisons and curves; pure.
+"""Which results of a run comparisons, curves and models stand on: one policy for all; pure.
 
-A comparison is strict: what is not complete leaves its benchmark out. A curve takes what
-`rater show` gives as a result, even where something is missing beside it.
+What is not complete leaves its benchmark out, with the reason.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from rater.analysis.results.result import BenchmarkScore, Missing, Reason, Resul
 from rater.analysis.results.score import Overall, summarise
 from rater.analysis.stats.estimate import geometric_mean
 from rater.record.run import RunStatus
-from rater.record.stored import RATIO, RunHead, StoredRun
-from rater.text.values import copies_text, group_by_key, percent, truncate_list
+from rater.record.stored import RunHead, StoredRun
+from rater.text.values import group_by_key, percent
 
 type Key = tuple[str, str | None]  # benchmark and tune; tune None where all have the same
 
@@ -42,7 +41,7 @@ def mean_rate(rates: Sequence[float | None]) -> float | None:
 
 
 def _why_left_out(score: BenchmarkScore, head: RunHead) -> str | None:
-    """Return why a benchmark is in no comparison, None where it is."""
+    """Return why a benchmark is in no comparison and on no curve, None where it is."""
     if score.reason is not None:
         return score.reason
     # A result file need not have times of all copies, nor say how many there were.
@@ -66,6 +65,7 @@ class RunRates(Struct, frozen=True):
     copies: int
     rates: dict[Key, Result]
     score: float | None  # of rotated order: the mean of the copies' geometric means
+    work_rate: float | None  # the same: reference seconds per second, to the very end
     kind: str  # what its rates are: "brackets", "copies' own times", "completions in a window"
     left_out: tuple[str, ...]  # what does not count, and why, in words
     step_s: float  # that all its times are multiples of
@@ -101,7 +101,8 @@ def run_rates(run: StoredRun, block: int | None) -> RunRates:
     left_out += [f"{name}: left out: {why}" for name, why in summary.left_out]
     kind = "copies' own times" if summary.rotated is not None else BRACKETS
     return RunRates(
-        *(head.run, block, head.copies, found, summary.rotated.score if summary.rotated else None),
+        *(head.run, block, head.copies, found),
+        *((ring.score, ring.work_rate) if (ring := summary.rotated) else (None, None)),
         "completions in a window" if summary.steady else kind,
         tuple(left_out),
         _clock_step_s(run),
@@ -239,35 +240,24 @@ class TuneRates(Struct, frozen=True):
 
 def tune_rates(run: StoredRun) -> tuple[TuneRates, ...]:
     """Return the results of a run, for each tune in it (an imported result can have two)."""
-    summary = summarise(run, _NOT_PROVED)
-    head, ring, seen = summary.head, summary.rotated, len({copy.copy for copy in run.copies})
-    rotated = head.order == "rotated"
-    if rotated and head.source == "import" and seen < head.copies:
-        return (TuneRates(head.tune, {}, (_times_of(seen, head, head.benchmarks),)),)
-    found = []
-    for tune, scores in group_by_key((it.tune, it) for it in summary.scores).items():
-        lacking = [
-            f"{it.benchmark}: {_why_left_out(it, head) or Missing.NO_RESULT}"
-            for it in scores
-            if not it.per_hour
-        ]
-        rates = {it.benchmark: it.chosen for it in scores if it.chosen and it.per_hour}
-        others = group_by_key(  # an imported file has not all of them
-            (it.copies, name)
-            for name, it in rates.items()
-            if not rotated and it.copies != head.copies
+    found, head = run_rates(run, None), run.head
+    whole, lacking = dict[Key, Result](), list(found.left_out)
+    for key, it in found.rates.items():
+        if head.order == "rotated" or it.copies == head.copies:
+            whole[key] = it
+        else:  # a file may say that so many ran
+            reason = Reason(Missing.SOME_TIMES, done=it.copies, of=head.copies)
+            lacking.append(f"{it.benchmark}: {reason}")
+    return tuple(
+        TuneRates(
+            tune,
+            {name: it for (name, of), it in whole.items() if of == tune},
+            () if place else tuple(lacking),
+            found.score,
+            found.work_rate,
         )
-        lacking += [_times_of(copies, head, names) for copies, names in others.items()]
-        whole = {name: it for name, it in rates.items() if rotated or it.copies == head.copies}
-        score = ring.score if ring and ring.unit == RATIO else None
-        work_rate = ring.work_rate if ring else None
-        found.append(TuneRates(tune, whole, tuple(lacking), score, work_rate))
-    return tuple(found)
-
-
-def _times_of(found: int, head: RunHead, names: Sequence[str]) -> str:
-    of = f"{found} of {copies_text(head.copies)}"
-    return f"{truncate_list(names)}: no result, times of {of} only"
+        for place, tune in enumerate(dict.fromkeys(of for _, of in whole) or {head.tune: None})
+    )
 
 
 def overall(run: StoredRun) -> Overall | None:

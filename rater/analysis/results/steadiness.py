@@ -31,6 +31,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.analysis.stats.estimate import t_quantile
 from rater.text.values import group_by_key
@@ -117,15 +118,15 @@ def compare_halves(
     length_s = (end - begin) / 1e9
     whole = _fewer_whole(runs, copies, window_ns)
     fewest, fewest_copy = min(((of, copy) for copy, of in whole.items()), default=(0, None))
-    run_s = _slowest_median_s(runs)
+    times = group_by_key((run.copy, run.finish_ns - run.start_ns) for run in runs)
+    run_s = max((statistics.median(of) for of in times.values()), default=0.0) / 1e9
     by_runs_s = _RUNS_PER_WINDOW * run_s
     # Four slices a half, and a run more at either end of the halves that is not whole.
     by_slices_s = (2 * _FEWEST_SLICES * _RUNS_PER_SLICE + 2) * run_s
+    unknown = Steadiness(DriftVerdict.UNKNOWN, None, None, fewest, fewest_copy, None)
     if fewest < 2:
         needed_s = by_runs_s if len(copies) >= _MANY_COPIES else by_slices_s
-        return Steadiness(
-            DriftVerdict.UNKNOWN, None, None, fewest, fewest_copy, _longer(length_s, needed_s)
-        )
+        return replace(unknown, needed_s=_longer(length_s, needed_s))
     # Of many copies a slow one must not make the slices of all longer.
     usual = statistics.median_low(whole.values()) if len(whole) >= _MANY_COPIES else fewest
     slices = min(_MOST_SLICES, usual // _RUNS_PER_SLICE)
@@ -133,18 +134,11 @@ def compare_halves(
     first = statistics.fmean(statistics.fmean(of[:slices]) for of in speeds)
     second = statistics.fmean(statistics.fmean(of[slices:]) for of in speeds)
     if not first:  # runs that took no time at all
-        return Steadiness(DriftVerdict.UNKNOWN, None, None, fewest, fewest_copy, None)
+        return unknown
     difference = second / first - 1
     noises = _noises(speeds, slices, first, usual / slices)
     if not noises:
-        return Steadiness(
-            DriftVerdict.UNKNOWN,
-            difference,
-            None,
-            fewest,
-            fewest_copy,
-            _longer(length_s, by_slices_s),
-        )
+        return replace(unknown, difference=difference, needed_s=_longer(length_s, by_slices_s))
     margin = max(noise.margin(_SHOWN) for noise in noises)
     accusing = max(noise.margin(_ACCUSING) for noise in noises)
     verdict = DriftVerdict.UNKNOWN
@@ -171,11 +165,6 @@ def _fewer_whole(
         elif middle <= start and finish <= end:
             whole[copy][1] += 1
     return {copy: min(halves) for copy, halves in whole.items()}
-
-
-def _slowest_median_s(runs: Sequence[TimedRun]) -> float:
-    times = group_by_key((run.copy, run.finish_ns - run.start_ns) for run in runs)
-    return max((statistics.median(of) for of in times.values()), default=0.0) / 1e9
 
 
 def _speeds(

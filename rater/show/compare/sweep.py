@@ -11,11 +11,12 @@ from msgspec import Struct
 from rater.analysis.compare.model import Comparison
 from rater.analysis.results.rates import MEAN, mean_rate
 from rater.analysis.results.score import Overall
-from rater.plan.sweep import ENVIRONMENT, NONE_SHOWN, SweepMeasure, SweepSlot, Values
+from rater.plan.sweep import ENVIRONMENT, NONE_SHOWN, SweepMeasure, Values
 from rater.record.stored import RATIO
 from rater.show.compare.comparison import comparison_parts, rate_heading
 from rater.show.document import TEXT, Field, Form, Line, Part, ViewTable, decimals
 from rater.show.format import format_duration, format_number, needed_decimals
+from rater.store.sweeps import SlotRun
 from rater.text.values import (
     JsonFields,
     count,
@@ -58,16 +59,6 @@ class PointView(Struct, frozen=True):
         return mean_rate([result.value for result in self.results]) if alike else None
 
 
-class SlotView(Struct, frozen=True):
-    """One run of the plan."""
-
-    slot: SweepSlot
-    run: int | None
-    status: str | None
-    done: bool
-    elapsed_s: float | None
-
-
 class SweepView(Struct, frozen=True):
     """A sweep; without number, uuid and status where it is not stored."""
 
@@ -84,7 +75,7 @@ class SweepView(Struct, frozen=True):
     seed: int
     until: float | None
     until_of: SweepMeasure
-    slots: tuple[SlotView, ...]
+    slots: tuple[SlotRun, ...]
     file: str | None = None
     file_sha256: str | None = None
     total_s: float | None = None  # all runs, as expected
@@ -261,7 +252,7 @@ _TABLE = {
         {MEAN: lambda point: point.mean},
     ),
     Overall: JsonFields("value unit"),
-    SlotView: JsonFields("slot.block slot.position slot.point run status done elapsed_s"),
+    SlotRun: JsonFields("slot.block slot.position slot.point run status done elapsed_s"),
 }
 
 

@@ -92,7 +92,12 @@ def list_parts(page: RunPage) -> Iterator[Part]:
         Field("host", lambda it: it.head.hostname if len(hosts) > 1 else None, TEXT, flexible=True),
         Field("what", lambda it: _what(it.head), TEXT, flexible=True),
         Field("time", lambda it: _time(it.head), optional=5),
-        Field("tags", lambda it: _tags(it.head), TEXT, flexible=True),
+        Field(
+            "tags",
+            lambda it: " ".join(f"{key}={value}" for key, value in it.head.tags),
+            TEXT,
+            flexible=True,
+        ),
         Field("command", lambda it: it.head.command_line, TEXT, flexible=True, optional=7),
     )
     one_host = f", all on {host}" if len(hosts) == 1 and (host := hosts.pop()) else ""
@@ -103,15 +108,19 @@ def list_parts(page: RunPage) -> Iterator[Part]:
             f"the latest {len(runs)} of {page.count} runs {of_them}{one_host} "
             "(--limit N: more, --limit 0: all)"
         )
-    yield ViewTable("", runs, columns, lambda it: _style(it.head), note=note)
+
+    def style(it: ListedRun) -> str:
+        return STATUS_STYLE.get(it.head.status, "yellow" if _disturbed(it.head) else "")
+
+    yield ViewTable("", runs, columns, style, note=note)
 
 
 def _time(head: RunHead) -> str | None:
     return None if head.elapsed_s is None else format_clock(head.elapsed_s)
 
 
-def _style(head: RunHead) -> str:
-    return STATUS_STYLE.get(head.status, "yellow" if _disturbed(head) else "")
+def _tags(head: RunHead) -> str:
+    return " ".join(f"{key}={value}" for key, value in head.tags)
 
 
 def _status(head: RunHead) -> str:
@@ -124,10 +133,6 @@ def _status(head: RunHead) -> str:
 def _disturbed(head: RunHead) -> bool:
     """Tell whether too much disturbed a run to judge it."""
     return bool(disturbance_reasons(head.others_cost, head.noise_cost))
-
-
-def _tags(head: RunHead) -> str:
-    return " ".join(f"{key}={value}" for key, value in head.tags)
 
 
 def _what(head: RunHead) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -235,7 +234,6 @@ class Merge(Protocol):
 _MERGE = Hook[Merge]("merge")
 _STDIN = ("-", "/dev/stdin")
 _MOST_BYTES = 128_000_000  # a document of 600,000 copy runs: half a minute, 1 GB of memory
-_PIECE_BYTES = 1 << 20
 
 
 def import_documents(output: Output, files: tuple[str, ...], restore: bool) -> int:
@@ -283,23 +281,17 @@ def _bytes_of(file: str) -> bytes:
     if file in _STDIN:
         if sys.stdin is None:  # closed: `rater import - <&-`
             raise InputError(f"{file}: standard input is closed; expected a document there")
-        data = _read_all(sys.stdin.buffer)
+        data = sys.stdin.buffer.read(_MOST_BYTES + 1)
     else:
         expected = "a file, or - for standard input"
         with open_input(Path(file), _MOST_BYTES + 1, expected) as stream:
-            data = _read_all(stream)
+            data = stream.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
         raise InputError(
             f"{file}: more than {_MOST_BYTES} bytes; expected an observations document, "
             "about 200 bytes for each copy run"
         )
     return data
-
-
-def _read_all(stream: BinaryIO) -> bytes:
-    """Read a stream in pieces: a read of the limit at once would ask for its memory."""
-    pieces = iter(lambda: stream.read(_PIECE_BYTES), b"")
-    return b"".join(islice(pieces, _MOST_BYTES // _PIECE_BYTES + 2))
 
 
 # -- What is stored: `rater export`, `rm` ----------------------------------------------------------

@@ -14,7 +14,6 @@ from rater.plan.sweep import AxisKind, Values
 from rater.show.compare.sweep import (
     AxisView,
     PointView,
-    SlotView,
     SweepView,
     sweep_document,
     sweep_parts,
@@ -85,10 +84,7 @@ def view_of(
         seed=asked.seed,
         until=asked.until,
         until_of=asked.until_of,
-        slots=tuple(
-            SlotView(it.slot, it.run, it.status and it.status.value, it.done, it.elapsed_s)
-            for it in sweep.slots
-        ),
+        slots=sweep.slots,
         file=asked.file,
         file_sha256=asked.file_sha256,
     )
