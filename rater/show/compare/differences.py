@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from rater.analysis.compare.differences import DisturbedRun, DoctorDifference, PointDifference
 from rater.analysis.compare.model import Comparison
-from rater.analysis.results.cpu_use import DisturbanceKind, MachineDisturbance
+from rater.analysis.results.cpu_use import MachineDisturbance
 from rater.show.document import TEXT, Field, Part, ViewTable
 from rater.show.format import crop
+from rater.show.results.cpu_use import DISTURBANCES
 from rater.text.cpuset import format_list
 from rater.text.values import JsonFields, percent, runs_text, truncate_list
 
@@ -24,13 +25,6 @@ _MOST_DIFFERENCES = 20
 _MOST_RUNS = 5  # of one kind of disturbance
 _MOST_SHARES = 3
 _LONGEST_WARNING = 60
-_DISTURBANCES = {
-    DisturbanceKind.FOREIGN: "other processes took",
-    DisturbanceKind.STEAL: "the hypervisor took",
-    DisturbanceKind.THROTTLED: "throttled, too hot",
-    DisturbanceKind.SWAP: "pages swapped",
-    DisturbanceKind.MEMORY: "tasks waited for memory",
-}
 
 
 def _warnings(title: str, rows: Sequence[tuple[str, str]], most: int = 0) -> ViewTable:
@@ -114,7 +108,7 @@ def _disturbances(troubles: Sequence[DisturbedRun]) -> Iterator[tuple[str, str]]
     unjudged = sorted(one.run for one in troubles if one.too_disturbed)
     if unjudged:
         yield "too disturbed to judge:", runs_text(unjudged, _MOST_RUNS)
-    for matter, words in _DISTURBANCES.items():
+    for matter, words in DISTURBANCES.items():
         own = [(one.run, it) for one in troubles for it in one.notable if it.matter is matter]
         own.sort(key=lambda pair: -(pair[1].share or pair[1].times or 0))
         if own:

@@ -335,8 +335,8 @@ def test_rotated_takes_each_copys_median_over_the_counted_rounds() -> None:
     copies = [copy_row(0, t, iteration=i, step=i, counted=counted) for i, t, counted in times]
     run = stored(copies, copies=1, iterations=4, discard=1, mode="rotated", order="rotated")
     rotated = rotated_of(run)
-    assert of_ring(run)[0].times_s is not None
-    assert of_ring(run)[0].times_s.mean == 4.0
+    (only,) = of_ring(run)
+    assert only.times_s is not None and only.times_s.mean == 4.0
     assert rotated.rounds == 3
     assert rotated.score == pytest.approx(10 / 4)
 

@@ -193,7 +193,7 @@ def test_an_interrupted_window_is_no_result() -> None:
         replace(bracket, start_ns=None, window_start_ns=None, window_finish_ns=None),
     ):
         found = iteration(replace(run, brackets=(cut,)))
-        assert (found.ratio, found.reason) == (None, Missing.NO_WINDOW)
+        assert (found.ratio, found.reason) == (None, Missing.NO_WINDOW.value)
 
 
 def cut_off(rows: Sequence[StoredCopy]) -> StoredRun:
@@ -209,7 +209,12 @@ def test_copies_interrupted_across_the_end_of_a_window_have_not_failed() -> None
     rows[4] = replace(rows[4], status=CopyStatus.INTERRUPTED, signal=15)
     run = windowed([*rows[:5], *rows[6:]], 3.0, 9.0, status=RunStatus.INTERRUPTED)
     found = iteration(replace(run, brackets=(replace(run.brackets[0], complete=False),)))
-    assert (found.ratio, found.reason, found.failed, found.good) == (None, Missing.NO_WINDOW, 0, 1)
+    assert (found.ratio, found.reason, found.failed, found.good) == (
+        None,
+        Missing.NO_WINDOW.value,
+        0,
+        1,
+    )
 
 
 def test_a_window_that_was_never_reached_because_all_copies_failed_says_so() -> None:
@@ -228,7 +233,7 @@ def test_a_window_that_was_never_reached_because_all_copies_failed_says_so() -> 
 def test_copies_that_were_stopped_have_not_failed_and_those_that_failed_are_named() -> None:
     stopped = {"status": CopyStatus.INTERRUPTED, "signal": 15}
     both_stopped = [copy_row(0, 1.0, **stopped), copy_row(1, 1.0, **stopped)]
-    assert iteration(cut_off(both_stopped)).reason == Missing.NO_WINDOW
+    assert iteration(cut_off(both_stopped)).reason == Missing.NO_WINDOW.value
     one = [copy_row(0, 1.0, status=CopyStatus.FAILED, exit_code=3), both_stopped[1]]
     found = iteration(cut_off(one))
     assert (found.reason, found.failed) == ("copy 0: exit status 3", 1)
