@@ -115,7 +115,7 @@ def compare_with_barrier(summary: Summary, other: Summary) -> BarrierComparison:
         other=other.head.run,
         order=summary.head.order,
         other_mode=other.head.mode,
-        differences=minor_differences(summary.head, summary.settings, other.head, other.settings),
+        differences=minor_differences(summary.run, other.run),
         sides=sides,
         difference=difference if complete or summary.mix is None else None,
         longer=_mean_change([side.longer for side in sides if side.reason is None]),
@@ -129,7 +129,10 @@ def compare_with_barrier(summary: Summary, other: Summary) -> BarrierComparison:
 
 def _benchmarks(summary: Summary, other: Summary) -> Iterator[BarrierBenchmark]:
     """Yield each benchmark in both runs; in rotated order only the times of its runs compare."""
-    mix, programs = summary.mix, [{it.name: it for it in of.used} for of in (summary, other)]
+    mix, programs = (
+        summary.mix,
+        [{it.name: it for it in of.run.benchmarks} for of in (summary, other)],
+    )
     theirs = {(it.benchmark, it.tune): it for it in other.scores}
     for score in summary.scores:
         here, that = score.chosen, theirs.get((score.benchmark, score.tune))

@@ -309,8 +309,6 @@ _INHERITED = "env."
 _NOT_COMPARED = "env.PATH"  # the programs themselves are compared by content
 _SAME = ("hostname", "suite", "size", "tune", "copies", "layout", "memory", "wrap")
 
-type Settings = tuple[tuple[str, str], ...]
-
 
 def differ_beyond_mode(head: RunHead, other: RunHead) -> bool:
     """Tell whether more than the mode keeps a run from being compared unasked.
@@ -328,11 +326,9 @@ def differ_beyond_mode(head: RunHead, other: RunHead) -> bool:
     )
 
 
-def minor_differences(
-    head: RunHead, settings: Settings, other: RunHead, other_settings: Settings
-) -> tuple[str, ...]:
+def minor_differences(run: StoredRun, other: StoredRun) -> tuple[str, ...]:
     """Return what is worth a word beside a comparison: rests, and what the copies inherited."""
-    here, there = stored_request(head) or {}, stored_request(other) or {}
+    here, there = stored_request(run.head) or {}, stored_request(other.head) or {}
     found: list[str] = []
     if here and there:
         rests = [BY_NAME[name] for name in ("cooldown", "until-idle")]
@@ -346,7 +342,7 @@ def minor_differences(
             and name != _NOT_COMPARED
             and name.removeprefix(_INHERITED) not in given
         }
-        for some in (settings, other_settings)
+        for some in (run.settings, other.settings)
     )
     return (*found, *_in_words(_of_variables("environment variable", *inherited)))
 

@@ -15,6 +15,7 @@ from rater.analysis.results.account import accounts_of, cpus_of_copies
 from rater.analysis.results.cpu_use import CpuUse, run_counters
 from rater.analysis.results.placement import RunProof
 from rater.analysis.results.result import BenchmarkScore, Missing, Reason, Result
+from rater.analysis.results.result import left_out as benchmarks_left_out
 from rater.analysis.results.score import Overall, summarise
 from rater.analysis.stats.estimate import geometric_mean
 from rater.record.run import RunStatus
@@ -98,7 +99,7 @@ def run_rates(run: StoredRun, block: int | None) -> RunRates:
         reason = f" ({head.reason})" if head.reason else ""
         kept = "what it finished counts" if found else "nothing of it counts"
         left_out.insert(0, f"{head.status.reported}{reason}, {kept}")
-    left_out += [f"{name}: left out: {why}" for name, why in summary.left_out]
+    left_out += [f"{name}: left out: {why}" for name, why in benchmarks_left_out(run.warnings)]
     kind = "copies' own times" if summary.rotated is not None else BRACKETS
     return RunRates(
         *(head.run, block, head.copies, found),

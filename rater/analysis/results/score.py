@@ -19,8 +19,6 @@ from rater.analysis.results.result import (
     Reason,
     Result,
     failures,
-    is_selection,
-    left_out,
     why_incomplete,
     why_missing,
 )
@@ -75,21 +73,26 @@ class Overall(Struct, frozen=True):
 class Summary(Struct, frozen=True):
     """What a run says."""
 
-    head: RunHead
+    run: StoredRun  # torn attempts left out
     scores: tuple[BenchmarkScore, ...]
     rotated: Ring | None
     suites: tuple[SuiteScore, ...]  # all, int, fp for each tune; empty in rotated order
-    failed: tuple[StoredCopy, ...]  # those that do not count
     remarks: tuple[str, ...]  # warnings and notes of the run
     mix: Mix | None  # steady mode in rotated order; `rotated` is None then
     metrics: tuple[MetricResult, ...]  # by benchmark, in the suite's order
-    used: tuple[BenchmarkUsed, ...]
-    left_out: tuple[tuple[str, str], ...]  # benchmarks of the suite that did not run, and why
-    settings: tuple[tuple[str, str], ...]  # of the machine, and `env.*` that copies inherited
-    selected: bool  # the user named some of the suite's benchmarks
     proof: RunProof  # where copies ran and their memory lay, as far as it was seen
     energies: tuple[PhaseEnergy, ...] = ()  # by phase, of those with readings
     pages: RunPages | None = None  # page sizes that copies had; None: they were not chosen
+
+    @property
+    def head(self) -> RunHead:
+        """Its head."""
+        return self.run.head
+
+    @property
+    def failed(self) -> tuple[StoredCopy, ...]:
+        """The copies that do not count."""
+        return tuple(copy for copy in self.run.copies if not is_good(copy))
 
     @property
     def benchmarks(self) -> tuple[BenchmarkScore, ...]:
@@ -183,18 +186,13 @@ def summarise(run: StoredRun, proof: RunProof | None = None) -> Summary:
         found, rotated = ring_of(run)
         scores = tuple(_score((it,), None if it.selected else it.reason) for it in found)
     return Summary(
-        head=head,
+        run=run,
         scores=scores,
         rotated=rotated,
         suites=() if head.order == "rotated" else _suites(scores),
-        failed=tuple(copy for copy in run.copies if not is_good(copy)),
         remarks=run.warnings + run.notes,
         mix=mix,
         metrics=metric_results(run),
-        used=run.benchmarks,
-        left_out=left_out(run.warnings),
-        settings=run.settings,
-        selected=is_selection(head),
         proof=prove_run(run) if proof is None else proof,
         energies=energies,
         pages=PAGE_PROOFS().prove_pages(run),

@@ -184,13 +184,13 @@ def _how_measured(page_run: ReportRun) -> Iterator[Html]:
     )
     yield element("h3", "The run")
     yield html_parts([facts(_run_facts(page_run))])
-    if any(used.command for used in summary.used):
+    if any(used.command for used in summary.run.benchmarks):
         yield element("h3", "Benchmarks as they were run")
-        yield html_parts([ViewTable("", summary.used, _USED)])
-    if summary.settings:
+        yield html_parts([ViewTable("", summary.run.benchmarks, _USED)])
+    if summary.run.settings:
         yield element("h3", "Settings of the machine")
-        words = f"{len(summary.settings)} settings"
-        settings = html_parts([facts(summary.settings)])
+        words = f"{len(summary.run.settings)} settings"
+        settings = html_parts([facts(summary.run.settings)])
         yield element("details", element("summary", words), settings)
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from rater.analysis.divots.model.finding import Analysis
-from rater.analysis.results.result import failure_text
+from rater.analysis.results.result import failure_text, is_selection, left_out
 from rater.analysis.results.score import RunPages, Summary
 from rater.analysis.results.steadiness import DriftVerdict
 from rater.analysis.results.steady import ENOUGH
@@ -199,7 +199,7 @@ def score_parts(summary: Summary, document: Row) -> Iterator[Part]:
                 yield Line(f"no {label}suite ratio: {reasons}", "bold")
                 continue
             over = ""
-            if summary.selected or summary.left_out:
+            if is_selection(summary.head) or left_out(summary.run.warnings):
                 over = f" over {truncate_list(whole.over)} of the suite"
             yield Line(
                 f"{label}suite ratio {format_number(whole.ratio, places)}"

@@ -16,7 +16,7 @@ from rater.analysis.divots.model.finding import (
 )
 from rater.analysis.results.disturbed import disturbed_members
 from rater.analysis.results.metrics import MetricResult
-from rater.analysis.results.result import HOUR_S, BenchmarkScore, failure_text
+from rater.analysis.results.result import HOUR_S, BenchmarkScore, failure_text, left_out
 from rater.analysis.results.rotated import Ring
 from rater.analysis.results.score import SuiteScore, Summary
 from rater.analysis.results.steadiness import Steadiness
@@ -240,7 +240,7 @@ def summary_document(summary: Summary, beside: BarrierComparison | None = None) 
         "benchmarks": _benchmarks(summary),
         "results": summary.benchmarks,
         "suite": _suite(summary.suites)
-        | {"left_out": objects("benchmark reason", summary.left_out)},
+        | {"left_out": objects("benchmark reason", left_out(summary.run.warnings))},
         "metrics": summary.metrics,
         "failed": summary.failed,
         "remarks": summary.remarks,

@@ -599,7 +599,8 @@ def test_inherited_variables_and_rests_that_differ_are_named_but_not_the_path() 
     )
     here = (("env.A", "1"), ("env.B", "1"), ("env.PATH", "/a"), ("governor", "x"))
     there = (("env.B", "2"), ("env.C", "3"), ("env.PATH", "/b"), ("governor", "y"))
-    found = compare_with_barrier(replace(summary, settings=here), replace(other, settings=there))
+    runs = replace(summary.run, settings=here), replace(other.run, settings=there)
+    found = compare_with_barrier(replace(summary, run=runs[0]), replace(other, run=runs[1]))
     # B was given with --env in both: what was inherited did not matter.
     assert found.differences == (
         "--cooldown 5, not none",
@@ -620,9 +621,11 @@ def test_what_steady_mode_lost_between_its_runs_is_known_beside_a_barrier() -> N
 
 def test_another_program_of_the_same_name_is_not_compared() -> None:
     summary, other = both()
-    used = (replace(other.used[0], binary_sha256="b"),)
-    summary = replace(summary, used=(replace(summary.used[0], binary_sha256="a"),))
-    found = compare_with_barrier(summary, replace(other, used=used))
+    sides = []
+    for it, digest in ((summary, "a"), (other, "b")):
+        used = (replace(it.run.benchmarks[0], binary_sha256=digest),)
+        sides.append(replace(it, run=replace(it.run, benchmarks=used)))
+    found = compare_with_barrier(*sides)
     assert found.sides[0].reason == "the programs differ"
     assert (found.difference, found.sides[0].difference) == (None, None)
 
