@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.analysis.results.result import Missing, Reason, stored_request, why_failed
+from rater.analysis.results.result import Missing, stored_request, why_failed
 from rater.analysis.results.steady import is_steady, share_inside
 from rater.record.run import BenchmarkUsed, MetricUsed
 from rater.record.stored import StoredBracket, StoredCopy, StoredRun, is_good
@@ -293,7 +293,7 @@ def _result(
     reason = _why_no_value(run, metric.name, [row for row, _ in rows])
     value = _combined(metric, values)
     if reason is None and value is None:
-        reason = Reason(Missing.INFINITE)
+        reason = Missing.INFINITE
     by_node = group_by_key((copy.node, copy.value) for copy in copies)
     return MetricResult(
         benchmark=benchmark,
@@ -360,9 +360,9 @@ def _copies(name: str, rows: Sequence[tuple[StoredCopy, float]]) -> list[MetricC
     ]
 
 
-def _why_no_value(run: StoredRun, name: str, rows: Sequence[StoredCopy]) -> Reason | None:
+def _why_no_value(run: StoredRun, name: str, rows: Sequence[StoredCopy]) -> str | None:
     if not rows:
-        return Reason(Missing.NOT_RUN)
+        return Missing.NOT_RUN
     bad = next((row for row in rows if not is_good(row)), None)
     if bad is not None:
         return why_failed([bad], 1)
@@ -371,4 +371,4 @@ def _why_no_value(run: StoredRun, name: str, rows: Sequence[StoredCopy]) -> Reas
     everyone = run.head.order == "rotated" or run.head.source == "import"
     planned = len(ran) if everyone else run.head.copies
     lacking = len(without) + planned - len(ran)
-    return Reason(Missing.NO_VALUE, many=lacking, of=planned) if lacking else None
+    return Missing.NO_VALUE.of(many=lacking, of=planned) if lacking else None

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rater.analysis.results.account import accounts_of, cpus_of_copies
 from rater.analysis.results.cpu_use import CpuUse, run_counters
 from rater.analysis.results.placement import RunProof
-from rater.analysis.results.result import BenchmarkScore, Missing, Reason, Result
+from rater.analysis.results.result import BenchmarkScore, Missing, Result
 from rater.analysis.results.result import left_out as benchmarks_left_out
 from rater.analysis.results.score import Overall, summarise
 from rater.analysis.stats.estimate import geometric_mean
@@ -51,8 +51,8 @@ def _why_left_out(score: BenchmarkScore, head: RunHead) -> str | None:
     ]
     fewest = min(untold, default=head.copies)
     if head.source == "import" and head.order != "rotated" and fewest < head.copies:
-        return Reason(Missing.SOME_TIMES, done=fewest, of=head.copies)
-    return None if score.chosen else Reason(Missing.NO_RESULT)
+        return Missing.SOME_TIMES.of(done=fewest, of=head.copies)
+    return None if score.chosen else Missing.NO_RESULT
 
 
 # -- for comparisons ---------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def tune_rates(run: StoredRun) -> tuple[TuneRates, ...]:
         if head.order == "rotated" or it.copies == head.copies:
             whole[key] = it
         else:  # a file may say that so many ran
-            reason = Reason(Missing.SOME_TIMES, done=it.copies, of=head.copies)
+            reason = Missing.SOME_TIMES.of(done=it.copies, of=head.copies)
             lacking.append(f"{it.benchmark}: {reason}")
     return tuple(
         TuneRates(

@@ -46,17 +46,9 @@ class Missing(StrEnum):
     INCOMPLETE = "{names} did not complete"
     NO_RESULT = "no result"
 
-
-class Reason(str):
-    """One of them in words."""
-
-    kind: Missing
-
-    def __new__(cls, kind: Missing, **case: object) -> Reason:
-        """Fill in the case."""
-        reason = super().__new__(cls, kind.value.format(**case))
-        reason.kind = kind
-        return reason
+    def of(self, **case: object) -> str:
+        """Return it of a case."""
+        return self.value.format(**case)
 
 
 class CopyTime(Struct, frozen=True):
@@ -88,7 +80,7 @@ class Result(Struct, frozen=True, kw_only=True):
     good: int  # that ran well
     failed: int = 0  # that crashed, timed out or answered wrongly
     per_s: float | None  # copies that complete in a second: the result
-    reason: Reason | None  # what is missing
+    reason: str | None  # what is missing
     median_copy_s: float | None = None  # over the good copies
     slowest: CopyTime | None = None  # of the good copies
     # Start of the first copy to finish of the last; None: never closed, or no bracket.
@@ -148,7 +140,7 @@ class BenchmarkScore(Struct, frozen=True):
     category: str | None
     reference_s: float | None
     iterations: tuple[Result, ...]
-    reason: Reason | str | None  # what is missing; may stand beside a result
+    reason: str | None  # what is missing; may stand beside a result
 
     @property
     def chosen(self) -> Result | None:
@@ -171,7 +163,7 @@ class BenchmarkScore(Struct, frozen=True):
 
 def why_missing(
     rows: Sequence[StoredCopy], planned: int, *, what: str = "copies", checked: bool = True
-) -> Reason | None:
+) -> str | None:
     """Return what keeps rows of copies from being a result, failures before all else.
 
     `planned`: so many `what` there should be; `checked`: outputs that nobody has looked at (rater
@@ -182,10 +174,10 @@ def why_missing(
         return why_failed(bad, planned, what)
     good = sum(map(is_good, rows))
     if good < max(planned, 1):
-        return Reason(Missing.UNFINISHED, done=good, of=planned, what=what)
+        return Missing.UNFINISHED.of(done=good, of=planned, what=what)
     unchecked = sum(row.validity is Validity.UNCHECKED for row in rows)
     if checked and unchecked:
-        return Reason(Missing.UNCHECKED, many=unchecked, of=planned, what=what)
+        return Missing.UNCHECKED.of(many=unchecked, of=planned, what=what)
     return None
 
 
@@ -194,13 +186,13 @@ def failures(rows: Sequence[StoredCopy]) -> list[StoredCopy]:
     return [it for it in rows if not is_good(it) and it.status is not CopyStatus.INTERRUPTED]
 
 
-def why_failed(bad: Sequence[StoredCopy], planned: int, what: str = "copies") -> Reason:
+def why_failed(bad: Sequence[StoredCopy], planned: int, what: str = "copies") -> str:
     """Return what the first of them did, and how many there are."""
     some = f"{len(bad)} of {planned} {what} failed; " if len(bad) > 1 else ""
-    return Reason(Missing.FAILED, some=some, copy=bad[0].copy, how=failure_text(bad[0]))
+    return Missing.FAILED.of(some=some, copy=bad[0].copy, how=failure_text(bad[0]))
 
 
-def why_incomplete(head: RunHead, iterations: Sequence[Result | Window]) -> Reason | str | None:
+def why_incomplete(head: RunHead, iterations: Sequence[Result | Window]) -> str | None:
     """Return what is missing of a benchmark's iterations, failures first: a person must act."""
     counted = [it for it in iterations if it.counted]
     for it in sorted((it for it in counted if it.reason), key=lambda it: not it.failed):
@@ -209,8 +201,8 @@ def why_incomplete(head: RunHead, iterations: Sequence[Result | Window]) -> Reas
     wanted = head.iterations - head.discard
     if head.source == "run" and len(counted) < wanted:
         if not counted:
-            return Reason(Missing.NOT_RUN)
-        return Reason(Missing.ITERATIONS, done=len(counted), of=wanted)
+            return Missing.NOT_RUN
+        return Missing.ITERATIONS.of(done=len(counted), of=wanted)
     return None
 
 

@@ -18,7 +18,6 @@ from rater.analysis.results.result import (
     HOUR_S,
     CopyTime,
     Missing,
-    Reason,
     Result,
     why_missing,
 )
@@ -133,7 +132,7 @@ def _result(
     own = head.source == "run"
     missing = why_missing(rows, planned, what="runs", checked=own) if planned else None
     case = {"done": len(queued), "of": head.copies, "increment": head.increment}
-    part = Reason(Missing.NOT_QUEUED, **case) if len(queued) < head.copies else None
+    part = Missing.NOT_QUEUED.of(**case) if len(queued) < head.copies else None
     rates = [head.copies * work_s / time.elapsed_s for time in times.values()]
     of_copies = None if missing else spread(rates)
     times_s = spread([time.elapsed_s for time in times.values()])

@@ -16,7 +16,6 @@ from rater.analysis.results.result import (
     BenchmarkScore,
     CopyTime,
     Missing,
-    Reason,
     Result,
     failures,
     why_incomplete,
@@ -212,7 +211,7 @@ def _of_mix(used: BenchmarkUsed, found: Sequence[Result], mix: Mix) -> Benchmark
         replace(it, selected=it.steady is mix.selected) for it in found if it.benchmark == used.name
     ]
     chosen = next((it for it in own if it.selected), None)
-    reason = mix.reason or (None if chosen and chosen.per_s else Reason(Missing.NO_RESULT))
+    reason = mix.reason or (None if chosen and chosen.per_s else Missing.NO_RESULT)
     tune = own[0].tune if own else None
     return BenchmarkScore(used.name, tune, used.category, used.reference_s, tuple(own), reason)
 
@@ -273,7 +272,7 @@ def _bracket_result(
     bracket_s, overlap_s = _bracket_times(bracket, copies, planned)
     if reported is not None and not failed:
         if reported.fault:
-            reason = Reason(Missing.FILE, fault=reported.fault)
+            reason = Missing.FILE.of(fault=reported.fault)
         elif reported.valid and reported.reported_s and not copies:
             reason = None  # the file has no times of copies, and calls it valid
     if reported is not None and bracket_s is None:
@@ -353,8 +352,8 @@ def _suite(kind: str, tune: str | None, members: Sequence[BenchmarkScore]) -> Su
     if not members:
         reason = "no benchmarks" if kind == "all" else f"no {kind} benchmark in this run"
     elif without:
-        reason = Reason(Missing.NO_REFERENCE, names=", ".join(without))
+        reason = Missing.NO_REFERENCE.of(names=", ".join(without))
     elif missing:
-        reason = Reason(Missing.INCOMPLETE, names=", ".join(missing))
+        reason = Missing.INCOMPLETE.of(names=", ".join(missing))
     ratio = None if reason else geometric_mean([member.ratio or 0.0 for member in members])
     return SuiteScore(kind, tune, ratio, over, reason)

@@ -12,7 +12,6 @@ from rater.analysis.results.result import (
     HOUR_S,
     CopyTime,
     Missing,
-    Reason,
     Result,
     failures,
     why_failed,
@@ -139,7 +138,7 @@ class Window(Struct, frozen=True):
     gap_s: float | None  # median time between two runs of a copy; None: no copy had two there
     good: int  # copies without a run that went wrong, in the window or across its edges
     failed: int  # with one that failed, there or as their last one before
-    reason: Reason | None  # why the rates are no result
+    reason: str | None  # why the rates are no result
 
 
 class Mix(Struct, frozen=True):
@@ -247,7 +246,7 @@ def _window(
             if closed
             else why_failed(early, head.copies)
             if early
-            else Reason(Missing.NO_WINDOW)
+            else Missing.NO_WINDOW
         ),
     )
     alone = len(used) == 1 and bracket.benchmark is not None
@@ -341,7 +340,7 @@ def _lgroups(copies: Sequence[CopyRate]) -> tuple[NodeRate, ...]:
 
 def _why_no_result(
     head: RunHead, bracket: StoredBracket, reach: Sequence[StoredCopy]
-) -> Reason | None:
+) -> str | None:
     """Return why the rates of a window that closed are no result.
 
     A run that ended before it counts only where its copy came no further.
@@ -349,13 +348,13 @@ def _why_no_result(
     if bad := failures(reach):
         return why_failed(bad, len(reach), "runs")
     if not bracket.complete or not all(is_good(row) for row in reach):
-        return Reason(Missing.NO_WINDOW)
+        return Missing.NO_WINDOW
     if lacking := set(range(head.copies)) - {row.copy for row in reach}:
-        return Reason(Missing.NOT_IN_WINDOW, names=format_list(lacking))
+        return Missing.NOT_IN_WINDOW.of(names=format_list(lacking))
     return why_missing(reach, len(reach), what="runs")
 
 
-def _why_short(head: RunHead, shares: Mapping[str, Sequence[float]]) -> Reason | None:
+def _why_short(head: RunHead, shares: Mapping[str, Sequence[float]]) -> str | None:
     """Return that a window was too short for the ring: what ran in it is no mix of all then."""
     ring = head.benchmarks
     if len(shares) < 2:
@@ -365,4 +364,4 @@ def _why_short(head: RunHead, shares: Mapping[str, Sequence[float]]) -> Reason |
     unseen = [name for name, of in shares.items() if name in queued and not sum(of)]
     names = ", ".join(unseen)
     many = len(unseen)
-    return Reason(Missing.SHORT_WINDOW, many=many, of=len(queued), names=names) if many else None
+    return Missing.SHORT_WINDOW.of(many=many, of=len(queued), names=names) if many else None
