@@ -14,6 +14,7 @@ from msgspec import Struct
 from rater.errors import InputError
 from rater.plan.options import OptionForm
 from rater.plan.request import OPTIONS
+from rater.record.run import RunStatus
 from rater.text.documents import TableReader, did_you_mean, toml_document
 from rater.text.kinds import FLAG, WORD, choice, whole
 
@@ -72,6 +73,21 @@ class SweepSlot(Struct, frozen=True):
     block: int  # from 1
     position: int  # in the block, from 1
     point: int  # in the grid, from 0
+
+
+class SlotRun(Struct, frozen=True):
+    """One run that a sweep planned, and what there is of it."""
+
+    slot: SweepSlot
+    run: int | None  # None: not begun
+    status: RunStatus | None  # as stored: a killed rater's run is still "running"
+    done: bool  # all of it was measured, well or not
+    elapsed_s: float | None  # first release to last finish
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether it is done and a copy of it failed."""
+        return self.done and self.status is RunStatus.FAILED
 
 
 def parse_axis(text: str) -> Axis:

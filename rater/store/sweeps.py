@@ -11,7 +11,15 @@ from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.files import Sourced
-from rater.plan.sweep import AxisKind, BlockOrder, SweepMeasure, SweepSlot, Values, point_label
+from rater.plan.sweep import (
+    AxisKind,
+    BlockOrder,
+    SlotRun,
+    SweepMeasure,
+    SweepSlot,
+    Values,
+    point_label,
+)
 from rater.process import ProcessId, is_alive, this_process
 from rater.record.run import RunStatus, escape_undecodable
 from rater.record.stored import StoredRun
@@ -58,21 +66,6 @@ class SweepPoint(Struct, frozen=True):
     values: Values
     request: str  # JSON, as `request_to_json` has it; without settings of the machine
     left_out: str | None  # why it cannot run
-
-
-class SlotRun(Struct, frozen=True):
-    """One run that a sweep planned, and what there is of it."""
-
-    slot: SweepSlot
-    run: int | None  # None: not begun
-    status: RunStatus | None  # as stored: a killed rater's run is still "running"
-    done: bool  # all of it was measured, well or not
-    elapsed_s: float | None  # first release to last finish
-
-    @property
-    def failed(self) -> bool:
-        """Tell whether it is done and a copy of it failed."""
-        return self.done and self.status is RunStatus.FAILED
 
 
 class StoredSweep(Struct, frozen=True):

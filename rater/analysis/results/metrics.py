@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.analysis.results.result import Missing, stored_request, why_failed
+from rater.analysis.results.result import Missing, PhaseEnergy, stored_request, why_failed
 from rater.analysis.results.steady import is_steady, share_inside
 from rater.record.run import BenchmarkUsed, MetricUsed
 from rater.record.stored import StoredBracket, StoredCopy, StoredRun, is_good
@@ -28,38 +28,6 @@ LEAST_S = 0.1
 _DOMAIN = re.compile(r"energy_(.+)_uj")
 _WHOLE = re.compile(r"package-([0-9]{1,9})(?:-die-\d+)?(-dram)?")  # together all of a package
 _PSYS = "psys"
-
-
-class PhaseEnergy(Struct, frozen=True):
-    """The energy of one phase; `joules` None: `reason` tells why it is not given."""
-
-    phase: int
-    benchmark: str | None  # None: several (rotated order)
-    iteration: int | None
-    counted: bool
-    elapsed_s: float  # between the two readings
-    bracket_s: float | None  # None: not known, or a window, whose length is no result
-    domains: tuple[tuple[str, float], ...]  # joules of each, by name, whoever drew them
-    packages: tuple[tuple[int | None, float], ...]  # joules of those with copies; None: of all
-    copy_runs: int  # that ended in the phase
-    reason: str | None
-
-    @property
-    def joules(self) -> float | None:
-        """Of the packages that copies were on, with their memory."""
-        return None if self.reason else sum(joules for _, joules in self.packages)
-
-    @property
-    def watts(self) -> float | None:
-        """Mean power between the readings."""
-        return None if self.joules is None else self.joules / self.elapsed_s
-
-    @property
-    def energy_delay_js(self) -> float | None:
-        """Energy-delay product: joules x bracket in seconds; less is better."""
-        if self.joules is None or self.bracket_s is None:
-            return None
-        return self.joules * self.bracket_s
 
 
 def phase_energies(run: StoredRun) -> tuple[PhaseEnergy, ...]:

@@ -7,18 +7,14 @@ import re
 import signal
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from rater.analysis.results.account import TimeAccount
+from rater.analysis.results.steadiness import Steadiness
+from rater.analysis.stats.estimate import Spread
 from rater.record.run import CopyStatus, Validity
 from rater.record.stored import PublishedResult, RunHead, StoredCopy, is_good
-
-if TYPE_CHECKING:
-    from rater.analysis.results.account import TimeAccount
-    from rater.analysis.results.metrics import PhaseEnergy
-    from rater.analysis.results.steady import Window
-    from rater.analysis.stats.estimate import Spread
 
 HOUR_S = 3600.0
 
@@ -60,6 +56,86 @@ class CopyTime(Struct, frozen=True):
     elapsed_s: float
 
 
+class PhaseEnergy(Struct, frozen=True):
+    """The energy of one phase; `joules` None: `reason` tells why it is not given."""
+
+    phase: int
+    benchmark: str | None  # None: several (rotated order)
+    iteration: int | None
+    counted: bool
+    elapsed_s: float  # between the two readings
+    bracket_s: float | None  # None: not known, or a window, whose length is no result
+    domains: tuple[tuple[str, float], ...]  # joules of each, by name, whoever drew them
+    packages: tuple[tuple[int | None, float], ...]  # joules of those with copies; None: of all
+    copy_runs: int  # that ended in the phase
+    reason: str | None
+
+    @property
+    def joules(self) -> float | None:
+        """Of the packages that copies were on, with their memory."""
+        return None if self.reason else sum(joules for _, joules in self.packages)
+
+    @property
+    def watts(self) -> float | None:
+        """Mean power between the readings."""
+        return None if self.joules is None else self.joules / self.elapsed_s
+
+    @property
+    def energy_delay_js(self) -> float | None:
+        """Energy-delay product: joules x bracket in seconds; less is better."""
+        if self.joules is None or self.bracket_s is None:
+            return None
+        return self.joules * self.bracket_s
+
+
+class CopyRate(Struct, frozen=True):
+    """What one copy completed inside the window, and where it ran."""
+
+    copy: int
+    cpu: int | None
+    node: int | None
+    completions: float  # runs across an edge by their share inside
+    whole: int  # runs that lay inside
+    rate: float  # in the window's unit
+
+
+class NodeRate(Struct, frozen=True):
+    """The copies of one lgroup together."""
+
+    node: int | None
+    copies: int
+    rate: float  # sum over them, in the window's unit
+    per_copy: float
+    slowdown: float | None  # mean rate of all copies / theirs; above 1: slower
+
+
+class SteadyWindow(Struct, frozen=True):
+    """One window: of one benchmark, or in rotated order of all."""
+
+    phase: int
+    iteration: int
+    counted: bool
+    warmup_s: float
+    window_s: float
+    ratio: float | None  # reference seconds of work per second; None: a reference is missing
+    per_hour: float  # completed runs, whatever they are of
+    # Of the copies' rates: "copies/hour" of the one benchmark; for several "reference s/s", or
+    # "typical s/s" (median seconds of each run) where a reference time is missing.
+    unit: str
+    copies: tuple[CopyRate, ...]  # by number
+    rates: Spread | None  # of the copies
+    slowest: CopyRate | None
+    lgroups: tuple[NodeRate, ...]  # by node; the copies whose node is not known last
+    halves: Steadiness | None  # None: no good run reached into the window
+    longest_warmup_run_s: float | None  # of the good runs that began before the window
+    needed_warmup_s: float | None  # None: the warm-up is as long as the longest run in it
+    occupied: float | None  # share of the copies' time in the window in which runs went
+    gap_s: float | None  # median time between two runs of a copy; None: no copy had two there
+    good: int  # copies without a run that went wrong, in the window or across its edges
+    failed: int  # with one that failed, there or as their last one before
+    reason: str | None  # why the rates are no result
+
+
 class Result(Struct, frozen=True, kw_only=True):
     """One benchmark, run by all copies: in an iteration, in a window, over the rounds of a ring.
 
@@ -92,7 +168,7 @@ class Result(Struct, frozen=True, kw_only=True):
     reported: PublishedResult | None = None  # what an imported result file says itself
     energy: PhaseEnergy | None = None  # None: there are no readings of it
     account: TimeAccount | None = None  # where the time went, mean of the good copies' runs
-    steady: Window | None = None
+    steady: SteadyWindow | None = None
     completions: float = 0.0  # in the window: runs across an edge by their share inside
     whole: int = 0  # runs that lay inside
     times_s: Spread | None = None  # over the copies of a ring; None: no copy ran it well
@@ -192,7 +268,7 @@ def why_failed(bad: Sequence[StoredCopy], planned: int, what: str = "copies") ->
     return Missing.FAILED.of(some=some, copy=bad[0].copy, how=failure_text(bad[0]))
 
 
-def why_incomplete(head: RunHead, iterations: Sequence[Result | Window]) -> str | None:
+def why_incomplete(head: RunHead, iterations: Sequence[Result | SteadyWindow]) -> str | None:
     """Return what is missing of a benchmark's iterations, failures first: a person must act."""
     counted = [it for it in iterations if it.counted]
     for it in sorted((it for it in counted if it.reason), key=lambda it: not it.failed):

@@ -10,12 +10,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.analysis.results.account import accounts_of, mean_account
-from rater.analysis.results.metrics import MetricResult, PhaseEnergy, metric_results, phase_energies
+from rater.analysis.results.metrics import MetricResult, metric_results, phase_energies
 from rater.analysis.results.placement import RunProof, prove_run
 from rater.analysis.results.result import (
     BenchmarkScore,
     CopyTime,
     Missing,
+    PhaseEnergy,
     Result,
     failures,
     why_incomplete,

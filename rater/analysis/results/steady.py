@@ -10,16 +10,19 @@ from msgspec import Struct
 
 from rater.analysis.results.result import (
     HOUR_S,
+    CopyRate,
     CopyTime,
     Missing,
+    NodeRate,
     Result,
+    SteadyWindow,
     failures,
     why_failed,
     why_incomplete,
     why_missing,
 )
-from rater.analysis.results.steadiness import Steadiness, TimedRun, compare_halves, rounded_up
-from rater.analysis.stats.estimate import Spread, lower_median_index, spread
+from rater.analysis.results.steadiness import TimedRun, compare_halves, rounded_up
+from rater.analysis.stats.estimate import lower_median_index, spread
 from rater.plan.schedule import ring_steps
 from rater.record.run import BenchmarkUsed
 from rater.record.stored import RunHead, StoredBracket, StoredCopy, StoredRun, is_good
@@ -93,59 +96,11 @@ def median_gap_s(rows: Sequence[StoredCopy], window_ns: tuple[int, int]) -> floa
 # it does in a second, its benchmarks' reference seconds summed up.
 
 
-class CopyRate(Struct, frozen=True):
-    """What one copy completed inside the window, and where it ran."""
-
-    copy: int
-    cpu: int | None
-    node: int | None
-    completions: float  # runs across an edge by their share inside
-    whole: int  # runs that lay inside
-    rate: float  # in the window's unit
-
-
-class NodeRate(Struct, frozen=True):
-    """The copies of one lgroup together."""
-
-    node: int | None
-    copies: int
-    rate: float  # sum over them, in the window's unit
-    per_copy: float
-    slowdown: float | None  # mean rate of all copies / theirs; above 1: slower
-
-
-class Window(Struct, frozen=True):
-    """One window: of one benchmark, or in rotated order of all."""
-
-    phase: int
-    iteration: int
-    counted: bool
-    warmup_s: float
-    window_s: float
-    ratio: float | None  # reference seconds of work per second; None: a reference is missing
-    per_hour: float  # completed runs, whatever they are of
-    # Of the copies' rates: "copies/hour" of the one benchmark; for several "reference s/s", or
-    # "typical s/s" (median seconds of each run) where a reference time is missing.
-    unit: str
-    copies: tuple[CopyRate, ...]  # by number
-    rates: Spread | None  # of the copies
-    slowest: CopyRate | None
-    lgroups: tuple[NodeRate, ...]  # by node; the copies whose node is not known last
-    halves: Steadiness | None  # None: no good run reached into the window
-    longest_warmup_run_s: float | None  # of the good runs that began before the window
-    needed_warmup_s: float | None  # None: the warm-up is as long as the longest run in it
-    occupied: float | None  # share of the copies' time in the window in which runs went
-    gap_s: float | None  # median time between two runs of a copy; None: no copy had two there
-    good: int  # copies without a run that went wrong, in the window or across its edges
-    failed: int  # with one that failed, there or as their last one before
-    reason: str | None  # why the rates are no result
-
-
 class Mix(Struct, frozen=True):
     """Steady mode in rotated order: windows with all benchmarks in them."""
 
-    windows: tuple[Window, ...]  # by iteration
-    selected: Window | None  # the median counted one by ratio, of two the slower
+    windows: tuple[SteadyWindow, ...]  # by iteration
+    selected: SteadyWindow | None  # the median counted one by ratio, of two the slower
     reason: str | None  # what is missing; may stand beside a result
 
 
@@ -163,7 +118,7 @@ def share_inside(row: StoredCopy, bracket: StoredBracket) -> float:
     return inside_ns / row.elapsed_ns if inside_ns > 0 and row.elapsed_ns > 0 else 0.0
 
 
-def mix_of(run: StoredRun, windows: Sequence[Window]) -> Mix:
+def mix_of(run: StoredRun, windows: Sequence[SteadyWindow]) -> Mix:
     """Return the windows of a run in rotated order, and which of them stands for it."""
     counted = [it for it in windows if it.counted]
     valid = [it for it in counted if it.reason is None]
@@ -215,7 +170,7 @@ def _window(
     warmup_s = (window_ns[0] - (bracket.start_ns or 0)) / 1e9 if closed else head.warmup_s or 0.0
     begun = [it.elapsed_s for it in rows if is_good(it) and _begun(it, window_ns[0])]
     longest_s = max(begun, default=None) if closed else None
-    window = Window(
+    window = SteadyWindow(
         phase=bracket.phase,
         iteration=bracket.iteration or 0,
         counted=bracket.counted,
@@ -272,7 +227,7 @@ def _window(
         )
 
 
-def _slowest(window: Window, rows: Sequence[StoredCopy]) -> CopyTime | None:
+def _slowest(window: SteadyWindow, rows: Sequence[StoredCopy]) -> CopyTime | None:
     """Return the copy with the lowest rate, with its median run."""
     if (it := window.slowest) is None:
         return None

@@ -11,12 +11,11 @@ from msgspec import Struct
 from rater.analysis.compare.model import Comparison
 from rater.analysis.results.rates import MEAN, mean_rate
 from rater.analysis.results.score import Overall
-from rater.plan.sweep import ENVIRONMENT, NONE_SHOWN, SweepMeasure, Values
+from rater.plan.sweep import ENVIRONMENT, NONE_SHOWN, SlotRun, SweepMeasure, Values
 from rater.record.stored import RATIO
 from rater.show.compare.comparison import comparison_parts, rate_heading
 from rater.show.document import TEXT, Field, Form, Line, Part, ViewTable, decimals
 from rater.show.format import format_duration, format_number, needed_decimals
-from rater.store.sweeps import SlotRun
 from rater.text.values import (
     JsonFields,
     count,

@@ -16,7 +16,7 @@ from rater.analysis.results.cpu_use import (
     MachineUse,
     RunCounters,
 )
-from rater.analysis.results.metrics import PhaseEnergy
+from rater.analysis.results.result import PhaseEnergy
 from rater.analysis.results.score import Summary
 from rater.show.document import (
     NUMBER,

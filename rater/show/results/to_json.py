@@ -16,11 +16,17 @@ from rater.analysis.divots.model.finding import (
 )
 from rater.analysis.results.disturbed import disturbed_members
 from rater.analysis.results.metrics import MetricResult
-from rater.analysis.results.result import HOUR_S, BenchmarkScore, failure_text, left_out
+from rater.analysis.results.result import (
+    HOUR_S,
+    BenchmarkScore,
+    SteadyWindow,
+    failure_text,
+    left_out,
+)
 from rater.analysis.results.rotated import Ring
 from rater.analysis.results.score import SuiteScore, Summary
 from rater.analysis.results.steadiness import Steadiness
-from rater.analysis.results.steady import Mix, Window
+from rater.analysis.results.steady import Mix
 from rater.process import typed_command
 from rater.record.run import CopyStatus
 from rater.record.stored import PublishedResult, RunHead, StoredCopy
@@ -258,7 +264,7 @@ def summary_document(summary: Summary, beside: BarrierComparison | None = None) 
     return values
 
 
-def _window(it: Window, selected: bool) -> dict[str, object]:
+def _window(it: SteadyWindow, selected: bool) -> dict[str, object]:
     """Return a window of several benchmarks."""
     valid = it.reason is None
     return {

@@ -27,6 +27,7 @@ from rater.plan.sweep import (
     Axis,
     AxisKind,
     BlockOrder,
+    SlotRun,
     SweepFile,
     SweepMeasure,
     Values,
@@ -44,7 +45,7 @@ from rater.record.run import RunStatus
 from rater.run.launcher.guard import guard
 from rater.run.programs.compile import find_command
 from rater.settings.tuner import find_setting
-from rater.store.sweeps import SlotRun, StoredSweep, SweepPoint, SweepSpec
+from rater.store.sweeps import StoredSweep, SweepPoint, SweepSpec
 from rater.text.documents import read_text, toml_document
 from rater.text.secrets import Redactor
 from rater.text.values import count, parse_percent

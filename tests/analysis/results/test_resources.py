@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from rater.analysis.results.copies import MemoryCell, Point, PointRun, memory_rows
 from rater.analysis.results.counters import BenchmarkCounts, Rates, metrics_of, run_counts, stack_of
 from rater.analysis.results.cpu_use import CpuUse, DisturbanceKind, MachineDisturbance, run_counters
-from rater.analysis.results.metrics import PhaseEnergy, copy_estimates, phase_energies
+from rater.analysis.results.metrics import copy_estimates, phase_energies
+from rater.analysis.results.result import PhaseEnergy
 from rater.analysis.results.score import summarise
 from rater.plan.counter_tables import TABLE_TEXT, load_table, table_names
 from rater.record.events import CpuReading, EventCount, MachineReadings

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from rater.analysis.compare.barrier import compare_with_barrier, find_barrier_run
-from rater.analysis.results.result import Missing, Result, failure_text
+from rater.analysis.results.result import Missing, Result, SteadyWindow, failure_text
 from rater.analysis.results.score import Summary, summarise
 from rater.analysis.results.steadiness import (
     DriftVerdict,
@@ -19,7 +19,7 @@ from rater.analysis.results.steadiness import (
     compare_halves,
     rounded_up,
 )
-from rater.analysis.results.steady import Mix, Window
+from rater.analysis.results.steady import Mix
 from rater.record.run import CopyStatus, RunStatus, Validity
 from rater.record.stored import RunHead, StoredCopy, StoredRun
 from rater.show.results.to_json import summary_document
@@ -31,7 +31,7 @@ def iteration(run: StoredRun) -> Result:
     return only
 
 
-def window(run: StoredRun) -> Window:
+def window(run: StoredRun) -> SteadyWindow:
     found = iteration(run).steady
     assert found is not None
     return found
@@ -43,7 +43,7 @@ def mix(run: StoredRun) -> Mix:
     return found
 
 
-def selected(run: StoredRun) -> Window:
+def selected(run: StoredRun) -> SteadyWindow:
     found = mix(run).selected
     assert found is not None
     return found
