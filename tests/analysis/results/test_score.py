@@ -9,7 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 from rater.analysis.results.rates import overall
-from rater.analysis.results.result import BenchmarkScore, Result, failure_text, left_out
+from rater.analysis.results.result import (
+    BenchmarkScore,
+    Result,
+    failure_text,
+    is_selection,
+    left_out,
+)
 from rater.analysis.results.rotated import Ring
 from rater.analysis.results.score import Overall, Summary, summarise
 from rater.record.run import CopyStatus, RunStatus, Validity
@@ -475,7 +481,7 @@ def test_single_benchmarks_are_told_by_what_was_asked_for(
     request_text: str | None, selected: bool
 ) -> None:
     run = stored([copy_row(0, 4.0), copy_row(1, 5.0)], request=request_text)
-    assert summarise(run).selected is selected
+    assert is_selection(run.head) is selected
 
 
 def test_a_torn_attempt_does_not_count() -> None:
