@@ -495,9 +495,8 @@ def test_json_has_everything(rater_with_runs: Rater) -> None:
     assert curve["suites"][0]["over"] == [FINE, STOPS]
     (smt,) = document["smt"]
     assert smt["copies_per_hour"][1]["change"] == pytest.approx(5 / 3.96 - 1)
-    assert curve["limits"][0].startswith(
-        "Both benchmarks: 4 copies do 2.52 times the work of 1 copy"
-    )
+    both = "Both benchmarks: 4 copies do 2.52 times the work of 1 copy"
+    assert curve["limits"][0].startswith(both)
 
 
 def test_runs_with_the_same_number_of_copies_are_no_curve(rater_with_runs: Rater) -> None:
