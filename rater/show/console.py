@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,9 +28,6 @@ from rater.show.format import (
 )
 from rater.text.secrets import raw_stream
 from rater.text.values import printable_lines
-
-if TYPE_CHECKING:
-    pass
 
 # -- Tables of text that never wrap: columns give way in a fixed order when there is little room ---
 
