@@ -189,17 +189,21 @@ def run_title(suite: str | None, benchmarks: Sequence[str]) -> tuple[str, str]:
     return name, count(len(benchmarks), "benchmark")
 
 
-_KEPT = (1.0, 0.5, 0.0)  # of what is left of a text, its beginning
-
-
 def crop_apart(texts: Sequence[str], width: int, *, ascii_only: bool = False) -> list[str]:
     """Return texts of one column in at most `width` cells, so that different ones look different.
 
-    They are cut at their ends, else in the middle, else at their beginnings. Where no cut tells
-    all apart, it is the one that tells most, with what differs in the place of its end.
+    They are cut at their ends, else in the middle, else at their beginnings, else so after what
+    all have in common has gone. Where no cut tells all apart, it is the one that tells most, with
+    what differs in the place of its end.
     """
     sign = "~" if ascii_only else "…"
-    cuts = [[_cut(it, width, share, ascii_only=ascii_only) for it in texts] for share in _KEPT]
+    long = dict.fromkeys(text for text in texts if cell_len(text) > width)
+    short = _differing(list(long), sign)
+    cuts = [
+        [_cut(text, width, share, ascii_only=ascii_only) for text in of]
+        for of in (texts, [short.get(text, text) for text in texts])
+        for share in (1.0, 0.5, 0.0)
+    ]
     best = max(cuts, key=lambda cut: len(set(cut)))  # of equal ones the first
     groups = group_by_key(dict.fromkeys(zip(best, texts, strict=True)))
     apart = list(best)
@@ -209,6 +213,21 @@ def crop_apart(texts: Sequence[str], width: int, *, ascii_only: bool = False) ->
             rest = text[_alike(groups[cut]) :]
             apart[place] = crop(f"{head}{sign}{rest}", width, ascii_only=ascii_only)
     return max(best, apart, key=lambda cut: len(set(cut)))
+
+
+def _differing(names: Sequence[str], sign: str) -> dict[str, str]:
+    """Return names with a sign for what all have in common: words, else beginnings and ends."""
+    parts = [re.findall(r"[^\W_]+|[\W_]+", name) for name in names]
+    if len({len(of) for of in parts}) > 1:
+        begin = _alike(names)
+        end = _alike([name[begin:][::-1] for name in names])
+        parts = [[it[:begin], it[begin : len(it) - end], it[len(it) - end :]] for it in names]
+    common = [len(set(column)) == 1 for column in zip(*parts, strict=True)]
+    found = {}
+    for name, own in zip(names, parts, strict=True):
+        kept = ["\0" if same and part else part for same, part in zip(common, own, strict=True)]
+        found[name] = re.sub("\0+", sign, "".join(kept))
+    return found
 
 
 def _alike(texts: Sequence[str]) -> int:

@@ -306,6 +306,23 @@ def test_names_that_differ_anywhere_still_differ_when_they_are_cut(
     assert crop_apart(names, 9) == cut
 
 
+def test_what_long_names_have_in_common_goes_where_they_differ_in_several_places() -> None:
+    names = [f"suite/kind={kind}/n={n}/on={on}" for kind in "ab" for n in (15, 40) for on in "xy"]
+    cut = crop_apart([*names, "suite (8)"], 9)
+    assert cut[:2] == ["…a…15…x", "…a…15…y"]
+    assert len(set(cut)) == 9
+    assert cut[-1] == "suite (8)"
+    # In two places, of other numbers of words: the second one takes the place of the end.
+    names = [
+        f"perf/{a}/queue/{b}/threads=16"
+        for a in ("lockfree_bounded_ring", "lockfree_unbounded_list")
+        for b in ("spsc_single_producer", "mpmc_multi_producer", "mpsc")
+    ]
+    assert len(set(crop_apart(names, 13))) == 6
+    # Of other numbers of words what all begin and end with goes.
+    assert crop_apart(["many-words-1-at-end", "many-words-2-3-at-end"], 8) == ["…1…", "…2-3…"]
+
+
 def test_wide_signs_are_cut_by_the_cells_they_take() -> None:
     names = ["性能性能性能一", "性能性能性能二"]
     assert crop_apart(names, 7) == ["性…一", "性…二"]
