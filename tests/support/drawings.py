@@ -13,8 +13,10 @@ _SVG = "{http://www.w3.org/2000/svg}"
 
 
 def texts(svg: str, tag: str = "text") -> list[str]:
-    """All words of a picture, in the order they are drawn."""
-    return ["".join(one.itertext()) for one in ET.fromstring(svg).iter(f"{_SVG}{tag}")]
+    """All words of a picture, line by line, in the order they are drawn."""
+    drawn = ET.fromstring(svg).iter(f"{_SVG}{tag}")
+    lines = [line for one in drawn for line in (one.findall(f"{_SVG}tspan") or [one])]
+    return ["".join(line.itertext()) for line in lines]
 
 
 def marks(svg: str, name: str) -> list[list[dict[str, str]]]:

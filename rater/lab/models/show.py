@@ -283,10 +283,9 @@ def models_svg(models: Sequence[SweepModel], title: str) -> str:
     figures = [
         PlacedChart(
             "model",
-            chart,
+            chart | {"signals": chart["signals"] | {"title": chart["title"]}},
             width,
             height,
-            [PlacedText(0, -10, chart["title"], weight="bold")],
             above=30,
         )
         for chart in charts

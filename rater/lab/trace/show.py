@@ -35,7 +35,8 @@ from rater.lab.trace.tlb import (
     mapping_layout,
     mapping_name,
 )
-from rater.show.charts.vega import PlacedChart, PlacedText, sheet_svg
+from rater.show.charts.comparison import StackedRow, stacked_chart
+from rater.show.charts.vega import PlacedChart, sheet_svg
 from rater.show.document import CHANGE, NUMBER, PERCENT, TEXT, Field, Form, Line, Part, ViewTable
 from rater.show.format import format_duration, sanitize
 from rater.text.values import JsonFields, count, percent, to_json
@@ -350,23 +351,14 @@ def _percent(share: float) -> str:
 def reuse_svg(trace: PageTrace) -> str:
     """Return all page sizes as an SVG, a panel each."""
     all_bars = [(it.page_bytes, octave_bars(it)) for it in trace.reuse]
-    longest = max(all_bars, key=lambda it: len(it[1]))[1]
     # Rows of all panels are alike, so that they are compared along a line.
-    titles = [title for title, _ in longest]
+    titles = [title for title, _ in max((bars for _, bars in all_bars), key=len)]
     figures = []
     for page_bytes, bars in all_bars:
         known = dict(bars)
-        rows = [(title, known.get(title, [0.0] * len(CATEGORIES))) for title in titles]
-        figures.append(
-            PlacedChart(
-                "cpi",
-                _chart(rows, trace),
-                _WIDTH,
-                len(rows) * _LINE,
-                [PlacedText(0, -40, f"{page_name(page_bytes)} pages", weight="bold")],
-                above=20,
-            )
-        )
+        chart = _chart([(it, known.get(it, [0.0] * len(CATEGORIES))) for it in titles], trace)
+        chart["signals"]["title"] = f"{page_name(page_bytes)} pages"
+        figures.append(PlacedChart("cpi", chart, _WIDTH, len(titles) * _LINE, above=20))
     what = sanitize(
         f"{trace.name}: page reuse distances, % of {format_count(sum(trace.references))}"
     )
@@ -375,40 +367,13 @@ def reuse_svg(trace: PageTrace) -> str:
 
 def _chart(rows: Sequence[tuple[str, list[float]]], trace: PageTrace) -> dict[str, Any]:
     used = shown_categories(trace)
-    data: dict[str, list[dict[str, Any]]] = {"titles": [], "bars": [], "totals": []}
-    for row, (title, shares) in enumerate(rows):
-        data["titles"].append({"row": row, "text": title, "lead": True})
-        at = 0.0
-        for category in used:
-            to = at + 100 * shares[category]
-            if to > at:
-                name = CATEGORIES[category]
-                data["bars"].append(
-                    {
-                        "row": row,
-                        "from": round(at, 6),
-                        "to": round(to, 6),
-                        "part": name,
-                        "colour": _COLOURS[category],
-                        "card": [name, f"{to - at:.3g} % of all references"],
-                    }
-                )
-            at = to
-        data["totals"].append(
-            {"row": row, "at": round(at, 6), "text": _percent(at / 100) if at else ""}
-        )
-    legend, x = [], 0.0
-    for category in used:
-        legend.append({"x": x, "text": CATEGORIES[category], "colour": _COLOURS[category]})
-        x += 22 + 6.2 * len(CATEGORIES[category])
-    return {
-        "signals": {
-            "rows": len(rows),
-            "high": max((bar["to"] for bar in data["bars"]), default=1.0),
-            "longest": max(len(title) for title, _ in rows),
-        },
-        "data": data | {"legend": legend},
-    }
+    bars = []
+    for title, shares in rows:
+        known = ((CATEGORIES[i], 100 * shares[i]) for i in used)
+        parts = [(name, size, [name, f"{size:.3g} % of all references"]) for name, size in known]
+        total = sum(shares[i] for i in used)
+        bars.append(StackedRow(title, True, parts, _percent(total) if total else ""))
+    return stacked_chart(bars, {CATEGORIES[i]: _COLOURS[i] for i in used})
 
 
 # -- Words for pages: counts, sizes and costs; what stands in tables and JSON alike ----------------

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
-from itertools import accumulate, cycle
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, cycle, pairwise
 from typing import Any
+
+from msgspec import Struct
 
 from rater.analysis.compare.model import Comparison, Effect, EffectRow
 from rater.analysis.compare.scaling import Curve, ScalePoint, Series
@@ -21,10 +23,9 @@ from rater.analysis.stats.curves import Usl
 from rater.analysis.stats.intervals import Decision
 from rater.show.charts.vega import SUITES, WIDTH, Chart, PlacedChart, PlacedText, sheet_svg
 from rater.show.format import format_number, sanitize
-from rater.text.values import copies_text
+from rater.text.values import copies_text, objects
 
 _KINDS = {Decision.BETTER: "better", Decision.WORSE: "worse", Decision.SAME: "same"}
-_COMPARISON_COLOURS = {Decision.BETTER: "var(--good)", Decision.WORSE: "var(--slow-text)"}
 _SIGNS = {
     Decision.BETTER: "+",
     Decision.WORSE: "\u2212",
@@ -83,7 +84,6 @@ def comparison_chart(comparison: Comparison) -> dict[str, Any] | None:
     return {
         "baseline": sanitize(comparison.sides[0].label),
         "signals": {
-            "longest": max(len(title["text"]) for title in titles),
             "low": min(ends) - pad,
             "high": max(ends) + pad,
             "rows": len(shown),
@@ -128,7 +128,6 @@ def _line(
         "low": round(speedup.low if speedup.low is not None else speedup.ratio, 6),
         "high": round(speedup.high if speedup.high is not None else speedup.ratio, 6),
         "kind": _KINDS.get(speedup.verdict, "unknown"),
-        "colour": _COMPARISON_COLOURS.get(speedup.verdict, "var(--faint)"),
         "text": f"{speedup.ratio:.3f} {_SIGNS[speedup.verdict] * (2 if cell.holds else 1)}",
         "card": [f"{sanitize(_name(row))}, {side}", speedup.words, interval, values],
     }
@@ -146,10 +145,41 @@ _CPI_COLOURS = (
 )
 _OTHER_COLOUR = "#e6e6e3"
 _LINE = 16.0  # of a bar, as in cpi.vega.json
-_LETTER = 6.2  # width of one in the legend
 _LEAST_WIDTH = 10  # signs of a bar in the terminal
 
 type CountedPoint = tuple[str, Sequence[BenchmarkCounts]]  # its label, and what was counted
+
+
+class StackedRow(Struct, frozen=True):
+    """A bar of parts, one after the other."""
+
+    title: str
+    lead: bool  # the first of those that belong together
+    parts: Sequence[tuple[str, float, Sequence[str]]]  # name, size, its card
+    total: str
+
+
+def stacked_chart(rows: Sequence[StackedRow], colours: Mapping[str, str]) -> dict[str, Any]:
+    """Return what cpi.vega.json draws; `colours` are those of the parts, in their order."""
+    bars: list[dict[str, Any]] = []
+    for row, one in enumerate(rows):
+        ends = [0.0, *accumulate(size for _, size, _ in one.parts)]
+        for (name, size, card), (at, to) in zip(one.parts, pairwise(ends), strict=True):
+            if size > 0:
+                bar = {"row": row, "from": round(at, 6), "to": round(to, 6), "part": name}
+                bars.append({**bar, "card": card, "colour": colours[name]})
+    sizes = [round(sum(size for _, size, _ in one.parts), 6) for one in rows]
+    titles = ((row, one.title, one.lead) for row, one in enumerate(rows))
+    totals = ((row, sizes[row], one.total) for row, one in enumerate(rows))
+    return {
+        "signals": {"rows": len(rows), "high": max(sizes) or 1.0},
+        "data": {
+            "titles": objects("row text lead", titles),
+            "bars": bars,
+            "totals": objects("row at text", totals),
+            "legend": objects("text colour", ((_words(it), of) for it, of in colours.items())),
+        },
+    }
 
 
 def cpi_chart(points: Sequence[CountedPoint]) -> dict[str, Any] | None:
@@ -162,7 +192,8 @@ def cpi_chart(points: Sequence[CountedPoint]) -> dict[str, Any] | None:
                 if it.user_only:  # not to be compared with counts of both
                     name = f"{name} (user mode)"
                 stacks.setdefault(name, {}).setdefault(place, (it.stack, it.rates.cpi))
-    if len(points) > 1:  # what the first has not counted is no share of its CPI
+    several = len(points) > 1
+    if several:  # what the first has not counted is no share of its CPI
         stacks = {name: of for name, of in stacks.items() if 0 in of}
     if not stacks:
         return None
@@ -170,39 +201,24 @@ def cpi_chart(points: Sequence[CountedPoint]) -> dict[str, Any] | None:
     names = sorted(dict.fromkeys(part.name for part in parts), key=lambda name: name == OTHER)
     colours = dict(zip(names, cycle(_CPI_COLOURS), strict=False))
     colours |= {OTHER: _OTHER_COLOUR} if OTHER in colours else {}
-    titles: list[dict[str, Any]] = []
-    bars: list[dict[str, Any]] = []
-    totals: list[dict[str, Any]] = []
+    rows = []
     for name, of in stacks.items():
-        first = of[min(of)][1]
+        scale = 100 / of[min(of)][1] if several else 1.0
         for place, (stack, cpi) in of.items():
-            row, lead, label = len(titles), place == min(of), sanitize(points[place][0])
-            title = name if len(points) == 1 else f"{name}: {label}" if lead else label
-            titles.append({"row": row, "text": title, "lead": lead})
-            scale, at = 100 / first if len(points) > 1 else 1.0, 0.0
-            for part in stack.parts:
-                if part.cycles:
-                    card = [_words(part.name), f"{part.cycles:.3f} cycles per instruction"]
-                    ends = {"from": round(at, 6), "to": round(at + part.cycles * scale, 6)}
-                    bar = {"row": row, **ends, "part": part.name, "card": card}
-                    bars.append({**bar, "colour": colours[part.name]})
-                at += part.cycles * scale
-            text = f"{at:.0f} %" if len(points) > 1 else f"{cpi:.2f}"
-            totals.append({"row": row, "at": round(at, 6), "text": text})
-    ends_x = accumulate((22 + _LETTER * len(name) for name in names), initial=0.0)
-    legend = [
-        {"x": round(x, 1), "text": _words(name), "colour": colours[name]}
-        for x, name in zip(ends_x, names, strict=False)
-    ]
-    return {
-        "signals": {
-            "rows": len(titles),
-            "high": max(bar["to"] for bar in bars),
-            "longest": max(len(title["text"]) for title in titles),
-        },
-        "data": {"titles": titles, "bars": bars, "totals": totals, "legend": legend},
-        "unit": "% of the first point's CPI" if len(points) > 1 else "cycles per instruction",
-    }
+            lead, label = place == min(of), sanitize(points[place][0])
+            bars = [
+                (
+                    part.name,
+                    part.cycles * scale,
+                    [_words(part.name), f"{part.cycles:.3f} cycles per instruction"],
+                )
+                for part in stack.parts
+            ]
+            total = f"{sum(size for _, size, _ in bars):.0f} %" if several else f"{cpi:.2f}"
+            title = (f"{name}: {label}" if lead else label) if several else name
+            rows.append(StackedRow(title, lead, bars, total))
+    unit = "% of the first point's CPI" if several else "cycles per instruction"
+    return stacked_chart(rows, colours) | {"unit": unit}
 
 
 def _words(part: str) -> str:
@@ -256,18 +272,14 @@ def curves_svg(curves: Sequence[Curve]) -> str:
     charts = throughput_charts(curves)
     columns = 1 if len(charts) == 1 else 2 if len(charts) <= 4 else 3 if len(charts) <= 12 else 4
     width, height = (560.0, 320.0) if columns == 1 else (200.0, 150.0)
-    named = any(curve.name for curve in curves)
-    wide = {"room": 150.0} if named else {}
+    wide = {"room": 150.0} if any(curve.name for curve in curves) else {}
     figures = [
         PlacedChart(
             "scaling",
-            chart | {"signals": chart["signals"] | wide},
+            chart
+            | {"signals": chart["signals"] | wide | {"title": chart["title"], "xname": "copies"}},
             width,
             height,
-            [
-                PlacedText(0, -10, chart["title"], weight="bold"),
-                PlacedText(width / 2, height + 28, "copies", "faint", "center"),
-            ],
             above=30,
             right=wide.get("room", 0.0),
         )

@@ -48,11 +48,11 @@ def picture_svg(picture: Picture) -> str:
         panel_values(panel, dot_kinds(panel), repeated=picture.repeated, tick_gap=gap)
         for panel in picture.panels
     ]
-    named = [_names(values, _MOST_NAMED[len(drawn) > 1]) for values in drawn]
+    named = [_words(values, _MOST_NAMED[len(drawn) > 1]) for values in drawn]
     lines = max(map(len, named))
     figures = [
-        _figure(values, names, picture, sheet, lines, with_axis=i >= last)
-        for i, (values, names) in enumerate(zip(drawn, named, strict=True))
+        _figure(values, words, picture, sheet, lines, with_axis=i >= last)
+        for i, (values, words) in enumerate(zip(drawn, named, strict=True))
     ]
     return sheet_svg(picture.title, figures, columns=sheet.columns, notes=[*_key(picture, sheet)])
 
@@ -80,7 +80,7 @@ def _key(picture: Picture, sheet: _SheetSize) -> Iterator[PlacedText]:
         right -= (len(text) + 1) * sheet.letters * 0.62
 
 
-def _names(values: Mapping[str, Any], most: int) -> list[tuple[str, str]]:
+def _words(values: Mapping[str, Any], most: int) -> list[dict[str, object]]:
     """Return what is written above a panel, with its colour: the same words as on a page."""
     labels = [
         (it["text"], "explained" if it["explained"] else "slow-text") for it in values["labels"]
@@ -88,38 +88,30 @@ def _names(values: Mapping[str, Any], most: int) -> list[tuple[str, str]]:
     more = [(f"and {len(labels) - most} more", "faint")] if len(labels) > most else []
     others = [*values["outside"], *([f"× {values['failedText']}"] if values["failedText"] else [])]
     none = [] if values["dots"]["s"] else [("no copy ran well", "faint")]
-    return [*none, *labels[:most], *more, *((text, "slow-text") for text in others)]
+    words = [*none, *labels[:most], *more, *((text, "slow-text") for text in others)]
+    rows = ((line, text, f"var(--{colour})") for line, (text, colour) in enumerate(words))
+    return objects("line text colour", rows)
 
 
 def _figure(
     values: Mapping[str, Any],
-    names: Sequence[tuple[str, str]],
+    words: Sequence[dict[str, object]],
     picture: Picture,
     sheet: _SheetSize,
     lines: int,
     *,
     with_axis: bool,
 ) -> PlacedChart:
-    """Return a panel with `lines` of names above; `with_axis`: and the copies' numbers below."""
-    line, dots = sheet.letters * _LINE, values["dots"]
-    texts = [
-        PlacedText(0, -8 - lines * line, values["title"], size=sheet.letters + 2, weight="bold"),
-        *(
-            PlacedText(0, -8 - (lines - 1 - at) * line, text, colour, size=sheet.letters)
-            for at, (text, colour) in enumerate(names)
-        ),
-    ]
-    below = sheet.height + 3 + sheet.letters
-    if with_axis and picture.groups:
-        texts.append(PlacedText(-3, below, "NUMA node", "faint", "right", 8))
-        below += line
-    numbered = [*_numbers(picture, sheet)] if with_axis else []
-    if numbered:
-        texts.append(PlacedText(-3, below, picture.axis, "faint", "right", 8))
-    texts += [PlacedText(x, below, it, "faint", "center", sheet.letters) for x, it in numbered]
+    """Return a panel with `lines` of words above; `with_axis`: and the copies' numbers below."""
+    dots = values["dots"]
+    numbers = [*_numbers(picture, sheet)] if with_axis else []
+    axis = ["NUMA node" if with_axis and picture.groups else "", picture.axis if numbers else ""]
     shades = [picture.shade(iteration) for iteration in dots["it"]]
     chart = {
         "signals": {
+            "title": values["title"],
+            "lines": lines,
+            "axis": axis if picture.groups else axis[1:],
             "places": max(1, len(picture.names)),
             "low": values["low"],
             "high": values["high"],
@@ -129,26 +121,26 @@ def _figure(
             "numbered": with_axis,
         },
         "data": {
+            "words": words,
+            "numbers": objects("place text", numbers),
             "groups": group_rows(group_values(picture)),
             "ticks": objects("value seconds share", values["ticks"]),
             "rows": objects(" ".join((*dots, "shade")), zip(*dots.values(), shades, strict=True)),
             "failed": [{"place": place} for place, *_ in values["failed"]],
         },
     }
+    line = sheet.letters * _LINE
     above = (lines + 1.5) * line
-    return PlacedChart(
-        "panel", chart, sheet.width, sheet.height, texts, below=line * 2.4, above=above
-    )
+    return PlacedChart("panel", chart, sheet.width, sheet.height, below=line * 2.4, above=above)
 
 
 def _numbers(picture: Picture, sheet: _SheetSize) -> Sequence[tuple[float, str]]:
-    """Return the numbers of the copies that have room, each with the middle of its place."""
+    """Return the numbers of the copies that have room, each with its place."""
     marks: Sequence[int] = range(len(picture.names))
     if len(marks) > _MOST_COPY_TICKS or len(picture.panels) > 1:
         marks = picture.marks() if picture.ascending else ()
-    wide = sheet.width / max(1, len(picture.names))
-    at = [((place + 0.5) * wide, str(picture.names[place])) for place in marks]
-    return evenly(at, sheet.letters * 0.64)
+    letter = sheet.letters * 0.64 * max(1, len(picture.names)) / sheet.width
+    return evenly([(place, str(picture.names[place])) for place in marks], letter)
 
 
 # -- What is written into a picture of the copies' times: names of slow parts, times, sizes --------

@@ -111,13 +111,12 @@ class PlacedText(Struct, frozen=True):
 
 
 class PlacedChart(Struct, frozen=True):
-    """A chart with its size, and the words around it; all in pixels."""
+    """A chart with its size in pixels."""
 
     kind: str  # of the specification
     chart: Chart
     width: float
     height: float
-    texts: Sequence[PlacedText] = ()
     below: float = 0.0  # more room than the specification leaves
     above: float = 0.0
     right: float = 0.0
@@ -250,15 +249,10 @@ def _group(figure: PlacedChart, x: float, y: float) -> dict[str, Any]:
         },
         "signals": [*({"name": name, "value": value} for name, value in values.items()), *signals],
         "data": [
-            *(
-                one | {"values": figure.chart["data"].get(one["name"], [])}
-                if "source" not in one
-                else one
-                for one in spec["data"]
-            ),
-            {"name": "texts", "values": [one.values() for one in figure.texts]},
+            one if "source" in one else one | {"values": figure.chart["data"].get(one["name"], [])}
+            for one in spec["data"]
         ],
         "scales": spec["scales"],
         "axes": spec.get("axes", []),
-        "marks": [*spec["marks"], _TEXTS],
+        "marks": spec["marks"],
     }
