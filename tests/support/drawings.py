@@ -15,7 +15,7 @@ _SVG = "{http://www.w3.org/2000/svg}"
 def texts(svg: str, tag: str = "text") -> list[str]:
     """All words of a picture, line by line, in the order they are drawn."""
     drawn = ET.fromstring(svg).iter(f"{_SVG}{tag}")
-    lines = [line for one in drawn for line in (one.findall(f"{_SVG}tspan") or [one])]
+    lines = [it for one in drawn for it in ([one] if one.text else one.findall(f"{_SVG}tspan"))]
     return ["".join(line.itertext()) for line in lines]
 
 
