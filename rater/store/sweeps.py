@@ -6,18 +6,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.files import Sourced
 from rater.plan.sweep import (
     AxisKind,
-    BlockOrder,
     SlotRun,
-    SweepMeasure,
+    StoredSweep,
+    SweepPoint,
     SweepSlot,
-    Values,
+    SweepSpec,
     point_label,
 )
 from rater.process import ProcessId, is_alive, this_process
@@ -36,56 +35,6 @@ _HEAD = (
 )
 _REPLACED = "replaced-by"  # tag of a run that did not get to its end: the run in its place
 _NOT_COUNTED = "not-counted"  # tag of a run that was not made as its point says: why
-
-
-class SweepSpec(Struct, frozen=True):
-    """What was asked for: the head of a sweep, as it is stored before the first run."""
-
-    uuid: str
-    started_at: str  # UTC, ISO 8601 with "Z"
-    rounds: int
-    block_order: BlockOrder
-    seed: int
-    until: float | None  # 0.01: 1 %
-    stop_on_failure: bool
-    suite: str | None  # None: a plain command
-    command_line: str
-    rater_version: str
-    directory: str
-    until_of: SweepMeasure = SweepMeasure.TIME
-    file: str | None = None  # the TOML file it was read from
-    file_sha256: str | None = None
-    file_text: str | None = None
-
-
-class SweepPoint(Struct, frozen=True):
-    """One combination of values."""
-
-    point: int  # from 0, the baseline
-    label: str
-    values: Values
-    request: str  # JSON, as `request_to_json` has it; without settings of the machine
-    left_out: str | None  # why it cannot run
-
-
-class StoredSweep(Struct, frozen=True):
-    """A sweep read back."""
-
-    number: int
-    asked: SweepSpec
-    status: RunStatus  # `KILLED` where its rater is gone
-    reason: str | None
-    ended_at: str | None
-    resumed: int
-    extended: int  # how often rounds were added
-    axes: tuple[tuple[str, AxisKind], ...]
-    points: tuple[SweepPoint, ...]
-    slots: tuple[SlotRun, ...]  # in the order in which they are run
-
-    @property
-    def missing(self) -> tuple[SweepSlot, ...]:
-        """What is still to be run."""
-        return tuple(it.slot for it in self.slots if not it.done)
 
 
 def new_sweep(

@@ -26,14 +26,14 @@ from rater.fleet.foreign import (
     newest_tables,
 )
 from rater.fleet.merge import MergedFile, merge_database
-from rater.plan.sweep import AxisKind, SweepSlot
+from rater.plan.sweep import AxisKind, SweepPoint, SweepSlot
 from rater.process import this_process
 from rater.record.events import OutputChecked, RunEnded
 from rater.record.run import RunStatus, Validity
 from rater.store.connection import is_database
 from rater.store.rows import migrate, migrations
 from rater.store.store import Store, open_store
-from rater.store.sweeps import SweepPoint, create_slot_run, new_sweep, remove_sweeps
+from rater.store.sweeps import create_slot_run, new_sweep, remove_sweeps
 from tests.support.calls import Rater, rows
 from tests.support.digests import content_digest
 from tests.support.example_events import SWEEP_ASKED, ended, over, phase

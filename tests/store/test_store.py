@@ -17,7 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 from rater.errors import InputError
-from rater.plan.sweep import AxisKind, SweepSlot
+from rater.plan.sweep import AxisKind, SweepPoint, SweepSlot
 from rater.process import is_alive, this_process
 from rater.record.events import Noted, OutputChecked, RunEnded
 from rater.record.run import (
@@ -31,7 +31,7 @@ from rater.record.run import (
 from rater.record.stored import RunHead, StoredBracket, StoredRun
 from rater.store.connection import StoreError, StoreFullError
 from rater.store.store import Store, open_store
-from rater.store.sweeps import SweepPoint, create_slot_run, end_sweep, new_sweep, remove_sweeps
+from rater.store.sweeps import create_slot_run, end_sweep, new_sweep, remove_sweeps
 from tests.support.calls import Rater
 from tests.support.calls import rows as rows_of
 from tests.support.example_events import (

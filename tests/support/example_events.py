@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rater.plan.sweep import BlockOrder
+from rater.plan.sweep import BlockOrder, SweepSpec
 from rater.record.events import CopyEnded, CopyStarted, Event, PhaseEnded, PhaseStarted
 from rater.record.run import (
     BenchmarkUsed,
@@ -17,7 +17,6 @@ from rater.record.run import (
     Validity,
 )
 from rater.record.stored import RunHead, StoredRun
-from rater.store.sweeps import SweepSpec
 
 S = 1_000_000_000  # nanoseconds
 HOST = Host("f", "node7", "m", "CPU 9000", "0x1", "Maker", 64, 4, 2, 1, 1, "x86_64", "Box")

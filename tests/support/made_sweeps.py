@@ -7,11 +7,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from rater.plan.sweep import AxisKind, SweepSlot
+from rater.plan.sweep import AxisKind, SweepPoint, SweepSlot
 from rater.record.events import OutputChecked, RunEnded
 from rater.record.run import BenchmarkUsed, RunStatus, Validity
 from rater.store.store import Store, open_store
-from rater.store.sweeps import SweepPoint, create_slot_run, end_sweep, new_sweep
+from rater.store.sweeps import create_slot_run, end_sweep, new_sweep
 from tests.support.example_events import SWEEP_ASKED, ended, over, phase, run_of, with_head
 from tests.support.stored_runs import PUS, append
 

@@ -11,7 +11,15 @@ from msgspec import Struct
 from rater.analysis.compare.model import Comparison
 from rater.analysis.results.rates import MEAN, mean_rate
 from rater.analysis.results.score import Overall
-from rater.plan.sweep import ENVIRONMENT, NONE_SHOWN, SlotRun, SweepMeasure, Values
+from rater.plan.sweep import (
+    ENVIRONMENT,
+    NONE_SHOWN,
+    SlotRun,
+    StoredSweep,
+    SweepMeasure,
+    SweepSpec,
+    Values,
+)
 from rater.record.stored import RATIO
 from rater.show.compare.comparison import comparison_parts, rate_heading
 from rater.show.document import TEXT, Field, Form, Line, Part, ViewTable, decimals
@@ -59,31 +67,24 @@ class PointView(Struct, frozen=True):
 
 
 class SweepView(Struct, frozen=True):
-    """A sweep; without number, uuid and status where it is not stored."""
+    """A sweep, and what its points came to, or will."""
 
-    number: int | None
-    uuid: str | None
-    status: str | None
-    reason: str | None
-    started_at: str | None
+    sweep: StoredSweep  # number 0: it is not made
     what: str  # suites or command
     axes: tuple[AxisView, ...]
     points: tuple[PointView, ...]
-    rounds: int
-    order: str
-    seed: int
-    until: float | None
-    until_of: SweepMeasure
-    slots: tuple[SlotRun, ...]
-    file: str | None = None
-    file_sha256: str | None = None
     total_s: float | None = None  # all runs, as expected
     obstacles: tuple[str, ...] = ()  # why no point can run, one by one
 
     @property
+    def asked(self) -> SweepSpec:
+        """What was asked for."""
+        return self.sweep.asked
+
+    @property
     def done(self) -> int:
         """Runs that are done."""
-        return sum(it.done for it in self.slots)
+        return sum(it.done for it in self.sweep.slots)
 
     @property
     def running(self) -> tuple[PointView, ...]:
@@ -96,13 +97,13 @@ def sweeps_parts(views: Sequence[SweepView]) -> Iterator[Part]:
     if not views:
         yield "no sweeps stored yet; `rater sweep` makes one"
     columns = (
-        Field("sweep", lambda view: view.number),
+        Field("sweep", lambda view: view.sweep.number),
         Field("started (UTC)", _when, TEXT),
         Field("what", lambda view: view.what, TEXT, flexible=True),
         Field("axes", lambda view: " ".join(it.name for it in view.axes), TEXT, flexible=True),
         Field("points", lambda view: len(view.running), optional=1),
-        Field("runs", lambda view: f"{view.done}/{len(view.slots)}"),
-        Field("status", lambda view: view.status or None, TEXT),
+        Field("runs", lambda view: f"{view.done}/{len(view.sweep.slots)}"),
+        Field("status", lambda view: view.sweep.status, TEXT),
     )
     yield ViewTable("", views, columns)
 
@@ -119,15 +120,15 @@ def sweep_parts(
     yield from _head(view)
     compared = comparison is not None and not comparison.is_empty
     has_results = any(point.results for point in view.points)
-    whole = all(len(point.results) == view.rounds for point in view.points)
+    whole = all(len(point.results) == view.asked.rounds for point in view.points)
     if not has_results:
         yield from _without_results(view, comparison)
     elif detailed or not (comparison and compared and len(comparison.benchmarks) == 1 and whole):
         yield from _results(view, comparison)
     if comparison is not None and has_results and (detailed or compared):
         yield from comparison_parts(comparison, detailed=detailed)
-    if not detailed and compared and view.number is not None:
-        yield f"Points, noise and all benchmarks: `rater sweep --show {view.number}`"
+    if not detailed and compared and view.sweep.number:
+        yield f"Points, noise and all benchmarks: `rater sweep --show {view.sweep.number}`"
 
 
 def _results(view: SweepView, comparison: Comparison | None) -> Iterator[Part]:
@@ -151,7 +152,7 @@ def _results(view: SweepView, comparison: Comparison | None) -> Iterator[Part]:
         return lambda it: of((one.value for one in it.results), default=None)
 
     def runs(point: PointView) -> str | None:
-        return None if point.left_out is not None else f"{len(point.runs)}/{view.rounds}"
+        return None if point.left_out is not None else f"{len(point.runs)}/{view.asked.rounds}"
 
     columns = (
         *_axes(view, lambda point: point.values),
@@ -185,8 +186,8 @@ def _without_results(view: SweepView, comparison: Comparison | None) -> Iterator
             f"How the copies ended: `rater show {min(failed)}`. Once that is mended, sweep anew: "
             "runs in which copies failed are not made again."
         )
-    elif view.number is not None:
-        yield f"What is missing of it: `rater sweep --resume {view.number}`"
+    elif view.sweep.number:
+        yield f"What is missing of it: `rater sweep --resume {view.sweep.number}`"
 
 
 def dry_parts(view: SweepView) -> Iterator[Part]:
@@ -205,13 +206,13 @@ def dry_parts(view: SweepView) -> Iterator[Part]:
         Field("", mark, TEXT),
     )
     yield ViewTable("", view.points, columns)
-    blocks = group_by_key((it.slot.block, str(it.slot.point + 1)) for it in view.slots)
+    blocks = group_by_key((it.slot.block, str(it.slot.point + 1)) for it in view.sweep.slots)
     for block, points in list(blocks.items())[:_ORDERS_SHOWN]:
         yield f"block {block}: {' '.join(points)}"
     if len(blocks) > _ORDERS_SHOWN:
         yield f"and {count(len(blocks) - _ORDERS_SHOWN, 'more block')}"
     total = "" if view.total_s is None else f", about {format_duration(view.total_s)} (a guess)"
-    yield f"{count(len(view.slots), 'run')}{total}"
+    yield f"{count(len(view.sweep.slots), 'run')}{total}"
     for axis in view.axes:
         if axis.present is not None:
             yield f"{axis.name} is {axis.present} now, and will be restored to that"
@@ -223,7 +224,7 @@ def missing_parts(view: SweepView) -> Iterator[Part]:
     """Yield what is still to be run of a stored sweep."""
     yield from _head(view)
     values = {point.point: point.values for point in view.points}
-    missing = [it for it in view.slots if not it.done]
+    missing = [it for it in view.sweep.slots if not it.done]
     if not missing:
         yield Line("nothing is missing", "bold")
     columns = (
@@ -235,16 +236,17 @@ def missing_parts(view: SweepView) -> Iterator[Part]:
 
 
 _HEAD = JsonFields(
-    "sweep=number uuid status reason started_at what axes rounds order seed",
+    "sweep=sweep.number asked.uuid sweep.status sweep.reason asked.started_at what axes "
+    "asked.rounds order=asked.block_order asked.seed",
     {
-        "until_percent": lambda view: None if view.until is None else view.until * 100,
-        "until_of": lambda view: None if view.until is None else view.until_of,
-        "runs_planned": lambda view: len(view.slots),
+        "until_percent": lambda view: None if view.asked.until is None else view.asked.until * 100,
+        "until_of": lambda view: None if view.asked.until is None else view.asked.until_of,
+        "runs_planned": lambda view: len(view.sweep.slots),
     },
-    "runs_done=done file file_sha256",
+    "runs_done=done asked.file asked.file_sha256",
 )
 _TABLE = {
-    SweepView: JsonFields({"*": _HEAD.of}, "points runs=slots"),
+    SweepView: JsonFields({"*": _HEAD.of}, "points runs=sweep.slots"),
     AxisView: JsonFields("name kind values"),
     PointView: JsonFields(
         "point label values{} left_out runs runs_with_failed_copies=failed results",
@@ -269,6 +271,7 @@ def sweep_document(view: SweepView) -> dict[str, object]:
 def dry_document(view: SweepView) -> dict[str, object]:
     """Return a sweep that is not made, for programs."""
     return sweep_document(view) | {
+        **dict.fromkeys(("sweep", "uuid", "status", "started_at")),
         "dry_run": True,
         "expected_s": view.total_s,
         "refused": [*view.obstacles, *(p.left_out for p in view.points if p.left_out)],
@@ -278,19 +281,20 @@ def dry_document(view: SweepView) -> dict[str, object]:
 def _head(view: SweepView) -> Iterator[Part]:
     """Yield what was swept, every axis with its values, and how far it came."""
     points = count(len(view.running), "point")
-    name = "sweep" if view.number is None else f"sweep {view.number}"
-    yield Line(f"{name} of {view.what}: {points}, {count(view.rounds, 'round')}", "bold")
+    sweep, asked = view.sweep, view.asked
+    name = f"sweep {sweep.number}" if sweep.number else "sweep"
+    yield Line(f"{name} of {view.what}: {points}, {count(asked.rounds, 'round')}", "bold")
     for axis in view.axes:
         values = ", ".join(value or NONE_SHOWN for value in axis.values)
         yield f"  {axis.name} ({axis.kind}): {values}"
-    by = " by energy" if view.until_of is SweepMeasure.ENERGY else ""
-    until = "" if view.until is None else f", until decided{by} within {view.until * 100:g} %"
-    seed = f", seed {view.seed}" if view.order == "shuffled" else ""
+    by = " by energy" if asked.until_of is SweepMeasure.ENERGY else ""
+    until = "" if asked.until is None else f", until decided{by} within {asked.until * 100:g} %"
+    seed = f", seed {asked.seed}" if asked.block_order == "shuffled" else ""
     status = ""
-    if view.status is not None:
-        reason = f" ({view.reason})" if view.reason else ""
-        status = f"{view.status}{reason}: {view.done} of {count(len(view.slots), 'run')} done; "
-    yield f"  {status}order {view.order}{seed}{until}"
+    if sweep.number:
+        reason = f" ({sweep.reason})" if sweep.reason else ""
+        status = f"{sweep.status}{reason}: {view.done} of {count(len(sweep.slots), 'run')} done; "
+    yield f"  {status}order {asked.block_order}{seed}{until}"
 
 
 def _axes(view: SweepView, values: Callable[[Any], Values]) -> Iterator[Field]:
@@ -312,4 +316,4 @@ def _left_out(view: SweepView, word: str = "left out") -> Iterator[Part]:
 
 
 def _when(view: SweepView) -> str:
-    return (view.started_at or "-").replace("T", " ").removesuffix("Z")[:16]
+    return view.asked.started_at.replace("T", " ").removesuffix("Z")[:16]

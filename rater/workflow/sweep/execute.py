@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rater.errors import InputError
 from rater.files import Sourced, Trusted, sysroot
 from rater.plan.request import request_from_json
-from rater.plan.sweep import RETRIES, AxisKind, SweepMeasure, order_slots
+from rater.plan.sweep import RETRIES, AxisKind, StoredSweep, SweepMeasure, order_slots
 from rater.process import print_error
 from rater.record.run import RunStatus
 from rater.run.host import discover as machine
@@ -27,7 +27,6 @@ from rater.show.plans.plan import EXECUTED, executed_facts
 from rater.store.connection import default_path
 from rater.store.store import Store
 from rater.store.sweeps import (
-    StoredSweep,
     claim_sweep,
     find_sweep,
     load_asked_sweep,

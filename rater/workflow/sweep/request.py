@@ -28,8 +28,11 @@ from rater.plan.sweep import (
     AxisKind,
     BlockOrder,
     SlotRun,
+    StoredSweep,
     SweepFile,
     SweepMeasure,
+    SweepPoint,
+    SweepSpec,
     Values,
     check_axes,
     grid,
@@ -45,7 +48,6 @@ from rater.record.run import RunStatus
 from rater.run.launcher.guard import guard
 from rater.run.programs.compile import find_command
 from rater.settings.tuner import find_setting
-from rater.store.sweeps import StoredSweep, SweepPoint, SweepSpec
 from rater.text.documents import read_text, toml_document
 from rater.text.secrets import Redactor
 from rater.text.values import count, parse_percent

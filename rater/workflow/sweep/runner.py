@@ -19,7 +19,15 @@ from rater.analysis.results.disturbed import is_taken
 from rater.errors import InputError, RaterError, RunError
 from rater.files import Trusted, sysroot
 from rater.plan.schedule import Plan
-from rater.plan.sweep import ENVIRONMENT, AxisKind, SweepMeasure, SweepSlot, Values
+from rater.plan.sweep import (
+    ENVIRONMENT,
+    AxisKind,
+    SlotRun,
+    StoredSweep,
+    SweepMeasure,
+    SweepSlot,
+    Values,
+)
 from rater.process import print_error
 from rater.record.run import RunStatus, escape_undecodable
 from rater.record.stored import RATIO, StoredRun, is_good
@@ -31,8 +39,6 @@ from rater.show.results.listing import DISTURBED
 from rater.store.connection import StoreError
 from rater.store.store import Store
 from rater.store.sweeps import (
-    SlotRun,
-    StoredSweep,
     create_slot_run,
     discard_run,
     end_sweep,

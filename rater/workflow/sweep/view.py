@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.plan.request import Request, request_from_json
-from rater.plan.sweep import AxisKind, Values
+from rater.plan.sweep import AxisKind, StoredSweep, Values
 from rater.show.compare.sweep import (
     AxisView,
     PointView,
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rater.analysis.compare.model import Comparison
     from rater.analysis.results.score import Overall
     from rater.store.store import Store
-    from rater.store.sweeps import StoredSweep
     from rater.workflow.sweep.request import GridPoint, SweepRequest
 
 
@@ -52,7 +51,6 @@ def view_of(
     sweep: StoredSweep, results: Mapping[int, Sequence[Overall | None]] | None = None
 ) -> SweepView:
     """Return a stored sweep; `results` of its runs that are done, by point, in order."""
-    asked = sweep.asked
     runs: dict[int, list[int]] = {}
     failed: dict[int, int] = {}
     for it in sweep.slots:
@@ -60,11 +58,7 @@ def view_of(
             runs.setdefault(it.slot.point, []).append(it.run)
             failed[it.slot.point] = failed.get(it.slot.point, 0) + it.failed
     return SweepView(
-        number=sweep.number,
-        uuid=asked.uuid,
-        status=sweep.status.value,
-        reason=sweep.reason,
-        started_at=asked.started_at,
+        sweep=sweep,
         what=_what_of(sweep),
         axes=_axes(dict(sweep.axes), [point.values for point in sweep.points]),
         points=tuple(
@@ -79,14 +73,6 @@ def view_of(
             )
             for point in sweep.points
         ),
-        rounds=asked.rounds,
-        order=asked.block_order,
-        seed=asked.seed,
-        until=asked.until,
-        until_of=asked.until_of,
-        slots=sweep.slots,
-        file=asked.file,
-        file_sha256=asked.file_sha256,
     )
 
 
@@ -146,10 +132,6 @@ def dry_view(asked: SweepRequest, points: Sequence[GridPoint]) -> SweepView:
         shown.append(AxisView(axis.name, axis.kind, axis.values, setting.read().text))
     return replace(
         view,
-        number=None,
-        uuid=None,
-        status=None,
-        started_at=None,
         what=_what(it.request for it in points),
         axes=tuple(shown),
         points=tuple(
