@@ -115,14 +115,10 @@ def refuse_layout(request: Request, planned: Mapping[str, str] | None = None) ->
     asked = pages_asked(request)
     if asked is None or asked.layout.best:
         return
-    problems = layout_problems(asked, planned or {})
+    pooled, root = asked.pooled, sysroot()
+    problems = machine_problems(asked.layout, pooled=pooled, root=root, planned=planned or {})
     if problems:
         raise InputError(f"--pages {request.pages}: {'; '.join(problems)}")
-
-
-def layout_problems(asked: PageRequest, planned: Mapping[str, str]) -> list[str]:
-    """Return why this machine does not give the pages that were asked for."""
-    return machine_problems(asked.layout, pooled=asked.pooled, root=sysroot(), planned=planned)
 
 
 def program_problems(programs: Iterable[Path], library: Path) -> list[str]:
@@ -169,7 +165,8 @@ def pages_of_run(
     huge = huge_page_bytes(root)
     library = build_library(cache, split=asked.layout.split)
     files = {Path(line.words[0]) for lines in ready.lines for line in lines}
-    problems = layout_problems(asked, {}) + program_problems(files, library.executable)
+    problems = machine_problems(asked.layout, pooled=asked.pooled, root=root, planned={})
+    problems += program_problems(files, library.executable)
     reports = ready.work / "pages"
     reports.mkdir(mode=0o700)
     setup = PageSetup({}, huge, reports, library.executable)

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 from msgspec import Struct
@@ -129,7 +128,10 @@ def pages(output: Output, asked: TraceOptions, listing: bool) -> int:
     """Trace one program and rank the mappings of its data to page sizes; or show what there is."""
     file = drawing_file(asked.file)
     if listing:
-        return _list(output)
+        with open_existing_store(output) as store:
+            heads = trace_heads(store)
+        print_view(output, [to_dict(it) for it in heads], lambda _: heads_parts(heads))
+        return 0
     if asked.trace is not None:
         if asked.which is not None or asked.command is not None:
             raise InputError("--show names a trace that is there: leave the program out")
@@ -153,7 +155,12 @@ def _record_trace(output: Output, asked: TraceOptions) -> StoredTrace:
         with guard(str(uuid4()), 1):
             subject = subject_of(asked, cache, limits)
             measured = machine_costs(cache, anew=asked.measure)
-            tlb = named or own_tlb(measured)
+            tlb = named or tlb_of_cpuid(measured["cpuid"])
+            if tlb is None:
+                raise InputError(
+                    "this processor does not tell its TLB: give it with --tlb, as 64x4,1536x12 "
+                    "(entries x ways of each level)"
+                )
             with trial_folder(cache) as work:
                 stage = Sandbox(subject, work, limits)
                 trace = _traced(stage, tools, tlb, sizes, asked.sample)
@@ -184,24 +191,6 @@ def _present(output: Output, asked: TraceOptions, stored: StoredTrace, file: Pat
             yield Line(f"{asked.file}: {len(trace.reuse)} panels", whole=True)
 
     print_view(output, pages_document(view), parts)
-
-
-def _list(output: Output) -> int:
-    with open_existing_store(output) as store:
-        heads = trace_heads(store)
-    print_view(output, [to_dict(it) for it in heads], lambda _: heads_parts(heads))
-    return 0
-
-
-def own_tlb(measured: Mapping[str, Any]) -> Tlb:
-    """Return the TLB of the machine that was measured; raises `InputError` where it tells none."""
-    found = tlb_of_cpuid(measured["cpuid"])
-    if found is None:
-        raise InputError(
-            "this processor does not tell its TLB: give it with --tlb, as 64x4,1536x12 "
-            "(entries x ways of each level)"
-        )
-    return found
 
 
 def _traced(

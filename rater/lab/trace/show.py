@@ -166,7 +166,7 @@ def trace_parts(view: TraceView) -> Iterator[Part]:
         (
             Field("page|size", lambda it: page_name(it.page_bytes), TEXT),
             Field("pages|touched", lambda it: sum(it.pages), COUNT),
-            Field("memory|MB", lambda it: megabytes(sum(it.pages) * it.page_bytes)),
+            Field("memory|MB", lambda it: sum(it.pages) * it.page_bytes / 1e6, NUMBER),
             Field("page|faults", lambda it: sum(it.faults), COUNT),
             Field("pages for|99 %", lambda it: working_set(it, 0.99), COUNT),
             Field("pages for|99.9 %", lambda it: working_set(it, 0.999), COUNT, optional=1),
@@ -394,12 +394,6 @@ def format_count(count: float) -> str:
             value = count / step
             return f"{value:.{max(0, 2 - len(str(int(abs(value)))) + 1)}f} {letter}"
     return f"{count:.0f}"
-
-
-def megabytes(size: float) -> str:
-    """Return bytes as MB (10^6), with decimals where they are few."""
-    value = size / 1e6
-    return f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
 def milliseconds(ns: float) -> str:

@@ -35,8 +35,6 @@ class StoredTrace(Struct, frozen=True):
     """A trace with what it is known by."""
 
     number: int
-    traced_at: str
-    host: str
     trace: PageTrace
     costs: Mapping[str, Any]  # as `run.pages.costs` returned them
     checks: Mapping[str, Sequence[float]]  # times of runs in s, by layout
@@ -171,9 +169,7 @@ def load_trace(store: Store, number: int) -> StoredTrace:
         ),
         regions=regions,
     )
-    return StoredTrace(
-        number, head["traced_at"], head["host"], trace, json.loads(head["costs"]), times
-    )
+    return StoredTrace(number, trace, json.loads(head["costs"]), times)
 
 
 def _of(rows: Iterable[Sequence[Any]], key: tuple[Any, ...], column: int) -> PerCategory:

@@ -76,13 +76,13 @@ def _compare_one(
     limits: Limits,
     too_long: threading.Event,
 ) -> CheckResult:
-    comparison = one.comparison
+    comparison, slow = one.comparison, f"comparing took over {limits.time_s:.0f} s"
     now = states(one.directory, tuple(one.before))
     for name, state in one.before.items():
         if now.get(name) == state:
             return CheckResult(Validity.INVALID, f"{name} was not written: it is of an earlier run")
     if stop() or too_long.is_set():
-        return CheckResult(Validity.UNCHECKED) if stop() else _too_long(limits)
+        return CheckResult(Validity.UNCHECKED) if stop() else _not_validated(slow)
     for name in comparison.leftovers():
         with suppress(OSError):
             os.unlink(f"{one.directory}/{name}")  # noqa: PTH108 - text, as the directory is
@@ -97,22 +97,18 @@ def _compare_one(
             return CheckResult(Validity.UNCHECKED)
         if ended.excess is not None:
             too_long.set()
-            return _too_long(limits)
+            return _not_validated(slow)
         return _judged(one, log, argv, ended.status)
     except OSError as error:
-        return CheckResult(
-            Validity.NOT_CHECKED, f"not validated: {error.strerror}: {error.filename}"
-        )
+        return _not_validated(f"{error.strerror}: {error.filename}")
     finally:
         for name in (log, printed):
             with suppress(OSError):
                 os.unlink(name)  # noqa: PTH108 - as above
 
 
-def _too_long(limits: Limits) -> CheckResult:
-    return CheckResult(
-        Validity.NOT_CHECKED, f"not validated: comparing took over {limits.time_s:.0f} s"
-    )
+def _not_validated(why: str) -> CheckResult:
+    return CheckResult(Validity.NOT_CHECKED, f"not validated: {why}")
 
 
 def _judged(one: KitOutput, log: str, argv: Sequence[str], code: int) -> CheckResult:
@@ -137,7 +133,7 @@ def _judged(one: KitOutput, log: str, argv: Sequence[str], code: int) -> CheckRe
         )
         if by_signal and not detail.startswith(ended):
             detail = f"{ended}: {detail}"
-        return CheckResult(Validity.NOT_CHECKED, f"not validated: the kit's specdiff: {detail}")
+        return _not_validated(f"the kit's specdiff: {detail}")
     if found is not None:
         name = found.rpartition("/")[2].removesuffix(".mis")
         return CheckResult(Validity.INVALID, f"{name} differs: {_first_line(found)} (see {found})")
