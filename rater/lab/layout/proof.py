@@ -44,6 +44,12 @@ class CopyPages(Struct, frozen=True):
     reasons: tuple[str, ...]  # in words, why it is not as planned
     reached: float | None  # which part (0 to 1) of its memory the layout is of
 
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        it = self.copy
+        return f"copy {it.copy} of {it.benchmark}, iteration {it.iteration}"
+
 
 class CategoryPages(Struct, frozen=True):
     """One category of a benchmark's data, over its copies; shares are of resident memory."""

@@ -52,14 +52,7 @@ def page_parts(pages: RunPages, *, every: bool = False) -> Iterator[Part]:
                 for region in one.pages
                 if region.category == REST
             ),
-            *(
-                (
-                    "differs",
-                    f"copy {it.copy} of {it.benchmark}, iteration {it.iteration}: {'; '.join(why)}",
-                    "red",
-                )
-                for it, why in ((one.copy, one.reasons) for one in named)
-            ),
+            *(("differs", f"{one.name}: {'; '.join(one.reasons)}", "red") for one in named),
             ("", more and f"and {more} more differ (--proof names them all)", "red"),
             *(
                 ("unknown", f"copies {format_list(set(of))}: {truncate_list(list(why))}", "yellow")
