@@ -95,7 +95,7 @@ _CONVERTERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-class Command(Struct, frozen=True):
+class Subcommand(Struct, frozen=True):
     """A command: what it calls, its arguments, and its help."""
 
     # A use case, or its name below `rater`, to be imported then; None: one of its actions is meant.
@@ -103,7 +103,7 @@ class Command(Struct, frozen=True):
     arguments: str = ""  # as `add_arguments` reads them, with `types` of their own
     tables: bool = False  # it has `--format`
     types: Mapping[str, Callable[[str], Any]] = {}
-    actions: Mapping[str, Command] = {}
+    actions: Mapping[str, Subcommand] = {}
     traits: CommandTrait = NO_TRAITS
     help: str | None = None
     description: str | None = None
@@ -112,7 +112,7 @@ class Command(Struct, frozen=True):
     is_plain: bool = False  # it has neither database nor JSON
 
 
-def declare(to: Subparsers, name: str, it: Command, about: str | None = None) -> Parser:
+def declare(to: Subparsers, name: str, it: Subcommand, about: str | None = None) -> Parser:
     """Declare a command and its actions, with `--db` and `--json` where it runs something."""
     texts: dict[str, Any] = {key: getattr(it, key) for key in ("description", "epilog", "usage")}
     if text := about or it.help:  # without one it is not among the listed

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rater.command_line import CommandTrait, subparsers_of
-from rater.commands.common import LOCAL, TRUST, Command, read_defaults
+from rater.commands.common import LOCAL, TRUST, Subcommand, read_defaults
 from rater.errors import InputError
 from rater.files import trusted_files
 from rater.process import print_error
@@ -139,19 +139,19 @@ def _all_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 _SUITE_ACTIONS = {
-    "list": Command(_list, tables=True, help="the suites that have names (also without ACTION)"),
-    "show": Command(
+    "list": Subcommand(_list, tables=True, help="the suites that have names (also without ACTION)"),
+    "show": Subcommand(
         _show,
         _SUITE.format(""),
         tables=True,
         help="benchmarks, sizes, reference times, memory",
     ),
-    "build": Command(
+    "build": Subcommand(
         _build,
         f"{_SUITE.format('')}\n{_TUNE}",
         help="compile a suite's programs into the cache",
     ),
-    "clean": Command(
+    "clean": Subcommand(
         "workflow.machine.clean",
         """
 --older TIME:duration  unused for so long (default: 30d)
@@ -163,7 +163,7 @@ _SUITE_ACTIONS = {
         "long, then those unused longest until it is small enough. What is missing is made again.",
     ),
     # SUITE is not missing for argparse: what `--run SUITE` means is told better by us.
-    "check": Command(
+    "check": Subcommand(
         "workflow.suites.check",
         f"""
 {_SUITE.format("?")}
@@ -177,7 +177,7 @@ _SUITE_ACTIONS = {
         usage="%(prog)s [-h] [--tune TUNE] [--run[=SIZE]] [--timeout S]\n"
         "                          [--db PATH] [--json] SUITE",
     ),
-    "new": Command(
+    "new": Subcommand(
         "workflow.suites.new",
         """
 NAME                 of the suite; a path to write it somewhere else
@@ -187,7 +187,7 @@ NAME                 of the suite; a path to write it somewhere else
     ),
 }
 COMMANDS = {
-    "settings": Command(
+    "settings": Subcommand(
         "workflow.machine.show_settings",
         """
 NAME* >names  only these, and those below them (thp: thp.*)
@@ -198,7 +198,7 @@ $ rater settings thp
         description="Show the settings of the machine that `rater sweep --axis NAME=...` can set "
         "and restores afterwards: the value now, and the possible values.",
     ),
-    "settings restore": Command(
+    "settings restore": Subcommand(
         "workflow.machine.restore",
         """
 either:
@@ -210,7 +210,7 @@ $ rater settings restore
         description="Restore the settings of the machine that a sweep had changed when it was "
         "killed. `rater run` and `rater sweep` do so before they begin; other commands only warn.",
     ),
-    "topo": Command(
+    "topo": Subcommand(
         "workflow.machine.topo",
         """
 MACHINE? >described  hwloc XML file, what numactl -H or lscpu -e printed, - (standard input), a
@@ -228,7 +228,7 @@ $ rater topo 'pack:2 numa:4 core:8 pu:2'
         "`kinds`, `groups`, `distances`, `not_usable`; CPUs and nodes by OS number, the rest by "
         "hwloc's logical indexes.",
     ),
-    "doctor counters": Command(
+    "doctor counters": Subcommand(
         "workflow.machine.counters",
         """
 GROUP* >groups  only these, as --counters takes them: numa, software, cpi, ./MINE.toml
@@ -240,7 +240,7 @@ $ rater doctor counters cpi numa
         "of this processor's table and the kernel's own; and where energy is read. What does not "
         "work is listed with the reason and the command that would allow it.",
     ),
-    "doctor": Command(
+    "doctor": Subcommand(
         "workflow.doctor.doctor",
         """
 CHECK* >checks       only these (governor, THP, ...), with all details
@@ -261,7 +261,7 @@ $ rater doctor --fix -- make bench
         epilog="`rater run --tuned` sets what the doctor would for the time of a run, and puts it "
         "back; `rater doctor --fix -- COMMAND` does so around any command.",
     ),
-    TRUST: Command(
+    TRUST: Subcommand(
         _trust,
         """
 DIR? >folder =.      default: this one
@@ -276,23 +276,23 @@ $ rater trust --list
         "as long as its text stays as it is. Until then it gives none that runs something, names "
         "a file or a database, hides or forces (prepare, wrap, env, db, quiet, force, ...).",
     ),
-    "suites": Command(
+    "suites": Subcommand(
         _list,
         "$ rater suites\n$ rater suites show mini\n$ rater suites clean --size 5G",
         tables=True,
         description="List, show, build, check and begin suites.",
         actions=_SUITE_ACTIONS,
     ),
-    "plan layouts": Command(
+    "plan layouts": Subcommand(
         _LAYOUTS,
         "$ rater plan layouts\n$ rater plan layouts show balanced",
         tables=True,
         description="List and show placement layouts.",
         actions={
-            "list": Command(
+            "list": Subcommand(
                 _LAYOUTS, tables=True, help="the built-in layouts (also without ACTION)"
             ),
-            "show": Command(
+            "show": Subcommand(
                 "workflow.machine.show_layout",
                 "LAYOUT  name of a layout, path of a TOML file, list: or expr:",
                 tables=True,
@@ -300,7 +300,7 @@ $ rater trust --list
             ),
         },
     ),
-    "completion": Command(
+    "completion": Subcommand(
         _print,
         is_plain=True,
         arguments="""

@@ -14,7 +14,7 @@ from rater.commands.common import (
     RUN,
     START,
     VERBOSE,
-    Command,
+    Subcommand,
     call,
     lazy_command,
 )
@@ -82,7 +82,7 @@ runs vary by 0.2 % (standard deviation), 8 at 0.5 %, 24 at 1 %, 87 at 2 %."""
 
 
 COMMANDS = {
-    "list": Command(
+    "list": Subcommand(
         "workflow.results.listing.list_runs",
         """
 --limit N:int        the latest N runs, 0 for all (default: as many as fit on the screen; all of
@@ -98,7 +98,7 @@ $ rater list --limit 0 --json     # all runs, for programs
         description="Show the runs that are stored: what ran, when, how it ended, its score and "
         "how many divots were found.",
     ),
-    "show": Command(
+    "show": Subcommand(
         "workflow.results.stored.show_run",
         f"""
 RUN? >which =last    {ONE_RUN} (default: last)
@@ -124,7 +124,7 @@ $ rater show 7 --proof            # where memory and copies really were
         description="Show the results of a run: every benchmark, where its copies and their "
         "memory were, the score.",
     ),
-    "export": Command(
+    "export": Subcommand(
         "workflow.results.stored.export_run",
         f"""
 RUN >which           {ONE_RUN}
@@ -137,7 +137,7 @@ $ rater export last               # as `rater import` reads it
 """,
         description="Write a run on stdout as text for other programs.",
     ),
-    "import": Command(
+    "import": Subcommand(
         "workflow.results.stored.import_documents",
         f"""
 FILE+ >files         a document, - for standard input, or a database
@@ -150,7 +150,7 @@ $ rater import other-machine.db   # all its runs, as `rater fleet merge` does
         "and does not keep the others out; the exit status is then 2. Results of SPEC CPU: "
         "`rater spec import`.",
     ),
-    "rm": Command(
+    "rm": Subcommand(
         "workflow.results.stored.remove",
         f"""
 RUN|SWEEP+ >which    {ALL_RUNS}; sweep:3 or sweep:last: a sweep with all its runs
@@ -161,7 +161,7 @@ $ rater rm sweep:3 --yes
 """,
         description="Remove runs and sweeps from the database.",
     ),
-    "divots": Command(
+    "divots": Subcommand(
         _divots,
         f"""
 RUN* >which          {RUN} (default: last)
@@ -194,7 +194,7 @@ $ rater divots --confirm 12       # run the slow place against another like it
         "with several runs also what comes back in the same place; with fleet:N which of its hosts "
         "are slow.",
     ),
-    "show plot": Command(
+    "show plot": Subcommand(
         "workflow.results.plot.plot",
         f"""
 RUN* >which          {RUN} (default: last)
@@ -214,7 +214,7 @@ $ rater show plot 7 -o run7.svg
         description="Draw the time of every copy, grouped by NUMA node: one benchmark, or a small "
         "panel for each benchmark of the run. Slow parts have their names beside them.",
     ),
-    "report": Command(
+    "report": Subcommand(
         _report,
         f"""
 POINT* >which        {POINTS}; of several the first is what the others are compared with (default:
@@ -228,7 +228,7 @@ $ rater report last -o run.html
         "picture of every copy's time, the machine coloured by slowdown, who ran when, and all "
         "tables. It needs no network and no other file.",
     ),
-    "compare": Command(
+    "compare": Subcommand(
         "workflow.results.compare.compare_points",
         f"""
 POINT+ >points       {POINTS}
@@ -257,7 +257,7 @@ $ rater compare sweep:last
         "baseline's) with its interval and verdict, and how the slowest copies changed.",
         epilog=_EPILOG,
     ),
-    "scale": Command(
+    "scale": Subcommand(
         "workflow.results.report.scale_points",
         f"""
 RUN|SWEEP+ >which    {POINTS}

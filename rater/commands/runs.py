@@ -13,7 +13,7 @@ from rater.commands.common import (
     START,
     SWEEP,
     VERBOSE,
-    Command,
+    Subcommand,
     call,
     lazy_command,
 )
@@ -85,7 +85,7 @@ def _list(output: Output) -> int:
 
 
 COMMANDS = {
-    "run": Command(
+    "run": Subcommand(
         _run,
         f"""
 @run
@@ -105,7 +105,7 @@ $ rater run --resume last         # what is missing of an interrupted run
         description="Run N copies of each benchmark at once, placed by the machine's topology. "
         "`rater run [SUITE[/BENCHMARK] ...]` or `rater run -- COMMAND ...`.",
     ),
-    "plan": Command(
+    "plan": Subcommand(
         "workflow.run.repeat.plan",
         """
 @run
@@ -126,7 +126,7 @@ $ rater plan --topology 'pack:2 numa:4 core:8 pu:2' --copies pus -- ./mybench
         epilog="--json: `copies`, `lgroups`, `warnings`, `orders`, ...; CPUs and lgroups by OS "
         "number, cores and LLCs by hwloc's logical indexes.",
     ),
-    "rerun": Command(
+    "rerun": Subcommand(
         "workflow.run.begin.rerun",
         f"""
 RUN >which           {RUN}
@@ -142,7 +142,7 @@ $ rater rerun last --tag fan=fixed
         description="Make a new run of what a stored one was asked for: the same suite or "
         "command in the same directory, as many copies, every option; and report what differs.",
     ),
-    "sweep": Command(
+    "sweep": Subcommand(
         sweep_command,
         f"""
 @run
@@ -178,7 +178,7 @@ $ rater sweep mini --axis alloc=system,jemalloc --until 1% --rounds 20
         traits=RUNS,
         description=_DESCRIPTION,
     ),
-    "doctor selftest": Command(
+    "doctor selftest": Subcommand(
         "workflow.run.selftest.selftest",
         f"""
 --copies N:int       default: one a CPU, enough to tell NUMA nodes apart; 8 on one or two CPUs

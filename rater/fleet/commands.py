@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rater.command_line import CommandTrait
-from rater.commands.common import RESTORE, Command
+from rater.commands.common import RESTORE, Subcommand
 
 _FLEET = "FLEET? =last         a number, last, last~1 or the start of a uuid (default: last)\n"
 _QUIET = "--quiet              no news, no table\n"
@@ -21,7 +21,7 @@ measured is tried again (--attempts), and only that.
 
 
 _ACTIONS = {
-    "run": Command(
+    "run": Subcommand(
         "fleet.run.run",
         f"""
 the fleet:
@@ -50,7 +50,7 @@ the fleet:
         help="submit a job for each node",
         description=_DESCRIPTION,
     ),
-    "agent": Command(
+    "agent": Subcommand(
         "fleet.agent.agent",
         """
 --spec FILE !        what the fleet is to run
@@ -61,7 +61,7 @@ the fleet:
         is_plain=True,
         description="What a job does on its node.",
     ),
-    "history": Command(
+    "history": Subcommand(
         "fleet.slow_hosts.history",
         "HOST|BENCHMARK >name  as fleets name it\n$ rater fleet history n017\n"
         "$ rater fleet history mini/lu",
@@ -70,7 +70,7 @@ the fleet:
         "hosts of its kind, or of a benchmark on all hosts: their dates, their sizes, and which "
         "settings, kernel, microcode or machine changed then.",
     ),
-    "merge": Command(
+    "merge": Subcommand(
         "fleet.merge.merge",
         f"""
 TARGET               the database to merge into
@@ -89,7 +89,7 @@ $ rater fleet merge all.db n1.db --restore   # what was removed from all.db, too
     ),
 }
 _STEPS = {
-    name: Command(
+    name: Subcommand(
         f"fleet.run.{name}",
         _FLEET + arguments,
         help=text,
@@ -120,7 +120,7 @@ _STEPS = {
     )
 }
 COMMANDS = {
-    "fleet": Command(
+    "fleet": Subcommand(
         None,
         """
 $ rater fleet run mini --nodes 'n[001-128]' --minutes 30 --wait
@@ -132,6 +132,6 @@ $ rater fleet retry 3 --nodes n7
         description="One measurement on many nodes, each a job (Slurm).",
         actions=_ACTIONS
         | _STEPS
-        | {"list": Command("fleet.run.list_fleets", help="the fleets that are stored")},
+        | {"list": Subcommand("fleet.run.list_fleets", help="the fleets that are stored")},
     )
 }

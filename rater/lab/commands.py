@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from rater.command_line import RUNS, CommandTrait
-from rater.commands.common import SWEEP, Command
+from rater.commands.common import SWEEP, Subcommand
 
 _DESCRIPTION = """\
 Fit a line and a parabola to the layouts of a sweep, benchmark by benchmark: R2,
@@ -57,7 +57,7 @@ def _rate(text: str) -> float:
 
 
 _ACTIONS = {
-    "pages": Command(
+    "pages": Subcommand(
         "lab.models.study.lab_pages",
         f"""
 @run
@@ -76,7 +76,7 @@ the study:
         help="what page sizes do to a suite or a command",
         description=_PAGES,
     ),
-    "trace": Command(
+    "trace": Subcommand(
         "lab.trace.pages.pages",
         """
 SUITE/BENCHMARK? >which  one benchmark of a suite; or a command behind `--`
@@ -112,7 +112,7 @@ $ rater lab trace --budget 20 -- ./program input
         "static (.data, .bss). Every mapping of these to page sizes is ranked by what it saves: "
         "TLB misses and page faults, each at what it costs on this machine.",
     ),
-    "model": Command(
+    "model": Subcommand(
         "lab.models.study.model_sweep",
         f"""
 SWEEP >which         a number, last, last~1, the start of a uuid
@@ -131,7 +131,7 @@ $ rater lab model 3 --x walks --y cycles -o fits.svg
     ),
 }
 COMMANDS = {
-    "lab": Command(
+    "lab": Subcommand(
         None,
         """
 $ rater lab pages --quick         # about a minute, to see that all works

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from rater.commands.common import Command
+from rater.commands.common import Subcommand
 from rater.errors import InputError
 from rater.process import print_error
 from rater.workflow.arguments import Output, print_json, print_view
@@ -174,7 +174,7 @@ def _progress(name: str) -> Callable[[int], None]:
 
 
 _ACTIONS = {
-    "import": Command(
+    "import": Subcommand(
         import_spec,
         f"""
 FILE+ >files         a raw file (.rsf) or a log; - for standard input
@@ -189,7 +189,7 @@ FILE+ >files         a raw file (.rsf) or a log; - for standard input
         "to. What is stored already is not added again. A file that cannot be read is named and "
         "does not keep the others out; the exit status is then 2.",
     ),
-    "lint-bind": Command(
+    "lint-bind": Subcommand(
         _lint,
         f"""
 CONFIG               configuration file (.cfg) or raw file
@@ -215,7 +215,7 @@ CONFIG               configuration file (.cfg) or raw file
     ),
 }
 COMMANDS = {
-    "spec": Command(
+    "spec": Subcommand(
         None,
         """
 $ rater spec import result/CPU2017.*.rsf
