@@ -80,7 +80,8 @@ def run(
     while (left := marked(f"{name}={value}")) and time.monotonic() < deadline:
         time.sleep(0.02)
     for pid in left:
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it ended just now
+            os.kill(pid, signal.SIGKILL)
     return Ended(status, said.read_text(errors="replace"), len(left))
 
 

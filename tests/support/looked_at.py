@@ -26,4 +26,5 @@ def until_looked_at(folder: Path, patch: pytest.MonkeyPatch, copies: int) -> str
     patch.setattr(job, "Samples", Opening)
     for copy in range(copies):
         os.mkfifo(folder / f"go.{copy}")
-    return f"read line < {folder}/go.$RATER_COPY"
+    # The next run may open the pipe before the writer of this one has closed it: it is at its end.
+    return f"until read line < {folder}/go.$RATER_COPY; do :; done"

@@ -202,8 +202,8 @@ class GroupProbe(Struct, frozen=True):
     """What came of trying a group."""
 
     of: TableGroup
-    ready: ReadyGroup | None  # None: it cannot be counted
-    reading: GroupReading | None  # of 10 ms of this process
+    ready: ReadyGroup | None = None  # None: it cannot be counted
+    reading: GroupReading | None = None  # of 10 ms of this process
     missing: tuple[str, ...] = ()  # events that the rest is counted without
     why: str = ""  # it does not count, or not all
     remedy: str = ""  # what would change that: a command, or words
@@ -227,8 +227,7 @@ def probe_group(
             found = _counted(of, user, kernel, root)
         except OSError as error:
             if error.errno in _REFUSALS:
-                why, remedy = perf_refusal(error, 2, root)
-                return GroupProbe(of, None, None, why=why, remedy=remedy)
+                return GroupProbe(of, None, None, (), *perf_refusal(error, 2, root))
             first, ready = error, user
         else:
             why, remedy = perf_refusal(first, 1, root)
@@ -239,8 +238,7 @@ def probe_group(
                 remedy=found.remedy or remedy,
             )
     if first.errno not in _ABSENT:
-        why, remedy = _error_words(first)
-        return GroupProbe(of, None, None, why=why, remedy=remedy)
+        return GroupProbe(of, None, None, (), *_error_words(first))
     return _in_part(of, ready, kernel, root)
 
 
@@ -261,8 +259,7 @@ def _counted(of: TableGroup, ready: ReadyGroup, kernel: PerfKernel, root: Path) 
     watchdog = read_number(root / _WATCHDOG)
     return GroupProbe(
         of,
-        None,
-        reading,
+        reading=reading,
         why="the kernel takes the events and never counts them: others have the counters"
         + (" (the NMI watchdog holds one on every CPU)" if watchdog else ""),
         remedy="sysctl kernel.nmi_watchdog=0"
@@ -282,8 +279,6 @@ def _in_part(of: TableGroup, ready: ReadyGroup, kernel: PerfKernel, root: Path) 
     if not absent:
         return GroupProbe(
             of,
-            None,
-            None,
             why=f"each of its {len(ready.events)} events counts alone, together they do not: more "
             "than the processor counts at once",
             remedy="a table of your own with smaller groups (--counters ./MINE.toml)",
@@ -292,7 +287,7 @@ def _in_part(of: TableGroup, ready: ReadyGroup, kernel: PerfKernel, root: Path) 
     first = _error_words(next(iter(absent.values())))[0]
     if len(absent) == len(ready.events):
         why = f"the kernel has no counters of the processor for it ({first})"
-        return GroupProbe(of, None, None, why=why, remedy=_no_pmu(of))
+        return GroupProbe(of, why=why, remedy=_no_pmu(of))
     why = f"not on this machine: {truncate_list(list(absent))} ({first})"
     remedy = _no_pmu(of)
     try:
@@ -301,7 +296,7 @@ def _in_part(of: TableGroup, ready: ReadyGroup, kernel: PerfKernel, root: Path) 
             return replace(found, missing=tuple(absent), why=why, remedy=remedy)
     except OSError as error:
         why = f"{why}; the others: {_error_words(error)[0]}"
-    return GroupProbe(of, None, None, missing=tuple(absent), why=why, remedy=remedy)
+    return GroupProbe(of, missing=tuple(absent), why=why, remedy=remedy)
 
 
 def _in_user_mode(ready: ReadyGroup) -> ReadyGroup:
