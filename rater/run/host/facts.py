@@ -265,7 +265,8 @@ def state_facts(root: Path = Path("/")) -> Iterator[tuple[str, str]]:
     virtual = _virtualization(root)
     if virtual is not None:
         yield "virtualization", virtual
-    if _reports_free_memory(root):
+    balloons = list_folder(root / "sys/bus/virtio/drivers/virtio_balloon", "virtio*/features")
+    if any((read_text(it) or "")[5:6] == "1" for it in balloons):  # VIRTIO_BALLOON_F_REPORTING
         yield "virtualization.free_memory", "reported"
     if (root / "run/.containerenv").exists() or (root / ".dockerenv").exists():
         yield "container", "yes"
@@ -373,12 +374,6 @@ def _of_this_process(root: Path) -> Iterator[tuple[str, str]]:
             it.name.startswith(("cpu", "armv")) and is_there(it / "type") for it in devices
         )
         yield "cpu.counters", "yes" if counts else "no"
-
-
-def _reports_free_memory(root: Path) -> bool:
-    """Tell whether a balloon device has agreed to it: VIRTIO_BALLOON_F_REPORTING, bit 5."""
-    devices = list_folder(root / "sys/bus/virtio/drivers/virtio_balloon", "virtio*/features")
-    return any((read_text(it) or "")[5:6] == "1" for it in devices)
 
 
 def _virtualization(root: Path) -> str | None:

@@ -76,6 +76,8 @@ class Child(Struct, eq=False):
     position: int  # of the step in the copy's queue
     step: Step
     spec: CopySpec
+    phase: int = 0
+    repeats: bool = False  # what it did before in this phase
     pid: int = 0
     after: int = 0  # token of the process whose end it begins with; 0: with the release of all
     offset_ns: int = 0  # from that release
@@ -145,6 +147,11 @@ class Copy(Struct, eq=False):
     def next_step(self) -> Step:
         """The same as a step; of a copy that is not through."""
         return self.steps[self.next_position % len(self.steps)]
+
+    @property
+    def has_own_directory(self) -> bool:
+        """Tell whether a directory is made for each run."""
+        return self.latest is not None and self.latest.spec.output.endswith("/")
 
     @property
     def is_through(self) -> bool:

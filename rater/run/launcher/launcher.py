@@ -8,6 +8,7 @@ import socket
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import trio
@@ -90,7 +91,7 @@ class Launcher:
                 ],
             )
         self._out: deque[tuple[bytes, int]] = deque()  # messages, with the table of one or -1
-        self._tokens = 0
+        self.tokens = count(1)  # numbers for processes that are to be started
         self._greet(program)
 
     def _greet(self, program: Path) -> None:
@@ -113,11 +114,6 @@ class Launcher:
                 f"{program} does not begin, or is not of this rater: remove it and run `make`, or "
                 "install rater again"
             )
-
-    def next_token(self) -> int:
-        """Return a number for a process that is to be started."""
-        self._tokens += 1
-        return self._tokens
 
     async def start(self, entries: Sequence[ProcessEntry]) -> None:
         """Have processes started; those that follow nobody say READY at their gates."""

@@ -113,10 +113,6 @@ class MachineReader:
         self.spent_ns = 0
         self.elapsed_ns = 0
 
-    def energy_notes(self) -> list[str]:
-        """Return what is to be said of energy since the last call."""
-        return self.energy.take_notes() if self.energy else []
-
     def before(self) -> _Snapshot:
         """Read what takes longest first: the time of the CPUs is to be that of the release."""
         slow = (self._interrupts(), self._throttles())

@@ -20,7 +20,7 @@ from rater.record.events import Observed, ResidentMemory, Sampled
 from rater.run.host.procfs import SchedTimes, open_process, parse_status, read_piece, sched_times
 from rater.run.host.thread_binding import realtime_priority
 from rater.run.launcher.copies import Child
-from rater.run.observe.probe import NoSample, Probe, RunningCopy
+from rater.run.observe.probe import NoSample, Probe
 
 # -- When copies are looked at: often enough to prove placement, seldom enough not to hurt ---------
 #
@@ -61,7 +61,8 @@ type _Orphans = Callable[[], Mapping[int, Sequence[int]]]
 class _Watched(Struct, eq=False):
     """A copy that runs, and what was seen of it; a thread that looks at it has it for that time."""
 
-    copy: RunningCopy
+    child: Child
+    start_ns: int  # its release
     owed: bool  # it is to be sampled once, as soon as that can be afforded
     sample_ns: int  # when it is to be sampled next, of CLOCK_MONOTONIC
     look_ns: int  # when its resident memory is to be looked at next
@@ -86,7 +87,7 @@ class _Watched(Struct, eq=False):
 
     def take_look(self, look: Look) -> None:
         """Add a look at its resident memory, which stands for the time since the one before."""
-        since_ns = self.read_ns - self.copy.start_ns - self.looked_ns
+        since_ns = self.read_ns - self.start_ns - self.looked_ns
         self.looked_ns += since_ns
         self.byte_ns += look.size_bytes * since_ns
         self.most_bytes = max(self.most_bytes, look.size_bytes)
@@ -133,19 +134,21 @@ class Observer:
         self._gaps = 0
         self._longest_ns = 0
 
-    def started(self, copy: RunningCopy) -> None:
+    def started(self, child: Child) -> None:
         """Take note of a copy that was released: it will be looked at in time."""
         # The next run of a copy that was seen is as good as one more sample of it.
-        owed = not copy.repeats
+        owed, start_ns = not child.repeats, child.start_ns
+        assert start_ns is not None
         self._owed += owed
         once = self._cadence.once
         one = _Watched(
-            copy,
+            child,
+            start_ns,
             owed,
-            _NEVER if once and not owed else copy.start_ns + round(FIRST_S * 1e9),
-            _NEVER if once else copy.start_ns + round(_LEAST_S * 1e9),
+            _NEVER if once and not owed else start_ns + round(FIRST_S * 1e9),
+            _NEVER if once else start_ns + round(_LEAST_S * 1e9),
         )
-        self._watched[copy.pid] = one
+        self._watched[child.pid] = one
         self._line_up(one)
 
     def ended(self, child: Child) -> None:
@@ -208,7 +211,7 @@ class Observer:
         """
         if one.due_ns < _NEVER:
             self._number += 1
-            rank = self._seen[one.copy.copy] + one.copy.copy * _GOLDEN % 1
+            rank = self._seen[one.child.copy] + one.child.copy * _GOLDEN % 1
             heappush(self._line, (one.due_ns, rank, self._number, one))
             if self._line[0][3] is one:
                 self._woken.set()
@@ -219,13 +222,14 @@ class Observer:
         spent_ns = self._spent_ns
         while self._line and self._line[0][0] <= now_ns and len(batch) < _MOST_IN_TURN:
             one = heappop(self._line)[3]
-            if self._watched.get(one.copy.pid) is not one:
+            if self._watched.get(one.child.pid) is not one:
                 continue
             one.result = one.look = None
             if one.owed:
-                one.sample_ns = max(one.sample_ns, one.copy.start_ns + self._first_ns)
+                one.sample_ns = max(one.sample_ns, one.start_ns + self._first_ns)
             if one.sample_ns <= now_ns:
-                cost_ns = one.cost_ns or self._mean_ns
+                mean_ns = self._spent_ns // self._samples if self._samples else _SAMPLE_NS
+                cost_ns = one.cost_ns or mean_ns
                 if self._affords(one, now_ns, spent_ns + cost_ns):
                     one.result = NoSample.ENDED  # until it was sampled
                     spent_ns += cost_ns
@@ -237,15 +241,11 @@ class Observer:
                 self._line_up(one)
         return batch
 
-    @property
-    def _mean_ns(self) -> int:
-        return self._spent_ns // self._samples if self._samples else _SAMPLE_NS
-
     def _later_ns(self, one: _Watched, now_ns: int) -> int:
         """Return when a sample is due that could not be afforded: with a look."""
         if one.look_ns <= now_ns:
             return _NEVER  # until that look is over
-        sure_ns = one.copy.start_ns + self._sure_ns
+        sure_ns = one.start_ns + self._sure_ns
         return min(one.look_ns, sure_ns) if one.owed and sure_ns > now_ns else one.look_ns
 
     @property
@@ -267,7 +267,7 @@ class Observer:
             return True
         granted_ns = _SHARE * self._so_far_ns(now_ns)
         if one.owed:
-            old = now_ns - one.copy.start_ns >= self._sure_ns
+            old = now_ns - one.start_ns >= self._sure_ns
             return old or spent_ns <= granted_ns + _AT_ONCE_NS + _EACH_NS * self._owed
         return spent_ns + (_GROWTH - 1) * one.cost_ns + _TURN_NS <= granted_ns
 
@@ -292,33 +292,33 @@ class Observer:
         with realtime_priority() if self._prompt else nullcontext():
             for one in batch:
                 if one.look_ns <= time.monotonic_ns():
-                    one.look = resident_of_tree(one.copy.pid)
+                    one.look = resident_of_tree(one.child.pid)
                 one.read_ns = time.monotonic_ns()
                 if one.result is not None:
                     sample_ns = time.thread_time_ns()
-                    one.result = self._sample(one, left.get(one.copy.copy, ()))
+                    one.result = self._sample(one, left.get(one.child.copy, ()))
                     one.cost_ns = time.thread_time_ns() - sample_ns
                     sampled_ns += one.cost_ns
         return time.thread_time_ns() - begin_ns - sampled_ns
 
     def _sample(self, one: _Watched, orphans: Sequence[int]) -> Sampled | NoSample:
         try:
-            directory = open_process(one.copy.pid)
+            directory = open_process(one.child.pid)
         except OSError:  # it has ended, is hidden from us, or no descriptor is left
             return NoSample.ENDED
         try:
-            return self._probe.sample(one.copy, directory, one.past_gate, tuple(orphans))
+            return self._probe.sample(one.child, directory, one.past_gate, tuple(orphans))
         finally:
             os.close(directory)
 
     def _go_on(self, one: _Watched, emit: Callable[[Sampled], None]) -> None:
         """Take what was seen, and set when it is its turn again."""
-        now_ns, found, is_there = one.read_ns, one.result, self._watched.get(one.copy.pid) is one
+        now_ns, found, is_there = one.read_ns, one.result, self._watched.get(one.child.pid) is one
         if one.look is not None:
             if one.look.size_bytes and is_there:
                 one.take_look(one.look)
             while one.look_ns <= now_ns:
-                age_s = (one.look_ns - one.copy.start_ns) / 1e9
+                age_s = (one.look_ns - one.start_ns) / 1e9
                 wait_s = _LEAST_S if one.threads else min(max(age_s / 2, _LEAST_S), _LONGEST_S)
                 one.look_ns += round(wait_s * 1e9)
         if found is not None:
@@ -332,7 +332,7 @@ class Observer:
                 self._gaps_ns += now_ns - one.sampled_ns
             one.owed, one.past_gate, one.sampled_ns = False, True, now_ns
             self._samples += 1
-            self._seen[one.copy.copy] += 1
+            self._seen[one.child.copy] += 1
             self._longest_ns = max(self._longest_ns, found.read_ns)
             emit(found)
             one.sample_ns = one.look_ns if self._every_ns is None else now_ns + self._every_ns

@@ -113,17 +113,6 @@ NO_CHILDREN = (
 )
 
 
-class RunningCopy(Struct, frozen=True):
-    """A copy that runs: released and not reaped."""
-
-    phase: int
-    copy: int
-    step: int
-    pid: int
-    start_ns: int  # of CLOCK_MONOTONIC, its release
-    repeats: bool = False  # what it did before in this phase: as good as one more sample of that
-
-
 class NoSample(Enum):
     """Why there is no sample."""
 
@@ -208,7 +197,7 @@ class Probe:
         self._transparent_bytes = transparent_huge_page_bytes()
 
     def sample(
-        self, copy: RunningCopy, directory: int, past_gate: bool, orphans: tuple[int, ...] = ()
+        self, copy: Child, directory: int, past_gate: bool, orphans: tuple[int, ...] = ()
     ) -> Sampled | NoSample:
         """Return what can be seen of a copy and of the processes below it.
 
@@ -235,8 +224,8 @@ class Probe:
         return Sampled(
             phase=copy.phase,
             copy=copy.copy,
-            step=copy.step,
-            age_ns=begin - copy.start_ns,
+            step=copy.position,
+            age_ns=begin - (copy.start_ns or begin),
             processes=total.processes,
             unread=total.unread,
             cpus=tuple(sorted(total.cpus)),

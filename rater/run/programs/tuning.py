@@ -7,7 +7,7 @@ import re
 import struct
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -77,9 +77,9 @@ def find_allocator(
     known = _CACHED.findall(_ldconfig() if cached is None else cached)
     for soname in library.sonames:
         places = [Path(path) for known_as, path in known if known_as == soname]
-        found = _first_fit((*places, *(folder / soname for folder in folders)))
-        if found is not None:
-            return found
+        for path in (*places, *(folder / soname for folder in folders)):
+            if _fits(path):
+                return path
     raise InputError(
         f"--alloc {name}: none of {', '.join(library.sonames)} is in the loader's cache "
         f"(ldconfig -p) or the usual folders; install {library.package}, or give its path"
@@ -95,10 +95,6 @@ def _ldconfig() -> str:
         except OSError:
             continue
     return ""
-
-
-def _first_fit(paths: Iterable[Path]) -> Path | None:
-    return next((path for path in paths if _fits(path)), None)
 
 
 def _fits(path: Path) -> bool:

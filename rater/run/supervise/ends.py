@@ -171,7 +171,6 @@ def late_ns(record: Record) -> int | None:
 
 def ended_event(
     child: Child,
-    phase: int,
     origin_ns: int,
     place: Placement,
     *,
@@ -198,7 +197,7 @@ def ended_event(
         delay_cpu_ns = max(0, cpu_ns - record.gate_cpu_ns)
     kept = keeps or status not in (CopyStatus.OK, CopyStatus.INTERRUPTED)
     return CopyEnded(
-        phase=phase,
+        phase=child.phase,
         benchmark=child.step.benchmark,
         tune=None,
         iteration=child.step.iteration,

@@ -34,7 +34,7 @@ from rater.run.launcher.table import Record
 from rater.run.observe.counters import MachineReader, PhaseCounters
 from rater.run.observe.observer import FIRST_S, Observer
 from rater.run.observe.perf import CounterPlan
-from rater.run.observe.probe import GateCheck, RunningCopy, Samples
+from rater.run.observe.probe import GateCheck, Samples
 from rater.run.supervise.ends import CommandReports, ended_event, workload_times
 from rater.run.workplace.run_dirs import RunFolders
 
@@ -248,14 +248,11 @@ class PhaseRecord:
             return
         start = start_ns - self.origin_ns
         copy.start_ns = start if copy.start_ns is None else copy.start_ns
-        number, repeats = self._phase.number, child.position >= len(copy.steps)
         if self._state.observer is not None:
-            self._state.observer.started(
-                RunningCopy(number, child.copy, child.position, child.pid, start_ns, repeats)
-            )
+            self._state.observer.started(child)
         self._state.emit(
             CopyStarted(
-                number,
+                child.phase,
                 child.step.benchmark,
                 child.step.iteration,
                 child.copy,
@@ -279,12 +276,11 @@ class PhaseRecord:
         )
         event = ended_event(
             child,
-            self._phase.number,
             self.origin_ns,
             self._state.job.placements[child.copy],
             counted=child.step.iteration > self._state.job.plan.discard,
             kills=self._kills,
-            expects=workplace.expects(child.step.benchmark),
+            expects=workplace.programs[child.step.benchmark].is_judged,
             keeps=workplace.keeps,
             workloads=workloads,
         )
@@ -342,7 +338,8 @@ class PhaseRecord:
         if self._counters is not None:
             for event in self._counters.events():
                 self._state.emit(event)
-            for note in self._counters.reader.energy_notes():
+            energy = self._counters.reader.energy
+            for note in energy.take_notes() if energy else ():
                 self._state.emit(Noted(note))
         complete = not self._interrupted and not self._state.stop_flag.is_set()
         self._state.emit(

@@ -49,7 +49,9 @@ class PhaseCopies:
         self.over = trio.CancelScope()
         self.at_gates = trio.Event()  # all that begin with the release
         self._state = state
+        self._phase = phase.number
         self._specs = specs
+        self._programs = state.job.workplace.programs
         self._record = record
         self._flags = flags
         self._offsets_ns = {it.copy: it.offset_ns for it in phase.queues}
@@ -70,7 +72,7 @@ class PhaseCopies:
             await self._some.wait()
             self._some = trio.Event()
             asked, self._asked = self._asked, []
-            if any(map(self._takes_long, asked)):
+            if any(self._sets_up(it) or (it.repeats and it.has_own_directory) for it in asked):
                 made = await trio.to_thread.run_sync(self._made, asked)
             else:
                 made = self._made(asked)
@@ -107,21 +109,19 @@ class PhaseCopies:
             spec = workplace.spec(copy.number, position, step, stop)
         before = 0 if copy.latest is None else copy.latest.token
         launcher = self._state.guard.launcher
-        return Child(launcher, 0, copy.number, position, step, spec, after=before)
-
-    def _takes_long(self, copy: Copy) -> bool:
-        """Tell whether something has to be made for the next run: a directory of its own."""
-        in_own = copy.latest is not None and copy.latest.spec.output.endswith("/")
-        return copy.repeats and (in_own or self._sets_up(copy))
+        repeats = position >= len(copy.steps)
+        whose = (launcher, 0, copy.number, position, step, spec, self._phase, repeats)
+        return Child(*whose, after=before)
 
     def _sets_up(self, copy: Copy) -> bool:
-        return self._state.job.workplace.sets_up(copy.next_step.benchmark)
+        """Tell whether a command is run before each run of a copy that is repeated."""
+        return copy.repeats and bool(self._programs[copy.next_step.benchmark].setup)
 
     async def _fork(self, children: Iterable[Child]) -> None:
         launcher, placements = self._state.guard.launcher, self._state.job.placements
         table = []
         for child in in_turns(children, placements):
-            child.token = launcher.next_token()
+            child.token = next(launcher.tokens)
             self.children[child.token] = self.of[child.copy].coming = child
             table.append(entry_of(child, placements[child.copy], self._flags[bool(child.after)]))
         await launcher.start(table)
@@ -139,7 +139,7 @@ class PhaseCopies:
                 self._unfinished.discard(copy.number)
                 if not self._unfinished:
                     self.over.cancel()
-        elif copy.child is None or not copy.repeats or not self._sets_up(copy):
+        elif copy.child is None or not self._sets_up(copy):
             copy.making = True
             self._asked.append(copy)
             self._some.set()
@@ -160,11 +160,6 @@ class PhaseCopies:
         else:
             copy.coming = None
         return copy
-
-    def see_gates(self) -> None:
-        """Take note of it when all are at their gates."""
-        if self.children and all(it.pid for it in self.children.values()):
-            self.at_gates.set()
 
 
 # -- A phase from its first fork to its last end ---------------------------------------------------
@@ -269,8 +264,9 @@ class PhaseRun:
         while True:
             for record in await self._launcher.receive():
                 self._take(record)
-            if not self._released:
-                self._copies.see_gates()
+            gates = [it.pid for it in self._children.values()]
+            if not self._released and gates and all(gates):
+                self._copies.at_gates.set()
             if self.record.reports.flooded and not self._state.stop_flag.is_set():
                 self._state.stop(
                     None,

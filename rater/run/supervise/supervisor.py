@@ -385,15 +385,16 @@ class Judge:
     async def prepare(self, phase: Phase) -> None:
         """Have the process that checks waiting, when there will be something to check."""
         names = {step.benchmark for queue in phase.queues for step in queue.steps}
-        if any(self._workplace.uses_checker(name) for name in names):
+        if any(self._workplace.programs[name].rules for name in names):
             await trio.to_thread.run_sync(self._checker.start)
 
     async def judge(self, ended: list[EndedCopy]) -> None:
         """Judge what ended, in a worker thread; emit the verdicts in the order of `ended`."""
-        verdicts = await trio.to_thread.run_sync(self._judge_all, ended)
-        for one, judged in zip(ended, verdicts, strict=True):
-            if one.event is not None:
-                self._report(one.event, one.spec, judged)
+        for some in batched(ended, _TOGETHER):
+            verdicts = await trio.to_thread.run_sync(self._judge, some)
+            for one, judged in zip(some, verdicts, strict=True):
+                if one.event is not None:
+                    self._report(one.event, one.spec, judged)
 
     async def judge_as_they_end(
         self, take: Callable[[], list[EndedCopy]], over: trio.Event, done: trio.Event
@@ -426,9 +427,6 @@ class Judge:
             )
         if invalid or event.status is not CopyStatus.OK:
             self.failed_copies += 1
-
-    def _judge_all(self, ended: list[EndedCopy]) -> list[CheckResult]:
-        return [verdict for some in batched(ended, _TOGETHER) for verdict in self._judge(some)]
 
     def _judge(self, some: Sequence[EndedCopy]) -> list[CheckResult]:
         to_check = [(one.step, one.spec) for one in some if one.is_open]

@@ -112,9 +112,10 @@ class Program(Struct, frozen=True):
         return bool(self.own) and self.own[0].comparison is not None
 
     @property
-    def shares_inputs(self) -> bool:
-        """Tell whether copies read the same files, which none of them may change."""
-        return any(not made.private for made in self.inputs)
+    def is_judged(self) -> bool:
+        """Tell whether its copies are judged: by outputs, or shared inputs that must not change."""
+        shares = any(not made.private for made in self.inputs)
+        return bool(self.rules or shares or self.compares)
 
 
 # -- The environment of every copy of a run --------------------------------------------------------
@@ -216,7 +217,7 @@ class RunFolders:
         self._executed = ProgramWatch(files)
         self._tuning = tuning
         self._work = work
-        self._programs = programs
+        self.programs = programs
         self.keeps = keep
         self._notices: list[str] = []
         self._noticed: set[str] = set()
@@ -255,7 +256,7 @@ class RunFolders:
                         self._remove(earlier)
                     raise
                 made[queue.copy, position] = spec
-                program = self._programs[step.benchmark]
+                program = self.programs[step.benchmark]
                 if program.compares and phase.window is None:
                     comparison = program.own[queue.copy].comparison
                     assert comparison is not None and self._kit_outputs is not None
@@ -293,7 +294,7 @@ class RunFolders:
     ) -> CopySpec:
         """Make what a later run of a copy needs, of a phase with a window."""
         spec = self._spec(copy, position, step)
-        program = self._programs[step.benchmark]
+        program = self.programs[step.benchmark]
         if program.setup:
             try:
                 set_up(self._placements[copy], program, spec, stop)
@@ -304,22 +305,9 @@ class RunFolders:
                 raise
         return spec
 
-    def sets_up(self, benchmark: str) -> bool:
-        """Tell whether a command is run before each run of a benchmark's copies."""
-        return bool(self._programs[benchmark].setup)
-
-    def expects(self, benchmark: str) -> bool:
-        """Tell whether a benchmark's copies are judged: by outputs or shared inputs."""
-        program = self._programs[benchmark]
-        return bool(program.rules or program.shares_inputs or program.compares)
-
-    def uses_checker(self, benchmark: str) -> bool:
-        """Tell whether `judge` will want the process that checks."""
-        return bool(self._programs[benchmark].rules)
-
     def judge(self, copies: Sequence[tuple[Step, CopySpec]], checker: Checker) -> list[CheckResult]:
         """Compare outputs with what is expected, and see that shared inputs are whole."""
-        with_program = [(self._programs[step.benchmark], spec) for step, spec in copies]
+        with_program = [(self.programs[step.benchmark], spec) for step, spec in copies]
         by_kit = [pair for pair in with_program if pair[0].compares]
         judged = self._judge([pair for pair in with_program if not pair[0].compares], checker)
         if by_kit:
@@ -392,7 +380,7 @@ class RunFolders:
             self._notices.append(text)
 
     def _spec(self, copy: int, position: int, step: Step) -> CopySpec:
-        program, tuning = self._programs[step.benchmark], self._tuning
+        program, tuning = self.programs[step.benchmark], self._tuning
         name = run_dir_name(step.benchmark, step.iteration, copy, position)
         shared, own = self._environments.of(program, copy)
         argv, directory = program.argv, program.directory

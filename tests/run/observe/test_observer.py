@@ -38,7 +38,7 @@ from rater.run.host.procfs import (
 from rater.run.launcher.copies import Child, CopySpec
 from rater.run.launcher.launcher import NAME
 from rater.run.observe.observer import FIRST_S, Look, Observer
-from rater.run.observe.probe import NO_NUMA_MAPS, NOT_PERMITTED, NoSample, Probe, RunningCopy
+from rater.run.observe.probe import NO_NUMA_MAPS, NOT_PERMITTED, NoSample, Probe
 
 MB = 1 << 20
 # Eight nodes, every kind of line: file pages, private pages of a file, heap, stack, vdso,
@@ -199,15 +199,11 @@ def python(
     return running(sys.executable, "-I", "-S", "-c", f"{code}\n{HOLD}", affinity=affinity)
 
 
-def watched(pid: int, copy: int = 0) -> RunningCopy:
-    return RunningCopy(phase=0, copy=copy, step=0, pid=pid, start_ns=time.monotonic_ns())
-
-
-def child_of(copy: RunningCopy) -> Child:
+def watched(pid: int, copy: int = 0) -> Child:
     step = make_plan(["a"], 1).phases[0].queues[0].steps[0]
     spec = CopySpec(("true",), {}, "/", "/out.")
     launcher: Any = None
-    return Child(launcher, 1, copy.copy, copy.step, step, spec, pid=copy.pid)
+    return Child(launcher, 1, copy, 0, step, spec, pid=pid, start_ns=time.monotonic_ns())
 
 
 def probed(pid: int, probe: Probe | None = None, *orphans: int) -> Sampled | NoSample:
@@ -225,7 +221,7 @@ def sample_of(pid: int, probe: Probe | None = None, *orphans: int) -> Sampled:
 
 
 @contextmanager
-def idle_copies(number: int) -> Iterator[list[RunningCopy]]:
+def idle_copies(number: int) -> Iterator[list[Child]]:
     with ExitStack() as stack:
         pids = [stack.enter_context(python("pass")).pid for _ in range(number)]
         now = time.monotonic_ns()
@@ -421,7 +417,7 @@ def test_the_gate_shows_what_the_kernel_allows() -> None:
 
 def observe(
     observer: Observer,
-    alive: list[RunningCopy],
+    alive: list[Child],
     enough: Callable[[list[Sampled]], bool],
     *,
     then_s: float = 0.0,
@@ -532,18 +528,17 @@ def test_looks_follow_after_half_a_copy_s_age_and_stand_for_the_time_between(
         "rater.run.observe.observer.resident_of_tree", lambda pid: Look(*next(sizes), {})
     )
     with idle_copies(1) as [one]:
-        old = replace(one, start_ns=one.start_ns - 9_700_000_000)
-        child = child_of(old)
+        old = replace(one, start_ns=(one.start_ns or 0) - 9_700_000_000)
         observer = Observer(Cadence())
 
         def enough(got: list[Sampled]) -> bool:
             if len(got) == 2:
-                observer.ended(child)
+                observer.ended(old)
             return len(got) == 2
 
         first, second = observe(observer, [old], enough)
     assert 9.7e9 <= first.age_ns < 10.125e9 <= second.age_ns  # 1 2 3 4.5 6.75 10.125
-    memory = child.memory
+    memory = old.memory
     assert memory is not None and (memory.peak_rss_bytes, memory.rss_looks) == (300, 2)
     assert 9.7e9 <= memory.stopped_ns < 10.125e9
     share = memory.stopped_ns / second.age_ns
@@ -557,7 +552,7 @@ def test_copies_that_were_not_afforded_are_sampled_with_a_look_and_the_last_when
     monkeypatch.setattr("rater.run.observe.observer._EACH_NS", 0)
     monkeypatch.setattr("rater.run.observe.observer._SHARE", 0.0)
     with idle_copies(1) as [one]:
-        old = replace(one, start_ns=one.start_ns - 1_500_000_000)
+        old = replace(one, start_ns=(one.start_ns or 0) - 1_500_000_000)
         [sample] = observe(Observer(Cadence()), [old], bool)
     assert sample.age_ns >= 2e9
 
@@ -600,7 +595,7 @@ def test_a_copy_that_was_reaped_is_sampled_no_more() -> None:
 
         def enough(got: list[Sampled]) -> bool:
             if len(got) == 2:
-                observer.ended(child_of(mine[0]))
+                observer.ended(mine[0])
             return len(got) == 5
 
         got = observe(observer, mine, enough)

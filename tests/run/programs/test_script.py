@@ -342,7 +342,7 @@ def test_one_set_up_that_fails_stops_the_others_and_is_kept(tmp_path: Path) -> N
 
 def test_a_set_up_that_cannot_be_started_says_so(tmp_path: Path) -> None:
     made = folders(tmp_path / "work", "", 1)
-    made._programs = {"p": Program("p", ("/bin/true",), (), (), None, setup=("/no/such",))}
+    made.programs = {"p": Program("p", ("/bin/true",), (), (), None, setup=("/no/such",))}
     with pytest.raises(RunError, match="set-up of copy 0 of p cannot be started: No such file"):
         made.specs(phase_of(1))
 
@@ -418,7 +418,7 @@ def test_a_set_up_is_held_to_the_limits(
         set_up_suite(own_suite(tmp_path, "sh", "-c", script), tmp_path, os.environ, (), limits)
     assert said in str(of_suite.value)
     made = folders(tmp_path / "work", script, 1)
-    made._programs = {"p": replace(made._programs["p"], setup_limits=limits)}
+    made.programs = {"p": replace(made.programs["p"], setup_limits=limits)}
     with pytest.raises(RunError) as of_copy:
         made.specs(phase_of(1))
     assert said in str(of_copy.value)
