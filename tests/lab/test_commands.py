@@ -40,7 +40,7 @@ def test_a_stored_sweep_becomes_a_summary_and_a_page(
     assert out.startswith("Page sizes, sweep 1: 5 layouts, 15 runs\n\n100% in large pages over 0%:")
     # A speedup of 2 is an improvement of 100 % and a reduction of 50 %; the mean is sqrt(2).
     assert ["gups", "2.000", "2.000-2.000", "better", "+100.0", "+50.0", "100%", "2.000"] in lines
-    assert ["geometric", "mean", "(2)", "1.069", "1.155", "1.265", "1.414"] in lines
+    assert ["suite", "(2)", "1.069", "1.155", "1.265", "1.414"] in lines
     assert ["gups", "linear", "-66.7", "1.000", "0.0", "0.0", "0.0"] in lines
     assert ["lu", "nothing", "+0.0", "-", "-", "-", "0.0"] in lines
     text = page.read_text()

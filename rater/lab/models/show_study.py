@@ -17,6 +17,9 @@ from rater.show.compare.comparison import (
     comparison_document,
     cpi_document,
     cpi_parts,
+    effect_name,
+    factor_text,
+    interval_text,
     memory_document,
     memory_parts,
 )
@@ -38,7 +41,6 @@ from rater.show.html.shell import html_parts
 from rater.text.values import JsonFields, count, percent, to_json
 
 _MB = 1e6
-_SUITE = "geometric mean"
 NO_MEMORY = "The memory of these copies was not sampled."
 R2 = Form(lambda values: [format_number(it, 3) for it in values])
 
@@ -107,12 +109,12 @@ def gains_parts(lab: PageLab) -> Iterator[Part]:
     def fastest(row: EffectRow) -> str | None:
         known = [(it.speedup.ratio, -at) for at, it in enumerate(row.cells) if it.speedup]
         at = -max(known)[1] if known else None
-        return None if at is None else f"{names[at]} {_factor(row.cells[at])}"
+        return None if at is None else f"{names[at]} {factor_text(row.cells[at].speedup) or '-'}"
 
     fields = (
-        Field("benchmark", _name, TEXT, flexible=True),
-        Field("speed-|up", lambda row: _factor(most(row))),
-        Field("95 %|interval", lambda row: _interval(most(row))),
+        Field("benchmark", effect_name, TEXT, flexible=True),
+        Field("speed-|up", lambda row: factor_text(most(row).speedup)),
+        Field("95 %|interval", lambda row: interval_text(most(row).speedup)),
         Field("verdict", lambda row: _verdict(most(row)), TEXT, flexible=True),
         Field("improve-|ment %", lambda row: most(row).improvement, CHANGE),
         Field("reduc-|tion %", lambda row: most(row).reduction, CHANGE, optional=1),
@@ -126,10 +128,10 @@ def gains_parts(lab: PageLab) -> Iterator[Part]:
         "dim",
     )
     layouts = [
-        Field(name, partial(lambda at, row: _factor(row.cells[at]), at))
+        Field(name, partial(lambda at, row: factor_text(row.cells[at].speedup), at))
         for at, name in enumerate(names)
     ]
-    first = Field("speedup", _name, TEXT, flexible=True)
+    first = Field("speedup", effect_name, TEXT, flexible=True)
     yield ViewTable("", lab.rows, [first, *layouts], repeated=1)
 
 
@@ -230,23 +232,6 @@ def lab_document(lab: PageLab) -> dict[str, object]:
 
 def _value(label: str) -> str:
     return label.partition("=")[2] or label
-
-
-def _name(row: EffectRow) -> str:
-    if row.over:
-        return f"{_SUITE} ({len(row.over)})"
-    return f"{row.name} {row.tune}" if row.tune else row.name
-
-
-def _factor(cell: Effect) -> str:
-    return format_number(cell.speedup.ratio if cell.speedup else None, 3)
-
-
-def _interval(cell: Effect) -> str:
-    told = cell.speedup
-    if told is None or told.low is None or told.high is None:
-        return "-"
-    return f"{told.low:.3f}-{told.high:.3f}"
 
 
 def _verdict(cell: Effect) -> str:

@@ -215,8 +215,8 @@ def _effects(rows: Sequence[EffectRow], comparison: Comparison, short: bool) -> 
     columns = (
         *what,
         Field(heading, lambda it: it[2].value, Form(partial(_alike, baselines)), optional=3),
-        Field("speed-|up", lambda it: _factor(it[2].speedup)),
-        Field(f"{_level(comparison)} %|interval", lambda it: _interval(it[2].speedup)),
+        Field("speed-|up", lambda it: factor_text(it[2].speedup)),
+        Field(f"{_level(comparison)} %|interval", lambda it: interval_text(it[2].speedup)),
         Field("slowest|copy %", lambda it: _in_brackets(it[2].slowest_over_median), optional=1),
         Field("J/copy|%", lambda it: _in_brackets(it[2].joules_per_copy)),
         Field("verdict", lambda it: _verdict(it[2], compared, short), wrap=True),
@@ -316,11 +316,13 @@ def _telling_change(row: EffectRow) -> tuple[bool, float]:
     return changed, max((abs(log(one.ratio)) for one in told if one.ratio > 0), default=0.0)
 
 
-def _factor(told: RatioInterval | None) -> str | None:
+def factor_text(told: RatioInterval | None) -> str | None:
+    """Return how many times faster; None: it cannot be told."""
     return _figures(told.ratio) if told and told.verdict is not Decision.CANNOT_TELL else None
 
 
-def _interval(told: RatioInterval | None) -> str | None:
+def interval_text(told: RatioInterval | None) -> str | None:
+    """Return the ends of the interval of a factor."""
     if told is None or told.low is None or told.high is None:
         return None
     return f"{_figures(told.low)}-{_figures(told.high)}"
@@ -357,7 +359,7 @@ def _marked(cell: Effect) -> str | None:
         return None
     mark = _MARKS.get(cell.speedup.verdict, "?") * (2 if cell.holds else 1)
     doubted = cell.speedup.decided and cell.speedup.doubts
-    return f"{_factor(cell.speedup) or '-'}{f'({mark})' if doubted else mark}"
+    return f"{factor_text(cell.speedup) or '-'}{f'({mark})' if doubted else mark}"
 
 
 def _in_brackets(told: RatioInterval | None) -> str | None:
