@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -121,48 +120,33 @@ def nodes_of_memory(placement: Placement, topology: Topology) -> tuple[int, ...]
     return tuple(sorted(node for node in homes if node is not None))
 
 
-def remarks(
-    topology: Topology, placements: Sequence[Placement], threads: int = 1
-) -> tuple[str, ...]:
-    """Return what is worth a thought before a run though every run of its kind is like that.
+def remarks(topology: Topology, placements: Sequence[Placement], threads: int = 1) -> Iterator[str]:
+    """Yield what is worth a thought before a run though every run of its kind is like that.
 
-    What makes copies unequal is among the warnings of `rater.plan.placement.place.plan_placements`.
+    What makes copies unequal is among the warnings of `rater.plan.placement.place.place`.
     """
-    return (
-        *_all_sharing(topology, placements, threads),
-        *_without_cpus(topology, placements),
-    )
-
-
-def _all_sharing(topology: Topology, placements: Sequence[Placement], threads: int) -> list[str]:
     masks = [p.cpus for p in placements if p.cpus is not None]
     shared = [] if threads > 1 else pools(topology, masks)
     each = {pool.copies / pool.cores for pool in shared}
-    if len(each) != 1 or max(each) <= 1 or any(pool.copies > pool.pus for pool in shared):
-        return []
-    load = each.pop()
-    on_each = f", {load:.0f} on each" if load.is_integer() else ""
-    return [
-        f"{len(placements)} copies share {count(sum(pool.cores for pool in shared), 'core')}"
-        f"{on_each}, a thread for every copy: --smt 1 and fewer copies give each a core of its own"
-    ]
-
-
-def _without_cpus(topology: Topology, placements: Sequence[Placement]) -> list[str]:
+    if len(each) == 1 and max(each) > 1 and all(pool.copies <= pool.pus for pool in shared):
+        load = each.pop()
+        on_each = f", {load:.0f} on each" if load.is_integer() else ""
+        yield (
+            f"{len(placements)} copies share {count(sum(pool.cores for pool in shared), 'core')}"
+            f"{on_each}, a thread for every copy: --smt 1 and fewer copies give each a core of its "
+            "own"
+        )
     named = {node for p in placements for node in p.memory_nodes}
     bare = [n for n in topology.nodes if n.allowed and not (n.cpus and n.default)]
-    lone = [node for node in bare if node.os not in named]
-    if not lone:
-        return []
-    kinds = sorted({node.subtype for node in lone if node.subtype})
-    numbers = sorted(node.os for node in lone)
-    several = len(lone) > 1
-    return [
-        f"no copy runs on {'nodes' if several else 'node'} {format_list(numbers)}"
-        f"{f' ({", ".join(kinds)})' if kinds else ''}, which {'have' if several else 'has'} no "
-        f"CPUs of {'their' if several else 'its'} own: such memory is used when local memory is "
-        f"full, or when it is named, as in --mem bind:nodes={numbers[0]}"
-    ]
+    lone = sorted(node.os for node in bare if node.os not in named)
+    if lone:
+        kinds = sorted({node.subtype for node in bare if node.subtype and node.os in lone})
+        nodes, have, their = ("nodes", "have", "their") if len(lone) > 1 else ("node", "has", "its")
+        yield (
+            f"no copy runs on {nodes} {format_list(lone)}"
+            f"{f' ({", ".join(kinds)})' if kinds else ''}, which {have} no CPUs of {their} own: such memory is used when local memory is full, "
+            f"or when it is named, as in --mem bind:nodes={lone[0]}"
+        )
 
 
 # -- Memory that copies need of each lgroup, held against what it has installed, or has now --------
@@ -170,26 +154,11 @@ def _without_cpus(topology: Topology, placements: Sequence[Placement]) -> list[s
 _LEAST_LEFT_BYTES = 64_000_000  # page cache that a set-up may leave without a word
 
 
-class NodeMemoryCheck(Struct, frozen=True):
-    """One lgroup before a run; bytes, None for what is not known."""
-
-    node: int  # OS number
-    copies: int  # whose home it is
-    need_bytes: int  # that copies want of its memory
-    free_bytes: int | None
-    page_cache_bytes: int | None
-    set_up_cache_bytes: int | None  # page cache that came since the set-up began
-    free_huge_order_bytes: int | None  # free in blocks of a transparent huge page
-    huge_pages_bytes: int | None  # in free huge pages set aside (hugetlb): for who asks only
-    verdict: str  # "enough", "page-cache" (enough when it is dropped), "short", "unknown"
-
-
 class Preflight(Struct, frozen=True):
-    """What was found: warnings with the numbers and the cure, and a row for each lgroup."""
+    """What was found: warnings with the numbers and the cure."""
 
     warnings: tuple[str, ...]
-    rows: tuple[NodeMemoryCheck, ...]
-    unchecked: tuple[str, ...] = ()  # what could not be compared, for who relies on it
+    unchecked: tuple[str, ...]  # what could not be compared, for who relies on it
 
     def refusal(self) -> str | None:
         """Return why `--preflight strict` refuses the run, None when it does not."""
@@ -246,12 +215,11 @@ def memory_warnings(
         remote = " or takes memory of another NUMA node" if several and not strict else ""
         spread = (
             "; what a set-up reads under `numactl --interleave=all` spreads over all NUMA nodes"
-            if several
-            else ""
         )
         warnings.append(
             f"page cache fills {truncate_list(cached)}: the kernel drops it while copies are timed"
-            f"{remote}; `sync; echo 1 > /proc/sys/vm/drop_caches` as root frees it{spread}"
+            f"{remote}; `sync; echo 1 > /proc/sys/vm/drop_caches` as root frees it"
+            f"{spread if several else ''}"
         )
     if short:
         warnings.append(
@@ -311,123 +279,77 @@ def preflight(
     so it matters what is free in large blocks. `unstated`: benchmarks that do not say
     what their copies need.
     """
-    needs = needs_by_node(placements, bytes_by_copy)
-    copies = Counter(placed.node for placed in placements if placed.node is not None)
-    rows = tuple(
-        _row(node, copies[node], needs.get(node, 0), now.get(node), (before or {}).get(node))
-        for node in sorted(copies.keys() | needs.keys() | now.keys())
-    )
+    needs = dict(sorted(needs_by_node(placements, bytes_by_copy).items()))
+    known = [(need, now[node]) for node, need in needs.items() if node in now]
+    lacking = [has for need, has in known if need > has.free_bytes]
     warnings = [
         *memory_warnings(needs, now, strict=bound_to_memory(placements)),
-        *_set_up_warnings(rows),
-        *_pool_warnings(rows, now),
-        *(_block_warnings(rows) if huge_pages_always else ()),
+        *_set_up_warnings(lacking, before or {}),
+        *_pool_warnings(lacking),
+        *(_block_warnings(known) if huge_pages_always else ()),
     ]
-    return Preflight(tuple(warnings), rows, _unchecked(placements, bytes_by_copy, rows, unstated))
-
-
-def _row(
-    node: int, copies: int, need: int, now: NodeMemory | None, before: NodeMemory | None
-) -> NodeMemoryCheck:
-    if now is None:
-        return NodeMemoryCheck(node, copies, need, None, None, None, None, None, "unknown")
-    if need <= now.free_bytes:
-        verdict = "enough"
-    else:
-        reachable = now.free_bytes + now.page_cache_bytes
-        verdict = "page-cache" if need <= reachable else "short"
-    return NodeMemoryCheck(
-        node=node,
-        copies=copies,
-        need_bytes=need,
-        free_bytes=now.free_bytes,
-        page_cache_bytes=now.page_cache_bytes,
-        set_up_cache_bytes=(
-            None if before is None else max(0, now.page_cache_bytes - before.page_cache_bytes)
-        ),
-        free_huge_order_bytes=now.free_huge_order_bytes,
-        huge_pages_bytes=now.pooled_bytes,
-        verdict=verdict,
-    )
-
-
-def _unchecked(
-    placements: Sequence[Placement],
-    bytes_by_copy: Mapping[int, int],
-    rows: Sequence[NodeMemoryCheck],
-    unstated: Sequence[str],
-) -> tuple[str, ...]:
     way = "`memory_mb` in a benchmark's size states it (`rater suites new` writes a suite)"
+    unread = [f"{node}" for node, need in needs.items() if need and node not in now]
+    unbound = any(placed.node is None and not placed.memory_nodes for placed in placements)
+    unchecked = {
+        f"memory need of {truncate_list(unstated)} not stated: only the other benchmarks are "
+        f"checked; {way}": unstated,
+        "copies are bound to no NUMA node: memory not checked; a layout binds them": unbound,
+        f"the kernel does not tell what is free on node {truncate_list(unread)}: not checked": (
+            unread
+        ),
+    }
     if not any(bytes_by_copy.values()):
-        return (f"memory need not stated: memory not checked; {way}",)
-    lines = []
-    if unstated:
-        lines.append(
-            f"memory need of {truncate_list(unstated)} not stated: only the other "
-            f"benchmarks are checked; {way}"
-        )
-    if any(placed.node is None and not placed.memory_nodes for placed in placements):
-        lines.append("copies are bound to no NUMA node: memory not checked; a layout binds them")
-    unread = [f"{row.node}" for row in rows if row.verdict == "unknown" and row.need_bytes]
-    if unread:
-        lines.append(
-            f"the kernel does not tell what is free on node {truncate_list(unread)}: not checked"
-        )
-    return tuple(lines)
+        unchecked = {f"memory need not stated: memory not checked; {way}": True}
+    return Preflight(tuple(warnings), tuple(text for text, is_so in unchecked.items() if is_so))
 
 
-def _set_up_warnings(rows: Sequence[NodeMemoryCheck]) -> list[str]:
-    lines = [
-        f"{gb(row.set_up_cache_bytes)} on node {row.node}"
-        for row in rows
-        if row.verdict in ("page-cache", "short")
-        and row.set_up_cache_bytes is not None
-        and row.set_up_cache_bytes >= _LEAST_LEFT_BYTES
+def _set_up_warnings(
+    lacking: Sequence[NodeMemory], before: Mapping[int, NodeMemory]
+) -> Iterator[str]:
+    came = [
+        (it.page_cache_bytes - before[it.node].page_cache_bytes, it.node)
+        for it in lacking
+        if it.node in before
     ]
-    if not lines:
-        return []
-    return [
-        f"page cache that came during the set-up (builds, inputs): {truncate_list(lines)}; once "
-        "inputs are "
-        "made, a second run has less of it"
-    ]
+    lines = [f"{gb(left)} on node {node}" for left, node in came if left >= _LEAST_LEFT_BYTES]
+    if lines:
+        yield (
+            f"page cache that came during the set-up (builds, inputs): {truncate_list(lines)}; "
+            "once inputs are made, a second run has less of it"
+        )
 
 
-def _pool_warnings(rows: Sequence[NodeMemoryCheck], now: Mapping[int, NodeMemory]) -> list[str]:
-    warnings = []
-    for row in rows:
-        if row.verdict in ("page-cache", "short") and row.huge_pages_bytes:
-            pools = [pool for pool in now[row.node].huge_pages if pool.free]
-            cures = "; ".join(
-                f"`echo {pool.total - pool.free} > /sys/devices/system/node/node{row.node}"
-                f"/hugepages/hugepages-{pool.size_bytes >> 10}kB/nr_hugepages`"
-                for pool in pools
-            )
-            warnings.append(
-                f"{gb(row.huge_pages_bytes)} of node {row.node} lie in huge pages that are set "
+def _pool_warnings(lacking: Sequence[NodeMemory]) -> Iterator[str]:
+    for has in lacking:
+        cures = "; ".join(
+            f"`echo {pool.total - pool.free} > /sys/devices/system/node/node{has.node}"
+            f"/hugepages/hugepages-{pool.size_bytes >> 10}kB/nr_hugepages`"
+            for pool in has.huge_pages
+            if pool.free
+        )
+        if cures:
+            yield (
+                f"{gb(has.pooled_bytes)} of node {has.node} lie in huge pages that are set "
                 "aside and free: only programs that ask for them get that memory; as root "
                 f"{cures} gives it back"
             )
-    return warnings
 
 
-def _block_warnings(rows: Sequence[NodeMemoryCheck]) -> list[str]:
+def _block_warnings(known: Sequence[tuple[int, NodeMemory]]) -> Iterator[str]:
     broken = [
-        f"node {row.node} (its copies need {gb(row.need_bytes)}; {gb(row.free_huge_order_bytes)} "
-        "free in such blocks)"
-        for row in rows
-        if row.verdict == "enough"
-        and row.free_huge_order_bytes is not None
-        and row.need_bytes > row.free_huge_order_bytes
+        f"node {has.node} (its copies need {gb(need)}; {gb(has.free_huge_order_bytes)} free in "
+        "such blocks)"
+        for need, has in known
+        if has.free_huge_order_bytes is not None
+        and has.free_huge_order_bytes < need <= has.free_bytes
     ]
-    if not broken:
-        return []
-    return [
-        f"too few free blocks of the size of a huge page in {truncate_list(broken)}: part of the "
-        "copies' "
-        "memory comes in small pages, or is compacted while copies are timed; "
-        "`echo 1 > /proc/sys/vm/compact_memory` as root makes larger blocks"
-    ]
+    if broken:
+        yield (
+            f"too few free blocks of the size of a huge page in {truncate_list(broken)}: part of "
+            "the copies' memory comes in small pages, or is compacted while copies are timed; "
+            "`echo 1 > /proc/sys/vm/compact_memory` as root makes larger blocks"
+        )
 
 
 def gb(count: int) -> str:
