@@ -104,11 +104,8 @@ def resolve_mode(
             f"--stagger {stagger_ms:g}: expected milliseconds between the starts of consecutive "
             f"copies, 0 or more and at most {_LONGEST_STAGGER_MS:g} (a day)"
         )
-    name = mode
-    if name is None:
-        name = "homogeneous" if stagger_ms is None else "staggered"
-    elif name == "heterogeneous":
-        name = "rotated"
+    named = {None: "homogeneous" if stagger_ms is None else "staggered"}
+    name = (named | {"heterogeneous": "rotated"}).get(mode, mode)
     if name == "staggered" and stagger_ms is None:
         raise InputError(
             "--mode staggered needs --stagger MS, the milliseconds between the starts of "
@@ -127,17 +124,11 @@ def resolve_mode(
     if wanted not in (None, *Order):
         raise InputError(f"--order {order}: expected homogeneous or rotated")
     meant = Order.ROTATED if name == "rotated" else Order.HOMOGENEOUS
-    if name == "steady" and wanted is not None:
-        meant = Order(wanted)
-    elif wanted is not None and wanted != meant:
-        if mode is None:
-            raise InputError(
-                f"--order {order} goes with --mode steady; for a rotated run use --mode rotated"
-            )
-        raise InputError(
-            f"--order {order} goes with --mode steady; --mode {name} says the order itself"
-        )
-    return name, meant, stagger_ms or 0.0
+    if wanted is not None and wanted != meant and name != "steady":
+        way = "for a rotated run use --mode rotated"
+        way = way if mode is None else f"--mode {name} says the order itself"
+        raise InputError(f"--order {order} goes with --mode steady; {way}")
+    return name, meant if wanted is None else Order(wanted), stagger_ms or 0.0
 
 
 def resolve_window(
@@ -275,23 +266,12 @@ def order_table(plan: Plan) -> list[tuple[tuple[int, ...], tuple[str, ...]]]:
 # run the same benchmark in step: what was to be a mix is homogeneous there.
 
 # In the order in which they are tried where copies meet their like.
-_LAYOUTS = (
-    CpuOrder.BALANCED,
-    CpuOrder.FILL,
-    CpuOrder.CORES,
-    CpuOrder.COMPACT,
-    CpuOrder.SCATTER,
-)
+_LAYOUTS = tuple(map(CpuOrder, ("balanced", "fill", "cores", "compact", "scatter")))
 
 type Starts = Counter[int]  # copies by the place in the ring that they start at
 
 
-class Remedy(Struct, frozen=True):
-    """Something that the user could change."""
-
-    words: str  # what it is: "--layout balanced"
-    ring: int
-    placements: Sequence[Placement]
+type Remedy = tuple[str, int, Sequence[Placement]]  # what to change, the ring and places then
 
 
 def rotation_warnings(
@@ -316,18 +296,13 @@ def rotation_warnings(
         )
     units = _starts(topology, placements, ring)
     same = _meeting_their_like(units, ring)
+    mixing = (
+        f"; {words} mixes them"
+        for words, length, places in remedies
+        if not _meeting_their_like(_starts(topology, places, length), length)
+    )
     if same:
-        way_out = next(
-            (
-                f"; {remedy.words} mixes them"
-                for remedy in remedies
-                if not _meeting_their_like(
-                    _starts(topology, remedy.placements, remedy.ring), remedy.ring
-                )
-            ),
-            "",
-        )
-        warnings.append(f"rotated: {' and '.join(same)}{way_out}")
+        warnings.append(f"rotated: {' and '.join(same)}{next(mixing, '')}")
     else:
         warnings += _in_step(units, ring)
     return tuple(warnings)
@@ -352,11 +327,11 @@ def remedies_for(
             if Counter(p.cpu for p in placed) == cpus:
                 built_in = layout.name == layout.order
                 words = f"--layout {order}" if built_in else f'order = "{order}" in the layout'
-                yield Remedy(words, ring, placed)
+                yield words, ring, placed
     for other_ring in (ring + more for more in (-1, 1, -2, 2)):
         all_run = not plan.increment or gcd(plan.increment, other_ring) == 1
         if other_ring > 1 and all_run:
-            yield Remedy(f"a ring of {other_ring} benchmarks", other_ring, placements)
+            yield f"a ring of {other_ring} benchmarks", other_ring, placements
 
 
 def _starts(
@@ -366,23 +341,21 @@ def _starts(
 
     A copy that may run in several of them counts for none.
     """
-    levels: tuple[tuple[str, Callable[[PU], int | None]], ...] = (
-        ("core", lambda pu: pu.core),
-        ("LLC", lambda pu: pu.llc),
-        ("NUMA node", lambda pu: pu.node),
-    )
-    masks = {id(p.cpus): p.cpus for p in placements if p.cpus is not None}
+    levels: dict[str, Callable[[PU], int | None]] = {
+        "core": lambda pu: pu.core,
+        "LLC": lambda pu: pu.llc,
+        "NUMA node": lambda pu: pu.node,
+    }
+    masks = {id(p.cpus): [topology.by_cpu[cpu] for cpu in p.cpus] for p in placements if p.cpus}
     found = {}
-    for name, unit_of in levels:
-        own: dict[int, int | None] = {}
-        for key, cpus in masks.items():
-            inside = {unit_of(topology.by_cpu[cpu]) for cpu in cpus}
-            own[key] = inside.pop() if len(inside) == 1 else None
+    for name, unit_of in levels.items():
+        inside = {key: {unit_of(pu) for pu in pus} for key, pus in masks.items()}
         units: dict[int, Starts] = defaultdict(Counter)
-        for placement in placements:
-            unit = None if placement.cpus is None else own[id(placement.cpus)]
+        for p in placements:
+            own = inside.get(id(p.cpus), set())
+            unit = next(iter(own)) if len(own) == 1 else None
             if unit is not None:
-                units[unit][placement.copy % ring] += 1
+                units[unit][p.copy % ring] += 1
         found[name] = list(units.values())
     return found
 

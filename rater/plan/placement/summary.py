@@ -142,10 +142,11 @@ def remarks(topology: Topology, placements: Sequence[Placement], threads: int = 
     if lone:
         kinds = sorted({node.subtype for node in bare if node.subtype and node.os in lone})
         nodes, have, their = ("nodes", "have", "their") if len(lone) > 1 else ("node", "has", "its")
+        what = f"{nodes} {format_list(lone)}{f' ({", ".join(kinds)})' if kinds else ''}"
         yield (
-            f"no copy runs on {nodes} {format_list(lone)}"
-            f"{f' ({", ".join(kinds)})' if kinds else ''}, which {have} no CPUs of {their} own: such memory is used when local memory is full, "
-            f"or when it is named, as in --mem bind:nodes={lone[0]}"
+            f"no copy runs on {what}, which {have} no CPUs of {their} own: such memory is used "
+            "when local memory is full, or when it is named, as in "
+            f"--mem bind:nodes={lone[0]}"
         )
 
 
