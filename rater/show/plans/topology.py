@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from rater.plan.topology import PU, Cache, CpuKind, HwlocGroup, Node, NodeMemory, Topology
-from rater.show.document import GIGABYTES, TEXT, Field, Part, Row, ViewTable, facts
+from rater.show.document import GIGABYTES, Field, Part, Row, ViewTable, facts
 from rater.text.cpuset import cpus_text, format_list
 from rater.text.values import (
     JsonFields,
@@ -20,6 +20,7 @@ from rater.text.values import (
     join_and,
     objects,
     to_json,
+    truncate_list,
 )
 
 # -- A machine as its screens and its JSON see it: what belongs to which lgroup, core and cache ----
@@ -34,9 +35,7 @@ class TopoView(Struct, frozen=True, dict=True):
     @cached_property
     def cores(self) -> dict[int, tuple[PU, ...]]:
         """All PUs by core, usable or not."""
-        groups: dict[int, list[PU]] = defaultdict(list)
-        for pu in self.topology.machine_pus:
-            groups[pu.core].append(pu)
+        groups = group_by_key((pu.core, pu) for pu in self.topology.machine_pus)
         return {core: tuple(pus) for core, pus in groups.items()}
 
     @cached_property
@@ -48,10 +47,10 @@ class TopoView(Struct, frozen=True, dict=True):
         forbidden = {
             cpu: node.os for node in self.topology.nodes if not node.allowed for cpu in node.cpus
         }
-        groups: dict[int | None, list[PU]] = defaultdict(list)
-        for pu in self.topology.machine_pus:
-            home = pu.node if pu.node is not None else forbidden.get(pu.os)
-            groups[home].append(pu)
+        groups = group_by_key(
+            (forbidden.get(pu.os) if pu.node is None else pu.node, pu)
+            for pu in self.topology.machine_pus
+        )
         return {node: tuple(pus) for node, pus in groups.items()}
 
     @cached_property
@@ -80,11 +79,8 @@ class TopoView(Struct, frozen=True, dict=True):
 
 def siblings(view: TopoView) -> Counter[tuple[int, ...]]:
     """Count cores by what their PUs' OS numbers are above the lowest of them."""
-    found: Counter[tuple[int, ...]] = Counter()
-    for pus in view.cores.values():
-        numbers = sorted(pu.os for pu in pus)
-        found[tuple(n - numbers[0] for n in numbers)] += 1
-    return found
+    cores = (_numbers(pus) for pus in view.cores.values())
+    return Counter(tuple(n - numbers[0] for n in numbers) for numbers in cores)
 
 
 def kind_rank(view: TopoView, kind: CpuKind) -> int | None:
@@ -211,24 +207,29 @@ def topo_parts(document: Row) -> Iterator[Part]:
         note = "(no memory of their own)"
         rows.append({"node": "none", "cpus": homeless, "usable_cpus": usable, "note": note} | found)
     described = document["cores_described"]
-    llcs = _llc_sizes(document)
+    homes = Counter(llc for it in document["nodes"] for llc in it["llcs"])
 
     def some(it: Row) -> str:
         usable, there = len(it["usable_cpus"]), len(it["cpus"])
         return str(there) if usable == there else f"{usable} of {there}"
+
+    def llcs(it: Row) -> str | None:
+        shared = any(homes[llc] > 1 for llc in it["llcs"])
+        return f"{len(it['llcs'])}{' shared' if shared else ''}" if it["llcs"] else None
 
     nodes = (
         Field("node", "node"),
         Field("package", lambda it: format_list(it["packages"]) or None, optional=2),
         Field("cores", lambda it: len(it["cores"]) if described else None),
         Field("CPUs", some),
-        Field("LLC", lambda it: _llc(it, by_cpu, llcs), TEXT, optional=1),
+        Field("LLCs", llcs, optional=1),
         Field("memory|GB", "memory_bytes", GIGABYTES, optional=3),
         Field(
             "CPU numbers", lambda it: f"{format_list(it['cpus'])}  {it['note']}".strip(), wrap=True
         ),
     )
     yield ViewTable("", rows, nodes, most=_MOST_ROWS)
+    text, matrix = _distances(document["distances"])
     yield from _memory_now([it | it["now"] for it in document["nodes"] if it["now"]])
     yield facts(
         (
@@ -236,7 +237,7 @@ def topo_parts(document: Row) -> Iterator[Part]:
             ("caches", list(_caches(document))),
             ("CPU kinds", list(_kinds(document, by_cpu))),
             ("groups", "; ".join(_groups(document))),
-            ("distances", [] if _has_matrix(document) else list(_levels(document))),
+            ("distances", text),
             ("no memory", _forbidden(document)),
             (
                 "not usable",
@@ -244,8 +245,7 @@ def topo_parts(document: Row) -> Iterator[Part]:
             ),
         )
     )
-    if _has_matrix(document):
-        yield _matrix(document["distances"])
+    yield matrix
 
 
 def _head(document: Row) -> Iterator[str]:
@@ -386,49 +386,27 @@ def _groups(document: Row) -> Iterator[str]:
         yield f"{count(len(cpus_of), name.split()[0].lower())} of {_range(cpus_of)} CPUs"
 
 
-def _has_matrix(document: Row) -> bool:
-    """Whether distances are shown one by one: of a few nodes that are not all equally far."""
-    distances = document["distances"]
-    if distances is None or not 2 <= len(distances["nodes"]) <= _MOST_IN_MATRIX:
-        return False
-    return len({(i == j, d) for i, j, d in _pairs(distances["matrix"])}) > 2
-
-
-def _pairs(matrix: Sequence[Sequence[float]]) -> Iterator[tuple[int, int, float]]:
-    return ((i, j, value) for i, row in enumerate(matrix) for j, value in enumerate(row))
-
-
-def _matrix(distances: Row) -> ViewTable:
-    nodes = distances["nodes"]
+def _distances(distances: Row | None) -> tuple[str, ViewTable | None]:
+    """Return distances in a sentence, or one by one: of a few nodes that are not equally far."""
+    if distances is None or len(distances["nodes"]) < 2:
+        return "", None
+    nodes, matrix = distances["nodes"], distances["matrix"]
+    own = [row[i] for i, row in enumerate(matrix)]
+    others = [value for i, row in enumerate(matrix) for j, value in enumerate(row) if i != j]
+    if len({*own}) == len({*others}) == 1:
+        return f"{own[0]:g} to itself, {others[0]:g} to every other node", None
+    if len(nodes) > _MOST_IN_MATRIX:
+        rows = [Counter(row) - Counter([row[i]]) for i, row in enumerate(matrix)]
+        far = [f"{_range([row[it] for row in rows])} at {it:g}" for it in sorted({*others})]
+        return f"{_range(own)} to itself; from any one, {truncate_list(far, 24)}", None
     order = sorted(range(len(nodes)), key=lambda i: nodes[i])
-    rows = [(nodes[i], [f"{distances['matrix'][i][j]:g}" for j in order]) for i in order]
 
-    def distance(row: tuple[int, Sequence[str]], at: int) -> str:
-        return row[1][at]
+    def distance(i: int, j: int) -> str:
+        return f"{matrix[i][j]:g}"
 
-    columns = [Field(str(nodes[j]), partial(distance, at=at)) for at, j in enumerate(order)]
-    first = Field("from, to node", lambda row: row[0])
-    return ViewTable("distances", rows, [first, *columns], repeated=1)
-
-
-def _levels(document: Row) -> Iterator[str]:
-    """Say how many nodes lie at which distance from any one."""
-    if document["distances"] is None or len(document["distances"]["nodes"]) < 2:
-        return
-    matrix = document["distances"]["matrix"]
-    own = sorted({value for i, j, value in _pairs(matrix) if i == j})
-    rows = [Counter(value for j, value in enumerate(row) if j != i) for i, row in enumerate(matrix)]
-    values = sorted({value for row in rows for value in row})
-    if len(own) == len(values) == 1:
-        yield f"{own[0]:g} to itself, {values[0]:g} to every other node"
-        return
-    yield f"{_range(own)} to itself; to the other {len(matrix) - 1} nodes, from any one:"
-    lines = [f"{_range([row[value] for row in rows])} at {value:g}" for value in values]
-    if len(lines) > 4 * _MOST_ALIKE:
-        lines = [*lines[: 4 * _MOST_ALIKE], f"and {len(lines) - 4 * _MOST_ALIKE} more distances"]
-    yield ", ".join(lines)
-    if any(value != matrix[j][i] for i, j, value in _pairs(matrix)):
-        yield "not the same in both directions"
+    columns = [Field(str(nodes[j]), partial(distance, j=j)) for j in order]
+    first = Field("from, to node", lambda i: nodes[i])
+    return "", ViewTable("distances", order, [first, *columns], repeated=1)
 
 
 def _range(values: Sequence[float]) -> str:
@@ -446,38 +424,6 @@ def _forbidden(document: Row) -> str:
         if lost
         else ""
     )
-
-
-def _llc_sizes(document: Row) -> dict[int, int]:
-    """Return bytes of each last-level cache that is described."""
-    llc_of = {it["cpu"]: it["llc"] for it in document["cpus"]}
-    caches = sorted(
-        document["caches"], key=lambda it: it["level"]
-    )  # an L3 is it where there is one
-    return {
-        llc_of[it["cpus"][0]]: it["size_bytes"]
-        for it in caches
-        if it["level"] in (2, 3) and it["cpus"] and it["size_bytes"]
-    }
-
-
-def _llc(node: Row, by_cpu: Mapping[int, Row], llcs: Mapping[int, int]) -> str | None:
-    """Return `2 x 32 MiB`; `shared 39 MiB` for a cache that serves other nodes as well."""
-    if not node["llcs"]:
-        return None
-    inside = set(node["cpus"])
-    known = [llcs.get(llc, 0) for llc in node["llcs"]]
-    sizes = sorted(set(known))
-    size = _binary(sizes[-1]) if sizes[-1] else ""
-    if len(known) == 1 and any(
-        it["llc"] in node["llcs"] for cpu, it in by_cpu.items() if cpu not in inside
-    ):
-        return f"shared {size}".rstrip()
-    if len(known) == len(sizes) > 1 and all(sizes):
-        return " and ".join(map(_binary, sizes))
-    if len(sizes) > 1 and sizes[0]:
-        size = f"{_binary(sizes[0])} to {size}"
-    return f"{len(known)} x {size}" if size else str(len(known))
 
 
 def _binary(size_bytes: int) -> str:
