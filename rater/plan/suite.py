@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from rater.text.documents import (
     NAME,
@@ -191,9 +190,8 @@ class _Reader(Struct, frozen=True):
         sources = self.files.several(table, "sources") if has_sources else ()
         libraries, flags = table.strings("libraries"), _flags(table.table("flags"))
         if has_command and not has_sources:
-            for key in ("libraries", "flags"):
-                if key in table:
-                    table.mistake("a command is not compiled: expected sources beside this", key)
+            text = "a command is not compiled: expected sources beside this"
+            _none_of(table, text, "libraries", "flags")
         sizes = table.table("sizes")
         benchmark = Benchmark(
             name=name,
@@ -246,14 +244,11 @@ class _Reader(Struct, frozen=True):
             if is_built and "command" in table:
                 text = "the program is built from sources; another one may stand in commands"
                 table.mistake(text, "command")
-            for key in ("stdout", "stderr"):
-                if key in table:
-                    table.mistake("expected inside one of commands = [{ ... }]", key)
+            _none_of(table, "expected inside one of commands = [{ ... }]", "stdout", "stderr")
             places = [(table, self._command(table, redirects=False))]
         else:
-            for key in ("command", "args", "stdin"):
-                if key in table:
-                    table.mistake("expected inside one of the commands, not beside them", key)
+            text = "expected inside one of the commands, not beside them"
+            _none_of(table, text, "command", "args", "stdin")
             parts = table.tables("commands", single=True)
             if table.is_a(list, "commands") and not parts:
                 table.mistake("expected at least one command, got an empty list", "commands")
@@ -274,11 +269,11 @@ class _Reader(Struct, frozen=True):
 
     def _input(self, table: TableReader) -> InputFile:
         name = _file_name(table, "name", required=True)
-        given = [key for key in ("path", "generator", "made") if key in table]
-        if len(given) != 1:
-            got = f", got {' and '.join(given)}" if given else ""
-            text = 'expected one of path = "...", generator = { sources, args } and made = "..."'
-            table.mistake(text + got)
+        _one_of(
+            table,
+            'path = "...", generator = { sources, args } and made = "..."',
+            ("path", "generator", "made"),
+        )
         path = generator = None
         if "path" in table:
             word = table.get("path", FILLED_STRING)
@@ -303,9 +298,26 @@ class _Reader(Struct, frozen=True):
         return generator
 
 
+def _one_of(table: TableReader, expected: str, keys: tuple[str, ...]) -> None:
+    given = [key for key in keys if key in table]
+    if len(given) != 1:
+        got = f", got {' and '.join(given)}" if given else ""
+        table.mistake(f"expected one of {expected}{got}")
+
+
+def _none_of(table: TableReader, text: str, *keys: str) -> None:
+    for key in keys:
+        if key in table:
+            table.mistake(text, key)
+
+
 def _file_name(table: TableReader, key: str, *, required: bool = False) -> str:
-    name = own_name(table, key, required=required)
-    for part in PurePosixPath(name).parts:
+    """Read the name of a file that is not one of rater's own."""
+    name = local_name(table, key, required=required)
+    parts = PurePosixPath(name).parts
+    if parts and parts[0] in RESERVED:
+        table.mistake(f"{name!r} is where rater keeps the copy's own output", key)
+    for part in parts:
         length = len(part.encode())
         if length > _LONGEST_NAME:
             text = f"expected at most {_LONGEST_NAME} bytes between slashes, got {length}"
@@ -391,7 +403,6 @@ RESERVED = ("stdout", "stderr", "setup.out")  # rater's own files in a run direc
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _VARIABLE_SAID = "expected the name of a variable: letters, digits and '_', no digit first"
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
-_OF_TEXT = ("absolute", "relative", "ignore")  # keys that a comparison of text may have
 
 
 class SuiteFiles(Struct, frozen=True):
@@ -449,14 +460,6 @@ def local_name(table: TableReader, key: str, default: str = "", *, required: boo
     return str(path)
 
 
-def own_name(table: TableReader, key: str, *, required: bool = False) -> str:
-    """Read the name of a file that is not one of rater's own."""
-    name = local_name(table, key, required=required)
-    if name and PurePosixPath(name).parts[0] in RESERVED:
-        table.mistake(f"{name!r} is where rater keeps the copy's own output", key)
-    return name
-
-
 def pattern(table: TableReader, key: str, *, required: bool = False) -> re.Pattern[str] | None:
     """Read a regular expression; None when it is absent or does not compile."""
     text = table.get(key, FILLED_STRING, REQUIRED if required else "")
@@ -502,9 +505,8 @@ def expected(table: TableReader, files: SuiteFiles) -> tuple[Expected, ...]:
                 part.mistake(f"{want.file!r} is expected twice", "file")
             found.append(want)
     if all(want.sha256 for want in found):
-        for key in ("absolute_tolerance", "relative_tolerance"):
-            if key in table:
-                table.mistake("a tolerance needs an expected text beside it", key)
+        text = "a tolerance needs an expected text beside it"
+        _none_of(table, text, "absolute_tolerance", "relative_tolerance")
     return tuple(found)
 
 
@@ -528,14 +530,9 @@ def _metric(name: str, table: TableReader) -> Metric:
 
 
 def _expected(table: TableReader, files: SuiteFiles, absolute: float, relative: float) -> Expected:
-    given = [key for key in ("text", "path", "sha256") if key in table]
-    if len(given) != 1:
-        got = f", got {' and '.join(given)}" if given else ""
-        table.mistake(f"expected one of text, path and sha256{got}")
-    own_absolute, own_relative = (
-        table.get("absolute", number(), None),
-        table.get("relative", number(), None),
-    )
+    _one_of(table, "text, path and sha256", ("text", "path", "sha256"))
+    own_absolute = table.get("absolute", number(), absolute)
+    own_relative = table.get("relative", number(), relative)
     ignore = pattern(table, "ignore")
     text, sha256 = table.get("text", STRING, ""), table.get("sha256", STRING, "")
     if "path" in table:
@@ -544,18 +541,16 @@ def _expected(table: TableReader, files: SuiteFiles, absolute: float, relative: 
     if "sha256" in table:
         if sha256 and not _SHA256.fullmatch(sha256):
             table.mistake("expected the 64 hexadecimal digits that sha256sum prints", "sha256")
-        for key in _OF_TEXT:
-            if key in table:
-                table.mistake("sha256 is of the exact content: expected no such key beside it", key)
+        text_only = "sha256 is of the exact content: expected no such key beside it"
+        _none_of(table, text_only, "absolute", "relative", "ignore")
+    exact = "sha256" in table
     want = Expected(
         file=local_name(table, "file", "stdout"),
         text=text,
-        absolute_tolerance=absolute if own_absolute is None else own_absolute,
-        relative_tolerance=relative if own_relative is None else own_relative,
-        sha256=sha256.lower() if "sha256" in table else None,
+        absolute_tolerance=0.0 if exact else own_absolute,
+        relative_tolerance=0.0 if exact else own_relative,
+        sha256=sha256.lower() if exact else None,
         ignore=ignore.pattern if ignore else None,
     )
-    if want.sha256 is not None:
-        want = replace(want, absolute_tolerance=0.0, relative_tolerance=0.0)
     table.finish()
     return want

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -38,71 +39,49 @@ def suite_warnings(
     `bytes_of` tells how large an input file is. Sizes `answered`, as (benchmark,
     size), are not told again to have no expected output.
     """
-
-    def lacking(lacks: Callable[[Benchmark, Size], bool]) -> str:
-        return _places(suite, lacks)
-
-    found = [
+    doubts: list[tuple[str, Callable[[Benchmark, Size], bool]]] = [
         (
             "no expected output, so any answer passes",
-            lacking(lambda b, s: not s.expected and (b.name, s.name) not in answered),
+            lambda b, size: not size.expected and (b.name, size.name) not in answered,
         ),
-        ("no reference_s, so no ratio", lacking(lambda _, s: s.reference_s is None)),
+        ("no reference_s, so no ratio", lambda _, size: size.reference_s is None),
         (
             "no memory_mb or memory_total_mb, so a run that cannot fit is not refused",
-            lacking(lambda _, s: s.memory_bytes is None and s.total_memory_bytes is None),
+            lambda _, size: size.memory_bytes is None and size.total_memory_bytes is None,
         ),
     ]
-    lines = [f"{what}: {where}" for what, where in found if where]
-    return lines + _size_doubts(suite, default_size) + _copied(suite, bytes_of)
-
-
-def _places(suite: Suite, lacks: Callable[[Benchmark, Size], bool]) -> str:
-    places = []
-    complete = True
-    for benchmark in suite.benchmarks:
-        sizes = [size.name for size in benchmark.sizes.values() if lacks(benchmark, size)]
-        if len(sizes) == len(benchmark.sizes):
-            places.append(benchmark.name)
-        else:
-            complete = False
-            if sizes:
-                places.append(f"{benchmark.name} ({', '.join(sizes)})")
-    return "all" if complete and len(places) > 1 else ", ".join(places)
-
-
-def _size_doubts(suite: Suite, default_size: str) -> list[str]:
-    lines = []
-    names = list({name: None for benchmark in suite.benchmarks for name in benchmark.sizes})
+    lines = [f"{what}: {where}" for what, lacks in doubts if (where := _places(suite, lacks))]
+    names = list(dict.fromkeys(name for it in suite.benchmarks for name in it.sizes))
     if default_size not in names and names:
         lines.append(
             f"no size {default_size}, which `rater run` takes unless it is given "
             f"--size {' or --size '.join(names)}"
         )
     for name in names:
-        lacking = [b.name for b in suite.benchmarks if name not in b.sizes]
+        lacking = ", ".join(it.name for it in suite.benchmarks if name not in it.sizes)
         if lacking:
-            lines.append(
-                f"no size {name}, so a run of the whole suite in it is refused: "
-                f"{', '.join(lacking)}"
-            )
-    return lines
+            lines.append(f"no size {name}, so a run of the whole suite in it is refused: {lacking}")
+    copied = (
+        f"copy = true: {benchmark.name} gets {size_bytes / 1e6:.0f} MB of {wanted.name} for each "
+        "copy before every run"
+        for benchmark in suite.benchmarks
+        for size in benchmark.sizes.values()
+        for wanted in size.inputs
+        if wanted.private and wanted.path is not None
+        if (size_bytes := bytes_of(wanted.path)) > _LARGE_BYTES
+    )
+    return [*lines, *dict.fromkeys(copied)]
 
 
-def _copied(suite: Suite, bytes_of: Callable[[Path], int]) -> list[str]:
-    lines: dict[str, None] = {}
+def _places(suite: Suite, lacks: Callable[[Benchmark, Size], bool]) -> str:
+    places = {}
     for benchmark in suite.benchmarks:
-        for size in benchmark.sizes.values():
-            for wanted in size.inputs:
-                if not wanted.private or wanted.path is None:
-                    continue
-                size_bytes = bytes_of(wanted.path)
-                if size_bytes > _LARGE_BYTES:
-                    lines[
-                        f"copy = true: {benchmark.name} gets {size_bytes / 1e6:.0f} MB of "
-                        f"{wanted.name} for each copy before every run"
-                    ] = None
-    return list(lines)
+        sizes = [size.name for size in benchmark.sizes.values() if lacks(benchmark, size)]
+        if sizes or not benchmark.sizes:
+            whole = len(sizes) == len(benchmark.sizes)
+            places[benchmark.name] = "" if whole else f" ({', '.join(sizes)})"
+    every = len(places) == len(suite.benchmarks) > 1 and not any(places.values())
+    return "all" if every else ", ".join(name + sizes for name, sizes in places.items())
 
 
 # -- Find suites by name or path, and the benchmarks of one that an argument selects ---------------
@@ -217,7 +196,12 @@ def load_with_mistakes(path: Path) -> tuple[Suite, tuple[Mistake, ...]]:
 
     Raises `InputError` when it cannot be read at all.
     """
-    return read_suite(suite_file_text(path), path, file_problem, _expected_text)
+    return read_suite(
+        suite_file_text(path),
+        path,
+        file_problem,
+        partial(read_text, too_large_for="a comparison of text"),
+    )
 
 
 def suite_file_text(path: Path) -> str:
@@ -247,8 +231,8 @@ def split_selection(selection: str) -> tuple[str, tuple[str, ...]]:
     if is_file(before):
         return before, _split_names(last)
     suite, slash, names = selection.partition("/")
-    if slash and ("/" in names or suite not in _all_names()):
-        is_path = "/" in names or not _could_be_suite(suite)
+    if slash and ("/" in names or suite not in {it.name for it in find_suites()[0]}):
+        is_path = "/" in names or not NAME.fullmatch(suite) or Path(suite).is_dir()
         if "/" in before and is_file(_with_toml(Path(before))):
             return before, _split_names(last)
         if is_path or is_file(_with_toml(Path(selection))):
@@ -282,10 +266,6 @@ def load_selection(selection: str) -> Suite:
     return select_from_suite(load_suite(split_selection(selection)[0]), selection)
 
 
-def _all_names() -> set[str]:
-    return {suite.name for suite in find_suites()[0]}
-
-
 def _named_folders(values: Mapping[str, str]) -> tuple[Path, ...]:
     words = values.get("RATER_SUITES", "").split(":")
     known = (
@@ -301,10 +281,6 @@ def _meant_file(typed: str) -> str | None:
     if not before or not is_file(_with_toml(Path(before))):
         return None
     return f"- did you mean {'' if '/' in before else './'}{before}.toml/{names}?"
-
-
-def _could_be_suite(word: str) -> bool:
-    return NAME.fullmatch(word) is not None and not Path(word).is_dir()
 
 
 def _split_names(names: str) -> tuple[str, ...]:
@@ -323,7 +299,3 @@ def _way_out(word: str, known: Mapping[str, Path]) -> str:
         f"{did_you_mean(word, known)} (a suite of your own is given by its path, ./NAME.toml, "
         "or lies in a folder of RATER_SUITES)"
     )
-
-
-def _expected_text(path: Path) -> str:
-    return read_text(path, "a comparison of text")
