@@ -95,23 +95,23 @@ RECORDS = {
         + r" seconds$"
     ),
     "copy": re.compile(
-        r"\s*Copy (\d{1,6}) of (\S{1,100}) \((\w{1,40}) (\w{1,40})\) run (\d{1,9}) finished at "
+        r"Copy (\d{1,6}) of (\S{1,100}) \((\w{1,40}) (\w{1,40})\) run (\d{1,9}) finished at "
         r".{1,40}?\.  Total elapsed time: " + _SECONDS + "$"
     ),
     "old_copy": re.compile(
         r"copy (\d{1,6}) finished @ .{1,40}?\.  Total elapsed time: " + _SECONDS + "$"
     ),
-    "running": re.compile(r"\s*Running (?:\(#(\d{1,9})\) )?(\d{3}\.\S{1,100}) (.*)$"),
+    "running": re.compile(r"Running (?:\(#(\d{1,9})\) )?(\d{3}\.\S{1,100}) (.*)$"),
     "ended": re.compile(
-        r"\s*(Success|Error|Run) (\d{3}\.\S{1,100}) (\w{1,40}) (\w{1,40}) "
+        r"(Success|Error|Run) (\d{3}\.\S{1,100}) (\w{1,40}) (\w{1,40}) "
         r"ratio=(-?\d{1,15}(?:\.(\d{1,12}))?), runtime="
         + _SECONDS
         + r", (?:copies=(\d{1,6}), )?(.{0,300})$"
     ),
     "reported": re.compile(
-        r"\s*(?:Run )?Reported:\s+(?:\d+:\d\d:\d\d )?\(?(\d{1,10}) (\d{1,10}) " + _SECONDS + r"\)?$"
+        r"(?:Run )?Reported:\s+(?:\d+:\d\d:\d\d )?\(?(\d{1,10}) (\d{1,10}) " + _SECONDS + r"\)?$"
     ),
-    "began": re.compile(r"\s*(?:Rate )?Start:\s+.{1,60}\((\d{9,11}(?:\.\d{1,9})?)\)$"),
+    "began": re.compile(r"(?:Rate )?Start:\s+.{1,60}\((\d{9,11}(?:\.\d{1,9})?)\)$"),
     "miscompare": re.compile(r"\*{3} Miscompare of ([^\s;]{1,200})"),
     "returned": re.compile(
         r"(\d{3}\.\S{1,100}): copy (\d{1,6}) non-zero return code "
@@ -182,7 +182,7 @@ class _LogLines:
         joined, last = as_text(raw[:_LONGEST_RECORD]), number
         taken: list[Line] = []
         pattern = RECORDS[kind]
-        while (found := pattern.match(joined.rstrip())) is None and len(taken) < _MOST_JOINED:
+        while (found := pattern.match(joined.strip())) is None and len(taken) < _MOST_JOINED:
             line = self.next()
             if line is None:
                 break
@@ -219,7 +219,7 @@ class _LogLines:
             return found
         more = self.following()
         if more and wanted.search(more if wanted is _DIGITS else text + more):
-            longer = RECORDS[kind].match(text + more)
+            longer = RECORDS[kind].match((text + more).lstrip())
             if longer is not None:
                 self.next()
                 found, last = longer, last + 1
