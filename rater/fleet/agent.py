@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -83,17 +85,40 @@ class Agent:
         except OSError as error:
             what = f"{error.filename or self.scratch}: {error.strerror}"
             return self.verdict(VerdictStatus.REFUSED, f"no folder for the database: {what}")
-        with ExitStack() as stack:
-            # Of this node: of an attempt before, whose process outlived its job; and, of the
-            # backend `local`, of the other "nodes" of this machine.
-            turn = open_file(self.home / "turn", os.O_RDWR | os.O_CREAT)
-            stack.callback(os.close, turn)
-            if not self._until_ours(turn):
+        # Of this node: of an attempt before, whose process outlived its job; and, of the backend
+        # `local`, of the other "nodes" of this machine.
+        turn = open_file(self.home / "turn", os.O_RDWR | os.O_CREAT)
+        try:
+            self._wait(partial(_turn_holder, turn))
+            if self.signals.first is not None:
                 return self.verdict(VerdictStatus.PARTIAL, "ended while it waited for its turn")
-            refused = self._until_free()
-            if refused is not None:
-                return self.verdict(VerdictStatus.REFUSED, refused)
+            limit_s = self.spec.busy_limit_s
+            limit = f"{limit_s / 60:.0f} min" if limit_s >= 60 else f"{limit_s:g} s"
+            lock = Path(self.spec.lock) if self.spec.lock else default_lock_path()
+            held = self._wait(partial(_machine_holder, lock), limit_s, f", {limit} at most")
+            if held is not None:
+                why = f"another rater held the node for {limit}; {held.partition('; ')[2]}"
+                return self.verdict(VerdictStatus.REFUSED, why)
             return self._in_turn()
+        finally:
+            os.close(turn)
+
+    def _wait(
+        self, holder: Callable[[], str | None], limit_s: float = math.inf, at_most: str = ""
+    ) -> str | None:
+        """Wait until nobody holds the node, or a signal comes; return who still does then."""
+        since, until_s, told = utc_timestamp(), time.monotonic() + limit_s, ""
+        while self.signals.first is None and (who := holder()) is not None:
+            if time.monotonic() >= until_s:
+                return who
+            if who != told:
+                told = who
+                waits = f"{who}; waits since {since}{at_most}"
+                self.folder.mark_waiting(self.node, self.attempt, waits)
+            time.sleep(_LOOK_S)
+        if told:
+            self.folder.mark_waiting(self.node, self.attempt, "")
+        return None
 
     def _refused(self) -> str | None:
         """Say why this node can not take part as it is."""
@@ -118,8 +143,10 @@ class Agent:
         if before is not None and before.status is VerdictStatus.COMPLETE:
             told = f"attempt {before.attempt} has published everything"
             return self.verdict(VerdictStatus.NOT_NEEDED, told)
-        if before is not None and not self.database.exists():
-            self._take_from(before)
+        if before is not None and not self.database.exists():  # this node's own file is gone
+            with self.folder.opened(before) as published:
+                copy_whole(published, self.database)
+            self._notes.append(f"goes on with what attempt {before.attempt} published")
         status, said = self._measure()
         with open_store(self.database) as store:
             found = node_run(store)
@@ -145,12 +172,6 @@ class Agent:
             if found and found.verdict and found.verdict.database and not found.damaged:
                 return found.verdict
         return None
-
-    def _take_from(self, before: NodeVerdict) -> None:
-        """Go on with what an attempt before published: this node's own file is gone."""
-        with self.folder.opened(before) as published:
-            copy_whole(published, self.database)
-        self._notes.append(f"goes on with what attempt {before.attempt} published")
 
     def _measure(self) -> tuple[int, str]:
         """Make the run or resume it; return the exit status and what it said."""
@@ -183,30 +204,6 @@ class Agent:
                     file.replace(file.with_name(f"damaged-{file.name}"))
             return None
 
-    def _until_free(self) -> str | None:
-        """Wait for another rater that holds the node; say who it is where that takes too long."""
-        lock = Path(self.spec.lock) if self.spec.lock else default_lock_path()
-        limit_s, since = self.spec.busy_limit_s, utc_timestamp()
-        limit = f"{limit_s / 60:.0f} min" if limit_s >= 60 else f"{limit_s:g} s"
-        until_s, told = time.monotonic() + limit_s, ""
-        while self.signals.first is None:
-            try:
-                with machine_lock(lock, f"rater fleet agent, process {os.getpid()}"):
-                    break
-            except MachineTakenError as error:
-                if time.monotonic() >= until_s:
-                    return f"another rater held the node for {limit}; {error.first}"
-                if told != error.first:
-                    told = error.first
-                    what = f"another rater holds it; {told}; waits since {since}, {limit} at most"
-                    self.folder.mark_waiting(self.node, self.attempt, what)
-                time.sleep(_LOOK_S)
-            except RaterError:
-                break  # `rater run` says what is wrong
-        if told:
-            self.folder.mark_waiting(self.node, self.attempt, "")
-        return None
-
     def _rater(self, *words: str, behind: tuple[str, ...] = ()) -> tuple[int, str]:
         """Call `rater run`; return its status (negative: a signal) and what it said.
 
@@ -234,21 +231,6 @@ class Agent:
         if text:
             print(text, file=sys.stderr, flush=True)
         return status, text[-_SAID:]
-
-    def _until_ours(self, turn: int) -> bool:
-        waits = False
-        while self.signals.first is None:
-            with suppress(BlockingIOError):
-                fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if waits:
-                    self.folder.mark_waiting(self.node, self.attempt, "")
-                return True
-            if not waits:
-                what = f"another job of a fleet is on this machine; waits since {utc_timestamp()}"
-                self.folder.mark_waiting(self.node, self.attempt, what)
-            waits = True
-            time.sleep(0.1)
-        return False
 
     def _of_run(self, found: NodeRun | None, status: int, said: str) -> NodeVerdict:
         """Return what the run came to."""
@@ -315,6 +297,26 @@ def agent(spec: str, node: str, attempt: int, job: str) -> int:
     text = f"{verdict.node}, attempt {verdict.attempt}: {verdict.status}"
     print_error(text if verdict.reason is None else f"{text}: {verdict.reason}")
     return 0 if verdict.status in (VerdictStatus.COMPLETE, VerdictStatus.NOT_NEEDED) else 1
+
+
+def _turn_holder(turn: int) -> str | None:
+    """Take the turn of this machine's agents; return who has it, None where it is ours now."""
+    try:
+        fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return "another job of a fleet is on this machine"
+    return None
+
+
+def _machine_holder(lock: Path) -> str | None:
+    """Return which other rater has the machine now."""
+    try:
+        with machine_lock(lock, f"rater fleet agent, process {os.getpid()}"):
+            return None
+    except MachineTakenError as error:
+        return f"another rater holds it; {error.first}"
+    except RaterError:
+        return None  # `rater run` says what is wrong
 
 
 def this_rater() -> tuple[str, ...]:

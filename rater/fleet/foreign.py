@@ -75,11 +75,15 @@ class MergeTable(Struct, frozen=True):
 
 
 @cache
-def newest_tables() -> tuple[MergeTable, ...]:
-    """Return the tables of the newest schema, without the local ones."""
+def _newest() -> tuple[tuple[MergeTable, ...], bytes]:
     with closing(sqlite3.connect(":memory:", autocommit=True)) as fresh:
         migrate(fresh, Path(":memory:"))
-        return merge_tables(fresh)
+        return merge_tables(fresh), fresh.serialize()
+
+
+def newest_tables() -> tuple[MergeTable, ...]:
+    """Return the tables of the newest schema, without the local ones."""
+    return _newest()[0]
 
 
 def merge_tables(connection: sqlite3.Connection) -> tuple[MergeTable, ...]:
@@ -282,9 +286,7 @@ def taken(copy: ForeignCopy) -> ForeignDatabase:
     """
     path, own = copy.origin, copy.path.with_name("taken.db")
     try:
-        own.unlink(missing_ok=True)
-        with closing(sqlite3.connect(own, autocommit=True)) as made:
-            migrate(made, own)
+        own.write_bytes(_newest()[1])
         with closing(sqlite3.connect(copy.path, autocommit=True)) as connection:
             distrust(connection)
             connection.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
