@@ -177,10 +177,10 @@ class Agent:
         """Make the run or resume it; return the exit status and what it said."""
         stored = self._stored()
         if stored is not None:
-            if stored.status in (RunStatus.COMPLETE, RunStatus.FAILED):
+            if stored.head.status in (RunStatus.COMPLETE, RunStatus.FAILED):
                 return 0, ""  # measured, and killed before it was published
             self._notes.append(f"resumed: {stored.copies_done} copies were there")
-            status, said = self._rater("--resume", str(stored.number))
+            status, said = self._rater("--resume", str(stored.head.run))
             if status != 2 or self.signals.first is not None:
                 return status, said
             self._notes.append(f"not resumed, a new run: {_one_line_output(said)}")
@@ -240,14 +240,14 @@ class Agent:
                 return self.verdict(VerdictStatus.PARTIAL, last or "ended before it began")
             what = VerdictStatus.REFUSED if status == 2 else VerdictStatus.FAILED
             return self.verdict(what, last or f"rater run ended with status {status}")
-        came_to = _ENDED.get(found.status, VerdictStatus.PARTIAL)
-        reason = found.reason
+        came_to = _ENDED.get(found.head.status, VerdictStatus.PARTIAL)
+        reason = found.head.reason
         if came_to is VerdictStatus.PARTIAL and self.signals.first is None:
-            reason = last or found.reason or f"rater run ended with status {status}"
+            reason = last or reason or f"rater run ended with status {status}"
         verdict = self.verdict(came_to, reason)
         return replace(
             verdict,
-            run=found.uuid,
+            run=found.head.uuid,
             copies_done=found.copies_done,
             copies_planned=found.copies_planned,
         )

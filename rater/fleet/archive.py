@@ -303,21 +303,16 @@ def _nothing_collected(connection: Database, fleet: int, host: str | None) -> In
     )
     nodes = [node for (node,) in connection.execute(query, {"fleet": fleet})]
     if host is not None and host not in nodes:
-        return InputError(
-            f"{what}: fleet {fleet} has no node {host}; it has {truncate_list(nodes)}"
-        )
+        has = f"fleet {fleet} has no node {host}; it has {truncate_list(nodes)}"
+        return InputError(f"{what}: {has}")
     row = connection.execute("SELECT folder FROM fleet WHERE id = ?", (fleet,)).fetchone()
     published = SharedFolder(Path(row[0])).published_nodes() if row else set()
-    if host is not None:
-        published &= {host}
-    if published:
+    if published if host is None else host in published:
         told = "its run is" if host else f"runs of {count(len(published), 'node')} are"
         way = f"`rater fleet collect {fleet}` takes {'it' if host else 'them'} in"
         return InputError(f"{what}: {told} published and not collected yet; {way}")
-    return InputError(
-        f"{what}: {'this host has published no run' if host else 'no node has published a run'}; "
-        f"`rater fleet status {fleet}` says why"
-    )
+    none = "this host has published no run" if host else "no node has published a run"
+    return InputError(f"{what}: {none}; `rater fleet status {fleet}` says why")
 
 
 def indexed_runs(connection: Database, fleet: int) -> tuple[IndexedRun, ...]:

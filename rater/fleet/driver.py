@@ -34,6 +34,7 @@ from rater.fleet.plan import (
     updated_attempt,
 )
 from rater.fleet.shared_folder import PublishedVerdict, SharedFolder
+from rater.fleet.show import nodes_document, nodes_parts
 from rater.fleet.store import (
     change,
     claim_submission,
@@ -41,7 +42,6 @@ from rater.fleet.store import (
     load_fleet,
     set_fleet,
 )
-from rater.fleet.table import fleet_document, fleet_parts
 from rater.process import is_alive, print_error, this_process
 from rater.store.open_database import OpenDatabase
 from rater.text.values import count
@@ -289,7 +289,7 @@ def show_fleet(
 ) -> None:
     """Print a fleet; `silent`: why the scheduler gave no answer."""
     if output.json or not output.quiet:
-        print_view(output, fleet_document(fleet, silent), partial(fleet_parts, every=every))
+        print_view(output, nodes_document(fleet, silent), partial(nodes_parts, every=every))
 
 
 def waited(output: Output, poll: float | None, steps: FleetDriver) -> int:

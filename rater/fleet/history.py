@@ -14,8 +14,7 @@ from msgspec import Struct
 from rater.analysis.divots.confirm import ConfirmResult, judge_pairs
 from rater.analysis.stats.estimate import two_sided_p
 from rater.analysis.stats.robust import MAD_TO_SD, MEDIAN_ERROR, Floats
-from rater.fleet.hosts import is_other_memory
-from rater.fleet.model import FleetComparison, HostResult, SlowHost
+from rater.fleet.hosts import FleetComparison, HostResult, SlowHost, is_other_memory
 from rater.settings.known import is_volatile
 from rater.text.values import group_by_key
 

@@ -34,6 +34,7 @@ from rater.fleet.plan import (
     may_come_to_more,
 )
 from rater.fleet.shared_folder import SharedFolder
+from rater.fleet.show import listed_document, listed_parts
 from rater.fleet.store import (
     find_fleet,
     fleets,
@@ -42,7 +43,6 @@ from rater.fleet.store import (
     set_fleet,
     unfinished_like,
 )
-from rater.fleet.table import listed_document, listed_parts
 from rater.plan.options import OptionForm
 from rater.plan.placement.layout import load_layout, override_layout
 from rater.plan.placement.memory_policy import parse_memory

@@ -35,8 +35,14 @@ from rater.fleet.history import (
     points_of_host,
     suspect_of,
 )
-from rater.fleet.hosts import Times, compare_fleet, results_of
-from rater.fleet.model import FleetComparison, HostResult, SlowHost
+from rater.fleet.hosts import (
+    FleetComparison,
+    HostResult,
+    SlowHost,
+    Times,
+    compare_fleet,
+    results_of,
+)
 from rater.fleet.page import fleet_page, summary_line
 from rater.fleet.plan import AttemptState, deciding_attempt
 from rater.fleet.run import create_confirming_fleet

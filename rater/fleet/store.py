@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
-
-from msgspec import Struct
+from typing import Any, NamedTuple
 
 from rater.errors import InputError
 from rater.fleet.plan import (
@@ -17,7 +15,8 @@ from rater.fleet.plan import (
     verdict_from_json,
 )
 from rater.process import ProcessId, is_alive, this_process
-from rater.record.run import RunStatus, escape_undecodable
+from rater.record.run import escape_undecodable
+from rater.record.stored import RunHead
 from rater.store.open_database import OpenDatabase
 from rater.store.read import find_numbered
 from rater.store.rows import Database, Value
@@ -37,29 +36,22 @@ _PLANNED = (
 )
 
 
-class NodeRun(Struct, frozen=True):
+class NodeRun(NamedTuple):
     """The run, and how far it came."""
 
-    number: int
-    uuid: str
-    status: RunStatus  # `KILLED` where its rater is gone
-    reason: str | None
+    head: RunHead  # `KILLED` where its rater is gone
     copies_done: int
     copies_planned: int | None  # None: not known beforehand (steady)
 
 
 def node_run(store: Store) -> NodeRun | None:
     """Return the last run of a database, None where there is none."""
-    heads = store.runs()
-    if not heads:
-        return None
-    head = heads[-1]
-    with store.reading() as connection:
-        (done,) = connection.execute(_DONE, (head.run,)).fetchone()
-        planned = connection.execute(_PLANNED, (head.run,)).fetchone()
-    return NodeRun(
-        head.run, head.uuid, head.status, head.reason, done, planned[0] if planned else None
-    )
+    for head in store.runs()[-1:]:
+        with store.reading() as connection:
+            (done,) = connection.execute(_DONE, (head.run,)).fetchone()
+            (planned,) = connection.execute(_PLANNED, (head.run,)).fetchone() or (None,)
+        return NodeRun(head, done, planned)
+    return None
 
 
 # -- Fleets in the database: what was planned, and what became of each attempt at each node --------

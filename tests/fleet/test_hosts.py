@@ -30,29 +30,30 @@ from rater.fleet.history import (
     points_of_benchmark,
     points_of_host,
 )
-from rater.fleet.hosts import compare_fleet, results_of
-from rater.fleet.model import (
+from rater.fleet.hosts import (
     FleetComparison,
     HostResult,
     KindComparison,
     OddSetting,
     SlowBenchmark,
     SlowHost,
+    compare_fleet,
     compare_hosts,
+    results_of,
 )
 from rater.fleet.plan import AttemptState, NodeAttempt, NodeVerdict, StoredFleet, VerdictStatus
 from rater.fleet.show import (
     MissingHost,
     changes_lines,
     finding_text,
+    fleet_document,
     fleet_parts,
     histories_parts,
     history_document,
+    nodes_document,
+    nodes_parts,
     part_lines,
 )
-from rater.fleet.show import fleet_document as hosts_document
-from rater.fleet.table import fleet_document
-from rater.fleet.table import fleet_parts as nodes_parts
 from rater.process import this_process
 from rater.record.run import RunStatus
 from rater.show.console import Printer
@@ -150,7 +151,7 @@ def test_hosts_of_another_kind_stand_apart(other: dict[str, Any], apart: str) ->
 
 def screen(found: FleetComparison, *missing: MissingHost) -> str:
     out = StringIO()
-    parts = fleet_parts(hosts_document(1, found, {}, missing))
+    parts = fleet_parts(fleet_document(1, found, {}, missing))
     print_parts(parts, Printer(Console(file=out, width=200)))
     return " ".join(out.getvalue().split())
 
@@ -579,7 +580,7 @@ def view(*tried: NodeAttempt, untried: Sequence[str] = ()) -> StoredFleet:
 
 def printed(it: StoredFleet, silent: str | None = None) -> list[str]:
     console = Console(file=StringIO(), width=80)
-    print_parts(nodes_parts(fleet_document(it, silent)), Printer(console))
+    print_parts(nodes_parts(nodes_document(it, silent)), Printer(console))
     return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
 
 
@@ -630,7 +631,7 @@ def test_a_silent_scheduler_is_told_before_the_nodes() -> None:
 
 
 def test_a_fleet_is_a_document() -> None:
-    document = fleet_document(view(node("n1", "lost", "power"), untried=["n2"]), None)
+    document = nodes_document(view(node("n1", "lost", "power"), untried=["n2"]), None)
     assert document["counts"] == {"lost": 1, "not submitted": 1}
     assert document["nodes"] == [
         {
