@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from itertools import product
@@ -170,8 +171,7 @@ def check_axes(axes: Sequence[Axis]) -> None:
         if axis.name in seen:
             raise InputError(f"axis {axis.name} stands there twice: put all its values into one")
         seen.add(axis.name)
-        twice = _twice(axis.values)
-        if twice is not None:
+        for twice in [it for it, times in Counter(axis.values).items() if times > 1]:
             raise InputError(
                 f"axis {axis.name}: the value {twice or NONE_SHOWN} stands there twice"
             )
@@ -252,15 +252,6 @@ def order_slots(
         if block >= first:
             slots += [SweepSlot(block, place, point) for place, point in enumerate(turn, 1)]
     return tuple(slots)
-
-
-def _twice(values: Sequence[str]) -> str | None:
-    seen: set[str] = set()
-    for value in values:
-        if value in seen:
-            return value
-        seen.add(value)
-    return None
 
 
 def _unknown(name: str, options: Sequence[str], settings: Sequence[str]) -> str:

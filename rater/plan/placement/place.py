@@ -53,6 +53,7 @@ class CpuOffer(Struct, frozen=True):
     topology: Topology  # with the PUs that copies are given, ranks counted among these
     reserved: tuple[PU, ...] = ()  # for the system and the supervisor, in logical order
     named: tuple[PU, ...] = ()  # by `list:` or `expr:`, in its order; filters may take some away
+    shares: tuple[tuple[Domain, int], ...] = ()  # copies by domain, by the layout's own counts
 
     @property
     def counted(self) -> Topology:
@@ -113,7 +114,7 @@ def offer_cpus(topology: Topology, layout: Layout) -> CpuOffer:
             f"layout {layout.name} ({', '.join(options(layout))}) leaves none of the "
             f"{len(topology.pus)} usable CPUs of {topology.source} to copies: ask for less"
         )
-    offer = CpuOffer(layout, left, reserved)
+    offer = CpuOffer(layout, left, reserved, shares=_shares(left, layout))
     if layout.order is CpuOrder.LIST:  # filters take CPUs out of a list afterwards
         free = restrict_to(topology, [pu for pu in topology.pus if pu.os not in taken])
         return replace(offer, named=cpus_of(free, layout.text))
@@ -215,8 +216,8 @@ def implied_copies(offer: CpuOffer, threads: int = 1) -> int | None:
 
     A CPU that is listed twice is to have two copies. None for all other layouts.
     """
-    if offer.layout.counts is not None:
-        return sum(share for _, share in _shares(offer))
+    if offer.shares:
+        return sum(share for _, share in offer.shares)
     if offer.layout.order is CpuOrder.EXPR:
         return max(1, len(offer.named) // threads)
     return None
@@ -277,7 +278,7 @@ def assign(offer: CpuOffer, copies: int, threads: int = 1) -> Assignment:
     does not have, and for a number of copies that the layout's counts do not add up to.
     """
     usable, order = offer.topology, offer.layout.order
-    if offer.layout.counts is not None:
+    if offer.shares:
         return _assign_counts(offer, copies, threads)
     room = max(1, _room(usable, order, threads))
     if order in EXPLICIT:
@@ -358,15 +359,15 @@ def _left_out(offer: CpuOffer, threads: int) -> Iterator[str]:
 # -- What a layout's counts give to each lgroup, and what is wrong with counts for another machine -
 
 
-def _shares(offer: CpuOffer) -> list[tuple[Domain, int]]:
-    """Return the copies on each domain by the layout's counts, in logical order.
+def _shares(topology: Topology, layout: Layout) -> tuple[tuple[Domain, int], ...]:
+    """Return the copies on each domain by the layout's counts, in logical order; () without.
 
     Raises `InputError` for counts of lgroups where no copy can run, and when there is no
     copy, or more than can be.
     """
-    topology, layout, counts = offer.topology, offer.layout, offer.layout.counts
+    counts = layout.counts
     if counts is None:
-        return []
+        return ()
     by_node = dict(counts.by_node)
     absent = by_node.keys() - {domain.node for domain in topology.domains}
     if absent:
@@ -393,7 +394,7 @@ def _shares(offer: CpuOffer) -> list[tuple[Domain, int]]:
             f"layout {layout.name}: its counts add up to {total} copies on {topology.source}, "
             f"expected 1 to {MOST_COPIES}: change its counts"
         )
-    return shares
+    return tuple(shares)
 
 
 def _absence(topology: Topology, number: int) -> str:
@@ -413,7 +414,7 @@ def _assign_counts(offer: CpuOffer, copies: int, threads: int) -> Assignment:
     A domain with more copies than PUs is gone through again.
     """
     layout, order = offer.layout, offer.layout.order
-    shares = [(domain, share) for domain, share in _shares(offer) if share]
+    shares = [(domain, share) for domain, share in offer.shares if share]
     total = sum(share for _, share in shares)
     named = {domain.pus[0].domain: _domain_text(domain) for domain, _ in shares}
     if total != copies:
