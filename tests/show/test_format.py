@@ -50,7 +50,7 @@ from rater.show.format import (
     sanitize,
     wrap_text,
 )
-from rater.show.plans.plan import EXECUTED, ExecutedCommands, plan_document, plan_parts
+from rater.show.plans.plan import plan_document, plan_parts
 from rater.show.results.listing import ListedRun, RunPage, list_parts
 from rater.store.store import Store
 from rater.workflow.results.points import count_interim_looks, load_points
@@ -352,9 +352,16 @@ def document(copies: int = 2, **options: Any) -> dict[str, Any]:
         "memory_available_bytes": 8 * 10**9,
         "disk_bytes": 0,
         "disk_available_bytes": 10**10,
-        "executes": EXECUTED.of(
-            ExecutedCommands("/", (), (("lu", "lu"), ("gups", "gups")), None, None, ())
-        ),
+        "executes": {
+            "directory": "/",
+            "setups": [],
+            "commands": {"lu": "lu", "gups": "gups"},
+            **dict.fromkeys(("wrap", "prepare", "directories")),
+            "environment": {},
+            "settings": {},
+            "tuned": False,
+            "pages": [],
+        },
     }
     plan = make_plan(["lu", "gups"], copies, **options)
     placements = [Placement(c, (c,), c, c, 0, 0, 0, MemoryPolicy.LOCAL, ()) for c in range(copies)]

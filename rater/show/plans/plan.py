@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
 from rater.analysis.results.remaining import PhaseState, PlannedPhase, RemainingPlan
 from rater.plan.placement.summary import NodeShare, nodes_of_memory
 from rater.plan.schedule import Order, Plan, order_table
@@ -24,26 +22,6 @@ if TYPE_CHECKING:
     from rater.analysis.compare.conditions import ConditionDifference
 
 # -- What a run would execute, for whom it is not their own: commands, set-ups, variables ----------
-
-
-class ExecutedCommands(Struct, frozen=True):
-    """All that a run executes, each as a shell would take it."""
-
-    directory: str  # where it is called
-    setups: tuple[str, ...]  # of suites, then of benchmarks for each copy
-    commands: tuple[tuple[str, str], ...]  # by benchmark
-    wrap: str | None
-    prepare: str | None
-    environment: tuple[tuple[str, str], ...]  # what is added to rater's own
-    settings: tuple[tuple[str, str], ...] = ()  # of the machine, set while it runs
-    tuned: bool = False  # whether it was asked to set what the doctor would
-    pages: tuple[str, ...] = ()  # what its data lies in, where that is chosen
-    directories: str | None = None  # where copies work; None: where it is called
-
-
-EXECUTED = JsonFields(
-    "directory setups commands{} wrap prepare environment{} settings{} tuned pages directories"
-)
 
 
 def executed_facts(it: Row) -> ViewTable:

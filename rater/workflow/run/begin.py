@@ -23,7 +23,6 @@ from rater.run.launcher.guard import end_leftovers, remove_unnamed
 from rater.run.programs.compile import cache_root
 from rater.show.live.lines import phase_name
 from rater.show.plans.plan import (
-    EXECUTED,
     changes_document,
     changes_text,
     remainder_document,
@@ -292,7 +291,7 @@ def _dry_run(
     weighs = refusal(run, weighty) if weighty and left.ahead and not force else None
     refused = "\n".join((*resolved.refusals, *((weighs,) if weighs else ()))) or None
     document = remainder_document(run.head, left) | {
-        "executes": EXECUTED.of(executed_commands(resolved)),
+        "executes": executed_commands(resolved),
         "differences": changes_document(found),
         "refused": refused,
     }

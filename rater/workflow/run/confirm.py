@@ -38,7 +38,7 @@ from rater.run.host import discover as machine
 from rater.run.programs.compile import cache_root
 from rater.show.console import Printer, terminal
 from rater.show.document import print_parts
-from rater.show.plans.plan import EXECUTED, executed_facts
+from rater.show.plans.plan import executed_facts
 from rater.show.results.divots import (
     ConfirmView,
     cpus_text,
@@ -111,7 +111,7 @@ def confirm(output: Output, options: ConfirmOptions, start: StartOptions) -> int
         print_view(output, trial_document(view), lambda _: trial_parts(view))
     if output.dry_run:
         if not output.json:
-            executed = EXECUTED.of(executed_commands(resolve(requests[0], topology)))
+            executed = executed_commands(resolve(requests[0], topology))
             print_parts([executed_facts(executed)], Printer(terminal()))
         if again.doubt is not None:
             print_error(again.doubt)

@@ -41,8 +41,6 @@ from rater.run.programs.script import CommandLine, shown
 from rater.settings.known import changes_with
 from rater.show.document import Part
 from rater.show.plans.plan import (
-    EXECUTED,
-    ExecutedCommands,
     changes_document,
     changes_text,
     difference_parts,
@@ -50,7 +48,6 @@ from rater.show.plans.plan import (
     plan_parts,
 )
 from rater.store.store import Store
-from rater.text.values import to_json
 from rater.workflow.arguments import Asked, Output, StartOptions, print_json_rows, print_view
 from rater.workflow.doctor import tuned_settings_of
 from rater.workflow.run.head import ActiveRun, RunLauncher, directory_here
@@ -112,8 +109,13 @@ def document_of(
     return plan_document(resolved.plan, topology, placements, parts, known)
 
 
-def executed_commands(resolved: RunPlan) -> ExecutedCommands:
-    """Return all that a run executes, before anything is built or looked for."""
+def executed_commands(resolved: RunPlan) -> dict[str, Any]:
+    """Return all that a run executes for JSON, before anything is built or looked for.
+
+    Commands are as a shell would take them; `environment` is what is added to rater's own,
+    `settings` are of the machine, set while it runs; `directories`: where copies work, null: where
+    it is called.
+    """
     request, workloads = resolved.request, resolved.workloads
     environment: dict[str, str] = {}
     setups = []
@@ -127,18 +129,18 @@ def executed_commands(resolved: RunPlan) -> ExecutedCommands:
     added = resolved.tuning.added({os.fsencode(k): os.fsencode(v) for k, v in environment.items()})
     environment |= {os.fsdecode(name): os.fsdecode(value) for name, value in added.items()}
     elsewhere = bool(request.command) and not request.run_dirs
-    return ExecutedCommands(
-        directory=directory_here(),
-        setups=tuple(dict.fromkeys(shlex.join(setup) for setup in setups if setup)),
-        commands=tuple((it.benchmark.name, _command(it)) for it in workloads),
-        wrap=shlex.join(request.wrap) or None,
-        prepare=request.prepare,
-        environment=tuple(environment.items()),
-        settings=tuple(tuned_settings_of(request).items()),
-        tuned=request.tuned,
-        pages=PAGE_CHECKS().pages_words(request) if request.has_pages else (),
-        directories=None if elsewhere else str(cache_root() / "work"),
-    )
+    return {
+        "directory": directory_here(),
+        "setups": list(dict.fromkeys(shlex.join(setup) for setup in setups if setup)),
+        "commands": {it.benchmark.name: _command(it) for it in workloads},
+        "wrap": shlex.join(request.wrap) or None,
+        "prepare": request.prepare,
+        "environment": environment,
+        "settings": tuned_settings_of(request),
+        "tuned": request.tuned,
+        "pages": list(PAGE_CHECKS().pages_words(request) if request.has_pages else ()),
+        "directories": None if elsewhere else str(cache_root() / "work"),
+    }
 
 
 def _command(it: Workload) -> str:
@@ -368,7 +370,7 @@ def dry_run(output: Output, resolved: RunPlan, again: StoredRun | None = None) -
         "memory_available_bytes": needs.available.memory_bytes,
         "disk_bytes": needs.disk_bytes,
         "disk_available_bytes": needs.available.disk_bytes,
-        "executes": to_json(EXECUTED.of(executed_commands(resolved))),
+        "executes": executed_commands(resolved),
     }
     since = ""
     if again is not None:

@@ -23,7 +23,7 @@ from rater.settings.tuner import (
 )
 from rater.show.compare.sweep import dry_document, dry_parts, missing_parts, sweep_document
 from rater.show.document import Part
-from rater.show.plans.plan import EXECUTED, executed_facts
+from rater.show.plans.plan import executed_facts
 from rater.store.connection import default_path
 from rater.store.store import Store
 from rater.store.sweeps import (
@@ -279,8 +279,8 @@ def _show_missing(output: Output, sweep: StoredSweep, points: Sourced[dict[int, 
     view = view_of(sweep)
     runs = [executed_commands(point.plan) for point in points.value.values() if point.plan]
     refused = () if points.doubt is None else (points.doubt,)
-    executes = [EXECUTED.of(it) for it in dict.fromkeys(runs)]
-    document = {"dry_run": True, "executes": [EXECUTED.of(it) for it in runs], "refused": refused}
+    executes = [it for place, it in enumerate(runs) if it not in runs[:place]]
+    document = {"dry_run": True, "executes": runs, "refused": refused}
 
     def parts(_: object) -> Iterator[Part]:
         yield from missing_parts(view)
