@@ -31,19 +31,22 @@ _FUNCTIONS: dict[str, Callable[..., float]] = {"min": min, "max": max}
 _EXPECTED = "expected names of events, numbers, + - * / ( ), min(...) and max(...)"
 
 
+type _Value = Callable[[Mapping[str, float]], float]
+
+
 class Formula(Struct, frozen=True):
     """A checked formula; `text` as it was written."""
 
     text: str
     names: frozenset[str]  # of events
-    _tree: ast.expr
+    _worth: _Value
 
     def value(self, values: Mapping[str, float]) -> float:
         """Return what it comes to; `values` must have all `names`.
 
         Raises `ArithmeticError` for a division by zero, and for what no rate can be.
         """
-        value = _value(self._tree, values)
+        value = self._worth(values)
         if not abs(value) <= _LARGEST:  # NaN neither
             raise OverflowError(value)
         return value
@@ -64,47 +67,38 @@ def parse_formula(text: str, known: Collection[str]) -> Formula:
     if sum(1 for _ in ast.walk(tree)) > _MOST_NODES:
         raise ValueError("too long a formula")
     names: set[str] = set()
-    _check(tree, known, names)
-    return Formula(text, frozenset(names), tree)
+    worth = _compiled(tree, known, names)
+    return Formula(text, frozenset(names), worth)
 
 
-def _check(node: ast.expr, known: Collection[str], names: set[str]) -> None:
+def _compiled(node: ast.expr, known: Collection[str], names: set[str]) -> _Value:
+    """Return what gives the value of a part of a formula; `names` takes up those of its events."""
     match node:
         case ast.Constant(value=int() | float() as number) if (
             not isinstance(number, bool) and number <= _LARGEST
         ):
-            pass
+            return lambda _: float(number)
         case ast.Name(id=name):
             if name not in known:
                 raise ValueError(f"unknown event {name!r}; {did_you_mean(name, known)}")
             names.add(name)
+            return operator.itemgetter(name)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            _check(left, known, names)
-            _check(right, known, names)
+            apply, one, other = (
+                _OPERATORS[type(op)],
+                _compiled(left, known, names),
+                _compiled(right, known, names),
+            )
+            return lambda values: apply(one(values), other(values))
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            _check(operand, known, names)
+            whole = _compiled(operand, known, names)
+            return lambda values: -whole(values)
         case ast.Call(func=ast.Name(id=name), args=[_, _, *_] as args, keywords=[]) if (
             name in _FUNCTIONS
         ):
-            for one in args:
-                _check(one, known, names)
-        case _:
-            raise ValueError(f"{ast.unparse(node)!r}: {_EXPECTED}")
-
-
-def _value(node: ast.expr, values: Mapping[str, float]) -> float:
-    match node:
-        case ast.Constant(value=int() | float() as number):
-            return float(number)
-        case ast.Name(id=name):
-            return values[name]
-        case ast.BinOp(left=left, op=op, right=right):
-            return _OPERATORS[type(op)](_value(left, values), _value(right, values))
-        case ast.UnaryOp(operand=operand):
-            return -_value(operand, values)
-        case ast.Call(func=ast.Name(id=name), args=args):
-            return _FUNCTIONS[name](*(_value(one, values) for one in args))
-    raise AssertionError(ast.dump(node))
+            choose, parts = _FUNCTIONS[name], [_compiled(one, known, names) for one in args]
+            return lambda values: choose(part(values) for part in parts)
+    raise ValueError(f"{ast.unparse(node)!r}: {_EXPECTED}")
 
 
 # -- Which processor this is, as `/proc/cpuinfo` says, and whether a table is for it ---------------
@@ -137,20 +131,18 @@ class ProcessorMatch(Struct, frozen=True):
     def fits(self, processor: Processor) -> bool:
         """Tell whether a table with this match is for a processor."""
         single = [
-            (self.vendor, processor.vendor),
-            (self.family, processor.family),
-            (self.implementer, processor.implementer),
-            (self.pvr, processor.pvr),
+            (wanted, getattr(processor, name))
+            for name in ("vendor", "family", "implementer", "pvr")
+            if (wanted := getattr(self, name)) is not None
         ]
         several = [
             (self.models, processor.model),
             (self.steppings, processor.stepping),
             (self.parts, processor.part),
         ]
-        given = any(wanted is not None for wanted, _ in single)
         return (
-            given
-            and all(wanted is None or wanted == found for wanted, found in single)
+            bool(single)
+            and all(wanted == found for wanted, found in single)
             and all(not wanted or any(found in it for it in wanted) for wanted, found in several)
         )
 

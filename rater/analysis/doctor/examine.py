@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rater.analysis.doctor import cpus
 from rater.analysis.doctor.findings import (
@@ -318,14 +318,4 @@ def tuned_settings(findings: Sequence[DoctorFinding], here: Sequence[str]) -> di
         if finding.verdict in (DoctorVerdict.BAD, DoctorVerdict.CONSIDER)
         for name, value in finding.settings
         if name in here
-    }
-
-
-def by_verdict(
-    findings: Sequence[DoctorFinding],
-) -> Mapping[DoctorVerdict, tuple[DoctorFinding, ...]]:
-    """Return the findings of each verdict, the worst first."""
-    return {
-        verdict: tuple(one for one in findings if one.verdict is verdict)
-        for verdict in DoctorVerdict
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from rater.analysis.doctor.examine import by_verdict
 from rater.analysis.doctor.findings import DoctorFinding, DoctorVerdict
 from rater.plan.counter_tables import Processor
 from rater.plan.placement.layout import EXPLICIT, Layout, MachineParts
@@ -20,7 +20,7 @@ from rater.settings.tuner import MissingSettings
 from rater.show.console import COMMAND
 from rater.show.document import TEXT, Field, Line, Part, Row, ViewTable, facts
 from rater.text import cpuset
-from rater.text.values import JsonFields, group_by_key, objects, to_json
+from rater.text.values import JsonFields, group_by_key, objects, struct_fields, to_json
 
 # -- What the machine can be set to ----------------------------------------------------------------
 
@@ -229,10 +229,8 @@ def written_text(layout: Layout) -> str:
 
 
 def _parts_json(parts: MachineParts) -> dict[str, object] | None:
-    if not parts:
-        return None
-    numbers = {"cpus": parts.cpus, "nodes": parts.nodes, "cores": parts.cores}
-    return {name: cpuset.format_list(found) for name, found in numbers.items() if found}
+    named = struct_fields(parts).items()
+    return {name: cpuset.format_list(numbers) for name, numbers in named if numbers} or None
 
 
 # -- What the doctor found -------------------------------------------------------------------------
@@ -268,10 +266,10 @@ TABLE = {
 
 def doctor_document(view: DoctorView) -> dict[str, Any]:
     """Return all of it for JSON; `more_now` null: the kernel does not tell."""
-    found = by_verdict(view.findings)
+    found = Counter(one.verdict for one in view.findings)
     return {
         "of": view.of,
-        "counts": {verdict.value: len(members) for verdict, members in found.items()},
+        "counts": {verdict.value: found[verdict] for verdict in DoctorVerdict},
         "findings": to_json(view.findings, TABLE),
         "huge_pages": to_json(view.rooms, TABLE),
         "tuned": dict(view.tuned),
