@@ -58,7 +58,6 @@ class Domain(Struct, frozen=True):
     """Usable PUs with the same home node; PUs without a node form one domain a package."""
 
     node: int | None  # OS number of the home node
-    package: int | None  # the package they share, None when they lie in several or in none
     pus: tuple[PU, ...]  # in logical order
 
 
@@ -162,12 +161,8 @@ class Topology(Struct, frozen=True, dict=True):
     @cached_property
     def domains(self) -> tuple[Domain, ...]:
         """Lgroups with usable CPUs, in the order of their first PU."""
-        found = []
-        for pus in group_by_key((pu.domain, pu) for pu in self.pus).values():
-            packages = {pu.package for pu in pus}
-            package = packages.pop() if len(packages) == 1 else None
-            found.append(Domain(pus[0].node, package, tuple(pus)))
-        return tuple(found)
+        groups = group_by_key((pu.domain, pu) for pu in self.pus)
+        return tuple(Domain(pus[0].node, tuple(pus)) for pus in groups.values())
 
     def distance(self, start: int, end: int) -> float | None:
         """NUMALatency from node `start` to node `end` (OS numbers), None when not known."""

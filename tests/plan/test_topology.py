@@ -173,7 +173,7 @@ def test_names_and_subtypes_that_fill_pages_are_cut() -> None:
 def test_lookups_group_pus_by_core_and_lgroup() -> None:
     topology = parse_xml(SMALL, "small.xml")
     assert [[p.os for p in core] for core in topology.cores] == [[0, 4], [1, 5], [2], [3]]
-    assert [(d.node, d.package, len(d.pus)) for d in topology.domains] == [(1, 0, 4), (7, 1, 2)]
+    assert [(d.node, len(d.pus)) for d in topology.domains] == [(1, 4), (7, 2)]
     assert topology.by_cpu[5].core == 1
     assert topology.by_node[7].cpus == (2, 3)
 
@@ -199,7 +199,7 @@ def test_disallowed_cpus_are_left_out_and_disallowed_nodes_are_nobodys_home() ->
         (1, True, True),
         (7, False, False),
     ]
-    assert [(d.node, d.package) for d in topology.domains] == [(1, 0), (None, 1)]
+    assert [d.node for d in topology.domains] == [1, None]
 
 
 def test_no_usable_cpu_is_an_error() -> None:
