@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from rater.analysis.divots.model.layout import sharing_classes
-from rater.analysis.divots.model.table import SEVERAL, UNKNOWN, Table
+from rater.analysis.divots.model.table import SEVERAL, Table
 from rater.analysis.stats.robust import Bools, Floats, Ints, median
 
 NODE_SHIFT = 1000  # a node and its memory's node as one number
@@ -49,47 +49,40 @@ def families_of(table: Table) -> list[Family]:
 
     Sets of slots that two kinds name keep the first name.
     """
+    node, memory, halves = table.node, table.memory, _halves(table)
+    bound = (node >= 0) & (memory >= 0)
+    elsewhere = np.where(bound, node != memory, np.where(memory == SEVERAL, 1, -1))
+    labels = {
+        "node": node,
+        "package": table.package,
+        "llc": table.llc,
+        "memory": memory,
+        "node+memory": np.where(bound, node * NODE_SHIFT + memory, -1),
+        "remote": elsewhere,
+        "thread": _threads(table),
+        "half": halves,
+        "half of lgroup": np.where(halves >= 0, 2 * node + halves, -1),
+        "sharing": _shared(table),
+        "core": table.core,
+        "cpu": table.cpu,
+    }
     found: list[Family] = []
     seen: set[bytes] = set()
-
-    def add(kind: str, label: Ints) -> None:
+    for kind, label in labels.items():
         names, part = np.unique(label[label >= 0], return_inverse=True)
-        if len(names) < 2:
-            return
+        single = len(names) == len(part)  # slots, which are a family of their own
+        if len(names) < 2 or (single and kind in ("core", "cpu", "llc", "half")):
+            continue
         whole = np.full(len(label), -1)
         whole[label >= 0] = part
-        if kind in ("core", "cpu", "llc", "half") and len(names) == np.sum(whole >= 0):
-            return  # single slots, which are a family of their own
-        masks = [(whole == p).tobytes() for p in range(len(names))]
-        if all(mask in seen for mask in masks):
-            return
-        seen.update(masks)
-        found.append(Family(kind, whole, tuple(int(name) for name in names)))
-
+        one = Family(kind, whole, tuple(names.tolist()))
+        masks = {mask.tobytes() for mask in one.masks}
+        if masks - seen:
+            seen |= masks
+            found.append(one)
     slots = table.shape[2]
-    node, memory = table.node, table.memory
-    bound = (node >= 0) & (memory >= 0)
-    add("node", node)
-    add("package", table.package)
-    add("llc", table.llc)
-    add("memory", memory)
-    add("node+memory", np.where(bound, node * NODE_SHIFT + memory, -1))
-    add("remote", np.where(bound, (node != memory).astype(int), -1))
-    several = memory == SEVERAL
-    if several.any():
-        add("remote", np.where(several, 1, np.where(memory == UNKNOWN, -1, 0)))
-    shared = np.array([np.sum(table.core == c) if c >= 0 else 1 for c in table.core])
-    if (shared > 1).any():
-        add("thread", _threads(table))
-    halves = _halves(table)
-    add("half", halves)
-    add("half of lgroup", np.where(halves >= 0, 2 * node + halves, -1))
-    add("sharing", _shared(table))
-    add("core", table.core)
-    add("cpu", table.cpu)
-    if slots > 1:
-        found.append(Family("copy", np.arange(slots), tuple(range(slots))))
-    return found
+    copies = Family("copy", np.arange(slots), tuple(range(slots)))
+    return [*found, copies] if slots > 1 else found
 
 
 def _threads(table: Table) -> Ints:
@@ -121,14 +114,11 @@ def _halves(table: Table) -> Ints:
 
 def start_order(table: Table) -> Floats:
     """Return each slot's place in the order of start, 0 to 1; by number where that is not known."""
-    slots = table.shape[2]
-    lag = np.zeros(slots)
-    if not np.isnan(table.start_s).all():
-        first = np.where(np.isnan(table.start_s), np.inf, table.start_s).min(axis=2, keepdims=True)
-        late = (table.start_s - np.where(np.isfinite(first), first, np.nan)).reshape(-1, slots)
-        lag = np.nan_to_num(median(late.T))
+    slots, start = table.shape[2], table.start_s
+    first = np.where(np.isnan(start), np.inf, start).min(axis=2, keepdims=True)
+    late = (start - np.where(np.isfinite(first), first, np.nan)).reshape(-1, slots)
     numbers = median(np.where(table.copy >= 0, table.copy, np.nan).reshape(-1, slots).T)
-    order = np.lexsort((np.nan_to_num(numbers), lag))
+    order = np.lexsort((np.nan_to_num(numbers), np.nan_to_num(median(late.T))))
     place = np.empty(slots)
     place[order] = np.arange(slots)
     return place / max(1, slots - 1)

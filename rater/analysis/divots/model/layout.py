@@ -36,14 +36,12 @@ class LayoutEffect(Struct, frozen=True, eq=False):
 
 def copies_on(table: Table, part: Ints) -> Floats:
     """Return how many copies each slot's part runs at a time; 1 where the part is not known."""
-    ran = table.ran.reshape(-1, table.ran.shape[2])
-    counts = np.ones(len(part))
-    known = part != UNKNOWN
-    if known.any():
-        names, of_part = np.unique(part[known], return_inverse=True)
-        per_cell = np.zeros((len(ran), len(names)))
-        np.add.at(per_cell.T, of_part, ran[:, known].T.astype(np.float64))
-        typical = np.nan_to_num(median(np.where(per_cell > 0, per_cell, np.nan).T), nan=1.0)
+    counts, known = np.ones(len(part)), part != UNKNOWN
+    names, of_part = np.unique(part[known], return_inverse=True)
+    if len(names):
+        ran = table.ran.reshape(-1, len(part))[:, known].astype(np.float64)
+        each = ran @ (of_part[:, None] == np.arange(len(names))).astype(np.float64)
+        typical = np.nan_to_num(median(np.where(each > 0, each, np.nan).T), nan=1.0)
         counts[known] = np.maximum(1.0, np.round(typical))[of_part]
     return counts
 
@@ -108,28 +106,16 @@ def _class_effect(
         return None
     both = [n for n in np.unique(table.node[own]) if (main & (table.node == n)).any()]
     sides = [table.node == n for n in both] or [np.ones(len(own), dtype=bool)]
-    shift = np.median(
-        [
-            np.median(level[:, own & at], axis=1) - np.median(level[:, main & at], axis=1)
-            for at in sides
-        ],
-        axis=0,
-    )
-    low, high = (
-        sum(f(0.0, math.log(m / u)) for m, u in zip(mine[:2], usual[:2], strict=True))
-        for f in (min, max)
-    )
-    if kind:
-        low, high = low - _KINDS_APART, high + _KINDS_APART
+    apart = [
+        np.median(level[:, own & at], axis=1) - np.median(level[:, main & at], axis=1)
+        for at in sides
+    ]
+    ratios = np.log(mine[:2] / usual[:2])
+    room = _SLACK + (_KINDS_APART if kind else 0.0)
+    low, high = np.minimum(ratios, 0).sum() - room, np.maximum(ratios, 0).sum() + room
     what = "core-kind" if kind else "sharing-cpu" if mine[0] != usual[0] else "sharing-core"
-    on_core = what == "sharing-core"
-    return LayoutEffect(
-        what,
-        own,
-        np.clip(shift, low - _SLACK, high + _SLACK),
-        float(mine[1] * mine[0] if on_core else mine[0]),
-        float(usual[1] * usual[0] if on_core else usual[0]),
-    )
+    each = (float(it[0] * it[1] if what == "sharing-core" else it[0]) for it in (mine, usual))
+    return LayoutEffect(what, own, np.clip(np.median(apart, axis=0), low, high), *each)
 
 
 def node_counts(table: Table) -> Floats:
@@ -186,13 +172,9 @@ def could_make(table: Table, slots: Bools, *, fast: bool = False) -> tuple[float
             continue
         own, others = counts[slots], counts[~slots]
         others = others if not fast else np.full(1, np.median(others))
-        if own.min() > others.max():
-            mine, theirs = own.min(), others.max()
-        elif own.max() < others.min():
-            mine, theirs = own.max(), others.min()
-        else:
-            continue
-        return math.log(
-            mine / theirs
-        ), f"its {mine:g} copies{name} where the others have {theirs:g}"
+        fuller = own.min() > others.max()
+        if fuller or own.max() < others.min():
+            mine, theirs = (own.min(), others.max()) if fuller else (own.max(), others.min())
+            words = f"its {mine:g} copies{name} where the others have {theirs:g}"
+            return math.log(mine / theirs), words
     return 0.0, ""
