@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from rater.analysis.divots.model import spread
 from rater.analysis.divots.model.effects import FLOORS, CellNoise, DivotEffect, PartScope, noise_of
@@ -38,56 +38,52 @@ class Found(Struct, eq=False):
 
 
 class _Look(Struct, eq=False):
-    """One look at what is left of the times: what pays there."""
+    """One look at what is left of the times: what pays there, and what it was judged by."""
 
     table: Table
     families: list[Family]
     order: Floats
     step: Floats
     parts: dict[bytes, tuple[str, tuple[int, ...]]]
+    noise: CellNoise | None = None
+    scopes: list[PartScope] = field(default_factory=list)
 
-    @property
-    def kinds(self) -> int:
-        """Sorts of candidates, which share what may be named in healthy runs."""
-        return 4 * len(self.families) + 4
-
-    def candidates(self, r: Floats) -> tuple[list[DivotEffect], list[PartScope], CellNoise]:
-        """Return all that pays in residuals (B, I, S), and what it was judged by."""
-        noise, level = noise_of(r, self.step)
+    def candidates(self, r: Floats) -> list[DivotEffect]:
+        """Return all that pays in residuals (B, I, S)."""
+        kinds = 4 * len(self.families) + 4  # they share what may be named in healthy runs
+        self.noise, level = noise_of(r, self.step)
+        noise, self.scopes = self.noise, []
         found: list[DivotEffect] = []
-        scopes: list[PartScope] = []
         tails: dict[str, SidedTail | None] = {}
         for family in reversed(self.families):  # single copies first: parts of few have their tails
-            places = Places(r, level, family, noise, self.kinds)
+            places = Places(r, level, family, noise, kinds)
             own: list[PartScope] = []
             for scope in places.scopes(tails):
                 own.append(scope)
                 found += places.offered(scope, own[0])
                 if places.single:
                     tails[scope.name] = scope.tail
-                    found += spread.together(scope, noise, self.kinds, r.shape[1])
-            scopes += own
-        found += spread.slopes(r, level, self.order, noise, self.kinds)
-        found += spread.two_sorts(r, level, noise, self.kinds)
+                    found += spread.together(scope, noise, kinds, r.shape[1])
+            self.scopes += own
+        found += spread.slopes(r, level, self.order, noise, kinds)
+        found += spread.two_sorts(r, level, noise, kinds)
         if not self.table.fixed and r.shape[1] > 1:
-            found += self._moving(r)
-        taken = np.zeros(r.shape[:2], bool)
-        for one in found:  # what is in a cell for another reason is no start-up
-            taken |= one.cells
-        wide = spread.unsettled(r, noise, self.kinds)
-        found += [one for one in wide if not taken[one.benchmarks, 0].any()]
+            found += self._moving(r, kinds)
+        taken = np.any([one.cells[:, 0] for one in found], axis=0) if found else np.zeros(1, bool)
+        for one in spread.unsettled(r, noise, kinds):
+            if not (taken & one.benchmarks).any():  # for no other reason
+                found.append(one)
         for one in found:  # sets of copies that are just a part by its name
             if one.kind in ("modes", "copies") and one.slots.ndim == 1:
                 usual = one.kind, (one.name,)
                 one.kind, (one.name,) = self.parts.get((one.slots > 0).tobytes(), usual)
-        found = _spelt_out(found)
-        return [one for one in found if carried(one, r, noise)], scopes, noise
+        return [one for one in _spelt_out(found) if carried(one, r, noise)]
 
-    def _moving(self, r: Floats) -> Iterator[DivotEffect]:
+    def _moving(self, r: Floats, kinds: int) -> Iterator[DivotEffect]:
         names, by_copy = values_by_copy(self.table, r)
-        copies = Family("copy", np.arange(len(names)), tuple(int(name) for name in names))
+        copies = Family("copy", np.arange(len(names)), tuple(names.tolist()))
         noise, level = noise_of(by_copy, self.step)
-        places = Places(by_copy, level, copies, noise, self.kinds)
+        places = Places(by_copy, level, copies, noise, kinds)
         own: list[PartScope] = []
         for scope in places.scopes({}):
             own.append(scope)
@@ -110,26 +106,28 @@ def search(table: Table, thresholds: Thresholds) -> Found:
     ran = ~np.isnan(table.log_s)
     most = 2 * ran.sum(axis=2, keepdims=True) > ran.any(axis=(0, 1)).sum()
     left = np.where(most, table.log_s - layout[:, None], np.nan)  # less all effects
-    b, _, s = table.shape
     effects: list[DivotEffect] = []
-    scopes: list[PartScope] = []
-    chance, df, wide = np.zeros(b), np.full(b, 1e6), np.ones(b)
+    b, _, s = table.shape
     alone = s == 1 or table.log_s.size <= _FEW  # nothing to compare with
     for _ in range(0 if alone else _ROUNDS):
-        found, scopes, noise = look.candidates(left - centre(left))
-        chance, df, wide = noise.one / s, noise.one_df, np.sqrt(noise.one)
         known = {one.key for one in effects}
-        entered = _entering([one for one in found if one.key not in known], table.shape[:2])
+        found = [one for one in look.candidates(left - centre(left)) if one.key not in known]
+        entered = _entering(found, table.shape[:2])
         if not entered:
             break
         for one in entered:
             one.add_to(left, -1.0)
         effects = _refitted(effects + entered, left)
-    over_time = TimeSeries(location(left, wide[:, None]), chance, df, look.step)
+    if look.noise is None:
+        over_time = TimeSeries(centre(left)[..., 0], np.zeros(b), np.full(b, 1e6), look.step)
+    else:
+        chance, df = look.noise.one / s, look.noise.one_df
+        middles = location(left, np.sqrt(look.noise.one)[:, None])
+        over_time = TimeSeries(middles, chance, df, look.step)
     rest = left - centre(left)
     effects += search_times(over_time, s)
     effects = [one for one in effects if _told(one, thresholds)]
-    return Found(table, effects, predicted, rest, scopes, over_time, look.parts)
+    return Found(table, effects, predicted, rest, look.scopes, over_time, parts)
 
 
 def values_by_copy(table: Table, values: Floats) -> tuple[Ints, Floats]:
@@ -160,20 +158,16 @@ def _spelt_out(found: list[DivotEffect]) -> list[DivotEffect]:
         if one.kind == "copy":
             alone.setdefault(one.key[1:], set()).add(one.name)
     slow = {one.key for one in found if one.slots.ndim == 1 and one.typical > 0}
-    found = [  # of a part and all others the slow side is told
-        one
-        for one in found
-        if one.typical > 0
-        or one.slots.ndim > 1
-        or ((1.0 - one.slots).tobytes(), *one.key[1:]) not in slow
-    ]
-    return [
-        one
-        for one in found
-        if one.kind not in ("copies", "modes")
-        or one.slots.ndim > 1
-        or not set(np.flatnonzero(one.slots).tolist()) <= alone.get(one.key[1:], set())
-    ]
+
+    def in_other_words(one: DivotEffect) -> bool:
+        if one.slots.ndim > 1:
+            return False
+        singles = one.kind in ("copies", "modes") and (
+            {*np.flatnonzero(one.slots).tolist()} <= alone.get(one.key[1:], set())
+        )  # and of a part and all others the slow side is told
+        return singles or (one.typical <= 0 and ((1.0 - one.slots).tobytes(), *one.key[1:]) in slow)
+
+    return [one for one in found if not in_other_words(one)]
 
 
 def _entering(found: list[DivotEffect], shape: tuple[int, ...]) -> list[DivotEffect]:
@@ -222,13 +216,13 @@ def _told(one: DivotEffect, thresholds: Thresholds) -> bool:
     By default what is slow in all benchmarks counts from less; a larger threshold is meant as it
     is said.
     """
+    copies = one.kind in _OF_COPIES and one.benchmarks.sum() < 2
+    least, usual = ((it.copy if copies else it.group) for it in (thresholds, Thresholds()))
+    size = float(np.max(np.abs(one.size))) if one.scope == "some" else abs(one.typical)
     if one.kind == "iterations":
         return True
-    usual, copies = Thresholds(), one.kind in _OF_COPIES and one.benchmarks.sum() < 2
-    least, by_default = (thresholds.copy, usual.copy) if copies else (thresholds.group, usual.group)
-    if least > by_default:
+    if least > usual:
         return float(np.max(np.abs(np.expm1(one.size)))) >= least
-    size = float(np.max(np.abs(one.size))) if one.scope == "some" else abs(one.typical)
     return size >= _floor(one) * (2.0 if one.typical < 0 and one.kind != "gradient" else 1.0)
 
 
