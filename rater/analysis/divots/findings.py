@@ -23,6 +23,7 @@ from rater.analysis.divots.model.finding import (
     Thresholds,
 )
 from rater.analysis.divots.model.layout import LayoutEffect, could_make
+from rater.analysis.divots.model.nulls import least_that
 from rater.analysis.divots.model.search import Found, search
 from rater.analysis.divots.model.table import SEVERAL, Machine, Row, Table, build_table
 from rater.analysis.divots.model.times import visible_iteration
@@ -33,7 +34,7 @@ from rater.analysis.divots.words import (
     place_of,
     summary_of,
 )
-from rater.analysis.stats.robust import Bools, Floats, Ints, mean, median
+from rater.analysis.stats.robust import Bools, Floats, mean, median
 
 # -- What findings cost: the score worked out again without them -----------------------------------
 #
@@ -292,7 +293,6 @@ def _of_layout(table: Table, predicted: Sequence[LayoutEffect]) -> Iterator[Caus
 _FOUND: Final = 0.8  # of those that are so large
 _MOST_TOLD: Final = 0.5  # ln(1.65): larger is no promise, nothing was told from the noise
 _SAMPLED: Final = 48  # parts and rows that stand for all
-_HALVINGS: Final = 10
 _GROUPS: Final = ("node", "package", "llc", "memory")
 
 
@@ -328,23 +328,16 @@ def _of(scope: PartScope) -> float:
     step = max(1, rows.size // _SAMPLED)
     at = (rows.ravel()[::step], parts.ravel()[::step])
     price = scope.price + (math.log(2) if scope.name == "one" and len(scope.d) > 1 else 0.0)
-    least = np.maximum(_thresholds(scope, at, price), scope.floor)
-    error = scope.error[at]
-    low, high = float(least.min()), float(least.max() + 6 * error.max())
-    for _ in range(_HALVINGS):
-        size = (low + high) / 2
+    low, most = np.zeros(len(at[0])), np.full(len(at[0]), 2 * _MOST_TOLD)
+    told = least_that(lambda size: scope.evidence(size, at) > price, low, most)
+    least, error = np.maximum(told, scope.floor), scope.error[at]
+
+    def found(size: Floats) -> Bools:
         seen = np.mean([NormalDist().cdf(z) for z in ((size - least) / error).tolist()])
-        low, high = (low, size) if seen >= _FOUND else (size, high)
-    return high
+        return np.array([seen >= _FOUND])
 
-
-def _thresholds(scope: PartScope, at: tuple[Ints, Ints], price: float) -> Floats:
-    low, high = np.zeros(len(at[0])), np.full(len(at[0]), 2 * _MOST_TOLD)
-    for _ in range(_HALVINGS):
-        size = (low + high) / 2
-        told = scope.evidence(size, at) > price
-        low, high = np.where(told, low, size), np.where(told, size, high)
-    return high
+    most = np.array([least.max() + 6 * error.max()])
+    return float(least_that(found, np.array([least.min()]), most)[0])
 
 
 # -- A run's times in, its divots out --------------------------------------------------------------

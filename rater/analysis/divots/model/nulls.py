@@ -6,11 +6,12 @@ All in logarithms: "nats" are -ln of a probability.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
-from rater.analysis.stats.robust import Floats, median
+from rater.analysis.stats.robust import Bools, Floats, median
 
 HUBER: Final = 1.5  # standard deviations from which a value counts less: 96 % efficient if normal
 _CAP: Final = 3.5  # of a squared value in a variance: one in 2,000 normal ones is beyond
@@ -39,6 +40,16 @@ def ln_sum(ln: Floats, axis: int | tuple[int, ...], keep: bool = False) -> Float
     top = ln.max(axis=axis, keepdims=True)
     found: Floats = top + np.log(np.sum(np.exp(ln - top), axis=axis, keepdims=True))
     return found if keep else found.squeeze(axis)
+
+
+def least_that(
+    enough: Callable[[Floats], Bools], low: Floats, high: Floats, halvings: int = 10
+) -> Floats:
+    """Return the least of values between `low` and `high` that are enough, by halving."""
+    for _ in range(halvings):
+        middle = (low + high) / 2
+        low, high = np.where(enough(middle), (low, middle), (middle, high))
+    return high
 
 
 # -- middles and spreads ---------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.analysis.divots.model.effects import LEAST_NOISE, DivotEffect, ln_choose
-from rater.analysis.divots.model.nulls import Nature
+from rater.analysis.divots.model.nulls import Nature, least_that
 from rater.analysis.divots.model.series import Judged, Rows, estimates, pattern, trend_of
-from rater.analysis.stats.robust import Floats, Ints
+from rater.analysis.stats.robust import Bools, Floats, Ints
 
 ALPHA: Final = 0.015  # healthy runs with an iteration, step or trend named, were all bounds met
 COMMON: Final = Nature(0.003, 2.2)  # how iterations differ in what all benchmarks share
@@ -23,7 +23,7 @@ FLOOR_ONE: Final = 0.025
 _PRICE: Final = math.log(6 / ALPHA)  # single, step, trend; of all benchmarks or one
 _MOST_FOUND: Final = 12
 _MANY: Final = 40  # iterations: so many stand several slow ones among them
-_HALVINGS, _MOST_TOLD = 8, 0.5  # of what is visible, ln: to a two-hundredth of the largest
+_MOST_TOLD = 0.5  # of what is visible, ln
 _VARIES: Final = 0.2  # of a size: benchmarks that differ by so much have one each
 _SHOWS: Final = 0.4  # of a size: the middle benchmark has it, and one beside the others
 _TICKS, _TICKS_OF_MANY = 1.5, 0.75  # of the clock, in one iteration and in several
@@ -87,16 +87,18 @@ def visible_iteration(series: TimeSeries, effects: Sequence[DivotEffect]) -> flo
     if y.shape[1] < 3 or not len(rows):
         return None
     at = int(np.argsort(np.abs(y.mean(axis=0)))[y.shape[1] // 2])
-    low, high, error = 0.0, _MOST_TOLD, 0.0
-    for _ in range(_HALVINGS):
+    errors = [0.0]
+
+    def seen(size: Floats) -> Bools:
         planted = y.copy()
-        planted[:, at] = (low + high) / 2
+        planted[:, at] = size
         best = _best(replace(whole, middles=planted), 0, alone=len(y) == 1)
-        if best is not None and best.h == at and best.size.all():
-            high, error = (low + high) / 2, best.error
-        else:
-            low = (low + high) / 2
-    return high + 0.84 * error if high < _MOST_TOLD else None
+        found = best is not None and best.h == at and bool(best.size.all())
+        errors.extend([best.error] if best and found else [])
+        return np.array([found])
+
+    least = float(least_that(seen, np.zeros(1), np.array([_MOST_TOLD]), 8)[0])
+    return least + 0.84 * errors[-1] if least < _MOST_TOLD else None
 
 
 def _of_several(whole: TimeSeries, taken: int) -> _Best | None:
