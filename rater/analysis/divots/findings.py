@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import NormalDist
 from typing import Final
 
 import numpy as np
 
 from rater.analysis.divots.model import formatting
-from rater.analysis.divots.model.causes import Cause, causes_of, startups
+from rater.analysis.divots.model.causes import Cause, causes_of, drawn, startups
 from rater.analysis.divots.model.effects import PartScope
 from rater.analysis.divots.model.finding import (
     PLACED,
@@ -22,10 +22,10 @@ from rater.analysis.divots.model.finding import (
     Kind,
     Thresholds,
 )
-from rater.analysis.divots.model.layout import LayoutEffect, could_make
+from rater.analysis.divots.model.layout import could_make
 from rater.analysis.divots.model.nulls import least_that
 from rater.analysis.divots.model.search import Found, search
-from rater.analysis.divots.model.table import SEVERAL, Machine, Row, Table, build_table
+from rater.analysis.divots.model.table import SEVERAL, Effect, Machine, Row, Table, build_table
 from rater.analysis.divots.model.times import visible_iteration
 from rater.analysis.divots.words import (
     cost_of,
@@ -123,7 +123,6 @@ def _lost(table: Table, actual: Floats, without: Floats) -> float:
 
 _HASTY, _LEAST_OTHERS = 0.5, 2  # of any other's time, of so many others
 _SLACK = 0.01  # ln: what an emptier lgroup gains beyond its share of the load
-_TOLD = 0.005  # ln: benchmarks in which the layout does so much are named
 
 
 def build_findings(found: Found) -> list[Finding]:
@@ -143,7 +142,7 @@ def build_findings(found: Found) -> list[Finding]:
     set_costs(table, causes)
     made = [_finding(table, one) for one in causes]
     made.sort(key=lambda one: (one.explained, *_rank(one)))
-    return [*made, *(_finding(table, one) for one in _of_layout(table, found.predicted))]
+    return [*made, *(_finding(table, _of_layout(table, one)) for one in found.predicted)]
 
 
 def _mostly_in(cause: Cause, start: Cause) -> bool:
@@ -273,19 +272,12 @@ def _hasty(table: Table, cause: Cause) -> list[int]:
     return sorted(found)
 
 
-def _of_layout(table: Table, predicted: Sequence[LayoutEffect]) -> Iterator[Cause]:
-    """Return what the layout explains, what is of one sort and load as one."""
-    sorts: dict[tuple[str, float], Bools] = {}
-    for one in predicted:
-        sorts[one.what, one.load] = sorts.get((one.what, one.load), False) | one.slots
-    firsts = {(one.what, one.load): one for one in reversed(predicted)}
-    for key, slots in sorts.items():
-        one = firsts[key]
-        rows = np.abs(one.effect) >= _TOLD
-        covered = rows[:, None, None] & slots & ~np.isnan(table.log_s)
-        effect = np.where(covered, one.effect[:, None, None], 0.0)
-        facts: dict[str, float | str] = {"expectation": expectation_of(table, one)}
-        yield Cause(Kind.LAYOUT, covered, effect, one.what, everywhere=True, facts=facts)
+def _of_layout(table: Table, one: Effect) -> Cause:
+    """Return what the layout explains."""
+    cause = drawn(table, [one])
+    cause.kind, cause.level = Kind.LAYOUT, one.kind
+    cause.facts["expectation"] = expectation_of(table, one)
+    return cause
 
 
 # -- What the run could show: what a part must differ by to be told, with the chance in it ---------

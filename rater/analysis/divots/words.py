@@ -11,8 +11,8 @@ from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.causes import Cause
 from rater.analysis.divots.model.families import LOCAL, NODE_SHIFT
 from rater.analysis.divots.model.finding import Kind
-from rater.analysis.divots.model.layout import LayoutEffect, node_counts
-from rater.analysis.divots.model.table import UNKNOWN, Table
+from rater.analysis.divots.model.layout import node_counts
+from rater.analysis.divots.model.table import UNKNOWN, Effect, Table
 from rater.analysis.stats.robust import Bools, Ints
 from rater.text.cpuset import format_list
 
@@ -273,15 +273,15 @@ def cost_of(table: Table, cause: Cause) -> str:
     return ""
 
 
-def expectation_of(table: Table, one: LayoutEffect) -> str:
+def expectation_of(table: Table, one: Effect) -> str:
     """Return what the layout predicts."""
-    load, usual, who = f"{one.load:g}", f"{one.baseline:g}", "most"
-    if one.what == "load" and one.baseline not in node_counts(table):  # the middle of two
-        usual, who = "fewer" if one.load > one.baseline else "more", "others"
-    noun = "copy" if one.load == 1 else "copies"
+    (load, usual), who = (f"{it:g}" for it in one.counts), "most"
+    if one.kind == "load" and one.counts[1] not in node_counts(table):  # the middle of two
+        usual, who = "fewer" if one.counts[0] > one.counts[1] else "more", "others"
+    noun = "copy" if load == "1" else "copies"
     return {
         "sharing-cpu": f"{load} {noun} on one CPU where most have {usual}",
         "sharing-core": f"{load} {noun} on one core where most cores have {usual}",
         "core-kind": "another kind of core",
         "load": f"{load} {noun} on a NUMA node where {who} have {usual}",
-    }[one.what]
+    }[one.kind]

@@ -22,6 +22,7 @@ from rater.analysis.divots.model.nulls import (
     nats_of_t,
     pooled_variances,
 )
+from rater.analysis.divots.model.table import Effect
 from rater.analysis.stats.robust import Bools, Floats, Ints
 
 ALPHA: Final = 0.03  # healthy runs with a place named, were all bounds met; a fifth of it is
@@ -39,46 +40,6 @@ _HALF_OF_NORMAL: Final = 0.0713  # of the squares that the half nearest to zero 
 _TICKS: Final = 1.5  # of the clock: a smaller difference is none
 
 
-class DivotEffect(Struct, eq=False):
-    """One cause: ln time = size of the benchmark x weight of the iteration x weight of the slot."""
-
-    kind: str  # the family's, or gradient, modes, copies, moving, iterations, unsettled
-    slots: Floats  # (S,), or (I, S) or (B, I, S) where other slots each time: 0 or 1, or a slope
-    benchmarks: Bools  # (B,)
-    when: Floats  # (I,)
-    size: Floats  # (B,) ln
-    nats: float  # of evidence beyond its price
-    scope: str = "all"  # some, cell, step, trend
-    gain: float = 0.0  # nats of likelihood: which of those that pay comes first
-    name: int = -1  # of the part
-
-    @property
-    def typical(self) -> float:
-        """The middle size of its benchmarks, ln."""
-        return float(np.median(self.size[self.benchmarks]))
-
-    @property
-    def key(self) -> tuple[bytes, bytes, bytes]:
-        """What tells it from other effects."""
-        return self.slots.tobytes(), self.benchmarks.tobytes(), self.when.tobytes()
-
-    @property
-    def at(self) -> tuple[str, str, bytes, bool]:
-        """In which iterations it is what, slow or fast."""
-        return self.kind, self.scope, (self.when != 0).tobytes(), self.typical > 0
-
-    @property
-    def cells(self) -> Bools:
-        """Which cells (B, I) it is in."""
-        return np.outer(self.benchmarks, self.when != 0)
-
-    def add_to(self, cube: Floats, sign: float = 1.0) -> None:
-        """Add its field to ln times (B, I, S) in place."""
-        rows = np.flatnonzero(self.benchmarks)
-        field = self.size[rows][:, None, None] * self.when[None, :, None] * sign
-        cube[rows] += field * (self.slots if self.slots.ndim < 3 else self.slots[rows])
-
-
 class CellNoise(Struct, frozen=True, eq=False):
     """What chance makes of single values, each benchmark (B,)."""
 
@@ -89,7 +50,7 @@ class CellNoise(Struct, frozen=True, eq=False):
     count: Floats  # iterations that it has
     step: Floats  # of the clock, ln
 
-    def weighed(self, one: DivotEffect) -> DivotEffect:
+    def weighed(self, one: Effect) -> Effect:
         """Complete an effect: sizes where it is, scope, and nats of likelihood."""
         rows, when = one.benchmarks, one.when
         one.size = np.where(rows, one.size, 0.0)

@@ -11,9 +11,8 @@ import math
 from typing import Final
 
 import numpy as np
-from msgspec import Struct
 
-from rater.analysis.divots.model.table import UNKNOWN, Table
+from rater.analysis.divots.model.table import UNKNOWN, Effect, Table
 from rater.analysis.stats.robust import Bools, Floats, Ints, median, theil_sen
 
 _SLACK: Final = 0.01  # ln: what a class may be beyond its bounds
@@ -22,16 +21,6 @@ _KINDS_APART: Final = math.log(4.0)  # a small core against a large one
 _KIND_HELD_BY: Final = 3  # cores of another kind
 _HELD_BY: Final = 2  # cores of a class, lgroups of a count: one is a place, not a class
 _FOLLOWS: Final = 0.25  # of the lgroups' variance at most is not by their counts
-
-
-class LayoutEffect(Struct, frozen=True, eq=False):
-    """One thing the layout explains: which slots, and how much slower than the main ones."""
-
-    what: str  # sharing-cpu, sharing-core, core-kind, load
-    slots: Bools
-    effect: Floats  # (B,) ln slowdown of these slots, by benchmark
-    load: float  # copies on the CPU, busy threads on the core, copies on the lgroup ...
-    baseline: float  # ... and of the main class
 
 
 def copies_on(table: Table, part: Ints) -> Floats:
@@ -72,11 +61,11 @@ def _kinds(table: Table) -> Floats:
     return np.where(known, table.core_width, 0).astype(np.float64)
 
 
-def fit_layout(table: Table) -> tuple[Floats, list[LayoutEffect]]:
+def fit_layout(table: Table) -> tuple[Floats, list[Effect]]:
     """Return what the layout explains of each slot (B, S), ln, and what of it is worth a word."""
     b, _, s = table.shape
     explained = np.zeros((b, s))
-    told: list[LayoutEffect] = []
+    told: list[Effect] = []
     if s < 2:
         return explained, told
     y = table.log_s - median(table.log_s)[..., None]
@@ -87,15 +76,21 @@ def fit_layout(table: Table) -> tuple[Floats, list[LayoutEffect]]:
         if g != main:
             one = _class_effect(table, level, of_class == g, of_class == main, classes[[g, main]])
             if one is not None:
-                explained[:, one.slots] += one.effect[:, None]
+                explained += np.outer(one.size, one.slots)
                 told.append(one)
     told += _load(table, level, explained)
-    return explained, [one for one in told if np.abs(one.effect).max() >= _TOLD]
+    return explained, [one for one in told if one.benchmarks.any()]
+
+
+def _made(table: Table, kind: str, here: Bools, size: Floats, *counts: float) -> Effect:
+    """Return what the layout makes of slots, with their copies and those of most others."""
+    when, told = np.ones(table.shape[1]), np.abs(size) >= _TOLD
+    return Effect(kind, here.astype(float), told, when, size, 0.0, counts=(counts[0], counts[1]))
 
 
 def _class_effect(
     table: Table, level: Floats, own: Bools, main: Bools, keys: Floats
-) -> LayoutEffect | None:
+) -> Effect | None:
     mine, usual = keys
     kind = bool(mine[2] != usual[2] and mine[2] and usual[2])
     part = table.core if (table.core[own] != UNKNOWN).all() else table.cpu
@@ -115,7 +110,7 @@ def _class_effect(
     low, high = np.minimum(ratios, 0).sum() - room, np.maximum(ratios, 0).sum() + room
     what = "core-kind" if kind else "sharing-cpu" if mine[0] != usual[0] else "sharing-core"
     each = (float(it[0] * it[1] if what == "sharing-core" else it[0]) for it in (mine, usual))
-    return LayoutEffect(what, own, np.clip(np.median(apart, axis=0), low, high), *each)
+    return _made(table, what, own, np.clip(np.median(apart, axis=0), low, high), *each)
 
 
 def node_counts(table: Table) -> Floats:
@@ -128,7 +123,7 @@ def node_counts(table: Table) -> Floats:
     return found
 
 
-def _load(table: Table, level: Floats, explained: Floats) -> list[LayoutEffect]:
+def _load(table: Table, level: Floats, explained: Floats) -> list[Effect]:
     """Add what fuller lgroups cost where several lgroups have each count and follow it."""
     away = (table.memory >= 0) & (table.node >= 0) & (table.memory != table.node)
     nodes = [n for n in np.unique(table.node[~away]) if n != UNKNOWN]
@@ -148,11 +143,11 @@ def _load(table: Table, level: Floats, explained: Floats) -> list[LayoutEffect]:
         return []
     usual = float(np.median(load))
     found = []
-    for here, count in zip(members, load.tolist(), strict=True):
-        effect = slope * math.log(count / usual)
-        explained[:, here] += effect[:, None]
-        if count != usual:
-            found.append(LayoutEffect("load", here, effect, count, usual))
+    for count in np.unique(load).tolist():
+        here = np.any([of for of, its in zip(members, load, strict=True) if its == count], axis=0)
+        one = _made(table, "load", here, slope * math.log(count / usual), count, usual)
+        explained += np.outer(one.size, one.slots)
+        found += [one] if count != usual else []
     return found
 
 

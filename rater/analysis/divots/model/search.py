@@ -9,13 +9,13 @@ import numpy as np
 from msgspec import Struct, field
 
 from rater.analysis.divots.model import spread
-from rater.analysis.divots.model.effects import FLOORS, CellNoise, DivotEffect, PartScope, noise_of
+from rater.analysis.divots.model.effects import FLOORS, CellNoise, PartScope, noise_of
 from rater.analysis.divots.model.families import Family, families_of, start_order
 from rater.analysis.divots.model.finding import Thresholds
-from rater.analysis.divots.model.layout import LayoutEffect, fit_layout
+from rater.analysis.divots.model.layout import fit_layout
 from rater.analysis.divots.model.nulls import SidedTail, location
 from rater.analysis.divots.model.places import Places, carried
-from rater.analysis.divots.model.table import Table, clock_steps
+from rater.analysis.divots.model.table import Effect, Table, clock_steps
 from rater.analysis.divots.model.times import TimeSeries, search_times
 from rater.analysis.stats.robust import Floats, Ints, median
 
@@ -29,8 +29,8 @@ class Found(Struct, eq=False):
     """All that was found in a run, with what words and promises are made from."""
 
     table: Table
-    effects: list[DivotEffect]
-    predicted: list[LayoutEffect]
+    effects: list[Effect]
+    predicted: list[Effect]
     rest: Floats  # (B, I, S) what nothing explains, about the cells' middles
     scopes: list[PartScope]  # of the last look, for promises
     over_time: TimeSeries
@@ -48,12 +48,12 @@ class _Look(Struct, eq=False):
     noise: CellNoise | None = None
     scopes: list[PartScope] = field(default_factory=list)
 
-    def candidates(self, r: Floats) -> list[DivotEffect]:
+    def candidates(self, r: Floats) -> list[Effect]:
         """Return all that pays in residuals (B, I, S)."""
         kinds = 4 * len(self.families) + 4  # they share what may be named in healthy runs
         self.noise, level = noise_of(r, self.step)
         noise, self.scopes = self.noise, []
-        found: list[DivotEffect] = []
+        found: list[Effect] = []
         tails: dict[str, SidedTail | None] = {}
         for family in reversed(self.families):  # single copies first: parts of few have their tails
             places = Places(r, level, family, noise, kinds)
@@ -79,7 +79,7 @@ class _Look(Struct, eq=False):
                 one.kind, (one.name,) = self.parts.get((one.slots > 0).tobytes(), usual)
         return [one for one in _spelt_out(found) if carried(one, r, noise)]
 
-    def _moving(self, r: Floats, kinds: int) -> Iterator[DivotEffect]:
+    def _moving(self, r: Floats, kinds: int) -> Iterator[Effect]:
         names, by_copy = values_by_copy(self.table, r)
         copies = Family("copy", np.arange(len(names)), tuple(names.tolist()))
         noise, level = noise_of(by_copy, self.step)
@@ -106,7 +106,7 @@ def search(table: Table, thresholds: Thresholds) -> Found:
     ran = ~np.isnan(table.log_s)
     most = 2 * ran.sum(axis=2, keepdims=True) > ran.any(axis=(0, 1)).sum()
     left = np.where(most, table.log_s - layout[:, None], np.nan)  # less all effects
-    effects: list[DivotEffect] = []
+    effects: list[Effect] = []
     b, _, s = table.shape
     alone = s == 1 or table.log_s.size <= _FEW  # nothing to compare with
     for _ in range(0 if alone else _ROUNDS):
@@ -151,7 +151,7 @@ def centre(values: Floats) -> Floats:
 # -- which enter -----------------------------------------------------------------------------------
 
 
-def _spelt_out(found: list[DivotEffect]) -> list[DivotEffect]:
+def _spelt_out(found: list[Effect]) -> list[Effect]:
     """Return candidates that say no other in other words, and no set of copies that are ones."""
     alone: dict[tuple[bytes, bytes], set[int]] = {}
     for one in found:
@@ -159,7 +159,7 @@ def _spelt_out(found: list[DivotEffect]) -> list[DivotEffect]:
             alone.setdefault(one.key[1:], set()).add(one.name)
     slow = {one.key for one in found if one.slots.ndim == 1 and one.typical > 0}
 
-    def in_other_words(one: DivotEffect) -> bool:
+    def in_other_words(one: Effect) -> bool:
         if one.slots.ndim > 1:
             return False
         singles = one.kind in ("copies", "modes") and (
@@ -170,9 +170,9 @@ def _spelt_out(found: list[DivotEffect]) -> list[DivotEffect]:
     return [one for one in found if not in_other_words(one)]
 
 
-def _entering(found: list[DivotEffect], shape: tuple[int, ...]) -> list[DivotEffect]:
+def _entering(found: list[Effect], shape: tuple[int, ...]) -> list[Effect]:
     """Return those that enter at once: the one that gains most, and others in untouched cells."""
-    entered: list[DivotEffect] = []
+    entered: list[Effect] = []
     taken = np.zeros(shape, bool)
     for one in sorted(found, key=lambda one: -one.gain):
         at = np.outer(one.benchmarks, (one.when != 0) | (one.scope != "cell"))
@@ -187,7 +187,7 @@ def _entering(found: list[DivotEffect], shape: tuple[int, ...]) -> list[DivotEff
 # -- their sizes -----------------------------------------------------------------------------------
 
 
-def _refitted(effects: list[DivotEffect], left: Floats) -> list[DivotEffect]:
+def _refitted(effects: list[Effect], left: Floats) -> list[Effect]:
     """Estimate all sizes anew, in place of `left` too; what has become too small leaves."""
     for _ in range(2):
         for one in effects:
@@ -201,7 +201,7 @@ def _refitted(effects: list[DivotEffect], left: Floats) -> list[DivotEffect]:
     return kept
 
 
-def _floor(one: DivotEffect) -> float:
+def _floor(one: Effect) -> float:
     """Return the smallest size, ln, that an effect is told from."""
     if one.kind in ("gradient", "unsettled"):
         return spread.SLOPE_FLOOR if one.kind == "gradient" else 0.0
@@ -210,7 +210,7 @@ def _floor(one: DivotEffect) -> float:
     return FLOORS[f"{kind}-all" if most and len(one.benchmarks) > 1 else kind]
 
 
-def _told(one: DivotEffect, thresholds: Thresholds) -> bool:
+def _told(one: Effect, thresholds: Thresholds) -> bool:
     """Tell whether an effect is large enough for a word; a fast one must be twice as large.
 
     By default what is slow in all benchmarks counts from less; a larger threshold is meant as it
@@ -226,7 +226,7 @@ def _told(one: DivotEffect, thresholds: Thresholds) -> bool:
     return size >= _floor(one) * (2.0 if one.typical < 0 and one.kind != "gradient" else 1.0)
 
 
-def _resize(one: DivotEffect, left: Floats) -> None:
+def _resize(one: Effect, left: Floats) -> None:
     """Set the sizes of an effect: its slots' middle less that of the others, in its iterations."""
     rows, its = np.flatnonzero(one.benchmarks), np.flatnonzero(one.when)
     here = left[np.ix_(rows, its)]

@@ -13,10 +13,10 @@ from rater.analysis.divots.model.effects import (
     ENTERS,
     LEAST_NOISE,
     CellNoise,
-    DivotEffect,
     PartScope,
 )
 from rater.analysis.divots.model.nulls import Nature, capped_squares
+from rater.analysis.divots.model.table import Effect
 from rater.analysis.stats.robust import Bools, Floats
 
 _BLOCKS: Final = 8  # of neighbours, which may share what is no slope
@@ -36,7 +36,7 @@ WIDTH: Final = Nature(0.15, 1.8)  # by which the width of a cell differs, ln
 
 def slopes(
     r: Floats, level: Floats, order: Floats, noise: CellNoise, kinds: int
-) -> Iterator[DivotEffect]:
+) -> Iterator[Effect]:
     """Return slopes over the order of start: of all benchmarks, of one, of one cell."""
     b, i, s = r.shape
     if s < _LEAST_SLOPED:
@@ -57,15 +57,15 @@ def slopes(
         var = np.array([agreed / weight.sum() * float(x @ x)])
         size, nats, _ = _slope(pooled, x, var, np.array([3.0 + b]))
         for _, net in offered(pooled, size, nats, ENTERS * SLOPE_FLOOR):
-            yield noise.weighed(DivotEffect("gradient", x, np.ones(b, bool), every, one, net))
+            yield noise.weighed(Effect("gradient", x, np.ones(b, bool), every, one, net))
     for k, net in offered(level, one, worth, ENTERS * SLOPE_FLOOR):
-        yield noise.weighed(DivotEffect("gradient", x, np.arange(b) == k, every, one, net))
+        yield noise.weighed(Effect("gradient", x, np.arange(b) == k, every, one, net))
     if i > 1:
         rows = np.nan_to_num(r).reshape(b * i, s)
         size, nats, _ = _slope(rows, x, np.repeat(noise.again, i), np.repeat(noise.again_df, i))
         for q, net in offered(rows, size, nats, SLOPE_FLOOR):
             here, when = noise.cell(q, i)
-            yield noise.weighed(DivotEffect("gradient", x, here, when, size[q] * here, net))
+            yield noise.weighed(Effect("gradient", x, here, when, size[q] * here, net))
 
 
 def _even(y: Floats, x: Floats, which: Bools) -> list[int]:
@@ -103,7 +103,7 @@ def _slope(y: Floats, x: Floats, chance: Floats, df: Floats) -> tuple[Floats, Fl
     return slope, nats, np.sqrt(var / sxx)
 
 
-def together(scope: PartScope, noise: CellNoise, kinds: int, times: int) -> Iterator[DivotEffect]:
+def together(scope: PartScope, noise: CellNoise, kinds: int, times: int) -> Iterator[Effect]:
     """Return several copies that are slow at once where each alone would not pay."""
     rows, s = scope.d.shape
     if scope.tail is None or s < _LEAST_TOGETHER or scope.name not in ("one", "cell"):
@@ -132,7 +132,7 @@ def together(scope: PartScope, noise: CellNoise, kinds: int, times: int) -> Iter
         yield from _set(np.isin(np.arange(s), mine), (here, when), size, float(net[row]), noise)
 
 
-def two_sorts(r: Floats, level: Floats, noise: CellNoise, kinds: int) -> Iterator[DivotEffect]:
+def two_sorts(r: Floats, level: Floats, noise: CellNoise, kinds: int) -> Iterator[Effect]:
     """Return benchmarks, and single cells, whose values are of two sorts that lie apart.
 
     The null is the flattest of single modes, uniform, and a tail that falls off exponentially: no
@@ -159,9 +159,7 @@ def two_sorts(r: Floats, level: Floats, noise: CellNoise, kinds: int) -> Iterato
         if always or i == 1:
             yield from _set(held > 0.5, (here, every), size, net, noise)
         elif slow.mean() <= _MOST_SHARE and slow.any(axis=1).all():
-            yield noise.weighed(
-                DivotEffect("modes", slow.astype(float), here, every, size * here, net)
-            )
+            yield noise.weighed(Effect("modes", slow.astype(float), here, every, size * here, net))
     if i > 1:
         rows, steps = r.reshape(b * i, s), np.repeat(noise.step, i)
         for q, net, size, cut in _gaps(rows, steps, base + math.log(b * i)):
@@ -171,7 +169,7 @@ def two_sorts(r: Floats, level: Floats, noise: CellNoise, kinds: int) -> Iterato
 
 def _set(
     slow: Bools, at: tuple[Bools, Floats], size: float, net: float, noise: CellNoise
-) -> Iterator[DivotEffect]:
+) -> Iterator[Effect]:
     """Return the same copies each time, in benchmarks and iterations: the smaller side is told."""
     here, when = at
     sign = 1.0 if slow.mean() <= _MOST_SHARE else -1.0
@@ -179,7 +177,7 @@ def _set(
     if 1 < few.sum() < len(slow) and (sign > 0 or when.sum() > 1):
         kind = "modes" if few.sum() > _MOST_SINGLE * len(few) else "copies"
         sizes = np.where(here, sign * size, 0.0)
-        yield noise.weighed(DivotEffect(kind, few, here, when, sizes, net))
+        yield noise.weighed(Effect(kind, few, here, when, sizes, net))
 
 
 def _gaps(rows: Floats, steps: Floats, price: float) -> Iterator[tuple[int, float, float, float]]:
@@ -208,7 +206,7 @@ def _gaps(rows: Floats, steps: Floats, price: float) -> Iterator[tuple[int, floa
             yield int(full[q]), net, size, float(v[q, at[q]])
 
 
-def unsettled(r: Floats, noise: CellNoise, kinds: int) -> Iterator[DivotEffect]:
+def unsettled(r: Floats, noise: CellNoise, kinds: int) -> Iterator[Effect]:
     """Return cells whose copies lie much further apart than in the benchmark's other iterations."""
     b, i, s = r.shape
     rows = np.flatnonzero(~np.isnan(r).any(axis=(1, 2)))
@@ -231,6 +229,4 @@ def unsettled(r: Floats, noise: CellNoise, kinds: int) -> Iterator[DivotEffect]:
         slots = np.zeros((i, s))
         slots[0] = x[k, 0] * (1 - math.exp(-d[k, 0]))
         here = np.arange(b) == rows[k]
-        yield noise.weighed(
-            DivotEffect("unsettled", slots, here, when, 1.0 * here, float(net[k, 0]))
-        )
+        yield noise.weighed(Effect("unsettled", slots, here, when, 1.0 * here, float(net[k, 0])))

@@ -77,6 +77,49 @@ class Table(Struct, frozen=True, eq=False):
         return f"{name} ({tune})" if twice and tune else name
 
 
+class Effect(Struct, eq=False):
+    """One cause: ln time = size of the benchmark x weight of the iteration x weight of the slot."""
+
+    # The family's, or gradient, modes, copies, moving, iterations, unsettled; of what the layout
+    # makes sharing-cpu, sharing-core, core-kind, load.
+    kind: str
+    slots: Floats  # (S,), or (I, S) or (B, I, S) where other slots each time: 0 or 1, or a slope
+    benchmarks: Bools  # (B,)
+    when: Floats  # (I,)
+    size: Floats  # (B,) ln
+    nats: float  # of evidence beyond its price
+    scope: str = "all"  # some, cell, step, trend
+    gain: float = 0.0  # nats of likelihood: which of those that pay comes first
+    name: int = -1  # of the part
+    counts: tuple[float, float] = (0.0, 0.0)  # of what the layout makes: copies here, elsewhere
+
+    @property
+    def typical(self) -> float:
+        """The middle size of its benchmarks, ln."""
+        return float(np.median(self.size[self.benchmarks]))
+
+    @property
+    def key(self) -> tuple[bytes, bytes, bytes]:
+        """What tells it from other effects."""
+        return self.slots.tobytes(), self.benchmarks.tobytes(), self.when.tobytes()
+
+    @property
+    def at(self) -> tuple[str, str, bytes, bool]:
+        """In which iterations it is what, slow or fast."""
+        return self.kind, self.scope, (self.when != 0).tobytes(), self.typical > 0
+
+    @property
+    def cells(self) -> Bools:
+        """Which cells (B, I) it is in."""
+        return np.outer(self.benchmarks, self.when != 0)
+
+    def add_to(self, cube: Floats, sign: float = 1.0) -> None:
+        """Add its field to ln times (B, I, S) in place."""
+        rows = np.flatnonzero(self.benchmarks)
+        field = self.size[rows][:, None, None] * self.when[None, :, None] * sign
+        cube[rows] += field * (self.slots if self.slots.ndim < 3 else self.slots[rows])
+
+
 def build_table(
     chunks: Iterable[Sequence[Row]],
     benchmarks: Sequence[tuple[str, str | None]],
