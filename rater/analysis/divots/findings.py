@@ -25,7 +25,7 @@ from rater.analysis.divots.model.finding import (
 from rater.analysis.divots.model.layout import could_make
 from rater.analysis.divots.model.nulls import least_that
 from rater.analysis.divots.model.search import Found, search
-from rater.analysis.divots.model.table import SEVERAL, Effect, Machine, Row, Table, build_table
+from rater.analysis.divots.model.table import SEVERAL, DivotEffect, Machine, Row, Table, build_table
 from rater.analysis.divots.model.times import visible_iteration
 from rater.analysis.divots.words import (
     cost_of,
@@ -272,7 +272,7 @@ def _hasty(table: Table, cause: Cause) -> list[int]:
     return sorted(found)
 
 
-def _of_layout(table: Table, one: Effect) -> Cause:
+def _of_layout(table: Table, one: DivotEffect) -> Cause:
     """Return what the layout explains."""
     cause = drawn(table, [one])
     cause.kind, cause.level = Kind.LAYOUT, one.kind

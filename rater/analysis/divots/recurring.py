@@ -222,16 +222,15 @@ def _look(fault: _Fault, here: _Run) -> FaultMeasurement:
             return FaultMeasurement(here.run, Presence.YES, *told)
     of, one = fault.largest
     measured = _measured(one, of, here, fault.benchmarks if one.benchmarks else set())
-    there, size = Presence.NOT_RUN, None
-    if measured is not None:
-        size, reach = math.exp(measured[0]), measured[1]
-        found = abs(math.log(one.slowdown))
-        toward = math.copysign(measured[0], measured[0] * math.log(one.slowdown))
-        if toward - reach > 0:
-            there = Presence.YES if toward >= _SHOWS * found else Presence.SMALLER
-        else:
-            there = Presence.OPEN if toward + reach >= found else Presence.NO
-    return FaultMeasurement(here.run, there, one.place, one.benchmarks, size)
+    if measured is None:
+        return FaultMeasurement(here.run, Presence.NOT_RUN, one.place, one.benchmarks, None)
+    (size, reach), found = measured, math.log(one.slowdown)
+    toward, there = size * math.copysign(1, found), Presence.SMALLER
+    if toward <= reach:
+        there = Presence.OPEN if toward + reach >= abs(found) else Presence.NO
+    elif toward >= _SHOWS * abs(found):
+        there = Presence.YES
+    return FaultMeasurement(here.run, there, one.place, one.benchmarks, math.exp(size))
 
 
 def _measured(one: Finding, of: _Run, here: _Run, keys: set[_Key]) -> tuple[float, float] | None:

@@ -195,8 +195,6 @@ def _usual[K](times: Times, key: Callable[[str, int], K]) -> dict[K, float]:
 
 
 def _fits(slowdown: float, effect: float | None) -> bool:
-    if slowdown <= 1:
-        return False
     if effect is None or effect <= 1:
         return True
     low, high = _FOUND_SIZE
@@ -205,37 +203,38 @@ def _fits(slowdown: float, effect: float | None) -> bool:
 
 def names(one: Finding, injection: Injection, iterations: int) -> bool:
     """Tell whether a finding is what was injected, at its place and time."""
-    at = injection.iteration
+    at, kind = injection.iteration, injection.kind
     times = {it.iteration for it in one.singles} or set(one.iterations)
-    if one.slowdown <= 1 or injection.kind is PlantKind.NOTHING:
+    if one.slowdown <= 1 or kind is PlantKind.NOTHING:
         return False
-    if injection.kind is PlantKind.SLOW_ITERATION:
+    if kind is PlantKind.SLOW_ITERATION:
         kinds = {Kind.SLOW_ITERATION}
         kinds |= {Kind.STARTUP, Kind.WARM_UP} if at == 1 else set()  # its copies had to wait
         kinds |= {Kind.STEP} if at == iterations else set()  # from the last one on
         return one.kind in kinds and times == {at}
-    when = times == {at} if at else len(times) in (0, iterations)
     named = {it.benchmark for it in one.singles} or set(one.benchmarks)
     copies = {it.copy for it in one.singles} or set(one.copies)
     of_lgroup = one.kind is Kind.SLOW_LGROUP and one.nodes == (injection.node,)
     here = of_lgroup or (one.kind in PLACED and copies == set(injection.copies))
-    return here and when and injection.benchmark in (None, *(named if len(named) == 1 else ()))
+    when = times == {at} if at else len(times) in (0, iterations)
+    return here and when and (injection.benchmark is None or named == {injection.benchmark})
 
 
 def _alias(one: Finding, injection: Injection, iterations: int) -> bool:
     """Tell whether a finding is another true description of what was injected."""
-    if one.slowdown <= 1 or injection.kind is PlantKind.NOTHING:
+    at, kind = injection.iteration, injection.kind
+    if one.slowdown <= 1 or kind is PlantKind.NOTHING:
         return False
-    at, cpus = injection.iteration, set(injection.cpus)
-    if injection.kind is PlantKind.SLOW_ITERATION:
+    if kind is PlantKind.SLOW_ITERATION:
         first = one.kind in (Kind.STARTUP, Kind.WARM_UP) and at == 1
         return first or (one.kind in (Kind.DRIFT, Kind.STEP) and at in (1, iterations))
     if one.kind is Kind.SLOW_ITERATION:
         return at is not None and (one.benchmark, one.iteration) == (injection.benchmark, at)
     # The slowed part, benchmark by benchmark or copy by copy, or an lgroup of little more.
     lgroup = one.kind is Kind.SLOW_LGROUP and len(one.copies) <= _FEW_COPIES
-    inside = bool(one.copies) and set(one.copies) <= set(injection.copies)
-    return one.kind in (*PLACED, Kind.BIMODAL) and (inside or (lgroup and cpus <= set(one.cpus)))
+    inside = bool(one.copies) and {*one.copies} <= {*injection.copies}
+    around = lgroup and {*injection.cpus} <= {*one.cpus}
+    return one.kind in (*PLACED, Kind.BIMODAL) and (inside or around)
 
 
 class Tally(Struct, frozen=True):

@@ -12,7 +12,7 @@ from rater.analysis.divots.model.causes import Cause
 from rater.analysis.divots.model.families import LOCAL, NODE_SHIFT
 from rater.analysis.divots.model.finding import Kind
 from rater.analysis.divots.model.layout import node_counts
-from rater.analysis.divots.model.table import UNKNOWN, Effect, Table
+from rater.analysis.divots.model.table import UNKNOWN, DivotEffect, Table
 from rater.analysis.stats.robust import Bools, Ints
 from rater.text.cpuset import format_list
 
@@ -273,7 +273,7 @@ def cost_of(table: Table, cause: Cause) -> str:
     return ""
 
 
-def expectation_of(table: Table, one: Effect) -> str:
+def expectation_of(table: Table, one: DivotEffect) -> str:
     """Return what the layout predicts."""
     (load, usual), who = (f"{it:g}" for it in one.counts), "most"
     if one.kind == "load" and one.counts[1] not in node_counts(table):  # the middle of two

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from rater.analysis.divots.model.finding import Kind
 from rater.analysis.divots.model.search import Found
-from rater.analysis.divots.model.table import UNKNOWN, Effect, Table
+from rater.analysis.divots.model.table import UNKNOWN, DivotEffect, Table
 from rater.analysis.stats.robust import Bools, Floats, median, overall_median
 
 _ALIKE: Final = 1.6  # times at most: two sizes of one cause
@@ -75,7 +75,7 @@ class Cause(Struct, eq=False):
         return float(np.median(each))
 
 
-type _Group = list[Effect]  # of one cause
+type _Group = list[DivotEffect]  # of one cause
 
 
 def causes_of(found: Found) -> list[Cause]:
@@ -132,12 +132,12 @@ def _usual(group: _Group) -> float:
     return float(np.median(total[total != 0])) / len({one.slots.tobytes() for one in group})
 
 
-def _sort(one: Effect) -> str:
+def _sort(one: DivotEffect) -> str:
     few = one.kind in ("core", "cpu") and one.slots.sum() <= _FEW_OF_CORE
     return "copy" if few or one.kind == "copies" else one.kind
 
 
-def _joined(effects: Sequence[Effect]) -> list[_Group]:
+def _joined(effects: Sequence[DivotEffect]) -> list[_Group]:
     """Return effects by cause: of the same copies, then of others in the same cells by as much."""
     groups: list[_Group] = []
     for one in effects:
@@ -156,7 +156,7 @@ def _joined(effects: Sequence[Effect]) -> list[_Group]:
     return joined
 
 
-def _same_part(first: Effect, one: Effect, effects: Sequence[Effect]) -> bool:
+def _same_part(first: DivotEffect, one: DivotEffect, effects: Sequence[DivotEffect]) -> bool:
     """Tell whether effects are of the same copies, or iterations, and go one way."""
     if _sort(first) != _sort(one):
         return False
@@ -316,7 +316,7 @@ def _apart(group: _Group) -> bool:
     return others and len(cells) >= _RANDOM and all(one.scope == "cell" for one in group)
 
 
-def _kind_over_time(one: Effect) -> Kind:
+def _kind_over_time(one: DivotEffect) -> Kind:
     if one.scope in ("trend", "cell"):
         return Kind.DRIFT if one.scope == "trend" else Kind.SLOW_ITERATION
     early = np.flatnonzero(one.when)

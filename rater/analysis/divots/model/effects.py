@@ -22,7 +22,7 @@ from rater.analysis.divots.model.nulls import (
     nats_of_t,
     pooled_variances,
 )
-from rater.analysis.divots.model.table import Effect
+from rater.analysis.divots.model.table import DivotEffect
 from rater.analysis.stats.robust import Bools, Floats, Ints
 
 ALPHA: Final = 0.03  # healthy runs with a place named, were all bounds met; a fifth of it is
@@ -50,7 +50,7 @@ class CellNoise(Struct, frozen=True, eq=False):
     count: Floats  # iterations that it has
     step: Floats  # of the clock, ln
 
-    def weighed(self, one: Effect) -> Effect:
+    def weighed(self, one: DivotEffect) -> DivotEffect:
         """Complete an effect: sizes where it is, scope, and nats of likelihood."""
         rows, when = one.benchmarks, one.when
         one.size = np.where(rows, one.size, 0.0)

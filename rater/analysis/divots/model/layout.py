@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from rater.analysis.divots.model.table import UNKNOWN, Effect, Table
+from rater.analysis.divots.model.table import UNKNOWN, DivotEffect, Table
 from rater.analysis.stats.robust import Bools, Floats, Ints, median, theil_sen
 
 _SLACK: Final = 0.01  # ln: what a class may be beyond its bounds
@@ -61,11 +61,11 @@ def _kinds(table: Table) -> Floats:
     return np.where(known, table.core_width, 0).astype(np.float64)
 
 
-def fit_layout(table: Table) -> tuple[Floats, list[Effect]]:
+def fit_layout(table: Table) -> tuple[Floats, list[DivotEffect]]:
     """Return what the layout explains of each slot (B, S), ln, and what of it is worth a word."""
     b, _, s = table.shape
     explained = np.zeros((b, s))
-    told: list[Effect] = []
+    told: list[DivotEffect] = []
     if s < 2:
         return explained, told
     y = table.log_s - median(table.log_s)[..., None]
@@ -82,15 +82,17 @@ def fit_layout(table: Table) -> tuple[Floats, list[Effect]]:
     return explained, [one for one in told if one.benchmarks.any()]
 
 
-def _made(table: Table, kind: str, here: Bools, size: Floats, *counts: float) -> Effect:
+def _made(table: Table, kind: str, here: Bools, size: Floats, *counts: float) -> DivotEffect:
     """Return what the layout makes of slots, with their copies and those of most others."""
     when, told = np.ones(table.shape[1]), np.abs(size) >= _TOLD
-    return Effect(kind, here.astype(float), told, when, size, 0.0, counts=(counts[0], counts[1]))
+    return DivotEffect(
+        kind, here.astype(float), told, when, size, 0.0, counts=(counts[0], counts[1])
+    )
 
 
 def _class_effect(
     table: Table, level: Floats, own: Bools, main: Bools, keys: Floats
-) -> Effect | None:
+) -> DivotEffect | None:
     mine, usual = keys
     kind = bool(mine[2] != usual[2] and mine[2] and usual[2])
     part = table.core if (table.core[own] != UNKNOWN).all() else table.cpu
@@ -123,7 +125,7 @@ def node_counts(table: Table) -> Floats:
     return found
 
 
-def _load(table: Table, level: Floats, explained: Floats) -> list[Effect]:
+def _load(table: Table, level: Floats, explained: Floats) -> list[DivotEffect]:
     """Add what fuller lgroups cost where several lgroups have each count and follow it."""
     away = (table.memory >= 0) & (table.node >= 0) & (table.memory != table.node)
     nodes = [n for n in np.unique(table.node[~away]) if n != UNKNOWN]
@@ -143,7 +145,7 @@ def _load(table: Table, level: Floats, explained: Floats) -> list[Effect]:
         return []
     usual = float(np.median(load))
     found = []
-    for count in np.unique(load).tolist():
+    for count in dict.fromkeys(load.tolist()):
         here = np.any([of for of, its in zip(members, load, strict=True) if its == count], axis=0)
         one = _made(table, "load", here, slope * math.log(count / usual), count, usual)
         explained += np.outer(one.size, one.slots)

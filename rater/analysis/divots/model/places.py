@@ -27,7 +27,7 @@ from rater.analysis.divots.model.nulls import (
     location,
     pooled_variances,
 )
-from rater.analysis.divots.model.table import Effect
+from rater.analysis.divots.model.table import DivotEffect
 from rater.analysis.stats.robust import Bools, Floats
 
 # What healthy parts differ by: 0.2 to 0.4 % between lgroups of healthy servers (published).
@@ -55,7 +55,7 @@ class Places:
     ) -> None:
         """Take residuals (B, I, S), slots' lasting levels (B, S) and the number of kinds."""
         self.shape, self.family, self.noise = r.shape, family, noise
-        self.single, self.parts = family.kind == "copy", len(family.names)
+        self.single, self.parts = family.kind in ("copy", "moving"), len(family.names)
         self.kind = "copy" if self.single else "part"
         self.base = math.log(kinds / ALPHA) + math.log(self.parts)
         self.loss = np.where(family.sizes == 1, 1.0, _HUBER_LOSS)
@@ -172,7 +172,7 @@ class Places:
                 tick=np.zeros((1, 1)),
             )
 
-    def offered(self, scope: PartScope, one: PartScope) -> Iterator[Effect]:
+    def offered(self, scope: PartScope, one: PartScope) -> Iterator[DivotEffect]:
         """Return the effects of a scope that pay; `one` has the sizes of each benchmark."""
         b, i, _ = self.shape
         every, all_of = np.ones(i), np.ones(b, dtype=bool)
@@ -190,13 +190,13 @@ class Places:
             else:
                 yield self._effect(p, *self.noise.cell(row, i), size, net)
 
-    def _effect(self, p: int, rows: Bools, when: Floats, size: Floats, net: float) -> Effect:
+    def _effect(self, p: int, rows: Bools, when: Floats, size: Floats, net: float) -> DivotEffect:
         size = np.where(rows, size, 0.0)
         if when.all():
             when, size[rows] = self._timed(p, rows, size[rows])
         slots, name = self.family.masks[p].astype(float), self.family.names[p]
         kind = self.family.kind
-        return self.noise.weighed(Effect(kind, slots, rows, when, size, net, name=name))
+        return self.noise.weighed(DivotEffect(kind, slots, rows, when, size, net, name=name))
 
     def _timed(self, p: int, rows: Bools, size: Floats) -> tuple[Floats, Floats]:
         """Return when a part differs, if not throughout: from k on, to k, or once; and by what."""
@@ -219,7 +219,7 @@ class Places:
         start = best if best < i else 0 if best < 2 * i - 1 else best - 2 * i + 2
         return 1.0 * ((k >= start) & (k < start + many[best])), total[:, best] / many[best]
 
-    def _of_some(self, scope: PartScope, pays: Bools) -> Iterator[Effect]:
+    def _of_some(self, scope: PartScope, pays: Bools) -> Iterator[DivotEffect]:
         """Return parts in the benchmarks that show them: the clearest m of all, for each m."""
         b, i, _ = self.shape
         m = np.arange(1, b + 1)
@@ -255,7 +255,7 @@ def _agreed(weight: Floats, d: Floats, grow: float) -> Floats:
     return np.maximum(1.0, (_LENT + spread) / (_LENT + len(d) - 1)) / total
 
 
-def carried(one: Effect, r: Floats, noise: CellNoise) -> bool:
+def carried(one: DivotEffect, r: Floats, noise: CellNoise) -> bool:
     """Tell whether a part's copies carry its difference, or a few that happen to be there."""
     mine = one.slots > 0
     if one.kind == "sharing" and mine.mean() > 0.5:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -15,7 +14,7 @@ from rater.analysis.divots.model.finding import Thresholds
 from rater.analysis.divots.model.layout import fit_layout
 from rater.analysis.divots.model.nulls import SidedTail, location
 from rater.analysis.divots.model.places import Places, carried
-from rater.analysis.divots.model.table import Effect, Table, clock_steps
+from rater.analysis.divots.model.table import DivotEffect, Table, clock_steps
 from rater.analysis.divots.model.times import TimeSeries, search_times
 from rater.analysis.stats.robust import Floats, Ints, median
 
@@ -29,8 +28,8 @@ class Found(Struct, eq=False):
     """All that was found in a run, with what words and promises are made from."""
 
     table: Table
-    effects: list[Effect]
-    predicted: list[Effect]
+    effects: list[DivotEffect]
+    predicted: list[DivotEffect]
     rest: Floats  # (B, I, S) what nothing explains, about the cells' middles
     scopes: list[PartScope]  # of the last look, for promises
     over_time: TimeSeries
@@ -48,27 +47,38 @@ class _Look(Struct, eq=False):
     noise: CellNoise | None = None
     scopes: list[PartScope] = field(default_factory=list)
 
-    def candidates(self, r: Floats) -> list[Effect]:
+    def candidates(self, r: Floats) -> list[DivotEffect]:
         """Return all that pays in residuals (B, I, S)."""
         kinds = 4 * len(self.families) + 4  # they share what may be named in healthy runs
         self.noise, level = noise_of(r, self.step)
         noise, self.scopes = self.noise, []
-        found: list[Effect] = []
+        found: list[DivotEffect] = []
         tails: dict[str, SidedTail | None] = {}
-        for family in reversed(self.families):  # single copies first: parts of few have their tails
-            places = Places(r, level, family, noise, kinds)
+        # Single copies first: parts of few have their tails.
+        looks = [(r, level, family, noise) for family in reversed(self.families)]
+        if not self.table.fixed and r.shape[1] > 1:
+            names, by_copy = values_by_copy(self.table, r)
+            moving = Family("moving", np.arange(len(names)), tuple(names.tolist()))
+            own_noise, own_level = noise_of(by_copy, self.step)
+            looks.append((by_copy, own_level, moving, own_noise))
+        for values, its_level, family, its_noise in looks:
+            moves = family.kind == "moving"
             own: list[PartScope] = []
-            for scope in places.scopes(tails):
+            places = Places(values, its_level, family, its_noise, kinds)
+            for scope in places.scopes({} if moves else tails):
                 own.append(scope)
-                found += places.offered(scope, own[0])
-                if places.single:
+                found += (
+                    places.offered(scope, own[0]) if not moves or "cell" not in scope.name else ()
+                )
+                if family.kind == "copy":
                     tails[scope.name] = scope.tail
                     found += spread.together(scope, noise, kinds, r.shape[1])
             self.scopes += own
+        for one in found:
+            if one.kind == "moving":
+                one.slots = (self.table.copy == one.name).astype(float)
         found += spread.slopes(r, level, self.order, noise, kinds)
         found += spread.two_sorts(r, level, noise, kinds)
-        if not self.table.fixed and r.shape[1] > 1:
-            found += self._moving(r, kinds)
         taken = np.any([one.cells[:, 0] for one in found], axis=0) if found else np.zeros(1, bool)
         for one in spread.unsettled(r, noise, kinds):
             if not (taken & one.benchmarks).any():  # for no other reason
@@ -78,18 +88,6 @@ class _Look(Struct, eq=False):
                 usual = one.kind, (one.name,)
                 one.kind, (one.name,) = self.parts.get((one.slots > 0).tobytes(), usual)
         return [one for one in _spelt_out(found) if carried(one, r, noise)]
-
-    def _moving(self, r: Floats, kinds: int) -> Iterator[Effect]:
-        names, by_copy = values_by_copy(self.table, r)
-        copies = Family("copy", np.arange(len(names)), tuple(names.tolist()))
-        noise, level = noise_of(by_copy, self.step)
-        places = Places(by_copy, level, copies, noise, kinds)
-        own: list[PartScope] = []
-        for scope in places.scopes({}):
-            own.append(scope)
-            for one in places.offered(scope, own[0]) if scope.name in ("one", "all") else ():
-                one.slots, one.kind = (self.table.copy == one.name).astype(float), "moving"
-                yield one
 
 
 def search(table: Table, thresholds: Thresholds) -> Found:
@@ -106,7 +104,7 @@ def search(table: Table, thresholds: Thresholds) -> Found:
     ran = ~np.isnan(table.log_s)
     most = 2 * ran.sum(axis=2, keepdims=True) > ran.any(axis=(0, 1)).sum()
     left = np.where(most, table.log_s - layout[:, None], np.nan)  # less all effects
-    effects: list[Effect] = []
+    effects: list[DivotEffect] = []
     b, _, s = table.shape
     alone = s == 1 or table.log_s.size <= _FEW  # nothing to compare with
     for _ in range(0 if alone else _ROUNDS):
@@ -151,7 +149,7 @@ def centre(values: Floats) -> Floats:
 # -- which enter -----------------------------------------------------------------------------------
 
 
-def _spelt_out(found: list[Effect]) -> list[Effect]:
+def _spelt_out(found: list[DivotEffect]) -> list[DivotEffect]:
     """Return candidates that say no other in other words, and no set of copies that are ones."""
     alone: dict[tuple[bytes, bytes], set[int]] = {}
     for one in found:
@@ -159,7 +157,7 @@ def _spelt_out(found: list[Effect]) -> list[Effect]:
             alone.setdefault(one.key[1:], set()).add(one.name)
     slow = {one.key for one in found if one.slots.ndim == 1 and one.typical > 0}
 
-    def in_other_words(one: Effect) -> bool:
+    def in_other_words(one: DivotEffect) -> bool:
         if one.slots.ndim > 1:
             return False
         singles = one.kind in ("copies", "modes") and (
@@ -170,9 +168,9 @@ def _spelt_out(found: list[Effect]) -> list[Effect]:
     return [one for one in found if not in_other_words(one)]
 
 
-def _entering(found: list[Effect], shape: tuple[int, ...]) -> list[Effect]:
+def _entering(found: list[DivotEffect], shape: tuple[int, ...]) -> list[DivotEffect]:
     """Return those that enter at once: the one that gains most, and others in untouched cells."""
-    entered: list[Effect] = []
+    entered: list[DivotEffect] = []
     taken = np.zeros(shape, bool)
     for one in sorted(found, key=lambda one: -one.gain):
         at = np.outer(one.benchmarks, (one.when != 0) | (one.scope != "cell"))
@@ -187,7 +185,7 @@ def _entering(found: list[Effect], shape: tuple[int, ...]) -> list[Effect]:
 # -- their sizes -----------------------------------------------------------------------------------
 
 
-def _refitted(effects: list[Effect], left: Floats) -> list[Effect]:
+def _refitted(effects: list[DivotEffect], left: Floats) -> list[DivotEffect]:
     """Estimate all sizes anew, in place of `left` too; what has become too small leaves."""
     for _ in range(2):
         for one in effects:
@@ -201,7 +199,7 @@ def _refitted(effects: list[Effect], left: Floats) -> list[Effect]:
     return kept
 
 
-def _floor(one: Effect) -> float:
+def _floor(one: DivotEffect) -> float:
     """Return the smallest size, ln, that an effect is told from."""
     if one.kind in ("gradient", "unsettled"):
         return spread.SLOPE_FLOOR if one.kind == "gradient" else 0.0
@@ -210,7 +208,7 @@ def _floor(one: Effect) -> float:
     return FLOORS[f"{kind}-all" if most and len(one.benchmarks) > 1 else kind]
 
 
-def _told(one: Effect, thresholds: Thresholds) -> bool:
+def _told(one: DivotEffect, thresholds: Thresholds) -> bool:
     """Tell whether an effect is large enough for a word; a fast one must be twice as large.
 
     By default what is slow in all benchmarks counts from less; a larger threshold is meant as it
@@ -226,7 +224,7 @@ def _told(one: Effect, thresholds: Thresholds) -> bool:
     return size >= _floor(one) * (2.0 if one.typical < 0 and one.kind != "gradient" else 1.0)
 
 
-def _resize(one: Effect, left: Floats) -> None:
+def _resize(one: DivotEffect, left: Floats) -> None:
     """Set the sizes of an effect: its slots' middle less that of the others, in its iterations."""
     rows, its = np.flatnonzero(one.benchmarks), np.flatnonzero(one.when)
     here = left[np.ix_(rows, its)]

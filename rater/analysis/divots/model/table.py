@@ -77,7 +77,7 @@ class Table(Struct, frozen=True, eq=False):
         return f"{name} ({tune})" if twice and tune else name
 
 
-class Effect(Struct, eq=False):
+class DivotEffect(Struct, eq=False):
     """One cause: ln time = size of the benchmark x weight of the iteration x weight of the slot."""
 
     # The family's, or gradient, modes, copies, moving, iterations, unsettled; of what the layout

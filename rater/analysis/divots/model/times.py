@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from rater.analysis.divots.model.effects import LEAST_NOISE, ln_choose
 from rater.analysis.divots.model.nulls import Nature, least_that
 from rater.analysis.divots.model.series import Judged, Rows, estimates, pattern, trend_of
-from rater.analysis.divots.model.table import Effect
+from rater.analysis.divots.model.table import DivotEffect
 from rater.analysis.stats.robust import Bools, Floats, Ints
 
 ALPHA: Final = 0.015  # healthy runs with an iteration, step or trend named, were all bounds met
@@ -38,7 +38,7 @@ class TimeSeries(Struct, frozen=True, eq=False):
     df: Floats  # (B,) degrees of freedom of that
     step: Floats  # (B,) tick of the clock, ln
 
-    def whole(self, effects: Sequence[Effect] = ()) -> tuple[Ints, TimeSeries]:
+    def whole(self, effects: Sequence[DivotEffect] = ()) -> tuple[Ints, TimeSeries]:
         """Return the benchmarks that ran every iteration, and their series without effects."""
         rows = np.flatnonzero(~np.isnan(self.middles).any(axis=1))
         y, step = self.middles[rows], self.step[rows]
@@ -58,10 +58,10 @@ class _Best(Struct, frozen=True, eq=False):
     error: float
 
 
-def search_times(series: TimeSeries, slots: int) -> list[Effect]:
+def search_times(series: TimeSeries, slots: int) -> list[DivotEffect]:
     """Find what all copies have over the iterations."""
     b, i = series.middles.shape
-    found: list[Effect] = []
+    found: list[DivotEffect] = []
     for taken in range(_MOST_FOUND if i > 1 else 0):
         rows, whole = series.whole(found)
         best = _best(whole, taken) or _of_several(whole, taken) if len(rows) else None
@@ -74,11 +74,11 @@ def search_times(series: TimeSeries, slots: int) -> list[Effect]:
         if scope == "step" and best.size.sum() < 0 and when[-1] > 0:
             when, size = 1 - when, -size  # the slow side is told
         kind, every = "iterations", np.ones(slots)
-        found.append(Effect(kind, every, here, when, size, best.nats, scope, best.gain))
+        found.append(DivotEffect(kind, every, here, when, size, best.nats, scope, best.gain))
     return found
 
 
-def visible_iteration(series: TimeSeries, effects: Sequence[Effect]) -> float | None:
+def visible_iteration(series: TimeSeries, effects: Sequence[DivotEffect]) -> float | None:
     """Return the size (ln) from which four in five slow iterations of all benchmarks are found.
 
     None where there are too few to tell.
