@@ -10,7 +10,13 @@ from typing import Final
 import numpy as np
 
 from rater.analysis.divots.model import formatting
-from rater.analysis.divots.model.causes import Cause, causes_of, drawn, startups
+from rater.analysis.divots.model.causes import (
+    FIRST_READ_S,
+    Cause,
+    causes_of,
+    drawn,
+    startups,
+)
 from rater.analysis.divots.model.effects import PartScope
 from rater.analysis.divots.model.finding import (
     PLACED,
@@ -128,12 +134,12 @@ _SLACK = 0.01  # ln: what an emptier lgroup gains beyond its share of the load
 def build_findings(found: Found) -> list[Finding]:
     """Return the findings, the most costly first, explained ones last."""
     table = found.table
-    starts = startups(table)
-    causes = [*causes_of(found), *starts]
+    causes = [*causes_of(found), *startups(table)]
     waits = [it for it in causes if it.kind is Kind.STARTUP and it.facts["mode"] != "late-start"]
     causes = [  # a start-up explains a slow first iteration in the same cells
         one
         for one in causes
+        if float(one.facts.get("waited_s", FIRST_READ_S)) >= FIRST_READ_S
         if one.kind not in (Kind.SLOW_ITERATION, Kind.WARM_UP)
         or not any(_mostly_in(one, it) for it in waits)
     ]

@@ -27,7 +27,7 @@ _IDLE: Final = 0.05  # share of the time that a CPU did nothing
 _CALM: Final = 0.02  # of it that the other benchmarks have at most
 _SHARED: Final = 0.15  # of it in later iterations: copies wait for a CPU that they share
 # A program's first start reads it and its libraries, 20 MB at 1 GB/s: that is no fault of a run.
-_FIRST_READ_S: Final = 0.02
+FIRST_READ_S: Final = 0.02
 
 
 class Cause(Struct, eq=False):
@@ -380,8 +380,7 @@ def startups(table: Table) -> list[Cause]:
     if table.barrier and table.copies > 1:
         size = _waited(table)
         waited_s = float(np.nanmax(size / (1 + size) * np.exp(median(table.log_s)), initial=0.0))
-        if waited_s >= _FIRST_READ_S:
-            found.append(_startup(table, size, {"mode": "input-wait", "waited_s": waited_s}))
+        found.append(_startup(table, size, {"mode": "input-wait", "waited_s": waited_s}))
     return [one for one in found if one.covered.any()]
 
 
