@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,11 @@ def group_by_key[K, V](pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
     for key, value in pairs:
         groups.setdefault(key, []).append(value)
     return groups
+
+
+def interleave[T](queues: Iterable[Sequence[T]]) -> list[T]:
+    """Return one of each queue, then the second one of each, and so on."""
+    return [one for row in zip_longest(*queues) for one in row if one is not None]
 
 
 # -- Durations and sizes with units, as people type them: `90`, `500ms`, `1m30s`, `2G` -------------

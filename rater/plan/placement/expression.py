@@ -24,15 +24,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from itertools import zip_longest
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
 from rater.errors import InputError
 from rater.plan.topology import PU, Topology
 from rater.text import cpuset
-from rater.text.values import group_by_key, printable
+from rater.text.values import group_by_key, interleave, printable
 
 MOST_CPUS = 99_999  # in one list: as many as there can be copies
 
@@ -123,11 +122,6 @@ def evaluate_expression(topology: Topology, text: str) -> tuple[PU, ...]:
     if len(found) > MOST_CPUS:
         raise InputError(f"expr:{_short(text)}: {len(found)} CPUs, expected at most {MOST_CPUS}")
     return found
-
-
-def interleave[T](queues: Iterable[Sequence[T]]) -> list[T]:
-    """Return one of each queue, then the second one of each, and so on."""
-    return [one for row in zip_longest(*queues) for one in row if one is not None]
 
 
 def _numbers(text: str) -> tuple[int, ...]:

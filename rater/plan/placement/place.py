@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.errors import InputError
-from rater.plan.placement.expression import cpus_of, evaluate_expression, interleave, parse_cpus
+from rater.plan.placement.expression import cpus_of, evaluate_expression, parse_cpus
 from rater.plan.placement.layout import (
     EXPLICIT,
     BindLevel,
@@ -41,7 +41,7 @@ from rater.plan.placement.warnings import placement_warnings, unbound_warnings
 from rater.plan.topology import PU, Domain, Topology, ranked
 from rater.record.run import MOST_COPIES, MemoryPolicy, Placement
 from rater.text import cpuset
-from rater.text.values import group_by_key
+from rater.text.values import group_by_key, interleave
 
 # -- What a layout leaves of a machine to its copies: exclusions, reserved cores, filters ----------
 

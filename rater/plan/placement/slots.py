@@ -6,10 +6,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain
 
-from rater.plan.placement.expression import interleave
 from rater.plan.placement.layout import CpuOrder
 from rater.plan.topology import PU, Cache, HwlocGroup, Topology
-from rater.text.values import group_by_key
+from rater.text.values import group_by_key, interleave
 
 # What a copy gets is a *slot*: one PU, or several neighbouring ones. Orders work on
 # *tiers* of slots, the best ones first: the first threads of all cores, faster kinds
