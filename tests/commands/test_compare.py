@@ -136,7 +136,7 @@ def test_disturbances_are_a_line_for_each_kind_with_the_worst_runs_first() -> No
     assert printed_by(partial(print_parts, trouble_parts(troubles)), 90).splitlines() == [
         "Disturbed runs (`rater show RUN` has the rest):",
         "  too disturbed to judge:                run 4",
-        "  other processes took:                  41.0 % of CPU 1 (run 4), 3.0 % of CPU 1 (run 3)",
+        "  other processes:                       41.0 % of CPU 1 (run 4), 3.0 % of CPU 1 (run 3)",
         "  copies not placed as planned:          run 5 (copies 0-2)",
         "  made with --share, beside other runs:  run 3",
         "  busy before the start:                 runs 3, 4",

@@ -30,7 +30,7 @@ from rater.analysis.results.rates import Key, RunRates, run_rates, same_keys, wi
 from rater.analysis.results.score import PAGE_PROOFS
 from rater.analysis.stats.intervals import confidence_per_look
 from rater.errors import InputError
-from rater.text.values import group_by_key, truncate_list
+from rater.text.values import group_by_key, runs_text, truncate_list
 
 # A point's rate over the baseline's is the *speedup*: 1.08 is 8 % more copies an hour.
 # Times stand to each other the other way round, T = copies / rate, hence
@@ -86,6 +86,7 @@ def compare(
     suites = [telling.suite(kind, category, common, whole) for kind, category in _KINDS]
     strata = [(at[0], side) for at in grid for side in at[1:]]
     every = [point for side in sides for point in side.points]
+    of_kind = group_by_key((run.kind, run.run) for run in measured.values())
     differences = point_differences(every)
     rows = with_holm(rows, confidence)
     return Comparison(
@@ -94,7 +95,7 @@ def compare(
         differences=differences,
         copies=tuple(sorted({run.copies for run in measured.values()})),
         mixed_copies=any(mixed(stratum) for stratum in strata),
-        kinds=_kinds(measured.values()),
+        kinds=tuple((kind, tuple(sorted(runs))) for kind, runs in of_kind.items()),
         mixed_kinds=any(len(kinds(stratum)) > 1 for stratum in strata),
         benchmarks=tuple(rows),
         suites=tuple(with_holm([row for row in suites if row], confidence)),
@@ -271,7 +272,7 @@ def _of_suite(keys: Sequence[Key], grid: Grid) -> tuple[list[Key], list[str]]:
         )
     if torn and len(common) > 1:
         lack = "lacks" if len(torn) == 1 else "lack"
-        lines.append(f"suite: without {_runs(torn)}, which {lack} a benchmark")
+        lines.append(f"suite: without {runs_text(torn, 8)}, which {lack} a benchmark")
     return common, lines
 
 
@@ -282,11 +283,6 @@ def _lost(keys: Sequence[Key], grid: Grid, where: _Where) -> Iterator[tuple[str,
                 has, had = (any(key in run.rates for run in of) for of in (runs, base))
                 if had and runs and not has:
                     yield key[0], f"{side.label} {held}".strip()
-
-
-def _kinds(measured: Iterable[RunRates]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    found = group_by_key((run.kind, run.run) for run in measured)
-    return tuple((kind, tuple(sorted(runs))) for kind, runs in found.items())
 
 
 def _not_in_pairs(strata: Iterable[Stratum]) -> list[str]:
@@ -304,7 +300,7 @@ def _not_in_pairs(strata: Iterable[Stratum]) -> list[str]:
         ("alone in its round", [run.run for run in alone if run.block is not None]),
     ):
         if runs:
-            lines.append(f"{_runs(runs)}: not compared, the others are in pairs: {reason}")
+            lines.append(f"{runs_text(runs, 8)}: not compared, the others are in pairs: {reason}")
     return lines
 
 
@@ -313,7 +309,7 @@ def _left_out(measured: Iterable[RunRates]) -> list[str]:
     found = group_by_key(
         (text, run.run) for run in measured for text in dict.fromkeys(run.left_out)
     )
-    return [f"{_runs(numbers)}: {text}" for text, numbers in found.items()]
+    return [f"{runs_text(sorted(numbers), 8)}: {text}" for text, numbers in found.items()]
 
 
 def _without_partner(sides: Sequence[Side], by: str | None) -> list[str]:
@@ -352,10 +348,3 @@ def _not_everywhere(keys: Sequence[Key], sides: Sequence[Side], grid: Grid) -> l
     return [
         f"no valid result in {where}: {truncate_list(names, 30)}" for where, names in found.items()
     ]
-
-
-def _runs(numbers: Sequence[int]) -> str:
-    return (
-        f"run{'s' * (len(numbers) > 1)} "
-        f"{truncate_list([str(number) for number in sorted(numbers)], 8)}"
-    )

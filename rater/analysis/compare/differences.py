@@ -218,7 +218,9 @@ def _differences(reference: StoredRun, run: StoredRun) -> Iterator[ConditionDiff
         yield from _of_options(sorted(_ASKED, key=lambda one: one.field), asked[0], asked[1])
     for one in condition_differences(stored_conditions(reference), stored_conditions(run)):
         # Places follow in one; which benchmarks have no partner, the comparison tells.
-        if not one.what.startswith(_PLACE) and not _other_members(one):
+        members = [sorted((it or "").split(", ")) for it in (one.before, one.now)]
+        others = one.what == "benchmarks" and members[0] != members[1]
+        if not others and not one.what.startswith(_PLACE):
             yield one
     moved = _moved(reference, run)
     if moved:
@@ -296,11 +298,6 @@ def _placed(run: StoredRun) -> dict[int, dict[str, str]]:
 def _units(cpus: tuple[int, ...] | None, **units: int | None) -> dict[str, str]:
     mask = "any CPU (not bound)" if cpus is None else f"CPUs {format_list(cpus)}"
     return {"CPUs": mask} | {name: f"{name} {it}" for name, it in units.items() if it is not None}
-
-
-def _other_members(one: ConditionDifference) -> bool:
-    members = [sorted((it or "").split(", ")) for it in (one.before, one.now)]
-    return one.what == "benchmarks" and members[0] != members[1]
 
 
 # -- of a steady run and one with a barrier ----------------------------------------------------

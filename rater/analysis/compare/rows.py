@@ -171,7 +171,11 @@ class RowMaker(Struct, frozen=True):
         All runs of the grid have all of `common`: `all`, `int` and `fp` are of the same runs.
         """
         every = [run for side in _sides(grid) for run in side]
-        keys = [key for key in common if category is None or category in _categories(key, every)]
+        keys = [
+            key
+            for key in common
+            if category is None or any(run.rates[key].category == category for run in every)
+        ]
         if len(keys) < 2:
             return None
         scores = category is None and all(
@@ -326,10 +330,6 @@ def _values(
 
 def _sides(grid: Grid) -> Iterable[Sequence[RunRates]]:
     return (side for at in grid for side in at)
-
-
-def _categories(key: Key, runs: Iterable[RunRates]) -> set[str | None]:
-    return {run.rates[key].category for run in runs if key in run.rates}
 
 
 def with_holm(rows: Sequence[EffectRow], confidence: float) -> list[EffectRow]:

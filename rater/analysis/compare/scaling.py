@@ -311,7 +311,12 @@ def _series(
     means = [mean_rate(rates) or 0.0 for rates in rates_at]
     runs = [len(rates) for rates in rates_at]
     noise = noise_within_rounds(in_rounds) or run_to_run_noise(rates_at)
-    first, single = means[0] / copies[0], _single_lgroup(found, means)
+    first = means[0] / copies[0]
+    single = {  # rates on one NUMA node by copies
+        places.copies: rate
+        for (places, _), rate in zip(found, means, strict=True)
+        if places.lgroups is not None and len(places.lgroups) == 1
+    }
     fair = fair_copies([places for places, _ in found])
     points = []
     for i, (places, known) in enumerate(found):
@@ -319,7 +324,9 @@ def _series(
         added = None
         if i:
             added = (rate - means[i - 1]) / (count - copies[i - 1]) / first
-        linear = _linear(places, single)
+        linear = None
+        if places.lgroups and len(places.lgroups) > 1 and single.keys() >= {*places.lgroups}:
+            linear = sum(single[copies_there] for copies_there in places.lgroups)
         points.append(
             ScalePoint(
                 copies=count,
@@ -344,23 +351,6 @@ def _series(
         shape=curve_shape(copies, means, runs, noise, copies.index(fair) + 1),
         law=_law([places for places, _ in found], means, runs, noise, law_on),
     )
-
-
-def _single_lgroup(
-    found: Sequence[tuple[CpusUsed, object]], means: Sequence[float]
-) -> dict[int, float]:
-    return {
-        places.copies: rate
-        for (places, _), rate in zip(found, means, strict=True)
-        if places.lgroups is not None and len(places.lgroups) == 1
-    }
-
-
-def _linear(places: CpusUsed, single: dict[int, float]) -> float | None:
-    if places.lgroups is None or len(places.lgroups) < 2:
-        return None
-    rates = [single.get(copies) for copies in places.lgroups]
-    return None if None in rates else sum(rate or 0.0 for rate in rates)
 
 
 def _law(

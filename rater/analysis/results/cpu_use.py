@@ -134,16 +134,12 @@ def run_counters(run: StoredRun) -> RunCounters:
         if it.phase in phases
         for use in _phase(it, phases[it.phase], copies.get(it.phase, ()), seen, nodes)
     )
-    return RunCounters(cpus, machine, tuple(_notable(cpus, machine, _waited(run))))
-
-
-def _waited(run: StoredRun) -> dict[tuple[int, int], float]:
-    """Return the share of its time that a copy waited for a CPU, by phase and copy."""
-    return {
+    waited = {  # share of its time that a copy waited for a CPU, by phase and copy
         key[:2]: it.waited_s / it.elapsed_s
         for key, it in (accounts_of(run) if run.cpu_readings else {}).items()
         if it.waited_s is not None
     }
+    return RunCounters(cpus, machine, tuple(_notable(cpus, machine, waited)))
 
 
 def _within(row: CpuReading, elapsed_s: float) -> CpuReading:

@@ -97,14 +97,19 @@ def remaining_plan(plan: Plan, run: StoredRun) -> RemainingPlan:
                 stored[0].phase if stored else None,
             )
         )
-    return RemainingPlan(tuple(phases), runs_done, failed, _end_ns(run))
+    end_ns = max((it.finish_ns or 0 for it in (*run.brackets, *run.copies)), default=0)
+    return RemainingPlan(tuple(phases), runs_done, failed, end_ns)
 
 
 def _is_done(phase: Phase, bracket: StoredBracket, copies: Sequence[StoredCopy]) -> bool:
     """Tell whether a phase came to its end, with all its copies, and all were judged."""
     if not bracket.complete or bracket.start_ns is None or bracket.finish_ns is None:
         return False
-    if any(_is_open(copy) for copy in copies):
+    if any(  # stopped, or ended well and nobody looked at what it wrote
+        it.status is CopyStatus.INTERRUPTED
+        or (it.status is CopyStatus.OK and it.validity is Validity.UNCHECKED)
+        for it in copies
+    ):
         return False
     ran = {(copy.copy, copy.step) for copy in copies}
     if phase.window is not None:  # as many runs as there was time for, at least one a copy
@@ -128,14 +133,3 @@ def _cut_with_the_run(run: StoredRun) -> int | None:
         for copy in run.copies
     )
     return last if died else None
-
-
-def _is_open(copy: StoredCopy) -> bool:
-    """Tell whether a copy was stopped, or ended well and nobody looked at what it wrote."""
-    unjudged = copy.status is CopyStatus.OK and copy.validity is Validity.UNCHECKED
-    return unjudged or copy.status is CopyStatus.INTERRUPTED
-
-
-def _end_ns(run: StoredRun) -> int:
-    ends = [copy.finish_ns or 0 for copy in run.copies]
-    return max(ends + [bracket.finish_ns or 0 for bracket in run.brackets], default=0)

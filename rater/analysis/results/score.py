@@ -184,12 +184,23 @@ def summarise(run: StoredRun, proof: RunProof | None = None) -> Summary:
         scores = tuple(_of_mix(it, found, mix) for it in run.benchmarks)
     else:
         found, rotated = ring_of(run)
-        scores = tuple(_score((it,), None if it.selected else it.reason) for it in found)
+        scores = tuple(
+            BenchmarkScore(
+                *(it.benchmark, it.tune, it.category, it.reference_s, (it,)),
+                None if it.selected else it.reason,
+            )
+            for it in found
+        )
+    alone = () if head.order == "rotated" else scores
     return Summary(
         run=run,
         scores=scores,
         rotated=rotated,
-        suites=() if head.order == "rotated" else _suites(scores),
+        suites=tuple(
+            _suite(kind, tune, [one for one in of_tune if kind in ("all", one.category)])
+            for tune, of_tune in group_by_key((one.tune, one) for one in alone).items()
+            for kind in ("all", "int", "fp")
+        ),
         remarks=run.warnings + run.notes,
         mix=mix,
         metrics=metric_results(run),
@@ -197,13 +208,6 @@ def summarise(run: StoredRun, proof: RunProof | None = None) -> Summary:
         energies=energies,
         pages=PAGE_PROOFS().prove_pages(run),
     )
-
-
-def _score(iterations: Sequence[Result], reason: str | None) -> BenchmarkScore:
-    """Return results of one benchmark together; there is at least one."""
-    it = iterations[0]
-    whole = (it.benchmark, it.tune, it.category, it.reference_s)
-    return BenchmarkScore(*whole, tuple(iterations), reason)
 
 
 def _of_mix(used: BenchmarkUsed, found: Sequence[Result], mix: Mix) -> BenchmarkScore:
@@ -333,15 +337,6 @@ def _score_lost(
         return None
     whole_s = last.elapsed_s if head.stagger_ms > 0 else bracket_s
     return 1 - median_s / whole_s if whole_s else None
-
-
-def _suites(benchmarks: Sequence[BenchmarkScore]) -> tuple[SuiteScore, ...]:
-    """Return the scores over all benchmarks, over int and over fp, for each tune."""
-    return tuple(
-        _suite(kind, tune, [one for one in of_tune if kind in ("all", one.category)])
-        for tune, of_tune in group_by_key((one.tune, one) for one in benchmarks).items()
-        for kind in ("all", "int", "fp")
-    )
 
 
 def _suite(kind: str, tune: str | None, members: Sequence[BenchmarkScore]) -> SuiteScore:

@@ -148,7 +148,10 @@ def compare_halves(
         verdict = DriftVerdict.STEADY
     wanted_s = by_runs_s
     if verdict is DriftVerdict.UNKNOWN:
-        wanted_s = max(wanted_s, length_s * _times_as_long(noises))
+        longer = 1.0  # times, until the margin is down to 1 %
+        while longer < _LONGEST and max(n.margin(_SHOWN, longer) for n in noises) > ALIKE:
+            longer *= 1.05
+        wanted_s = max(wanted_s, length_s * longer)
     return Steadiness(verdict, difference, margin, fewest, fewest_copy, _longer(length_s, wanted_s))
 
 
@@ -214,14 +217,6 @@ def _noises(
         error = math.sqrt(spread / slices * wider) / base
         found.append(_Noise(error, 2 * slices - 2, slices))
     return found
-
-
-def _times_as_long(noises: Sequence[_Noise]) -> float:
-    """Return how many times as long a window brings the margin down to 1 %."""
-    longer = 1.0
-    while longer < _LONGEST and max(n.margin(_SHOWN, longer) for n in noises) > ALIKE:
-        longer *= 1.05
-    return longer
 
 
 def _longer(length_s: float, wanted_s: float) -> float | None:

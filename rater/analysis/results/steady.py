@@ -150,7 +150,12 @@ def _window(
     closed = begin is not None and end is not None and end > begin
     window_ns = (begin or 0, (end or 0) if closed else (begin or 0))
     length_s = (window_ns[1] - window_ns[0]) / 1e9
-    reach = [row for row in rows if _reaches(row, window_ns)] if closed else []
+    timed_rows = [it for it in rows if it.start_ns is not None and it.finish_ns is not None]
+    reach = [
+        it
+        for it in (timed_rows if closed else ())
+        if (it.start_ns or 0) < window_ns[1] and (it.finish_ns or 0) > window_ns[0]
+    ]
     good = [(row, share_inside(row, bracket)) for row in reach if is_good(row)]
     times = group_by_key((row.benchmark, row.elapsed_ns) for row, _ in good)
     typical_s = {name: statistics.median(of) / 1e9 for name, of in times.items()}
@@ -168,7 +173,11 @@ def _window(
     last = {row.copy: row for row in sorted(rows, key=lambda row: row.step)}
     early = failures([row for copy, row in sorted(last.items()) if copy not in present])
     warmup_s = (window_ns[0] - (bracket.start_ns or 0)) / 1e9 if closed else head.warmup_s or 0.0
-    begun = [it.elapsed_s for it in rows if is_good(it) and _begun(it, window_ns[0])]
+    begun = [
+        it.elapsed_s
+        for it in rows
+        if is_good(it) and it.start_ns is not None and it.start_ns < window_ns[0]
+    ]
     longest_s = max(begun, default=None) if closed else None
     window = SteadyWindow(
         phase=bracket.phase,
@@ -233,16 +242,6 @@ def _slowest(window: SteadyWindow, rows: Sequence[StoredCopy]) -> CopyTime | Non
         return None
     times_s = [row.elapsed_s for row in rows if row.copy == it.copy and is_good(row)]
     return CopyTime(it.copy, it.cpu, it.node, statistics.median(times_s))
-
-
-def _begun(row: StoredCopy, begin_ns: int) -> bool:
-    return row.start_ns is not None and row.start_ns < begin_ns
-
-
-def _reaches(row: StoredCopy, window_ns: tuple[int, int]) -> bool:
-    if row.start_ns is None or row.finish_ns is None:
-        return False
-    return row.start_ns < window_ns[1] and row.finish_ns > window_ns[0]
 
 
 def _work(

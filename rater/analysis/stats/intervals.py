@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
@@ -388,14 +388,9 @@ def _more(estimate: Estimate, edge: float, confidence: float) -> int | None:
         parts = _mixture(estimate, more)
         return sum(part.beyond(*end) for part in parts for end in ends) < 1 - confidence
 
-    return _least(enough, 1, MOST_ROUNDS)
-
-
-def _least(enough: Callable[[int], bool], first: int, last: int) -> int | None:
-    """Return the least number from `first` to `last` that is enough, as all above it are."""
+    low, last = 0, MOST_ROUNDS
     if not enough(last):
         return None
-    low = first - 1
     while last - low > 1:
         middle = (low + last) // 2
         low, last = (low, middle) if enough(middle) else (middle, last)

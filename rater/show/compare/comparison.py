@@ -139,7 +139,11 @@ def comparison_parts(comparison: Comparison, *, detailed: bool = True) -> Iterat
         return
     if any(one.is_machine for one in comparison.differences if one.significant):
         yield Line("These runs were made on DIFFERENT MACHINES.", "bold red")
-    rows = _compared_rows(comparison)
+    # What has nothing to show stands above the table.
+    whole = comparison.suites[:1]
+    parts = [row for row in comparison.suites[1:] if row.over != whole[0].over]
+    every = (*comparison.benchmarks, *whole, *parts)
+    rows = [row for row in every if any(cell.speedup for cell in row.cells)]
     shown = rows if detailed else _top_changes(rows, _MOST_BRIEF)
     is_matrix = len(sides) > 2 and len(rows) > 1
     letters = is_matrix and max(len(side.label) for side in sides) > _LONGEST_HEADING
@@ -252,14 +256,6 @@ def _matrix(rows: Sequence[EffectRow], comparison: Comparison, letters: bool) ->
     return ViewTable("", rows, columns, repeated=3)
 
 
-def _compared_rows(comparison: Comparison) -> list[EffectRow]:
-    """Return the rows that have something to show; which have not stands above the table."""
-    whole = comparison.suites[:1]
-    parts = [row for row in comparison.suites[1:] if row.over != whole[0].over]
-    rows = (*comparison.benchmarks, *whole, *parts)
-    return [row for row in rows if any(cell.speedup for cell in row.cells)]
-
-
 def _inside(comparison: Comparison) -> ViewTable:
     """Return where the slow copies changed: a rate alone does not tell it from all changing."""
     rows = [
@@ -366,12 +362,9 @@ def _in_brackets(told: RatioInterval | None) -> str | None:
     """Return a change, in brackets where it may be chance."""
     if told is None:
         return None
-    change = _bounded_change(told.ratio - 1)
+    share = told.ratio - 1
+    change = f">+{_MOST_FACTOR * 100}" if share > _MOST_FACTOR else signed_percent(share)
     return change if told.verdict in (Decision.BETTER, Decision.WORSE) else f"({change})"
-
-
-def _bounded_change(share: float) -> str:
-    return f">+{_MOST_FACTOR * 100}" if share > _MOST_FACTOR else signed_percent(share)
 
 
 # -- What a comparison stands on, below its table --------------------------------------------------

@@ -383,7 +383,7 @@ def machine_text(curve: Curve) -> str | None:
     }
     for share, what in ((Share.THREADS, "cores"), (Share.CPUS, "CPUs")):
         if shared[share]:
-            text += f"; {_numbers(shared[share])} copies share {what}"
+            text += f"; {join_and([*map(str, shared[share])])} copies share {what}"
     return f"{text}."
 
 
@@ -423,10 +423,6 @@ def limits(curve: Curve) -> Iterator[str]:
             words[-1] += f", {signed_percent(low.rate / peak.rate - 1, 0)} % at {low.copies}"
         if words:
             yield f"{who}: {'; '.join(words)}."
-
-
-def _numbers(numbers: Sequence[int]) -> str:
-    return join_and([str(one) for one in numbers])
 
 
 # -- Scaling as values for JSON --------------------------------------------------------------------

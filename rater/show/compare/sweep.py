@@ -24,6 +24,7 @@ from rater.record.stored import RATIO
 from rater.show.compare.comparison import comparison_parts, rate_heading
 from rater.show.document import TEXT, Field, Form, Line, Part, ViewTable, decimals
 from rater.show.format import format_duration, format_number, needed_decimals
+from rater.show.results.listing import started_text
 from rater.text.values import (
     JsonFields,
     count,
@@ -98,7 +99,7 @@ def sweeps_parts(views: Sequence[SweepView]) -> Iterator[Part]:
         yield "no sweeps stored yet; `rater sweep` makes one"
     columns = (
         Field("sweep", lambda view: view.sweep.number),
-        Field("started (UTC)", _when, TEXT),
+        Field("started (UTC)", lambda view: started_text(view.asked.started_at), TEXT),
         Field("what", lambda view: view.what, TEXT, flexible=True),
         Field("axes", lambda view: " ".join(it.name for it in view.axes), TEXT, flexible=True),
         Field("points", lambda view: len(view.running), optional=1),
@@ -313,7 +314,3 @@ def _left_out(view: SweepView, word: str = "left out") -> Iterator[Part]:
     for point in view.points:
         if point.left_out:
             yield Line(f"{word}: {point.label}: {point.left_out}", "yellow")
-
-
-def _when(view: SweepView) -> str:
-    return view.asked.started_at.replace("T", " ").removesuffix("Z")[:16]

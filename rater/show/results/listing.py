@@ -23,9 +23,9 @@ STATUS_STYLE = {
 }
 
 
-def started_text(head: RunHead) -> str:
-    """Return when a run began, to the minute."""
-    return "-" if head.started_at is None else head.started_at[:16].replace("T", " ")
+def started_text(at: str | None) -> str:
+    """Return when something began, to the minute."""
+    return "-" if at is None else at[:16].replace("T", " ")
 
 
 def details_text(head: RunHead) -> str:
@@ -79,7 +79,7 @@ def list_parts(page: RunPage) -> Iterator[Part]:
 
     columns = (
         Field("run", lambda it: it.head.run),
-        Field("started (UTC)", lambda it: started_text(it.head), TEXT),
+        Field("started (UTC)", lambda it: started_text(it.head.started_at), TEXT),
         Field("status", lambda it: _status(it.head), TEXT),
         Field("mode", lambda it: it.head.mode if modes != {_PLAIN} else None, TEXT, optional=3),
         Field("copies", lambda it: it.head.copies, optional=1),

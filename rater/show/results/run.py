@@ -161,7 +161,7 @@ def head_parts(head: RunHead) -> Iterator[Part]:
     """Yield what ran, when and where, and how it ended if that was not well."""
     yield Line(f"run {head.run}: {', '.join(run_words(head))}", "bold")
     where = [
-        head.started_at and f"{started_text(head)} UTC",
+        head.started_at and f"{started_text(head.started_at)} UTC",
         head.hostname and f"on {head.hostname}",
         head.layout and f"layout {head.layout}",
         head.memory and f"memory {head.memory}",
