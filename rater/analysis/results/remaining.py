@@ -97,8 +97,8 @@ def remaining_plan(plan: Plan, run: StoredRun) -> RemainingPlan:
                 stored[0].phase if stored else None,
             )
         )
-    end_ns = max((it.finish_ns or 0 for it in (*run.brackets, *run.copies)), default=0)
-    return RemainingPlan(tuple(phases), runs_done, failed, end_ns)
+    ends = [it.finish_ns or 0 for it in run.copies] + [it.finish_ns or 0 for it in run.brackets]
+    return RemainingPlan(tuple(phases), runs_done, failed, max(ends, default=0))
 
 
 def _is_done(phase: Phase, bracket: StoredBracket, copies: Sequence[StoredCopy]) -> bool:
