@@ -77,25 +77,20 @@ def _of(run: StoredRun) -> DisturbedRun:
     warnings = run.warnings if run.head.source == "run" else ()  # else: of reading the file
     counters = run_counters(run)
     others_cost = foreign_load_cost(run, counters)
+    not_met = {it.copy for it in run.copies if it.placement == PlacementVerdict.NOT_MET.value}
+    if not any(copy.placement for copy in run.copies):  # not judged when it was made
+        not_met = {copy for copies in prove_run(run).not_met().values() for copy in copies}
     return DisturbedRun(
         run=run.head.run,
         # Not as it is stored: a run of a sweep may never have been searched.
         too_disturbed=disturbance_reasons(others_cost, run.head.noise_cost),
         others_cost=others_cost,
         notable=counters.notable,
-        not_met=tuple(sorted(_not_met(run))),
+        not_met=tuple(sorted(not_met)),
         # What is left out of a suite, the comparison itself tells.
         warnings=tuple(it for it in warnings if not left_out((it,))),
         shared=(stored_request(run.head) or {}).get("share") is True,
     )
-
-
-def _not_met(run: StoredRun) -> set[int]:
-    if any(copy.placement for copy in run.copies):  # judged when it was made: that is quick
-        return {
-            copy.copy for copy in run.copies if copy.placement == PlacementVerdict.NOT_MET.value
-        }
-    return {copy for copies in prove_run(run).not_met().values() for copy in copies}
 
 
 # -- What differs between runs that are compared, and is not what they are compared in -------------

@@ -287,6 +287,9 @@ def _bracket_result(
         bracket_s = last.elapsed_s
     median_s = statistics.median(copy.elapsed_s for copy in good) if good else None
     per_s = planned / bracket_s if reason is None and bracket_s else None
+    # 1 - median copy / bracket; staggered, 1 - median copy / slowest copy.
+    has_lost = per_s is not None and last is not None and head.mode not in _WITHOUT_SCORE_LOST
+    whole_s = last.elapsed_s if head.stagger_ms > 0 and last else bracket_s
     return Result(
         benchmark=its.name,
         tune=bracket.tune,
@@ -305,7 +308,9 @@ def _bracket_result(
         bracket_s=bracket_s,
         bracket_from_slowest=from_slowest,
         overlap_s=overlap_s,
-        score_lost=_score_lost(head, bracket_s, median_s, last) if per_s is not None else None,
+        score_lost=1 - median_s / whole_s
+        if has_lost and whole_s and median_s is not None
+        else None,
         reported=reported,
     )
 
@@ -327,16 +332,6 @@ def _bracket_times(
     if not copies or len(starts) < planned or len(finishes) < planned:
         return None, None
     return (max(finishes) - min(starts)) / 1e9, (min(finishes) - max(starts)) / 1e9
-
-
-def _score_lost(
-    head: RunHead, bracket_s: float | None, median_s: float | None, last: CopyTime | None
-) -> float | None:
-    """1 - median copy / bracket; staggered, 1 - median copy / slowest copy."""
-    if head.mode in _WITHOUT_SCORE_LOST or median_s is None or last is None:
-        return None
-    whole_s = last.elapsed_s if head.stagger_ms > 0 else bracket_s
-    return 1 - median_s / whole_s if whole_s else None
 
 
 def _suite(kind: str, tune: str | None, members: Sequence[BenchmarkScore]) -> SuiteScore:
