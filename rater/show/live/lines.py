@@ -64,21 +64,16 @@ def phase_name(
 
 def result_text(result: PhaseResult, ascii_only: bool) -> str:
     """Return what a finished phase took."""
-    text = phase_name(result.benchmark, result.iteration, result.counted, ascii_only)
-    if result.window_s is not None:
-        text += (
-            f": {format_number(result.completions, 1)} runs in {format_duration(result.window_s)}, "
-            f"{format_number(result.completions / result.window_s)}/s"
-        )
-        return text + (f", median {format_number(result.median_s)} s" if result.median_s else "")
-    if result.steady:
-        return f"{text}: {format_duration(result.bracket_s)}"
-    text += f": bracket {format_number(result.bracket_s)} s"
-    if result.median_s is not None:
-        text += f", median {format_number(result.median_s)} s"
-    if result.slowest is not None:
-        text += f", slowest {format_number(result.slowest[1])} s"
-    return text
+    ended, window_s = result.ended, result.window_s
+    text = phase_name(ended.benchmark, ended.iteration, ended.counted, ascii_only)
+    median = f", median {format_number(result.median_s)} s" if result.median_s is not None else ""
+    if result.completions is None:
+        text += f": bracket {format_number(ended.bracket_s)} s{median}"
+        return text + (f", slowest {format_number(result.slowest[1])} s" if result.slowest else "")
+    if window_s is None:
+        return f"{text}: {format_duration(ended.bracket_s or 0.0)}"
+    runs, rate = result.completions, format_number(result.completions / window_s)
+    return f"{text}: {format_number(runs, 1)} runs in {format_duration(window_s)}, {rate}/s{median}"
 
 
 class LineView(View):
@@ -102,7 +97,7 @@ class LineView(View):
         if isinstance(event, PhaseEnded) and progress.last_phase and progress.phase:
             result = progress.last_phase
             text = result_text(result, self._ascii)
-            if result.slowest and not result.steady:
+            if result.slowest and result.completions is None:
                 copy = result.slowest[0]
                 where = place_texts(*self._places.get(copy, (None, None)))
                 text += f" ({', '.join((f'copy {copy}', *where))})"
@@ -114,7 +109,7 @@ class LineView(View):
                 text += f", the last: {progress.last_failure}"
             if result.all_failed:
                 text += "; all copies failed before the window closed"
-            elif not result.complete:
+            elif not event.complete:
                 done = f"{progress.counts[DONE]} of {progress.run.head.copies} copies done"
                 text += f"; {Missing.NO_WINDOW if progress.steady else f'stopped: {done}'}"
             self._write(f"phase {result.number} of {progress.phase.total_phases}: {text}")

@@ -100,6 +100,9 @@ class PhaseAhead(Struct, frozen=True):
     expected_s: float | None  # None: not known
 
 
+_UNKNOWN = PhaseAhead(None, None)
+
+
 class Forecast:
     """What phases are expected to take.
 
@@ -109,50 +112,42 @@ class Forecast:
 
     def __init__(self, run: StoredRun, phases: Sequence[PhaseAhead]) -> None:
         self._run = run
-        self._ahead = dict(enumerate(phases, 1))
-        self._phase: PhaseStarted | None = None
-        self._number = 0  # of it, as they come, from 1
+        self._phases = dict(enumerate(phases, 1))  # by number; as they are known when they start
+        self._number = 0  # of the phase that started last
         self._measured_s: dict[str, float] = {}  # bracket of the last iteration by benchmark
         self._scale = [0.0, 0.0]  # measured and expected seconds of the phases that are over
 
     def started(self, phase: PhaseStarted, number: int) -> None:
         """Take in the start of a phase."""
-        self._phase, self._number = phase, number
+        expected_s = phase.expected_s or self.planned(number).expected_s
+        self._number, self._phases[number] = number, PhaseAhead(phase.benchmark, expected_s)
 
     def took(self, bracket_s: float) -> None:
         """Take in that the phase which started last ended well."""
-        planned_s = self._planned_s(self._number)
-        if self._phase is not None and self._phase.benchmark is not None:
-            self._measured_s[self._phase.benchmark] = bracket_s
-        if planned_s:
+        phase = self.planned(self._number)
+        if phase.benchmark is not None:
+            self._measured_s[phase.benchmark] = bracket_s
+        if phase.expected_s:
             self._scale[0] += bracket_s
-            self._scale[1] += planned_s
+            self._scale[1] += phase.expected_s
 
-    def name_of(self, number: int) -> str | None:
-        """Return the benchmark of a phase to come; None: not known, or several."""
-        return self._ahead[number].benchmark if number in self._ahead else None
+    def planned(self, number: int) -> PhaseAhead:
+        """Return what is known of a phase."""
+        return self._phases.get(number, _UNKNOWN)
 
     def phase_s(self, number: int, run_s: float) -> float | None:
         """Return what a phase takes, None where that is not known; `run_s`: a run, steady mode."""
-        run = self._run
-        if run.head.window_s is not None:  # until the window is over, and one run more
-            return (run.head.warmup_s or 0.0) + run.head.window_s + run_s
-        name = self._ahead[number].benchmark if number in self._ahead else None
-        if self._phase is not None and self._number == number:
-            name = self._phase.benchmark
-        elif name is None and len(run.benchmarks) == 1 and run.head.order != "rotated":
-            name = run.benchmarks[0].name
+        head, phase = self._run.head, self.planned(number)
+        if head.window_s is not None:  # until the window is over, and one run more
+            return (head.warmup_s or 0.0) + head.window_s + run_s
+        name, only = phase.benchmark, self._run.benchmarks
+        if name is None and len(only) == 1 and head.order != "rotated":
+            name = only[0].name
         if name is not None and name in self._measured_s:
             return self._measured_s[name]
-        planned_s = self._planned_s(number)
-        if planned_s is None or not self._scale[1]:
-            return planned_s
-        return planned_s * self._scale[0] / self._scale[1]
-
-    def _planned_s(self, number: int) -> float | None:
-        if self._phase is not None and self._number == number and self._phase.expected_s:
-            return self._phase.expected_s
-        return self._ahead[number].expected_s if number in self._ahead else None
+        if phase.expected_s is None or not self._scale[1]:
+            return phase.expected_s
+        return phase.expected_s * self._scale[0] / self._scale[1]
 
 
 # -- What the events of a run have said so far: who runs, who stands out, what is left -------------
@@ -182,19 +177,19 @@ class Outlier(Struct, frozen=True):
 class PhaseResult(Struct, frozen=True):
     """A phase that is over."""
 
+    ended: PhaseEnded
     number: int  # counts from 1, as they came
-    benchmark: str | None
-    iteration: int | None
-    counted: bool
-    complete: bool
-    bracket_s: float
     median_s: float | None  # of the copies that ended well; None in rotated order too
     slowest: tuple[int, float] | None  # copy, seconds; of the same copies
     failed: int  # runs of a benchmark; in rotated order one copy can have several
-    steady: bool = False
-    window_s: float | None = None  # steady mode: the window, None where it never closed
-    completions: float = 0.0  # in it; runs across an edge by their share inside
-    all_failed: bool = False  # steady mode: every copy, before the window closed
+    completions: float | None  # steady mode: in the window; runs across an edge by their share
+    all_failed: bool  # steady mode: every copy, before the window closed
+
+    @property
+    def window_s(self) -> float | None:
+        """How long the window of steady mode was; None: it never closed."""
+        start_ns, finish_ns = self.ended.window_start_ns, self.ended.window_finish_ns
+        return None if start_ns is None or finish_ns is None else (finish_ns - start_ns) / 1e9
 
 
 class _Times(Struct):
@@ -352,41 +347,30 @@ class Progress:
         self._set(event.copy, FAILED)
 
     def _phase_ended(self, event: PhaseEnded) -> None:
-        bracket_s = event.bracket_s
-        assert bracket_s is not None and event.finish_ns is not None  # but of imported ones
         times = None if event.benchmark is None else self._times.get(event.benchmark)
+        failed, window = self.counts[FAILED], self._window
+        assert event.bracket_s is not None and event.finish_ns is not None  # but of imported ones
         self.stage = "checking outputs"
-        window_s = None
-        if event.window_start_ns is not None and event.window_finish_ns is not None:
-            window_s = (event.window_finish_ns - event.window_start_ns) / 1e9
         self.last_phase = PhaseResult(
+            ended=event,
             number=self.phase_number,
-            benchmark=event.benchmark,
-            iteration=event.iteration,
-            counted=event.counted,
-            complete=event.complete,
-            bracket_s=bracket_s,
             median_s=times.median() / 1e9 if times else None,
             slowest=(times.slowest[0][1], times.slowest[0][0] / 1e9) if times else None,
             failed=self.failures - self._failures_before,
-            steady=self.steady,
-            window_s=window_s,
-            completions=self._window.completions if self._window else 0.0,
-            all_failed=(
-                self._window is not None
-                and self.counts[FAILED] == self.run.head.copies
-                and event.finish_ns < self._window.end_ns
-            ),
+            completions=window.completions if window else 0.0 if self.steady else None,
+            all_failed=window is not None
+            and failed == len(self.states)
+            and event.finish_ns < window.end_ns,
         )
-        if event.complete and not self.counts[FAILED]:
-            self._forecast.took(bracket_s)
+        if event.complete and not failed:
+            self._forecast.took(event.bracket_s)
 
     # -- what a person reads --------------------------------------------------------------------
 
     @property
     def next_benchmark(self) -> str | None:
         """What the next phase runs; None: nothing, or several benchmarks, or it is not known."""
-        return self._forecast.name_of(self.phase_number + 1)
+        return self._forecast.planned(self.phase_number + 1).benchmark
 
     def phase_elapsed_s(self, now_ns: int) -> float | None:
         """Return the time since the phase's first release, None before it."""
