@@ -19,7 +19,7 @@ from rater.lab.models.model import (
 )
 from rater.lab.models.observed import LayoutValue
 from rater.lab.models.quantities import Quantity
-from rater.show.charts.vega import PlacedChart, PlacedText, sheet_svg
+from rater.show.charts.vega import PlacedChart, placed_text, sheet_svg
 from rater.show.document import CHANGE, PERCENT, TEXT, Field, Line, Part, ViewTable
 from rater.show.format import format_number, sanitize
 from rater.text.values import (
@@ -291,7 +291,7 @@ def models_svg(models: Sequence[SweepModel], title: str) -> str:
         for chart in charts
     ]
     note = "dots: layouts, lowest to highest run; thick: warranted, with its 95 % band; dashed: not"
-    return sheet_svg(title, figures, columns=columns, notes=[PlacedText(58, 33, note, "faint")])
+    return sheet_svg(title, figures, columns=columns, notes=[placed_text(58, 33, note, "faint")])
 
 
 def model_charts(models: Sequence[SweepModel]) -> list[dict[str, Any]]:

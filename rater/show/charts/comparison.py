@@ -21,7 +21,7 @@ from rater.analysis.results.copies import Share
 from rater.analysis.results.counters import OTHER, BenchmarkCounts, CpiStack
 from rater.analysis.stats.curves import Usl
 from rater.analysis.stats.intervals import Decision
-from rater.show.charts.vega import SUITES, WIDTH, Chart, PlacedChart, PlacedText, sheet_svg
+from rater.show.charts.vega import SUITES, WIDTH, Chart, PlacedChart, placed_text, sheet_svg
 from rater.show.format import format_number, sanitize
 from rater.text.values import copies_text, objects
 
@@ -294,7 +294,7 @@ def curves_svg(curves: Sequence[Curve]) -> str:
         f"throughput against copies, {conditions.get('suite', '')} on {conditions.get('host', '')}",
         figures,
         columns=columns,
-        notes=[PlacedText(50, 33 + 13 * i, note, "faint") for i, note in enumerate(notes)],
+        notes=[placed_text(50, 33 + 13 * i, note, "faint") for i, note in enumerate(notes)],
     )
 
 

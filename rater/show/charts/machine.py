@@ -9,7 +9,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import ROUND_HALF_UP, Decimal
 from statistics import median
 from typing import Any
 
@@ -35,6 +34,10 @@ _MANY, _MOST_OF_SPAN = 50, 0.98  # of many CPUs so many are within the colours
 _MOST_THREADS = 16  # of a core side by side
 _LARGE = 0.015  # of a NUMA node: its number is shown as slow
 _RAMP = 90.0
+_END = f"{_CELL - 1:g}"
+_STRIKE = element(
+    "path", class_="strike", d=f"M1 1L{_END} {_END}", stroke="var(--ink)", stroke_width=2
+)
 _TITLES = re.compile("<title>[^<]*</title>")
 
 
@@ -224,16 +227,6 @@ def _core(cpus: Sequence[Html]) -> _SvgBox:
     return _SvgBox(inner.width, inner.height, joined(inner.svg, frame))
 
 
-def _strike() -> Html:
-    return element(
-        "path",
-        class_="strike",
-        d=f"M1 1L{_CELL - 1:g} {_CELL - 1:g}",
-        stroke="var(--ink)",
-        stroke_width=2,
-    )
-
-
 def _cpu(row: MachineRow, seen: Mapping[str, Any], span: float) -> Html:
     cpu, _, node, _, core = row
     share, failed = seen["cpus"].get(cpu), cpu in seen["failed"]
@@ -248,7 +241,7 @@ def _cpu(row: MachineRow, seen: Mapping[str, Any], span: float) -> Html:
         "g",
         element("title", f"CPU {cpu}: {', '.join(words)}"),
         _rect(_CELL, _CELL, fill=fill, line="line"),
-        _strike() if failed else "",
+        _STRIKE if failed else "",
         class_="cpu",
         role="button",
         tabindex=-1,
@@ -261,7 +254,7 @@ def _cpu(row: MachineRow, seen: Mapping[str, Any], span: float) -> Html:
 def _legend(run: int, rows: Sequence[MachineRow], seen: Mapping[str, Any], span: float) -> _SvgBox:
     """Return what the drawing is of, and what its colours, marks and frames mean."""
     title = f"run {run}: each CPU by the median of its copies' times over the median copy"
-    end = f"{_rounded(span * 100, 0)} %"
+    end = f"{span * 100:.0f} %"
     colours = page_colours()
     stops = (
         element("stop", offset=at, stop_color=colours[name])
@@ -274,7 +267,7 @@ def _legend(run: int, rows: Sequence[MachineRow], seen: Mapping[str, Any], span:
     key = [_word(f"faster, \u2212{end}"), _SvgBox(_RAMP, _CELL, ramp), _word(f"+{end}, slower")]
     marks: list[tuple[Html, str]] = []
     if seen["failed"]:
-        marks.append((joined(even, _strike()), "a copy failed"))
+        marks.append((joined(even, _STRIKE), "a copy failed"))
     if any(row[0] not in seen["cpus"] and row[0] not in seen["failed"] for row in rows):
         marks.append((_rect(_CELL, _CELL, line="line"), "not used"))
     for svg, words in marks:
@@ -337,14 +330,9 @@ def _rect(width: float, height: float, *, fill: str = "none", line: str | None =
 def _percent(share: float) -> str:
     """Return a distance to the median copy as the page's script writes it."""
     size = (share - 1) * 100
-    text = _rounded(abs(size), 1 if abs(size) < 10 else 0)
+    text = f"{abs(size):.{1 if abs(size) < 10 else 0}f}"
     sign = "\u00b1" if float(text) == 0 else "+" if size > 0 else "\u2212"
     return f"{sign}{text} %"
-
-
-def _rounded(size: float, places: int) -> str:
-    """Return a number as JavaScript's `toFixed`: halves away from zero."""
-    return str(Decimal(size).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP))
 
 
 def _mixed(first: str, second: str, share: float) -> str:

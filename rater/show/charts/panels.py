@@ -13,7 +13,7 @@ from rater.analysis.divots.model.finding import Finding, Kind
 from rater.analysis.results.result import failure_text
 from rater.record.run import CopyStatus
 from rater.show.charts.picture import Dot, Label, Panel, Picture, evenly
-from rater.show.charts.vega import PlacedChart, PlacedText, sheet_svg
+from rater.show.charts.vega import PlacedChart, placed_text, sheet_svg
 from rater.show.format import sanitize
 from rater.text.cpuset import format_list
 from rater.text.values import copies_text, group_by_key, objects
@@ -67,7 +67,7 @@ def _sheet(picture: Picture) -> _SheetSize:
     return _SheetSize(columns, width, 192 if columns == 2 else 104, 10, dot)
 
 
-def _key(picture: Picture, sheet: _SheetSize) -> Iterator[PlacedText]:
+def _key(picture: Picture, sheet: _SheetSize) -> Iterator[dict[str, Any]]:
     """Write at the right of the title how iterations are told apart, each in its own grey."""
     words = [(str(it), f"dot{picture.shade(it)}") for it in reversed(picture.iterations)]
     words = [*words, ("iteration", "faint")] if len(words) > 1 else []
@@ -76,7 +76,7 @@ def _key(picture: Picture, sheet: _SheetSize) -> Iterator[PlacedText]:
     right = -60.0
     for text, colour in words:
         weight = "bold" if text.isdigit() else "normal"
-        yield PlacedText(right, 18, text, colour, "right", sheet.letters, weight)
+        yield placed_text(right, 18, text, colour, align="right", size=sheet.letters, weight=weight)
         right -= (len(text) + 1) * sheet.letters * 0.62
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.process import pip_install
@@ -67,14 +66,12 @@ ASSETS = Path(__file__).parents[1] / "html" / "assets"
 WIDTH = 900.0
 SUITES = {"all": "suite", "int": "suite, int", "fp": "suite, fp"}  # in pictures
 FONT = "DejaVu Sans, Verdana, sans-serif"
-_PNG_SCALE = 2.0
-_TITLE, _NOTE = 12.0, 9.0  # letters
+_TITLE = 12.0  # letters
 _TOP = 26.0  # of a page, for its title
 _GAP = 14.0  # between charts
 _COLOURED = re.compile(r'((?:fill|stroke)=")var\(--([\w-]+)\)"')
 _PLACES = re.compile(r'(?<= d=")[^"]*|(?<= transform=")[^"]*')
 _LONG = re.compile(r"(\.\d\d)\d+")
-_LISTED = re.compile(rb"(?:(?<! ) +/\w+ \d+ 0 R\n)+")
 _DOTS = re.compile(
     r'<path transform="translate\([^)]*\)" d="M([\d.]+),0A[^"]*" fill="([^"]*)" opacity="([^"]*)"/>'
     r'(?:<path transform="translate\([^)]*\)" d="M\1,0A[^"]*" fill="\2" opacity="\3"/>)*'
@@ -93,21 +90,22 @@ _TEXTS = {  # words at places that are known: titles, names of parts
 }
 
 
-class PlacedText(Struct, frozen=True):
-    """Words in a picture; `y` is their base line, from the upper left corner of what has them."""
+def placed_text(
+    x: float,
+    y: float,
+    text: str,
+    colour: str = "ink",
+    *,
+    align: str = "left",
+    size: float = 10.0,
+    weight: str = "normal",
+) -> dict[str, Any]:
+    """Return words of a sheet; a place `x` below 0 counts from its right end, `y` is their base.
 
-    x: float
-    y: float
-    text: str
-    colour: str = "ink"  # of the page's style sheet
-    align: str = "left"
-    size: float = 10.0
-    weight: str = "normal"
-
-    def values(self) -> dict[str, object]:
-        """Return what Vega draws."""
-        found = {name: getattr(self, name) for name in ("x", "y", "align", "size", "weight")}
-        return found | {"text": sanitize(self.text), "colour": f"var(--{self.colour})"}
+    `colour` is one of the page's style sheet.
+    """
+    place = {"x": x, "y": y, "align": align, "size": size, "weight": weight}
+    return place | {"text": sanitize(text), "colour": f"var(--{colour})"}
 
 
 class PlacedChart(Struct, frozen=True):
@@ -148,13 +146,8 @@ def rendered(svg: str, form: str) -> bytes:
     """Return an SVG as the content of a file: svg, png or pdf."""
     if form == "svg":
         return svg.encode()
-    if form == "png":
-        picture: bytes = vega().svg_to_png(svg, scale=_PNG_SCALE)
-        return picture
-    # What a part of a PDF uses is listed in any order, another one each time.
-    return _LISTED.sub(
-        lambda found: b"".join(sorted(found[0].splitlines(keepends=True))), vega().svg_to_pdf(svg)
-    )
+    drawn: bytes = vega().svg_to_png(svg, scale=2.0) if form == "png" else vega().svg_to_pdf(svg)
+    return drawn
 
 
 def sheet_svg(
@@ -162,17 +155,18 @@ def sheet_svg(
     figures: Sequence[PlacedChart],
     *,
     columns: int = 1,
-    notes: Sequence[PlacedText] = (),
+    notes: Sequence[dict[str, Any]] = (),
 ) -> str:
     """Return figures of one size in rows below a title; `notes` stand right of it, or below."""
     first = figures[0]
     sides = _spec(first.kind)["padding"]
-    top = _TOP + max([0.0, *(note.y - _TITLE for note in notes)])
+    top = _TOP + max([0.0, *(note["y"] - _TITLE for note in notes)])
     across = sides["left"] + first.width + max(sides["right"], first.right)
     down = first.above + sides["top"] + first.height
     rows = -(-len(figures) // columns)
     width = across * min(columns, len(figures)) + _GAP
-    heading = PlacedText(sides["left"], 18, title, size=_TITLE)
+    heading = placed_text(sides["left"], 18, title, size=_TITLE)
+    words = [it | {"x": it["x"] + (width if it["x"] < 0 else 0.0)} for it in (heading, *notes)]
     groups = [
         _group(
             one,
@@ -188,9 +182,7 @@ def sheet_svg(
         "autosize": "none",
         "background": "var(--page)",
         "config": {"text": {"font": FONT}, "axis": {"labelFont": FONT}},
-        "data": [
-            {"name": "texts", "values": [one.values() for one in (heading, *_right(notes, width))]}
-        ],
+        "data": [{"name": "texts", "values": words}],
         "marks": [_TEXTS, *groups],
     }
     svg: str = vega().vega_to_svg(page, allowed_base_urls=[])
@@ -229,11 +221,6 @@ def page_colours() -> Mapping[str, str]:
 def _spec(kind: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((ASSETS / f"{kind}.vega.json").read_text(encoding="utf-8"))
     return found
-
-
-def _right(notes: Sequence[PlacedText], width: float) -> list[PlacedText]:
-    """Return notes that end at negative places of x from the right end of the page."""
-    return [replace(note, x=width + note.x) if note.x < 0 else note for note in notes]
 
 
 def _group(figure: PlacedChart, x: float, y: float) -> dict[str, Any]:
