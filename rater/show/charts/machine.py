@@ -254,7 +254,7 @@ def _cpu(row: MachineRow, seen: Mapping[str, Any], span: float) -> Html:
 def _legend(run: int, rows: Sequence[MachineRow], seen: Mapping[str, Any], span: float) -> _SvgBox:
     """Return what the drawing is of, and what its colours, marks and frames mean."""
     title = f"run {run}: each CPU by the median of its copies' times over the median copy"
-    end = f"{span * 100:.0f} %"
+    end = f"{span * 100 + 1e-9:.0f} %"
     colours = page_colours()
     stops = (
         element("stop", offset=at, stop_color=colours[name])
@@ -330,7 +330,8 @@ def _rect(width: float, height: float, *, fill: str = "none", line: str | None =
 def _percent(share: float) -> str:
     """Return a distance to the median copy as the page's script writes it."""
     size = (share - 1) * 100
-    text = f"{abs(size):.{1 if abs(size) < 10 else 0}f}"
+    # JavaScript rounds halves away from zero.
+    text = f"{abs(size) + 1e-9:.{1 if abs(size) < 10 else 0}f}"
     sign = "\u00b1" if float(text) == 0 else "+" if size > 0 else "\u2212"
     return f"{sign}{text} %"
 
