@@ -228,7 +228,7 @@ def test_heterogeneous_means_rotated(own_suite: Path, ran: Ran) -> None:
 def test_a_dry_run_starts_and_stores_nothing(own_suite: Path, rater: Rater) -> None:
     status, out, _ = rater("run", str(own_suite), "--size", "test", "--copies", "4", "--dry-run")
     assert status == 0
-    assert "right then near" in out
+    assert "right, near" in out
     assert not Path(os.environ["RATER_DB"]).exists()
     assert not Path(os.environ["RATER_CACHE"]).exists()
 
