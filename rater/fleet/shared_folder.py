@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import platform
-import re
 import stat
 from collections.abc import Set
 from contextlib import suppress
@@ -277,8 +276,10 @@ class SharedFolder:
 
     def set_aside(self, node: str, attempt: int) -> None:
         """Move what was published of an attempt out of the way: it is damaged."""
-        mine = re.compile(rf"{re.escape(f'{node}.{attempt}')}\.(json|[^.]*\.db)")
-        for file in filter(lambda it: mine.fullmatch(it.name), self.inbox.iterdir()):
+        for file in self.inbox.glob(f"{node}.{attempt}.*"):
+            parts = file.name.removeprefix(f"{node}.{attempt}.").split(".")
+            if parts not in (["json"], [parts[0], "db"]):
+                continue
             with suppress(OSError):
                 file.replace(self.path / "aside" / file.name)
 
