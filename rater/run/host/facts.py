@@ -158,15 +158,13 @@ def _of_policies(paths: Sequence[Path]) -> str | None:
     for path in paths:
         value = read_text(path)
         if value:
-            cpus.setdefault(value, set()).update(_policy_cpus(path.parent))
+            of = path.parent
+            text = read_text(of / "affected_cpus") or of.name.removeprefix("policy")
+            own = {int(word) for word in text.split() if word.isdecimal()}
+            cpus.setdefault(value, set()).update(own)
     if len(cpus) < 2:
         return next(iter(cpus), None)
     return ", ".join(f"{value} (CPUs {cpuset.format_list(cpus[value])})" for value in sorted(cpus))
-
-
-def _policy_cpus(policy: Path) -> set[int]:
-    text = read_text(policy / "affected_cpus") or policy.name.removeprefix("policy")
-    return {int(word) for word in text.split() if word.isdecimal()}
 
 
 def _structure(topology: Topology) -> str:
@@ -401,23 +399,15 @@ def _virtualization(root: Path) -> str | None:
 
 def cpu_quotas(root: Path = Path("/")) -> list[tuple[float, Path]]:
     """Return the CPU quotas of our cgroups, in CPUs, each with the folder of its cgroup."""
-    found = (
-        (_quota_v1(folder) if is_v1 else _quota_v2(folder), folder)
-        for folder, is_v1, _ in limiting_groups(root, "cpu")
-    )
-    return [(quota, folder) for quota, folder in found if quota is not None]
-
-
-def _quota_v2(folder: Path) -> float | None:
-    words = (read_text(folder / "cpu.max") or "").split()
-    if len(words) != 2 or not all(word.isdecimal() for word in words) or not int(words[1]):
-        return None
-    return int(words[0]) / int(words[1])
-
-
-def _quota_v1(folder: Path) -> float | None:
-    quota, period = (read_number(folder / f"cpu.cfs_{it}_us") for it in ("quota", "period"))
-    return quota / period if quota and period and quota > 0 else None
+    found = []
+    for folder, is_v1, _ in limiting_groups(root, "cpu"):
+        if is_v1:
+            words = [read_text(folder / f"cpu.cfs_{it}_us") or "" for it in ("quota", "period")]
+        else:
+            words = (read_text(folder / "cpu.max") or "").split()
+        if len(words) == 2 and all(map(str.isdecimal, words)) and int(words[0]) and int(words[1]):
+            found.append((int(words[0]) / int(words[1]), folder))
+    return found
 
 
 def _interrupts(root: Path) -> Iterator[tuple[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import re
 import resource
 import signal
 import threading
@@ -107,7 +108,9 @@ def describe_process(pid: int) -> Leftover | None:
         while True:
             before = _arguments_at(pid)
             command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").strip()
-            environment = _environment_of(pid)
+            environment = b""
+            with suppress(PermissionError):  # another user's by now
+                environment = Path(f"/proc/{pid}/environ").read_bytes()
             name = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
             after = _arguments_at(pid)
             if after is None:
@@ -117,20 +120,13 @@ def describe_process(pid: int) -> Leftover | None:
             time.sleep(_ORPHANS_PAUSE_S)
     except OSError:
         return None
-    copies = [v.removeprefix(b"RATER_COPY=") for v in environment if v.startswith(b"RATER_COPY=")]
+    copy = re.search(rb"(?:^|\0)RATER_COPY=([^\0]*)", environment)
     return Leftover(
         pid,
         # Programs may empty their own command line.
         command.decode(errors="replace")[:80] if command else f"[{name}]",
-        copies[0].decode(errors="replace") if copies else None,
+        copy[1].decode(errors="replace") if copy else None,
     )
-
-
-def _environment_of(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except PermissionError:  # another user's by now
-        return []
 
 
 def _arguments_at(pid: int) -> list[bytes] | None:
