@@ -28,7 +28,6 @@ from rater.show.plans.plan import (
     remainder_document,
     remainder_parts,
 )
-from rater.store.connection import default_path
 from rater.store.store import Store
 from rater.text.values import count, to_json
 from rater.workflow.arguments import (
@@ -63,7 +62,6 @@ from rater.workflow.run.session import MadeRun, refuse_plan, stderr_excerpt
 class OneRun(Campaign):
     """A campaign of one run."""
 
-    output: Output
     new: RunLauncher
     _status: int = field(init=False)
 
@@ -106,8 +104,6 @@ def make_run(output: Output, asked: Trusted[RunPlan], new: RunLauncher) -> int:
     return (
         OneRun(
             what=f"rater run {new.uuid[:8]}",
-            database=default_path(output.db),
-            cache=cache_root(),
             points=Trusted({0: CampaignPoint("", plan.request, plan)}),
             quiet=output.quiet,
             screen=not output.quiet,

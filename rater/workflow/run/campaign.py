@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -25,8 +24,9 @@ from rater.record.run import RunStatus
 from rater.run.host.admission import default_lock_path, machine_lock
 from rater.run.host.foreign_load import ForeignLoadSampler
 from rater.settings.tuner import SettingChangedError, SettingsSession
-from rater.store.connection import StoreError
+from rater.store.connection import StoreError, default_path
 from rater.store.store import Store, open_store
+from rater.workflow.arguments import Output
 from rater.workflow.doctor import RunSettings, restore_leftover_settings, tuned_settings_of
 from rater.workflow.run.head import RunLauncher, utc_timestamp
 from rater.workflow.run.resolve import RunPlan
@@ -80,8 +80,7 @@ class Campaign:
     """Makes the runs of its slots in their order; a kind of it says what becomes of each."""
 
     what: str  # for who finds the machine taken, or its settings changed
-    database: Path
-    cache: Path
+    output: Output
     points: Trusted[Mapping[int, CampaignPoint]]
     slots: Sequence[SweepSlot] = ONE_SLOT
     quiet: bool = False
@@ -187,7 +186,7 @@ class Campaign:
                 self._left = restore_leftover_settings()
                 tuner = SettingsSession(sysroot(), default_journal_path(), self.what)
                 self.tuner = stack.enter_context(tuner)
-                self.store = stack.enter_context(open_store(self.database))
+                self.store = stack.enter_context(open_store(default_path(self.output.db)))
                 self.begin(stack)
                 try:
                     ended = self.make_all()
@@ -260,7 +259,6 @@ class Campaign:
             session = Session(
                 asked=Trusted(self.plan_of(slot)),  # as this took its points
                 store=self.store,
-                cache=self.cache,
                 attempt=attempt,
                 settings=own,
                 say=report,

@@ -35,7 +35,6 @@ from rater.process import print_error
 from rater.record.run import RunStatus
 from rater.record.stored import StoredRun
 from rater.run.host import discover as machine
-from rater.run.programs.compile import cache_root
 from rater.show.console import Printer, terminal
 from rater.show.document import print_parts
 from rater.show.plans.plan import executed_facts
@@ -47,7 +46,6 @@ from rater.show.results.divots import (
     verdict_parts,
 )
 from rater.show.results.to_json import evidence_line
-from rater.store.connection import default_path
 from rater.text.values import count
 from rater.workflow.arguments import Output, StartOptions, open_existing_store, print_view
 from rater.workflow.results.divots import load_or_analyse, refusal
@@ -120,8 +118,6 @@ def confirm(output: Output, options: ConfirmOptions, start: StartOptions) -> int
     plans = [resolve(request, topology) for request in asked]
     pairs_run = _Pairs(
         what=f"rater divots --confirm {run.head.run}",
-        database=default_path(output.db),
-        cache=cache_root(),
         points=Trusted({n: CampaignPoint(_SIDES[n], it.request, it) for n, it in enumerate(plans)}),
         slots=order_slots((0, 1), pairs, BlockOrder.GIVEN, 0),
         quiet=True,
@@ -202,7 +198,6 @@ def _command(request: Request) -> str:
 class _Pairs(Campaign):
     """Both sides in turn, and how much slower the first one was in each pair."""
 
-    output: Output
     view: ConfirmView
     slowdown: float  # as it was found
     _times: list[dict[str, float]] = field(default_factory=list)  # of the pair's sides so far

@@ -38,6 +38,7 @@ from rater.run.programs.compile import (
     BuiltProgram,
     build,
     cache_errors,
+    cache_root,
     find_command,
     find_compiler,
     is_built,
@@ -91,7 +92,6 @@ class PreparedRun(Struct, frozen=True):
 
 def make_ready(
     resolved: RunPlan,
-    cache: Path,
     work: Path,
     later: Callable[..., object],
     report: Callable[[str], None],
@@ -101,7 +101,7 @@ def make_ready(
     `later(function, argument)` is called when the run is over. Raises `InputError`
     for what can not be set up, built, found or does not fit.
     """
-    request, workloads = resolved.request, resolved.workloads
+    request, workloads, cache = resolved.request, resolved.workloads, cache_root()
     problems = _kit_problems(resolved)
     if problems:
         raise InputError("\n".join(problems))
@@ -343,13 +343,13 @@ def _sorted(resolved: RunPlan, found: Preflight | None) -> tuple[tuple[str, ...]
 
 
 def checked(
-    resolved: RunPlan, cache: Path, planned: Mapping[str, str] | None = None
+    resolved: RunPlan, planned: Mapping[str, str] | None = None
 ) -> tuple[ResourceNeeds, tuple[str, ...], tuple[str, ...]]:
     """Return what a run needs, would warn of, and would be refused for; nothing is made.
 
     `planned`: settings of the machine that will be set before, by name.
     """
-    needs = needs_of(resolved, cache, ())
+    needs = needs_of(resolved, cache_root() / "work", ())
     warnings, short = _sorted(resolved, _preflight(resolved))
     try:
         warnings, stuck = (*limits_of_host(resolved), *warnings), ""

@@ -361,7 +361,7 @@ def changed_conditions(
 
 def dry_run(output: Output, resolved: RunPlan, again: StoredRun | None = None) -> int:
     """Show a run that is not made, and what differs from the one it would repeat."""
-    needs, warnings, refusals = checked(resolved, cache_root())
+    needs, warnings, refusals = checked(resolved)
     refusals = tuple(dict.fromkeys([*refusals, *obstacles(output.db, resolved)]))
     document = document_of(resolved, warnings, refusals) | {
         "dry_run": True,

@@ -64,7 +64,6 @@ from rater.run.host.foreign_load import (
     cpu_ticks,
 )
 from rater.run.launcher.guard import Guard
-from rater.run.programs.compile import cache_root
 from rater.run.supervise.disturb import Injector
 from rater.show.results.selftest import (
     SelfTest,
@@ -74,7 +73,6 @@ from rater.show.results.selftest import (
     selftest_parts,
     speed_words,
 )
-from rater.store.connection import default_path
 from rater.text.values import join_and
 from rater.workflow.arguments import Output, print_json, print_view
 from rater.workflow.run.campaign import Campaign, CampaignEnded, CampaignPoint
@@ -130,9 +128,9 @@ def selftest(output: Output, asked: SelfTestOptions) -> int:
             "store them in this one"
         )
     if asked.keep:
-        return _inject(output, asked, default_path(output.db))
+        return _inject(output, asked)
     with scratch_folder() as folder:
-        status = _inject(output, asked, folder / "rater.db")
+        status = _inject(replace(output, db=str(folder / "rater.db")), asked)
         if status == _WRONG:
             kept = shutil.move(folder / "rater.db", tempfile.mkdtemp(prefix="rater-selftest-"))
             print_error(f"its runs are in {kept}")
@@ -267,7 +265,7 @@ class _SelfTest:
 # -- Copies that run: a campaign of one run for each injection -------------------------------------
 
 
-def _inject(output: Output, asked: SelfTestOptions, database: Path) -> int:
+def _inject(output: Output, asked: SelfTestOptions) -> int:
     usual = not (asked.quick or asked.until_idle) and asked.seconds == SECONDS
     if usual and not ForeignLoadSampler().busy().quiet:
         print_error("selftest in short (--quick), as other work goes on here")
@@ -285,8 +283,7 @@ def _inject(output: Output, asked: SelfTestOptions, database: Path) -> int:
         points[number] = CampaignPoint(it.kind, request, replace(test.run, request=request))
     runs = _Injected(
         what="rater doctor selftest",
-        database=database,
-        cache=cache_root(),
+        output=output,
         points=Trusted(points),
         slots=[SweepSlot(1, number + 1, number) for number in points],
         retries=_REPEATS,

@@ -54,6 +54,7 @@ from rater.run.host.thread_binding import living_on, realtime_priority
 from rater.run.launcher.guard import Guard, guard
 from rater.run.launcher.limits import refuse_copies
 from rater.run.observe.perf import CounterPlan
+from rater.run.programs.compile import cache_root
 from rater.run.programs.tuning import CopyTuning
 from rater.run.supervise.job import Job, PageSetup
 from rater.run.supervise.supervisor import Outcome, Supervisor
@@ -308,7 +309,6 @@ class Session:
 
     asked: Trusted[RunPlan]
     store: Store
-    cache: Path
     attempt: RunLauncher
     settings: RunSettings
     say: Callable[[str], None]  # to the user, on standard error
@@ -333,10 +333,11 @@ class Session:
         with ExitStack() as stack:
             # From here on nothing that is started, compilers included, outlives this process.
             keeper = stack.enter_context(guard(attempt.mark, resolved.plan.copies))
-            work = self.cache / "work" / attempt.folder
-            if work.parent != self.cache / "work":
+            cache = cache_root()
+            work = cache / "work" / attempt.folder
+            if work.parent != cache / "work":
                 stack.callback(remove_if_empty, work.parent)
-            ready = make_ready(resolved, self.cache, work, stack.callback, self.say)
+            ready = make_ready(resolved, work, stack.callback, self.say)
             needed_bytes = most_bytes(resolved) * resolved.plan.copies
             unreached = unreached_warnings(
                 resolved.request, resolved.tuning, ready.files, needed_bytes
@@ -346,7 +347,7 @@ class Session:
             pages = None
             if resolved.request.has_pages:
                 pages = _PAGE_SETUP().pages_of_run(
-                    ready, start, store, self.cache, say_text=self.say, fill=self.settings.set
+                    ready, start, store, cache, say_text=self.say, fill=self.settings.set
                 )
             if pages is not None:
                 ready = replace(ready, programs=pages.programs)

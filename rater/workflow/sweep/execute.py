@@ -15,7 +15,6 @@ from rater.process import print_error
 from rater.record.run import RunStatus
 from rater.run.host import discover as machine
 from rater.run.observe.energy import EnergyReader
-from rater.run.programs.compile import cache_root
 from rater.settings.tuner import (
     available_settings,
     find_setting,
@@ -24,7 +23,6 @@ from rater.settings.tuner import (
 from rater.show.compare.sweep import dry_document, dry_parts, missing_parts, sweep_document
 from rater.show.document import Part
 from rater.show.plans.plan import executed_facts
-from rater.store.connection import default_path
 from rater.store.store import Store
 from rater.store.sweeps import (
     claim_sweep,
@@ -66,7 +64,7 @@ def run_sweep(typed: Asked, own: SweepOptions, output: Output, shown: Shown = sh
     here = available_settings(sysroot())
     names = [setting.name for setting in here] + [setting.also for setting in here if setting.also]
     asked = asked_from(typed, own, names)
-    points = resolve_points(asked.points, asked.kinds, machine.discover_topology(), cache_root())
+    points = resolve_points(asked.points, asked.kinds, machine.discover_topology())
     refused = refused_together(points)
     same = _same_problems(asked, points)
     if output.dry_run:
@@ -158,8 +156,7 @@ def execute_sweep(
     """
     sweep = SweepCampaign(
         what=f"rater sweep {of}".strip(),
-        database=default_path(output.db),
-        cache=cache_root(),
+        output=output,
         points=Trusted(
             {
                 number: CampaignPoint(it.label, it.request, it.plan, it.settings)
@@ -258,7 +255,7 @@ def _points_again(
         if point.left_out is None:
             request = request_from_json(point.request, f"sweep {sweep.number}, {point.label}")
             asked.append(GridPoint.of(point.point, point.values, start.on(request), kinds))
-    found = resolve_points(asked, kinds, machine.discover_topology(), cache_root())
+    found = resolve_points(asked, kinds, machine.discover_topology())
     refused = refused_together(found)
     if refused is not None:
         raise InputError(f"sweep {sweep.number} cannot go on: {refused}")

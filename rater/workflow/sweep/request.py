@@ -46,7 +46,7 @@ from rater.plan.sweep import (
 from rater.plan.topology import Topology
 from rater.record.run import RunStatus
 from rater.run.launcher.guard import guard
-from rater.run.programs.compile import find_command
+from rater.run.programs.compile import cache_root, find_command
 from rater.settings.tuner import find_setting
 from rater.text.documents import read_text, toml_document
 from rater.text.secrets import Redactor
@@ -289,7 +289,7 @@ _MOST_LABELS = 4
 
 
 def resolve_points(
-    points: Iterable[GridPoint], kinds: Mapping[str, AxisKind], topology: Topology, cache: Path
+    points: Iterable[GridPoint], kinds: Mapping[str, AxisKind], topology: Topology
 ) -> tuple[GridPoint, ...]:
     """Resolve points on this machine as it is; nothing is made, set or stored."""
     changing, redactor = _changing_cpus(kinds), Redactor()
@@ -297,7 +297,7 @@ def resolve_points(
     for point in points:
         shown = replace(point, shown=redactor.pairs(point.values))
         if point.request is not None:
-            plan, refusals = resolved_with(point.request, point.settings, topology, cache)
+            plan, refusals = resolved_with(point.request, point.settings, topology)
             # Other CPUs will be there: told when it is its turn.
             shown = replace(shown, plan=plan, refusals=() if changing else refusals)
         found.append(shown)
@@ -334,7 +334,7 @@ def planned_sweep(asked: SweepRequest, points: Sequence[GridPoint]) -> StoredSwe
 
 
 def resolved_with(
-    request: Request, settings: Mapping[str, str], topology: Topology, cache: Path
+    request: Request, settings: Mapping[str, str], topology: Topology
 ) -> tuple[RunPlan | None, tuple[str, ...]]:
     """Return what a request means here, and all it would be refused for.
 
@@ -346,7 +346,7 @@ def resolved_with(
     except InputError as error:
         return None, (str(error),)
     planned = {find_setting(name, sysroot()).name: value for name, value in settings.items()}
-    _, _, refusals = checked(resolved, cache / "work", planned)
+    _, _, refusals = checked(resolved, planned)
     return resolved, (*resolved.refusals, *refusals, *_out_of_reach(resolved))
 
 
@@ -385,7 +385,7 @@ def refused_together(
 
 
 def build_all(
-    points: Sequence[GridPoint], mark: str, cache: Path, report: Callable[[str], None]
+    points: Sequence[GridPoint], mark: str, report: Callable[[str], None]
 ) -> dict[int, str]:
     """Set up and build what points run, so that nothing is built between their runs.
 
@@ -402,8 +402,8 @@ def build_all(
     for number, (kind, resolved) in enumerate(kinds.items()):
         with ExitStack() as stack:
             stack.enter_context(guard(mark, resolved.plan.copies))
-            work = cache / "work" / f"{mark}-{number}"
-            ready = make_ready(resolved, cache, work, stack.callback, report)
+            work = cache_root() / "work" / f"{mark}-{number}"
+            ready = make_ready(resolved, work, stack.callback, report)
             programs = ready.files
         for point in points:
             if point.plan is not None and _built(point) == kind:

@@ -216,7 +216,7 @@ class SweepCampaign(Campaign):
             if kind is AxisKind.ENVIRONMENT and variable in os.environ:
                 stack.callback(os.environ.__setitem__, variable, os.environ.pop(variable))
         every = [*self.grid.values()]
-        refused = build_all(every, str(uuids.uuid4()), self.cache, self.say)
+        refused = build_all(every, str(uuids.uuid4()), self.say)
         if told := refused_together(every, refused):
             if not self.may_leave_out or len(refused) == len(every):
                 way = "" if self.may_leave_out else "\n--skip-refused leaves them out"
@@ -271,7 +271,7 @@ class SweepCampaign(Campaign):
         if not self._changes_cpus:
             return super().plan_of(slot)
         request = self.points.value[slot.point].request
-        resolved, refusals = resolved_with(request, {}, machine.discover_topology(), self.cache)
+        resolved, refusals = resolved_with(request, {}, machine.discover_topology())
         if resolved is None or refusals:
             raise InputError("\n".join(refusals))
         return resolved
