@@ -243,7 +243,7 @@ def test_a_pool_without_pages_is_refused_as_glibc_would_quietly_take_small_ones(
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/meminfo").write_text("Hugepagesize:       2048 kB\n")
     monkeypatch.setenv("RATER_SYSROOT", str(tmp_path))
-    assert "the pool has 0 pages of 2 MB" in (pages_problem("hugetlb", {}) or "")
+    assert "the pool of 2 MB pages is empty" in (pages_problem("hugetlb", {}) or "")
     assert pages_problem("hugetlb", {"hugepages.2048kB": "64"}) is None
     assert "no transparent huge pages" in (pages_problem("thp", {}) or "")
     status, out, _ = rater(
