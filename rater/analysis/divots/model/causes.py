@@ -376,7 +376,9 @@ def startups(table: Table) -> list[Cause]:
         last = np.max(np.where(known, table.start_s, -np.inf), axis=2)
         late_s = last - np.min(np.where(known, table.start_s, np.inf), axis=2)
         size = late_s / np.exp(median(table.log_s))
-        found.append(_startup(table, np.where(size >= _LATE, size, 0.0), {"mode": "late-start"}))
+        size = np.where(size >= _LATE, size, 0.0)
+        typical = float(np.log1p(np.median(size[size > 0]))) if size.any() else 0.0
+        found.append(_startup(table, size, {"mode": "late-start", "rise": typical}))
     if table.barrier and table.copies > 1:
         size = _waited(table)
         waited_s = float(np.nanmax(size / (1 + size) * np.exp(median(table.log_s)), initial=0.0))
