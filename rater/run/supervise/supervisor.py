@@ -109,7 +109,6 @@ class Supervisor:
                 await self._run_phases()
         finally:
             sys.setswitchinterval(before_s)
-            self._job.workplace.outputs.close()
         outcome = self._outcome()
         if self._state.observer is not None:
             self._emit(self._state.observer.report())

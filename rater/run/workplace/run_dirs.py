@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
@@ -156,45 +155,6 @@ def _whereabouts(placement: Placement) -> dict[bytes, bytes]:
     }
 
 
-# -- Files of outputs, used again within a run -----------------------------------------------------
-
-_AS_OPENED = stat.S_IFREG | 0o644  # by the launcher, where the umask leaves it so
-
-
-class OutputFiles:
-    """Empty files of copies that need them no more, for those that follow.
-
-    ext4 takes up to a millisecond to make one where many were removed in the last minutes: it
-    passes over their inodes. What is somebody else's as well (a link, another mode) is removed.
-    """
-
-    def __init__(self) -> None:
-        self._spare: list[str] = []
-
-    def reuse(self, *names: str) -> None:
-        """Have files by these names; where there is none left the launcher makes it."""
-        for name in names:
-            with suppress(OSError, IndexError):
-                os.rename(self._spare.pop(), name)
-
-    def clear(self, name: str, *, again: bool) -> None:
-        """Remove a file, or keep it to be used again."""
-        with suppress(OSError):
-            found = os.lstat(name)
-            if not again or (found.st_mode, found.st_nlink) != (_AS_OPENED, 1):
-                os.unlink(name)
-                return
-            if found.st_size:
-                os.truncate(name, 0)
-            self._spare.append(name)
-
-    def close(self) -> None:
-        """Remove what was kept for copies that do not come."""
-        while self._spare:
-            with suppress(OSError):
-                os.unlink(self._spare.pop())
-
-
 # -- The run directories of a run: made before a phase, judged and removed after it ----------------
 
 
@@ -228,7 +188,6 @@ class RunFolders:
         self._kit_outputs = _KIT_OUTPUTS().kit_outputs() if kits else None
         self._watch = InputWatch()
         self._shared = [it for one in programs.values() for it in one.inputs if not it.private]
-        self.outputs = OutputFiles()
         self._overlaps = False  # copies run while others' files are made, judged and removed
 
     def specs(
@@ -356,10 +315,10 @@ class RunFolders:
             (self._remove if all_of_it else _remove_empty)(spec)
 
     def _remove(self, spec: CopySpec) -> None:
-        in_own = spec.output.endswith("/")
         for name in (spec.stdout, spec.stderr):
-            self.outputs.clear(name, again=not in_own)
-        if not in_own:
+            with suppress(OSError):
+                os.unlink(name)
+        if not spec.output.endswith("/"):
             return
         try:
             os.rmdir(spec.files)
@@ -391,8 +350,6 @@ class RunFolders:
         elif directory is None:
             directory = self._own_directory(program, copy, name)
             output = f"{directory}/"
-        if not output.endswith("/"):
-            self.outputs.reuse(f"{output}stdout", f"{output}stderr")
         if directory != program.directory:
             own[b"RATER_RUN_DIR"] = os.fsencode(directory)
         if tuning is not UNTUNED:

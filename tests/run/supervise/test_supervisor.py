@@ -592,21 +592,3 @@ def test_a_next_run_that_is_killed_at_its_gate_is_made_once_more(tmp_path: Path)
         ("b", CopyStatus.OK),
     ]
     assert seen.outcome.status is RunStatus.COMPLETE
-
-
-def test_files_of_good_copies_are_used_again_and_hold_nothing_of_who_had_them(
-    tmp_path: Path,
-) -> None:
-    one, other = tmp_path / "inodes", tmp_path / "linked"
-    note = f"it=$(stat -Lc %i /proc/$$/fd/1 /proc/$$/fd/2); echo $it >> {one}"
-    rig = Rig(tmp_path, directory=str(tmp_path), expected="1\n")
-    seen = rig.run({"short": f"{note}; echo 1; exit 0"}, 2, make_plan(["short"], 2, iterations=3))
-    assert seen.outcome.status is RunStatus.COMPLETE
-    assert len(set(one.read_text().split())) == 4
-    assert [*rig.work.iterdir()] == []
-    (tmp_path / "b").mkdir()
-    linked = f"ln -f $(readlink /proc/$$/fd/1) {other}; echo $RATER_COPY; exit 0"
-    rig = Rig(tmp_path / "b", directory=str(tmp_path))
-    rig.run({"linked": linked}, 1, make_plan(["linked"], 1, iterations=2))
-    assert other.read_text() == "0\n"
-    assert [*rig.work.iterdir()] == []
