@@ -17,7 +17,6 @@ from rater.record.events import (
     PhaseEnded,
     Sampled,
 )
-from rater.record.events import PublishedResult as PublishedResult  # noqa: PLC0414 - until it is renamed
 from rater.record.run import (
     BenchmarkUsed,
     CopyStatus,
@@ -28,8 +27,6 @@ from rater.record.run import (
     Validity,
 )
 
-StoredCopy = CopyEnded
-StoredBracket = PhaseEnded
 RATIO, PER_HOUR = "ratio", "copies/hour"  # units of the one number of a run
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
@@ -141,8 +138,8 @@ class StoredRun(Struct, frozen=True):
     benchmarks: tuple[BenchmarkUsed, ...] = ()  # in ring order; command "" where not known
     placements: tuple[Placement, ...] = ()  # by copy; imported: only of files of our own
     pus: tuple[MachinePU, ...] = ()  # by cpu; empty when nothing is known of the machine
-    brackets: tuple[StoredBracket, ...] = ()  # by phase
-    copies: tuple[StoredCopy, ...] = ()  # by phase, copy, step
+    brackets: tuple[PhaseEnded, ...] = ()  # by phase
+    copies: tuple[CopyEnded, ...] = ()  # by phase, copy, step
     warnings: tuple[str, ...] = ()  # given before the first phase
     notes: tuple[str, ...] = ()  # made since, in order
     samples: tuple[Sampled, ...] = ()  # of copies while they ran, by phase, copy, step, age
@@ -169,6 +166,6 @@ class StoredRun(Struct, frozen=True):
         )
 
 
-def is_good(copy: StoredCopy) -> bool:
+def is_good(copy: CopyEnded) -> bool:
     """Tell whether the copy ran to its end, well, and nothing is known against its output."""
     return copy.status is CopyStatus.OK and copy.validity is not Validity.INVALID

@@ -12,9 +12,9 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from rater.plan.counter_tables import counter_tables
-from rater.record.events import Sampled
+from rater.record.events import CopyEnded, Sampled
 from rater.record.run import CopyStatus, RunStatus, Validity
-from rater.record.stored import RunHead, StoredCopy, StoredRun
+from rater.record.stored import RunHead, StoredRun
 from rater.store.observations import ENERGY, SHARED_BY_PU, VERSION, how_it_ended
 from rater.text.cpuset import format_list
 from rater.text.values import JsonFields, Table, group_by_key, to_json
@@ -97,7 +97,7 @@ def _energy(stored: StoredRun) -> list[dict[str, Any]]:
     ]
 
 
-def _observation(copy: StoredCopy, source: str, queued: bool) -> dict[str, Any]:
+def _observation(copy: CopyEnded, source: str, queued: bool) -> dict[str, Any]:
     # Imported, `ok` and `unchecked`: nothing said how the copy ended.
     ended = copy.status is not CopyStatus.OK or copy.validity is not Validity.UNCHECKED
     optional = {
@@ -190,7 +190,7 @@ def write_csv(stored: StoredRun, out: TextIO) -> None:
         writer.writerow([_seconds(it) if is_s else _no_formula(it) for it, is_s in cells])
 
 
-def _counts(copy: StoredCopy) -> Iterator[tuple[str, float | None]]:
+def _counts(copy: CopyEnded) -> Iterator[tuple[str, float | None]]:
     for it in copy.counts:
         share = it.running_ns / it.enabled_ns if it.enabled_ns else 0.0
         yield f"{it.group_name} share_counted", share
@@ -199,8 +199,8 @@ def _counts(copy: StoredCopy) -> Iterator[tuple[str, float | None]]:
 
 _TABLE: Table = {
     RunHead: JsonFields("*", {"status": lambda head: head.status.reported}, "tags{}"),
-    StoredCopy: JsonFields(
-        " ".join(name for name in StoredCopy.__struct_fields__ if name != "gate"),
+    CopyEnded: JsonFields(
+        " ".join(name for name in CopyEnded.__struct_fields__ if name != "gate"),
         "metrics{} gate_cpus gate_mems",
     ),
     Sampled: JsonFields("* node_bytes{} page_bytes{} astray_bytes{}"),
@@ -231,7 +231,7 @@ def full_document(stored: StoredRun) -> dict[str, Any]:
     return {"rater": VERSION, **to_json(stored, _TABLE)}
 
 
-# Columns of the table: fields of `StoredCopy`, those in nanoseconds as exact seconds.
+# Columns of the table: fields of `CopyEnded`, those in nanoseconds as exact seconds.
 _CSV = """
     benchmark tune iteration copy step phase counted cpu core llc node package mem_nodes
     planned_start_s start_s elapsed_s cpu_s user_s system_s gate_cpu_s max_rss_bytes minor_faults
@@ -250,7 +250,7 @@ def _is_timed(column: str) -> bool:
     return column.endswith("_s")
 
 
-def _cell(copy: StoredCopy, column: str) -> Any:
+def _cell(copy: CopyEnded, column: str) -> Any:
     if _is_timed(column):
         return getattr(copy, f"{column.removesuffix('_s')}_ns")
     value = getattr(copy, column)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from rater.errors import InputError
 from rater.plan.counter_tables import TABLE_TEXT
-from rater.record.events import EventCount, MachineReadings
+from rater.record.events import CopyEnded, EventCount, MachineReadings, PhaseEnded
 from rater.record.run import (
     MOST_COPIES,
     BenchmarkUsed,
@@ -23,7 +23,7 @@ from rater.record.run import (
     RunStatus,
     Validity,
 )
-from rater.record.stored import RunHead, StoredBracket, StoredCopy, StoredRun
+from rater.record.stored import RunHead, StoredRun
 from rater.store.rows import defaults_of
 from rater.text.cpuset import MAX_NUMBER
 from rater.text.documents import REQUIRED, Document, TableReader, json_document
@@ -133,7 +133,7 @@ class Observations:
         if "observations" not in root:
             root.unexpected("a list", "observations")
 
-    def rows(self, *, rotated: bool, steady: bool) -> list[StoredCopy]:
+    def rows(self, *, rotated: bool, steady: bool) -> list[CopyEnded]:
         """Return the copies, each in its phase and queue. Raises `MistakesError`.
 
         All copies run one benchmark: a phase for each benchmark, iteration and tune.
@@ -202,7 +202,7 @@ class Observations:
     def _wrong(self, position: int, key: str, expected: str) -> None:
         self._reader(position).unexpected(expected, key)
 
-    def _check_steps(self, rows: Sequence[StoredCopy]) -> None:
+    def _check_steps(self, rows: Sequence[CopyEnded]) -> None:
         first_at: dict[tuple[int, int, int], int] = {}
         for position, it in enumerate(rows):
             first = first_at.setdefault((it.phase, it.copy, it.step), position)
@@ -211,7 +211,7 @@ class Observations:
                 same = f"(observations[{first}] has the same one)"
                 self._wrong(position, "step", f"{expected} {same}")
 
-    def _check_once(self, rows: Sequence[StoredCopy], *, by_start: bool) -> None:
+    def _check_once(self, rows: Sequence[CopyEnded], *, by_start: bool) -> None:
         """Check that no copy has two observations of a benchmark and iteration.
 
         In rotated order (`by_start`) it may run one several times in a round, where the
@@ -232,7 +232,7 @@ class Observations:
             others[it.start_ns] = position
 
 
-def _copies(column: dict[str, list[Any]]) -> list[StoredCopy]:
+def _copies(column: dict[str, list[Any]]) -> list[CopyEnded]:
     starts, statuses = column["start_ns"], column["status"]
     column |= {
         "finish_ns": [
@@ -243,13 +243,13 @@ def _copies(column: dict[str, list[Any]]) -> list[StoredCopy]:
         "validity": [Validity.NOT_CHECKED if it else Validity.UNCHECKED for it in statuses],
         "status": [it or CopyStatus.OK for it in statuses],
     }
-    absent = dict.fromkeys(StoredCopy.__struct_fields__) | defaults_of(StoredCopy)
+    absent = dict.fromkeys(CopyEnded.__struct_fields__) | defaults_of(CopyEnded)
     every = (column.get(name, repeat(value)) for name, value in absent.items())
-    return list(map(StoredCopy, *every))
+    return list(map(CopyEnded, *every))
 
 
-def _in_queues(rows: Sequence[StoredCopy]) -> list[StoredCopy]:
-    queues: dict[tuple[int, int], list[StoredCopy]] = {}
+def _in_queues(rows: Sequence[CopyEnded]) -> list[CopyEnded]:
+    queues: dict[tuple[int, int], list[CopyEnded]] = {}
     for row in rows:
         queues.setdefault((row.phase, row.copy), []).append(row)
     for queue in queues.values():
@@ -371,7 +371,7 @@ def _windows(run: TableReader) -> _Windows:
     return found
 
 
-def _energy(run: TableReader, brackets: Sequence[StoredBracket]) -> tuple[MachineReadings, ...]:
+def _energy(run: TableReader, brackets: Sequence[PhaseEnded]) -> tuple[MachineReadings, ...]:
     phases = {(it.benchmark, it.iteration): it.phase for it in brackets}
     found = []
     for one in run.tables("energy"):
@@ -387,7 +387,7 @@ def _energy(run: TableReader, brackets: Sequence[StoredBracket]) -> tuple[Machin
     return tuple(found)
 
 
-def _what_is_missing(copies: int, rows: Sequence[StoredCopy]) -> tuple[str, ...]:
+def _what_is_missing(copies: int, rows: Sequence[CopyEnded]) -> tuple[str, ...]:
     observed = len({row.copy for row in rows})
     if observed == copies:
         return ()
@@ -424,7 +424,7 @@ def _head(run: TableReader) -> RunHead:
     )
 
 
-def _end(run: TableReader, rows: Sequence[StoredCopy]) -> tuple[RunStatus, str | None]:
+def _end(run: TableReader, rows: Sequence[CopyEnded]) -> tuple[RunStatus, str | None]:
     status, reason = run.get("status", _ENDED, None), run.get("reason", LINE, None)
     shown = how_it_ended(rows)
     if status is None or status is RunStatus.COMPLETE is not shown[0]:
@@ -432,7 +432,7 @@ def _end(run: TableReader, rows: Sequence[StoredCopy]) -> tuple[RunStatus, str |
     return status, reason
 
 
-def how_it_ended(rows: Sequence[StoredCopy]) -> tuple[RunStatus, str | None]:
+def how_it_ended(rows: Sequence[CopyEnded]) -> tuple[RunStatus, str | None]:
     """Return status and reason of a run of which nothing but its observations is known."""
     if not rows:
         return RunStatus.INTERRUPTED, "the document has no observations"
@@ -457,7 +457,7 @@ def _utc(text: Any) -> str | None:
 _TIME = ValueKind("null or a time such as 2026-11-20T12:00:00Z", _utc, "")
 
 
-def _stagger_ms(run: TableReader, head: RunHead, brackets: Sequence[StoredBracket]) -> float:
+def _stagger_ms(run: TableReader, head: RunHead, brackets: Sequence[PhaseEnded]) -> float:
     given = run.get("stagger_ms", number(LONGEST_S, unit="milliseconds"), None)
     run.document.raise_mistakes()
     if given is not None:
@@ -488,9 +488,9 @@ def _pus(topology: TableReader) -> tuple[MachinePU, ...]:
 
 
 def _brackets(
-    rows: Sequence[StoredCopy], rotated: bool, *, steady: bool, windows: _Windows
-) -> tuple[StoredBracket, ...]:
-    members: dict[int, list[StoredCopy]] = {}
+    rows: Sequence[CopyEnded], rotated: bool, *, steady: bool, windows: _Windows
+) -> tuple[PhaseEnded, ...]:
+    members: dict[int, list[CopyEnded]] = {}
     for row in rows:
         members.setdefault(row.phase, []).append(row)
     found = []
@@ -510,10 +510,10 @@ def _brackets(
     return tuple(found)
 
 
-def _bracket(phase: int, rows: Sequence[StoredCopy], rotated: bool) -> StoredBracket:
+def _bracket(phase: int, rows: Sequence[CopyEnded], rotated: bool) -> PhaseEnded:
     one = rows[0]
     starts, finishes = _times(rows)
-    return StoredBracket(
+    return PhaseEnded(
         phase=phase,
         benchmark=None if rotated else one.benchmark,
         iteration=None if rotated else one.iteration,
@@ -527,7 +527,7 @@ def _bracket(phase: int, rows: Sequence[StoredCopy], rotated: bool) -> StoredBra
     )
 
 
-def _times(rows: Sequence[StoredCopy]) -> tuple[dict[int, int], dict[int, int]]:
+def _times(rows: Sequence[CopyEnded]) -> tuple[dict[int, int], dict[int, int]]:
     starts: dict[int, int] = {}
     finishes: dict[int, int] = {}
     for row in rows:

@@ -15,6 +15,7 @@ from rater.errors import InputError
 from rater.files import folder
 from rater.process import ProcessId, boot_id, is_alive
 from rater.record.events import (
+    CopyEnded,
     CpuReading,
     CpuReadings,
     EventCount,
@@ -23,6 +24,8 @@ from rater.record.events import (
     Observed,
     PageRegion,
     PhaseCounted,
+    PhaseEnded,
+    PublishedResult,
     Sampled,
     WorkloadTime,
 )
@@ -37,14 +40,7 @@ from rater.record.run import (
     escape_undecodable,
     is_fleet_word,
 )
-from rater.record.stored import (
-    ImportedFile,
-    PublishedResult,
-    RunHead,
-    StoredBracket,
-    StoredCopy,
-    StoredRun,
-)
+from rater.record.stored import ImportedFile, RunHead, StoredRun
 from rater.store.rows import Database, rows_of_columns
 from rater.text.values import truncate_list
 
@@ -164,7 +160,7 @@ def load_run(database: Database, run_id: int) -> StoredRun:
         ),
         placements=table(Placement, "placement", order="copy"),
         pus=table(MachinePU, "pu", order="cpu"),
-        brackets=query(StoredBracket, named("brackets"), finish=bracket),
+        brackets=query(PhaseEnded, named("brackets"), finish=bracket),
         copies=_copies(database, run_id),
         warnings=tuple(text for kind, text in notes if kind == "warning"),
         notes=tuple(text for kind, text in notes if kind == "note"),
@@ -187,7 +183,7 @@ def named(query: str) -> str:
     return (folder("db") / "queries" / f"{query}.sql").read_text(encoding="utf-8")
 
 
-def _copies(database: Database, run_id: int) -> tuple[StoredCopy, ...]:
+def _copies(database: Database, run_id: int) -> tuple[CopyEnded, ...]:
     metrics: defaultdict[tuple[int, ...], list[tuple[str, float]]] = defaultdict(list)
     kinds = (int, int, int, str, float)
     for *key, name, value in database.read_values(named("metrics"), *kinds, run=run_id):
@@ -196,8 +192,8 @@ def _copies(database: Database, run_id: int) -> tuple[StoredCopy, ...]:
     counts = database.read_by(EventCount, named("copy_counts"), _COPY_RUN, run=run_id)
     pages = database.read_by(PageRegion, named("page_regions"), _COPY_RUN, run=run_id)
 
-    found: list[StoredCopy] = []
-    for columns in database.read_columns(StoredCopy, named("copies"), run=run_id):
+    found: list[CopyEnded] = []
+    for columns in database.read_columns(CopyEnded, named("copies"), run=run_id):
         gates = zip(columns.pop("gate_cpus"), columns.pop("gate_mems"), strict=True)
         keys = [*zip(*(columns[name] for name in _COPY_RUN), strict=True)]
         columns |= {
@@ -207,7 +203,7 @@ def _copies(database: Database, run_id: int) -> tuple[StoredCopy, ...]:
             "counts": [tuple(counts.get(key, ())) for key in keys],
             "pages": [tuple(pages.get(key, ())) for key in keys],
         }
-        found += rows_of_columns(StoredCopy, columns)
+        found += rows_of_columns(CopyEnded, columns)
     return tuple(found)
 
 

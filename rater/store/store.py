@@ -15,9 +15,9 @@ from rater.errors import InputError
 from rater.files import Sourced
 from rater.plan.sweep import ENVIRONMENT
 from rater.process import ProcessId, this_process
-from rater.record.events import Event, Noted, PhaseEnded, RunEnded
+from rater.record.events import CopyEnded, Event, Noted, PhaseEnded, RunEnded
 from rater.record.run import BenchmarkUsed, MachinePU, Placement, RunStatus
-from rater.record.stored import PlacementJudgement, RunHead, StoredCopy, StoredRun, TimeRow
+from rater.record.stored import PlacementJudgement, RunHead, StoredRun, TimeRow
 from rater.store.insert import (
     JUDGED,
     append_events,
@@ -125,9 +125,7 @@ class Store(OpenDatabase):
         if is_edge:
             self._checkpoint()
 
-    def add(
-        self, stored: StoredRun, copies: Iterable[StoredCopy] | None = None
-    ) -> tuple[int, bool]:
+    def add(self, stored: StoredRun, copies: Iterable[CopyEnded] | None = None) -> tuple[int, bool]:
         """Store an imported run; return its number, and False when its uuid was there already.
 
         `copies` instead of the run's own: of a run too large to hold them all at once.

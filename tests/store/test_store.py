@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from rater.errors import InputError
 from rater.plan.sweep import AxisKind, SweepPoint, SweepSlot
 from rater.process import is_alive, this_process
-from rater.record.events import Noted, OutputChecked, RunEnded
+from rater.record.events import Noted, OutputChecked, PhaseEnded, RunEnded
 from rater.record.run import (
     BenchmarkUsed,
     CopyStatus,
@@ -28,7 +28,7 @@ from rater.record.run import (
     RunStatus,
     Validity,
 )
-from rater.record.stored import RunHead, StoredBracket, StoredRun
+from rater.record.stored import RunHead, StoredRun
 from rater.store.connection import StoreError, StoreFullError
 from rater.store.store import Store, open_store
 from rater.store.sweeps import create_slot_run, end_sweep, new_sweep, remove_sweeps
@@ -144,7 +144,7 @@ def test_the_events_of_a_run_come_back(store: Store) -> None:
     assert back.head.elapsed_s == 2.0
     assert back.notes == ("a note",)
     assert back.brackets == (
-        StoredBracket(0, "gups", 1, "base", True, 0, 2 * S, 0, 2 * S, complete=True),
+        PhaseEnded(0, "gups", 1, "base", True, 0, 2 * S, 0, 2 * S, complete=True),
     )
     good, bad = back.copies
     assert (good.benchmark, good.tune, good.iteration, good.copy) == ("gups", "base", 1, 0)

@@ -7,20 +7,20 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rater.record.events import CpuReading, CpuReadings, MachineReadings
+from rater.record.events import CopyEnded, CpuReading, CpuReadings, MachineReadings
 from rater.record.run import MachinePU, MemoryPolicy, Placement
-from rater.record.stored import StoredCopy, StoredRun
+from rater.record.stored import StoredRun
 from tests.support.example_runs import S, copy_row, stored
 
 
-def computed(copy: int, cpu_s: float, **changes: Any) -> StoredCopy:
+def computed(copy: int, cpu_s: float, **changes: Any) -> CopyEnded:
     """A copy that ran for 10 s, and computed for so long."""
     cpu_ns = round(cpu_s * S)
     return copy_row(copy, 10.0, cpu_ns=cpu_ns, user_ns=cpu_ns, **changes)
 
 
 def read_run(
-    copies: Sequence[StoredCopy],
+    copies: Sequence[CopyEnded],
     *rows: CpuReading,
     masks: Sequence[tuple[int, ...] | None] | None = None,
     **counters: int,

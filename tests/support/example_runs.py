@@ -5,9 +5,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rater.record.events import CpuReading, MachineReadings
+from rater.record.events import CopyEnded, CpuReading, MachineReadings, PhaseEnded
 from rater.record.run import BenchmarkUsed, CopyStatus, Host, RunStatus, Validity
-from rater.record.stored import RunHead, StoredBracket, StoredCopy, StoredRun
+from rater.record.stored import RunHead, StoredRun
 
 S = 1_000_000_000  # nanoseconds
 HEAD = RunHead(
@@ -46,10 +46,10 @@ def reading(cpu: int, user_s: float = 0.0, system_s: float = 0.0, **changes: Any
     return replace(row, **changes)
 
 
-def copy_row(number: int, seconds: float, **changes: Any) -> StoredCopy:
+def copy_row(number: int, seconds: float, **changes: Any) -> CopyEnded:
     """One good copy of benchmark a in phase 0 on CPU and node of its own number."""
     start_ns = changes.pop("start_ns", 0)
-    row = StoredCopy(
+    row = CopyEnded(
         phase=0,
         benchmark="a",
         tune="base",
@@ -89,7 +89,7 @@ def copy_row(number: int, seconds: float, **changes: Any) -> StoredCopy:
 
 
 def stored(
-    rows: Sequence[StoredCopy],
+    rows: Sequence[CopyEnded],
     *,
     reference_s: float | None = 10.0,
     categories: dict[str, str] | None = None,
@@ -98,7 +98,7 @@ def stored(
 ) -> StoredRun:
     """A run whose brackets and benchmarks follow from its copies."""
     names = head.setdefault("benchmarks", tuple(dict.fromkeys(c.benchmark for c in rows)))
-    phases: dict[int, list[StoredCopy]] = {}
+    phases: dict[int, list[CopyEnded]] = {}
     for copy in rows:
         phases.setdefault(copy.phase, []).append(copy)
     rotated = head.get("order") == "rotated"
@@ -114,7 +114,7 @@ def stored(
         placements=(),
         pus=(),
         brackets=tuple(
-            StoredBracket(
+            PhaseEnded(
                 phase=phase,
                 benchmark=None if rotated else members[0].benchmark,
                 iteration=None if rotated else members[0].iteration,
@@ -150,7 +150,7 @@ def with_energy(run: StoredRun, *joules: float) -> StoredRun:
 
 def in_turn(
     number: int, seconds: Sequence[float], *, begin_s: float = 0.0, names: str = "a", **changes: Any
-) -> list[StoredCopy]:
+) -> list[CopyEnded]:
     """A copy's successive runs without a gap; `names`: a letter for each benchmark, repeated."""
     rows = []
     at_s = begin_s
@@ -164,7 +164,7 @@ def in_turn(
 
 
 def windowed(
-    rows: Sequence[StoredCopy], begin_s: float, finish_s: float, **options: Any
+    rows: Sequence[CopyEnded], begin_s: float, finish_s: float, **options: Any
 ) -> StoredRun:
     """A steady run; the window of each phase, from the phase's first release."""
     given = {

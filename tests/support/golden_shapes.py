@@ -12,9 +12,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rater.record.events import Event, GateFacts, OutputChecked, PagesHad
+from rater.record.events import CopyEnded, Event, GateFacts, OutputChecked, PagesHad
 from rater.record.run import CopyStatus, MemoryPolicy, MetricUsed, Placement, RunStatus
-from rater.record.stored import StoredCopy, StoredRun
+from rater.record.stored import StoredRun
 from rater.store.store import Store, open_store
 from tests.support.counted_runs import counted_run
 from tests.support.cpu_readings import computed, read_run
@@ -156,7 +156,7 @@ def steady_run(
     benchmarks: Sequence[str] = ("lu",), copies: int = 2, nodes: int = 1, **options: Any
 ) -> StoredRun:
     """Runs of 2 s, those of the last node and of the last copy 10 % slower; window 4 to 44 s."""
-    rows: list[StoredCopy] = []
+    rows: list[CopyEnded] = []
     for phase, name in enumerate(benchmarks):
         for copy in range(copies):
             node = copy * nodes // copies
@@ -193,7 +193,7 @@ def gapped(benchmarks: Sequence[str] = ("lu",), gap_s: float = 1.0) -> StoredRun
 
 def drifting() -> StoredRun:
     """One calm window, one whose second half is slower, one too short to tell."""
-    rows: list[StoredCopy] = []
+    rows: list[CopyEnded] = []
     for phase, (name, second) in enumerate([("calm", 1.0), ("tired", 1.2), ("long", 1.0)]):
         for copy in range(2):
             seconds = [1.0] * 22 + [second] * 20 if name != "long" else [15.0] * 3
@@ -263,7 +263,7 @@ def steady_many(folder: Path) -> None:
 
 def mixed(copies: int = 2) -> StoredRun:
     """Steady in rotated order: runs of 1 s (a) and 3 s (b)."""
-    rows: list[StoredCopy] = []
+    rows: list[CopyEnded] = []
     for copy in range(copies):
         ring = "ab" if copy % 2 == 0 else "ba"
         seconds = [1.0 if ring[step % 2] == "a" else 3.0 for step in range(24)]

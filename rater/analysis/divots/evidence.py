@@ -26,7 +26,8 @@ from rater.analysis.results.counters import metrics_of, rates_of, tables_of
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.placement import CopyProof, PlacementVerdict, prove_run
 from rater.analysis.stats.robust import MAD_TO_SD
-from rater.record.stored import StoredCopy, StoredRun, is_good
+from rater.record.events import CopyEnded
+from rater.record.stored import StoredRun, is_good
 from rater.text.values import group_by_key
 
 # -- What of a copy's run may tell why it was slow, and what difference of it matters --------------
@@ -114,7 +115,7 @@ type _Cell = tuple[str, str | None, int]  # benchmark, tune, iteration
 class _Row(Struct, frozen=True):
     """One copy's run with the numbers that are known of it; one that is not known is missing."""
 
-    copy: StoredCopy
+    copy: CopyEnded
     numbers: Mapping[str, float]
     astray: str  # how it was not placed as planned, in words
 
@@ -173,7 +174,7 @@ def _rows_of(run: StoredRun) -> _Rows:
     return rows
 
 
-def _seen(copy: StoredCopy, proof: CopyProof) -> dict[str, float | None]:
+def _seen(copy: CopyEnded, proof: CopyProof) -> dict[str, float | None]:
     seen = proof.seen
     values: dict[str, float | None] = {
         "swapped": seen.swap_bytes,

@@ -14,8 +14,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from rater.record.events import CopyEnded
 from rater.record.run import Placement
-from rater.record.stored import StoredCopy, StoredRun
+from rater.record.stored import StoredRun
 from rater.text.values import group_by_key
 
 _MOST_UNSEEN = 0.5  # of a copy's CPU time may be of threads whose delay is not known
@@ -35,7 +36,7 @@ class TimeAccount(Struct, frozen=True):
 
 
 def account_of(
-    copy: StoredCopy, threads: int, values: Mapping[str, int], copies: int
+    copy: CopyEnded, threads: int, values: Mapping[str, int], copies: int
 ) -> TimeAccount:
     """Return where the time of one copy's run went.
 
@@ -124,7 +125,7 @@ def cpus_of_copies(run: StoredRun) -> dict[tuple[int, ...], tuple[int, ...] | No
     return found
 
 
-def _mask(copy: StoredCopy, placed: Mapping[int, Placement]) -> tuple[int, ...] | None:
+def _mask(copy: CopyEnded, placed: Mapping[int, Placement]) -> tuple[int, ...] | None:
     placement = placed.get(copy.copy)
     if placement is not None and placement.cpu == copy.cpu:
         return placement.cpus

@@ -15,7 +15,8 @@ from rater.analysis.results.metrics import copy_estimates
 from rater.analysis.results.rates import Key
 from rater.analysis.results.score import Summary
 from rater.analysis.results.steady import is_steady, share_inside
-from rater.record.stored import PER_HOUR, RATIO, StoredBracket, StoredCopy, StoredRun, is_good
+from rater.record.events import CopyEnded, PhaseEnded
+from rater.record.stored import PER_HOUR, RATIO, StoredRun, is_good
 from rater.text.cpuset import format_list
 from rater.text.values import count, group_by_key
 
@@ -99,7 +100,7 @@ def memory_rows(points: Sequence[Point]) -> tuple[MemoryRow, ...]:
     )
 
 
-def _cell(copies: Iterable[StoredCopy]) -> MemoryCell:
+def _cell(copies: Iterable[CopyEnded]) -> MemoryCell:
     """Return the mean of the copies' own means: one that ran longer weighs no more."""
     copies = list(copies)
     means = [it.mean_rss_bytes for it in copies if it.mean_rss_bytes is not None]
@@ -283,7 +284,7 @@ class Cell(Struct, frozen=True):
     iteration: int
     counted: bool  # False: discarded
     points: tuple[CopyPoint, ...]  # copies that ran well, by number
-    failed: tuple[StoredCopy, ...]  # runs that did not, by copy
+    failed: tuple[CopyEnded, ...]  # runs that did not, by copy
 
     @property
     def key(self) -> Key:
@@ -361,7 +362,7 @@ def group_cells(run: StoredRun) -> tuple[Cell, ...]:
     return tuple(cells)
 
 
-def _counts(run: StoredRun, row: StoredCopy, brackets: Mapping[int, StoredBracket]) -> bool:
+def _counts(run: StoredRun, row: CopyEnded, brackets: Mapping[int, PhaseEnded]) -> bool:
     bracket = brackets.get(row.phase)
     if not is_steady(run.head) or bracket is None or bracket.window_finish_ns is None:
         return True
@@ -456,7 +457,7 @@ def ratio_pairs(summary: Summary, baseline: Summary) -> tuple[RatioPair, ...]:
 
 
 def _points(
-    rows: Sequence[StoredCopy], joules: Mapping[tuple[int, int, int], float]
+    rows: Sequence[CopyEnded], joules: Mapping[tuple[int, int, int], float]
 ) -> tuple[CopyPoint, ...]:
     runs = group_by_key((row.copy, row) for row in rows if is_good(row))
     found = []

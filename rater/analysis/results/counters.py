@@ -21,9 +21,9 @@ from rater.plan.counter_tables import (
     counter_tables,
     parse_table,
 )
-from rater.record.events import EventCount
+from rater.record.events import CopyEnded, EventCount
 from rater.record.run import CopyStatus
-from rater.record.stored import StoredCopy, StoredRun
+from rater.record.stored import StoredRun
 
 # -- Counts of copies as rates: events per instruction, cycles per instruction, clock --------------
 #
@@ -78,7 +78,7 @@ def groups_of(counts: Iterable[EventCount]) -> dict[str, dict[str, EventCount]]:
     }
 
 
-def rates_of(copies: Iterable[StoredCopy], of: str, *, in_full: bool = False) -> Rates | None:
+def rates_of(copies: Iterable[CopyEnded], of: str, *, in_full: bool = False) -> Rates | None:
     """Return the rates of runs of copies by a table, or one group; None: nothing was counted.
 
     `in_full`: without groups that others had the counters of for a part of the time.
@@ -216,7 +216,7 @@ def run_counts(run: StoredRun) -> RunCounts:
     """Return the counts of all runs of copies that count and ended well."""
     run = run.without_torn()
     tables = tables_of(run)
-    by_benchmark: defaultdict[tuple[str, str | None], list[StoredCopy]] = defaultdict(list)
+    by_benchmark: defaultdict[tuple[str, str | None], list[CopyEnded]] = defaultdict(list)
     for copy in run.copies:
         if copy.counts and copy.counted and copy.status is CopyStatus.OK:
             by_benchmark[copy.benchmark, copy.tune].append(copy)
@@ -241,7 +241,7 @@ def _kind(count: EventCount) -> _Kind:
     return count.group_name.partition(":")[0], count.user_only
 
 
-def _only(copies: Iterable[StoredCopy], kind: _Kind) -> list[StoredCopy]:
+def _only(copies: Iterable[CopyEnded], kind: _Kind) -> list[CopyEnded]:
     found = (
         replace(copy, counts=tuple(it for it in copy.counts if _kind(it) == kind))
         for copy in copies
@@ -253,12 +253,12 @@ def _counted(
     benchmark: str,
     tune: str | None,
     kind: _Kind,
-    copies: Sequence[StoredCopy],
+    copies: Sequence[CopyEnded],
     known: CounterTable | None,
 ) -> BenchmarkCounts:
     table, user_only = kind
     rates = rates_of(copies, table)
-    iterations: defaultdict[int, list[StoredCopy]] = defaultdict(list)
+    iterations: defaultdict[int, list[CopyEnded]] = defaultdict(list)
     for copy in copies:
         iterations[copy.iteration].append(copy)
     each = [it for some in iterations.values() if (it := rates_of(some, table))]
@@ -275,8 +275,8 @@ def _counted(
     )
 
 
-def _groups(copies: Sequence[StoredCopy]) -> Iterable[CountedGroup]:
-    members: defaultdict[str, list[StoredCopy]] = defaultdict(list)
+def _groups(copies: Sequence[CopyEnded]) -> Iterable[CountedGroup]:
+    members: defaultdict[str, list[CopyEnded]] = defaultdict(list)
     for copy in copies:
         for name in groups_of(copy.counts):
             members[name].append(copy)

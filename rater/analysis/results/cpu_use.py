@@ -15,9 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.analysis.results.account import accounts_of, cpus_of_copies
-from rater.record.events import CpuReading, CpuReadings
+from rater.record.events import CopyEnded, CpuReading, CpuReadings
 from rater.record.run import LEFT_BEHIND, CopyStatus
-from rater.record.stored import StoredCopy, StoredRun
+from rater.record.stored import StoredRun
 from rater.text.values import group_by_key
 
 FOREIGN_SHARE = 0.02  # of a CPU's time
@@ -164,7 +164,7 @@ class _Shared(Struct, eq=False):
 def _phase(
     readings: CpuReadings,
     phase: MachineUse,
-    copies: Sequence[StoredCopy],
+    copies: Sequence[CopyEnded],
     seen: Mapping[tuple[int, ...], tuple[int, ...] | None],
     nodes: Mapping[int, int | None],
 ) -> Iterable[CpuUse]:
@@ -198,7 +198,7 @@ def _phase(
 
 def _shared(
     rows: Mapping[int, CpuReading],
-    copies: Sequence[StoredCopy],
+    copies: Sequence[CopyEnded],
     seen: Mapping[tuple[int, ...], tuple[int, ...] | None],
 ) -> dict[int, _Shared]:
     groups = {cpu: _Shared(frozenset((cpu,)), set()) for cpu in rows}
@@ -234,7 +234,7 @@ def _joined(groups: dict[int, _Shared], mask: frozenset[int]) -> _Shared:
     return whole
 
 
-def _tells_all(copy: StoredCopy) -> bool:
+def _tells_all(copy: CopyEnded) -> bool:
     """Tell whether the CPU time of a copy is all that its processes used.
 
     Not so where it was ended from outside or left processes behind: the kernel tells
@@ -245,7 +245,7 @@ def _tells_all(copy: StoredCopy) -> bool:
     return ended and copy.signal is None and alone and copy.cpu_ns is not None
 
 
-def _own_ns(copy: StoredCopy) -> int:
+def _own_ns(copy: CopyEnded) -> int:
     """Return the CPU time that a copy used in its phase: with its gate's, if that came later."""
     if copy.step and copy.user_ns is not None and copy.system_ns is not None:
         return copy.user_ns + copy.system_ns

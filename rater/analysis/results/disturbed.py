@@ -8,7 +8,8 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from rater.analysis.results.account import TimeAccount, accounts_of, cpus_of_copies
-from rater.record.stored import StoredCopy, StoredRun, is_good
+from rater.record.events import CopyEnded
+from rater.record.stored import StoredRun, is_good
 from rater.text.values import count, group_by_key, percent
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class _Takers:
                 where = self._where[it.phase, it.copy, it.step]
                 self._load[it.phase, where] += self._threads.get(it.benchmark, 1)
 
-    def taken_s(self, it: StoredCopy, account: TimeAccount) -> float | None:
+    def taken_s(self, it: CopyEnded, account: TimeAccount) -> float | None:
         """Return how long others kept a copy from its CPU, None where it is not known."""
         where = self._where[it.phase, it.copy, it.step]
         cpus = self._pus if where is None else where
@@ -131,7 +132,7 @@ class _Takers:
         return min(lost_s + stolen_s, it.elapsed_s - ran_s)
 
 
-def _cost_of(run: StoredRun, taken: Sequence[tuple[StoredCopy, float]]) -> float | None:
+def _cost_of(run: StoredRun, taken: Sequence[tuple[CopyEnded, float]]) -> float | None:
     """Return the share of the score that copies lost with so many seconds each."""
     if run.head.order == "rotated" or run.head.mode == "steady":
         elapsed_s = sum(it.elapsed_s for it, _ in taken)
@@ -147,7 +148,7 @@ def _cost_of(run: StoredRun, taken: Sequence[tuple[StoredCopy, float]]) -> float
     return max(0.0, 1 - math.exp(sum(ratios) / len(ratios))) if ratios else None
 
 
-def _bracket_s(cell: Sequence[tuple[StoredCopy, float]], share: int) -> float:
+def _bracket_s(cell: Sequence[tuple[CopyEnded, float]], share: int) -> float:
     """Return first start to last end of copies, each with `share` of what it lost taken off."""
     begin_ns = min(it.start_ns or 0 for it, _ in cell)
     ends = ((it.start_ns or 0) - begin_ns + it.elapsed_ns - share * s * 1e9 for it, s in cell)

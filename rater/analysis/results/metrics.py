@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from rater.analysis.results.result import Missing, PhaseEnergy, stored_request, why_failed
 from rater.analysis.results.steady import is_steady, share_inside
+from rater.record.events import CopyEnded, PhaseEnded
 from rater.record.run import BenchmarkUsed, MetricUsed
-from rater.record.stored import StoredBracket, StoredCopy, StoredRun, is_good
+from rater.record.stored import StoredRun, is_good
 from rater.text.values import count, group_by_key, truncate_list
 
 # -- Energy of phases: joules of the packages that a run's copies were on, and estimates for copies
@@ -85,8 +86,8 @@ def copy_estimates(run: StoredRun) -> dict[tuple[int, int, int], float]:
 
 def _phase(
     run: StoredRun,
-    bracket: StoredBracket,
-    copies: Sequence[StoredCopy],
+    bracket: PhaseEnded,
+    copies: Sequence[CopyEnded],
     *,
     elapsed_s: float,
     domains: Mapping[str, float],
@@ -200,7 +201,7 @@ def metric_results(run: StoredRun) -> tuple[MetricResult, ...]:
     brackets = {bracket.phase: bracket for bracket in run.brackets if not bracket.torn}
     steady = is_steady(run.head)
     # By benchmark, then iteration (None: all rounds together): the rows that count, with weights.
-    groups: dict[str, dict[int | None, list[tuple[StoredCopy, float]]]] = {}
+    groups: dict[str, dict[int | None, list[tuple[CopyEnded, float]]]] = {}
     for row in run.copies:
         bracket = brackets.get(row.phase)
         if bracket is None or not row.counted:
@@ -216,7 +217,7 @@ def metric_results(run: StoredRun) -> tuple[MetricResult, ...]:
     )
 
 
-def _weight(row: StoredCopy, bracket: StoredBracket) -> float:
+def _weight(row: CopyEnded, bracket: PhaseEnded) -> float:
     if is_good(row):
         return share_inside(row, bracket)
     begin, end = bracket.window_start_ns, bracket.window_finish_ns
@@ -230,7 +231,7 @@ def _over_iterations(
     run: StoredRun,
     used: BenchmarkUsed,
     metric: MetricUsed,
-    groups: Mapping[int | None, Sequence[tuple[StoredCopy, float]]],
+    groups: Mapping[int | None, Sequence[tuple[CopyEnded, float]]],
 ) -> MetricResult:
     results = [
         _result(run, used.name, metric, iteration, groups[iteration])
@@ -254,7 +255,7 @@ def _result(
     benchmark: str,
     metric: MetricUsed,
     iteration: int | None,
-    rows: Sequence[tuple[StoredCopy, float]],
+    rows: Sequence[tuple[CopyEnded, float]],
 ) -> MetricResult:
     copies = _copies(metric.name, rows)
     values = [copy.value for copy in copies]
@@ -311,7 +312,7 @@ def _median(values: Sequence[float]) -> float | None:
     return ordered[middle] if len(values) % 2 else _mean(ordered[middle - 1 : middle + 1])
 
 
-def _copies(name: str, rows: Sequence[tuple[StoredCopy, float]]) -> list[MetricCopy]:
+def _copies(name: str, rows: Sequence[tuple[CopyEnded, float]]) -> list[MetricCopy]:
     """Return the value of each copy: the weighted mean over its good runs that have one."""
     reports = group_by_key(
         (row.copy, (row, value, weight))
@@ -328,7 +329,7 @@ def _copies(name: str, rows: Sequence[tuple[StoredCopy, float]]) -> list[MetricC
     ]
 
 
-def _why_no_value(run: StoredRun, name: str, rows: Sequence[StoredCopy]) -> str | None:
+def _why_no_value(run: StoredRun, name: str, rows: Sequence[CopyEnded]) -> str | None:
     if not rows:
         return Missing.NOT_RUN
     bad = next((row for row in rows if not is_good(row)), None)

@@ -10,9 +10,9 @@ from typing import Any
 from msgspec import Struct
 
 from rater.plan.placement.summary import gate_mismatches
-from rater.record.events import GateFacts, Observed, Sampled
+from rater.record.events import CopyEnded, GateFacts, Observed, Sampled
 from rater.record.run import Placement
-from rater.record.stored import PlacementJudgement, StoredCopy, StoredRun
+from rater.record.stored import PlacementJudgement, StoredRun
 from rater.text.cpuset import format_list
 from rater.text.values import group_by_key
 
@@ -409,7 +409,7 @@ def prove_run(run: StoredRun) -> RunProof:
     return RunProof(tuple(proofs), benchmarks, run.observed)
 
 
-def _proof(copy: StoredCopy, **known: Any) -> CopyProof:
+def _proof(copy: CopyEnded, **known: Any) -> CopyProof:
     return CopyProof(
         *(copy.phase, copy.benchmark, copy.iteration, copy.copy, copy.step, copy.counted), **known
     )

@@ -9,8 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.plan.schedule import Phase, Plan
+from rater.record.events import CopyEnded, PhaseEnded
 from rater.record.run import CopyStatus, RunStatus, Validity, is_from_outside
-from rater.record.stored import StoredBracket, StoredCopy, StoredRun, is_good
+from rater.record.stored import StoredRun, is_good
 from rater.text.values import group_by_key
 
 _GAP_NS = 1_000_000_000  # between what is stored and what follows, where the clock knows no better
@@ -101,7 +102,7 @@ def remaining_plan(plan: Plan, run: StoredRun) -> RemainingPlan:
     return RemainingPlan(tuple(phases), runs_done, failed, max(ends, default=0))
 
 
-def _is_done(phase: Phase, bracket: StoredBracket, copies: Sequence[StoredCopy]) -> bool:
+def _is_done(phase: Phase, bracket: PhaseEnded, copies: Sequence[CopyEnded]) -> bool:
     """Tell whether a phase came to its end, with all its copies, and all were judged."""
     if not bracket.complete or bracket.start_ns is None or bracket.finish_ns is None:
         return False

@@ -13,8 +13,9 @@ from msgspec import Struct
 from rater.analysis.results.account import TimeAccount
 from rater.analysis.results.steadiness import Steadiness
 from rater.analysis.stats.estimate import Spread
+from rater.record.events import CopyEnded, PublishedResult
 from rater.record.run import CopyStatus, Validity
-from rater.record.stored import PublishedResult, RunHead, StoredCopy, is_good
+from rater.record.stored import RunHead, is_good
 
 HOUR_S = 3600.0
 
@@ -238,7 +239,7 @@ class BenchmarkScore(Struct, frozen=True):
 
 
 def why_missing(
-    rows: Sequence[StoredCopy], planned: int, *, what: str = "copies", checked: bool = True
+    rows: Sequence[CopyEnded], planned: int, *, what: str = "copies", checked: bool = True
 ) -> str | None:
     """Return what keeps rows of copies from being a result, failures before all else.
 
@@ -257,12 +258,12 @@ def why_missing(
     return None
 
 
-def failures(rows: Sequence[StoredCopy]) -> list[StoredCopy]:
+def failures(rows: Sequence[CopyEnded]) -> list[CopyEnded]:
     """Return the copies that crashed, timed out or answered wrongly."""
     return [it for it in rows if not is_good(it) and it.status is not CopyStatus.INTERRUPTED]
 
 
-def why_failed(bad: Sequence[StoredCopy], planned: int, what: str = "copies") -> str:
+def why_failed(bad: Sequence[CopyEnded], planned: int, what: str = "copies") -> str:
     """Return what the first of them did, and how many there are."""
     some = f"{len(bad)} of {planned} {what} failed; " if len(bad) > 1 else ""
     return Missing.FAILED.of(some=some, copy=bad[0].copy, how=failure_text(bad[0]))
@@ -285,7 +286,7 @@ def why_incomplete(head: RunHead, iterations: Sequence[Result | SteadyWindow]) -
 # -- How one copy ended, in words ------------------------------------------------------------------
 
 
-def failure_text(copy: StoredCopy) -> str:
+def failure_text(copy: CopyEnded) -> str:
     """Say how a copy that is not good ended."""
     late = copy.late_ns is not None
     words = merge_line(copy.status, copy.exit_code, copy.signal, copy.validity_detail, late=late)

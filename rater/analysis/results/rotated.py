@@ -24,8 +24,9 @@ from rater.analysis.results.result import (
 from rater.analysis.results.steady import gaps_ns
 from rater.analysis.stats.estimate import geometric_mean, spread
 from rater.plan.schedule import ring_steps
+from rater.record.events import CopyEnded
 from rater.record.run import BenchmarkUsed, CopyStatus
-from rater.record.stored import PER_HOUR, RATIO, RunHead, StoredCopy, StoredRun, is_good
+from rater.record.stored import PER_HOUR, RATIO, RunHead, StoredRun, is_good
 from rater.text.values import group_by_key
 
 PROPOSED_IN = "proposed in arXiv 2609.29681"
@@ -196,7 +197,7 @@ def _copy_scores(
     return tuple(scores)
 
 
-def _tail(rows: Sequence[StoredCopy], copies: int) -> RunTail | None:
+def _tail(rows: Sequence[CopyEnded], copies: int) -> RunTail | None:
     times = [
         (row, row.start_ns, row.finish_ns)
         for row in rows
@@ -224,7 +225,7 @@ def _tail(rows: Sequence[StoredCopy], copies: int) -> RunTail | None:
     )
 
 
-def _gaps(rows: Sequence[StoredCopy], copies: int) -> Gaps | None:
+def _gaps(rows: Sequence[CopyEnded], copies: int) -> Gaps | None:
     gaps = [start - finish for finish, start in gaps_ns(rows)]
     if not gaps:
         return None

@@ -25,16 +25,9 @@ from rater.analysis.results.result import (
 from rater.analysis.results.rotated import Ring, ring_of
 from rater.analysis.results.steady import Mix, is_steady, mix_of, window_results
 from rater.analysis.stats.estimate import geometric_mean, lower_median_index
+from rater.record.events import CopyEnded, PhaseEnded
 from rater.record.run import BenchmarkUsed
-from rater.record.stored import (
-    PER_HOUR,
-    RATIO,
-    RunHead,
-    StoredBracket,
-    StoredCopy,
-    StoredRun,
-    is_good,
-)
+from rater.record.stored import PER_HOUR, RATIO, RunHead, StoredRun, is_good
 from rater.text.values import group_by_key
 from rater.wings import Hook
 
@@ -90,7 +83,7 @@ class Summary(Struct, frozen=True):
         return self.run.head
 
     @property
-    def failed(self) -> tuple[StoredCopy, ...]:
+    def failed(self) -> tuple[CopyEnded, ...]:
         """The copies that do not count."""
         return tuple(copy for copy in self.run.copies if not is_good(copy))
 
@@ -265,7 +258,7 @@ def _bracket_results(run: StoredRun) -> Iterator[Result]:
 
 
 def _bracket_result(
-    head: RunHead, its: BenchmarkUsed, bracket: StoredBracket, copies: Sequence[StoredCopy]
+    head: RunHead, its: BenchmarkUsed, bracket: PhaseEnded, copies: Sequence[CopyEnded]
 ) -> Result:
     own = head.source == "run"
     reported = bracket.reported
@@ -316,7 +309,7 @@ def _bracket_result(
 
 
 def _bracket_times(
-    bracket: StoredBracket, copies: Sequence[StoredCopy], planned: int
+    bracket: PhaseEnded, copies: Sequence[CopyEnded], planned: int
 ) -> tuple[float | None, float | None]:
     """Return the bracket and the time in which all copies ran, as far as they are known.
 

@@ -24,8 +24,9 @@ from rater.analysis.results.result import (
 from rater.analysis.results.steadiness import TimedRun, compare_halves, rounded_up
 from rater.analysis.stats.estimate import lower_median_index, spread
 from rater.plan.schedule import ring_steps
+from rater.record.events import CopyEnded, PhaseEnded
 from rater.record.run import BenchmarkUsed
-from rater.record.stored import RunHead, StoredBracket, StoredCopy, StoredRun, is_good
+from rater.record.stored import RunHead, StoredRun, is_good
 from rater.text.cpuset import format_list
 from rater.text.values import group_by_key
 
@@ -39,7 +40,7 @@ ENOUGH = 0.95  # of the window; below, a rate says too much of rater and too lit
 
 
 def occupied_share(
-    rows: Sequence[StoredCopy], window_ns: tuple[int, int], copies: int
+    rows: Sequence[CopyEnded], window_ns: tuple[int, int], copies: int
 ) -> float | None:
     """Return the share of the copies' time in the window in which their runs went, good or bad."""
     begin, end = window_ns
@@ -53,7 +54,7 @@ def occupied_share(
     return inside_ns / (copies * (end - begin))
 
 
-def gaps_ns(rows: Sequence[StoredCopy]) -> list[tuple[int, int]]:
+def gaps_ns(rows: Sequence[CopyEnded]) -> list[tuple[int, int]]:
     """Return the end of each run of a copy with the start of its next, copy by copy."""
     runs = group_by_key(
         (row.copy, (row.start_ns, row.finish_ns))
@@ -67,7 +68,7 @@ def gaps_ns(rows: Sequence[StoredCopy]) -> list[tuple[int, int]]:
     ]
 
 
-def median_gap_s(rows: Sequence[StoredCopy], window_ns: tuple[int, int]) -> float | None:
+def median_gap_s(rows: Sequence[CopyEnded], window_ns: tuple[int, int]) -> float | None:
     """Return the median time between two runs of a copy, of all gaps that reach into the window.
 
     None where no copy has two runs there. What a copy began after the window is not stored.
@@ -109,7 +110,7 @@ def is_steady(head: RunHead) -> bool:
     return head.mode == "steady" and head.window_s is not None
 
 
-def share_inside(row: StoredCopy, bracket: StoredBracket) -> float:
+def share_inside(row: CopyEnded, bracket: PhaseEnded) -> float:
     """Return the share of a run that lies inside the bracket's window, 0 for none."""
     begin, end = bracket.window_start_ns, bracket.window_finish_ns
     if begin is None or end is None or row.start_ns is None or row.finish_ns is None:
@@ -141,8 +142,8 @@ def window_results(run: StoredRun) -> Iterator[Result]:
 
 def _window(
     head: RunHead,
-    bracket: StoredBracket,
-    rows: Sequence[StoredCopy],
+    bracket: PhaseEnded,
+    rows: Sequence[CopyEnded],
     used: Sequence[BenchmarkUsed],
 ) -> Iterator[Result]:
     """Yield what one window says; `rows` are its phase's, `used` the benchmarks that ran in it."""
@@ -236,7 +237,7 @@ def _window(
         )
 
 
-def _slowest(window: SteadyWindow, rows: Sequence[StoredCopy]) -> CopyTime | None:
+def _slowest(window: SteadyWindow, rows: Sequence[CopyEnded]) -> CopyTime | None:
     """Return the copy with the lowest rate, with its median run."""
     if (it := window.slowest) is None:
         return None
@@ -258,7 +259,7 @@ def _work(
 
 
 def _copy_rates(
-    good: Sequence[tuple[StoredCopy, float]],
+    good: Sequence[tuple[CopyEnded, float]],
     work: dict[str, float],
     length_s: float,
 ) -> tuple[CopyRate, ...]:
@@ -292,9 +293,7 @@ def _lgroups(copies: Sequence[CopyRate]) -> tuple[NodeRate, ...]:
     )
 
 
-def _why_no_result(
-    head: RunHead, bracket: StoredBracket, reach: Sequence[StoredCopy]
-) -> str | None:
+def _why_no_result(head: RunHead, bracket: PhaseEnded, reach: Sequence[CopyEnded]) -> str | None:
     """Return why the rates of a window that closed are no result.
 
     A run that ended before it counts only where its copy came no further.

@@ -19,8 +19,8 @@ from rater.lab.layout.layout import (
     parse_pages,
 )
 from rater.plan.request import request_from_json
-from rater.record.events import PageRegion
-from rater.record.stored import StoredCopy, StoredRun
+from rater.record.events import CopyEnded, PageRegion
+from rater.record.stored import StoredRun
 from rater.text.values import count, group_by_key, truncate_list
 
 _HUGE_BYTES = 2 << 20  # of transparent pages, where base pages have 4 KB
@@ -39,7 +39,7 @@ class PageVerdict(StrEnum):
 class CopyPages(Struct, frozen=True):
     """One run of a copy."""
 
-    copy: StoredCopy
+    copy: CopyEnded
     verdict: PageVerdict
     reasons: tuple[str, ...]  # in words, why it is not as planned
     reached: float | None  # which part (0 to 1) of its memory the layout is of
@@ -106,7 +106,7 @@ def prove_pages(run: StoredRun) -> RunPages | None:
     return RunPages(median(reached) if reached else None, str(layout), backing, copies, categories)
 
 
-def _proved(copy: StoredCopy, layout: PageLayout) -> CopyPages:
+def _proved(copy: CopyEnded, layout: PageLayout) -> CopyPages:
     reasons: list[str] = []
     verdict = PageVerdict.MET
     shaped = [it for it in copy.pages if it.category != REST]
@@ -129,7 +129,7 @@ def _proved(copy: StoredCopy, layout: PageLayout) -> CopyPages:
     return CopyPages(copy, verdict, tuple(reasons), reached)
 
 
-def large_share(copy: StoredCopy) -> float | None:
+def large_share(copy: CopyEnded) -> float | None:
     """Return the per cent of a copy's memory, all of it, in large pages; None: not known."""
     whole = _whole_bytes(copy)
     if not whole or any(it.huge_bytes is None for it in copy.pages):
@@ -143,7 +143,7 @@ def _data_bytes(region: PageRegion) -> int:
     return min(region.resident_bytes, region.extent_bytes or region.resident_bytes)
 
 
-def _whole_bytes(copy: StoredCopy) -> int:
+def _whole_bytes(copy: CopyEnded) -> int:
     """Return the memory of a copy's largest process, 0 where nothing was seen.
 
     What it gave back before anybody looked is in its largest resident memory, pools are not.

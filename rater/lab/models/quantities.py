@@ -16,7 +16,8 @@ from rater.analysis.results.result import Result
 from rater.errors import InputError
 from rater.lab.layout.layout import PageShare, parse_pages
 from rater.lab.layout.proof import large_share
-from rater.record.stored import StoredCopy, StoredRun, is_good
+from rater.record.events import CopyEnded
+from rater.record.stored import StoredRun, is_good
 from rater.text.values import size_bytes
 
 WALKS, MISSES, HITS = "walks", "misses", "hits"
@@ -102,7 +103,7 @@ def effort_of(
     return statistics.median(values) if values else None
 
 
-def _copies(run: StoredRun, key: Key) -> list[StoredCopy]:
+def _copies(run: StoredRun, key: Key) -> list[CopyEnded]:
     return [
         copy
         for copy in run.copies

@@ -16,7 +16,8 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from rater.analysis.results.copies import Cell, CopyPoint
-from rater.record.stored import RunHead, StoredCopy
+from rater.record.events import CopyEnded
+from rater.record.stored import RunHead
 from rater.show.format import sanitize
 from rater.text.values import JsonFields, copies_text, group_by_key, objects, to_json
 
@@ -73,7 +74,7 @@ class Panel(Struct, frozen=True):
     title: str  # with the tune where the run has several
     median_s: float | None  # of the dots; None: no copy ran well
     dots: tuple[Dot, ...]
-    failed: tuple[tuple[int, StoredCopy], ...]  # with their places; once in an iteration
+    failed: tuple[tuple[int, CopyEnded], ...]  # with their places; once in an iteration
     low_s: float
     high_s: float
     labels: tuple[Label, ...]
@@ -262,7 +263,7 @@ def _panel(
     times = [point.elapsed_s for cell in cells for point in cell.points]
     median_s = statistics.median(times) if times else None
 
-    def place(one: CopyPoint | StoredCopy) -> int | None:
+    def place(one: CopyPoint | CopyEnded) -> int | None:
         number = one.copy if axis == "copy" else one.cpu
         return None if number is None else places.get(number)
 
@@ -274,7 +275,7 @@ def _panel(
     )
     low_s, high_s = _limits(dots, median_s or 1.0)
     shown = {cell.iteration for cell in cells}
-    failed: dict[tuple[int | None, int, int], StoredCopy] = {}
+    failed: dict[tuple[int | None, int, int], CopyEnded] = {}
     for cell in cells:
         for one in cell.failed:
             failed.setdefault((place(one), one.copy, cell.iteration), one)
@@ -328,7 +329,7 @@ def _homes(head: RunHead, cells: Iterable[Cell]) -> tuple[str, dict[int, int | N
     moved = unknown = shared = False
     for cell in cells:
         here: set[int | None] = set()
-        every: tuple[CopyPoint | StoredCopy, ...] = (*cell.points, *cell.failed)
+        every: tuple[CopyPoint | CopyEnded, ...] = (*cell.points, *cell.failed)
         for one in every:
             copies[one.copy] = one.node
             moved |= at.setdefault(one.copy, one.cpu) != one.cpu

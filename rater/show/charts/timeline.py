@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from rater.analysis.results.result import Result, failure_text
 from rater.analysis.results.score import Summary
-from rater.record.stored import StoredBracket, StoredCopy, StoredRun, is_good
+from rater.record.events import CopyEnded, PhaseEnded
+from rater.record.stored import StoredRun, is_good
 from rater.show.charts.panels import PLACE, group_rows, seconds, time_text, value_lists
 from rater.show.charts.vega import WIDTH, PlacedChart, sheet_svg
 from rater.show.format import sanitize
@@ -56,8 +57,8 @@ def timeline(summary: Summary, run: StoredRun, kinds: Mapping[RunKey, int]) -> d
 
 
 def _bracket(
-    bracket: StoredBracket,
-    rows: Sequence[StoredCopy],
+    bracket: PhaseEnded,
+    rows: Sequence[CopyEnded],
     score: Result | None,
     names: Mapping[str, int],
     kinds: Mapping[RunKey, int],
@@ -102,7 +103,7 @@ def _seconds(value: float | None) -> float | None:
     return None if value is None else seconds(value)
 
 
-def _half(bracket: StoredBracket, rows: Sequence[StoredCopy], begin: int) -> dict[str, Any] | None:
+def _half(bracket: PhaseEnded, rows: Sequence[CopyEnded], begin: int) -> dict[str, Any] | None:
     """Return when the copy ended with which half of those that ended well had; in words too."""
     if bracket.benchmark is None or bracket.window_start_ns is not None:
         return None
@@ -119,9 +120,7 @@ def _half(bracket: StoredBracket, rows: Sequence[StoredCopy], begin: int) -> dic
     return {"at": seconds(at), "text": text, "wide": _LETTER * len(text)}
 
 
-def _of_several(
-    bracket: StoredBracket, rows: Sequence[StoredCopy], *, folded: bool
-) -> dict[str, Any]:
+def _of_several(bracket: PhaseEnded, rows: Sequence[CopyEnded], *, folded: bool) -> dict[str, Any]:
     """Return the iteration and the tune of each row where the bracket is of several of them."""
     if folded:  # a bar is of all runs of its copy
         return {}
@@ -133,7 +132,7 @@ def _of_several(
     return found
 
 
-def _folded(rows: Sequence[StoredCopy], *, known: bool) -> list[StoredCopy]:
+def _folded(rows: Sequence[CopyEnded], *, known: bool) -> list[CopyEnded]:
     """Return one row a copy, from its first start to its last finish: thousands have no room.
 
     Where starts are not `known`, as long as its runs together.

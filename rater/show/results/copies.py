@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from rater.analysis.results.copies import CellTimes, RatioPair, slowest_points
-from rater.record.events import WorkloadTime
+from rater.record.events import CopyEnded, WorkloadTime
 from rater.record.run import CopyStatus, Validity
-from rater.record.stored import RunHead, StoredCopy, StoredRun
+from rater.record.stored import RunHead, StoredRun
 from rater.show.document import (
     CHANGE,
     NUMBER,
@@ -160,7 +160,7 @@ def _seconds(nanoseconds: int | None) -> float | None:
 
 _START = {"start_s": lambda it: _seconds(it.start_ns)}
 _RUNS_TABLE = {
-    StoredCopy: JsonFields(
+    CopyEnded: JsonFields(
         "benchmark iteration copy step cpu node",
         _START,
         "elapsed_s status validity validity_detail workloads exit_code signal",

@@ -11,8 +11,9 @@ from rater.analysis.results.result import failure_text, is_selection, left_out
 from rater.analysis.results.score import RunPages, Summary
 from rater.analysis.results.steadiness import DriftVerdict
 from rater.analysis.results.steady import ENOUGH
+from rater.record.events import CopyEnded
 from rater.record.run import RunStatus
-from rater.record.stored import RunHead, StoredCopy
+from rater.record.stored import RunHead
 from rater.show.document import (
     CHANGE,
     NUMBER,
@@ -334,7 +335,7 @@ def _rotated_facts(rotated: Row) -> Iterator[Fact]:
         )
 
 
-def failed_facts(failed: Sequence[StoredCopy]) -> Iterator[Fact]:
+def failed_facts(failed: Sequence[CopyEnded]) -> Iterator[Fact]:
     """Yield what happened to copies that did not end well, those alike in one row."""
     several = len({one.tune for one in failed}) > 1
     groups = group_by_key(
@@ -347,7 +348,7 @@ def failed_facts(failed: Sequence[StoredCopy]) -> Iterator[Fact]:
         yield "failed", _failed_text(group, several), "red"
 
 
-def _failed_text(group: Sequence[StoredCopy], several: bool) -> str:
+def _failed_text(group: Sequence[CopyEnded], several: bool) -> str:
     """Say what happened to copies alike; `several`: there are tunes to tell apart."""
     first = group[0]
     tune = f" {first.tune}" if several and first.tune else ""

@@ -28,8 +28,9 @@ from rater.analysis.results.score import SuiteScore, Summary
 from rater.analysis.results.steadiness import Steadiness
 from rater.analysis.results.steady import Mix
 from rater.process import typed_command
+from rater.record.events import CopyEnded, PublishedResult
 from rater.record.run import CopyStatus
-from rater.record.stored import PublishedResult, RunHead, StoredCopy
+from rater.record.stored import RunHead
 from rater.show.results.cpu_use import energy_document
 from rater.text.values import JsonFields, objects, to_json
 
@@ -213,7 +214,7 @@ RUN_TABLE = {
         {"iterations": lambda benchmark: len(benchmark.iterations)},
         "reason",
     ),
-    StoredCopy: JsonFields(
+    CopyEnded: JsonFields(
         "benchmark tune iteration copy cpu node elapsed_s",
         {"status": lambda it: CopyStatus.WRONG_OUTPUT if it.status is CopyStatus.OK else it.status},
         {"what": failure_text},

@@ -18,8 +18,9 @@ from msgspec import Struct
 
 from rater.errors import InputError
 from rater.plan.topology import Topology
+from rater.record.events import CopyEnded, PhaseEnded
 from rater.record.run import BenchmarkUsed, Host, RunStatus
-from rater.record.stored import ImportedFile, RunHead, StoredBracket, StoredCopy, StoredRun
+from rater.record.stored import ImportedFile, RunHead, StoredRun
 from rater.speccpu.config import keys
 from rater.speccpu.results.log import TUNES, copies_of, derive_references, read_log, timed_only
 from rater.speccpu.results.places import BindingResolver
@@ -230,10 +231,10 @@ class SpecImport(Struct, frozen=True):
     stored: StoredRun  # without its copies: `copies` makes them anew, one at a time
     places: BindingResolver
     remarks: tuple[str, ...]  # what is to be known of it, without problems and disagreements
-    brackets: tuple[tuple[StoredBracket, tuple[SpecIteration, ...]], ...]
+    brackets: tuple[tuple[PhaseEnded, tuple[SpecIteration, ...]], ...]
     copy_runs: int
 
-    def copies(self) -> Iterator[StoredCopy]:
+    def copies(self) -> Iterator[CopyEnded]:
         """Yield the copy runs by phase, copy and step."""
         for bracket, members in self.brackets:
             if self.stored.head.order == "rotated":
@@ -443,7 +444,7 @@ def _missing(file: SpecFile) -> Iterator[str]:
 
 def _brackets(
     scored: Sequence[SpecIteration],
-) -> list[tuple[StoredBracket, tuple[SpecIteration, ...]]]:
+) -> list[tuple[PhaseEnded, tuple[SpecIteration, ...]]]:
     """Return a bracket for each iteration, in the order in which they ran.
 
     Starts tell the order; without them it is SPEC's rule: base before peak, an iteration
@@ -456,7 +457,7 @@ def _brackets(
     ordered = sorted(scored, key=lambda one: (one.tune, one.iteration, one.line))
     if first_s is not None:
         ordered.sort(key=lambda one: math.inf if one.start_s is None else one.start_s)
-    found: list[tuple[StoredBracket, tuple[SpecIteration, ...]]] = []
+    found: list[tuple[PhaseEnded, tuple[SpecIteration, ...]]] = []
     for phase, one in enumerate(ordered):
         start_ns = finish_ns = None
         if first_s is not None and one.start_s is not None and one.reported_s is not None:

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from rater.record.events import WorkloadTime
+from rater.record.events import CopyEnded, PhaseEnded, PublishedResult, WorkloadTime
 from rater.record.run import MOST_COPIES, CopyStatus, Validity
-from rater.record.stored import PublishedResult, StoredBracket, StoredCopy
 from rater.speccpu.config import keys
 from rater.speccpu.results.places import BindingResolver
 from rater.speccpu.results.result import Failure, ReportedNumber, SpecFile, SpecIteration
@@ -23,7 +22,7 @@ def bracket_row(
     one: SpecIteration | None = None,
     start_ns: int | None = None,
     finish_ns: int | None = None,
-) -> StoredBracket:
+) -> PhaseEnded:
     """Return the row of an iteration, or of the queues of all copies."""
     reported = None
     if one is not None:
@@ -36,7 +35,7 @@ def bracket_row(
             valid=one.valid,
             errors="\n".join(one.errors) or None,
         )
-    return StoredBracket(
+    return PhaseEnded(
         phase=phase,
         benchmark=one.benchmark if one else None,
         iteration=one.iteration if one else None,
@@ -63,13 +62,13 @@ def copy_row(
     *,
     iteration: int | None = None,
     step: int = 0,
-) -> StoredCopy:
+) -> CopyEnded:
     """Return the row of a copy run of an iteration (None: its own) that took `seconds`."""
     place = places.of(one, copy)
     failure = one.failures.get(copy)
     wrong = failure is not None and failure.detail is not None
     valid = failure is None and one.valid == "S"
-    return StoredCopy(
+    return CopyEnded(
         phase=phase,
         benchmark=one.benchmark,
         tune=one.tune,
@@ -413,7 +412,7 @@ def rotated_place(one: SpecIteration) -> tuple[int, int]:
 
 def rotated_brackets(
     scored: Sequence[SpecIteration],
-) -> list[tuple[StoredBracket, tuple[SpecIteration, ...]]]:
+) -> list[tuple[PhaseEnded, tuple[SpecIteration, ...]]]:
     """Return a bracket for each tune, over the queues of all copies."""
     groups: dict[str, list[SpecIteration]] = {}
     for one in scored:
@@ -426,7 +425,7 @@ def rotated_brackets(
 
 def rotated_copies(
     phase: int, members: Sequence[SpecIteration], places: BindingResolver
-) -> Iterator[StoredCopy]:
+) -> Iterator[CopyEnded]:
     """Yield every copy's queue: it starts at benchmark n modulo k, in the order of numbers."""
     ring = sorted({one.benchmark for one in members})
     queues: dict[int, list[tuple[int, int, SpecIteration]]] = {}

@@ -17,8 +17,9 @@ from rater.analysis.results.copies import Point, PointRun
 from rater.analysis.stats.estimate import Basis
 from rater.analysis.stats.intervals import Decision, RatioInterval
 from rater.errors import InputError
+from rater.record.events import CopyEnded, PhaseEnded
 from rater.record.run import CopyStatus, RunStatus
-from rater.record.stored import StoredBracket, StoredCopy, StoredRun
+from rater.record.stored import StoredRun
 from tests.support.cpu_readings import computed, read_run
 from tests.support.example_runs import S, copy_row, reading, stored, with_energy
 
@@ -27,7 +28,7 @@ CATEGORIES = {"a": "int", "b": "int", "c": "fp"}
 
 def run(number: int, seconds: dict[str, Sequence[Sequence[float]]], **head: Any) -> StoredRun:
     """A run whose iterations of each benchmark have copies of these seconds."""
-    rows: list[StoredCopy] = []
+    rows: list[CopyEnded] = []
     for name, iterations in seconds.items():
         for i, copies in enumerate(iterations):
             phase = len({row.phase for row in rows})
@@ -298,7 +299,7 @@ def in_two_tunes(number: int, base_s: Sequence[float], peak_s: Sequence[float]) 
     place = {n + 1: ("base", n + 1) for n in range(len(base_s))}
     place |= {len(base_s) + n + 1: ("peak", n + 1) for n in range(len(peak_s))}
 
-    def tuned[R: (StoredBracket, StoredCopy)](row: R) -> R:
+    def tuned[R: (PhaseEnded, CopyEnded)](row: R) -> R:
         tune, iteration = place[row.iteration or 0]
         return replace(row, tune=tune, iteration=iteration)
 

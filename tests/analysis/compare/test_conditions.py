@@ -23,7 +23,7 @@ from rater.analysis.results.account import TimeAccount, accounts_of
 from rater.analysis.results.copies import Point, PointRun
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.disturbed import disturbance_reasons, foreign_load_cost
-from rater.record.events import CpuReading
+from rater.record.events import CopyEnded, CpuReading
 from rater.record.run import (
     BenchmarkUsed,
     CopyStatus,
@@ -33,7 +33,7 @@ from rater.record.run import (
     MetricUsed,
     Placement,
 )
-from rater.record.stored import StoredCopy, StoredRun
+from rater.record.stored import StoredRun
 from rater.show.compare.comparison import cpi_document, cpi_parts
 from rater.show.document import print_parts
 from tests.support.calls import Rater
@@ -524,12 +524,12 @@ QUIET = (reading(0, 9.9), reading(1, 9.9))
     ],
 )
 def test_what_others_cost_is_the_score_without_the_time_they_took(
-    copies: list[StoredCopy], rows: tuple[CpuReading, ...], lost: float | None
+    copies: list[CopyEnded], rows: tuple[CpuReading, ...], lost: float | None
 ) -> None:
     assert cost(read_run(copies, *rows)) == lost
 
 
-def waiting(copy: int, cpu_s: float, delay_s: float, **changes: Any) -> StoredCopy:
+def waiting(copy: int, cpu_s: float, delay_s: float, **changes: Any) -> CopyEnded:
     """A copy of 10 s that computed, and was runnable without a CPU, for so long."""
     known = {"run_delay_ns": round(delay_s * S), "run_delay_cpu_ns": round(cpu_s * S)}
     return computed(copy, cpu_s, **(known | changes))
@@ -570,7 +570,7 @@ def waiting(copy: int, cpu_s: float, delay_s: float, **changes: Any) -> StoredCo
     ],
 )
 def test_others_cost_no_more_than_a_copy_waited_where_it_was_seen(
-    copies: list[StoredCopy], rows: tuple[CpuReading, ...], lost: float | None
+    copies: list[CopyEnded], rows: tuple[CpuReading, ...], lost: float | None
 ) -> None:
     assert cost(read_run(copies, *rows)) == lost
 

@@ -23,9 +23,9 @@ from rater.analysis.divots.model.finding import (
     to_json,
 )
 from rater.analysis.divots.model.table import build_table, clock_steps
-from rater.record.events import CpuReading, CpuReadings, MachineReadings, Sampled
+from rater.record.events import CopyEnded, CpuReading, CpuReadings, MachineReadings, Sampled
 from rater.record.run import CopyStatus, MachinePU, MemoryPolicy, Placement
-from rater.record.stored import StoredCopy, StoredRun
+from rater.record.stored import StoredRun
 from rater.show.results.to_json import divot_rows, divots_document, evidence_line
 from tests.support import json_schemas
 from tests.support.counted_runs import SKX_TABLE, group_counts
@@ -104,7 +104,7 @@ def finding(kind: Kind = Kind.SLOW_LGROUP, **changes: Any) -> Finding:
     return replace(one, **changes)
 
 
-def row(number: int, **changes: Any) -> StoredCopy:
+def row(number: int, **changes: Any) -> CopyEnded:
     """10 s, 12 s on node 1, all of it computing."""
     seconds = 12.0 if number in SLOW else 10.0
     given = {"node": number // 4, "cpu_ns": round(seconds * S), **changes}
@@ -135,7 +135,7 @@ def sample(number: int, nodes: dict[int, int], **changes: Any) -> Sampled:
 
 
 def run_of(
-    rows: Sequence[StoredCopy],
+    rows: Sequence[CopyEnded],
     samples: Sequence[Sampled] = (),
     readings: Sequence[CpuReading] = (),
     **head: Any,
@@ -316,7 +316,7 @@ def test_a_competitor_is_told_before_the_wait_that_it_makes() -> None:
 
 
 def test_a_copy_that_waited_for_its_cpu_says_for_which() -> None:
-    def waited(copy: int, share: float) -> StoredCopy:
+    def waited(copy: int, share: float) -> CopyEnded:
         one = row(copy)
         ran_ns = round(one.elapsed_ns * (1 - share))
         waited_ns = one.elapsed_ns - ran_ns

@@ -24,8 +24,9 @@ from rater.analysis.results.copies import (
 from rater.analysis.results.metrics import MetricResult
 from rater.analysis.results.result import failure_text
 from rater.analysis.results.score import summarise
+from rater.record.events import CopyEnded
 from rater.record.run import CopyStatus, MetricUsed
-from rater.record.stored import StoredCopy, StoredRun
+from rater.record.stored import StoredRun
 from rater.show.results.to_json import summary_document
 from rater.store.observations import read_observations
 from tests.support.example_runs import copy_row, in_turn, stored, windowed
@@ -34,7 +35,7 @@ from tests.support.places import DIVOT_CASES, needs_cases
 CASES = DIVOT_CASES / "cases"
 
 
-def four(**changes: object) -> list[StoredCopy]:
+def four(**changes: object) -> list[CopyEnded]:
     """10, 10, 11 and 13 s: median 10.5, mean 11, sample variance (1 + 1 + 0 + 4) / 3 = 2."""
     return [copy_row(n, s, **changes) for n, s in enumerate((10.0, 13.0, 10.0, 11.0))]
 
@@ -192,7 +193,7 @@ def declared(run: StoredRun, *metrics: MetricUsed) -> StoredRun:
     return replace(run, benchmarks=tuple(replace(one, metrics=metrics) for one in run.benchmarks))
 
 
-def reporting(row: StoredCopy, value: float, name: str = "bandwidth") -> StoredCopy:
+def reporting(row: CopyEnded, value: float, name: str = "bandwidth") -> CopyEnded:
     return replace(row, metrics=((name, value),))
 
 

@@ -16,9 +16,9 @@ from rater.analysis.results.metrics import copy_estimates, phase_energies
 from rater.analysis.results.result import PhaseEnergy
 from rater.analysis.results.score import summarise
 from rater.plan.counter_tables import TABLE_TEXT, load_table, table_names
-from rater.record.events import CpuReading, EventCount, MachineReadings
+from rater.record.events import CopyEnded, CpuReading, EventCount, MachineReadings
 from rater.record.run import CopyStatus, MachinePU
-from rater.record.stored import StoredCopy, StoredRun
+from rater.record.stored import StoredRun
 from tests.support.counted_runs import SKX, STACK, counted_run, group_counts
 from tests.support.cpu_readings import computed, read_run
 from tests.support.example_runs import HEAD, S, copy_row, reading, stored
@@ -134,14 +134,14 @@ def test_the_suites_energy_is_of_the_iterations_that_stand_for_benchmarks() -> N
     assert summary.joules == (390 if chosen.iteration == 1 else 391)
 
 
-def looked_at(copy: int, mean: int | None, peak: int | None, kept: int | None) -> StoredCopy:
+def looked_at(copy: int, mean: int | None, peak: int | None, kept: int | None) -> CopyEnded:
     looks = None if mean is None else 3
     return copy_row(
         copy, 10.0, mean_rss_bytes=mean, peak_rss_bytes=peak, max_rss_bytes=kept, rss_looks=looks
     )
 
 
-def point(label: str, *copies: StoredCopy) -> Point:
+def point(label: str, *copies: CopyEnded) -> Point:
     return Point(label, (), (PointRun(stored(copies), None),))
 
 
@@ -445,7 +445,7 @@ def test_foreign_load_names_the_cpu_with_most_and_all_that_have_it() -> None:
     ],
 )
 def test_what_is_little_or_does_not_count_is_not_notable(
-    copy: StoredCopy, rows: list[CpuReading], counters: dict[str, Any]
+    copy: CopyEnded, rows: list[CpuReading], counters: dict[str, Any]
 ) -> None:
     run = read_run([copy], *rows, **counters)
     assert any(foreign(run))

@@ -18,8 +18,9 @@ from rater.analysis.results.result import (
 )
 from rater.analysis.results.rotated import Ring
 from rater.analysis.results.score import Overall, Summary, summarise
+from rater.record.events import PhaseEnded
 from rater.record.run import CopyStatus, RunStatus, Validity
-from rater.record.stored import StoredBracket, StoredRun
+from rater.record.stored import StoredRun
 from rater.show.results.to_json import summary_document
 from tests.support.example_runs import S, copy_row, stored
 
@@ -182,7 +183,7 @@ def test_a_killed_run_with_every_copy_there_has_a_bracket_but_unchecked_outputs(
 def test_a_run_without_a_single_copy_is_summarised() -> None:
     run = replace(stored([], benchmarks=("a",)), brackets=())
     assert only(run).reason == "did not run"
-    phase = StoredBracket(0, "a", 1, "base", True, None, None, None, None, complete=False)
+    phase = PhaseEnded(0, "a", 1, "base", True, None, None, None, None, complete=False)
     iteration = iteration_of(replace(run, brackets=(phase,)))
     assert (iteration.good, iteration.slowest) == (0, None)
     assert iteration.reason == "not complete: 0 of 2 copies finished"

@@ -20,8 +20,9 @@ from rater.analysis.results.steadiness import (
     rounded_up,
 )
 from rater.analysis.results.steady import Mix
+from rater.record.events import CopyEnded
 from rater.record.run import CopyStatus, RunStatus, Validity
-from rater.record.stored import RunHead, StoredCopy, StoredRun
+from rater.record.stored import RunHead, StoredRun
 from rater.show.results.to_json import summary_document
 from tests.support.example_runs import HEAD, S, copy_row, in_turn, stored, windowed
 
@@ -49,7 +50,7 @@ def selected(run: StoredRun) -> SteadyWindow:
     return found
 
 
-def two_copies() -> list[StoredCopy]:
+def two_copies() -> list[CopyEnded]:
     """Copy 0 takes 2 s each time, copy 1 takes 3 s, for 12 s."""
     return in_turn(0, [2.0] * 6) + in_turn(1, [3.0] * 4)
 
@@ -196,7 +197,7 @@ def test_an_interrupted_window_is_no_result() -> None:
         assert (found.ratio, found.reason) == (None, Missing.NO_WINDOW.value)
 
 
-def cut_off(rows: Sequence[StoredCopy]) -> StoredRun:
+def cut_off(rows: Sequence[CopyEnded]) -> StoredRun:
     """The window of 3 to 9 s never closed."""
     run = windowed(rows, 3.0, 9.0)
     (bracket,) = run.brackets
@@ -242,7 +243,7 @@ def test_copies_that_were_stopped_have_not_failed_and_those_that_failed_are_name
 # -- how much of it the copies ran ----------------------------------------------------------------
 
 
-def with_gaps(copies: int = 2, run_s: float = 1.0, gap_s: float = 1.0) -> list[StoredCopy]:
+def with_gaps(copies: int = 2, run_s: float = 1.0, gap_s: float = 1.0) -> list[CopyEnded]:
     """Runs that begin every `run_s` + `gap_s` seconds."""
     return [
         copy_row(copy, run_s, step=step, start_ns=round(step * (run_s + gap_s) * S))
@@ -550,7 +551,7 @@ def test_a_run_of_more_benchmarks_can_stand_beside_but_not_in_rotated_order() ->
 
 
 def both(
-    steady: StoredRun | None = None, other: Sequence[StoredCopy] | None = None, **head: Any
+    steady: StoredRun | None = None, other: Sequence[CopyEnded] | None = None, **head: Any
 ) -> tuple[Summary, Summary]:
     """A steady run, of two copies unless it is given, and one with a barrier."""
     steady = steady or windowed(two_copies(), 3.0, 9.0)

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from rater.analysis.results.counters import run_counts
-from rater.record.stored import StoredCopy
+from rater.record.events import CopyEnded
 from rater.show.charts.comparison import cpi_chart, cpi_lines, cpi_svg
 from rater.show.charts.machine import machine_rows, machine_svg
 from tests.support.counted_runs import STACK, counted_run
@@ -21,7 +21,7 @@ from tests.support.example_runs import copy_row, stored
 _SVG = "{http://www.w3.org/2000/svg}"
 
 
-def drawn(rows: list[StoredCopy], *panels: dict[str, Any]) -> str:
+def drawn(rows: list[CopyEnded], *panels: dict[str, Any]) -> str:
     """A run of these copies with these times, as `run_data` has them."""
     return machine_svg({"run": 7, "machine": machine_rows(stored(rows)), "panels": panels})
 
@@ -42,7 +42,7 @@ def titles(svg: str) -> list[str]:
     return texts(svg, "title")
 
 
-def cpu_row(cpu: int, **place: int | None) -> StoredCopy:
+def cpu_row(cpu: int, **place: int | None) -> CopyEnded:
     return copy_row(cpu, 10.0, **({"core": None, "llc": None, "node": 0} | place))
 
 

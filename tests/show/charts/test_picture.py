@@ -16,8 +16,8 @@ from rich.console import Console
 
 from rater.analysis.divots.model.finding import CellEffect, CopyEffect, Kind
 from rater.analysis.results.copies import group_cells
+from rater.record.events import CopyEnded
 from rater.record.run import CopyStatus
-from rater.record.stored import StoredCopy
 from rater.show.charts.panels import (
     failed_text,
     label_text,
@@ -39,13 +39,13 @@ from tests.support.example_runs import copy_row, in_turn, stored, windowed
 
 
 def picture(
-    rows: Sequence[StoredCopy], labels: Sequence[Label] = (), iteration: int | None = None
+    rows: Sequence[CopyEnded], labels: Sequence[Label] = (), iteration: int | None = None
 ) -> Picture:
     run = stored(rows, copies=len({row.copy for row in rows}))
     return picture_of(run.head, group_cells(run), labels, iteration=iteration)
 
 
-def times(*seconds: float, per_node: int = 2, **changes: object) -> list[StoredCopy]:
+def times(*seconds: float, per_node: int = 2, **changes: object) -> list[CopyEnded]:
     """A copy for each time, so many of them on one node."""
     return [copy_row(n, s, node=n // per_node, **changes) for n, s in enumerate(seconds)]
 
@@ -242,12 +242,12 @@ def test_distances_from_the_median() -> None:
     assert [percent_text(value) for value in (1.523, 0.996, 1.0)] == ["+52 %", "-0.4 %", "+0.0 %"]
 
 
-def drawn_picture(rows: Sequence[StoredCopy], *labels: Label) -> Picture:
+def drawn_picture(rows: Sequence[CopyEnded], *labels: Label) -> Picture:
     run = stored(rows, copies=len({row.copy for row in rows}), hostname="h")
     return picture_of(run.head, group_cells(run), labels)
 
 
-def times_of_four(*seconds: float, **changes: object) -> list[StoredCopy]:
+def times_of_four(*seconds: float, **changes: object) -> list[CopyEnded]:
     return [copy_row(n, s, node=n // 4, **changes) for n, s in enumerate(seconds)]
 
 
