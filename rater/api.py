@@ -7,13 +7,14 @@ Each does what the command of its name does. Arrays are numpy's; `to_pandas`, `t
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from rater.analysis.results.score import summarise
-from rater.errors import InputError
+from rater.errors import InputError, RaterError
 from rater.plan.request import BY_NAME, COMMAND
 from rater.process import StoppedBySignal
 from rater.record.stored import StoredRun
@@ -57,7 +58,8 @@ def run(
 
     `suites`: "mini", "mini/lu"; `command`: a program and its arguments instead. `options`: those of
     `rater run` with `_` for `-`: copies=4, timeout="90s", env={"A": "1"}. Raises `InputError` for
-    what is refused, `RaterError` where it cannot be made, KeyboardInterrupt for a signal.
+    what is refused, `RaterError` where it cannot be made (in a thread, too), KeyboardInterrupt for
+    a signal.
     """
     status, uuid = make_asked(Output(db, quiet=True), _asked(suites, command, options))
     _raise_stopped(status)
@@ -79,6 +81,11 @@ def sweep(
 
     `axes`: by name, the values of each: {"copies": [1, 2, 4], "env:A": ["", "1"]}. Else as `run`.
     """
+    for name, values in axes.items():
+        if isinstance(values, str):
+            raise InputError(f"axis {name}: expected a list of values, got {values!r}")
+    if rounds is not None and not isinstance(rounds, int):
+        raise InputError(f"rounds {rounds!r}: expected a whole number")
     texts = {name: [str(it).replace(",", "\\,") for it in values] for name, values in axes.items()}
     axis = tuple(f"{name}={','.join(values)}" for name, values in texts.items())
     own = SweepOptions(axis=axis, rounds=rounds, seed=seed, until=until)
@@ -96,7 +103,7 @@ def sweep(
 def compare(
     *points: str | int,
     within: str = "1%",
-    baseline: str | None = None,
+    baseline: str | int | None = None,
     by: Sequence[str] = (),
     db: str | None = None,
 ) -> dict[str, Any]:
@@ -106,15 +113,28 @@ def compare(
     """
     words = [str(it) for it in points]
     with open_store_for_reading(Output(db), words) as store:
-        comparison, without = compare_words(store, words, within, baseline=baseline, by=by)
+        comparison, without = compare_words(
+            store,
+            words,
+            str(within),
+            baseline=None if baseline is None else str(baseline),
+            by=(by,) if isinstance(by, str) else by,
+        )
     return comparison_document(comparison) | {"points_without_runs": list(without)}
 
 
 def _asked(
     suites: str | Sequence[str], command: Sequence[str] | None, options: Mapping[str, object]
 ) -> Asked:
+    if threading.current_thread() is not threading.main_thread():
+        raise RaterError("runs are made in the main thread alone, which hears signals")
+    if isinstance(command, str):
+        raise InputError(f"command {command!r}: expected a list, as in ['./bench', '--flag']")
+    given = None if command is None else tuple(map(str, command))
+    if given is not None and any("\0" in word for word in given):
+        raise InputError(f"command {list(given)!r}: no argument can have a NUL")
     words = (suites,) if isinstance(suites, str) else (*suites,)
-    asked = Asked(words, None if command is None else (*command,))
+    asked = Asked(words, given)
     for name, value in options.items():
         option = BY_NAME.get(name.replace("_", "-"))
         if option is None or option is COMMAND:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import rater
-from rater.errors import InputError
+from rater.errors import InputError, RaterError
 from rater.store.store import Store
 from tests.support.calls import RATER, Rater
 from tests.support.made_runs import make_run
@@ -77,6 +79,50 @@ def test_options_that_no_run_has_are_named(database: Path) -> None:
         rater.run("mini", copys=4)
     with pytest.raises(InputError, match="increment 'x': expected a whole number"):
         rater.run("mini", increment="x")
+    assert not database.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"command": ["true"], "share": "yes"}, "share 'yes': expected True or False"),
+        ({"command": "sleep 1"}, "expected a list"),
+        ({"command": ["echo", "a\0b"]}, "NUL"),
+    ],
+)
+def test_values_of_another_kind_are_input_errors(
+    database: Path, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        rater.run(**options)
+    assert not database.exists()
+
+
+def test_axes_and_rounds_of_another_kind_are_input_errors(database: Path) -> None:
+    with pytest.raises(InputError, match="axis copies: expected a list of values, got '1,2'"):
+        rater.sweep(axes={"copies": "1,2"}, command=["true"])
+    with pytest.raises(InputError, match="rounds 'x': expected a whole number"):
+        rater.sweep(axes={"copies": [1]}, command=["true"], rounds="x")  # type: ignore[arg-type]
+    assert not database.exists()
+
+
+def test_numbers_are_points_and_paths_are_words(database: Path) -> None:
+    for uuid in "ab":
+        make_run(database, uuid=uuid)
+    found = rater.compare(1, 2, baseline=2)
+    assert found["points"][0]["label"] == "run 2"
+    made = rater.run(command=[Path("/bin/echo"), 1], copies=1)
+    assert made.head["status"] == "complete"
+
+
+def test_a_run_in_a_thread_is_an_error_and_stores_nothing(database: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        for made in (
+            pool.submit(rater.run, command=["true"]),
+            pool.submit(rater.sweep, axes={"copies": [1]}, command=["true"]),
+        ):
+            with pytest.raises(RaterError, match="main thread"):
+                made.result()
     assert not database.exists()
 
 

@@ -228,7 +228,11 @@ class Option(Struct, frozen=True, kw_only=True):
 
     def typed_as(self, value: object, where: str) -> Any:
         """Return what `argparse` makes of a Python value, pairs as a mapping; as `parse`."""
-        if self.kind.form is OptionForm.FLAG or value is None:
+        if value is None:
+            return value
+        if self.kind.form is OptionForm.FLAG:
+            if not isinstance(value, bool):
+                raise InputError(f"{where} {value!r}: expected True or False")
             return value
         if isinstance(value, Mapping):
             return [f"{name}={one}" for name, one in value.items()]

@@ -205,6 +205,18 @@ def test_runs_of_a_complete_sweep_that_were_removed_are_made_again(rater: Rater)
     assert "nothing is missing" in said
 
 
+@pytest.mark.parametrize("stopped", ["interrupted", "running"])
+def test_a_sweep_stopped_behind_its_last_run_ends_when_it_is_resumed(
+    rater: Rater, stopped: str
+) -> None:
+    words = ("--axis", "env:X=1,2", "--rounds", "2", "--", "true")
+    assert rater("sweep", *TINY, *words)[0] == 0
+    execute(f"UPDATE sweep SET status = '{stopped}', reason = 'x', pid_start = 1")  # it is gone
+    assert rater("sweep", "--resume", "1", "--quiet") == (0, "", "")
+    assert rows("SELECT status, reason FROM sweep") == [("complete", None)]
+    assert rows("SELECT count(*) FROM run") == [(4,)]
+
+
 SWAPPINESS = "proc/sys/vm/swappiness"
 
 

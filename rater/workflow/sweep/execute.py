@@ -220,7 +220,9 @@ def resume_sweep(
     is_asked_for_more = own.rounds is not None and (
         rounds > before.rounds or (was_decided and bool(sweep.missing))
     )
-    if not is_asked_for_more and not lacking:
+    # One that was stopped behind its last run still has to end, and its settings to be put back.
+    was_stopped = sweep.status in {RunStatus.INTERRUPTED, RunStatus.KILLED}
+    if not (is_asked_for_more or lacking or was_stopped):
         return _nothing_left(output, sweep)
     chdir_to(again.of(before.directory), f"sweep {sweep.number}", dry_run=output.dry_run)
     kinds = dict(sweep.axes)
