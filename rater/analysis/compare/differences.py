@@ -277,7 +277,7 @@ def _placed(run: StoredRun) -> dict[int, dict[str, str]]:
     """Return by copy where it was, by kinds of units; of result files from the copies' own rows."""
     if run.placements:
         return {
-            it.copy: _units(it.cpus, core=it.core, LLC=it.llc, lgroup=it.node, package=it.package)
+            it.copy: _units(it.cpus, core=it.core, LLC=it.llc, node=it.node, package=it.package)
             | {"memory": memory_of(it)}
             for it in run.placements
         }
@@ -285,7 +285,7 @@ def _placed(run: StoredRun) -> dict[int, dict[str, str]]:
     for copy in run.copies:
         if copy.copy not in found and copy.cpu is not None:
             found[copy.copy] = _units(
-                (copy.cpu,), core=copy.core, lgroup=copy.node, package=copy.package
+                (copy.cpu,), core=copy.core, node=copy.node, package=copy.package
             )
     return found
 

@@ -52,7 +52,10 @@ def _why_left_out(score: BenchmarkScore, head: RunHead) -> str | None:
     fewest = min(untold, default=head.copies)
     if head.source == "import" and head.order != "rotated" and fewest < head.copies:
         return Missing.SOME_TIMES.of(done=fewest, of=head.copies)
-    return None if score.chosen else Missing.NO_RESULT
+    if score.chosen:
+        return None
+    counted = any(it.counted for it in score.iterations)
+    return Missing.NO_RESULT if counted else Missing.NOT_COUNTED
 
 
 # -- for comparisons ---------------------------------------------------------------------------

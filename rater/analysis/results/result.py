@@ -41,6 +41,7 @@ class Missing(StrEnum):
     INFINITE = "too large to add up"
     NO_REFERENCE = "no reference time: {names}"
     INCOMPLETE = "{names} did not complete"
+    NOT_COUNTED = "no counted iteration"
     NO_RESULT = "no result"
 
     def of(self, **case: object) -> str:
