@@ -84,7 +84,7 @@ def table_lines(
     two characters become one, flexible columns are cut (where that leaves different cells
     different), optional columns are left out, flexible columns are cut further.
     """
-    if columns and columns[-1].wrap:
+    if len(columns) > 1 and columns[-1].wrap:
         return _with_wrapped(columns[:-1], columns[-1], width, ascii_only=ascii_only)
     kept, gap, shares = _arranged(columns, width)
     rows = [tuple(column.lines[place] for column in kept) for place in (0, 1)]

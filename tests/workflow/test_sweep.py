@@ -194,6 +194,19 @@ def test_until_stops_after_a_block_from_the_third_on_when_all_is_decided(
     assert len(rows("SELECT 1 FROM run")) == 8
 
 
+@pytest.mark.parametrize("status", ["interrupted", "running"])
+def test_a_sweep_that_was_stopped_when_its_last_run_was_done_is_complete_when_it_is_resumed(
+    rater: Rater, database: Path, status: str
+) -> None:
+    assert rater("sweep", *TINY, "--axis", "env:X=1,2", "--rounds", "1", "--", "true")[0] == 0
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE sweep SET status = ?, reason = 'x', pid_start = -1", (status,))
+    assert rater("sweep", "--resume", "1", "--dry-run")[0] == 0
+    assert rows("SELECT status FROM sweep") == [(status,)]
+    assert rater("sweep", "--resume", "1", "--quiet") == (0, "", "")
+    assert rows("SELECT status, reason FROM sweep") == [("complete", None)]
+
+
 def test_runs_of_a_complete_sweep_that_were_removed_are_made_again(rater: Rater) -> None:
     words = ("--axis", "env:X=1,2", "--rounds", "2", "--", "true")
     assert rater("sweep", *TINY, *words)[0] == 0

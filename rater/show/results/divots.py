@@ -190,8 +190,10 @@ def visible_line(visible: dict[str, float]) -> str:
 def between_parts(between: Sequence[RecurringDivot], runs: int) -> Iterator[Part]:
     """Yield what comes back in several runs, what moves about, and what only one has."""
     title = f"Over {runs} runs"
-    none = [("", "no CPU, node or copy stands out in more than one run")]
-    yield facts([(one.kind, one.summary) for one in between] or none, title, _MOST_LINES)
+    yield facts([(one.kind, one.summary) for one in between], title, _MOST_LINES)
+    if not between:
+        yield ""
+        yield Line(f"{title} no CPU, node or copy stands out more than once.", "bold")
 
 
 # -- The trial of a divot: what is run against what, and what came of it ---------------------------
