@@ -31,6 +31,7 @@ MADE_LATER = {
     "plan/suite.py": "a suite's own pattern, compiled to see whether it can be",
     "run/workplace/compare_output.py": "a suite's own pattern, run where it has a time limit",
     "settings/known.py": "words of our own table of settings",
+    "plan/placement/expression.py": "names of the forms in our own table",
     "speccpu/config/config.py": "one word, or nothing",
     "run/host/procfs.py": "names of our own counters",
     "speccpu/results/read.py": "beginnings of files by a table of our own",

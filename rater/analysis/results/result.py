@@ -240,16 +240,21 @@ class BenchmarkScore(Struct, frozen=True):
 
 
 def why_missing(
-    rows: Sequence[CopyEnded], planned: int, *, what: str = "copies", checked: bool = True
+    rows: Sequence[CopyEnded],
+    planned: int,
+    *,
+    what: str = "copies",
+    checked: bool = True,
+    rounds: bool = False,
 ) -> str | None:
     """Return what keeps rows of copies from being a result, failures before all else.
 
     `planned`: so many `what` there should be; `checked`: outputs that nobody has looked at (rater
-    died first) count against it.
+    died first) count against it; `rounds`: in which round a copy failed is said.
     """
     bad = failures(rows)
     if bad:
-        return why_failed(bad, planned, what)
+        return why_failed(bad, planned, what, rounds=rounds)
     good = sum(map(is_good, rows))
     if good < max(planned, 1):
         return Missing.UNFINISHED.of(done=good, of=planned, what=what)
@@ -264,10 +269,13 @@ def failures(rows: Sequence[CopyEnded]) -> list[CopyEnded]:
     return [it for it in rows if not is_good(it) and it.status is not CopyStatus.INTERRUPTED]
 
 
-def why_failed(bad: Sequence[CopyEnded], planned: int, what: str = "copies") -> str:
+def why_failed(
+    bad: Sequence[CopyEnded], planned: int, what: str = "copies", *, rounds: bool = False
+) -> str:
     """Return what the first of them did, and how many there are."""
     some = f"{len(bad)} of {planned} {what} failed; " if len(bad) > 1 else ""
-    return Missing.FAILED.of(some=some, copy=bad[0].copy, how=failure_text(bad[0]))
+    which = f"{bad[0].copy}, round {bad[0].iteration}" if rounds else bad[0].copy
+    return Missing.FAILED.of(some=some, copy=which, how=failure_text(bad[0]))
 
 
 def why_incomplete(head: RunHead, iterations: Sequence[Result | SteadyWindow]) -> str | None:

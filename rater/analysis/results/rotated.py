@@ -131,7 +131,7 @@ def _result(
     head, planned = run.head, sum(queued.values())
     rows = [copy for copy in run.copies if copy.benchmark == its.name and copy.counted]
     own = head.source == "run"
-    missing = why_missing(rows, planned, what="runs", checked=own) if planned else None
+    missing = why_missing(rows, planned, what="runs", checked=own, rounds=True) if planned else None
     case = {"done": len(queued), "of": head.copies, "increment": head.increment}
     part = Missing.NOT_QUEUED.of(**case) if len(queued) < head.copies else None
     rates = [head.copies * work_s / time.elapsed_s for time in times.values()]

@@ -83,8 +83,11 @@ def parse_expression(text: str) -> tuple[Part, ...]:
     >>> parse_expression("E:S1:4 @ M:scatter")
     (Part(domain='S1', how='chunks', numbers=(4,)), Part(domain='M', how='scatter', numbers=()))
     """
+    plain = text
+    for sign in "-:,@":
+        plain = sign.join(part.strip() for part in plain.split(sign))
     try:
-        return tuple(map(_part, re.sub("[ \t]*([-:,@])[ \t]*", r"\1", text.strip()).split("@")))
+        return tuple(map(_part, plain.split("@")))
     except ValueError as error:
         raise InputError(f"expr:{_short(text)}: {error}") from None
 

@@ -26,13 +26,11 @@ from rater.show.plans.plan import executed_facts
 from rater.store.store import Store
 from rater.store.sweeps import (
     claim_sweep,
-    end_sweep,
     find_sweep,
     load_asked_sweep,
     new_sweep,
     undo_resume,
 )
-from rater.text.values import count
 from rater.workflow.arguments import (
     START_OPTIONS,
     Asked,
@@ -43,7 +41,6 @@ from rater.workflow.arguments import (
     print_view,
 )
 from rater.workflow.run.campaign import CampaignPoint
-from rater.workflow.run.head import utc_timestamp
 from rater.workflow.run.repeat import chdir_to, executed_commands, judged
 from rater.workflow.sweep.request import (
     GridPoint,
@@ -268,23 +265,13 @@ def _points_again(
 
 
 def _nothing_left(output: Output, sweep: StoredSweep) -> int:
-    failed = sum(it.failed for it in sweep.slots)
-    was_stopped = sweep.status in (RunStatus.INTERRUPTED, RunStatus.KILLED)
-    if was_stopped and not sweep.missing and not output.dry_run:  # when its last run was done
-        said = f"copies failed in {failed} of {count(len(sweep.slots), 'run')}" if failed else None
-        ended = RunStatus.FAILED if failed else RunStatus.COMPLETE
-        with open_existing_store(output) as store:
-            claim_sweep(
-                store, sweep.number, resumed=sweep.resumed, rounds=sweep.asked.rounds, slots=()
-            )
-            end_sweep(store, sweep.number, ended, said, utc_timestamp())
     if not output.quiet:
         why = f" ({sweep.reason}; --rounds {sweep.asked.rounds} goes on)" if sweep.missing else ""
         print_error(f"sweep {sweep.number}: nothing is missing{why}")
     if output.json or not output.quiet:
         with open_existing_store(output) as store:
             show_sweep(output, store, sweep.number)
-    return 1 if failed else 0
+    return 1 if any(it.failed for it in sweep.slots) else 0
 
 
 def _show_missing(output: Output, sweep: StoredSweep, points: Sourced[dict[int, GridPoint]]) -> int:

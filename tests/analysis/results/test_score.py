@@ -362,7 +362,7 @@ def test_a_failed_step_takes_the_rotated_score_but_not_the_other_times() -> None
     run = replace(run, copies=(run.copies[0], failed, *run.copies[2:]))
     rotated = rotated_of(run)
     assert rotated.score is None
-    assert rotated.reason == "b: copy 0: exit status 1"
+    assert rotated.reason == "b: copy 0, round 1: exit status 1"
     assert [c.copy for c in rotated.copies] == [1]
     first, second = of_ring(run)
     assert second.times_s is not None and second.times_s.mean == 5.0
