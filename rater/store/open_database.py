@@ -41,8 +41,8 @@ class OpenDatabase:
         self.path = path
         self._place = path.absolute()  # whatever the current directory is later
         found = connect(path)
-        self._connection, self._file, self.writer = found.connection, found.file, found.writer
-        self._database = Database(self._connection)
+        self._database = Database(found.connection)
+        self._file, self.writer = found.file, found.writer
         _rescued.pop(self._file, None)  # the number of one that was lost, given again
 
     def __enter__(self) -> Self:
@@ -62,10 +62,10 @@ class OpenDatabase:
         Raises `StoreError` where its file was lost since it was opened.
         """
         try:
-            if self._connection.total_changes:
+            if self._database.connection.total_changes:
                 self._leave_if_lost()
         finally:
-            self._connection.close()
+            self._database.connection.close()
         if self.lost is not None:
             raise StoreError(self.lost)
 
@@ -90,19 +90,19 @@ class OpenDatabase:
         """Let `writing` and `reading` see another database, which nobody writes, under `name`."""
         where = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
         try:
-            self._connection.execute(f"ATTACH ? AS {name}", (where,))
+            self._database.execute(f"ATTACH ? AS {name}", (where,))
         except sqlite3.DatabaseError as error:
             self._fail(error, "opening a copy")
         try:
             yield
         finally:
             with suppress(sqlite3.Error):  # of a lost file another connection stands here
-                self._connection.execute(f"DETACH {name}")
+                self._database.execute(f"DETACH {name}")
 
     def copy_to(self, target: Path) -> None:
         """Write all of it into a new file, without a write-ahead log. Raises `StoreError`."""
         try:
-            self._connection.execute("VACUUM INTO ?", (str(target),))
+            self._database.execute("VACUUM INTO ?", (str(target),))
         except sqlite3.DatabaseError as error:
             self._fail(error, "copying it")
 
@@ -111,13 +111,13 @@ class OpenDatabase:
     @contextmanager
     def _transaction(self, doing: str, begin: str) -> Iterator[Database]:
         try:
-            self._connection.execute(begin)
+            self._database.execute(begin)
             try:
                 yield self._database
-                self._connection.execute("COMMIT")
+                self._database.execute("COMMIT")
             finally:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
+                if self._database.connection.in_transaction:
+                    self._database.execute("ROLLBACK")
         except sqlite3.DatabaseError as error:
             self._fail(error, doing)
 
@@ -130,8 +130,8 @@ class OpenDatabase:
         if trouble is None:
             return False
         # Nothing of the old one may be folded into, or removed with, what is at its path now.
-        self._connection.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)
-        lost, place = self._connection, self._place
+        self._database.connection.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)
+        lost, place = self._database.connection, self._place
         target = _rescued.get(self._file) or self._rescue(trouble)
         way = f"`{shlex.join(['rater', '--db', str(target), 'list'])}` shows it"
         if not place.exists():
@@ -165,7 +165,7 @@ class OpenDatabase:
                 number, name = tempfile.mkstemp(end, stem, resolve_trusted_folder(folder))
                 os.close(number)
                 try:
-                    self._connection.execute("VACUUM INTO ?", (name,))
+                    self._database.execute("VACUUM INTO ?", (name,))
                 except sqlite3.Error as error:
                     os.unlink(name)  # noqa: PTH108 - a text
                     raise OSError(0, str(error)) from error
@@ -187,4 +187,4 @@ class OpenDatabase:
         """Fold the log into the database now, while no copy is timed: this is what fsyncs."""
         # Failing loses nothing: the rows are safe in the log, and the next time folds them in.
         with suppress(sqlite3.OperationalError):
-            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            self._database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()

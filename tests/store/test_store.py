@@ -299,13 +299,13 @@ def test_a_write_that_fails_is_told_and_can_be_tried_again(store: Store) -> None
 def test_a_full_disk_is_named_as_such(store: Store) -> None:
     number = begin(store)
     store.append(number, phase())
-    (used,) = store._connection.execute("PRAGMA page_count").fetchone()
-    store._connection.execute(f"PRAGMA max_page_count = {used}")
+    (used,) = store._database.execute("PRAGMA page_count").fetchone()
+    store._database.execute(f"PRAGMA max_page_count = {used}")
     with pytest.raises(StoreFullError, match=r"the disk is full.*make room"):
         store.append(number, Noted("x" * 100_000))
     with pytest.raises(StoreFullError):
         begin(store, replace(with_uuid("v"), warnings=("x" * 100_000,)))
-    store._connection.execute("PRAGMA max_page_count = 100000")
+    store._database.execute("PRAGMA max_page_count = 100000")
     store.append(number, Noted("x" * 100_000))
     assert len(store.load(number).notes[0]) == 100_000
     assert len(store.runs()) == 1  # nothing of the run that could not begin

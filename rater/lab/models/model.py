@@ -153,7 +153,7 @@ def _checks(
 # -- What a stored trace predicts of page layouts, held against a sweep's own runs -----------------
 #
 # The benefit of a layout is what it saves over all in base pages, by the cost model of
-# `analysis.pages.ranking` (misses x cost + faults x cost); the error is IBM CPO's, in per cent of
+# `lab.trace.ranking` (misses x cost + faults x cost); the error is IBM CPO's, in per cent of
 # the largest benefit.
 
 _HUGE = PAGE_SIZES[2]
