@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))  # builds run elsewhere; the parser needs msgspec 
 from argparse_manpage.manpage import Manpage  # noqa: E402
 
 from rater import __version__  # noqa: E402
-from rater.cli import MENU, build_parser  # noqa: E402
+from rater.commands.cli import MENU, build_parser  # noqa: E402
 from rater.commands.machine import script  # noqa: E402
 
 DATA = ("suites", "layouts", "db")

@@ -145,7 +145,7 @@ class Bench:
 # Runs the command line in-process and says on stderr what the supervisor itself used.
 CALL = """
 import json, resource, sys
-from rater.cli import main
+from rater.commands.cli import main
 from rater.run.host.foreign_load import process_cpu_s
 from rater.run.launcher.launcher import Launcher
 close, launcher_s = Launcher.close, 0.0

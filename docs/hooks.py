@@ -10,8 +10,8 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
-from rater.cli import MENU, build_parser
-from rater.command_line import Parser, shown_actions, subparsers_of
+from rater.commands.cli import MENU, build_parser
+from rater.commands.command_line import Parser, shown_actions, subparsers_of
 from rater.settings.known import SETTABLE
 
 ROOT = Path(__file__).parent.parent

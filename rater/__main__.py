@@ -13,7 +13,7 @@ for _number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP):
 # Rows come by the hundred thousand, and in no circles: to look for these takes a tenth of a report.
 gc.set_threshold(50_000, 20, 100)
 
-from rater.cli import main  # noqa: E402 - not before: reading modules takes its time
+from rater.commands.cli import main  # noqa: E402 - not before: reading modules takes its time
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -14,9 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from rater.analysis.results.score import summarise
-from rater.errors import InputError, RaterError
 from rater.plan.request import BY_NAME, COMMAND
-from rater.process import StoppedBySignal
 from rater.record.stored import StoredRun
 from rater.show.compare.comparison import comparison_document
 from rater.show.compare.sweep import sweep_document
@@ -24,6 +22,8 @@ from rater.show.results.to_json import divot_rows
 from rater.store.export import head_document
 from rater.store.store import Store
 from rater.store.sweeps import load_sweep
+from rater.system.errors import InputError, RaterError
+from rater.system.process import StoppedBySignal
 from rater.text.documents import did_you_mean
 from rater.workflow.arguments import Asked, Output, open_store_for_reading
 from rater.workflow.results.columns import ColumnTable, column_table, columns_of_copies
@@ -152,8 +152,8 @@ def _raise_stopped(status: int) -> None:
 def load(which: str | int = "last", *, db: str | None = None) -> LoadedRun:
     """Return a run: a number, the start of a uuid, `last`, `last~1`, `tag:K=V`, `fleet:3/n017`.
 
-    `db`: the database, else RATER_DB, else the user's own. Raises `rater.errors.InputError` where
-    there is no such run or database.
+    `db`: the database, else RATER_DB, else the user's own. Raises `rater.system.errors.InputError`
+    where there is no such run or database.
     """
     with open_store_for_reading(Output(db), [str(which)]) as store:
         stored = store.load(store.find(str(which)))

@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from rater.errors import InputError
+from rater.system.errors import InputError
 
 
 class Wing(NamedTuple):

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from rater.cli import main
-from rater.process import remember_database
+from rater.commands.cli import main
 from rater.run.host.foreign_load import ForeignLoad, ForeignLoadSampler
 from rater.store.store import Store, open_store
+from rater.system.process import remember_database
 from rater.workflow.run import campaign, prepare
 from rater.workflow.sweep import execute
 from tests.support.browser import Browser, chromium

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import rater
-from rater.errors import InputError, RaterError
 from rater.store.store import Store
+from rater.system.errors import InputError, RaterError
 from tests.support.calls import RATER, Rater
 from tests.support.made_runs import make_run
 from tests.support.places import CHECKOUT

@@ -23,14 +23,14 @@ import pytest
 from msgspec import StructMeta
 from rich.console import Console
 
-from rater.cli import MENU, build_parser, main
-from rater.command_line import RENAMED, parsers_below, shown_actions, subparsers_of
+from rater.commands.cli import MENU, build_parser, main
+from rater.commands.command_line import RENAMED, parsers_below, shown_actions, subparsers_of
 from rater.commands.common import call
 from rater.commands.machine import SHELLS
 from rater.plan.request import OPTIONS
-from rater.process import print_error
-from rater.show.console import paged
+from rater.show.screen.console import paged
 from rater.store.observations import MOST_BENCHMARKS
+from rater.system.process import print_error
 from rater.text.secrets import cleaned_streams
 from rater.workflow.arguments import Asked
 from tests.support.calls import Rater
@@ -165,7 +165,7 @@ def test_files_and_options_may_be_mixed(
 @pytest.mark.parametrize("words", [["--help"], ["list"], ["doctor", "counters", "--help"]])
 def test_no_parser_of_another_command_is_built(words: list[str]) -> None:
     script = (
-        "import sys\nfrom rater.cli import main\n"
+        "import sys\nfrom rater.commands.cli import main\n"
         f"try: main({words})\nexcept SystemExit: pass\n"
         "print(*(it for it in sys.modules if it.startswith('rater.')), file=sys.stderr)"
     )

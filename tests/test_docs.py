@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rater.cli import build_parser
-from rater.command_line import Parser
+from rater.commands.cli import build_parser
+from rater.commands.command_line import Parser
 from tests.support.places import CHECKOUT
 from tests.support.wings import is_command
 

@@ -13,8 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from rater.cli import main
-from rater.process import DISTRIBUTION, as_typed, pip_install, remember_database, remember_runs
+from rater.commands.cli import main
+from rater.system.process import (
+    DISTRIBUTION,
+    as_typed,
+    pip_install,
+    remember_database,
+    remember_runs,
+)
 from rater.workflow.run import repeat, session
 from tests.support.calls import Done, rater
 from tests.support.observations import observed

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from rater.files import folder
 from rater.plan.suite import Benchmark, Metric, Size, Suite
 from rater.plan.suite_find import load_suite
 from rater.run.programs.compile import build, compile_program
+from rater.system.paths import folder
 from tests.support.calls import Rater
 
 MEMORY = load_suite("memory")

@@ -24,7 +24,7 @@ from typing import Any
 
 from benchmarks.bench import Bench
 from benchmarks.torture.table import Row, of
-from rater.cli import main
+from rater.commands.cli import main
 from tests.support.wings import ABSENT
 
 VALUES: dict[str, Any] = {

@@ -19,8 +19,6 @@ from typing import Any
 
 from benchmarks.bench import Bench
 from benchmarks.torture.table import Row, of
-from rater.errors import InputError
-from rater.files import folder as data_folder
 from rater.plan.hwloc_xml import parse_xml
 from rater.plan.placement.expression import parse_cpus, parse_expression
 from rater.plan.placement.layout import parse_layout
@@ -29,6 +27,8 @@ from rater.plan.sweep import parse_sweep
 from rater.plan.topology import without_types
 from rater.store.observations import read_observations
 from rater.store.store import open_store
+from rater.system.errors import InputError
+from rater.system.paths import folder as data_folder
 from rater.text.cpuset import parse_bitmap, parse_list
 from tests.support.machines import machine_xml
 from tests.support.observations import observed

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct, StructMeta
 
-from rater.command_line import (
+from rater.commands.command_line import (
     DROPPED,
     NO_TRAITS,
     RENAMED,
@@ -24,10 +24,11 @@ from rater.command_line import (
     TopLevelParser,
     shown_actions,
 )
-from rater.errors import InputError
-from rater.files import is_content_trusted, opened, trust_content, user_folder
 from rater.plan.options import Option, OptionForm
 from rater.plan.request import BY_NAME, DEFAULT_SUITE, KIT, OPTIONS
+from rater.system.errors import InputError
+from rater.system.files import is_content_trusted, opened, trust_content
+from rater.system.paths import user_folder
 from rater.text.values import duration_s, size_bytes
 from rater.workflow.arguments import Asked
 

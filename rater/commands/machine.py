@@ -7,11 +7,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from rater.command_line import CommandTrait, subparsers_of
+from rater.commands.command_line import CommandTrait, subparsers_of
 from rater.commands.common import LOCAL, TRUST, Subcommand, read_defaults
-from rater.errors import InputError
-from rater.files import trusted_files
-from rater.process import print_error
+from rater.system.errors import InputError
+from rater.system.files import trusted_files
+from rater.system.process import print_error
 from rater.text.values import to_dict
 from rater.workflow.arguments import Output, print_json, print_view
 
@@ -22,9 +22,9 @@ _SUITE = "SUITE{}  name of a suite, path of a TOML file, or either with /BENCHMA
 
 
 def _list(output: Output) -> int:
-    from rater.errors import InputError
     from rater.plan.suite_find import find_suites, load_suite
     from rater.show.plans.suites import listed_document, suites_parts
+    from rater.system.errors import InputError
 
     suites, troubles = find_suites()
     found = []

@@ -18,9 +18,9 @@ from rater.commands.common import (
     call,
     lazy_command,
 )
-from rater.errors import InputError
-from rater.process import DISTRIBUTION
 from rater.record.run import is_fleet_word
+from rater.system.errors import InputError
+from rater.system.process import DISTRIBUTION
 from rater.text.values import parse_percent
 from rater.wings import Hook
 

@@ -7,7 +7,7 @@ import sys
 
 from msgspec.structs import replace
 
-from rater.command_line import RUNS, CommandTrait
+from rater.commands.command_line import RUNS, CommandTrait
 from rater.commands.common import (
     RUN,
     START,
@@ -17,9 +17,9 @@ from rater.commands.common import (
     call,
     lazy_command,
 )
-from rater.errors import InputError
 from rater.plan.selftest import IDLE_S, LEAST_ITERATIONS, SECONDS, TAG
 from rater.plan.sweep import RETRIES
+from rater.system.errors import InputError
 from rater.workflow.arguments import Output, open_existing_store, print_view
 
 

@@ -20,8 +20,6 @@ from types import FrameType
 from msgspec.structs import replace
 
 from rater import __version__
-from rater.errors import RaterError
-from rater.files import open_file, private_folder, shared_disk
 from rater.fleet.plan import (
     VERDICT_VERSION,
     FleetRequest,
@@ -36,11 +34,13 @@ from rater.fleet.shared_folder import (
     partial_mask,
 )
 from rater.fleet.store import NodeRun, node_run
-from rater.process import print_error
 from rater.record.run import RunStatus
 from rater.run.host.admission import MachineTakenError, default_lock_path, machine_lock
 from rater.run.programs.child_process import die_with_parent
 from rater.store.store import open_store
+from rater.system.errors import RaterError
+from rater.system.files import open_file, private_folder, shared_disk
+from rater.system.process import print_error
 from rater.text.values import printable
 from rater.workflow.run.head import utc_timestamp
 

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from rater.errors import InputError, RunError
-from rater.files import private_folder, scratch_folder
 from rater.fleet.foreign import ForeignDatabase, SourceRefusedError, copy_foreign, taken
 from rater.fleet.merge import merge_taken
 from rater.fleet.shared_folder import SharedFolder, copy_whole
@@ -25,6 +23,8 @@ from rater.settings.known import is_volatile
 from rater.store.open_database import OpenDatabase
 from rater.store.rows import Database
 from rater.store.store import Store, open_store
+from rater.system.errors import InputError, RunError
+from rater.system.files import private_folder, scratch_folder
 from rater.text.values import count, group_by_key, truncate_list
 
 # -- Runs of many hosts, as the index has them, and the words that name them -----------------------

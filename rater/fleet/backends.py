@@ -19,12 +19,12 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from rater.errors import InputError, RunError
-from rater.files import Trusted, open_file
 from rater.fleet import local_job
 from rater.fleet.plan import JobPhase, JobSeen
 from rater.fleet.shared_folder import read_ours
-from rater.process import ProcessId, boot_id, is_alive
+from rater.system.errors import InputError, RunError
+from rater.system.files import Trusted, open_file
+from rater.system.process import ProcessId, boot_id, is_alive
 
 # -- Names of many nodes in one word, as Slurm writes them: `n[001-128,200],login1` ----------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rater.command_line import CommandTrait
+from rater.commands.command_line import CommandTrait
 from rater.commands.common import RESTORE, Subcommand
 
 _FLEET = "FLEET? =last         a number, last, last~1 or the start of a uuid (default: last)\n"

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from rater.errors import InputError
 from rater.fleet.agent import this_rater
 from rater.fleet.archive import admit_database
 from rater.fleet.backends import (
@@ -42,8 +41,9 @@ from rater.fleet.store import (
     load_fleet,
     set_fleet,
 )
-from rater.process import is_alive, print_error, this_process
 from rater.store.open_database import OpenDatabase
+from rater.system.errors import InputError
+from rater.system.process import is_alive, print_error, this_process
 from rater.text.values import count
 from rater.workflow.arguments import Output, print_view
 

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from rater.errors import InputError
-from rater.files import UntrustedError, is_trusted, opened
 from rater.store.connection import MAGIC, check_ours, distrust
 from rater.store.rows import lacking, migrate, number_of
+from rater.system.errors import InputError
+from rater.system.files import UntrustedError, is_trusted, opened
 from rater.text.values import group_by_key, truncate_list
 
 # -- Which table hangs on which, read from the schema itself: what merging and digests go by -------

@@ -9,8 +9,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from rater.errors import InputError
-from rater.files import scratch_folder
 from rater.fleet.foreign import (
     DERIVED,
     GONE,
@@ -23,12 +21,14 @@ from rater.fleet.foreign import (
     taken,
 )
 from rater.plan.request import MERGED_FROM
-from rater.process import ProcessId, is_alive, print_error
 from rater.record.run import RunStatus
 from rater.store.connection import default_path
 from rater.store.open_database import OpenDatabase
 from rater.store.rows import Database
 from rater.store.store import Store, open_store
+from rater.system.errors import InputError
+from rater.system.files import scratch_folder
+from rater.system.process import ProcessId, is_alive, print_error
 from rater.text.values import count, runs_text, to_dict, truncate_list
 from rater.workflow.arguments import Output, print_json
 

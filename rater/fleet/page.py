@@ -17,11 +17,11 @@ from rater.fleet.show import (
     odd_text,
     state_text,
 )
-from rater.process import typed_command
 from rater.show.charts.vega import Html, element, joined
-from rater.show.document import Row
-from rater.show.format import sanitize
 from rater.show.html.shell import html_parts, own_script, page_html, template
+from rater.show.screen.document import Row
+from rater.show.screen.format import sanitize
+from rater.system.process import typed_command
 from rater.text.values import count, group_by_key, join_and, percent, truncate_list
 
 _MOST_NAMED = 6

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.process import ProcessId
+from rater.system.process import ProcessId
 from rater.text.kinds import from_json
 from rater.text.secrets import command_text
 from rater.text.values import printable

@@ -16,7 +16,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from rater import __version__
-from rater.errors import InputError
 from rater.fleet.backends import POLL_S, backend, expand
 from rater.fleet.driver import (
     FleetDriver,
@@ -49,9 +48,10 @@ from rater.plan.placement.memory_policy import parse_memory
 from rater.plan.placement.place import check_copies
 from rater.plan.request import BY_NAME, OPTIONS, Request
 from rater.plan.schedule import resolve_mode, resolve_window
-from rater.process import print_error, this_process
 from rater.store.connection import default_path
 from rater.store.store import Store, open_store
+from rater.system.errors import InputError
+from rater.system.process import print_error, this_process
 from rater.text.values import count, truncate_list
 from rater.workflow.arguments import (
     Asked,

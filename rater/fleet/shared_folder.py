@@ -15,8 +15,11 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from rater.errors import InputError
-from rater.files import (
+from rater.fleet.plan import JOB, FleetRequest, NodeVerdict, verdict_from_json
+from rater.run.host.facts import machine_id
+from rater.run.host.procfs import read_text
+from rater.system.errors import InputError
+from rater.system.files import (
     UntrustedError,
     flush,
     open_file,
@@ -25,10 +28,7 @@ from rater.files import (
     resolve_trusted_folder,
     write_all,
 )
-from rater.fleet.plan import JOB, FleetRequest, NodeVerdict, verdict_from_json
-from rater.process import boot_id
-from rater.run.host.facts import machine_id
-from rater.run.host.procfs import read_text
+from rater.system.process import boot_id
 from rater.text import cpuset
 from rater.text.kinds import from_json
 from rater.text.values import printable, to_dict
@@ -46,7 +46,8 @@ from rater.text.values import printable, to_dict
 #
 # No SQLite call is ever made on it: databases come as bytes and get their name when they are whole.
 # What lies here came from hosts that may be broken or hostile: every file is opened by the door of
-# `rater.files` (a regular file of ours, no link), read up to a limit, and believed in no name.
+# `rater.system.files` (a regular file of ours, no link), read up to a limit, and believed in no
+# name.
 
 _BLOCK = 1 << 20
 _MOST_TEXT = 1 << 20  # of a verdict or a spec

@@ -17,9 +17,9 @@ from rater.fleet.backends import compress
 from rater.fleet.history import FEWEST_POINTS, History, Round, Suspect
 from rater.fleet.hosts import FleetComparison, KindComparison, SlowHost
 from rater.fleet.plan import AttemptState, NodeAttempt, StoredFleet, copies_told
-from rater.show.document import CHANGE, TEXT, Field, Form, Line, Part, Row, ViewTable
 from rater.show.results.divots import disturbed_line
 from rater.show.results.to_json import evidence_line
+from rater.show.screen.document import CHANGE, TEXT, Field, Form, Line, Part, Row, ViewTable
 from rater.text.values import (
     JsonFields,
     count,

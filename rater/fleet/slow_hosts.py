@@ -13,7 +13,6 @@ from rater.analysis.divots.confirm import LEAST_PAIRS, ConfirmVerdict
 from rater.analysis.divots.model.finding import Analysis, Thresholds
 from rater.analysis.divots.model.formatting import format_slowdown
 from rater.analysis.results.disturbed import NOT_JUDGED
-from rater.errors import InputError, RaterError
 from rater.fleet.archive import (
     IndexedRun,
     fleet_number,
@@ -57,9 +56,10 @@ from rater.fleet.show import (
     trial_verdict_parts,
 )
 from rater.fleet.store import load_fleet
-from rater.process import print_error
 from rater.show.results.to_json import divot_rows
 from rater.store.store import Store
+from rater.system.errors import InputError, RaterError
+from rater.system.process import print_error
 from rater.text.secrets import command_text
 from rater.text.values import truncate_list
 from rater.workflow.arguments import Output, open_existing_store, print_view

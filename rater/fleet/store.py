@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from rater.errors import InputError
 from rater.fleet.plan import (
     AttemptState,
     FleetRequest,
@@ -14,13 +13,14 @@ from rater.fleet.plan import (
     StoredFleet,
     verdict_from_json,
 )
-from rater.process import ProcessId, is_alive, this_process
 from rater.record.run import escape_undecodable
 from rater.record.stored import RunHead
 from rater.store.open_database import OpenDatabase
 from rater.store.read import find_numbered
 from rater.store.rows import Database, Value
 from rater.store.store import Store
+from rater.system.errors import InputError
+from rater.system.process import ProcessId, is_alive, this_process
 from rater.text.values import group_by_key, to_dict
 
 # -- What a node's own database holds of the run that a fleet asked it for -------------------------

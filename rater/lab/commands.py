@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from rater.command_line import RUNS, CommandTrait
+from rater.commands.command_line import RUNS, CommandTrait
 from rater.commands.common import SWEEP, Subcommand
 
 _DESCRIPTION = """\

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from rater.errors import InputError
 from rater.plan.counter_tables import (
     GENERIC,
     SOFTWARE,
@@ -15,6 +14,7 @@ from rater.plan.counter_tables import (
     table_for,
 )
 from rater.record.events import USER_ONLY
+from rater.system.errors import InputError
 from rater.text.documents import did_you_mean
 
 STACK, ALL = "cpi", "all"  # words for the groups of the stack, and for all of them

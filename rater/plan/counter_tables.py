@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from rater.errors import InputError
+from rater.system.errors import InputError
 from rater.text.documents import TableReader, did_you_mean, read_text, toml_document
 from rater.text.kinds import FILLED_STRING, FLAG, STRING, ValueKind, choice, whole
 

@@ -10,7 +10,6 @@ from xml.parsers import expat
 
 from msgspec import Struct, field
 
-from rater.errors import InputError
 from rater.plan.topology import (
     Cache,
     CpuKind,
@@ -24,6 +23,7 @@ from rater.plan.topology import (
     build_topology,
     merge_kinds,
 )
+from rater.system.errors import InputError
 from rater.text import cpuset
 from rater.text.values import printable
 

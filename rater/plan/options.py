@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 from msgspec import Struct, StructMeta
 from msgspec.structs import replace
 
-from rater.errors import InputError
+from rater.system.errors import InputError
 from rater.text.cpuset import parse_list
 from rater.text.values import duration_ms, duration_s, printable, size_bytes
 from rater.wings import Hook

@@ -9,7 +9,6 @@ from functools import partial
 from msgspec import Struct
 
 from rater import __version__
-from rater.errors import InputError
 from rater.plan.options import (
     BYTES,
     CADENCE,
@@ -35,6 +34,7 @@ from rater.plan.options import (
     option,
     seconds,
 )
+from rater.system.errors import InputError
 from rater.text.kinds import of_type
 from rater.text.values import duration_s, to_dict
 

@@ -11,11 +11,11 @@ from math import gcd
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.errors import InputError
 from rater.plan.placement.layout import EXPLICIT, CpuOrder
 from rater.plan.placement.place import CpuOffer, assign, bound
 from rater.plan.topology import PU, Topology
 from rater.record.run import Placement
+from rater.system.errors import InputError
 from rater.text.values import group_by_key
 
 _LONGEST_STAGGER_MS = 86_400_000.0

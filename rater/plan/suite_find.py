@@ -11,17 +11,16 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.command_line import program_hint
-from rater.errors import InputError
-from rater.files import folder, user_folder
 from rater.plan.suite import Benchmark, Size, Suite, read_suite
+from rater.system.errors import InputError
+from rater.system.paths import folder, is_file, user_folder
+from rater.system.process import program_hint
 from rater.text.documents import (
     NAME,
     Mistake,
     MistakesError,
     did_you_mean,
     file_problem,
-    is_file,
     read_text,
 )
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from rater.errors import InputError
 from rater.plan.options import OptionForm
 from rater.plan.request import OPTIONS
 from rater.record.run import RunStatus
+from rater.system.errors import InputError
 from rater.text.documents import TableReader, did_you_mean, toml_document
 from rater.text.kinds import FLAG, WORD, choice, whole
 

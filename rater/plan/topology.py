@@ -10,7 +10,7 @@ from functools import cached_property
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rater.errors import InputError
+from rater.system.errors import InputError
 from rater.text import cpuset
 from rater.text.values import group_by_key
 

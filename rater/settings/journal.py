@@ -15,10 +15,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from rater.errors import InputError
-from rater.files import flush, open_file, replace_file
-from rater.process import ProcessId, is_alive, this_process
 from rater.settings.known import is_known_file, is_number, is_number_file
+from rater.system.errors import InputError
+from rater.system.files import flush, open_file, replace_file
+from rater.system.process import ProcessId, is_alive, this_process
 from rater.text.kinds import of_type
 from rater.text.values import printable, to_dict
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from rater.errors import InputError
+from rater.system.errors import InputError
 from rater.text.cpuset import format_list
 
 # Names are short where people say them so (`thp`, `governor`, `aslr`); the names that runs are

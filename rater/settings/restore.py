@@ -11,12 +11,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from rater.errors import InputError
-from rater.files import is_there
-from rater.process import STOP_SIGNALS, boot_id, is_alive
 from rater.settings import journal as journals
 from rater.settings.journal import DamagedJournalError, Entry, Journal, is_locked
 from rater.settings.known import read_value, write_value
+from rater.system.errors import InputError
+from rater.system.paths import is_there
+from rater.system.process import STOP_SIGNALS, boot_id, is_alive
 from rater.text.values import truncate_list
 
 # -- What a process left that changed settings and died: seen, put back, or dropped ----------------

@@ -15,7 +15,6 @@ from typing import Self
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from rater.errors import InputError, RaterError, RunError
 from rater.settings import journal as journals
 from rater.settings.journal import Entry, Journal, JournalOwner
 from rater.settings.known import (
@@ -37,6 +36,7 @@ from rater.settings.restore import (
     undisturbed,
     write_values_back,
 )
+from rater.system.errors import InputError, RaterError, RunError
 from rater.text.cpuset import format_list, parse_set
 
 _CPUS = "sys/devices/system/cpu"

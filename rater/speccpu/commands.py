@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from rater.commands.common import Subcommand
-from rater.errors import InputError
-from rater.process import print_error
+from rater.system.errors import InputError
+from rater.system.process import print_error
 from rater.workflow.arguments import Output, print_json, print_view
 
 if TYPE_CHECKING:

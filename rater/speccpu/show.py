@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rater.show.document import Line, Part, facts
-from rater.show.format import format_number, needed_decimals
+from rater.show.screen.document import Line, Part, facts
+from rater.show.screen.format import format_number, needed_decimals
 from rater.speccpu.config.keys import Problem
 from rater.speccpu.lint.bind_list import BoundCopy, LintFinding, Scope, Source
 from rater.speccpu.lint.check import KINDS, LintReport

@@ -16,20 +16,19 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from rater.errors import InputError, RunError
-from rater.files import (
+from rater.store.rows import migrate, number_of
+from rater.system.errors import InputError, RunError
+from rater.system.files import (
     OpenedFile,
     UntrustedError,
-    folder,
     open_file,
     opened,
     read_file,
     shared_disk,
-    user_folder,
     user_name,
 )
-from rater.process import print_error
-from rater.store.rows import migrate, number_of
+from rater.system.paths import folder, user_folder
+from rater.system.process import print_error
 
 # -- Open the database: find it, make sure it is ours, bring it up to date -------------------------
 

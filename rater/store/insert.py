@@ -9,7 +9,6 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from rater.process import ProcessId
 from rater.record.events import (
     CopyCounted,
     CopyEnded,
@@ -39,6 +38,7 @@ from rater.record.run import (
 )
 from rater.record.stored import RunHead, StoredRun
 from rater.store.rows import Database, refuse_drifted
+from rater.system.process import ProcessId
 
 _COPIES_AT_ONCE = 1000  # of an imported run, which may be too large to hold
 _OF_COPY = "run_id = :run_id AND phase = :phase AND copy = :copy AND step = :step"

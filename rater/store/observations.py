@@ -11,7 +11,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rater.errors import InputError
 from rater.plan.counter_tables import TABLE_TEXT
 from rater.record.events import CopyEnded, EventCount, MachineReadings, PhaseEnded
 from rater.record.run import (
@@ -25,6 +24,7 @@ from rater.record.run import (
 )
 from rater.record.stored import RunHead, StoredRun
 from rater.store.rows import defaults_of
+from rater.system.errors import InputError
 from rater.text.cpuset import MAX_NUMBER
 from rater.text.documents import REQUIRED, Document, TableReader, json_document
 from rater.text.kinds import (

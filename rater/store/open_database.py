@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn, Self
 
-from rater.errors import RaterError
-from rater.files import Sourced, resolve_trusted_folder
 from rater.store.connection import StoreError, connect, translated
 from rater.store.rows import Database
+from rater.system.errors import RaterError
+from rater.system.files import Sourced, resolve_trusted_folder
 
 # SQLite goes on writing into a file that has no name any more, and says nothing of it; what it
 # wrote is gone with the last descriptor. Until then all of it can be copied through the open

@@ -11,9 +11,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from rater.errors import InputError
-from rater.files import folder
-from rater.process import ProcessId, boot_id, is_alive
 from rater.record.events import (
     CopyEnded,
     CpuReading,
@@ -42,6 +39,9 @@ from rater.record.run import (
 )
 from rater.record.stored import ImportedFile, RunHead, StoredRun
 from rater.store.rows import Database, rows_of_columns
+from rater.system.errors import InputError
+from rater.system.paths import folder
+from rater.system.process import ProcessId, boot_id, is_alive
 from rater.text.values import truncate_list
 
 _KILLED = "rater was killed{}; what had finished is here"

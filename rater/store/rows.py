@@ -17,8 +17,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
-from rater.errors import InputError
-from rater.files import folder
+from rater.system.errors import InputError
+from rater.system.paths import folder
 from rater.text.cpuset import format_list, parse_list
 from rater.text.kinds import describe_value, from_json
 from rater.text.values import truncate_list

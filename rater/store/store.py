@@ -11,10 +11,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from rater.errors import InputError
-from rater.files import Sourced
 from rater.plan.sweep import ENVIRONMENT
-from rater.process import ProcessId, this_process
 from rater.record.events import CopyEnded, Event, Noted, PhaseEnded, RunEnded
 from rater.record.run import BenchmarkUsed, MachinePU, Placement, RunStatus
 from rater.record.stored import PlacementJudgement, RunHead, StoredRun, TimeRow
@@ -36,6 +33,9 @@ from rater.store.read import (
     run_heads,
 )
 from rater.store.rows import Database, refuse_drifted
+from rater.system.errors import InputError
+from rater.system.files import Sourced
+from rater.system.process import ProcessId, this_process
 from rater.text.secrets import Redactor
 
 # -- The database as the rest of rater sees it -----------------------------------------------------

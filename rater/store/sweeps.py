@@ -8,8 +8,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rater.errors import InputError
-from rater.files import Sourced
 from rater.plan.sweep import (
     AxisKind,
     SlotRun,
@@ -19,13 +17,15 @@ from rater.plan.sweep import (
     SweepSpec,
     point_label,
 )
-from rater.process import ProcessId, is_alive, this_process
 from rater.record.run import RunStatus, escape_undecodable
 from rater.record.stored import StoredRun
 from rater.store.insert import insert_run
 from rater.store.read import find_numbered, named, refuse_running
 from rater.store.rows import Database
 from rater.store.store import Store, keep_removed, remove_runs
+from rater.system.errors import InputError
+from rater.system.files import Sourced
+from rater.system.process import ProcessId, is_alive, this_process
 from rater.text.secrets import Redactor
 
 PREFIX = "sweep:"  # what SWEEP begins with where a RUN may stand

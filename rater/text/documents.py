@@ -15,8 +15,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from rater.errors import InputError
-from rater.files import read_file
+from rater.system.errors import InputError
+from rater.system.files import read_file
 from rater.text import kinds
 from rater.text.kinds import ValueKind, WrongKindError
 
@@ -73,14 +73,6 @@ def bytes_of(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def is_file(path: str | Path) -> bool:
-    """Tell whether there is a regular file; False also for a path that nothing can have."""
-    try:
-        return Path(path).is_file()
-    except OSError:  # no permission on the way to it, or too long a name
-        return False
 
 
 def read_text(path: Path, too_large_for: str = "a suite or a layout") -> str:

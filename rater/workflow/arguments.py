@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.errors import InputError
 from rater.plan.options import Option, was_given
 from rater.plan.request import (
     BY_NAME,
@@ -22,10 +21,11 @@ from rater.plan.request import (
     OPTIONS,
     Request,
 )
-from rater.process import print_error, remember_runs
+from rater.system.errors import InputError
+from rater.system.process import print_error, remember_runs
 
 if TYPE_CHECKING:
-    from rater.show.document import Part
+    from rater.show.screen.document import Part
     from rater.store.store import Store
 
 
@@ -164,9 +164,9 @@ def _check_kit(asked: Asked) -> bool:
 
 def open_existing_store(output: Output) -> Store:
     """Open the database, which there must be."""
-    from rater.files import is_there
     from rater.store.connection import default_path
     from rater.store.store import open_store
+    from rater.system.paths import is_there
 
     path = default_path(output.db)
     if not is_there(path):
@@ -178,8 +178,8 @@ def open_existing_store(output: Output) -> Store:
 
 def open_to_list(output: Output) -> Store | None:
     """Open the database; None, and a word, where there is none yet and none is named."""
-    from rater.files import is_there
     from rater.store.connection import default_path
+    from rater.system.paths import is_there
 
     if output.db or is_there(default_path(None)):
         return open_existing_store(output)
@@ -244,8 +244,8 @@ def print_view[D](output: Output, document: D, parts: Callable[[D], Iterable[Par
     if output.json:
         print_json(document)
         return
-    from rater.show.console import Printer, terminal
-    from rater.show.document import MarkdownPrinter, print_parts, write_csv
+    from rater.show.screen.console import Printer, terminal
+    from rater.show.screen.document import MarkdownPrinter, print_parts, write_csv
 
     if output.format == "csv":
         write_csv(parts(document), sys.stdout)

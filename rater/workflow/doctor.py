@@ -13,10 +13,7 @@ from msgspec.structs import replace
 
 from rater.analysis.doctor.examine import CHECKS, examine, facts_of_run, tuned_settings
 from rater.analysis.doctor.findings import DoctorFinding, MachineFacts
-from rater.errors import InputError
-from rater.files import default_journal_path, journal_paths, sysroot
 from rater.plan.request import Request
-from rater.process import StoppedBySignal, print_error
 from rater.run.host.admission import default_lock_path, machine_lock
 from rater.run.host.facts import microcode_now, present_readings, settings_snapshot
 from rater.run.host.foreign_load import ForeignLoadSampler
@@ -25,6 +22,9 @@ from rater.run.observe.perf import perf_obstacle
 from rater.run.programs.script import process_settings
 from rater.settings.restore import find_leftovers, may_recover, restore_leftovers
 from rater.settings.tuner import SettingsSession, available_settings, find_setting
+from rater.system.errors import InputError
+from rater.system.paths import default_journal_path, journal_paths, sysroot
+from rater.system.process import StoppedBySignal, print_error
 from rater.text.cpuset import parse_set
 from rater.text.secrets import command_text
 from rater.text.values import truncate_list

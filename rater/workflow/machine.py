@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from rater.errors import InputError
-from rater.files import is_there, journal_paths, sysroot
 from rater.plan.counter_choice import (
     CounterChoice,
     TableGroup,
@@ -31,7 +29,6 @@ from rater.plan.schedule import Plan
 from rater.plan.suite import Benchmark, Suite
 from rater.plan.suite_find import suite_file_text
 from rater.plan.topology import Topology
-from rater.process import print_error
 from rater.run.host import discover as machine
 from rater.run.host.admission import default_lock_path, machine_lock
 from rater.run.host.memory import read_node_memory
@@ -50,7 +47,6 @@ from rater.run.programs.inputs import remove_run_dir
 from rater.settings.restore import forget as forget_leftovers
 from rater.settings.restore import restore_leftovers
 from rater.settings.tuner import available_settings, find_setting, lacking
-from rater.show.document import Line
 from rater.show.plans.machine import (
     counters_document,
     counters_parts,
@@ -61,6 +57,10 @@ from rater.show.plans.machine import (
     written_text,
 )
 from rater.show.plans.topology import TopoView, topo_document, topo_parts
+from rater.show.screen.document import Line
+from rater.system.errors import InputError
+from rater.system.paths import is_there, journal_paths, sysroot
+from rater.system.process import print_error
 from rater.text.documents import Key, find_line, key_lines
 from rater.text.values import truncate_list
 from rater.workflow.arguments import Output, print_json, print_view

@@ -14,8 +14,6 @@ from uuid import uuid4
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.errors import InputError
-from rater.files import folder
 from rater.plan.request import DEFAULT_SIZE
 from rater.plan.suite import Benchmark, Suite
 from rater.plan.suite_find import (
@@ -27,7 +25,6 @@ from rater.plan.suite_find import (
     suite_names,
     suite_warnings,
 )
-from rater.process import typed_command
 from rater.run.launcher.guard import guard
 from rater.run.programs.child_process import Limits
 from rater.run.programs.compile import cache_root
@@ -39,9 +36,12 @@ from rater.run.workplace.trial import (
     try_run,
     try_setup,
 )
-from rater.show.console import Printer, terminal
-from rater.show.document import print_parts
 from rater.show.plans.suites import trial_parts
+from rater.show.screen.console import Printer, terminal
+from rater.show.screen.document import print_parts
+from rater.system.errors import InputError
+from rater.system.paths import folder
+from rater.system.process import typed_command
 from rater.text.documents import NAME, NAME_EXPECTED, Mistake, MistakesError, bytes_of
 from rater.text.values import to_dict
 from rater.workflow.arguments import Output, print_json

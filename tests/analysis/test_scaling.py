@@ -15,8 +15,8 @@ from rater.analysis.stats.curves import NoLaw, Usl
 from rater.record.run import CopyStatus, MachinePU, RunStatus
 from rater.record.stored import StoredRun
 from rater.show.compare.scaling import scaling_parts
-from rater.show.console import Printer
-from rater.show.document import print_parts
+from rater.show.screen.console import Printer
+from rater.show.screen.document import print_parts
 from tests.support.example_runs import copy_row, in_turn, stored, with_energy
 
 # Two lgroups of two cores with two threads each; CPUs 0-3 are the first threads.

@@ -34,8 +34,6 @@ from rater.plan.selftest import (
 )
 from rater.record.run import MemoryPolicy, Placement
 from rater.run.host.foreign_load import BusyProcess, ForeignLoad
-from rater.show.console import Printer
-from rater.show.document import print_parts
 from rater.show.results.selftest import (
     SelfTest,
     refusal,
@@ -44,6 +42,8 @@ from rater.show.results.selftest import (
     speed_words,
     summary,
 )
+from rater.show.screen.console import Printer
+from rater.show.screen.document import print_parts
 from rater.workflow.run.selftest import made_rows, others_words, times_of_rows
 from tests.support.example_findings import finding_of
 

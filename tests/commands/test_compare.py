@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from rater.analysis.compare.differences import DisturbedRun
 from rater.analysis.results.cpu_use import DisturbanceKind, MachineDisturbance
 from rater.show.compare.differences import trouble_parts
-from rater.show.document import print_parts
+from rater.show.screen.document import print_parts
 from tests.support.calls import Rater, rows
 from tests.support.made_runs import make
 from tests.support.made_sweeps import make_sweep

@@ -282,7 +282,7 @@ def test_a_search_that_fails_is_a_line_and_costs_no_result(
 
 _LOADED = """
 import sys
-from rater.cli import main
+from rater.commands.cli import main
 status = main(sys.argv[1:])
 print("numpy" in sys.modules, file=sys.stderr)
 sys.exit(status)

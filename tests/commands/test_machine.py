@@ -13,12 +13,12 @@ from resource import RLIM_INFINITY, RLIMIT_NOFILE
 
 import pytest
 
-from rater.files import default_journal_path, journal_paths
 from rater.plan.hwloc_xml import parse_xml
 from rater.plan.topology import HugePages, NodeMemory
 from rater.settings.tuner import SettingsSession
-from rater.show.document import print_parts
 from rater.show.plans.topology import TopoView, topo_document, topo_parts
+from rater.show.screen.document import print_parts
+from rater.system.paths import default_journal_path, journal_paths
 from tests.support.calls import Rater, rows
 from tests.support.golden_runs import ODD, VM
 from tests.support.places import MACHINES, needs_machines
@@ -398,7 +398,7 @@ def test_the_journal_of_the_machine_concerns_every_user(monkeypatch: pytest.Monk
 def test_commands_load_nothing_of_it_where_nothing_was_left() -> None:
     code = (
         "import sys\n"
-        "from rater.cli import main\n"
+        "from rater.commands.cli import main\n"
         "main(['list', '--json'])\n"
         "print('rater.settings.restore' in sys.modules, file=sys.stderr)\n"
     )

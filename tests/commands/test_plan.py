@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from rater.cli import main
-from rater.command_line import Parser
 from rater.commands import machine as machine_commands
+from rater.commands.cli import main
+from rater.commands.command_line import Parser
 from rater.commands.common import declare
-from rater.errors import InputError
 from rater.plan.placement.layout import layout_names, load_layout, parse_layout
 from rater.plan.placement.summary import capacity_warnings, shares
 from rater.show.plans.plan import brief
+from rater.system.errors import InputError
 from tests.support.places import MACHINES, needs_machines
 from tests.support.small_machines import ONE
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rater.cli import main
+from rater.commands.cli import main
 from rater.run.host.foreign_load import BusyProcess, ForeignLoad
 from tests.support.calls import RATER, Rater, rows
 from tests.support.places import CHECKOUT, own_places_in

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from rater.command_line import Parser
 from rater.commands import machine
+from rater.commands.command_line import Parser
 from rater.commands.common import declare
-from rater.errors import RaterError
 from rater.plan.suite_find import load_suite, suite_names, suite_warnings
 from rater.run.programs.child_process import Limits
 from rater.run.workplace import trial
 from rater.run.workplace.trial import try_run
+from rater.system.errors import RaterError
 from tests.support.calls import Rater
 from tests.support.suite_text import OWN, SUM
 

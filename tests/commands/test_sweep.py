@@ -23,8 +23,8 @@ from rater.record.run import CopyStatus, MachinePU
 from rater.record.stored import StoredRun
 from rater.show.charts.comparison import curves_svg
 from rater.show.compare.scaling import scaling_parts
-from rater.show.console import Printer
-from rater.show.document import print_parts
+from rater.show.screen.console import Printer
+from rater.show.screen.document import print_parts
 from rater.store.store import open_store
 from rater.workflow.results import divots
 from rater.workflow.sweep.runner import SweepEta

@@ -74,10 +74,10 @@ int main(void) {
 # One process for all runs: to import rater takes seconds there. What they came to is read out here.
 DRIVER = '''
 import json, os, pathlib, shutil, signal, sys
-from rater.cli import main
+from rater.commands.cli import main
 from rater.run.observe.probe import Samples
 from rater.run.supervise import job as phase_record
-from rater.files import (default_journal_path)
+from rater.system.paths import default_journal_path
 from rater.settings.tuner import SettingsSession
 
 program, *policies = sys.argv[1:]
@@ -384,7 +384,7 @@ os.mkdir("/run/own"); os.chown("/run/own", 65534, 65534); os.chdir("/run/own")
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 os.environ |= {"HOME": "/run/own", "XDG_RUNTIME_DIR": "/run/own"}
 os.environ |= {"RATER_DB": "/run/own/db", "RATER_LOCK": "/run/own/lock"}
-from rater.cli import main
+from rater.commands.cli import main
 
 def said(*words):
     with contextlib.redirect_stdout(io.StringIO()) as out:

@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from rater.cli import main
-from rater.errors import RunError
+from rater.commands.cli import main
 from rater.fleet.archive import (
     IndexedRun,
     admit_database,
@@ -30,6 +29,7 @@ from rater.fleet.shared_folder import SharedFolder
 from rater.fleet.store import new_fleet
 from rater.record.run import RunStatus
 from rater.store.store import Store, open_store
+from rater.system.errors import RunError
 from tests.support.browser import Browser
 from tests.support.calls import Rater
 from tests.support.fleets import ASKED, SETTINGS, MadeHost, collected, publish

@@ -13,8 +13,6 @@ import pytest
 from msgspec.structs import replace
 
 from rater import __version__
-from rater.errors import InputError
-from rater.files import Trusted, shared_disk
 from rater.fleet import agent, shared_folder
 from rater.fleet.agent import Agent, JobSignals, ending_signals
 from rater.fleet.backends import (
@@ -35,11 +33,13 @@ from rater.fleet.shared_folder import (
     node_facts,
     partial_mask,
 )
-from rater.process import start_of
 from rater.record.events import RunEnded
 from rater.record.run import RunStatus
 from rater.run.host.admission import machine_lock
 from rater.store.store import open_store
+from rater.system.errors import InputError
+from rater.system.files import Trusted, shared_disk
+from rater.system.process import start_of
 from tests.support.example_events import ended, over, phase, run_of
 from tests.support.fleets import ASKED
 from tests.support.stored_runs import begin

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rater.files import Trusted
 from rater.fleet.backends import (
     FleetNode,
     JobRejectedError,
@@ -30,6 +29,7 @@ from rater.fleet.plan import JobPhase, JobSeen, NodeVerdict, StoredFleet, Verdic
 from rater.fleet.shared_folder import SharedFolder
 from rater.fleet.store import new_fleet
 from rater.store.store import Store
+from rater.system.files import Trusted
 from tests.support.calls import Rater, rows
 from tests.support.fleets import ASKED
 from tests.support.strangers import give, needs_root

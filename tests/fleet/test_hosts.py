@@ -54,10 +54,10 @@ from rater.fleet.show import (
     nodes_parts,
     part_lines,
 )
-from rater.process import this_process
 from rater.record.run import RunStatus
-from rater.show.console import Printer
-from rater.show.document import print_parts
+from rater.show.screen.console import Printer
+from rater.show.screen.document import print_parts
+from rater.system.process import this_process
 from rater.text.values import to_dict
 from tests.support.fleets import ASKED
 

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from rater.files import folder, scratch_folder
 from rater.fleet import merge as module
 from rater.fleet.foreign import (
     LOCAL,
@@ -27,13 +26,15 @@ from rater.fleet.foreign import (
 )
 from rater.fleet.merge import MergedFile, merge_database
 from rater.plan.sweep import AxisKind, SweepPoint, SweepSlot
-from rater.process import this_process
 from rater.record.events import OutputChecked, RunEnded
 from rater.record.run import RunStatus, Validity
 from rater.store.connection import is_database
 from rater.store.rows import migrate, migrations
 from rater.store.store import Store, open_store
 from rater.store.sweeps import create_slot_run, new_sweep, remove_sweeps
+from rater.system.files import scratch_folder
+from rater.system.paths import folder
+from rater.system.process import this_process
 from tests.support.calls import Rater, rows
 from tests.support.digests import content_digest
 from tests.support.example_events import SWEEP_ASKED, ended, over, phase
@@ -429,7 +430,7 @@ def test_links_and_logs_of_strangers_are_not_followed(
     link.symlink_to(sound)
     with scratch_folder() as scratch:
         assert copy_foreign(link, scratch).path.read_bytes() == sound.read_bytes()
-        monkeypatch.setattr("rater.files.is_trusted", lambda _: False)
+        monkeypatch.setattr("rater.system.files.is_trusted", lambda _: False)
         with pytest.raises(SourceRefusedError, match=r"symbolic link of user"):
             copy_foreign(link, scratch)
     log = tmp_path / "a.db-wal"

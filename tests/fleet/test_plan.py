@@ -7,7 +7,6 @@ from itertools import product
 import pytest
 from msgspec.structs import replace
 
-from rater.errors import InputError
 from rater.fleet.backends import MOST_NODES, compress, expand
 from rater.fleet.plan import (
     LIVE,
@@ -23,7 +22,8 @@ from rater.fleet.plan import (
     deciding_attempt,
     updated_attempt,
 )
-from rater.process import this_process
+from rater.system.errors import InputError
+from rater.system.process import this_process
 from tests.support.fleets import ASKED
 
 NODES = ("n1", "n2", "n3")

@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from rater.analysis.compare.compare import compare
 from rater.analysis.results.copies import Point, PointRun
-from rater.errors import InputError
 from rater.lab.layout.layout import (
     ALL_HUGE,
     EVERYTHING,
@@ -53,6 +52,7 @@ from rater.plan.topology import PoolCapacity
 from rater.record.events import PageRegion
 from rater.record.run import MemoryPolicy, Placement
 from rater.record.stored import StoredRun
+from rater.system.errors import InputError
 from tests.support.example_runs import copy_row, stored
 from tests.support.printed import in_words, text_of
 

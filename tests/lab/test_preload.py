@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from rater.errors import InputError
 from rater.lab.layout.layout import (
     EVERYTHING,
     Category,
@@ -41,6 +40,7 @@ from rater.lab.layout.preload import (
 )
 from rater.lab.layout.prepare import program_problems
 from rater.settings.tuner import SettingsSession
+from rater.system.errors import InputError
 from rater.workflow.doctor import RunSettings
 from tests.support.calls import Rater, rows
 from tests.support.doctor_tree import NODES, change, make_doctor_tree

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rater.errors import InputError, RunError
 from rater.lab.layout.preload import build_library
 from rater.lab.trace.store import find_trace, keep_check, keep_trace, load_trace, trace_heads
 from rater.lab.trace.tracer import (
@@ -31,6 +30,7 @@ from rater.lab.trace.tracer import (
 from rater.run.launcher.copies import CopySpec
 from rater.run.programs.child_process import Limits
 from rater.store.store import Store
+from rater.system.errors import InputError, RunError
 from tests.support.traces import COSTS, a_trace
 
 

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import pytest
 
-from rater.errors import InputError
 from rater.plan.counter_choice import CounterChoice, choose_groups, refuse_few_iterations
 from rater.plan.counter_tables import (
     CYCLES,
@@ -33,6 +32,7 @@ from rater.plan.counter_tables import (
     table_for,
     table_names,
 )
+from rater.system.errors import InputError
 
 X86 = """processor\t: 0
 vendor_id\t: {vendor}

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from rater.errors import InputError
 from rater.plan.placement.layout import CpuOrder, Layout, load_layout, override_layout
 from rater.plan.placement.place import offer_cpus, plan_placements
 from rater.plan.schedule import (
@@ -38,6 +37,7 @@ from rater.plan.sweep import (
 from rater.plan.topology import Topology
 from rater.record.run import MemoryPolicy
 from rater.run.host.discover import parse_synthetic
+from rater.system.errors import InputError
 from rater.text.documents import MistakesError
 from tests.support.machines import generated, real
 from tests.support.places import needs_machines

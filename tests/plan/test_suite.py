@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from rater.errors import InputError
 from rater.plan.placement.layout import load_layout
 from rater.plan.suite import Command, Expected, Metric
 from rater.plan.suite_find import load_suite, select_from_suite, suite_names
+from rater.system.errors import InputError
 from rater.text.documents import MistakesError
 from tests.support.suite_text import parse_suite
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from rater.errors import InputError
 from rater.plan.suite_find import (
     find_suite,
     find_suites,
@@ -14,6 +13,7 @@ from rater.plan.suite_find import (
     suite_folders,
     suite_names,
 )
+from rater.system.errors import InputError
 
 OWN = """\
 [suite]

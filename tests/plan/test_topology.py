@@ -14,10 +14,10 @@ from typing import cast
 
 import pytest
 
-from rater.errors import InputError
 from rater.plan.hwloc_xml import parse_xml
 from rater.plan.topology import Cache, CpuKind, Details, Topology, without_types
 from rater.run.host.discover import parse_synthetic
+from rater.system.errors import InputError
 from rater.text import cpuset
 from tests.support.bitmaps import format_bitmap
 from tests.support.places import MACHINES, needs_machines

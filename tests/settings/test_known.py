@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from rater.errors import InputError
 from rater.run.host.facts import settings_snapshot
 from rater.settings.known import changes_with, is_known_file, read_value
 from rater.settings.tuner import available_settings, find_setting, lacking
+from rater.system.errors import InputError
 from tests.support.settings_tree import CPUS, POOL, THP, make_tree, node_pool
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from rater.errors import InputError, RunError
 from rater.settings import restore as putback
 from rater.settings import tuner as tuner_module
 from rater.settings.restore import find_leftovers, forget, restore_leftovers
 from rater.settings.tuner import SettingChangedError, SettingsSession
+from rater.system.errors import InputError, RunError
 from tests.support.settings_tree import (
     BOOT_ID,
     CPUFREQ,

@@ -15,13 +15,15 @@ from rich.console import Console
 
 from rater.analysis.compare.compare import MARGIN, compare
 from rater.analysis.compare.model import Comparison
-from rater.cli import main
+from rater.commands.cli import main
 from rater.plan.schedule import Order, Window, make_plan
 from rater.record.run import MemoryPolicy, Placement, RunStatus
 from rater.record.stored import PER_HOUR, RATIO, RunHead
 from rater.show.compare.comparison import comparison_parts
-from rater.show.console import Column, Printer, table_lines
-from rater.show.document import (
+from rater.show.plans.plan import plan_document, plan_parts
+from rater.show.results.listing import ListedRun, RunPage, list_parts
+from rater.show.screen.console import Column, Printer, table_lines
+from rater.show.screen.document import (
     CHANGE,
     GIGABYTES,
     NUMBER,
@@ -34,7 +36,7 @@ from rater.show.document import (
     print_parts,
     write_csv,
 )
-from rater.show.format import (
+from rater.show.screen.format import (
     align_columns,
     crop,
     crop_apart,
@@ -50,8 +52,6 @@ from rater.show.format import (
     sanitize,
     wrap_text,
 )
-from rater.show.plans.plan import plan_document, plan_parts
-from rater.show.results.listing import ListedRun, RunPage, list_parts
 from rater.store.store import Store
 from rater.workflow.results.points import count_interim_looks, load_points
 from tests.support.calls import Rater

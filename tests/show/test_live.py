@@ -17,7 +17,6 @@ from rich.console import Console
 from rater.record.events import Event, Noted, OutputChecked, Resting, RunEnded
 from rater.record.run import CopyStatus, RunStatus, Validity
 from rater.record.stored import StoredRun
-from rater.show.format import place_texts
 from rater.show.live.lines import LineView, View, title
 from rater.show.live.live import LiveView, StateTable, make_view
 from rater.show.live.progress import (
@@ -29,6 +28,7 @@ from rater.show.live.progress import (
     PhaseResult,
     Progress,
 )
+from rater.show.screen.format import place_texts
 from tests.support.example_events import S, ended, over, phase, run_of, started
 
 T0 = 1_000 * S  # of the test's clock when the view is made and the first copy is released

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from rater.analysis.results.score import summarise
-from rater.cli import main
+from rater.commands.cli import main
 from rater.store.store import open_store
 from tests.support.calls import Rater
 from tests.support.places import SAMPLES, needs_samples

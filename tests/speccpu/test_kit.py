@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from rater.errors import InputError
 from rater.speccpu.kit.benchmark import (
     bind_kind,
     compared_files,
@@ -29,6 +28,7 @@ from rater.speccpu.kit.files import (
     uses_bind,
     words_of,
 )
+from rater.system.errors import InputError
 from tests.support.kit import StandInKit
 from tests.support.places import SAMPLES, needs_samples
 

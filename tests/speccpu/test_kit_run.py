@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rater.cli import main
+from rater.commands.cli import main
 from rater.speccpu.kit import outputs as kitcheck
 from rater.text.cpuset import parse_list
 from tests.support.calls import rater, rows

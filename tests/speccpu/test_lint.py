@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from rater.errors import InputError
 from rater.plan.topology import Topology
 from rater.speccpu.config.config import read_config
 from rater.speccpu.lint.bind_list import (
@@ -22,6 +21,7 @@ from rater.speccpu.lint.bind_list import (
 from rater.speccpu.lint.check import KINDS, LintReport
 from rater.speccpu.lint.check import lint as check
 from rater.speccpu.lint.machine import misplaced
+from rater.system.errors import InputError
 from tests.support.calls import Rater
 from tests.support.machines import generated, made, real_machines
 from tests.support.places import SAMPLES, needs_samples

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from rater.errors import InputError
 from rater.record.run import CopyStatus
 from rater.speccpu.config import keys
 from rater.speccpu.config.config import read_config
@@ -26,6 +25,7 @@ from rater.speccpu.results.recompute import recompute, recompute_rotated
 from rater.speccpu.results.result import Failure, Lines, SpecFile
 from rater.speccpu.results.rsf import read_rsf, unpack
 from rater.store.store import open_store
+from rater.system.errors import InputError
 from tests.support.places import SAMPLES
 from tests.support.raw_files import HEAD, NEW, OLD, bracket, pack
 from tests.support.spec_fuzz import inputs, originals

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from rater.errors import InputError
-from rater.files import folder
 from rater.store.connection import StoreError, connect, default_path, translated
 from rater.store.rows import migrate, migrations, number_of
 from rater.store.store import Store, open_store
+from rater.system.errors import InputError
+from rater.system.paths import folder
 from tests.support.datasette import NAME, text
 from tests.support.released import changed, digests, freeze, released
 from tests.support.stored_runs import begin
@@ -196,7 +196,7 @@ def test_a_database_without_the_rights_to_write_it_is_refused(
             pytest.skip("needs root: another user than the owner has to be tried")
         code = (
             "import os, sys; from pathlib import Path\n"
-            "from rater.errors import InputError; from rater.store.store import open_store\n"
+            "from rater.system.errors import InputError; from rater.store.store import open_store\n"
             f"os.setgroups([]); os.setgid({_NOBODY}); os.setuid({_NOBODY})\n"
             "try: open_store(Path(sys.argv[1]))\n"
             "except InputError as error: print(error)\n"

@@ -14,14 +14,14 @@ import pytest
 from msgspec.structs import replace
 
 from rater.analysis.results.score import summarise
-from rater.errors import InputError
-from rater.process import ProcessId, boot_id
 from rater.record.events import Noted, RunEnded
 from rater.record.run import CopyStatus, MachinePU, RunStatus, Validity
 from rater.record.stored import StoredRun
 from rater.store.export import full_document, observations_document, write_csv, write_document
 from rater.store.observations import read_observations
 from rater.store.store import Store, open_store
+from rater.system.errors import InputError
+from rater.system.process import ProcessId, boot_id
 from tests.support.example_events import ended, over, phase, run_of, with_head
 from tests.support.example_runs import copy_row, stored
 from tests.support.observations import DOCUMENT, changed, observed, read

@@ -16,9 +16,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from rater.errors import InputError
 from rater.plan.sweep import AxisKind, SweepPoint, SweepSlot
-from rater.process import is_alive, this_process
 from rater.record.events import Noted, OutputChecked, PhaseEnded, RunEnded
 from rater.record.run import (
     BenchmarkUsed,
@@ -32,6 +30,8 @@ from rater.record.stored import RunHead, StoredRun
 from rater.store.connection import StoreError, StoreFullError
 from rater.store.store import Store, open_store
 from rater.store.sweeps import create_slot_run, end_sweep, new_sweep, remove_sweeps
+from rater.system.errors import InputError
+from rater.system.process import is_alive, this_process
 from tests.support.calls import Rater
 from tests.support.calls import rows as rows_of
 from tests.support.example_events import (

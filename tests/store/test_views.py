@@ -13,8 +13,6 @@ import pytest
 from msgspec.structs import replace
 
 from rater.analysis.results.score import summarise
-from rater.errors import InputError
-from rater.files import folder
 from rater.plan.counter_tables import TABLE_TEXT, counter_tables
 from rater.record.events import (
     CopyCounted,
@@ -31,6 +29,8 @@ from rater.record.stored import StoredRun
 from rater.store.export import full_document, observations_document, write_csv
 from rater.store.store import Store, open_store
 from rater.store.sweeps import remove_sweeps
+from rater.system.errors import InputError
+from rater.system.paths import folder
 from rater.workflow.results.columns import columns_of_copies
 from tests.support.example_events import ended, over, phase, run_of, with_head
 from tests.support.observations import observed, read

@@ -16,7 +16,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from rater.cli import main
+from rater.commands.cli import main
 
 # The words after `rater`; returns status, standard output and standard error.
 type Rater = Callable[..., tuple[int, str, str]]

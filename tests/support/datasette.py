@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from rater.files import folder
 from rater.store.rows import migrations
+from rater.system.paths import folder
 
 NAME = "datasette.json"
 _COMMENTED = re.compile(

@@ -31,8 +31,8 @@ from typing import Any
 
 import pytest
 
-from rater.cli import main
-from rater.process import remember_database, remember_runs
+from rater.commands.cli import main
+from rater.system.process import remember_database, remember_runs
 from rater.wings import WINGS
 from rater.workflow import doctor
 from tests.support import golden_runs, golden_shapes

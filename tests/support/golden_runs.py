@@ -15,8 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rater.cli import main
-from rater.process import ProcessId, this_process
+from rater.commands.cli import main
 from rater.record.events import (
     CopyEnded,
     CpuReading,
@@ -29,6 +28,7 @@ from rater.record.events import (
 )
 from rater.record.run import BenchmarkUsed, CopyStatus, Host, MachinePU, RunStatus, Validity
 from rater.store.store import Store, open_store
+from rater.system.process import ProcessId, this_process
 from tests.support.doctor_tree import change, make_doctor_tree
 from tests.support.example_events import S, ended, over, phase, placed, run_of, with_head
 from tests.support.made_runs import make, make_run

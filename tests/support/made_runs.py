@@ -7,10 +7,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from rater.process import ProcessId
 from rater.record.events import OutputChecked, RunEnded
 from rater.record.run import BenchmarkUsed, RunStatus, Validity
 from rater.store.store import open_store
+from rater.system.process import ProcessId
 from tests.support.example_events import ended, over, phase, run_of, with_head
 from tests.support.stored_runs import PUS, append
 

@@ -11,10 +11,10 @@ from rater.analysis.compare.barrier import BarrierComparison
 from rater.analysis.divots.model.finding import Analysis
 from rater.analysis.results.cpu_use import MachineDisturbance
 from rater.analysis.results.score import Summary
-from rater.show.console import Printer
-from rater.show.document import Part, print_parts
 from rater.show.results.run import run_parts
 from rater.show.results.to_json import summary_document
+from rater.show.screen.console import Printer
+from rater.show.screen.document import Part, print_parts
 from rater.text.values import to_json
 
 

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from rater.files import folder
 from rater.store.rows import migrations
+from rater.system.paths import folder
 
 _LIST = "released.txt"
 

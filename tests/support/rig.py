@@ -15,7 +15,6 @@ import trio
 from rater.plan.options import Cadence
 from rater.plan.schedule import Plan, Window, make_plan
 from rater.plan.suite import Expected, Metric
-from rater.process import held
 from rater.record.events import CopyEnded, CopyStarted, Event, Noted, OutputChecked, PhaseEnded
 from rater.record.run import MemoryPolicy, Placement
 from rater.run.host.idle import IdleWatch
@@ -24,6 +23,7 @@ from rater.run.observe.perf import CounterPlan
 from rater.run.supervise.job import Job
 from rater.run.supervise.supervisor import Outcome, Supervisor
 from rater.run.workplace.run_dirs import Program, RunFolders
+from rater.system.process import held
 
 
 @dataclass

@@ -16,11 +16,10 @@ from pathlib import Path
 from rich.console import Console
 
 from rater.analysis.results.score import summarise
-from rater.errors import InputError
 from rater.run.host.discover import parse_synthetic
-from rater.show.console import Printer
-from rater.show.document import print_parts
 from rater.show.results.to_json import summary_document
+from rater.show.screen.console import Printer
+from rater.show.screen.document import print_parts
 from rater.speccpu.config.config import read_config
 from rater.speccpu.results.log import read_log
 from rater.speccpu.results.read import to_import
@@ -30,6 +29,7 @@ from rater.speccpu.show import import_document, import_parts
 from rater.store.export import full_document
 from rater.store.store import Store, open_store
 from rater.store.sweeps import remove_sweeps
+from rater.system.errors import InputError
 from tests.support.printed import parts_of
 from tests.support.spec_fuzz import RSF, inputs, originals
 

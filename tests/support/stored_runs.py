@@ -7,12 +7,12 @@ from contextlib import closing
 
 from msgspec.structs import replace
 
-from rater.files import folder
-from rater.process import ProcessId
 from rater.record.events import Event
 from rater.record.run import MachinePU, Placement
 from rater.record.stored import StoredRun
 from rater.store.store import Store
+from rater.system.paths import folder
+from rater.system.process import ProcessId
 from tests.support.example_events import placed, run_of, with_head
 
 PUS = (MachinePU(0, 0, 0, 0, 0), MachinePU(1, 0, 0, 0, 0), MachinePU(2, None, None, None, None))

@@ -18,7 +18,7 @@ import pytest
 from msgspec import Struct
 
 import rater
-from rater.errors import InputError
+from rater.system.errors import InputError
 from rater.text.documents import (
     MistakesError,
     TableReader,

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
 
 from benchmarks.torture.readers import feed, readers
-from rater.errors import InputError
 from rater.plan.placement.expression import parse_expression
 from rater.store.observations import read_observations
+from rater.system.errors import InputError
 from rater.text import cpuset
 from rater.text.cpuset import format_list, mask_of, parse_bitmap, parse_set
 from rater.text.secrets import Redactor, is_secret

@@ -15,12 +15,12 @@ import pytest
 
 from benchmarks.torture import cells
 from rater import files
-from rater.cli import main
-from rater.errors import InputError
-from rater.files import OpenedFile, opened
+from rater.commands.cli import main
 from rater.run.programs.compile import cache_root
 from rater.store import connection
 from rater.store.store import open_store
+from rater.system.errors import InputError
+from rater.system.files import OpenedFile, opened
 from rater.workflow.results.points import write_output
 from tests.support.calls import Rater
 from tests.support.places import own_places_in

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rater.cli import main
+from rater.commands.cli import main
 from rater.commands.common import add_run_arguments
-from rater.errors import InputError
 from rater.plan.request import Request, request_from_json, request_to_json
 from rater.plan.suite import Command, Expected, Size
 from rater.run.launcher.guard import remove_unnamed
 from rater.run.programs.script import CommandLine, digest_of_workload, process_settings
 from rater.store.store import open_store
+from rater.system.errors import InputError
 from rater.text.values import to_dict
 from rater.workflow.arguments import Asked
 from rater.workflow.run.repeat import pin_suites

@@ -21,14 +21,14 @@ import pytest
 from msgspec.structs import replace
 
 from rater.analysis.divots.model.finding import Thresholds
-from rater.cli import main
-from rater.errors import InputError
+from rater.commands.cli import main
 from rater.plan.sweep import AxisKind, SweepPoint, SweepSlot
 from rater.record.events import OutputChecked, RunEnded
 from rater.record.run import RunStatus, Validity
 from rater.record.stored import StoredRun, TimeRow
 from rater.store.store import Store, open_store
 from rater.store.sweeps import create_slot_run, new_sweep
+from rater.system.errors import InputError
 from rater.workflow.results import divots, points
 from rater.workflow.results.divots import load_or_analyse
 from rater.workflow.results.points import (

@@ -25,17 +25,17 @@ from msgspec.structs import replace
 
 from benchmarks.torture.resume import SUITE, one_resume
 from rater.analysis.results.remaining import PhaseState, RemainingPlan, remaining_plan
-from rater.cli import main
-from rater.errors import InputError
-from rater.files import folder
+from rater.commands.cli import main
 from rater.plan.request import request_from_json
 from rater.plan.schedule import Order, Plan, Window, make_plan
-from rater.process import ProcessId, this_process
 from rater.record.run import CopyStatus, MachinePU, MemoryPolicy, Placement, RunStatus, Validity
 from rater.record.stored import StoredRun
 from rater.run.launcher.guard import end_leftovers
 from rater.store.rows import migrate, migrations, number_of
 from rater.store.store import Store, open_store
+from rater.system.errors import InputError
+from rater.system.paths import folder
+from rater.system.process import ProcessId, this_process
 from rater.workflow.run.repeat import select_benchmarks
 from tests.support.calls import RATER, Rater, rater
 from tests.support.example_events import ended, over, phase, run_of

@@ -17,7 +17,7 @@ import pytest
 
 from rater.analysis.divots.model.finding import Analysis
 from rater.analysis.divots.selftest import Judgement, judge
-from rater.cli import main
+from rater.commands.cli import main
 from rater.plan.selftest import Injection, PlantKind
 from rater.record.events import PhaseEnded, PhaseStarted
 from rater.record.run import MemoryPolicy, Placement

@@ -21,14 +21,14 @@ import pytest
 
 from benchmarks.torture.commands import COMMANDS
 from benchmarks.torture.stopping import Stopped
-from rater.cli import main
-from rater.errors import RunError
+from rater.commands.cli import main
 from rater.record.events import CopyEnded, Event, Noted, RunEnded
 from rater.record.run import RunStatus
 from rater.run.observe import observer
 from rater.show.live.lines import View
 from rater.store.connection import StoreError, StoreFullError
 from rater.store.store import Store, open_store
+from rater.system.errors import RunError
 from rater.workflow.run import prepare, session
 from rater.workflow.run.session import Recorder, Screen
 from tests.support.calls import Rater, rows

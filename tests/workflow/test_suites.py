@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from rater.command_line import Parser
 from rater.commands import machine
+from rater.commands.command_line import Parser
 from rater.commands.common import declare
-from rater.errors import InputError
 from rater.plan.suite import Suite
 from rater.plan.suite_find import load_suite, suite_warnings
 from rater.run.workplace.compare_output import check_file
+from rater.system.errors import InputError
 from tests.support.calls import Rater
 
 type New = Callable[..., int]

@@ -15,9 +15,7 @@ import pytest
 import trio
 
 from rater.analysis.results.copies import Point
-from rater.errors import InputError
 from rater.plan.sweep import SweepSlot
-from rater.process import StoppedBySignal
 from rater.record.run import RunStatus
 from rater.run.host.foreign_load import ForeignLoad, ForeignLoadSampler
 from rater.settings import restore as putback
@@ -26,6 +24,8 @@ from rater.settings.known import write_value
 from rater.settings.tuner import SettingsSession
 from rater.store.store import open_store
 from rater.store.sweeps import create_slot_run, find_sweep, load_sweep
+from rater.system.errors import InputError
+from rater.system.process import StoppedBySignal
 from rater.workflow.results.points import count_interim_looks, load_points
 from rater.workflow.run import campaign, prepare
 from rater.workflow.run.campaign import stoppable

@@ -29,7 +29,7 @@ from rater.analysis.results.copies import Point
 from rater.analysis.results.rates import Key, RunRates, run_rates, same_keys, with_cpu_times
 from rater.analysis.results.score import PAGE_PROOFS
 from rater.analysis.stats.intervals import confidence_per_look
-from rater.errors import InputError
+from rater.system.errors import InputError
 from rater.text.values import group_by_key, runs_text, truncate_list
 
 # A point's rate over the baseline's is the *speedup*: 1.08 is 8 % more copies an hour.

@@ -12,7 +12,6 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.errors import InputError
 from rater.plan.counter_tables import (
     CYCLES,
     INSTRUCTIONS,
@@ -24,6 +23,7 @@ from rater.plan.counter_tables import (
 from rater.record.events import CopyEnded, EventCount
 from rater.record.run import CopyStatus
 from rater.record.stored import StoredRun
+from rater.system.errors import InputError
 
 # -- Counts of copies as rates: events per instruction, cycles per instruction, clock --------------
 #

@@ -11,7 +11,7 @@ from itertools import pairwise
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.errors import InputError
+from rater.system.errors import InputError
 from rater.text.values import size_bytes
 
 # LAYOUT    FORM, for all categories, or CATEGORY:FORM;CATEGORY:FORM (others: base); `:best` behind

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from rater.errors import RaterError
 from rater.lab.layout.layout import (
     BASE_BYTES,
     EVERYTHING,
@@ -24,6 +23,7 @@ from rater.record.run import MemoryPolicy, Placement
 from rater.run.host.memory import pool_rooms
 from rater.run.host.procfs import list_folder, meminfo, read_number, read_text
 from rater.settings.tuner import available_settings, find_setting
+from rater.system.errors import RaterError
 from rater.text.values import truncate_list
 
 # A pool is of one node and one page size. What it lacks comes from another node's pool, far

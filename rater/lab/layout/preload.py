@@ -19,12 +19,12 @@ import trio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.errors import InputError
-from rater.files import read_file
 from rater.lab.layout.layout import BASE_BYTES, REST, Category, PageDirective
 from rater.record.events import PageRegion, PagesHad
 from rater.run.launcher.copies import Child
 from rater.run.programs.compile import BuiltProgram, compile_program
+from rater.system.errors import InputError
+from rater.system.files import read_file
 
 _SOURCES = Path(__file__).parent / "native"
 _FLAGS = ("-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-builtin-malloc")

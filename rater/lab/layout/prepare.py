@@ -11,8 +11,6 @@ from uuid import uuid4
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.errors import InputError, RaterError
-from rater.files import sysroot
 from rater.lab.layout.layout import (
     HUGETLB,
     REST,
@@ -53,6 +51,8 @@ from rater.run.programs.child_process import Limits, run_alone
 from rater.run.programs.tuning import CopyTuning, executed, read_elf, unreached_reason
 from rater.run.workplace.run_dirs import Program, RunFolders
 from rater.store.store import Store
+from rater.system.errors import InputError, RaterError
+from rater.system.paths import sysroot
 from rater.workflow.run.prepare import PreparedRun
 from rater.workflow.run.session import PreparedPages
 

@@ -8,7 +8,6 @@ from statistics import median
 
 from msgspec import Struct
 
-from rater.errors import InputError
 from rater.lab.layout.layout import (
     HUGETLB,
     REST,
@@ -21,6 +20,7 @@ from rater.lab.layout.layout import (
 from rater.plan.request import request_from_json
 from rater.record.events import CopyEnded, PageRegion
 from rater.record.stored import StoredRun
+from rater.system.errors import InputError
 from rater.text.values import count, group_by_key, truncate_list
 
 _HUGE_BYTES = 2 << 20  # of transparent pages, where base pages have 4 KB

@@ -7,7 +7,7 @@ from typing import Any
 
 from rater.lab.layout.layout import REST
 from rater.lab.layout.proof import CopyPages, PageVerdict, RunPages
-from rater.show.document import NUMBER, PERCENT, TEXT, Field, Part, ViewTable, facts
+from rater.show.screen.document import NUMBER, PERCENT, TEXT, Field, Part, ViewTable, facts
 from rater.text.cpuset import format_list
 from rater.text.values import JsonFields, count, group_by_key, to_json, truncate_list
 

@@ -15,7 +15,6 @@ from rater.analysis.compare.model import Comparison, CpiChange, EffectRow, cpi_c
 from rater.analysis.results.copies import MemoryRow, Point, memory_rows
 from rater.analysis.stats.estimate import f_exceeded, t_quantile
 from rater.analysis.stats.robust import Floats
-from rater.errors import InputError
 from rater.lab.layout.layout import huge_share, parse_pages
 from rater.lab.models.fits import (
     CONFIDENCE,
@@ -45,6 +44,7 @@ from rater.lab.trace.ranking import (
     rank_mappings,
 )
 from rater.lab.trace.tlb import BASE_PAGE, PAGE_SIZES, PageTrace
+from rater.system.errors import InputError
 
 # -- What a sweep over page layouts comes to: all that the page of `rater lab pages` tells ---------
 

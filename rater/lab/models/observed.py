@@ -12,7 +12,6 @@ from rater.analysis.results.copies import Point, PointRun
 from rater.analysis.results.counters import BenchmarkCounts, run_counts
 from rater.analysis.results.rates import Key, RunRates, run_rates, same_keys
 from rater.analysis.stats.intervals import Noise, noise_within_rounds, run_to_run_noise
-from rater.errors import InputError
 from rater.lab.models.quantities import (
     HITS,
     MISSES,
@@ -27,6 +26,7 @@ from rater.lab.models.quantities import (
     huge_share,
     model_axis,
 )
+from rater.system.errors import InputError
 from rater.text.values import group_by_key, truncate_list
 
 #

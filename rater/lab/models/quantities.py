@@ -13,11 +13,11 @@ from rater.analysis.results.copies import Point
 from rater.analysis.results.counters import BenchmarkCounts
 from rater.analysis.results.rates import Key
 from rater.analysis.results.result import Result
-from rater.errors import InputError
 from rater.lab.layout.layout import PageShare, parse_pages
 from rater.lab.layout.proof import large_share
 from rater.record.events import CopyEnded
 from rater.record.stored import StoredRun, is_good
+from rater.system.errors import InputError
 from rater.text.values import size_bytes
 
 WALKS, MISSES, HITS = "walks", "misses", "hits"

@@ -20,8 +20,8 @@ from rater.lab.models.model import (
 from rater.lab.models.observed import LayoutValue
 from rater.lab.models.quantities import Quantity
 from rater.show.charts.vega import PlacedChart, placed_text, sheet_svg
-from rater.show.document import CHANGE, PERCENT, TEXT, Field, Line, Part, ViewTable
-from rater.show.format import format_number, sanitize
+from rater.show.screen.document import CHANGE, PERCENT, TEXT, Field, Line, Part, ViewTable
+from rater.show.screen.format import format_number, sanitize
 from rater.text.values import (
     JsonFields,
     count,

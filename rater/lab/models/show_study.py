@@ -24,7 +24,9 @@ from rater.show.compare.comparison import (
     memory_parts,
 )
 from rater.show.compare.differences import trouble_parts
-from rater.show.document import (
+from rater.show.html.page import PagePart
+from rater.show.html.shell import html_parts
+from rater.show.screen.document import (
     CHANGE,
     NUMBER,
     PERCENT,
@@ -35,9 +37,7 @@ from rater.show.document import (
     Part,
     ViewTable,
 )
-from rater.show.format import format_number
-from rater.show.html.page import PagePart
-from rater.show.html.shell import html_parts
+from rater.show.screen.format import format_number
 from rater.text.values import JsonFields, count, percent, to_json
 
 _MB = 1e6

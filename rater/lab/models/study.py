@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from rater.analysis.compare.differences import disturbed_points
 from rater.analysis.results.copies import Point
-from rater.errors import InputError
 from rater.lab.layout.layout import parse_pages
 from rater.lab.models.model import (
     LEAST_VALUES,
@@ -29,12 +28,13 @@ from rater.lab.models.show_study import lab_document, lab_parts, page_part
 from rater.lab.trace.ranking import page_costs
 from rater.lab.trace.store import load_trace, trace_heads
 from rater.lab.trace.tlb import parse_tlb
-from rater.process import pip_install, print_error
 from rater.show.charts.vega import library
-from rater.show.document import Line, Part
 from rater.show.html.page import RunSet, report_html
+from rater.show.screen.document import Line, Part
 from rater.store.store import Store
 from rater.store.sweeps import PREFIX, find_sweep, load_sweep
+from rater.system.errors import InputError
+from rater.system.process import pip_install, print_error
 from rater.text.values import count, truncate_list
 from rater.workflow.arguments import Asked, Output, open_existing_store, print_view
 from rater.workflow.results.divots import find_recurring

@@ -12,7 +12,6 @@ from uuid import uuid4
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.errors import InputError, RunError
 from rater.lab.layout.preload import build_library
 from rater.lab.layout.prepare import program_problems
 from rater.lab.trace.ranking import (
@@ -64,7 +63,6 @@ from rater.lab.trace.tracer import (
 )
 from rater.plan.schedule import Step
 from rater.plan.suite_find import load_suite, select_from_suite, split_selection
-from rater.process import print_error
 from rater.record.run import CopyStatus, MemoryPolicy, Placement
 from rater.record.stored import StoredRun
 from rater.run.launcher.copies import CopySpec
@@ -83,10 +81,12 @@ from rater.run.programs.script import (
 from rater.run.workplace.checker import Checker
 from rater.run.workplace.run_dirs import Program, RunFolders
 from rater.run.workplace.trial import pick_size, trial_folder, try_setup
-from rater.show.document import Line, Part
+from rater.show.screen.document import Line, Part
 from rater.store.connection import default_path
 from rater.store.store import Store, open_store
 from rater.store.sweeps import PREFIX
+from rater.system.errors import InputError, RunError
+from rater.system.process import print_error
 from rater.text.values import to_dict
 from rater.workflow.arguments import (
     Asked,

@@ -37,8 +37,18 @@ from rater.lab.trace.tlb import (
 )
 from rater.show.charts.comparison import StackedRow, stacked_chart
 from rater.show.charts.vega import PlacedChart, sheet_svg
-from rater.show.document import CHANGE, NUMBER, PERCENT, TEXT, Field, Form, Line, Part, ViewTable
-from rater.show.format import format_duration, sanitize
+from rater.show.screen.document import (
+    CHANGE,
+    NUMBER,
+    PERCENT,
+    TEXT,
+    Field,
+    Form,
+    Line,
+    Part,
+    ViewTable,
+)
+from rater.show.screen.format import format_duration, sanitize
 from rater.text.values import JsonFields, count, percent, to_json
 
 # -- A trace, its ranking and its check as JSON ----------------------------------------------------

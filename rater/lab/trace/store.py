@@ -10,7 +10,6 @@ from uuid import uuid4
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from rater.errors import InputError
 from rater.lab.trace.tlb import (
     CATEGORIES,
     PageMapping,
@@ -23,6 +22,7 @@ from rater.lab.trace.tlb import (
 from rater.record.run import escape_undecodable
 from rater.store.read import find_numbered
 from rater.store.store import Store
+from rater.system.errors import InputError
 from rater.text.values import group_by_key
 
 _HEAD = (

@@ -9,8 +9,8 @@ from itertools import product
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.errors import InputError
 from rater.lab.layout.layout import size_text
+from rater.system.errors import InputError
 from rater.text.values import size_bytes
 
 # What data of a program is; the first three are those whose page size can be chosen. Static data

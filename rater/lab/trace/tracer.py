@@ -17,8 +17,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from rater.errors import InputError, RunError
-from rater.files import private_folder, replace_file, scratch_folder, sysroot
 from rater.lab.layout.layout import VARIABLE, PageDirective
 from rater.lab.layout.pools import reserves
 from rater.lab.trace.tlb import (
@@ -50,6 +48,9 @@ from rater.run.programs.compile import (
     cpu_identity,
     sha256_of,
 )
+from rater.system.errors import InputError, RunError
+from rater.system.files import private_folder, replace_file, scratch_folder
+from rater.system.paths import sysroot
 
 TOOL = "rater"  # valgrind's name of it: --tool=rater
 _SOURCES = Path(__file__).parent / "native"

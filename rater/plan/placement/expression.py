@@ -28,8 +28,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from rater.errors import InputError
 from rater.plan.topology import PU, Topology
+from rater.system.errors import InputError
 from rater.text import cpuset
 from rater.text.values import group_by_key, interleave, printable
 

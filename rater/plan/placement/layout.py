@@ -10,9 +10,9 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rater.errors import InputError
-from rater.files import folder
 from rater.plan.placement.expression import MOST_CPUS, parse_cpus, parse_expression
+from rater.system.errors import InputError
+from rater.system.paths import folder
 from rater.text import cpuset
 from rater.text.documents import NAME, TableReader, did_you_mean, read_text, toml_document
 from rater.text.kinds import CPUS, STRING, ValueKind, choice, whole

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.errors import InputError
 from rater.plan.topology import PU, Node, Topology
 from rater.record.run import MemoryPolicy, Placement
+from rater.system.errors import InputError
 from rater.text import cpuset
 from rater.text.values import truncate_list
 

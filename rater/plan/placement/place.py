@@ -14,7 +14,6 @@ from itertools import chain, zip_longest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.errors import InputError
 from rater.plan.placement.expression import cpus_of, evaluate_expression, parse_cpus
 from rater.plan.placement.layout import (
     EXPLICIT,
@@ -40,6 +39,7 @@ from rater.plan.placement.slots import (
 from rater.plan.placement.warnings import placement_warnings, unbound_warnings
 from rater.plan.topology import PU, Domain, Topology, ranked
 from rater.record.run import MOST_COPIES, MemoryPolicy, Placement
+from rater.system.errors import InputError
 from rater.text import cpuset
 from rater.text.values import group_by_key, interleave
 

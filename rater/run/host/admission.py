@@ -20,9 +20,9 @@ from typing import NamedTuple
 import psutil
 from msgspec import Struct
 
-from rater.errors import InputError, RunError
-from rater.files import open_file, user_name
 from rater.run.host.procfs import counted, read_number
+from rater.system.errors import InputError, RunError
+from rater.system.files import open_file, user_name
 
 # -- One run at a time on a machine: a kernel lock that dies with its holder -----------------------
 

@@ -21,7 +21,6 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from rater.errors import InputError
 from rater.plan.hwloc_xml import parse_xml
 from rater.plan.topology import (
     EXAMPLE,
@@ -35,7 +34,8 @@ from rater.plan.topology import (
     shown,
     without_types,
 )
-from rater.process import pip_install
+from rater.system.errors import InputError
+from rater.system.process import pip_install
 from rater.text import packed
 from rater.text.cpuset import MAX_NUMBER, mask_of, parse_list
 

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from rater.files import is_there
 from rater.plan.topology import Topology
 from rater.record.run import Host, escape_undecodable
 from rater.run.host.admission import limiting_groups
@@ -22,6 +21,7 @@ from rater.run.host.memory import memory_readings
 from rater.run.host.procfs import COUNTING, list_folder, meminfo, read_number, read_text
 from rater.settings.known import KNOWN, expand_pattern
 from rater.settings.tuner import expand
+from rater.system.paths import is_there
 from rater.text import cpuset
 
 # -- What a run should remember of its host: which machine, and how it was set ---------------------

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import psutil
 from msgspec import Struct
 
-from rater.files import user_name
 from rater.run.host.procfs import Stat, parse_stat, read_piece
+from rater.system.files import user_name
 from rater.text.values import join_and, printable
 
 # psutil reads what is read once; what is read around every phase has a reader here.

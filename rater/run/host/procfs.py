@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from rater.process import stat_fields
 from rater.record.events import GateFacts
+from rater.system.process import stat_fields
 from rater.text.cpuset import parse_list
 
 # -- Reading the small files of /proc and /sys: what is not there is None, never an error ----------

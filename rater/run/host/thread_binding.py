@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rater.errors import InputError, RaterError, RunError
 from rater.plan.placement.memory_policy import MemorySupport
 from rater.record.run import MemoryPolicy, Placement
+from rater.system.errors import InputError, RaterError, RunError
 from rater.text.cpuset import format_list, mask_of, numbers_of
 
 # -- Let the supervisor's own threads run when a copy ends, even when every CPU is busy ------------

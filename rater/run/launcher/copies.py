@@ -12,7 +12,6 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from rater.errors import RaterError, RunError
 from rater.plan.schedule import Step
 from rater.record.events import GateFacts, ResidentMemory
 from rater.record.run import Placement
@@ -26,6 +25,7 @@ from rater.run.host.thread_binding import (
 )
 from rater.run.launcher.launcher import Launcher
 from rater.run.launcher.table import Flag, ProcessEntry, Record, Stage, Verb
+from rater.system.errors import RaterError, RunError
 from rater.text.cpuset import numbers_of
 from rater.text.secrets import command_text
 

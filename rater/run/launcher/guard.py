@@ -17,12 +17,12 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from rater.process import start_of, stat_fields
 from rater.record.run import escape_undecodable
 from rater.run.host.admission import limiting_groups
 from rater.run.host.procfs import list_folder
 from rater.run.launcher.launcher import Launcher
 from rater.run.programs.inputs import remove_run_dir
+from rater.system.process import start_of, stat_fields
 
 # -- What marks the processes of a run: a variable, and for what drops those a limit ---------------
 

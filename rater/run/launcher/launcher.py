@@ -13,7 +13,6 @@ from pathlib import Path
 
 import trio
 
-from rater.errors import InputError, RunError
 from rater.run.launcher.table import (
     FORMAT,
     MOST_RECORDS,
@@ -27,6 +26,7 @@ from rater.run.launcher.table import (
     unpack_records,
 )
 from rater.run.programs.compile import cache_root, compile_program
+from rater.system.errors import InputError, RunError
 
 # -- The program: made with the package, or compiled once from the source beside it ----------------
 

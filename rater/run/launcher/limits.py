@@ -11,10 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from signal import SIGBUS, SIGKILL, SIGXCPU, SIGXFSZ
 
-from rater.errors import InputError
 from rater.plan.schedule import Order, Plan
 from rater.run.host.admission import limiting_groups
 from rater.run.host.procfs import capabilities, counted, read_number
+from rater.system.errors import InputError
 
 # -- Open files: what counters need, and pipes out of the way of what programs are given -----------
 

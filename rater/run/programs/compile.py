@@ -19,10 +19,11 @@ from time import sleep, time_ns
 
 from msgspec import Struct
 
-from rater.errors import InputError
-from rater.files import UntrustedError, is_caller, opened, private_folder, replace_file, user_folder
 from rater.plan.suite import Benchmark, Size
 from rater.run.programs.child_process import run_tool
+from rater.system.errors import InputError
+from rater.system.files import UntrustedError, is_caller, opened, private_folder, replace_file
+from rater.system.paths import user_folder
 from rater.text.documents import did_you_mean
 
 CACHED = ("build", "digests", "inputs", "setup")  # folders of what can be made again

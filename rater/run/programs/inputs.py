@@ -16,8 +16,6 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.errors import InputError, RunError
-from rater.files import flush
 from rater.plan.placement.memory_policy import ordinary_nodes
 from rater.plan.suite import Benchmark, Generator, InputFile, Size
 from rater.plan.topology import Topology
@@ -34,6 +32,8 @@ from rater.run.programs.compile import (
     locked,
     sha256_of,
 )
+from rater.system.errors import InputError, RunError
+from rater.system.files import flush
 
 # -- Whether inputs that all copies share are still what they were when they were made -------------
 

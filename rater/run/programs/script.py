@@ -15,7 +15,6 @@ from typing import IO
 
 from msgspec import Struct
 
-from rater.errors import InputError, RunError
 from rater.plan.suite import Benchmark, Size, Suite
 from rater.run.programs.child_process import (
     NO_LIMITS,
@@ -40,6 +39,7 @@ from rater.run.programs.inputs import (
     flush_file_system,
     inputs_digest,
 )
+from rater.system.errors import InputError, RunError
 from rater.text.secrets import command_text
 from rater.text.values import printable
 

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from rater.errors import InputError
+from rater.system.errors import InputError
 
 # -- Other memory allocators: libraries that the dynamic loader puts before the C library's malloc -
 

@@ -16,7 +16,6 @@ from msgspec import Struct, field
 from rater.plan.options import Cadence
 from rater.plan.request import DEFAULT_CHECK_LIMIT_S
 from rater.plan.schedule import Phase, Plan, Step
-from rater.process import STOP_SIGNALS
 from rater.record.events import (
     CopyEnded,
     CopyStarted,
@@ -37,6 +36,7 @@ from rater.run.observe.perf import CounterPlan
 from rater.run.observe.probe import GateCheck, Samples
 from rater.run.supervise.ends import CommandReports, ended_event, workload_times
 from rater.run.workplace.run_dirs import RunFolders
+from rater.system.process import STOP_SIGNALS
 
 # -- Signals that copies died of and rater had not sent: the same one may be on its way to rater ---
 #

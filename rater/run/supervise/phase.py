@@ -10,7 +10,6 @@ from pathlib import Path
 
 import trio
 
-from rater.errors import RaterError
 from rater.plan.schedule import Phase
 from rater.record.events import Event, Noted, PhaseStarted
 from rater.record.run import CopyStatus
@@ -23,6 +22,7 @@ from rater.run.observe.perf import PhaseCounting
 from rater.run.supervise.ends import asleep_ns, how_it_ended, late_ns
 from rater.run.supervise.job import PhaseRecord, RunState
 from rater.run.supervise.stopping import Stopper, WindowWatch, free_traced, watch_disk
+from rater.system.errors import RaterError
 
 # -- The copies of a phase: which run of each follows the one that goes on, made ready for it ------
 

@@ -19,9 +19,7 @@ from itertools import batched
 import trio
 from msgspec import Struct
 
-from rater.errors import RaterError, RunError
 from rater.plan.schedule import Phase
-from rater.process import DeferredSignals
 from rater.record.events import (
     CopyEnded,
     Event,
@@ -46,6 +44,8 @@ from rater.run.supervise.phase import PhaseRun
 from rater.run.workplace.checker import Checker
 from rater.run.workplace.compare_output import CheckResult
 from rater.run.workplace.run_dirs import RunFolders
+from rater.system.errors import RaterError, RunError
+from rater.system.process import DeferredSignals
 from rater.text.secrets import Redactor
 
 # A thread that holds the interpreter (drawing, SQLite) must not delay a time stamp by the default

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from rater.errors import RaterError
 from rater.plan.schedule import Phase, Step
 from rater.plan.suite import Expected, Metric
 from rater.record.run import Placement, Validity
@@ -34,6 +33,7 @@ from rater.run.programs.script import SetupStopped, count_reported_commands, set
 from rater.run.programs.tuning import UNTUNED, CopyTuning
 from rater.run.workplace.checker import Checker
 from rater.run.workplace.compare_output import CheckRequest, CheckResult, CheckRules
+from rater.system.errors import RaterError
 from rater.text.cpuset import format_list
 from rater.text.values import printable
 from rater.wings import Hook

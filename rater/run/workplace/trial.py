@@ -13,7 +13,6 @@ from uuid import uuid4
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.errors import RaterError
 from rater.plan.schedule import Step
 from rater.plan.suite import Benchmark, Size, Suite
 from rater.record.run import MemoryPolicy, Placement
@@ -34,6 +33,7 @@ from rater.run.programs.script import (
 )
 from rater.run.workplace.checker import Checker
 from rater.run.workplace.run_dirs import Program, RunFolders
+from rater.system.errors import RaterError
 
 _MORE_MEMORY = 1.1  # than stated is worth a word
 _UNBOUND = Placement(0, None, None, None, None, None, None, MemoryPolicy.NONE, ())

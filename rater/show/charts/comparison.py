@@ -22,7 +22,7 @@ from rater.analysis.results.counters import OTHER, BenchmarkCounts, CpiStack
 from rater.analysis.stats.curves import Usl
 from rater.analysis.stats.intervals import Decision
 from rater.show.charts.vega import SUITES, WIDTH, Chart, PlacedChart, placed_text, sheet_svg
-from rater.show.format import format_number, sanitize
+from rater.show.screen.format import format_number, sanitize
 from rater.text.values import copies_text, objects
 
 _KINDS = {Decision.BETTER: "better", Decision.WORSE: "worse", Decision.SAME: "same"}

@@ -14,7 +14,7 @@ from rater.analysis.results.result import failure_text
 from rater.record.run import CopyStatus
 from rater.show.charts.picture import Dot, Label, Panel, Picture, evenly
 from rater.show.charts.vega import PlacedChart, placed_text, sheet_svg
-from rater.show.format import sanitize
+from rater.show.screen.format import sanitize
 from rater.text.cpuset import format_list
 from rater.text.values import copies_text, group_by_key, objects
 

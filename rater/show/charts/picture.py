@@ -18,7 +18,7 @@ from msgspec.structs import asdict, replace
 from rater.analysis.results.copies import Cell, CopyPoint
 from rater.record.events import CopyEnded
 from rater.record.stored import RunHead
-from rater.show.format import sanitize
+from rater.show.screen.format import sanitize
 from rater.text.values import JsonFields, copies_text, group_by_key, objects, to_json
 
 _FAR = 3.0  # times the median, or a third of it: what a few such copies need no axis for

@@ -20,8 +20,8 @@ from rater.show.charts.panels import (
     time_text,
 )
 from rater.show.charts.picture import Panel, Picture, evenly
-from rater.show.console import Printer
-from rater.show.format import crop_apart, sanitize, wrap_text
+from rater.show.screen.console import Printer
+from rater.show.screen.format import crop_apart, sanitize, wrap_text
 from rater.text.values import group_by_key
 
 _LEAST_WIDTH = 50

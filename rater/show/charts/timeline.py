@@ -13,7 +13,7 @@ from rater.record.events import CopyEnded, PhaseEnded
 from rater.record.stored import StoredRun, is_good
 from rater.show.charts.panels import PLACE, group_rows, seconds, time_text, value_lists
 from rater.show.charts.vega import WIDTH, PlacedChart, sheet_svg
-from rater.show.format import sanitize
+from rater.show.screen.format import sanitize
 from rater.text.values import group_by_key
 
 type RunKey = tuple[str, str | None, int, int]  # benchmark, tune, iteration, copy

@@ -12,9 +12,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from rater.errors import InputError
-from rater.process import pip_install
-from rater.show.format import sanitize
+from rater.show.screen.format import sanitize
+from rater.system.errors import InputError
+from rater.system.process import pip_install
 
 # -- Elements of HTML and SVG from text that may hold anything -------------------------------------
 

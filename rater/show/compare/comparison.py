@@ -18,9 +18,9 @@ from rater.analysis.stats.independence import LEAST_TESTED
 from rater.analysis.stats.intervals import Decision, RatioInterval
 from rater.record.stored import PER_HOUR
 from rater.show.compare.differences import TROUBLES, difference_parts, trouble_parts
-from rater.show.console import Heading
-from rater.show.document import CHANGE, NUMBER, TEXT, Field, Form, Line, Part, ViewTable
-from rater.show.format import column_letters, format_number
+from rater.show.screen.console import Heading
+from rater.show.screen.document import CHANGE, NUMBER, TEXT, Field, Form, Line, Part, ViewTable
+from rater.show.screen.format import column_letters, format_number
 from rater.text.values import (
     JsonFields,
     count,

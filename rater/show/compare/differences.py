@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from rater.analysis.compare.differences import DisturbedRun, DoctorDifference, PointDifference
 from rater.analysis.compare.model import Comparison
 from rater.analysis.results.cpu_use import MachineDisturbance
-from rater.show.document import TEXT, Field, Part, ViewTable
-from rater.show.format import crop
 from rater.show.results.cpu_use import DISTURBANCES
+from rater.show.screen.document import TEXT, Field, Part, ViewTable
+from rater.show.screen.format import crop
 from rater.text.cpuset import format_list
 from rater.text.values import JsonFields, percent, runs_text, truncate_list
 

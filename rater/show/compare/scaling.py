@@ -16,9 +16,19 @@ from rater.analysis.stats.curves import LEAST_POINTS, Coefficient, NoLaw, Usl
 from rater.analysis.stats.intervals import ASSUMED_SD
 from rater.show.compare.comparison import rate_heading
 from rater.show.compare.differences import TROUBLES, trouble_parts
-from rater.show.document import CHANGE, NUMBER, PERCENT, TEXT, Field, Form, Line, Part, ViewTable
-from rater.show.format import format_number, format_together, needed_decimals
 from rater.show.plans.plan import DIFFERENCE
+from rater.show.screen.document import (
+    CHANGE,
+    NUMBER,
+    PERCENT,
+    TEXT,
+    Field,
+    Form,
+    Line,
+    Part,
+    ViewTable,
+)
+from rater.show.screen.format import format_number, format_together, needed_decimals
 from rater.text.cpuset import format_list
 from rater.text.values import (
     JsonFields,

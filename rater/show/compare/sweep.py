@@ -22,9 +22,9 @@ from rater.plan.sweep import (
 )
 from rater.record.stored import RATIO
 from rater.show.compare.comparison import comparison_parts, rate_heading
-from rater.show.document import TEXT, Field, Form, Line, Part, ViewTable, decimals
-from rater.show.format import format_duration, format_number, needed_decimals
 from rater.show.results.listing import started_text
+from rater.show.screen.document import TEXT, Field, Form, Line, Part, ViewTable, decimals
+from rater.show.screen.format import format_duration, format_number, needed_decimals
 from rater.text.values import (
     JsonFields,
     count,

@@ -21,8 +21,6 @@ from rater.show.charts.machine import colour_span, machine_html
 from rater.show.charts.vega import Chart, Html, element, joined
 from rater.show.compare.comparison import comparison_parts
 from rater.show.compare.scaling import scaling_parts
-from rater.show.document import NUMBER, TEXT, Field, Line, ViewTable, facts
-from rater.show.format import format_duration, format_gigabytes, run_title
 from rater.show.html.shell import asset, html_parts, own_script, page_html, template
 from rater.show.html.story import ReportRun, machine_words, run_data, run_texts, story
 from rater.show.results.copies import copies_document, copy_parts
@@ -36,6 +34,8 @@ from rater.show.results.cpu_use import (
 from rater.show.results.placement import memory_parts, metric_parts, placement_facts
 from rater.show.results.run import barrier_parts, failed_facts, results_parts
 from rater.show.results.to_json import summary_document
+from rater.show.screen.document import NUMBER, TEXT, Field, Line, ViewTable, facts
+from rater.show.screen.format import format_duration, format_gigabytes, run_title
 from rater.text.cpuset import format_list
 from rater.text.values import JsonFields, group_by_key, to_json
 

@@ -15,11 +15,11 @@ from string import Template
 from rich.console import Console
 
 from rater import __version__
-from rater.process import as_typed
 from rater.show.charts.vega import ASSETS, Html, element, joined
-from rater.show.console import Column, Printer, heading_text
-from rater.show.document import Part, print_parts
-from rater.show.format import sanitize
+from rater.show.screen.console import Column, Printer, heading_text
+from rater.show.screen.document import Part, print_parts
+from rater.show.screen.format import sanitize
+from rater.system.process import as_typed
 
 # -- The frame of every page that rater writes: one HTML file with its data, styles and scripts ----
 #

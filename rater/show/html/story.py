@@ -13,7 +13,6 @@ from rater.analysis.divots.model.finding import PLACED, Analysis, Finding, Kind
 from rater.analysis.results.copies import Cell
 from rater.analysis.results.cpu_use import RunCounters
 from rater.analysis.results.score import Summary
-from rater.process import typed_command
 from rater.record.run import CopyStatus
 from rater.record.stored import StoredRun, is_good
 from rater.show.charts.machine import machine_rows, slowdowns
@@ -21,18 +20,19 @@ from rater.show.charts.panels import dot_kinds, group_values, panel_values, seco
 from rater.show.charts.picture import Dot, Picture
 from rater.show.charts.timeline import RunKey, timeline
 from rater.show.charts.vega import Html, element
-from rater.show.document import Line
-from rater.show.format import (
+from rater.show.html.shell import html_parts, template
+from rater.show.results.divots import can_judge, remark_parts, verdict_lines, visible_line
+from rater.show.results.run import head_parts, run_words
+from rater.show.results.to_json import evidence_line
+from rater.show.screen.document import Line
+from rater.show.screen.format import (
     format_clock,
     format_duration,
     format_gigabytes,
     format_number,
     sanitize,
 )
-from rater.show.html.shell import html_parts, template
-from rater.show.results.divots import can_judge, remark_parts, verdict_lines, visible_line
-from rater.show.results.run import head_parts, run_words
-from rater.show.results.to_json import evidence_line
+from rater.system.process import typed_command
 from rater.text.cpuset import format_list
 from rater.text.values import count, group_by_key, percent, truncate_list
 

@@ -7,9 +7,15 @@ from typing import IO
 from rater.analysis.results.result import Missing
 from rater.record.events import Event, PhaseEnded, PhaseStarted, RunEnded
 from rater.record.stored import StoredRun
-from rater.show.console import is_ascii
-from rater.show.format import format_duration, format_number, place_texts, run_title, sanitize
 from rater.show.live.progress import DONE, PhaseResult, Progress
+from rater.show.screen.console import is_ascii
+from rater.show.screen.format import (
+    format_duration,
+    format_number,
+    place_texts,
+    run_title,
+    sanitize,
+)
 from rater.text.values import copies_text, count
 
 NEVER_S = 3600.0  # nothing to draw unless an event comes

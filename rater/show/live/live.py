@@ -19,8 +19,6 @@ from rich.style import Style
 
 from rater.record.events import Event
 from rater.record.stored import StoredRun
-from rater.show.console import is_ascii
-from rater.show.format import align_columns, format_clock, format_number, place_texts, sanitize
 from rater.show.live.lines import NEVER_S, LineView, View, phase_name, result_text, title
 from rater.show.live.progress import (
     DONE,
@@ -31,6 +29,14 @@ from rater.show.live.progress import (
     Outlier,
     PhaseAhead,
     Progress,
+)
+from rater.show.screen.console import is_ascii
+from rater.show.screen.format import (
+    align_columns,
+    format_clock,
+    format_number,
+    place_texts,
+    sanitize,
 )
 from rater.text.secrets import sanitizing_stream
 from rater.text.values import group_by_key

@@ -25,7 +25,7 @@ from rater.record.events import (
 )
 from rater.record.run import CopyStatus, Validity
 from rater.record.stored import StoredRun
-from rater.show.format import format_number
+from rater.show.screen.format import format_number
 from rater.text.values import count
 
 # -- Steady mode as it goes on: where a phase stands, and what its window has counted --------------

@@ -17,8 +17,8 @@ from rater.plan.placement.layout import EXPLICIT, Layout, MachineParts
 from rater.plan.topology import PoolCapacity
 from rater.settings.known import KernelSetting
 from rater.settings.tuner import MissingSettings
-from rater.show.console import COMMAND
-from rater.show.document import TEXT, Field, Line, Part, Row, ViewTable, facts
+from rater.show.screen.console import COMMAND
+from rater.show.screen.document import TEXT, Field, Line, Part, Row, ViewTable, facts
 from rater.text import cpuset
 from rater.text.values import JsonFields, group_by_key, objects, struct_fields, to_json
 

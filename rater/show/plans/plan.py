@@ -12,9 +12,9 @@ from rater.plan.schedule import Order, Plan, order_table
 from rater.plan.topology import Topology
 from rater.record.run import Placement, RunStatus
 from rater.record.stored import RunHead
-from rater.show.document import GIGABYTES, TEXT, Field, Part, Row, ViewTable, facts
-from rater.show.format import format_duration, format_gigabytes, sanitize
 from rater.show.live.lines import phase_name
+from rater.show.screen.document import GIGABYTES, TEXT, Field, Part, Row, ViewTable, facts
+from rater.show.screen.format import format_duration, format_gigabytes, sanitize
 from rater.text.cpuset import format_list
 from rater.text.values import JsonFields, copies_text, count, objects, to_json
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rater.plan.suite import Benchmark, Expected, InputFile, Size, Suite
-from rater.show.document import NUMBER, TEXT, Field, Line, Part, Row, ViewTable, facts
-from rater.show.format import format_number
+from rater.show.screen.document import NUMBER, TEXT, Field, Line, Part, Row, ViewTable, facts
+from rater.show.screen.format import format_number
 from rater.text.values import JsonFields, to_json
 
 _DETAILED = 3  # of so many benchmarks the commands are shown; of more, on demand

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from rater.plan.topology import PU, Cache, CpuKind, HwlocGroup, Node, NodeMemory, Topology
-from rater.show.document import GIGABYTES, Field, Part, Row, ViewTable, facts
+from rater.show.screen.document import GIGABYTES, Field, Part, Row, ViewTable, facts
 from rater.text.cpuset import cpus_text, format_list
 from rater.text.values import (
     JsonFields,

@@ -9,7 +9,7 @@ from rater.analysis.results.copies import CellTimes, RatioPair, slowest_points
 from rater.record.events import CopyEnded, WorkloadTime
 from rater.record.run import CopyStatus, Validity
 from rater.record.stored import RunHead, StoredRun
-from rater.show.document import (
+from rater.show.screen.document import (
     CHANGE,
     NUMBER,
     SECONDS,
@@ -22,7 +22,7 @@ from rater.show.document import (
     benchmark_fields,
     decimals,
 )
-from rater.show.format import format_number, needed_decimals
+from rater.show.screen.format import format_number, needed_decimals
 from rater.text.values import Json, JsonFields, to_json
 
 _LEAST_WORST = 10  # slowest copies that are listed whatever is dropped

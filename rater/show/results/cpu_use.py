@@ -18,7 +18,7 @@ from rater.analysis.results.cpu_use import (
 )
 from rater.analysis.results.result import PhaseEnergy
 from rater.analysis.results.score import Summary
-from rater.show.document import (
+from rater.show.screen.document import (
     NUMBER,
     PERCENT,
     TEXT,

@@ -17,9 +17,9 @@ from rater.analysis.divots.model.finding import (
 )
 from rater.analysis.results.cpu_use import FOREIGN_SHARE
 from rater.record.stored import RunHead
-from rater.show.document import TEXT, Field, Line, Part, ViewTable, facts
-from rater.show.format import run_title
 from rater.show.results.to_json import evidence_line
+from rater.show.screen.document import TEXT, Field, Line, Part, ViewTable, facts
+from rater.show.screen.format import run_title
 from rater.text.cpuset import format_list
 from rater.text.values import (
     JsonFields,

@@ -11,8 +11,8 @@ from msgspec import Struct
 from rater.analysis.results.disturbed import disturbance_reasons
 from rater.record.run import RunStatus
 from rater.record.stored import PER_HOUR, RunHead
-from rater.show.document import TEXT, Field, Part, ViewTable
-from rater.show.format import format_clock, format_number, run_title
+from rater.show.screen.document import TEXT, Field, Part, ViewTable
+from rater.show.screen.format import format_clock, format_number, run_title
 
 # -- Words of a run's head, for its own page and for lists; imports little, as lists start often ---
 

@@ -14,7 +14,7 @@ from rater.analysis.results.placement import (
     PlacementVerdict,
     RunProof,
 )
-from rater.show.document import (
+from rater.show.screen.document import (
     NUMBER,
     PERCENT,
     PLACE,
@@ -27,7 +27,7 @@ from rater.show.document import (
     ViewTable,
     facts,
 )
-from rater.show.format import (
+from rater.show.screen.format import (
     crop,
     format_duration,
     format_number,

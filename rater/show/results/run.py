@@ -14,7 +14,16 @@ from rater.analysis.results.steady import ENOUGH
 from rater.record.events import CopyEnded
 from rater.record.run import RunStatus
 from rater.record.stored import RunHead
-from rater.show.document import (
+from rater.show.results.cpu_use import account_parts, disturbance_facts, energy_parts
+from rater.show.results.divots import finding_parts
+from rater.show.results.listing import STATUS_STYLE, details_text, started_text
+from rater.show.results.placement import (
+    as_planned,
+    memory_parts,
+    metric_parts,
+    placement_facts,
+)
+from rater.show.screen.document import (
     CHANGE,
     NUMBER,
     PERCENT,
@@ -31,21 +40,12 @@ from rater.show.document import (
     decimals,
     facts,
 )
-from rater.show.format import (
+from rater.show.screen.format import (
     format_duration,
     format_number,
     needed_decimals,
     place_texts,
     run_title,
-)
-from rater.show.results.cpu_use import account_parts, disturbance_facts, energy_parts
-from rater.show.results.divots import finding_parts
-from rater.show.results.listing import STATUS_STYLE, details_text, started_text
-from rater.show.results.placement import (
-    as_planned,
-    memory_parts,
-    metric_parts,
-    placement_facts,
 )
 from rater.text.cpuset import format_list
 from rater.text.values import (

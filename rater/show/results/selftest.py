@@ -13,9 +13,9 @@ from rater.analysis.divots.model.finding import (
 )
 from rater.analysis.divots.selftest import Deviation, Judgement, PromiseTrials, Tally, Verdict
 from rater.plan.selftest import NotInjected, PlantKind
-from rater.show.document import TEXT, Fact, Field, Line, Part, ViewTable, facts
 from rater.show.results.divots import SCOPES
 from rater.show.results.to_json import evidence_line
+from rater.show.screen.document import TEXT, Fact, Field, Line, Part, ViewTable, facts
 from rater.text.cpuset import format_list
 from rater.text.values import (
     JsonFields,

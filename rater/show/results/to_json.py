@@ -27,11 +27,11 @@ from rater.analysis.results.rotated import Ring
 from rater.analysis.results.score import SuiteScore, Summary
 from rater.analysis.results.steadiness import Steadiness
 from rater.analysis.results.steady import Mix
-from rater.process import typed_command
 from rater.record.events import CopyEnded, PublishedResult
 from rater.record.run import CopyStatus
 from rater.record.stored import RunHead
 from rater.show.results.cpu_use import energy_document
+from rater.system.process import typed_command
 from rater.text.values import JsonFields, objects, to_json
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from rater.errors import InputError
 from rater.plan.placement.memory_policy import AT_HOME, Memory, named_nodes
 from rater.plan.placement.place import PlacementPlan
 from rater.plan.topology import Topology
@@ -31,8 +30,10 @@ from rater.speccpu.kit.files import (
     words_of,
 )
 from rater.speccpu.results.places import UNBOUND, Binding, read_binding
+from rater.system.errors import InputError
+from rater.system.paths import is_file
 from rater.text.cpuset import format_list, parse_list
-from rater.text.documents import is_file, read_text
+from rater.text.documents import read_text
 
 COMPARE = "compare.cmd"
 _MOST_PROBLEMS = 6

@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 
 from msgspec import Struct
 
-from rater.errors import InputError
 from rater.record.run import MOST_COPIES
+from rater.system.errors import InputError
 from rater.text.documents import did_you_mean, file_problem
 from rater.text.values import truncate_list
 

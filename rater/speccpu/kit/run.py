@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.errors import InputError
 from rater.plan.placement.memory_policy import Memory
 from rater.plan.placement.place import PlacementPlan
 from rater.plan.request import KIT_COPIES, Request
@@ -43,6 +42,7 @@ from rater.speccpu.kit.files import (
     newest_runs,
     words_of,
 )
+from rater.system.errors import InputError
 from rater.text.values import truncate_list
 from rater.workflow.run.workload import Workload
 

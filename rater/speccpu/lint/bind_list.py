@@ -9,7 +9,6 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.errors import InputError
 from rater.plan.topology import Topology
 from rater.speccpu.config import keys
 from rater.speccpu.config.config import (
@@ -22,6 +21,7 @@ from rater.speccpu.results.places import Binding, binding_of
 from rater.speccpu.results.read import MOST_BYTES
 from rater.speccpu.results.result import Lines
 from rater.speccpu.results.rsf import HEAD_BYTES, is_raw, read_rsf
+from rater.system.errors import InputError
 from rater.text.cpuset import format_list
 from rater.text.documents import open_input
 

@@ -7,7 +7,6 @@ import re
 from array import array
 from collections.abc import Sequence
 
-from rater.errors import InputError
 from rater.record.run import MOST_COPIES
 from rater.speccpu.config import keys
 from rater.speccpu.config.keys import Problems
@@ -22,6 +21,7 @@ from rater.speccpu.results.result import (
     SpecIteration,
     as_text,
 )
+from rater.system.errors import InputError
 
 _STEP = {"cpu2000": 100, "cpu2006": 10}  # seconds
 

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from rater.errors import InputError
 from rater.plan.topology import Topology
 from rater.record.events import CopyEnded, PhaseEnded
 from rater.record.run import BenchmarkUsed, Host, RunStatus
@@ -43,6 +42,7 @@ from rater.speccpu.results.result import (
     as_text,
 )
 from rater.speccpu.results.rsf import HEAD_BYTES, is_raw, read_rsf
+from rater.system.errors import InputError
 from rater.text.documents import open_input
 from rater.text.packed import TORN, UnpackedStream, kind_of
 from rater.text.values import truncate_list

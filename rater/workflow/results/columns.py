@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rater.errors import InputError
-from rater.process import pip_install
 from rater.record.stored import StoredRun
 from rater.store.export import copy_table
+from rater.system.errors import InputError
+from rater.system.process import pip_install
 
 
 class ColumnTable(Mapping[str, npt.NDArray[Any]]):

@@ -12,8 +12,6 @@ from rater.analysis.compare.model import Comparison, cpi_changes
 from rater.analysis.results.copies import Point, memory_rows
 from rater.analysis.results.disturbed import NOT_JUDGED
 from rater.analysis.stats.intervals import Decision
-from rater.errors import InputError
-from rater.process import print_error
 from rater.show.charts.comparison import comparison_chart, comparison_svg
 from rater.show.compare.comparison import (
     comparison_document,
@@ -24,8 +22,10 @@ from rater.show.compare.comparison import (
     memory_parts,
     write_memory_csv,
 )
-from rater.show.document import Line, Part
+from rater.show.screen.document import Line, Part
 from rater.store.store import Store
+from rater.system.errors import InputError
+from rater.system.process import print_error
 from rater.text.values import parse_percent, truncate_list
 from rater.workflow.arguments import Output, open_store_for_reading, print_view
 from rater.workflow.results.points import (

@@ -25,10 +25,8 @@ from rater.analysis.divots.model.finding import (
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.disturbed import NOT_JUDGED, foreign_load_cost
 from rater.analysis.results.placement import RunProof, judged, prove_run
-from rater.errors import InputError
 from rater.plan.request import request_from_json
 from rater.plan.topology import Topology
-from rater.process import print_error
 from rater.record.run import RunStatus
 from rater.record.stored import RunHead, StoredRun, TimeRow
 from rater.run.host import discover as machine
@@ -43,11 +41,13 @@ from rater.store.store import (
     StoredDivot,
     copy_runs,
 )
+from rater.system.errors import InputError
+from rater.system.process import print_error
 from rater.text.values import parse_percent, runs_text
 from rater.workflow.arguments import Output, open_store_for_reading, print_view
 
 if TYPE_CHECKING:
-    from rater.show.document import Part
+    from rater.show.screen.document import Part
 
 # -- Store whether copies of a run that has ended were where the plan put them ---------------------
 

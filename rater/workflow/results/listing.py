@@ -12,14 +12,14 @@ from typing import Any
 from msgspec import Struct
 
 from rater.analysis.results.disturbed import disturbed_members
-from rater.errors import InputError, RaterError
-from rater.process import print_error
 from rater.record.run import RunStatus, escape_undecodable
 from rater.record.stored import RunHead, StoredRun
 from rater.show.results.listing import ListedRun, RunPage, list_parts, rows_that_fit
 from rater.store.connection import StoreError
 from rater.store.read import RunFilter
 from rater.store.store import RunScore, Store, divot_count, keep_score, kept_score
+from rater.system.errors import InputError, RaterError
+from rater.system.process import print_error
 from rater.text.values import duration_s
 from rater.workflow.arguments import Output, open_to_list, print_view
 

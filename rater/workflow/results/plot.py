@@ -12,7 +12,6 @@ from rater.analysis.divots.model.finding import Thresholds
 from rater.analysis.results.copies import Cell, counts_of, group_cells
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.score import summarise
-from rater.errors import InputError
 from rater.record.stored import RunHead, StoredRun
 from rater.show.charts.comparison import cpi_chart, cpi_lines, cpi_svg
 from rater.show.charts.machine import machine_svg
@@ -20,11 +19,12 @@ from rater.show.charts.panels import labels_from, picture_svg
 from rater.show.charts.picture import picture_document, picture_of
 from rater.show.charts.terminal import print_picture
 from rater.show.charts.timeline import timeline_svg
-from rater.show.console import Printer, paged, terminal
-from rater.show.format import sanitize
 from rater.show.html.story import ReportRun, run_data
 from rater.show.results.cpu_use import COUNTS_TABLE
+from rater.show.screen.console import Printer, paged, terminal
+from rater.show.screen.format import sanitize
 from rater.store.store import Store
+from rater.system.errors import InputError
 from rater.text.values import to_json
 from rater.workflow.arguments import Output, open_store_for_reading, print_json_rows
 from rater.workflow.results.divots import analysis_for_results, load_or_analyse

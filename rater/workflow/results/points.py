@@ -11,14 +11,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from rater.analysis.results.copies import Point, PointRun
-from rater.errors import InputError
-from rater.files import UntrustedError, is_caller, is_trusted, resolve_target
 from rater.record.run import is_fleet_word
 from rater.record.stored import StoredRun
 from rater.show.charts.vega import rendered, vega
 from rater.store.read import RunFilter
 from rater.store.store import Store
 from rater.store.sweeps import PREFIX, count_looks, find_sweep, load_sweep
+from rater.system.errors import InputError
+from rater.system.files import UntrustedError, is_caller, is_trusted, resolve_target
 from rater.text.values import truncate_list
 
 # -- The file of `-o`, checked before anything is computed -----------------------------------------

@@ -12,15 +12,15 @@ from rater.analysis.compare.scaling_samples import orders, smt_yields
 from rater.analysis.divots.model.finding import RecurringDivot
 from rater.analysis.results.copies import Point, PointRun
 from rater.analysis.stats.curves import LawScale
-from rater.errors import InputError
 from rater.record.stored import StoredRun
 from rater.show.charts.comparison import curves_svg
 from rater.show.charts.vega import library
 from rater.show.compare.scaling import scaling_document, scaling_parts
-from rater.show.document import Line, Part
 from rater.show.html.page import RunSet, report_html
 from rater.show.html.shell import is_page
+from rater.show.screen.document import Line, Part
 from rater.store.store import Store
+from rater.system.errors import InputError
 from rater.text.cpuset import format_list
 from rater.text.values import count, runs_text
 from rater.workflow.arguments import Output, open_store_for_reading, print_json, print_view

@@ -16,12 +16,9 @@ from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.disturbed import disturbed_members
 from rater.analysis.results.placement import RunProof
 from rater.analysis.results.score import summarise
-from rater.errors import InputError
-from rater.process import print_error
 from rater.record.stored import StoredRun, folder_of
 from rater.run.programs.compile import cache_root
 from rater.run.programs.inputs import remove_run_dir
-from rater.show.document import Part, Row
 from rater.show.results.cpu_use import (
     counter_parts,
     counters_document,
@@ -31,11 +28,14 @@ from rater.show.results.cpu_use import (
 from rater.show.results.placement import proof_document
 from rater.show.results.run import PAGE_TABLES, head_parts, proof_parts, run_parts
 from rater.show.results.to_json import divot_rows, summary_document
+from rater.show.screen.document import Part, Row
 from rater.store.connection import default_path, is_database
 from rater.store.export import full_document, observations_document, write_csv, write_document
 from rater.store.observations import read_observations
 from rater.store.read import TAG
 from rater.store.store import Store, open_store
+from rater.system.errors import InputError
+from rater.system.process import print_error
 from rater.text.documents import open_input
 from rater.text.values import count, to_json
 from rater.wings import Hook

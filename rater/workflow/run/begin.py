@@ -10,12 +10,9 @@ from pathlib import Path
 
 from rater.analysis.compare.conditions import ConditionDifference, stored_conditions
 from rater.analysis.results.remaining import PhaseState, RemainingPlan, remaining_plan
-from rater.errors import InputError
-from rater.files import Trusted
 from rater.plan.request import BY_NAME, Request
 from rater.plan.schedule import Plan
 from rater.plan.sweep import SweepSlot
-from rater.process import print_error
 from rater.record.run import RunStatus
 from rater.record.stored import StoredRun
 from rater.run.host import discover as machine
@@ -29,6 +26,9 @@ from rater.show.plans.plan import (
     remainder_parts,
 )
 from rater.store.store import Store
+from rater.system.errors import InputError
+from rater.system.files import Trusted
+from rater.system.process import print_error
 from rater.text.values import count, to_json
 from rater.workflow.arguments import (
     START_OPTIONS,

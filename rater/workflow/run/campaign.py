@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from rater.errors import InputError, RaterError
-from rater.files import Trusted, default_journal_path, sysroot, user_name
 from rater.plan.request import Request
 from rater.plan.sweep import SweepSlot
-from rater.process import STOP_SIGNALS, StoppedBySignal, handled, print_error
 from rater.record.run import RunStatus
 from rater.run.host.admission import default_lock_path, machine_lock
 from rater.run.host.foreign_load import ForeignLoadSampler
 from rater.settings.tuner import SettingChangedError, SettingsSession
 from rater.store.connection import StoreError, default_path
 from rater.store.store import Store, open_store
+from rater.system.errors import InputError, RaterError
+from rater.system.files import Trusted, user_name
+from rater.system.paths import default_journal_path, sysroot
+from rater.system.process import STOP_SIGNALS, StoppedBySignal, handled, print_error
 from rater.workflow.arguments import Output
 from rater.workflow.doctor import RunSettings, restore_leftover_settings, tuned_settings_of
 from rater.workflow.run.head import RunLauncher, utc_timestamp

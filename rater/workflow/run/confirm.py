@@ -27,16 +27,11 @@ from rater.analysis.results.disturbed import (
     is_taken,
     mostly_disturbed,
 )
-from rater.errors import InputError, RunError
-from rater.files import Sourced, Trusted
 from rater.plan.request import Request
 from rater.plan.sweep import BlockOrder, SweepSlot, order_slots
-from rater.process import print_error
 from rater.record.run import RunStatus
 from rater.record.stored import StoredRun
 from rater.run.host import discover as machine
-from rater.show.console import Printer, terminal
-from rater.show.document import print_parts
 from rater.show.plans.plan import executed_facts
 from rater.show.results.divots import (
     ConfirmView,
@@ -46,6 +41,11 @@ from rater.show.results.divots import (
     verdict_parts,
 )
 from rater.show.results.to_json import evidence_line
+from rater.show.screen.console import Printer, terminal
+from rater.show.screen.document import print_parts
+from rater.system.errors import InputError, RunError
+from rater.system.files import Sourced, Trusted
+from rater.system.process import print_error
 from rater.text.values import count
 from rater.workflow.arguments import Output, StartOptions, open_existing_store, print_view
 from rater.workflow.results.divots import load_or_analyse, refusal

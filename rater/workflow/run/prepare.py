@@ -14,8 +14,6 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.errors import InputError
-from rater.files import is_there, shared_disk, sysroot
 from rater.plan.placement.summary import Preflight
 from rater.plan.request import Request
 from rater.plan.schedule import Order
@@ -66,6 +64,9 @@ from rater.run.programs.script import (
 from rater.run.workplace.run_dirs import Program
 from rater.store.connection import OWN_DISK, default_path
 from rater.store.store import open_store
+from rater.system.errors import InputError
+from rater.system.files import shared_disk
+from rater.system.paths import is_there, sysroot
 from rater.text.cpuset import format_list, parse_set
 from rater.text.secrets import Redactor
 from rater.text.values import copies_text, count, truncate_list

@@ -19,8 +19,6 @@ from rater.analysis.compare.conditions import (
     condition_differences,
     stored_conditions,
 )
-from rater.errors import InputError
-from rater.files import Sourced
 from rater.plan.placement.summary import (
     bound_to_memory,
     capacity_warnings,
@@ -39,7 +37,6 @@ from rater.run.host.memory import read_node_memory
 from rater.run.programs.compile import cache_root
 from rater.run.programs.script import CommandLine, shown
 from rater.settings.known import changes_with
-from rater.show.document import Part
 from rater.show.plans.plan import (
     changes_document,
     changes_text,
@@ -47,7 +44,10 @@ from rater.show.plans.plan import (
     plan_document,
     plan_parts,
 )
+from rater.show.screen.document import Part
 from rater.store.store import Store
+from rater.system.errors import InputError
+from rater.system.files import Sourced
 from rater.workflow.arguments import Asked, Output, StartOptions, print_json_rows, print_view
 from rater.workflow.doctor import tuned_settings_of
 from rater.workflow.run.head import ActiveRun, RunLauncher, directory_here

@@ -11,7 +11,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.errors import InputError
 from rater.plan.counter_choice import CounterChoice
 from rater.plan.placement.layout import called, load_layout, override_layout
 from rater.plan.placement.memory_policy import Memory, apply_memory_support, parse_memory
@@ -38,6 +37,7 @@ from rater.record.run import MemoryPolicy, Placement
 from rater.run.host.thread_binding import memory_support
 from rater.run.programs.compile import cache_root
 from rater.run.programs.tuning import UNTUNED, CopyTuning
+from rater.system.errors import InputError
 from rater.text.values import truncate_list
 from rater.workflow.machine import counter_warnings, counters_of
 from rater.workflow.run.workload import (

@@ -36,8 +36,6 @@ from rater.analysis.divots.selftest import (
     tally,
 )
 from rater.analysis.results.cpu_use import run_counters
-from rater.errors import InputError, RunError
-from rater.files import Trusted, scratch_folder
 from rater.plan.request import Request
 from rater.plan.selftest import (
     CLEAN,
@@ -52,7 +50,6 @@ from rater.plan.selftest import (
 )
 from rater.plan.sweep import SweepSlot
 from rater.plan.topology import Topology
-from rater.process import print_error
 from rater.record.run import CopyStatus, Placement, RunStatus
 from rater.record.stored import StoredRun, TimeRow
 from rater.run.host import discover as machine
@@ -73,6 +70,9 @@ from rater.show.results.selftest import (
     selftest_parts,
     speed_words,
 )
+from rater.system.errors import InputError, RunError
+from rater.system.files import Trusted, scratch_folder
+from rater.system.process import print_error
 from rater.text.values import join_and
 from rater.workflow.arguments import Output, print_json, print_view
 from rater.workflow.run.campaign import Campaign, CampaignEnded, CampaignPoint

@@ -21,16 +21,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.analysis.results.placement import RunProof
-from rater.errors import InputError
-from rater.files import (
-    Trusted,
-    replace_file,
-    sysroot,
-    user_folder,
-)
 from rater.plan.options import parse_cadence
 from rater.plan.schedule import Phase
-from rater.process import DeferredSignals, held, print_error
 from rater.record.events import (
     CopyCounted,
     CopyStarted,
@@ -61,6 +53,10 @@ from rater.run.supervise.supervisor import Outcome, Supervisor
 from rater.run.workplace.run_dirs import Program, RunFolders, stderr_ends
 from rater.store.connection import StoreError
 from rater.store.store import Store
+from rater.system.errors import InputError
+from rater.system.files import Trusted, replace_file
+from rater.system.paths import sysroot, user_folder
+from rater.system.process import DeferredSignals, held, print_error
 from rater.text.values import to_dict
 from rater.wings import Hook
 from rater.workflow.doctor import RunSettings
@@ -480,9 +476,9 @@ class Session:
         return outcome, recorder
 
     def _view(self, phases: Sequence[Phase]) -> View:
-        from rater.show.console import terminal  # a quiet run needs no screen
         from rater.show.live.live import make_view
         from rater.show.live.progress import PhaseAhead
+        from rater.show.screen.console import terminal  # a quiet run needs no screen
 
         plan, expected = self.resolved.plan, self.resolved.expected_s
         stagger_s = plan.stagger_ns * (plan.copies - 1) / 1e9

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from rater.errors import InputError
-from rater.files import sysroot
 from rater.plan.options import LONGEST_NAME
 from rater.plan.request import Request
 from rater.plan.suite import Benchmark, Command, Size, Suite
@@ -38,6 +36,8 @@ from rater.run.programs.tuning import (
     unreached_reason,
 )
 from rater.settings.tuner import available_settings
+from rater.system.errors import InputError
+from rater.system.paths import sysroot
 from rater.text.documents import bytes_of, did_you_mean
 from rater.text.values import printable
 from rater.wings import Hook

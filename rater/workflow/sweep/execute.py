@@ -7,11 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from rater.errors import InputError
-from rater.files import Sourced, Trusted, sysroot
 from rater.plan.request import request_from_json
 from rater.plan.sweep import RETRIES, AxisKind, StoredSweep, SweepMeasure, order_slots
-from rater.process import print_error
 from rater.record.run import RunStatus
 from rater.run.host import discover as machine
 from rater.run.observe.energy import EnergyReader
@@ -21,8 +18,8 @@ from rater.settings.tuner import (
     refuse_together,
 )
 from rater.show.compare.sweep import dry_document, dry_parts, missing_parts, sweep_document
-from rater.show.document import Part
 from rater.show.plans.plan import executed_facts
+from rater.show.screen.document import Part
 from rater.store.store import Store
 from rater.store.sweeps import (
     claim_sweep,
@@ -31,6 +28,10 @@ from rater.store.sweeps import (
     new_sweep,
     undo_resume,
 )
+from rater.system.errors import InputError
+from rater.system.files import Sourced, Trusted
+from rater.system.paths import sysroot
+from rater.system.process import print_error
 from rater.workflow.arguments import (
     START_OPTIONS,
     Asked,

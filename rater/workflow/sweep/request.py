@@ -16,8 +16,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater import __version__
-from rater.errors import InputError
-from rater.files import sysroot
 from rater.plan.options import Trait
 from rater.plan.request import BY_NAME, COMMAND, Request, request_to_json
 from rater.plan.sweep import (
@@ -48,6 +46,8 @@ from rater.record.run import RunStatus
 from rater.run.launcher.guard import guard
 from rater.run.programs.compile import cache_root, find_command
 from rater.settings.tuner import find_setting
+from rater.system.errors import InputError
+from rater.system.paths import sysroot
 from rater.text.documents import read_text, toml_document
 from rater.text.secrets import Redactor
 from rater.text.values import count, parse_percent

@@ -16,8 +16,6 @@ from msgspec.structs import replace
 from rater.analysis.compare.conditions import Conditions, condition_differences, stored_conditions
 from rater.analysis.divots.model.finding import Analysis
 from rater.analysis.results.disturbed import is_taken
-from rater.errors import InputError, RaterError, RunError
-from rater.files import Trusted, sysroot
 from rater.plan.schedule import Plan
 from rater.plan.sweep import (
     ENVIRONMENT,
@@ -28,14 +26,13 @@ from rater.plan.sweep import (
     SweepSlot,
     Values,
 )
-from rater.process import print_error
 from rater.record.run import RunStatus, escape_undecodable
 from rater.record.stored import RATIO, StoredRun, is_good
 from rater.run.host import discover as machine
 from rater.settings.tuner import SettingChangedError, find_setting
-from rater.show.format import format_duration, format_number
 from rater.show.plans.plan import changes_text
 from rater.show.results.listing import DISTURBED
+from rater.show.screen.format import format_duration, format_number
 from rater.store.connection import StoreError
 from rater.store.store import Store
 from rater.store.sweeps import (
@@ -44,6 +41,10 @@ from rater.store.sweeps import (
     end_sweep,
     load_sweep,
 )
+from rater.system.errors import InputError, RaterError, RunError
+from rater.system.files import Trusted
+from rater.system.paths import sysroot
+from rater.system.process import print_error
 from rater.text.values import count, group_by_key, truncate_list
 from rater.workflow.doctor import RunSettings, tuned_settings_of
 from rater.workflow.run.campaign import (

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from rater.errors import InputError
 from rater.plan.request import Request, request_from_json
 from rater.plan.sweep import AxisKind, StoredSweep, Values
 from rater.show.compare.sweep import (
@@ -18,6 +17,7 @@ from rater.show.compare.sweep import (
     sweep_document,
     sweep_parts,
 )
+from rater.system.errors import InputError
 from rater.text.secrets import command_text
 from rater.workflow.arguments import Output, print_view
 
@@ -105,8 +105,8 @@ def comparison_of(store: Store, sweep: StoredSweep) -> Comparison | None:
 
 def dry_view(asked: SweepRequest, points: Sequence[GridPoint]) -> SweepView:
     """Return a sweep that is not made."""
-    from rater.files import sysroot
     from rater.settings.tuner import find_setting
+    from rater.system.paths import sysroot
     from rater.workflow.run.resolve import expected_total_s
     from rater.workflow.sweep.request import planned_sweep
     from rater.workflow.sweep.runner import SweepEta

@@ -16,10 +16,10 @@ from rater.analysis.compare.model import Comparison, EffectRow
 from rater.analysis.results.copies import Point, PointRun
 from rater.analysis.stats.estimate import Basis
 from rater.analysis.stats.intervals import Decision, RatioInterval
-from rater.errors import InputError
 from rater.record.events import CopyEnded, PhaseEnded
 from rater.record.run import CopyStatus, RunStatus
 from rater.record.stored import StoredRun
+from rater.system.errors import InputError
 from tests.support.cpu_readings import computed, read_run
 from tests.support.example_runs import S, copy_row, reading, stored, with_energy
 

@@ -35,7 +35,7 @@ from rater.record.run import (
 )
 from rater.record.stored import StoredRun
 from rater.show.compare.comparison import cpi_document, cpi_parts
-from rater.show.document import print_parts
+from rater.show.screen.document import print_parts
 from tests.support.calls import Rater
 from tests.support.counted_runs import STACK, counted_run
 from tests.support.cpu_readings import computed, read_run

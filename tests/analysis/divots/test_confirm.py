@@ -31,7 +31,7 @@ from rater.analysis.divots.model.finding import (
     to_json,
 )
 from rater.analysis.divots.recurring import between_runs
-from rater.cli import main
+from rater.commands.cli import main
 from rater.record.run import CopyStatus, MemoryPolicy, Placement
 from rater.record.stored import StoredRun
 from rater.store.store import DivotSearch, Store, StoredDivot, open_store

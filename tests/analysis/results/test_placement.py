@@ -20,8 +20,8 @@ from rater.analysis.results.placement import (
 from rater.record.events import GateFacts, Observed, Sampled
 from rater.record.run import MachinePU, MemoryPolicy, Placement
 from rater.record.stored import StoredRun
-from rater.show.document import facts
 from rater.show.results.placement import memory_parts, placement_facts, proof_document
+from rater.show.screen.document import facts
 from tests.support.example_runs import copy_row, stored
 from tests.support.placement_samples import MB, PAGE, sample
 from tests.support.printed import text_of

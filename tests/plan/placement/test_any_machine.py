@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from rater.errors import InputError
 from rater.plan.placement.layout import (
     EXPLICIT,
     NAMED_ORDERS,
@@ -45,6 +44,7 @@ from rater.plan.topology import (
 )
 from rater.record.run import MemoryPolicy, Placement
 from rater.run.host.discover import own_environment, parse_synthetic
+from rater.system.errors import InputError
 from rater.text.cpuset import mask_of
 from rater.text.values import to_dict
 from tests.support.machines import generated, machine, machine_xml, real, real_machines

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rater.errors import InputError
 from rater.plan.placement.layout import (
     NAMED_ORDERS,
     BindLevel,
@@ -32,6 +31,7 @@ from rater.plan.placement.place import offer_cpus, plan_placements, reserve, res
 from rater.plan.topology import RawDistances, RawNode, RawPU, Topology, build_topology
 from rater.record.run import MemoryPolicy, Placement
 from rater.run.host import discover as machine
+from rater.system.errors import InputError
 from rater.text.documents import MistakesError
 from tests.support.machines import SMT, made, real
 from tests.support.orderings import assign_cpus

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from rater.errors import InputError
 from rater.plan.hwloc_xml import parse_xml
 from rater.plan.placement.expression import (
     cpus_of,
@@ -25,6 +24,7 @@ from rater.plan.placement.slots import distrib
 from rater.plan.topology import Details, RawNode, RawPU, Topology, build_topology
 from rater.record.run import MemoryPolicy
 from rater.run.host.discover import parse_synthetic
+from rater.system.errors import InputError
 from tests.support.machines import SMT, made, real
 from tests.support.orderings import assign_cpus, layout, numbers, scatter
 from tests.support.places import needs_machines

@@ -8,7 +8,6 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from rater.errors import InputError
 from rater.plan.hwloc_xml import parse_xml
 from rater.plan.placement.layout import BindLevel, CpuOrder, Layout, load_layout
 from rater.plan.placement.place import default_memory, plan_placements, resolve_copies
@@ -25,6 +24,7 @@ from rater.plan.topology import (
 )
 from rater.record.run import MOST_COPIES, MemoryPolicy
 from rater.run.host.discover import parse_synthetic
+from rater.system.errors import InputError
 from tests.support.machines import SMT, made, real
 from tests.support.orderings import scatter
 from tests.support.places import MACHINES, needs_machines

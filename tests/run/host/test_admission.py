@@ -17,7 +17,6 @@ import psutil
 import pytest
 import trio
 
-from rater.errors import InputError, RunError
 from rater.run.host.admission import default_lock_path, lost_lock_warning, machine_lock
 from rater.run.host.foreign_load import (
     BusyProcess,
@@ -27,6 +26,7 @@ from rater.run.host.foreign_load import (
     process_stats,
 )
 from rater.run.host.idle import IdleWatch, cool_down
+from rater.system.errors import InputError, RunError
 
 
 def test_the_second_run_is_refused_and_told_who_is_first(tmp_path: Path) -> None:

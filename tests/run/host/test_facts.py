@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from rater.errors import InputError
 from rater.plan.hwloc_xml import parse_xml
 from rater.run.host import discover as machine
 from rater.run.host import facts
 from rater.run.host.memory import read_node_memory
 from rater.settings.known import is_volatile
+from rater.system.errors import InputError
 
 # One core of two threads, one of them not allowed.
 XML = """<topology version="2.0">

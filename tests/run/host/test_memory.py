@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from rater.errors import InputError, RunError
 from rater.plan.placement.summary import (
     gb,
     memory_warnings,
@@ -25,6 +24,7 @@ from rater.run.host import memory as pagecache
 from rater.run.host import thread_binding as binding
 from rater.run.host.memory import drop_page_cache, preflight_now, read_node_memory
 from rater.run.host.thread_binding import bound_as, memory_support
+from rater.system.errors import InputError, RunError
 from tests.support.page_cache import cached_bytes, is_droppable
 
 GB = 10**9

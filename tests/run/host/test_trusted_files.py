@@ -9,14 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from rater.errors import InputError
-from rater.files import (
-    UntrustedError,
-    open_file,
-    private_folder,
-    replace_file,
-    resolve_trusted_folder,
-)
 from rater.run.host.admission import machine_lock
 from rater.run.programs.compile import cache_root
 from rater.settings import journal as journals
@@ -24,6 +16,14 @@ from rater.settings.journal import DamagedJournalError, Journal, this_owner
 from rater.settings.restore import find_leftovers, restore_leftovers
 from rater.settings.tuner import SettingsSession
 from rater.store.store import open_store
+from rater.system.errors import InputError
+from rater.system.files import (
+    UntrustedError,
+    open_file,
+    private_folder,
+    replace_file,
+    resolve_trusted_folder,
+)
 from tests.support.settings_tree import make_tree
 from tests.support.strangers import STRANGER, give, needs_root, stranger_does, stranger_holds
 

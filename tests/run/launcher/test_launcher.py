@@ -16,7 +16,6 @@ import pytest
 import trio
 from msgspec.structs import replace
 
-from rater.errors import InputError, RaterError
 from rater.plan.schedule import Order, Plan, Window, make_plan
 from rater.record.events import CopyEnded, Event
 from rater.record.run import CopyStatus, MemoryPolicy, RunStatus
@@ -35,6 +34,7 @@ from rater.run.launcher.table import (
     pack_table,
 )
 from rater.run.supervise.supervisor import Supervisor
+from rater.system.errors import InputError, RaterError
 from tests.support.calls import RATER, rater, rows
 from tests.support.rig import Rig, on_one_cpu
 

@@ -17,7 +17,6 @@ import trio
 import trio.testing
 from msgspec.structs import replace
 
-from rater.errors import InputError
 from rater.plan.options import Cadence, parse_cadence
 from rater.plan.placement.summary import gate_mismatches
 from rater.plan.schedule import make_plan
@@ -39,6 +38,7 @@ from rater.run.launcher.copies import Child, CopySpec
 from rater.run.launcher.launcher import NAME
 from rater.run.observe.observer import FIRST_S, Look, Observer
 from rater.run.observe.probe import NO_NUMA_MAPS, NOT_PERMITTED, NoSample, Probe
+from rater.system.errors import InputError
 
 MB = 1 << 20
 # Eight nodes, every kind of line: file pages, private pages of a file, heap, stack, vdso,

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from rater.errors import InputError, RunError
 from rater.plan.suite import Benchmark
 from rater.run.host.admission import (
     AvailableResources,
@@ -45,6 +44,7 @@ from rater.run.programs.inputs import (
     uncached_bytes,
 )
 from rater.run.programs.script import command_lines
+from rater.system.errors import InputError, RunError
 from tests.support.places import CHECKOUT
 from tests.support.processes import wait_until_dead
 from tests.support.strangers import STRANGER, needs_root

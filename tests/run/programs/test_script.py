@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from rater.errors import InputError, RunError
 from rater.plan.schedule import Phase, Step, make_plan
 from rater.plan.suite import Benchmark, Command, InputFile, Size, Suite
 from rater.record.run import MemoryPolicy, Placement
@@ -49,6 +48,7 @@ from rater.run.programs.script import (
 )
 from rater.run.workplace import run_dirs as workplace
 from rater.run.workplace.run_dirs import CopyEnvironments, Program, RunFolders
+from rater.system.errors import InputError, RunError
 from tests.support.page_cache import cached_bytes, is_droppable
 from tests.support.processes import wait_until_dead
 from tests.support.shells import SHELLS, sh

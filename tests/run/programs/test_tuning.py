@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from rater.errors import InputError
 from rater.plan.request import request_from_json, request_to_json
 from rater.record.stored import StoredRun
 from rater.run.programs.tuning import (
@@ -21,6 +20,7 @@ from rater.run.programs.tuning import (
     unreached_reason,
 )
 from rater.store.store import open_store
+from rater.system.errors import InputError
 from rater.workflow.run.workload import pages_problem
 from tests.support.calls import Rater, rows
 from tests.support.settings_tree import make_tree

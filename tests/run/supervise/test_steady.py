@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import trio
 
-from rater.errors import InputError, RunError
 from rater.plan.schedule import Order, Plan, Window, make_plan, resolve_mode, resolve_window
 from rater.record.events import CopyEnded, Event, PhaseStarted
 from rater.record.run import CopyStatus, RunStatus, Validity
@@ -19,6 +18,7 @@ from rater.run.launcher.copies import CopySpec
 from rater.run.supervise.stopping import WindowWatch
 from rater.run.supervise.supervisor import Supervisor
 from rater.run.workplace.run_dirs import RunFolders
+from rater.system.errors import InputError, RunError
 from tests.support.rig import Rig, Seen, in_window
 
 MS = 1_000_000

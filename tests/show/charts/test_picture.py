@@ -30,7 +30,7 @@ from rater.show.charts.panels import (
 from rater.show.charts.picture import Label, NodeSpan, Picture, picture_of
 from rater.show.charts.terminal import print_picture
 from rater.show.charts.vega import rendered
-from rater.show.console import Printer
+from rater.show.screen.console import Printer
 from rater.workflow.results.points import write_drawing
 from tests.support.calls import Rater
 from tests.support.drawings import marks, needs_vega, texts

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rater.cli import main
+from rater.commands.cli import main
 from tests.support.browser import Browser
 from tests.support.pages import CARD, CHOSEN, PANEL, needs_browser, opened
 from tests.support.report_runs import HOSTILE, document, written

@@ -29,10 +29,10 @@ from rater.show.charts.machine import machine_rows
 from rater.show.charts.picture import Label, picture_of
 from rater.show.charts.timeline import timeline
 from rater.show.charts.vega import element
-from rater.show.console import Column
 from rater.show.html.page import RunSet, report_html
 from rater.show.html.shell import is_page, packed, table_html
 from rater.show.html.story import ReportRun, run_data, score_lost
+from rater.show.screen.console import Column
 from tests.support.calls import Rater
 from tests.support.counted_runs import counted_run
 from tests.support.drawings import needs_vega

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rater.cli import main
+from rater.commands.cli import main
 from rater.show.charts import timeline as page_timeline
 from tests.support.browser import Browser
 from tests.support.pages import CARD, CHOSEN, PANEL, needs_browser, opened

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from rater.analysis.results.score import summarise
-from rater.cli import main
-from rater.errors import InputError
-from rater.files import folder
+from rater.commands.cli import main
 from rater.plan.request import request_from_json
 from rater.show.results.to_json import summary_document
 from rater.store.store import open_store
+from rater.system.errors import InputError
+from rater.system.paths import folder
 from tests.support.calls import Rater
 from tests.support.looked_at import until_looked_at
 from tests.support.placement_samples import seen_run, store_run

@@ -19,9 +19,9 @@ from rater.analysis.results.score import summarise
 from rater.record.events import CpuReading, CpuReadings, MachineReadings, RunEnded
 from rater.record.run import MachinePU, MemoryPolicy, Placement, RunStatus
 from rater.record.stored import StoredRun
-from rater.show.console import Printer
-from rater.show.document import SECONDS, print_parts
 from rater.show.results.cpu_use import counter_parts, counters_document
+from rater.show.screen.console import Printer
+from rater.show.screen.document import SECONDS, print_parts
 from rater.store.export import full_document
 from rater.store.store import Store
 from rater.store.sweeps import remove_sweeps

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 
 from rater import __version__
-from rater.command_line import (
+from rater.commands.command_line import (
     CommandTrait,
     ListedCommand,
     Menu,
@@ -24,9 +24,15 @@ from rater.command_line import (
     positional,
     unknown_command,
 )
-from rater.errors import RaterError
-from rater.files import is_there, journal_paths
-from rater.process import StoppedBySignal, handled, ignore_broken_pipe, print_error, raise_stopped
+from rater.system.errors import RaterError
+from rater.system.paths import is_there, journal_paths
+from rater.system.process import (
+    StoppedBySignal,
+    handled,
+    ignore_broken_pipe,
+    print_error,
+    raise_stopped,
+)
 from rater.text.secrets import cleaned_streams
 from rater.wings import COMMANDS
 

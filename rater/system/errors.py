@@ -1,6 +1,6 @@
 """The mistakes a user can make and the ways a run can fail.
 
-Every message says what is wrong, where, and the way out; `rater.cli` prints it
+Every message says what is wrong, where, and the way out; `rater.commands.cli` prints it
 on stderr without a traceback and exits with the status of its class.
 """
 

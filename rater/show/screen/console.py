@@ -18,14 +18,14 @@ from rich.pager import Pager
 from rich.segment import Segment
 from rich.text import Text
 
-from rater.process import as_typed
-from rater.show.format import (
+from rater.show.screen.format import (
     align_columns,
     crop,
     crop_apart,
     sanitize,
     wrap_text,
 )
+from rater.system.process import as_typed
 from rater.text.secrets import raw_stream
 from rater.text.values import printable_lines
 

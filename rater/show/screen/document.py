@@ -13,15 +13,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 from rich.console import Console
 
-from rater.process import as_typed
-from rater.show.console import Column, Heading, Printer, heading_text
-from rater.show.format import (
+from rater.show.screen.console import Column, Heading, Printer, heading_text
+from rater.show.screen.format import (
     format_number,
     gigabytes_column,
     needed_decimals,
     or_dash,
     sanitize,
 )
+from rater.system.process import as_typed
 from rater.text.values import percent, signed_percent
 
 _WIDE = 10_000  # cells: what is no terminal breaks its lines itself

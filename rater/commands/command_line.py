@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
-import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Flag, auto
@@ -14,8 +12,13 @@ from itertools import batched
 from textwrap import fill
 from typing import Any, NamedTuple, NoReturn
 
-from rater.process import as_typed, print_error, remember_database, typed_command
-from rater.text.documents import is_file
+from rater.system.process import (
+    as_typed,
+    print_error,
+    remember_database,
+    runnable_program,
+    typed_command,
+)
 
 # -- The parser of `rater`: argparse with short messages that name the way out ---------------------
 
@@ -176,26 +179,13 @@ def unknown_command(words: Sequence[str], known: Mapping[str, Parser]) -> str | 
     if word is None or word in known:
         return None
     near = _nearest(word, known)
-    program = _program(word)
+    program = runnable_program(word)
     if near and program is None:
         return f"unknown command {word!r}; did you mean `rater {near}`?"
     if program is not None:
         line = shlex.join([program, *words[words.index(word) + 1 :]])
         return f"{word} is not a command of rater; to measure that program: `rater run -- {line}`"
     return f"unknown command {word!r}; `rater help` lists the commands"
-
-
-def program_hint(word: str) -> str:
-    """Return how to measure a program where its name was given in place of a suite, else ""."""
-    program = _program(word)
-    return "" if program is None else f"to measure that program: `rater run -- {program} ...`"
-
-
-def _program(word: str) -> str | None:
-    """Return how to type a program, on the PATH or a file here, None for what is none."""
-    if shutil.which(word) is not None:
-        return word
-    return f"./{word}" if is_file(word) and os.access(word, os.X_OK) else None
 
 
 def positional(words: Sequence[str]) -> Iterator[int]:

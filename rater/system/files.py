@@ -1,4 +1,4 @@
-"""The door to files where others may write, and where rater's own data files lie."""
+"""The door to files where others may write."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import pwd
 import re
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from rater.errors import InputError
+from rater.system.errors import InputError
+from rater.system.paths import user_folder
 
 # A lock in /run/lock, a journal in /var/lib, a cache or database wherever a variable says: rater
 # may be root, and what is called so may be anybody's symbolic link, hard link or pipe. Every folder
@@ -480,84 +481,6 @@ def shared_disk(path: Path, way: str, mountinfo: Path = Path("/proc/self/mountin
         f"{path} is on a file system of several machines ({kind}), where a database can be "
         f"damaged: name {way}"
     )
-
-
-# -- Find what lies in `suites/`, `layouts/` and `db/`, installed or in a checkout -----------------
-
-_PACKAGE = Path(__file__).resolve().parent
-
-
-def folder(name: str) -> Path:
-    """Return the folder of data files called `name`: inside the package, else beside it.
-
-    The wheel maps `suites` to `rater/suites` and so on; an editable install or a
-    checkout has them beside the package (importlib.resources does not find mapped
-    packages in editable installs).
-    """
-    for candidate in (_PACKAGE / name, _PACKAGE.parent / name):
-        if candidate.is_dir():
-            return candidate
-    raise FileNotFoundError(f"rater's own folder {name!r} is missing beside {_PACKAGE}")
-
-
-# -- Where the machine's settings and the journal of changed ones are; cheap, for every command ----
-
-_MACHINE = Path("/var/lib/rater/settings.json")
-
-
-def sysroot() -> Path:
-    """Return the folder below which `sys` and `proc/sys` are: `/`.
-
-    `RATER_SYSROOT` names another one, for tests with a tree of plain files.
-    """
-    return Path(os.environ.get("RATER_SYSROOT") or "/")
-
-
-def default_journal_path() -> Path:
-    """Return where changed settings are journalled.
-
-    `RATER_JOURNAL`; else for root /var/lib/rater/settings.json, which is the machine's; else
-    $XDG_STATE_HOME/rater/settings.json (~/.local/state). Never below /run or /tmp: it has to
-    survive a power loss, after which it tells that there is nothing to put back.
-    """
-    named = os.environ.get("RATER_JOURNAL")
-    if named:
-        return Path(named)
-    return _MACHINE if os.geteuid() == 0 else journal_paths()[-1]
-
-
-def journal_paths() -> tuple[Path, ...]:
-    """Return where journals that concern this user may be: the machine's, then their own."""
-    if os.environ.get("RATER_JOURNAL") or os.geteuid() == 0:
-        return (default_journal_path(),)
-    own = user_folder("STATE")
-    return (_MACHINE,) if own is None else (_MACHINE, own / "settings.json")
-
-
-def is_there(path: Path) -> bool:
-    """Tell whether a file is there; what cannot be looked at is not."""
-    try:
-        path.stat()
-    except OSError:
-        return False
-    return True
-
-
-def user_folder(kind: str, environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return rater's folder below $XDG_KIND_HOME, else below its default; None: no home is known.
-
-    A relative one is to be ignored (XDG base directory specification).
-    """
-    base = Path(environment.get(f"XDG_{kind}_HOME") or "")
-    if not base.is_absolute():
-        try:
-            base = Path.home() / _XDG[kind]
-        except RuntimeError:  # no HOME, and no line of passwd
-            return None
-    return base / "rater"
-
-
-_XDG = {"STATE": ".local/state", "DATA": ".local/share", "CACHE": ".cache", "CONFIG": ".config"}
 
 
 # -- Files that the user trusts as they are, whoever wrote them: `rater trust` --------------------

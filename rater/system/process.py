@@ -18,6 +18,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO, NamedTuple, cast
 
+from rater.system.paths import is_file
+
 # -- Commands in a text, as they can be typed where this process was called ------------------------
 #
 # Whatever suggests one writes `rater show 7`, in these quotes, and every door to people (lines on
@@ -66,7 +68,7 @@ def typed_command(line: str) -> str:
 def _program(*, sudo: bool) -> str:
     """Return how rater was called, in short where it is the one on the PATH (of sudo: for all)."""
     called = sys.argv[0]
-    if Path(called) == Path(__file__).with_name("__main__.py") and "-m" in sys.orig_argv:
+    if Path(called) == Path(__file__).parents[1] / "__main__.py" and "-m" in sys.orig_argv:
         return shlex.join([sys.orig_argv[0], "-m", "rater"])
     if Path(called).name != "rater":
         return "rater"  # imported by a program of the user's
@@ -74,6 +76,19 @@ def _program(*, sudo: bool) -> str:
     if found and Path(found).samefile(called):
         return "rater"
     return shlex.quote(str(Path(called).absolute()) if sudo else called)
+
+
+def program_hint(word: str) -> str:
+    """Return how to measure a program where its name was given in place of a suite, else ""."""
+    program = runnable_program(word)
+    return "" if program is None else f"to measure that program: `rater run -- {program} ...`"
+
+
+def runnable_program(word: str) -> str | None:
+    """Return how to type a program, on the PATH or a file here, None for what is none."""
+    if shutil.which(word) is not None:
+        return word
+    return f"./{word}" if is_file(word) and os.access(word, os.X_OK) else None
 
 
 def pip_install(what: str) -> str:
