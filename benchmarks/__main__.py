@@ -82,7 +82,11 @@ def landed(text: str, values: dict[str, float], machine: str) -> str:
     for name, value in values.items():
         head, mark, rest = text.partition(f"[{name}]\n")
         entry, blank, after = rest.partition("\n\n")
-        kept = [it for it in entry.strip().splitlines() if not it.startswith("landed = ")]
+        kept = [
+            splitline
+            for splitline in entry.strip().splitlines()
+            if not splitline.startswith("landed = ")
+        ]
         text = f"{head}{mark}{'\n'.join((*kept, f'landed = {value:.4g}'))}{blank or '\n'}{after}"
     return text
 
@@ -119,7 +123,9 @@ def main(words: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(words)
     text = TABLE.read_text()
     machine, figures = read_figures(text)
-    wanted = [it for it in figures if not asked.names or it.startswith(tuple(asked.names))]
+    wanted = [
+        figure for figure in figures if not asked.names or figure.startswith(tuple(asked.names))
+    ]
     if not wanted:
         parser.error(f"no figure {asked.names[0]!r}; there are {', '.join(figures)}")
     values: dict[str, float] = {}

@@ -145,7 +145,7 @@ class Scene:
 
     def run(self, commands: Sequence[str]) -> list[str]:
         """Return what each command printed."""
-        return [on_a_terminal(it, self.folder, self.environment) for it in commands]
+        return [on_a_terminal(command, self.folder, self.environment) for command in commands]
 
 
 def first_run(scene: Scene) -> None:
@@ -170,8 +170,8 @@ def nightly(scene: Scene) -> None:
     """What the tutorial says to type and to write."""
     page = (CHECKOUT / "docs/tutorials/own-suite.md").read_text()
     fences = re.findall(r"^```\w*\n(.*?)^```$", page, re.M | re.S)
-    scene.sh(next(it for it in fences if it.startswith("mkdir nightly")))
-    suite = next(it for it in fences if it.startswith("# nightly.toml"))
+    scene.sh(next(fence for fence in fences if fence.startswith("mkdir nightly")))
+    suite = next(fence for fence in fences if fence.startswith("# nightly.toml"))
     (scene.folder / "nightly" / "nightly.toml").write_text(
         suite.replace('stdin = "report.sql"', 'stdin = "report.sql"\nreference_s = 0.29')
     )
@@ -326,16 +326,16 @@ def opened(name: str) -> Iterator[Scene]:
 
 def capture(name: str, found: Sequence[Block]) -> list[str]:
     """Return the new text of each block of a scene."""
-    commands = [it for block in found for it in block.commands]
+    commands = [command for block in found for command in block.commands]
     with opened(name) as scene:
         shown = iter(scene.run(commands))
         texts = [
-            "".join(f"$ {it}\n{_cut(next(shown), block.lines)}" for it in block.commands)
+            "".join(f"$ {command}\n{_cut(next(shown), block.lines)}" for command in block.commands)
             for block in found
         ]
         if name == "guest":
             pictures(scene)
-        return [it.replace(f"{scene.folder}/", "") for it in texts]
+        return [text.replace(f"{scene.folder}/", "") for text in texts]
 
 
 def _cut(text: str, lines: int | None) -> str:

@@ -101,7 +101,7 @@ def _renewed(bench: Bench, database: str, *words: str) -> Called:
 
 
 def _least(calls: Sequence[Called]) -> float:
-    return min(it.cpu_s for it in calls)
+    return min(call.cpu_s for call in calls)
 
 
 def _document(copies: int, iterations: int) -> str:

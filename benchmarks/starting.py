@@ -56,7 +56,7 @@ def stagger(bench: Bench) -> Figures:
     bench.rater("run", *words, STAMPS=str(stamps))
     starts = sorted(int(line.split()[0]) / 1e6 for line in stamps.read_text().splitlines())
     offsets = [start - 20 * place for place, start in enumerate(starts)]
-    late = sorted(abs(it - median(offsets)) for it in offsets)
+    late = sorted(abs(offset - median(offsets)) for offset in offsets)
     yield "stagger-p95", late[int(len(late) * 0.95)]
 
 

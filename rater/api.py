@@ -111,7 +111,7 @@ def compare(
 
     A point: a run (7, "last"), several ("7,8,9"), "tag:thp=always", "sweep:3". Raises `InputError`.
     """
-    words = [str(it) for it in points]
+    words = [str(point) for point in points]
     with open_store_for_reading(Output(db), words) as store:
         comparison, without = compare_words(
             store,
@@ -179,5 +179,9 @@ def _brackets(stored: StoredRun) -> ColumnTable:
         *("benchmark", "tune", "iteration", "counted", "selected", "copies", "good", "failed"),
         *("bracket_s", "overlap_s", "ratio", "per_hour", "median_copy_s", "score_lost"),
     )
-    found = [it for one in summarise(stored).benchmarks for it in one.iterations]
+    found = [
+        iteration
+        for benchmark in summarise(stored).benchmarks
+        for iteration in benchmark.iterations
+    ]
     return column_table(names, [[getattr(it, name) for name in names] for it in found])

@@ -101,7 +101,7 @@ def test_the_right_answers_find_all_and_accuse_nobody() -> None:
 
 def test_no_answer_finds_nothing_and_is_no_alarm() -> None:
     verdict = judge(case_of(1), [])
-    assert not any(one.found for one in verdict.plants)
+    assert not any(plant.found for plant in verdict.plants)
     assert not verdict.alarms
 
 
@@ -179,7 +179,7 @@ def test_an_interval_of_a_share_is_wilsons() -> None:
 
 def test_rater_finds_most_of_a_few_made_runs() -> None:
     every = [verdict for verdict, _, _ in verdicts(SEED, RUNS)]
-    demanded = [one for it in every for one in it.plants if one.demanded]
+    demanded = [plant for it in every for plant in it.plants if plant.demanded]
     healthy = [it for it in every if not it.case.plants]
     assert sum(one.found for one in demanded) >= 0.4 * len(demanded)
     assert sum(bool(it.alarms) for it in healthy) <= 2

@@ -159,7 +159,7 @@ def test_files_and_options_may_be_mixed(
     monkeypatch.chdir(tmp_path)
     assert main(["import", "a.json", "--json", "b.json"]) == 2
     errors = json.loads(capsys.readouterr().out)["errors"]
-    assert [it.partition(";")[0].split()[-1] for it in errors] == ["a.json", "b.json"], errors
+    assert [error.partition(";")[0].split()[-1] for error in errors] == ["a.json", "b.json"], errors
 
 
 @pytest.mark.parametrize("words", [["--help"], ["list"], ["doctor", "counters", "--help"]])
@@ -555,7 +555,7 @@ def test_a_use_case_takes_every_argument_of_its_command_and_no_other() -> None:
             continue
         module, _, function = run.args[0].rpartition(".")
         use_case = getattr(import_module(f"rater.{module}"), function)
-        given = {it.dest for it in shown_actions(parser)} - {"help"}
+        given = {action.dest for action in shown_actions(parser)} - {"help"}
         taken, needed = {"quiet", "dry_run"}, set[str]()  # `plan` ignores those of `run`
         for name, of in use_case.__annotations__.items():
             kind = use_case.__globals__.get(of)

@@ -65,7 +65,7 @@ def test_every_command_of_a_page_is_taken_by_the_parser(page: Path, parser: Pars
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_what_a_page_links_to_is_there(page: Path) -> None:
     links = [it for it in _LINK.findall(page.read_text()) if "://" not in it]
-    assert [it for it in links if not (page.parent / it).exists()] == []
+    assert [link for link in links if not (page.parent / link).exists()] == []
 
 
 def test_the_readme_is_read_in_one_go() -> None:
@@ -79,7 +79,9 @@ def test_promises_are_read_in_a_minute_and_each_test_that_holds_one_is_there() -
     there = set(re.findall(r"def (test_\w+)\(", tests))
     promises = re.findall(r"\n: (.*?)(?=\n\n)", page + "\n\n", re.S)
     assert len(promises) > 20
-    assert [it for it in promises if not re.search(r"`test_\w+`\Z", it.strip())] == []
+    assert [
+        promise for promise in promises if not re.search(r"`test_\w+`\Z", promise.strip())
+    ] == []
     assert set(re.findall(r"`(test_\w+)`", page)) - there == set()
 
 
@@ -116,7 +118,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def test_pages_are_written_in_plain_short_sentences() -> None:
-    every = [(page.name, it) for page in PAGES for it in sentences(page.read_text())]
+    every = [(page.name, sentence) for page in PAGES for sentence in sentences(page.read_text())]
     assert [one for one in every if _DIALECT.search(one[1])] == []
     long = [one for one in every if len(re.findall(r"[\w'%-]+", one[1])) > 25]
     assert len(long) <= _LONG, long[-5:]

@@ -222,7 +222,7 @@ def test_several_programs_behind_dashes_are_one_and_that_is_said() -> None:
     done = rater("run", "--copies", 1, "--", "echo", "a,b", "--", "true")
     assert done.returncode == 0
     assert "one program runs, with all behind echo as its arguments" in done.stderr
-    told = {it for it in hints(done) if "--axis" in it}
+    told = {hint for hint in hints(done) if "--axis" in hint}
     assert told == {r"rater sweep --axis 'command=echo a\,b,true'"}
     assert "one program runs" not in rater("run", "--", "true", "--", "no/such/program").stderr
 

@@ -62,7 +62,7 @@ def test_every_document_fits_its_schema_and_has_its_version(rater: Rater, tmp_pa
     for name, told in found.items():
         validator = Draft202012Validator(json_schemas.read(name))
         for document in told:
-            assert [f"{name}: {it.message}" for it in validator.iter_errors(document)] == []
+            assert [f"{name}: {error.message}" for error in validator.iter_errors(document)] == []
             for member in document if isinstance(document, list) else [document]:
                 assert member["rater"] == 1, name
 

@@ -207,7 +207,7 @@ SHARED += [("memory", CHASE), ("mini", "sparse"), ("mini", "sort")]
 
 
 def benchmark_named(suite: Suite, name: str) -> Benchmark:
-    return next(one for one in suite.benchmarks if one.name == name)
+    return next(benchmark for benchmark in suite.benchmarks if benchmark.name == name)
 
 
 @pytest.mark.parametrize(("suite", "name"), SHARED)

@@ -65,7 +65,7 @@ class Case:
 
     @property
     def planted(self) -> Values:
-        return sum((it.delta for it in self.plants), np.zeros(self.dims))
+        return sum((plant.delta for plant in self.plants), np.zeros(self.dims))
 
     def score_lost(self, plant: Plant) -> float:
         """Return 1 - score / score without that plant; rotated: the share of all copies' time."""
@@ -172,7 +172,7 @@ class Case:
         """Return it as an observations document."""
         at = self.shape.copies
         b_count, i_count, c_count = self.dims
-        homes = next((it.memory for it in self.plants if it.memory is not None), None)
+        homes = next((plant.memory for plant in self.plants if plant.memory is not None), None)
         places: list[dict[str, Any]] = [{} for _ in range(c_count)]
         if self.shape.known:
             places = [
@@ -311,7 +311,7 @@ def run_in(world: World, stage: Stage, plants: tuple[Plant, ...], name: str) -> 
         spiked = rng.random(dims) < rng.uniform(0.2, 1) * MOST_SPIKES
         natural += spiked * rng.exponential(SPIKE, dims) * nature.deviation[:, None, None]
     log_s = np.log(world.level_s)[:, None, None] + world.layout + natural + noise
-    elapsed_s = np.exp(log_s + sum((it.delta for it in plants), np.zeros(dims)))
+    elapsed_s = np.exp(log_s + sum((plant.delta for plant in plants), np.zeros(dims)))
     if nature.clock_s:
         elapsed_s = np.maximum(
             np.round(elapsed_s / nature.clock_s) * nature.clock_s, nature.clock_s

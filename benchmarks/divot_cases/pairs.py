@@ -56,7 +56,7 @@ def pair(seed: int, number: int) -> tuple[str, Case, Case]:
         one, two = (
             run_in(world, stage, of, f"pair-{seed}-{number}-{k}") for k, of in enumerate(plants)
         )
-        if all(case.demanded(it) for case in (one, two) for it in case.plants):
+        if all(case.demanded(plant) for case in (one, two) for plant in case.plants):
             return (truth, one, two) if number % 8 < 4 else (truth, two, one)
 
 
@@ -69,7 +69,7 @@ def _moved(rng: np.random.Generator, plant: Plant, kind: str, at: Any) -> Plant 
     else:
         numbers = getattr(at, "node" if kind == "lgroup" else kind)
         parts = [np.flatnonzero(numbers == n) for n in np.unique(numbers[~members])]
-        others = [it for it in parts if len(it) == members.sum()]
+        others = [part for part in parts if len(part) == members.sum()]
     if not others:
         return None
     delta = np.zeros_like(plant.delta)

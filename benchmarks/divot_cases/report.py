@@ -52,9 +52,9 @@ def _noise(verdict: Verdict) -> str:
 
 def summary(verdicts: Sequence[Verdict]) -> dict[str, Any]:
     """Return every table as values."""
-    clean = [it for it in verdicts if not it.case.plants]
-    planted = [it for it in verdicts if it.case.plants]
-    pairs = [(it, one) for it in planted for one in it.plants]
+    clean = [verdict for verdict in verdicts if not verdict.case.plants]
+    planted = [verdict for verdict in verdicts if verdict.case.plants]
+    pairs = [(it, plant) for it in planted for plant in it.plants]
     demanded = [(it, one) for it, one in pairs if one.demanded]
     keys: dict[str, Callable[[Verdict, Outcome], str]] = {
         "kind": lambda _, one: one.plant.kind,
@@ -65,8 +65,8 @@ def summary(verdicts: Sequence[Verdict]) -> dict[str, Any]:
         "noise": lambda it, _: _noise(it),
         "plants in the run": lambda it, _: f"{len(it.plants)} in the run",
     }
-    belonging = sum(it.belonging for it in verdicts)
-    what = Counter(name for it in verdicts for name, _ in it.others)
+    belonging = sum(verdict.belonging for verdict in verdicts)
+    what = Counter(name for verdict in verdicts for name, _ in verdict.others)
     wrong = sum(what[name] for name in WRONG)
     return {
         "runs": len(verdicts),
@@ -119,7 +119,7 @@ def summary(verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 
 def _with(name: str, verdicts: Iterable[Verdict]) -> int:
-    return sum(any(what == name for what, _ in it.others) for it in verdicts)
+    return sum(any(what == name for what, _ in verdict.others) for verdict in verdicts)
 
 
 def _shares(of: Iterable[tuple[str, bool]]) -> dict[str, dict[str, Any]]:
@@ -140,9 +140,9 @@ def _precision(
     verdicts: Iterable[Verdict], key: Callable[[Verdict], str]
 ) -> dict[str, dict[str, Any]]:
     of = [
-        (key(it), hit)
-        for it in verdicts
-        for hit in [True] * it.belonging + [False] * len(it.alarms)
+        (key(verdict), hit)
+        for verdict in verdicts
+        for hit in [True] * verdict.belonging + [False] * len(verdict.alarms)
     ]
     return _shares(of)
 

@@ -130,7 +130,7 @@ def _numbers(row: dict[str, Any], case: Case) -> tuple[list[int], list[int], lis
         if not copies and case.shape.known:
             copies = np.flatnonzero(np.isin(place, _listed(row, *keys))).tolist()
     return (
-        sorted({int(str(it)[1:]) for it in names}) or list(range(b_count)),
+        sorted({int(str(name)[1:]) for name in names}) or list(range(b_count)),
         sorted({int(it) - 1 for it in _listed(row, "iteration", "iterations")})
         or list(range(i_count)),
         sorted(set(copies)) or list(range(c_count)),

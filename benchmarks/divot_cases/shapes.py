@@ -134,7 +134,9 @@ def found_in(made: Made) -> list[Finding]:
         staggered=False,
         failed=0,
     )
-    return [one for one in build_findings(search(table, Thresholds())) if not one.explained]
+    return [
+        finding for finding in build_findings(search(table, Thresholds())) if not finding.explained
+    ]
 
 
 def named(one: Finding, made: Made) -> Bools:
@@ -142,7 +144,7 @@ def named(one: Finding, made: Made) -> Bools:
     found = np.zeros(made.log_s.shape, dtype=bool)
     for cell in one.cells:
         at = cell.benchmark, cell.iteration
-        own = [it.copy for it in one.singles if (it.benchmark, it.iteration) == at]
+        own = [single.copy for single in one.singles if (single.benchmark, single.iteration) == at]
         copies = own or one.copies
         found[int(cell.benchmark[1:]), cell.iteration - 1, list(copies)] = True
     return found
@@ -179,7 +181,10 @@ def main() -> None:
     print("planted    " + "".join(f"{f'x {m:g}':>10}" for m in MULTIPLES))
     for kind in sorted({kind for kind, _ in rates}):
         cells = [rates.get((kind, multiple), []) for multiple in MULTIPLES]
-        print(f"{kind:11}" + "".join(f"{f'{sum(r[0] for r in it)}/{len(it)}':>10}" for it in cells))
+        print(
+            f"{kind:11}"
+            + "".join(f"{f'{sum(r[0] for r in cell)}/{len(cell)}':>10}" for cell in cells)
+        )
     planted = [it for cell in rates.values() for it in cell]
     print(f"something else named in {sum(it[1] for it in planted)} of {len(planted)} planted runs")
 

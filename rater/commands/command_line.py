@@ -45,7 +45,9 @@ class ParagraphHelpFormatter(argparse.HelpFormatter):
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         filled = super()._fill_text
         parts = text.strip("\n").split("\n\n")
-        return "\n\n".join(it if it[:1] == " " else filled(it, width, indent) for it in parts)
+        return "\n\n".join(
+            part if part[:1] == " " else filled(part, width, indent) for part in parts
+        )
 
 
 class Parser(argparse.ArgumentParser):
@@ -80,11 +82,13 @@ class Parser(argparse.ArgumentParser):
     @property
     def _short_usage(self) -> str | None:
         """The usage without its options, where they are so many that their list tells nothing."""
-        options = [it for it in shown_actions(self) if it.option_strings]
+        options = [action for action in shown_actions(self) if action.option_strings]
         if len(options) <= _MOST_OPTIONS:
             return None
         formatter = self._get_formatter()
-        formatter.add_usage(None, [it for it in self._actions if not it.option_strings], [])
+        formatter.add_usage(
+            None, [action for action in self._actions if not action.option_strings], []
+        )
         return formatter.format_help().replace(self.prog, f"{self.prog} [OPTION ...]", 1)
 
     def error(self, message: str) -> NoReturn:
@@ -102,7 +106,9 @@ class Parser(argparse.ArgumentParser):
         remember_database(getattr(parsed, "db", None))
         if left:
             parser = [self, *parsers_meant(self, parsed)][-1]
-            several = next((it for it in parser._actions if it.nargs in ("+", "*")), None)
+            several = next(
+                (action for action in parser._actions if action.nargs in ("+", "*")), None
+            )
             if several is None or any(word.startswith("-") and word != "-" for word in left):
                 parser.error(_not_taken(parser, left))
             # argparse takes them in one piece only: `rater import a.json --json b.json`.
@@ -123,7 +129,7 @@ class Parser(argparse.ArgumentParser):
         """Report a value that is no choice, with the nearest that is."""
         if action.choices is None or value in action.choices:
             return
-        choices = [str(it) for it in action.choices]
+        choices = [str(choice) for choice in action.choices]
         near = _nearest(str(value), choices)
         way = f"did you mean {near}?" if near else f"expected one of {', '.join(choices)}"
         way = DROPPED.get(" ".join([self.prog, *action.option_strings, str(value)]), way)
@@ -225,7 +231,7 @@ DROPPED = {
 
 def _not_taken(parser: argparse.ArgumentParser, left: Sequence[str]) -> str:
     """Say which words an option or argument does not exist for."""
-    options = [it for action in shown_actions(parser) for it in action.option_strings]
+    options = [string for action in shown_actions(parser) for string in action.option_strings]
     for word in left:
         name = word.partition("=")[0]
         if word.startswith("-"):

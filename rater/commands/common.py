@@ -69,7 +69,9 @@ def call(function: Callable[..., int], args: argparse.Namespace) -> int:
         elif kind is Asked:
             given[name] = Asked.of(vars(args))
         elif isinstance(kind, StructMeta):
-            given[name] = kind(**{it: values[it] for it in kind.__struct_fields__ if it in values})
+            given[name] = kind(
+                **{field: values[field] for field in kind.__struct_fields__ if field in values}
+            )
         elif name in values:
             given[name] = values[name]
     status: int = function(**given)
@@ -302,7 +304,9 @@ def find_defaults(
     commands = parser.commands
     if command == TRUST:  # which a file must not keep from being called
         return ()
-    taken = {it.dest for it in shown_actions(commands[command]) if not _is_typed(it, typed)}
+    taken = {
+        action.dest for action in shown_actions(commands[command]) if not _is_typed(action, typed)
+    }
     taken &= next((_BESIDE[word] for word in typed if word in _BESIDE), taken)
     found: list[ConfigDefault] = []
     for path in _paths():

@@ -209,7 +209,7 @@ def admit_database(
             size = whole.stat().st_size
             runs = source.read(IndexedRun, _RUNS, **key, sha256=copy.sha256, bytes=size)
             settings = [_settings(source, run.run) for run in runs]
-            times = [(run.run, *it) for run in runs for it in _times(source, run.run)]
+            times = [(run.run, *time) for run in runs for time in _times(source, run.run)]
         if not runs:
             raise SourceRefusedError(f"{published}: there is no run in it")
         with store.writing("collecting") as connection:
@@ -229,7 +229,7 @@ def admit_database(
             connection.executemany(
                 "INSERT INTO result (fleet, host, attempt, run, benchmark, bracket_s, copy_s) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                [(fleet, host, attempt, *it) for it in times],
+                [(fleet, host, attempt, *time) for time in times],
             )
         with store.reading() as connection:
             used = connection.execute("SELECT 1 FROM fleet_run WHERE sha256 = ?", (before,))

@@ -339,7 +339,7 @@ def _check_tables(connection: sqlite3.Connection, path: Path, schema: int) -> tu
             "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
         )
     )
-    own = LOCAL | {it.name for it in newest_tables()}
+    own = LOCAL | {table.name for table in newest_tables()}
     if wrong := [name for name in sorted(own) if kinds[name] != "table"]:
         raise SourceRefusedError(f"{path}: {wrong[0]} is no table in it, but a {kinds[wrong[0]]}")
     of_fleets = [
@@ -347,5 +347,5 @@ def _check_tables(connection: sqlite3.Connection, path: Path, schema: int) -> tu
         for it in (*FLEET, *ARCHIVE)
         if connection.execute(f"SELECT 1 FROM {it} LIMIT 1").fetchone()
     ]
-    others = [it for it in kinds if it not in own and kinds[it] != "view"]
+    others = [kind for kind in kinds if kind not in own and kinds[kind] != "view"]
     return tuple(sorted([*others, *of_fleets]))

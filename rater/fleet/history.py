@@ -183,7 +183,7 @@ def points_of_host(
     """Return a host in each fleet that has it, with what is usual there, by what was run."""
     points: dict[str, list[HistoryPoint]] = {}
     for fleet, results in fleets.items():
-        timed = [it for it in results if it.copy_s]
+        timed = [result for result in results if result.copy_s]
         for own in (it for it in timed if it.host == host):
             others = [it for it in timed if it is not own and _are_alike(it, own)]
             of_others = [it.seconds for it in others]
@@ -207,7 +207,7 @@ def points_of_benchmark(
     """
     points: dict[str, tuple[list[HistoryPoint], dict[str, list[HistoryPoint]]]] = {}
     for fleet, results in fleets.items():
-        timed = [it for it in results if benchmark in it.copy_s]
+        timed = [result for result in results if benchmark in result.copy_s]
         if not timed:
             continue
         of_kind = max(group_by_key((_kind(it), it) for it in timed).values(), key=len)
@@ -245,13 +245,13 @@ def _kind(it: HostResult) -> tuple[object, ...]:
 
 def _usual_facts(hosts: Sequence[HostResult]) -> dict[str, str]:
     """Return what most hosts are and how they are set."""
-    counted = Counter(fact for it in hosts for fact in it.facts.items())
+    counted = Counter(fact for host in hosts for fact in host.facts.items())
     return {name: value for (name, value), many in counted.items() if 2 * many > len(hosts)}
 
 
 def host_history(host: str, points: Sequence[HistoryPoint]) -> History:
     """Hold a host against the others of its kind, fleet by fleet; points in their order."""
-    held = [it for it in points if it.logs and it.hosts >= _OTHERS]
+    held = [point for point in points if point.logs and point.hosts >= _OTHERS]
     whole = [(it, median(it.logs.values())) for it in held]
     each = {
         name: [(it, it.logs[name]) for it in held if name in it.logs]
@@ -261,7 +261,7 @@ def host_history(host: str, points: Sequence[HistoryPoint]) -> History:
     for name, values in each.items():
         of_whole = [it for it in told if it.benchmark is None]
         steps = _significant_steps(name, values, ONE, _ALPHA / len(each), host)
-        told += [one for one in steps if not any(_is_same(one, it) for it in of_whole)]
+        told += [step for step in steps if not any(_is_same(step, it) for it in of_whole)]
     told.sort(key=lambda it: (it.fleet, it.benchmark or ""))
     series = tuple(_series(name, values) for name, values in {"": whole, **each}.items())
     alone = len(points) - len(held)
@@ -274,7 +274,7 @@ def benchmark_history(
     hosts: Mapping[str, Sequence[HistoryPoint]],
 ) -> History:
     """Hold what is usual against what was, and each host against what is usual."""
-    apart = [(it, it.logs[benchmark] - points[0].logs[benchmark]) for it in points]
+    apart = [(point, point.logs[benchmark] - points[0].logs[benchmark]) for point in points]
     told = _significant_steps(benchmark, apart, WHOLE, _ALPHA, None)
     for host, own in hosts.items():
         values = [(it, it.logs[benchmark]) for it in own if it.hosts >= _OTHERS]
@@ -357,8 +357,10 @@ def suspect_of(slow: SlowHost) -> Suspect:
     """Return what is to be seen again of a slow host."""
     if slow.slowdown > 1:
         return Suspect(slow.host, (), slow.slowdown)
-    logs = [math.log(it.slowdown) for it in slow.benchmarks]
-    return Suspect(slow.host, tuple(it.name for it in slow.benchmarks), math.exp(fmean(logs)))
+    logs = [math.log(benchmark.slowdown) for benchmark in slow.benchmarks]
+    return Suspect(
+        slow.host, tuple(benchmark.name for benchmark in slow.benchmarks), math.exp(fmean(logs))
+    )
 
 
 def pairs_of(found: FleetComparison, chosen: Collection[str], rounds: int) -> tuple[Round, ...]:
@@ -406,5 +408,5 @@ def judge_suspect(
         for pairs, results in rounds
         if suspect.host in pairs
     ]
-    found = [it for it in sizes if it is not None]
+    found = [size for size in sizes if size is not None]
     return judge_pairs(found, suspect.slowdown) if len(found) > 1 else None

@@ -286,7 +286,7 @@ class SlowHost(Struct, frozen=True):
     @property
     def worst(self) -> float:
         """Its largest slowdown."""
-        return max([self.slowdown, *(it.slowdown for it in self.benchmarks)])
+        return max([self.slowdown, *(benchmark.slowdown for benchmark in self.benchmarks)])
 
 
 class KindComparison(Struct, frozen=True):
@@ -374,7 +374,7 @@ def results_of(
 def compare_fleet(results: Iterable[HostResult]) -> FleetComparison:
     """Hold the hosts of each kind against each other."""
     results = list(results)
-    kinds = group_by_key((_kind(it.run), it) for it in results if it.copy_s)
+    kinds = group_by_key((_kind(result.run), result) for result in results if result.copy_s)
     groups = [group for them in kinds.values() for group in _of_one_memory(them)]
     groups.sort(key=lambda them: (-len(them), them[0].host))
     return FleetComparison(
@@ -382,7 +382,7 @@ def compare_fleet(results: Iterable[HostResult]) -> FleetComparison:
             replace(_compared(them, groups[0][0].run), beside=_beside(them, groups[0]))
             for them in groups
         ),
-        tuple(sorted(it.host for it in results if not it.copy_s)),
+        tuple(sorted(result.host for result in results if not result.copy_s)),
     )
 
 
@@ -419,20 +419,27 @@ def _of_one_memory(them: Iterable[HostResult]) -> Iterator[list[HostResult]]:
 
 def _compared(them: Sequence[HostResult], first: IndexedRun) -> KindComparison:
     results = sorted(them, key=lambda it: it.host)
-    names = sorted({name for it in results for name in it.copy_s})
+    names = sorted({name for result in results for name in result.copy_s})
     # One measure for all hosts in a benchmark: brackets where all that ran it have them.
     bracketed = {
-        name for name in names if all(name in it.bracket_s for it in results if name in it.copy_s)
+        name
+        for name in names
+        if all(name in result.bracket_s for result in results if name in result.copy_s)
     }
     whole = _logs(
         [
-            [(it.bracket_s if name in bracketed else it.copy_s).get(name, ()) for name in names]
-            for it in results
+            [
+                (result.bracket_s if name in bracketed else result.copy_s).get(name, ())
+                for name in names
+            ]
+            for result in results
         ]
     )
-    copies = _distances(_logs([[it.copy_s.get(name, ()) for name in names] for it in results]))
+    copies = _distances(
+        _logs([[result.copy_s.get(name, ()) for name in names] for result in results])
+    )
     usual = _usual_settings(results)
-    odd = {it.host: own for it in results if (own := tuple(_odd(it.settings, usual)))}
+    odd = {result.host: own for result in results if (own := tuple(_odd(result.settings, usual)))}
     found = None if len(results) < FEWEST_HOSTS else compare_hosts(whole)
     distances = _distances(whole) if found is None else found.distances
     if len(results) == 1:
@@ -458,12 +465,12 @@ def _compared(them: Sequence[HostResult], first: IndexedRun) -> KindComparison:
             }
             for it, row in zip(results, distances, strict=True)
         },
-        slow=() if mostly_disturbed([it.taken for it in results], "host") else tuple(slow),
+        slow=() if mostly_disturbed([result.taken for result in results], "host") else tuple(slow),
         visible_whole=float(np.expm1(found.visible_whole)) if found else None,
         visible_one=float(np.expm1(found.visible_one)) if found else None,
         quiet=tuple(results[h].host for h in quiet),
         odd_settings=odd,
-        disturbed=tuple(it.host for it in results if it.taken),
+        disturbed=tuple(result.host for result in results if result.taken),
     )
 
 
@@ -513,10 +520,12 @@ def _distances(logs: Floats) -> Floats:
 def _usual_settings(results: Sequence[HostResult]) -> dict[str, str]:
     """Return the value of each setting that more than half of the hosts have; "" for none."""
     usual = {}
-    for name in {name for it in results for name in it.settings}:
+    for name in {name for result in results for name in result.settings}:
         if is_volatile(name) or name in _OWN:
             continue
-        ((value, many),) = Counter(it.settings.get(name, "") for it in results).most_common(1)
+        ((value, many),) = Counter(result.settings.get(name, "") for result in results).most_common(
+            1
+        )
         if many > _MOST_OF * len(results):
             usual[name] = value
     return usual

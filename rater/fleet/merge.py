@@ -172,7 +172,7 @@ class _Merge:
     def __init__(self, connection: Database) -> None:
         self._connection = connection
         self._tables = newest_tables()
-        every = [it.name for it in self._tables if not it.is_owned]
+        every = [table.name for table in self._tables if not table.is_owned]
         self.here: dict[str, dict[int, int]] = {it: {} for it in every}  # theirs: ours
         self.new: dict[str, list[int]] = {it: [] for it in every}  # numbers of theirs
         self.replaced: dict[str, list[int]] = {it: [] for it in every}
@@ -189,7 +189,7 @@ class _Merge:
 
     def choose(self, *, restore: bool) -> None:
         """Decide of each root whether it is new here, went on since, or stays as it is."""
-        for root in (it for it in self._tables if it.is_root):
+        for root in (table for table in self._tables if table.is_root):
             name, number = root.name, root.number
             query = (
                 f"SELECT theirs.{number}, ours.{number}, theirs.uuid, theirs.uuid IN "
@@ -218,9 +218,9 @@ class _Merge:
         known = _PROGRESS.get(root.name, "SELECT 1").format(at=at)
         got: tuple[int | str, ...] = self._connection.execute(known, {"id": number}).fetchone()
         counts = " + ".join(
-            f"(SELECT count(*) FROM {at}.{it.name} WHERE {it.owner_column} = :id)"
-            for it in self._tables
-            if it.owner == root.name and it.name not in DERIVED
+            f"(SELECT count(*) FROM {at}.{table.name} WHERE {table.owner_column} = :id)"
+            for table in self._tables
+            if table.owner == root.name and table.name not in DERIVED
         )
         return (*got, *self._connection.execute(f"SELECT {counts}", {"id": number}).fetchone())
 
@@ -248,7 +248,7 @@ class _Merge:
                 for old in self.replaced[table.name]:
                     execute(f"{change} WHERE {table.number} = ?", (old, here[old]))
             elif not table.is_owned:  # one that nobody refers to goes at the end
-                same = " AND ".join(f"ours.{it} IS theirs.{it}" for it in table.columns)
+                same = " AND ".join(f"ours.{column} IS theirs.{column}" for column in table.columns)
                 query = (
                     f"SELECT theirs.{table.number}, min(ours.{table.number}) "
                     f"FROM {_FROM}.{table.name} AS theirs LEFT JOIN main.{table.name} AS ours "
@@ -301,7 +301,9 @@ class _Merge:
         )
         if table.number:
             return insert
-        rest = [f"{it} = excluded.{it}" for it in table.columns if it not in table.key]
+        rest = [
+            f"{column} = excluded.{column}" for column in table.columns if column not in table.key
+        ]
         then = f"UPDATE SET {', '.join(rest)}" if rest else "NOTHING"
         return f"{insert} ON CONFLICT ({', '.join(table.key)}) DO {then}"
 

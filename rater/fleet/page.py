@@ -49,7 +49,7 @@ def fleet_page(
         fleet=document["fleet"],
         after=joined(
             *_missing(document["fleet"], document["missing"]),
-            *_histories([it for it in histories if it.points > 1]),
+            *_histories([history for history in histories if history.points > 1]),
             *_kinds(kinds[1:]),
         ),
     )
@@ -140,7 +140,7 @@ def _data(document: Row, runs: Mapping[str, IndexedRun]) -> dict[str, object]:
     names = sorted(
         {name for kind in kinds for row in kind["slowdowns"] for name in row["slowdowns"]}
     )
-    slow = {one["host"]: one for one in _slow_hosts(document)}
+    slow = {host["host"]: host for host in _slow_hosts(document)}
     worst = sorted(map(_worst, slow.values()))
     # How far the colours reach: the slowest host in two stands out in full.
     middle = worst[len(worst) // 2] - 1 if worst else 0.0
@@ -199,7 +199,7 @@ def _host(row: Row, kind: Row, names: Sequence[str], slow: Row | None) -> dict[s
 
 def summary_line(document: Row) -> str:
     """Return what a page is on, for the terminal."""
-    slow = [f"{it['host']} ({percent(_worst(it) - 1)} %)" for it in _slow_hosts(document)]
+    slow = [f"{host['host']} ({percent(_worst(host) - 1)} %)" for host in _slow_hosts(document)]
     verdict = document["verdict"]
     told = f"slow: {truncate_list(slow, 3)}" if slow else f"{verdict[0].lower()}{verdict[1:]}"
     return f"fleet {document['fleet']}, {count(document['hosts'], 'host')}, {told}"

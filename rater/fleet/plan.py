@@ -215,7 +215,7 @@ class FleetRequest(FleetOptions, frozen=True):
     @property
     def what(self) -> str:
         """What is measured: the suites, or the command; and for which fleet again."""
-        suites = " ".join(it for it in self.words if not it.startswith("-")) or "mini"
+        suites = " ".join(word for word in self.words if not word.startswith("-")) or "mini"
         what = command_text(self.command) if self.command else suites
         return what if self.confirms is None else f"{what} (confirms fleet {self.confirms})"
 
@@ -501,13 +501,13 @@ def _is_wanted(attempts: Sequence[NodeAttempt], most: int) -> bool:
     last = deciding_attempt(attempts)
     if last.state is AttemptState.CANCELLED:  # by `rater fleet cancel`, which was taken back since
         return last.ending is Ending.CANCELLED
-    tried = [it for it in attempts if it.state is not AttemptState.CANCELLED]
+    tried = [attempt for attempt in attempts if attempt.state is not AttemptState.CANCELLED]
     return len(tried) < most and last.state.is_retried
 
 
 def may_come_to_more(attempts: Sequence[NodeAttempt]) -> bool:
     """Tell whether a node is tried again by `rater fleet retry` that is not told the nodes."""
-    if not all(it.state.ended for it in attempts):
+    if not all(attempt.state.ended for attempt in attempts):
         return False
     last = deciding_attempt(attempts) if attempts else None
     if last is None or last.ending is Ending.CANCELLED:
@@ -517,5 +517,5 @@ def may_come_to_more(attempts: Sequence[NodeAttempt]) -> bool:
 
 def deciding_attempt(attempts: Sequence[NodeAttempt]) -> NodeAttempt:
     """Return the attempt that stands for a node: one that has everything, else the last."""
-    complete = [it for it in attempts if it.state is AttemptState.COMPLETE]
+    complete = [attempt for attempt in attempts if attempt.state is AttemptState.COMPLETE]
     return (complete or attempts)[-1]

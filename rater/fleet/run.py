@@ -165,7 +165,7 @@ def _checked(typed: Asked, options: RunOptions) -> tuple[FleetRequest, tuple[str
             print_error(f"warning: {word} is not on this machine; each node looks for it by itself")
     named = options.folder or os.environ.get("RATER_FLEETS")
     home = Path(named).absolute() if named else default_path(None).absolute().parent / "fleets"
-    found = {it.name: it for it in backend(options.backend, home).nodes(nodes)}
+    found = {node.name: node for node in backend(options.backend, home).nodes(nodes)}
     for it in found.values():
         if it.reason is not None:
             print_error(f"warning: {it.name} is {it.word}: {it.reason}")
@@ -175,7 +175,9 @@ def _checked(typed: Asked, options: RunOptions) -> tuple[FleetRequest, tuple[str
             f"--nodes: {truncate_list(unknown)}: not among the scheduler's nodes; `sinfo -N` "
             "lists them"
         )
-    told: dict[str, Any] = {it: getattr(options, it) for it in FleetOptions.__struct_fields__}
+    told: dict[str, Any] = {
+        field: getattr(options, field) for field in FleetOptions.__struct_fields__
+    }
     told |= dict.fromkeys(("uuid", "started_at", "folder", "command_line", "rater_version"), "")
     asked = FleetRequest(
         **told,

@@ -98,7 +98,7 @@ class SharedFolder:
                 lines = file.read(_MOST_WORD).decode(errors="replace").split("\n")
         except OSError as error:
             return f"its log {log} cannot be read ({error.strerror})"
-        last = next((it.strip() for it in reversed(lines) if it.strip()), None)
+        last = next((line.strip() for line in reversed(lines) if line.strip()), None)
         said = "is empty" if last is None else f"ends: {printable(last, 160)}"
         return f"its log {log} {said}"
 

@@ -36,7 +36,9 @@ _MOST_NAMED = 4  # benchmarks in a sentence, settings, hosts of a small kind
 _MOST_INSIDE = 3
 _KIND = JsonFields("cpu_model microcode memory_bytes kernel cpus copies what")
 _LEVEL = 0.4  # of the slowdown of all copies together: a median copy below that is level
-SLOWDOWN = Form(lambda ratios: [CHANGE.cells([None if it is None else it - 1])[0] for it in ratios])
+SLOWDOWN = Form(
+    lambda ratios: [CHANGE.cells([None if ratio is None else ratio - 1])[0] for ratio in ratios]
+)
 
 
 class MissingHost(Struct, frozen=True):
@@ -128,8 +130,9 @@ def _slow(slow: SlowHost, inside: Analysis | None, *, is_beside: bool = False) -
 def odd_text(settings: Iterable[Row]) -> str:
     """Return what a host has set otherwise than most of its kind."""
     odd = [
-        f"{it['name']} is {it['value'] or 'absent'} (most others: {it['usual'] or 'absent'})"
-        for it in settings
+        f"{setting['name']} is {setting['value'] or 'absent'} (most others: "
+        f"{setting['usual'] or 'absent'})"
+        for setting in settings
     ]
     return f"differs: {truncate_list(odd, _MOST_NAMED)}"
 
@@ -138,8 +141,8 @@ def _inside_lines(inside: Analysis) -> list[str]:
     """Return the divots of a slow host's own run, the most costly first."""
     if inside.disturbed:
         return [disturbed_line(inside)]
-    divots = [one for one in inside.findings if not one.explained]
-    lines = [f"inside: {evidence_line(one)}" for one in divots[:_MOST_INSIDE]]
+    divots = [finding for finding in inside.findings if not finding.explained]
+    lines = [f"inside: {evidence_line(divot)}" for divot in divots[:_MOST_INSIDE]]
     if len(divots) > _MOST_INSIDE:
         lines.append(f"inside: {count(len(divots) - _MOST_INSIDE, 'more divot')}")
     return lines or ["inside: all copies are equally slow; no part stands out"]
@@ -147,7 +150,7 @@ def _inside_lines(inside: Analysis) -> list[str]:
 
 def part_lines(slow: SlowHost) -> list[str]:
     """Return whether only a part of a host is slow, as far as its median copies tell."""
-    of_median = max((it.typical_copy for it in slow.benchmarks), default=1.0)
+    of_median = max((benchmark.typical_copy for benchmark in slow.benchmarks), default=1.0)
     typical = slow.typical_copy if slow.slowdown > 1 else of_median
     if typical - 1 >= _LEVEL * (slow.worst - 1):
         return []
@@ -156,7 +159,10 @@ def part_lines(slow: SlowHost) -> list[str]:
 
 def finding_text(slow: SlowHost) -> str:
     """Return in what a host is slow and by how much, in one sentence."""
-    named = [f"{it.name} {format_slowdown(it.slowdown)}" for it in slow.benchmarks[:_MOST_NAMED]]
+    named = [
+        f"{benchmark.name} {format_slowdown(benchmark.slowdown)}"
+        for benchmark in slow.benchmarks[:_MOST_NAMED]
+    ]
     more = len(slow.benchmarks) - len(named)
     told = join_and([*named, *([f"{more} more"] if more else [])])
     if slow.slowdown > 1:
@@ -354,7 +360,7 @@ _NOTHING = "nothing that is recorded changed: no setting, kernel, microcode or m
 
 def history_document(histories: Sequence[History]) -> dict[str, Any]:
     """Return the first history, and those of other programs."""
-    return to_dict(histories[0]) | {"others": [to_dict(it) for it in histories[1:]]}
+    return to_dict(histories[0]) | {"others": [to_dict(history) for history in histories[1:]]}
 
 
 def histories_parts(document: Row) -> Iterator[Part]:
@@ -402,8 +408,8 @@ def _steps_table(steps: Sequence[Row]) -> ViewTable:
 
 def changes_lines(changes: Sequence[Row]) -> list[str]:
     """Return what changed at a step."""
-    own = [_change(it) for it in changes if not it["others_too"]]
-    too = [_change(it) for it in changes if it["others_too"]]
+    own = [_change(change) for change in changes if not change["others_too"]]
+    too = [_change(change) for change in changes if change["others_too"]]
     lines = [truncate_list(own, _MOST_CHANGES)] if own else []
     if too:
         lines.append(f"on most others as well: {truncate_list(too, _MOST_CHANGES)}")
@@ -486,7 +492,7 @@ def _why(it: NodeAttempt, attempts: Sequence[NodeAttempt]) -> str | None:
     """The reason, without the copies, which have a column; or why the attempt before ended."""
     if it.reason is not None:
         return _without_copies(it)
-    before = [one for one in attempts if one.attempt < it.attempt][-1:]
+    before = [attempt for attempt in attempts if attempt.attempt < it.attempt][-1:]
     told = (f"attempt {one.attempt} {one.state.text}: {_without_copies(one)}" for one in before)
     return next(told, None)
 
@@ -506,7 +512,7 @@ def nodes_parts(document: Row, *, every: bool = False) -> Iterator[Part]:
         yield f"The scheduler gave no answer, so nothing is concluded: {silent}"
     shown = nodes
     if not every and len(nodes) > _MOST_NODES:
-        shown = [it for it in nodes if it["state"] != AttemptState.COMPLETE][:_MOST_NODES]
+        shown = [node for node in nodes if node["state"] != AttemptState.COMPLETE][:_MOST_NODES]
     fields = (
         Field("node", "node", TEXT),
         Field("state", lambda it: _text(it["state"]), TEXT),
@@ -516,7 +522,7 @@ def nodes_parts(document: Row, *, every: bool = False) -> Iterator[Part]:
         Field("why", "why", wrap=True),
     )
     yield ViewTable("", shown, fields, style=lambda it: _STYLES.get(it["state"], "yellow"))
-    left = group_by_key((it["state"], it["node"]) for it in nodes if it not in shown)
+    left = group_by_key((node["state"], node["node"]) for node in nodes if node not in shown)
     for state, names in left.items():
         yield f"{count(len(names), 'more node')} {_text(state)}: {compress(names)}"
 
@@ -544,7 +550,7 @@ def _copies(node: Row) -> str | None:
 
 def listed_document(fleets: Sequence[StoredFleet]) -> list[dict[str, Any]]:
     """Return all fleets."""
-    return [to_json(it, _LISTED) for it in fleets]
+    return [to_json(fleet, _LISTED) for fleet in fleets]
 
 
 def listed_parts(fleets: Sequence[Row]) -> Iterator[Part]:

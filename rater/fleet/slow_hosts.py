@@ -89,13 +89,15 @@ def confirm(output: Output, confirm: str, finding: int | None, pairs: int | None
         if output.dry_run:
             return 0
         numbers = [_round(store, fleet, them, quiet=output.quiet) for them in paired]
-        measured = [{it.host: it for it in _results(store, number)} for number in numbers]
-    verdicts = [judge_suspect(it, zip(paired, measured, strict=True)) for it in suspects]
+        measured = [
+            {result.host: result for result in _results(store, number)} for number in numbers
+        ]
+    verdicts = [judge_suspect(suspect, zip(paired, measured, strict=True)) for suspect in suspects]
     print_view(
         output, trial_document(fleet, suspects, paired, numbers, verdicts), trial_verdict_parts
     )
     again = (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
-    if any(it is not None and it.answer in again for it in verdicts):
+    if any(verdict is not None and verdict.answer in again for verdict in verdicts):
         return 0
     return NOT_JUDGED if None in verdicts else 1
 
@@ -211,7 +213,7 @@ def _histories(store: Store, fleet: int, found: FleetComparison) -> list[History
         host_history(name, points)
         for name in names[:_MOST_HISTORIES]
         for points in points_of_host(name, by_fleet).values()
-        if any(it.fleet == fleet for it in points)
+        if any(point.fleet == fleet for point in points)
     ]
 
 

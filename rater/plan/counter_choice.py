@@ -121,19 +121,21 @@ def _groups_of(
         if not groups:
             raise InputError(
                 f"--counters {word}: the table {table.name} has no CPI stack; it has the groups "
-                f"{', '.join(it.name for it in table.groups)} ({ALL}: all of them)"
+                f"{', '.join(group.name for group in table.groups)} ({ALL}: all of them)"
             )
     elif name == ALL:
         groups = table.groups
     else:
-        groups = tuple(it for it in table.groups if it.name == name)
+        groups = tuple(group for group in table.groups if group.name == name)
         if not groups:
-            known = list(dict.fromkeys([STACK, ALL, SOFTWARE, *(it.name for it in table.groups)]))
+            known = list(
+                dict.fromkeys([STACK, ALL, SOFTWARE, *(group.name for group in table.groups)])
+            )
             raise InputError(
                 f"--counters {word}: the table {table.name} has no group {name!r}; "
                 f"{did_you_mean(name, known)}"
             )
-    found = tuple(TableGroup(table, it, user_only) for it in groups)
+    found = tuple(TableGroup(table, group, user_only) for group in groups)
     for it in found:
         if user_only and all(event.in_kernel for event in it.group.events):
             raise InputError(f"--counters {word}: nothing of {it.name} happens in user mode")

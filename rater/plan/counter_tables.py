@@ -304,7 +304,7 @@ def parse_table(text: str, path: Path) -> CounterTable:
     fixed = pmu.strings("fixed")
     events = _events(root.table("events", required=True))
     groups = _groups(root.table("groups", required=True), events, counters, frozenset(fixed))
-    rated = {it.name for group in groups if group.has_rates for it in group.events}
+    rated = {event.name for group in groups if group.has_rates for event in group.events}
     table = CounterTable(
         name=pmu.get("name", FILLED_STRING),
         path=path,
@@ -347,7 +347,7 @@ def _groups(
     found = []
     for name in table.names(_EVENT, _EVENT_EXPECTED):
         members = table.strings(name, required=True)
-        for unknown in [it for it in members if it not in events]:
+        for unknown in [member for member in members if member not in events]:
             table.mistake(f"unknown event {unknown!r}; {did_you_mean(unknown, events)}", name)
         if len(set(members)) < len(members):
             table.mistake("an event twice", name)
@@ -358,7 +358,9 @@ def _groups(
                 "counters: make two groups of it",
                 name,
             )
-        found.append(EventGroup(name, tuple(events[it] for it in members if it in events)))
+        found.append(
+            EventGroup(name, tuple(events[member] for member in members if member in events))
+        )
     if not found:
         table.mistake('expected a group at least, as in pipeline = ["cycles", ...]')
     return tuple(found)

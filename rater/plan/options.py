@@ -163,10 +163,11 @@ FLAG = ArgumentKind(form=OptionForm.FLAG)
 NEGATED = ArgumentKind(check=lambda _, value: not value, form=OptionForm.FLAG)  # --no-FIELD
 STRINGS = ArgumentKind(check=lambda _, texts: tuple(texts), form=OptionForm.SEVERAL)
 PAIRS = ArgumentKind(
-    check=lambda typed, texts: tuple(_pair(typed, it) for it in texts), form=OptionForm.REPEATED
+    check=lambda typed, texts: tuple(_pair(typed, text) for text in texts), form=OptionForm.REPEATED
 )
 VARIABLES = ArgumentKind(
-    check=lambda typed, texts: tuple(_variable(typed, it) for it in texts), form=OptionForm.REPEATED
+    check=lambda typed, texts: tuple(_variable(typed, text) for text in texts),
+    form=OptionForm.REPEATED,
 )
 
 

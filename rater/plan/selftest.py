@@ -95,8 +95,12 @@ def plan_injections(
 
     `placements` are those of bound copies; `choice` decides which CPU, lgroup and iteration.
     """
-    on_cpu = group_by_key((it.cpu, it) for it in placements if it.cpu is not None)
-    on_node = group_by_key((it.node, it) for it in placements if it.node is not None)
+    on_cpu = group_by_key(
+        (placement.cpu, placement) for placement in placements if placement.cpu is not None
+    )
+    on_node = group_by_key(
+        (placement.node, placement) for placement in placements if placement.node is not None
+    )
     large = [node for node, members in on_node.items() if len(members) >= _LEAST_MEMBERS]
     found: list[Injection] = []
     missing: list[NotInjected] = []
@@ -134,8 +138,8 @@ def promised_injections(
     fewest copies is slowed: the promise is for each of them.
     """
     benchmark, copy = choice.choice(benchmarks), choice.choice(placements)
-    on_node = group_by_key((it.node, it) for it in placements)
-    on_cpu = group_by_key((it.cpu, it) for it in placements)
+    on_node = group_by_key((placement.node, placement) for placement in placements)
+    on_cpu = group_by_key((placement.cpu, placement) for placement in placements)
     node = min(on_node, key=lambda it: (len(on_node[it]), choice.random()))
     group = _slow(PlantKind.SLOW_LGROUP, f"node {node}", on_node[node])
     single = _slow(PlantKind.OUTLIER_COPY, f"copy {copy.copy}", [copy])
@@ -156,8 +160,8 @@ def promised_injections(
 
 def _slow(kind: PlantKind, place: str, members: Sequence[Placement]) -> Injection:
     return Injection(
-        *(kind, place, tuple(it.copy for it in members)),
-        cpus=tuple(sorted({it.cpu for it in members if it.cpu is not None})),
+        *(kind, place, tuple(member.copy for member in members)),
+        cpus=tuple(sorted({member.cpu for member in members if member.cpu is not None})),
         node=members[0].node if kind is PlantKind.SLOW_LGROUP else None,
         aimed=SLOW,
     )

@@ -50,14 +50,16 @@ def suite_warnings(
         ),
     ]
     lines = [f"{what}: {where}" for what, lacks in doubts if (where := _places(suite, lacks))]
-    names = list(dict.fromkeys(name for it in suite.benchmarks for name in it.sizes))
+    names = list(dict.fromkeys(name for benchmark in suite.benchmarks for name in benchmark.sizes))
     if default_size not in names and names:
         lines.append(
             f"no size {default_size}, which `rater run` takes unless it is given "
             f"--size {' or --size '.join(names)}"
         )
     for name in names:
-        lacking = ", ".join(it.name for it in suite.benchmarks if name not in it.sizes)
+        lacking = ", ".join(
+            benchmark.name for benchmark in suite.benchmarks if name not in benchmark.sizes
+        )
         if lacking:
             lines.append(f"no size {name}, so a run of the whole suite in it is refused: {lacking}")
     copied = (

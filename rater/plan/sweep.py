@@ -138,7 +138,7 @@ class StoredSweep(Struct, frozen=True):
     @property
     def missing(self) -> tuple[SweepSlot, ...]:
         """What is still to be run."""
-        return tuple(it.slot for it in self.slots if not it.done)
+        return tuple(slot.slot for slot in self.slots if not slot.done)
 
 
 def parse_axis(text: str) -> Axis:

@@ -515,7 +515,7 @@ def _loops(indexes: str, total: int, widths: dict[str, int]) -> str:
     loops = []
     inwards = [kind for kind in widths if kind in named]
     for kind in named:
-        above = ([1] + [widths[one] for one in inwards])[inwards.index(kind)]
+        above = ([1] + [widths[inward] for inward in inwards])[inwards.index(kind)]
         loops.append(f"{total // widths[kind]}*{widths[kind] // above}")
     return ":".join(loops)
 
@@ -524,7 +524,7 @@ def _check_loops(indexes: str, total: int) -> None:
     pairs = [
         re.fullmatch(r"([1-9][0-9]{0,8})\*([1-9][0-9]{0,8})", one) for one in indexes.split(":")
     ]
-    found = [(int(one[1]), int(one[2])) for one in pairs if one]
+    found = [(int(pair[1]), int(pair[2])) for pair in pairs if pair]
     # hwloc adds the innermost loop itself where none has a step of 1.
     reached = math.prod(count for _, count in found) * min((step for step, _ in found), default=1)
     if len(found) != len(pairs) or reached != total:

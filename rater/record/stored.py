@@ -157,11 +157,15 @@ class StoredRun(Struct, frozen=True):
             return self
         return replace(
             self,
-            brackets=tuple(it for it in self.brackets if it.phase not in torn),
-            copies=tuple(it for it in self.copies if it.phase not in torn),
-            samples=tuple(it for it in self.samples if it.phase not in torn),
-            cpu_readings=tuple(it for it in self.cpu_readings if it.phase not in torn),
-            machine_readings=tuple(it for it in self.machine_readings if it.phase not in torn),
+            brackets=tuple(bracket for bracket in self.brackets if bracket.phase not in torn),
+            copies=tuple(copy for copy in self.copies if copy.phase not in torn),
+            samples=tuple(sample for sample in self.samples if sample.phase not in torn),
+            cpu_readings=tuple(
+                reading for reading in self.cpu_readings if reading.phase not in torn
+            ),
+            machine_readings=tuple(
+                reading for reading in self.machine_readings if reading.phase not in torn
+            ),
             counted=tuple(it for it in self.counted if it.phase not in torn),
         )
 

@@ -276,7 +276,7 @@ def is_known_file(file: str) -> bool:
 def is_number_file(file: str) -> bool:
     """Tell whether such a file holds a number, and never a word."""
     of_words = (it for it in SETTABLE if (it.choices or it.choices_in) and not it.words)
-    patterns = (pattern for one in of_words for pattern in one.files)
+    patterns = (pattern for word in of_words for pattern in word.files)
     return not any(matcher(pattern).fullmatch(file) for pattern in patterns)
 
 

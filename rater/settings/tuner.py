@@ -80,7 +80,7 @@ def available_settings(root: Path = Path("/")) -> tuple[KernelSetting, ...]:
 
 def lacking(root: Path = Path("/")) -> tuple[MissingSettings, ...]:
     """Return what this machine does not have, by reason."""
-    names = {one.name for one in available_settings(root)}
+    names = {setting.name for setting in available_settings(root)}
     cpufreq = expand(root, f"{_CPUS}/cpufreq/{{policy}}")
     reasons = (
         (_OF_CPUFREQ, "not with this driver" if cpufreq else "no cpufreq"),

@@ -62,7 +62,7 @@ def counted(one: SpecImport) -> str:
     """Return benchmarks, tunes, iterations and copies of a file in a line."""
     iterations = one.file.iterations
     head = one.stored.head
-    tunes = " and ".join(sorted({it.tune for it in iterations}))
+    tunes = " and ".join(sorted({iteration.tune for iteration in iterations}))
     parts = [
         f"{count(len(head.benchmarks), 'benchmark')} {tunes}",
         count(head.iterations, "iteration"),
@@ -70,8 +70,8 @@ def counted(one: SpecImport) -> str:
         count(len(one.brackets), "bracket") if head.order != "rotated" else "rotated",
         count(one.copy_runs, "copy time"),
     ]
-    bad = sum(not it.good for it in iterations)
-    failed = sum(len(it.failures) for it in iterations)
+    bad = sum(not iteration.good for iteration in iterations)
+    failed = sum(len(iteration.failures) for iteration in iterations)
     if bad:
         parts.append(f"{bad} not valid")
     if failed:
@@ -96,7 +96,7 @@ _IMPORT = JsonFields(
     " stored.head.copies stored.head.iterations",
     {
         "benchmarks": lambda one: len(one.stored.head.benchmarks),
-        "tunes": lambda one: {it.tune for it in one.file.iterations},
+        "tunes": lambda one: {iteration.tune for iteration in one.file.iterations},
         "placement": lambda one: one.places.summary(),
         "means": lambda one: {
             tune: {"file": getattr(one.file.means.get(tune), "value", None), "own": mean}
@@ -135,7 +135,7 @@ def lint_parts(
     found: LintReport, source: Source, topology: str | None, *, hint: str = ""
 ) -> Iterator[Part]:
     """Yield findings, notes and what was left out; `hint`: what to say of this machine."""
-    by_kind = group_by_key((one.kind, one) for one in found.findings)
+    by_kind = group_by_key((finding.kind, finding) for finding in found.findings)
     many = {kind: them for kind, them in by_kind.items() if len(them) > _MOST_OF_A_KIND + 1}
     hidden = [one for them in many.values() for one in them[_MOST_OF_A_KIND:]]
     for one in found.findings:

@@ -87,13 +87,17 @@ def _energy(stored: StoredRun) -> list[dict[str, Any]]:
     brackets = {bracket.phase: bracket for bracket in stored.brackets}
     return [
         {
-            "benchmark": brackets[it.phase].benchmark,
-            "iteration": brackets[it.phase].iteration,
-            "elapsed_s": dict(it.values)["elapsed_ns"] / 1e9,
+            "benchmark": brackets[reading.phase].benchmark,
+            "iteration": brackets[reading.phase].iteration,
+            "elapsed_s": dict(reading.values)["elapsed_ns"] / 1e9,
             "joules": joules,
         }
-        for it in stored.machine_readings
-        if (joules := {match[1]: v / 1e6 for n, v in it.values if (match := ENERGY.fullmatch(n))})
+        for reading in stored.machine_readings
+        if (
+            joules := {
+                match[1]: v / 1e6 for n, v in reading.values if (match := ENERGY.fullmatch(n))
+            }
+        )
     ]
 
 
@@ -111,7 +115,7 @@ def _observation(copy: CopyEnded, source: str, queued: bool) -> dict[str, Any]:
         "mean_rss_bytes": copy.mean_rss_bytes,
         "peak_rss_bytes": copy.peak_rss_bytes,
         "counted": None if copy.counted else False,
-        "counts": [asdict(it) for it in copy.counts] or None,
+        "counts": [asdict(count) for count in copy.counts] or None,
     }
     return {
         "benchmark": copy.benchmark,
@@ -163,7 +167,7 @@ def copy_table(stored: StoredRun) -> CopyTable:
         (metric.name, metric.unit) for used in stored.benchmarks for metric in used.metrics
     )
     counts = [dict(_counts(copy)) for copy in stored.copies]
-    counted = dict.fromkeys(name for one in counts for name in one)
+    counted = dict.fromkeys(name for count in counts for name in count)
     units = {used.name: {m.name: m.unit for m in used.metrics} for used in stored.benchmarks}
     lines = []
     for copy, own_counts in zip(stored.copies, counts, strict=True):
@@ -209,10 +213,12 @@ _TABLE: Table = {
         " brackets copies samples observed counted",
         {
             "cpu_readings": lambda run: [
-                {"phase": it.phase, **asdict(row)} for it in run.cpu_readings for row in it.rows
+                {"phase": reading.phase, **asdict(row)}
+                for reading in run.cpu_readings
+                for row in reading.rows
             ],
             "phase_readings": lambda run: [
-                {"phase": it.phase, **dict(it.values)} for it in run.machine_readings
+                {"phase": reading.phase, **dict(reading.values)} for reading in run.machine_readings
             ],
         },
         "warnings notes",

@@ -240,8 +240,10 @@ def _copies(column: dict[str, list[Any]]) -> list[CopyEnded]:
             for start_ns, elapsed_ns in zip(starts, column["elapsed_ns"], strict=True)
         ],
         # Whether the document said how the copy ended: `ok` there is all the checking we know of.
-        "validity": [Validity.NOT_CHECKED if it else Validity.UNCHECKED for it in statuses],
-        "status": [it or CopyStatus.OK for it in statuses],
+        "validity": [
+            Validity.NOT_CHECKED if statuse else Validity.UNCHECKED for statuse in statuses
+        ],
+        "status": [statuse or CopyStatus.OK for statuse in statuses],
     }
     absent = dict.fromkeys(CopyEnded.__struct_fields__) | defaults_of(CopyEnded)
     every = (column.get(name, repeat(value)) for name, value in absent.items())
@@ -372,7 +374,7 @@ def _windows(run: TableReader) -> _Windows:
 
 
 def _energy(run: TableReader, brackets: Sequence[PhaseEnded]) -> tuple[MachineReadings, ...]:
-    phases = {(it.benchmark, it.iteration): it.phase for it in brackets}
+    phases = {(bracket.benchmark, bracket.iteration): bracket.phase for bracket in brackets}
     found = []
     for one in run.tables("energy"):
         key = (one.get("benchmark", LINE, None), one.get("iteration", whole(), None))

@@ -271,7 +271,7 @@ def _like(text: str) -> str:
 def named_runs(database: Database, numbers: Sequence[int]) -> str:
     """Return runs as text, with their uuids, the last one first."""
     query = "SELECT id, uuid FROM run WHERE id = ?"
-    return _named([database.execute(query, (it,)).fetchone() for it in reversed(numbers)])
+    return _named([database.execute(query, (number,)).fetchone() for number in reversed(numbers)])
 
 
 def find_all(database: Database, path: Path, spec: str) -> tuple[int, ...]:

@@ -250,7 +250,9 @@ def rows_of_columns[T](kind: type[T], columns: Mapping[str, Iterable[Any]]) -> I
     if not set(names) >= columns.keys():
         raise TypeError(f"{kind.__name__} has no {', '.join(columns.keys() - set(names))}")
     defaults = defaults_of(known)
-    return map(kind, *(columns[it] if it in columns else repeat(defaults[it]) for it in names))
+    return map(
+        kind, *(columns[name] if name in columns else repeat(defaults[name]) for name in names)
+    )
 
 
 def defaults_of(kind: Any) -> dict[str, Any]:

@@ -225,7 +225,7 @@ def _tag(database: Database, run: int, name: str, value: str) -> None:
 
 def _redacted(sweep: StoredSweep) -> StoredSweep:
     redactor = Redactor()
-    shown = [replace(it, values=redactor.pairs(it.values)) for it in sweep.points]
+    shown = [replace(point, values=redactor.pairs(point.values)) for point in sweep.points]
     return replace(sweep, points=tuple(replace(it, label=point_label(it.values)) for it in shown))
 
 

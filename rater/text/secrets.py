@@ -164,7 +164,7 @@ class Redactor:
             return self._instead("a text", text)
         found, end = [], 0
         places = list(_SHELL_WORD.finditer(text))
-        words = [_unquoted(it[0]) for it in places]
+        words = [_unquoted(place[0]) for place in places]
         for it, word, shown in zip(places, words, self._words(words, depth), strict=True):
             if shown != word:
                 quoted = shlex.quote(shown) if it[0] != word else shown

@@ -134,7 +134,7 @@ def _named(findings: tuple[DoctorFinding, ...], names: Sequence[str]) -> tuple[D
     for name in names:
         if name.lower() not in known:
             raise InputError(f"{name}: no such check; there are: {', '.join(known.values())}")
-    return tuple(one for one in findings if not names or one.check in wanted)
+    return tuple(finding for finding in findings if not names or finding.check in wanted)
 
 
 # -- What the doctor would set: for a run, or around a command -------------------------------------
@@ -247,7 +247,9 @@ def names_here(root: Path) -> tuple[str, ...]:
 
 def _load() -> dict[str, str]:
     busy = ForeignLoadSampler().busy(_LEAST_BUSY)
-    cpus = sum(one.share for one in busy.processes) + busy.unseen
-    named = truncate_list([f"{one.command} {one.share:.1f}" for one in busy.processes], 2)
+    cpus = sum(process.share for process in busy.processes) + busy.unseen
+    named = truncate_list(
+        [f"{process.command} {process.share:.1f}" for process in busy.processes], 2
+    )
     found = {"others.busy_cpus": f"{cpus:.2f}", "others.stolen_share": f"{busy.stolen:.4f}"}
     return found | ({"others.named": named} if named else {})

@@ -118,7 +118,7 @@ def ready_counters(
         return None, ()
     root = sysroot()
     groups = dict.fromkeys(one for turn in choice.turns for one in turn)
-    probed = {one: probe_group(one, root=root) for one in groups}
+    probed = {group: probe_group(group, root=root) for group in groups}
     ready = {one: it.ready for one, it in probed.items() if it.ready is not None}
 
     def turn(iteration: int) -> tuple[ReadyGroup, ...]:
@@ -147,16 +147,20 @@ def counters(output: Output, groups: tuple[str, ...]) -> int:
     processor = this_processor(root)
     choices = [choose_groups(word, processor) for word in groups or ("all,software",)]
     of_tables: dict[TableGroup, None] = dict.fromkeys(
-        group for one in choices for turn in one.turns for group in turn
+        group for choice in choices for turn in choice.turns for group in turn
     )
     rows = [_group_row(it) for it in map(partial(probe_group, root=root), of_tables)]
     energy = None
     if not groups:
         energy = [
-            {"source": it.name, "domains": [one.name for one in it.domains], "refused": it.refused}
-            for it in energy_sources(root)
+            {
+                "source": source.name,
+                "domains": [domain.name for domain in source.domains],
+                "refused": source.refused,
+            }
+            for source in energy_sources(root)
         ]
-    notes = tuple(dict.fromkeys(note for one in choices for note in one.notes))
+    notes = tuple(dict.fromkeys(note for choice in choices for note in choice.notes))
     document = counters_document(processor, rows, energy, notes)
     print_view(output, document, counters_parts)
     return 0
@@ -244,7 +248,7 @@ def _cached(cache: Path) -> Iterator[_Cached]:
     """Yield what can be made again; run directories are of runs, and go with them."""
     for entry in (it for name in CACHED for it in list_folder(cache / name)):
         parts = (entry, *entry.rglob("*"))
-        blocks = sum(it.lstat().st_blocks for it in parts)
+        blocks = sum(part.lstat().st_blocks for part in parts)
         yield _Cached(max(map(_used_s, parts)), entry, blocks * 512)
 
 
@@ -262,7 +266,7 @@ def clean(output: Output, older: float | None, size: int | None) -> int:
     older_s = _UNUSED_S if older is None and size is None else older
     with machine_lock(default_lock_path(), f"rater suites clean, process {os.getpid()}"):
         entries = sorted(_cached(cache))
-        kept = sum(it.bytes for it in entries)
+        kept = sum(entry.bytes for entry in entries)
         for it in entries:
             old = older_s is not None and time.time() - it.used_s > older_s
             if old or (size is not None and kept > size):
@@ -309,7 +313,7 @@ def show_layout(output: Output, layout: str) -> int:
         found = parse_layout(text, path)
         lines = [f"# {path}", *text.expandtabs(4).rstrip().splitlines()]
     print_view(
-        output, layout_document(found, path), lambda _: [Line(it, whole=True) for it in lines]
+        output, layout_document(found, path), lambda _: [Line(line, whole=True) for line in lines]
     )
     return 0
 

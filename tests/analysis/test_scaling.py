@@ -65,7 +65,7 @@ def test_energy_of_a_copy_stands_beside_its_rate() -> None:
     """Two copies draw 30 J in both benchmarks, one drew 20: 15 J a copy where it was 20."""
     one, two = run(1, [0], {"a": 1.0, "b": 1.0}), run(2, [0, 1], {"a": 1.0, "b": 1.0})
     every, *_ = curve(with_energy(one, 20, 20), with_energy(two, 30, 30)).series
-    assert [one.joules_per_copy for one in every.points] == pytest.approx([40, 30])
+    assert [point.joules_per_copy for point in every.points] == pytest.approx([40, 30])
     every, *_ = curve(with_energy(one, 20), two).series
     assert [at.joules_per_copy for at in every.points] == [None, None]
 
@@ -113,7 +113,7 @@ def test_linear_per_lgroup_is_what_the_lgroups_do_alone() -> None:
         run(3, [0, 1, 2], {"a": 30 / 2.2}),
         run(4, [0, 1, 2, 3], {"a": 40 / 2.1}),
     )
-    shares = [one.per_lgroup for one in found.series[0].points]
+    shares = [point.per_lgroup for point in found.series[0].points]
     assert shares[:2] == [None, None]  # one lgroup
     assert shares[2] == pytest.approx(2.2 / (1.2 + 1.0))
     assert shares[3] == pytest.approx(2.1 / (1.2 + 1.2))
@@ -123,7 +123,9 @@ def test_suites_are_geometric_means_over_what_has_a_result_everywhere() -> None:
     def both(number: int, cpus: Sequence[int], a: float, b: float, **changes: object) -> StoredRun:
         made = run(number, cpus, {"a": a, "b": b, "c": 10.0}, **changes)
         kinds = {"a": "int", "b": "int", "c": "fp"}
-        used = tuple(replace(one, category=kinds[one.name]) for one in made.benchmarks)
+        used = tuple(
+            replace(benchmark, category=kinds[benchmark.name]) for benchmark in made.benchmarks
+        )
         return replace(made, benchmarks=used)
 
     failing = both(2, [0, 1], 12.5, 20.0)
@@ -137,9 +139,9 @@ def test_suites_are_geometric_means_over_what_has_a_result_everywhere() -> None:
     found = curve(both(1, [0], 10.0, 10.0), failing)
     suite, *benchmarks = found.series
     assert (suite.name, suite.over) == ("all", ("a", "b"))
-    assert [one.rate for one in suite.points] == pytest.approx([1.0, (1.6 * 1.0) ** 0.5])
-    assert [one.name for one in benchmarks] == ["a", "b", "c"]
-    assert [len(one.points) for one in benchmarks] == [2, 2, 1]
+    assert [point.rate for point in suite.points] == pytest.approx([1.0, (1.6 * 1.0) ** 0.5])
+    assert [benchmark.name for benchmark in benchmarks] == ["a", "b", "c"]
+    assert [len(benchmark.points) for benchmark in benchmarks] == [2, 2, 1]
     told = " | ".join(found.lacking)
     assert "run 2 (2 copies): failed, what it finished counts" in told
     assert "run 2 (2 copies): c: " in told
@@ -150,7 +152,7 @@ def test_without_references_rates_are_copies_per_hour() -> None:
     one = run(1, [0], {"a": 10.0}, reference_s=None)
     series = curve(one, run(2, [0, 1], {"a": 12.0}, reference_s=None)).series[0]
     assert series.unit == "copies/hour"
-    assert [one.rate for one in series.points] == pytest.approx([360.0, 600.0])
+    assert [point.rate for point in series.points] == pytest.approx([360.0, 600.0])
 
 
 def test_runs_that_differ_in_more_than_copies_are_curves_of_their_own() -> None:
@@ -199,9 +201,9 @@ def test_what_else_differs_is_told_but_not_where_copies_are() -> None:
 def test_disturbed_points_are_said() -> None:
     waited: dict[str, Any] = {"cpu_ns": 10**9, "run_delay_ns": 9 * 10**9, "run_delay_cpu_ns": 10**9}
     bad = run(2, [0, 1], {"a": 12.5})
-    bad = replace(bad, copies=tuple(replace(it, **waited) for it in bad.copies))
+    bad = replace(bad, copies=tuple(replace(copy, **waited) for copy in bad.copies))
     found = scaled(run(1, [0], {"a": 10.0}), bad, run(3, [0, 1, 2, 3], {"a": 20.0}))
-    assert [one.run for one in found.curves[0].troubles if one.too_disturbed] == [2]
+    assert [trouble.run for trouble in found.curves[0].troubles if trouble.too_disturbed] == [2]
     out = io.StringIO()
     print_parts(scaling_parts(found, (), ()), Printer(Console(file=out, width=80)))
     assert "2 copies: cannot tell: 1 of 1 run disturbed" in out.getvalue()

@@ -251,7 +251,7 @@ def test_programs_read_the_same_rate_in_every_document(sweep: str, rater: Rater)
     (series,) = curve["benchmarks"]
     assert [point["rate"] for point in series["points"]] == pytest.approx(RATES)
     # Runs have a rate each, whose geometric mean is the point's.
-    listed = {one["run"]: one["score"] for one in json.loads(rater("list", "--json")[1])}
+    listed = {load["run"]: load["score"] for load in json.loads(rater("list", "--json")[1])}
     for point, rate in zip(swept["points"], RATES, strict=True):
         shown = [json.loads(rater("show", str(run), "--json")[1]) for run in point["runs"]]
         ratios = [one["benchmarks"][0]["ratio"] for one in shown]

@@ -253,7 +253,7 @@ def test_two_cpus_are_judged_by_how_far_their_difference_repeats() -> None:
     assert one.slowdown == pytest.approx(1.2, abs=0.01)
     once = quiet(3, 4, 2)
     once[1, 2, 1] *= 1.5  # a single time of twelve is no CPU
-    assert not any(one.kind is Kind.SLOW_CPU for one in divots(once, machine))
+    assert not any(divot.kind is Kind.SLOW_CPU for divot in divots(once, machine))
 
 
 def test_a_slow_copy_beside_a_good_one_on_its_cpu_is_called_by_its_number() -> None:

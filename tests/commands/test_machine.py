@@ -223,7 +223,7 @@ def test_every_group_is_tried_and_what_does_not_count_is_told_once(rater: Rater)
     document = json.loads(out)
     groups = {it["group"]: it for it in document["groups"]}
     assert list(groups) == ["pipeline", "memory", "translation", "software"]
-    assert [it["in_stack"] for it in groups.values()] == [True, True, True, False]
+    assert [group["in_stack"] for group in groups.values()] == [True, True, True, False]
     for it in groups.values():
         assert it["state"] in ("works", "user mode only", "in part", "not counted")
         assert bool(it["why"]) is (it["state"] != "works")
@@ -231,7 +231,7 @@ def test_every_group_is_tried_and_what_does_not_count_is_told_once(rater: Rater)
     assert isinstance(json.loads(rater("--json", "counters")[1])["energy"], list)
     status, text, _ = rater("doctor", "counters", "intel-skx:cpi", "software")
     assert status == 0
-    for why in {it["why"] for it in groups.values()} - {""}:
+    for why in {group["why"] for group in groups.values()} - {""}:
         assert " ".join(text.split()).count(why) == 1
 
 

@@ -78,7 +78,7 @@ def test_list_is_narrowed_by_what_is_asked_for(database: Path, rater: Rater) -> 
         heads = parsed(rater("list", "--json", *words)[1])
         assert [head["run"] for head in heads] == runs, words
     # 2 copies x 10 s / 4 s; kept, so that the next list reads it
-    assert {(round(it["score"]), it["score_unit"], it["divots"]) for it in heads} <= {
+    assert {(round(head["score"]), head["score_unit"], head["divots"]) for head in heads} <= {
         (5, "ratio", None)
     }
     assert rows_of("SELECT run_id, round(value) FROM run_score") == [(1, 5), (2, 5), (3, 5)]

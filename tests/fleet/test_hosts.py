@@ -357,7 +357,7 @@ def test_a_host_has_a_history_for_each_command_line_and_for_each_suite_and_size(
         ("./solve --big", 6),
     ]
     assert (found["mini, test"].steps, found["mini, test"].program) == ((), "mini, test")
-    assert [it.fleet for it in found["./solve --big"].steps] == [8]
+    assert [step.fleet for step in found["./solve --big"].steps] == [8]
     assert points_of_benchmark("lu", fleets).keys() == found.keys()
 
 
@@ -372,7 +372,7 @@ def test_two_steps_are_two_and_one_bad_week_is_none() -> None:
     values = [
         0.05 * (place >= 10) - 0.05 * (place >= 20) + it for place, it in enumerate(noise(30))
     ]
-    assert [it.first for it in find_steps(values, 0.015)] == [10, 20]
+    assert [step.first for step in find_steps(values, 0.015)] == [10, 20]
     bad = noise(20)
     bad[9] += 0.2
     assert find_steps(bad, 0.015) == ()
@@ -414,8 +414,8 @@ def test_a_host_that_became_slower_is_told_with_what_changed_on_it_alone() -> No
 
 def test_a_step_in_one_benchmark_is_told_for_that_alone() -> None:
     found = host_history("n2", points(12, lambda w, name: 1.1 if w >= 7 and name == "lu" else 1.0))
-    assert [it.benchmark for it in found.steps if it.benchmark] == ["lu"]
-    (line,) = changes_lines([to_dict(it) for it in found.steps[-1].changes])
+    assert [step.benchmark for step in found.steps if step.benchmark] == ["lu"]
+    (line,) = changes_lines([to_dict(change) for change in found.steps[-1].changes])
     assert line.startswith("nothing that is recorded changed")
 
 
@@ -428,16 +428,22 @@ def test_without_others_or_with_few_fleets_there_are_no_steps() -> None:
 
 def test_a_benchmark_tells_its_usual_time_and_the_hosts_that_left_it() -> None:
     usual = [
-        HistoryPoint(it.fleet, it.started_at, {"lu": math.log(11.0 if it.fleet >= 7 else 10.0)},
-                     7, {"kernel": "6.2" if it.fleet >= 7 else "6.1"}, {})
-        for it in points(12, lambda *_: 1.0)
-    ]  # fmt: skip
+        HistoryPoint(
+            point.fleet,
+            point.started_at,
+            {"lu": math.log(11.0 if point.fleet >= 7 else 10.0)},
+            7,
+            {"kernel": "6.2" if point.fleet >= 7 else "6.1"},
+            {},
+        )
+        for point in points(12, lambda *_: 1.0)
+    ]
     hosts = {
         "n1": points(12, lambda *_: 1.0),
         "n2": points(12, lambda week, _: 1.2 if week >= 4 else 1.0),
     }
     found = benchmark_history("lu", usual, hosts)
-    assert [(it.host, it.fleet) for it in found.steps] == [(None, 7), ("n2", 4)]
+    assert [(step.host, step.fleet) for step in found.steps] == [(None, 7), ("n2", 4)]
     assert found.steps[0].changes == (FactChange("kernel", "6.1", "6.2", others_too=False),)
 
 
@@ -450,7 +456,7 @@ def slow(host: str, whole: float, *benchmarks: tuple[str, float]) -> SlowHost:
 
 
 def compared_fleet(slow_hosts: list[SlowHost], quiet: list[str]) -> FleetComparison:
-    hosts = tuple([it.host for it in slow_hosts] + quiet)
+    hosts = tuple([host.host for host in slow_hosts] + quiet)
     kind = KindComparison(run("n1"), (), hosts, {}, tuple(slow_hosts), 0.0, 0.0, tuple(quiet), {})
     return FleetComparison((kind,), ())
 

@@ -57,7 +57,7 @@ def asked(path: Path, sql: str) -> list[tuple[object, ...]]:
 
 def merged(target: Path, *sources: Path, restore: bool = False) -> list[MergedFile]:
     with open_store(target) as store:
-        return [merge_database(store, it, restore=restore) for it in sources]
+        return [merge_database(store, source, restore=restore) for source in sources]
 
 
 # -- all of it -------------------------------------------------------------------------------------
@@ -89,7 +89,7 @@ def test_a_new_table_of_a_run_needs_no_word(store: Store) -> None:
             "CREATE TABLE mood (run_id INTEGER REFERENCES run (id), n INTEGER, at INTEGER, "
             "PRIMARY KEY (run_id, n), FOREIGN KEY (run_id, at) REFERENCES bracket (run_id, phase))"
         )
-        (mood,) = (it for it in merge_tables(connection.connection) if it.name == "mood")
+        (mood,) = (table for table in merge_tables(connection.connection) if table.name == "mood")
     assert (mood.is_owned, mood.owner, mood.owner_column) == (True, "run", "run_id")
     assert mood.numbers == {"run_id": "run"}
 
@@ -132,7 +132,7 @@ def test_a_file_is_one_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     before = content(target)
 
     insert = module._Merge._insert_owned
-    last = [it for it in newest_tables() if it.is_owned][-1]
+    last = [table for table in newest_tables() if table.is_owned][-1]
 
     def stopped(self: module._Merge, table: MergeTable) -> str:
         if table == last:

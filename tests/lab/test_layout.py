@@ -161,8 +161,8 @@ def test_what_is_no_layout_is_refused_with_the_reason(text: str, why: str) -> No
 def heap_of(text: str, extent: int) -> list[tuple[int, int]]:
     """First and last huge page of each window, counted in huge pages."""
     windows = page_windows(parse_pages(f"heap:{text}"), {Category.HEAP: extent}, HUGE)
-    assert {it.category for it in windows} <= {Category.HEAP}
-    return [(it.start // HUGE, it.end // HUGE) for it in windows]
+    assert {window.category for window in windows} <= {Category.HEAP}
+    return [(window.start // HUGE, window.end // HUGE) for window in windows]
 
 
 @pytest.mark.parametrize(
@@ -490,7 +490,7 @@ def proved(
     *regions: PageRegion | None, layout: str = "50%", rss_bytes: int | None = None
 ) -> RunPages:
     request = request_to_json(Request(command=("x",), pages=layout))
-    had = tuple(it for it in regions if it is not None)
+    had = tuple(region for region in regions if region is not None)
     rows = [copy_row(number, 1.0, pages=had, max_rss_bytes=rss_bytes) for number in (0, 1)]
     run = stored(rows, request=request)
     found = prove_pages(run)
@@ -504,7 +504,7 @@ def test_a_run_without_the_option_has_no_proof() -> None:
 
 def test_what_was_planned_and_had_is_a_share_of_what_there_was() -> None:
     found = proved(HALF)
-    assert {it.verdict for it in found.copies} == {PageVerdict.MET}
+    assert {copy.verdict for copy in found.copies} == {PageVerdict.MET}
     [row] = found.categories
     assert (row.planned_share, row.huge_share, row.differ) == (0.5, 0.5, 0)
     assert row.copies == len(found.copies)
@@ -533,7 +533,7 @@ def test_more_than_a_page_or_two_off_differs_with_the_reason(
 ) -> None:
     found = proved(replace(HALF, **changes))
     verdict = PageVerdict.MET if reason is None else PageVerdict.DIFFERS
-    assert {it.verdict for it in found.copies} == {verdict}
+    assert {copy.verdict for copy in found.copies} == {verdict}
     assert found.copies[0].reasons == (() if reason is None else (reason,))
 
 
@@ -546,8 +546,11 @@ def test_what_cannot_be_seen_is_not_known() -> None:
 
 def test_the_rest_of_the_process_has_a_row_and_is_no_difference() -> None:
     found = proved(HALF, REST)
-    assert {it.verdict for it in found.copies} == {PageVerdict.MET}
-    assert [(it.category, it.planned_share, it.huge_share) for it in found.categories] == [
+    assert {copy.verdict for copy in found.copies} == {PageVerdict.MET}
+    assert [
+        (category.category, category.planned_share, category.huge_share)
+        for category in found.categories
+    ] == [
         ("heap", 0.5, 0.5),
         ("rest", 0.0, 0.5),
     ]

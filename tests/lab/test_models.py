@@ -133,17 +133,17 @@ def observed(
 def test_counted_walks_are_cycles_of_a_copy_and_come_first() -> None:
     data = observed(points("translation"), ModelRequest(effort_named("cycles")))
     assert (data.x.kind, data.x.source) == ("walks", "counted by the hardware")
-    assert [one.x for one in data.layouts] == [0, 200, 400]
-    assert [one.y for one in data.layouts] == pytest.approx([2000, 2200, 2400])
+    assert [layout.x for layout in data.layouts] == [0, 200, 400]
+    assert [layout.y for layout in data.layouts] == pytest.approx([2000, 2200, 2400])
 
 
 def test_without_counted_walks_x_is_predicted_else_the_share_of_the_axis() -> None:
     data = observed(points("pipeline"))
-    assert (data.x.kind, [one.x for one in data.layouts]) == ("huge", [0, 50, 100])
+    assert (data.x.kind, [layout.x for layout in data.layouts]) == ("huge", [0, 50, 100])
     assert data.x.source == "the share that --pages planned"
     data = observed(points("pipeline"), misses=10.0)
     assert (data.x.kind, data.x.source) == ("misses", "predicted from a stored trace")
-    assert [one.x for one in data.layouts] == [30, 40, 50]
+    assert [layout.x for layout in data.layouts] == [30, 40, 50]
 
 
 def region(huge_bytes: int | None) -> PageRegion:
@@ -178,7 +178,7 @@ def with_pages(every: list[Point], *huge_bytes: int | None) -> list[Point]:
 def test_the_share_that_copies_had_is_better_than_what_was_planned() -> None:
     data = observed(with_pages(points("pipeline"), 0, 40, 90))
     assert data.x.source == "the share that copies had, as proved"
-    assert [one.x for one in data.layouts] == [0, 40, 90]
+    assert [layout.x for layout in data.layouts] == [0, 40, 90]
     data = observed(with_pages(points("pipeline"), 0, None, 90))
     assert (data.x.source, len(data.layouts)) == ("the share that --pages planned", 3)
 
@@ -186,7 +186,7 @@ def test_the_share_that_copies_had_is_better_than_what_was_planned() -> None:
 def test_layouts_that_are_no_shares_have_the_share_that_copies_had() -> None:
     every = points("pipeline")
     every[1] = point("heap:huge", every[1].runs[0].run)
-    assert [one.x for one in observed(with_pages(every, 0, 40, 90)).layouts] == [0, 40, 90]
+    assert [layout.x for layout in observed(with_pages(every, 0, 40, 90)).layouts] == [0, 40, 90]
 
 
 def test_a_number_that_the_program_reports_can_be_y() -> None:
@@ -197,20 +197,22 @@ def test_a_number_that_the_program_reports_can_be_y() -> None:
         every.append(replace(one, runs=(PointRun(replace(run, copies=copies), None),)))
     data = observed(every, ModelRequest(effort_named("metric:updates")))
     assert data.y.name == "updates as a copy reports it"
-    assert [one.y for one in data.layouts] == pytest.approx([0.5, 0.75, 1.0])
+    assert [layout.y for layout in data.layouts] == pytest.approx([0.5, 0.75, 1.0])
 
 
 def test_user_time_leaves_out_what_the_kernel_did_for_a_copy() -> None:
     every = []
     for one, user_s in zip(points("pipeline"), (5, 4, 3), strict=True):
         run = one.runs[0].run
-        copies = tuple(replace(it, cpu_ns=9 * 10**9, user_ns=user_s * 10**9) for it in run.copies)
+        copies = tuple(
+            replace(copy, cpu_ns=9 * 10**9, user_ns=user_s * 10**9) for copy in run.copies
+        )
         every.append(replace(one, runs=(PointRun(replace(run, copies=copies), None),)))
     cpu = observed(every, ModelRequest(effort_named("cpu")))
-    assert [one.y for one in cpu.layouts] == pytest.approx([9, 9, 9])
+    assert [layout.y for layout in cpu.layouts] == pytest.approx([9, 9, 9])
     data = observed(every, ModelRequest(effort_named("user")))
     assert data.y.name == "user time of a copy"
-    assert [one.y for one in data.layouts] == pytest.approx([5, 4, 3])
+    assert [layout.y for layout in data.layouts] == pytest.approx([5, 4, 3])
 
 
 def test_what_is_asked_for_by_name_is_x_though_better_is_there() -> None:
@@ -222,7 +224,7 @@ def test_layouts_without_x_are_left_out_and_named_where_it_is_asked_for() -> Non
     every = points("translation")
     every[1] = replace(every[1], runs=points("pipeline")[1].runs)
     data = observed(every, ModelRequest(explaining=PredictorKind.WALKS))
-    assert [one.label for one in data.layouts] == ["pages=100%", "pages=0%"]
+    assert [layout.label for layout in data.layouts] == ["pages=100%", "pages=0%"]
     assert data.lacking == ("pages=50%: no page-walk cycles of a copy",)
     assert observed(every).x.kind == "huge"
 
@@ -314,7 +316,7 @@ def test_runs_that_go_as_predicted_have_no_error_and_others_theirs() -> None:
     assert (as_it_is.trace, as_it_is.best.large_pages) == (4, 5)
     assert as_it_is.check is not None
     assert not as_it_is.check.told  # nothing differs: nothing is told
-    shares = [it.predicted for it in as_it_is.check.mappings]
+    shares = [mapping.predicted for mapping in as_it_is.check.mappings]
     assert shares[0] == 0
     assert shares[3] == 1
     assert shares[1] + shares[2] == pytest.approx(1)  # the heap's part and that of mappings
@@ -346,7 +348,7 @@ def test_errors_of_all_pairs_the_ends_first() -> None:
 def test_pairs_of_one_x_make_no_line() -> None:
     x = np.array([0.0, 0.0, 1.0])
     pairs = two_point_models(x, np.array([1.0, 1.5, 2.0]))
-    assert [(one.first, one.second) for one in pairs] == [(0, 2), (1, 2)]
+    assert [(pair.first, pair.second) for pair in pairs] == [(0, 2), (1, 2)]
     assert two_point_models(x[1:], Y[1:]) == ()
 
 
@@ -455,8 +457,8 @@ def test_misses_of_a_layout_are_those_of_its_regions() -> None:
 def test_errors_are_in_per_cent_of_the_largest_benefit() -> None:
     times = [[2.0, 2.0, 2.0], [1.5, 1.5, 1.5], [1.0, 1.0, 1.0]]
     check = check_benefits(["none", "heap", "both"], [0.0, 60.0, 100.0], times)
-    assert [it.measured for it in check.mappings] == [0.0, 0.5, 1.0]
-    assert [it.error for it in check.mappings] == pytest.approx([0.0, 0.1, 0.0])
+    assert [mapping.measured for mapping in check.mappings] == [0.0, 0.5, 1.0]
+    assert [mapping.error for mapping in check.mappings] == pytest.approx([0.0, 0.1, 0.0])
     assert (check.told, check.most_saved_s) == (True, 1.0)
     assert math.isclose(check.mean_error, 0.05)
     assert math.isclose(check.max_error, 0.1)
@@ -471,7 +473,7 @@ def test_drift_that_hits_all_mappings_of_a_round_is_no_noise() -> None:
 
 def test_mappings_to_run_are_those_that_differ_in_data_the_program_has() -> None:
     trace = a_trace()  # no static data: a page size for it changes nothing
-    more = [replace(it, static_bytes=HUGE) for it in trace.mappings]
+    more = [replace(mapping, static_bytes=HUGE) for mapping in trace.mappings]
     ranked = rank_mappings(replace(trace, mappings=(*trace.mappings, *more)), COST)
     saved = [it.saved_ns(DEPENDENT) for it in ranked]
     assert mappings_to_check(trace, ranked, saved, every=True) == [0, 1, 2, 3]

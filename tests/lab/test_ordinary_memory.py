@@ -97,7 +97,11 @@ def under(program: Path, library: Path, words: str, *arguments: str) -> tuple[st
         check=False,
     )
     assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
-    told = [it.troubles for it in latest_reports(read_reports(reports / "none")) if not it.forked]
+    told = [
+        report.troubles
+        for report in latest_reports(read_reports(reports / "none"))
+        if not report.forked
+    ]
     return done.stdout, " ".join(told)
 
 

@@ -207,7 +207,7 @@ def test_what_a_copy_wrote_that_is_no_report_is_passed_by(line: str) -> None:
 def test_reports_are_read_of_regular_files_only(tmp_path: Path) -> None:
     file = tmp_path / "0"
     file.write_text(f"{LINE.replace('exit', 'begin')}\nnonsense\n{LINE}\n")
-    assert [it.event for it in latest_reports(read_reports(file))] == ["exit"]
+    assert [report.event for report in latest_reports(read_reports(file))] == ["exit"]
     (tmp_path / "link").symlink_to(file)
     os.mkfifo(tmp_path / "pipe")
     for name in ("link", "pipe", "none"):
@@ -222,14 +222,19 @@ def test_the_library_is_told_windows_in_pages_of_their_size() -> None:
 
 def test_windows_of_a_pool_end_where_the_data_does() -> None:
     everything = (PageWindow(Category.HEAP, 0, EVERYTHING, HUGE),)
-    assert [it.end for it in clip_windows(everything, {Category.HEAP: 5 * MB}, HUGE)] == [6 * MB]
+    assert [window.end for window in clip_windows(everything, {Category.HEAP: 5 * MB}, HUGE)] == [
+        6 * MB
+    ]
     assert list(clip_windows(everything, {Category.HEAP: 0}, HUGE)) == []
 
 
 def test_a_small_program_takes_a_page_of_1_gb_for_its_heap_and_one_for_its_mappings() -> None:
     giant = [PageWindow(it, 0, EVERYTHING, GB) for it in Category]
     windows = list(clip_windows(giant, dict.fromkeys(Category, 32 * MB), HUGE))
-    assert [(it.category, it.pages) for it in windows] == [(Category.HEAP, 1), (Category.MMAP, 1)]
+    assert [(window.category, window.pages) for window in windows] == [
+        (Category.HEAP, 1),
+        (Category.MMAP, 1),
+    ]
     assert pool_pages(windows, HUGE, pooled=False) == {GB: 2}
     assert pool_pages_text(windows, HUGE, pooled=False) == "heap 1, mmap 1"
     assert pool_pages_text(windows[:1], HUGE, pooled=False) == ""
@@ -239,7 +244,7 @@ def test_a_small_program_takes_a_page_of_1_gb_for_its_heap_and_one_for_its_mappi
 
 def test_static_data_in_pages_of_the_usual_size_has_the_one_it_ends_in() -> None:
     static = [PageWindow(Category.STATIC, 0, EVERYTHING, HUGE)]
-    assert [it.pages for it in clip_windows(static, {Category.STATIC: 3 * MB}, HUGE)] == [2]
+    assert [window.pages for window in clip_windows(static, {Category.STATIC: 3 * MB}, HUGE)] == [2]
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_data_is_told_apart_and_counted_page_by_page(tmp_path: Path, page_cache:
     assert sum(base.pages[IN_STATIC : IN_STATIC + 2]) >= 2048
     assert trace.references[IN_MMAP] == 3 * 2 * 3072  # a load and a store
     assert (trace.programs, trace.processes) == (1, 1)  # its child is not traced
-    walks = [it.walks_base for it in trace.regions if it.category == "mmap"]
+    walks = [region.walks_base for region in trace.regions if region.category == "mmap"]
     assert walks == [3 * 512] * 6
 
 
@@ -288,7 +288,7 @@ def test_distances_are_those_of_a_list_for_each_page_size_and_category(
 ) -> None:
     records = a_program(seed, 6000)
     found = analysed(analyser, records, "-j", "3")
-    assert found["page_changes"] == sum(len(it) == 2 for it in records)
+    assert found["page_changes"] == sum(len(record) == 2 for record in records)
     for shift, size in zip(SHIFTS, found["sizes"], strict=True):
         distances, first = slow_distances(records, shift)
         assert size["cold"] == first

@@ -109,7 +109,7 @@ def test_every_table_of_a_processor_makes_a_stack_of_groups_with_cycles_and_inst
         assert table.stack_groups()
         for group in table.groups:
             assert [event.name for event in group.events][:2] == [CYCLES, INSTRUCTIONS], name
-        values = dict.fromkeys((it.name for g in table.groups for it in g.events), 1.0)
+        values = dict.fromkeys((event.name for g in table.groups for event in g.events), 1.0)
         assert all(formula.value(values) >= 0 for _, formula in table.stack)
 
 
@@ -173,7 +173,7 @@ def test_counters_names_groups_tables_and_files(tmp_path: Path) -> None:
         choice = choose_groups(asked, SKX)
         assert (names(choice), choice.notes) == (found, ()), asked
     assert choose_groups("pipeline+memory", SKX).most_events == 12
-    assert [it.name for it in choose_groups("cpi,software", SKX).tables] == [
+    assert [table.name for table in choose_groups("cpi,software", SKX).tables] == [
         "intel-skx",
         "software",
     ]
@@ -341,7 +341,9 @@ def encode_all(names: list[str]) -> dict[str, int | None]:
 
 
 def events(table: str) -> Iterator[EventCode]:
-    yield from {it.name: it for group in load_table(table).groups for it in group.events}.values()
+    yield from {
+        event.name: event for group in load_table(table).groups for event in group.events
+    }.values()
 
 
 def test_codes_are_those_of_libpfm4() -> None:
@@ -412,7 +414,7 @@ def power(number: str) -> dict[str, int]:
 
 
 FILES: dict[str, list[Callable[[], dict[str, int]]]] = {
-    **{name: [lambda it=it: intel(it) for it in paths] for name, paths in INTEL.items()},  # type: ignore[misc]
+    **{name: [lambda it=path: intel(it) for path in paths] for name, paths in INTEL.items()},  # type: ignore[misc]
     **{f"arm-neoverse-{it}": [lambda it=it: arm(it)] for it in ("n1", "n2", "v1", "v2")},  # type: ignore[misc]
     **{f"ibm-power{it}": [lambda it=it: power(it)] for it in ("9", "10")},  # type: ignore[misc]
 }
@@ -422,8 +424,8 @@ FILES: dict[str, list[Callable[[], dict[str, int]]]] = {
 def test_codes_are_those_of_the_vendors_file(table: str) -> None:
     for read in FILES[table]:
         known = read()
-        found = {it.vendor: known.get(it.vendor) for it in events(table)}
-        assert found == {it.vendor: it.config for it in events(table)}
+        found = {event.vendor: known.get(event.vendor) for event in events(table)}
+        assert found == {event.vendor: event.config for event in events(table)}
 
 
 ZEN5_UNIT = re.compile(r'\.uname\s*= "(\w+)",.*?\.ucode\s*= (0x\w+)', re.DOTALL)

@@ -391,7 +391,7 @@ def test_the_grid_has_the_last_axis_change_fastest_and_the_first_values_first() 
 
 def orders(order: BlockOrder, rounds: int = 3, seed: int = 7) -> list[list[int]]:
     slots = order_slots([0, 1, 2, 3], rounds, order, seed)
-    return [[it.point for it in slots if it.block == block] for block in range(1, rounds + 1)]
+    return [[slot.point for slot in slots if slot.block == block] for block in range(1, rounds + 1)]
 
 
 def test_given_order_is_the_same_in_every_block_and_abba_goes_backwards_in_every_second() -> None:

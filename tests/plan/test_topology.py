@@ -144,7 +144,7 @@ def test_a_cache_of_an_empty_package_is_none() -> None:
     empty = '<object type="L3Cache" cpuset="0x0" cache_size="5242880"/>'
     used = f'<object type="L3Cache" cpuset="0x1" cache_size="5242880">{pus(0)}</object>'
     assert [
-        it.count for it in parse_xml(machine(node(0, [0]) + used + empty), "x").details.caches
+        cache.count for cache in parse_xml(machine(node(0, [0]) + used + empty), "x").details.caches
     ] == [1]
 
 

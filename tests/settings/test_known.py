@@ -33,7 +33,9 @@ def test_settings_of_a_size_stand_together_from_the_smallest_size_on(root: Path)
         file = root / THP / folder / "shmem_enabled"
         file.parent.mkdir(exist_ok=True)
         file.write_text("always inherit [never]\n")
-    of_sizes = [it.name for it in available_settings(root) if it.name.startswith("thp.")][1:]
+    of_sizes = [
+        setting.name for setting in available_settings(root) if setting.name.startswith("thp.")
+    ][1:]
     assert of_sizes == [
         *("thp.8kB.shmem", "thp.64kB", "thp.64kB.shmem", "thp.1024kB.shmem", "thp.2048kB"),
     ]

@@ -112,7 +112,11 @@ def test_a_benchmark_is_read_with_all_that_lies_beside_it(kit: StandInKit) -> No
     file = kit.count(3, binds=["0", "8", "16"])
     (file.parents[2] / "data" / "ref" / "reftime").write_text("ref\n9120\n")
     found = read_benchmark(kit_run(file))
-    assert [Path(it).name[-4:] for it in found.directories] == ["0000", "0001", "0002"]
+    assert [Path(directory).name[-4:] for directory in found.directories] == [
+        "0000",
+        "0001",
+        "0002",
+    ]
     assert found.commands.binds == ("0", "8", "16")
     assert len(found.comparison) == 2
     assert (found.root, found.reference_s, found.remarks) == (kit.root, 9120.0, ())
@@ -178,12 +182,12 @@ def test_a_copied_kit_runs_in_its_own_directories(kit: StandInKit) -> None:
     shutil.copytree(kit.root, other)
     ((run,), _) = find_runs(str(other))
     found = read_benchmark(run)
-    assert all(it.startswith(f"{other}/") for it in found.directories)
+    assert all(directory.startswith(f"{other}/") for directory in found.directories)
     assert f"its command file names {kit.root}, which is another tree" in found.remarks[0]
     # Not where copies would be missing.
     shutil.rmtree(kit_run(run.file).file.parent.with_name("run_base_ref_rig.0001"))
     found = read_benchmark(run)
-    assert all(it.startswith(f"{kit.root}/") for it in found.directories)
+    assert all(directory.startswith(f"{kit.root}/") for directory in found.directories)
     assert "another tree: copies run there" in found.remarks[0]
 
 
@@ -281,7 +285,7 @@ def test_names_that_no_shell_takes_are_variables_too() -> None:
         ("BASH_FUNC_f%%", "() { :; }"),
         ("B", "\udcff"),
     )
-    assert [(it.text, it.line) for it in file.commands] == [("exe", 8)]
+    assert [(command.text, command.line) for command in file.commands] == [("exe", 8)]
     # Without an end it is what stands in its line.
     assert parse_speccmds("-E BASH_FUNC_f%% () {\nexe\n", "f").environment[0][1] == "() {"
 
@@ -404,5 +408,8 @@ def test_the_real_command_files_are_read() -> None:
         "483.xalancbmk": 1,
     }
     assert all(file.copies == 1 for file in found.values())
-    assert [it.stdin for it in found["445.gobmk"].commands][:2] == ["13x13.tst", "nngs.tst"]
+    assert [command.stdin for command in found["445.gobmk"].commands][:2] == [
+        "13x13.tst",
+        "nngs.tst",
+    ]
     assert found["403.gcc"].commands[0].text.endswith("/gcc_base.CPU_O3 166.i -o 166.s")

@@ -52,7 +52,7 @@ def listed(pairs: list[tuple[int, int]]) -> str:
 
 def found(text: str, topology: Topology | None = None, **options: object) -> list[tuple[int, str]]:
     result = lint(source(text), topology, **options)
-    return [(one.line, one.kind) for one in result.findings]
+    return [(finding.line, finding.kind) for finding in result.findings]
 
 
 def text_of(text: str, topology: Topology | None = None) -> str:
@@ -147,7 +147,7 @@ def test_a_name_given_twice_is_told_where_it_is_given_again() -> None:
 def test_what_the_machine_lacks() -> None:
     text = NUMACTL + listed([*GOOD[:6], (8, 1), (7, 2)])
     assert found(text, SMALL) == [(8, "cpu-missing"), (9, "node-missing"), (9, "idle")]
-    message = {one.kind: one.text for one in lint(source(text), SMALL).findings}
+    message = {finding.kind: finding.text for finding in lint(source(text), SMALL).findings}
     assert message["cpu-missing"] == "bind6 binds CPU 8, which is not there: made has CPUs 0-7"
     assert message["node-missing"] == "bind7 names node 2: the machine has nodes 0-1 with memory"
 
@@ -162,7 +162,9 @@ def test_memory_of_another_node_is_told_with_the_right_one() -> None:
 
 def test_siblings_before_free_cores() -> None:
     text = NUMACTL + listed([(0, 0), (4, 0), (1, 0)])
-    [one] = [one for one in lint(source(text), SMALL).findings if one.kind == "siblings"]
+    [one] = [
+        finding for finding in lint(source(text), SMALL).findings if finding.kind == "siblings"
+    ]
     assert one.line == 3
     assert one.text == (
         "bind1 (CPU 4) shares the core of bind0 (CPU 0, line 2), while 2 cores have no copy: "
@@ -218,7 +220,7 @@ def test_sections_are_checked_each_by_its_own_lines() -> None:
         "505.mcf_r=peak:\nbind = 2, 2\n"
     )
     result = lint(source(text))
-    assert [(one.line, one.kind, one.scopes) for one in result.findings] == [
+    assert [(finding.line, finding.kind, finding.scopes) for finding in result.findings] == [
         (4, "few-binds", ("intrate base, 505.mcf_r base",)),
         (6, "cpu-twice", ("505.mcf_r peak",)),
     ]
@@ -235,13 +237,15 @@ def test_a_list_beside_numbered_lines_is_told() -> None:
 def test_a_raw_file_tells_copies_and_benchmarks() -> None:
     ran = (("429.mcf", "base", 9), ("400.perlbench", "base", 8))
     result = lint(source(EIGHT, *ran))
-    assert [(one.kind, one.scopes) for one in result.findings] == [("few-binds", ("429.mcf base",))]
+    assert [(finding.kind, finding.scopes) for finding in result.findings] == [
+        ("few-binds", ("429.mcf base",))
+    ]
 
 
 def test_kinds_can_be_left_out() -> None:
     text = NUMACTL + listed([*GOOD[:3], (1, 0), *GOOD[4:]])
     result = lint(source(text), SMALL, ignore=frozenset({"idle"}))
-    assert [one.kind for one in result.findings] == ["cpu-twice"]
+    assert [finding.kind for finding in result.findings] == ["cpu-twice"]
     assert result.ignored == 1
 
 
@@ -342,10 +346,10 @@ def test_any_list_on_any_machine_is_checked_in_the_order_of_its_lines() -> None:
         for style in dice.sample(sorted(STYLES), 2):
             asked = dice.choice((None, None, dice.randint(1, len(machine.pus))))
             result = lint(source(any_list(machine, style, dice)), machine, copies=asked)
-            assert all("\n" not in one.text for one in result.findings)
-            lines = [one.line for one in result.findings]
+            assert all("\n" not in finding.text for finding in result.findings)
+            lines = [finding.line for finding in result.findings]
             assert lines == sorted(lines)
-            kinds |= {one.kind for one in result.findings}
+            kinds |= {finding.kind for finding in result.findings}
     assert kinds <= set(KINDS)
     assert {"cpu-twice", "far-memory", "idle", "cpu-missing"} <= kinds
 
@@ -369,7 +373,7 @@ def test_broken_configurations_are_checked_without_a_crash(tmp_path: Path) -> No
             continue
         for machine in (None, SMALL):
             result = lint(own, machine, copies=dice.choice((None, 3, 40)))
-            assert {one.kind for one in result.findings} <= set(KINDS)
+            assert {finding.kind for finding in result.findings} <= set(KINDS)
 
 
 WRONG = """\

@@ -118,7 +118,7 @@ def test_line_ends_and_alphabets_do_no_harm(end: str, encoding: str, mark: str) 
     ],
 )
 def test_where_the_file_disagrees_with_its_own_numbers_is_said(text: str, message: str) -> None:
-    found = [str(one) for one in recompute(read(text)).disagreements]
+    found = [str(disagreement) for disagreement in recompute(read(text)).disagreements]
     assert message.split(": ", 1)[1] in [one.split(": ", 1)[1] for one in found]
 
 
@@ -131,7 +131,7 @@ def test_statistics_of_cpu2026_are_checked() -> None:
     result = recompute(file)
     assert (result.compared, result.disagreements) == (6, ())
     wrong = recompute(read(text.replace("time_avg: 450", "time_avg: 451")))
-    assert [(one.what, one.own) for one in wrong.disagreements] == [
+    assert [(disagreement.what, disagreement.own) for disagreement in wrong.disagreements] == [
         ("time_avg", "450.000000"),
         ("time_avg", "450.000000"),
     ]
@@ -193,7 +193,7 @@ def test_a_number_that_the_file_ends_in_is_not_used() -> None:
 def test_a_line_of_megabytes_is_left_out_and_its_number_said() -> None:
     data = bracket().encode() + b"x" * (3 << 20) + b"\n" + bracket(1).encode()
     file = read(data)
-    assert [one.iteration for one in file.iterations] == [0, 1]
+    assert [iteration.iteration for iteration in file.iterations] == [0, 1]
     assert problems(file) == ["line 10: longer than 1 MiB, not read"]
     assert file.iterations[1].line == 11
 
@@ -273,14 +273,17 @@ Benchmark,"Base # Copies","Base Run Time","Base Rate"
 
 def test_a_csv_report_has_an_iteration_in_each_row() -> None:
     file = read_table(Lines(TABLE.encode()), "report.csv")
-    assert [(it.benchmark, it.tune, it.iteration, it.copies) for it in file.iterations] == [
+    assert [
+        (iteration.benchmark, iteration.tune, iteration.iteration, iteration.copies)
+        for iteration in file.iterations
+    ] == [
         ("500.perlbench_r", "base", 1, 4),
         ("500.perlbench_r", "peak", 1, 4),
         ("500.perlbench_r", "base", 2, 4),
         ("505.mcf_r", "base", 1, 4),
     ]
-    assert [it.reported_s for it in file.iterations] == [100.0, 50.0, 200.0, None]
-    assert [it.valid for it in file.iterations] == ["S", "S", "S", "RE"]
+    assert [iteration.reported_s for iteration in file.iterations] == [100.0, 50.0, 200.0, None]
+    assert [iteration.valid for iteration in file.iterations] == ["S", "S", "S", "RE"]
     assert (file.suite, file.size, file.iterations[0].reference_s) == ("cpu2017", "refrate", 1592.0)
     assert problems(file) == [] and recompute(file).disagreements == ()
 
@@ -325,7 +328,7 @@ def test_failures_in_the_words_of_our_own_export_are_read() -> None:
 def test_a_name_that_the_file_ends_in_is_not_used() -> None:
     text = bracket() + bracket(benchmark="429_mcf")
     file = read(text[: text.index("benchmark: 429.mcf") + len("benchmark: 429.m")])
-    assert [one.benchmark for one in file.iterations] == ["400.perlbench"]
+    assert [iteration.benchmark for iteration in file.iterations] == ["400.perlbench"]
     assert problems(file)[-1].startswith("line 10: the file ends inside this line")
 
 
@@ -349,7 +352,7 @@ def test_what_contradicts_itself_is_named(more: str, message: str) -> None:
 def test_a_benchmark_that_its_key_contradicts_is_not_merged_with_another() -> None:
     other = bracket(benchmark="429_mcf").replace("benchmark: 429.mcf", "benchmark: 400.perlbench")
     file = read(bracket() + other)
-    assert [one.benchmark for one in file.iterations] == ["400.perlbench", "429.mcf"]
+    assert [iteration.benchmark for iteration in file.iterations] == ["400.perlbench", "429.mcf"]
     assert problems(file) == [
         "line 10: benchmark: '400.perlbench', but the key says 429.mcf: the key holds"
     ]
@@ -357,7 +360,10 @@ def test_a_benchmark_that_its_key_contradicts_is_not_merged_with_another() -> No
 
 def test_a_bracket_shorter_than_its_slowest_copy_is_a_disagreement() -> None:
     text = bracket(reported=100, ratio=100)
-    found = [(one.what, one.file, one.own) for one in recompute(read(text)).disagreements]
+    found = [
+        (disagreement.what, disagreement.file, disagreement.own)
+        for disagreement in recompute(read(text)).disagreements
+    ]
     assert found == [("time of the bracket", "100.000000", "500.000000 of copy 1")]
 
 
@@ -373,7 +379,10 @@ def test_without_reference_times_the_brackets_tell_the_selection() -> None:
     wrong = text.replace("000.selected: 0", "000.selected: 1").replace(
         "001.selected: 1", "001.x: 1"
     )
-    assert [(one.file, one.own) for one in recompute(read(wrong)).disagreements] == [("0", "1")]
+    assert [
+        (disagreement.file, disagreement.own)
+        for disagreement in recompute(read(wrong)).disagreements
+    ] == [("0", "1")]
 
 
 @pytest.mark.parametrize(
@@ -390,7 +399,7 @@ def test_the_spread_of_times_is_checked(key: str, value: float) -> None:
     good = recompute(read(bracket(suite="cpu2026", more=f"{key}: {value:.6f}")))
     assert good.disagreements == ()
     wrong = recompute(read(bracket(suite="cpu2026", more=f"{key}: {value * 1.01:.6f}")))
-    assert [one.what for one in wrong.disagreements] == [key]
+    assert [disagreement.what for disagreement in wrong.disagreements] == [key]
 
 
 def test_the_mean_of_a_set_that_is_not_whole_is_0_in_the_file() -> None:
@@ -417,7 +426,9 @@ def test_roll_ups_of_rolling_round_robin_are_checked() -> None:
     result = recompute_rotated(read(text))
     assert (result.compared, result.disagreements) == (2, ())
     wrong = recompute_rotated(read(text.replace("16.5", "16.6")))
-    assert [(one.what, one.own) for one in wrong.disagreements] == [("time_avg", "16.500000")]
+    assert [(disagreement.what, disagreement.own) for disagreement in wrong.disagreements] == [
+        ("time_avg", "16.500000")
+    ]
 
 
 def test_a_copy_of_no_time_at_all_is_none() -> None:
@@ -467,9 +478,24 @@ def wrapped(text: str, width: int) -> str:
 
 def read_from(file: SpecFile) -> list[tuple[object, ...]]:
     return [
-        (one.name, one.size, one.copies, one.times_s, one.valid, one.reported_s, one.reference_s)
-        + (one.failures, one.binds, one.start_s, one.errors, one.folders, one.workloads_s)
-        for one in file.iterations
+        (
+            iteration.name,
+            iteration.size,
+            iteration.copies,
+            iteration.times_s,
+            iteration.valid,
+            iteration.reported_s,
+            iteration.reference_s,
+        )
+        + (
+            iteration.failures,
+            iteration.binds,
+            iteration.start_s,
+            iteration.errors,
+            iteration.folders,
+            iteration.workloads_s,
+        )
+        for iteration in file.iterations
     ]
 
 
@@ -510,20 +536,20 @@ def test_reference_times_are_worked_out_from_the_ratios() -> None:
     assert recompute(file).disagreements == ()
     # 19.54 and 21.54 x 1000.125 / 2 are not one reference time: they differ by 10 %.
     other = read_old_log(OLD + OLD.replace("run 1", "run 2").replace("19.54", "21.54"))
-    assert [one.what for one in recompute(other).disagreements] == ["ratio"]
+    assert [disagreement.what for disagreement in recompute(other).disagreements] == ["ratio"]
 
 
 def test_what_two_logs_in_one_file_repeat_counts_on() -> None:
     file = read_old_log(OLD + OLD + OLD)
-    assert [one.iteration for one in file.iterations] == [1, 2, 3]
-    assert all(one.times_s == {0: 999.375, 1: 1000.0} for one in file.iterations)
+    assert [iteration.iteration for iteration in file.iterations] == [1, 2, 3]
+    assert all(iteration.times_s == {0: 999.375, 1: 1000.0} for iteration in file.iterations)
     assert "the file holds 3 logs; the second begins at line 23" in file.notes
 
 
 def test_runs_of_small_inputs_are_left_out_beside_those_that_are_timed() -> None:
     small = OLD.replace("(base ref)", "(base test)").replace("base ref ratio", "base test ratio")
     file = read_old_log(small.replace("perlbench ref", "perlbench test") + OLD)
-    assert [one.size for one in file.iterations] == ["ref"]
+    assert [iteration.size for iteration in file.iterations] == ["ref"]
     assert file.notes[-1].startswith("1 runs of sizes test and train are left out")
     assert len(read_old_log(small).iterations) == 1  # they are all there is
 
@@ -603,7 +629,7 @@ def test_a_second_attempt_is_not_mixed_with_the_first() -> None:
     first = OLD[: OLD.index("Copy 1 of")]
     for again in (OLD, OLD[OLD.index("  Running") :]):
         file = read_old_log(first + again.replace("999.375", "998").replace("499.125", "497.75"))
-        assert [(one.iteration, one.times_s) for one in file.iterations] == [
+        assert [(iteration.iteration, iteration.times_s) for iteration in file.iterations] == [
             (1, {0: 999.375}),
             (2, {0: 998.0, 1: 1000.0}),
         ]

@@ -258,7 +258,7 @@ def test_steady_rate_says_what_the_analysis_says(store: Store) -> None:
 def test_steady_rate_has_every_benchmark_of_a_mix(store: Store) -> None:
     number = add_steady_run(store, order="rotated")
     scores = summarise(store.load(number)).scores
-    rates = {it.benchmark: it.chosen for it in scores if it.chosen}
+    rates = {score.benchmark: score.chosen for score in scores if score.chosen}
     rows = ask(store, f"SELECT * FROM steady_rate WHERE run_id = {number} ORDER BY benchmark")
     assert [row["benchmark"] for row in rows] == ["a", "b"]
     for row in rows:
@@ -486,7 +486,7 @@ def test_what_was_seen_comes_back(store: Store) -> None:
 
 def test_samples_of_an_attempt_that_was_torn_do_not_count(store: Store) -> None:
     run = store.load(store_run(store))
-    torn = replace(run, brackets=tuple(replace(it, torn=True) for it in run.brackets))
+    torn = replace(run, brackets=tuple(replace(bracket, torn=True) for bracket in run.brackets))
     assert torn.without_torn().samples == ()
 
 

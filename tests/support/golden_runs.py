@@ -102,7 +102,10 @@ class Made:
             BenchmarkUsed(name, "fp" if place % 2 else "int", f"./{name}", 1000.0)
             for place, name in enumerate(names)
         )
-        pus = tuple(MachinePU(it.copy, it.copy, it.node, it.node, 0) for it in made.placements)
+        pus = tuple(
+            MachinePU(placement.copy, placement.copy, placement.node, placement.node, 0)
+            for placement in made.placements
+        )
         more = {name: head.pop(name) for name in ("environment", "warnings") if name in head}
         self.run = replace(
             with_head(made, directory="/home/you", **head),
@@ -122,7 +125,7 @@ class Made:
             started_at=f"2026-11-{20 + number // 24:02}T{number % 24:02}:00:00Z",
         )
         number = store.create_run(run, self.owner)
-        places = {it.copy: it for it in run.placements}
+        places = {placement.copy: placement for placement in run.placements}
         for event in self._events():
             store.append(number, placed(event, places, run.head.discard))
         return number
@@ -139,9 +142,9 @@ class Made:
                     self._copy(number, place, iteration, c, at_s) for c in self._all
                 ]
                 yield from copies
-                finish_s = max(it.finish_ns for it in copies) / S
+                finish_s = max(copy.finish_ns for copy in copies) / S
                 done = over(at_s, finish_s, number=number, name=name, iteration=iteration)
-                first_ns = min(it.finish_ns for it in copies)
+                first_ns = min(copy.finish_ns for copy in copies)
                 yield replace(done, first_finish_ns=first_ns)
                 yield from self._checks(number, name, copies)
                 yield from self._readings(number, iteration, finish_s - at_s, copies)

@@ -325,9 +325,10 @@ def placement(folder: Path) -> None:
         replace(seen_run(), placements=free),
         replace(
             discarded,
-            copies=tuple(replace(it, counted=it.iteration > 1) for it in discarded.copies),
+            copies=tuple(replace(copy, counted=copy.iteration > 1) for copy in discarded.copies),
             brackets=tuple(
-                replace(it, counted=(it.iteration or 0) > 1) for it in discarded.brackets
+                replace(bracket, counted=(bracket.iteration or 0) > 1)
+                for bracket in discarded.brackets
             ),
         ),
         replace(

@@ -91,7 +91,7 @@ class StandInKit:
         lines = [
             *directives,
             *copied,
-            *(it.replace("EXE", f"../{names[0]}/{own}") for it in commands),
+            *(command.replace("EXE", f"../{names[0]}/{own}") for command in commands),
         ]
         file = home / "run" / names[0] / "speccmds.cmd"
         file.write_text(end.join([*lines, ""]))

@@ -15,8 +15,8 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 def cached_bytes(path: Path) -> int:
     """Return the bytes in whole pages of a file, or of all files of a tree, each inode once."""
     files = [path] if path.is_file() else [it for it in path.rglob("*") if it.is_file()]
-    files = [it for it in files if not it.is_symlink()]
-    return sum(map(_cached, {it.stat().st_ino: it for it in files}.values()))
+    files = [file for file in files if not file.is_symlink()]
+    return sum(map(_cached, {file.stat().st_ino: file for file in files}.values()))
 
 
 def _cached(file: Path) -> int:

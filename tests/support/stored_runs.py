@@ -34,7 +34,7 @@ def append(store: Store, number: int, *events: Event) -> None:
             "SELECT discard FROM run WHERE id = :id", int, id=number
         )
     placements = {it.copy: it for it in rows}
-    store.append(number, *(placed(it, placements, discard) for it in events))
+    store.append(number, *(placed(event, placements, discard) for event in events))
 
 
 def with_uuid(uuid: str) -> StoredRun:

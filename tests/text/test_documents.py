@@ -56,7 +56,7 @@ def of_json(value: object) -> TableReader:
 
 
 def mistakes(table: TableReader) -> list[str]:
-    return [str(one) for one in table.document.mistakes]
+    return [str(mistake) for mistake in table.document.mistakes]
 
 
 @pytest.mark.parametrize(
@@ -415,9 +415,9 @@ def test_what_has_no_place_in_json_is_refused() -> None:
 def tables() -> Iterator[tuple[str, type, JsonFields]]:
     """Every class with its members in the tables of the package."""
     found = (
-        it
+        package
         for part in ("show", *WINGS)
-        for it in pkgutil.walk_packages([f"{rater.__path__[0]}/{part}"], f"rater.{part}.")
+        for package in pkgutil.walk_packages([f"{rater.__path__[0]}/{part}"], f"rater.{part}.")
     )
     for module in found:
         for name, value in vars(importlib.import_module(module.name)).items():

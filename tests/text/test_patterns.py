@@ -109,8 +109,8 @@ def patterns() -> tuple[list[Pattern], set[str]]:
             if text is None:
                 later.add(str(path.relative_to(ROOT)))
                 continue
-            flags = [*call.args, *(it.value for it in call.keywords)][1:]
-            values = [it for it in (known(one, names) for one in flags) if isinstance(it, int)]
+            flags = [*call.args, *(keyword.value for keyword in call.keywords)][1:]
+            values = [it for it in (known(flag, names) for flag in flags) if isinstance(it, int)]
             expression = re.compile(text, *values)
             method, name = called(call, "re"), targets.get(call, "")
             by = {method} - {"compile"} or uses.get(
@@ -226,7 +226,7 @@ def test_no_pattern_needs_the_square_of_a_text(room: str) -> None:
     for pattern in PATTERNS:
         if pattern.where.split("/")[0] == room:
             texts, letters = near_matches(pattern.expression)
-            told = next(filter(None, (pattern.slowness(it, SEEN_S) for it in texts)), "")
-            more = (pattern.slowness(it * LETTERS, 1) for it in letters if not told)
+            told = next(filter(None, (pattern.slowness(text, SEEN_S) for text in texts)), "")
+            more = (pattern.slowness(letter * LETTERS, 1) for letter in letters if not told)
             slow += filter(None, [told, *more])
     assert slow == []

@@ -374,7 +374,7 @@ def test_what_pools_can_have_is_told_by_lgroup_and_size(
 ) -> None:
     monkeypatch.setenv("RATER_SYSROOT", str(fit))
     rooms = json.loads(rater("doctor", "--json")[1])["huge_pages"]
-    assert [(it["lgroup"], it["size_bytes"] >> 20, it["more_now"]) for it in rooms] == [
+    assert [(room["lgroup"], room["size_bytes"] >> 20, room["more_now"]) for room in rooms] == [
         (0, 2, 14000),  # 7000 pieces of 4 MB
         (0, 1024, None),
         (1, 2, 14000),
@@ -508,6 +508,6 @@ def test_what_will_be_set_is_no_difference_from_a_run_that_had_it() -> None:
     run = replace(stored([copy_row(0, 1.0)]), settings=settings)
     present = (("kernel.numa_balancing", "1"), ("vm.swappiness", "10"))
     now = replace(stored_conditions(run), settings=present)
-    told = [one.what for one in changed_conditions(run, now, ["numa_balancing"])]
+    told = [condition.what for condition in changed_conditions(run, now, ["numa_balancing"])]
     assert told == ["setting vm.swappiness"]
     assert len(changed_conditions(run, now)) == 2

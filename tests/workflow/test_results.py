@@ -202,7 +202,7 @@ def test_an_import_is_loaded_whole_only_where_it_has_cpu_times(
         store.add(slow_lgroup(cpu_s))
         (head,) = store.runs()
         found = load_or_analyse(store, head, Thresholds(), fresh=True)
-        assert [one.place for one in found.findings if not one.explained] == ["node 1"]
+        assert [finding.place for finding in found.findings if not finding.explained] == ["node 1"]
         assert calls == loaded
         row = TimeRow(*store.times(1).chunks[0][0])
         assert (row.elapsed_ns, row.good) == (10 * 10**9, 1)

@@ -181,7 +181,10 @@ def test_copies_from_then_on_are_where_they_are_now(store: Store) -> None:
     append(store, number, phase(4), replace(ended(0, 3.0, start_s=2.0), phase=4))
     run = store.load(number)
     assert [(copy.phase, copy.cpu) for copy in run.copies] == [(0, 0), (0, 1), (4, 9)]
-    assert ([it.cpu for it in run.placements], [it.cpu for it in run.pus]) == ([9], [9])
+    assert ([placement.cpu for placement in run.placements], [it.cpu for it in run.pus]) == (
+        [9],
+        [9],
+    )
 
 
 def test_a_run_whose_rater_lives_is_not_taken_up(store: Store) -> None:

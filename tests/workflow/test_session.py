@@ -376,7 +376,7 @@ def test_energy_is_not_read_where_it_is_not_wanted(
 ) -> None:
     assert rater("run", "--quiet", "--copies", 1, option, "off", *drawing(tree, 9, 9))[0] == 0
     assert "energy" not in json.loads(rater("show", "last", "--json")[1])
-    assert not any("energy" in str(it.values) for it in store.load(1).machine_readings)
+    assert not any("energy" in str(reading.values) for reading in store.load(1).machine_readings)
 
 
 @pytest.mark.usefixtures("nobody_else")
@@ -393,8 +393,8 @@ def test_a_zone_that_vanishes_while_copies_run_is_noted_once(
     words = ("--copies", 1, "--iterations", 2, "--", "sh", "-c", script)
     assert rater("run", "--quiet", *words)[0] == 0
     phases = json.loads(rater("show", "last", "--json")[1])["energy"]["phases"]
-    assert [(it["joules"], it["reason"]) for it in phases] == [(2, None), (2, None)]
-    assert not any("package-0-dram" in it["domains"] for it in phases)
+    assert [(phase["joules"], phase["reason"]) for phase in phases] == [(2, None), (2, None)]
+    assert not any("package-0-dram" in phase["domains"] for phase in phases)
     notes = [note for note in store.load(1).notes if "energy" in note]
     assert [note.partition(":")[0] for note in notes] == [
         "energy of package-0-dram is not known from here on"

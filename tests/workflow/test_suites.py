@@ -229,7 +229,7 @@ def test_the_cache_is_trimmed_by_age_and_then_by_size_the_longest_unused_first(
     now = time.time()
 
     def used_s(path: Path) -> float:  # nobody can set a ctime back
-        return now - 86400 * next(days[it] for it in path.parts if it in days)
+        return now - 86400 * next(days[part] for part in path.parts if part in days)
 
     def left() -> set[str]:
         return {it.parent.name for it in cache.rglob("data")}

@@ -131,7 +131,7 @@ def _benchmarks(summary: Summary, other: Summary) -> Iterator[BarrierBenchmark]:
     """Yield each benchmark in both runs; in rotated order only the times of its runs compare."""
     mix, programs = (
         summary.mix,
-        [{it.name: it for it in of.run.benchmarks} for of in (summary, other)],
+        [{benchmark.name: benchmark for benchmark in of.run.benchmarks} for of in (summary, other)],
     )
     theirs = {(it.benchmark, it.tune): it for it in other.scores}
     for score in summary.scores:
@@ -140,7 +140,7 @@ def _benchmarks(summary: Summary, other: Summary) -> Iterator[BarrierBenchmark]:
         if mix:  # of a ring the times stand where some are missing
             known = that and other.rotated and that.iterations[0].times_s
             there = that.iterations[0] if that and known else None
-        reason = _program(*(it.get(score.benchmark) for it in programs))
+        reason = _program(*(program.get(score.benchmark) for program in programs))
         if here is None or (mix and here.median_copy_s is None):
             reason = f"run {summary.head.run} has no result of it"
         elif there is None:

@@ -115,7 +115,7 @@ def compare(
         troubles=troubles,
         doctor=doctor_differences(every, differences),
         pages=PAGE_PROOFS().layout_warnings(
-            [(it.label, [one.run for one in it.runs]) for it in sides]
+            [(side.label, [one.run for one in side.runs]) for side in sides]
         ),
     )
 

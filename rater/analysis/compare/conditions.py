@@ -167,10 +167,12 @@ def _digest(sha256: str | None) -> str | None:
 
 def _places(before: Conditions, now: Conditions) -> Iterator[ConditionDifference]:
     sides = (before, now)
-    yield from compare_facts(*({"usable CPUs": format_list(p.cpu for p in it.pus)} for it in sides))
+    yield from compare_facts(
+        *({"usable CPUs": format_list(p.cpu for p in side.pus)} for side in sides)
+    )
     moved = list(
         compare_facts(
-            *({f"place of copy {p.copy}": _place(p) for p in it.placements} for it in sides)
+            *({f"place of copy {p.copy}": _place(p) for p in side.placements} for side in sides)
         )
     )
     more, shown = len(moved) - _PLACES_SHOWN, moved[:_PLACES_SHOWN]
@@ -246,7 +248,9 @@ def _benchmarks(
     if before is None or now is None:
         return
     sides = (before, now)
-    yield from compare_facts(*({"benchmarks": ", ".join(one.name for one in it)} for it in sides))
+    yield from compare_facts(
+        *({"benchmarks": ", ".join(one.name for one in side)} for side in sides)
+    )
     known = {used.name: used for used in before}
     for used in now:
         if used.name in known:

@@ -62,14 +62,14 @@ def disturbed_runs(runs: Iterable[StoredRun]) -> tuple[DisturbedRun, ...]:
 
 def taken_runs(troubles: Iterable[DisturbedRun]) -> set[int]:
     """Return the runs that others took too much of for a comparison."""
-    return {it.run for it in troubles if is_taken(it.others_cost)}
+    return {trouble.run for trouble in troubles if is_taken(trouble.others_cost)}
 
 
 def disturbed_points(points: Iterable[Point]) -> list[str]:
     """Return the points that cannot be judged, and why, in words."""
     points = list(points)
     taken = taken_runs(disturbed_runs(one.run for point in points for one in point.runs))
-    why = {it.label: mostly_disturbed([n in taken for n in it.numbers]) for it in points}
+    why = {point.label: mostly_disturbed([n in taken for n in point.numbers]) for point in points}
     return [f"{label}: cannot tell: {reason}" for label, reason in why.items() if reason]
 
 
@@ -77,7 +77,7 @@ def _of(run: StoredRun) -> DisturbedRun:
     warnings = run.warnings if run.head.source == "run" else ()  # else: of reading the file
     counters = run_counters(run)
     others_cost = foreign_load_cost(run, counters)
-    not_met = {it.copy for it in run.copies if it.placement == PlacementVerdict.NOT_MET.value}
+    not_met = {copy.copy for copy in run.copies if copy.placement == PlacementVerdict.NOT_MET.value}
     if not any(copy.placement for copy in run.copies):  # not judged when it was made
         not_met = {copy for copies in prove_run(run).not_met().values() for copy in copies}
     return DisturbedRun(
@@ -88,7 +88,7 @@ def _of(run: StoredRun) -> DisturbedRun:
         notable=counters.notable,
         not_met=tuple(sorted(not_met)),
         # What is left out of a suite, the comparison itself tells.
-        warnings=tuple(it for it in warnings if not left_out((it,))),
+        warnings=tuple(warning for warning in warnings if not left_out((warning,))),
         shared=(stored_request(run.head) or {}).get("share") is True,
     )
 
@@ -245,7 +245,10 @@ def _of_options(
 ) -> Iterator[ConditionDifference]:
     options = list(options)
     yield from compare_facts(
-        *({one.label: text_of(option_value(it, one)) for one in options} for it in (before, now))
+        *(
+            {option.label: text_of(option_value(it, option)) for option in options}
+            for it in (before, now)
+        )
     )
 
 
@@ -277,9 +280,15 @@ def _placed(run: StoredRun) -> dict[int, dict[str, str]]:
     """Return by copy where it was, by kinds of units; of result files from the copies' own rows."""
     if run.placements:
         return {
-            it.copy: _units(it.cpus, core=it.core, LLC=it.llc, node=it.node, package=it.package)
-            | {"memory": memory_of(it)}
-            for it in run.placements
+            placement.copy: _units(
+                placement.cpus,
+                core=placement.core,
+                LLC=placement.llc,
+                node=placement.node,
+                package=placement.package,
+            )
+            | {"memory": memory_of(placement)}
+            for placement in run.placements
         }
     found: dict[int, dict[str, str]] = {}
     for copy in run.copies:
@@ -374,8 +383,8 @@ def doctor_differences(
     """
     runs = {one.run.head.run: one.run for point in points for one in point.runs}
     facts = {number: facts_of_run(run) for number, run in runs.items()}
-    names = {one.what.removeprefix(_SETTING) for one in differences}
-    recorded = {name for it in facts.values() for name in it.values}
+    names = {difference.what.removeprefix(_SETTING) for difference in differences}
+    recorded = {name for fact in facts.values() for name in fact.values}
     found = []
     for check in CHECKS:
         own = {name for name in recorded if check.goes_by(name)}

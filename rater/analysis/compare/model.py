@@ -211,7 +211,7 @@ def _stacks(side: Side) -> _Stacks:
 
 def _changes(stacks: Sequence[_Stacks]) -> Iterator[CpiChange]:
     for key, first in stacks[0].items():
-        sides = [first, *(it.get(key, {}) for it in stacks[1:])]
+        sides = [first, *(stack.get(key, {}) for stack in stacks[1:])]
         if not any(sides[1:]):
             continue
         parts = dict.fromkeys(name for side in sides for name in side)

@@ -190,7 +190,7 @@ class RowMaker(Struct, frozen=True):
 
         def value(run: RunRates) -> float | None:
             rates = [run.rates[key] for key in keys if known]
-            return mean_rate([it.per_hour if by_hour else it.ratio for it in rates])
+            return mean_rate([rate.per_hour if by_hour else rate.ratio for rate in rates])
 
         over = tuple(name for name, _ in keys)
         cells = self._cells(keys, grid, *((score, score) if scores else (value, None)))

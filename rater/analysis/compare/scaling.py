@@ -39,18 +39,18 @@ def run_differences(by_copies: dict[int, list[Sample]]) -> RunDifferences:
     """
     members = [one for of_it in by_copies.values() for one in of_it]
     found = [
-        (one, sample.run.head.run)
+        (fact, sample.run.head.run)
         for first, *others in by_copies.values()
         for sample in others
-        for one in compare_facts(_places(first), _places(sample))
+        for fact in compare_facts(_places(first), _places(sample))
     ]
     found += [
-        (one, sample.run.head.run)
+        (difference, sample.run.head.run)
         for sample in members[1:]
-        for one in condition_differences(
+        for difference in condition_differences(
             stored_conditions(members[0].run), stored_conditions(sample.run)
         )
-        if not one.what.startswith(_PLACE)
+        if not difference.what.startswith(_PLACE)
     ]
     runs = ((one, tuple(of_it)) for one, of_it in group_by_key(found).items())
     return tuple(sorted(runs, key=lambda it: not it[0].significant))
@@ -135,7 +135,7 @@ class Series(Struct, frozen=True):
 
     def at(self, copies: int) -> ScalePoint | None:
         """Return the point of so many copies."""
-        return next((one for one in self.points if one.copies == copies), None)
+        return next((point for point in self.points if point.copies == copies), None)
 
 
 class Curve(Struct, frozen=True):
@@ -205,7 +205,7 @@ def scaling_curves(points: Sequence[Point], law_on: LawScale = LawScale.LOG) -> 
     names = curve_names(tuple(groups))
     curves, alone = [], []
     for key, members in groups.items():
-        counts = tuple(sorted({one.places.copies for one in members}))
+        counts = tuple(sorted({member.places.copies for member in members}))
         made = _curve(names[key], key, members, law_on)
         if any(len(one.points) > 1 for one in made.series):
             curves.append(made)
@@ -217,7 +217,9 @@ def scaling_curves(points: Sequence[Point], law_on: LawScale = LawScale.LOG) -> 
             whom = "it" if len(members) == 1 else "them"
             reason = f"nothing else like {whom} has another number of copies than {counts[0]}"
         alone.append(
-            ExcludedRuns(tuple(one.run.head.run for one in members), names[key], counts, reason)
+            ExcludedRuns(
+                tuple(member.run.head.run for member in members), names[key], counts, reason
+            )
         )
     return Scaling(tuple(curves), tuple(alone), samples)
 
@@ -229,16 +231,18 @@ def _curve(
     law_on: LawScale,
 ) -> Curve:
     by_copies: dict[int, list[Sample]] = {}
-    with_rates = [one for one in members if one.rates.rates]  # the others are told as lacking
+    with_rates = [
+        member for member in members if member.rates.rates
+    ]  # the others are told as lacking
     for one in sorted(with_rates, key=lambda one: (one.places.copies, one.run.head.run)):
         by_copies.setdefault(one.places.copies, []).append(one)
     places = {copies: of_it[0].places for copies, of_it in by_copies.items()}
-    names = list(dict.fromkeys(name for one in members for name in one.rates.rates))
+    names = list(dict.fromkeys(name for member in members for name in member.rates.rates))
     categories = {
-        name: rated.category for one in members for name, rated in one.rates.rates.items()
+        name: rated.category for member in members for name, rated in member.rates.rates.items()
     }
     references = [
-        {one.rates.rates[name].reference_s for one in members if name in one.rates.rates}
+        {member.rates.rates[name].reference_s for member in members if name in member.rates.rates}
         for name in names
     ]
     by_ratio = all(len(found) == 1 and all(found) for found in references)
@@ -269,13 +273,13 @@ def _curve(
         differences=run_differences(by_copies),
         lacking=(
             *(
-                f"run {one.run.head.run} ({copies_text(one.run.head.copies)}): {reason}"
-                for one in members
-                for reason in one.rates.lacking
+                f"run {member.run.head.run} ({copies_text(member.run.head.copies)}): {reason}"
+                for member in members
+                for reason in member.rates.lacking
             ),
             *left_out(names, everywhere, by_copies),
         ),
-        troubles=disturbed_runs({one.run.head.run: one.run for one in members}.values()),
+        troubles=disturbed_runs({member.run.head.run: member.run for member in members}.values()),
     )
 
 

@@ -336,7 +336,7 @@ def _changes(
         found.append(_change(name, *sides))
     changes = [one for one in found if one is not None]
     if len(changes) > 1:
-        compared = [one.benchmark or "" for one in changes]
+        compared = [change.benchmark or "" for change in changes]
         means = [
             [
                 mean_rate([value_of(one.rates.rates[name]) for name in compared])

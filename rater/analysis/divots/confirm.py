@@ -63,7 +63,7 @@ def next_commands(findings: Sequence[Finding], run: StoredRun, *, of_kit: bool) 
     `of_kit`: in run directories of SPEC CPU, which are made for one number of copies.
     """
     number, again = run.head.run, f"rater rerun {run.head.run} && rater divots {run.head.run} last"
-    divots = [one for one in findings if not one.explained]
+    divots = [finding for finding in findings if not finding.explained]
     return tuple(
         again
         if of_kit or isinstance(trial_of(one, findings, run), str)
@@ -83,19 +83,24 @@ def trial_of(one: Finding, findings: Sequence[Finding], run: StoredRun) -> Confi
             f"a divot of kind {one.kind} has no place to compare with another; "
             f"`rater rerun {run.head.run}` shows whether it comes back"
         )
-    threads = [it.name for it in run.benchmarks if it.threads > 1]
+    threads = [benchmark.name for benchmark in run.benchmarks if benchmark.threads > 1]
     if threads:
         return f"a copy of {threads[0]} uses several CPUs"
-    used = {it.cpu: it for it in run.placements if it.cpu is not None}
+    used = {placement.cpu: placement for placement in run.placements if placement.cpu is not None}
     here = tuple(sorted(set(one.cpus) & used.keys()))
-    bound = {(it.copy, it.cpu) for it in run.placements}
+    bound = {(placement.copy, placement.cpu) for placement in run.placements}
     copies = sum((copy, cpu) in bound for copy in one.copies for cpu in here)
     if not copies:
         moved = here or "moves" in dict(one.details)
         return (
             f"its copies were {'on other CPUs in each iteration' if moved else 'not bound to CPUs'}"
         )
-    suspects = {cpu for it in findings if not it.explained and it.kind in PLACED for cpu in it.cpus}
+    suspects = {
+        cpu
+        for finding in findings
+        if not finding.explained and finding.kind in PLACED
+        for cpu in finding.cpus
+    }
     there = _like(one, here, used, suspects) or _like(one, here, used, set())
     if not there:
         return f"the run had no other {len(here)} CPUs to compare with"
@@ -147,7 +152,7 @@ def judge_pairs(slowdowns: Sequence[float], found: float) -> ConfirmResult:
     Confirmed: the interval is all on the finding's side of 1, and the effect is half of
     the one found or more. Open: it holds 1 as well as the half.
     """
-    logs = [math.log(one) for one in slowdowns]
+    logs = [math.log(slowdown) for slowdown in slowdowns]
     mean = fmean(logs)
     reach = t_quantile(CONFIDENCE, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
     side = math.copysign(1.0, math.log(found))

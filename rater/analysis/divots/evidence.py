@@ -217,7 +217,9 @@ def _sides(one: Finding, rows: _Rows) -> Iterable[_Sides]:
     if one.kind in _HALVES:
         return [_slow_half(rows.get(cell, ())) for cell in cells]
     benchmarks, numbers = {cell[:2] for cell in cells}, {cell[2] for cell in cells}
-    singles = {(it.benchmark, it.tune, it.iteration, it.copy) for it in one.singles}
+    singles = {
+        (single.benchmark, single.tune, single.iteration, single.copy) for single in one.singles
+    }
     copies, cpus = frozenset(one.copies), frozenset(one.cpus)
     sides: defaultdict[object, _Sides] = defaultdict(lambda: ([], []))
     for cell, here in rows.items():
@@ -265,10 +267,12 @@ def add_evidence(findings: Sequence[Finding], run: StoredRun) -> tuple[Finding, 
     iterations that do not count are left out. Nothing is added where the run has
     nothing beyond times.
     """
-    rows = _rows_of(run) if any(not one.explained for one in findings) else {}
+    rows = _rows_of(run) if any(not finding.explained for finding in findings) else {}
     return tuple(
-        one if one.explained or one.kind in _NOT_COMPARED else _with_evidence(one, rows)
-        for one in findings
+        finding
+        if finding.explained or finding.kind in _NOT_COMPARED
+        else _with_evidence(finding, rows)
+        for finding in findings
     )
 
 

@@ -135,18 +135,22 @@ def build_findings(found: Found) -> list[Finding]:
     """Return the findings, the most costly first, explained ones last."""
     table = found.table
     causes = [*causes_of(found), *startups(table)]
-    waits = [it for it in causes if it.kind is Kind.STARTUP and it.facts["mode"] != "late-start"]
+    waits = [
+        cause
+        for cause in causes
+        if cause.kind is Kind.STARTUP and cause.facts["mode"] != "late-start"
+    ]
     causes = [  # a start-up explains a slow first iteration in the same cells
-        one
-        for one in causes
-        if float(one.facts.get("waited_s", FIRST_READ_S)) >= FIRST_READ_S
-        if one.kind not in (Kind.SLOW_ITERATION, Kind.WARM_UP)
-        or not any(_mostly_in(one, it) for it in waits)
+        cause
+        for cause in causes
+        if float(cause.facts.get("waited_s", FIRST_READ_S)) >= FIRST_READ_S
+        if cause.kind not in (Kind.SLOW_ITERATION, Kind.WARM_UP)
+        or not any(_mostly_in(cause, wait) for wait in waits)
     ]
     for one in causes:
         _set_sizes(one, found.rest)
     set_costs(table, causes)
-    made = [_finding(table, one) for one in causes]
+    made = [_finding(table, cause) for cause in causes]
     made.sort(key=lambda one: (one.explained, *_rank(one)))
     return [*made, *(_finding(table, _of_layout(table, one)) for one in found.predicted)]
 
@@ -192,16 +196,20 @@ def _finding(table: Table, cause: Cause) -> Finding:
     expectation = f"no more than {words} explain" if boost else None
     whole = len(benchmarks) == b and (cause.everywhere or b > 1)
     always = layout or (len(cause.iterations) == i > 1 and kind is not Kind.SLOW_ITERATION)
-    tunes = {None} if layout else {table.benchmarks[one][1] for one in benchmarks}
+    tunes = {None} if layout else {table.benchmarks[benchmark][1] for benchmark in benchmarks}
     if cause.level == "node":
         nodes = cause.groups
     package, core = (only_one(at[slots]) if placed else None for at in (table.package, table.core))
     return Finding(
         kind=kind,
         place=place_of(table, cause, cpus, copies),
-        benchmarks=() if whole else tuple(table.benchmarks[one][0] for one in benchmarks),
+        benchmarks=()
+        if whole
+        else tuple(table.benchmarks[benchmark][0] for benchmark in benchmarks),
         tune=tunes.pop() if len(tunes) == 1 else None,
-        iterations=() if always else tuple(table.iterations[one] for one in cause.iterations),
+        iterations=()
+        if always
+        else tuple(table.iterations[iteration] for iteration in cause.iterations),
         copies=copies,
         cpus=cpus if placed or kind in (Kind.BIMODAL, Kind.LAYOUT) else (),
         nodes=nodes if placed or cause.level == "load" else (),
@@ -302,7 +310,7 @@ def visible(found: Found) -> dict[str, float]:
     copy in all iterations of one benchmark; `copy`: one in any one cell; `iteration`: a slow
     iteration of all benchmarks. Missing where nothing could be told from the noise.
     """
-    scopes = {(one.family.kind, one.name): one for one in found.scopes}
+    scopes = {(scope.family.kind, scope.name): scope for scope in found.scopes}
     kind = next((it for it in _GROUPS if (it, "one") in scopes), "")
     b, i, _ = found.table.shape
     wanted = {

@@ -76,7 +76,7 @@ class _Fault(Struct):
     @property
     def runs(self) -> set[int]:
         """Those that have it."""
-        return {it.run for it in self.looks if it.there is Presence.YES}
+        return {look.run for look in self.looks if look.there is Presence.YES}
 
 
 type _Key = tuple[str, str | None]  # a benchmark and its tune
@@ -96,7 +96,7 @@ def between_runs(runs: Sequence[SearchedRun]) -> tuple[RecurringDivot, ...]:
     for fault in _faults(prepared):
         fault.looks = [_look(fault, one) for one in prepared]
         unknown = (Presence.OPEN, Presence.NOT_RUN)
-        telling = sum(one.there not in unknown for one in fault.looks)
+        telling = sum(look.there not in unknown for look in fault.looks)
         if len(fault.runs) >= max(2, _OFTEN * telling):
             groups[Kind.RECURRING].append([fault])
             continue
@@ -124,7 +124,9 @@ def _prepared(one: SearchedRun) -> _Run:
     table = one.table
     values = subtract_median(table.log_s - fit_layout(table)[0][:, None])
     effects = tuple(
-        (it, _effect(table, it)) for it in one.findings if it.kind in _HAS_SIZE and not it.explained
+        (finding, _effect(table, finding))
+        for finding in one.findings
+        if finding.kind in _HAS_SIZE and not finding.explained
     )
     rest = values - sum((effect for _, effect in effects), np.zeros(table.shape))
     noise, _ = noise_of(subtract_median(rest), clock_steps(table))
@@ -195,7 +197,9 @@ def _faults(runs: Sequence[_Run]) -> list[_Fault]:
         for one, effect in here.effects:
             if one.kind in PLACED:
                 own = (effect != 0).any(axis=(0, 1))
-                known = next((it for it in faults if _same(it, here, one, own)), _Fault([]))
+                known = next(
+                    (fault for fault in faults if _same(fault, here, one, own)), _Fault([])
+                )
                 if not known.members:
                     faults.append(known)
                 known.members.append((here, one))
@@ -284,7 +288,7 @@ def _moved(left: _Fault, right: _Fault) -> bool:
 
 def _recurring_divot(kind: Kind, group: Sequence[_Fault]) -> RecurringDivot:
     looks = {look.run: look for it in reversed(group) for look in it.looks}
-    looks |= {it.run: it for of in group for it in of.looks if it.there is Presence.YES}
+    looks |= {look.run: look for of in group for look in of.looks if look.there is Presence.YES}
     ordered = tuple(looks[look.run] for look in group[0].looks)
     members = [one for it in group for _, one in it.members]
     some = [
@@ -295,7 +299,7 @@ def _recurring_divot(kind: Kind, group: Sequence[_Fault]) -> RecurringDivot:
     names = set.intersection(*some) or set.union(*some) if some else set()
 
     def every(what: str) -> tuple[int, ...]:
-        return tuple(sorted({it for one in members for it in getattr(one, what)}))
+        return tuple(sorted({it for member in members for it in getattr(member, what)}))
 
     return RecurringDivot(
         kind=kind,

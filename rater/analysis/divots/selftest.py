@@ -178,7 +178,7 @@ def judge(
             return "secondary"
         return "small" if abs(one.slowdown - 1) < floor else "false"
 
-    found = group_by_key((sort(one), one) for one in findings)
+    found = group_by_key((sort(finding), finding) for finding in findings)
     named, secondary, false, small = (
         tuple(found.get(name, ())) for name in ("named", "secondary", "false", "small")
     )
@@ -204,7 +204,7 @@ def _fits(slowdown: float, effect: float | None) -> bool:
 def names(one: Finding, injection: Injection, iterations: int) -> bool:
     """Tell whether a finding is what was injected, at its place and time."""
     at, kind = injection.iteration, injection.kind
-    times = {it.iteration for it in one.singles} or set(one.iterations)
+    times = {single.iteration for single in one.singles} or set(one.iterations)
     if one.slowdown <= 1 or kind is PlantKind.NOTHING:
         return False
     if kind is PlantKind.SLOW_ITERATION:
@@ -212,8 +212,8 @@ def names(one: Finding, injection: Injection, iterations: int) -> bool:
         kinds |= {Kind.STARTUP, Kind.WARM_UP} if at == 1 else set()  # its copies had to wait
         kinds |= {Kind.STEP} if at == iterations else set()  # from the last one on
         return one.kind in kinds and times == {at}
-    named = {it.benchmark for it in one.singles} or set(one.benchmarks)
-    copies = {it.copy for it in one.singles} or set(one.copies)
+    named = {single.benchmark for single in one.singles} or set(one.benchmarks)
+    copies = {single.copy for single in one.singles} or set(one.copies)
     of_lgroup = one.kind is Kind.SLOW_LGROUP and one.nodes == (injection.node,)
     here = of_lgroup or (one.kind in PLACED and copies == set(injection.copies))
     when = times == {at} if at else len(times) in (0, iterations)
@@ -254,7 +254,7 @@ class Tally(Struct, frozen=True):
 
 def tally(judgements: Sequence[Judgement]) -> Tally:
     """Count what was planted and named."""
-    judged = [it for it in judgements if it.verdict is not Verdict.NOT_JUDGED]
+    judged = [judgement for judgement in judgements if judgement.verdict is not Verdict.NOT_JUDGED]
     there = [it for it in judged if it.injection.kind is not PlantKind.NOTHING and not it.failed]
     return Tally(
         planted=len(there),

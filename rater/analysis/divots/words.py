@@ -275,7 +275,7 @@ def cost_of(table: Table, cause: Cause) -> str:
 
 def expectation_of(table: Table, one: DivotEffect) -> str:
     """Return what the layout predicts."""
-    (load, usual), who = (f"{it:g}" for it in one.counts), "most"
+    (load, usual), who = (f"{count:g}" for count in one.counts), "most"
     if one.kind == "load" and one.counts[1] not in node_counts(table):  # the middle of two
         usual, who = "fewer" if one.counts[0] > one.counts[1] else "more", "others"
     noun = "copy" if load == "1" else "copies"

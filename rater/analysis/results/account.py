@@ -90,16 +90,19 @@ def mean_account(accounts: Sequence[TimeAccount]) -> TimeAccount | None:
 def accounts_of(run: StoredRun) -> dict[tuple[int, int, int], TimeAccount]:
     """Return the account of each run of a copy, by phase, copy and step."""
     threads = {used.name: used.threads for used in run.benchmarks}
-    values = {it.phase: dict(it.values) for it in run.machine_readings}
+    values = {reading.phase: dict(reading.values) for reading in run.machine_readings}
     copies: defaultdict[int, set[int]] = defaultdict(set)
     for it in run.copies:
         copies[it.phase].add(it.copy)
     return {
-        (it.phase, it.copy, it.step): account_of(
-            it, threads.get(it.benchmark, 1), values.get(it.phase, {}), len(copies[it.phase])
+        (copy.phase, copy.copy, copy.step): account_of(
+            copy,
+            threads.get(copy.benchmark, 1),
+            values.get(copy.phase, {}),
+            len(copies[copy.phase]),
         )
-        for it in run.copies
-        if it.elapsed_ns > 0
+        for copy in run.copies
+        if copy.elapsed_ns > 0
     }
 
 
@@ -112,7 +115,9 @@ def cpus_of_copies(run: StoredRun) -> dict[tuple[int, ...], tuple[int, ...] | No
     That is where it was let; a copy that was seen elsewhere has bound itself.
     """
     placed = {placement.copy: placement for placement in run.placements}
-    samples = group_by_key(((it.phase, it.copy, it.step), it) for it in run.samples)
+    samples = group_by_key(
+        ((sample.phase, sample.copy, sample.step), sample) for sample in run.samples
+    )
     found: dict[tuple[int, ...], tuple[int, ...] | None] = {}
     for copy in run.copies:
         key = (copy.phase, copy.copy, copy.step)

@@ -55,7 +55,7 @@ def counts_of(runs: Sequence[PointRun]) -> tuple[BenchmarkCounts, ...]:
     """Return what runs counted together, by the newest of their tables."""
     whole = [one.run.without_torn() for one in runs]
     copies = tuple(copy for run in whole for copy in run.copies)
-    settings = dict(it for run in whole for it in run.settings)
+    settings = dict(setting for run in whole for setting in run.settings)
     pooled = replace(whole[-1], copies=copies, settings=tuple(settings.items()))
     return run_counts(pooled).benchmarks
 
@@ -103,15 +103,18 @@ def memory_rows(points: Sequence[Point]) -> tuple[MemoryRow, ...]:
 def _cell(copies: Iterable[CopyEnded]) -> MemoryCell:
     """Return the mean of the copies' own means: one that ran longer weighs no more."""
     copies = list(copies)
-    means = [it.mean_rss_bytes for it in copies if it.mean_rss_bytes is not None]
+    means = [copy.mean_rss_bytes for copy in copies if copy.mean_rss_bytes is not None]
     # What the kernel kept of a single process misses no peak, but hugetlb pages.
     most = [
-        size for it in copies for size in (it.peak_rss_bytes, it.max_rss_bytes) if size is not None
+        size
+        for copy in copies
+        for size in (copy.peak_rss_bytes, copy.max_rss_bytes)
+        if size is not None
     ]
     return MemoryCell(
         average_bytes=sum(means) / len(means) if means else None,
         max_bytes=max(most, default=None),
-        looks=sum(it.rss_looks or 0 for it in copies),
+        looks=sum(copy.rss_looks or 0 for copy in copies),
         copy_runs=len(copies),
     )
 
@@ -242,11 +245,12 @@ def fair_copies(places: Sequence[CpusUsed]) -> int:
     Where there are no two such points, each a CPU; where not that, the smallest number.
     `places` by copies, ascending, never empty.
     """
-    own = [one.copies for one in places if one.share is Share.CORES]
+    own = [place.copies for place in places if place.share is Share.CORES]
     if len(own) > 1:
         return own[-1]
     return max(
-        (one.copies for one in places if one.share is not Share.CPUS), default=places[0].copies
+        (place.copies for place in places if place.share is not Share.CPUS),
+        default=places[0].copies,
     )
 
 
@@ -413,10 +417,10 @@ def slowest_points(
 ) -> tuple[tuple[CellTimes, CopyPoint, float], ...]:
     """Return the `most` slowest copies of all cells, each with its normalised time."""
     found = [
-        (one, point, point.elapsed_s / one.yardstick_s)
-        for one in times
-        if one.yardstick_s
-        for point in one.cell.points
+        (time, point, point.elapsed_s / time.yardstick_s)
+        for time in times
+        if time.yardstick_s
+        for point in time.cell.points
     ]
     return tuple(sorted(found, key=lambda entry: -entry[2])[:most])
 
@@ -500,6 +504,6 @@ def _shape(points: Sequence[CopyPoint], yardstick_s: float | None) -> TimeStatis
 def _results(summary: Summary) -> dict[Key, tuple[float | None, float | None]]:
     in_ratios = summary.rotated is None or summary.rotated.unit == RATIO
     return {
-        (one.benchmark, one.tune): (one.ratio if in_ratios else None, one.per_hour)
-        for one in summary.scores
+        (score.benchmark, score.tune): (score.ratio if in_ratios else None, score.per_hour)
+        for score in summary.scores
     }

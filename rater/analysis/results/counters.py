@@ -73,7 +73,7 @@ def tables_of(run: StoredRun) -> dict[str, CounterTable]:
 def groups_of(counts: Iterable[EventCount]) -> dict[str, dict[str, EventCount]]:
     """Return the counts of a copy's run by group and event."""
     return {
-        name: {it.event: it for it in members}
+        name: {member.event: member for member in members}
         for name, members in groupby(counts, key=lambda it: it.group_name)
     }
 
@@ -223,7 +223,7 @@ def run_counts(run: StoredRun) -> RunCounts:
     found = [
         _counted(name, tune, kind, _only(copies, kind), tables.get(kind[0]))
         for (name, tune), copies in by_benchmark.items()
-        for kind in dict.fromkeys(_kind(it) for copy in copies for it in copy.counts)
+        for kind in dict.fromkeys(_kind(count) for copy in copies for count in copy.counts)
     ]
     copies = sum(it.copies for it in run.counted)
     cost_ns = sum(it.open_ns + it.read_ns + it.close_ns for it in run.counted)
@@ -243,7 +243,7 @@ def _kind(count: EventCount) -> _Kind:
 
 def _only(copies: Iterable[CopyEnded], kind: _Kind) -> list[CopyEnded]:
     found = (
-        replace(copy, counts=tuple(it for it in copy.counts if _kind(it) == kind))
+        replace(copy, counts=tuple(count for count in copy.counts if _kind(count) == kind))
         for copy in copies
     )
     return [copy for copy in found if copy.counts]
@@ -281,8 +281,8 @@ def _groups(copies: Sequence[CopyEnded]) -> Iterable[CountedGroup]:
         for name in groups_of(copy.counts):
             members[name].append(copy)
     for name, some in members.items():
-        counts = [it for copy in some for it in copy.counts if it.group_name == name]
-        enabled_ns = sum(it.enabled_ns for it in counts)
+        counts = [count for copy in some for count in copy.counts if count.group_name == name]
+        enabled_ns = sum(count.enabled_ns for count in counts)
         values: defaultdict[str, list[float]] = defaultdict(list)
         for it in counts:
             if it.estimate is not None:
@@ -292,7 +292,7 @@ def _groups(copies: Sequence[CopyEnded]) -> Iterable[CountedGroup]:
             name,
             tuple(sorted({copy.iteration for copy in some})),
             len(some),
-            sum(it.running_ns for it in counts) / enabled_ns if enabled_ns else 0.0,
+            sum(count.running_ns for count in counts) / enabled_ns if enabled_ns else 0.0,
             own.cpi if own else None,
             tuple((event, fsum(them) / len(them)) for event, them in values.items()),
         )

@@ -114,15 +114,15 @@ def run_counters(run: StoredRun) -> RunCounters:
     brackets = {bracket.phase: bracket for bracket in run.brackets}
     machine = tuple(
         MachineUse(
-            it.phase,
-            (bracket := brackets[it.phase]).benchmark,
+            reading.phase,
+            (bracket := brackets[reading.phase]).benchmark,
             bracket.iteration,
             bracket.counted,
-            dict(it.values)["elapsed_ns"] / 1e9,
-            it.values,
+            dict(reading.values)["elapsed_ns"] / 1e9,
+            reading.values,
         )
-        for it in run.machine_readings
-        if dict(it.values).get("elapsed_ns")
+        for reading in run.machine_readings
+        if dict(reading.values).get("elapsed_ns")
     )
     phases = {it.phase: it for it in machine}
     copies = group_by_key((copy.phase, copy) for copy in run.copies) if run.cpu_readings else {}
@@ -130,9 +130,11 @@ def run_counters(run: StoredRun) -> RunCounters:
     nodes = {pu.cpu: pu.node for pu in run.pus}
     cpus = tuple(
         use
-        for it in run.cpu_readings
-        if it.phase in phases
-        for use in _phase(it, phases[it.phase], copies.get(it.phase, ()), seen, nodes)
+        for reading in run.cpu_readings
+        if reading.phase in phases
+        for use in _phase(
+            reading, phases[reading.phase], copies.get(reading.phase, ()), seen, nodes
+        )
     )
     waited = {  # share of its time that a copy waited for a CPU, by phase and copy
         key[:2]: it.waited_s / it.elapsed_s
@@ -265,24 +267,24 @@ def _notable(
     foreign = (
         (use.foreign, use)
         for use in counted
-        if any(waited.get((use.phase, it), 1.0) > FOREIGN_SHARE for it in use.copies)
+        if any(waited.get((use.phase, copy), 1.0) > FOREIGN_SHARE for copy in use.copies)
     )
     yield from _worst(DisturbanceKind.FOREIGN, _weighty(foreign, FOREIGN_SHARE, own_s))
     steal = ((use.steal, use) for use in counted)
     yield from _worst(DisturbanceKind.STEAL, _weighty(steal, STEAL_SHARE))
     phases = [it for it in machine if it.counted]
-    quota = _weighty(((it.quota_used_up, it) for it in phases), QUOTA_SHARE)
+    quota = _weighty(((phase.quota_used_up, phase) for phase in phases), QUOTA_SHARE)
     yield from _worst(DisturbanceKind.QUOTA, quota)
     hot = [(float(use.throttles), use) for use in counted if use.throttles]
     yield from _worst(DisturbanceKind.THROTTLED, hot, times=True)
-    swapped = [(float(_swapped(it)), it) for it in phases if _swapped(it)]
+    swapped = [(float(_swapped(phase)), phase) for phase in phases if _swapped(phase)]
     yield from _worst(DisturbanceKind.SWAP, swapped, times=True)
-    stalled = _weighty(((it.pressure("memory"), it) for it in phases), PRESSURE_SHARE)
-    if stalled or any(it.pressure("memory") is not None for it in phases):
+    stalled = _weighty(((phase.pressure("memory"), phase) for phase in phases), PRESSURE_SHARE)
+    if stalled or any(phase.pressure("memory") is not None for phase in phases):
         yield from _worst(DisturbanceKind.MEMORY, stalled)
         return
     # A kernel without pressure counts who had to free memory before getting any.
-    stalls = [(float(dict(it.values).get("allocstall", 0)), it) for it in phases]
+    stalls = [(float(dict(phase.values).get("allocstall", 0)), phase) for phase in phases]
     stalled = [(number, it) for number, it in stalls if number]
     yield from _worst(DisturbanceKind.MEMORY, stalled, times=True)
 

@@ -83,7 +83,9 @@ def foreign_load_cost(run: StoredRun, counters: RunCounters) -> float | None:
     """
     run = run.without_torn()
     accounts = accounts_of(run)
-    counted = [it for it in run.copies if it.counted and is_good(it) and it.elapsed_ns > 0]
+    counted = [
+        copy for copy in run.copies if copy.counted and is_good(copy) and copy.elapsed_ns > 0
+    ]
     taken_by = _Takers(run, counters)
     taken = [(it, taken_by.taken_s(it, accounts[it.phase, it.copy, it.step])) for it in counted]
     cost = _cost_of(run, [(it, lost_s or 0.0) for it, lost_s in taken])
@@ -142,8 +144,10 @@ def _cost_of(run: StoredRun, taken: Sequence[tuple[CopyEnded, float]]) -> float 
     for (tune, name, _), cell in cells.items():
         brackets[tune, name].append((_bracket_s(cell, 0), _bracket_s(cell, 1)))
     ratios = [
-        math.log(_standing([fair for _, fair in it]) / _standing([whole for whole, _ in it]))
-        for it in brackets.values()
+        math.log(
+            _standing([fair for _, fair in bracket]) / _standing([whole for whole, _ in bracket])
+        )
+        for bracket in brackets.values()
     ]
     return max(0.0, 1 - math.exp(sum(ratios) / len(ratios))) if ratios else None
 

@@ -33,12 +33,12 @@ _PSYS = "psys"
 
 def phase_energies(run: StoredRun) -> tuple[PhaseEnergy, ...]:
     """Return the energy of every phase that has readings of it, by phase."""
-    if not any(_joules(it.values) for it in run.machine_readings):
+    if not any(_joules(reading.values) for reading in run.machine_readings):
         return ()
     run = run.without_torn()
     copies = group_by_key((copy.phase, copy) for copy in run.copies)
     brackets = {bracket.phase: bracket for bracket in run.brackets}
-    read = {it.phase: _joules(it.values) for it in run.machine_readings}
+    read = {reading.phase: _joules(reading.values) for reading in run.machine_readings}
     names = {name for joules in read.values() for name in joules}
     found = []
     for it in run.machine_readings:
@@ -119,7 +119,7 @@ def _phase(
         elapsed_s=elapsed_s,
         bracket_s=None if is_steady(run.head) else bracket.bracket_s,
         domains=tuple(sorted(domains.items())),
-        packages=tuple((it, whole[it]) for it in packages),
+        packages=tuple((package, whole[package]) for package in packages),
         copy_runs=len(copies),
         reason=reason,
     )

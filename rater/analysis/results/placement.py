@@ -362,7 +362,9 @@ def prove_run(run: StoredRun) -> RunProof:
     run = run.without_torn()
     if run.head.source == "import":
         return _stated(run)
-    by_key = group_by_key(((it.phase, it.copy, it.step), it) for it in run.samples)
+    by_key = group_by_key(
+        ((sample.phase, sample.copy, sample.step), sample) for sample in run.samples
+    )
     evident = bool(by_key) or any(copy.gate for copy in run.copies)
     placed = {placement.copy: placement for placement in run.placements if evident}
     homes = {pu.cpu: pu.node for pu in run.pus}

@@ -47,14 +47,16 @@ def _why_left_out(score: BenchmarkScore, head: RunHead) -> str | None:
         return score.reason
     # A result file need not have times of all copies, nor say how many there were.
     untold = [
-        it.copies for it in score.iterations if it.reported is None or it.reported.copies is None
+        iteration.copies
+        for iteration in score.iterations
+        if iteration.reported is None or iteration.reported.copies is None
     ]
     fewest = min(untold, default=head.copies)
     if head.source == "import" and head.order != "rotated" and fewest < head.copies:
         return Missing.SOME_TIMES.of(done=fewest, of=head.copies)
     if score.chosen:
         return None
-    counted = any(it.counted for it in score.iterations)
+    counted = any(iteration.counted for iteration in score.iterations)
     return Missing.NO_RESULT if counted else Missing.NOT_COUNTED
 
 
@@ -117,7 +119,8 @@ def run_rates(run: StoredRun, block: int | None) -> RunRates:
 def _repeated(run: StoredRun) -> frozenset[Key]:
     """Return what counts as another tune of a benchmark as well (base as peak), that one first."""
     times = group_by_key(
-        ((it.benchmark, it.tune), (it.iteration, it.copy, it.elapsed_ns)) for it in run.copies
+        ((copy.benchmark, copy.tune), (copy.iteration, copy.copy, copy.elapsed_ns))
+        for copy in run.copies
     )
     first: dict[tuple[str, tuple[tuple[int, int, int], ...]], Key] = {}
     every = ((key, first.setdefault((key[0], tuple(own)), key)) for key, own in times.items())
@@ -160,15 +163,24 @@ def with_cpu_times(rates: RunRates, run: StoredRun) -> RunRates:
     spent, counters = accounts_of(run), run_counters(run)
     shared = _beside_busy_threads(run, counters.cpus)
     whole = {bracket.phase for bracket in run.brackets if bracket.complete}
-    counted = [it for it in run.copies if it.counted and it.phase in whole and it.elapsed_ns > 0]
+    counted = [
+        copy for copy in run.copies if copy.counted and copy.phase in whole and copy.elapsed_ns > 0
+    ]
     copies = group_by_key(((it.benchmark, it.tune), it) for it in counted)
     threads = {used.name for used in run.benchmarks if used.threads > 1}
 
     def measured(rate: Result) -> Result:
         own = copies.get((rate.benchmark, rate.tune), ())
         accounts = [spent[it.phase, it.copy, it.step] for it in own]
-        waits = [it.waited_s / it.elapsed_s for it in accounts if it.waited_s is not None]
-        idle = [((it.slept_s or 0) + (it.stopped_s or 0)) / it.elapsed_s for it in accounts]
+        waits = [
+            account.waited_s / account.elapsed_s
+            for account in accounts
+            if account.waited_s is not None
+        ]
+        idle = [
+            ((account.slept_s or 0) + (account.stopped_s or 0)) / account.elapsed_s
+            for account in accounts
+        ]
         asleep = max(idle, default=0.0)
         reason = None
         if rates.kind != BRACKETS:

@@ -44,13 +44,15 @@ class RemainingPlan(Struct, frozen=True):
     @property
     def ahead(self) -> tuple[Phase, ...]:
         """The phases that are to be run."""
-        return tuple(it.phase for it in self.phases if it.state is not PhaseState.DONE)
+        return tuple(phase.phase for phase in self.phases if phase.state is not PhaseState.DONE)
 
     @property
     def torn(self) -> tuple[int, ...]:
         """Numbers of the stored brackets that are to be marked."""
         return tuple(
-            it.stored for it in self.phases if it.state is PhaseState.TORN and it.stored is not None
+            phase.stored
+            for phase in self.phases
+            if phase.state is PhaseState.TORN and phase.stored is not None
         )
 
     def resumed_at_ns(self, since_start_ns: int) -> int:
@@ -69,7 +71,9 @@ def remaining_plan(plan: Plan, run: StoredRun) -> RemainingPlan:
     that are planned or stored.
     """
     brackets = group_by_key(
-        ((it.benchmark, it.iteration), it) for it in run.brackets if not it.torn
+        ((bracket.benchmark, bracket.iteration), bracket)
+        for bracket in run.brackets
+        if not bracket.torn
     )
     copies = group_by_key((copy.phase, copy) for copy in run.copies)
     taken = {bracket.phase for bracket in run.brackets}
@@ -98,7 +102,9 @@ def remaining_plan(plan: Plan, run: StoredRun) -> RemainingPlan:
                 stored[0].phase if stored else None,
             )
         )
-    ends = [it.finish_ns or 0 for it in run.copies] + [it.finish_ns or 0 for it in run.brackets]
+    ends = [copy.finish_ns or 0 for copy in run.copies] + [
+        bracket.finish_ns or 0 for bracket in run.brackets
+    ]
     return RemainingPlan(tuple(phases), runs_done, failed, max(ends, default=0))
 
 
@@ -107,9 +113,9 @@ def _is_done(phase: Phase, bracket: PhaseEnded, copies: Sequence[CopyEnded]) -> 
     if not bracket.complete or bracket.start_ns is None or bracket.finish_ns is None:
         return False
     if any(  # stopped, or ended well and nobody looked at what it wrote
-        it.status is CopyStatus.INTERRUPTED
-        or (it.status is CopyStatus.OK and it.validity is Validity.UNCHECKED)
-        for it in copies
+        copy.status is CopyStatus.INTERRUPTED
+        or (copy.status is CopyStatus.OK and copy.validity is Validity.UNCHECKED)
+        for copy in copies
     ):
         return False
     ran = {(copy.copy, copy.step) for copy in copies}
@@ -125,7 +131,7 @@ def _cut_with_the_run(run: StoredRun) -> int | None:
     """
     if run.head.status is not RunStatus.KILLED or not run.brackets:
         return None
-    last = max(it.phase for it in run.brackets)
+    last = max(bracket.phase for bracket in run.brackets)
     died = any(
         copy.phase == last
         and copy.status is CopyStatus.FAILED

@@ -223,7 +223,7 @@ class BenchmarkScore(Struct, frozen=True):
     @property
     def chosen(self) -> Result | None:
         """What stands for it."""
-        return next((it for it in self.iterations if it.selected), None)
+        return next((iteration for iteration in self.iterations if iteration.selected), None)
 
     @property
     def per_hour(self) -> float | None:
@@ -280,7 +280,7 @@ def why_failed(
 
 def why_incomplete(head: RunHead, iterations: Sequence[Result | SteadyWindow]) -> str | None:
     """Return what is missing of a benchmark's iterations, failures first: a person must act."""
-    counted = [it for it in iterations if it.counted]
+    counted = [iteration for iteration in iterations if iteration.counted]
     for it in sorted((it for it in counted if it.reason), key=lambda it: not it.failed):
         several = f"iteration {it.iteration}: " if len(iterations) > 1 else ""
         return f"{several}{it.reason}"

@@ -83,7 +83,7 @@ def ring_of(run: StoredRun) -> tuple[list[Result], Ring]:
     Where not all copies have a benchmark in their queue there is a rate of those that do, and the
     reason why it is no part of a score.
     """
-    head, used = run.head, {it.name: it for it in run.benchmarks}
+    head, used = run.head, {benchmark.name: benchmark for benchmark in run.benchmarks}
     names = head.benchmarks
     typical, queued = _typical_times(run), _queued(head)
     by_ratio = all((it := used.get(name)) and it.reference_s for name in names)
@@ -98,14 +98,16 @@ def ring_of(run: StoredRun) -> tuple[list[Result], Ring]:
                 rates.setdefault(copy, []).append(head.copies * work_s / time.elapsed_s)
         results.append(_result(run, its, times, queued[name], work_s))
     copies = _copy_scores(typical, rates, len(names))
-    reason = next((f"{it.benchmark}: {it.reason}" for it in results if it.reason), None)
+    reason = next(
+        (f"{result.benchmark}: {result.reason}" for result in results if result.reason), None
+    )
     if reason is None and (len(copies) < head.copies or not copies):
         reason = f"{len(copies)} of {head.copies} copies ran every benchmark"
     population = None if reason else spread([copy.rate for copy in copies])
     tail = _tail(run.copies, head.copies)
     whole = tail is not None and not reason and all(is_good(copy) for copy in run.copies)
     total_s = tail.total_s if tail and whole else None
-    references = {it.benchmark: it.reference_s or 0.0 for it in results}
+    references = {result.benchmark: result.reference_s or 0.0 for result in results}
     work_s = sum(references.get(copy.benchmark, 0.0) for copy in run.copies)
     return results, Ring(
         rounds=head.iterations - head.discard,

@@ -107,11 +107,11 @@ class Summary(Struct, frozen=True):
             if window is not None:
                 by_ratio = window.ratio is not None
                 value, unit = (window.ratio, RATIO) if by_ratio else (window.per_hour, PER_HOUR)
-        elif any(it.reference_s for it in self.scores):
+        elif any(score.reference_s for score in self.scores):
             ratios = [suite.ratio for suite in self.suites if suite.kind == "all"]
             value = next((ratio for ratio in ratios if ratio is not None), None)
-        elif not any(it.reason or not it.per_hour for it in self.scores):
-            value, unit = geometric_mean([it.per_hour or 0.0 for it in self.scores]), PER_HOUR
+        elif not any(score.reason or not score.per_hour for score in self.scores):
+            value, unit = geometric_mean([score.per_hour or 0.0 for score in self.scores]), PER_HOUR
         return None if value is None else Overall(value, unit)
 
     @property
@@ -122,7 +122,12 @@ class Summary(Struct, frozen=True):
         """
         if self.steady:
             return None
-        chosen = [it.energy for b in self.benchmarks for it in b.iterations if it.selected]
+        chosen = [
+            iteration.energy
+            for b in self.benchmarks
+            for iteration in b.iterations
+            if iteration.selected
+        ]
         whole = len(chosen) == len(self.benchmarks)
         of = [*self.energies] if self.rotated is not None else chosen if whole else []
         known = [it.joules for it in of if it is not None and it.joules is not None]
@@ -170,11 +175,11 @@ def summarise(run: StoredRun, proof: RunProof | None = None) -> Summary:
     rotated, mix = None, None
     if head.order != "rotated":
         results = window_results(run) if is_steady(head) else _bracket_results(run)
-        scores = _scores(run, results, {it.phase: it for it in energies})
+        scores = _scores(run, results, {energy.phase: energy for energy in energies})
     elif is_steady(head):
         found = [*window_results(run)]
         mix = mix_of(run, [*{it.phase: it.steady for it in found if it.steady}.values()])
-        scores = tuple(_of_mix(it, found, mix) for it in run.benchmarks)
+        scores = tuple(_of_mix(benchmark, found, mix) for benchmark in run.benchmarks)
     else:
         found, rotated = ring_of(run)
         scores = tuple(
@@ -218,9 +223,9 @@ def _scores(
     run: StoredRun, results: Iterable[Result], energies: Mapping[int, PhaseEnergy]
 ) -> tuple[BenchmarkScore, ...]:
     """Return benchmarks that ran alone; of own runs those as well of which nothing is stored."""
-    head, used = run.head, {it.name: it for it in run.benchmarks}
+    head, used = run.head, {benchmark.name: benchmark for benchmark in run.benchmarks}
     spent = accounts_of(run)
-    good = (it for it in run.copies if is_good(it) and it.elapsed_ns > 0)
+    good = (copy for copy in run.copies if is_good(copy) and copy.elapsed_ns > 0)
     accounts = group_by_key((it.phase, spent[it.phase, it.copy, it.step]) for it in good)
     found: dict[tuple[str | None, str], list[Result]] = {}
     for it in results:
@@ -249,7 +254,7 @@ def _scores(
 
 def _bracket_results(run: StoredRun) -> Iterator[Result]:
     """Yield a result for each bracket of a benchmark: all copies released, until the last ended."""
-    head, used = run.head, {it.name: it for it in run.benchmarks}
+    head, used = run.head, {benchmark.name: benchmark for benchmark in run.benchmarks}
     rows = group_by_key((copy.phase, copy) for copy in run.copies)
     for bracket in run.brackets:
         if bracket.benchmark is not None and bracket.iteration is not None:
@@ -330,9 +335,9 @@ def _bracket_times(
 def _suite(kind: str, tune: str | None, members: Sequence[BenchmarkScore]) -> SuiteScore:
     over = tuple(member.benchmark for member in members)
     reason: str | None = None
-    missing = [it.benchmark for it in members if it.reason or it.ratio is None]
+    missing = [member.benchmark for member in members if member.reason or member.ratio is None]
     # What failed may be all the file knows of a benchmark, its reference time not among it.
-    without = [it.benchmark for it in members if not (it.reference_s or it.reason)]
+    without = [member.benchmark for member in members if not (member.reference_s or member.reason)]
     if not members:
         reason = "no benchmarks" if kind == "all" else f"no {kind} benchmark in this run"
     elif without:

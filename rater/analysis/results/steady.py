@@ -121,7 +121,7 @@ def share_inside(row: CopyEnded, bracket: PhaseEnded) -> float:
 
 def mix_of(run: StoredRun, windows: Sequence[SteadyWindow]) -> Mix:
     """Return the windows of a run in rotated order, and which of them stands for it."""
-    counted = [it for it in windows if it.counted]
+    counted = [window for window in windows if window.counted]
     valid = [it for it in counted if it.reason is None]
     selected = None
     if valid and not any(it.failed for it in counted):
@@ -135,7 +135,9 @@ def window_results(run: StoredRun) -> Iterator[Result]:
     """Yield a result for each window and benchmark in it."""
     rows = group_by_key((copy.phase, copy) for copy in run.copies)
     for bracket in sorted(run.brackets, key=lambda it: it.iteration or 0):
-        used = [it for it in run.benchmarks if bracket.benchmark in (None, it.name)]
+        used = [
+            benchmark for benchmark in run.benchmarks if bracket.benchmark in (None, benchmark.name)
+        ]
         if used:
             yield from _window(run.head, bracket, rows.get(bracket.phase, ()), used)
 
@@ -197,7 +199,7 @@ def _window(
         rates=spread([copy.rate for copy in copies]),
         slowest=slowest,
         lgroups=_lgroups(copies),
-        halves=compare_halves(timed, [it.copy for it in copies], window_ns) if timed else None,
+        halves=compare_halves(timed, [copy.copy for copy in copies], window_ns) if timed else None,
         longest_warmup_run_s=longest_s,
         needed_warmup_s=(
             rounded_up(longest_s) if longest_s is not None and longest_s > warmup_s else None

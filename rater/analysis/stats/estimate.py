@@ -325,23 +325,23 @@ def mean_estimate(estimates: Sequence[Estimate]) -> Estimate:
     if len(estimates) == 1:
         return estimates[0]
     share = 1 / len(estimates)
-    mean = statistics.fmean(one.log_ratio for one in estimates)
-    refused = next((one.refused for one in estimates if one.refused), None)
+    mean = statistics.fmean(estimate.log_ratio for estimate in estimates)
+    refused = next((estimate.refused for estimate in estimates if estimate.refused), None)
     if refused:
         return Estimate(mean, (), Basis.NOTHING, refused=refused)
     parts = tuple(
-        replace(part, share=part.share * share) for one in estimates for part in one.parts
+        replace(part, share=part.share * share) for estimate in estimates for part in estimate.parts
     )
     # The weakest basis is what must be told: they stand in the order of their strength.
-    basis = max((one.basis for one in estimates), key=list(Basis).index)
-    slow = tuple(chain.from_iterable(one.slow for one in estimates))
+    basis = max((estimate.basis for estimate in estimates), key=list(Basis).index)
+    slow = tuple(chain.from_iterable(estimate.slow for estimate in estimates))
     return Estimate(
-        *(mean, parts, basis, statistics.fmean(one.blur for one in estimates)),
-        most_degrees=sum(one.most_degrees for one in estimates),
+        *(mean, parts, basis, statistics.fmean(estimate.blur for estimate in estimates)),
+        most_degrees=sum(estimate.most_degrees for estimate in estimates),
         alternatives=_shared_alternatives(estimates),
-        doubts=tuple(dict.fromkeys(chain.from_iterable(one.doubts for one in estimates))),
+        doubts=tuple(dict.fromkeys(chain.from_iterable(estimate.doubts for estimate in estimates))),
         slow=slow,
-        rest=mean_estimate([one.rest or replace(one, slow=()) for one in estimates])
+        rest=mean_estimate([estimate.rest or replace(estimate, slow=()) for estimate in estimates])
         if slow
         else None,
     )
@@ -350,7 +350,11 @@ def mean_estimate(estimates: Sequence[Estimate]) -> Estimate:
 def _shared_alternatives(estimates: Sequence[Estimate]) -> tuple[Alternative, ...]:
     """Return those of a mean, by reason: as probable as on average, as wide as the widest."""
     many = len(estimates)
-    found = group_by_key((one.reason, one) for it in estimates for one in it.alternatives)
+    found = group_by_key(
+        (alternative.reason, alternative)
+        for estimate in estimates
+        for alternative in estimate.alternatives
+    )
     return tuple(
         Alternative(
             *(reason, whole / many),

@@ -275,8 +275,8 @@ def _common_causes(here: Sequence[MeasuredLog], there: Sequence[MeasuredLog]) ->
     places = np.arange(len(y), dtype=np.float64)
     cuts = np.unique(np.linspace(1, len(y) - 1, _MOST_STEPS).astype(int))
     steps = [(places >= cut).astype(np.float64) for cut in cuts]
-    steps = [one for one in steps if abs(np.corrcoef(one, side)[0, 1]) < 1 - NO_DIFFERENCE]
-    found = [_caused(base, y, places), *(_caused(base, y, it, 1 / len(steps)) for it in steps)]
+    steps = [step for step in steps if abs(np.corrcoef(step, side)[0, 1]) < 1 - NO_DIFFERENCE]
+    found = [_caused(base, y, places), *(_caused(base, y, step, 1 / len(steps)) for step in steps)]
     if min(len(here), len(there)) >= _FEWEST:  # a state that stays with a side
         alike = _correlation(tuple(map(int, side)), serial=True)
         found.append(_dependent(_RUNS, base, y, alike))

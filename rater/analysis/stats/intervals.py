@@ -247,7 +247,9 @@ class _Part(Struct, frozen=True):
 def _mixture(estimate: Estimate, more: int = 0) -> list[_Part]:
     """Return what an estimate with an error makes probable, or would with `more` values."""
     error, degrees = estimate.error(more) or 0.0, estimate.degrees(more)
-    others = [one for one in estimate.alternatives if one.weight > _NEGLIGIBLE]
+    others = [
+        alternative for alternative in estimate.alternatives if alternative.weight > _NEGLIGIBLE
+    ]
     alone = _Part(1 - sum(one.weight for one in others), estimate.log_ratio, error, degrees)
     return [
         *([alone] if alone.weight > _NEGLIGIBLE else []),
@@ -274,14 +276,16 @@ def _reach_of(estimate: Estimate, confidence: float) -> _LogInterval:
 
 def _quantile(parts: Sequence[_Part], confidence: float, sign: int) -> float:
     """Return an end of the interval that so much of the mixture lies in, with sign -1 the lower."""
-    ends = [one.middle + sign * t_quantile(confidence, one.degrees) * one.error for one in parts]
+    ends = [
+        part.middle + sign * t_quantile(confidence, part.degrees) * part.error for part in parts
+    ]
     near, far = sorted((min(ends), max(ends)), key=lambda end: sign * end)
-    tail = (1 - confidence) / 2 * sum(one.weight for one in parts)
+    tail = (1 - confidence) / 2 * sum(part.weight for part in parts)
     for _ in range(_HALVES):
         if abs(far - near) <= _EXACT * (abs(near) + abs(far)):
             break
         middle = (near + far) / 2
-        more = sum(one.beyond(middle, sign) for one in parts) > tail
+        more = sum(part.beyond(middle, sign) for part in parts) > tail
         near, far = (middle, far) if more else (near, middle)
     return far
 
@@ -290,8 +294,8 @@ def _by_chance(estimate: Estimate) -> float:
     """Return how often chance goes so far to the side of 0 on which the estimate lies."""
     parts = _mixture(estimate)
     side = 1 if estimate.log_ratio > 0 else -1
-    tail = sum(one.beyond(side * estimate.blur, -side) for one in parts)
-    return min(1.0, 2 * tail / sum(one.weight for one in parts))
+    tail = sum(part.beyond(side * estimate.blur, -side) for part in parts)
+    return min(1.0, 2 * tail / sum(part.weight for part in parts))
 
 
 def ratio_interval(

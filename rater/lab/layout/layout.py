@@ -130,7 +130,9 @@ class PageLayout(Struct, frozen=True):
     @property
     def needs_extent(self) -> bool:
         """Tell whether what it asks for depends on how large the data is."""
-        return any(isinstance(it, PageShare) and it not in (NO_HUGE, ALL_HUGE) for it in self.forms)
+        return any(
+            isinstance(form, PageShare) and form not in (NO_HUGE, ALL_HUGE) for form in self.forms
+        )
 
     def __str__(self) -> str:
         """Return the one text of it: `parse_pages` of it gives the same layout."""
@@ -300,14 +302,18 @@ def backing_of(layout: PageLayout, *, pooled: bool, huge_bytes: int) -> str:
     Pages larger than the machine's transparent ones (1 GB) are always of a pool.
     """
     some = dict.fromkeys(Category, EVERYTHING >> 12)
-    sizes = {it.page_bytes for it in page_windows(layout, some, huge_bytes)}
+    sizes = {window.page_bytes for window in page_windows(layout, some, huge_bytes)}
     kinds = {HUGETLB if pooled or size > huge_bytes else THP for size in sizes}
     return ", ".join(sorted(kinds or {HUGETLB if pooled else THP}))
 
 
 def planned_bytes(windows: Iterable[PageWindow], category: Category, extent: int) -> int:
     """Return how many of the first `extent` bytes of a category the windows cover."""
-    return sum(max(0, min(it.end, extent) - it.start) for it in windows if it.category is category)
+    return sum(
+        max(0, min(window.end, extent) - window.start)
+        for window in windows
+        if window.category is category
+    )
 
 
 def huge_share(layout: PageLayout, extents: Extents, huge_bytes: int) -> float:
@@ -373,7 +379,7 @@ class PageDirective(Struct, frozen=True):
 
     def of(self, category: Category) -> tuple[PageWindow, ...]:
         """Return the windows of one category."""
-        return tuple(it for it in self.windows if it.category is category)
+        return tuple(window for window in self.windows if window.category is category)
 
     def words(self, reports: str | None) -> str:
         """Return the text for the library, which is to write below the folder `reports`, if any."""
@@ -437,4 +443,4 @@ def pool_pages_text(windows: Iterable[PageWindow], huge_bytes: int, *, pooled: b
 def _of_pool(
     windows: Iterable[PageWindow], huge_bytes: int, *, pooled: bool
 ) -> Iterator[PageWindow]:
-    return (it for it in windows if pooled or it.page_bytes > huge_bytes)
+    return (window for window in windows if pooled or window.page_bytes > huge_bytes)

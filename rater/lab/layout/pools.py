@@ -115,18 +115,26 @@ def pool_settings(shortages: Iterable[PoolShortage]) -> dict[str, str]:
 
     Where a node has not the memory nothing is to be set: the kernel would take all there is.
     """
-    return {it.room.setting: str(it.total) for it in shortages if not it.is_hopeless}
+    return {
+        shortage.room.setting: str(shortage.total)
+        for shortage in shortages
+        if not shortage.is_hopeless
+    }
 
 
 def shortage_text(shortages: Sequence[PoolShortage]) -> str:
     """Say which pools are too small, and the commands that enlarge them."""
     lines = [
-        f"the pool of {size_text(it.room.size_bytes)} pages on node {it.room.node} has "
-        f"{it.room.free} free, copies need {it.needed}"
-        + (f" (memory for {it.room.most} more at most)" if it.is_hopeless else "")
-        for it in shortages
+        f"the pool of {size_text(shortage.room.size_bytes)} pages on node {shortage.room.node} has "
+        f"{shortage.room.free} free, copies need {shortage.needed}"
+        + (f" (memory for {shortage.room.most} more at most)" if shortage.is_hopeless else "")
+        for shortage in shortages
     ]
-    ways = [f"echo {it.total} > {it.room.path}" for it in shortages if not it.is_hopeless]
+    ways = [
+        f"echo {shortage.total} > {shortage.room.path}"
+        for shortage in shortages
+        if not shortage.is_hopeless
+    ]
     way = f"; as root: {truncate_list(ways)}" if ways else ""
     return f"{truncate_list(lines)}{way}"
 
@@ -175,7 +183,7 @@ def machine_problems(
         return [f"base pages are of {size_text(page_bytes)} here, and --pages is for 4k"]
     huge = huge_page_bytes(root)
     some = dict.fromkeys(Category, EVERYTHING >> 12)
-    sizes = {it.page_bytes for it in page_windows(layout, some, huge)}
+    sizes = {window.page_bytes for window in page_windows(layout, some, huge)}
     of_pool = {size for size in sizes if pooled or size > huge}
     return [*_pool_problems(of_pool, root), *_thp_problems(sizes - of_pool, huge, root, planned)]
 
@@ -207,7 +215,9 @@ def _thp_problems(
             "takes the largest that fits; choose one size, or --pages-backing hugetlb"
         )
         return
-    now = {it.name: it.read().text for it in available_settings(root)} | dict(planned)
+    now = {setting.name: setting.read().text for setting in available_settings(root)} | dict(
+        planned
+    )
     thp = now.get("thp", "always")
     [size] = wanted
     # A size that is not in the list of single ones follows the whole.
@@ -328,5 +338,5 @@ def fill_pools(
             why = f" ({error})"
         short = lacking_pages(needs, root)
     pools = (find_setting(name, root) for name in wanted)
-    now = tuple((it.also, it.read().text) for it in pools)
+    now = tuple((pool.also, pool.read().text) for pool in pools)
     return now, [shortage_text(short) + why] if short else []

@@ -113,7 +113,7 @@ class ProcessSeen(Struct, frozen=True):
     @property
     def there(self) -> int:
         """Bytes of the process that are there."""
-        return sum(it.there for it in self.regions) + self.rest.there
+        return sum(region.there for region in self.regions) + self.rest.there
 
 
 def read_reports(path: Path) -> Iterator[ProcessSeen]:
@@ -178,8 +178,8 @@ def page_regions(
     for category, seen in zip((*Category, REST), (*main.regions, rest), strict=True):
         if not (seen.base or seen.there):
             continue
-        windows = [it for it in order.windows if it.category == category]
-        sizes = [it.page_bytes for it in windows]
+        windows = [window for window in order.windows if window.category == category]
+        sizes = [window.page_bytes for window in windows]
         largest, reach = max(sizes, default=BASE_BYTES), seen.end - seen.base
         extent, known = seen.extent, shares.get(category)
         if known is not None and largest > huge_bytes:  # too large to tell how far data goes in it
@@ -192,9 +192,9 @@ def page_regions(
                 extent_bytes=extent,
                 resident_bytes=seen.there,
                 planned_bytes=sum(
-                    max(0, min(it.end, seen.extent) - it.start)
-                    for it in windows
-                    if it.start < reach
+                    max(0, min(window.end, seen.extent) - window.start)
+                    for window in windows
+                    if window.start < reach
                 ),
                 touched_bytes=seen.touched,
                 huge_bytes=None if any(size < huge_bytes for size in sizes) else seen.large,
@@ -242,7 +242,7 @@ _LOOKING = threading.Lock()  # the library has one place for what it sees
 
 def look_at(process: ProcessSeen, order: PageDirective, setup: PageSetup) -> ProcessSeen | None:
     """Return what a process has now; `process` says where. None: it ended, or cannot be read."""
-    ends = [end for it in process.regions for end in (it.base, it.end)]
+    ends = [end for region in process.regions for end in (region.base, region.end)]
     found = (ctypes.c_uint64 * (6 * len(process.regions) + 4))()
     where = (ctypes.c_uint64 * len(ends))(*ends)
     huge, words = ctypes.c_uint64(setup.huge_bytes), order.words(None).encode()
@@ -250,7 +250,8 @@ def look_at(process: ProcessSeen, order: PageDirective, setup: PageSetup) -> Pro
         if ctypes.CDLL(str(setup.library)).rater_look(process.pid, words, huge, where, found):
             numbers = iter(found)
             regions = tuple(
-                RegionSeen(it.base, it.end, *islice(numbers, 6)) for it in process.regions
+                RegionSeen(region.base, region.end, *islice(numbers, 6))
+                for region in process.regions
             )
             there, large, files, shared = numbers
             rest = RestSeen(there, large, files, shared, process.rest.kept)
@@ -341,7 +342,9 @@ class PageProof:
             with suppress(OSError):
                 path.unlink()
             for ran, end_ns in runs:
-                those = [it for it in reports if (ran.start_ns or 0) <= it.began_ns <= end_ns]
+                those = [
+                    report for report in reports if (ran.start_ns or 0) <= report.began_ns <= end_ns
+                ]
                 regions = page_regions(
                     _most(those, self._looked.get((copy, ran.position), [])),
                     self._setup.orders[ran.step.benchmark],
@@ -351,7 +354,7 @@ class PageProof:
 
 
 def _most(reports: list[ProcessSeen], looked: list[ProcessSeen]) -> list[ProcessSeen]:
-    found = {(it.pid, it.began_ns): it for it in reports}
+    found = {(report.pid, report.began_ns): report for report in reports}
     for look in looked:
         key = (look.pid, look.began_ns)
         before = found.get(key)

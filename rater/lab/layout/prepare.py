@@ -191,9 +191,9 @@ def pages_of_run(
     pools: tuple[tuple[str, str], ...] = ()
     if not problems or asked.layout.best:
         windows = [order.windows for order in orders.values()]
-        taken = [pool_pages(it, huge, pooled=asked.pooled) for it in windows]
+        taken = [pool_pages(window, huge, pooled=asked.pooled) for window in windows]
         pools, lacking = fill_pools(pool_needs(placements, taken), fill, root)
-        every = {pool_pages_text(it, huge, pooled=asked.pooled) for it in windows} - {""}
+        every = {pool_pages_text(window, huge, pooled=asked.pooled) for window in windows} - {""}
         why = f"; each category has pages of its own: {' or '.join(sorted(every))}" if every else ""
         problems += [text + why for text in lacking]
     problems = list(dict.fromkeys(problems))
@@ -222,11 +222,11 @@ def _told(program: Program, order: PageDirective, reports: Path) -> Program:
 def _order(asked: PageRequest, extents: Extents, huge: int) -> PageDirective:
     heap, mmap = reserves(asked.heap_bytes, extents, sysroot())
     windows = page_windows(asked.layout, extents, huge)
-    of_pool = [it for it in windows if asked.pooled or it.page_bytes > huge]
+    of_pool = [window for window in windows if asked.pooled or window.page_bytes > huge]
     clipped = clip_windows(of_pool, {it: extents.get(it, 0) for it in Category}, huge)
-    giant = any(it.page_bytes > huge for it in windows)
+    giant = any(window.page_bytes > huge for window in windows)
     return PageDirective(
-        windows=tuple(sorted((*clipped, *(it for it in windows if it not in of_pool)))),
+        windows=tuple(sorted((*clipped, *(window for window in windows if window not in of_pool)))),
         heap_bytes=heap,
         mmap_bytes=mmap,
         split=asked.layout.split,
@@ -282,7 +282,7 @@ def _learnt_sizes(
         with suppress(RaterError):
             folders.clear(spec)
     file = setup.reports / "0"
-    processes = [it for it in latest_reports(read_reports(file)) if it.event != BEGIN]
+    processes = [report for report in latest_reports(read_reports(file)) if report.event != BEGIN]
     with suppress(OSError):
         file.unlink()
     regions = page_regions(processes, order, setup.huge_bytes)
@@ -292,13 +292,17 @@ def _learnt_sizes(
             "handlers; give --pages-heap SIZE, or take a layout "
             "without shares (huge, 2M, 2M@64M-128M)"
         )
-    moved = max(it.moved_break for it in processes)
+    moved = max(process.moved_break for process in processes)
     if moved and not best:
         raise InputError(
             f"--pages: {name} moves the break itself ({moved} times), and that memory is in no "
             "category of the layout; with :best behind the layout it runs all the same"
         )
-    return {Category(it.category): it.extent_bytes for it in regions if it.category != REST}
+    return {
+        Category(region.category): region.extent_bytes
+        for region in regions
+        if region.category != REST
+    }
 
 
 def _last_line(file: Path) -> str:

@@ -75,7 +75,7 @@ class RunPages(Struct, frozen=True):
 
     def of(self, verdict: PageVerdict) -> tuple[CopyPages, ...]:
         """Return the copy runs with this verdict, in order."""
-        return tuple(it for it in self.copies if it.verdict is verdict)
+        return tuple(copy for copy in self.copies if copy.verdict is verdict)
 
 
 def asked_pages(run: StoredRun) -> tuple[PageLayout, str] | None:
@@ -100,16 +100,16 @@ def prove_pages(run: StoredRun) -> RunPages | None:
         return None
     layout, backing = asked
     copies = tuple(_proved(copy, layout) for copy in run.without_torn().copies)
-    by_name = group_by_key((it.copy.benchmark, it) for it in copies)
+    by_name = group_by_key((copy.copy.benchmark, copy) for copy in copies)
     categories = tuple(row for name, those in by_name.items() for row in _categories(name, those))
-    reached = [it.reached for it in copies if it.reached is not None]
+    reached = [copy.reached for copy in copies if copy.reached is not None]
     return RunPages(median(reached) if reached else None, str(layout), backing, copies, categories)
 
 
 def _proved(copy: CopyEnded, layout: PageLayout) -> CopyPages:
     reasons: list[str] = []
     verdict = PageVerdict.MET
-    shaped = [it for it in copy.pages if it.category != REST]
+    shaped = [page for page in copy.pages if page.category != REST]
     for region in shaped:
         found = list(_differences(region, layout))
         if found:
@@ -132,9 +132,11 @@ def _proved(copy: CopyEnded, layout: PageLayout) -> CopyPages:
 def large_share(copy: CopyEnded) -> float | None:
     """Return the per cent of a copy's memory, all of it, in large pages; None: not known."""
     whole = _whole_bytes(copy)
-    if not whole or any(it.huge_bytes is None for it in copy.pages):
+    if not whole or any(page.huge_bytes is None for page in copy.pages):
         return None
-    large = (min((it.huge_bytes or 0) + it.stray_bytes, _data_bytes(it)) for it in copy.pages)
+    large = (
+        min((page.huge_bytes or 0) + page.stray_bytes, _data_bytes(page)) for page in copy.pages
+    )
     return 100 * sum(large) / whole
 
 
@@ -173,7 +175,9 @@ def _differences(region: PageRegion, layout: PageLayout) -> Iterator[str]:
 
 
 def _categories(name: str, copies: Sequence[CopyPages]) -> Iterator[CategoryPages]:
-    regions = group_by_key((it.category, (copy, it)) for copy in copies for it in copy.copy.pages)
+    regions = group_by_key(
+        (page.category, (copy, page)) for copy in copies for page in copy.copy.pages
+    )
     for category in (*Category, REST):
         rows = [(copy, it) for copy, it in regions.get(category, ()) if it.resident_bytes]
         if not rows:
@@ -255,9 +259,9 @@ def _warnings(sides: Sequence[tuple[str, SideRuns]]) -> Iterator[str]:
         )
     for label, runs in sides:
         proofs = [it for it in map(prove_pages, runs) if it is not None]
-        differ = sum(len(it.of(PageVerdict.DIFFERS)) for it in proofs)
+        differ = sum(len(proof.of(PageVerdict.DIFFERS)) for proof in proofs)
         if differ:
-            whole_number = sum(len(it.copies) for it in proofs)
+            whole_number = sum(len(proof.copies) for proof in proofs)
             yield (
                 f"{label}: {count(differ, 'copy run')} of {whole_number} had other page sizes "
                 "than planned (`rater show RUN` says which, and why)"

@@ -41,7 +41,7 @@ def page_parts(pages: RunPages, *, every: bool = False) -> Iterator[Part]:
     little = pages.reached is not None and pages.reached < _LITTLE
     named = differ if every else differ[:_MOST_COPIES]
     more = len(differ) - len(named)
-    first = {one.copy.benchmark: one.copy for one in reversed(pages.copies)}
+    first = {copy.copy.benchmark: copy.copy for copy in reversed(pages.copies)}
     unknown = group_by_key((one.reasons, one.copy.copy) for one in pages.of(PageVerdict.NOT_KNOWN))
     yield facts(
         (

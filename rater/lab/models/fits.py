@@ -218,7 +218,7 @@ def shown_pairs(models: Sequence[TwoPointModel], x: Floats) -> list[TwoPointMode
     last = len(order) - 1
     marks = [order[round(share * last)] for share in (0, 0.25, 0.5, 0.75, 1)]
     wanted = {frozenset(pair) for pair in combinations(dict.fromkeys(marks), 2)}
-    return [one for one in models if frozenset((one.first, one.second)) in wanted]
+    return [model for model in models if frozenset((model.first, model.second)) in wanted]
 
 
 def _line(x: Floats, y: Floats, a: int, b: int) -> TwoPointModel:

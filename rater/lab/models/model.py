@@ -141,7 +141,7 @@ def _checks(
             data.benchmark,
             traces[data.benchmark],
             sorted(
-                ((texts[one.label], one.values) for one in data.layouts),
+                ((texts[layout.label], layout.values) for layout in data.layouts),
                 key=lambda it: order.index(it[0]),
             ),
         )
@@ -361,12 +361,12 @@ class SweepModel(Struct, frozen=True):
     @property
     def x(self) -> Floats:
         """x of the layouts, ascending."""
-        return np.array([one.x for one in self.observed.layouts])
+        return np.array([layout.x for layout in self.observed.layouts])
 
     @property
     def y(self) -> Floats:
         """y of the layouts."""
-        return np.array([one.y for one in self.observed.layouts])
+        return np.array([layout.y for layout in self.observed.layouts])
 
     @property
     def chosen(self) -> PolynomialFit | None:
@@ -381,8 +381,8 @@ def models_of(every: Sequence[ModelData], *, degree: int = 2) -> tuple[SweepMode
 
 
 def _model(observed: ModelData, degree: int) -> SweepModel:
-    x = np.array([one.x for one in observed.layouts])
-    y = np.array([one.y for one in observed.layouts])
+    x = np.array([layout.x for layout in observed.layouts])
+    y = np.array([layout.y for layout in observed.layouts])
     if len(np.unique(x)) < LEAST_VALUES:
         return SweepModel(observed, (), (), None)
     fits = [fit for d in range(degree + 1) if (fit := fit_polynomial(x, y, d)) is not None]

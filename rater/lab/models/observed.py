@@ -76,7 +76,7 @@ class ModelData(Struct, frozen=True):
     @property
     def layout_noise(self) -> float:
         """Standard error of a layout's y from run to run, as a share of y."""
-        return self.noise.of_median(min(len(one.runs) for one in self.layouts))
+        return self.noise.of_median(min(len(layout.runs) for layout in self.layouts))
 
 
 class _LayoutRun(Struct, frozen=True):
@@ -90,9 +90,9 @@ class _LayoutRun(Struct, frozen=True):
         """Return the counts of a benchmark, those with the kernel's part first."""
         name, tune = key
         every = [
-            it
-            for it in self.counts
-            if it.benchmark == name and tune in (None, it.tune) and it.rates is not None
+            count
+            for count in self.counts
+            if count.benchmark == name and tune in (None, count.tune) and count.rates is not None
         ]
         return min(every, key=lambda it: (it.user_only, -len(counted_features(it))), default=None)
 

@@ -95,11 +95,11 @@ def effort_of(
         return rates.cpi * rates.instructions if rates else None
     copies = _copies(run, key)
     if kind in ("cpu", "user"):
-        every_ns = [it.cpu_ns if kind == "cpu" else it.user_ns for it in copies]
+        every_ns = [copy.cpu_ns if kind == "cpu" else copy.user_ns for copy in copies]
         values = [ns / 1e9 for ns in every_ns if ns]
     else:
         name = kind.removeprefix(_METRIC)
-        values = [value for it in copies if (value := dict(it.metrics).get(name, 0.0)) > 0]
+        values = [value for copy in copies if (value := dict(copy.metrics).get(name, 0.0)) > 0]
     return statistics.median(values) if values else None
 
 
@@ -119,7 +119,7 @@ def huge_share(run: StoredRun, key: Key) -> float | None:
 
     As it was proved; None: that was not seen.
     """
-    found = [share for it in _copies(run, key) if (share := large_share(it)) is not None]
+    found = [share for copy in _copies(run, key) if (share := large_share(copy)) is not None]
     return statistics.median(found) if found else None
 
 

@@ -102,7 +102,7 @@ def _verdict(model: SweepModel, term: TermVerdict) -> str:
     if not 0 < scatter <= 1.5 * term.noise:
         return text
     # What is left is noise of runs.
-    rounds = min(len(one.runs) for one in model.observed.layouts)
+    rounds = min(len(layout.runs) for layout in model.observed.layouts)
     more = -(-rounds * term.more_layouts // len(model.observed.layouts))
     return f"{text}, or {count(more, 'more round')}"
 
@@ -198,7 +198,7 @@ def models_parts(models: Sequence[SweepModel], told: Sequence[str] = ()) -> Iter
 def model_parts(model: SweepModel) -> Iterator[Part]:
     """Yield one model."""
     observed = model.observed
-    runs = {run for one in observed.layouts for run in one.runs}
+    runs = {run for layout in observed.layouts for run in layout.runs}
     many = f"{count(len(observed.layouts), 'layout')}, {count(len(runs), 'run')}"
     yield Line(f"{observed.name}: {many}", "bold")
     yield " ".join(
@@ -231,7 +231,7 @@ def _fits_table(model: SweepModel) -> ViewTable:
 
 
 def _pairs_table(model: SweepModel) -> ViewTable:
-    labels = [_short(it.label) for it in model.observed.layouts]
+    labels = [_short(layout.label) for layout in model.observed.layouts]
     worst = max(model.pairs, key=lambda one: one.maximum_error)
 
     def beyond(one: TwoPointModel) -> str:
@@ -305,7 +305,7 @@ def _chart(model: SweepModel) -> dict[str, Any]:
     curves = [(fit, fit.at(xs)) for fit in _drawn(model)]
     chosen = model.chosen
     band = chosen.band(xs) if chosen is not None else None
-    ends = [value for one in layouts for value in (*one.values, one.y)]
+    ends = [value for layout in layouts for value in (*layout.values, layout.y)]
     ends += [float(y) for _, values in curves for y in values]
     if chosen is not None and band is not None:
         middle = chosen.at(xs)
@@ -315,7 +315,7 @@ def _chart(model: SweepModel) -> dict[str, Any]:
     names: list[dict[str, Any]] = []
     for place, (fit, values) in enumerate(curves):
         y = float(values[-1])
-        if all(abs(y - one["y"]) > _TIGHT * (high - low) for one in names):
+        if all(abs(y - name["y"]) > _TIGHT * (high - low) for name in names):
             names.append({"y": y, "text": fit.name, "colour": _COLOURS[place]})
     return {
         "title": sanitize(f"{model.observed.name}, {model.observed.y.title}"),
@@ -336,18 +336,18 @@ def _chart(model: SweepModel) -> dict[str, Any]:
             "band": _band(xs, chosen, band),
             "dots": [
                 {
-                    "x": one.x,
-                    "y": one.y,
-                    "low": min(one.values),
-                    "high": max(one.values),
+                    "x": layout.x,
+                    "y": layout.y,
+                    "low": min(layout.values),
+                    "high": max(layout.values),
                     "card": [
-                        sanitize(one.label),
-                        f"{sanitize(model.observed.x.title)}: {one.x:.6g}",
-                        f"{sanitize(model.observed.y.title)}: {one.y:.6g}",
-                        *(f"{fit.name}: {_error(fit, one):+.1f} %" for fit, _ in curves),
+                        sanitize(layout.label),
+                        f"{sanitize(model.observed.x.title)}: {layout.x:.6g}",
+                        f"{sanitize(model.observed.y.title)}: {layout.y:.6g}",
+                        *(f"{fit.name}: {_error(fit, layout):+.1f} %" for fit, _ in curves),
                     ],
                 }
-                for one in layouts
+                for layout in layouts
             ],
             "names": names,
         },

@@ -183,7 +183,7 @@ def overview_parts(lab: PageLab) -> Iterator[Part]:
 def _overview(models: Sequence[SweepModel]) -> Part:
     if not models:
         return None
-    of_x = dict.fromkeys(f"{it.observed.x.name}, {it.observed.x.source}" for it in models)
+    of_x = dict.fromkeys(f"{model.observed.x.name}, {model.observed.x.source}" for model in models)
     fields = (
         Field("benchmark", lambda it: it.observed.name, TEXT, flexible=True),
         Field(

@@ -132,7 +132,7 @@ def _sweep_of(asked: Asked, own: SweepOptions, study: StudyOptions) -> tuple[Ask
 def tell_ended(page: LabPage, y: str, output: Output, store: Store, sweep: int) -> None:
     """Tell what a sweep that has ended came to, however early it did."""
     slots = load_sweep(store, sweep).slots
-    if len({it.slot.point for it in slots if it.done}) < 2:  # stopped: nothing to compare
+    if len({slot.slot.point for slot in slots if slot.done}) < 2:  # stopped: nothing to compare
         show_sweep(output, store, sweep)
     else:
         _tell(page, y, output, store, sweep)
@@ -202,8 +202,8 @@ def model_sweep(
         models = models_in(store, number, wanted, degree)
         disturbed = disturbed_points(load_points(store, [f"{PREFIX}{number}"]))
     if drawing is not None:
-        names = truncate_list([one.observed.name for one in models])
-        if not any(one.fits for one in models):
+        names = truncate_list([model.observed.name for model in models])
+        if not any(model.fits for model in models):
             raise InputError(f"{file}: nothing to draw: a model needs {LEAST_VALUES} values of x")
         write_drawing(models_svg(models, f"sweep {number}: {names}"), drawing)
 

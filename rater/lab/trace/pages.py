@@ -130,7 +130,7 @@ def pages(output: Output, asked: TraceOptions, listing: bool) -> int:
     if listing:
         with open_existing_store(output) as store:
             heads = trace_heads(store)
-        print_view(output, [to_dict(it) for it in heads], lambda _: heads_parts(heads))
+        print_view(output, [to_dict(head) for head in heads], lambda _: heads_parts(heads))
         return 0
     if asked.trace is not None:
         if asked.which is not None or asked.command is not None:
@@ -201,8 +201,8 @@ def _traced(
     if _HUGE not in sizes:
         sizes = (*sizes, _HUGE)  # what predictions for layouts are made of
     analysis = TraceAnalysis(
-        tuple(it.argument for it in tlb.arrays),
-        tuple(mapping_argument(it) for it in page_mappings(sizes)),
+        tuple(array.argument for array in tlb.arrays),
+        tuple(mapping_argument(mapping) for mapping in page_mappings(sizes)),
         rate,
         max(1, len(os.sched_getaffinity(0))),
     )
@@ -239,9 +239,9 @@ def _notes(traced: TraceRun, problems: list[str]) -> tuple[str, ...]:
             "does the work by itself"
         )
     notes += [
-        f"{it}: `rater run --pages` does not reach it, and its heap is told apart from its "
+        f"{problem}: `rater run --pages` does not reach it, and its heap is told apart from its "
         "mappings only below the break"
-        for it in problems
+        for problem in problems
     ]
     return tuple(notes)
 
@@ -430,9 +430,9 @@ def checked(
 
 def _time_s(run: StoredRun) -> float:
     times = [
-        it.cpu_ns if it.cpu_ns is not None else it.elapsed_ns
-        for it in run.copies
-        if it.status is CopyStatus.OK
+        copy.cpu_ns if copy.cpu_ns is not None else copy.elapsed_ns
+        for copy in run.copies
+        if copy.status is CopyStatus.OK
     ]
     if not times:
         why = f"`rater show {run.head.run}`"

@@ -111,7 +111,7 @@ def extents(trace: PageTrace) -> dict[Category, int]:
 def _share(region: RegionMisses, windows: Sequence[PageWindow]) -> float:
     start = region.region * REGION_BYTES
     end = start + REGION_BYTES
-    covered = sum(max(0, min(it.end, end) - max(it.start, start)) for it in windows)
+    covered = sum(max(0, min(window.end, end) - max(window.start, start)) for window in windows)
     return min(1.0, covered / REGION_BYTES)
 
 
@@ -166,7 +166,9 @@ class PageCosts(Struct, frozen=True):
         """
         first, last = self.tlb.entries(BASE_PAGE)
         within = [
-            it.of(loads) for it in self.points if first * _COSTS_SURE <= it.pages <= last * _NEAR
+            point.of(loads)
+            for point in self.points
+            if first * _COSTS_SURE <= point.pages <= last * _NEAR
         ]
         return statistics.median(within) if within else 0.0
 
@@ -179,7 +181,7 @@ class PageCosts(Struct, frozen=True):
         miss of the first level costs is taken off.
         """
         _, last = self.tlb.entries(BASE_PAGE)
-        beyond = [it for it in self.points if it.pages >= last * _COSTS_SURE] or list(
+        beyond = [point for point in self.points if point.pages >= last * _COSTS_SURE] or list(
             self.points[-1:]
         )
         if not beyond:
@@ -389,7 +391,7 @@ class BenefitCheck(Struct, frozen=True):
     @property
     def max_error(self) -> float:
         """Largest absolute error, as a share."""
-        return max((abs(it.error) for it in self.mappings[1:]), default=0.0)
+        return max((abs(mapping.error) for mapping in self.mappings[1:]), default=0.0)
 
 
 def check_benefits(

@@ -366,7 +366,9 @@ def reuse_svg(trace: PageTrace) -> str:
     figures = []
     for page_bytes, bars in all_bars:
         known = dict(bars)
-        chart = _chart([(it, known.get(it, [0.0] * len(CATEGORIES))) for it in titles], trace)
+        chart = _chart(
+            [(title, known.get(title, [0.0] * len(CATEGORIES))) for title in titles], trace
+        )
         chart["signals"]["title"] = f"{page_name(page_bytes)} pages"
         figures.append(PlacedChart("cpi", chart, _WIDTH, len(titles) * _LINE, above=20))
     what = sanitize(

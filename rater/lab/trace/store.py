@@ -111,7 +111,7 @@ def find_trace(store: Store, word: str) -> int:
 
     Raises `InputError` where there is none.
     """
-    known = [(it.number, it.uuid) for it in reversed(trace_heads(store))]
+    known = [(head.number, head.uuid) for head in reversed(trace_heads(store))]
     makes, lists = "rater lab trace SUITE/BENCHMARK", "rater lab trace --list"
     return find_numbered(store.path, word, known, kind="trace", makes=makes, lists=lists)
 

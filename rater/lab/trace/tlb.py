@@ -181,12 +181,12 @@ class Tlb(Struct, frozen=True):
     arrays: tuple[TlbArray, ...]
 
     def __str__(self) -> str:
-        levels = sorted({it.level for it in self.arrays})
+        levels = sorted({array.level for array in self.arrays})
         return ",".join("+".join(str(a) for a in self.arrays if a.level == n) for n in levels)
 
     def entries(self, page_bytes: int) -> tuple[int, int]:
         """Return how many pages of a size the first level holds, and the largest."""
-        of = [it for it in self.arrays if page_bytes in it.sizes]
+        of = [array for array in self.arrays if page_bytes in array.sizes]
         first = sum(it.entries for it in of if it.level == 1)
         return first, max((it.entries for it in of), default=0)
 
@@ -216,7 +216,7 @@ def _tlb(levels: Sequence[str]) -> Tlb:
                 raise ValueError(f"{word!r}: entries are no multiple of 1 to {_MOST_WAYS} ways")
             sizes = _ALL if match[1] is None else _known_sizes(match[1].split("/"))
             arrays.append(TlbArray(level, sizes, entries, ways))
-        found = [size for it in arrays if it.level == level for size in it.sizes]
+        found = [size for array in arrays if array.level == level for size in array.sizes]
         if len(found) != len(set(found)):
             raise ValueError(f"level {level} has two arrays for one page size")
     return Tlb(tuple(arrays))
@@ -230,12 +230,14 @@ def tlb_of_cpuid(leaves: CpuidLeaves) -> Tlb | None:
     nothing is told of 1 GB pages, they are taken to stand where the first level has 2 MB ones.
     """
     arrays = _amd(leaves) or _intel_leaf_18(leaves) or _intel_leaf_2(leaves)
-    if not any(_SMALL in it.sizes for it in arrays):
+    if not any(_SMALL in array.sizes for array in arrays):
         return None
-    if not any(_GIGA in it.sizes for it in arrays):  # hidden by many hypervisors
+    if not any(_GIGA in array.sizes for array in arrays):  # hidden by many hypervisors
         arrays = [
-            replace(it, sizes=(*it.sizes, _GIGA)) if it.level == 1 and _HUGE in it.sizes else it
-            for it in arrays
+            replace(array, sizes=(*array.sizes, _GIGA))
+            if array.level == 1 and _HUGE in array.sizes
+            else array
+            for array in arrays
         ]
     return Tlb(tuple(sorted(arrays, key=lambda it: (it.level, it.sizes))))
 

@@ -160,7 +160,7 @@ def build_tools(valgrind: Valgrind, cache: Path) -> TraceTools:
         str(valgrind.libraries / f"{name}-{a}-linux.a")
         for name in ("libcoregrind", "libvex", "libgcc-sup")
     ]
-    present = [it for it in libraries if Path(it).exists()]
+    present = [library for library in libraries if Path(library).exists()]
     flags = (
         *_TOOL_FLAGS,
         f"-Wl,-Ttext-segment={_LOAD_ADDRESS[a]}",
@@ -275,7 +275,7 @@ def read_trace(
 
 
 def _scaled(counts: Sequence[int], rate: float) -> PerCategory:
-    return tuple(counts) if rate == 1 else tuple(round(it / rate) for it in counts)
+    return tuple(counts) if rate == 1 else tuple(round(count / rate) for count in counts)
 
 
 def _reuse(size: Mapping[str, Any], rate: float) -> PageReuse:
@@ -363,8 +363,8 @@ class TraceAnalysis(Struct, frozen=True):
     @property
     def arguments(self) -> tuple[str, ...]:
         """The command line behind the analyser's name."""
-        words = [word for it in self.arrays for word in ("-t", it)]
-        words += [word for it in self.mappings for word in ("-m", it)]
+        words = [word for array in self.arrays for word in ("-t", array)]
+        words += [word for mapping in self.mappings for word in ("-m", mapping)]
         return (*words, "-s", repr(self.rate), "-j", str(self.threads))
 
 

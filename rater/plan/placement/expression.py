@@ -143,7 +143,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 def _part(text: str) -> Part:
     for how, form in _FORMS.items():
         if match := form.fullmatch(text):
-            domain, *rest = (it for it in match.groups() if it is not None)
+            domain, *rest = (group for group in match.groups() if group is not None)
             numbers = _numbers(rest[0]) if how == "positions" else tuple(map(int, rest))
             return Part(domain, how, numbers)
     raise ValueError(f"{_short(text)!r} is none of its parts: expected {_EXPECTED}")

@@ -275,7 +275,9 @@ def _spans(topology: Topology) -> set[_Span]:
     # innermost one, so that thousands of lgroups cost no more than their CPUs.
     position = {pu.os: place for place, pu in enumerate(machine)}
     places = [sorted(position[cpu] for cpu in node.cpus) for node in topology.nodes if node.cpus]
-    lgroups = usable((it[0], it[-1] + 1) for it in places if it[-1] - it[0] == len(it) - 1)
+    lgroups = usable(
+        (place[0], place[-1] + 1) for place in places if place[-1] - place[0] == len(place) - 1
+    )
     inner: list[_Span] = [(0, len(topology.pus))] * (len(topology.pus) + 1)  # before each PU
     for first, end in sorted(found, key=lambda span: span[0] - span[1]):  # the widest first
         inner[first + 1 : end] = [(first, end)] * (end - first - 1)

@@ -111,7 +111,7 @@ def placement_warnings(
     memory by PU where the policy takes memory from the copy's own, else None.
     """
     policy = placements[0].memory_policy
-    copies = _Copies(topology, given, [it.cpus or () for it in placements], threads)
+    copies = _Copies(topology, given, [placement.cpus or () for placement in placements], threads)
     found = (
         *_crowded(copies),
         _over_several_lgroups(copies),

@@ -264,14 +264,16 @@ def state_facts(root: Path = Path("/")) -> Iterator[tuple[str, str]]:
     if virtual is not None:
         yield "virtualization", virtual
     balloons = list_folder(root / "sys/bus/virtio/drivers/virtio_balloon", "virtio*/features")
-    if any((read_text(it) or "")[5:6] == "1" for it in balloons):  # VIRTIO_BALLOON_F_REPORTING
+    if any(
+        (read_text(balloon) or "")[5:6] == "1" for balloon in balloons
+    ):  # VIRTIO_BALLOON_F_REPORTING
         yield "virtualization.free_memory", "reported"
     if (root / "run/.containerenv").exists() or (root / ".dockerenv").exists():
         yield "container", "yes"
     if quotas := cpu_quotas(root):
         yield "cgroup.cpu_quota", f"{min(quotas)[0]:g}"
     limits = (group.limit("memory") for group in limiting_groups(root, "memory"))
-    if least := min((it for it in limits if it is not None), default=None):
+    if least := min((limit for limit in limits if limit is not None), default=None):
         yield "cgroup.memory_limit_bytes", str(least)
 
 
@@ -369,7 +371,8 @@ def _of_this_process(root: Path) -> Iterator[tuple[str, str]]:
     devices = list_folder(root / "sys/bus/event_source/devices")
     if devices:  # `cpu`; `cpu_core`, `cpum_cf`, `armv8_pmuv3_0`: without any there is no PMU
         counts = any(
-            it.name.startswith(("cpu", "armv")) and is_there(it / "type") for it in devices
+            device.name.startswith(("cpu", "armv")) and is_there(device / "type")
+            for device in devices
         )
         yield "cpu.counters", "yes" if counts else "no"
 

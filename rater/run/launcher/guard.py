@@ -156,7 +156,7 @@ class Cgroup:
     def make(cls, name: str) -> Cgroup | None:
         """Make a cgroup below our own, or return None where that is not allowed."""
         # Of version 2: no controller of version 1 has that name.
-        home = next((it.folder for it in limiting_groups(Path("/"), "cgroup2")), None)
+        home = next((group.folder for group in limiting_groups(Path("/"), "cgroup2")), None)
         if home is None or not home.is_dir():
             return None
         for stale in home.glob("rater-*-*"):

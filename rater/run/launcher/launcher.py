@@ -44,7 +44,7 @@ def launcher_program() -> Path:
         if all(source.stat().st_mtime_ns <= made_ns for source in sources):
             return _MADE
     try:
-        files = tuple(it for it in sources if it.suffix == ".c")
+        files = tuple(source for source in sources if source.suffix == ".c")
         with suppress(InputError):  # without that library
             return compile_program(NAME, files, (*FLAGS, "-static"), (), cache_root()).executable
         return compile_program(NAME, files, FLAGS, (), cache_root()).executable

@@ -71,7 +71,7 @@ def grown_uj(before_uj: int, now_uj: int, range_uj: int | None) -> int | None:
 
 def longest_wait_s(domains: Iterable[EnergyDomain]) -> float:
     """Return how long counters may go unread: half of the time in which one could wrap around."""
-    ranges = (it.range_uj for it in domains if it.range_uj)
+    ranges = (domain.range_uj for domain in domains if domain.range_uj)
     return min((range_uj / 1e6 / _HIGHEST_W / 2 for range_uj in ranges), default=math.inf)
 
 
@@ -94,13 +94,13 @@ class EnergyReader:
 
     def __init__(self, root: Path, open_event: OpenEvent | None = None) -> None:
         sources = list(energy_sources(root, open_event))
-        usable = [it for it in sources if it.domains]
+        usable = [source for source in sources if source.domains]
         self.source = usable[0] if usable else None
-        refused = [it.refused for it in sources if it.refused]
+        refused = [source.refused for source in sources if source.refused]
         # Said once, and not where another source tells the same.
         self._notes = refused[:1] if not usable or usable[0].refused else []
         domains = self.source.domains if self.source else ()
-        self._left = {it.name: it for it in domains}
+        self._left = {domain.name: domain for domain in domains}
         self._last: dict[str, int] = {}
         self._total: dict[str, int] = {}
         self._lock = threading.Lock()

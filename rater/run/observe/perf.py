@@ -233,7 +233,7 @@ def probe_group(
             why, remedy = perf_refusal(first, 1, root)
             return replace(
                 found,
-                missing=tuple(it.name for it in of.group.events if it not in user.events),
+                missing=tuple(event.name for event in of.group.events if event not in user.events),
                 why=found.why or f"user mode only: {why}",
                 remedy=found.remedy or remedy,
             )

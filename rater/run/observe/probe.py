@@ -165,10 +165,12 @@ class _Sum(Struct):
             return None
         if self.maps:
             found = self.by(lambda maps: maps.page_bytes)
-        elif any(it.get("Private_Hugetlb") or it.get("Shared_Hugetlb") for it in self.rollups):
+        elif any(
+            rollup.get("Private_Hugetlb") or rollup.get("Shared_Hugetlb") for rollup in self.rollups
+        ):
             return None  # of which size is not to be read there
         else:
-            found = {PAGE_BYTES: sum(it.get("Anonymous", 0) for it in self.rollups)}
+            found = {PAGE_BYTES: sum(rollup.get("Anonymous", 0) for rollup in self.rollups)}
         if huge and transparent_size:
             found[PAGE_BYTES] = max(0, found.get(PAGE_BYTES, 0) - huge)
             found[transparent_size] = found.get(transparent_size, 0) + huge

@@ -110,7 +110,7 @@ def run_child(
         process_group=0,
         preexec_fn=die_with_parent(),  # noqa: PLW1509 (only where there are no other threads)
     )
-    excess, well, written = None, False, {it.fileno() for it in outputs}
+    excess, well, written = None, False, {output.fileno() for output in outputs}
     try:
         excess = _wait_within(process.pid, limits, written, stop)
         elapsed_s = time.monotonic() - begin_s

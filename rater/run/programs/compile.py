@@ -143,9 +143,9 @@ def missing_programs(benchmark: Benchmark, size: Size, *, has_setup: bool = Fals
     With `has_setup` programs given by a path are believed: the suite's set-up may make them.
     """
     wanted = [benchmark.setup[0]] if benchmark.setup else []
-    if benchmark.command and not all(one.program for one in size.commands):
+    if benchmark.command and not all(command.program for command in size.commands):
         wanted.append(benchmark.command[0])
-    wanted += [one.program[0] for one in size.commands if one.program]
+    wanted += [command.program[0] for command in size.commands if command.program]
     found = []
     for word in dict.fromkeys(wanted):
         if has_setup and "/" in word:

@@ -62,7 +62,7 @@ class Injector:
         self, injection: Injection, placements: Sequence[Placement], keeper: Guard
     ) -> None:
         self._injection = injection
-        self._copies = Counter(it.cpu for it in placements)
+        self._copies = Counter(placement.cpu for placement in placements)
         self._keeper = keeper
         self._competitors: dict[int, list[_Competitor]] = defaultdict(list)
         self._phase: tuple[str, int] | None = None  # benchmark and iteration that run
@@ -110,6 +110,6 @@ class Injector:
 
     def _used_s(self) -> dict[int, float]:
         return {
-            cpu: sum(process_cpu_s(it.pid) for it in members)
+            cpu: sum(process_cpu_s(member.pid) for member in members)
             for cpu, members in self._competitors.items()
         }

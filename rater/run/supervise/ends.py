@@ -103,8 +103,8 @@ def workload_times(
     `signal` are those that it ended with, as its last command did. After a status of `well`
     the script goes on.
     """
-    pids = {it.workload: it.value for it in reports if it.kind == "s"}
-    ends = {it.workload: it for it in reports if it.kind == "e"}
+    pids = {report.workload: report.value for report in reports if report.kind == "s"}
+    ends = {report.workload: report for report in reports if report.kind == "e"}
     start_ns, finish_ns = span_ns
     times = []
     for number in range(1, workloads + 1):

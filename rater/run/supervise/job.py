@@ -190,7 +190,9 @@ class PhaseRecord:
         placements = state.job.placements
         self._state = state
         self._phase = phase
-        self.copies = {it.copy: Copy(it.copy, it.steps, bool(phase.window)) for it in phase.queues}
+        self.copies = {
+            queue.copy: Copy(queue.copy, queue.steps, bool(phase.window)) for queue in phase.queues
+        }
         self.reports = CommandReports()
         self._ended: list[EndedCopy] = []
         self._interrupted = False
@@ -237,7 +239,9 @@ class PhaseRecord:
 
     def _running(self) -> dict[int, int]:
         """Return the copies that run, by process."""
-        return {it.child.pid: it.number for it in self.copies.values() if it.child is not None}
+        return {
+            copy.child.pid: copy.number for copy in self.copies.values() if copy.child is not None
+        }
 
     def began(self, copy: Copy, child: Child, start_ns: int, planned_ns: int | None) -> None:
         """Take the start of a run, and emit it; fillers go without. Of CLOCK_MONOTONIC."""
@@ -329,8 +333,8 @@ class PhaseRecord:
         self._samples.close()
         if self._state.observer is not None and self._pages is not None:
             self._state.observer.looked_ns += self._pages.spent_ns
-        starts = [it.start_ns for it in self.copies.values() if it.start_ns is not None]
-        finishes = [it.finish_ns for it in self.copies.values() if it.finish_ns is not None]
+        starts = [copy.start_ns for copy in self.copies.values() if copy.start_ns is not None]
+        finishes = [copy.finish_ns for copy in self.copies.values() if copy.finish_ns is not None]
         if not starts or not finishes:
             return
         for event in (*counted, *(self._pages.close() if self._pages is not None else ())):

@@ -45,7 +45,7 @@ class PhaseCopies:
         """`specs` by copy and position in its queue; `flags` of first runs, and of later ones."""
         self.of = record.copies
         self.children: dict[int, Child] = {}  # by token: those that are not over
-        self.several = bool(phase.window) or any(len(it.steps) > 1 for it in phase.queues)
+        self.several = bool(phase.window) or any(len(queue.steps) > 1 for queue in phase.queues)
         self.over = trio.CancelScope()
         self.at_gates = trio.Event()  # all that begin with the release
         self._state = state
@@ -54,7 +54,7 @@ class PhaseCopies:
         self._programs = state.job.workplace.programs
         self._record = record
         self._flags = flags
-        self._offsets_ns = {it.copy: it.offset_ns for it in phase.queues}
+        self._offsets_ns = {queue.copy: queue.offset_ns for queue in phase.queues}
         self._unfinished = set(self.of)
         self._asked: list[Copy] = []  # whose next runs are to be made
         self._some = trio.Event()
@@ -264,7 +264,7 @@ class PhaseRun:
         while True:
             for record in await self._launcher.receive():
                 self._take(record)
-            gates = [it.pid for it in self._children.values()]
+            gates = [child.pid for child in self._children.values()]
             if not self._released and gates and all(gates):
                 self._copies.at_gates.set()
             if self.record.reports.flooded and not self._state.stop_flag.is_set():
@@ -395,7 +395,7 @@ class PhaseRun:
 
     def living(self) -> set[int]:
         """Return the processes of copies."""
-        return {it.pid for it in self._children.values()}
+        return {child.pid for child in self._children.values()}
 
     def _close_window(self) -> None:
         """Nothing that counts runs any more: end what only kept the load up."""

@@ -187,7 +187,9 @@ class RunFolders:
         kits = any(program.compares for program in programs.values())
         self._kit_outputs = _KIT_OUTPUTS().kit_outputs() if kits else None
         self._watch = InputWatch()
-        self._shared = [it for one in programs.values() for it in one.inputs if not it.private]
+        self._shared = [
+            it for program in programs.values() for it in program.inputs if not it.private
+        ]
         self._overlaps = False  # copies run while others' files are made, judged and removed
 
     def specs(
@@ -416,7 +418,11 @@ def stderr_ends(files: str, lines: int = 3) -> list[str]:
             text += (b"\n...\n" if rest > _MOST_BYTES else b"") + file.read(_MOST_BYTES)
     except OSError:
         return []
-    said = [printable(it, 200) for it in text.decode(errors="replace").splitlines() if it.strip()]
+    said = [
+        printable(splitline, 200)
+        for splitline in text.decode(errors="replace").splitlines()
+        if splitline.strip()
+    ]
     return said if len(said) <= 2 * lines else [*said[:lines], "...", *said[-lines:]]
 
 

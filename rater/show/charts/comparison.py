@@ -255,7 +255,7 @@ def _letters(names: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in names:
         signs = name[::-1] if name[-1:].isdigit() else name
-        free = (it for it in signs if it.isalnum() and it not in found.values())
+        free = (sign for sign in signs if sign.isalnum() and sign not in found.values())
         found[name] = next(free, "*")
     return found
 

@@ -69,7 +69,10 @@ def _sheet(picture: Picture) -> _SheetSize:
 
 def _key(picture: Picture, sheet: _SheetSize) -> Iterator[dict[str, Any]]:
     """Write at the right of the title how iterations are told apart, each in its own grey."""
-    words = [(str(it), f"dot{picture.shade(it)}") for it in reversed(picture.iterations)]
+    words = [
+        (str(iteration), f"dot{picture.shade(iteration)}")
+        for iteration in reversed(picture.iterations)
+    ]
     words = [*words, ("iteration", "faint")] if len(words) > 1 else []
     if picture.repeated:
         words.insert(0, ("dot: median run of a copy, line: all its runs   ", "faint"))
@@ -198,13 +201,17 @@ def labels_from(findings: Iterable[Finding]) -> tuple[Label, ...]:
 
 
 def _single_labels(one: Finding) -> Iterator[Label]:
-    cells = group_by_key(((one.benchmark, one.tune, one.iteration), one) for one in one.singles)
+    cells = group_by_key(
+        ((single.benchmark, single.tune, single.iteration), single) for single in one.singles
+    )
     groups = group_by_key(
         ((benchmark, tune, tuple(sorted({single.copy for single in members}))), iteration)
         for (benchmark, tune, iteration), members in cells.items()
     )
     for (benchmark, tune, copies), iterations in groups.items():
-        members = [single for it in iterations for single in cells[benchmark, tune, it]]
+        members = [
+            single for iteration in iterations for single in cells[benchmark, tune, iteration]
+        ]
         sizes = [single.slowdown for single in members]
         what = f"copy {copies[0]}" if len(copies) == 1 else f"{len(copies)} copies"
         node = members[0].node

@@ -32,9 +32,9 @@ def timeline(summary: Summary, run: StoredRun, kinds: Mapping[RunKey, int]) -> d
     """
     phases = group_by_key((row.phase, row) for row in run.copies)
     scores = {
-        (it.benchmark, it.tune, it.iteration): it
+        (iteration.benchmark, iteration.tune, iteration.iteration): iteration
         for benchmark in summary.benchmarks
-        for it in benchmark.iterations
+        for iteration in benchmark.iterations
     }
     names = {name: place for place, name in enumerate(run.head.benchmarks)}
     for row in run.copies:

@@ -137,7 +137,9 @@ def comparison_parts(comparison: Comparison, *, detailed: bool = True) -> Iterat
         shows = (f"`rater show {side.runs[0].run.head.run}`" for side in sides[:2] if side.runs)
         yield f"What they ran: {', '.join(shows)}"
         return
-    if any(one.is_machine for one in comparison.differences if one.significant):
+    if any(
+        difference.is_machine for difference in comparison.differences if difference.significant
+    ):
         yield Line("These runs were made on DIFFERENT MACHINES.", "bold red")
     # What has nothing to show stands above the table.
     whole = comparison.suites[:1]
@@ -379,7 +381,9 @@ def _basis_parts(comparison: Comparison, *, is_matrix: bool, detailed: bool) -> 
     cells = [cell for row in comparison.benchmarks for cell in row.cells]
     speedups = [cell.speedup for cell in cells if cell.speedup]
     several = comparison.compared > 1
-    doubts = dict.fromkeys(doubt for one in speedups if one.decided for doubt in one.doubts)
+    doubts = dict.fromkeys(
+        doubt for speedup in speedups if speedup.decided for doubt in speedup.doubts
+    )
     if is_matrix:
         held = f"; ++ and -- hold up with all {comparison.compared} comparisons considered (Holm)"
         yield (
@@ -395,9 +399,11 @@ def _basis_parts(comparison: Comparison, *, is_matrix: bool, detailed: bool) -> 
             )
         elif "independent" in doubt:
             yield f"{doubt}: runs close in time are alike beyond chance; the interval is wider"
-    if len(comparison.benchmarks) >= _MANY_BENCHMARKS and any(one.decided for one in speedups):
+    if len(comparison.benchmarks) >= _MANY_BENCHMARKS and any(
+        speedup.decided for speedup in speedups
+    ):
         yield from _tallies(comparison)
-    if detailed or any(one.basis is not Basis.BLOCKS for one in speedups):
+    if detailed or any(speedup.basis is not Basis.BLOCKS for speedup in speedups):
         yield from _stands_on(speedups)
     if not detailed:
         return
@@ -409,7 +415,7 @@ def _details(
 ) -> Iterator[str]:
     """Yield what holds for every sweep as well: steps of times, looks, chance."""
     cells = [cell for row in comparison.benchmarks for cell in row.cells]
-    blur = max((one.blur for one in speedups), default=0.0)
+    blur = max((speedup.blur for speedup in speedups), default=0.0)
     if blur > _BLUR_TOLD:
         yield (
             f"Recorded times are rounded by up to {percent(blur)} % of a run. Intervals include "
@@ -417,7 +423,7 @@ def _details(
         )
     if any(_of_pairs(cell) for cell in cells):
         yield "Values are of all runs of a point; speedups are of those in pairs."
-    if any(one.by_cpu for one in speedups):
+    if any(speedup.by_cpu for speedup in speedups):
         yield (
             "Values are by elapsed time. Speedups are by CPU time, which excludes the time that "
             "others took."
@@ -435,7 +441,11 @@ def _details(
         )
         if not is_matrix and any(cell.holds for _, _, cell in comparison.verdicts()):
             yield "A verdict with * holds up with all of them considered (Holm)."
-    unknown = [one.more for one in speedups if one.verdict is Decision.UNKNOWN and one.more != 0]
+    unknown = [
+        speedup.more
+        for speedup in speedups
+        if speedup.verdict is Decision.UNKNOWN and speedup.more != 0
+    ]
     if unknown and is_matrix:
         known = [more for more in unknown if more is not None]
         rounds = "more than 1000 rounds" if None in unknown else count(max(known), "more round")

@@ -37,16 +37,20 @@ def _warnings(title: str, rows: Sequence[tuple[str, str]], most: int = 0) -> Vie
 
 def difference_parts(comparison: Comparison, *, detailed: bool) -> Iterator[Part]:
     """Yield what weighs, then notes, then what is not known of imported runs."""
-    weighs = [one for one in comparison.differences if one.significant]
+    weighs = [difference for difference in comparison.differences if difference.significant]
     axes = dict.fromkeys(a for s in comparison.sides for p in s.points for a, _ in p.values)
     beside = f" beside {truncate_list(list(axes))}" if axes else ""
     most = _MOST_DIFFERENCES if detailed else 3
     yield _warnings(f"The runs differ{beside} in:", _texts(weighs, comparison), most)
     if not detailed:
         return
-    known = [one for one in comparison.differences if not one.unknown and not one.significant]
+    known = [
+        difference
+        for difference in comparison.differences
+        if not difference.unknown and not difference.significant
+    ]
     yield _warnings("Worth a note:", _texts(known, comparison), most)
-    unknown = [one.what for one in comparison.differences if one.unknown]
+    unknown = [difference.what for difference in comparison.differences if difference.unknown]
     if unknown:
         yield f"Not known of every run (imported): {truncate_list(unknown, 8)}"
     doctor = [(f"{one.check}:", _doctor_text(one, comparison)) for one in comparison.doctor]
@@ -65,7 +69,7 @@ def _texts(several: Sequence[PointDifference], comparison: Comparison) -> list[t
 def _difference_row(members: Sequence[PointDifference], comparison: Comparison) -> tuple[str, str]:
     one = members[0]
     kind, of, _ = one.what.partition(" of ")
-    what = f"{kind} of {truncate_list([it.what.removeprefix(kind + of) for it in members])}"
+    what = f"{kind} of {truncate_list([member.what.removeprefix(kind + of) for member in members])}"
     parts = [
         f"{crop(value, _LONGEST_VALUE, ascii_only=True) if value else 'none'} "
         f"({_who(numbers, comparison)})"
@@ -105,20 +109,25 @@ def trouble_parts(troubles: Sequence[DisturbedRun], most: int = 0) -> Iterator[P
 
 
 def _disturbances(troubles: Sequence[DisturbedRun]) -> Iterator[tuple[str, str]]:
-    unjudged = sorted(one.run for one in troubles if one.too_disturbed)
+    unjudged = sorted(trouble.run for trouble in troubles if trouble.too_disturbed)
     if unjudged:
         yield "too disturbed to judge:", runs_text(unjudged, _MOST_RUNS)
     for matter, words in DISTURBANCES.items():
-        own = [(one.run, it) for one in troubles for it in one.notable if it.matter is matter]
+        own = [
+            (trouble.run, it)
+            for trouble in troubles
+            for it in trouble.notable
+            if it.matter is matter
+        ]
         own.sort(key=lambda pair: -(pair[1].share or pair[1].times or 0))
         if own:
             texts = [_disturbance_text(run, it) for run, it in own]
             yield f"{words}:", truncate_list(texts, _MOST_SHARES)
-    moved = [one for one in troubles if one.not_met]
+    moved = [trouble for trouble in troubles if trouble.not_met]
     if moved:
         copies = [f"run {one.run} (copies {format_list(one.not_met)})" for one in moved]
         yield "copies not placed as planned:", truncate_list(copies, _MOST_RUNS)
-    shared = [one.run for one in troubles if one.shared]
+    shared = [trouble.run for trouble in troubles if trouble.shared]
     if shared:
         yield "made with --share, beside other runs:", runs_text(shared, _MOST_RUNS)
     warned: dict[str, dict[int, None]] = {}

@@ -112,7 +112,11 @@ def _curve_parts(curve: Curve, *, named: bool) -> Iterator[Part]:
         f"{_runs(curve.runs)}",
         "bold",
     )
-    differences = [_difference_text(*it) for it in curve.differences if it[0].significant]
+    differences = [
+        _difference_text(*difference)
+        for difference in curve.differences
+        if difference[0].significant
+    ]
     yield from (Line(text, "yellow") for text in (*differences, *curve.lacking))
     taken = taken_runs(curve.troubles)
     for point in (curve.suites or curve.benchmarks)[0].points:
@@ -127,7 +131,11 @@ def _curve_parts(curve: Curve, *, named: bool) -> Iterator[Part]:
         yield from _series_parts(curve)
     yield from _law_parts(curve)
     yield _noise(curve)
-    notes = [_difference_text(*it) for it in curve.differences if not it[0].significant]
+    notes = [
+        _difference_text(*difference)
+        for difference in curve.differences
+        if not difference[0].significant
+    ]
     if notes:
         yield Line(
             f"Not the same in all of these runs, but of no weight: {truncate_list(notes)}.", "dim"
@@ -145,7 +153,7 @@ def _difference_text(difference: ConditionDifference, runs: Sequence[int]) -> st
 
 def _points(curve: Curve, series: Series) -> ViewTable:
     """Return the points of all together, or of a single benchmark."""
-    places = needed_decimals([one.rate for one in series.points])
+    places = needed_decimals([point.rate for point in series.points])
     rates = Form(lambda values: [format_number(value, places) for value in values])
     spread = (
         Field("runs", lambda one: len(one.runs), optional=3),
@@ -155,7 +163,7 @@ def _points(curve: Curve, series: Series) -> ViewTable:
         Field((_title(series), "copies"), lambda one: one.copies),
         Field("placed|", lambda one: share_text(curve.place(one.copies))),
         Field(rate_heading(series.unit), lambda one: one.rate, rates),
-        *(spread if any(len(one.runs) > 1 for one in series.points) else ()),
+        *(spread if any(len(point.runs) > 1 for point in series.points) else ()),
         Field("speedup", lambda one: one.speedup, _FACTORS),
         Field("of|linear", lambda one: one.efficiency, _FACTORS),
         Field("of linear|per node", lambda one: one.per_lgroup, _FACTORS),
@@ -301,11 +309,11 @@ def _noise(curve: Curve) -> Line:
             "measure it). More rounds confirm knees and falls.",
             "dim",
         )
-    known = [one.noise.sd for one in curve.benchmarks]
+    known = [benchmark.noise.sd for benchmark in curve.benchmarks]
     text = percent(known[0])
     if len(known) > 1:
         text = f"{percent(min(known))} to {percent(max(known))}"
-    whole = all(one.noise.in_rounds for one in curve.benchmarks)
+    whole = all(benchmark.noise.in_rounds for benchmark in curve.benchmarks)
     rounds = " (after removing differences between rounds)" if whole else ""
     return Line(f"Run-to-run noise: {text} %{rounds}.", "dim")
 
@@ -388,7 +396,7 @@ def machine_text(curve: Curve) -> str | None:
     if cores is not None and cores < of_machine.cpus:
         text += " (hardware threads)"
     shared = {
-        share: [one.copies for one in curve.places if one.share is share]
+        share: [place.copies for place in curve.places if place.share is share]
         for share in (Share.THREADS, Share.CPUS)
     }
     for share, what in ((Share.THREADS, "cores"), (Share.CPUS, "CPUs")):
@@ -399,7 +407,7 @@ def machine_text(curve: Curve) -> str | None:
 
 def limits(curve: Curve) -> Iterator[str]:
     """Say what all benchmarks come to together, and where that bends; each has a row of its own."""
-    suites = [one for one in curve.suites if one.name == "all"]
+    suites = [suite for suite in curve.suites if suite.name == "all"]
     for one in suites or (curve.benchmarks if len(curve.benchmarks) == 1 else ()):
         first, at, shape = one.points[0], one.at(curve.fair), one.shape
         many = len(one.over)
@@ -415,7 +423,7 @@ def limits(curve: Curve) -> Iterator[str]:
             )
             who = "Together"
         low = min(
-            (it for it in one.points if shape.falls_at and it.copies >= shape.falls_at),
+            (point for point in one.points if shape.falls_at and point.copies >= shape.falls_at),
             key=lambda it: it.rate,
             default=None,
         )

@@ -85,7 +85,7 @@ class SweepView(Struct, frozen=True):
     @property
     def done(self) -> int:
         """Runs that are done."""
-        return sum(it.done for it in self.sweep.slots)
+        return sum(slot.done for slot in self.sweep.slots)
 
     @property
     def running(self) -> tuple[PointView, ...]:
@@ -101,7 +101,7 @@ def sweeps_parts(views: Sequence[SweepView]) -> Iterator[Part]:
         Field("sweep", lambda view: view.sweep.number),
         Field("started (UTC)", lambda view: started_text(view.asked.started_at), TEXT),
         Field("what", lambda view: view.what, TEXT, flexible=True),
-        Field("axes", lambda view: " ".join(it.name for it in view.axes), TEXT, flexible=True),
+        Field("axes", lambda view: " ".join(axis.name for axis in view.axes), TEXT, flexible=True),
         Field("points", lambda view: len(view.running), optional=1),
         Field("runs", lambda view: f"{view.done}/{len(view.sweep.slots)}"),
         Field("status", lambda view: view.sweep.status, TEXT),
@@ -136,7 +136,7 @@ def _results(view: SweepView, comparison: Comparison | None) -> Iterator[Part]:
     """Yield what the runs of every point came to."""
     units = {result.unit for point in view.points for result in point.results}
     unit = next(iter(units)) if len(units) == 1 else RATIO
-    places = needed_decimals([result.value for it in view.points for result in it.results])
+    places = needed_decimals([result.value for point in view.points for result in point.results])
     form = Form(lambda values: [format_number(value, places) for value in values])
     base, speedups = None, dict[str, float | None]()
     if comparison is not None and comparison.overall is not None:
@@ -150,7 +150,7 @@ def _results(view: SweepView, comparison: Comparison | None) -> Iterator[Part]:
         }
 
     def extreme(of: Callable[..., float]) -> Callable[[PointView], float | None]:
-        return lambda it: of((one.value for one in it.results), default=None)
+        return lambda it: of((result.value for result in it.results), default=None)
 
     def runs(point: PointView) -> str | None:
         return None if point.left_out is not None else f"{len(point.runs)}/{view.asked.rounds}"
@@ -207,7 +207,7 @@ def dry_parts(view: SweepView) -> Iterator[Part]:
         Field("", mark, TEXT),
     )
     yield ViewTable("", view.points, columns)
-    blocks = group_by_key((it.slot.block, str(it.slot.point + 1)) for it in view.sweep.slots)
+    blocks = group_by_key((slot.slot.block, str(slot.slot.point + 1)) for slot in view.sweep.slots)
     for block, points in list(blocks.items())[:_ORDERS_SHOWN]:
         yield f"block {block}: {' '.join(points)}"
     if len(blocks) > _ORDERS_SHOWN:
@@ -225,7 +225,7 @@ def missing_parts(view: SweepView) -> Iterator[Part]:
     """Yield what is still to be run of a stored sweep."""
     yield from _head(view)
     values = {point.point: point.values for point in view.points}
-    missing = [it for it in view.sweep.slots if not it.done]
+    missing = [slot for slot in view.sweep.slots if not slot.done]
     if not missing:
         yield Line("nothing is missing", "bold")
     columns = (

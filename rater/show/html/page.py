@@ -159,7 +159,7 @@ def _results(page_run: ReportRun) -> Iterator[Html]:
         metric_parts(summary.metrics),
         energy_parts(document),
         account_parts(document),
-        [facts([*failed_facts(summary.failed), *(("note", it) for it in summary.remarks)])],
+        [facts([*failed_facts(summary.failed), *(("note", remark) for remark in summary.remarks)])],
     )
     times = normalise(page_run.cells, median_copy_times(page_run.cells))
     document |= copies_document(summary.head, times, summary.head)

@@ -95,10 +95,10 @@ def score_lost(summary: Summary) -> float | None:
     of it: 1 less the geometric mean of 1 - (score lost) over the selected iterations.
     """
     left = [
-        1 - it.score_lost
+        1 - iteration.score_lost
         for benchmark in summary.benchmarks
-        for it in benchmark.iterations
-        if it.selected and it.score_lost is not None
+        for iteration in benchmark.iterations
+        if iteration.selected and iteration.score_lost is not None
     ]
     if not left or min(left) <= 0:
         return None
@@ -166,7 +166,7 @@ def machine_words(page_run: ReportRun) -> list[str]:
 
 def _divots(page_run: ReportRun) -> list[Finding]:
     findings = page_run.divots.findings if page_run.divots else ()
-    return [one for one in findings if not one.explained]
+    return [finding for finding in findings if not finding.explained]
 
 
 def _without(summary: Summary) -> str:
@@ -174,7 +174,10 @@ def _without(summary: Summary) -> str:
     names = [
         benchmark.benchmark
         for benchmark in summary.benchmarks
-        if not any(it.selected and it.score_lost is not None for it in benchmark.iterations)
+        if not any(
+            iteration.selected and iteration.score_lost is not None
+            for iteration in benchmark.iterations
+        )
     ]
     return f" ({truncate_list(names, 3)} left out: no valid result)" if names else ""
 
@@ -387,7 +390,11 @@ def _lost(summary: Summary) -> dict[tuple[str, str | None], float]:
     """Return the most that slow copies cost each benchmark in a counted iteration."""
     found: dict[tuple[str, str | None], float] = {}
     for benchmark in summary.benchmarks:
-        shares = [it.score_lost for it in benchmark.iterations if it.counted and it.score_lost]
+        shares = [
+            iteration.score_lost
+            for iteration in benchmark.iterations
+            if iteration.counted and iteration.score_lost
+        ]
         if shares:
             found[benchmark.benchmark, benchmark.tune] = round(max(shares), 5)
     return found

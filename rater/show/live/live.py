@@ -261,7 +261,7 @@ class LiveView(View):
         progress, most = self.progress, max(1, size.height - 1)
         progress.changed = False
         standouts = progress.standouts(now_ns)
-        slow = {one.copy for one in standouts if one.running}
+        slow = {standout.copy for standout in standouts if standout.running}
         lines: list[Line] = [
             [Segment(self._title, _BOLD)],
             [Segment(self._phase_text())],
@@ -316,7 +316,7 @@ class LiveView(View):
     def _remarks(self, standouts: Sequence[Outlier]) -> list[Line]:
         """Return what is to say below the table, the most urgent first."""
         progress = self.progress
-        rows = [self._standout_row(one) for one in standouts[:_STANDOUTS]]
+        rows = [self._standout_row(standout) for standout in standouts[:_STANDOUTS]]
         right = (False, False, *([False] if progress.rotated else []), True, False)
         table = align_columns(rows, right) if rows else []
         lines = [

@@ -153,7 +153,9 @@ def counters_parts(document: Row) -> Iterator[Part]:
         Field("events", events, wrap=True),
     )
     yield ViewTable("", groups, columns, group="table")
-    reasons = group_by_key(((it["why"], it["remedy"]), it["group"]) for it in groups if it["why"])
+    reasons = group_by_key(
+        ((group["why"], group["remedy"]), group["group"]) for group in groups if group["why"]
+    )
     for (why, remedy), names in reasons.items():
         yield f"{', '.join(names)}: {why}"
         yield f"    remedy: {remedy}" if remedy else None
@@ -216,7 +218,7 @@ def layouts_parts(layouts: Sequence[Row]) -> Iterator[Part]:
             return [f"broken: `rater plan layouts show {it['name']}`"]
         return [it["description"], *([f"= {it['equals']}"] if it["equals"] else [])]
 
-    rows = [(it["name"], about(it)) for it in layouts]
+    rows = [(layout["name"], about(layout)) for layout in layouts]
     yield facts([*rows, *((text, [meaning]) for text, meaning in _WRITTEN)])
     yield "more: `rater plan layouts show LAYOUT`"
     yield "on a machine: `rater plan --layout LAYOUT --copies N`"
@@ -266,7 +268,7 @@ TABLE = {
 
 def doctor_document(view: DoctorView) -> dict[str, Any]:
     """Return all of it for JSON; `more_now` null: the kernel does not tell."""
-    found = Counter(one.verdict for one in view.findings)
+    found = Counter(finding.verdict for finding in view.findings)
     return {
         "of": view.of,
         "counts": {verdict.value: found[verdict] for verdict in DoctorVerdict},
@@ -338,7 +340,9 @@ def _pool_parts(pools: Sequence[Row], *, detailed: bool) -> Iterator[Part]:
         yield ViewTable("Huge pages available now", pools, columns)
         for it in pools:
             yield Line(f"echo {it['total_pages'] + more(it)} > {it['file']}", whole=True)
-        gigabytes = next((it["size_bytes"] >> 30 for it in pools if it["more_now"] is None), None)
+        gigabytes = next(
+            (pool["size_bytes"] >> 30 for pool in pools if pool["more_now"] is None), None
+        )
         if gigabytes:
             yield (
                 f"The kernel does not count free pieces of {gigabytes} GB: write the number and "

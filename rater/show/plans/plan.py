@@ -93,7 +93,9 @@ def place_parts(document: Row) -> Iterator[Part]:
         Field("CPUs", lambda it: brief(it["cpus"]), TEXT, flexible=True),
     )
     yield ViewTable("", nodes, _NODES if few else (*_NODES, *where), most=_MOST_NODES)
-    forbidden = [it["node"] for it in nodes if not it["memory_allowed"] and it["node"] is not None]
+    forbidden = [
+        node["node"] for node in nodes if not node["memory_allowed"] and node["node"] is not None
+    ]
     if forbidden:
         one = len(forbidden) == 1
         yield (
@@ -326,14 +328,14 @@ def remainder_document(head: RunHead, left: RemainingPlan) -> dict[str, Any]:
         "killed": head.status is RunStatus.KILLED,
         "phases": [
             {
-                "phase": _number(it),
-                "benchmark": it.phase.benchmark,
-                "iteration": it.phase.iteration,
-                "counted": it.phase.counted,
-                "state": it.state.value,
-                "runs_as": None if it.state is PhaseState.DONE else it.phase.number,
+                "phase": _number(phase),
+                "benchmark": phase.phase.benchmark,
+                "iteration": phase.phase.iteration,
+                "counted": phase.phase.counted,
+                "state": phase.state.value,
+                "runs_as": None if phase.state is PhaseState.DONE else phase.phase.number,
             }
-            for it in left.phases
+            for phase in left.phases
         ],
     }
 
@@ -345,7 +347,7 @@ def _number(it: PlannedPhase) -> int:
 def remainder_parts(document: Row) -> Iterator[Part]:
     """Yield the same for people, and what goes on would execute."""
     phases = document["phases"]
-    done = sum(it["state"] == PhaseState.DONE.value for it in phases)
+    done = sum(phase["state"] == PhaseState.DONE.value for phase in phases)
     status = RunStatus.KILLED.value if document["killed"] else document["status"]
     yield (
         f"run {document['run']} ({document['uuid'][:8]}), {status}: "

@@ -18,7 +18,7 @@ _LEFT_OUT = {"missing": "not installed", "unfit": "too big for the machine"}
 _TABLE = {
     Suite: JsonFields(
         "name description path reference_machine setup environment{} leave_out",
-        {"benchmarks": lambda suite: [_benchmark(one) for one in suite.benchmarks]},
+        {"benchmarks": lambda suite: [_benchmark(benchmark) for benchmark in suite.benchmarks]},
     ),
     InputFile: JsonFields("name path generator made copy=private"),
     Expected: JsonFields("file absolute_tolerance relative_tolerance sha256 ignore"),
@@ -87,11 +87,15 @@ def suite_parts(suite: Row) -> Iterator[Part]:
         Field("description", lambda it: [*_about(it, folder)], wrap=True),
     )
     yield ViewTable("", benchmarks, columns)
-    sizes = dict.fromkeys(size["name"] for it in benchmarks for size in it["sizes"])
+    sizes = dict.fromkeys(size["name"] for benchmark in benchmarks for size in benchmark["sizes"])
     pairs = [column for size in sizes for column in _size_fields(size)]
     title = "Reference seconds and MB of memory per copy, by size"
     yield ViewTable(title, benchmarks, (name, *pairs), repeated=1)
-    if any(size["total_memory_bytes"] is not None for it in benchmarks for size in it["sizes"]):
+    if any(
+        size["total_memory_bytes"] is not None
+        for benchmark in benchmarks
+        for size in benchmark["sizes"]
+    ):
         yield "* of all copies together"
     if len(benchmarks) > _DETAILED:
         yield "commands, inputs and answers: `rater suites show SUITE/BENCHMARK`"
@@ -217,8 +221,10 @@ def listed_document(
             "folder": folder,
             "instead": instead,
             "description": suite and suite.description,
-            "benchmarks": [it.name for it in benchmarks],
-            "sizes": list(dict.fromkeys(size for it in benchmarks for size in it.sizes)),
+            "benchmarks": [benchmark.name for benchmark in benchmarks],
+            "sizes": list(
+                dict.fromkeys(size for benchmark in benchmarks for size in benchmark.sizes)
+            ),
             "error": None,
         }
     )
@@ -239,13 +245,13 @@ def suites_parts(suites: Sequence[Row]) -> Iterator[Part]:
             wrap=True,
         ),
     )
-    listed = [it for it in suites if it["instead"] is None]
+    listed = [suite for suite in suites if suite["instead"] is None]
     yield ViewTable(
         "", listed, columns, group=lambda it: f"in {it['folder']}" if it["folder"] else ""
     )
     for it in suites:
         if it["instead"] is not None:
-            ours = any(one["path"] == it["instead"] and not one["folder"] for one in suites)
+            ours = any(suite["path"] == it["instead"] and not suite["folder"] for suite in suites)
             first = "the suite that comes with rater" if ours else it["instead"]
             yield f"the name {it['name']} means {first}, not {it['path']}"
     yield "more: `rater suites show SUITE`    run one: `rater run SUITE`"

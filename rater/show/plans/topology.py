@@ -253,7 +253,7 @@ def _head(document: Row) -> Iterator[str]:
     message = ", ".join(name for name in names if name) or document["architecture"]
     yield document["source"] + (f": {message}" if message else "")
     counts, nodes = document["counts"], document["nodes"]
-    bare = sum(not it["cpus"] for it in nodes)
+    bare = sum(not node["cpus"] for node in nodes)
     several = count(len(nodes), "NUMA node") + (f" ({bare} without CPUs)" if bare else "")
     cpus = counts["pus"]
     known = {
@@ -296,7 +296,7 @@ def _memory_now(nodes: Sequence[Row]) -> Iterator[Part]:
         return None if own is None else f"{own['free']}/{own['total']}"
 
     sizes = sorted({it["size_bytes"] for node in nodes for it in node["huge_pages"]})
-    kept = [size for size in sizes if any((pool(it, size) or {}).get("total") for it in nodes)]
+    kept = [size for size in sizes if any((pool(node, size) or {}).get("total") for node in nodes)]
     columns = (
         Field("node", "node"),
         Field("installed|GB", "memory_bytes", GIGABYTES),

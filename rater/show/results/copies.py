@@ -106,7 +106,7 @@ def copy_parts(document: Row) -> Iterator[Part]:
     which = "slowest copy" if drop == 1 else f"{drop} slowest copies"
     note = f"-{drop}: without the {which}" if drop else ""
     yield ViewTable(title, cells, columns, lambda one: "" if one["counted"] else "dim", note=note)
-    missing = [one["benchmark"] for one in cells if one["baseline_median_s"] is None]
+    missing = [cell["benchmark"] for cell in cells if cell["baseline_median_s"] is None]
     if missing:
         where = "" if alone is None else f"iteration {alone} of "
         text = f"not in {where}run {base}: {', '.join(dict.fromkeys(missing))}"
@@ -119,7 +119,7 @@ def copy_parts(document: Row) -> Iterator[Part]:
         Field("over the|median", "normalised", _SHARES),
         Field("J|estimate", "joules_estimate", NUMBER, optional=1),
     )
-    yield ViewTable(f"The slowest of {sum(one['copies'] for one in cells)}", slowest, worst)
+    yield ViewTable(f"The slowest of {sum(cell['copies'] for cell in cells)}", slowest, worst)
 
 
 _PLACES = {"copy": "copy", "CPU": "cpu", "core": "core", "node": "node"}

@@ -259,7 +259,9 @@ def counter_parts(counts: RunCounts) -> Iterator[Part]:
     if not counts.benchmarks:
         yield "Nothing was counted in this run; `rater doctor counters` shows what can be."
         return
-    yield _rates_table([it for it in counts.benchmarks if it.rates is not None])
+    yield _rates_table(
+        [benchmark for benchmark in counts.benchmarks if benchmark.rates is not None]
+    )
     for it in counts.benchmarks:
         if it.rates is None:
             means = [(group.name, *mean) for group in it.groups for mean in group.means]
@@ -414,7 +416,11 @@ def energy_document(summary: Summary) -> Row:
 
     `joules_per_copy`: of a copy, or in rotated order of a copy's run of any benchmark.
     """
-    per_copy = {it.phase: it.joules_per_copy for score in summary.scores for it in score.iterations}
+    per_copy = {
+        iteration.phase: iteration.joules_per_copy
+        for score in summary.scores
+        for iteration in score.iterations
+    }
     phases = []
     for it in summary.energies:
         of_run = it.joules / it.copy_runs if it.joules is not None and it.copy_runs else None

@@ -83,7 +83,7 @@ def finding_parts(
         yield Line(f"next: `{analysis.rerun}`   (when nothing else runs on this machine)")
         return
     confirms = dict.fromkeys(analysis.confirm[:_MOST_LINES] if divots else ())
-    yield from (Line(f"next: `{it}`", whole=True) for it in list(confirms)[:most_next])
+    yield from (Line(f"next: `{confirm}`", whole=True) for confirm in list(confirms)[:most_next])
 
 
 def verdict_lines(head: RunHead, analysis: Analysis, divots: Sequence[Finding]) -> Iterator[Line]:
@@ -256,7 +256,7 @@ def verdict_parts(view: ConfirmView) -> Iterator[Part]:
             ),
             (
                 f"pairs (runs {view.runs[0][0]} to {view.runs[-1][1]})",
-                ", ".join(_percent(one) for one in verdict.pairs),
+                ", ".join(_percent(pair) for pair in verdict.pairs),
             ),
             (
                 "other processes",

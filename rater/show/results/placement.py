@@ -54,7 +54,7 @@ def placement_facts(proof: RunProof, *, every: bool = False) -> Iterator[Fact]:
     """
     if every and not proof.copies:
         yield "placement", "not sampled (--proof off, or an imported run)"
-    if not any(one.planned for one in proof.copies):
+    if not any(copy.planned for copy in proof.copies):
         return
     if as_planned(proof):
         yield "placement", f"as planned: {_runs(proof.copies)}"
@@ -104,7 +104,7 @@ def memory_parts(proof: RunProof) -> Iterator[Part]:
         "least: worst copy. moves: CPU migrations."
     )
     yield ViewTable("", rows, columns, note=note)
-    swapped = max((one.seen.swap_bytes or 0 for one in proof.copies), default=0)
+    swapped = max((copy.seen.swap_bytes or 0 for copy in proof.copies), default=0)
     if swapped:
         yield Line(f"swapped out: up to {format_number(swapped / 1e6)} MB of a copy", "yellow")
     if (seen := proof.observed) is not None:
@@ -151,7 +151,7 @@ def proof_document(proof: RunProof, *, every: bool = True) -> dict[str, Any]:
 
 def _runs(proofs: Sequence[CopyProof]) -> str:
     """Return `8 copies`, or `24 copy runs` where copies ran several times."""
-    several = len({one.copy for one in proofs}) < len(proofs)
+    several = len({proof.copy for proof in proofs}) < len(proofs)
     return count(len(proofs), "copy run") if several else copies_text(len(proofs))
 
 

@@ -115,7 +115,7 @@ def run_parts(
         (
             *(disturbance_facts(document.get("notable", ())) if verbose or not disturbed else ()),
             *failed_facts(summary.failed),
-            *(("note", it, "yellow") for it in summary.remarks if it not in hidden),
+            *(("note", remark, "yellow") for remark in summary.remarks if remark not in hidden),
         )
     )
     if after_run:
@@ -193,7 +193,7 @@ def score_parts(summary: Summary, document: Row) -> Iterator[Part]:
             label = f"{tune} " if len(suites) > 1 and tune else ""
             whole, *kinds = scores
             places = needed_decimals([score.ratio for score in scores])
-            known = [it for it in kinds if it.over and it.ratio is not None]
+            known = [kind for kind in kinds if kind.over and kind.ratio is not None]
             texts = [f"{it.kind} {format_number(it.ratio, places)}" for it in known]
             if whole.ratio is None:
                 reasons = "; ".join([whole.reason or "", *texts])
@@ -215,7 +215,7 @@ def _rotated_score(rotated: Row) -> Part:
     if rotated["score"] is None:
         return Line(f"no score ({unit}): {rotated['reason']}", "bold")
     copies = rotated["copies"]
-    places = needed_decimals([it["rate"] for it in copies])
+    places = needed_decimals([copy["rate"] for copy in copies])
     text = f"mean over copies {format_number(rotated['score'], places)} ({unit})"
     if len(copies) > 1:
         last = min(copies, key=lambda it: it["rate"])
@@ -256,7 +256,7 @@ def results_parts(summary: Summary, document: Row, *, verbose: bool = True) -> I
     failed = {it["benchmark"] for it in rows if it.get("failed_copies") and it["counted"]}
     if failed:
         yield Line(f"no result where a copy failed: {', '.join(sorted(failed))}", "red")
-    reasons = [(it.benchmark, it.reason) for it in summary.benchmarks]
+    reasons = [(benchmark.benchmark, benchmark.reason) for benchmark in summary.benchmarks]
     if summary.rotated is not None:
         reasons = [(it["benchmark"], it["reason"]) for it in rows]
     yield facts((name, why, "yellow") for name, why in reasons if name not in failed)
@@ -392,15 +392,17 @@ def window_parts(document: Row) -> Iterator[Part]:
         return "" if steady and not it["needed_warmup_s"] else "yellow"
 
     yield ViewTable("", windows, columns, style)
-    if any(it["needed_warmup_s"] for it in windows):
+    if any(window["needed_warmup_s"] for window in windows):
         yield Line(
             "The warm-up was shorter than the longest run: copies still ran in step, so rates are "
             "too high, usually by 1 to 8 %. Repeat with the --warmup above.",
             "bold yellow",
         )
-    if any(it["halves"]["needed_window_s"] for it in windows):
+    if any(window["halves"]["needed_window_s"] for window in windows):
         yield "A longer --window (above) shows whether the rate was steady."
-    least = min((it["occupied"] for it in windows if it["occupied"] is not None), default=1.0)
+    least = min(
+        (window["occupied"] for window in windows if window["occupied"] is not None), default=1.0
+    )
     if least < ENOUGH:
         yield Line(
             f"Copies ran only {percent(least)} % of a window: starting and setting up runs "
@@ -427,10 +429,10 @@ def _interval(it: Row) -> str | None:
 def _nodes(windows: Sequence[Row]) -> ViewTable:
     """Return the NUMA nodes of one window, of several those that are slower."""
     rows = [
-        it | group
-        for it in windows
-        for group in it["lgroups"]
-        if len(it["lgroups"]) > 1
+        window | group
+        for window in windows
+        for group in window["lgroups"]
+        if len(window["lgroups"]) > 1
         and (len(windows) == 1 or (group["slowdown"] or 1) > _WORTH_NAMING)
     ]
     unit = rows[0]["unit"].removeprefix("copies") if rows else ""
@@ -453,7 +455,7 @@ def _nodes(windows: Sequence[Row]) -> ViewTable:
 def barrier_parts(pair: Row) -> Iterator[Part]:
     """Yield both runs side by side, and what waiting for the slowest copy cost."""
     mode, sides = pair["other_mode"], pair["sides"]
-    by_ratio = any(it["steady_ratio"] and it["other_ratio"] for it in sides)
+    by_ratio = any(side["steady_ratio"] and side["other_ratio"] for side in sides)
     key, unit = ("ratio", "ratio") if by_ratio else ("per_hour", "/hour")
     whole = {**pair, "benchmark": "all"} if len(sides) > 1 or pair["order"] == "rotated" else None
     rows = [*sides, *([whole] if whole else [])]

@@ -104,7 +104,11 @@ DIVOTS_TABLE = {
     ),
     RecurringDivot: JsonFields(
         "kind of benchmarks",
-        {"places": lambda one: objects("run place", ((it.run, it.place) for it in one.places))},
+        {
+            "places": lambda one: objects(
+                "run place", ((place.run, place.place) for place in one.places)
+            )
+        },
         "runs=looks copies nodes cpus slowdown:5 evidence=summary",
     ),
     FaultMeasurement: JsonFields("run there place benchmarks slowdown:5"),
@@ -126,7 +130,7 @@ def divot_rows(findings: Sequence[Finding], confirm: Sequence[str] = ()) -> list
             "finding": None if one.explained else number,
             "next": None if one.explained else next(commands, None),
         }
-        singles = [row | to_json(it, DIVOTS_TABLE) for it in one.singles]
+        singles = [row | to_json(single, DIVOTS_TABLE) for single in one.singles]
         rows += [single | {"together_with": [*one.copies]} for single in singles] or [row]
     return rows
 
@@ -230,7 +234,11 @@ RUN_TABLE = {
     MetricResult: JsonFields("* worst"),
     Mix: JsonFields(
         "ratio=selected.ratio",
-        {"windows": lambda mix: [_window(it, it is mix.selected) for it in mix.windows]},
+        {
+            "windows": lambda mix: [
+                _window(window, window is mix.selected) for window in mix.windows
+            ]
+        },
         "reason",
     ),
     Ring: JsonFields(
@@ -279,16 +287,17 @@ def _window(it: SteadyWindow, selected: bool) -> dict[str, object]:
 
 
 def _benchmarks(summary: Summary) -> list[object]:
-    results = [it for score in summary.scores for it in score.iterations]
+    results = [iteration for score in summary.scores for iteration in score.iterations]
     if summary.rotated:
-        return [_IN_RING.of(it) for it in results]
+        return [_IN_RING.of(result) for result in results]
     if summary.mix:
         results.sort(key=lambda it: it.iteration or 0)
-        return [_IN_MIX.of(it) for it in results]
+        return [_IN_MIX.of(result) for result in results]
     not_met = summary.proof.not_met()
     return [
-        _ALONE.of(it) | {"placement_not_met": not_met.get((it.benchmark, it.iteration or 0), ())}
-        for it in results
+        _ALONE.of(result)
+        | {"placement_not_met": not_met.get((result.benchmark, result.iteration or 0), ())}
+        for result in results
     ]
 
 

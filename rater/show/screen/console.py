@@ -112,7 +112,9 @@ def _with_wrapped(
     texts = [cell.split("\n") for cell in last.cells]
     least = min(_LEAST_WRAPPED, max(cell_len(it) for cell in texts for it in cell))
     fixed = [
-        min(it.width, _GOOD_TEXT if it.flexible else width) for it in columns if not it.optional
+        min(column.width, _GOOD_TEXT if column.flexible else width)
+        for column in columns
+        if not column.optional
     ]
     least = max(_LEAST_TEXT, min(least, width - 2 - sum(fixed) - len(fixed)))
     head, rows = table_lines(columns, width - least - 2, ascii_only=ascii_only)

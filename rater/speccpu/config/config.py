@@ -331,7 +331,7 @@ class SpecConfig(Struct):
     ) -> Mapping[str, ConfigSetting]:
         """Return by name the settings that hold: of the closest section, the last of equals."""
         of = of or self.ran_as
-        sections = dict.fromkeys(one.section for one in self.settings)
+        sections = dict.fromkeys(setting.section for setting in self.settings)
         ranks = {section: section.rank(benchmark, tune, of) for section in sections}
         key = tuple(ranks.values())
         if key not in self._held:
@@ -380,9 +380,9 @@ class SpecConfig(Struct):
         def rank(one: ConfigSetting) -> _Rank:
             return one.section.rank(benchmark, tune, of or self.ran_as) or ()
 
-        nearer = listed is not None and all(rank(listed) > rank(one) for one in lines)
+        nearer = listed is not None and all(rank(listed) > rank(line) for line in lines)
         if lines and (list_last or not nearer):
-            return tuple(Bind(one, one.name, one.value) for one in lines)
+            return tuple(Bind(line, line.name, line.value) for line in lines)
         if listed is None:
             return ()
         return tuple(
@@ -474,7 +474,7 @@ def _kept(
 
 def _numbered(settings: Mapping[str, ConfigSetting], name: str) -> list[ConfigSetting]:
     """Return the settings `name0`, `name1`, ... (of `submit` or `bind`), by their numbers."""
-    found = [(_WITH_NUMBER.match(one.name), one) for one in settings.values()]
+    found = [(_WITH_NUMBER.match(setting.name), setting) for setting in settings.values()]
     lines = [(int(match[2]), one) for match, one in found if match and match[1] == name]
     return [one for _, one in sorted(lines, key=lambda line: line[0])]
 

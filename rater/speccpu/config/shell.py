@@ -212,9 +212,9 @@ def _commands(text: str) -> Iterator[tuple[str, str]]:
 
 def _fits(word: str, patterns: list[str]) -> bool | None:
     """Tell whether a pattern of a `case` means its word, None where that is not known."""
-    if "$" in word or "`" in word or any("$" in one for one in patterns):
+    if "$" in word or "`" in word or any("$" in pattern for pattern in patterns):
         return None
-    fitting = (one.strip().strip("\"'") for one in patterns if len(one) <= 60)
+    fitting = (pattern.strip().strip("\"'") for pattern in patterns if len(pattern) <= 60)
     return any(fnmatchcase(word[:100], one) for one in fitting)
 
 

@@ -295,7 +295,7 @@ def about_binding(kit: KitBenchmark, *, from_file: bool) -> list[str]:
     """Say what a person should know of who binds copies."""
     binds = kit.commands.binds
     asked = any(uses_bind(command.text) for command in kit.commands.commands)
-    first = next((it for it in binds if bind_kind(it) is not BindKind.CPUS), None)
+    first = next((bind for bind in binds if bind_kind(bind) is not BindKind.CPUS), None)
     own = _own_binding(kit, 0, from_file=from_file)
     if from_file and first is not None:
         if not asked and own == UNBOUND:
@@ -357,7 +357,12 @@ def places_of_file(
                 "their copies differently: run them one after the other"
             )
     placements = by_kit[0]
-    used = Counter(cpu for it in placements for cpu in it.cpus or (it.cpu,) if cpu is not None)
+    used = Counter(
+        cpu
+        for placement in placements
+        for cpu in placement.cpus or (placement.cpu,)
+        if cpu is not None
+    )
     shared = sorted(cpu for cpu, times in used.items() if times > 1)
     warnings = (
         (f"the command file binds several copies to CPUs {format_list(shared)}",) if shared else ()

@@ -101,7 +101,7 @@ def load_kit(request: Request) -> tuple[Request, str, tuple[Workload, ...], tupl
     """Return what a request names, and the request with what command files say besides."""
     kit = read_kit(request)
     request, remarks = with_file_defaults(request, kit.benchmarks)
-    found = [(*kit_benchmark(it), it) for it in kit.benchmarks]
+    found = [(*kit_benchmark(benchmark), benchmark) for benchmark in kit.benchmarks]
     workloads = (Workload(it, size, None, named=True, kit=own) for it, size, own in found)
     return request, kit.name, tuple(workloads), (*kit.remarks, *remarks)
 
@@ -154,7 +154,7 @@ def with_file_defaults(
         )
         return request, tuple(remarks)
     if len(staggers) > 1:
-        given = ", ".join(f"{one:g}" for one in sorted(staggers))
+        given = ", ".join(f"{stagger:g}" for stagger in sorted(staggers))
         raise InputError(
             f"command files have different staggers (-S {given} ms): choose with --stagger MS, or "
             "--mode homogeneous for none"
@@ -206,7 +206,7 @@ def kit_problems(kits: Sequence[KitBenchmark], copies: int) -> list[str]:
 def texts_of(kit: KitBenchmark, placement: Placement, *, from_file: bool) -> tuple[str, ...]:
     """Return the commands of one copy as a shell takes them, without their streams."""
     bind = bind_of(kit, placement, from_file=from_file)
-    return tuple(expanded(it.text, placement.copy, bind) for it in kit.commands.commands)
+    return tuple(expanded(command.text, placement.copy, bind) for command in kit.commands.commands)
 
 
 def kit_lines(kit: KitBenchmark) -> tuple[CommandLine, ...]:

@@ -134,15 +134,17 @@ def _packed(
 ) -> Source:
     file = read_rsf(Lines(text), path.name, defines, label)
     if file.config is None:
-        why = next((f" ({one})" for one in file.problems if "rawconfig" in one.text), "")
+        why = next(
+            (f" ({problem})" for problem in file.problems if "rawconfig" in problem.text), ""
+        )
         raise InputError(
             f"{path}: a raw file without a readable configuration in it{why}: "
             "give the configuration file itself"
         )
     ran = dict.fromkeys(
-        (one.benchmark, one.tune, one.planned)
-        for one in file.iterations
-        if one.rate and one.submit is not False
+        (iteration.benchmark, iteration.tune, iteration.planned)
+        for iteration in file.iterations
+        if iteration.rate and iteration.submit is not False
     )
     return Source(str(path), file.config, True, tuple(ran), (), ())
 
@@ -205,7 +207,7 @@ class LintContext(Struct, frozen=True):
         cpus = binding.cpus or ()
         nodes = () if cpus else binding.cpu_nodes
         if topology is not None and nodes:
-            there = (topology.by_node[it].cpus for it in nodes if it in topology.by_node)
+            there = (topology.by_node[node].cpus for node in nodes if node in topology.by_node)
             cpus = tuple(sorted(topology.by_cpu.keys() & {cpu for them in there for cpu in them}))
         return BoundCopy(line, copy, name, text, binding, cpus, bool(nodes))
 
@@ -267,7 +269,7 @@ def scopes_of(context: LintContext) -> list[Scope]:
 def _candidates(
     config: SpecConfig, ran: Sequence[ResultOf], wanted: str | None
 ) -> Iterable[_Candidate]:
-    sections = list(dict.fromkeys(one.section for one in config.settings))
+    sections = list(dict.fromkeys(setting.section for setting in config.settings))
     tunes = {tune for section in sections for tune in section.tunes} - {"default"}
     tunes |= {"base", "peak"}
     if wanted is not None:

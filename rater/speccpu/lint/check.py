@@ -67,7 +67,7 @@ def lint(context: LintContext) -> LintReport:
         for one in _of_scope(scope):
             found.setdefault(one, []).append(scope.label)
     of_scopes = None if section is None else [b.section for s in scopes for b in s.binds]
-    sections = {one.line: one.section for one in source.config.settings}
+    sections = {setting.line: setting.section for setting in source.config.settings}
     for one in _repeated(source, of_scopes):
         found[one] = [s.label for s in scopes if sections[one.line] in {b.section for b in s.binds}]
     for one in _not_used(scopes):
@@ -166,8 +166,8 @@ def _gaps(scope: Scope) -> Iterator[LintFinding]:
 
 
 def _not_used(scopes: list[Scope]) -> Iterator[LintFinding]:
-    used = {one.line for scope in scopes if scope.uses_bind for one in scope.binds}
-    idle = {one.line for scope in scopes for one in scope.binds} - used
+    used = {bind.line for scope in scopes if scope.uses_bind for bind in scope.binds}
+    idle = {bind.line for scope in scopes for bind in scope.binds} - used
     if not idle:
         return
     submits = {scope.submit_line for scope in scopes if scope.submit}

@@ -507,10 +507,12 @@ class _Reader:
                 f"times of single workloads are left out behind the first {_MOST_WORKLOADS}"
             )
         file.iterations = timed_only(list(iterations.found.values()), file.notes)
-        file.size = next((one.size for one in file.iterations), None)
-        suites = (keys.suite_of(one.benchmark) for one in file.iterations)
+        file.size = next((iteration.size for iteration in file.iterations), None)
+        suites = (keys.suite_of(iteration.benchmark) for iteration in file.iterations)
         file.suite = next(filter(None, suites), None)
-        file.started_s = min((one.start_s for one in file.iterations if one.start_s), default=None)
+        file.started_s = min(
+            (iteration.start_s for iteration in file.iterations if iteration.start_s), default=None
+        )
         derive_references(file)
 
 

@@ -272,15 +272,15 @@ class BindingResolver:
         if not self._of_copy:
             return "where copies ran is not in the file"
         places = set().union(*self._of_copy.values())
-        cpus = {cpu for it in places for cpu in it.cpus}
-        nodes = {it.node for it in places if it.node is not None}
+        cpus = {cpu for place in places for cpu in place.cpus}
+        nodes = {place.node for place in places if place.node is not None}
         parts = []
         if cpus:
             parts.append(f"on {_named('CPU', cpus)}")
         if nodes:
             parts.append(_named("node", nodes))
         if self._policies:
-            memory = {node for it in places for node in it.mem_nodes}
+            memory = {node for place in places for node in place.mem_nodes}
             where = f" on {_named('node', memory)}" if memory else ""
             parts.append(f"memory {', '.join(self._policies)}{where}")
         tools = f" (by {', '.join(self._by)})" if self._by else ""

@@ -185,8 +185,10 @@ def read_table(lines: Lines, name: str) -> SpecFile:
         elif columns and not cells:
             closed = bool(found)
     file.iterations = timed_only(list(found.values()), file.notes)
-    file.suite = next(filter(None, (keys.suite_of(it.benchmark) for it in file.iterations)), None)
-    file.size = next((it.size for it in file.iterations), None)
+    file.suite = next(
+        filter(None, (keys.suite_of(iteration.benchmark) for iteration in file.iterations)), None
+    )
+    file.size = next((iteration.size for iteration in file.iterations), None)
     derive_references(file)
     return file
 
@@ -199,7 +201,7 @@ def _described(cells: Sequence[str]) -> tuple[str | None, int | None]:
 def _take(values: Mapping[str, str], one: SpecIteration, number: int) -> None:
 
     def figure(*columns: str) -> ReportedNumber | None:
-        text = next((values[it] for it in columns if it in values), "")
+        text = next((values[column] for column in columns if column in values), "")
         found = re.fullmatch(r"\d{1,12}(?:\.(\d{1,12}))?", text)
         return ReportedNumber(float(text), len(found[1] or ""), number) if found else None
 
@@ -251,10 +253,12 @@ def to_import(file: SpecFile, topology: Topology | None) -> SpecImport:
     Raises `InputError` when the file has no bracket.
     """
     scored = [
-        one for one in file.iterations if keys.number_of(one.benchmark) not in keys.NOT_SCORED
+        iteration
+        for iteration in file.iterations
+        if keys.number_of(iteration.benchmark) not in keys.NOT_SCORED
     ]
     left_out = sorted(
-        {one.benchmark for one in file.iterations} - {one.benchmark for one in scored}
+        {iteration.benchmark for iteration in file.iterations} - {one.benchmark for one in scored}
     )
     if not scored:
         raise InputError(f"{file.name}: no benchmark that counts; nothing to import")
@@ -396,24 +400,31 @@ def _remarks(file: SpecFile, places: BindingResolver, left_out: Sequence[str]) -
     errors = [f"the file says: {text}" for text in file.errors]
     yield from _first(errors, len(errors), _MOST_ERRORS, "errors that the file names")
     copied = sorted(
-        {one.benchmark for one in file.iterations if one.basepeak and one.tune == "peak"}
+        {
+            iteration.benchmark
+            for iteration in file.iterations
+            if iteration.basepeak and iteration.tune == "peak"
+        }
     )
     if copied:
         yield (
             f"the peak of {truncate_list(copied)} is its base again (basepeak): measured once, "
             "not twice"
         )
-    if any(one.reference_derived for one in file.iterations):
+    if any(iteration.reference_derived for iteration in file.iterations):
         kind = "log" if file.format == "log" else "CSV report"
         yield f"a {kind} has no reference times: they are worked out from its ratios"
-    if file.suite in keys.RATE_FACTOR and any(one.rate for one in file.iterations):
+    if file.suite in keys.RATE_FACTOR and any(iteration.rate for iteration in file.iterations):
         yield "ratios are copies x reference / bracket; CPU2000's own are 1.16 times as high"
     yield from _missing(file)
     yield from places.notes()
 
 
 def _findings(file: SpecFile, recomputed: RecomputedResults) -> Iterator[str]:
-    found = [f"the file disagrees with its own numbers: {it}" for it in recomputed.disagreements]
+    found = [
+        f"the file disagrees with its own numbers: {disagreement}"
+        for disagreement in recomputed.disagreements
+    ]
     yield from _first(found, len(found), _MOST_NOTES, "values that disagree")
     problems = [f"not read: {problem}" for problem in file.problems]
     yield from _first(problems, file.problems.count, _MOST_NOTES, "problems in the file")
@@ -427,9 +438,12 @@ def _first(texts: Sequence[str], number: int, most: int, what: str) -> Iterator[
 
 def _missing(file: SpecFile) -> Iterator[str]:
     short = [
-        one
-        for one in file.iterations
-        if one.copies and len(one.times_s) < one.copies and one.good and not one.is_rotated
+        iteration
+        for iteration in file.iterations
+        if iteration.copies
+        and len(iteration.times_s) < iteration.copies
+        and iteration.good
+        and not iteration.is_rotated
     ]
     if not short:
         return

@@ -213,15 +213,17 @@ class _Check:
             for one in members:
                 for copy, seconds in one.times_s.items():
                     by_copy.setdefault(copy, []).append(seconds)
-            reference_s = next((one.reference_s for one in members if one.reference_s), None)
+            reference_s = next(
+                (member.reference_s for member in members if member.reference_s), None
+            )
             self.rollups((benchmark, tune), by_copy, reference_s)
         means: list[tuple[str, float | None]] = []
         for tune in dict.fromkeys(result.tune for result in results):
             ratios = {
-                it.benchmark: it.ratio
-                for it in results
-                if it.tune == tune and it.ratio
-                if keys.number_of(it.benchmark) not in keys.NOT_SCORED
+                result.benchmark: result.ratio
+                for result in results
+                if result.tune == tune and result.ratio
+                if keys.number_of(result.benchmark) not in keys.NOT_SCORED
             }
             mean = statistics.geometric_mean(ratios.values()) if ratios else None
             means.append((tune, mean))
@@ -282,17 +284,23 @@ class _Check:
         self, benchmark: str, tune: str, members: Sequence[SpecIteration]
     ) -> BenchmarkResult:
         """Work out and compare the iterations of a benchmark, and which of them is selected."""
-        ratios = {one.iteration: own_ratio(one, self.file.suite) for one in members}
+        ratios = {member.iteration: own_ratio(member, self.file.suite) for member in members}
         for one in members:
             self.iteration(one, ratios[one.iteration])
-        good = [(r, one.iteration) for one in members if one.good and (r := ratios[one.iteration])]
-        spoilt = any(one.valid not in ("S", None) or one.failures for one in members)
+        good = [
+            (r, member.iteration)
+            for member in members
+            if member.good and (r := ratios[member.iteration])
+        ]
+        spoilt = any(member.valid not in ("S", None) or member.failures for member in members)
         selected, ratio = None, None
         if not spoilt and not any(ratios.values()):
             # Without a reference time the brackets tell it: the longer stands for the lower ratio.
-            speeds = {one.iteration: -one.reported_s for one in members if one.reported_s}
+            speeds = {
+                member.iteration: -member.reported_s for member in members if member.reported_s
+            }
             selected = _middle([(speed, number) for number, speed in speeds.items()])
-            if any(one.selected for one in members):
+            if any(member.selected for member in members):
                 self.selected(members, selected, speeds)
         else:
             selected = None if spoilt else _middle(good)
@@ -326,7 +334,7 @@ class _Check:
         self, members: Sequence[SpecIteration], own: int | None, ratios: Mapping[int, float | None]
     ) -> None:
         """Compare which iteration the file has selected."""
-        marked = [one for one in members if one.selected is not None]
+        marked = [member for member in members if member.selected is not None]
         selected = [one for one in marked if one.selected]
         if not marked:
             return
@@ -427,7 +435,7 @@ def rotated_copies(
     phase: int, members: Sequence[SpecIteration], places: BindingResolver
 ) -> Iterator[CopyEnded]:
     """Yield every copy's queue: it starts at benchmark n modulo k, in the order of numbers."""
-    ring = sorted({one.benchmark for one in members})
+    ring = sorted({member.benchmark for member in members})
     queues: dict[int, list[tuple[int, int, SpecIteration]]] = {}
     for one in members:
         iteration, copy = rotated_place(one)

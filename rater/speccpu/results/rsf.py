@@ -208,7 +208,7 @@ class Head:
 
 def _uncertain(config: SpecConfig) -> list[str]:
     """Return what of a configuration may have been read otherwise than SPEC's tools did."""
-    others = (it for it in config.problems if "is not understood" not in it.text)
+    others = (problem for problem in config.problems if "is not understood" not in problem.text)
     lines = [
         f"the configuration inside, {problem}" for problem in sorted([*config.uncertain, *others])
     ]

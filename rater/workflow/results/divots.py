@@ -96,7 +96,7 @@ def load_or_analyse(
     what was found comes back, where they would run.
     """
     analysis = _kept_or_made(store, head, thresholds, fresh=fresh, run=run)
-    found = any(not one.explained for one in analysis.findings)
+    found = any(not finding.explained for finding in analysis.findings)
     if not (found or analysis.disturbed) or not _is_repeatable(store, head):
         return analysis
     run = run or store.load(head.run)
@@ -173,7 +173,7 @@ def _found(
         return analysis
     rows = run or store.load(head.run)
     analysis = replace(analysis, others_cost=foreign_load_cost(rows, run_counters(rows)))
-    if all(one.explained for one in analysis.findings):
+    if all(finding.explained for finding in analysis.findings):
         return analysis
     from rater.analysis.divots.evidence import add_evidence
 
@@ -188,7 +188,7 @@ def find_recurring(
     `every`: also those that were disturbed.
     """
     runs = [(head, analysis) for head, analysis in runs if every or not analysis.disturbed]
-    if len(runs) < 2 or all(one.explained for _, it in runs for one in it.findings):
+    if len(runs) < 2 or all(finding.explained for _, it in runs for finding in it.findings):
         return ()
     from rater.analysis.divots.model.table import Machine, build_table
     from rater.analysis.divots.recurring import SearchedRun, between_runs
@@ -213,8 +213,8 @@ def _keep(store: Store, head: RunHead, search: DivotSearch, analysis: Analysis) 
         head.run,
         search,
         [
-            StoredDivot(one, evidence=evidence_line(one), finding=to_json(one))
-            for one in analysis.findings
+            StoredDivot(finding, evidence=evidence_line(finding), finding=to_json(finding))
+            for finding in analysis.findings
         ],
     )
 
@@ -288,7 +288,7 @@ def find_divots(
     if limits and failed:
         print_error(f"--fail-on: every copy of {runs_text(failed)} failed")
         return 1
-    status = _status(limits, [one for _, it in judged for one in it.findings], sure)
+    status = _status(limits, [finding for _, it in judged for finding in it.findings], sure)
     if status or not limits or len(judged) == len(runs):
         return status
     for head, analysis in runs:
@@ -320,7 +320,11 @@ def _status(
     findings: Sequence[Finding],
     between: Sequence[RecurringDivot],
 ) -> int:
-    sizes = [(one.kind, one.place, *_largest(one)) for one in findings if not one.explained]
+    sizes = [
+        (finding.kind, finding.place, *_largest(finding))
+        for finding in findings
+        if not finding.explained
+    ]
     sizes += [(one.kind, one.places[0].place, one.slowdown, "") for one in between]
     for kind, least in limits:
         for of, place, size, where in sizes:

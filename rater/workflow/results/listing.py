@@ -63,7 +63,7 @@ def _page(store: Store, wanted: RunFilter, limit: int | None, longest_s: float) 
                 score.unit if score else None,
                 divot_count(connection, head.run),
             )
-            for head, score in ((it, scores.get(it.run)) for it in heads)
+            for head, score in ((head, scores.get(head.run)) for head in heads)
         )
     return RunPage(runs, count, narrowed=wanted != RunFilter())
 

@@ -160,7 +160,7 @@ def missing_points(store: Store, words: Sequence[str]) -> tuple[str, ...]:
     for word in words:
         if word.startswith(PREFIX):
             sweep = load_sweep(store, find_sweep(store, word))
-            done = {it.slot.point for it in sweep.slots if it.done}
+            done = {slot.slot.point for slot in sweep.slots if slot.done}
             told += [
                 f"sweep {sweep.number}: {point.label}: {point.left_out or NOT_DONE}"
                 for point in sweep.points

@@ -348,11 +348,11 @@ def remove(output: Output, which: tuple[str, ...], yes: bool) -> int:
         ours = store.writer is None
         # All are found before the first goes: `last last~1` means two runs as they stand now.
         of_sweeps = [it for it in which if it.startswith(PREFIX)]
-        sweeps = list(dict.fromkeys(find_sweep(store, it) for it in of_sweeps))
+        sweeps = list(dict.fromkeys(find_sweep(store, sweep) for sweep in of_sweeps))
         words = [it for it in which if it not in of_sweeps]
-        named = list(dict.fromkeys(n for it in words for n in store.find_all(it)))
+        named = list(dict.fromkeys(n for word in words for n in store.find_all(word)))
         if not yes:
-            _ask([*of_sweeps, *(it for it in words if it.startswith(TAG))], sweeps, named)
+            _ask([*of_sweeps, *(word for word in words if word.startswith(TAG))], sweeps, named)
         numbers = remove_sweeps(store, sweeps, named)
     for uuid in numbers.values():
         folder = folder_of(uuid) if ours else None

@@ -175,7 +175,7 @@ class Resume(RunLauncher):
             notes=(
                 _taken_up(left, start.head.started_at),
                 *(f"differs since then: {it}" for it in found),
-                *(it for it in start.warnings if it not in run.warnings),
+                *(warning for warning in start.warnings if warning not in run.warnings),
             ),
         )
         end_leftovers(self.uuid, self.mark)  # not before the run is ours
@@ -247,10 +247,10 @@ def _folder(number: int) -> str:
 def _taken_up(left: RemainingPlan, at: str | None) -> str:
     done = len(left.phases) - len(left.ahead)
     torn = [
-        f"{phase_name(it.phase.benchmark, it.phase.iteration, it.phase.counted, True)} "
-        f"(phase {it.stored}, again as phase {it.phase.number})"
-        for it in left.phases
-        if it.state is PhaseState.TORN
+        f"{phase_name(phase.phase.benchmark, phase.phase.iteration, phase.phase.counted, True)} "
+        f"(phase {phase.stored}, again as phase {phase.phase.number})"
+        for phase in left.phases
+        if phase.state is PhaseState.TORN
     ]
     text = f"resumed at {at}, {done} of {len(left.phases)} phases done"
     return f"{text}; discarded incomplete: {'; '.join(torn)}" if torn else text

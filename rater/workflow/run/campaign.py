@@ -179,8 +179,8 @@ class Campaign:
                 lock = machine_lock(
                     default_lock_path(),
                     holder,
-                    share=any(it.share for it in requests),
-                    wait_s=max((it.wait_s or 0.0 for it in requests), default=0.0),
+                    share=any(request.share for request in requests),
+                    wait_s=max((request.wait_s or 0.0 for request in requests), default=0.0),
                     report=self.say,
                 )
                 stack.enter_context(lock)

@@ -135,7 +135,7 @@ def _chosen(
         again = load_again(store, options.confirm, force=start.force)
         run = again.value
         analysis = load_or_analyse(store, run.head, Thresholds(), fresh=options.fresh, run=run)
-    found = [one for one in analysis.findings if not one.explained]
+    found = [finding for finding in analysis.findings if not finding.explained]
     number = 1 if options.finding is None else options.finding
     if not 1 <= number <= len(found):
         what = f"run {run.head.run} has {count(len(found), 'divot')}"

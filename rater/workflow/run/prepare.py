@@ -289,9 +289,11 @@ def limits_of_host(resolved: RunPlan, root: Path | None = None) -> tuple[str, ..
     stay where they began, on one as a rule: that is refused where they are others' CPUs as well.
     """
     root = root or sysroot()
-    threads = max((it.benchmark.threads for it in resolved.workloads), default=1)
+    threads = max((workload.benchmark.threads for workload in resolved.workloads), default=1)
     every = tuple(pu.os for pu in resolved.topology.pus)
-    masks = [every if it.cpus is None else it.cpus for it in resolved.placements]
+    masks = [
+        every if placement.cpus is None else placement.cpus for placement in resolved.placements
+    ]
     found = []
     quota = min(cpu_quotas(root), default=(math.inf,))[0]
     wanted = min(len(masks) * threads, len(set().union(*masks)))

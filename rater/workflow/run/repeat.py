@@ -132,7 +132,7 @@ def executed_commands(resolved: RunPlan) -> dict[str, Any]:
     return {
         "directory": directory_here(),
         "setups": list(dict.fromkeys(shlex.join(setup) for setup in setups if setup)),
-        "commands": {it.benchmark.name: _command(it) for it in workloads},
+        "commands": {workload.benchmark.name: _command(workload) for workload in workloads},
         "wrap": shlex.join(request.wrap) or None,
         "prepare": request.prepare,
         "environment": environment,
@@ -149,8 +149,13 @@ def _command(it: Workload) -> str:
     own = it.benchmark.command or (it.benchmark.name,)
     return shown(
         [
-            CommandLine((*(one.program or own), *one.args), one.stdin, one.stdout, one.stderr)
-            for one in it.size.commands
+            CommandLine(
+                (*(command.program or own), *command.args),
+                command.stdin,
+                command.stdout,
+                command.stderr,
+            )
+            for command in it.size.commands
         ]
     )
 
@@ -309,7 +314,7 @@ def pin_suites(request: Request, head: RunHead) -> Request:
         return request
     names = dict.fromkeys(split_selection(selection)[0] for selection in request.suites)
     files = dict(zip(names, (head.suite_path or "").splitlines(), strict=False))
-    return replace(request, suites=tuple(_pinned(it, files) for it in request.suites))
+    return replace(request, suites=tuple(_pinned(suite, files) for suite in request.suites))
 
 
 def _pinned(selection: str, files: dict[str, str]) -> str:
@@ -335,7 +340,11 @@ def select_benchmarks(request: Request, benchmarks: Sequence[str]) -> Request:
         return request
     selections = []
     for name in dict.fromkeys(split_selection(selection)[0] for selection in request.suites):
-        own = [it.name for it in load_suite(name).benchmarks if it.name in benchmarks]
+        own = [
+            benchmark.name
+            for benchmark in load_suite(name).benchmarks
+            if benchmark.name in benchmarks
+        ]
         if own:
             selections.append(f"{name}/{','.join(own)}")
     return replace(request, suites=tuple(selections)) if selections else request
@@ -350,9 +359,9 @@ def changed_conditions(
     """
     planned = tuple(planned)
     return tuple(
-        one
-        for one in condition_differences(stored_conditions(run), now)
-        if not any(changes_with(name, one.what.removeprefix("setting ")) for name in planned)
+        difference
+        for difference in condition_differences(stored_conditions(run), now)
+        if not any(changes_with(name, difference.what.removeprefix("setting ")) for name in planned)
     )
 
 

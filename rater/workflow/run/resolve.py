@@ -108,7 +108,9 @@ def resolve(request: Request, topology: Topology) -> RunPlan:
         KITS().kit_placement(request, kits, copies, topology, memory) if kits else (None, None)
     )
     if placed is not None:
-        nowhere = all(it.memory_policy is MemoryPolicy.NONE for it in placed.placements)
+        nowhere = all(
+            placement.memory_policy is MemoryPolicy.NONE for placement in placed.placements
+        )
         if nowhere and memory.policy is not MemoryPolicy.NONE:
             if request.memory is not None:
                 raise InputError(
@@ -119,7 +121,9 @@ def resolve(request: Request, topology: Topology) -> RunPlan:
     else:
         placed = place(offer, copies, memory, threads)
     placements, not_had = placed.placements, tuple[str, ...]()
-    if topology.is_this_system and any(it.memory_policy != "none" for it in placements):
+    if topology.is_this_system and any(
+        placement.memory_policy != "none" for placement in placements
+    ):
         placements, not_had = apply_memory_support(placements, memory_support())
     last_start_s = stagger_ms * (copies - 1) / 1e3
     window = resolve_window(mode, request.warmup_s, request.window_s, last_start_s)
@@ -188,9 +192,9 @@ def resolve(request: Request, topology: Topology) -> RunPlan:
 def _several_programs(command: Sequence[str]) -> tuple[str, ...]:
     """Say that one program runs where several are typed, `-- ./a -- ./b`."""
     programs = [shlex.join(one.split("\0")) for one in "\0".join(command).split("\0--\0")]
-    if len(programs) < 2 or not all(shutil.which(shlex.split(one)[0]) for one in programs):
+    if len(programs) < 2 or not all(shutil.which(shlex.split(program)[0]) for program in programs):
         return ()
-    axis = "command=" + ",".join(one.replace(",", "\\,") for one in programs)
+    axis = "command=" + ",".join(program.replace(",", "\\,") for program in programs)
     return (
         f"one program runs, with all behind {command[0]} as its arguments; "
         f"`rater sweep --axis {shlex.quote(axis)}` compares several",

@@ -192,7 +192,11 @@ class _SelfTest:
             wait_s=asked.wait,
         )
         self.run = resolve(request, of)
-        self.cpu_of = {it.copy: it.cpu for it in self.run.placements if it.cpu is not None}
+        self.cpu_of = {
+            placement.copy: placement.cpu
+            for placement in self.run.placements
+            if placement.cpu is not None
+        }
         plants, missing = plan_injections(self.run.placements, self.iterations, self.choice)
         self.injections, self.missing = (CLEAN, *plants), [*missing]
 
@@ -232,7 +236,7 @@ class _SelfTest:
         test = SelfTest(
             copies=len(self.run.placements),
             cpus=tuple(sorted(set(self.cpu_of.values()))),
-            lgroups=len({it.node for it in self.run.placements}),
+            lgroups=len({placement.node for placement in self.run.placements}),
             benchmarks=self.run.plan.benchmarks,
             iterations=self.iterations,
             seed=self.seed,
@@ -389,9 +393,9 @@ def result_of(
     who else worked while it ran.
     """
     times = {
-        (it.benchmark, it.iteration, it.copy): it.elapsed_s
-        for it in run.copies
-        if it.status is CopyStatus.OK
+        (copy.benchmark, copy.iteration, copy.copy): copy.elapsed_s
+        for copy in run.copies
+        if copy.status is CopyStatus.OK
     }
     others: dict[tuple[str, int, int], float] = {}
     costs: defaultdict[tuple[str, int, int], float] = defaultdict(float)
@@ -454,7 +458,9 @@ def _simulate(output: Output, asked: SelfTestOptions) -> int:
 
     def make(injection: Injection) -> RunResult:
         rows = made_rows(injection, placements, benchmarks, test.iterations, test.choice)
-        found = analyse([rows], [(it, None) for it in benchmarks], Thresholds(), core_pus=core_pus)
+        found = analyse(
+            [rows], [(benchmark, None) for benchmark in benchmarks], Thresholds(), core_pus=core_pus
+        )
         return RunResult(times_of_rows(rows, benchmarks), found)
 
     def planned(visible: dict[str, float]) -> dict[str, Injection]:
@@ -465,8 +471,8 @@ def _simulate(output: Output, asked: SelfTestOptions) -> int:
         trials = _QUICK_TRIALS if asked.quick else _TRIALS
         plants = [planned({scope: size})[scope] for _ in range(trials)]
         seen = [
-            any(names(it, one, test.iterations) for it in make(one).found.findings)
-            for one in plants
+            any(names(finding, plant, test.iterations) for finding in make(plant).found.findings)
+            for plant in plants
         ]
         return PromiseTrials(scope, plants[0], trials, sum(seen))
 
@@ -488,14 +494,21 @@ def made_rows(
     """Return rows for the search of divots, as they would be with just what is planted."""
     return [
         TimeRow(
-            *(number, k, it.copy, 0),
-            *(it.cpu, it.core, it.llc, it.node, it.package, it.node),
+            *(number, k, placement.copy, 0),
+            *(
+                placement.cpu,
+                placement.core,
+                placement.llc,
+                placement.node,
+                placement.package,
+                placement.node,
+            ),
             *(0, round(1e9 * time_s), None, 1),
         )
         for number, name in enumerate(benchmarks)
         for k in range(1, iterations + 1)
-        for it in placements
-        for slowdown in [injection.aimed if injection.concerns(name, k, it.copy) else 1.0]
+        for placement in placements
+        for slowdown in [injection.aimed if injection.concerns(name, k, placement.copy) else 1.0]
         for time_s in [_UNDISTURBED_S * slowdown * math.exp(choice.gauss(0, _NOISE))]
     ]
 

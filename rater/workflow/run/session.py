@@ -115,10 +115,10 @@ _PAGE_SETUP = Hook[PagePreparation]("page setup")
 
 def stderr_excerpt(run: StoredRun) -> str:
     """Return the first and last lines of a failed copy's standard error, "" where it has none."""
-    failed = [it for it in run.copies if it.run_dir and not is_good(it)]
+    failed = [copy for copy in run.copies if copy.run_dir and not is_good(copy)]
     lines = stderr_ends(failed[0].run_dir or "") if failed else []
-    said = ["its standard error:", *(f"  {it}" for it in lines)] if lines else []
-    if failed and failed[0].cpu is not None and any("libnuma" in it for it in lines):
+    said = ["its standard error:", *(f"  {line}" for line in lines)] if lines else []
+    if failed and failed[0].cpu is not None and any("libnuma" in line for line in lines):
         said.append(
             "rater binds copies, and numactl refuses CPUs and nodes beyond that: `--bind none "
             "--mem none` leaves both to the command"

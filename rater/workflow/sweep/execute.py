@@ -82,10 +82,11 @@ def run_sweep(typed: Asked, own: SweepOptions, output: Output, shown: Shown = sh
 
     def begin(store: Store, later: Mapping[int, str]) -> int:
         known = [
-            replace(it, refusals=(later[it.point],)) if it.point in later else it for it in points
+            replace(point, refusals=(later[point.point],)) if point.point in later else point
+            for point in points
         ]
         made = planned_sweep(asked, known)
-        slots = [it.slot for it in made.slots]
+        slots = [slot.slot for slot in made.slots]
         return new_sweep(store, made.asked, made.axes, made.points, slots)
 
     if asked.spec.until_of is SweepMeasure.ENERGY:
@@ -203,7 +204,7 @@ def resume_sweep(
     with open_existing_store(output) as store:
         stored = load_asked_sweep(store, find_sweep(store, resume))
     sweep = stored.value
-    requests = [it.request for it in sweep.points]
+    requests = [point.request for point in sweep.points]
     again = judged(stored, f"sweep {sweep.number}", requests, force=start.force)
     before = sweep.asked
     if sweep.status is RunStatus.RUNNING:
@@ -216,7 +217,7 @@ def resume_sweep(
     # A sweep whose `--until` was decided lacks the blocks behind that; what else is not there
     # was removed, and is made again.
     was_decided = sweep.status is RunStatus.COMPLETE and sweep.reason is not None
-    last = max((it.slot.block for it in sweep.slots if it.done), default=0)
+    last = max((slot.slot.block for slot in sweep.slots if slot.done), default=0)
     lacking = [slot for slot in sweep.missing if not was_decided or slot.block <= last]
     is_asked_for_more = own.rounds is not None and (
         rounds > before.rounds or (was_decided and bool(sweep.missing))
@@ -272,7 +273,7 @@ def _nothing_left(output: Output, sweep: StoredSweep) -> int:
     if output.json or not output.quiet:
         with open_existing_store(output) as store:
             show_sweep(output, store, sweep.number)
-    return 1 if any(it.failed for it in sweep.slots) else 0
+    return 1 if any(slot.failed for slot in sweep.slots) else 0
 
 
 def _show_missing(output: Output, sweep: StoredSweep, points: Sourced[dict[int, GridPoint]]) -> int:

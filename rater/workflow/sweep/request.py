@@ -115,7 +115,11 @@ class SweepOptions(Struct, frozen=True):
 
     def words(self, but: Collection[str] = ()) -> list[str]:
         """Return what was given in the words of a user, without the options `but`."""
-        given = [it for it in self.__struct_fields__ if getattr(self, it) not in (None, False, ())]
+        given = [
+            field
+            for field in self.__struct_fields__
+            if getattr(self, field) not in (None, False, ())
+        ]
         given = [it for it in given if it not in but]
         return [f"--{name.replace('_', '-')}" for name in given]
 
@@ -180,7 +184,7 @@ def asked_from(asked: Asked, own: SweepOptions, settings: Sequence[str]) -> Swee
 
 
 def _file_of(asked: Asked, own: SweepOptions) -> Path | None:
-    names = [it for it in asked.suites if it.endswith(".toml")]
+    names = [suite for suite in asked.suites if suite.endswith(".toml")]
     return Path(names[0]) if len(asked.suites) == len(names) == 1 and not own.axis else None
 
 
@@ -239,7 +243,7 @@ def _common_name(axes: Sequence[Axis]) -> str | None:
 
     Commands of several programs are `command`, of one program what that is called.
     """
-    values = next(it.values for it in axes if it.name == COMMAND.name)
+    values = next(axis.values for axis in axes if axis.name == COMMAND.name)
     commands = [Asked().having(COMMAND, it).command or () for it in values]
     names = {name_of("".join(command[:1])) for command in commands}
     return "command" if len(names) > 1 else None
@@ -306,7 +310,7 @@ def resolve_points(
 
 def planned_sweep(asked: SweepRequest, points: Sequence[GridPoint]) -> StoredSweep:
     """Return a sweep as it is stored when it begins, but its number; points were looked at."""
-    usable = [it for it in points if not it.refusals]
+    usable = [point for point in points if not point.refusals]
     suite = next((it.plan.suite for it in usable if it.plan), None)
     spec = replace(asked.spec, started_at=utc_timestamp(), suite=suite)
     slots = order_slots([it.point for it in usable], spec.rounds, spec.block_order, spec.seed)
@@ -321,15 +325,15 @@ def planned_sweep(asked: SweepRequest, points: Sequence[GridPoint]) -> StoredSwe
         axes=tuple(asked.kinds.items()),
         points=tuple(
             SweepPoint(
-                it.point,
-                it.label,
-                it.values,
-                "{}" if it.request is None else request_to_json(it.request),
-                "; ".join(it.refusals) or None,
+                point.point,
+                point.label,
+                point.values,
+                "{}" if point.request is None else request_to_json(point.request),
+                "; ".join(point.refusals) or None,
             )
-            for it in points
+            for point in points
         ),
-        slots=tuple(SlotRun(it, None, None, done=False, elapsed_s=None) for it in slots),
+        slots=tuple(SlotRun(slot, None, None, done=False, elapsed_s=None) for slot in slots),
     )
 
 

@@ -108,7 +108,11 @@ class SlotAttempt(RunLauncher):
         before = stored_conditions(store.load_asked(run).value)
         if not is_of_point:
             before, present = _of_all(before), _of_all(present)
-        found = [it for it in condition_differences(before, present) if it.significant]
+        found = [
+            difference
+            for difference in condition_differences(before, present)
+            if difference.significant
+        ]
         if found:
             raise ConditionsChangedError(
                 f"sweep {self._sweep} cannot go on, its runs could not be compared; since "
@@ -207,8 +211,8 @@ class SweepCampaign(Campaign):
     def begin(self, stack: ExitStack) -> None:
         """Try the settings, build all, and store that it begins."""
         points = self._with_settings()
-        settings = [it.settings.items() for it in points.values()]
-        wanted = group_by_key(dict.fromkeys(it for one in settings for it in one))
+        settings = [point.settings.items() for point in points.values()]
+        wanted = group_by_key(dict.fromkeys(it for setting in settings for it in setting))
         if wanted:
             self.tuner.refuse_unless_settable(wanted)
         self._changes_cpus = any(find_setting(name, sysroot()).changes_cpus for name in wanted)
@@ -228,8 +232,10 @@ class SweepCampaign(Campaign):
         self.say(f"sweep {self.number}: {count(len(self.sweep.missing), 'run')} to make")
         self.points = Trusted({n: it for n, it in points.items() if n not in refused})
         self.slots = [it for it in self.sweep.missing if it.point in self.points.value]
-        self._before = {it.slot.point: it.run for it in self.sweep.slots if it.done and it.run}
-        self._failed = sum(it.failed for it in self.sweep.slots)
+        self._before = {
+            slot.slot.point: slot.run for slot in self.sweep.slots if slot.done and slot.run
+        }
+        self._failed = sum(slot.failed for slot in self.sweep.slots)
         self._times = SweepEta({number: it.plan for number, it in self.points.value.items()})
         for it in self.sweep.slots:
             if it.done:

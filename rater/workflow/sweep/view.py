@@ -93,7 +93,7 @@ def comparison_of(store: Store, sweep: StoredSweep) -> Comparison | None:
     from rater.workflow.results.points import count_interim_looks, load_points
 
     words = [f"sweep:{sweep.number}"]
-    if len({it.slot.point for it in sweep.slots if it.done}) < 2:
+    if len({slot.slot.point for slot in sweep.slots if slot.done}) < 2:
         return None
     points = load_points(store, words)
     return compare(
@@ -112,7 +112,7 @@ def dry_view(asked: SweepRequest, points: Sequence[GridPoint]) -> SweepView:
     from rater.workflow.sweep.runner import SweepEta
 
     planned = planned_sweep(asked, points)
-    view, plans = view_of(planned), {it.point: it.plan for it in points}
+    view, plans = view_of(planned), {point.point: point.plan for point in points}
     axes = _axes(asked.kinds, [point.shown for point in points])
     obstacles: list[str] = []
     shown = []
@@ -132,7 +132,7 @@ def dry_view(asked: SweepRequest, points: Sequence[GridPoint]) -> SweepView:
         shown.append(AxisView(axis.name, axis.kind, axis.values, setting.read().text))
     return replace(
         view,
-        what=_what(it.request for it in points),
+        what=_what(point.request for point in points),
         axes=tuple(shown),
         points=tuple(
             replace(
@@ -143,7 +143,7 @@ def dry_view(asked: SweepRequest, points: Sequence[GridPoint]) -> SweepView:
             )
             for point, it in zip(view.points, points, strict=True)
         ),
-        total_s=SweepEta(plans).left_s([it.slot for it in planned.slots]),
+        total_s=SweepEta(plans).left_s([slot.slot for slot in planned.slots]),
         obstacles=tuple(obstacles),
     )
 

@@ -198,7 +198,7 @@ def test_a_point_against_copies_of_itself_is_better_or_worse_in_few_of_many() ->
         comparison = compare(points)
         cells = [cell for _, _, cell in comparison.verdicts()]
         verdicts = [cell.speedup.verdict for cell in cells if cell.speedup]
-        apart += sum(it in (Decision.BETTER, Decision.WORSE) for it in verdicts)
+        apart += sum(verdict in (Decision.BETTER, Decision.WORSE) for verdict in verdicts)
         compared += len(verdicts)
     assert compared == 60
     assert apart <= 8  # 3 expected; 9 and more by chance in 0.4 % of seeds
@@ -556,7 +556,7 @@ def test_scores_of_other_kinds_are_told_and_slow_copies_are_not_compared() -> No
 
 
 def test_what_disturbed_runs_is_told_by_run() -> None:
-    quiet, loud = (replace(it, warnings=()) for it in brackets(1, [10.0, 10.1]))
+    quiet, loud = (replace(bracket, warnings=()) for bracket in brackets(1, [10.0, 10.1]))
     busy = replace(
         loud,
         warnings=("busy before the start: rm", "left out: b: not built"),
@@ -565,7 +565,9 @@ def test_what_disturbed_runs_is_told_by_run() -> None:
     assert compare([point("x", quiet), point("y", loud)]).troubles == ()
     (one,) = compare([point("x", quiet), point("y", busy)]).troubles
     assert (one.run, one.warnings, one.shared) == (2, ("busy before the start: rm",), True)
-    moved = replace(loud, copies=tuple(replace(it, placement="not met") for it in loud.copies[1:]))
+    moved = replace(
+        loud, copies=tuple(replace(copy, placement="not met") for copy in loud.copies[1:])
+    )
     (one,) = compare([point("x", quiet), point("y", moved)]).troubles
     assert (one.run, one.not_met, one.notable, one.too_disturbed) == (2, (1,), (), ())
     noisy = replace(loud, head=replace(loud.head, noise_cost=0.44))

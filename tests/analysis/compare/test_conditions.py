@@ -68,7 +68,7 @@ BEFORE = Conditions(
 
 
 def said(now: Conditions, before: Conditions = BEFORE) -> list[str]:
-    return [str(it) for it in condition_differences(before, now)]
+    return [str(difference) for difference in condition_differences(before, now)]
 
 
 def with_host(**changes: Any) -> Conditions:
@@ -200,7 +200,7 @@ def point(label: str, *runs: StoredRun, **values: str) -> Point:
 
 
 def found(*points: Point) -> dict[str, PointDifference]:
-    return {one.what: one for one in point_differences(points)}
+    return {difference.what: difference for difference in point_differences(points)}
 
 
 def test_nothing_differs_between_equal_runs_and_readings_are_not_told() -> None:
@@ -410,7 +410,10 @@ def point_of_settings(number: int, settings: dict[str, str], **values: str) -> P
 
 
 def told(*points: Point) -> dict[str, DoctorDifference]:
-    return {one.check: one for one in doctor_differences(points, point_differences(points))}
+    return {
+        difference.check: difference
+        for difference in doctor_differences(points, point_differences(points))
+    }
 
 
 QUIET_SETTINGS = {"cpu.governor": "performance", "cpu.driver": "acpi-cpufreq", "ksm.run": "0"}
@@ -590,7 +593,9 @@ def test_a_quota_is_no_other_work() -> None:
 def test_the_account_of_a_copy_comes_to_its_time() -> None:
     """Two threads: 6 s of CPU time, 4 s of waiting, 2 s stopped, and what is left."""
     run = read_run([waiting(0, 6.0, 4.0, stopped_ns=2 * S)], cfs_throttled_ns=0)
-    run = replace(run, benchmarks=tuple(replace(it, threads=2) for it in run.benchmarks))
+    run = replace(
+        run, benchmarks=tuple(replace(benchmark, threads=2) for benchmark in run.benchmarks)
+    )
     (account,) = accounts_of(run).values()
     assert account == TimeAccount(10.0, 3.0, 2.0, 0.0, 2.0, 3.0, 1.0)
 

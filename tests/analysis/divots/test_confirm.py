@@ -331,16 +331,18 @@ def between(
 
 def test_a_run_in_which_no_copy_of_the_place_ended_well_did_not_run_there() -> None:
     (one,) = between((ALL, ALL, [5], 1.2), (ALL, ALL, [5], np.nan))
-    assert [(it.there, it.slowdown) for it in one.looks][1:] == [(Presence.NOT_RUN, None)]
+    assert [(look.there, look.slowdown) for look in one.looks][1:] == [(Presence.NOT_RUN, None)]
 
 
 def said(one: RecurringDivot) -> str:
     """`recurring lgroup 1 in b0,b1: +20 +10` with a size for each run that has it."""
     each = [
-        f"{((it.slowdown or 1) - 1) * 100:+.0f}" if it.there is Presence.YES else str(it.there)
-        for it in one.looks
+        f"{((look.slowdown or 1) - 1) * 100:+.0f}"
+        if look.there is Presence.YES
+        else str(look.there)
+        for look in one.looks
     ]
-    places = list(dict.fromkeys(it.place for it in one.places))
+    places = list(dict.fromkeys(place.place for place in one.places))
     where = ",".join(one.benchmarks) or "all"
     return f"{one.kind} {', '.join(places)} in {where}: {' '.join(each)}"
 

@@ -67,8 +67,8 @@ def test_four_of_five_effects_as_large_as_a_run_is_said_to_show_are_found() -> N
                 lgroup, copy = (quiet(*shape, noise=noise, seed=fresh) for _ in range(2))
                 lgroup[1, :, :per_node] *= 1 + seen["group-benchmark"]
                 copy[2, 0, 5] *= 1 + seen["copy"]
-                found += [any(it.nodes in ((0,), (1,)) for it in divots(lgroup, machine))]
-                found += [any(it.copies == (5,) for it in divots(copy, machine))]
+                found += [any(divot.nodes in ((0,), (1,)) for divot in divots(lgroup, machine))]
+                found += [any(divot.copies == (5,) for divot in divots(copy, machine))]
     assert 0.7 <= np.mean(found) <= 0.95  # of 48
 
 
@@ -79,7 +79,7 @@ def test_lgroups_of_two_copies_as_slow_as_is_promised_are_found() -> None:
         for fresh in range(3):
             there = quiet(10, 1, 8, noise=0.005, seed=100 + 3 * seed + fresh)
             there[..., :2] *= 1 + size
-            found += [any(it.nodes == (0,) for it in divots(there, machine))]
+            found += [any(divot.nodes == (0,) for divot in divots(there, machine))]
     assert 0.7 <= np.mean(found) <= 0.95  # of 24
 
 
@@ -262,7 +262,8 @@ def test_memory_that_the_plan_put_on_another_node_is_remote_and_at_home_it_is_no
         return replace(
             run,
             placements=tuple(
-                replace(it, memory_policy="bind", memory_nodes=(0,)) for it in run.placements
+                replace(placement, memory_policy="bind", memory_nodes=(0,))
+                for placement in run.placements
             ),
         )
 

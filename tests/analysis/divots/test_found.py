@@ -180,7 +180,9 @@ def test_costs_are_the_score_without_the_finding_and_shares_add_up() -> None:
     times[1, 0, :4] *= 1.2
     analysis = analysed(times, Machine(2, 4))
     assert analysis.lost == pytest.approx(1 - (1 / 1.5 / 1.2) ** 0.5, abs=0.002)
-    assert sum(it.share_lost or 0 for it in analysis.findings) == pytest.approx(analysis.lost)
+    assert sum(finding.share_lost or 0 for finding in analysis.findings) == pytest.approx(
+        analysis.lost
+    )
 
 
 def test_a_copy_of_a_slow_lgroup_that_kept_its_speed_is_no_fast_one() -> None:
@@ -271,7 +273,10 @@ def test_a_few_slow_copies_of_one_cell_are_one_finding() -> None:
     times[2, 1, [3, 17]] *= 1.25
     found = one(divots(times, FOUR))
     assert (found.kind, found.copies) == (Kind.OUTLIER_COPY, (3, 17))
-    assert [(it.copy, it.cpu, it.iteration) for it in found.singles] == [(3, 3, 2), (17, 17, 2)]
+    assert [(single.copy, single.cpu, single.iteration) for single in found.singles] == [
+        (3, 3, 2),
+        (17, 17, 2),
+    ]
 
 
 @pytest.mark.parametrize(("share", "wrong"), [(0.005, 3), (0.02, 0), (0.04, 6)])
@@ -284,7 +289,9 @@ def test_many_scattered_slow_copies_do_not_hide_each_other(share: float, wrong: 
     assert (found.kind, found.place) == (Kind.NO_PLACE, "no place")
     assert "no place is at fault" in found.summary
     told = {
-        (it.benchmark, it.iteration, it.copy) for one in analysis.findings for it in one.singles
+        (single.benchmark, single.iteration, single.copy)
+        for finding in analysis.findings
+        for single in finding.singles
     }
     planted = {(f"b{b}", i + 1, c) for b, i, c in np.argwhere(slow).tolist()}
     assert len(told ^ planted) <= wrong  # of 22, 103 and 184
@@ -316,7 +323,7 @@ def test_a_copy_that_is_off_every_time_is_found_below_the_spread_of_all_copies()
     times = quiet(4, 3, 32, noise=0.001)
     times[1] *= np.exp(0.012 * random.standard_normal(32))[None, :]
     times[1, :, 11] = times[1].mean() * 1.09 * times[0, :, 11] / 100
-    found = [it for it in divots(times, FOUR) if it.benchmark == "b1"]
+    found = [divot for divot in divots(times, FOUR) if divot.benchmark == "b1"]
     assert 11 in {copy for it in found if it.slowdown > 1 for copy in it.copies}
 
 
@@ -411,7 +418,7 @@ def test_findings_are_the_same_after_the_store() -> None:
     times[4, 1, 3] *= 1.5
     findings = analysed(times, FOUR).findings
     assert len(findings) == 2
-    assert tuple(from_json(to_json(it)) for it in findings) == findings
+    assert tuple(from_json(to_json(finding)) for finding in findings) == findings
 
 
 def test_costs_are_shares_of_the_score_and_rank_the_findings() -> None:

@@ -62,9 +62,9 @@ def test_remote_memory_is_told_of_the_copies_that_have_it_and_costs_are_those_of
 ) -> None:
     times = seconds(seed, cpu_0, remote)
     findings = found(times)
-    of_memory = [one for one in findings if "memory" in evidence_line(one)]
+    of_memory = [finding for finding in findings if "memory" in evidence_line(finding)]
     assert [one.copies for one in of_memory] == [tuple(REMOTE)]
-    assert {one.copies for one in findings} == {tuple(REMOTE), (0,)}
+    assert {finding.copies for finding in findings} == {tuple(REMOTE), (0,)}
     assert findings == sorted(findings, key=lambda one: -one.cost)
     without = {tuple(REMOTE): seconds(seed, cpu_0, 0.0), (0,): seconds(seed, 0.0, remote)}
     for one in findings:

@@ -107,7 +107,13 @@ def test_copies_that_failed_are_not_counted_as_not_slow() -> None:
     times[3, :, 40:48] *= 1.1
     bad = [(3, i, c) for i in range(3) for c in range(40, 46)]
     rows = rows_of(times, Machine(8, 8), bad)
-    found = one([it for it in analyse([rows], names(6), Thresholds()).findings if not it.explained])
+    found = one(
+        [
+            finding
+            for finding in analyse([rows], names(6), Thresholds()).findings
+            if not finding.explained
+        ]
+    )
     assert "2 of 2 copies" in found.summary
     assert found.cpus == (46, 47)
 
@@ -196,7 +202,7 @@ def test_a_slow_iteration_has_the_range_of_its_benchmarks_and_is_one_finding() -
     assert found.summary == (
         "iteration 2: all benchmarks +24.4 % (+5 to +44 %, most in b5) against the other iterations"
     )
-    own = {it.benchmark: it.slowdown for it in found.cells}
+    own = {cell.benchmark: cell.slowdown for cell in found.cells}
     assert own["b0"] == pytest.approx(1.05, abs=0.01)
     assert own["b5"] == pytest.approx(1.44, abs=0.01)
 

@@ -51,14 +51,14 @@ def test_three_neighbours_of_a_fast_minority_are_no_group() -> None:
     for seed in range(10):
         times = quiet(8, 1, 128, seed=seed)
         times *= np.where(np.random.default_rng(seed).random(times.shape) < 0.16, 0.95, 1.0)
-        told += [it for it in divots(times, Machine(8, 16)) if it.kind is Kind.SLOW_GROUP]
+        told += [divot for divot in divots(times, Machine(8, 16)) if divot.kind is Kind.SLOW_GROUP]
     assert told == []
 
 
 def test_a_small_ramp_does_not_make_the_last_package_slow() -> None:
     times = quiet(2, 2, 32, noise=0.004)
     times[0] *= 1 + 0.02 * np.arange(32) / 32
-    assert not any(it.kind is Kind.SLOW_LGROUP for it in divots(times, Machine(2, 16)))
+    assert not any(divot.kind is Kind.SLOW_LGROUP for divot in divots(times, Machine(2, 16)))
 
 
 @pytest.mark.parametrize(("nodes", "span"), [(2, 0.028), (4, 0.028), (2, 0.022)])
@@ -344,7 +344,7 @@ def test_another_copy_in_each_iteration_of_a_small_run_is_found() -> None:
     for iteration, copy in enumerate((2, 5, 6)):
         times[0, iteration, copy] *= 1.5
     found = divots(times, Machine(1, 8))
-    singles = [(it.iteration, it.copy) for one_of in found for it in one_of.singles]
+    singles = [(single.iteration, single.copy) for one_of in found for single in one_of.singles]
     assert sorted(singles) == [(1, 2), (2, 5), (3, 6)]
 
 
@@ -354,7 +354,7 @@ def test_a_single_copy_that_a_small_run_is_said_to_show_is_found() -> None:
         times = quiet(1, 1, 8, noise=0.005, seed=seed)
         seen = analysed(times, Machine(1, 8)).visible["copy"]
         times[0, 0, 3] *= 1 + 1.25 * seen
-        found += [it.copies for it in divots(times, Machine(1, 8))] == [(3,)]
+        found += [divot.copies for divot in divots(times, Machine(1, 8))] == [(3,)]
     assert found >= 8
 
 
@@ -438,7 +438,7 @@ def test_one_slow_copy_of_four_in_a_cold_iteration_1_is_no_start_up() -> None:
     times = quiet(14, 3, 4, noise=0.003)
     times[:, 0] *= 1.08
     times[3, 0, 2] *= 1.10
-    assert Kind.STARTUP not in [it.kind for it in divots(times, Machine(1, 4))]
+    assert Kind.STARTUP not in [divot.kind for divot in divots(times, Machine(1, 4))]
 
 
 def test_an_lgroup_that_is_slow_now_more_now_less_takes_no_turns() -> None:
@@ -447,7 +447,7 @@ def test_an_lgroup_that_is_slow_now_more_now_less_takes_no_turns() -> None:
     times[:, :, [2, 4]] *= 1.1
     times[:, :, :4] *= 1.6
     times[2, 0, :4] *= 1.15
-    assert not [it for it in divots(times, Machine(2, 4)) if "take turns" in it.summary]
+    assert not [divot for divot in divots(times, Machine(2, 4)) if "take turns" in divot.summary]
 
 
 @pytest.mark.parametrize(
@@ -521,5 +521,5 @@ def test_cpus_of_different_size_are_told_with_the_range_of_their_sizes() -> None
     times = quiet(5, 4, 64, noise=0.005)
     for cpu, size in ((3, 1.10), (20, 1.15), (50, 1.08)):
         times[:, :, cpu] *= size
-    (told,) = [it.summary for it in divots(times, Machine(4, 16)) if 20 in it.copies]
+    (told,) = [divot.summary for divot in divots(times, Machine(4, 16)) if 20 in divot.copies]
     assert "(+8 to +15 %)" in told

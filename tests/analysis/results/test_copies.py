@@ -190,7 +190,9 @@ LATENCY = MetricUsed("latency", "ns", "lower", "mean")
 
 
 def declared(run: StoredRun, *metrics: MetricUsed) -> StoredRun:
-    return replace(run, benchmarks=tuple(replace(one, metrics=metrics) for one in run.benchmarks))
+    return replace(
+        run, benchmarks=tuple(replace(benchmark, metrics=metrics) for benchmark in run.benchmarks)
+    )
 
 
 def reporting(row: CopyEnded, value: float, name: str = "bandwidth") -> CopyEnded:

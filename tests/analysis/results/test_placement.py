@@ -252,13 +252,13 @@ def four_copies() -> RunProof:
 
 def test_a_run_has_a_verdict_for_each_copy_and_sums_for_each_benchmark() -> None:
     proof = four_copies()
-    assert [one.verdict for one in proof.copies] == [
+    assert [copy.verdict for copy in proof.copies] == [
         PlacementVerdict.MET,
         PlacementVerdict.NOT_MET,
         PlacementVerdict.NOT_KNOWN,
         PlacementVerdict.NOT_KNOWN,
     ]
-    assert [one.local_share for one in proof.copies] == [1.0, 0.25, None, None]
+    assert [copy.local_share for copy in proof.copies] == [1.0, 0.25, None, None]
     assert proof.copies[1].unseen_s == 2.8
     [benchmark] = proof.benchmarks
     assert (benchmark.copies, benchmark.sampled) == (4, 2)

@@ -65,9 +65,9 @@ def test_a_phase_drew_what_its_packages_and_their_memory_did() -> None:
 
 def test_packages_without_copies_are_left_out() -> None:
     run = drawn(TWO)
-    alone = replace(run, copies=tuple(it for it in run.copies if it.package == 1))
+    alone = replace(run, copies=tuple(copy for copy in run.copies if copy.package == 1))
     assert of(alone).joules == 40
-    unbound = replace(run, copies=tuple(replace(it, package=None) for it in run.copies[:1]))
+    unbound = replace(run, copies=tuple(replace(copy, package=None) for copy in run.copies[:1]))
     assert of(unbound).joules == 390
 
 
@@ -120,17 +120,19 @@ def test_runs_without_readings_of_energy_have_none() -> None:
 def test_copies_share_their_package_by_cpu_time() -> None:
     """Both on package 0, 1 s and 2 s of CPU time: a third and two thirds of 350 J."""
     run = drawn(TWO)
-    together = replace(run, copies=tuple(replace(it, package=0) for it in run.copies))
+    together = replace(run, copies=tuple(replace(copy, package=0) for copy in run.copies))
     estimates = copy_estimates(together)
     assert estimates == {(0, 0, 0): pytest.approx(350 / 3), (0, 1, 0): pytest.approx(700 / 3)}
-    unknown = replace(together, copies=tuple(replace(it, cpu_ns=None) for it in together.copies))
+    unknown = replace(
+        together, copies=tuple(replace(copy, cpu_ns=None) for copy in together.copies)
+    )
     assert copy_estimates(unknown) == {}
 
 
 def test_the_suites_energy_is_of_the_iterations_that_stand_for_benchmarks() -> None:
     """Of two iterations of 10 s the first stands for it."""
     summary = summarise(replace(drawn(TWO, TWO | {"package-1": 41}), head=HEAD))
-    (chosen,) = [it for it in summary.benchmarks[0].iterations if it.selected]
+    (chosen,) = [iteration for iteration in summary.benchmarks[0].iterations if iteration.selected]
     assert summary.joules == (390 if chosen.iteration == 1 else 391)
 
 
@@ -181,7 +183,7 @@ def test_groups_of_several_iterations_make_one_stack() -> None:
         {"llc_mpki": 20.0, "branch_mpki": 4.0, "walk_cycles": 0.2, "remote_dram_share": 0.25}
     )
     assert found.cpi_spread == pytest.approx(0.0)
-    assert [(it.name, it.iterations, it.runs, it.share) for it in found.groups] == [
+    assert [(group.name, group.iterations, group.runs, group.share) for group in found.groups] == [
         (f"{SKX}:{name}", (n,), 2, 1.0)
         for n, name in enumerate(("pipeline", "memory", "translation", "numa"), 1)
     ]
@@ -224,10 +226,10 @@ def test_user_mode_alone_has_no_clock_as_its_time_is_of_the_kernel_too() -> None
 
 
 def test_a_group_that_was_never_counted_is_none_and_not_0() -> None:
-    never = tuple(replace(it, value=None, running_ns=0) for it in group_counts("numa"))
+    never = tuple(replace(count, value=None, running_ns=0) for count in group_counts("numa"))
     found = only(replace(counted_run(), copies=(copy_row(0, 1.0, counts=never),)))
     assert (found.rates, found.stack, found.metrics) == (None, None, ())
-    assert [(it.share, it.cpi, it.means) for it in found.groups] == [(0.0, None, ())]
+    assert [(group.share, group.cpi, group.means) for group in found.groups] == [(0.0, None, ())]
 
 
 def test_copies_that_failed_or_do_not_count_are_left_out() -> None:

@@ -42,7 +42,7 @@ def rotated_of(run: StoredRun) -> Ring:
 
 
 def of_ring(run: StoredRun) -> list[Result]:
-    return [it for score in summarise(run).scores for it in score.iterations]
+    return [iteration for score in summarise(run).scores for iteration in score.iterations]
 
 
 def through_json(summary: Summary) -> Any:
@@ -86,7 +86,7 @@ def test_of_three_iterations_the_median_counts_and_of_two_the_slower(
     brackets_s: tuple[float, ...], selected: int
 ) -> None:
     benchmark = only(iterations_of(*brackets_s))
-    assert [it.selected for it in benchmark.iterations].index(True) == selected
+    assert [iteration.selected for iteration in benchmark.iterations].index(True) == selected
     assert benchmark.ratio == pytest.approx(20 / brackets_s[selected])
 
 
@@ -489,7 +489,7 @@ def test_a_torn_attempt_does_not_count() -> None:
     run = stored([copy_row(n, 4.0 + phase, phase=phase) for phase in range(2) for n in range(2)])
     torn = replace(run.brackets[0], torn=True)
     benchmark = only(replace(run, brackets=(torn, run.brackets[1])))
-    assert [it.bracket_s for it in benchmark.iterations] == [5.0]
+    assert [iteration.bracket_s for iteration in benchmark.iterations] == [5.0]
 
 
 def test_a_rotated_run_has_the_work_it_did_in_a_second_tail_included() -> None:

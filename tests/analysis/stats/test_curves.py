@@ -64,7 +64,7 @@ def test_a_measured_curve_is_fitted_as_well_as_an_independent_search_does() -> N
     for sigma, kappa in itertools.product(np.linspace(0, 0.03, 121), np.linspace(0, 2e-4, 81)):
         left = np.log(rates / copies * (1 + sigma * (copies - 1) + kappa * copies * (copies - 1)))
         best = min(best, float(((left - left.mean()) ** 2).sum()))
-    squares = sum(math.log1p(one) ** 2 for one in found.residuals)
+    squares = sum(math.log1p(residual) ** 2 for residual in found.residuals)
     assert best * 0.99 < squares <= best
     assert found.sigma.value == pytest.approx(0.01345, abs=5e-5)
     assert found.kappa.value == pytest.approx(1.151e-4, abs=5e-7)
@@ -356,7 +356,7 @@ def test_drift_between_rounds_makes_no_knee_and_hides_none() -> None:
             ]
             noise = noise_within_rounds(rates)
             assert noise is not None
-            medians = [statistics.median(one.values()) for one in rates]
+            medians = [statistics.median(rate.values()) for rate in rates]
             right += curve_shape(copies, medians, [4] * 5, noise).knee == knee
         assert right >= 98
 
@@ -386,7 +386,7 @@ def simulated(
             [truth(n) * factor for factor in np.exp(rng.normal(0, sd, runs)).tolist()]
             for n in copies
         ]
-        medians = [statistics.median(one) for one in rates]
+        medians = [statistics.median(rate) for rate in rates]
         found.append(curve_shape(copies, medians, [runs] * len(copies), run_to_run_noise(rates)))
     return found
 

@@ -279,7 +279,7 @@ def test_the_verdicts_are_these_words_and_turn_where_less_is_better(
     differences: list[float], words: str
 ) -> None:
     assert ratio_interval(paired_estimate(differences), 0.01).words == words
-    turned = [-it for it in differences]
+    turned = [-difference for difference in differences]
     assert ratio_interval(paired_estimate(turned), 0.01, less_is_better=True).words == words
 
 

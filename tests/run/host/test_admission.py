@@ -426,11 +426,11 @@ def test_a_process_of_this_machine_that_burns_cpu_is_found() -> None:
     burner = subprocess.Popen(["/bin/sh", "-c", "while :; do :; done"])
     try:
         theirs, ours = ForeignLoadSampler(pid=0x7FFFFFFF), ForeignLoadSampler()
-        found = {one.pid: one for one in theirs.busy(0.02).processes}
+        found = {process.pid: process for process in theirs.busy(0.02).processes}
         assert burner.pid in found
         assert found[burner.pid].command == "sh"
         assert found[burner.pid].share > 0.02
-        assert burner.pid not in {one.pid for one in ours.busy(0.02).processes}
+        assert burner.pid not in {process.pid for process in ours.busy(0.02).processes}
     finally:
         burner.kill()
         burner.wait()

@@ -76,7 +76,7 @@ def test_a_stray_that_takes_long_to_die_is_named_once(monkeypatch: pytest.Monkey
         keeper.kill_strays(())
         keeper.kill_strays(())
         patch.undo()
-        assert [it.pid for it in keeper.kill_leftovers()] == [pid]
+        assert [leftover.pid for leftover in keeper.kill_leftovers()] == [pid]
         assert keeper.kill_leftovers() == []
 
 

@@ -91,7 +91,9 @@ DOCUMENTED = {
 
 def from_outside(lines: Sequence[str]) -> list[str]:
     return [
-        it for it in lines if it.partition("=")[0].removeprefix("environment ") not in DOCUMENTED
+        line
+        for line in lines
+        if line.partition("=")[0].removeprefix("environment ") not in DOCUMENTED
     ]
 
 
@@ -170,7 +172,11 @@ def launched(entries: Sequence[ProcessEntry], processes: int = 8) -> list[Record
 
 
 def broken(records: Sequence[Record]) -> list[tuple[int, Stage, int]]:
-    return [(it.token, Stage(it.status), it.error) for it in records if it.kind == Told.BROKEN]
+    return [
+        (record.token, Stage(record.status), record.error)
+        for record in records
+        if record.kind == Told.BROKEN
+    ]
 
 
 def foreign(path: Path) -> str:
@@ -392,7 +398,7 @@ def test_copies_begin_at_their_offsets(tmp_path: Path) -> None:
     [released] = [it for it in found if it.kind == Told.RELEASED]
     starts = {it.token: it for it in found if it.kind == Told.STARTED}
     assert [starts[n].planned_ns - released.at_ns for n in (2, 3)] == offsets[1:]
-    assert all(it.start_ns >= it.planned_ns for it in starts.values())
+    assert all(start.start_ns >= start.planned_ns for start in starts.values())
 
 
 # -- the program itself ----------------------------------------------------------------------------

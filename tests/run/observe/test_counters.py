@@ -64,7 +64,7 @@ def test_a_group_that_works_counts_user_and_kernel(tmp_path: Path) -> None:
     found = tried(kernel, perf_settings(tmp_path))
     assert found.ready
     assert (found.ready.user_only, found.missing, found.why) == (False, (), "")
-    assert tuple(it.name for it in found.ready.events) == NAMES
+    assert tuple(event.name for event in found.ready.events) == NAMES
     assert found.reading
     assert found.reading.values == (1000,) * 6
 
@@ -86,7 +86,7 @@ def test_what_happens_in_the_kernel_is_not_counted_as_0_in_user_mode(tmp_path: P
     found = tried(kernel, perf_settings(tmp_path), SOFTWARE)
     assert found.missing == ("context_switches", "migrations")
     assert found.ready
-    assert [it.name for it in found.ready.events] == [
+    assert [event.name for event in found.ready.events] == [
         "task_clock_ns",
         "minor_faults",
         "major_faults",
@@ -154,7 +154,7 @@ def test_a_machine_without_some_event_counts_the_others(tmp_path: Path) -> None:
     found = tried(kernel, perf_settings(tmp_path))
     assert found.missing == ("recovery",)
     assert found.ready
-    assert [it.name for it in found.ready.events] == list(NAMES[:-1])
+    assert [event.name for event in found.ready.events] == list(NAMES[:-1])
     assert found.why == (
         "not on this machine: recovery (the processor or its driver has no such event, ENOENT)"
     )
@@ -245,7 +245,7 @@ def test_page_faults_are_those_of_getrusage_but_for_the_gates_own(tmp_path: Path
     [cost] = seen.of(PhaseCounted)
     assert cost.copies == 6
     assert min(cost.open_ns, cost.read_ns, cost.close_ns) > 0
-    order = [type(it).__name__ for it in seen.events]
+    order = [type(event).__name__ for event in seen.events]
     assert order.index("CopyCounted") > max(
         n for n, name in enumerate(order) if name == "CopyEnded"
     ), "read when nothing is timed any more"
@@ -279,7 +279,7 @@ def test_groups_are_opened_on_the_gate_and_never_left_open(tmp_path: Path) -> No
     leaders = [flags & 1 and flags >> 12 & 1 for config, flags, _ in kernel.calls if config == 1]
     assert leaders == [1] * 4, "not before the exec"
     [first, *_] = seen.of(CopyCounted)
-    assert {it.group_name for it in first.counts} == {"made:one"}
+    assert {count.group_name for count in first.counts} == {"made:one"}
     assert not first.counts[0].in_full
     assert first.counts[0].estimate == 2000
 

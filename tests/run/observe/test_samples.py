@@ -458,7 +458,7 @@ def test_sockets_of_hwmon_are_packages_and_its_cores_are_left_out(tmp_path: Path
             (folder / f"energy{number}_label").write_text(f"{label}\n")
     (source,) = energy_sources(tmp_path)
     assert source.name == "hwmon"
-    assert {it.name: it.read() for it in source.domains} == {
+    assert {domain.name: domain.read() for domain in source.domains} == {
         "package-0": 200,
         "package-1": 300,
         "amd_energy-energy4": 400,

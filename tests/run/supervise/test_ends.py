@@ -126,7 +126,7 @@ def test_an_output_that_can_not_be_opened_fails_its_own_command_and_is_named(
     ]
     argv = argv_of_texts(["true"] * 3, lines, [["o"], ["no/o2"], ["o3"]])
     status, reports = reports_of(shell, argv, tmp_path)
-    assert [(it.kind, it.workload) for it in reports] == [("s", 1), ("e", 1), ("e", 2)]
+    assert [(report.kind, report.workload) for report in reports] == [("s", 1), ("e", 1), ("e", 2)]
     failed = failed_command(argv, str(tmp_path / "stderr"), status, None)
     assert failed is not None
     assert failed.startswith(f"command 2 of 3 (y >no/o2): exit code {status}: ")
@@ -177,10 +177,10 @@ def test_times_of_workloads_fill_the_copys_own() -> None:
     )
     # The second failed: the third never began. Killed in the first: it ended as the copy did.
     failed = [CommandReport("e", 1, 0, 40), CommandReport("e", 2, 3, 70)]
-    assert [it.exit_code for it in workload_times(failed, 3, (10, 100), 3, None)] == [0, 3]
+    assert [time.exit_code for time in workload_times(failed, 3, (10, 100), 3, None)] == [0, 3]
     assert workload_times([], 3, (10, 100), None, 9) == (WorkloadTime(1, 10, 100, 90, None, 9),)
     # A command that fails ends its copy.
-    assert [it.elapsed_ns for it in workload_times(failed, 3, (10, 100), 3, None)] == [30, 60]
+    assert [time.elapsed_ns for time in workload_times(failed, 3, (10, 100), 3, None)] == [30, 60]
     # A line that was seen after the copy's end does not lie beyond it.
     late = workload_times([CommandReport("e", 1, 139, 101)], 2, (10, 100), None, 11)
     assert late == (WorkloadTime(1, 10, 100, 90, None, 11),)

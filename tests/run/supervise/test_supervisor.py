@@ -432,7 +432,9 @@ def test_an_end_while_the_launcher_was_stopped_has_no_time_and_one_behind_it_has
 ) -> None:
     process = run_of_two(tmp_path)
     [launcher] = [
-        it for it in children(process.pid) if NAME in Path(f"/proc/{it}/cmdline").read_text()
+        child
+        for child in children(process.pid)
+        if NAME in Path(f"/proc/{child}/cmdline").read_text()
     ]
     begun = uptime_s(tmp_path / "begun.0")
     process.send_signal(signal.SIGSTOP)  # else it lets the launcher go on
@@ -532,7 +534,7 @@ def test_the_phase_before_the_one_that_runs_is_torn_too(tmp_path: Path) -> None:
     script = 'case "$RATER_RUN_DIR" in *i1*) kill -TERM $$;; esac; exec sleep 10'
     seen = Rig(tmp_path, on_event=told_when(CopyStarted, 1)).run({"job": script}, 1, plan)
     assert 0 in torn(seen)
-    assert [it.complete for it in seen.brackets] == [True, False]
+    assert [bracket.complete for bracket in seen.brackets] == [True, False]
 
 
 @pytest.mark.parametrize("death", ["kill -SEGV $$", "exit 3", "kill -ABRT $$"])

@@ -157,7 +157,7 @@ def test_an_lgroup_that_spans_packages_holds_them() -> None:
 
     svg = drawn(rows, panel((0, 0, 10.0), (1, 0, 10.0)))
 
-    assert [one for one in texts(svg) if one.startswith(("NUMA", "package"))] == [
+    assert [text for text in texts(svg) if text.startswith(("NUMA", "package"))] == [
         "NUMA node 0 \u00b10.0 %",
         "package 0",
         "package 1",

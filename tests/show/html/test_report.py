@@ -463,7 +463,10 @@ def test_the_timeline_marks_what_the_panels_mark_in_the_same_tune() -> None:
 
     brackets = run_data(page_run(stored(rows), slow), {})["timeline"]["brackets"]
 
-    assert [(one["tune"], one["bars"]["kind"]) for one in brackets] == [("b", []), ("p", [[1, 1]])]
+    assert [(bracket["tune"], bracket["bars"]["kind"]) for bracket in brackets] == [
+        ("b", []),
+        ("p", [[1, 1]]),
+    ]
 
 
 def test_a_copy_that_failed_is_in_the_timeline_but_no_dot() -> None:

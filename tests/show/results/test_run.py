@@ -159,7 +159,7 @@ def test_readings_go_with_their_run(store: Store) -> None:
 
 def test_readings_of_a_torn_attempt_are_kept_but_do_not_count(store: Store) -> None:
     run = store.load(store_run(store))
-    torn = replace(run, brackets=tuple(replace(it, torn=True) for it in run.brackets))
+    torn = replace(run, brackets=tuple(replace(bracket, torn=True) for bracket in run.brackets))
     assert torn.without_torn().cpu_readings == ()
     assert torn.without_torn().machine_readings == ()
     with closing(sqlite3.connect(store.path)) as connection, connection:

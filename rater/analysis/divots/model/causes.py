@@ -164,7 +164,10 @@ def _same_part(first: DivotEffect, one: DivotEffect, effects: Sequence[DivotEffe
         if first.at != one.at:
             return False
         # A cold start, or a slow iteration of all, costs each benchmark something else.
-        wide = np.any([it.benchmarks for it in effects if it.at == one.at], axis=0).mean() >= _MOST
+        wide = (
+            np.any([effect.benchmarks for effect in effects if effect.at == one.at], axis=0).mean()
+            >= _MOST
+        )
         alike = 1 / _ALIKE < first.typical / one.typical < _ALIKE
         return bool(one.when[0] > 0 or wide or alike)
     if not np.array_equal(first.slots, one.slots):
@@ -191,7 +194,11 @@ def _same_cause(group: _Group, other: _Group) -> bool:
 
 def _without_place(table: Table, groups: list[_Group]) -> list[_Group]:
     """Return causes with what is in no place as one: lgroups in turn, one random copy in cells."""
-    slow = [it for it in groups if it[0].typical > 0 and all(one.scope == "cell" for one in it)]
+    slow = [
+        group
+        for group in groups
+        if group[0].typical > 0 and all(one.scope == "cell" for one in group)
+    ]
     for b in range(table.shape[0]):
         turns = [
             it
@@ -199,8 +206,8 @@ def _without_place(table: Table, groups: list[_Group]) -> list[_Group]:
             if _node(table, it)
             and all(np.flatnonzero(one.benchmarks).tolist() == [b] for one in it)
         ]
-        when = {int(one.when.argmax()) for it in turns for one in it}
-        if len({_node(table, it) for it in turns}) > 1 < len(when):
+        when = {int(one.when.argmax()) for turn in turns for one in turn}
+        if len({_node(table, turn) for turn in turns}) > 1 < len(when):
             groups = _united(groups, turns)
     lone = [it for it in slow if it[0].kind in ("copy", "copies")]
     count = sum(int(_cells(it).sum()) for it in lone)
@@ -210,7 +217,7 @@ def _without_place(table: Table, groups: list[_Group]) -> list[_Group]:
 
 
 def _united(groups: list[_Group], some: list[_Group]) -> list[_Group]:
-    rest = [it for it in groups if not any(it is one for one in some)]
+    rest = [group for group in groups if not any(group is one for one in some)]
     return [*rest, [one for it in some for one in it]]
 
 

@@ -183,7 +183,7 @@ class Analysis(Struct, frozen=True):
     @property
     def lost(self) -> float:
         """What all findings cost together, of the score or the copies' time."""
-        return sum(one.share_lost or 0.0 for one in self.findings)
+        return sum(finding.share_lost or 0.0 for finding in self.findings)
 
 
 def nothing_to_compare(head: RunHead) -> bool:
@@ -257,14 +257,14 @@ class RecurringDivot(Struct, frozen=True):
     @property
     def places(self) -> tuple[FaultMeasurement, ...]:
         """The runs that have it."""
-        return tuple(one for one in self.looks if one.there is Presence.YES)
+        return tuple(look for look in self.looks if look.there is Presence.YES)
 
     @property
     def summary(self) -> str:
         """What it means, in words: place, benchmarks, size in each run, what follows."""
         seen = self.places
         moves = len({one.place for one in seen}) > 1
-        each = [self._of_run(one, named=moves) for one in self.looks[:_MOST_TOLD]]
+        each = [self._of_run(look, named=moves) for look in self.looks[:_MOST_TOLD]]
         if len(self.looks) > _MOST_TOLD:
             each.append(f"and {len(self.looks) - _MOST_TOLD} more")
         sizes = formatting.sizes([one.slowdown or 1.0 for one in seen])

@@ -108,8 +108,12 @@ def search(table: Table, thresholds: Thresholds) -> Found:
     b, _, s = table.shape
     alone = s == 1 or table.log_s.size <= _FEW  # nothing to compare with
     for _ in range(0 if alone else _ROUNDS):
-        known = {one.key for one in effects}
-        found = [one for one in look.candidates(left - centre(left)) if one.key not in known]
+        known = {effect.key for effect in effects}
+        found = [
+            candidate
+            for candidate in look.candidates(left - centre(left))
+            if candidate.key not in known
+        ]
         entered = _entering(found, table.shape[:2])
         if not entered:
             break
@@ -124,7 +128,7 @@ def search(table: Table, thresholds: Thresholds) -> Found:
         over_time = TimeSeries(middles, chance, df, look.step)
     rest = left - centre(left)
     effects += search_times(over_time, s)
-    effects = [one for one in effects if _told(one, thresholds)]
+    effects = [effect for effect in effects if _told(effect, thresholds)]
     return Found(table, effects, predicted, rest, look.scopes, over_time, parts)
 
 
@@ -192,7 +196,7 @@ def _refitted(effects: list[DivotEffect], left: Floats) -> list[DivotEffect]:
             one.add_to(left)
             _resize(one, left)
             one.add_to(left, -1.0)
-    kept = [one for one in effects if abs(one.typical) >= _LEAVES * _floor(one)]
+    kept = [effect for effect in effects if abs(effect.typical) >= _LEAVES * _floor(effect)]
     for one in effects:
         if one not in kept:
             one.add_to(left)

@@ -135,7 +135,7 @@ class Rows(Struct, frozen=True, eq=False):
         lends = [
             _of_others(one.left if i > 2 else one.whole[:, None], max(1, i - 2)) for one in tried
         ]
-        others = [it[row, h if i > 2 else 0] * lent for it in lends]
+        others = [lend[row, h if i > 2 else 0] * lent for lend in lends]
         chance = self.chance[row][:, None]
         var = np.square(self.nature.sd)[None] + chance  # (N, T)
         freedom = np.minimum(1e6, self.df[row][:, None] * np.square(var / chance))
@@ -166,7 +166,7 @@ class Rows(Struct, frozen=True, eq=False):
         gain = one_more.max(axis=(1, 2)) - none.max(axis=(1, 2))
         columns = (row, h, size, error, nats, gain)
         order = np.argsort(-nats)
-        return list(zip(*(it[order].tolist() for it in columns), strict=True))
+        return list(zip(*(column[order].tolist() for column in columns), strict=True))
 
     def _worth_a_look(self, tried: list[PatternEstimates], free: float) -> Ints:
         i = self.y.shape[1]

@@ -83,7 +83,7 @@ def visible_iteration(series: TimeSeries, effects: Sequence[DivotEffect]) -> flo
 
     None where there are too few to tell.
     """
-    rows, whole = series.whole([one for one in effects if one.kind == "iterations"])
+    rows, whole = series.whole([effect for effect in effects if effect.kind == "iterations"])
     y = whole.middles
     if y.shape[1] < 3 or not len(rows):
         return None
