@@ -35,7 +35,7 @@ from rater.workflow.sweep.request import SweepOptions
 from rater.workflow.sweep.view import results_of, view_of
 
 
-class LoadedRun(Struct, frozen=True):
+class LoadedRun(Struct, frozen=True, kw_only=True):
     """A stored run."""
 
     head: dict[
@@ -61,7 +61,7 @@ def run(
     what is refused, `RaterError` where it cannot be made (in a thread, too), KeyboardInterrupt for
     a signal.
     """
-    status, uuid = make_asked(Output(db, quiet=True), _asked(suites, command, options))
+    status, uuid = make_asked(Output(db=db, quiet=True), _asked(suites, command, options))
     _raise_stopped(status)
     return load(uuid, db=db)
 
@@ -95,7 +95,7 @@ def sweep(
         made = load_sweep(store, number)
         found.update(sweep_document(view_of(made, results_of(store, made))))
 
-    output = Output(db, json=True, quiet=True)
+    output = Output(db=db, json=True, quiet=True)
     _raise_stopped(run_sweep(_asked(suites, command, options), own, output, keep))
     return found
 
@@ -112,7 +112,7 @@ def compare(
     A point: a run (7, "last"), several ("7,8,9"), "tag:thp=always", "sweep:3". Raises `InputError`.
     """
     words = [str(point) for point in points]
-    with open_store_for_reading(Output(db), words) as store:
+    with open_store_for_reading(Output(db=db), words) as store:
         comparison, without = compare_words(
             store,
             words,
@@ -155,7 +155,7 @@ def load(which: str | int = "last", *, db: str | None = None) -> LoadedRun:
     `db`: the database, else RATER_DB, else the user's own. Raises `rater.system.errors.InputError`
     where there is no such run or database.
     """
-    with open_store_for_reading(Output(db), [str(which)]) as store:
+    with open_store_for_reading(Output(db=db), [str(which)]) as store:
         stored = store.load(store.find(str(which)))
         found = analysis_for_results(store, stored)
     return LoadedRun(
@@ -169,7 +169,7 @@ def load(which: str | int = "last", *, db: str | None = None) -> LoadedRun:
 
 def runs(*, db: str | None = None) -> ColumnTable:
     """Return the heads of all stored runs, a row each, by number."""
-    with open_store_for_reading(Output(db), []) as store:
+    with open_store_for_reading(Output(db=db), []) as store:
         heads = [head_document(head) for head in store.runs()]
     return column_table(list(heads[0]) if heads else [], [list(head.values()) for head in heads])
 

@@ -98,7 +98,7 @@ _CONVERTERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-class Subcommand(Struct, frozen=True):
+class Subcommand(Struct, frozen=True, kw_only=True):
     """A command: what it calls, its arguments, and its help."""
 
     # A use case, or its name below `rater`, to be imported then; None: one of its actions is meant.

@@ -139,21 +139,23 @@ def _all_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 _SUITE_ACTIONS = {
-    "list": Subcommand(_list, tables=True, help="the suites that have names (also without ACTION)"),
+    "list": Subcommand(
+        run=_list, tables=True, help="the suites that have names (also without ACTION)"
+    ),
     "show": Subcommand(
-        _show,
-        _SUITE.format(""),
+        run=_show,
+        arguments=_SUITE.format(""),
         tables=True,
         help="benchmarks, sizes, reference times, memory",
     ),
     "build": Subcommand(
-        _build,
-        f"{_SUITE.format('')}\n{_TUNE}",
+        run=_build,
+        arguments=f"{_SUITE.format('')}\n{_TUNE}",
         help="compile a suite's programs into the cache",
     ),
     "clean": Subcommand(
-        "workflow.machine.clean",
-        """
+        run="workflow.machine.clean",
+        arguments="""
 --older TIME:duration  unused for so long (default: 30d)
 --size SIZE:bytes    until it has so much
 --dry-run            only say what would go
@@ -164,8 +166,8 @@ _SUITE_ACTIONS = {
     ),
     # SUITE is not missing for argparse: what `--run SUITE` means is told better by us.
     "check": Subcommand(
-        "workflow.suites.check",
-        f"""
+        run="workflow.suites.check",
+        arguments=f"""
 {_SUITE.format("?")}
 {_TUNE}
 --run SIZE >try_size ?  also run each benchmark once, alone, and check its answer (default SIZE:
@@ -178,8 +180,8 @@ _SUITE_ACTIONS = {
         "                          [--db PATH] [--json] SUITE",
     ),
     "new": Subcommand(
-        "workflow.suites.new",
-        """
+        run="workflow.suites.new",
+        arguments="""
 NAME                 of the suite; a path to write it somewhere else
 --dir DIR:path >place  folder to write NAME.toml and NAME/ into (default: here)
 """,
@@ -188,8 +190,8 @@ NAME                 of the suite; a path to write it somewhere else
 }
 COMMANDS = {
     "settings": Subcommand(
-        "workflow.machine.show_settings",
-        """
+        run="workflow.machine.show_settings",
+        arguments="""
 NAME* >names  only these, and those below them (thp: thp.*)
 $ rater settings
 $ rater settings thp
@@ -199,8 +201,8 @@ $ rater settings thp
         "and restores afterwards: the value now, and the possible values.",
     ),
     "settings restore": Subcommand(
-        "workflow.machine.restore",
-        """
+        run="workflow.machine.restore",
+        arguments="""
 either:
 --force   also where somebody else has changed a setting since then
 --forget  leave everything as it is and drop the journal
@@ -211,8 +213,8 @@ $ rater settings restore
         "killed. `rater run` and `rater sweep` do so before they begin; other commands only warn.",
     ),
     "topo": Subcommand(
-        "workflow.machine.topo",
-        """
+        run="workflow.machine.topo",
+        arguments="""
 MACHINE? >described  hwloc XML file, what numactl -H or lscpu -e printed, - (standard input), a
                      description such as 'pack:2 numa:4 core:8 pu:2', or nodes=4x24 (default: this
                      machine)
@@ -229,8 +231,8 @@ $ rater topo 'pack:2 numa:4 core:8 pu:2'
         "hwloc's logical indexes.",
     ),
     "doctor counters": Subcommand(
-        "workflow.machine.counters",
-        """
+        run="workflow.machine.counters",
+        arguments="""
 GROUP* >groups  only these, as --counters takes them: numa, software, cpi, ./MINE.toml
 $ rater doctor counters
 $ rater doctor counters cpi numa
@@ -241,8 +243,8 @@ $ rater doctor counters cpi numa
         "work is listed with the reason and the command that would allow it.",
     ),
     "doctor": Subcommand(
-        "workflow.doctor.doctor",
-        """
+        run="workflow.doctor.doctor",
+        arguments="""
 CHECK* >checks       only these (governor, THP, ...), with all details
 -v, --verbose        why each check matters, and what improves it
 --run-of RUN         check the machine as RUN recorded it (a number, last, ...)
@@ -262,8 +264,8 @@ $ rater doctor --fix -- make bench
         "back; `rater doctor --fix -- COMMAND` does so around any command.",
     ),
     TRUST: Subcommand(
-        _trust,
-        """
+        run=_trust,
+        arguments="""
 DIR? >folder =.      default: this one
 either:
 --remove             take that back
@@ -277,31 +279,31 @@ $ rater trust --list
         "a file or a database, hides or forces (prepare, wrap, env, db, quiet, force, ...).",
     ),
     "suites": Subcommand(
-        _list,
-        "$ rater suites\n$ rater suites show mini\n$ rater suites clean --size 5G",
+        run=_list,
+        arguments="$ rater suites\n$ rater suites show mini\n$ rater suites clean --size 5G",
         tables=True,
         description="List, show, build, check and begin suites.",
         actions=_SUITE_ACTIONS,
     ),
     "plan layouts": Subcommand(
-        _LAYOUTS,
-        "$ rater plan layouts\n$ rater plan layouts show balanced",
+        run=_LAYOUTS,
+        arguments="$ rater plan layouts\n$ rater plan layouts show balanced",
         tables=True,
         description="List and show placement layouts.",
         actions={
             "list": Subcommand(
-                _LAYOUTS, tables=True, help="the built-in layouts (also without ACTION)"
+                run=_LAYOUTS, tables=True, help="the built-in layouts (also without ACTION)"
             ),
             "show": Subcommand(
-                "workflow.machine.show_layout",
-                "LAYOUT  name of a layout, path of a TOML file, list: or expr:",
+                run="workflow.machine.show_layout",
+                arguments="LAYOUT  name of a layout, path of a TOML file, list: or expr:",
                 tables=True,
                 help="a layout's file, to learn from and to go on from",
             ),
         },
     ),
     "completion": Subcommand(
-        _print,
+        run=_print,
         is_plain=True,
         arguments="""
 (bash|zsh|fish) >shell  whose

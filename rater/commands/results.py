@@ -83,8 +83,8 @@ runs vary by 0.2 % (standard deviation), 8 at 0.5 %, 24 at 1 %, 87 at 2 %."""
 
 COMMANDS = {
     "list": Subcommand(
-        "workflow.results.listing.list_runs",
-        """
+        run="workflow.results.listing.list_runs",
+        arguments="""
 --limit N:int        the latest N runs, 0 for all (default: as many as fit on the screen; all of
                      them with --json and if the output is no terminal)
 --tag KEY[=VALUE] ...  runs with this tag; several times: with all of them
@@ -99,8 +99,8 @@ $ rater list --limit 0 --json     # all runs, for programs
         "how many divots were found.",
     ),
     "show": Subcommand(
-        "workflow.results.stored.show_run",
-        f"""
+        run="workflow.results.stored.show_run",
+        arguments=f"""
 RUN? >which =last    {ONE_RUN} (default: last)
 {VERBOSE}
 --proof >with_proof  the memory of every benchmark (resident, page sizes, share on the NUMA nodes
@@ -125,8 +125,8 @@ $ rater show 7 --proof            # where memory and copies really were
         "memory were, the score.",
     ),
     "export": Subcommand(
-        "workflow.results.stored.export_run",
-        f"""
+        run="workflow.results.stored.export_run",
+        arguments=f"""
 RUN >which           {ONE_RUN}
 --format (observations|csv|json|parquet) =observations
                      observations: times and places as `rater import` takes them (default); csv: a
@@ -138,8 +138,8 @@ $ rater export last               # as `rater import` reads it
         description="Write a run on stdout as text for other programs.",
     ),
     "import": Subcommand(
-        "workflow.results.stored.import_documents",
-        f"""
+        run="workflow.results.stored.import_documents",
+        arguments=f"""
 FILE+ >files         a document, - for standard input, or a database
 --restore            of a database: {RESTORE}
 $ rater import times.json more.json
@@ -151,8 +151,8 @@ $ rater import other-machine.db   # all its runs, as `rater fleet merge` does
         "`rater spec import`.",
     ),
     "rm": Subcommand(
-        "workflow.results.stored.remove",
-        f"""
+        run="workflow.results.stored.remove",
+        arguments=f"""
 RUN|SWEEP+ >which    {ALL_RUNS}; sweep:3 or sweep:last: a sweep with all its runs
 --yes                do not ask before a tag or a sweep takes several runs
 $ rater rm 7 8
@@ -162,8 +162,8 @@ $ rater rm sweep:3 --yes
         description="Remove runs and sweeps from the database.",
     ),
     "divots": Subcommand(
-        _divots,
-        f"""
+        run=_divots,
+        arguments=f"""
 RUN* >which          {RUN} (default: last)
 --fresh              search again, whatever is stored of it
 --threshold-group P:per_cent ={_GROUP:g}  smallest slowdown of a part of the machine that counts, in
@@ -195,8 +195,8 @@ $ rater divots --confirm 12       # run the slow place against another like it
         "are slow.",
     ),
     "show plot": Subcommand(
-        "workflow.results.plot.plot",
-        f"""
+        run="workflow.results.plot.plot",
+        arguments=f"""
 RUN* >which          {RUN} (default: last)
 --benchmark B        only this one (or the part of a name)
 --iteration I:int    only this one (default: all that count)
@@ -215,8 +215,8 @@ $ rater show plot 7 -o run7.svg
         "panel for each benchmark of the run. Slow parts have their names beside them.",
     ),
     "report": Subcommand(
-        _report,
-        f"""
+        run=_report,
+        arguments=f"""
 POINT* >which        {POINTS}; of several the first is what the others are compared with (default:
                      last); or fleet:N: all hosts of a fleet
 -o FILE >file        the page; - is standard output (default: rater-report-RUN.html in the current
@@ -229,8 +229,8 @@ $ rater report last -o run.html
         "tables. It needs no network and no other file.",
     ),
     "compare": Subcommand(
-        "workflow.results.compare.compare_points",
-        f"""
+        run="workflow.results.compare.compare_points",
+        arguments=f"""
 POINT+ >points       {POINTS}
 --baseline POINT|AXIS=VALUE  what the others are compared with (default: the first)
 --within P% =1%      what `same` means; default 1%%
@@ -258,8 +258,8 @@ $ rater compare sweep:last
         epilog=_EPILOG,
     ),
     "scale": Subcommand(
-        "workflow.results.report.scale_points",
-        f"""
+        run="workflow.results.report.scale_points",
+        arguments=f"""
 RUN|SWEEP+ >which    {POINTS}
 --law (log|rate) =log  what the law's least squares are of: the logarithms of rates (the default:
                      noise is a share of a rate), or the rates themselves, as Gunther's examples are

@@ -86,8 +86,8 @@ def _list(output: Output) -> int:
 
 COMMANDS = {
     "run": Subcommand(
-        _run,
-        f"""
+        run=_run,
+        arguments=f"""
 @run
 options:
 --resume RUN         run what is missing of a stored run, with its own options; refused if the
@@ -106,8 +106,8 @@ $ rater run --resume last         # what is missing of an interrupted run
         "`rater run [SUITE[/BENCHMARK] ...]` or `rater run -- COMMAND ...`.",
     ),
     "plan": Subcommand(
-        "workflow.run.repeat.plan",
-        """
+        run="workflow.run.repeat.plan",
+        arguments="""
 @run
 options:
 --topology MACHINE   hwloc XML file, a description such as 'pack:2 numa:4 core:8 pu:2', or
@@ -127,8 +127,8 @@ $ rater plan --topology 'pack:2 numa:4 core:8 pu:2' --copies pus -- ./mybench
         "number, cores and LLCs by hwloc's logical indexes.",
     ),
     "rerun": Subcommand(
-        "workflow.run.begin.rerun",
-        f"""
+        run="workflow.run.begin.rerun",
+        arguments=f"""
 RUN >which           {RUN}
 --tag K=V ...        one more, or another value
 {START}
@@ -143,8 +143,8 @@ $ rater rerun last --tag fan=fixed
         "command in the same directory, as many copies, every option; and report what differs.",
     ),
     "sweep": Subcommand(
-        sweep_command,
-        f"""
+        run=sweep_command,
+        arguments=f"""
 @run
 the sweep:
 --axis NAME=V1,V2,... ...  what varies, and its values; several times: every combination
@@ -179,8 +179,8 @@ $ rater sweep mini --axis alloc=system,jemalloc --until 1% --rounds 20
         description=_DESCRIPTION,
     ),
     "doctor selftest": Subcommand(
-        "workflow.run.selftest.selftest",
-        f"""
+        run="workflow.run.selftest.selftest",
+        arguments=f"""
 --copies N:int       default: one a CPU, enough to tell NUMA nodes apart; 8 on one or two CPUs
 either:
 --quick              two kernels instead of three

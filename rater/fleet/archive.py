@@ -56,7 +56,7 @@ def fleet_word(text: str) -> FleetReference:
     )
 
 
-class IndexedRun(Struct, frozen=True):
+class IndexedRun(Struct, frozen=True, kw_only=True):
     """A run in a database that a node published: a row of `fleet_run`."""
 
     fleet: int

@@ -152,7 +152,7 @@ class FleetNode(Struct, frozen=True):
     reason: str | None = None  # why it takes no jobs, who said so, and when
 
 
-class JobSpec(Struct, frozen=True):
+class JobSpec(Struct, frozen=True, kw_only=True):
     """A job: one command, alone on one node."""
 
     name: str

@@ -22,8 +22,8 @@ measured is tried again (--attempts), and only that.
 
 _ACTIONS = {
     "run": Subcommand(
-        "fleet.run.run",
-        f"""
+        run="fleet.run.run",
+        arguments=f"""
 the fleet:
 --nodes NODES        their names: 'n[001-128]', n1,n2
 --parallel K:int     jobs at a time; default: all
@@ -51,8 +51,8 @@ the fleet:
         description=_DESCRIPTION,
     ),
     "agent": Subcommand(
-        "fleet.agent.agent",
-        """
+        run="fleet.agent.agent",
+        arguments="""
 --spec FILE !        what the fleet is to run
 --node NODE !        which of its nodes this is
 --attempt N:int !    at this node
@@ -62,8 +62,8 @@ the fleet:
         description="What a job does on its node.",
     ),
     "history": Subcommand(
-        "fleet.slow_hosts.history",
-        "HOST|BENCHMARK >name  as fleets name it\n$ rater fleet history n017\n"
+        run="fleet.slow_hosts.history",
+        arguments="HOST|BENCHMARK >name  as fleets name it\n$ rater fleet history n017\n"
         "$ rater fleet history mini/lu",
         help="when a host became slow",
         description="Report the steps in the times of a host, fleet by fleet against the other "
@@ -71,8 +71,8 @@ the fleet:
         "settings, kernel, microcode or machine changed then.",
     ),
     "merge": Subcommand(
-        "fleet.merge.merge",
-        f"""
+        run="fleet.merge.merge",
+        arguments=f"""
 TARGET               the database to merge into
 DB+ >sources         a database to merge
 --restore            {RESTORE}
@@ -90,8 +90,8 @@ $ rater fleet merge all.db n1.db --restore   # what was removed from all.db, too
 }
 _STEPS = {
     name: Subcommand(
-        f"fleet.run.{name}",
-        _FLEET + arguments,
+        run=f"fleet.run.{name}",
+        arguments=_FLEET + arguments,
         help=text,
         description=f"{text[0].upper()}{text[1:]}.",
     )
@@ -121,8 +121,8 @@ _STEPS = {
 }
 COMMANDS = {
     "fleet": Subcommand(
-        None,
-        """
+        run=None,
+        arguments="""
 $ rater fleet run mini --nodes 'n[001-128]' --minutes 30 --wait
 $ rater fleet run --nodes n1,n2 --parallel 1 -- ./mybench --flag
 $ rater fleet status              # of the last fleet
@@ -132,6 +132,6 @@ $ rater fleet retry 3 --nodes n7
         description="One measurement on many nodes, each a job (Slurm).",
         actions=_ACTIONS
         | _STEPS
-        | {"list": Subcommand("fleet.run.list_fleets", help="the fleets that are stored")},
+        | {"list": Subcommand(run="fleet.run.list_fleets", help="the fleets that are stored")},
     )
 }

@@ -180,12 +180,12 @@ class FleetDriver:
         job = self._seen.get(job_name(self.asked.uuid, *it.key))
         gone = job is None or job.phase is JobPhase.ENDED
         return AttemptObservation(
-            now_s,
-            None if damaged else verdict,
-            damaged,
-            self.silent is None,
-            job,
-            None if claimed is None else scheduler_job(claimed),
+            now_s=now_s,
+            verdict=None if damaged else verdict,
+            damaged=damaged,
+            answered=self.silent is None,
+            job=job,
+            claimed_by=None if claimed is None else scheduler_job(claimed),
             waits_for=None if gone else self.folder.waits_for(*it.key),
             log=self.folder.last_words(*it.key) if gone and not it.state.ended else None,
         )

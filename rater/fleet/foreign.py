@@ -50,7 +50,7 @@ class Reference(Struct, frozen=True):
     target: tuple[str, ...]
 
 
-class MergeTable(Struct, frozen=True):
+class MergeTable(Struct, frozen=True, kw_only=True):
     """A table as merging sees it."""
 
     name: str

@@ -127,7 +127,7 @@ class FactChange(Struct, frozen=True):
     others_too: bool  # most other hosts had the new value as well
 
 
-class DatedStep(Struct, frozen=True):
+class DatedStep(Struct, frozen=True, kw_only=True):
     """A step of a host's or a benchmark's times."""
 
     benchmark: str | None  # None: all of them
@@ -151,7 +151,7 @@ class FleetTrend(Struct, frozen=True):
     ratios: tuple[float, ...]
 
 
-class HistoryPoint(Struct, frozen=True):
+class HistoryPoint(Struct, frozen=True, kw_only=True):
     """A host, or what is usual, in one fleet."""
 
     fleet: int
@@ -166,7 +166,7 @@ class HistoryPoint(Struct, frozen=True):
 type _Course = list[tuple[HistoryPoint, float]]  # values are ln
 
 
-class History(Struct, frozen=True):
+class History(Struct, frozen=True, kw_only=True):
     """All that is told of a name."""
 
     name: str
@@ -219,7 +219,17 @@ def points_of_benchmark(
         usual, of_hosts = points.setdefault(program, ([], {}))
         date = dates[len(dates) // 2] if dates else None
         logs = {benchmark: math.log(usual_s)}
-        usual.append(HistoryPoint(fleet, date, logs, len(alike), facts, {}, program))
+        usual.append(
+            HistoryPoint(
+                fleet=fleet,
+                started_at=date,
+                logs=logs,
+                hosts=len(alike),
+                facts=facts,
+                usual_facts={},
+                program=program,
+            )
+        )
         for it, own_s in zip(alike, seconds, strict=True):
             logs = {benchmark: math.log(own_s / usual_s)}
             own = _point(fleet, it, logs, len(alike) - 1, facts)
@@ -231,7 +241,15 @@ def _point(
     fleet: int, own: HostResult, logs: dict[str, float], others: int, usual_facts: dict[str, str]
 ) -> HistoryPoint:
     started_at, program = own.run.started_at, own.program
-    return HistoryPoint(fleet, started_at, logs, others, own.facts, usual_facts, program)
+    return HistoryPoint(
+        fleet=fleet,
+        started_at=started_at,
+        logs=logs,
+        hosts=others,
+        facts=own.facts,
+        usual_facts=usual_facts,
+        program=program,
+    )
 
 
 def _are_alike(one: HostResult, other: HostResult) -> bool:
@@ -265,7 +283,14 @@ def host_history(host: str, points: Sequence[HistoryPoint]) -> History:
     told.sort(key=lambda it: (it.fleet, it.benchmark or ""))
     series = tuple(_series(name, values) for name, values in {"": whole, **each}.items())
     alone = len(points) - len(held)
-    return History(host, len(held), tuple(told), series, alone, points[-1].program)
+    return History(
+        name=host,
+        points=len(held),
+        steps=tuple(told),
+        series=series,
+        alone=alone,
+        program=points[-1].program,
+    )
 
 
 def benchmark_history(
@@ -281,7 +306,14 @@ def benchmark_history(
         told += _significant_steps(benchmark, values, ONE, _ALPHA / len(hosts), host)
     told.sort(key=lambda it: (it.host is not None, it.fleet, it.host or ""))
     series = (_series(benchmark, apart),)
-    return History(benchmark, len(points), tuple(told), series, 0, points[-1].program)
+    return History(
+        name=benchmark,
+        points=len(points),
+        steps=tuple(told),
+        series=series,
+        alone=0,
+        program=points[-1].program,
+    )
 
 
 def _significant_steps(
@@ -292,16 +324,16 @@ def _significant_steps(
     edges = [*(it.first for it in found), len(points)]
     return [
         DatedStep(
-            benchmark,
-            points[step.first].fleet,
-            points[step.first].started_at,
-            points[step.first - 1].started_at,
-            math.exp(step.size),
-            math.exp(step.after),
-            end - step.first,
-            step.by_chance,
-            changes(points[step.first - 1], points[step.first]),
-            host,
+            benchmark=benchmark,
+            fleet=points[step.first].fleet,
+            started_at=points[step.first].started_at,
+            last_before=points[step.first - 1].started_at,
+            ratio=math.exp(step.size),
+            level=math.exp(step.after),
+            fleets_since=end - step.first,
+            by_chance=step.by_chance,
+            changes=changes(points[step.first - 1], points[step.first]),
+            host=host,
         )
         for step, end in zip(found, edges[1:], strict=True)
     ]

@@ -46,7 +46,7 @@ _MOST_OF = 0.8  # benchmarks that do so, of all
 _LEAVE_ONE_OUT = 64  # hosts; of more, one hardly moves the median
 
 
-class Slowness(Struct, frozen=True):
+class Slowness(Struct, frozen=True, kw_only=True):
     """A host slower than the others; effects are ln(time over the others' median)."""
 
     host: int  # its row
@@ -101,11 +101,11 @@ def compare_hosts(logs: Floats) -> HostsJudged:
         chances = [*cells.by_chance[host, own], *judged.by_chance[host, is_slow[host : host + 1]]]
         slow.append(
             Slowness(
-                host,
-                float(effect[host]) if is_slow[host] else 0.0,
-                tuple(map(int, own)),
-                tuple(map(float, each_rest[host, own])),
-                float(min(chances)),
+                host=host,
+                effect=float(effect[host]) if is_slow[host] else 0.0,
+                benchmarks=tuple(map(int, own)),
+                effects=tuple(map(float, each_rest[host, own])),
+                by_chance=float(min(chances)),
             )
         )
     slow.sort(key=lambda it: (-float(np.nanmean(each[it.host])), it.host))
@@ -219,7 +219,7 @@ def _fit(least: Floats, prior: float | None) -> _Fit:
 _FACTS = ("kernel", "microcode", "machine_id_hash", "cpu_model", "memory_bytes", "cpus", "copies")
 
 
-class HostResult(Struct, frozen=True):
+class HostResult(Struct, frozen=True, kw_only=True):
     """One host's run: its times by benchmark, and how its machine was set."""
 
     run: IndexedRun
@@ -269,7 +269,7 @@ class SlowBenchmark(Struct, frozen=True):
     typical_copy: float  # the same of its median copy
 
 
-class SlowHost(Struct, frozen=True):
+class SlowHost(Struct, frozen=True, kw_only=True):
     """A host that is slower than the others of its kind; slowdowns are time over theirs."""
 
     host: str
@@ -289,7 +289,7 @@ class SlowHost(Struct, frozen=True):
         return max([self.slowdown, *(benchmark.slowdown for benchmark in self.benchmarks)])
 
 
-class KindComparison(Struct, frozen=True):
+class KindComparison(Struct, frozen=True, kw_only=True):
     """Hosts of one kind held against each other."""
 
     kind: IndexedRun  # what they are: of the first of them
@@ -361,11 +361,11 @@ def results_of(
             of |= times.get((one.host, one.attempt, one.run), {})
         found.append(
             HostResult(
-                run,
-                settings.get(run.setting, {}),
-                {name: bracket_s for name, (bracket_s, _) in of.items() if bracket_s},
-                {name: copy_s for name, (_, copy_s) in of.items()},
-                command or ", ".join(filter(None, (run.suite, run.size))),
+                run=run,
+                settings=settings.get(run.setting, {}),
+                bracket_s={name: bracket_s for name, (bracket_s, _) in of.items() if bracket_s},
+                copy_s={name: copy_s for name, (_, copy_s) in of.items()},
+                program=command or ", ".join(filter(None, (run.suite, run.size))),
             )
         )
     return found
@@ -485,19 +485,19 @@ def _slow(
     row, copies = rows
     known = row[~np.isnan(row)]
     return SlowHost(
-        result.host,
-        result.run.attempt,
-        float(np.exp(found.effect)),
-        float(np.exp(median(copies))),
-        int(np.sum(known > _ALIKE * found.effect)) if found.effect else 0,
-        known.size,
-        tuple(
+        host=result.host,
+        attempt=result.run.attempt,
+        slowdown=float(np.exp(found.effect)),
+        typical_copy=float(np.exp(median(copies))),
+        alike=int(np.sum(known > _ALIKE * found.effect)) if found.effect else 0,
+        of=known.size,
+        benchmarks=tuple(
             SlowBenchmark(names[b], float(np.exp(row[b])), float(np.exp(copies[b])))
             for b in found.benchmarks
         ),
-        found.by_chance,
-        odd.get(result.host, ()),
-        float(np.exp(np.mean(known))),
+        by_chance=found.by_chance,
+        odd_settings=odd.get(result.host, ()),
+        mean_slowdown=float(np.exp(np.mean(known))),
     )
 
 

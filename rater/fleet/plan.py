@@ -93,7 +93,7 @@ class VerdictStatus(StrEnum):
     NOT_NEEDED = "not-needed"
 
 
-class NodeVerdict(Struct, frozen=True):
+class NodeVerdict(Struct, frozen=True, kw_only=True):
     """What a node published of an attempt, beside its database; a JSON file."""
 
     rater: int  # version of this document
@@ -137,7 +137,7 @@ def verdict_from_json(text: str) -> NodeVerdict:
     return verdict
 
 
-class NodeAttempt(Struct, frozen=True):
+class NodeAttempt(Struct, frozen=True, kw_only=True):
     """One try at a node as it is stored; times: seconds since 1970 by the submit host's clock."""
 
     node: str
@@ -183,7 +183,7 @@ def scheduler_job(told: str) -> str:
 # -- What was asked for ----------------------------------------------------------------------------
 
 
-class FleetOptions(Struct, frozen=True):
+class FleetOptions(Struct, frozen=True, kw_only=True):
     """What was typed of a fleet and nodes are told as it is."""
 
     backend: str
@@ -196,7 +196,7 @@ class FleetOptions(Struct, frozen=True):
     allow_partial: bool
 
 
-class FleetRequest(FleetOptions, frozen=True):
+class FleetRequest(FleetOptions, frozen=True, kw_only=True):
     """What was asked for: stored before anything is submitted, and what nodes read (JSON)."""
 
     uuid: str
@@ -240,7 +240,7 @@ _WORDS = {
 _MOST_REASON = 400
 
 
-class AttemptObservation(Struct, frozen=True):
+class AttemptObservation(Struct, frozen=True, kw_only=True):
     """What there is to see of an attempt at a time."""
 
     now_s: float
@@ -419,7 +419,7 @@ def _short(text: str | None) -> str | None:
 # -- A fleet: how it stands, and what is to be done for it -----------------------------------------
 
 
-class StoredFleet(Struct, frozen=True):
+class StoredFleet(Struct, frozen=True, kw_only=True):
     """A fleet read back."""
 
     number: int

@@ -71,7 +71,7 @@ _SETTLE_S = {"slurm": 60.0, "local": 1.0}
 _NOT_PASSED = ("wait", "share")
 
 
-class RunOptions(FleetOptions, frozen=True):
+class RunOptions(FleetOptions, frozen=True, kw_only=True):
     """What was typed of a fleet itself; durations in seconds."""
 
     nodes: str | None

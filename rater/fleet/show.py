@@ -41,7 +41,7 @@ SLOWDOWN = Form(
 )
 
 
-class MissingHost(Struct, frozen=True):
+class MissingHost(Struct, frozen=True, kw_only=True):
     """A host of the plan that has no complete run."""
 
     host: str
@@ -221,11 +221,11 @@ def _kind_parts(kind: Row, *, several: bool) -> Iterator[Part]:
     yield ""
     yield f"{count(len(hosts), 'host')}{names}{apart}: {kind['about']}"
     fields = (
-        Field("slow host", "host", TEXT),
-        Field("mean|%", "mean_slowdown", SLOWDOWN),
-        Field("slower than the others of its kind", _without_host, wrap=True),
+        Field(heading="slow host", value="host", form=TEXT),
+        Field(heading="mean|%", value="mean_slowdown", form=SLOWDOWN),
+        Field(heading="slower than the others of its kind", value=_without_host, wrap=True),
     )
-    yield ViewTable("", slow, fields, most=_MOST_HOSTS)
+    yield ViewTable(title="", rows=slow, fields=fields, most=_MOST_HOSTS)
     if not slow and not kind["cannot_tell"]:
         yield Line("No slow hosts.", "green")
     if disturbed := kind["disturbed"]:
@@ -236,8 +236,11 @@ def _kind_parts(kind: Row, *, several: bool) -> Iterator[Part]:
         for host, own in kind["odd_settings"].items()
         if host not in named
     ]
-    columns = (Field("host", "host", TEXT), Field("settings", "odd", wrap=True))
-    yield ViewTable("", odd, columns, most=_MOST_HOSTS)
+    columns = (
+        Field(heading="host", value="host", form=TEXT),
+        Field(heading="settings", value="odd", wrap=True),
+    )
+    yield ViewTable(title="", rows=odd, fields=columns, most=_MOST_HOSTS)
     yield Line(kind["summary"], "" if kind["cannot_tell"] else "dim")
 
 
@@ -263,11 +266,11 @@ def missing_parts(missing: Sequence[Row]) -> Iterator[Part]:
         for (state, reason), them in by_reason.items()
     ]
     fields = (
-        Field("not complete", "hosts", TEXT, flexible=True),
-        Field("state", "state", TEXT),
-        Field("reason", "reason", wrap=True),
+        Field(heading="not complete", value="hosts", form=TEXT, flexible=True),
+        Field(heading="state", value="state", form=TEXT),
+        Field(heading="reason", value="reason", wrap=True),
     )
-    yield ViewTable("", rows, fields, style=lambda _: "yellow")
+    yield ViewTable(title="", rows=rows, fields=fields, style=lambda _: "yellow")
 
 
 # -- The trial of slow hosts: which run beside which, and what came of it --------------------------
@@ -316,11 +319,13 @@ def trial_plan_parts(document: Row) -> Iterator[Part]:
         for pair in of
     ]
     columns = (
-        Field("round", "round"),
-        Field("slow host", "suspect", TEXT),
-        Field("beside", "quiet", TEXT),
+        Field(heading="round", value="round"),
+        Field(heading="slow host", value="suspect", form=TEXT),
+        Field(heading="beside", value="quiet", form=TEXT),
     )
-    yield ViewTable(f"Fleet {document['fleet']}: {what}", pairs, columns, most=_MOST_HOSTS)
+    yield ViewTable(
+        title=f"Fleet {document['fleet']}: {what}", rows=pairs, fields=columns, most=_MOST_HOSTS
+    )
 
 
 def trial_verdict_parts(document: Row) -> Iterator[Part]:
@@ -335,18 +340,23 @@ def trial_verdict_parts(document: Row) -> Iterator[Part]:
 
     again = (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
     fields = (
-        Field("host", "host", TEXT),
-        Field("now|%", of("slowdown"), SLOWDOWN),
-        Field(("95 % interval", "from"), of("low"), SLOWDOWN),
-        Field("to|%", of("high"), SLOWDOWN),
-        Field("found|%", "slowdown", SLOWDOWN),
-        Field("in", lambda it: it["benchmarks"] or "all benchmarks", TEXT, flexible=True),
-        Field("verdict", means, wrap=True),
+        Field(heading="host", value="host", form=TEXT),
+        Field(heading="now|%", value=of("slowdown"), form=SLOWDOWN),
+        Field(heading=("95 % interval", "from"), value=of("low"), form=SLOWDOWN),
+        Field(heading="to|%", value=of("high"), form=SLOWDOWN),
+        Field(heading="found|%", value="slowdown", form=SLOWDOWN),
+        Field(
+            heading="in",
+            value=lambda it: it["benchmarks"] or "all benchmarks",
+            form=TEXT,
+            flexible=True,
+        ),
+        Field(heading="verdict", value=means, wrap=True),
     )
     yield ViewTable(
-        "",
-        document["hosts"],
-        fields,
+        title="",
+        rows=document["hosts"],
+        fields=fields,
         style=lambda it: "bold yellow" if of("answer")(it) in again else "",
     )
 
@@ -382,27 +392,37 @@ def histories_parts(document: Row) -> Iterator[Part]:
             course = zip(series["fleets"], series["dates"], series["ratios"], strict=True)
             rows = [dict(zip(keys, row, strict=True)) for row in course]
             columns = (
-                Field("fleet", "fleet"),
-                Field("date", lambda it: (it["date"] or "")[:10] or None, TEXT),
-                Field("time %" if not of_host else "against|others %", "ratio", SLOWDOWN),
+                Field(heading="fleet", value="fleet"),
+                Field(heading="date", value=lambda it: (it["date"] or "")[:10] or None, form=TEXT),
+                Field(
+                    heading="time %" if not of_host else "against|others %",
+                    value="ratio",
+                    form=SLOWDOWN,
+                ),
             )
-            yield ViewTable("", rows[::-1], columns, most=_MOST_STEPS)
+            yield ViewTable(title="", rows=rows[::-1], fields=columns, most=_MOST_STEPS)
 
 
 def _steps_table(steps: Sequence[Row]) -> ViewTable:
     """Return when each step was, how large, where it left the level, and what changed then."""
     fields = (
-        Field("step at|fleet", "fleet"),
-        Field("date", lambda it: (it["started_at"] or "")[:10] or None, TEXT),
-        Field("host", lambda it: it["host"] if it["benchmark"] else None, TEXT),
-        Field("benchmark", lambda it: it["benchmark"] or "all", TEXT, flexible=True),
-        Field("step|%", "ratio", SLOWDOWN),
-        Field("since|%", "level", SLOWDOWN),
-        Field("fleets", "fleets_since", optional=1),
-        Field("changed then", lambda it: changes_lines(it["changes"]), wrap=True),
+        Field(heading="step at|fleet", value="fleet"),
+        Field(heading="date", value=lambda it: (it["started_at"] or "")[:10] or None, form=TEXT),
+        Field(heading="host", value=lambda it: it["host"] if it["benchmark"] else None, form=TEXT),
+        Field(
+            heading="benchmark", value=lambda it: it["benchmark"] or "all", form=TEXT, flexible=True
+        ),
+        Field(heading="step|%", value="ratio", form=SLOWDOWN),
+        Field(heading="since|%", value="level", form=SLOWDOWN),
+        Field(heading="fleets", value="fleets_since", optional=1),
+        Field(heading="changed then", value=lambda it: changes_lines(it["changes"]), wrap=True),
     )
     return ViewTable(
-        "", steps, fields, style=lambda it: "bold" if it["ratio"] > 1 else "", most=_MOST_STEPS
+        title="",
+        rows=steps,
+        fields=fields,
+        style=lambda it: "bold" if it["ratio"] > 1 else "",
+        most=_MOST_STEPS,
     )
 
 
@@ -514,14 +534,16 @@ def nodes_parts(document: Row, *, every: bool = False) -> Iterator[Part]:
     if not every and len(nodes) > _MOST_NODES:
         shown = [node for node in nodes if node["state"] != AttemptState.COMPLETE][:_MOST_NODES]
     fields = (
-        Field("node", "node", TEXT),
-        Field("state", lambda it: _text(it["state"]), TEXT),
-        Field("try", "attempt"),
-        Field("job", _job, optional=2),
-        Field("copies", _copies, optional=1),
-        Field("why", "why", wrap=True),
+        Field(heading="node", value="node", form=TEXT),
+        Field(heading="state", value=lambda it: _text(it["state"]), form=TEXT),
+        Field(heading="try", value="attempt"),
+        Field(heading="job", value=_job, optional=2),
+        Field(heading="copies", value=_copies, optional=1),
+        Field(heading="why", value="why", wrap=True),
     )
-    yield ViewTable("", shown, fields, style=lambda it: _STYLES.get(it["state"], "yellow"))
+    yield ViewTable(
+        title="", rows=shown, fields=fields, style=lambda it: _STYLES.get(it["state"], "yellow")
+    )
     left = group_by_key((node["state"], node["node"]) for node in nodes if node not in shown)
     for state, names in left.items():
         yield f"{count(len(names), 'more node')} {_text(state)}: {compress(names)}"
@@ -558,11 +580,15 @@ def listed_parts(fleets: Sequence[Row]) -> Iterator[Part]:
     if not fleets:
         yield Line("no fleets stored yet; `rater fleet run --nodes NODES` makes one")
     fields = (
-        Field("fleet", "fleet"),
-        Field("started (UTC)", lambda it: it["started_at"][:16].replace("T", " "), TEXT),
-        Field("on", "backend", TEXT, optional=1),
-        Field("what", "what", TEXT, flexible=True),
-        Field("complete", lambda it: f"{it['complete']}/{it['nodes']}"),
-        Field("status", "status", TEXT),
+        Field(heading="fleet", value="fleet"),
+        Field(
+            heading="started (UTC)",
+            value=lambda it: it["started_at"][:16].replace("T", " "),
+            form=TEXT,
+        ),
+        Field(heading="on", value="backend", form=TEXT, optional=1),
+        Field(heading="what", value="what", form=TEXT, flexible=True),
+        Field(heading="complete", value=lambda it: f"{it['complete']}/{it['nodes']}"),
+        Field(heading="status", value="status", form=TEXT),
     )
-    yield ViewTable("", fleets, fields)
+    yield ViewTable(title="", rows=fleets, fields=fields)

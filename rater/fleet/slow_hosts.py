@@ -241,7 +241,7 @@ def fleet_divots(
     return _gate(min(least for _, least in limits), loaded) if limits else 0
 
 
-class _Loaded(Struct):
+class _Loaded(Struct, kw_only=True):
     """A fleet's hosts compared, and what is known beside."""
 
     compared: FleetComparison
@@ -292,11 +292,19 @@ def _loaded(store: Store, fleet: int, thresholds: Thresholds, most: int) -> _Loa
         plan = load_fleet(store, fleet)
     except InputError:  # its index came without its plan
         missing = [
-            MissingHost(host, "without times", run.reason, run.attempt, has_times=False)
+            MissingHost(
+                host=host,
+                state="without times",
+                reason=run.reason,
+                attempts=run.attempt,
+                has_times=False,
+            )
             for host, run in chosen.items()
             if host not in with_times
         ]
-        return _Loaded(found, chosen, inside, missing, len(chosen))
+        return _Loaded(
+            compared=found, chosen=chosen, inside=inside, missing=missing, planned=len(chosen)
+        )
     missing = []
     for node, tried in plan.attempts.items():
         last = deciding_attempt(tried) if tried else None
@@ -309,8 +317,18 @@ def _loaded(store: Store, fleet: int, thresholds: Thresholds, most: int) -> _Loa
         else:
             has = "no benchmark in it ended well" if node in chosen else "not collected yet"
             state, reason = "without times", has
-        missing.append(MissingHost(node, state, reason, len(tried), has_times=node in with_times))
-    return _Loaded(found, chosen, inside, missing, len(plan.attempts))
+        missing.append(
+            MissingHost(
+                host=node,
+                state=state,
+                reason=reason,
+                attempts=len(tried),
+                has_times=node in with_times,
+            )
+        )
+    return _Loaded(
+        compared=found, chosen=chosen, inside=inside, missing=missing, planned=len(plan.attempts)
+    )
 
 
 def _results(store: Store, fleet: int) -> list[HostResult]:

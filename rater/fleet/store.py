@@ -108,7 +108,13 @@ def intend(
     store: OpenDatabase, number: int, node: str, attempt: int, now_s: float
 ) -> NodeAttempt | None:
     """Write down that an attempt is submitted next; None: somebody else just did."""
-    made = NodeAttempt(node, attempt, AttemptState.INTENT, now_s, **this_process()._asdict())
+    made = NodeAttempt(
+        node=node,
+        attempt=attempt,
+        state=AttemptState.INTENT,
+        intended_s=now_s,
+        **this_process()._asdict(),
+    )
     with store.writing("planning a job") as connection:
         (is_there,) = connection.execute(
             "SELECT count(*) FROM fleet_attempt JOIN fleet ON fleet.id = fleet_id WHERE "
@@ -188,7 +194,14 @@ def load_fleet(store: OpenDatabase, number: int) -> StoredFleet:
         )
     tried = group_by_key((it.node, it) for it in found)
     attempts = {node: tuple(tried.get(node, ())) for node in nodes}
-    return StoredFleet(number, asked, bool(begun), cancelled_at, ProcessId(*owner), attempts)
+    return StoredFleet(
+        number=number,
+        asked=asked,
+        begun=bool(begun),
+        cancelled_at=cancelled_at,
+        owner=ProcessId(*owner),
+        attempts=attempts,
+    )
 
 
 def fleets(store: OpenDatabase) -> tuple[StoredFleet, ...]:

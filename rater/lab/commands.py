@@ -58,8 +58,8 @@ def _rate(text: str) -> float:
 
 _ACTIONS = {
     "pages": Subcommand(
-        "lab.models.study.lab_pages",
-        f"""
+        run="lab.models.study.lab_pages",
+        arguments=f"""
 @run
 the study:
 --layouts LAYOUT,...  as --pages takes them, 0%% among them; default: nine from 0%% to 100%%
@@ -77,8 +77,8 @@ the study:
         description=_PAGES,
     ),
     "trace": Subcommand(
-        "lab.trace.pages.pages",
-        """
+        run="lab.trace.pages.pages",
+        arguments="""
 SUITE/BENCHMARK? >which  one benchmark of a suite; or a command behind `--`
 --list >listing      list the stored traces
 --show TRACE >trace ?last  show a stored trace again: a number, last, last~1, the start of a uuid
@@ -113,8 +113,8 @@ $ rater lab trace --budget 20 -- ./program input
         "TLB misses and page faults, each at what it costs on this machine.",
     ),
     "model": Subcommand(
-        "lab.models.study.model_sweep",
-        f"""
+        run="lab.models.study.model_sweep",
+        arguments=f"""
 SWEEP >which         a number, last, last~1, the start of a uuid
 --x (walks|misses|huge|axis)  page-walk cycles, TLB misses, the share of large pages, or the axis
                      as it is
@@ -132,8 +132,8 @@ $ rater lab model 3 --x walks --y cycles -o fits.svg
 }
 COMMANDS = {
     "lab": Subcommand(
-        None,
-        """
+        run=None,
+        arguments="""
 $ rater lab pages --quick         # about a minute, to see that all works
 $ rater lab pages --layouts 0%,spread:50%,100% -- ./mybench
 $ rater lab pages --show last     # of a sweep that is stored

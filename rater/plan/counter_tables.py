@@ -104,7 +104,7 @@ def _compiled(node: ast.expr, known: Collection[str], names: set[str]) -> _Value
 # -- Which processor this is, as `/proc/cpuinfo` says, and whether a table is for it ---------------
 
 
-class Processor(Struct, frozen=True):
+class Processor(Struct, frozen=True, kw_only=True):
     """What the kernel says of the first CPU; None where its architecture has no such thing."""
 
     name: str  # for people; "" where the kernel has none
@@ -117,7 +117,7 @@ class Processor(Struct, frozen=True):
     pvr: int | None = None  # POWER: the upper half of the processor version register
 
 
-class ProcessorMatch(Struct, frozen=True):
+class ProcessorMatch(Struct, frozen=True, kw_only=True):
     """Processors that a table is for: all that is given must fit; nothing given: none."""
 
     vendor: str | None = None
@@ -163,7 +163,7 @@ def parse_cpuinfo(text: str) -> Processor:
             return None
 
     return Processor(
-        values.get("model name") or (values.get("cpu") or "" if pvr else ""),
+        name=values.get("model name") or (values.get("cpu") or "" if pvr else ""),
         vendor=values.get("vendor_id"),
         family=number("cpu family"),
         model=number("model"),
@@ -200,7 +200,7 @@ class EventSource(StrEnum):
     SOFTWARE = "software"  # the kernel itself
 
 
-class EventCode(Struct, frozen=True):
+class EventCode(Struct, frozen=True, kw_only=True):
     """One event as perf_event_open(2) takes it."""
 
     name: str  # in formulas
@@ -222,7 +222,7 @@ class EventGroup(Struct, frozen=True):
         return {CYCLES, INSTRUCTIONS} <= {event.name for event in self.events}
 
 
-class CounterTable(Struct, frozen=True):
+class CounterTable(Struct, frozen=True, kw_only=True):
     """What can be counted on the processors of a family, and what follows from it."""
 
     name: str
@@ -331,11 +331,11 @@ def _events(table: TableReader) -> dict[str, EventCode]:
     for name in table.names(_EVENT, _EVENT_EXPECTED):
         one = table.table(name)
         found[name] = EventCode(
-            name,
-            one.get("config", _CONFIG),
-            one.get("config1", _CONFIG, 0),
-            one.get("vendor", STRING, ""),
-            one.get("in_kernel", FLAG, False),
+            name=name,
+            config=one.get("config", _CONFIG),
+            config1=one.get("config1", _CONFIG, 0),
+            vendor=one.get("vendor", STRING, ""),
+            in_kernel=one.get("in_kernel", FLAG, False),
         )
         one.finish()
     return found

@@ -43,7 +43,7 @@ _NO_CPUS_TYPES = ("Misc", "Bridge", "PCIDev", "OSDev")  # their CPUs are those o
 _parse_bitmap = lru_cache(maxsize=256)(cpuset.parse_bitmap)  # neighbours repeat each other's sets
 
 
-class Element(Struct):
+class Element(Struct, kw_only=True):
     """One element of the file that matters, with helpers whose errors name its place."""
 
     source: str
@@ -172,12 +172,12 @@ class File:
         elif tag == "object":
             new = self._object(parent, attributes, line)
         elif tag == "distances2" and len(self.open) == 1:
-            new = Element(self.source, line, tag, attributes)
+            new = Element(source=self.source, line=line, tag=tag, attributes=attributes)
             if len(self.matrices) == _MOST_MATRICES:
                 new.fail(f" is one of more than {_MOST_MATRICES}, expected a few")
             self.matrices.append(new)
         elif tag == "cpukind" and len(self.open) == 1:
-            new = Element(self.source, line, tag, attributes)
+            new = Element(source=self.source, line=line, tag=tag, attributes=attributes)
             self.kinds.append(new)
         elif tag in ("indexes", "u64values") and parent is not None and parent.tag == "distances2":
             self.text = parent.texts.setdefault(tag, [])
@@ -222,7 +222,12 @@ class File:
         self.objects += 1
         if self.objects > _MOST_OBJECTS:
             self._fail(line, f"more than {_MOST_OBJECTS} objects, expected an hwloc file")
-        new = Element(self.source, line, f"object {printable(kind[:40])}", attributes)
+        new = Element(
+            source=self.source,
+            line=line,
+            tag=f"object {printable(kind[:40])}",
+            attributes=attributes,
+        )
         if parent is not None:
             if kind in _NO_CPUS_TYPES:
                 return None
@@ -356,7 +361,15 @@ class _Tree:
             )
         self.mask |= bit
         get = above.get
-        self.pus.append(RawPU(os, get("Core"), get("Package"), get("L3Cache"), get("L2Cache")))
+        self.pus.append(
+            RawPU(
+                os=os,
+                core=get("Core"),
+                package=get("Package"),
+                l3=get("L3Cache"),
+                l2=get("L2Cache"),
+            )
+        )
 
 
 def _ordered(elements: list[Element], name: str) -> list[Element]:
@@ -482,11 +495,11 @@ def details_of(
         caches=tuple(cache for cache in found if cache.count),
         groups=tuple(
             HwlocGroup(
-                span.element.type,
-                span.element.subtype(),
-                span.element.number("kind", 0) == _MEMORY_GROUP,
-                span.first,
-                span.count,
+                type=span.element.type,
+                subtype=span.element.subtype(),
+                of_memory=span.element.number("kind", 0) == _MEMORY_GROUP,
+                first=span.first,
+                count=span.count,
             )
             for span in spans
             if span.element.type in ("Die", "Group")
@@ -510,7 +523,9 @@ def _cache(span: Span) -> Cache:
     size = element.number("cache_size", 0)
     if not 0 <= size <= _LARGEST_CACHE_BYTES:
         element.fail(f": cache_size={size}, expected bytes, 0 to 2^50")
-    return Cache(int(element.type[1]), type_, size, span.first, span.count)
+    return Cache(
+        level=int(element.type[1]), type=type_, size_bytes=size, first=span.first, count=span.count
+    )
 
 
 def _models(infos: Iterable[Mapping[str, str]]) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ class Window(Struct, frozen=True):
         return self.warmup_ns + self.length_ns
 
 
-class Phase(Struct, frozen=True):
+class Phase(Struct, frozen=True, kw_only=True):
     """Copies that are released together (or staggered) and waited for together."""
 
     number: int
@@ -70,7 +70,7 @@ class Phase(Struct, frozen=True):
     window: Window | None = None
 
 
-class Plan(Struct, frozen=True):
+class Plan(Struct, frozen=True, kw_only=True):
     """Everything that will run, in order."""
 
     mode: str
@@ -225,9 +225,9 @@ def make_plan(
         parts = [(step.benchmark, step.iteration, partial(one, (step,))) for step in every]
     phases = tuple(
         Phase(
-            number,
-            benchmark,
-            iteration,
+            number=number,
+            benchmark=benchmark,
+            iteration=iteration,
             counted=iteration is None or iteration > discard,
             queues=tuple(Queue(copy, steps(copy), copy * stagger_ns) for copy in range(copies)),
             window=window,

@@ -33,7 +33,7 @@ class PlantKind(StrEnum):
     SLOW_ITERATION = "slow-iteration"
 
 
-class Injection(Struct, frozen=True):
+class Injection(Struct, frozen=True, kw_only=True):
     """One thing planted: what there is to find, and what is done for it."""
 
     kind: PlantKind
@@ -75,7 +75,7 @@ class NotInjected(Struct, frozen=True):
     why: str
 
 
-CLEAN = Injection(PlantKind.NOTHING, "nothing")
+CLEAN = Injection(kind=PlantKind.NOTHING, place="nothing")
 
 
 def usual_copies(pus: int, lgroups: int) -> int:
@@ -160,7 +160,9 @@ def promised_injections(
 
 def _slow(kind: PlantKind, place: str, members: Sequence[Placement]) -> Injection:
     return Injection(
-        *(kind, place, tuple(member.copy for member in members)),
+        kind=kind,
+        place=place,
+        copies=tuple(member.copy for member in members),
         cpus=tuple(sorted({member.cpu for member in members if member.cpu is not None})),
         node=members[0].node if kind is PlantKind.SLOW_LGROUP else None,
         aimed=SLOW,

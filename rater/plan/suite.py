@@ -67,7 +67,7 @@ class Generator(Struct, frozen=True):
     args: tuple[str, ...]  # "{output}" stands for the file to write
 
 
-class InputFile(Struct, frozen=True):
+class InputFile(Struct, frozen=True, kw_only=True):
     """A file that every copy finds in its run directory (hard-linked, copied when links fail)."""
 
     name: str
@@ -77,7 +77,7 @@ class InputFile(Struct, frozen=True):
     private: bool = False  # each copy gets its own, which it may write into
 
 
-class Size(Struct, frozen=True):
+class Size(Struct, frozen=True, kw_only=True):
     """One workload of a benchmark."""
 
     name: str
@@ -91,7 +91,7 @@ class Size(Struct, frozen=True):
     expected: tuple[Expected, ...] = ()
 
 
-class Benchmark(Struct, frozen=True):
+class Benchmark(Struct, frozen=True, kw_only=True):
     """One program of a suite: built from `sources`, or an existing `command`."""
 
     name: str
@@ -109,7 +109,7 @@ class Benchmark(Struct, frozen=True):
     accept_exit: tuple[int, ...] = ()  # exit codes that are no failure, beside 0
 
 
-class Suite(Struct, frozen=True):
+class Suite(Struct, frozen=True, kw_only=True):
     """Benchmarks in the order of their declaration, which is the ring of rotated order."""
 
     name: str
@@ -286,7 +286,7 @@ class _Reader(Struct, frozen=True):
             table.mistake(text, "made")
         private = table.get("copy", FLAG, default=False)
         table.finish()
-        return InputFile(name, path, generator, made, private)
+        return InputFile(name=name, path=path, generator=generator, made=made, private=private)
 
     def _generator(self, table: TableReader) -> Generator:
         generator = Generator(
@@ -497,7 +497,14 @@ def expected(table: TableReader, files: SuiteFiles) -> tuple[Expected, ...]:
     found: list[Expected] = []
     if table.is_a(str, "expected"):
         text = table.get("expected", STRING)
-        found.append(Expected("stdout", text, absolute or 0.0, relative or 0.0))
+        found.append(
+            Expected(
+                file="stdout",
+                text=text,
+                absolute_tolerance=absolute or 0.0,
+                relative_tolerance=relative or 0.0,
+            )
+        )
     else:
         for part in table.tables("expected", single=True):
             want = _expected(part, files, absolute or 0.0, relative or 0.0)

@@ -76,7 +76,7 @@ class SweepSlot(Struct, frozen=True):
     point: int  # in the grid, from 0
 
 
-class SweepSpec(Struct, frozen=True):
+class SweepSpec(Struct, frozen=True, kw_only=True):
     """What was asked for: the head of a sweep, as it is stored before the first run."""
 
     uuid: str
@@ -96,7 +96,7 @@ class SweepSpec(Struct, frozen=True):
     file_text: str | None = None
 
 
-class SweepPoint(Struct, frozen=True):
+class SweepPoint(Struct, frozen=True, kw_only=True):
     """One combination of values."""
 
     point: int  # from 0, the baseline
@@ -106,7 +106,7 @@ class SweepPoint(Struct, frozen=True):
     left_out: str | None  # why it cannot run
 
 
-class SlotRun(Struct, frozen=True):
+class SlotRun(Struct, frozen=True, kw_only=True):
     """One run that a sweep planned, and what there is of it."""
 
     slot: SweepSlot
@@ -121,7 +121,7 @@ class SlotRun(Struct, frozen=True):
         return self.done and self.status is RunStatus.FAILED
 
 
-class StoredSweep(Struct, frozen=True):
+class StoredSweep(Struct, frozen=True, kw_only=True):
     """A sweep read back."""
 
     number: int
@@ -295,7 +295,7 @@ iterations = 1
 """
 
 
-class SweepFile(Struct, frozen=True):
+class SweepFile(Struct, frozen=True, kw_only=True):
     """What a sweep's file says; None where it says nothing."""
 
     suites: tuple[str, ...]

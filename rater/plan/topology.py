@@ -17,7 +17,7 @@ from rater.text.values import group_by_key
 # The reader of hwloc's XML is `rater.plan.hwloc_xml`.
 
 
-class PU(Struct, frozen=True):
+class PU(Struct, frozen=True, kw_only=True):
     """One hardware thread that may be used."""
 
     os: int  # OS number, as in /sys/devices/system/cpu/cpuN
@@ -42,7 +42,7 @@ def ranked(pus: Collection[PU]) -> tuple[PU, ...]:
     return tuple(pu if pu.rank == rank[pu.os] else replace(pu, rank=rank[pu.os]) for pu in pus)
 
 
-class Node(Struct, frozen=True):
+class Node(Struct, frozen=True, kw_only=True):
     """One NUMA node (lgroup)."""
 
     os: int
@@ -61,7 +61,7 @@ class Domain(Struct, frozen=True):
     pus: tuple[PU, ...]  # in logical order
 
 
-class Cache(Struct, frozen=True):
+class Cache(Struct, frozen=True, kw_only=True):
     """One cache: it serves `machine_pus[first : first + count]`."""
 
     level: int  # 1 is the nearest to the core
@@ -71,7 +71,7 @@ class Cache(Struct, frozen=True):
     count: int  # PUs
 
 
-class HwlocGroup(Struct, frozen=True):
+class HwlocGroup(Struct, frozen=True, kw_only=True):
     """Something between machine and core that is no package or cache: a die, a book, a blade."""
 
     type: str  # "Die", or "Group" for what hwloc has no type for
@@ -88,7 +88,7 @@ class CpuKind(Struct, frozen=True):
     infos: tuple[tuple[str, str], ...]  # "CoreType", "FrequencyMaxMHz", "LinuxCapacity", ...
 
 
-class Details(Struct, frozen=True):
+class Details(Struct, frozen=True, kw_only=True):
     """What placement does not ask for and people do; all empty when not described."""
 
     cpu_models: tuple[str, ...] = ()  # each once, in the order of packages
@@ -102,7 +102,7 @@ class Details(Struct, frozen=True):
     forbidden: tuple[int, ...] = ()  # OS numbers of PUs that allowed_cpuset leaves out
 
 
-class Topology(Struct, frozen=True, dict=True):
+class Topology(Struct, frozen=True, dict=True, kw_only=True):
     """The usable part of a machine. `pus` is in logical order."""
 
     pus: tuple[PU, ...]
@@ -180,7 +180,7 @@ class Topology(Struct, frozen=True, dict=True):
 _ORDINARY_MEMORY = (None, "DRAM")
 
 
-class RawPU(Struct, frozen=True):
+class RawPU(Struct, frozen=True, kw_only=True):
     """A PU and the indexes, each counted by type in tree order, of what it lies in."""
 
     os: int
@@ -246,11 +246,11 @@ def build_topology(
         pus=whole if usable == machine else ranked([p for p in whole if usable >> p.os & 1]),
         nodes=tuple(
             Node(
-                node.os,
-                logical,
-                cpuset.numbers_of(node.cpus),
-                node.memory_bytes,
-                node.subtype,
+                os=node.os,
+                logical=logical,
+                cpus=cpuset.numbers_of(node.cpus),
+                memory_bytes=node.memory_bytes,
+                subtype=node.subtype,
                 default=node.os in default,
                 allowed=bool(allowed_nodes >> node.os & 1),
             )
@@ -293,7 +293,18 @@ def _pus(pus: Sequence[RawPU], home: dict[int, int], efficiency: dict[int, int])
         core = pu.core if pu.core is not None else n_cores + logical
         llc = pu.l3 if pu.l3 is not None else None if pu.l2 is None else n_l3 + pu.l2
         kind = efficiency.get(pu.os, 0)
-        found.append(PU(pu.os, logical, core, 0, home.get(pu.os), pu.package, llc, kind))
+        found.append(
+            PU(
+                os=pu.os,
+                logical=logical,
+                core=core,
+                rank=0,
+                node=home.get(pu.os),
+                package=pu.package,
+                llc=llc,
+                kind=kind,
+            )
+        )
     return found
 
 
@@ -386,7 +397,7 @@ class HugePages(Struct, frozen=True):
         return self.free * self.size_bytes
 
 
-class PoolCapacity(Struct, frozen=True):
+class PoolCapacity(Struct, frozen=True, kw_only=True):
     """What a pool of huge pages of one lgroup has, and could have now."""
 
     node: int  # OS number
@@ -410,7 +421,7 @@ class PoolCapacity(Struct, frozen=True):
         return f"hugepages.{self.size_bytes >> 10}kB.node{self.node}"
 
 
-class NodeMemory(Struct, frozen=True):
+class NodeMemory(Struct, frozen=True, kw_only=True):
     """The memory of one lgroup; None for what the kernel does not tell."""
 
     node: int  # OS number

@@ -9,7 +9,7 @@ from rater.record.run import CopyStatus, RunStatus, Validity
 # -- Page sizes that copies had (`--pages`), as they were seen -------------------------------------
 
 
-class PageRegion(Struct, frozen=True):
+class PageRegion(Struct, frozen=True, kw_only=True):
     """One category of data of a copy: of its largest process, when most of it was there.
 
     Sizes are in bytes. `extent` counts from the start of the region to its last page; within one
@@ -49,7 +49,7 @@ class PagesHad(Struct, frozen=True):
 # afterwards, except that a copy's output is judged after its phase (`OutputChecked`).
 
 
-class PhaseStarted(Struct, frozen=True):
+class PhaseStarted(Struct, frozen=True, kw_only=True):
     """All copies of a phase exist and wait at the gate; time has not begun."""
 
     phase: int  # counts from 0 over the whole run
@@ -69,7 +69,7 @@ class GateFacts(Struct, frozen=True):
     mems: tuple[int, ...] | None  # nodes its cpuset lets it take memory of
 
 
-class Sampled(Struct, frozen=True):
+class Sampled(Struct, frozen=True, kw_only=True):
     """What was seen of a running copy: its process and the processes below it."""
 
     phase: int
@@ -102,7 +102,7 @@ class Sampled(Struct, frozen=True):
         return None if self.node_bytes is None else sum(size for _, size in self.node_bytes)
 
 
-class Observed(Struct, frozen=True):
+class Observed(Struct, frozen=True, kw_only=True):
     """What observing the copies of a run came to."""
 
     cadence: str  # as asked for: "auto", "once", or seconds
@@ -114,7 +114,7 @@ class Observed(Struct, frozen=True):
     unknown: tuple[str, ...]  # what could not be seen on this machine, each said once
 
 
-class CpuReading(Struct, frozen=True):
+class CpuReading(Struct, frozen=True, kw_only=True):
     """What one CPU did between the two readings around a phase; times by the kernel's ticks."""
 
     cpu: int
@@ -157,7 +157,7 @@ class MachineReadings(Struct, frozen=True):
     values: tuple[tuple[str, int], ...]  # by name
 
 
-class CopyStarted(Struct, frozen=True):
+class CopyStarted(Struct, frozen=True, kw_only=True):
     """A copy was let through its gate."""
 
     phase: int
@@ -169,7 +169,7 @@ class CopyStarted(Struct, frozen=True):
     planned_start_ns: int | None  # None where nothing was planned (later steps of a queue)
 
 
-class WorkloadTime(Struct, frozen=True):
+class WorkloadTime(Struct, frozen=True, kw_only=True):
     """One of the commands that a copy ran in order, where it ran several (or SPEC's tools did).
 
     The first begins with its copy, each of the others as the one before it ends.
@@ -227,7 +227,7 @@ class OutputChecked(Struct, frozen=True):
 USER_ONLY = ":u"  # as perf writes it
 
 
-class EventCount(Struct, frozen=True):
+class EventCount(Struct, frozen=True, kw_only=True):
     """One event of a group as it was counted over all processes and threads of a copy."""
 
     group_name: str  # with its table: intel-skx:pipeline; ends with ":u" for user mode only
@@ -254,7 +254,7 @@ class EventCount(Struct, frozen=True):
         return self.value * self.enabled_ns / self.running_ns
 
 
-class CopyEnded(AtGate, Struct, frozen=True):
+class CopyEnded(AtGate, Struct, frozen=True, kw_only=True):
     """One run of one benchmark by one copy, and where it was planned to run: a row of `copy`.
 
     Emitted when the copy was reaped, in one transaction; of an imported run most is not known.
@@ -336,7 +336,7 @@ class CopyCounted(Struct, frozen=True):
     counts: tuple[EventCount, ...]
 
 
-class PhaseCounted(Struct, frozen=True):
+class PhaseCounted(Struct, frozen=True, kw_only=True):
     """What counting the copies of a phase cost rater, outside of their times."""
 
     phase: int
@@ -347,7 +347,7 @@ class PhaseCounted(Struct, frozen=True):
     close_ns: int
 
 
-class PublishedResult(Struct, frozen=True):
+class PublishedResult(Struct, frozen=True, kw_only=True):
     """What an imported result file says itself of a bracket; None for what it does not say."""
 
     copies: int | None  # that ran, whether or not their times are in the file
@@ -375,7 +375,7 @@ _FAULTS = {
 }
 
 
-class PhaseEnded(Struct, frozen=True):
+class PhaseEnded(Struct, frozen=True, kw_only=True):
     """One bracket: emitted when the last copy of a phase finished or was stopped.
 
     The times are None while the phase had not ended when rater died, and for imported runs without

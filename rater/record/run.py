@@ -75,7 +75,7 @@ class MetricUsed(Struct, frozen=True):
     combine: str  # over copies: "sum" or "mean"
 
 
-class BenchmarkUsed(Struct, frozen=True):
+class BenchmarkUsed(Struct, frozen=True, kw_only=True):
     """One benchmark as this run used it."""
 
     name: str
@@ -133,7 +133,7 @@ class Host(Struct, frozen=True):
     product: str | None = None  # vendor and product as the firmware names them
 
 
-class MachinePU(Struct, frozen=True):
+class MachinePU(Struct, frozen=True, kw_only=True):
     """One hardware thread of the run's machine (flat: the database's `pu` row)."""
 
     cpu: int  # OS number

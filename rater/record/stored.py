@@ -39,7 +39,7 @@ def folder_of(uuid: str) -> str | None:
     return uuid if _UUID.fullmatch(uuid) else None
 
 
-class RunHead(Struct, frozen=True):
+class RunHead(Struct, frozen=True, kw_only=True):
     """What one line of `rater list` stands on: a stored run without its rows."""
 
     run: int  # its number in this database
@@ -85,7 +85,7 @@ class RunHead(Struct, frozen=True):
         return folder_of(self.uuid)
 
 
-class ImportedFile(Struct, frozen=True):
+class ImportedFile(Struct, frozen=True, kw_only=True):
     """The file that a run was read from."""
 
     name: str  # without its folder
@@ -118,7 +118,7 @@ class TimeRow(NamedTuple):
     good: int  # 1: ended well
 
 
-class PlacementJudgement(Struct, frozen=True):
+class PlacementJudgement(Struct, frozen=True, kw_only=True):
     """Whether one copy run ran, and had its memory, where it was planned."""
 
     phase: int
@@ -128,7 +128,7 @@ class PlacementJudgement(Struct, frozen=True):
     note: str | None  # why it is not "met"
 
 
-class StoredRun(Struct, frozen=True):
+class StoredRun(Struct, frozen=True, kw_only=True):
     """A run with all its rows, read back."""
 
     head: RunHead

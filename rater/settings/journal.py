@@ -37,7 +37,7 @@ _VALUE = re.compile(r"[\w+.:-]{1,100}")  # those of /sys are of twenty character
 _LOCK_WAIT_S = 2.0  # a dead holder's children may have the lock for a moment
 
 
-class JournalOwner(Struct, frozen=True, forbid_unknown_fields=True):
+class JournalOwner(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The process that changes settings."""
 
     pid: int
@@ -57,7 +57,7 @@ class JournalOwner(Struct, frozen=True, forbid_unknown_fields=True):
         return f"{self.what} (process {self.pid}, since {self.since})"
 
 
-class Entry(Struct, frozen=True, forbid_unknown_fields=True):
+class Entry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One file: what was there, and what we wrote or were about to."""
 
     knob: str
@@ -100,7 +100,13 @@ def this_owner(root: Path, what: str) -> JournalOwner:
     """Return this process as an owner; `what` tells people what it does."""
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     process = this_process(root)
-    return JournalOwner(process.pid, process.pid_start, process.boot_id, now, what)
+    return JournalOwner(
+        pid=process.pid,
+        start_ticks=process.pid_start,
+        boot_id=process.boot_id,
+        since=now,
+        what=what,
+    )
 
 
 def save(path: Path, journal: Journal) -> None:

@@ -378,7 +378,12 @@ class SettingsSession:
                 is_beside = file not in setting.files
                 before = entries.get(file)
                 entry = before or Entry(
-                    setting.name, file, present[file], (), setting.approximate, is_beside
+                    knob=setting.name,
+                    file=file,
+                    old=present[file],
+                    ours=(),
+                    approximate=setting.approximate,
+                    beside=is_beside,
                 )
                 if before and not is_beside:
                     self._refuse_changed(entry, present[file])

@@ -57,7 +57,7 @@ def _kinds(text: str) -> frozenset[str]:
     return kinds
 
 
-class LintOptions(Struct, frozen=True):
+class LintOptions(Struct, frozen=True, kw_only=True):
     """What was asked for of a check."""
 
     config: str
@@ -76,7 +76,15 @@ def _lint(output: Output, asked: LintOptions) -> int:
 
     topology = _machine(asked.topology)
     source = read_source(Path(asked.config), dict(asked.define), asked.label)
-    found = lint(LintContext(source, topology, asked.copies, asked.section, asked.ignore))
+    found = lint(
+        LintContext(
+            source=source,
+            topology=topology,
+            copies=asked.copies,
+            section=asked.section,
+            ignore=asked.ignore,
+        )
+    )
     if not found.scopes:
         why = f" for {asked.section}" if asked.section else ""
         more = f" ({'; '.join(found.unchecked[:3])})" if len(found.unchecked) > 1 else ""
@@ -175,8 +183,8 @@ def _progress(name: str) -> Callable[[int], None]:
 
 _ACTIONS = {
     "import": Subcommand(
-        import_spec,
-        f"""
+        run=import_spec,
+        arguments=f"""
 FILE+ >files         a raw file (.rsf) or a log; - for standard input
 --topology MACHINE   the machine it was measured on, which tells the NUMA nodes of the copies' CPUs:
                      an hwloc XML file, a description, or nodes=4x16
@@ -190,8 +198,8 @@ FILE+ >files         a raw file (.rsf) or a log; - for standard input
         "does not keep the others out; the exit status is then 2.",
     ),
     "lint-bind": Subcommand(
-        _lint,
-        f"""
+        run=_lint,
+        arguments=f"""
 CONFIG               configuration file (.cfg) or raw file
 --topology MACHINE   the machine the file is for: an hwloc XML file, a description such as 'pack:2
                      numa:1 core:10 pu:2', nodes=4x16, or `this` for this machine (default: only
@@ -216,8 +224,8 @@ CONFIG               configuration file (.cfg) or raw file
 }
 COMMANDS = {
     "spec": Subcommand(
-        None,
-        """
+        run=None,
+        arguments="""
 $ rater spec import result/CPU2017.*.rsf
 $ rater spec lint-bind my.cfg --topology nodes=2x20
 """,

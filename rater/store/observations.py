@@ -337,7 +337,7 @@ def read_observations(data: bytes, file: str) -> StoredRun:
         head=head,
         host=Host(f"import:{head.hostname or ''}", head.hostname, *(None,) * 9),
         settings=tuple((f"{TABLE_TEXT}{name}", text) for name, text in tables.items()),
-        benchmarks=tuple(BenchmarkUsed(name) for name in head.benchmarks),
+        benchmarks=tuple(BenchmarkUsed(name=name) for name in head.benchmarks),
         pus=pus,
         brackets=brackets,
         copies=tuple(sorted(rows, key=lambda row: (row.phase, row.copy, row.step))),
@@ -484,7 +484,13 @@ def _pus(topology: TableReader) -> tuple[MachinePU, ...]:
                         f"no CPU of another {name} (CPU {cpu} is in {place[name]})", word
                     )
     return tuple(
-        MachinePU(cpu, place.get("core"), None, place.get("node"), place.get("package"))
+        MachinePU(
+            cpu=cpu,
+            core=place.get("core"),
+            llc=None,
+            node=place.get("node"),
+            package=place.get("package"),
+        )
         for cpu, place in sorted(places.items())
     )
 

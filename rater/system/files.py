@@ -144,7 +144,7 @@ def opened(path: Path) -> Iterator[OpenedFile]:
             writer = f"it is a file of user {user_name(state.st_uid)}"
         elif state.st_mode & stat.S_IWOTH:
             writer = "everybody may write into it"
-        yield OpenedFile(path, folder, number, state, writer)
+        yield OpenedFile(path=path, folder=folder, number=number, state=state, writer=writer)
 
 
 def read_file(path: Path, most_bytes: int, *, follow: bool = True) -> bytes:

@@ -187,7 +187,7 @@ def open_to_list(output: Output) -> Store | None:
     return None
 
 
-class Output(Struct, frozen=True):
+class Output(Struct, frozen=True, kw_only=True):
     """Where runs are kept, and how they are shown."""
 
     db: str | None = None

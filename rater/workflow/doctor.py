@@ -236,7 +236,10 @@ def facts_now(root: Path, *, with_load: bool) -> MachineFacts:
         values |= _load()
     nodes, online = values.get("nodes"), parse_set(values.get("cpu.online", ""))
     return MachineFacts(
-        values, microcode_now(root), None if nodes is None else int(nodes), len(online) or None
+        values=values,
+        microcode=microcode_now(root),
+        nodes=None if nodes is None else int(nodes),
+        pus=len(online) or None,
     )
 
 

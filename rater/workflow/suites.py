@@ -118,17 +118,17 @@ def _checks(
     left: SetupFiles | None = None
     missing = missing_programs(suite)
     if missing[OF_SUITE]:
-        yield Checked(SuiteTrial(OF_SUITE, "\n".join(missing[OF_SUITE])))
+        yield Checked(SuiteTrial(benchmark=OF_SUITE, error="\n".join(missing[OF_SUITE])))
     elif run:
         try:
             left = try_setup(suite, options.try_size or None, cache, limits)
         except InputError as error:
-            yield Checked(SuiteTrial(OF_SUITE, str(error)))
+            yield Checked(SuiteTrial(benchmark=OF_SUITE, error=str(error)))
     with trial_folder(cache) if run else nullcontext(cache) as work:
         for benchmark in suite.benchmarks:
             problems = missing[benchmark.name]
             if problems and "missing" in suite.leave_out and benchmark.name not in named:
-                yield Checked(SuiteTrial(benchmark.name, None), "; ".join(problems))
+                yield Checked(SuiteTrial(benchmark=benchmark.name, error=None), "; ".join(problems))
             elif problems or not run:
                 yield Checked(_built(benchmark, problems, options.tune, cache))
             else:
@@ -151,7 +151,7 @@ def _built(benchmark: Benchmark, problems: Sequence[str], tune: str, cache: Path
 
     failures = [*problems, *generator_failures(benchmark, cache)]
     if failures and not benchmark.sources:  # its command is among the problems, or is there
-        return SuiteTrial(benchmark.name, "\n".join(failures))
+        return SuiteTrial(benchmark=benchmark.name, error="\n".join(failures))
     trial = try_build(benchmark, tune, cache)
     failures += [trial.error] if trial.error else []
     return replace(trial, error="\n".join(failures) or None)

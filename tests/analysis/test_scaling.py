@@ -20,7 +20,10 @@ from rater.show.screen.document import print_parts
 from tests.support.example_runs import copy_row, in_turn, stored, with_energy
 
 # Two lgroups of two cores with two threads each; CPUs 0-3 are the first threads.
-PUS = tuple(MachinePU(cpu, cpu % 4, cpu % 4 // 2, cpu % 4 // 2, 0) for cpu in range(8))
+PUS = tuple(
+    MachinePU(cpu=cpu, core=cpu % 4, llc=cpu % 4 // 2, node=cpu % 4 // 2, package=0)
+    for cpu in range(8)
+)
 
 
 def run(
@@ -72,7 +75,17 @@ def test_energy_of_a_copy_stands_beside_its_rate() -> None:
 
 def test_one_kind_of_copies_ends_where_cores_are_shared() -> None:
     def places(copies: int, share: Share) -> CpusUsed:
-        return CpusUsed(copies, share, None, None, None, None, None, None, None)
+        return CpusUsed(
+            copies=copies,
+            share=share,
+            cores=None,
+            per_core=None,
+            threads=None,
+            lgroups=None,
+            used_cpus=None,
+            cpus=None,
+            machine_cores=None,
+        )
 
     kinds = [places(1, Share.CORES), places(2, Share.CORES), places(4, Share.THREADS)]
     assert fair_copies(kinds) == 2
@@ -275,7 +288,9 @@ def test_an_imported_run_that_lacks_copies_is_no_point() -> None:
 
 def test_the_law_is_fitted_where_each_copy_has_a_core() -> None:
     def machine(number: int, copies: int, seconds: float) -> StoredRun:
-        pus = tuple(MachinePU(cpu, cpu % 16, 0, 0, 0) for cpu in range(32))
+        pus = tuple(
+            MachinePU(cpu=cpu, core=cpu % 16, llc=0, node=0, package=0) for cpu in range(32)
+        )
         rows = [copy_row(n, seconds, cpu=n, core=n % 16, node=0) for n in range(copies)]
         return replace(stored(rows, copies=copies, run=number), pus=pus)
 

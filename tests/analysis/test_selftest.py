@@ -59,21 +59,31 @@ FOUND = finding_of(
     score_lost=0.2,
     summary="+25.0 % in 3 of 3 benchmarks",
 )
-CPU = Injection(PlantKind.SLOW_CPU, "CPU 1", copies=(1,), cpus=(1,), aimed=1.25)
+CPU = Injection(kind=PlantKind.SLOW_CPU, place="CPU 1", copies=(1,), cpus=(1,), aimed=1.25)
 LGROUP = Injection(
-    PlantKind.SLOW_LGROUP, "node 1", copies=(3, 4, 5), cpus=(3, 4, 5), node=1, aimed=1.25
+    kind=PlantKind.SLOW_LGROUP, place="node 1", copies=(3, 4, 5), cpus=(3, 4, 5), node=1, aimed=1.25
 )
 COPY = Injection(
-    PlantKind.OUTLIER_COPY, "copy 2", copies=(2,), benchmark="vm", iteration=3, aimed=1.4
+    kind=PlantKind.OUTLIER_COPY, place="copy 2", copies=(2,), benchmark="vm", iteration=3, aimed=1.4
 )
-ITERATION = Injection(PlantKind.SLOW_ITERATION, "iteration 2", iteration=2, aimed=1.25)
+ITERATION = Injection(kind=PlantKind.SLOW_ITERATION, place="iteration 2", iteration=2, aimed=1.25)
 
 
 def placements(lgroups: int, cpus_each: int, copies_each: int = 1) -> list[Placement]:
     """Copies dealt over the CPUs of lgroups, CPU after CPU, `copies_each` on every CPU."""
     cpus = lgroups * cpus_each
     return [
-        Placement(n, (n % cpus,), n % cpus, n % cpus, 0, n % cpus // cpus_each, 0, LOCAL, ())
+        Placement(
+            copy=n,
+            cpus=(n % cpus,),
+            cpu=n % cpus,
+            core=n % cpus,
+            llc=0,
+            node=n % cpus // cpus_each,
+            package=0,
+            memory_policy=LOCAL,
+            memory_nodes=(),
+        )
         for n in range(cpus * copies_each)
     ]
 
@@ -165,7 +175,9 @@ SINGLE = replace(
     benchmarks=("vm",),
     iterations=(3,),
     copies=(2,),
-    singles=(CopyEffect("vm", None, 3, 2, 2, 0, 1.4),),
+    singles=(
+        CopyEffect(benchmark="vm", tune=None, iteration=3, copy=2, cpu=2, node=0, slowdown=1.4),
+    ),
 )
 SLOW = replace(FOUND, kind=Kind.SLOW_ITERATION, iterations=(1,), copies=(0, 1, 2))
 STARTUP = replace(SLOW, kind=Kind.STARTUP)
@@ -211,9 +223,43 @@ def test_what_was_injected_is_right_at_its_place(
         (LGROUP, [replace(IN_LGROUP, nodes=(0,), copies=(0, 1, 2))]),
         (
             COPY,
-            [replace(SINGLE, singles=(*SINGLE.singles, CopyEffect("vm", None, 3, 7, 7, 0, 1.4)))],
+            [
+                replace(
+                    SINGLE,
+                    singles=(
+                        *SINGLE.singles,
+                        CopyEffect(
+                            benchmark="vm",
+                            tune=None,
+                            iteration=3,
+                            copy=7,
+                            cpu=7,
+                            node=0,
+                            slowdown=1.4,
+                        ),
+                    ),
+                )
+            ],
         ),
-        (COPY, [replace(SINGLE, singles=(CopyEffect("vm", None, 1, 2, 2, 0, 1.4),))]),
+        (
+            COPY,
+            [
+                replace(
+                    SINGLE,
+                    singles=(
+                        CopyEffect(
+                            benchmark="vm",
+                            tune=None,
+                            iteration=1,
+                            copy=2,
+                            cpu=2,
+                            node=0,
+                            slowdown=1.4,
+                        ),
+                    ),
+                )
+            ],
+        ),
         (
             ITERATION,
             [replace(SLOW, iterations=(2,)), replace(STARTUP, iterations=(2,))],

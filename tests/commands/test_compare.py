@@ -123,15 +123,29 @@ def test_ups_and_downs_are_counted_beside_the_suite(database: Path, rater: Rater
 
 def test_disturbances_are_a_line_for_each_kind_with_the_worst_runs_first() -> None:
     def taken(run: int, share: float) -> DisturbedRun:
-        one = MachineDisturbance(DisturbanceKind.FOREIGN, 0, "lu", 1, 1, share, None, (1,), 1)
+        one = MachineDisturbance(
+            matter=DisturbanceKind.FOREIGN,
+            phase=0,
+            benchmark="lu",
+            iteration=1,
+            cpu=1,
+            share=share,
+            times=None,
+            cpus=(1,),
+            phases=1,
+        )
         return DisturbedRun(
-            run, (one,), (), ("busy before the start: rm (pid 7)",), shared=run == 3
+            run=run,
+            notable=(one,),
+            not_met=(),
+            warnings=("busy before the start: rm (pid 7)",),
+            shared=run == 3,
         )
 
     troubles = [
         taken(3, 0.03),
         replace(taken(4, 0.41), too_disturbed=("others cost 44 % of the score",)),
-        DisturbedRun(5, (), (0, 1, 2), (), shared=False),
+        DisturbedRun(run=5, notable=(), not_met=(0, 1, 2), warnings=(), shared=False),
     ]
     assert printed_by(partial(print_parts, trouble_parts(troubles)), 90).splitlines() == [
         "Disturbed runs (`rater show RUN` has the rest):",

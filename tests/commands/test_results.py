@@ -92,7 +92,19 @@ def test_a_score_is_worked_out_again_when_the_run_has_more_copies(
     with open_store(database) as store:
         append(store, 1, ended(1, 4.0), over(0.0, 4.0))
         for copy in (0, 1):
-            append(store, 1, OutputChecked(0, "gups", 1, copy, 0, Validity.VALID, None))
+            append(
+                store,
+                1,
+                OutputChecked(
+                    phase=0,
+                    benchmark="gups",
+                    iteration=1,
+                    copy=copy,
+                    step=0,
+                    validity=Validity.VALID,
+                    detail=None,
+                ),
+            )
     assert round(parsed(rater("list", "--json")[1])[0]["score"]) == 5
 
 
@@ -356,7 +368,17 @@ def add(database: Path, uuid: str, window_s: tuple[float, float] | None = None) 
     """Two copies of gups, 2 s each time: once, or for 60 s."""
     run = replace(
         with_head(run_of(2, window_s=window_s), uuid=uuid),
-        benchmarks=(BenchmarkUsed("gups", "int", "gups", 10.0, None, None, None),),
+        benchmarks=(
+            BenchmarkUsed(
+                name="gups",
+                category="int",
+                command="gups",
+                reference_s=10.0,
+                binary_sha256=None,
+                compiler=None,
+                flags=None,
+            ),
+        ),
     )
     with open_store(database) as store:
         number = store.create_run(replace(run, pus=PUS), GONE)
@@ -365,7 +387,15 @@ def add(database: Path, uuid: str, window_s: tuple[float, float] | None = None) 
         for copy in range(2):
             for step in range(steps):
                 end = ended(copy, 2.0 * step + 2, start_s=2.0 * step, step=step)
-                good = OutputChecked(0, "gups", 1, copy, step, Validity.VALID, None)
+                good = OutputChecked(
+                    phase=0,
+                    benchmark="gups",
+                    iteration=1,
+                    copy=copy,
+                    step=step,
+                    validity=Validity.VALID,
+                    detail=None,
+                )
                 append(store, number, end, good)
         append(store, number, over(0.0, 2.0 * steps, window_s=window_s))
         append(store, number, RunEnded(RunStatus.COMPLETE, None))

@@ -379,7 +379,7 @@ def test_points_of_long_names_are_told_apart_in_eighty_columns(rater: Rater) -> 
 
 
 # Four cores with two threads each, on one lgroup.
-PUS = tuple(MachinePU(cpu, cpu % 4, 0, 0, 0) for cpu in range(8))
+PUS = tuple(MachinePU(cpu=cpu, core=cpu % 4, llc=0, node=0, package=0) for cpu in range(8))
 # Seconds of a copy of 10 s by copies: linear, and one that stops gaining at two.
 FINE, STOPS = "fine", "stops"
 RATES: dict[str, dict[int, float]] = {

@@ -492,8 +492,27 @@ def test_the_original_of_an_input_is_dropped_from_the_page_cache_and_the_copy_is
     source.write_bytes(b"x" * (1 << 20))
     if not is_droppable(tmp_path):
         pytest.skip("the file system of temporary files is in memory")
-    size = Size("t", (), (), None, None, None, 0, (InputFile("data", source, None),), ())
-    benchmark = Benchmark("b", None, "", (), (), {}, ("true",), {"t": size})
+    size = Size(
+        name="t",
+        commands=(),
+        environment=(),
+        reference_s=None,
+        memory_bytes=None,
+        total_memory_bytes=None,
+        disk_bytes=0,
+        inputs=(InputFile(name="data", path=source, generator=None),),
+        expected=(),
+    )
+    benchmark = Benchmark(
+        name="b",
+        category=None,
+        description="",
+        sources=(),
+        libraries=(),
+        flags={},
+        command=("true",),
+        sizes={"t": size},
+    )
     [made] = ready_inputs(benchmark, size, tmp_path / "cache")
     assert cached_bytes(source) == 0
     assert cached_bytes(made.path) == 1 << 20
@@ -513,13 +532,27 @@ def test_inputs_of_a_copy_of_its_own_are_written_from_its_cpus(
 
     monkeypatch.setattr(workplace, "make_run_dir", watched)
     placed = [
-        Placement(copy, (cpu,), cpu, 0, None, 0, 0, MemoryPolicy.NONE, ())
+        Placement(
+            copy=copy,
+            cpus=(cpu,),
+            cpu=cpu,
+            core=0,
+            llc=None,
+            node=0,
+            package=0,
+            memory_policy=MemoryPolicy.NONE,
+            memory_nodes=(),
+        )
         for copy, cpu in enumerate(CPUS[:2])
     ]
     found = data.stat()
     for private in (True, False):
-        inputs = (ReadyInput("in", data, 1, found.st_mtime_ns, private=private),)
-        program = Program("b", ("true",), inputs, (), None)
+        inputs = (
+            ReadyInput(
+                name="in", path=data, size_bytes=1, mtime_ns=found.st_mtime_ns, private=private
+            ),
+        )
+        program = Program(name="b", argv=("true",), inputs=inputs, expected=(), directory=None)
         folders = RunFolders(tmp_path / f"{private}", "u", {"b": program}, placed, (), keep=False)
         for copy in range(len(placed)):
             folders.spec(copy, 0, Step("b", 1))

@@ -68,7 +68,9 @@ def test_a_job_is_alone_on_its_node_and_inherits_nothing() -> None:
 
 @pytest.mark.parametrize(("minutes", "notice_s"), [(None, 120), (1, 15), (4, 60), (600, 120)])
 def test_short_jobs_are_told_late(minutes: int | None, notice_s: int) -> None:
-    order = JobSpec("a", "n1", (), Path("/"), Path("/log"), minutes)
+    order = JobSpec(
+        name="a", node="n1", command=(), directory=Path("/"), log=Path("/log"), minutes=minutes
+    )
     assert order.notice_s == notice_s
 
 
@@ -232,8 +234,23 @@ def test_a_job_that_has_not_begun_is_not_known(tmp_path: Path) -> None:
 
 
 VERDICT = NodeVerdict(
-    *(1, "f", "n1", 1, "17", VerdictStatus.COMPLETE, None, None, None, None, None, "u", 2, 2),
-    *("2026-11-23T08:00:00Z", "2026-11-23T08:01:00Z", {"hostname": "n1"}),
+    rater=1,
+    fleet="f",
+    node="n1",
+    attempt=1,
+    job="17",
+    status=VerdictStatus.COMPLETE,
+    reason=None,
+    ended_by=None,
+    database=None,
+    sha256=None,
+    bytes=None,
+    run="u",
+    copies_done=2,
+    copies_planned=2,
+    started_at="2026-11-23T08:00:00Z",
+    ended_at="2026-11-23T08:01:00Z",
+    host={"hostname": "n1"},
 )
 MOUNTS = """\
 22 1 8:1 / / rw - ext4 /dev/sda1 rw

@@ -35,8 +35,23 @@ from tests.support.fleets import ASKED
 from tests.support.strangers import give, needs_root
 
 VERDICT = NodeVerdict(
-    *(1, ASKED.uuid, "n1", 1, "1", VerdictStatus.COMPLETE, None, None, None, None, None, "u", 2, 2),
-    *("2026-11-23T08:00:00Z", "2026-11-23T08:01:00Z", {}),
+    rater=1,
+    fleet=ASKED.uuid,
+    node="n1",
+    attempt=1,
+    job="1",
+    status=VerdictStatus.COMPLETE,
+    reason=None,
+    ended_by=None,
+    database=None,
+    sha256=None,
+    bytes=None,
+    run="u",
+    copies_done=2,
+    copies_planned=2,
+    started_at="2026-11-23T08:00:00Z",
+    ended_at="2026-11-23T08:01:00Z",
+    host={},
 )
 
 

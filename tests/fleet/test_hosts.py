@@ -179,9 +179,14 @@ def test_a_fleet_that_could_not_show_a_slow_host_does_not_say_that_there_is_none
     wide = replace(found, kinds=(replace(kind, slow=(), visible_whole=1.62, visible_one=1.7),))
     said = "Cannot tell: only a host slower by 162 % or more would show"
     assert screen(wide).startswith(f"Fleet 1: {said}. 4 hosts compared.")
-    late = MissingHost("n4", "never", "pending too long", 1, has_times=False)
+    late = MissingHost(
+        host="n4", state="never", reason="pending too long", attempts=1, has_times=False
+    )
     assert "not complete state reason n4 not started pending too long" in screen(found, late)
-    gone = [MissingHost(h, "lost", "node failed", 2, has_times=False) for h in ("n2", "n3", "n4")]
+    gone = [
+        MissingHost(host=h, state="lost", reason="node failed", attempts=2, has_times=False)
+        for h in ("n2", "n3", "n4")
+    ]
     alone = compared([run("n1")], [times("n1")])
     assert screen(alone, *gone).startswith(
         "Fleet 1: Cannot tell: one host alone of this kind, and fewer than 4 do not show what is "
@@ -337,7 +342,16 @@ def points(
             for place, name in enumerate(("lu", "vm"))
         }
         date = f"2026-09-{week:02}T12:00:00Z"
-        made.append(HistoryPoint(week, date, logs, 7, facts(week), usual_facts(week)))
+        made.append(
+            HistoryPoint(
+                fleet=week,
+                started_at=date,
+                logs=logs,
+                hosts=7,
+                facts=facts(week),
+                usual_facts=usual_facts(week),
+            )
+        )
     return made
 
 
@@ -422,19 +436,19 @@ def test_a_step_in_one_benchmark_is_told_for_that_alone() -> None:
 def test_without_others_or_with_few_fleets_there_are_no_steps() -> None:
     few = host_history("n2", points(5, lambda week, _: 1.05 if week >= 3 else 1.0))
     assert (few.points, few.steps) == (5, ())
-    alone = [HistoryPoint(1, None, {}, 0, {}, {})]
+    alone = [HistoryPoint(fleet=1, started_at=None, logs={}, hosts=0, facts={}, usual_facts={})]
     assert host_history("n2", alone).alone == 1
 
 
 def test_a_benchmark_tells_its_usual_time_and_the_hosts_that_left_it() -> None:
     usual = [
         HistoryPoint(
-            point.fleet,
-            point.started_at,
-            {"lu": math.log(11.0 if point.fleet >= 7 else 10.0)},
-            7,
-            {"kernel": "6.2" if point.fleet >= 7 else "6.1"},
-            {},
+            fleet=point.fleet,
+            started_at=point.started_at,
+            logs={"lu": math.log(11.0 if point.fleet >= 7 else 10.0)},
+            hosts=7,
+            facts={"kernel": "6.2" if point.fleet >= 7 else "6.1"},
+            usual_facts={},
         )
         for point in points(12, lambda *_: 1.0)
     ]
@@ -452,18 +466,38 @@ N1 = Suspect("n1", (), 1.05)
 
 def slow(host: str, whole: float, *benchmarks: tuple[str, float]) -> SlowHost:
     each = tuple(SlowBenchmark(name, size, size) for name, size in benchmarks)
-    return SlowHost(host, 1, whole, whole, 2, 2, each, 1e-6, ())
+    return SlowHost(
+        host=host,
+        attempt=1,
+        slowdown=whole,
+        typical_copy=whole,
+        alike=2,
+        of=2,
+        benchmarks=each,
+        by_chance=1e-6,
+        odd_settings=(),
+    )
 
 
 def compared_fleet(slow_hosts: list[SlowHost], quiet: list[str]) -> FleetComparison:
     hosts = tuple([host.host for host in slow_hosts] + quiet)
-    kind = KindComparison(run("n1"), (), hosts, {}, tuple(slow_hosts), 0.0, 0.0, tuple(quiet), {})
+    kind = KindComparison(
+        kind=run("n1"),
+        apart=(),
+        hosts=hosts,
+        slowdowns={},
+        slow=tuple(slow_hosts),
+        visible_whole=0.0,
+        visible_one=0.0,
+        quiet=tuple(quiet),
+        odd_settings={},
+    )
     return FleetComparison((kind,), ())
 
 
 def result(host: str, lu: float, vm: float) -> HostResult:
     times: dict[str, tuple[float, ...]] = {"lu": (lu, lu * 1.01, lu), "vm": (vm, vm, vm * 1.01)}
-    return HostResult(run(host), {}, times, times)
+    return HostResult(run=run(host), settings={}, bracket_s=times, copy_s=times)
 
 
 def names(found: FleetComparison, chosen: list[str], rounds: int) -> list[list[str]]:
@@ -534,7 +568,18 @@ def test_one_round_alone_says_nothing() -> None:
 
 def slow_host(whole: float, alike: int, *benchmarks: tuple[str, float], typical: float) -> SlowHost:
     each = tuple(SlowBenchmark(name, size, typical) for name, size in benchmarks)
-    return SlowHost("n1", 1, whole, typical, alike, 14, each, 1e-6, (), 1.009)
+    return SlowHost(
+        host="n1",
+        attempt=1,
+        slowdown=whole,
+        typical_copy=typical,
+        alike=alike,
+        of=14,
+        benchmarks=each,
+        by_chance=1e-6,
+        odd_settings=(),
+        mean_slowdown=1.009,
+    )
 
 
 @pytest.mark.parametrize(
@@ -567,13 +612,35 @@ def test_a_level_median_copy_says_that_a_part_is_slow() -> None:
 
 
 VERDICT = NodeVerdict(
-    *(1, "f", "n", 1, "17", VerdictStatus.PARTIAL, None, "USR1", "n.db", "ab", 9, "u", 12, 16),
-    *("2026-11-23T08:00:00Z", "2026-11-23T08:01:00Z", {}),
+    rater=1,
+    fleet="f",
+    node="n",
+    attempt=1,
+    job="17",
+    status=VerdictStatus.PARTIAL,
+    reason=None,
+    ended_by="USR1",
+    database="n.db",
+    sha256="ab",
+    bytes=9,
+    run="u",
+    copies_done=12,
+    copies_planned=16,
+    started_at="2026-11-23T08:00:00Z",
+    ended_at="2026-11-23T08:01:00Z",
+    host={},
 )
 
 
 def node(name: str, state: str, reason: str | None = None, attempt: int = 1) -> NodeAttempt:
-    return NodeAttempt(name, attempt, AttemptState(state), 0.0, reason=reason, job="17")
+    return NodeAttempt(
+        node=name,
+        attempt=attempt,
+        state=AttemptState(state),
+        intended_s=0.0,
+        reason=reason,
+        job="17",
+    )
 
 
 def view(*tried: NodeAttempt, untried: Sequence[str] = ()) -> StoredFleet:
@@ -581,7 +648,14 @@ def view(*tried: NodeAttempt, untried: Sequence[str] = ()) -> StoredFleet:
     for it in tried:
         attempts[it.node] = (*attempts.get(it.node, ()), it)
     attempts |= {node: () for node in untried}
-    return StoredFleet(3, ASKED, True, None, this_process(), attempts)
+    return StoredFleet(
+        number=3,
+        asked=ASKED,
+        begun=True,
+        cancelled_at=None,
+        owner=this_process(),
+        attempts=attempts,
+    )
 
 
 def printed(it: StoredFleet, silent: str | None = None) -> list[str]:

@@ -158,7 +158,19 @@ def test_a_run_that_went_on_is_replaced_under_its_number_and_never_goes_back(
     shutil.copy(early, late)
     with open_store(late) as store:
         append(store, 1, ended(1, 4.0), over(0.0, 4.0), RunEnded(RunStatus.COMPLETE, None))
-        append(store, 1, OutputChecked(0, "gups", 1, 0, 0, Validity.VALID, None))
+        append(
+            store,
+            1,
+            OutputChecked(
+                phase=0,
+                benchmark="gups",
+                iteration=1,
+                copy=0,
+                step=0,
+                validity=Validity.VALID,
+                detail=None,
+            ),
+        )
     full_database(target, "aa")
     assert merged(target, early)[0].added == (2,)
     assert merged(target, late)[0].replaced == (2,)
@@ -202,7 +214,9 @@ def test_a_run_that_was_removed_stays_removed_until_it_is_wanted_back(tmp_path: 
 def test_the_run_in_the_place_of_another_is_named_by_its_number_here(tmp_path: Path) -> None:
     a, target = tmp_path / "a.db", full_database(tmp_path / "all.db", "aa")
     with open_store(a) as store:
-        point = SweepPoint(0, "thp=never", (("thp", "never"),), "{}", None)
+        point = SweepPoint(
+            point=0, label="thp=never", values=(("thp", "never"),), request="{}", left_out=None
+        )
         slot = SweepSlot(1, 1, 0)
         made = replace(SWEEP_ASKED, uuid="s")
         number = new_sweep(store, made, [("thp", AxisKind.SETTING)], [point], [slot])

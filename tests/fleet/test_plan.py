@@ -31,7 +31,7 @@ NODES = ("n1", "n2", "n3")
 
 def tried(node: str, *states: str) -> tuple[NodeAttempt, ...]:
     return tuple(
-        NodeAttempt(node, number, AttemptState(state), 0.0)
+        NodeAttempt(node=node, attempt=number, state=AttemptState(state), intended_s=0.0)
         for number, state in enumerate(states, 1)
     )
 
@@ -44,7 +44,9 @@ def fleet(
 ) -> StoredFleet:
     asked = replace(ASKED, attempts=most, parallel=parallel)
     at = "2026-11-23T09:00:00Z" if cancelled else None
-    return StoredFleet(1, asked, True, at, this_process(), attempts)
+    return StoredFleet(
+        number=1, asked=asked, begun=True, cancelled_at=at, owner=this_process(), attempts=attempts
+    )
 
 
 def wanted(
@@ -122,19 +124,42 @@ def test_a_fleet_is_at_its_end_when_nothing_is_left_to_do() -> None:
     assert fleet(2, None, {"n1": (), "n2": tried("n2", "lost")}, cancelled=True).is_settled
 
 
-RUNNING = NodeAttempt("n1", 1, AttemptState.RUNNING, 0.0, job="17", started_s=5.0)
-PENDING = NodeAttempt(
-    "n1", 1, AttemptState.PENDING, 0.0, job="17", pending_s=5.0, reason="Priority"
+RUNNING = NodeAttempt(
+    node="n1", attempt=1, state=AttemptState.RUNNING, intended_s=0.0, job="17", started_s=5.0
 )
-INTENT = NodeAttempt("n1", 1, AttemptState.INTENT, 0.0)
+PENDING = NodeAttempt(
+    node="n1",
+    attempt=1,
+    state=AttemptState.PENDING,
+    intended_s=0.0,
+    job="17",
+    pending_s=5.0,
+    reason="Priority",
+)
+INTENT = NodeAttempt(node="n1", attempt=1, state=AttemptState.INTENT, intended_s=0.0)
 LIMITS = replace(ASKED, pending_limit_s=100.0, settle_s=60.0)
 NOW_S = 1000.0
 
 
 def verdict(status: str, ended_by: str | None = None, reason: str | None = None) -> NodeVerdict:
     return NodeVerdict(
-        *(1, "f", "n1", 1, "17", VerdictStatus(status), reason, ended_by, "n1.1.db", "ab", 9, "u"),
-        *(12, 16, "2026-11-23T08:00:00Z", "2026-11-23T08:01:00Z", {}),
+        rater=1,
+        fleet="f",
+        node="n1",
+        attempt=1,
+        job="17",
+        status=VerdictStatus(status),
+        reason=reason,
+        ended_by=ended_by,
+        database="n1.1.db",
+        sha256="ab",
+        bytes=9,
+        run="u",
+        copies_done=12,
+        copies_planned=16,
+        started_at="2026-11-23T08:00:00Z",
+        ended_at="2026-11-23T08:01:00Z",
+        host={},
     )
 
 
@@ -148,15 +173,15 @@ IS_RUNNING = JobSeen("17", JobPhase.RUNNING, "RUNNING")
 
 def later(attempt: NodeAttempt, job: JobSeen | None, after_s: float = 60.0) -> NodeAttempt:
     """The attempt after two looks that see the same, so long after each other."""
-    first = updated_attempt(attempt, AttemptObservation(NOW_S, job=job), LIMITS)
-    return updated_attempt(first, AttemptObservation(NOW_S + after_s, job=job), LIMITS)
+    first = updated_attempt(attempt, AttemptObservation(now_s=NOW_S, job=job), LIMITS)
+    return updated_attempt(first, AttemptObservation(now_s=NOW_S + after_s, job=job), LIMITS)
 
 
 @pytest.mark.parametrize("status", ["complete", "failed", "refused", "cancelled"])
 def test_a_verdict_decides_whatever_the_scheduler_says(status: str) -> None:
     jobs = (None, IS_RUNNING, ended("NODE_FAIL"), ended("TIMEOUT"))
     for state, job in product(AttemptState, jobs):
-        looked = AttemptObservation(NOW_S, verdict(status), job=job)
+        looked = AttemptObservation(now_s=NOW_S, verdict=verdict(status), job=job)
         it = updated_attempt(replace(RUNNING, state=state), looked, LIMITS)
         assert it.state.value == status
         assert it.verdict is not None
@@ -165,10 +190,12 @@ def test_a_verdict_decides_whatever_the_scheduler_says(status: str) -> None:
 def test_what_is_published_late_goes_before_what_was_concluded() -> None:
     lost = later(RUNNING, ended("NODE_FAIL"))
     assert (lost.state, lost.reason) == (AttemptState.LOST, "the node failed (NODE_FAIL)")
-    late = updated_attempt(lost, AttemptObservation(NOW_S + 999, verdict("complete")), LIMITS)
+    late = updated_attempt(
+        lost, AttemptObservation(now_s=NOW_S + 999, verdict=verdict("complete")), LIMITS
+    )
     assert late.state is AttemptState.COMPLETE
     part = updated_attempt(
-        lost, AttemptObservation(NOW_S + 999, verdict("partial", "TERM")), LIMITS
+        lost, AttemptObservation(now_s=NOW_S + 999, verdict=verdict("partial", "TERM")), LIMITS
     )
     assert (part.state, part.reason) == (
         AttemptState.LOST,
@@ -180,7 +207,7 @@ def test_no_answer_concludes_nothing() -> None:
     all_ = product(LIVE, (0.0, 1e6), (None, *Ending), (None, "17"))
     for state, age_s, ending, claimed in all_:
         it = replace(RUNNING, state=state, ending=ending, gone_s=0.0, pending_s=0.0)
-        looked = AttemptObservation(NOW_S + age_s, answered=False, claimed_by=claimed)
+        looked = AttemptObservation(now_s=NOW_S + age_s, answered=False, claimed_by=claimed)
         assert updated_attempt(it, looked, LIMITS) == it
 
 
@@ -202,14 +229,14 @@ def test_no_answer_concludes_nothing() -> None:
 def test_without_a_verdict_the_scheduler_says_why_but_not_at_once(
     word: str, state: str, reason: str
 ) -> None:
-    first = updated_attempt(RUNNING, AttemptObservation(NOW_S, job=ended(word)), LIMITS)
+    first = updated_attempt(RUNNING, AttemptObservation(now_s=NOW_S, job=ended(word)), LIMITS)
     assert first.state is AttemptState.RUNNING
     it = later(RUNNING, ended(word))
     assert (it.state.value, it.reason) == (state, reason)
 
 
 def test_a_job_that_never_ran_is_cancelled_at_once() -> None:
-    it = updated_attempt(PENDING, AttemptObservation(NOW_S, job=ended("CANCELLED")), LIMITS)
+    it = updated_attempt(PENDING, AttemptObservation(now_s=NOW_S, job=ended("CANCELLED")), LIMITS)
     assert it.state is AttemptState.CANCELLED
 
 
@@ -231,26 +258,34 @@ def test_a_part_is_called_by_what_ended_it(
 ) -> None:
     of = replace(RUNNING, ending=ending)
     part = verdict("partial", ended_by, "the disk filled")
-    it = updated_attempt(of, AttemptObservation(NOW_S, part, job=job), LIMITS)
+    it = updated_attempt(of, AttemptObservation(now_s=NOW_S, verdict=part, job=job), LIMITS)
     assert (it.state.value, it.reason) == (state, f"{reason}; 12 of 16 copies")
 
 
 def test_a_part_whose_job_has_not_ended_waits_for_the_schedulers_word() -> None:
     part = verdict("partial", "TERM")
-    it = updated_attempt(RUNNING, AttemptObservation(NOW_S, part, job=IS_RUNNING), LIMITS)
+    it = updated_attempt(
+        RUNNING, AttemptObservation(now_s=NOW_S, verdict=part, job=IS_RUNNING), LIMITS
+    )
     assert it.state is AttemptState.RUNNING
-    it = updated_attempt(it, AttemptObservation(NOW_S + 1, part, answered=False), LIMITS)
+    it = updated_attempt(
+        it, AttemptObservation(now_s=NOW_S + 1, verdict=part, answered=False), LIMITS
+    )
     assert it.state is AttemptState.RUNNING
-    it = updated_attempt(it, AttemptObservation(NOW_S + 9, part, job=ended("CANCELLED")), LIMITS)
+    it = updated_attempt(
+        it, AttemptObservation(now_s=NOW_S + 9, verdict=part, job=ended("CANCELLED")), LIMITS
+    )
     assert it.state is AttemptState.CANCELLED
 
 
 def test_a_job_that_is_pending_too_long_is_ended_and_never_began() -> None:
-    waits = updated_attempt(PENDING, AttemptObservation(5.0 + 99, job=IS_PENDING), LIMITS)
+    waits = updated_attempt(PENDING, AttemptObservation(now_s=5.0 + 99, job=IS_PENDING), LIMITS)
     assert (waits.ending, waits.reason) == (None, IS_PENDING.reason)
-    late = updated_attempt(waits, AttemptObservation(5.0 + 100, job=IS_PENDING), LIMITS)
+    late = updated_attempt(waits, AttemptObservation(now_s=5.0 + 100, job=IS_PENDING), LIMITS)
     assert (late.state, late.ending) == (AttemptState.PENDING, Ending.NEVER)
-    never = updated_attempt(late, AttemptObservation(5.0 + 101, job=ended("CANCELLED")), LIMITS)
+    never = updated_attempt(
+        late, AttemptObservation(now_s=5.0 + 101, job=ended("CANCELLED")), LIMITS
+    )
     assert (never.state, never.reason) == (
         AttemptState.NEVER,
         f"pending too long; {IS_PENDING.reason}",
@@ -259,18 +294,18 @@ def test_a_job_that_is_pending_too_long_is_ended_and_never_began() -> None:
 
 def test_a_job_that_began_just_before_it_was_given_up_goes_on() -> None:
     late = replace(PENDING, ending=Ending.NEVER, ending_s=4.0)
-    it = updated_attempt(late, AttemptObservation(NOW_S, job=IS_RUNNING), LIMITS)
+    it = updated_attempt(late, AttemptObservation(now_s=NOW_S, job=IS_RUNNING), LIMITS)
     assert (it.state, it.ending, it.started_s) == (AttemptState.RUNNING, None, NOW_S)
 
 
 def test_a_job_may_be_pending_again_and_its_time_counts_anew() -> None:
-    it = updated_attempt(RUNNING, AttemptObservation(NOW_S, job=IS_PENDING), LIMITS)
+    it = updated_attempt(RUNNING, AttemptObservation(now_s=NOW_S, job=IS_PENDING), LIMITS)
     assert (it.state, it.pending_s) == (AttemptState.PENDING, NOW_S)
 
 
 def test_a_job_that_comes_back_after_it_was_gone_is_not_lost() -> None:
-    gone = updated_attempt(RUNNING, AttemptObservation(NOW_S), LIMITS)
-    back = updated_attempt(gone, AttemptObservation(NOW_S + 59, job=IS_RUNNING), LIMITS)
+    gone = updated_attempt(RUNNING, AttemptObservation(now_s=NOW_S), LIMITS)
+    back = updated_attempt(gone, AttemptObservation(now_s=NOW_S + 59, job=IS_RUNNING), LIMITS)
     assert (back.state, back.gone_s) == (AttemptState.RUNNING, None)
 
 
@@ -283,24 +318,25 @@ def test_a_job_that_the_scheduler_forgot_is_lost_after_a_while() -> None:
 
 
 def test_an_intent_that_nobody_submitted_stays_until_somebody_does() -> None:
-    assert updated_attempt(INTENT, AttemptObservation(NOW_S + 1e6), LIMITS) == INTENT
-    found = updated_attempt(INTENT, AttemptObservation(NOW_S, job=IS_PENDING), LIMITS)
+    assert updated_attempt(INTENT, AttemptObservation(now_s=NOW_S + 1e6), LIMITS) == INTENT
+    found = updated_attempt(INTENT, AttemptObservation(now_s=NOW_S, job=IS_PENDING), LIMITS)
     assert (found.state, found.job) == (AttemptState.PENDING, "17")
     ending = replace(INTENT, ending=Ending.CANCELLED)
     assert (
-        updated_attempt(ending, AttemptObservation(NOW_S), LIMITS).state is AttemptState.CANCELLED
+        updated_attempt(ending, AttemptObservation(now_s=NOW_S), LIMITS).state
+        is AttemptState.CANCELLED
     )
 
 
 def test_an_intent_whose_job_ran_unseen_is_lost_when_nothing_is_published() -> None:
-    first = updated_attempt(INTENT, AttemptObservation(NOW_S, claimed_by="17"), LIMITS)
-    it = updated_attempt(first, AttemptObservation(NOW_S + 60, claimed_by="17"), LIMITS)
+    first = updated_attempt(INTENT, AttemptObservation(now_s=NOW_S, claimed_by="17"), LIMITS)
+    it = updated_attempt(first, AttemptObservation(now_s=NOW_S + 60, claimed_by="17"), LIMITS)
     assert (it.state, it.job) == (AttemptState.LOST, "17")
 
 
 def test_a_damaged_database_is_a_lost_attempt() -> None:
     it = updated_attempt(
-        RUNNING, AttemptObservation(NOW_S, damaged="another sha256", job=IS_RUNNING), LIMITS
+        RUNNING, AttemptObservation(now_s=NOW_S, damaged="another sha256", job=IS_RUNNING), LIMITS
     )
     assert (it.state, it.reason) == (AttemptState.LOST, "another sha256")
 
@@ -324,7 +360,12 @@ def test_every_look_at_every_state_ends_in_a_state_and_a_second_one_changes_noth
         for state, ending in states:
             before = replace(RUNNING, state=state, ending=ending)
             looked = AttemptObservation(
-                NOW_S, published, None if published else damaged, answered, job, claimed
+                now_s=NOW_S,
+                verdict=published,
+                damaged=None if published else damaged,
+                answered=answered,
+                job=job,
+                claimed_by=claimed,
             )
             after = updated_attempt(before, looked, LIMITS)
             assert updated_attempt(after, looked, LIMITS) == after

@@ -65,7 +65,7 @@ def whole(size: int) -> PageRanges:
 
 
 def all_of(form: PageShare | PageRanges) -> PageLayout:
-    return PageLayout(form, form, form)
+    return PageLayout(heap=form, mmap=form, static=form)
 
 
 @pytest.mark.parametrize(
@@ -94,24 +94,29 @@ def all_of(form: PageShare | PageRanges) -> PageLayout:
         ("2M@0-2M", all_of(PageRanges((PageRange(HUGE, 0, HUGE),))), "2M@0-2M"),
         (
             "50%:best",
-            PageLayout(PageShare(50), PageShare(50), PageShare(50), best=True),
+            PageLayout(heap=PageShare(50), mmap=PageShare(50), static=PageShare(50), best=True),
             "50%:best",
         ),
         (
             "heap:huge;mmap:base;static:huge",
-            PageLayout(ALL_HUGE, NO_HUGE, ALL_HUGE, split=True),
+            PageLayout(heap=ALL_HUGE, mmap=NO_HUGE, static=ALL_HUGE, split=True),
             "heap:huge;static:huge",
         ),
         (
             "static : 2M ; heap : random:5%:2",
-            PageLayout(PageShare(5, PageSpread.RANDOM, seed=2), NO_HUGE, whole(HUGE), split=True),
+            PageLayout(
+                heap=PageShare(5, PageSpread.RANDOM, seed=2),
+                mmap=NO_HUGE,
+                static=whole(HUGE),
+                split=True,
+            ),
             "heap:random:5%:2;static:2M",
         ),
         ("heap:0%", PageLayout(split=True), "heap:base"),
         ("mmap:base;static:base", PageLayout(split=True), "heap:base"),
         (
             "heap:huge;mmap:huge;static:huge",
-            PageLayout(ALL_HUGE, ALL_HUGE, ALL_HUGE, split=True),
+            PageLayout(heap=ALL_HUGE, mmap=ALL_HUGE, static=ALL_HUGE, split=True),
             "heap:huge;mmap:huge;static:huge",
         ),
         ("mmap:1G:best", PageLayout(mmap=whole(GB), split=True, best=True), "mmap:1G:best"),
@@ -319,11 +324,21 @@ def on(
     policy: MemoryPolicy = MemoryPolicy.LOCAL,
     nodes: tuple[int, ...] = (),
 ) -> Placement:
-    return Placement(copy, None, None, None, None, node, None, policy, nodes)
+    return Placement(
+        copy=copy,
+        cpus=None,
+        cpu=None,
+        core=None,
+        llc=None,
+        node=node,
+        package=None,
+        memory_policy=policy,
+        memory_nodes=nodes,
+    )
 
 
 def room(node: int, total: int, free: int, most: int = 1000, size: int = HUGE) -> PoolCapacity:
-    return PoolCapacity(node, size, total, free, None, most)
+    return PoolCapacity(node=node, size_bytes=size, total=total, free=free, ready=None, most=most)
 
 
 def test_each_lgroup_needs_the_pages_of_the_copies_that_are_on_it() -> None:

@@ -239,7 +239,14 @@ def test_what_the_layout_does_not_reach_is_measured_from_inside_and_from_outside
     (tmp_path / "rest.c").write_text(REST)
     assert compiled(tmp_path / "rest.c", "-o", tmp_path / "rest")
     windows = () if _NONE else (PageWindow(Category.HEAP, 2 * MB, 6 * MB, 2 * MB),)
-    order = PageDirective(windows, 256 * MB, 256 * MB, split=False, pooled=False, strict=True)
+    order = PageDirective(
+        windows=windows,
+        heap_bytes=256 * MB,
+        mmap_bytes=256 * MB,
+        split=False,
+        pooled=False,
+        strict=True,
+    )
     setup = PageSetup({}, 2 * MB, tmp_path, libraries[False])
     with subprocess.Popen(
         [tmp_path / "rest"],

@@ -138,7 +138,14 @@ def write_tree(root: Path, files: dict[str, str]) -> None:
 
 def order(text: str, extent: int = 6 * MB, *, pooled: bool = False) -> PageDirective:
     windows = page_windows(parse_pages(text), {Category.HEAP: extent}, HUGE)
-    return PageDirective(windows, 128 * MB, 1 << 30, split=False, pooled=pooled, strict=True)
+    return PageDirective(
+        windows=windows,
+        heap_bytes=128 * MB,
+        mmap_bytes=1 << 30,
+        split=False,
+        pooled=pooled,
+        strict=True,
+    )
 
 
 def test_a_report_says_what_the_regions_of_a_process_have() -> None:

@@ -70,11 +70,20 @@ def traced(tmp_path: Path, cache: Path, *words: str, time_s: float = 100) -> Tra
     source = tmp_path / "program.c"
     source.write_text(PROGRAM)
     subprocess.run(["cc", "-O1", "-o", tmp_path / "program", source], check=True)
-    spec = CopySpec((), {b"PATH": os.fsencode(os.environ["PATH"])}, str(tmp_path), f"{tmp_path}/")
+    spec = CopySpec(
+        argv=(),
+        shared={b"PATH": os.fsencode(os.environ["PATH"])},
+        directory=str(tmp_path),
+        output=f"{tmp_path}/",
+    )
 
     def running(wrap: tuple[str, ...], doing: Any) -> TraceRun:
         argv = (*wrap, str(tmp_path / "program"), *words)
-        found: TraceRun = doing(CopySpec(argv, spec.environment, spec.directory, spec.output))
+        found: TraceRun = doing(
+            CopySpec(
+                argv=argv, shared=spec.environment, directory=spec.directory, output=spec.output
+            )
+        )
         return found
 
     tools = build_tools(find_valgrind(), cache)

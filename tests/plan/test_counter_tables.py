@@ -99,7 +99,7 @@ def test_every_processor_has_the_table_of_its_family() -> None:
         name: name for name in PROCESSORS
     }
     assert set(table_names()) == {*PROCESSORS, "generic", "software"}
-    assert table_for(UNKNOWN) is table_for(Processor("")) is None
+    assert table_for(UNKNOWN) is table_for(Processor(name="")) is None
 
 
 def test_every_table_of_a_processor_makes_a_stack_of_groups_with_cycles_and_instructions() -> None:

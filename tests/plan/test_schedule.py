@@ -244,7 +244,9 @@ def test_advice_that_does_not_work_is_left_out() -> None:
 
 
 def test_a_layout_of_one_s_own_is_told_what_to_write() -> None:
-    own = Layout("./own.toml", "", CpuOrder.SCATTER, load_layout("scatter").bind)
+    own = Layout(
+        name="./own.toml", description="", order=CpuOrder.SCATTER, bind=load_layout("scatter").bind
+    )
     [said] = warned(FOUR, own, 24, 4)
     assert said.endswith('; order = "balanced" in the layout mixes them')
 

@@ -70,7 +70,9 @@ def test_a_suite_is_read_whole_in_its_declared_order() -> None:
     size = triad.sizes["test"]
     assert (size.commands[0].args, size.reference_s) == (("100", "50"), 0.5)
     assert (size.memory_bytes, size.disk_bytes) == (12_000_000, 1_500_000)
-    assert size.expected == (Expected("stdout", "sum 1.5\n", 0.0, 1e-6),)
+    assert size.expected == (
+        Expected(file="stdout", text="sum 1.5\n", absolute_tolerance=0.0, relative_tolerance=1e-6),
+    )
     assert (pack.command, pack.flags) == (("/own/bin/pack", "-v"), {})
     train = pack.sizes["train"]
     assert (train.reference_s, train.memory_bytes) == (None, None)
@@ -79,8 +81,8 @@ def test_a_suite_is_read_whole_in_its_declared_order() -> None:
     assert train.inputs[1].generator is not None
     assert train.inputs[1].generator.args == ("7", "{output}")
     assert train.expected == (
-        Expected("stdout", "ok", 0.0, 0.0),
-        Expected("out.txt", "1", 0.5, 0.0),
+        Expected(file="stdout", text="ok", absolute_tolerance=0.0, relative_tolerance=0.0),
+        Expected(file="out.txt", text="1", absolute_tolerance=0.5, relative_tolerance=0.0),
     )
 
 
@@ -262,8 +264,24 @@ def test_commands_metrics_setup_and_environment_are_read() -> None:
     assert a.environment == (("OMP_NUM_THREADS", "4"),)
     assert test.environment == (("MODE", "test"),)
     assert a.metrics == (
-        Metric("rate", r"^rate:\s+(\S+)", "GB/s", "higher", "sum", "out/log", 1e-3),
-        Metric("wait", r"(\d+) ns", "", None, "mean", "stdout", 1.0),
+        Metric(
+            name="rate",
+            pattern=r"^rate:\s+(\S+)",
+            unit="GB/s",
+            better="higher",
+            combine="sum",
+            file="out/log",
+            scale=1e-3,
+        ),
+        Metric(
+            name="wait",
+            pattern=r"(\d+) ns",
+            unit="",
+            better=None,
+            combine="mean",
+            file="stdout",
+            scale=1.0,
+        ),
     )
     assert test.commands == (Command(("/own/other",), ("1",), "data.txt", None, None),)
     assert (test.memory_bytes, test.total_memory_bytes) == (None, 2_048_000_000)
@@ -272,8 +290,20 @@ def test_commands_metrics_setup_and_environment_are_read() -> None:
         (None, "sub/made.dat", False),
     ]
     assert test.expected == (
-        Expected("stdout", "text of /own/want.txt", 0.0, 1e-3, ignore="^time"),
-        Expected("back", "", 0.0, 0.0, sha256="abcdef0123456789" * 4),
+        Expected(
+            file="stdout",
+            text="text of /own/want.txt",
+            absolute_tolerance=0.0,
+            relative_tolerance=1e-3,
+            ignore="^time",
+        ),
+        Expected(
+            file="back",
+            text="",
+            absolute_tolerance=0.0,
+            relative_tolerance=0.0,
+            sha256="abcdef0123456789" * 4,
+        ),
     )
     assert train.commands == (
         Command((), ("1",), None, "a.out", "a.err"),

@@ -129,7 +129,10 @@ def test_details_are_what_people_ask_for() -> None:
         product="Maker Inc. Box 3",
         architecture="x86_64",
         has_cores=True,
-        caches=(Cache(3, "unified", 33554432, 0, 4), Cache(2, "data", 0, 4, 2)),
+        caches=(
+            Cache(level=3, type="unified", size_bytes=33554432, first=0, count=4),
+            Cache(level=2, type="data", size_bytes=0, first=4, count=2),
+        ),
         groups=(),
         kinds=(
             CpuKind((0, 1, 4, 5), (("FrequencyMaxMHz", "5000"),)),

@@ -97,19 +97,21 @@ def test_several_lines_become_one_that_shows_where_they_end() -> None:
 
 def test_columns_are_made_of_what_the_rows_are_of() -> None:
     rows = [{"a": 1, "b": 0.25}, {"a": None}, {"a": 20, "of": {"b": 3}}]
-    assert Field("a|b", "a").column(rows).cells == ["1", "-", "20"]
-    assert Field("a", "b", TEXT).column(rows).right is False
-    assert Field("a", "b", NUMBER).column(rows).cells == ["0.250", "-", "-"]
-    assert Field("a", "b", PERCENT).column(rows).cells == ["25.0", "-", "-"]
-    assert Field("a", "b", CHANGE).column(rows).cells == ["+25.0", "-", "-"]
-    assert Field("a", "of.b").column(rows).cells == ["-", "-", "3"]
-    assert Field("a|b", "a").column(rows).lines == ("a", "b")
-    assert Field(("a|b", "c"), "a").column(rows).lines == ("a|b", "c")
+    assert Field(heading="a|b", value="a").column(rows).cells == ["1", "-", "20"]
+    assert Field(heading="a", value="b", form=TEXT).column(rows).right is False
+    assert Field(heading="a", value="b", form=NUMBER).column(rows).cells == ["0.250", "-", "-"]
+    assert Field(heading="a", value="b", form=PERCENT).column(rows).cells == ["25.0", "-", "-"]
+    assert Field(heading="a", value="b", form=CHANGE).column(rows).cells == ["+25.0", "-", "-"]
+    assert Field(heading="a", value="of.b").column(rows).cells == ["-", "-", "3"]
+    assert Field(heading="a|b", value="a").column(rows).lines == ("a", "b")
+    assert Field(heading=("a|b", "c"), value="a").column(rows).lines == ("a|b", "c")
 
 
 def test_the_last_column_goes_on_below_itself_and_commands_stay_whole() -> None:
-    long = Column("", ["one two three four five\nsix", "-> seven eight nine ten 11"], wrap=True)
-    columns = [Column("", ["a", "name"], right=False), long]
+    long = Column(
+        heading="", cells=["one two three four five\nsix", "-> seven eight nine ten 11"], wrap=True
+    )
+    columns = [Column(heading="", cells=["a", "name"], right=False), long]
     assert lines_of(columns, 24, ascii_only=True) == [
         "a     one two three four",
         "      five",
@@ -124,11 +126,16 @@ def test_a_document_is_a_table_on_a_terminal_in_markdown_and_as_csv() -> None:
         {"of": "b", "name": "z", "bytes": None, "unknown": None},
     ]
     columns = (
-        Field("name", "name", TEXT),
-        Field("size|GB", "bytes", GIGABYTES),
-        Field("never known", "unknown"),
+        Field(heading="name", value="name", form=TEXT),
+        Field(heading="size|GB", value="bytes", form=GIGABYTES),
+        Field(heading="never known", value="unknown"),
     )
-    parts: list[Part] = ["before", ViewTable("sizes", rows, columns, group="of"), None, "after"]
+    parts: list[Part] = [
+        "before",
+        ViewTable(title="sizes", rows=rows, fields=columns, group="of"),
+        None,
+        "after",
+    ]
     assert printed_by(partial(print_parts, parts)) == (
         "before\n\nsizes\nname  size\n        GB\n\na\nx|y   1.50\n\nb\nz        -\n\nafter\n"
     )
@@ -144,8 +151,13 @@ def test_a_document_is_a_table_on_a_terminal_in_markdown_and_as_csv() -> None:
 
 
 def test_columns_without_room_follow_in_a_further_table() -> None:
-    columns = [Field("name", "a", TEXT), *(Field(name * 9, name) for name in "bcd")]
-    table = ViewTable("", [dict(zip("abcd", "nbcd", strict=True))], columns, repeated=1)
+    columns = [
+        Field(heading="name", value="a", form=TEXT),
+        *(Field(heading=name * 9, value=name) for name in "bcd"),
+    ]
+    table = ViewTable(
+        title="", rows=[dict(zip("abcd", "nbcd", strict=True))], fields=columns, repeated=1
+    )
     assert printed_by(partial(print_parts, [table]), 30) == (
         "name  bbbbbbbbb  ccccccccc\nn             b          c\n\n"
         "name  ddddddddd\nn             d\n"
@@ -160,9 +172,9 @@ def test_sizes_and_places_are_as_short_as_they_can_be() -> None:
 
 def test_a_table_cuts_names_before_it_leaves_out_columns() -> None:
     columns = [
-        Column("name", ["n" * 40], right=False, flexible=True),
-        Column("x|s", ["1" * 10], optional=1),
-        Column("y|s", ["2" * 10]),
+        Column(heading="name", cells=["n" * 40], right=False, flexible=True),
+        Column(heading="x|s", cells=["1" * 10], optional=1),
+        Column(heading="y|s", cells=["2" * 10]),
     ]
     whole = lines_of(columns, 64, ascii_only=True)
     assert whole[2] == f"{'n' * 40}  {'1' * 10}  {'2' * 10}"
@@ -364,7 +376,20 @@ def document(copies: int = 2, **options: Any) -> dict[str, Any]:
         },
     }
     plan = make_plan(["lu", "gups"], copies, **options)
-    placements = [Placement(c, (c,), c, c, 0, 0, 0, MemoryPolicy.LOCAL, ()) for c in range(copies)]
+    placements = [
+        Placement(
+            copy=c,
+            cpus=(c,),
+            cpu=c,
+            core=c,
+            llc=0,
+            node=0,
+            package=0,
+            memory_policy=MemoryPolicy.LOCAL,
+            memory_nodes=(),
+        )
+        for c in range(copies)
+    ]
     return plan_document(plan, ONE, placements, (), known)
 
 

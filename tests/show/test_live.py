@@ -165,7 +165,17 @@ def test_a_wrong_answer_found_after_the_phase_is_a_failed_copy() -> None:
     progress.event(ended(0, 1.0))
     progress.event(over(0.0, 1.0))
     assert progress.counts[DONE] == 1
-    progress.event(OutputChecked(0, "gups", 1, 0, 0, Validity.INVALID, "line 1"))
+    progress.event(
+        OutputChecked(
+            phase=0,
+            benchmark="gups",
+            iteration=1,
+            copy=0,
+            step=0,
+            validity=Validity.INVALID,
+            detail="line 1",
+        )
+    )
     assert progress.counts[FAILED] == 1
     assert progress.last_failure == "copy 0 of gups: wrong output: line 1"
 
@@ -616,7 +626,18 @@ def test_a_line_says_that_all_copies_failed_before_the_window_closed() -> None:
 
 
 def test_wrong_outputs_get_a_line_of_their_own_because_they_are_found_later() -> None:
-    wrong = [OutputChecked(0, "gups", 1, copy, 0, Validity.INVALID, "line 1") for copy in (0, 1)]
+    wrong = [
+        OutputChecked(
+            phase=0,
+            benchmark="gups",
+            iteration=1,
+            copy=copy,
+            step=0,
+            validity=Validity.INVALID,
+            detail="line 1",
+        )
+        for copy in (0, 1)
+    ]
     end = RunEnded(RunStatus.FAILED, None)
     _, line = lines_of(run_of(2), phase(), *lasting(1.0, 0, 1), over(0.0, 1.0), *wrong, end)
     assert line == "2 wrong outputs; the last: copy 1 of gups: wrong output: line 1"

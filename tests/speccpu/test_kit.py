@@ -258,9 +258,13 @@ def test_every_directive_is_read() -> None:
     assert parse_speccmds(EVERY, "f") == CommandFile(
         commands=(
             SpecCommand(
-                "../run_base_ref_x.0013/exe -i x < in > out 2>> err", "in", "o u t", "err", 13
+                text="../run_base_ref_x.0013/exe -i x < in > out 2>> err",
+                stdin="in",
+                stdout="o u t",
+                stderr="err",
+                line=13,
             ),
-            SpecCommand("plain words", None, None, None, 14),
+            SpecCommand(text="plain words", stdin=None, stdout=None, stderr=None, line=14),
         ),
         directories=("/kit/run/run_base_ref_x.0013", "/kit/run/a b"),
         binds=("numactl -m 0 --physcpubind=$SPECCOPYNUM", "4"),

@@ -36,11 +36,11 @@ GOOD = [(0, 0), (1, 0), (4, 0), (5, 0), (2, 1), (3, 1), (6, 1), (7, 1)]
 def source(text: str, *ran: ResultOf) -> Source:
     config = read_config(text)
     origins = tuple(("x.cfg", line) for line in range(1, config.lines + 1))
-    return Source("x.cfg", config, False, ran, (), origins)
+    return Source(name="x.cfg", config=config, packed=False, ran=ran, missing=(), origins=origins)
 
 
 def lint(own: Source, topology: Topology | None = None, **options: object) -> LintReport:
-    return check(LintContext(own, topology, **options))  # type: ignore[arg-type]  # the test's own
+    return check(LintContext(source=own, topology=topology, **options))  # type: ignore[arg-type]  # the test's own
 
 
 def listed(pairs: list[tuple[int, int]]) -> str:

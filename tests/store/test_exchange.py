@@ -289,10 +289,10 @@ def test_a_document_is_a_run_with_copies_brackets_and_the_machine() -> None:
     assert (head.iterations, head.discard, head.benchmarks) == (2, 0, ("429.mcf",))
     assert (head.status, head.started_at) == (RunStatus.COMPLETE, "2026-11-20T12:00:00Z")
     assert run.pus == (
-        MachinePU(0, 0, None, 0, 0),
-        MachinePU(1, 0, None, 0, 0),
-        MachinePU(2, 1, None, 1, 0),
-        MachinePU(3, 1, None, 1, 0),
+        MachinePU(cpu=0, core=0, llc=None, node=0, package=0),
+        MachinePU(cpu=1, core=0, llc=None, node=0, package=0),
+        MachinePU(cpu=2, core=1, llc=None, node=1, package=0),
+        MachinePU(cpu=3, core=1, llc=None, node=1, package=0),
     )
     assert [(c.phase, c.iteration, c.copy, c.cpu, c.node) for c in run.copies] == [
         (0, 0, 0, 0, 0),

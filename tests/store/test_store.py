@@ -80,16 +80,52 @@ def test_the_head_of_a_run_comes_back(store: Store) -> None:
         tags=(("kernel", "6.12"), ("bios", "a=b")),
     )
     run = StoredRun(
-        head,
-        HOST,
+        head=head,
+        host=HOST,
         environment=(("OMP_NUM_THREADS", "1"),),
         benchmarks=(
-            BenchmarkUsed("stream", "fp", "./stream 1", 2.5, "ab", "cc 14", "-O2"),
-            BenchmarkUsed("a-gups", None, "./gups", None, None, None, None),
+            BenchmarkUsed(
+                name="stream",
+                category="fp",
+                command="./stream 1",
+                reference_s=2.5,
+                binary_sha256="ab",
+                compiler="cc 14",
+                flags="-O2",
+            ),
+            BenchmarkUsed(
+                name="a-gups",
+                category=None,
+                command="./gups",
+                reference_s=None,
+                binary_sha256=None,
+                compiler=None,
+                flags=None,
+            ),
         ),
         placements=(
-            Placement(0, (0, 1, 8), 1, 0, 0, 0, 0, MemoryPolicy.BIND, (0, 1)),
-            Placement(1, None, None, None, None, None, None, MemoryPolicy.NONE, ()),
+            Placement(
+                copy=0,
+                cpus=(0, 1, 8),
+                cpu=1,
+                core=0,
+                llc=0,
+                node=0,
+                package=0,
+                memory_policy=MemoryPolicy.BIND,
+                memory_nodes=(0, 1),
+            ),
+            Placement(
+                copy=1,
+                cpus=None,
+                cpu=None,
+                core=None,
+                llc=None,
+                node=None,
+                package=None,
+                memory_policy=MemoryPolicy.NONE,
+                memory_nodes=(),
+            ),
         ),
         warnings=("1 PU is shared",),
     )
@@ -137,14 +173,37 @@ def test_the_events_of_a_run_come_back(store: Store) -> None:
     )
     second = ended(1, 2.0, status=CopyStatus.FAILED, signal=11, gate_cpu_ns=5)
     append(store, number, phase(), started(0), first, second, over(0.0, 2.0), Noted("a note"))
-    append(store, number, OutputChecked(0, "gups", 1, 0, 0, Validity.VALID, None))
+    append(
+        store,
+        number,
+        OutputChecked(
+            phase=0,
+            benchmark="gups",
+            iteration=1,
+            copy=0,
+            step=0,
+            validity=Validity.VALID,
+            detail=None,
+        ),
+    )
     append(store, number, RunEnded(RunStatus.FAILED, "1 copy failed"))
     back = store.load(number)
     assert (back.head.status, back.head.reason) == (RunStatus.FAILED, "1 copy failed")
     assert back.head.elapsed_s == 2.0
     assert back.notes == ("a note",)
     assert back.brackets == (
-        PhaseEnded(0, "gups", 1, "base", True, 0, 2 * S, 0, 2 * S, complete=True),
+        PhaseEnded(
+            phase=0,
+            benchmark="gups",
+            iteration=1,
+            tune="base",
+            counted=True,
+            start_ns=0,
+            finish_ns=2 * S,
+            last_start_ns=0,
+            first_finish_ns=2 * S,
+            complete=True,
+        ),
     )
     good, bad = back.copies
     assert (good.benchmark, good.tune, good.iteration, good.copy) == ("gups", "base", 1, 0)
@@ -165,7 +224,15 @@ def test_a_wrong_answer_makes_a_copy_that_ended_well_a_failed_one(store: Store) 
     number = begin(store)
     store.append(number, phase(), ended(0, 1.0), ended(1, 1.0, status=CopyStatus.TIMEOUT))
     for copy in (0, 1):
-        checked = OutputChecked(0, "gups", 1, copy, 0, Validity.INVALID, "line 3: 7 is not 8")
+        checked = OutputChecked(
+            phase=0,
+            benchmark="gups",
+            iteration=1,
+            copy=copy,
+            step=0,
+            validity=Validity.INVALID,
+            detail="line 3: 7 is not 8",
+        )
         store.append(number, checked)
     wrong, late = store.load(number).copies
     assert (wrong.status, wrong.validity_detail) == (CopyStatus.WRONG_OUTPUT, "line 3: 7 is not 8")
@@ -186,14 +253,36 @@ def test_what_is_known_of_an_output_at_once_and_where_its_files_are_kept(store: 
     number = begin(store)
     plain = replace(ended(0, 1.0), validity=Validity.NOT_CHECKED, run_dir="/kept/0")
     store.append(number, phase(), plain, replace(ended(1, 1.0), run_dir="/kept/1"))
-    store.append(number, OutputChecked(0, "gups", 1, 1, 0, Validity.VALID, None, "/moved/1"))
+    store.append(
+        number,
+        OutputChecked(
+            phase=0,
+            benchmark="gups",
+            iteration=1,
+            copy=1,
+            step=0,
+            validity=Validity.VALID,
+            detail=None,
+            run_dir="/moved/1",
+        ),
+    )
     unjudged, judged = store.load(number).copies
     assert (unjudged.validity, unjudged.run_dir) == (Validity.NOT_CHECKED, "/kept/0")
     assert (judged.validity, judged.run_dir) == (Validity.VALID, "/moved/1")
 
 
 def test_copies_bound_to_nodes_have_their_memory_nodes(store: Store) -> None:
-    bound = Placement(0, (4,), 4, 2, 1, 1, 0, MemoryPolicy.BIND, (1, 2, 3))
+    bound = Placement(
+        copy=0,
+        cpus=(4,),
+        cpu=4,
+        core=2,
+        llc=1,
+        node=1,
+        package=0,
+        memory_policy=MemoryPolicy.BIND,
+        memory_nodes=(1, 2, 3),
+    )
     number = begin(store, replace(run_of(2), placements=(bound,)))
     append(store, number, phase(), ended(0, 1.0), ended(1, 1.0))
     known, unknown = store.load(number).copies
@@ -439,7 +528,9 @@ def test_several_runs_are_removed_all_or_none(store: Store) -> None:
 
 def sweep(store: Store, name: str, *, ended: bool = True) -> int:
     """One point with two runs: the first did not get to its end, the second is in its place."""
-    point = SweepPoint(0, "thp=never", (("thp", "never"),), "{}", None)
+    point = SweepPoint(
+        point=0, label="thp=never", values=(("thp", "never"),), request="{}", left_out=None
+    )
     slot = SweepSlot(1, 1, 0)
     asked = replace(SWEEP_ASKED, uuid=name)
     number = new_sweep(store, asked, [("thp", AxisKind.SETTING)], [point], [slot])

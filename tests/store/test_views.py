@@ -51,7 +51,17 @@ def add_run(store: Store, times_s: list[float], *, uuid: str = "u", stagger_ms: 
         ),
         settings=(("governor", f"of {uuid}"),),
         pus=PUS,
-        benchmarks=(BenchmarkUsed("gups", "int", "gups", 10.0, None, None, None),),
+        benchmarks=(
+            BenchmarkUsed(
+                name="gups",
+                category="int",
+                command="gups",
+                reference_s=10.0,
+                binary_sha256=None,
+                compiler=None,
+                flags=None,
+            ),
+        ),
     )
     number = store.create_run(run, GONE)
     append(store, number, phase())
@@ -61,7 +71,19 @@ def add_run(store: Store, times_s: list[float], *, uuid: str = "u", stagger_ms: 
     last_s = max(copy * stagger_ms / 1e3 + seconds for copy, seconds in enumerate(times_s))
     append(store, number, over(0.0, last_s))
     for copy in range(len(times_s)):
-        append(store, number, OutputChecked(0, "gups", 1, copy, 0, Validity.VALID, None))
+        append(
+            store,
+            number,
+            OutputChecked(
+                phase=0,
+                benchmark="gups",
+                iteration=1,
+                copy=copy,
+                step=0,
+                validity=Validity.VALID,
+                detail=None,
+            ),
+        )
     append(store, number, RunEnded(RunStatus.COMPLETE, None))
     return number
 
@@ -140,14 +162,33 @@ def test_a_bracket_of_zero_seconds_has_no_ratio(store: Store) -> None:
     "spoil",
     [
         lambda copy: [replace(ended(copy, 2.0), status=CopyStatus.FAILED)],
-        lambda copy: [ended(copy, 2.0), OutputChecked(0, "gups", 1, copy, 0, Validity.INVALID, "")],
+        lambda copy: [
+            ended(copy, 2.0),
+            OutputChecked(
+                phase=0,
+                benchmark="gups",
+                iteration=1,
+                copy=copy,
+                step=0,
+                validity=Validity.INVALID,
+                detail="",
+            ),
+        ],
         lambda _: [],
         lambda copy: [ended(copy, 2.0)],  # nobody looked at its output
     ],
 )
 def test_there_is_no_ratio_where_a_copy_failed_or_is_missing(store: Store, spoil: object) -> None:
     assert callable(spoil)
-    checked = OutputChecked(0, "gups", 1, 0, 0, Validity.NOT_CHECKED, None)
+    checked = OutputChecked(
+        phase=0,
+        benchmark="gups",
+        iteration=1,
+        copy=0,
+        step=0,
+        validity=Validity.NOT_CHECKED,
+        detail=None,
+    )
     events = (phase(), ended(0, 1.0), checked, *spoil(1), over(0.0, 2.0))
     row = result(store, run_with(store, run_of(2), *events))
     assert row["bracket_s"] == 2.0
@@ -207,7 +248,16 @@ def test_a_view_asked_for_one_run_reads_no_other(store: Store) -> None:
 
 def reported(name: str, copy: int, step: int, value: float) -> OutputChecked:
     metrics = (("speed", value),)
-    return OutputChecked(0, name, 1, copy, step, Validity.VALID, None, metrics=metrics)
+    return OutputChecked(
+        phase=0,
+        benchmark=name,
+        iteration=1,
+        copy=copy,
+        step=step,
+        validity=Validity.VALID,
+        detail=None,
+        metrics=metrics,
+    )
 
 
 def add_steady_run(store: Store, *, order: str = "homogeneous", bad_step: int | None = None) -> int:
@@ -217,7 +267,17 @@ def add_steady_run(store: Store, *, order: str = "homogeneous", bad_step: int | 
     run = replace(
         with_head(run_of(2, 2, window_s=(3.0, 9.0)), order=order),
         benchmarks=tuple(
-            BenchmarkUsed(n, "int", n, 12.0, None, None, None, metrics=metric) for n in names
+            BenchmarkUsed(
+                name=n,
+                category="int",
+                command=n,
+                reference_s=12.0,
+                binary_sha256=None,
+                compiler=None,
+                flags=None,
+                metrics=metric,
+            )
+            for n in names
         ),
     )
     number = store.create_run(replace(run, pus=PUS), GONE)
@@ -279,7 +339,18 @@ def add_reporting_run(store: Store, values: list[float], combine: str) -> int:
     metric = (MetricUsed("speed", "GB/s", "higher", combine),)
     run = replace(
         with_head(run_of(len(values), 2), uuid=combine),
-        benchmarks=(BenchmarkUsed("gups", "int", "gups", 10.0, None, None, None, metrics=metric),),
+        benchmarks=(
+            BenchmarkUsed(
+                name="gups",
+                category="int",
+                command="gups",
+                reference_s=10.0,
+                binary_sha256=None,
+                compiler=None,
+                flags=None,
+                metrics=metric,
+            ),
+        ),
     )
     number = store.create_run(replace(run, pus=PUS), GONE)
     append(store, number, phase())
@@ -324,7 +395,15 @@ def test_a_failed_run_that_reaches_into_the_window_takes_the_ratio_in_the_view_t
 
 
 def test_a_window_that_never_closed_is_neither_a_rate_nor_a_bracket(store: Store) -> None:
-    checked = OutputChecked(0, "gups", 1, 0, 0, Validity.NOT_CHECKED, None)
+    checked = OutputChecked(
+        phase=0,
+        benchmark="gups",
+        iteration=1,
+        copy=0,
+        step=0,
+        validity=Validity.NOT_CHECKED,
+        detail=None,
+    )
     begun = phase(window_s=(3.0, 9.0))
     run_with(store, run_of(1, window_s=(3.0, 9.0)), begun, ended(0, 2.0), checked, over(0.0, 2.0))
     assert ask(store, "SELECT * FROM steady_rate") == []
@@ -387,9 +466,13 @@ def test_a_setting_that_changed_since_the_run_before_is_found_but_no_reading(sto
         assert found == ([] if uuid == "a" else [("loaded", "1", "2")])
 
 
-CYCLES = EventCount("intel-skx:numa", "cycles", 300, 10, 10)
-REMOTE = EventCount("intel-skx:numa", "dram_remote", None, 10, 0)
-COST = PhaseCounted(0, user_only=True, copies=1, open_ns=3, read_ns=2, close_ns=1)
+CYCLES = EventCount(
+    group_name="intel-skx:numa", event="cycles", value=300, enabled_ns=10, running_ns=10
+)
+REMOTE = EventCount(
+    group_name="intel-skx:numa", event="dram_remote", value=None, enabled_ns=10, running_ns=0
+)
+COST = PhaseCounted(phase=0, user_only=True, copies=1, open_ns=3, read_ns=2, close_ns=1)
 TABLE = (f"{TABLE_TEXT}intel-skx", "[pmu]\n")
 
 
@@ -434,8 +517,12 @@ def test_an_observations_document_takes_counts_and_tables_along(
 def test_csv_has_a_column_for_each_event_scaled_where_it_was_counted_in_part(store: Store) -> None:
     number = store.create_run(replace(run_of(2), settings=(TABLE,), pus=PUS))
     append(store, number, phase(), ended(0, 2.0), ended(1, 2.0))
-    half = EventCount("software:software", "minor_faults", 7, 10, 5)
-    never = EventCount("software:software", "migrations", None, 10, 5)
+    half = EventCount(
+        group_name="software:software", event="minor_faults", value=7, enabled_ns=10, running_ns=5
+    )
+    never = EventCount(
+        group_name="software:software", event="migrations", value=None, enabled_ns=10, running_ns=5
+    )
     append(store, number, CopyCounted(0, 1, 0, (CYCLES, half, never)), COST, over(0.0, 2.0))
     out = io.StringIO()
     write_csv(store.load(number), out)
@@ -450,7 +537,9 @@ def test_csv_has_a_column_for_each_event_scaled_where_it_was_counted_in_part(sto
 
 def test_an_event_called_like_a_time_is_no_time_in_csv(store: Store) -> None:
     number = store.create_run(replace(run_of(1), settings=(TABLE,), pus=PUS))
-    waits = EventCount("mine:stalls", "waits_s", 300, 10, 10)
+    waits = EventCount(
+        group_name="mine:stalls", event="waits_s", value=300, enabled_ns=10, running_ns=10
+    )
     append(store, number, phase(), ended(0, 2.0), CopyCounted(0, 0, 0, (waits,)), over(0.0, 2.0))
     run, out = store.load(number), io.StringIO()
     write_csv(run, out)
@@ -498,14 +587,38 @@ def test_events_that_are_tried_again_are_stored_once(store: Store) -> None:
 
 def test_a_resumed_run_was_observed_as_often_as_all_its_attempts(store: Store) -> None:
     number = store_run(store)
-    append(store, number, Observed("auto", 1, 3.5, 0.03, 0.01, 0.001, ()))
+    append(
+        store,
+        number,
+        Observed(
+            cadence="auto",
+            samples=1,
+            interval_s=3.5,
+            cpu_s=0.03,
+            share=0.01,
+            longest_read_s=0.001,
+            unknown=(),
+        ),
+    )
     seen = store.load(number).observed
     assert seen is not None
     assert (seen.samples, seen.interval_s) == (4, 2.0)
     assert seen.cpu_s == pytest.approx(0.04)
     assert seen.share == pytest.approx(0.04 / 5)  # 2 s and 3 s of running
     assert (seen.longest_read_s, seen.unknown) == (0.002, ())
-    append(store, number, Observed("auto", 0, None, 0.0, 0.0, 0.0, ()))
+    append(
+        store,
+        number,
+        Observed(
+            cadence="auto",
+            samples=0,
+            interval_s=None,
+            cpu_s=0.0,
+            share=0.0,
+            longest_read_s=0.0,
+            unknown=(),
+        ),
+    )
     assert store.load(number).observed == replace(seen, unknown=())
 
 

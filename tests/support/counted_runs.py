@@ -43,7 +43,11 @@ def group_counts(group: str, times: float = 1.0, **changes: Any) -> tuple[EventC
     values = {"cycles": cycles, "instructions": 1000} | dict(GROUPS[group]) | changes
     return tuple(
         EventCount(
-            f"{SKX}:{group}{end}", name, round(value * times * running), 1000, round(1000 * running)
+            group_name=f"{SKX}:{group}{end}",
+            event=name,
+            value=round(value * times * running),
+            enabled_ns=1000,
+            running_ns=round(1000 * running),
         )
         for name, value in values.items()
     )
@@ -67,5 +71,14 @@ def counted_run(
     return replace(
         stored(rows),
         settings=SKX_TABLE,
-        counted=(PhaseCounted(0, False, copies, 100_000, 10_000, 10_000),),
+        counted=(
+            PhaseCounted(
+                phase=0,
+                user_only=False,
+                copies=copies,
+                open_ns=100_000,
+                read_ns=10_000,
+                close_ns=10_000,
+            ),
+        ),
     )

@@ -34,10 +34,22 @@ def read_run(
     return replace(
         run,
         placements=tuple(
-            Placement(n, mask, cpus[n], cpus[n], 0, 0, 0, MemoryPolicy.NONE, ())
+            Placement(
+                copy=n,
+                cpus=mask,
+                cpu=cpus[n],
+                core=cpus[n],
+                llc=0,
+                node=0,
+                package=0,
+                memory_policy=MemoryPolicy.NONE,
+                memory_nodes=(),
+            )
             for n, mask in zip(cpus, masks, strict=True)
         ),
-        pus=tuple(MachinePU(cpu, cpu // 2, 0, cpu // 4, 0) for cpu in range(8)),
+        pus=tuple(
+            MachinePU(cpu=cpu, core=cpu // 2, llc=0, node=cpu // 4, package=0) for cpu in range(8)
+        ),
         cpu_readings=tuple(CpuReadings(phase, rows) for phase in phases),
         machine_readings=tuple(MachineReadings(phase, values) for phase in phases),
     )

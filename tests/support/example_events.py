@@ -19,7 +19,21 @@ from rater.record.run import (
 from rater.record.stored import RunHead, StoredRun
 
 S = 1_000_000_000  # nanoseconds
-HOST = Host("f", "node7", "m", "CPU 9000", "0x1", "Maker", 64, 4, 2, 1, 1, "x86_64", "Box")
+HOST = Host(
+    fingerprint="f",
+    hostname="node7",
+    machine_id_hash="m",
+    cpu_model="CPU 9000",
+    microcode="0x1",
+    vendor="Maker",
+    memory_bytes=64,
+    pus=4,
+    cores=2,
+    nodes=1,
+    packages=1,
+    architecture="x86_64",
+    product="Box",
+)
 SWEEP_ASKED = SweepSpec(
     uuid="",
     started_at="2026-11-20T12:00:00Z",
@@ -79,13 +93,44 @@ def run_of(
         window_s=window_s[1] - window_s[0] if window_s else None,
     )
     return StoredRun(
-        head,
-        HOST,
-        benchmarks=tuple(BenchmarkUsed(n, None, n, None, None, None, None) for n in names),
+        head=head,
+        host=HOST,
+        benchmarks=tuple(
+            BenchmarkUsed(
+                name=n,
+                category=None,
+                command=n,
+                reference_s=None,
+                binary_sha256=None,
+                compiler=None,
+                flags=None,
+            )
+            for n in names
+        ),
         placements=tuple(
-            Placement(c, (c,), c, c, 0, c * lgroups // copies, 0, MemoryPolicy.LOCAL, ())
+            Placement(
+                copy=c,
+                cpus=(c,),
+                cpu=c,
+                core=c,
+                llc=0,
+                node=c * lgroups // copies,
+                package=0,
+                memory_policy=MemoryPolicy.LOCAL,
+                memory_nodes=(),
+            )
             if bound
-            else Placement(c, None, None, None, None, None, None, MemoryPolicy.NONE, ())
+            else Placement(
+                copy=c,
+                cpus=None,
+                cpu=None,
+                core=None,
+                llc=None,
+                node=None,
+                package=None,
+                memory_policy=MemoryPolicy.NONE,
+                memory_nodes=(),
+            )
             for c in range(copies)
         ),
     )
@@ -102,11 +147,27 @@ def phase(
     window_s: tuple[float, float] | None = None,
 ) -> PhaseStarted:
     window_ns = (round(window_s[0] * S), round(window_s[1] * S)) if window_s else None
-    return PhaseStarted(number, name, iteration, counted, total, expected_s, window_ns)
+    return PhaseStarted(
+        phase=number,
+        benchmark=name,
+        iteration=iteration,
+        counted=counted,
+        total_phases=total,
+        expected_s=expected_s,
+        window_ns=window_ns,
+    )
 
 
 def started(copy: int, at_s: float = 0.0, *, name: str = "gups", step: int = 0) -> CopyStarted:
-    return CopyStarted(0, name, 1, copy, step, round(at_s * S), None)
+    return CopyStarted(
+        phase=0,
+        benchmark=name,
+        iteration=1,
+        copy=copy,
+        step=step,
+        start_ns=round(at_s * S),
+        planned_start_ns=None,
+    )
 
 
 def ended(

@@ -42,7 +42,18 @@ HEAD = RunHead(
 
 def reading(cpu: int, user_s: float = 0.0, system_s: float = 0.0, **changes: Any) -> CpuReading:
     """A CPU that did this much and nothing else."""
-    row = CpuReading(cpu, round(user_s * S), round(system_s * S), 0, 0, 0, 0, None, None, None)
+    row = CpuReading(
+        cpu=cpu,
+        user_ns=round(user_s * S),
+        system_ns=round(system_s * S),
+        iowait_ns=0,
+        irq_ns=0,
+        steal_ns=0,
+        idle_ns=0,
+        mean_khz=None,
+        throttles=None,
+        interrupts=None,
+    )
     return replace(row, **changes)
 
 
@@ -104,11 +115,31 @@ def stored(
     rotated = head.get("order") == "rotated"
     return StoredRun(
         head=replace(HEAD, **head),
-        host=Host("f", "h", None, None, None, None, None, 2, 2, 2, 1),
+        host=Host(
+            fingerprint="f",
+            hostname="h",
+            machine_id_hash=None,
+            cpu_model=None,
+            microcode=None,
+            vendor=None,
+            memory_bytes=None,
+            pus=2,
+            cores=2,
+            nodes=2,
+            packages=1,
+        ),
         settings=(),
         environment=(),
         benchmarks=tuple(
-            BenchmarkUsed(n, (categories or {}).get(n), n, reference_s, None, None, None)
+            BenchmarkUsed(
+                name=n,
+                category=(categories or {}).get(n),
+                command=n,
+                reference_s=reference_s,
+                binary_sha256=None,
+                compiler=None,
+                flags=None,
+            )
             for n in names
         ),
         placements=(),

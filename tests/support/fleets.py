@@ -71,9 +71,20 @@ class MadeHost:
 def host_facts(host: MadeHost, copies: int) -> Host:
     """What the machine says of itself."""
     return Host(
-        "fingerprint", host.node, f"id of {host.node}", "AMD EPYC 7763", host.microcode,
-        "AuthenticAMD", host.memory_bytes, copies, copies, 2, 1, "x86_64", "Box",
-    )  # fmt: skip
+        fingerprint="fingerprint",
+        hostname=host.node,
+        machine_id_hash=f"id of {host.node}",
+        cpu_model="AMD EPYC 7763",
+        microcode=host.microcode,
+        vendor="AuthenticAMD",
+        memory_bytes=host.memory_bytes,
+        pus=copies,
+        cores=copies,
+        nodes=2,
+        packages=1,
+        architecture="x86_64",
+        product="Box",
+    )
 
 
 def times_of(
@@ -118,10 +129,34 @@ def publish(
         ),
         host=host_facts(host, copies),
         settings=tuple(host.settings.items()),
-        pus=tuple(MachinePU(c, c, 0, 2 * c // copies, 0) for c in range(host.cpus or copies)),
-        benchmarks=tuple(BenchmarkUsed(n, "int", n, 1000.0, None, None, None) for n in names),
+        pus=tuple(
+            MachinePU(cpu=c, core=c, llc=0, node=2 * c // copies, package=0)
+            for c in range(host.cpus or copies)
+        ),
+        benchmarks=tuple(
+            BenchmarkUsed(
+                name=n,
+                category="int",
+                command=n,
+                reference_s=1000.0,
+                binary_sha256=None,
+                compiler=None,
+                flags=None,
+            )
+            for n in names
+        ),
         placements=tuple(
-            Placement(c, (c,), c, c, 0, 2 * c // copies, 0, MemoryPolicy.LOCAL, ())
+            Placement(
+                copy=c,
+                cpus=(c,),
+                cpu=c,
+                core=c,
+                llc=0,
+                node=2 * c // copies,
+                package=0,
+                memory_policy=MemoryPolicy.LOCAL,
+                memory_nodes=(),
+            )
             for c in range(copies)
         ),
     )

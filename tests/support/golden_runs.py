@@ -60,9 +60,20 @@ def noise(benchmark: int, iteration: int, copy: int) -> float:
 def host(copies: int, nodes: int, name: str = "node7") -> Host:
     """The machine: as many hardware threads as copies."""
     return Host(
-        f"fingerprint of {name}", name, f"id of {name}", "CPU 9000", "0x2b", "GenuineIntel",
-        64 * GIB, copies, copies, nodes, 1, "x86_64", "Box",
-    )  # fmt: skip
+        fingerprint=f"fingerprint of {name}",
+        hostname=name,
+        machine_id_hash=f"id of {name}",
+        cpu_model="CPU 9000",
+        microcode="0x2b",
+        vendor="GenuineIntel",
+        memory_bytes=64 * GIB,
+        pus=copies,
+        cores=copies,
+        nodes=nodes,
+        packages=1,
+        architecture="x86_64",
+        product="Box",
+    )
 
 
 class Made:
@@ -99,11 +110,22 @@ class Made:
         self.owner = owner
         made = run_of(copies, nodes, names=names, iterations=iterations)
         used = tuple(
-            BenchmarkUsed(name, "fp" if place % 2 else "int", f"./{name}", 1000.0)
+            BenchmarkUsed(
+                name=name,
+                category="fp" if place % 2 else "int",
+                command=f"./{name}",
+                reference_s=1000.0,
+            )
             for place, name in enumerate(names)
         )
         pus = tuple(
-            MachinePU(placement.copy, placement.copy, placement.node, placement.node, 0)
+            MachinePU(
+                cpu=placement.copy,
+                core=placement.copy,
+                llc=placement.node,
+                node=placement.node,
+                package=0,
+            )
             for placement in made.placements
         )
         more = {name: head.pop(name) for name in ("environment", "warnings") if name in head}
@@ -185,7 +207,15 @@ class Made:
                 wrong = it.validity is Validity.INVALID
                 validity = Validity.INVALID if wrong else Validity.VALID
                 detail = "stdout line 3: expected 17, got 18" if wrong else None
-                yield OutputChecked(number, name, it.iteration, it.copy, 0, validity, detail)
+                yield OutputChecked(
+                    phase=number,
+                    benchmark=name,
+                    iteration=it.iteration,
+                    copy=it.copy,
+                    step=0,
+                    validity=validity,
+                    detail=detail,
+                )
 
     def _readings(
         self, number: int, iteration: int, elapsed_s: float, copies: Sequence[Any]
@@ -196,7 +226,18 @@ class Made:
             busy_ns = it.user_ns + others_ns
             idle_ns = max(0, round(elapsed_s * S) - busy_ns - it.system_ns)
             rows.append(
-                CpuReading(it.copy, busy_ns, it.system_ns, 0, 0, 0, idle_ns, 2_600_000, 0, 250)
+                CpuReading(
+                    cpu=it.copy,
+                    user_ns=busy_ns,
+                    system_ns=it.system_ns,
+                    iowait_ns=0,
+                    irq_ns=0,
+                    steal_ns=0,
+                    idle_ns=idle_ns,
+                    mean_khz=2_600_000,
+                    throttles=0,
+                    interrupts=250,
+                )
             )
         yield CpuReadings(number, tuple(rows))
         values = (("elapsed_ns", round(elapsed_s * S)), ("rater_cpu_ns", round(0.0002 * S)))

@@ -297,7 +297,18 @@ def placement(folder: Path) -> None:
     """Copies and memory as planned and astray, of copies that are bound and not, of windows."""
     bare = seen_run()
     free = tuple(
-        Placement(n, None, None, None, None, None, None, MemoryPolicy.NONE, ()) for n in range(4)
+        Placement(
+            copy=n,
+            cpus=None,
+            cpu=None,
+            core=None,
+            llc=None,
+            node=None,
+            package=None,
+            memory_policy=MemoryPolicy.NONE,
+            memory_nodes=(),
+        )
+        for n in range(4)
     )
     discarded = seen_run(discard=1)
     gate = GateFacts((0,), (0, 1))

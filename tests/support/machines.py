@@ -98,7 +98,7 @@ def made(
     pus, nodes, core = [], [], 0
     for number, cores in enumerate(lgroups):
         for threads in cores:
-            pus += [RawPU(cpu, core, number, None, None) for cpu in threads]
+            pus += [RawPU(os=cpu, core=core, package=number, l3=None, l2=None) for cpu in threads]
             core += 1
         nodes.append(RawNode(number, cpuset.mask_of(c for t in cores for c in t), 0, None))
     everything = cpuset.mask_of(pu.os for pu in pus)

@@ -27,7 +27,17 @@ def make_run(
     run = replace(
         with_head(run_of(2), uuid=uuid, tags=tags),
         pus=PUS,
-        benchmarks=(BenchmarkUsed("gups", "int", "gups", 10.0, None, None, None),),
+        benchmarks=(
+            BenchmarkUsed(
+                name="gups",
+                category="int",
+                command="gups",
+                reference_s=10.0,
+                binary_sha256=None,
+                compiler=None,
+                flags=None,
+            ),
+        ),
     )
     with open_store(database) as store:
         number = store.create_run(run, owner)
@@ -37,7 +47,19 @@ def make_run(
             append(store, number, ended(1, 4.0))
             append(store, number, over(0.0, 4.0))
             for copy in (0, 1):
-                append(store, number, OutputChecked(0, "gups", 1, copy, 0, Validity.VALID, None))
+                append(
+                    store,
+                    number,
+                    OutputChecked(
+                        phase=0,
+                        benchmark="gups",
+                        iteration=1,
+                        copy=copy,
+                        step=0,
+                        validity=Validity.VALID,
+                        detail=None,
+                    ),
+                )
             append(store, number, RunEnded(RunStatus.COMPLETE, None))
 
 
@@ -63,7 +85,16 @@ def make(
                 settings=tuple((settings or {}).items()),
                 pus=PUS,
                 benchmarks=tuple(
-                    BenchmarkUsed(name, "int", name, 10.0, None, None, None) for name in names
+                    BenchmarkUsed(
+                        name=name,
+                        category="int",
+                        command=name,
+                        reference_s=10.0,
+                        binary_sha256=None,
+                        compiler=None,
+                        flags=None,
+                    )
+                    for name in names
                 ),
             )
             number = store.create_run(run)
@@ -73,6 +104,14 @@ def make(
                     append(store, number, replace(ended(copy, time_s, name=name), phase=place))
                 append(store, number, over(0.0, max(times), number=place, name=name))
                 for copy in (0, 1):
-                    checked = OutputChecked(place, name, 1, copy, 0, Validity.VALID, None)
+                    checked = OutputChecked(
+                        phase=place,
+                        benchmark=name,
+                        iteration=1,
+                        copy=copy,
+                        step=0,
+                        validity=Validity.VALID,
+                        detail=None,
+                    )
                     append(store, number, checked)
             append(store, number, RunEnded(RunStatus.COMPLETE, None))

@@ -24,7 +24,13 @@ def make_sweep(database: Path, axis: str, times: Mapping[str, Sequence[Seconds]]
     Of one copy; along an axis `copies`, of so many.
     """
     points = [
-        SweepPoint(place, f"{axis}={value}", ((axis, value),), "{}", None)
+        SweepPoint(
+            point=place,
+            label=f"{axis}={value}",
+            values=((axis, value),),
+            request="{}",
+            left_out=None,
+        )
         for place, value in enumerate(times)
     ]
     every = list(times.values())
@@ -58,7 +64,16 @@ def _run(
         ),
         pus=PUS,
         benchmarks=tuple(
-            BenchmarkUsed(name, "int", name, 10.0, None, None, None) for name in seconds
+            BenchmarkUsed(
+                name=name,
+                category="int",
+                command=name,
+                reference_s=10.0,
+                binary_sha256=None,
+                compiler=None,
+                flags=None,
+            )
+            for name in seconds
         ),
     )
     run = create_slot_run(store, sweep, slot, made, len(seconds))
@@ -68,5 +83,17 @@ def _run(
             append(store, run, replace(ended(copy, time_s, name=name), phase=place))
         append(store, run, over(0.0, time_s, number=place, name=name))
         for copy in range(copies):
-            append(store, run, OutputChecked(place, name, 1, copy, 0, Validity.VALID, None))
+            append(
+                store,
+                run,
+                OutputChecked(
+                    phase=place,
+                    benchmark=name,
+                    iteration=1,
+                    copy=copy,
+                    step=0,
+                    validity=Validity.VALID,
+                    detail=None,
+                ),
+            )
     append(store, run, RunEnded(RunStatus.COMPLETE, None))

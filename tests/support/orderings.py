@@ -10,7 +10,7 @@ from rater.plan.topology import PU, Topology
 
 
 def layout(order: CpuOrder, **more: Any) -> Layout:
-    return Layout(order.value, "", order, BindLevel.PU, **more)
+    return Layout(name=order.value, description="", order=order, bind=BindLevel.PU, **more)
 
 
 def assign_cpus(topology: Topology, layout: Layout, copies: int, threads: int = 1) -> Assignment:

@@ -45,11 +45,21 @@ def sample(nodes: dict[int, int] | None, **changes: Any) -> Sampled:
     return replace(seen, **changes)
 
 
-FOUR_PUS = tuple(MachinePU(cpu, cpu, 0, cpu // 2, 0) for cpu in range(4))
+FOUR_PUS = tuple(MachinePU(cpu=cpu, core=cpu, llc=0, node=cpu // 2, package=0) for cpu in range(4))
 
 
 PLACED = tuple(
-    Placement(n, (n,), n, n, 0, n // 2, 0, memory_policy=MemoryPolicy.LOCAL, memory_nodes=())
+    Placement(
+        copy=n,
+        cpus=(n,),
+        cpu=n,
+        core=n,
+        llc=0,
+        node=n // 2,
+        package=0,
+        memory_policy=MemoryPolicy.LOCAL,
+        memory_nodes=(),
+    )
     for n in range(4)
 )
 
@@ -79,13 +89,29 @@ def seen_run(remote: int | None = 1, **head: Any) -> StoredRun:
         placements=PLACED,
         pus=FOUR_PUS,
         samples=tuple(look(p, n) for p in range(2) for n in range(4)),
-        observed=Observed("auto", 8, None, 0.02, 0.004, 0.003, ()),
+        observed=Observed(
+            cadence="auto",
+            samples=8,
+            interval_s=None,
+            cpu_s=0.02,
+            share=0.004,
+            longest_read_s=0.003,
+            unknown=(),
+        ),
         warnings=(),
         notes=(),
     )
 
 
-OBSERVED = Observed("auto", 3, 1.5, 0.01, 0.005, 0.002, ("no sched here",))
+OBSERVED = Observed(
+    cadence="auto",
+    samples=3,
+    interval_s=1.5,
+    cpu_s=0.01,
+    share=0.005,
+    longest_read_s=0.002,
+    unknown=("no sched here",),
+)
 
 
 BARE = Sampled(

@@ -67,7 +67,20 @@ CPU = min(os.sched_getaffinity(0))
 
 def on_one_cpu(copies: int, policy: MemoryPolicy = MemoryPolicy.LOCAL) -> tuple[Placement, ...]:
     """All copies bound to the first CPU."""
-    return tuple(Placement(copy, (CPU,), CPU, 0, 0, 0, 0, policy, ()) for copy in range(copies))
+    return tuple(
+        Placement(
+            copy=copy,
+            cpus=(CPU,),
+            cpu=CPU,
+            core=0,
+            llc=0,
+            node=0,
+            package=0,
+            memory_policy=policy,
+            memory_nodes=(),
+        )
+        for copy in range(copies)
+    )
 
 
 def wait_for(file: Path) -> Callable[[Event, Supervisor], None]:
@@ -129,13 +142,36 @@ class Rig:
         self.work.mkdir()
         identity = str(uuid.uuid4())
         placements = self.placements or tuple(
-            Placement(copy, None, None, None, None, None, None, MemoryPolicy.NONE, ())
+            Placement(
+                copy=copy,
+                cpus=None,
+                cpu=None,
+                core=None,
+                llc=None,
+                node=None,
+                package=None,
+                memory_policy=MemoryPolicy.NONE,
+                memory_nodes=(),
+            )
             for copy in range(copies)
         )
-        expected = () if self.expected is None else (Expected("stdout", self.expected, 0, 0),)
+        expected = (
+            ()
+            if self.expected is None
+            else (
+                Expected(
+                    file="stdout", text=self.expected, absolute_tolerance=0, relative_tolerance=0
+                ),
+            )
+        )
         programs = {
             name: Program(
-                name, ("/bin/sh", "-c", script), (), expected, self.directory, self.metrics
+                name=name,
+                argv=("/bin/sh", "-c", script),
+                inputs=(),
+                expected=expected,
+                directory=self.directory,
+                metrics=self.metrics,
             )
             for name, script in scripts.items()
         }

@@ -15,4 +15,4 @@ SHELLS = {
 
 
 def sh(script: str) -> CommandLine:
-    return CommandLine(("/bin/sh", "-c", script))
+    return CommandLine(words=("/bin/sh", "-c", script))

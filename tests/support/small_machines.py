@@ -11,7 +11,7 @@ def hybrid() -> Topology:
     """Two fast cores of two threads, three slow ones of one."""
     cores = [0, 0, 1, 1, 2, 3, 4]
     return build_topology(
-        [RawPU(cpu, core, 0, None, None) for cpu, core in enumerate(cores)],
+        [RawPU(os=cpu, core=core, package=0, l3=None, l2=None) for cpu, core in enumerate(cores)],
         [RawNode(0, 0b1111111, 0, None)],
         usable=0b1111111,
         allowed_nodes=1,
@@ -32,7 +32,7 @@ def two_kinds(topology: Topology, source: str) -> Topology:
 
 
 ONE = build_topology(
-    [RawPU(cpu, None, None, None, None) for cpu in range(2)],
+    [RawPU(os=cpu, core=None, package=None, l3=None, l2=None) for cpu in range(2)],
     [RawNode(0, 0b11, 0, None)],
     usable=0b11,
     allowed_nodes=1,

@@ -15,7 +15,11 @@ from rater.system.paths import folder
 from rater.system.process import ProcessId
 from tests.support.example_events import placed, run_of, with_head
 
-PUS = (MachinePU(0, 0, 0, 0, 0), MachinePU(1, 0, 0, 0, 0), MachinePU(2, None, None, None, None))
+PUS = (
+    MachinePU(cpu=0, core=0, llc=0, node=0, package=0),
+    MachinePU(cpu=1, core=0, llc=0, node=0, package=0),
+    MachinePU(cpu=2, core=None, llc=None, node=None, package=None),
+)
 
 
 GONE = ProcessId(pid=1, pid_start=-1, boot_id="of another boot")

@@ -30,7 +30,13 @@ def a_mapping(heap: int, mmap: int, static: int = SMALL) -> PageMapping:
     """The heap misses 1000 (400 walks) in small pages, mappings 5000 (3000), the stack 7 (7)."""
     l1 = [1000 if heap == SMALL else 10, 5000 if mmap == SMALL else 50, 0, 0, 7, 0]
     walks = [400 if heap == SMALL else 0, 3000 if mmap == SMALL else 2, 0, 0, 7, 0]
-    return PageMapping(heap, mmap, static, tuple(l1), tuple(walks))
+    return PageMapping(
+        heap_bytes=heap,
+        mmap_bytes=mmap,
+        static_bytes=static,
+        l1_misses=tuple(l1),
+        walks=tuple(walks),
+    )
 
 
 def a_trace(rate: float = 1.0) -> PageTrace:
@@ -53,7 +59,7 @@ def a_trace(rate: float = 1.0) -> PageTrace:
         stores=(10, 20, 0, 0, 5, 0),
         reuse=tuple(
             PageReuse(
-                size,
+                page_bytes=size,
                 faults=pages.get(size, pages[HUGE]),
                 pages=pages.get(size, pages[HUGE]),
                 histogram=(((0, 20_000), (64, 9_400)), ((0, 40_000), (576, 8_600)), (), (), (), ()),
@@ -64,11 +70,21 @@ def a_trace(rate: float = 1.0) -> PageTrace:
         ),
         mappings=tuple(a_mapping(heap, mmap) for mmap in (SMALL, HUGE) for heap in (SMALL, HUGE)),
         regions=(
-            RegionMisses("heap", 0, 900, 350, 10, 0),
-            RegionMisses("heap", 1, 100, 50, 0, 0),
-            RegionMisses("mmap", 0, 1000, 1000, 20, 1),
-            RegionMisses("mmap", 1, 2000, 1000, 20, 1),
-            RegionMisses("mmap", 2, 2000, 1000, 10, 0),
+            RegionMisses(
+                category="heap", region=0, l1_base=900, walks_base=350, l1_huge=10, walks_huge=0
+            ),
+            RegionMisses(
+                category="heap", region=1, l1_base=100, walks_base=50, l1_huge=0, walks_huge=0
+            ),
+            RegionMisses(
+                category="mmap", region=0, l1_base=1000, walks_base=1000, l1_huge=20, walks_huge=1
+            ),
+            RegionMisses(
+                category="mmap", region=1, l1_base=2000, walks_base=1000, l1_huge=20, walks_huge=1
+            ),
+            RegionMisses(
+                category="mmap", region=2, l1_base=2000, walks_base=1000, l1_huge=10, walks_huge=0
+            ),
         ),
         notes=("a note",),
     )

@@ -244,7 +244,9 @@ def test_a_dataclass_is_read_by_its_fields() -> None:
         "ready": True,
     }
     parts = (Part(3, 1), Part(None))
-    assert of_type(Whole).read(value) == Whole("\udc80", Colour.RED, parts, (("a", 1),), ready=True)
+    assert of_type(Whole).read(value) == Whole(
+        name="\udc80", colour=Colour.RED, parts=parts, pairs=(("a", 1),), ready=True
+    )
 
 
 @pytest.mark.parametrize(

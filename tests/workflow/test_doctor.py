@@ -232,13 +232,13 @@ def test_interrupts_are_sent_to_the_cpus_that_are_not_isolated(fit: Path) -> Non
 
 def test_pm_qos_keeps_cpus_out_of_deep_sleeps(fit: Path) -> None:
     asked = {"cpu.idle_deepest": "C6", "cpu.idle_latency_us": "133", "cpu.latency_limit_us": "20"}
-    (found,) = [one for one in examine(MachineFacts(asked)) if one.check == "C-states"]
+    (found,) = [one for one in examine(MachineFacts(values=asked)) if one.check == "C-states"]
     assert (found.verdict, "asks for 20 us at most" in found.seen) == (GOOD, True)
 
 
 def test_a_filter_that_refuses_counters_is_told_and_no_sysctl() -> None:
     refused = {"rater.perf_refused": "by a filter\n--cap-add PERFMON", "rater.may_count": "yes"}
-    (found,) = [one for one in examine(MachineFacts(refused)) if one.check == "perf"]
+    (found,) = [one for one in examine(MachineFacts(values=refused)) if one.check == "perf"]
     assert (found.verdict, found.seen, found.command) == (BAD, "by a filter", "--cap-add PERFMON")
 
 
@@ -310,7 +310,7 @@ def test_every_check_can_be_failed() -> None:
 def test_limits_that_copies_run_into(
     limits: dict[str, str], verdict: DoctorVerdict, seen: str
 ) -> None:
-    facts = MachineFacts({f"limit.{name}": value for name, value in limits.items()}, pus=8)
+    facts = MachineFacts(values={f"limit.{name}": value for name, value in limits.items()}, pus=8)
     (found,) = [one for one in examine(facts) if one.check == "limits"]
     assert (found.verdict, seen in found.seen) == (verdict, True), found
 
@@ -332,7 +332,7 @@ def test_what_another_wrote_into_a_database_is_no_number_and_no_crash() -> None:
         *("cpu.idle_latency_us", "thp.64kB.enabled", "thp.khugepaged_pages_to_scan"),
         *("hugepages.node0.2048kB.total", "cpu.isolated", "cpu.governor", "load.1min"),
     ]
-    facts = MachineFacts(dict.fromkeys(names, "x\u202e"), now=False)
+    facts = MachineFacts(values=dict.fromkeys(names, "x\u202e"), now=False)
     assert len(examine(facts)) == len(CHECKS)
 
 

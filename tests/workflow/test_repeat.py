@@ -316,23 +316,35 @@ def test_a_suite_that_is_gone_is_told_with_the_run_it_was_of(
 
 
 def size(*expected: Expected) -> Size:
-    return Size("test", (Command((), (), None, None, None),), (), None, None, None, 0, (), expected)
+    return Size(
+        name="test",
+        commands=(Command((), (), None, None, None),),
+        environment=(),
+        reference_s=None,
+        memory_bytes=None,
+        total_memory_bytes=None,
+        disk_bytes=0,
+        inputs=(),
+        expected=expected,
+    )
 
 
 def test_scripts_set_ups_and_expectations_are_part_of_what_is_compared(tmp_path: Path) -> None:
     script, data = tmp_path / "run.py", tmp_path / "data.txt"
     script.write_text("one")
     data.write_text("one")
-    line = CommandLine(("/usr/bin/python3", "-O", str(script), str(data)))
+    line = CommandLine(words=("/usr/bin/python3", "-O", str(script), str(data)))
     first = digest_of_workload(size(), [line], ())
     assert first is not None
     data.write_text("two")  # it may be what the program writes
     assert digest_of_workload(size(), [line], ()) == first
     script.write_text("two")
     assert digest_of_workload(size(), [line], ()) != first
-    assert digest_of_workload(size(), [CommandLine(("/bin/true",))], ()) is None
-    assert digest_of_workload(size(Expected("stdout", "1", 0, 0)), [], ()) != digest_of_workload(
-        size(Expected("stdout", "2", 0, 0)), [], ()
+    assert digest_of_workload(size(), [CommandLine(words=("/bin/true",))], ()) is None
+    assert digest_of_workload(
+        size(Expected(file="stdout", text="1", absolute_tolerance=0, relative_tolerance=0)), [], ()
+    ) != digest_of_workload(
+        size(Expected(file="stdout", text="2", absolute_tolerance=0, relative_tolerance=0)), [], ()
     )
     setup = tmp_path / "setup.sh"
     setup.write_text("one")

@@ -92,9 +92,19 @@ def test_a_run_of_a_tag_without_a_block_leaves_the_others_theirs(database: Path)
 def sweep(store: Store, *, until: float | None = None) -> int:
     """Three points, two rounds; the last one left out, the second done in the first round only."""
     points = [
-        SweepPoint(0, "thp=never", (("thp", "never"),), "{}", None),
-        SweepPoint(1, "thp=always", (("thp", "always"),), "{}", None),
-        SweepPoint(2, "thp=odd", (("thp", "odd"),), "{}", "this kernel has not got it"),
+        SweepPoint(
+            point=0, label="thp=never", values=(("thp", "never"),), request="{}", left_out=None
+        ),
+        SweepPoint(
+            point=1, label="thp=always", values=(("thp", "always"),), request="{}", left_out=None
+        ),
+        SweepPoint(
+            point=2,
+            label="thp=odd",
+            values=(("thp", "odd"),),
+            request="{}",
+            left_out="this kernel has not got it",
+        ),
     ]
     slots = [SweepSlot(1, 1, 1), SweepSlot(1, 2, 0), SweepSlot(2, 1, 0), SweepSlot(2, 2, 1)]
     asked = replace(SWEEP_ASKED, uuid=f"s{until}", rounds=20, until=until)
@@ -104,7 +114,19 @@ def sweep(store: Store, *, until: float | None = None) -> int:
         run = create_slot_run(store, number, slot, made, 1)
         append(store, run, phase(), ended(0, 3.0), ended(1, 3.0), over(0.0, 3.0))
         for copy in (0, 1):
-            append(store, run, OutputChecked(0, "gups", 1, copy, 0, Validity.VALID, None))
+            append(
+                store,
+                run,
+                OutputChecked(
+                    phase=0,
+                    benchmark="gups",
+                    iteration=1,
+                    copy=copy,
+                    step=0,
+                    validity=Validity.VALID,
+                    detail=None,
+                ),
+            )
         append(store, run, RunEnded(RunStatus.COMPLETE, None))
     return number
 

@@ -151,8 +151,20 @@ def killed_run(store: Store, owner: ProcessId = GONE) -> int:
 
 
 def take_up(store: Store, number: int, resumed: int = 0, owner: ProcessId | None = None) -> None:
-    places = (Placement(0, (9,), 9, 9, 9, 9, 9, MemoryPolicy.BIND, (9,)),)
-    pus = (MachinePU(9, 9, 9, 9, 9),)
+    places = (
+        Placement(
+            copy=0,
+            cpus=(9,),
+            cpu=9,
+            core=9,
+            llc=9,
+            node=9,
+            package=9,
+            memory_policy=MemoryPolicy.BIND,
+            memory_nodes=(9,),
+        ),
+    )
+    pus = (MachinePU(cpu=9, core=9, llc=9, node=9, package=9),)
     store.claim_run(
         number,
         resumed=resumed,

@@ -34,16 +34,39 @@ from tests.support.example_runs import reading
 from tests.support.processes import PATIENCE_S
 
 CPU = min(os.sched_getaffinity(0))
-BEGIN = PhaseStarted(0, "b", 1, counted=True, total_phases=1, expected_s=None)
-END = PhaseEnded(0, "b", 1, None, True, 0, 1, 0, 1, complete=True)
+BEGIN = PhaseStarted(
+    phase=0, benchmark="b", iteration=1, counted=True, total_phases=1, expected_s=None
+)
+END = PhaseEnded(
+    phase=0,
+    benchmark="b",
+    iteration=1,
+    tune=None,
+    counted=True,
+    start_ns=0,
+    finish_ns=1,
+    last_start_ns=0,
+    first_finish_ns=1,
+    complete=True,
+)
 
-FIRST = Injection(PlantKind.SLOW_ITERATION, "", cpus=(CPU,), iteration=1, aimed=1.25)
+FIRST = Injection(kind=PlantKind.SLOW_ITERATION, place="", cpus=(CPU,), iteration=1, aimed=1.25)
 
 
 @contextmanager
 def planting(injection: Injection) -> Iterator[Injector]:
     """An injector that disturbs one copy on one CPU."""
-    placement = Placement(0, (CPU,), CPU, 0, 0, 0, 0, MemoryPolicy.LOCAL, ())
+    placement = Placement(
+        copy=0,
+        cpus=(CPU,),
+        cpu=CPU,
+        core=0,
+        llc=0,
+        node=0,
+        package=0,
+        memory_policy=MemoryPolicy.LOCAL,
+        memory_nodes=(),
+    )
     with guard("of-a-test", 1, use_cgroup=False) as keeper:
         injector = Injector(injection, [placement], keeper)
         injector.start()
@@ -73,7 +96,11 @@ def test_a_competing_process_takes_time_of_its_cpu_and_is_gone_afterwards() -> N
 
 def test_nothing_competes_while_nothing_is_to_be_disturbed() -> None:
     with planting(FIRST) as injector:
-        injector.put(PhaseStarted(0, "b", 2, counted=True, total_phases=1, expected_s=None))
+        injector.put(
+            PhaseStarted(
+                phase=0, benchmark="b", iteration=2, counted=True, total_phases=1, expected_s=None
+            )
+        )
         taken_s = taken_by(injector)
     assert list(taken_s) == [("b", 2, CPU)]
     assert taken_s["b", 2, CPU] < 0.5  # its own start only
@@ -81,7 +108,7 @@ def test_nothing_competes_while_nothing_is_to_be_disturbed() -> None:
 
 def test_what_competes_is_neither_work_of_others_nor_a_cost_of_the_copies() -> None:
     run = read_run([computed(0, 6.0), computed(1, 7.0)], reading(0, 9.0), reading(1, 7.5))
-    found = Analysis((), {})
+    found = Analysis(findings=(), visible={})
     ran = result_of(run, found, {("a", 1, 0): 2.0}, ForeignLoad((), 0.0, 0.0))
     assert ran.times == {("a", 1, 0): 10.0, ("a", 1, 1): 10.0}
     assert ran.costs == {("a", 1, 0): 7.0, ("a", 1, 1): 7.5}

@@ -40,7 +40,7 @@ class BarrierBenchmark(Struct, frozen=True):
     reason: str | None  # why there is no difference, in words
 
 
-class BarrierComparison(Struct, frozen=True):
+class BarrierComparison(Struct, frozen=True, kw_only=True):
     """A steady run and another one, side by side."""
 
     steady: int  # numbers of the runs

@@ -78,7 +78,13 @@ def compare(
     evidence = [
         rounds_evidence([(at[0], at[place]) for at in grid], keys) for place in range(1, len(sides))
     ]
-    telling = RowMaker(margin, confidence, confidence_per_look(looks + 1), evidence, by_cpu)
+    telling = RowMaker(
+        margin=margin,
+        confidence=confidence,
+        next_confidence=confidence_per_look(looks + 1),
+        evidence=evidence,
+        by_cpu=by_cpu,
+    )
     lines: list[str] = []
     rows = [telling.benchmark(key, _having([key], grid, where, key[0], lines)) for key in keys]
     common, partly = _of_suite(keys, grid)

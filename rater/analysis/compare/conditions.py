@@ -61,7 +61,7 @@ _MINOR = {
 }
 
 
-class Conditions(Struct, frozen=True):
+class Conditions(Struct, frozen=True, kw_only=True):
     """What a run was, or would be, made under."""
 
     host: Host
@@ -91,8 +91,14 @@ def stored_conditions(run: StoredRun) -> Conditions:
     """Return the conditions of a stored run."""
     head = run.head
     return Conditions(
-        *(run.host, run.settings, run.pus, run.placements, run.benchmarks),
-        *(head.suite_path, head.suite_sha256, head.rater_version),
+        host=run.host,
+        settings=run.settings,
+        pus=run.pus,
+        placements=run.placements,
+        benchmarks=run.benchmarks,
+        suite_path=head.suite_path,
+        suite_sha256=head.suite_sha256,
+        rater_version=head.rater_version,
     )
 
 

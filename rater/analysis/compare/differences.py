@@ -38,7 +38,7 @@ from rater.text.values import group_by_key
 # reason alone: whoever reads a verdict has to know.
 
 
-class DisturbedRun(Struct, frozen=True):
+class DisturbedRun(Struct, frozen=True, kw_only=True):
     """One run that was disturbed."""
 
     run: int
@@ -120,7 +120,7 @@ _PLACING = {
 _MACHINE = ("host name", "machine id", "architecture", "CPU vendor", "CPU model", "packages")
 
 
-class PointDifference(Struct, frozen=True):
+class PointDifference(Struct, frozen=True, kw_only=True):
     """One thing that is not alike in all runs of a comparison."""
 
     what: str  # "setting thp.enabled", "program of lu"
@@ -166,11 +166,11 @@ def point_differences(points: Sequence[Point]) -> tuple[PointDifference, ...]:
         )
         found.append(
             PointDifference(
-                what,
-                tuple((value, tuple(numbers)) for value, numbers in groups.items()),
-                inside,
-                not unknown and last[what].significant,
-                unknown,
+                what=what,
+                values=tuple((value, tuple(numbers)) for value, numbers in groups.items()),
+                inside=inside,
+                significant=not unknown and last[what].significant,
+                unknown=unknown,
             )
         )
     return tuple(sorted(found, key=lambda it: (it.unknown, not it.significant, not it.is_machine)))

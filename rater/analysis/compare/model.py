@@ -55,7 +55,7 @@ class Side(Struct, frozen=True):
         return tuple(chain.from_iterable(point.runs for point in self.points))
 
 
-class Effect(Struct, frozen=True):
+class Effect(Struct, frozen=True, kw_only=True):
     """One benchmark (or suite) of a side against the baseline's."""
 
     # Results, in the row's unit: geometric means over the runs that are compared, of the
@@ -86,7 +86,7 @@ class Effect(Struct, frozen=True):
         return None if improvement is None else 1 - 1 / (1 + improvement)
 
 
-class EffectRow(Struct, frozen=True):
+class EffectRow(Struct, frozen=True, kw_only=True):
     """A benchmark, or a suite, in all sides."""
 
     name: str  # of the benchmark; "all", "int" or "fp"
@@ -107,7 +107,7 @@ class EffectRow(Struct, frozen=True):
         return all(cell.joules_per_copy and cell.joules_per_copy.decided for cell in self.cells)
 
 
-class Comparison(Struct, frozen=True):
+class Comparison(Struct, frozen=True, kw_only=True):
     """Points beside the first of them."""
 
     sides: tuple[Side, ...]  # the baseline first

@@ -135,7 +135,7 @@ def _timed(runs: Sequence[RunRates], values: Sequence[float]) -> MeasuredLog:
 type Grid = Sequence[Sequence[Sequence[RunRates]]]
 
 
-class RowMaker(Struct, frozen=True):
+class RowMaker(Struct, frozen=True, kw_only=True):
     """Makes rows: what every estimate is told with."""
 
     margin: float
@@ -157,7 +157,14 @@ class RowMaker(Struct, frozen=True):
 
         unit = RATIO if by_ratio else PER_HOUR
         category = measured[0].category if measured else None
-        return EffectRow(name, tune, category, unit, (), self._cells([key], grid, value))
+        return EffectRow(
+            name=name,
+            tune=tune,
+            category=category,
+            unit=unit,
+            over=(),
+            cells=self._cells([key], grid, value),
+        )
 
     def suite(
         self,
@@ -194,7 +201,14 @@ class RowMaker(Struct, frozen=True):
 
         over = tuple(name for name, _ in keys)
         cells = self._cells(keys, grid, *((score, score) if scores else (value, None)))
-        return EffectRow(kind, None, category, PER_HOUR if by_hour else RATIO, over, cells)
+        return EffectRow(
+            name=kind,
+            tune=None,
+            category=category,
+            unit=PER_HOUR if by_hour else RATIO,
+            over=over,
+            cells=cells,
+        )
 
     def _cells(
         self,

@@ -105,7 +105,7 @@ _APART = {  # why a point is not among those that a law is fitted to
 }
 
 
-class ScalePoint(Struct, frozen=True):
+class ScalePoint(Struct, frozen=True, kw_only=True):
     """One number of copies on the curve of a benchmark or suite."""
 
     copies: int
@@ -120,7 +120,7 @@ class ScalePoint(Struct, frozen=True):
     joules_per_copy: float | None = None
 
 
-class Series(Struct, frozen=True):
+class Series(Struct, frozen=True, kw_only=True):
     """The curve of one benchmark, or of a geometric mean over several."""
 
     name: str
@@ -138,7 +138,7 @@ class Series(Struct, frozen=True):
         return next((point for point in self.points if point.copies == copies), None)
 
 
-class Curve(Struct, frozen=True):
+class Curve(Struct, frozen=True, kw_only=True):
     """Runs that differ in their copies only."""
 
     name: str  # what tells it from the other curves: "thp=always"; "" for a single one

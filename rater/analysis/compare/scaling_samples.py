@@ -25,7 +25,7 @@ _PLACED = "placed"  # the condition that tells runs of the same copies apart by 
 type Conditions = tuple[tuple[str, str], ...]
 
 
-class Sample(Struct, frozen=True):
+class Sample(Struct, frozen=True, kw_only=True):
     """One run under one tune: what it was made under, and its rates."""
 
     run: StoredRun
@@ -49,7 +49,8 @@ def samples_of(points: Sequence[Point]) -> tuple[Sample, ...]:
                 values = {**_conditions(run, rates.tune), **axes}
                 key = tuple((name, value) for name, value in values.items() if value)
                 found.setdefault(
-                    (run.head.run, rates.tune), Sample(run, one.block, key, cpus_used(run), rates)
+                    (run.head.run, rates.tune),
+                    Sample(run=run, block=one.block, key=key, places=cpus_used(run), rates=rates),
                 )
     return tuple(found.values())
 
@@ -183,7 +184,7 @@ _PLACEMENT = ("layout", "bind", "smt")
 _ALPHA = 0.025
 
 
-class Change(Struct, frozen=True):
+class Change(Struct, frozen=True, kw_only=True):
     """What became of one benchmark, or of all (`None`: the geometric mean)."""
 
     benchmark: str | None
@@ -198,7 +199,7 @@ class Change(Struct, frozen=True):
         return self.after / self.before - 1
 
 
-class SmtYield(Struct, frozen=True):
+class SmtYield(Struct, frozen=True, kw_only=True):
     """What further threads of the same cores add to throughput."""
 
     conditions: tuple[tuple[str, str], ...]
@@ -210,7 +211,7 @@ class SmtYield(Struct, frozen=True):
     changes: tuple[Change, ...]  # rates; the geometric mean first
 
 
-class OrderComparison(Struct, frozen=True):
+class OrderComparison(Struct, frozen=True, kw_only=True):
     """Rotated order against homogeneous at the same copies."""
 
     conditions: tuple[tuple[str, str], ...]

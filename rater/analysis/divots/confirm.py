@@ -25,7 +25,7 @@ LEAST_PAIRS = 2
 _HALF = 0.5  # of the effect found: less than that is another, smaller one
 
 
-class ConfirmPlan(Struct, frozen=True):
+class ConfirmPlan(Struct, frozen=True, kw_only=True):
     """What would confirm a finding: its benchmarks by so many copies here and there."""
 
     place: str
@@ -47,7 +47,7 @@ class ConfirmVerdict(StrEnum):
     CANNOT_TELL = "cannot tell"  # most runs were disturbed
 
 
-class ConfirmResult(Struct, frozen=True):
+class ConfirmResult(Struct, frozen=True, kw_only=True):
     """The slowdown over all pairs with its interval (Student, 95 %), as time over time."""
 
     answer: ConfirmVerdict
@@ -107,7 +107,15 @@ def trial_of(one: Finding, findings: Sequence[Finding], run: StoredRun) -> Confi
     whole = one.kind is Kind.SLOW_LGROUP
     name = f"node {used[there[0]].node}" if whole else formatting.format_cpus(there)
     names = one.benchmarks or tuple(used.name for used in run.benchmarks)
-    return ConfirmPlan(one.place, names, copies, here, there, name, one.slowdown)
+    return ConfirmPlan(
+        place=one.place,
+        benchmarks=names,
+        copies=copies,
+        here=here,
+        there=there,
+        there_name=name,
+        slowdown=one.slowdown,
+    )
 
 
 def _like(
@@ -163,5 +171,9 @@ def judge_pairs(slowdowns: Sequence[float], found: float) -> ConfirmResult:
     else:
         answer = ConfirmVerdict.OPEN if farthest >= half else ConfirmVerdict.NOT_CONFIRMED
     return ConfirmResult(
-        answer, math.exp(mean), math.exp(mean - reach), math.exp(mean + reach), tuple(slowdowns)
+        answer=answer,
+        slowdown=math.exp(mean),
+        low=math.exp(mean - reach),
+        high=math.exp(mean + reach),
+        pairs=tuple(slowdowns),
     )

@@ -48,7 +48,7 @@ _UNITS: Mapping[str, Callable[[float], str]] = {
 _NEXT_TO_NOTHING = 0.005  # a share of the others that is not worth a word
 
 
-class _Measure(Struct, frozen=True):
+class _Measure(Struct, frozen=True, kw_only=True):
     """A number of a copy's run, and what difference of it matters."""
 
     name: str
@@ -64,41 +64,125 @@ class _Measure(Struct, frozen=True):
 # A cause stands before what it makes: why a copy had no CPU before how long, misses and walks
 # before cycles; what the copy counted itself before what was sampled on its CPU.
 _MEASURES = (
-    _Measure("remote", "memory {} remote", 0.05),
-    _Measure("placement", "not placed as planned", 0.5),
-    _Measure("foreign", "other processes took {} of the CPU", 0.02),
-    _Measure("steal", "the hypervisor took {} of the CPU", 0.01),
-    _Measure("waited", "waited {} of the time for a CPU", 0.02, first=0.9),
-    _Measure("quota", "kept from running {} of the time by a CPU quota", 0.02),
-    _Measure("stopped", "was stopped {} of the time", 0.02),
-    _Measure("frequency", "CPU at {}", 0.02, "MHz", -1, 1.5, relative=True),
-    _Measure("throttled", "throttled {} times", 1, "count", ratio=2),
-    _Measure("interrupts", "interrupts took {} of the CPU", 0.01),
-    _Measure("on-cpu", "was on a CPU {} of the time", 0.02, slower=-1, first=0.8),
-    _Measure("huge-pages", "{} of the memory in huge pages", 0.1, slower=0, first=0.9),
-    _Measure("iowait", "the CPU waited for input or output {} of the time", 0.02),
-    _Measure("major-faults", "{} major page faults", 10, "count", first=0.5, ratio=2),
-    _Measure("swapped", "{} swapped out", _MIB, "MiB", ratio=2),
-    _Measure("migrations", "moved {} times between CPUs", 5, "count", first=0.2, ratio=2),
+    _Measure(name="remote", words="memory {} remote", least=0.05),
+    _Measure(name="placement", words="not placed as planned", least=0.5),
+    _Measure(name="foreign", words="other processes took {} of the CPU", least=0.02),
+    _Measure(name="steal", words="the hypervisor took {} of the CPU", least=0.01),
+    _Measure(name="waited", words="waited {} of the time for a CPU", least=0.02, first=0.9),
+    _Measure(name="quota", words="kept from running {} of the time by a CPU quota", least=0.02),
+    _Measure(name="stopped", words="was stopped {} of the time", least=0.02),
     _Measure(
-        "pages-moved", "the kernel moved {} of its pages between nodes", 256, "count", 1, 0.2, 2
+        name="frequency",
+        words="CPU at {}",
+        least=0.02,
+        unit="MHz",
+        slower=-1,
+        first=1.5,
+        relative=True,
     ),
-    _Measure("taken-off", "taken off the CPU {} times a second", 5, "count", first=0.2, ratio=3),
-    _Measure("interrupt-rate", "{} interrupts a second", 1000, "count", first=0.1, ratio=3),
-    _Measure("counted-remote", "{} of its loads from DRAM were remote", 0.05, first=1.2),
-    _Measure("counted-frequency", "ran at {}", 0.02, "GHz", -1, 2, relative=True),
-    _Measure("cache-misses", f"{{}} {_MISSES}", 0.1, "rate", relative=True),
-    _Measure("page-walks", "{} cycles of page walks an instruction", 0.05, "ratio", ratio=1.2),
-    _Measure("tlb-misses", "{} TLB misses in 1000 instructions", 0.2, "rate", relative=True),
+    _Measure(name="throttled", words="throttled {} times", least=1, unit="count", ratio=2),
+    _Measure(name="interrupts", words="interrupts took {} of the CPU", least=0.01),
+    _Measure(name="on-cpu", words="was on a CPU {} of the time", least=0.02, slower=-1, first=0.8),
     _Measure(
-        "instructions", "did other work: {} instructions", 0.02, "work", 1, 1.5, relative=True
+        name="huge-pages", words="{} of the memory in huge pages", least=0.1, slower=0, first=0.9
     ),
-    _Measure("cpi", "{} cycles an instruction", 0.03, "ratio", 1, 0.7, relative=True),
+    _Measure(name="iowait", words="the CPU waited for input or output {} of the time", least=0.02),
+    _Measure(
+        name="major-faults",
+        words="{} major page faults",
+        least=10,
+        unit="count",
+        first=0.5,
+        ratio=2,
+    ),
+    _Measure(name="swapped", words="{} swapped out", least=_MIB, unit="MiB", ratio=2),
+    _Measure(
+        name="migrations",
+        words="moved {} times between CPUs",
+        least=5,
+        unit="count",
+        first=0.2,
+        ratio=2,
+    ),
+    _Measure(
+        name="pages-moved",
+        words="the kernel moved {} of its pages between nodes",
+        least=256,
+        unit="count",
+        slower=1,
+        first=0.2,
+        ratio=2,
+    ),
+    _Measure(
+        name="taken-off",
+        words="taken off the CPU {} times a second",
+        least=5,
+        unit="count",
+        first=0.2,
+        ratio=3,
+    ),
+    _Measure(
+        name="interrupt-rate",
+        words="{} interrupts a second",
+        least=1000,
+        unit="count",
+        first=0.1,
+        ratio=3,
+    ),
+    _Measure(
+        name="counted-remote", words="{} of its loads from DRAM were remote", least=0.05, first=1.2
+    ),
+    _Measure(
+        name="counted-frequency",
+        words="ran at {}",
+        least=0.02,
+        unit="GHz",
+        slower=-1,
+        first=2,
+        relative=True,
+    ),
+    _Measure(name="cache-misses", words=f"{{}} {_MISSES}", least=0.1, unit="rate", relative=True),
+    _Measure(
+        name="page-walks",
+        words="{} cycles of page walks an instruction",
+        least=0.05,
+        unit="ratio",
+        ratio=1.2,
+    ),
+    _Measure(
+        name="tlb-misses",
+        words="{} TLB misses in 1000 instructions",
+        least=0.2,
+        unit="rate",
+        relative=True,
+    ),
+    _Measure(
+        name="instructions",
+        words="did other work: {} instructions",
+        least=0.02,
+        unit="work",
+        slower=1,
+        first=1.5,
+        relative=True,
+    ),
+    _Measure(
+        name="cpi",
+        words="{} cycles an instruction",
+        least=0.03,
+        unit="ratio",
+        slower=1,
+        first=0.7,
+        relative=True,
+    ),
 )
 # What benchmarks are like, by which those that suffer may differ from the others.
 _SHARED = (
-    _Measure("benchmarks-misses", f"these have {{}} {_MISSES}", 0, "rate", ratio=2),
-    _Measure("benchmarks-memory", "these use {} of memory each", 0, "MiB", ratio=2),
+    _Measure(
+        name="benchmarks-misses", words=f"these have {{}} {_MISSES}", least=0, unit="rate", ratio=2
+    ),
+    _Measure(
+        name="benchmarks-memory", words="these use {} of memory each", least=0, unit="MiB", ratio=2
+    ),
 )
 # Of evidence, which metric of the counters it is.
 _COUNTED = {
@@ -287,7 +371,7 @@ def _with_evidence(one: Finding, rows: _Rows) -> Finding:
     measured.sort(key=lambda it: -it.weight)
     known = {name for mine, _ in cells for row in mine for name in row.numbers}
     if not measured and any(measure.name in known for measure in _MEASURES):
-        measured.append(Evidence("cause", "nothing recorded explains it"))
+        measured.append(Evidence(name="cause", text="nothing recorded explains it"))
     return replace(one, evidence=(*(it for it in one.evidence if it.others is None), *measured))
 
 
@@ -326,7 +410,9 @@ def _compared(measure: _Measure, cells: Sequence[_Sides], one: Finding) -> Evide
     text = _text(measure, (value, other), cells, one, who)
     distance = 1 - low / high if measure.relative or high > 1 else abs(difference)
     more = (_MOST_WEIGHT - _LEAST_WEIGHT) * min(1.0, distance * measure.first)
-    return Evidence(measure.name, text, _LEAST_WEIGHT + more, value, other)
+    return Evidence(
+        name=measure.name, text=text, weight=_LEAST_WEIGHT + more, value=value, others=other
+    )
 
 
 def _text(
@@ -374,5 +460,7 @@ def _shared(one: Finding, rows: _Rows) -> Evidence | None:
         (least, most), number = (min(own), max(typical.values())), _UNITS[measure.unit]
         text = f"{measure.words.format(number(least))} or more"
         text += f" (other benchmarks at most {number(most)})"
-        return Evidence(measure.name, text, _LEAST_WEIGHT, least, most)
+        return Evidence(
+            name=measure.name, text=text, weight=_LEAST_WEIGHT, value=least, others=most
+        )
     return None

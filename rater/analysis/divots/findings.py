@@ -192,7 +192,9 @@ def _finding(table: Table, cause: Cause) -> Finding:
     evidence = [] if boost or layout else _evidence(table, cause)
     if words and not boost and most * size > 0:
         share = formatting.format_slowdown(math.exp(most))
-        evidence.append(Evidence("layout", f"up to {share} could come from {words}", 60.0))
+        evidence.append(
+            Evidence(name="layout", text=f"up to {share} could come from {words}", weight=60.0)
+        )
     expectation = f"no more than {words} explain" if boost else None
     whole = len(benchmarks) == b and (cause.everywhere or b > 1)
     always = layout or (len(cause.iterations) == i > 1 and kind is not Kind.SLOW_ITERATION)
@@ -259,16 +261,16 @@ def _evidence(table: Table, cause: Cause) -> list[Evidence]:
     """Return what the times say; stored proof and samples add their own values."""
     made = []
     if text := cost_of(table, cause):
-        made.append(Evidence("cost", text, 100.0))
+        made.append(Evidence(name="cost", text=text, weight=100.0))
     if hasty := _hasty(table, cause):
         text = f"{formatting.format_copies(hasty)} took less than half of any other's time"
-        made.append(Evidence("output", f"{text}: check its output", 90.0))
+        made.append(Evidence(name="output", text=f"{text}: check its output", weight=90.0))
     slots = cause.slots
     node, memory = only_one(table.node[slots]), only_one(table.memory[slots])
     away = table.memory != table.node
     known = None not in (node, memory) and memory not in (node, SEVERAL)
     if cause.level == "node" and known and not away[~slots].all():
-        made.append(Evidence("memory", f"its memory is on node {memory}", 50.0))
+        made.append(Evidence(name="memory", text=f"its memory is on node {memory}", weight=50.0))
     return made
 
 
@@ -367,8 +369,13 @@ def analyse(
     machine, parts = Machine(tuple(core_pus)), tuple(chunks)
     table = build_table(parts, benchmarks, machine=machine, barrier=barrier, staggered=staggered)
     if table is None:
-        return Analysis((), {}, sum(len(part) for part in parts))
+        return Analysis(findings=(), visible={}, failed=sum(len(part) for part in parts))
     found = search(table, thresholds)
     promised = visible(found)
     alone = noise_cost(table, found.rest, promised) if found.scopes else None
-    return Analysis(tuple(build_findings(found)), promised, table.failed, noise_cost=alone)
+    return Analysis(
+        findings=tuple(build_findings(found)),
+        visible=promised,
+        failed=table.failed,
+        noise_cost=alone,
+    )

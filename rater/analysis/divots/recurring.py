@@ -48,7 +48,7 @@ class SearchedRun(Struct, frozen=True, eq=False):
     table: Table
 
 
-class _Run(Struct, frozen=True, eq=False):
+class _Run(Struct, frozen=True, eq=False, kw_only=True):
     """A run's times without what the layout explains, and its findings as arrays."""
 
     run: int
@@ -130,7 +130,7 @@ def _prepared(one: SearchedRun) -> _Run:
     )
     rest = values - sum((effect for _, effect in effects), np.zeros(table.shape))
     noise, _ = noise_of(subtract_median(rest), clock_steps(table))
-    return _Run(one.run, table, values, effects, noise)
+    return _Run(run=one.run, table=table, values=values, effects=effects, noise=noise)
 
 
 def _effect(table: Table, one: Finding) -> Floats:
@@ -227,14 +227,26 @@ def _look(fault: _Fault, here: _Run) -> FaultMeasurement:
     of, one = fault.largest
     measured = _measured(one, of, here, fault.benchmarks if one.benchmarks else set())
     if measured is None:
-        return FaultMeasurement(here.run, Presence.NOT_RUN, one.place, one.benchmarks, None)
+        return FaultMeasurement(
+            run=here.run,
+            there=Presence.NOT_RUN,
+            place=one.place,
+            benchmarks=one.benchmarks,
+            slowdown=None,
+        )
     (size, reach), found = measured, math.log(one.slowdown)
     toward, there = size * math.copysign(1, found), Presence.SMALLER
     if toward <= reach:
         there = Presence.OPEN if toward + reach >= abs(found) else Presence.NO
     elif toward >= _SHOWS * abs(found):
         there = Presence.YES
-    return FaultMeasurement(here.run, there, one.place, one.benchmarks, math.exp(size))
+    return FaultMeasurement(
+        run=here.run,
+        there=there,
+        place=one.place,
+        benchmarks=one.benchmarks,
+        slowdown=math.exp(size),
+    )
 
 
 def _measured(one: Finding, of: _Run, here: _Run, keys: set[_Key]) -> tuple[float, float] | None:

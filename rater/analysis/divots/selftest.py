@@ -83,7 +83,7 @@ class Verdict(StrEnum):
     NOT_JUDGED = "not judged"
 
 
-class Judgement(Struct, frozen=True):
+class Judgement(Struct, frozen=True, kw_only=True):
     """One planted divot and what was found in its run."""
 
     injection: Injection
@@ -184,7 +184,16 @@ def judge(
     )
     came = effect is None or effect - 1 >= _CAME_TO * (injection.aimed - 1)
     return Judgement(
-        *(injection, effect, named, secondary, false, small, not came, others, unsteady, disturbed)
+        injection=injection,
+        made=effect,
+        named=named,
+        secondary=secondary,
+        false=false,
+        small=small,
+        failed=not came,
+        others=others,
+        unsteady=unsteady,
+        disturbed=disturbed,
     )
 
 
@@ -237,7 +246,7 @@ def _alias(one: Finding, injection: Injection, iterations: int) -> bool:
     return one.kind in (*PLACED, Kind.BIMODAL) and (inside or around)
 
 
-class Tally(Struct, frozen=True):
+class Tally(Struct, frozen=True, kw_only=True):
     """What a self-test came to."""
 
     planted: int  # divots that there were to be found, in runs that nobody disturbed

@@ -303,7 +303,13 @@ def examine(facts: MachineFacts) -> tuple[DoctorFinding, ...]:
 def facts_of_run(run: StoredRun) -> MachineFacts:
     """Return what a stored run tells of its machine; readings of the moment are not kept."""
     host = run.host
-    return MachineFacts(dict(run.settings), host.microcode, host.nodes, host.pus, now=False)
+    return MachineFacts(
+        values=dict(run.settings),
+        microcode=host.microcode,
+        nodes=host.nodes,
+        pus=host.pus,
+        now=False,
+    )
 
 
 def tuned_settings(findings: Sequence[DoctorFinding], here: Sequence[str]) -> dict[str, str]:

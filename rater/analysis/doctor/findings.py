@@ -17,7 +17,7 @@ class DoctorVerdict(Enum):
     UNKNOWN = "cannot tell"
 
 
-class DoctorFinding(Struct, frozen=True):
+class DoctorFinding(Struct, frozen=True, kw_only=True):
     """What one check found."""
 
     check: str  # "governor"
@@ -28,7 +28,7 @@ class DoctorFinding(Struct, frozen=True):
     settings: tuple[tuple[str, str], ...] = ()  # that `rater run --tuned` sets, by name
 
 
-class MachineFacts(Struct, frozen=True):
+class MachineFacts(Struct, frozen=True, kw_only=True):
     """What is known of a machine, by the names that runs record it with.
 
     `now`: it was read at this moment, so that readings (load, temperature) tell something.
@@ -92,7 +92,7 @@ def unknown(seen: str) -> Opinion:
 # -- A check: what it looks at, why that matters, and what is said of it ---------------------------
 
 
-class Check(Struct, frozen=True):
+class Check(Struct, frozen=True, kw_only=True):
     """One thing that is looked at."""
 
     name: str
@@ -113,7 +113,14 @@ class Check(Struct, frozen=True):
             it = unknown(self.absent)
         else:
             it = good("off") if value and value == self.fine else self.judge(facts, value or "")
-        return DoctorFinding(self.name, self.why, it.seen, it.verdict, it.command, it.settings)
+        return DoctorFinding(
+            check=self.name,
+            why=self.why,
+            seen=it.seen,
+            verdict=it.verdict,
+            command=it.command,
+            settings=it.settings,
+        )
 
     def goes_by(self, name: str) -> bool:
         """Tell whether what is recorded under a name changes what it says."""
@@ -132,7 +139,7 @@ class Checks(list[Check]):
         """Add what judges."""
 
         def add(judge: J) -> J:
-            self.append(Check(name, facts, absent, fine, judge))
+            self.append(Check(name=name, facts=facts, absent=absent, fine=fine, judge=judge))
             return judge
 
         return add

@@ -51,7 +51,15 @@ def account_of(
         delay_ns = round(delay_ns / known) if known >= 1 - _MOST_UNSEEN else None
     if delay_ns is None:
         ran_s = min(cpu_ns / 1e9 / threads, elapsed_s)
-        return TimeAccount(elapsed_s, ran_s, None, None, None, None, None)
+        return TimeAccount(
+            elapsed_s=elapsed_s,
+            ran_s=ran_s,
+            waited_s=None,
+            throttled_s=None,
+            stopped_s=None,
+            slept_s=None,
+            known=None,
+        )
     busy_s = (cpu_ns + delay_ns) / 1e9
     each = max(threads, busy_s / elapsed_s)  # threads that are not told of are seen by their time
     delay_s, throttled_s = delay_ns / 1e9 / each, _throttled_s(delay_ns / 1e9, values, copies)
@@ -59,13 +67,13 @@ def account_of(
     rest_s = max(0.0, elapsed_s - busy_s / each)
     stopped_s = None if copy.stopped_ns is None else min(copy.stopped_ns / 1e9, rest_s)
     return TimeAccount(
-        elapsed_s,
-        cpu_ns / 1e9 / each,
-        delay_s - (throttled_s or 0.0),
-        throttled_s,
-        stopped_s,
-        rest_s - (stopped_s or 0.0),
-        known,
+        elapsed_s=elapsed_s,
+        ran_s=cpu_ns / 1e9 / each,
+        waited_s=delay_s - (throttled_s or 0.0),
+        throttled_s=throttled_s,
+        stopped_s=stopped_s,
+        slept_s=rest_s - (stopped_s or 0.0),
+        known=known,
     )
 
 

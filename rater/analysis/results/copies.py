@@ -134,7 +134,7 @@ class Share(StrEnum):
     UNKNOWN = "not known"
 
 
-class CpusUsed(Struct, frozen=True):
+class CpusUsed(Struct, frozen=True, kw_only=True):
     """Where the copies of a run were placed; None: not known."""
 
     copies: int
@@ -262,7 +262,7 @@ def fair_copies(places: Sequence[CpusUsed]) -> int:
 # slowest few. Its Table 3 puts the ratios of two runs side by side.
 
 
-class CopyPoint(Struct, frozen=True):
+class CopyPoint(Struct, frozen=True, kw_only=True):
     """One copy in one iteration of one benchmark; None where its place is not known.
 
     A copy that ran several times (steady mode) stands with its median run.
@@ -280,7 +280,7 @@ class CopyPoint(Struct, frozen=True):
     joules_estimate: float | None  # of a run, by `energy.copy_estimates`
 
 
-class Cell(Struct, frozen=True):
+class Cell(Struct, frozen=True, kw_only=True):
     """One benchmark in one iteration (a round in rotated order, a window in steady mode)."""
 
     benchmark: str
@@ -296,7 +296,7 @@ class Cell(Struct, frozen=True):
         return self.benchmark, self.tune
 
 
-class TimeStatistics(Struct, frozen=True):
+class TimeStatistics(Struct, frozen=True, kw_only=True):
     """Statistics of normalised times: 1.02 is 2 % more than the yardstick."""
 
     count: int
@@ -306,7 +306,7 @@ class TimeStatistics(Struct, frozen=True):
     maximum: float
 
 
-class CellTimes(Struct, frozen=True):
+class CellTimes(Struct, frozen=True, kw_only=True):
     """A cell normalised: to `yardstick_s`, the median copy of the same benchmark elsewhere."""
 
     cell: Cell
@@ -320,7 +320,7 @@ class CellTimes(Struct, frozen=True):
         return point.elapsed_s / self.yardstick_s if self.yardstick_s else None
 
 
-class RatioPair(Struct, frozen=True):
+class RatioPair(Struct, frozen=True, kw_only=True):
     """The result of one benchmark (or suite) in two runs; None where there is none."""
 
     name: str
@@ -442,11 +442,11 @@ def ratio_pairs(summary: Summary, baseline: Summary) -> tuple[RatioPair, ...]:
         place = 0 if all(one[0] is not None for one in known) else 1
         pairs.append(
             RatioPair(
-                name,
-                tune,
-                (RATIO, PER_HOUR)[place],
-                theirs_here[place] if theirs_here else None,
-                ours_here[place] if ours_here else None,
+                name=name,
+                tune=tune,
+                unit=(RATIO, PER_HOUR)[place],
+                baseline=theirs_here[place] if theirs_here else None,
+                value=ours_here[place] if ours_here else None,
             )
         )
     for kind in ("all", "int", "fp"):
@@ -456,7 +456,15 @@ def ratio_pairs(summary: Summary, baseline: Summary) -> tuple[RatioPair, ...]:
         ]
         if scores[0] and scores[1] and set(scores[0].over) == set(scores[1].over):
             name = "suite" if kind == "all" else f"suite, {kind}"
-            pairs.append(RatioPair(name, None, "ratio", scores[1].ratio, scores[0].ratio))
+            pairs.append(
+                RatioPair(
+                    name=name,
+                    tune=None,
+                    unit="ratio",
+                    baseline=scores[1].ratio,
+                    value=scores[0].ratio,
+                )
+            )
     return tuple(pairs)
 
 

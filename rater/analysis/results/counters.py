@@ -177,7 +177,7 @@ def spread(values: Sequence[float]) -> float | None:
 # -- What the counters of a run came to, benchmark by benchmark ------------------------------------
 
 
-class CountedGroup(Struct, frozen=True):
+class CountedGroup(Struct, frozen=True, kw_only=True):
     """One group of a benchmark's runs."""
 
     name: str  # intel-skx:pipeline
@@ -188,7 +188,7 @@ class CountedGroup(Struct, frozen=True):
     means: tuple[tuple[str, float], ...]  # of a copy's run, by event
 
 
-class BenchmarkCounts(Struct, frozen=True):
+class BenchmarkCounts(Struct, frozen=True, kw_only=True):
     """What the counters of a benchmark's copies came to by one table."""
 
     benchmark: str
@@ -263,15 +263,15 @@ def _counted(
         iterations[copy.iteration].append(copy)
     each = [it for some in iterations.values() if (it := rates_of(some, table))]
     return BenchmarkCounts(
-        benchmark,
-        tune,
-        table,
-        user_only,
-        tuple(_groups(copies)),
-        rates,
-        spread([it.cpi for it in each]),
-        stack_of(known, rates) if known and known.stack and rates else None,
-        tuple(metrics_of(known, rates).items()) if known and rates else (),
+        benchmark=benchmark,
+        tune=tune,
+        table=table,
+        user_only=user_only,
+        groups=tuple(_groups(copies)),
+        rates=rates,
+        cpi_spread=spread([it.cpi for it in each]),
+        stack=stack_of(known, rates) if known and known.stack and rates else None,
+        metrics=tuple(metrics_of(known, rates).items()) if known and rates else (),
     )
 
 
@@ -289,10 +289,10 @@ def _groups(copies: Sequence[CopyEnded]) -> Iterable[CountedGroup]:
                 values[it.event].append(it.estimate)
         own = rates_of(some, name)
         yield CountedGroup(
-            name,
-            tuple(sorted({copy.iteration for copy in some})),
-            len(some),
-            sum(count.running_ns for count in counts) / enabled_ns if enabled_ns else 0.0,
-            own.cpi if own else None,
-            tuple((event, fsum(them) / len(them)) for event, them in values.items()),
+            name=name,
+            iterations=tuple(sorted({copy.iteration for copy in some})),
+            runs=len(some),
+            share=sum(count.running_ns for count in counts) / enabled_ns if enabled_ns else 0.0,
+            cpi=own.cpi if own else None,
+            means=tuple((event, fsum(them) / len(them)) for event, them in values.items()),
         )

@@ -28,7 +28,7 @@ PRESSURE_SHARE = 0.01  # of the phase's time in which some task waited for memor
 LEAST_NS = 50_000_000
 
 
-class CpuUse(Struct, frozen=True):
+class CpuUse(Struct, frozen=True, kw_only=True):
     """One CPU in one phase; shares are of the time between the phase's two readings."""
 
     phase: int
@@ -52,7 +52,7 @@ class CpuUse(Struct, frozen=True):
     interrupts_per_s: float | None
 
 
-class MachineUse(Struct, frozen=True):
+class MachineUse(Struct, frozen=True, kw_only=True):
     """The machine's counters in one phase (names: `record.MachineReadings`)."""
 
     phase: int
@@ -86,7 +86,7 @@ class DisturbanceKind(StrEnum):
     MEMORY = "memory stalls"
 
 
-class MachineDisturbance(Struct, frozen=True):
+class MachineDisturbance(Struct, frozen=True, kw_only=True):
     """One matter where it was worst; `share` of the time, or how many `times`."""
 
     matter: DisturbanceKind
@@ -114,12 +114,12 @@ def run_counters(run: StoredRun) -> RunCounters:
     brackets = {bracket.phase: bracket for bracket in run.brackets}
     machine = tuple(
         MachineUse(
-            reading.phase,
-            (bracket := brackets[reading.phase]).benchmark,
-            bracket.iteration,
-            bracket.counted,
-            dict(reading.values)["elapsed_ns"] / 1e9,
-            reading.values,
+            phase=reading.phase,
+            benchmark=(bracket := brackets[reading.phase]).benchmark,
+            iteration=bracket.iteration,
+            counted=bracket.counted,
+            elapsed_s=dict(reading.values)["elapsed_ns"] / 1e9,
+            values=reading.values,
         )
         for reading in run.machine_readings
         if dict(reading.values).get("elapsed_ns")
@@ -181,7 +181,10 @@ def _phase(
         group = shared[cpu]
         foreign = foreign_ns[group] / len(group.cpus) / 1e9 / elapsed_s
         yield CpuUse(
-            *(phase.phase, phase.benchmark, phase.iteration, phase.counted),
+            phase=phase.phase,
+            benchmark=phase.benchmark,
+            iteration=phase.iteration,
+            counted=phase.counted,
             cpu=cpu,
             node=nodes.get(cpu),
             copies=ran[group],

@@ -115,7 +115,10 @@ def _phase(
     else:
         reason = _not_alone(run, packages)
     return PhaseEnergy(
-        *(bracket.phase, bracket.benchmark, bracket.iteration, bracket.counted),
+        phase=bracket.phase,
+        benchmark=bracket.benchmark,
+        iteration=bracket.iteration,
+        counted=bracket.counted,
         elapsed_s=elapsed_s,
         bracket_s=None if is_steady(run.head) else bracket.bracket_s,
         domains=tuple(sorted(domains.items())),
@@ -160,7 +163,7 @@ class MetricCopy(Struct, frozen=True):
     value: float
 
 
-class MetricLgroup(Struct, frozen=True):
+class MetricLgroup(Struct, frozen=True, kw_only=True):
     """The copies of one lgroup."""
 
     node: int | None
@@ -170,7 +173,7 @@ class MetricLgroup(Struct, frozen=True):
     maximum: float
 
 
-class MetricResult(Struct, frozen=True):
+class MetricResult(Struct, frozen=True, kw_only=True):
     """One metric of one benchmark."""
 
     benchmark: str
@@ -278,7 +281,13 @@ def _result(
         minimum=min(copies, key=lambda copy: (copy.value, copy.copy), default=None),
         maximum=max(copies, key=lambda copy: (copy.value, -copy.copy), default=None),
         lgroups=tuple(
-            MetricLgroup(node, len(of), _combined(metric, of), min(of), max(of))
+            MetricLgroup(
+                node=node,
+                copies=len(of),
+                value=_combined(metric, of),
+                minimum=min(of),
+                maximum=max(of),
+            )
             for node, of in sorted(
                 by_node.items(), key=lambda item: (item[0] is None, item[0] or 0)
             )

@@ -47,7 +47,7 @@ class PlacementVerdict(StrEnum):
     NOT_KNOWN = "not known"
 
 
-class CopySamples(Struct, frozen=True):
+class CopySamples(Struct, frozen=True, kw_only=True):
     """The samples of one copy together; None, or empty: not known.
 
     Averages are over looks, shares of anonymous memory and huge pages.
@@ -293,7 +293,7 @@ def _mb(size: float) -> str:
 _UNSEEN = merged_samples(())
 
 
-class CopyProof(Struct, frozen=True):
+class CopyProof(Struct, frozen=True, kw_only=True):
     """Evidence and verdict for one copy's run of one benchmark."""
 
     phase: int
@@ -315,7 +315,7 @@ class CopyProof(Struct, frozen=True):
     evenness: float | None = None  # interleaved: least share of a planned node x their number
 
 
-class BenchmarkProof(Struct, frozen=True):
+class BenchmarkProof(Struct, frozen=True, kw_only=True):
     """What the copies of one benchmark got, over all iterations; None: not known."""
 
     benchmark: str
@@ -413,7 +413,13 @@ def prove_run(run: StoredRun) -> RunProof:
 
 def _proof(copy: CopyEnded, **known: Any) -> CopyProof:
     return CopyProof(
-        *(copy.phase, copy.benchmark, copy.iteration, copy.copy, copy.step, copy.counted), **known
+        phase=copy.phase,
+        benchmark=copy.benchmark,
+        iteration=copy.iteration,
+        copy=copy.copy,
+        step=copy.step,
+        counted=copy.counted,
+        **known,
     )
 
 
@@ -421,7 +427,9 @@ def judged(proof: RunProof) -> Iterator[PlacementJudgement]:
     """Return the verdicts as they are stored with the copies."""
     for one in proof.copies:
         note = "; ".join(one.reasons) or None
-        yield PlacementJudgement(one.phase, one.copy, one.step, str(one.verdict), note)
+        yield PlacementJudgement(
+            phase=one.phase, copy=one.copy, step=one.step, placement=str(one.verdict), note=note
+        )
 
 
 def _stated(run: StoredRun) -> RunProof:

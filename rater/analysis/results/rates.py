@@ -227,7 +227,7 @@ def _beside_busy_threads(run: StoredRun, uses: Sequence[CpuUse]) -> set[int]:
 # -- for curves --------------------------------------------------------------------------------
 
 
-class TuneRates(Struct, frozen=True):
+class TuneRates(Struct, frozen=True, kw_only=True):
     """The results of one run under one tune."""
 
     tune: str | None
@@ -266,11 +266,11 @@ def tune_rates(run: StoredRun) -> tuple[TuneRates, ...]:
             lacking.append(f"{it.benchmark}: {reason}")
     return tuple(
         TuneRates(
-            tune,
-            {name: it for (name, of), it in whole.items() if of == tune},
-            () if place else tuple(lacking),
-            found.score,
-            found.work_rate,
+            tune=tune,
+            rates={name: it for (name, of), it in whole.items() if of == tune},
+            lacking=() if place else tuple(lacking),
+            score=found.score,
+            work_rate=found.work_rate,
         )
         for place, tune in enumerate(dict.fromkeys(of for _, of in whole) or {head.tune: None})
     )

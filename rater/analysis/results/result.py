@@ -58,7 +58,7 @@ class CopyTime(Struct, frozen=True):
     elapsed_s: float
 
 
-class PhaseEnergy(Struct, frozen=True):
+class PhaseEnergy(Struct, frozen=True, kw_only=True):
     """The energy of one phase; `joules` None: `reason` tells why it is not given."""
 
     phase: int
@@ -90,7 +90,7 @@ class PhaseEnergy(Struct, frozen=True):
         return self.joules * self.bracket_s
 
 
-class CopyRate(Struct, frozen=True):
+class CopyRate(Struct, frozen=True, kw_only=True):
     """What one copy completed inside the window, and where it ran."""
 
     copy: int
@@ -101,7 +101,7 @@ class CopyRate(Struct, frozen=True):
     rate: float  # in the window's unit
 
 
-class NodeRate(Struct, frozen=True):
+class NodeRate(Struct, frozen=True, kw_only=True):
     """The copies of one lgroup together."""
 
     node: int | None
@@ -111,7 +111,7 @@ class NodeRate(Struct, frozen=True):
     slowdown: float | None  # mean rate of all copies / theirs; above 1: slower
 
 
-class SteadyWindow(Struct, frozen=True):
+class SteadyWindow(Struct, frozen=True, kw_only=True):
     """One window: of one benchmark, or in rotated order of all."""
 
     phase: int
@@ -210,7 +210,7 @@ class Result(Struct, frozen=True, kw_only=True):
         return self.energy.joules / self.copies
 
 
-class BenchmarkScore(Struct, frozen=True):
+class BenchmarkScore(Struct, frozen=True, kw_only=True):
     """One benchmark over its iterations."""
 
     benchmark: str

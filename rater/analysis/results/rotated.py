@@ -41,7 +41,7 @@ class CopyScore(Struct, frozen=True):
     rate: float
 
 
-class RunTail(Struct, frozen=True):
+class RunTail(Struct, frozen=True, kw_only=True):
     """The end of the run, when some copies had nothing left to do."""
 
     total_s: float  # first release to last finish
@@ -60,7 +60,7 @@ class Gaps(Struct, frozen=True):
     share: float  # of the copies' time over the whole run
 
 
-class Ring(Struct, frozen=True):
+class Ring(Struct, frozen=True, kw_only=True):
     """What a run in rotated order says beside the results of its benchmarks."""
 
     rounds: int  # that count
@@ -91,7 +91,7 @@ def ring_of(run: StoredRun) -> tuple[list[Result], Ring]:
     results = []
     rates: dict[int, list[float]] = {}
     for name in names:
-        its, times = used.get(name, BenchmarkUsed(name)), typical.get(name, {})
+        its, times = used.get(name, BenchmarkUsed(name=name)), typical.get(name, {})
         work_s = (by_ratio and its.reference_s) or HOUR_S
         for copy, time in times.items():
             if good[name, copy] >= queued[name].get(copy, 0):

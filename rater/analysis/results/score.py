@@ -63,7 +63,7 @@ class Overall(Struct, frozen=True):
     unit: str  # RATIO, or PER_HOUR where a reference time is missing
 
 
-class Summary(Struct, frozen=True):
+class Summary(Struct, frozen=True, kw_only=True):
     """What a run says."""
 
     run: StoredRun  # torn attempts left out
@@ -144,7 +144,7 @@ class Summary(Struct, frozen=True):
         return is_steady(self.head)
 
 
-class SuiteScore(Struct, frozen=True):
+class SuiteScore(Struct, frozen=True, kw_only=True):
     """Geometric mean of ratios."""
 
     kind: str  # "all", "int" or "fp"
@@ -184,8 +184,12 @@ def summarise(run: StoredRun, proof: RunProof | None = None) -> Summary:
         found, rotated = ring_of(run)
         scores = tuple(
             BenchmarkScore(
-                *(it.benchmark, it.tune, it.category, it.reference_s, (it,)),
-                None if it.selected else it.reason,
+                benchmark=it.benchmark,
+                tune=it.tune,
+                category=it.category,
+                reference_s=it.reference_s,
+                iterations=(it,),
+                reason=None if it.selected else it.reason,
             )
             for it in found
         )
@@ -216,7 +220,14 @@ def _of_mix(used: BenchmarkUsed, found: Sequence[Result], mix: Mix) -> Benchmark
     chosen = next((it for it in own if it.selected), None)
     reason = mix.reason or (None if chosen and chosen.per_s else Missing.NO_RESULT)
     tune = own[0].tune if own else None
-    return BenchmarkScore(used.name, tune, used.category, used.reference_s, tuple(own), reason)
+    return BenchmarkScore(
+        benchmark=used.name,
+        tune=tune,
+        category=used.category,
+        reference_s=used.reference_s,
+        iterations=tuple(own),
+        reason=reason,
+    )
 
 
 def _scores(
@@ -245,10 +256,19 @@ def _scores(
         chosen = None
         if valid and not any(it.failed or (it.reported and it.reported.fault) for it in counted):
             chosen = valid[lower_median_index([it.per_s or 0.0 for it in valid])]
-        its = used.get(name, BenchmarkUsed(name))
+        its = used.get(name, BenchmarkUsed(name=name))
         iterations = tuple(replace(it, selected=it is chosen) for it in own)
         reason = why_incomplete(head, own)
-        scores.append(BenchmarkScore(name, tune, its.category, its.reference_s, iterations, reason))
+        scores.append(
+            BenchmarkScore(
+                benchmark=name,
+                tune=tune,
+                category=its.category,
+                reference_s=its.reference_s,
+                iterations=iterations,
+                reason=reason,
+            )
+        )
     return tuple(scores)
 
 
@@ -258,7 +278,7 @@ def _bracket_results(run: StoredRun) -> Iterator[Result]:
     rows = group_by_key((copy.phase, copy) for copy in run.copies)
     for bracket in run.brackets:
         if bracket.benchmark is not None and bracket.iteration is not None:
-            its = used.get(bracket.benchmark, BenchmarkUsed(bracket.benchmark))
+            its = used.get(bracket.benchmark, BenchmarkUsed(name=bracket.benchmark))
             yield _bracket_result(head, its, bracket, rows.get(bracket.phase, ()))
 
 
@@ -345,4 +365,4 @@ def _suite(kind: str, tune: str | None, members: Sequence[BenchmarkScore]) -> Su
     elif missing:
         reason = Missing.INCOMPLETE.of(names=", ".join(missing))
     ratio = None if reason else geometric_mean([member.ratio or 0.0 for member in members])
-    return SuiteScore(kind, tune, ratio, over, reason)
+    return SuiteScore(kind=kind, tune=tune, ratio=ratio, over=over, reason=reason)

@@ -66,7 +66,7 @@ class TimedRun(NamedTuple):
     typical_s: float  # of its benchmark in this window
 
 
-class Steadiness(Struct, frozen=True):
+class Steadiness(Struct, frozen=True, kw_only=True):
     """The two halves of a window compared."""
 
     verdict: DriftVerdict
@@ -123,7 +123,14 @@ def compare_halves(
     by_runs_s = _RUNS_PER_WINDOW * run_s
     # Four slices a half, and a run more at either end of the halves that is not whole.
     by_slices_s = (2 * _FEWEST_SLICES * _RUNS_PER_SLICE + 2) * run_s
-    unknown = Steadiness(DriftVerdict.UNKNOWN, None, None, fewest, fewest_copy, None)
+    unknown = Steadiness(
+        verdict=DriftVerdict.UNKNOWN,
+        difference=None,
+        margin=None,
+        fewest=fewest,
+        fewest_copy=fewest_copy,
+        needed_s=None,
+    )
     if fewest < 2:
         needed_s = by_runs_s if len(copies) >= _MANY_COPIES else by_slices_s
         return replace(unknown, needed_s=_longer(length_s, needed_s))
@@ -152,7 +159,14 @@ def compare_halves(
         while longer < _LONGEST and max(n.margin(_SHOWN, longer) for n in noises) > ALIKE:
             longer *= 1.05
         wanted_s = max(wanted_s, length_s * longer)
-    return Steadiness(verdict, difference, margin, fewest, fewest_copy, _longer(length_s, wanted_s))
+    return Steadiness(
+        verdict=verdict,
+        difference=difference,
+        margin=margin,
+        fewest=fewest,
+        fewest_copy=fewest_copy,
+        needed_s=_longer(length_s, wanted_s),
+    )
 
 
 def _fewer_whole(

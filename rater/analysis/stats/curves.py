@@ -34,7 +34,7 @@ _FLAT = 0.25  # of what a copy gave at the start; a plateau is below that by mor
 _BETTER_ALPHA = 0.025  # a point on a plateau counts as better by chance
 
 
-class CurveShape(Struct, frozen=True):
+class CurveShape(Struct, frozen=True, kw_only=True):
     """What was found of a curve; numbers of copies, None where there is no such place."""
 
     knee: int | None  # beyond it a copy adds less than half of what it did at the start
@@ -70,7 +70,9 @@ def curve_shape(
     )
     if end + 1 < LEAST_POINTS:
         reason = f"{end + 1} numbers of copies; a knee needs {LEAST_POINTS}"
-        return CurveShape(None, None, copies[peak], falls_at, reason)
+        return CurveShape(
+            knee=None, plateau=None, peak=copies[peak], falls_at=falls_at, reason=reason
+        )
     level, better = noise.quantile(_KNEE_ALPHA / end), noise.quantile(_BETTER_ALPHA)
     border = end if fair is None else max(fair - 1, 0)
     # The last point has nothing behind it that could be less.
@@ -189,7 +191,7 @@ class Coefficient(Struct, frozen=True):
         return self.error if self.low > 0 else None
 
 
-class Usl(Struct, frozen=True):
+class Usl(Struct, frozen=True, kw_only=True):
     """The law as it fits a curve."""
 
     rate: Coefficient  # lambda: of one copy, in the unit of the rates

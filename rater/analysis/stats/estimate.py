@@ -41,7 +41,7 @@ def lower_median_index(values: Sequence[float]) -> int:
     return values.index(statistics.median_low(values))
 
 
-class Spread(Struct, frozen=True):
+class Spread(Struct, frozen=True, kw_only=True):
     """How a population of numbers lies; the quartiles are interpolated between its members."""
 
     count: int
@@ -230,7 +230,7 @@ class VarianceTerm(Struct, frozen=True):
     share: float = 1.0  # of this mean in what is estimated
 
 
-class Alternative(Struct, frozen=True):
+class Alternative(Struct, frozen=True, kw_only=True):
     """Another model of how values came about, and what it makes of the estimate."""
 
     reason: str  # in words
@@ -249,7 +249,7 @@ class SlowRuns(Struct, frozen=True):
     of_baseline: bool
 
 
-class Estimate(Struct, frozen=True):
+class Estimate(Struct, frozen=True, kw_only=True):
     """The logarithm of a ratio, with what is known of its error."""
 
     log_ratio: float
@@ -292,10 +292,10 @@ def paired_estimate(differences: Sequence[float], *, step: float = 0.0) -> Estim
     """
     mean = statistics.fmean(differences)
     if len(differences) < 2:
-        return Estimate(mean, (), Basis.NOTHING, refused=ONE_RUN_EACH)
+        return Estimate(log_ratio=mean, parts=(), basis=Basis.NOTHING, refused=ONE_RUN_EACH)
     variance = max(_variance(differences), 2 * step**2 / _UNIFORM)
     part = VarianceTerm(variance, len(differences), len(differences) - 1)
-    return Estimate(mean, (part,), Basis.BLOCKS, step)
+    return Estimate(log_ratio=mean, parts=(part,), basis=Basis.BLOCKS, blur=step)
 
 
 def unpaired_estimate(
@@ -309,12 +309,18 @@ def unpaired_estimate(
     sizes = (len(here), len(there))
     if min(sizes) < 2:
         refused = ONE_RUN_EACH if max(sizes) < 2 else ONE_RUN
-        return Estimate(difference, (), Basis.NOTHING, refused=refused)
+        return Estimate(log_ratio=difference, parts=(), basis=Basis.NOTHING, refused=refused)
     parts = tuple(
         VarianceTerm(max(_variance(side), step**2 / _UNIFORM), len(side), len(side) - 1)
         for side in (here, there)
     )
-    return Estimate(difference, parts, Basis.RUNS, step, 2.0 * (min(sizes) - 1))
+    return Estimate(
+        log_ratio=difference,
+        parts=parts,
+        basis=Basis.RUNS,
+        blur=step,
+        most_degrees=2.0 * (min(sizes) - 1),
+    )
 
 
 def mean_estimate(estimates: Sequence[Estimate]) -> Estimate:
@@ -328,7 +334,7 @@ def mean_estimate(estimates: Sequence[Estimate]) -> Estimate:
     mean = statistics.fmean(estimate.log_ratio for estimate in estimates)
     refused = next((estimate.refused for estimate in estimates if estimate.refused), None)
     if refused:
-        return Estimate(mean, (), Basis.NOTHING, refused=refused)
+        return Estimate(log_ratio=mean, parts=(), basis=Basis.NOTHING, refused=refused)
     parts = tuple(
         replace(part, share=part.share * share) for estimate in estimates for part in estimate.parts
     )
@@ -336,7 +342,10 @@ def mean_estimate(estimates: Sequence[Estimate]) -> Estimate:
     basis = max((estimate.basis for estimate in estimates), key=list(Basis).index)
     slow = tuple(chain.from_iterable(estimate.slow for estimate in estimates))
     return Estimate(
-        *(mean, parts, basis, statistics.fmean(estimate.blur for estimate in estimates)),
+        log_ratio=mean,
+        parts=parts,
+        basis=basis,
+        blur=statistics.fmean(estimate.blur for estimate in estimates),
         most_degrees=sum(estimate.most_degrees for estimate in estimates),
         alternatives=_shared_alternatives(estimates),
         doubts=tuple(dict.fromkeys(chain.from_iterable(estimate.doubts for estimate in estimates))),
@@ -357,10 +366,11 @@ def _shared_alternatives(estimates: Sequence[Estimate]) -> tuple[Alternative, ..
     )
     return tuple(
         Alternative(
-            *(reason, whole / many),
-            math.fsum(one.weight * one.shift for one in own) / (whole * many),
-            max(one.widening for one in own),
-            min(one.degrees for one in own),
+            reason=reason,
+            weight=whole / many,
+            shift=math.fsum(one.weight * one.shift for one in own) / (whole * many),
+            widening=max(one.widening for one in own),
+            degrees=min(one.degrees for one in own),
         )
         for reason, own in found.items()
         if (whole := math.fsum(one.weight for one in own))

@@ -229,7 +229,7 @@ def _dependent(reason: str, columns: Floats, y: Floats, alike: _Correlation) -> 
     mean = np.linalg.pinv(columns)[0]  # the weights of the values in the first coefficient
     ratio = bound.squares * float(mean @ alike[0] @ mean) / (free.squares * float(mean @ mean))
     odds = bound.log_likelihood - free.log_likelihood
-    return Alternative(reason, odds, widening=math.sqrt(ratio))
+    return Alternative(reason=reason, weight=odds, widening=math.sqrt(ratio))
 
 
 def _caused(base: Floats, y: Floats, cause: Floats, prior: float = 1.0) -> Alternative:
@@ -238,7 +238,11 @@ def _caused(base: Floats, y: Floats, cause: Floats, prior: float = 1.0) -> Alter
     share = (1 + many * it.squares / free.squares) / (1 + many)
     odds = -(math.log(1 + many) + (many - base.shape[1]) * math.log(share)) / 2
     return Alternative(
-        *(DRIFT, odds + math.log(prior), it.effect - free.effect, it.error / free.error, -1.0)
+        reason=DRIFT,
+        weight=odds + math.log(prior),
+        shift=it.effect - free.effect,
+        widening=it.error / free.error,
+        degrees=-1.0,
     )
 
 
@@ -293,7 +297,7 @@ def _drift_of_rounds(rounds: Sequence[tuple[MeasuredLog, MeasuredLog]]) -> list[
     middle = places.mean(axis=1)
     drift = _caused(np.ones((len(y), 1)), y, middle)
     slope = _fit(np.stack([middle, np.ones(len(y))], axis=1), y).effect
-    return [Alternative(DRIFT, drift.weight, -slope * apart)]
+    return [Alternative(reason=DRIFT, weight=drift.weight, shift=-slope * apart)]
 
 
 # -- slow runs ----------------------------------------------------------------------------------

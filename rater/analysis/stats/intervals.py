@@ -128,7 +128,7 @@ class Decision(StrEnum):
     CANNOT_TELL = "cannot tell"  # most runs were disturbed
 
 
-class RatioInterval(Struct, frozen=True):
+class RatioInterval(Struct, frozen=True, kw_only=True):
     """A ratio with its interval, and what that says."""
 
     ratio: float  # 1.02: 2 % more than the baseline
@@ -314,7 +314,10 @@ def ratio_interval(
     """
     count = min((part.count for part in estimate.parts), default=1)
     interval = RatioInterval(
-        *(estimate.ratio, margin, estimate.basis, count),
+        ratio=estimate.ratio,
+        margin=margin,
+        basis=estimate.basis,
+        count=count,
         blur=estimate.blur,
         refused=estimate.refused,
     )

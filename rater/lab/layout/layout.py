@@ -103,7 +103,7 @@ NO_HUGE, ALL_HUGE = PageShare(0.0), PageShare(100.0)
 _WORDS: dict[str, PageForm] = {"base": NO_HUGE, "huge": ALL_HUGE}
 
 
-class PageLayout(Struct, frozen=True):
+class PageLayout(Struct, frozen=True, kw_only=True):
     """Which part of each category lies in which page size."""
 
     heap: PageForm = NO_HUGE
@@ -171,7 +171,7 @@ def _layout(word: str) -> PageLayout:
         raise ValueError("it is empty")
     if ";" not in word and word.partition(":")[0].strip() not in list(Category):
         form = _form(word)
-        return PageLayout(form, form, form, best=best)
+        return PageLayout(heap=form, mmap=form, static=form, best=best)
     forms: dict[str, PageForm] = {}
     for part in word.split(";"):
         name, colon, rest = (it.strip() for it in part.partition(":"))
@@ -366,7 +366,7 @@ def _merged(windows: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int
 VARIABLE = "RATER_PAGES"
 
 
-class PageDirective(Struct, frozen=True):
+class PageDirective(Struct, frozen=True, kw_only=True):
     """What one program is to have."""
 
     windows: tuple[PageWindow, ...]

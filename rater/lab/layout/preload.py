@@ -95,7 +95,7 @@ class RestSeen(Struct, frozen=True):
         return "; ".join((*([text] if text else []), *([kept] if self.kept else [])))
 
 
-class ProcessSeen(Struct, frozen=True):
+class ProcessSeen(Struct, frozen=True, kw_only=True):
     """One report of one process."""
 
     event: str
@@ -145,10 +145,17 @@ def parse_report(line: str) -> ProcessSeen | None:
         for base, end, *sizes in (it.split(",") for it in seen)
     )
     return ProcessSeen(
-        *(event, pid, group, began_ns, bool(forked), forks, moved, bool(foreign)),
-        "" if troubles == "-" else troubles,
-        regions,
-        RestSeen(*map(int, rest.split(","))),
+        event=event,
+        pid=pid,
+        group=group,
+        began_ns=began_ns,
+        forked=bool(forked),
+        forks=forks,
+        moved_break=moved,
+        foreign_malloc=bool(foreign),
+        troubles="" if troubles == "-" else troubles,
+        regions=regions,
+        rest=RestSeen(*map(int, rest.split(","))),
     )
 
 
@@ -174,7 +181,16 @@ def page_regions(
     note = _note(main)
     shares = dict(order.extents)
     found = []
-    rest = RegionSeen(0, 0, 0, main.rest.there, 0, 0, main.rest.large, 0)
+    rest = RegionSeen(
+        base=0,
+        end=0,
+        extent=0,
+        there=main.rest.there,
+        touched=0,
+        large=0,
+        stray=main.rest.large,
+        giant=0,
+    )
     for category, seen in zip((*Category, REST), (*main.regions, rest), strict=True):
         if not (seen.base or seen.there):
             continue
@@ -254,7 +270,9 @@ def look_at(process: ProcessSeen, order: PageDirective, setup: PageSetup) -> Pro
                 for region in process.regions
             )
             there, large, files, shared = numbers
-            rest = RestSeen(there, large, files, shared, process.rest.kept)
+            rest = RestSeen(
+                there=there, large=large, files=files, shared=shared, kept=process.rest.kept
+            )
             return replace(process, event=LOOK, regions=regions, rest=rest)
     return None
 

@@ -51,7 +51,7 @@ class CopyPages(Struct, frozen=True):
         return f"copy {it.copy} of {it.benchmark}, iteration {it.iteration}"
 
 
-class CategoryPages(Struct, frozen=True):
+class CategoryPages(Struct, frozen=True, kw_only=True):
     """One category of a benchmark's data, over its copies; shares are of resident memory."""
 
     benchmark: str

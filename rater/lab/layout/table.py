@@ -23,15 +23,15 @@ def page_parts(pages: RunPages, *, every: bool = False) -> Iterator[Part]:
     if len({it.benchmark for it in shown}) > _MOST_BENCHMARKS and not every:
         shown = [it for it in shown if it.differ]
     columns = (
-        Field("pages", lambda row: row.benchmark, TEXT, flexible=True),
-        Field("data", lambda row: row.category, TEXT),
-        Field("seen", lambda row: row.copies),
-        Field("resident|MB", lambda row: row.resident_bytes / 1e6, NUMBER),
-        Field("planned|%", lambda row: row.planned_share, PERCENT),
-        Field("had|%", lambda row: row.huge_share, PERCENT),
-        Field("differ", lambda row: row.differ),
+        Field(heading="pages", value=lambda row: row.benchmark, form=TEXT, flexible=True),
+        Field(heading="data", value=lambda row: row.category, form=TEXT),
+        Field(heading="seen", value=lambda row: row.copies),
+        Field(heading="resident|MB", value=lambda row: row.resident_bytes / 1e6, form=NUMBER),
+        Field(heading="planned|%", value=lambda row: row.planned_share, form=PERCENT),
+        Field(heading="had|%", value=lambda row: row.huge_share, form=PERCENT),
+        Field(heading="differ", value=lambda row: row.differ),
     )
-    yield ViewTable("", shown, columns)
+    yield ViewTable(title="", rows=shown, fields=columns)
     differ = pages.of(PageVerdict.DIFFERS)
     met = len(pages.of(PageVerdict.MET))
     text = f"{pages.layout} ({pages.backing}): {met} of "

@@ -21,7 +21,7 @@ _EXACT = 1e-9  # of y: no clock tells less, and sums of squares below are no dif
 CONFIDENCE = 0.95
 
 
-class Quality(Struct, frozen=True):
+class Quality(Struct, frozen=True, kw_only=True):
     """How well a model describes n layouts, and how well it predicts each from the others."""
 
     parameters: int  # coefficients; the variance is one more in AICc
@@ -43,7 +43,7 @@ class Quality(Struct, frozen=True):
         return float(np.max(np.abs(self.left_out))) if self.left_out else None
 
 
-class PolynomialFit(Struct, frozen=True):
+class PolynomialFit(Struct, frozen=True, kw_only=True):
     """y = c0 + c1 x + c2 x^2 ..."""
 
     degree: int
@@ -106,15 +106,15 @@ def fit_polynomial(x: Floats, y: Floats, degree: int) -> PolynomialFit | None:
     quality = quality_of(y, residuals, np.sum(q * q, axis=1), degree + 1)
     sigma = math.sqrt(quality.rss / freedom) if freedom > 0 else math.nan
     return PolynomialFit(
-        degree,
-        _unscaled(scaled, centre, half),
-        quality,
-        freedom,
-        sigma,
-        centre,
-        half,
-        scaled,
-        inverse @ inverse.T,
+        degree=degree,
+        coefficients=_unscaled(scaled, centre, half),
+        quality=quality,
+        degrees_of_freedom=freedom,
+        sigma=sigma,
+        _centre=centre,
+        _half=half,
+        _scaled=scaled,
+        _covariance=inverse @ inverse.T,
     )
 
 
@@ -135,7 +135,14 @@ def quality_of(y: Floats, residuals: Floats, leverages: Floats, parameters: int)
     shares = None
     if np.all(leverages < 1 - 1e-9) and np.all(y != 0):
         shares = tuple((residuals / (leverages - 1) / y).tolist())
-    return Quality(parameters, rss, r2, adjusted, aicc(rss, n, parameters + 1), shares)
+    return Quality(
+        parameters=parameters,
+        rss=rss,
+        r2=r2,
+        adjusted_r2=adjusted,
+        aicc=aicc(rss, n, parameters + 1),
+        left_out=shares,
+    )
 
 
 def aicc(rss: float, n: int, parameters: int) -> float | None:

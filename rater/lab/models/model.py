@@ -49,7 +49,7 @@ from rater.system.errors import InputError
 # -- What a sweep over page layouts comes to: all that the page of `rater lab pages` tells ---------
 
 
-class PageLab(Struct, frozen=True):
+class PageLab(Struct, frozen=True, kw_only=True):
     """A sweep over page layouts, put together."""
 
     sweep: int
@@ -94,18 +94,18 @@ def page_lab(
     known = traces or {}
     models, no_models = _models(ordered, predicting, known)
     return PageLab(
-        sweep,
-        tuple(ordered),
-        comparison,
-        largest,
-        (*comparison.suites[:1], *comparison.benchmarks),
-        memory_rows(ordered),
-        cpi_changes(comparison.sides),
-        models,
-        _models(ordered, OF_ENERGY, known)[0],
-        no_models,
-        _checks(ordered, predicting, known),
-        tuple(missing),
+        sweep=sweep,
+        points=tuple(ordered),
+        comparison=comparison,
+        largest=largest,
+        rows=(*comparison.suites[:1], *comparison.benchmarks),
+        memory=memory_rows(ordered),
+        cpi=cpi_changes(comparison.sides),
+        models=models,
+        energy=_models(ordered, OF_ENERGY, known)[0],
+        no_models=no_models,
+        checks=_checks(ordered, predicting, known),
+        missing=tuple(missing),
     )
 
 
@@ -168,7 +168,7 @@ class BenchmarkTrace(Struct, frozen=True):
     costs: PageCosts
 
 
-class RankingCheck(Struct, frozen=True):
+class RankingCheck(Struct, frozen=True, kw_only=True):
     """Which data of a benchmark deserves large pages, and how its layouts bore the trace out."""
 
     benchmark: str
@@ -205,7 +205,13 @@ def ranking_check(
     check = None
     if len(layouts) > 1:
         check = check_benefits([text for text, _ in layouts], saved, [it for _, it in layouts])
-    return RankingCheck(benchmark, traced.number, best, best.saved_ns(_LOADS), check)
+    return RankingCheck(
+        benchmark=benchmark,
+        trace=traced.number,
+        best=best,
+        saved_ns=best.saved_ns(_LOADS),
+        check=check,
+    )
 
 
 def _saved_ns(traced: BenchmarkTrace, ranked: Sequence[RankedMapping], text: str) -> float:
@@ -250,7 +256,7 @@ class TermState(StrEnum):
     UNKNOWN = "cannot be told"
 
 
-class TermVerdict(Struct, frozen=True):
+class TermVerdict(Struct, frozen=True, kw_only=True):
     """The last term of a polynomial, judged."""
 
     degree: int
@@ -302,7 +308,7 @@ def _judged(best: PolynomialFit, fit: PolynomialFit, y: Floats) -> TermVerdict:
     term, error = fit.highest_term()
     scale = (2 if fit.degree == 1 else 1) / mean
     effect = term * scale
-    unknown = TermVerdict(fit.degree, TermState.UNKNOWN, effect)
+    unknown = TermVerdict(degree=fit.degree, state=TermState.UNKNOWN, effect=effect)
     if fit.degrees_of_freedom < 1:
         return unknown
     half = t_quantile(CONFIDENCE, fit.degrees_of_freedom) * error * scale

@@ -45,7 +45,7 @@ class ModelRequest(Struct, frozen=True):
     axis: str | None = None
 
 
-class LayoutValue(Struct, frozen=True):
+class LayoutValue(Struct, frozen=True, kw_only=True):
     """One layout: a point of the sweep."""
 
     label: str
@@ -114,7 +114,11 @@ def observe(
     )
     axis = model_axis(points, wanted.axis, needed=needed)
     observing = _Observing(
-        {point.label: _members(point) for point in points}, axis, wanted, predicted, []
+        members={point.label: _members(point) for point in points},
+        axis=axis,
+        wanted=wanted,
+        predicted=predicted,
+        reasons=[],
     )
     every = [it for of in observing.members.values() for it in of]
     keys = dict.fromkeys(key for it in every for key in it.rates.rates)
@@ -149,7 +153,7 @@ def _by_held(points: Sequence[Point], axis: str) -> dict[str, list[Point]]:
     )
 
 
-class _Observing(Struct, frozen=True):
+class _Observing(Struct, frozen=True, kw_only=True):
     """All runs of all layouts, and what is asked of them."""
 
     members: Mapping[str, Sequence[_LayoutRun]]  # by the label of the layout
@@ -193,12 +197,12 @@ class _Observing(Struct, frozen=True):
         noise, y_at = _adjusted({label: _by_block(runs[label]) for label in labels})
         layouts = [
             LayoutValue(
-                label,
-                x_of[label],
-                y_at[label],
-                tuple(y for _, y in runs[label]),
-                tuple(it.rates.run for it, _ in runs[label]),
-                tuple(features[label].items()),
+                label=label,
+                x=x_of[label],
+                y=y_at[label],
+                values=tuple(y for _, y in runs[label]),
+                runs=tuple(it.rates.run for it, _ in runs[label]),
+                features=tuple(features[label].items()),
             )
             for label in labels
         ]

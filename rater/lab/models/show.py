@@ -109,13 +109,17 @@ def _verdict(model: SweepModel, term: TermVerdict) -> str:
 
 def _terms_table(model: SweepModel) -> ViewTable:
     fields = (
-        Field(model.observed.y.name, lambda it: _TERMS.get(it.degree, NAMES[it.degree]), TEXT),
-        Field("effect|%", lambda it: it.effect, CHANGE),
-        Field(("95 % interval", "from"), lambda it: it.low, CHANGE),
-        Field("to|%", lambda it: it.high, CHANGE),
-        Field("verdict", lambda it: _verdict(model, it), wrap=True),
+        Field(
+            heading=model.observed.y.name,
+            value=lambda it: _TERMS.get(it.degree, NAMES[it.degree]),
+            form=TEXT,
+        ),
+        Field(heading="effect|%", value=lambda it: it.effect, form=CHANGE),
+        Field(heading=("95 % interval", "from"), value=lambda it: it.low, form=CHANGE),
+        Field(heading="to|%", value=lambda it: it.high, form=CHANGE),
+        Field(heading="verdict", value=lambda it: _verdict(model, it), wrap=True),
     )
-    return ViewTable("", model.choice.terms if model.choice else (), fields)
+    return ViewTable(title="", rows=model.choice.terms if model.choice else (), fields=fields)
 
 
 # -- Models of layouts as values for JSON; shares are of one, times in seconds ---------------------
@@ -219,15 +223,21 @@ def _fits_table(model: SweepModel) -> ViewTable:
     fits = [fit for fit in model.fits if fit.degree]
     chosen = model.choice.chosen if model.choice else None
     fields = (
-        Field("model", lambda fit: f"{fit.name} *" if fit.name == chosen else fit.name, TEXT),
-        Field("R2", lambda fit: format_number(fit.quality.r2, 3)),
-        Field("adjusted|R2", lambda fit: format_number(fit.quality.adjusted_r2, 3)),
-        Field("AICc", lambda fit: format_number(fit.quality.aicc, 1)),
-        Field("left out|mean %", lambda fit: fit.quality.mean_error, PERCENT),
-        Field("left out|max %", lambda fit: fit.quality.maximum_error, PERCENT),
-        Field("y =", formula, TEXT, flexible=True),
+        Field(
+            heading="model",
+            value=lambda fit: f"{fit.name} *" if fit.name == chosen else fit.name,
+            form=TEXT,
+        ),
+        Field(heading="R2", value=lambda fit: format_number(fit.quality.r2, 3)),
+        Field(heading="adjusted|R2", value=lambda fit: format_number(fit.quality.adjusted_r2, 3)),
+        Field(heading="AICc", value=lambda fit: format_number(fit.quality.aicc, 1)),
+        Field(heading="left out|mean %", value=lambda fit: fit.quality.mean_error, form=PERCENT),
+        Field(heading="left out|max %", value=lambda fit: fit.quality.maximum_error, form=PERCENT),
+        Field(heading="y =", value=formula, form=TEXT, flexible=True),
     )
-    return ViewTable("", fits, fields, style=lambda fit: "bold" if fit.name == chosen else "")
+    return ViewTable(
+        title="", rows=fits, fields=fields, style=lambda fit: "bold" if fit.name == chosen else ""
+    )
 
 
 def _pairs_table(model: SweepModel) -> ViewTable:
@@ -248,16 +258,16 @@ def _pairs_table(model: SweepModel) -> ViewTable:
     )
     fields = (
         Field(
-            "fitted on",
-            lambda one: f"{labels[one.first]}, {labels[one.second]}",
-            TEXT,
+            heading="fitted on",
+            value=lambda one: f"{labels[one.first]}, {labels[one.second]}",
+            form=TEXT,
             flexible=True,
         ),
-        Field("mean|%", lambda one: one.mean_error, PERCENT),
-        Field("max|%", lambda one: one.maximum_error, PERCENT),
-        Field("worst, %", beyond, TEXT),
+        Field(heading="mean|%", value=lambda one: one.mean_error, form=PERCENT),
+        Field(heading="max|%", value=lambda one: one.maximum_error, form=PERCENT),
+        Field(heading="worst, %", value=beyond, form=TEXT),
     )
-    return ViewTable(title, shown_pairs(model.pairs, model.x), fields)
+    return ViewTable(title=title, rows=shown_pairs(model.pairs, model.x), fields=fields)
 
 
 def _short(label: str) -> str:
@@ -282,10 +292,10 @@ def models_svg(models: Sequence[SweepModel], title: str) -> str:
     width, height = (600.0, 340.0) if columns == 1 else (250.0, 170.0)
     figures = [
         PlacedChart(
-            "model",
-            chart | {"signals": chart["signals"] | {"title": chart["title"]}},
-            width,
-            height,
+            kind="model",
+            chart=chart | {"signals": chart["signals"] | {"title": chart["title"]}},
+            width=width,
+            height=height,
             above=30,
         )
         for chart in charts

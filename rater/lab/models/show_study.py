@@ -81,16 +81,20 @@ def rankings_parts(lab: PageLab) -> Iterator[Part]:
         )
         return
     fields = (
-        Field("benchmark", lambda it: it.benchmark, TEXT, flexible=True),
-        Field("trace", lambda it: it.trace),
-        Field("best in large pages", lambda it: mapping_name(it.best.mapping.sizes), TEXT),
-        Field("large|pages", lambda it: it.best.large_pages),
-        Field("saves|ms", lambda it: it.saved_ns, MILLISECONDS),
-        Field(("error of", "mean %"), lambda it: _error(it, "mean_error")),
-        Field(("benefit", "max %"), lambda it: _error(it, "max_error")),
+        Field(heading="benchmark", value=lambda it: it.benchmark, form=TEXT, flexible=True),
+        Field(heading="trace", value=lambda it: it.trace),
+        Field(
+            heading="best in large pages",
+            value=lambda it: mapping_name(it.best.mapping.sizes),
+            form=TEXT,
+        ),
+        Field(heading="large|pages", value=lambda it: it.best.large_pages),
+        Field(heading="saves|ms", value=lambda it: it.saved_ns, form=MILLISECONDS),
+        Field(heading=("error of", "mean %"), value=lambda it: _error(it, "mean_error")),
+        Field(heading=("benefit", "max %"), value=lambda it: _error(it, "max_error")),
     )
     title = "Which data deserves large pages, by traces, against these runs:"
-    yield ViewTable(title, lab.checks, fields)
+    yield ViewTable(title=title, rows=lab.checks, fields=fields)
     yield Line(
         "error of benefit: predicted less measured benefit of each layout, in per cent of the "
         "largest benefit (IBM CPO's measure); noise: the largest one does not exceed the noise.",
@@ -112,27 +116,31 @@ def gains_parts(lab: PageLab) -> Iterator[Part]:
         return None if at is None else f"{names[at]} {factor_text(row.cells[at].speedup) or '-'}"
 
     fields = (
-        Field("benchmark", effect_name, TEXT, flexible=True),
-        Field("speed-|up", lambda row: factor_text(most(row).speedup)),
-        Field("95 %|interval", lambda row: interval_text(most(row).speedup)),
-        Field("verdict", lambda row: _verdict(most(row)), TEXT, flexible=True),
-        Field("improve-|ment %", lambda row: most(row).improvement, CHANGE),
-        Field("reduc-|tion %", lambda row: most(row).reduction, CHANGE, optional=1),
-        Field("fastest", fastest, TEXT, optional=2),
+        Field(heading="benchmark", value=effect_name, form=TEXT, flexible=True),
+        Field(heading="speed-|up", value=lambda row: factor_text(most(row).speedup)),
+        Field(heading="95 %|interval", value=lambda row: interval_text(most(row).speedup)),
+        Field(heading="verdict", value=lambda row: _verdict(most(row)), form=TEXT, flexible=True),
+        Field(heading="improve-|ment %", value=lambda row: most(row).improvement, form=CHANGE),
+        Field(
+            heading="reduc-|tion %", value=lambda row: most(row).reduction, form=CHANGE, optional=1
+        ),
+        Field(heading="fastest", value=fastest, form=TEXT, optional=2),
     )
     title = f"{_value(sides[lab.largest].label)} in large pages over {_value(sides[0].label)}:"
-    yield ViewTable(title, lab.rows, fields, style=lambda row: "bold" if row.over else "")
+    yield ViewTable(
+        title=title, rows=lab.rows, fields=fields, style=lambda row: "bold" if row.over else ""
+    )
     yield Line(
         "improvement: (T base - T) / T; reduction: (T base - T) / T base; intervals and verdicts "
         f"as in `rater compare sweep:{lab.sweep}`.",
         "dim",
     )
     layouts = [
-        Field(name, partial(lambda at, row: factor_text(row.cells[at].speedup), at))
+        Field(heading=name, value=partial(lambda at, row: factor_text(row.cells[at].speedup), at))
         for at, name in enumerate(names)
     ]
-    first = Field("speedup", effect_name, TEXT, flexible=True)
-    yield ViewTable("", lab.rows, [first, *layouts], repeated=1)
+    first = Field(heading="speedup", value=effect_name, form=TEXT, flexible=True)
+    yield ViewTable(title="", rows=lab.rows, fields=[first, *layouts], repeated=1)
 
 
 def _memory_parts(lab: PageLab) -> Iterator[Part]:
@@ -150,14 +158,14 @@ def _memory_parts(lab: PageLab) -> Iterator[Part]:
         return lambda it: _megabytes(it[place], name)
 
     fields = (
-        Field("MB a copy", lambda it: it[0], TEXT, flexible=True),
-        Field((base, "average"), of(1, "average_bytes"), NUMBER),
-        Field(("", "most"), of(1, "max_bytes"), NUMBER),
-        Field((most, "average"), of(2, "average_bytes"), NUMBER),
-        Field(("", "most"), of(2, "max_bytes"), NUMBER),
-        Field("more|%", lambda it: _more(*it[1:]), CHANGE),
+        Field(heading="MB a copy", value=lambda it: it[0], form=TEXT, flexible=True),
+        Field(heading=(base, "average"), value=of(1, "average_bytes"), form=NUMBER),
+        Field(heading=("", "most"), value=of(1, "max_bytes"), form=NUMBER),
+        Field(heading=(most, "average"), value=of(2, "average_bytes"), form=NUMBER),
+        Field(heading=("", "most"), value=of(2, "max_bytes"), form=NUMBER),
+        Field(heading="more|%", value=lambda it: _more(*it[1:]), form=CHANGE),
     )
-    yield ViewTable("", pairs, fields)
+    yield ViewTable(title="", rows=pairs, fields=fields)
     yield Line(
         "Average over time: copies of less than a second have a maximum only. All "
         f"layouts: `rater compare sweep:{lab.sweep} --memory`.",
@@ -185,21 +193,29 @@ def _overview(models: Sequence[SweepModel]) -> Part:
         return None
     of_x = dict.fromkeys(f"{model.observed.x.name}, {model.observed.x.source}" for model in models)
     fields = (
-        Field("benchmark", lambda it: it.observed.name, TEXT, flexible=True),
+        Field(heading="benchmark", value=lambda it: it.observed.name, form=TEXT, flexible=True),
         Field(
-            "warranted",
-            lambda it: (it.choice.chosen or "nothing") if it.choice else "too few layouts",
-            TEXT,
+            heading="warranted",
+            value=lambda it: (it.choice.chosen or "nothing") if it.choice else "too few layouts",
+            form=TEXT,
         ),
-        Field("end to|end %", _effect, CHANGE),
-        Field("adjusted|R2", lambda it: _quality(it, "adjusted_r2"), R2),
-        Field(("left out", "mean %"), lambda it: _quality(it, "mean_error"), PERCENT),
-        Field(("", "max %"), lambda it: _quality(it, "maximum_error"), PERCENT),
-        Field("two|points %", lambda it: it.pairs[0].maximum_error if it.pairs else None, PERCENT),
-        Field("more|layouts", _more_layouts),
+        Field(heading="end to|end %", value=_effect, form=CHANGE),
+        Field(heading="adjusted|R2", value=lambda it: _quality(it, "adjusted_r2"), form=R2),
+        Field(
+            heading=("left out", "mean %"),
+            value=lambda it: _quality(it, "mean_error"),
+            form=PERCENT,
+        ),
+        Field(heading=("", "max %"), value=lambda it: _quality(it, "maximum_error"), form=PERCENT),
+        Field(
+            heading="two|points %",
+            value=lambda it: it.pairs[0].maximum_error if it.pairs else None,
+            form=PERCENT,
+        ),
+        Field(heading="more|layouts", value=_more_layouts),
     )
     title = f"Models of {models[0].observed.y.name}; x: {'; '.join(of_x)}."
-    return ViewTable(title, models, fields)
+    return ViewTable(title=title, rows=models, fields=fields)
 
 
 _TABLE = {

@@ -173,7 +173,13 @@ def _write(page: LabPage, store: Store, lab: PageLab) -> Path | None:
     )
     note = "The pictures of single copies below are of the last run of each of these two layouts: "
     labels = ", ".join(lab.comparison.sides[at].label for at in (0, lab.largest))
-    together = RunSet(lab.comparison, None, (*lab.missing, note + labels), between, page_part(lab))
+    together = RunSet(
+        comparison=lab.comparison,
+        scaling=None,
+        notes=(*lab.missing, note + labels),
+        between=between,
+        study=page_part(lab),
+    )
     path = page.path(lab.sweep)
     check_page(path, force=False)
     write_output(path, report_html(pages, page.vega, together).encode())

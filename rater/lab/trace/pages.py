@@ -104,7 +104,7 @@ from rater.workflow.sweep.request import SweepOptions
 _HUGE = PAGE_SIZES[2]
 
 
-class TraceOptions(Struct, frozen=True):
+class TraceOptions(Struct, frozen=True, kw_only=True):
     """What was asked for of a trace."""
 
     which: str | None  # SUITE/BENCHMARK
@@ -181,7 +181,16 @@ def _present(output: Output, asked: TraceOptions, stored: StoredTrace, file: Pat
         with open_existing_store(output) as store:
             keep_check(store, stored.number, times)
     check = checked(ranked, saved_ns, times)
-    view = TraceView(stored.number, trace, tlb, costs, ranked, loads, asked.budget, check)
+    view = TraceView(
+        number=stored.number,
+        trace=trace,
+        tlb=tlb,
+        costs=costs,
+        ranked=ranked,
+        loads=loads,
+        budget=asked.budget,
+        check=check,
+    )
     if file is not None:
         write_drawing(reuse_svg(trace), file)
 
@@ -248,11 +257,21 @@ def _notes(traced: TraceRun, problems: list[str]) -> tuple[str, ...]:
 
 # -- What is traced: one benchmark of a suite, or a command, ready to be started -------------------
 
-_UNBOUND = Placement(0, None, None, None, None, None, None, MemoryPolicy.NONE, ())
+_UNBOUND = Placement(
+    copy=0,
+    cpus=None,
+    cpu=None,
+    core=None,
+    llc=None,
+    node=None,
+    package=None,
+    memory_policy=MemoryPolicy.NONE,
+    memory_nodes=(),
+)
 _OUTPUT_LIMIT_BYTES = 1 << 30  # as `rater run` has it unless told otherwise
 
 
-class TraceTarget(Struct, frozen=True):
+class TraceTarget(Struct, frozen=True, kw_only=True):
     """One program to trace."""
 
     name: str
@@ -285,13 +304,17 @@ def _of_command(command: Sequence[str]) -> TraceTarget:
             "nothing behind `--`; expected a command, as in `rater lab trace -- ./bench`"
         )
     found = find_command(command[0])
-    lines = (CommandLine((str(found), *command[1:])),)
+    lines = (CommandLine(words=(str(found), *command[1:])),)
     name = "".join(c if c.isalnum() or c in "._-" else "_" for c in found.name)[:60]
 
     def program(wrap: tuple[str, ...]) -> Program:
-        return Program(name, to_argv(lines, wrap), (), (), str(Path.cwd()))
+        return Program(
+            name=name, argv=to_argv(lines, wrap), inputs=(), expected=(), directory=str(Path.cwd())
+        )
 
-    return TraceTarget(name, None, None, tuple(command), (found,), program)
+    return TraceTarget(
+        name=name, suite=None, size=None, command=tuple(command), files=(found,), program=program
+    )
 
 
 def _of_suite(asked: TraceOptions, cache: Path, limits: Limits) -> TraceTarget:
@@ -326,7 +349,14 @@ def _of_suite(asked: TraceOptions, cache: Path, limits: Limits) -> TraceTarget:
 
     words = tuple(word for line in lines for word in shlex.split(line.shell()))
     files = tuple(dict.fromkeys(Path(line.words[0]) for line in lines))
-    return TraceTarget(benchmark.name, suite.name, size.name, words, files, program)
+    return TraceTarget(
+        name=benchmark.name,
+        suite=suite.name,
+        size=size.name,
+        command=words,
+        files=files,
+        program=program,
+    )
 
 
 class Sandbox:
@@ -405,7 +435,7 @@ def run_check(
         typed = Asked((f"{trace.suite}/{trace.name}",), options=options)
     axis = (f"pages={','.join(layouts)}",)
     own = SweepOptions(axis=axis, rounds=asked.rounds, stop_on_failure=True)
-    status = run_sweep(typed, own, Output(output.db, json=output.json), keep)
+    status = run_sweep(typed, own, Output(db=output.db, json=output.json), keep)
     if status != 0 or set(found) != set(layouts):
         raise RunError("--check: not all runs ended well (`rater sweep --show last`)")
     return {layout: found[layout] for layout in layouts}

@@ -150,7 +150,7 @@ class MissPoint(Struct, frozen=True):
         return dependent if loads is Loads.DEPENDENT else independent
 
 
-class PageCosts(Struct, frozen=True):
+class PageCosts(Struct, frozen=True, kw_only=True):
     """What was measured on a machine."""
 
     points: tuple[MissPoint, ...]  # by pages, ascending
@@ -220,14 +220,18 @@ def page_costs(document: Mapping[str, Any], tlb: Tlb) -> PageCosts:
     )
     faults = document["faults"] or {}
     return PageCosts(
-        points, faults.get("small_ns"), faults.get("huge_ns"), document["cycle_ns"], tlb
+        points=points,
+        fault_base_ns=faults.get("small_ns"),
+        fault_huge_ns=faults.get("huge_ns"),
+        cycle_ns=document["cycle_ns"],
+        tlb=tlb,
     )
 
 
 # -- Which data deserves large pages: each mapping of categories to page sizes, by what it saves ---
 
 
-class RankedMapping(Struct, frozen=True):
+class RankedMapping(Struct, frozen=True, kw_only=True):
     """A mapping against all in base pages; times in ns, by how loads depend on each other."""
 
     mapping: PageMapping
@@ -256,13 +260,15 @@ def rank_mappings(trace: PageTrace, costs: PageCosts) -> tuple[RankedMapping, ..
         pages, size = _large(trace, mapping)
         found.append(
             RankedMapping(
-                mapping,
-                pages,
-                size,
-                sum(base.walks) - sum(mapping.walks),
-                sum(base.l1_misses) - sum(mapping.l1_misses),
-                {it: before[it] - _misses_ns(mapping, touched, costs, it) for it in Loads},
-                _faults_saved_ns(trace, mapping, costs),
+                mapping=mapping,
+                large_pages=pages,
+                large_bytes=size,
+                walks_saved=sum(base.walks) - sum(mapping.walks),
+                l1_misses_saved=sum(base.l1_misses) - sum(mapping.l1_misses),
+                misses_saved_ns={
+                    it: before[it] - _misses_ns(mapping, touched, costs, it) for it in Loads
+                },
+                faults_saved_ns=_faults_saved_ns(trace, mapping, costs),
             )
         )
     return tuple(found)
@@ -357,7 +363,7 @@ _SEED = 20
 _CHECK_SURE = 3.0  # standard errors that the largest benefit has to be above nothing
 
 
-class CheckedMapping(Struct, frozen=True):
+class CheckedMapping(Struct, frozen=True, kw_only=True):
     """One mapping, as predicted and as it ran."""
 
     name: str
@@ -373,7 +379,7 @@ class CheckedMapping(Struct, frozen=True):
         return self.predicted - self.measured
 
 
-class BenefitCheck(Struct, frozen=True):
+class BenefitCheck(Struct, frozen=True, kw_only=True):
     """All mappings that ran."""
 
     mappings: tuple[CheckedMapping, ...]
@@ -414,23 +420,23 @@ def check_benefits(
     spread = np.std(again / most, axis=1) if most > 0 else np.zeros(len(times))
     largest = max(*saved_ns, 0.0)
     return BenefitCheck(
-        tuple(
+        mappings=tuple(
             CheckedMapping(
-                name,
-                tuple(map(float, own)),
-                float(np.median(own)),
-                predicted / largest if largest > 0 else 0.0,
-                float(less / most) if most > 0 else 0.0,
-                float(noise),
+                name=name,
+                times_s=tuple(map(float, own)),
+                median_s=float(np.median(own)),
+                predicted=predicted / largest if largest > 0 else 0.0,
+                measured=float(less / most) if most > 0 else 0.0,
+                noise=float(noise),
             )
             for name, predicted, own, less, noise in zip(
                 names, saved_ns, times, saved, spread, strict=True
             )
         ),
-        largest * 1e-9,
-        most,
-        noise_s,
-        most > _CHECK_SURE * noise_s,
+        predicted_s=largest * 1e-9,
+        most_saved_s=most,
+        most_saved_noise_s=noise_s,
+        told=most > _CHECK_SURE * noise_s,
     )
 
 

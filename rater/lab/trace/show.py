@@ -67,7 +67,7 @@ _CHECK = {
 }
 
 
-class TraceView(Struct, frozen=True):
+class TraceView(Struct, frozen=True, kw_only=True):
     """A trace with what is told of it."""
 
     number: int
@@ -171,46 +171,68 @@ def trace_parts(view: TraceView) -> Iterator[Part]:
         return far_references(of, tlb.entries(of.page_bytes)[level], category)
 
     yield ViewTable(
-        "",
-        trace.reuse,
-        (
-            Field("page|size", lambda it: page_name(it.page_bytes), TEXT),
-            Field("pages|touched", lambda it: sum(it.pages), COUNT),
-            Field("memory|MB", lambda it: sum(it.pages) * it.page_bytes / 1e6, NUMBER),
-            Field("page|faults", lambda it: sum(it.faults), COUNT),
-            Field("pages for|99 %", lambda it: working_set(it, 0.99), COUNT),
-            Field("pages for|99.9 %", lambda it: working_set(it, 0.999), COUNT, optional=1),
-            Field("L1 misses|if LRU", lambda it: far(it, 0), COUNT, optional=2),
-            Field("walks|if LRU", lambda it: far(it, 1), COUNT),
-            Field("sampling|+- %", lambda it: it.error, PERCENT),
+        title="",
+        rows=trace.reuse,
+        fields=(
+            Field(heading="page|size", value=lambda it: page_name(it.page_bytes), form=TEXT),
+            Field(heading="pages|touched", value=lambda it: sum(it.pages), form=COUNT),
+            Field(
+                heading="memory|MB",
+                value=lambda it: sum(it.pages) * it.page_bytes / 1e6,
+                form=NUMBER,
+            ),
+            Field(heading="page|faults", value=lambda it: sum(it.faults), form=COUNT),
+            Field(heading="pages for|99 %", value=lambda it: working_set(it, 0.99), form=COUNT),
+            Field(
+                heading="pages for|99.9 %",
+                value=lambda it: working_set(it, 0.999),
+                form=COUNT,
+                optional=1,
+            ),
+            Field(heading="L1 misses|if LRU", value=lambda it: far(it, 0), form=COUNT, optional=2),
+            Field(heading="walks|if LRU", value=lambda it: far(it, 1), form=COUNT),
+            Field(heading="sampling|+- %", value=lambda it: it.error, form=PERCENT),
         ),
     )
     base, huge, mapping = trace.of_size(BASE_PAGE), trace.of_size(_HUGE), trace.mappings[0]
     used = shown_categories(trace)
     yield ViewTable(
-        "",
-        used,
-        (
-            Field("data|", lambda it: CATEGORIES[it], TEXT),
-            Field("refer-|ences", lambda it: trace.references[it], COUNT),
-            Field("4 KB|pages", lambda it: base.pages[it], COUNT),
-            Field("2 MB|pages", lambda it: huge.pages[it], COUNT),
-            Field("faults|4 KB", lambda it: base.faults[it], COUNT),
-            Field(f"farther|than {tlb.entries(BASE_PAGE)[1]}", lambda it: far(base, 1, it), COUNT),
-            Field("L1 misses|4 KB", lambda it: mapping.l1_misses[it], COUNT, optional=1),
-            Field("walks|4 KB", lambda it: mapping.walks[it], COUNT),
+        title="",
+        rows=used,
+        fields=(
+            Field(heading="data|", value=lambda it: CATEGORIES[it], form=TEXT),
+            Field(heading="refer-|ences", value=lambda it: trace.references[it], form=COUNT),
+            Field(heading="4 KB|pages", value=lambda it: base.pages[it], form=COUNT),
+            Field(heading="2 MB|pages", value=lambda it: huge.pages[it], form=COUNT),
+            Field(heading="faults|4 KB", value=lambda it: base.faults[it], form=COUNT),
+            Field(
+                heading=f"farther|than {tlb.entries(BASE_PAGE)[1]}",
+                value=lambda it: far(base, 1, it),
+                form=COUNT,
+            ),
+            Field(
+                heading="L1 misses|4 KB",
+                value=lambda it: mapping.l1_misses[it],
+                form=COUNT,
+                optional=1,
+            ),
+            Field(heading="walks|4 KB", value=lambda it: mapping.walks[it], form=COUNT),
         ),
     )
     shares = (
-        Field(f"{CATEGORIES[i]}|%", partial(lambda i, row: row[1][i] or None, i), PERCENT)
+        Field(
+            heading=f"{CATEGORIES[i]}|%",
+            value=partial(lambda i, row: row[1][i] or None, i),
+            form=PERCENT,
+        )
         for i in used
     )
     columns = (
-        Field("reuse distance|in 4 KB pages", lambda row: row[0]),
-        Field("references|%", lambda row: sum(row[1]), PERCENT),
+        Field(heading="reuse distance|in 4 KB pages", value=lambda row: row[0]),
+        Field(heading="references|%", value=lambda row: sum(row[1]), form=PERCENT),
         *shares,
     )
-    yield ViewTable("", octave_bars(base), columns)
+    yield ViewTable(title="", rows=octave_bars(base), fields=columns)
     yield from _ranking_parts(view)
     if view.check is not None:
         yield from check_parts(view.check)
@@ -227,18 +249,35 @@ def _ranking_parts(view: TraceView) -> Iterator[Part]:
         return lambda it: it.saved_ns(loads) / of if of and of > 0 else None
 
     fields = (
-        Field("page sizes|", lambda it: mapping_name(it.mapping.sizes), TEXT, flexible=True),
-        Field("large|pages", lambda it: it.large_pages),
-        Field("L1 misses|saved", lambda it: it.l1_misses_saved, COUNT, optional=2),
-        Field("walks|saved", lambda it: it.walks_saved, COUNT, optional=1),
-        Field("faults|ms", lambda it: it.faults_saved_ns, MILLISECONDS),
-        Field("ms if in-|dependent", lambda it: it.saved_ns(_LOADS[0]), MILLISECONDS, optional=3),
-        Field("ms if de-|pendent", lambda it: it.saved_ns(_LOADS[1]), MILLISECONDS, optional=3),
-        Field("saved|ms", lambda it: it.saved_ns(loads), MILLISECONDS),
-        Field("of the|run %", share(native_ns), PERCENT),
-        Field("of the|most %", share(most_ns), PERCENT),
+        Field(
+            heading="page sizes|",
+            value=lambda it: mapping_name(it.mapping.sizes),
+            form=TEXT,
+            flexible=True,
+        ),
+        Field(heading="large|pages", value=lambda it: it.large_pages),
+        Field(
+            heading="L1 misses|saved", value=lambda it: it.l1_misses_saved, form=COUNT, optional=2
+        ),
+        Field(heading="walks|saved", value=lambda it: it.walks_saved, form=COUNT, optional=1),
+        Field(heading="faults|ms", value=lambda it: it.faults_saved_ns, form=MILLISECONDS),
+        Field(
+            heading="ms if in-|dependent",
+            value=lambda it: it.saved_ns(_LOADS[0]),
+            form=MILLISECONDS,
+            optional=3,
+        ),
+        Field(
+            heading="ms if de-|pendent",
+            value=lambda it: it.saved_ns(_LOADS[1]),
+            form=MILLISECONDS,
+            optional=3,
+        ),
+        Field(heading="saved|ms", value=lambda it: it.saved_ns(loads), form=MILLISECONDS),
+        Field(heading="of the|run %", value=share(native_ns), form=PERCENT),
+        Field(heading="of the|most %", value=share(most_ns), form=PERCENT),
     )
-    yield ViewTable("", rows, fields, most=_MOST_ROWS)
+    yield ViewTable(title="", rows=rows, fields=fields, most=_MOST_ROWS)
     if rows[0].large_pages == 0 or most_ns <= 0:
         yield "No mapping to larger pages saves anything here."
     else:
@@ -277,29 +316,37 @@ def heads_parts(heads: Sequence[TraceHead]) -> Iterator[Part]:
     if not heads:
         yield Line("no traces stored yet; `rater lab trace SUITE/BENCHMARK` makes one")
     fields = (
-        Field("trace|", lambda it: it.number),
-        Field("when|UTC", lambda it: it.traced_at.replace("T", " ").removesuffix("Z"), TEXT),
-        Field("host|", lambda it: it.host, TEXT, flexible=True, optional=1),
-        Field("what|", lambda it: f"{it.suite}/{it.name}" if it.suite else it.name, TEXT),
-        Field("size|", lambda it: it.size, TEXT),
-        Field("% of all|pages", lambda it: it.rate, PERCENT, optional=2),
-        Field("traced|s", lambda it: it.elapsed_s, NUMBER),
+        Field(heading="trace|", value=lambda it: it.number),
+        Field(
+            heading="when|UTC",
+            value=lambda it: it.traced_at.replace("T", " ").removesuffix("Z"),
+            form=TEXT,
+        ),
+        Field(heading="host|", value=lambda it: it.host, form=TEXT, flexible=True, optional=1),
+        Field(
+            heading="what|",
+            value=lambda it: f"{it.suite}/{it.name}" if it.suite else it.name,
+            form=TEXT,
+        ),
+        Field(heading="size|", value=lambda it: it.size, form=TEXT),
+        Field(heading="% of all|pages", value=lambda it: it.rate, form=PERCENT, optional=2),
+        Field(heading="traced|s", value=lambda it: it.elapsed_s, form=NUMBER),
     )
-    yield ViewTable("", heads, fields)
+    yield ViewTable(title="", rows=heads, fields=fields)
 
 
 def check_parts(check: BenefitCheck) -> Iterator[Part]:
     """Yield predicted against measured benefits."""
     fields = (
-        Field("page sizes|", lambda it: it.name, TEXT, flexible=True),
-        Field("runs|", lambda it: len(it.times_s), optional=1),
-        Field("median|s", lambda it: f"{it.median_s:.4f}"),
-        Field("predicted|% of most", lambda it: it.predicted, PERCENT),
-        Field("measured|% of most", lambda it: it.measured, PERCENT),
-        Field("noise|+- %", lambda it: it.noise, PERCENT),
-        Field("error|%", lambda it: it.error, CHANGE),
+        Field(heading="page sizes|", value=lambda it: it.name, form=TEXT, flexible=True),
+        Field(heading="runs|", value=lambda it: len(it.times_s), optional=1),
+        Field(heading="median|s", value=lambda it: f"{it.median_s:.4f}"),
+        Field(heading="predicted|% of most", value=lambda it: it.predicted, form=PERCENT),
+        Field(heading="measured|% of most", value=lambda it: it.measured, form=PERCENT),
+        Field(heading="noise|+- %", value=lambda it: it.noise, form=PERCENT),
+        Field(heading="error|%", value=lambda it: it.error, form=CHANGE),
     )
-    yield ViewTable("", check.mappings, fields)
+    yield ViewTable(title="", rows=check.mappings, fields=fields)
     saved = (
         f"{check.most_saved_s * 1e3:.1f} ms +-{check.most_saved_noise_s * 1e3:.1f}, predicted "
         f"{check.predicted_s * 1e3:.1f} ms"
@@ -370,7 +417,9 @@ def reuse_svg(trace: PageTrace) -> str:
             [(title, known.get(title, [0.0] * len(CATEGORIES))) for title in titles], trace
         )
         chart["signals"]["title"] = f"{page_name(page_bytes)} pages"
-        figures.append(PlacedChart("cpi", chart, _WIDTH, len(titles) * _LINE, above=20))
+        figures.append(
+            PlacedChart(kind="cpi", chart=chart, width=_WIDTH, height=len(titles) * _LINE, above=20)
+        )
     what = sanitize(
         f"{trace.name}: page reuse distances, % of {format_count(sum(trace.references))}"
     )

@@ -154,12 +154,12 @@ def load_trace(store: Store, number: int) -> StoredTrace:
         stores=tuple(counts[name][1] for name in CATEGORIES),
         reuse=tuple(
             PageReuse(
-                size,
-                _of(touched, (size,), 3),
-                _of(touched, (size,), 2),
-                tuple(tuple(histograms.get((size, name), ())) for name in CATEGORIES),
-                error,
-                far,
+                page_bytes=size,
+                faults=_of(touched, (size,), 3),
+                pages=_of(touched, (size,), 2),
+                histogram=tuple(tuple(histograms.get((size, name), ())) for name in CATEGORIES),
+                error=error,
+                error_from=far,
             )
             for size, error, far in sizes
         ),

@@ -24,7 +24,7 @@ REGION_BYTES = 2 << 20  # of addresses, of which misses are told one by one
 type PerCategory = tuple[int, ...]  # in the order of CATEGORIES
 
 
-class PageReuse(Struct, frozen=True):
+class PageReuse(Struct, frozen=True, kw_only=True):
     """References to pages of one size, by how many other pages came between two to one page."""
 
     page_bytes: int
@@ -72,7 +72,7 @@ class RegionMisses(Struct, frozen=True):
     walks_huge: int
 
 
-class PageTrace(Struct, frozen=True):
+class PageTrace(Struct, frozen=True, kw_only=True):
     """One traced run of a program."""
 
     name: str
@@ -99,7 +99,7 @@ class PageTrace(Struct, frozen=True):
         return next(it for it in self.reuse if it.page_bytes == page_bytes)
 
 
-class TraceHead(Struct, frozen=True):
+class TraceHead(Struct, frozen=True, kw_only=True):
     """A trace in a list."""
 
     number: int

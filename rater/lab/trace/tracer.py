@@ -70,7 +70,7 @@ _TOOL_FLAGS = (
 _LOAD_ADDRESS = {"amd64": "0x58000000", "arm64": "0x58000000"}
 
 
-class Valgrind(Struct, frozen=True):
+class Valgrind(Struct, frozen=True, kw_only=True):
     """An installed valgrind that tools can be built for."""
 
     program: Path
@@ -141,12 +141,12 @@ def find_valgrind(environment: Mapping[str, str] = os.environ, root: Path = Path
             raise InputError(f"{found} is there, but {what} not: {_INSTALL}")
     assert headers is not None and libraries is not None and parts is not None
     return Valgrind(
-        Path(found),
-        version.strip().removeprefix("valgrind-"),
-        headers,
-        libraries,
-        parts,
-        architecture,
+        program=Path(found),
+        version=version.strip().removeprefix("valgrind-"),
+        headers=headers,
+        libraries=libraries,
+        parts=parts,
+        architecture=architecture,
     )
 
 
@@ -451,7 +451,9 @@ def _preloaded(library: Path, of: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     All in base pages, and it tells the tracer what is where.
     """
     heap, mmap = reserves(None, {}, sysroot())
-    order = PageDirective((), heap, mmap, split=True, pooled=False, strict=False)
+    order = PageDirective(
+        windows=(), heap_bytes=heap, mmap_bytes=mmap, split=True, pooled=False, strict=False
+    )
     before = of.get(b"LD_PRELOAD", b"")
     return {
         b"LD_PRELOAD": b":".join([os.fsencode(library), *([before] if before else [])]),

@@ -70,7 +70,7 @@ class Counts(Struct, frozen=True):
     rest: int = 0  # copies on each lgroup with usable CPUs that is not named
 
 
-class Layout(Struct, frozen=True):
+class Layout(Struct, frozen=True, kw_only=True):
     """How copies are spread over a machine, whatever the machine and the number of copies.
 
     `reserve`, `only`, `exclude`, `kind` and `smt` narrow what `order` deals out
@@ -139,7 +139,13 @@ def load_layout(name_or_path: str) -> Layout:
     """
     written = explicit_order(name_or_path)
     if written is not None:
-        return Layout(name_or_path, "CPUs as written", written[0], BindLevel.PU, text=written[1])
+        return Layout(
+            name=name_or_path,
+            description="CPUs as written",
+            order=written[0],
+            bind=BindLevel.PU,
+            text=written[1],
+        )
     path = layout_path(name_or_path)
     return parse_layout(layout_text(path), path, name_or_path)
 
@@ -189,7 +195,7 @@ def _layout(table: TableReader, name: str) -> Layout:
         )
     excluded = table.table("exclude")
     layout = Layout(
-        name,
+        name=name,
         description=table.get("description", STRING, ""),
         order=order or CpuOrder.NONE,
         bind=bind,

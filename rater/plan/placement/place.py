@@ -46,7 +46,7 @@ from rater.text.values import group_by_key, interleave
 # -- What a layout leaves of a machine to its copies: exclusions, reserved cores, filters ----------
 
 
-class CpuOffer(Struct, frozen=True):
+class CpuOffer(Struct, frozen=True, kw_only=True):
     """A layout, and what it leaves of a machine to copies."""
 
     layout: Layout
@@ -83,7 +83,7 @@ def offer_cpus(topology: Topology, layout: Layout) -> CpuOffer:
     have, and when nothing is left.
     """
     if layout.order is CpuOrder.NONE:
-        return CpuOffer(layout, topology)
+        return CpuOffer(layout=layout, topology=topology)
     named = parse_cpus(layout.text) if layout.order is CpuOrder.LIST else ()
     topology = topology.with_cpus((*named, *layout.only.cpus))
     only, exclude = layout.only, layout.exclude
@@ -114,7 +114,7 @@ def offer_cpus(topology: Topology, layout: Layout) -> CpuOffer:
             f"layout {layout.name} ({', '.join(options(layout))}) leaves none of the "
             f"{len(topology.pus)} usable CPUs of {topology.source} to copies: ask for less"
         )
-    offer = CpuOffer(layout, left, reserved, shares=_shares(left, layout))
+    offer = CpuOffer(layout=layout, topology=left, reserved=reserved, shares=_shares(left, layout))
     if layout.order is CpuOrder.LIST:  # filters take CPUs out of a list afterwards
         free = restrict_to(topology, [pu for pu in topology.pus if pu.os not in taken])
         return replace(offer, named=cpus_of(free, layout.text))
@@ -472,7 +472,7 @@ def default_memory(layout: Layout) -> MemoryPolicy:
     return MemoryPolicy.NONE if layout.order is CpuOrder.NONE else MemoryPolicy.LOCAL
 
 
-class PlacementPlan(Struct, frozen=True):
+class PlacementPlan(Struct, frozen=True, kw_only=True):
     """A placement per copy, in the order of copies, and what a person should know of it."""
 
     placements: tuple[Placement, ...]
@@ -514,11 +514,21 @@ def place(offer: CpuOffer, copies: int, memory: Memory, threads: int = 1) -> Pla
                 "another layout"
             )
         return PlacementPlan(
-            tuple(
-                Placement(copy, None, None, None, None, None, None, policy, named)
+            placements=tuple(
+                Placement(
+                    copy=copy,
+                    cpus=None,
+                    cpu=None,
+                    core=None,
+                    llc=None,
+                    node=None,
+                    package=None,
+                    memory_policy=policy,
+                    memory_nodes=named,
+                )
                 for copy in range(copies)
             ),
-            unbound_warnings(len(topology.pus), copies, threads),
+            warnings=unbound_warnings(len(topology.pus), copies, threads),
             most=max(1, len(topology.pus) // threads),
         )
     assigned = assign(offer, copies, threads)
@@ -532,8 +542,8 @@ def place(offer: CpuOffer, copies: int, memory: Memory, threads: int = 1) -> Pla
         for placement, slot in zip(bound(offer, assigned.slots), assigned.slots, strict=True)
     )
     return PlacementPlan(
-        placements,
-        (
+        placements=placements,
+        warnings=(
             *_left_out(offer, threads),
             *placement_warnings(topology, assigned.slots, placements, threads, homes),
         ),

@@ -51,7 +51,7 @@ def gate_mismatches(
 # -- What placements come to: each lgroup's part of a plan, and what a person should think over ----
 
 
-class NodeShare(Struct, frozen=True):
+class NodeShare(Struct, frozen=True, kw_only=True):
     """One lgroup's part of a plan."""
 
     node: int | None  # OS number; None: the CPUs that no lgroup holds

@@ -199,7 +199,7 @@ def _holder(file: int) -> str:
 # -- Does a run fit? Memory and disk it needs against what there is, before it starts --------------
 
 
-class MemoryDemand(Struct, frozen=True):
+class MemoryDemand(Struct, frozen=True, kw_only=True):
     """One benchmark as one phase runs it."""
 
     benchmark: str
@@ -220,7 +220,7 @@ class AvailableResources(Struct, frozen=True):
     disk: str  # the directory that was looked at
 
 
-class ResourceNeeds(Struct, frozen=True):
+class ResourceNeeds(Struct, frozen=True, kw_only=True):
     """What a run needs at its worst moment; empty `problems` means that it fits."""
 
     memory_bytes: int
@@ -267,7 +267,14 @@ def estimate_needs(
             f"disk: {_gb(disk)} needed by run directories, {_gb(available.disk_bytes)} free in "
             f"{available.disk}; set RATER_CACHE to a larger disk, use fewer copies, or --force"
         )
-    return ResourceNeeds(most, most_name, disk, available, tuple(unstated), tuple(problems))
+    return ResourceNeeds(
+        memory_bytes=most,
+        memory_benchmark=most_name,
+        disk_bytes=disk,
+        available=available,
+        unstated=tuple(unstated),
+        problems=tuple(problems),
+    )
 
 
 def misfit(load: MemoryDemand, available: AvailableResources) -> str | None:

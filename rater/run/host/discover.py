@@ -182,7 +182,10 @@ def parse_printed(text: str, source: str) -> Topology | None:
     square = bool(matrix) and all(len(row) == len(matrix) for row in matrix.values())
     everything = mask_of(cpus)
     return build_topology(
-        [RawPU(cpu, core[cpu], package[cpu], l3[cpu], l2[cpu]) for cpu in order],
+        [
+            RawPU(os=cpu, core=core[cpu], package=package[cpu], l3=l3[cpu], l2=l2[cpu])
+            for cpu in order
+        ],
         [RawNode(node, members[node], sizes.get(node, 0), None) for node in sorted(members)],
         usable=everything,
         allowed_nodes=mask_of(members),
@@ -243,7 +246,7 @@ def _nodes_x_cpus(text: str, nodes: int, cpus: int) -> Topology:
     block = (1 << cpus) - 1
     everything = (1 << nodes * cpus) - 1
     return build_topology(
-        [RawPU(cpu, None, None, None, None) for cpu in range(nodes * cpus)],
+        [RawPU(os=cpu, core=None, package=None, l3=None, l2=None) for cpu in range(nodes * cpus)],
         [RawNode(node, block << node * cpus, 0, None) for node in range(nodes)],
         usable=everything,
         allowed_nodes=everything,

@@ -116,7 +116,10 @@ def pool_rooms(root: Path = Path("/")) -> tuple[PoolCapacity, ...]:
             pieces = sum(block // size * count for block, count in own.items() if block >= size)
             found.append(
                 PoolCapacity(
-                    *(memory.node, size, pool.total, pool.free),
+                    node=memory.node,
+                    size_bytes=size,
+                    total=pool.total,
+                    free=pool.free,
                     ready=pieces if largest >= size else None,
                     most=(memory.free_bytes + memory.droppable_bytes) // size,
                 )

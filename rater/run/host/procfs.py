@@ -165,7 +165,13 @@ def parse_numa_maps(text: bytes) -> NumaMaps:
         table[mapping.page_bytes] = table.get(mapping.page_bytes, 0) + own
         if mapping.policy is not None:
             policies[mapping.policy] = policies.get(mapping.policy, 0) + own
-    return NumaMaps(nodes, sizes, huge, policies, resident)
+    return NumaMaps(
+        node_bytes=nodes,
+        page_bytes=sizes,
+        huge_bytes=huge,
+        policy_bytes=policies,
+        resident_bytes=resident,
+    )
 
 
 class _Mapping(NamedTuple):
@@ -204,12 +210,12 @@ def _mapping(line: bytes) -> _Mapping | None:
         )
     policy = _POLICY.match(line)
     return _Mapping(
-        size,
-        total * size,
-        own * size,
-        is_huge,
-        tuple((node, count * size) for node, count in pages.items()),
-        policy[1].decode("ascii", "replace") if policy else None,
+        page_bytes=size,
+        resident_bytes=total * size,
+        own_bytes=own * size,
+        huge=is_huge,
+        nodes=tuple((node, count * size) for node, count in pages.items()),
+        policy=policy[1].decode("ascii", "replace") if policy else None,
     )
 
 
@@ -244,15 +250,15 @@ def parse_status(text: bytes) -> Status:
     sizes = {key: int(it[:-3]) << 10 for key, it in found.items() if it.endswith(b" kB")}
     shared = sizes.get(b"RssFile", 0) + sizes.get(b"RssShmem", 0)
     return Status(
-        found.get(b"State", b"").decode(),
-        int(found.get(b"TracerPid", 0)),
-        int(found.get(b"Threads", 1)),
-        _numbers(found.get(b"Cpus_allowed_list")),
-        _numbers(found.get(b"Mems_allowed_list")),
-        sizes.get(b"VmHWM"),
-        sizes.get(b"VmSwap"),
-        max(0, sizes.get(b"VmRSS", 0) + sizes.get(b"HugetlbPages", 0) - shared),
-        shared,
+        state=found.get(b"State", b"").decode(),
+        tracer=int(found.get(b"TracerPid", 0)),
+        threads=int(found.get(b"Threads", 1)),
+        cpus=_numbers(found.get(b"Cpus_allowed_list")),
+        mems=_numbers(found.get(b"Mems_allowed_list")),
+        peak_bytes=sizes.get(b"VmHWM"),
+        swap_bytes=sizes.get(b"VmSwap"),
+        private_bytes=max(0, sizes.get(b"VmRSS", 0) + sizes.get(b"HugetlbPages", 0) - shared),
+        shared_bytes=shared,
     )
 
 

@@ -30,7 +30,7 @@ from rater.text.cpuset import numbers_of
 from rater.text.secrets import command_text
 
 
-class CopySpec(Struct, frozen=True):
+class CopySpec(Struct, frozen=True, kw_only=True):
     """Everything needed to start one step of one copy; paths as text."""
 
     argv: tuple[str, ...]
@@ -124,7 +124,7 @@ class Child(Struct, eq=False):
         self.launcher.ask(Verb.SIGNAL, self.token, number)
 
 
-class Copy(Struct, eq=False):
+class Copy(Struct, eq=False, kw_only=True):
     """One copy in one phase: its queue, the run that goes on, and the one that follows it."""
 
     number: int

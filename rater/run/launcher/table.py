@@ -75,7 +75,7 @@ class Record(NamedTuple):
     text: bytes = b""  # REPORT: what was written; BROKEN: the mask that the kernel gave
 
 
-class ProcessEntry(Struct, frozen=True):
+class ProcessEntry(Struct, frozen=True, kw_only=True):
     """One process of a table."""
 
     token: int

@@ -58,7 +58,7 @@ _NEVER = 1 << 62
 type _Orphans = Callable[[], Mapping[int, Sequence[int]]]
 
 
-class _Watched(Struct, eq=False):
+class _Watched(Struct, eq=False, kw_only=True):
     """A copy that runs, and what was seen of it; a thread that looks at it has it for that time."""
 
     child: Child
@@ -142,11 +142,11 @@ class Observer:
         self._owed += owed
         once = self._cadence.once
         one = _Watched(
-            child,
-            start_ns,
-            owed,
-            _NEVER if once and not owed else start_ns + round(FIRST_S * 1e9),
-            _NEVER if once else start_ns + round(_LEAST_S * 1e9),
+            child=child,
+            start_ns=start_ns,
+            owed=owed,
+            sample_ns=_NEVER if once and not owed else start_ns + round(FIRST_S * 1e9),
+            look_ns=_NEVER if once else start_ns + round(_LEAST_S * 1e9),
         )
         self._watched[child.pid] = one
         self._line_up(one)

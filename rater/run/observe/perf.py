@@ -255,10 +255,10 @@ def _counted(of: TableGroup, ready: ReadyGroup, kernel: PerfKernel, root: Path) 
     finally:
         kernel.close(opened)
     if reading.running_ns:
-        return GroupProbe(of, ready, reading)
+        return GroupProbe(of=of, ready=ready, reading=reading)
     watchdog = read_number(root / _WATCHDOG)
     return GroupProbe(
-        of,
+        of=of,
         reading=reading,
         why="the kernel takes the events and never counts them: others have the counters"
         + (" (the NMI watchdog holds one on every CPU)" if watchdog else ""),
@@ -278,7 +278,7 @@ def _in_part(of: TableGroup, ready: ReadyGroup, kernel: PerfKernel, root: Path) 
             absent[event.name] = error
     if not absent:
         return GroupProbe(
-            of,
+            of=of,
             why=f"each of its {len(ready.events)} events counts alone, together they do not: more "
             "than the processor counts at once",
             remedy="a table of your own with smaller groups (--counters ./MINE.toml)",
@@ -287,7 +287,7 @@ def _in_part(of: TableGroup, ready: ReadyGroup, kernel: PerfKernel, root: Path) 
     first = _error_words(next(iter(absent.values())))[0]
     if len(absent) == len(ready.events):
         why = f"the kernel has no counters of the processor for it ({first})"
-        return GroupProbe(of, why=why, remedy=_no_pmu(of))
+        return GroupProbe(of=of, why=why, remedy=_no_pmu(of))
     why = f"not on this machine: {truncate_list(list(absent))} ({first})"
     remedy = _no_pmu(of)
     try:
@@ -296,7 +296,7 @@ def _in_part(of: TableGroup, ready: ReadyGroup, kernel: PerfKernel, root: Path) 
             return replace(found, missing=tuple(absent), why=why, remedy=remedy)
     except OSError as error:
         why = f"{why}; the others: {_error_words(error)[0]}"
-    return GroupProbe(of, missing=tuple(absent), why=why, remedy=remedy)
+    return GroupProbe(of=of, missing=tuple(absent), why=why, remedy=remedy)
 
 
 def _in_user_mode(ready: ReadyGroup) -> ReadyGroup:
@@ -492,9 +492,9 @@ class PhaseCounting:
             cost = self._cost_ns
             found.append(
                 PhaseCounted(
-                    self._phase,
-                    self._user_only,
-                    self._copies,
+                    phase=self._phase,
+                    user_only=self._user_only,
+                    copies=self._copies,
                     open_ns=cost["open"],
                     read_ns=cost["read"],
                     close_ns=cost["close"],
@@ -522,11 +522,11 @@ class PhaseCounting:
             return
         for event, value in zip(group.events, reading.values, strict=True):
             yield EventCount(
-                group.name,
-                event.name,
-                value if reading.running_ns else None,
-                reading.enabled_ns,
-                reading.running_ns,
+                group_name=group.name,
+                event=event.name,
+                value=value if reading.running_ns else None,
+                enabled_ns=reading.enabled_ns,
+                running_ns=reading.running_ns,
             )
 
     def _close(self, opened: _Opened) -> None:

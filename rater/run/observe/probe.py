@@ -120,7 +120,7 @@ class NoSample(Enum):
     ENDED = "ended"  # or hidden from us
 
 
-class _Sum(Struct):
+class _Sum(Struct, kw_only=True):
     """Over the processes of one copy."""
 
     processes: int = 0

@@ -55,7 +55,7 @@ class Compiler(Struct, frozen=True):
     identity: str  # everything it says of itself, and where it really lies
 
 
-class BuiltProgram(Struct, frozen=True):
+class BuiltProgram(Struct, frozen=True, kw_only=True):
     """What to execute for a benchmark, and what it was made of."""
 
     executable: Path  # absolute
@@ -95,7 +95,13 @@ def build(benchmark: Benchmark, tune: str, cache: Path, size: Size | None = None
         if size is not None and all(one.program for one in size.commands):
             command = size.commands[0].program
         executable = find_command(command[0], f"benchmark {benchmark.name}")
-        return BuiltProgram(executable, _sha256_or_none(executable), None, None, command[1:])
+        return BuiltProgram(
+            executable=executable,
+            sha256=_sha256_or_none(executable),
+            compiler=None,
+            flags=None,
+            arguments=command[1:],
+        )
     if tune not in benchmark.flags:
         raise InputError(
             f"benchmark {benchmark.name} has no flags for tune {tune!r}; "
@@ -181,7 +187,9 @@ def compile_program(
             f"{executable} may not be executed{_noexec(executable)}; "
             "set RATER_CACHE to a folder where programs may run"
         )
-    return BuiltProgram(executable, digest, compiler.version, options)
+    return BuiltProgram(
+        executable=executable, sha256=digest, compiler=compiler.version, flags=options
+    )
 
 
 def sha256_of(path: Path) -> str:

@@ -143,7 +143,7 @@ _ROOM_HELPS = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, 
 _EXECUTE = 0o111
 
 
-class ReadyInput(Struct, frozen=True):
+class ReadyInput(Struct, frozen=True, kw_only=True):
     """An input file in the cache, which run directories link to."""
 
     name: str  # relative to the run directory
@@ -452,7 +452,9 @@ def _made_once(folder: Path, name: str, write: Callable[[Path], None]) -> ReadyI
     with locked(folder):
         try:
             size, mtime_ns, sha256, *state = stamp.read_text().split()
-            ready = ReadyInput(name, data, int(size), int(mtime_ns), sha256)
+            ready = ReadyInput(
+                name=name, path=data, size_bytes=int(size), mtime_ns=int(mtime_ns), sha256=sha256
+            )
             if file_state_or_empty(data) == state:
                 return ready
             if not ready.changed():
@@ -466,7 +468,13 @@ def _made_once(folder: Path, name: str, write: Callable[[Path], None]) -> ReadyI
             fresh.chmod(0o444 | fresh.stat().st_mode & _EXECUTE)
             flush(fresh)
             found = fresh.stat()
-            ready = ReadyInput(name, data, found.st_size, found.st_mtime_ns, sha256_of(fresh))
+            ready = ReadyInput(
+                name=name,
+                path=data,
+                size_bytes=found.st_size,
+                mtime_ns=found.st_mtime_ns,
+                sha256=sha256_of(fresh),
+            )
             stamp.unlink(missing_ok=True)
             fresh.replace(data)
         _stamp(ready, stamp)

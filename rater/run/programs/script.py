@@ -87,7 +87,7 @@ shift 2
 """
 
 
-class CommandLine(Struct, frozen=True):
+class CommandLine(Struct, frozen=True, kw_only=True):
     """One command of a copy, its program found."""
 
     words: tuple[str, ...]
@@ -129,7 +129,11 @@ def command_lines(benchmark: Benchmark, size: Size, built: BuiltProgram) -> tupl
             words = (str(found), *command.program[1:], *command.args)
         else:
             words = (str(built.executable), *built.arguments, *command.args)
-        lines.append(CommandLine(words, command.stdin, command.stdout, command.stderr))
+        lines.append(
+            CommandLine(
+                words=words, stdin=command.stdin, stdout=command.stdout, stderr=command.stderr
+            )
+        )
     return tuple(lines)
 
 

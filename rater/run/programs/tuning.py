@@ -242,7 +242,7 @@ _MOST_BYTES = 1 << 16  # headers lie at the beginning
 _LONGEST_NAME = 256  # of a library
 
 
-class Elf(Struct, frozen=True):
+class Elf(Struct, frozen=True, kw_only=True):
     """The part of its headers that tells who loads it."""
 
     bits: int  # 32 or 64
@@ -294,7 +294,13 @@ def _parsed(data: bytes, file: BinaryIO) -> Elf | None:
             file.seek(strings + name)
             needed.append(file.read(_LONGEST_NAME).partition(b"\0")[0].decode("utf-8", "replace"))
     is_library = kind_of_file == _ET_DYN and interpreter is None and not flags & _DF_1_PIE
-    return Elf(64 if is_64 else 32, machine, interpreter, is_library, tuple(needed))
+    return Elf(
+        bits=64 if is_64 else 32,
+        machine=machine,
+        interpreter=interpreter,
+        is_library=is_library,
+        needed=tuple(needed),
+    )
 
 
 def _extent(data: bytes, order: str, at: int, *, is_64: bool) -> tuple[int, int, int]:

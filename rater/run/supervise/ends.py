@@ -115,13 +115,13 @@ def workload_times(
                 at_ns = min(max(end.at_ns, start_ns), finish_ns)
         times.append(
             WorkloadTime(
-                number,
-                start_ns - origin_ns,
-                at_ns - origin_ns,
-                at_ns - start_ns,
-                code,
-                by,
-                pids.get(number),
+                workload=number,
+                start_ns=start_ns - origin_ns,
+                finish_ns=at_ns - origin_ns,
+                elapsed_ns=at_ns - start_ns,
+                exit_code=code,
+                signal=by,
+                pid=pids.get(number),
             )
         )
         start_ns = at_ns

@@ -123,7 +123,7 @@ class PageSetup(Protocol):
         """Return what looks at the copies of a phase."""
 
 
-class Job(Struct, frozen=True):
+class Job(Struct, frozen=True, kw_only=True):
     """A plan with everything it needs of this machine."""
 
     plan: Plan
@@ -151,7 +151,7 @@ class Job(Struct, frozen=True):
     resume: Callable[[], None] = lambda: None
 
 
-class RunState(Struct, eq=False):
+class RunState(Struct, eq=False, kw_only=True):
     """Shared by the supervisor and the phase that runs; mutable, of one run."""
 
     job: Job
@@ -191,7 +191,8 @@ class PhaseRecord:
         self._state = state
         self._phase = phase
         self.copies = {
-            queue.copy: Copy(queue.copy, queue.steps, bool(phase.window)) for queue in phase.queues
+            queue.copy: Copy(number=queue.copy, steps=queue.steps, repeats=bool(phase.window))
+            for queue in phase.queues
         }
         self.reports = CommandReports()
         self._ended: list[EndedCopy] = []
@@ -256,13 +257,13 @@ class PhaseRecord:
             self._state.observer.started(child)
         self._state.emit(
             CopyStarted(
-                child.phase,
-                child.step.benchmark,
-                child.step.iteration,
-                child.copy,
-                child.position,
-                start,
-                None if planned_ns is None else planned_ns - self.origin_ns,
+                phase=child.phase,
+                benchmark=child.step.benchmark,
+                iteration=child.step.iteration,
+                copy=child.copy,
+                step=child.position,
+                start_ns=start,
+                planned_start_ns=None if planned_ns is None else planned_ns - self.origin_ns,
             )
         )
 

@@ -71,7 +71,7 @@ class Supervisor:
     def __init__(
         self, job: Job, guard: Guard, emit: Callable[[Event], None], signals: DeferredSignals
     ) -> None:
-        self._state = RunState(job, guard, emit, self.stop)
+        self._state = RunState(job=job, guard=guard, emit=emit, stop=self.stop)
         if job.proof is not None:
             self._state.gates = GateCheck(job.placements, emit)
             self._state.observer = Observer(
@@ -413,15 +413,15 @@ class Judge:
         if judged.validity is not event.validity or judged.metrics:
             self._emit(
                 OutputChecked(
-                    event.phase,
-                    event.benchmark,
-                    event.iteration,
-                    event.copy,
-                    event.step,
-                    judged.validity,
-                    judged.detail,
-                    escape_undecodable(spec.files) if invalid else event.run_dir,
-                    judged.metrics,
+                    phase=event.phase,
+                    benchmark=event.benchmark,
+                    iteration=event.iteration,
+                    copy=event.copy,
+                    step=event.step,
+                    validity=judged.validity,
+                    detail=judged.detail,
+                    run_dir=escape_undecodable(spec.files) if invalid else event.run_dir,
+                    metrics=judged.metrics,
                 )
             )
         if invalid or event.status is not CopyStatus.OK:

@@ -83,7 +83,7 @@ class KitCopy(Struct, frozen=True):
     comparison: Any = None  # what the wing compares; None: nothing
 
 
-class Program(Struct, frozen=True):
+class Program(Struct, frozen=True, kw_only=True):
     """One benchmark, ready to be started."""
 
     name: str
@@ -357,14 +357,14 @@ class RunFolders:
         if tuning is not UNTUNED:
             own |= tuning.added({**shared, **own})
         return CopySpec(
-            argv,
-            shared,
-            directory,
-            output,
-            count_reported_commands(argv),
-            own,
-            program.accepted,
-            tuning.transparent,
+            argv=argv,
+            shared=shared,
+            directory=directory,
+            output=output,
+            workloads=count_reported_commands(argv),
+            own=own,
+            accepted=program.accepted,
+            transparent=tuning.transparent,
         )
 
     def _own_directory(self, program: Program, copy: int, name: str) -> str:

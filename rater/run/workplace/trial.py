@@ -36,10 +36,20 @@ from rater.run.workplace.run_dirs import Program, RunFolders
 from rater.system.errors import RaterError
 
 _MORE_MEMORY = 1.1  # than stated is worth a word
-_UNBOUND = Placement(0, None, None, None, None, None, None, MemoryPolicy.NONE, ())
+_UNBOUND = Placement(
+    copy=0,
+    cpus=None,
+    cpu=None,
+    core=None,
+    llc=None,
+    node=None,
+    package=None,
+    memory_policy=MemoryPolicy.NONE,
+    memory_nodes=(),
+)
 
 
-class SuiteTrial(Struct, frozen=True):
+class SuiteTrial(Struct, frozen=True, kw_only=True):
     """What a trial of one benchmark showed; `error` is None when all is well."""
 
     benchmark: str
@@ -66,8 +76,8 @@ def try_build(benchmark: Benchmark, tune: str, cache: Path) -> SuiteTrial:
     try:
         built = build(benchmark, tune, cache)
     except RaterError as error:
-        return SuiteTrial(benchmark.name, str(error))
-    return SuiteTrial(benchmark.name, None, str(built.executable))
+        return SuiteTrial(benchmark=benchmark.name, error=str(error))
+    return SuiteTrial(benchmark=benchmark.name, error=None, executable=str(built.executable))
 
 
 @contextmanager
@@ -116,7 +126,7 @@ def try_run(
     `left` is what the set-up of `suite` made (`try_setup`), None when it failed or there
     is none. `limits` are those of the copy, and of its set-up.
     """
-    trial = SuiteTrial(benchmark.name, None)
+    trial = SuiteTrial(benchmark=benchmark.name, error=None)
     size = pick_size(benchmark, size_name)
     if size is None:
         known = ", ".join(benchmark.sizes)

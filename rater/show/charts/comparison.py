@@ -46,7 +46,10 @@ def comparison_svg(chart: Chart) -> str:
         f"speedup over {chart['baseline']}, with its interval "
         "(+ better, \u2212 worse, = same, ~ rarely slow, ? inconclusive)"
     )
-    return sheet_svg(title, [PlacedChart("comparison", chart, WIDTH, rows * (14 * sides + 4))])
+    return sheet_svg(
+        title,
+        [PlacedChart(kind="comparison", chart=chart, width=WIDTH, height=rows * (14 * sides + 4))],
+    )
 
 
 def comparison_chart(comparison: Comparison) -> dict[str, Any] | None:
@@ -228,7 +231,10 @@ def _words(part: str) -> str:
 def cpi_svg(chart: Chart, title: str) -> str:
     """Return the chart of `cpi_chart` as an SVG."""
     height = chart["signals"]["rows"] * _LINE
-    return sheet_svg(f"{title}, {chart['unit']}", [PlacedChart("cpi", chart, WIDTH, height)])
+    return sheet_svg(
+        f"{title}, {chart['unit']}",
+        [PlacedChart(kind="cpi", chart=chart, width=WIDTH, height=height)],
+    )
 
 
 def cpi_lines(chart: Chart, width: int) -> list[str]:
@@ -275,11 +281,11 @@ def curves_svg(curves: Sequence[Curve]) -> str:
     wide = {"room": 150.0} if any(curve.name for curve in curves) else {}
     figures = [
         PlacedChart(
-            "scaling",
-            chart
+            kind="scaling",
+            chart=chart
             | {"signals": chart["signals"] | wide | {"title": chart["title"], "xname": "copies"}},
-            width,
-            height,
+            width=width,
+            height=height,
             above=30,
             right=wide.get("room", 0.0),
         )

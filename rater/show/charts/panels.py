@@ -29,7 +29,7 @@ _MOST_NAMED = 6, 3  # lines of names above a panel of its own, and above one of 
 _MOST_COPY_TICKS = 32  # copies that each have their number on the axis
 
 
-class _SheetSize(Struct, frozen=True):
+class _SheetSize(Struct, frozen=True, kw_only=True):
     """Measures of a page in pixels."""
 
     columns: int
@@ -60,11 +60,15 @@ def picture_svg(picture: Picture) -> str:
 def _sheet(picture: Picture) -> _SheetSize:
     panels, places = len(picture.panels), max(1, len(picture.names))
     if panels == 1:
-        return _SheetSize(1, 826, 420, 12, min(6.6, max(3.2, 640 / places)))
+        return _SheetSize(
+            columns=1, width=826, height=420, letters=12, dot=min(6.6, max(3.2, 640 / places))
+        )
     columns = 2 if panels <= 4 else 3 if panels <= 36 else 4
     width = {2: 404, 3: 250, 4: 215}[columns]
     dot = min(4.3, max(2.2, 1.4 * width / places))
-    return _SheetSize(columns, width, 192 if columns == 2 else 104, 10, dot)
+    return _SheetSize(
+        columns=columns, width=width, height=192 if columns == 2 else 104, letters=10, dot=dot
+    )
 
 
 def _key(picture: Picture, sheet: _SheetSize) -> Iterator[dict[str, Any]]:
@@ -134,7 +138,14 @@ def _figure(
     }
     line = sheet.letters * _LINE
     above = (lines + 1.5) * line
-    return PlacedChart("panel", chart, sheet.width, sheet.height, below=line * 2.4, above=above)
+    return PlacedChart(
+        kind="panel",
+        chart=chart,
+        width=sheet.width,
+        height=sheet.height,
+        below=line * 2.4,
+        above=above,
+    )
 
 
 def _numbers(picture: Picture, sheet: _SheetSize) -> Sequence[tuple[float, str]]:
@@ -218,13 +229,13 @@ def _single_labels(one: Finding) -> Iterator[Label]:
         what += f" (NUMA node {node})" if len(copies) == 1 and node is not None else ""
         cpus = {single.cpu for single in members if single.cpu is not None}
         yield Label(
-            copies,
-            f"{what}: {formatting.sizes(sizes)}",
-            tuple(sorted(iterations)),
-            benchmark,
-            tune,
-            tuple(sorted(cpus)),
-            one.explained,
+            copies=copies,
+            text=f"{what}: {formatting.sizes(sizes)}",
+            iterations=tuple(sorted(iterations)),
+            benchmark=benchmark,
+            tune=tune,
+            cpus=tuple(sorted(cpus)),
+            explained=one.explained,
             fast=sizes[0] < 1,
         )
 

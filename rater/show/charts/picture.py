@@ -30,7 +30,7 @@ _SHADES = 4  # of grey
 _WHOLE = 0.6  # a label that covers more of the copies is about all of them
 
 
-class Label(Struct, frozen=True):
+class Label(Struct, frozen=True, kw_only=True):
     """What a slow (or fast) part of the picture is."""
 
     copies: tuple[int, ...]  # ascending; empty: all
@@ -56,14 +56,14 @@ class NodeSpan(Struct, frozen=True):
         return "-" if self.node is None else str(self.node)
 
 
-class Dot(CopyPoint, frozen=True):
+class Dot(CopyPoint, frozen=True, kw_only=True):
     """One copy in one iteration."""
 
     place: int  # on the horizontal axis
     iteration: int
 
 
-class Panel(Struct, frozen=True):
+class Panel(Struct, frozen=True, kw_only=True):
     """One benchmark: its dots, and the part of the axis that tells their story.
 
     Dots outside `low_s` to `high_s` are drawn at the edge, with their time next to them.
@@ -131,7 +131,7 @@ class Panel(Struct, frozen=True):
         return len({dot.place for dot in dots}) > _WHOLE * len(places) and len(places) > 1
 
 
-class Picture(Struct, frozen=True):
+class Picture(Struct, frozen=True, kw_only=True):
     """Panels over one horizontal axis of copies, or of CPUs where copies move between them."""
 
     title: str

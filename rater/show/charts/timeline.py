@@ -180,5 +180,5 @@ def timeline_svg(run: Mapping[str, Any], at: int) -> str:
     }
     return sheet_svg(
         f"who ran when: run {run['run']}, {bracket['benchmark'] or 'all benchmarks'}{which}",
-        [PlacedChart("timeline", chart, WIDTH, height)],
+        [PlacedChart(kind="timeline", chart=chart, width=WIDTH, height=height)],
     )

@@ -108,7 +108,7 @@ def placed_text(
     return place | {"text": sanitize(text), "colour": f"var(--{colour})"}
 
 
-class PlacedChart(Struct, frozen=True):
+class PlacedChart(Struct, frozen=True, kw_only=True):
     """A chart with its size in pixels."""
 
     kind: str  # of the specification

@@ -201,7 +201,7 @@ def _effects(rows: Sequence[EffectRow], comparison: Comparison, short: bool) -> 
     if len(sides) > 2:  # one benchmark, so that its name and the baseline are said once
         first = f"{_alike(values, baselines)[0]} {rows[0].unit} ({MEAN})"
         title = f"{effect_name(rows[0])}: {sides[0].label} has {first}"
-        what = [Field("point", lambda it: it[1].label, TEXT, flexible=True)]
+        what = [Field(heading="point", value=lambda it: it[1].label, form=TEXT, flexible=True)]
         heading: Heading = rate_heading(rows[0].unit)
     else:
         units = {row.unit for row in rows}
@@ -213,25 +213,51 @@ def _effects(rows: Sequence[EffectRow], comparison: Comparison, short: bool) -> 
             labels = ["baseline", "point"]
         of_baseline = Form(partial(_alike, values))
         what = [
-            Field(("benchmark", unit), lambda it: effect_name(it[0]), TEXT, flexible=True),
-            *([] if unit else [Field("unit", lambda it: it[0].unit, TEXT, optional=4)]),
-            Field((labels[0], MEAN), lambda it: it[2].baseline, of_baseline, optional=3),
+            Field(
+                heading=("benchmark", unit),
+                value=lambda it: effect_name(it[0]),
+                form=TEXT,
+                flexible=True,
+            ),
+            *(
+                []
+                if unit
+                else [Field(heading="unit", value=lambda it: it[0].unit, form=TEXT, optional=4)]
+            ),
+            Field(
+                heading=(labels[0], MEAN),
+                value=lambda it: it[2].baseline,
+                form=of_baseline,
+                optional=3,
+            ),
         ]
         heading = (labels[1], MEAN)
     columns = (
         *what,
-        Field(heading, lambda it: it[2].value, Form(partial(_alike, baselines)), optional=3),
-        Field("speed-|up", lambda it: factor_text(it[2].speedup)),
-        Field(f"{_level(comparison)} %|interval", lambda it: interval_text(it[2].speedup)),
-        Field("slowest|copy %", lambda it: _in_brackets(it[2].slowest_over_median), optional=1),
-        Field("J/copy|%", lambda it: _in_brackets(it[2].joules_per_copy)),
-        Field("verdict", lambda it: _verdict(it[2], compared, short), wrap=True),
+        Field(
+            heading=heading,
+            value=lambda it: it[2].value,
+            form=Form(partial(_alike, baselines)),
+            optional=3,
+        ),
+        Field(heading="speed-|up", value=lambda it: factor_text(it[2].speedup)),
+        Field(
+            heading=f"{_level(comparison)} %|interval",
+            value=lambda it: interval_text(it[2].speedup),
+        ),
+        Field(
+            heading="slowest|copy %",
+            value=lambda it: _in_brackets(it[2].slowest_over_median),
+            optional=1,
+        ),
+        Field(heading="J/copy|%", value=lambda it: _in_brackets(it[2].joules_per_copy)),
+        Field(heading="verdict", value=lambda it: _verdict(it[2], compared, short), wrap=True),
     )
 
     def style(it: _Cell) -> str:
         return _STYLES.get(it[2].speedup.verdict, "") if it[2].speedup else ""
 
-    return ViewTable(title, cells, columns, style)
+    return ViewTable(title=title, rows=cells, fields=columns, style=style)
 
 
 def _alike(beside: Sequence[float | None], values: Sequence[float | None]) -> list[str]:
@@ -245,17 +271,24 @@ def _matrix(rows: Sequence[EffectRow], comparison: Comparison, letters: bool) ->
     def field(place: int) -> Field:
         label = column_letters(place) if letters else comparison.sides[place].label
         if place == 0:
-            return Field((label, "speedup"), lambda _: "1.000", TEXT)
-        return Field((label, "speedup"), lambda row: _marked(row.cells[place - 1]), TEXT)
+            return Field(heading=(label, "speedup"), value=lambda _: "1.000", form=TEXT)
+        return Field(
+            heading=(label, "speedup"), value=lambda row: _marked(row.cells[place - 1]), form=TEXT
+        )
 
     units = {row.unit for row in rows}
     unit = f"({units.pop()})" if len(units) == 1 else ""
     columns = (
-        Field(("benchmark", unit), effect_name, TEXT, flexible=True),
-        Field(("baseline", MEAN), lambda row: row.cells[0].baseline, NUMBER, optional=1),
+        Field(heading=("benchmark", unit), value=effect_name, form=TEXT, flexible=True),
+        Field(
+            heading=("baseline", MEAN),
+            value=lambda row: row.cells[0].baseline,
+            form=NUMBER,
+            optional=1,
+        ),
         *map(field, range(len(comparison.sides))),
     )
-    return ViewTable("", rows, columns, repeated=3)
+    return ViewTable(title="", rows=rows, fields=columns, repeated=3)
 
 
 def _inside(comparison: Comparison) -> ViewTable:
@@ -280,12 +313,23 @@ def _inside(comparison: Comparison) -> ViewTable:
         return change if told.decided else f"{change} (inconclusive)"
 
     columns = (
-        Field("benchmark", lambda it: effect_name(it[0]), TEXT, flexible=True),
-        *([Field("point", lambda it: it[1].label, TEXT)] if len(comparison.sides) > 2 else []),
-        Field("median copy", median, TEXT),
-        Field("slowest over|median copy %", lambda it: _in_brackets(it[2].slowest_over_median)),
+        Field(heading="benchmark", value=lambda it: effect_name(it[0]), form=TEXT, flexible=True),
+        *(
+            [Field(heading="point", value=lambda it: it[1].label, form=TEXT)]
+            if len(comparison.sides) > 2
+            else []
+        ),
+        Field(heading="median copy", value=median, form=TEXT),
+        Field(
+            heading="slowest over|median copy %",
+            value=lambda it: _in_brackets(it[2].slowest_over_median),
+        ),
     )
-    return ViewTable("The slowest copies changed otherwise than the median copy:", rows, columns)
+    return ViewTable(
+        title="The slowest copies changed otherwise than the median copy:",
+        rows=rows,
+        fields=columns,
+    )
 
 
 def effect_name(row: EffectRow) -> str:
@@ -527,12 +571,16 @@ def memory_parts(rows: Sequence[MemoryRow], labels: Sequence[str]) -> Iterator[P
         return None if size is None else size / 1e6
 
     pairs = [
-        Field((heading, word), partial(megabytes, place=place, key=key), NUMBER)
+        Field(heading=(heading, word), value=partial(megabytes, place=place, key=key), form=NUMBER)
         for place, heading in enumerate(headings)
         for word, key in (("average", "average_bytes"), ("most", "max_bytes"))
     ]
-    first = Field("MB a copy", lambda row: f"{row.benchmark} {row.tune or ''}".strip(), TEXT)
-    yield ViewTable("", rows, (first, *pairs), repeated=1)
+    first = Field(
+        heading="MB a copy",
+        value=lambda row: f"{row.benchmark} {row.tune or ''}".strip(),
+        form=TEXT,
+    )
+    yield ViewTable(title="", rows=rows, fields=(first, *pairs), repeated=1)
     yield (
         "Resident memory, hugetlb pages included: average over time, over copies; "
         "most of any copy. Copies of less than a second have a maximum only."
@@ -585,14 +633,22 @@ def cpi_parts(changes: Sequence[CpiChange], sides: Sequence[Side]) -> Iterator[P
     three = Form(lambda values: [format_number(value, 3) for value in values])
     for (benchmark, tune), rows in groupby(changes, key=lambda it: (it.benchmark, it.tune)):
         name = f"{benchmark} {tune}" if tune else benchmark
-        columns = [Field(f"CPI of {name}", lambda it: it.part.replace("_", " "), TEXT)]
+        columns = [
+            Field(heading=f"CPI of {name}", value=lambda it: it.part.replace("_", " "), form=TEXT)
+        ]
         for place, side in enumerate(sides):
-            columns.append(Field((side.label, ""), partial(cycles, place=place), three))
+            columns.append(
+                Field(heading=(side.label, ""), value=partial(cycles, place=place), form=three)
+            )
             if place:
                 columns.append(
-                    Field(("change,", "% of CPI"), partial(change, place=place - 1), CHANGE)
+                    Field(
+                        heading=("change,", "% of CPI"),
+                        value=partial(change, place=place - 1),
+                        form=CHANGE,
+                    )
                 )
-        yield ViewTable("", list(rows), columns)
+        yield ViewTable(title="", rows=list(rows), fields=columns)
 
 
 def cpi_document(changes: Sequence[CpiChange]) -> list[object]:

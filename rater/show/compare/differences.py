@@ -29,10 +29,10 @@ _LONGEST_WARNING = 60
 
 def _warnings(title: str, rows: Sequence[tuple[str, str]], most: int = 0) -> ViewTable:
     columns = (
-        Field("", lambda row: f"  {row[0]}", TEXT),
-        Field("", lambda row: row[1], wrap=True),
+        Field(heading="", value=lambda row: f"  {row[0]}", form=TEXT),
+        Field(heading="", value=lambda row: row[1], wrap=True),
     )
-    return ViewTable(title, rows, columns, lambda _: "yellow", most)
+    return ViewTable(title=title, rows=rows, fields=columns, style=lambda _: "yellow", most=most)
 
 
 def difference_parts(comparison: Comparison, *, detailed: bool) -> Iterator[Part]:

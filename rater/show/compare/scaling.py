@@ -84,16 +84,20 @@ def _overview(curves: Sequence[Curve]) -> ViewTable:
         return getattr(row[1].at(row[0].fair), name, None)
 
     columns = (
-        Field("curve", lambda row: row[0].name, TEXT, flexible=True),
-        Field("of", lambda row: _title(row[1]), TEXT),
-        Field("with|copies", lambda row: row[0].fair),
-        Field(rate_heading(rows[0][1].unit), lambda row: at(row, "rate"), Form(format_together)),
-        Field("speedup", lambda row: at(row, "speedup"), _FACTORS),
-        Field("of|linear", lambda row: at(row, "efficiency"), _FACTORS),
-        Field("knee", lambda row: _knee(row[1])),
-        Field("no gain|beyond", lambda row: row[1].shape.plateau),
+        Field(heading="curve", value=lambda row: row[0].name, form=TEXT, flexible=True),
+        Field(heading="of", value=lambda row: _title(row[1]), form=TEXT),
+        Field(heading="with|copies", value=lambda row: row[0].fair),
+        Field(
+            heading=rate_heading(rows[0][1].unit),
+            value=lambda row: at(row, "rate"),
+            form=Form(format_together),
+        ),
+        Field(heading="speedup", value=lambda row: at(row, "speedup"), form=_FACTORS),
+        Field(heading="of|linear", value=lambda row: at(row, "efficiency"), form=_FACTORS),
+        Field(heading="knee", value=lambda row: _knee(row[1])),
+        Field(heading="no gain|beyond", value=lambda row: row[1].shape.plateau),
     )
-    return ViewTable("", rows, columns)
+    return ViewTable(title="", rows=rows, fields=columns)
 
 
 def _title(series: Series) -> str:
@@ -156,25 +160,25 @@ def _points(curve: Curve, series: Series) -> ViewTable:
     places = needed_decimals([point.rate for point in series.points])
     rates = Form(lambda values: [format_number(value, places) for value in values])
     spread = (
-        Field("runs", lambda one: len(one.runs), optional=3),
-        Field("lowest|to highest", lambda one: _range(one.rates, places), optional=2),
+        Field(heading="runs", value=lambda one: len(one.runs), optional=3),
+        Field(heading="lowest|to highest", value=lambda one: _range(one.rates, places), optional=2),
     )
     columns = (
-        Field((_title(series), "copies"), lambda one: one.copies),
-        Field("placed|", lambda one: share_text(curve.place(one.copies))),
-        Field(rate_heading(series.unit), lambda one: one.rate, rates),
+        Field(heading=(_title(series), "copies"), value=lambda one: one.copies),
+        Field(heading="placed|", value=lambda one: share_text(curve.place(one.copies))),
+        Field(heading=rate_heading(series.unit), value=lambda one: one.rate, form=rates),
         *(spread if any(len(point.runs) > 1 for point in series.points) else ()),
-        Field("speedup", lambda one: one.speedup, _FACTORS),
-        Field("of|linear", lambda one: one.efficiency, _FACTORS),
-        Field("of linear|per node", lambda one: one.per_lgroup, _FACTORS),
-        Field("J|/copy", lambda one: one.joules_per_copy, NUMBER),
-        Field("gain per|extra copy", lambda one: one.gain, _FACTORS, optional=1),
+        Field(heading="speedup", value=lambda one: one.speedup, form=_FACTORS),
+        Field(heading="of|linear", value=lambda one: one.efficiency, form=_FACTORS),
+        Field(heading="of linear|per node", value=lambda one: one.per_lgroup, form=_FACTORS),
+        Field(heading="J|/copy", value=lambda one: one.joules_per_copy, form=NUMBER),
+        Field(heading="gain per|extra copy", value=lambda one: one.gain, form=_FACTORS, optional=1),
     )
 
     def style(one: ScalePoint) -> str:
         return "" if curve.place(one.copies).share is not Share.CPUS else "dim"
 
-    return ViewTable("", series.points, columns, style)
+    return ViewTable(title="", rows=series.points, fields=columns, style=style)
 
 
 _FACTORS = Form(lambda values: ["-" if it is None else f"{it + 0.0:.2f}" for it in values])
@@ -199,29 +203,31 @@ def _series_parts(curve: Curve) -> Iterator[Part]:
 
     unit = rate_heading(rows[0].unit).replace("|/", "/").replace("|", " ")
     bends = (
-        Field("knee", _knee),
-        Field("no gain|beyond", lambda one: one.shape.plateau),
-        Field("falls|at", lambda one: one.shape.falls_at),
+        Field(heading="knee", value=_knee),
+        Field(heading="no gain|beyond", value=lambda one: one.shape.plateau),
+        Field(heading="falls|at", value=lambda one: one.shape.falls_at),
     )
     columns = (
-        Field("of linear|copies", _title, TEXT, flexible=True),
+        Field(heading="of linear|copies", value=_title, form=TEXT, flexible=True),
         Field(
-            (unit, str(base)),
-            lambda one: format_number(getattr(one.at(base), "rate", None)),
+            heading=(unit, str(base)),
+            value=lambda one: format_number(getattr(one.at(base), "rate", None)),
             optional=len(curve.copies) + 1,
         ),
         *(
             Field(
-                ("", str(copies)),
-                partial(efficiency, copies=copies),
-                _FACTORS,
+                heading=("", str(copies)),
+                value=partial(efficiency, copies=copies),
+                form=_FACTORS,
                 optional=order.get(copies, 0),
             )
             for copies in curve.copies[1:]
         ),
         *(bends if len(curve.copies) >= LEAST_POINTS else ()),
     )
-    yield ViewTable("", rows, columns, lambda one: "bold" if one.is_suite else "")
+    yield ViewTable(
+        title="", rows=rows, fields=columns, style=lambda one: "bold" if one.is_suite else ""
+    )
     lone = [one for one in rows if one.points[0].copies != base]
     lines = [f"{one.name} ({one.points[0].copies})" for one in lone]
     what = "one copy" if base == 1 else f"{base} copies, the fewest"
@@ -258,17 +264,22 @@ def _law_parts(curve: Curve) -> Iterator[Part]:
             "pair of copies)" + ("; <: at or near its bound 0, upper limit (95 %)" if held else "")
         )
         columns = (
-            Field("", lambda it: it[0].name, TEXT, flexible=True),
-            Field("lambda", lambda it: format_number(it[1].rate.value), optional=2),
-            Field("sigma", lambda it: _value(it[1].sigma, 4)),
-            Field("+-", lambda it: _error(it[1].sigma)),
-            Field("kappa", lambda it: _value(it[1].kappa, 6)),
-            Field("+-", lambda it: _error(it[1].kappa)),
-            Field("misfit|RMS %", lambda it: it[1].rms, PERCENT),
-            Field("most|%", lambda it: max(it[1].residuals, key=abs), CHANGE, optional=1),
-            Field("peak", lambda it: _peak(it[1]), TEXT, flexible=True),
+            Field(heading="", value=lambda it: it[0].name, form=TEXT, flexible=True),
+            Field(heading="lambda", value=lambda it: format_number(it[1].rate.value), optional=2),
+            Field(heading="sigma", value=lambda it: _value(it[1].sigma, 4)),
+            Field(heading="+-", value=lambda it: _error(it[1].sigma)),
+            Field(heading="kappa", value=lambda it: _value(it[1].kappa, 6)),
+            Field(heading="+-", value=lambda it: _error(it[1].kappa)),
+            Field(heading="misfit|RMS %", value=lambda it: it[1].rms, form=PERCENT),
+            Field(
+                heading="most|%",
+                value=lambda it: max(it[1].residuals, key=abs),
+                form=CHANGE,
+                optional=1,
+            ),
+            Field(heading="peak", value=lambda it: _peak(it[1]), form=TEXT, flexible=True),
         )
-        yield ViewTable("", fitted, columns)
+        yield ViewTable(title="", rows=fitted, fields=columns)
     refused = group_by_key(
         (one.law.reason, one.name) for one in curve.series if isinstance(one.law, NoLaw)
     )
@@ -356,13 +367,20 @@ def _changes(
     title: str, changes: Sequence[Change], before: str, after: str, what: str
 ) -> ViewTable:
     columns = (
-        Field("", lambda one: one.benchmark or f"all ({len(changes) - 1})", TEXT, flexible=True),
-        Field(before, lambda one: format_number(one.before)),
-        Field(after, lambda one: format_number(one.after)),
-        Field(f"{what}|%", lambda one: one.share, CHANGE),
-        Field("", lambda one: "" if one.beyond_noise else "within noise", TEXT),
+        Field(
+            heading="",
+            value=lambda one: one.benchmark or f"all ({len(changes) - 1})",
+            form=TEXT,
+            flexible=True,
+        ),
+        Field(heading=before, value=lambda one: format_number(one.before)),
+        Field(heading=after, value=lambda one: format_number(one.after)),
+        Field(heading=f"{what}|%", value=lambda one: one.share, form=CHANGE),
+        Field(heading="", value=lambda one: "" if one.beyond_noise else "within noise", form=TEXT),
     )
-    return ViewTable(title, changes, columns, lambda one: "" if one.benchmark else "bold")
+    return ViewTable(
+        title=title, rows=changes, fields=columns, style=lambda one: "" if one.benchmark else "bold"
+    )
 
 
 def _beyond(one: Change) -> str:

@@ -47,7 +47,7 @@ class AxisView(Struct, frozen=True):
     present: str | None = None  # of a setting of the machine, before the sweep
 
 
-class PointView(Struct, frozen=True):
+class PointView(Struct, frozen=True, kw_only=True):
     """One combination of values, and its runs."""
 
     point: int
@@ -67,7 +67,7 @@ class PointView(Struct, frozen=True):
         return mean_rate([result.value for result in self.results]) if alike else None
 
 
-class SweepView(Struct, frozen=True):
+class SweepView(Struct, frozen=True, kw_only=True):
     """A sweep, and what its points came to, or will."""
 
     sweep: StoredSweep  # number 0: it is not made
@@ -98,15 +98,24 @@ def sweeps_parts(views: Sequence[SweepView]) -> Iterator[Part]:
     if not views:
         yield "no sweeps stored yet; `rater sweep` makes one"
     columns = (
-        Field("sweep", lambda view: view.sweep.number),
-        Field("started (UTC)", lambda view: started_text(view.asked.started_at), TEXT),
-        Field("what", lambda view: view.what, TEXT, flexible=True),
-        Field("axes", lambda view: " ".join(axis.name for axis in view.axes), TEXT, flexible=True),
-        Field("points", lambda view: len(view.running), optional=1),
-        Field("runs", lambda view: f"{view.done}/{len(view.sweep.slots)}"),
-        Field("status", lambda view: view.sweep.status, TEXT),
+        Field(heading="sweep", value=lambda view: view.sweep.number),
+        Field(
+            heading="started (UTC)",
+            value=lambda view: started_text(view.asked.started_at),
+            form=TEXT,
+        ),
+        Field(heading="what", value=lambda view: view.what, form=TEXT, flexible=True),
+        Field(
+            heading="axes",
+            value=lambda view: " ".join(axis.name for axis in view.axes),
+            form=TEXT,
+            flexible=True,
+        ),
+        Field(heading="points", value=lambda view: len(view.running), optional=1),
+        Field(heading="runs", value=lambda view: f"{view.done}/{len(view.sweep.slots)}"),
+        Field(heading="status", value=lambda view: view.sweep.status, form=TEXT),
     )
-    yield ViewTable("", views, columns)
+    yield ViewTable(title="", rows=views, fields=columns)
 
 
 def sweep_parts(
@@ -157,14 +166,16 @@ def _results(view: SweepView, comparison: Comparison | None) -> Iterator[Part]:
 
     columns = (
         *_axes(view, lambda point: point.values),
-        Field("runs", runs),
-        Field("failed|runs", lambda point: point.failed or None),
-        Field(rate_heading(unit), lambda point: point.mean, form),
-        Field("lowest", extreme(min), form, optional=1),
-        Field("highest", extreme(max), form, optional=1),
-        Field("speed-|up", lambda point: speedups.get(point.label), decimals(3)),
+        Field(heading="runs", value=runs),
+        Field(heading="failed|runs", value=lambda point: point.failed or None),
+        Field(heading=rate_heading(unit), value=lambda point: point.mean, form=form),
+        Field(heading="lowest", value=extreme(min), form=form, optional=1),
+        Field(heading="highest", value=extreme(max), form=form, optional=1),
+        Field(heading="speed-|up", value=lambda point: speedups.get(point.label), form=decimals(3)),
     )
-    yield ViewTable("", view.points, columns, note=f"speed-up: over {base}" if base else "")
+    yield ViewTable(
+        title="", rows=view.points, fields=columns, note=f"speed-up: over {base}" if base else ""
+    )
     yield from _left_out(view)
     without = [p.label for p in view.running if p.runs and not p.results]
     if without:
@@ -200,13 +211,13 @@ def dry_parts(view: SweepView) -> Iterator[Part]:
         return "REFUSED" if point.left_out else "baseline" if point.point == baseline else ""
 
     columns = (
-        Field("no.", lambda point: point.point + 1),
+        Field(heading="no.", value=lambda point: point.point + 1),
         *_axes(view, lambda point: point.values),
-        Field("in all|copies", lambda point: point.copies),
-        Field("one run", lambda it: it.expected_s and format_duration(it.expected_s)),
-        Field("", mark, TEXT),
+        Field(heading="in all|copies", value=lambda point: point.copies),
+        Field(heading="one run", value=lambda it: it.expected_s and format_duration(it.expected_s)),
+        Field(heading="", value=mark, form=TEXT),
     )
-    yield ViewTable("", view.points, columns)
+    yield ViewTable(title="", rows=view.points, fields=columns)
     blocks = group_by_key((slot.slot.block, str(slot.slot.point + 1)) for slot in view.sweep.slots)
     for block, points in list(blocks.items())[:_ORDERS_SHOWN]:
         yield f"block {block}: {' '.join(points)}"
@@ -229,11 +240,15 @@ def missing_parts(view: SweepView) -> Iterator[Part]:
     if not missing:
         yield Line("nothing is missing", "bold")
     columns = (
-        Field("block", lambda it: it.slot.block),
+        Field(heading="block", value=lambda it: it.slot.block),
         *_axes(view, lambda it: values[it.slot.point]),
-        Field("", lambda it: f"run {it.run} is kept, made again" if it.run else "", TEXT),
+        Field(
+            heading="",
+            value=lambda it: f"run {it.run} is kept, made again" if it.run else "",
+            form=TEXT,
+        ),
     )
-    yield ViewTable("", missing, columns)
+    yield ViewTable(title="", rows=missing, fields=columns)
 
 
 _HEAD = JsonFields(
@@ -307,7 +322,7 @@ def _axes(view: SweepView, values: Callable[[Any], Values]) -> Iterator[Field]:
     for place, (axis, _) in enumerate(view.points[0].values):
         variable = axis.startswith(ENVIRONMENT)
         heading = (ENVIRONMENT, axis.removeprefix(ENVIRONMENT)) if variable else (axis, "")
-        yield Field(heading, partial(value, place=place), TEXT, flexible=True)
+        yield Field(heading=heading, value=partial(value, place=place), form=TEXT, flexible=True)
 
 
 def _left_out(view: SweepView, word: str = "left out") -> Iterator[Part]:

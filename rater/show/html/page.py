@@ -186,7 +186,7 @@ def _how_measured(page_run: ReportRun) -> Iterator[Html]:
     yield html_parts([facts(_run_facts(page_run))])
     if any(used.command for used in summary.run.benchmarks):
         yield element("h3", "Benchmarks as they were run")
-        yield html_parts([ViewTable("", summary.run.benchmarks, _USED)])
+        yield html_parts([ViewTable(title="", rows=summary.run.benchmarks, fields=_USED)])
     if summary.run.settings:
         yield element("h3", "Settings of the machine")
         words = f"{len(summary.run.settings)} settings"
@@ -195,11 +195,11 @@ def _how_measured(page_run: ReportRun) -> Iterator[Html]:
 
 
 _USED = (
-    Field("benchmark", attrgetter("name"), TEXT),
-    Field("reference|s", attrgetter("reference_s"), NUMBER),
-    Field("command", attrgetter("command"), TEXT),
-    Field("compiler", attrgetter("compiler"), TEXT),
-    Field("flags", attrgetter("flags"), TEXT),
+    Field(heading="benchmark", value=attrgetter("name"), form=TEXT),
+    Field(heading="reference|s", value=attrgetter("reference_s"), form=NUMBER),
+    Field(heading="command", value=attrgetter("command"), form=TEXT),
+    Field(heading="compiler", value=attrgetter("compiler"), form=TEXT),
+    Field(heading="flags", value=attrgetter("flags"), form=TEXT),
 )
 
 
@@ -258,7 +258,7 @@ class PagePart(Struct, frozen=True):
     models: list[dict[str, Any]]  # what model.vega.json draws
 
 
-class RunSet(Struct, frozen=True):
+class RunSet(Struct, frozen=True, kw_only=True):
     """Several runs beside each other."""
 
     comparison: Comparison

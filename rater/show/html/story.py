@@ -313,7 +313,7 @@ def panel_id(run: int, place: int) -> str:
 # -- What the pictures of a page are drawn from: dots, bars and the machine, as JSON values --------
 
 
-class ReportRun(Struct, frozen=True):
+class ReportRun(Struct, frozen=True, kw_only=True):
     """A run with all that a page says of it."""
 
     run: StoredRun

@@ -164,7 +164,7 @@ _SLOWEST_KEPT = 3
 _TIMES_KEPT = 4096  # of steady mode's runs, which have no end: the latest ones make the median
 
 
-class Outlier(Struct, frozen=True):
+class Outlier(Struct, frozen=True, kw_only=True):
     """A copy that takes longer than its peers."""
 
     copy: int
@@ -174,7 +174,7 @@ class Outlier(Struct, frozen=True):
     running: bool
 
 
-class PhaseResult(Struct, frozen=True):
+class PhaseResult(Struct, frozen=True, kw_only=True):
     """A phase that is over."""
 
     ended: PhaseEnded
@@ -400,7 +400,9 @@ class Progress:
             for elapsed, copy in times.slowest:
                 over = elapsed / median - 1
                 if over > _FINISHED_OVER and (copy not in found or over > found[copy].over):
-                    found[copy] = Outlier(copy, name, elapsed / 1e9, over, running=False)
+                    found[copy] = Outlier(
+                        copy=copy, benchmark=name, elapsed_s=elapsed / 1e9, over=over, running=False
+                    )
         if limits and self.counts[RUNNING] and self._origin_ns is not None:
             run_ns = now_ns - self._origin_ns
             for copy, state in enumerate(self.states):
@@ -408,7 +410,11 @@ class Progress:
                 elapsed = run_ns - self._start_ns[copy]
                 if median and elapsed > median * (1 + _RUNNING_OVER):
                     found[copy] = Outlier(
-                        copy, self._benchmark[copy], elapsed / 1e9, elapsed / median - 1, True
+                        copy=copy,
+                        benchmark=self._benchmark[copy],
+                        elapsed_s=elapsed / 1e9,
+                        over=elapsed / median - 1,
+                        running=True,
                     )
         return sorted(found.values(), key=lambda one: (-one.over, one.copy))
 

@@ -86,11 +86,11 @@ def settings_parts(document: Row, *, detailed: bool) -> Iterator[Part]:
         return texts
 
     columns = (
-        Field("setting", "name", TEXT),
-        Field("now", value, TEXT),
-        Field("meaning: values", about, wrap=True),
+        Field(heading="setting", value="name", form=TEXT),
+        Field(heading="now", value=value, form=TEXT),
+        Field(heading="meaning: values", value=about, wrap=True),
     )
-    yield ViewTable("", rows, columns, group="group")
+    yield ViewTable(title="", rows=rows, fields=columns, group="group")
     missing = [(", ".join(it["names"]), it["why"]) for it in document["lacking"]]
     yield facts(missing, "Unavailable here")
     if common and rows:
@@ -147,12 +147,17 @@ def counters_parts(document: Row) -> Iterator[Part]:
     yield from document["notes"]
     groups = document["groups"]
     columns = (
-        Field("group", "group", TEXT),
-        Field("here", "state", TEXT),
-        Field("part of", lambda it: "cpi" if it["in_stack"] else None, TEXT, optional=1),
-        Field("events", events, wrap=True),
+        Field(heading="group", value="group", form=TEXT),
+        Field(heading="here", value="state", form=TEXT),
+        Field(
+            heading="part of",
+            value=lambda it: "cpi" if it["in_stack"] else None,
+            form=TEXT,
+            optional=1,
+        ),
+        Field(heading="events", value=events, wrap=True),
     )
-    yield ViewTable("", groups, columns, group="table")
+    yield ViewTable(title="", rows=groups, fields=columns, group="table")
     reasons = group_by_key(
         ((group["why"], group["remedy"]), group["group"]) for group in groups if group["why"]
     )
@@ -296,13 +301,13 @@ def doctor_parts(document: Row, *, detailed: bool) -> Iterator[Part]:
         return [it["seen"], *why, *([f"{COMMAND}{it['command']}"] if mend else [])]
 
     columns = (
-        Field("", lambda it: marks.get(it["verdict"], it["verdict"]), TEXT),
-        Field("", title, TEXT),
-        Field("", about, wrap=True),
+        Field(heading="", value=lambda it: marks.get(it["verdict"], it["verdict"]), form=TEXT),
+        Field(heading="", value=title, form=TEXT),
+        Field(heading="", value=about, wrap=True),
     )
     listed = [*bad, *consider, *(good + unknown if detailed else [])]
     most = len(listed) if detailed else _MOST_FINDINGS
-    yield ViewTable("", listed[:most], columns)
+    yield ViewTable(title="", rows=listed[:most], fields=columns)
     for label, rest in (
         ("also BAD", bad[most:]),
         ("also to consider", consider[max(0, most - len(bad)) :]),
@@ -330,14 +335,14 @@ def _pool_parts(pools: Sequence[Row], *, detailed: bool) -> Iterator[Part]:
 
     if detailed:
         columns = (
-            Field("node", "lgroup"),
-            Field("page", size),
-            Field("in the|pool", "total_pages"),
-            Field("of them|free", "free_pages"),
-            Field("more|now", lambda it: it["more_now"]),
-            Field("at|most", "more_at_most"),
+            Field(heading="node", value="lgroup"),
+            Field(heading="page", value=size),
+            Field(heading="in the|pool", value="total_pages"),
+            Field(heading="of them|free", value="free_pages"),
+            Field(heading="more|now", value=lambda it: it["more_now"]),
+            Field(heading="at|most", value="more_at_most"),
         )
-        yield ViewTable("Huge pages available now", pools, columns)
+        yield ViewTable(title="Huge pages available now", rows=pools, fields=columns)
         for it in pools:
             yield Line(f"echo {it['total_pages'] + more(it)} > {it['file']}", whole=True)
         gigabytes = next(

@@ -79,7 +79,7 @@ def place_parts(document: Row) -> Iterator[Part]:
         return
     few = len(copies) <= _MOST_COPIES
     if few:
-        yield ViewTable("", copies, _COPIES)
+        yield ViewTable(title="", rows=copies, fields=_COPIES)
     else:
         yield f"{len(copies)} copies, shown by NUMA node (--json has each):"
 
@@ -88,11 +88,13 @@ def place_parts(document: Row) -> Iterator[Part]:
         return ", ".join(found) or None
 
     where = (
-        Field("memory|from", sources, TEXT, flexible=True),
-        Field("copy", lambda it: brief(it["copies"]), TEXT, flexible=True),
-        Field("CPUs", lambda it: brief(it["cpus"]), TEXT, flexible=True),
+        Field(heading="memory|from", value=sources, form=TEXT, flexible=True),
+        Field(heading="copy", value=lambda it: brief(it["copies"]), form=TEXT, flexible=True),
+        Field(heading="CPUs", value=lambda it: brief(it["cpus"]), form=TEXT, flexible=True),
     )
-    yield ViewTable("", nodes, _NODES if few else (*_NODES, *where), most=_MOST_NODES)
+    yield ViewTable(
+        title="", rows=nodes, fields=_NODES if few else (*_NODES, *where), most=_MOST_NODES
+    )
     forbidden = [
         node["node"] for node in nodes if not node["memory_allowed"] and node["node"] is not None
     ]
@@ -126,27 +128,27 @@ def _of(used: int, there: int) -> str | None:
 
 
 _COPIES = (
-    Field("copy", "copy"),
-    Field("CPUs", lambda it: format_list(it["cpus"]), TEXT, flexible=True),
-    Field("core", "core"),
-    Field("LLC", "llc"),
-    Field("node", "node"),
-    Field("package", "package"),
-    Field("memory", _memory, TEXT, flexible=True),
+    Field(heading="copy", value="copy"),
+    Field(heading="CPUs", value=lambda it: format_list(it["cpus"]), form=TEXT, flexible=True),
+    Field(heading="core", value="core"),
+    Field(heading="LLC", value="llc"),
+    Field(heading="node", value="node"),
+    Field(heading="package", value="package"),
+    Field(heading="memory", value=_memory, form=TEXT, flexible=True),
 )
 _NODES = (
-    Field("node", lambda it: "none" if it["node"] is None else it["node"]),
-    Field("package", lambda it: format_list(it["packages"]) or None, optional=3),
-    Field("copies", lambda it: len(it["copies"])),
-    Field("cores|used", lambda it: _of(it["cores_used"], it["cores"])),
-    Field("CPUs|used", lambda it: _of(len(it["cpus"]), it["pus"])),
+    Field(heading="node", value=lambda it: "none" if it["node"] is None else it["node"]),
+    Field(heading="package", value=lambda it: format_list(it["packages"]) or None, optional=3),
+    Field(heading="copies", value=lambda it: len(it["copies"])),
+    Field(heading="cores|used", value=lambda it: _of(it["cores_used"], it["cores"])),
+    Field(heading="CPUs|used", value=lambda it: _of(len(it["cpus"]), it["pus"])),
     Field(
-        "memory|GB",
-        lambda it: it["memory_bytes"] if it["memory_allowed"] else None,
-        GIGABYTES,
+        heading="memory|GB",
+        value=lambda it: it["memory_bytes"] if it["memory_allowed"] else None,
+        form=GIGABYTES,
         optional=2,
     ),
-    Field("need of all|copies GB", "need_bytes", GIGABYTES, optional=1),
+    Field(heading="need of all|copies GB", value="need_bytes", form=GIGABYTES, optional=1),
 )
 
 
@@ -309,11 +311,13 @@ def changes_document(found: Sequence[ConditionDifference]) -> list[dict[str, obj
 def difference_parts(differences: Sequence[Row], since: str) -> Iterator[Part]:
     """Yield what is not as it was, as a table."""
     columns = (
-        Field("what", "what", TEXT),
-        Field("was", lambda it: it["before"] or "not there", TEXT, flexible=True),
-        Field("is", lambda it: it["now"] or "not there", TEXT, flexible=True),
+        Field(heading="what", value="what", form=TEXT),
+        Field(
+            heading="was", value=lambda it: it["before"] or "not there", form=TEXT, flexible=True
+        ),
+        Field(heading="is", value=lambda it: it["now"] or "not there", form=TEXT, flexible=True),
     )
-    yield ViewTable(f"differs from {since}", differences, columns)
+    yield ViewTable(title=f"differs from {since}", rows=differences, fields=columns)
     if not differences:
         yield f"nothing that is known before building differs from {since}"
 
@@ -361,8 +365,12 @@ def remainder_parts(document: Row) -> Iterator[Part]:
         torn = it["state"] == PhaseState.TORN.value
         return f"torn: runs again as phase {it['runs_as']}" if torn else str(it["state"])
 
-    columns = (Field("phase", "phase"), Field("what", name, TEXT), Field("state", state, TEXT))
-    yield ViewTable("", phases, columns)
+    columns = (
+        Field(heading="phase", value="phase"),
+        Field(heading="what", value=name, form=TEXT),
+        Field(heading="state", value=state, form=TEXT),
+    )
+    yield ViewTable(title="", rows=phases, fields=columns)
     yield executed_facts(document["executes"])
     if document["refused"] is not None:
         yield facts([("REFUSED", document["refused"].split("\n"))])

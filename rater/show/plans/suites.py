@@ -80,17 +80,17 @@ def suite_parts(suite: Row) -> Iterator[Part]:
     ):
         yield f"{label}: {text}" if text else None
 
-    name = Field("benchmark", "name", TEXT, flexible=True)
+    name = Field(heading="benchmark", value="name", form=TEXT, flexible=True)
     columns = (
         name,
-        Field("category", "category", TEXT),
-        Field("description", lambda it: [*_about(it, folder)], wrap=True),
+        Field(heading="category", value="category", form=TEXT),
+        Field(heading="description", value=lambda it: [*_about(it, folder)], wrap=True),
     )
-    yield ViewTable("", benchmarks, columns)
+    yield ViewTable(title="", rows=benchmarks, fields=columns)
     sizes = dict.fromkeys(size["name"] for benchmark in benchmarks for size in benchmark["sizes"])
     pairs = [column for size in sizes for column in _size_fields(size)]
     title = "Reference seconds and MB of memory per copy, by size"
-    yield ViewTable(title, benchmarks, (name, *pairs), repeated=1)
+    yield ViewTable(title=title, rows=benchmarks, fields=(name, *pairs), repeated=1)
     if any(
         size["total_memory_bytes"] is not None
         for benchmark in benchmarks
@@ -136,8 +136,10 @@ def _size_fields(size: str) -> Iterator[Field]:
         number = format_number(stated / 1e6, 0 if stated >= 1e7 else 1)
         return number + ("" if of_all is None else "*")
 
-    yield Field(f"{size} s", lambda it: of(it).get("reference_s"), NUMBER, flexible=True)
-    yield Field(f"{size} MB", megabytes, flexible=True)
+    yield Field(
+        heading=f"{size} s", value=lambda it: of(it).get("reference_s"), form=NUMBER, flexible=True
+    )
+    yield Field(heading=f"{size} MB", value=megabytes, flexible=True)
 
 
 def _details(benchmark: Row, size: Row, folder: Path) -> Iterator[tuple[str, object]]:
@@ -234,12 +236,14 @@ def listed_document(
 def suites_parts(suites: Sequence[Row]) -> Iterator[Part]:
     """Yield all suites by folder, and which are hidden by others of their names."""
     columns = (
-        Field("suite", "name", TEXT),
-        Field("benchmarks", lambda it: None if it["error"] else len(it["benchmarks"])),
-        Field("sizes", lambda it: ",".join(it["sizes"]) or None, TEXT),
+        Field(heading="suite", value="name", form=TEXT),
         Field(
-            "description",
-            lambda it: (
+            heading="benchmarks", value=lambda it: None if it["error"] else len(it["benchmarks"])
+        ),
+        Field(heading="sizes", value=lambda it: ",".join(it["sizes"]) or None, form=TEXT),
+        Field(
+            heading="description",
+            value=lambda it: (
                 f"broken: `rater suites check {it['name']}`" if it["error"] else it["description"]
             ),
             wrap=True,
@@ -247,7 +251,10 @@ def suites_parts(suites: Sequence[Row]) -> Iterator[Part]:
     )
     listed = [suite for suite in suites if suite["instead"] is None]
     yield ViewTable(
-        "", listed, columns, group=lambda it: f"in {it['folder']}" if it["folder"] else ""
+        title="",
+        rows=listed,
+        fields=columns,
+        group=lambda it: f"in {it['folder']}" if it["folder"] else "",
     )
     for it in suites:
         if it["instead"] is not None:

@@ -218,17 +218,19 @@ def topo_parts(document: Row) -> Iterator[Part]:
         return f"{len(it['llcs'])}{' shared' if shared else ''}" if it["llcs"] else None
 
     nodes = (
-        Field("node", "node"),
-        Field("package", lambda it: format_list(it["packages"]) or None, optional=2),
-        Field("cores", lambda it: len(it["cores"]) if described else None),
-        Field("CPUs", some),
-        Field("LLCs", llcs, optional=1),
-        Field("memory|GB", "memory_bytes", GIGABYTES, optional=3),
+        Field(heading="node", value="node"),
+        Field(heading="package", value=lambda it: format_list(it["packages"]) or None, optional=2),
+        Field(heading="cores", value=lambda it: len(it["cores"]) if described else None),
+        Field(heading="CPUs", value=some),
+        Field(heading="LLCs", value=llcs, optional=1),
+        Field(heading="memory|GB", value="memory_bytes", form=GIGABYTES, optional=3),
         Field(
-            "CPU numbers", lambda it: f"{format_list(it['cpus'])}  {it['note']}".strip(), wrap=True
+            heading="CPU numbers",
+            value=lambda it: f"{format_list(it['cpus'])}  {it['note']}".strip(),
+            wrap=True,
         ),
     )
-    yield ViewTable("", rows, nodes, most=_MOST_ROWS)
+    yield ViewTable(title="", rows=rows, fields=nodes, most=_MOST_ROWS)
     text, matrix = _distances(document["distances"])
     yield from _memory_now([it | it["now"] for it in document["nodes"] if it["now"]])
     yield facts(
@@ -298,15 +300,18 @@ def _memory_now(nodes: Sequence[Row]) -> Iterator[Part]:
     sizes = sorted({it["size_bytes"] for node in nodes for it in node["huge_pages"]})
     kept = [size for size in sizes if any((pool(node, size) or {}).get("total") for node in nodes)]
     columns = (
-        Field("node", "node"),
-        Field("installed|GB", "memory_bytes", GIGABYTES),
-        Field("free|GB", "free_bytes", GIGABYTES),
-        Field("in huge|blocks GB", "free_huge_order_bytes", GIGABYTES),
-        Field("page|cache GB", "page_cache_bytes", GIGABYTES),
-        Field("dirty|GB", "dirty_bytes", GIGABYTES, optional=1),
-        *(Field((f"{_binary(size)} pages", "free/all"), partial(free, size=size)) for size in kept),
+        Field(heading="node", value="node"),
+        Field(heading="installed|GB", value="memory_bytes", form=GIGABYTES),
+        Field(heading="free|GB", value="free_bytes", form=GIGABYTES),
+        Field(heading="in huge|blocks GB", value="free_huge_order_bytes", form=GIGABYTES),
+        Field(heading="page|cache GB", value="page_cache_bytes", form=GIGABYTES),
+        Field(heading="dirty|GB", value="dirty_bytes", form=GIGABYTES, optional=1),
+        *(
+            Field(heading=(f"{_binary(size)} pages", "free/all"), value=partial(free, size=size))
+            for size in kept
+        ),
     )
-    yield ViewTable("memory now", nodes, columns, most=_MOST_ROWS)
+    yield ViewTable(title="memory now", rows=nodes, fields=columns, most=_MOST_ROWS)
     unused = " or ".join(_binary(size) for size in sizes if size not in kept)
     yield f"no huge pages of {unused} are set aside (hugetlb)" if unused else None
 
@@ -404,9 +409,9 @@ def _distances(distances: Row | None) -> tuple[str, ViewTable | None]:
     def distance(i: int, j: int) -> str:
         return f"{matrix[i][j]:g}"
 
-    columns = [Field(str(nodes[j]), partial(distance, j=j)) for j in order]
-    first = Field("from, to node", lambda i: nodes[i])
-    return "", ViewTable("distances", order, [first, *columns], repeated=1)
+    columns = [Field(heading=str(nodes[j]), value=partial(distance, j=j)) for j in order]
+    first = Field(heading="from, to node", value=lambda i: nodes[i])
+    return "", ViewTable(title="distances", rows=order, fields=[first, *columns], repeated=1)
 
 
 def _range(values: Sequence[float]) -> str:

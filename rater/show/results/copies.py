@@ -94,10 +94,10 @@ def copy_parts(document: Row) -> Iterator[Part]:
     parts = {"median": "median", "mean": "mean", "s.d.": "sd", "max": "maximum"}
     columns = (
         *benchmark_fields(cells),
-        Field("copies", "copies", optional=2),
-        Field("1 =|s", "baseline_median_s", SECONDS, optional=1),
+        Field(heading="copies", value="copies", optional=2),
+        Field(heading="1 =|s", value="baseline_median_s", form=SECONDS, optional=1),
         *(
-            Field(f"{label}|{words}", f"{of}.{name}", _SHARES)
+            Field(heading=f"{label}|{words}", value=f"{of}.{name}", form=_SHARES)
             for label, of in shapes.items()
             for words, name in parts.items()
         ),
@@ -105,7 +105,13 @@ def copy_parts(document: Row) -> Iterator[Part]:
     title = f"Times of copies relative to the median copy {whose} of the same benchmark"
     which = "slowest copy" if drop == 1 else f"{drop} slowest copies"
     note = f"-{drop}: without the {which}" if drop else ""
-    yield ViewTable(title, cells, columns, lambda one: "" if one["counted"] else "dim", note=note)
+    yield ViewTable(
+        title=title,
+        rows=cells,
+        fields=columns,
+        style=lambda one: "" if one["counted"] else "dim",
+        note=note,
+    )
     missing = [cell["benchmark"] for cell in cells if cell["baseline_median_s"] is None]
     if missing:
         where = "" if alone is None else f"iteration {alone} of "
@@ -114,12 +120,14 @@ def copy_parts(document: Row) -> Iterator[Part]:
     slowest = times["slowest"]
     worst = (
         *benchmark_fields(slowest),
-        *(Field(name, key) for name, key in _PLACES.items()),
-        Field("time|s", "elapsed_s", SECONDS),
-        Field("over the|median", "normalised", _SHARES),
-        Field("J|estimate", "joules_estimate", NUMBER, optional=1),
+        *(Field(heading=name, value=key) for name, key in _PLACES.items()),
+        Field(heading="time|s", value="elapsed_s", form=SECONDS),
+        Field(heading="over the|median", value="normalised", form=_SHARES),
+        Field(heading="J|estimate", value="joules_estimate", form=NUMBER, optional=1),
     )
-    yield ViewTable(f"The slowest of {sum(cell['copies'] for cell in cells)}", slowest, worst)
+    yield ViewTable(
+        title=f"The slowest of {sum(cell['copies'] for cell in cells)}", rows=slowest, fields=worst
+    )
 
 
 _PLACES = {"copy": "copy", "CPU": "cpu", "core": "core", "node": "node"}
@@ -130,18 +138,18 @@ def _pairs(pairs: Sequence[Row], base: int, run: int) -> ViewTable:
     values = [value for pair in pairs for value in (pair["baseline"], pair["value"])]
     form = decimals(needed_decimals(values, significant=4))
     columns = (
-        Field("benchmark", "name", TEXT, flexible=True),
-        Field("tune", lambda pair: pair["tune"] if several else None, TEXT),
-        Field("unit", "unit", TEXT),
-        Field(f"run {base}", "baseline", form),
-        Field(f"run {run}", "value", form),
-        Field("change|%", "change", CHANGE),
+        Field(heading="benchmark", value="name", form=TEXT, flexible=True),
+        Field(heading="tune", value=lambda pair: pair["tune"] if several else None, form=TEXT),
+        Field(heading="unit", value="unit", form=TEXT),
+        Field(heading=f"run {base}", value="baseline", form=form),
+        Field(heading=f"run {run}", value="value", form=form),
+        Field(heading="change|%", value="change", form=CHANGE),
     )
 
     def style(it: Row) -> str:
         return "bold" if it["name"].startswith("suite") else ""
 
-    return ViewTable("", pairs, columns, style)
+    return ViewTable(title="", rows=pairs, fields=columns, style=style)
 
 
 # -- Every copy run of a run, with the times of its workloads where it had several -----------------
@@ -181,26 +189,28 @@ def copy_run_parts(rows: Sequence[Row]) -> Iterator[Part]:
     """Yield a row for every copy run."""
     most = max((len(it["workloads"]) for it in rows), default=0)
     columns = (
-        Field("benchmark", "benchmark", TEXT, flexible=True),
-        Field("iter", "iteration"),
-        Field("copy", "copy"),
-        Field("CPU", "cpu"),
-        Field("node", "node", optional=90),
-        Field("start|s", "start_s", decimals(3), optional=99),
-        Field("time|s", "elapsed_s", SECONDS),
+        Field(heading="benchmark", value="benchmark", form=TEXT, flexible=True),
+        Field(heading="iter", value="iteration"),
+        Field(heading="copy", value="copy"),
+        Field(heading="CPU", value="cpu"),
+        Field(heading="node", value="node", optional=90),
+        Field(heading="start|s", value="start_s", form=decimals(3), optional=99),
+        Field(heading="time|s", value="elapsed_s", form=SECONDS),
         *(
-            Field((f"w{place + 1}", "s"), partial(_workload, place), optional=1 + place)
+            Field(
+                heading=(f"w{place + 1}", "s"), value=partial(_workload, place), optional=1 + place
+            )
             for place in range(most if most > 1 else 0)
         ),
-        Field("ended", _ended, TEXT),
-        Field("output", _output, TEXT, optional=98),
+        Field(heading="ended", value=_ended, form=TEXT),
+        Field(heading="output", value=_output, form=TEXT, optional=98),
     )
     note = "w1, w2, ...: the copy's workloads, one after the other; !: it failed"
     yield ViewTable(
-        "",
-        rows,
-        columns,
-        lambda it: "" if it["status"] == CopyStatus.OK else "red",
+        title="",
+        rows=rows,
+        fields=columns,
+        style=lambda it: "" if it["status"] == CopyStatus.OK else "red",
         note=note if most > 1 else "",
     )
 

@@ -134,40 +134,57 @@ def _node_table(cpus: Sequence[CpuUse], note: str) -> ViewTable:
 
     whole = decimals(0)
     columns = (
-        Field("node", lambda it: it.node),
-        Field("copies", lambda it: "yes" if it.used else "none", TEXT),
-        Field("CPUs", lambda it: format_list({use.cpu for use in it.uses}), TEXT, flexible=True),
-        Field("busy|%", lambda it: it.mean("busy"), PERCENT),
-        Field("foreign|%", lambda it: it.mean("foreign"), PERCENT),
-        Field("most|%", lambda it: it.most("foreign"), PERCENT),
-        Field("steal|%", lambda it: it.mean("steal"), PERCENT),
-        Field("most|%", lambda it: it.most("steal"), PERCENT, optional=2),
-        Field("irq|%", lambda it: it.mean("irq"), PERCENT),
-        Field("MHz|min", partial(mhz, min), whole),
-        Field("|mean", partial(mhz, statistics.fmean), whole),
-        Field("|max", partial(mhz, max), whole),
+        Field(heading="node", value=lambda it: it.node),
+        Field(heading="copies", value=lambda it: "yes" if it.used else "none", form=TEXT),
+        Field(
+            heading="CPUs",
+            value=lambda it: format_list({use.cpu for use in it.uses}),
+            form=TEXT,
+            flexible=True,
+        ),
+        Field(heading="busy|%", value=lambda it: it.mean("busy"), form=PERCENT),
+        Field(heading="foreign|%", value=lambda it: it.mean("foreign"), form=PERCENT),
+        Field(heading="most|%", value=lambda it: it.most("foreign"), form=PERCENT),
+        Field(heading="steal|%", value=lambda it: it.mean("steal"), form=PERCENT),
+        Field(heading="most|%", value=lambda it: it.most("steal"), form=PERCENT, optional=2),
+        Field(heading="irq|%", value=lambda it: it.mean("irq"), form=PERCENT),
+        Field(heading="MHz|min", value=partial(mhz, min), form=whole),
+        Field(heading="|mean", value=partial(mhz, statistics.fmean), form=whole),
+        Field(heading="|max", value=partial(mhz, max), form=whole),
     )
-    return ViewTable("", groups, columns, note=note)
+    return ViewTable(title="", rows=groups, fields=columns, note=note)
 
 
 def _worst_table(worst: Sequence[CpuUse]) -> ViewTable:
     hot = any(use.throttles for use in worst)
     columns = (
-        Field("CPU", lambda use: use.cpu),
-        Field("node", lambda use: use.node),
-        Field("copy", lambda use: format_list(use.copies) or None, flexible=True),
-        Field("benchmark", lambda use: use.benchmark or "(rotated)", TEXT, flexible=True),
-        Field("iter", lambda use: use.iteration),
-        Field("busy|%", lambda use: use.busy, PERCENT),
-        Field("foreign|%", lambda use: use.foreign, PERCENT),
-        Field("steal|%", lambda use: use.steal, PERCENT),
-        Field("irq|%", lambda use: use.irq, PERCENT),
-        Field("interrupts|/s", lambda use: use.interrupts_per_s, decimals(0), optional=1),
-        Field("MHz", lambda use: use.mean_mhz, decimals(0)),
-        Field("too hot|times", lambda use: use.throttles if hot else None),
+        Field(heading="CPU", value=lambda use: use.cpu),
+        Field(heading="node", value=lambda use: use.node),
+        Field(heading="copy", value=lambda use: format_list(use.copies) or None, flexible=True),
+        Field(
+            heading="benchmark",
+            value=lambda use: use.benchmark or "(rotated)",
+            form=TEXT,
+            flexible=True,
+        ),
+        Field(heading="iter", value=lambda use: use.iteration),
+        Field(heading="busy|%", value=lambda use: use.busy, form=PERCENT),
+        Field(heading="foreign|%", value=lambda use: use.foreign, form=PERCENT),
+        Field(heading="steal|%", value=lambda use: use.steal, form=PERCENT),
+        Field(heading="irq|%", value=lambda use: use.irq, form=PERCENT),
+        Field(
+            heading="interrupts|/s",
+            value=lambda use: use.interrupts_per_s,
+            form=decimals(0),
+            optional=1,
+        ),
+        Field(heading="MHz", value=lambda use: use.mean_mhz, form=decimals(0)),
+        Field(heading="too hot|times", value=lambda use: use.throttles if hot else None),
     )
     return ViewTable(
-        "Most foreign load, steal and interrupts; CPUs of copies first", worst, columns
+        title="Most foreign load, steal and interrupts; CPUs of copies first",
+        rows=worst,
+        fields=columns,
     )
 
 
@@ -233,19 +250,19 @@ def account_parts(document: Row) -> Iterator[Part]:
         return None if it["account"]["known"] == 1 else it["account"]["known"]
 
     columns = (
-        Field("time of copies", "benchmark", TEXT, flexible=True),
-        Field("iter", "iteration"),
+        Field(heading="time of copies", value="benchmark", form=TEXT, flexible=True),
+        Field(heading="iter", value="iteration"),
         *(
-            Field(f"{words}|%", partial(spent, name=name), PERCENT)
+            Field(heading=f"{words}|%", value=partial(spent, name=name), form=PERCENT)
             for name, words in _SPENT.items()
         ),
-        Field("of CPU|time %", partly, PERCENT, optional=1),
+        Field(heading="of CPU|time %", value=partly, form=PERCENT, optional=1),
     )
     note = (
         "waited: runnable, but others had the CPU; throttled: a cgroup's CPU quota was used up; "
         "slept: waited for anything else"
     )
-    yield ViewTable("", rows, columns, note=note)
+    yield ViewTable(title="", rows=rows, fields=columns, note=note)
 
 
 # -- Counters of a run: cycles per instruction and its parts, metrics, sums of what has no rates ---
@@ -266,10 +283,10 @@ def counter_parts(counts: RunCounts) -> Iterator[Part]:
         if it.rates is None:
             means = [(group.name, *mean) for group in it.groups for mean in group.means]
             columns = (
-                Field(_name(it), lambda row: f"{row[0]} {row[1]}", TEXT),
-                Field("mean|/copy run", lambda row: row[2], NUMBER),
+                Field(heading=_name(it), value=lambda row: f"{row[0]} {row[1]}", form=TEXT),
+                Field(heading="mean|/copy run", value=lambda row: row[2], form=NUMBER),
             )
-            yield ViewTable("", means, columns)
+            yield ViewTable(title="", rows=means, fields=columns)
         else:
             yield _stack_table(it)
     yield facts(_counter_facts(counts))
@@ -282,24 +299,33 @@ def _rates_table(rated: Sequence[BenchmarkCounts]) -> ViewTable:
     names = dict.fromkeys(name for it in rated for name, _ in it.metrics)
     metrics = [
         Field(
-            f"{name.removesuffix(_SHARE).replace('_', ' ').replace(' mpki', '|/1000 instr')}"
-            f"{'|%' * name.endswith(_SHARE)}",
-            partial(metric, name),
-            PERCENT if name.endswith(_SHARE) else NUMBER,
+            heading=name.removesuffix(_SHARE).replace("_", " ").replace(" mpki", "|/1000 instr")
+            + "|%" * name.endswith(_SHARE),
+            value=partial(metric, name),
+            form=PERCENT if name.endswith(_SHARE) else NUMBER,
             optional=3 + n,
         )
         for n, name in enumerate(names)
     ]
     columns = (
-        Field("counters", _name, TEXT, flexible=True),
-        Field("cycles|/instr", lambda it: it.rates.cpi, decimals(3)),
-        Field("spread|%", lambda it: it.cpi_spread, PERCENT, optional=1),
-        Field("instr|/cycle", lambda it: 1 / it.rates.cpi if it.rates.cpi else None, decimals(3)),
-        Field("GHz", lambda it: it.rates.ghz, decimals(2)),
-        Field("10^9 instr|/copy", lambda it: it.rates.instructions / 1e9, NUMBER, optional=2),
+        Field(heading="counters", value=_name, form=TEXT, flexible=True),
+        Field(heading="cycles|/instr", value=lambda it: it.rates.cpi, form=decimals(3)),
+        Field(heading="spread|%", value=lambda it: it.cpi_spread, form=PERCENT, optional=1),
+        Field(
+            heading="instr|/cycle",
+            value=lambda it: 1 / it.rates.cpi if it.rates.cpi else None,
+            form=decimals(3),
+        ),
+        Field(heading="GHz", value=lambda it: it.rates.ghz, form=decimals(2)),
+        Field(
+            heading="10^9 instr|/copy",
+            value=lambda it: it.rates.instructions / 1e9,
+            form=NUMBER,
+            optional=2,
+        ),
         *metrics,
     )
-    return ViewTable("", rated, columns)
+    return ViewTable(title="", rows=rated, fields=columns)
 
 
 def _stack_table(it: BenchmarkCounts) -> ViewTable | None:
@@ -307,11 +333,13 @@ def _stack_table(it: BenchmarkCounts) -> ViewTable | None:
         return None
     cpi = it.rates.cpi
     columns = (
-        Field(f"CPI of {_name(it)}", lambda part: part.name.replace("_", " "), TEXT),
-        Field("cycles|/instr", lambda part: part.cycles, decimals(3)),
-        Field("share|%", lambda part: part.cycles / cpi, PERCENT),
+        Field(
+            heading=f"CPI of {_name(it)}", value=lambda part: part.name.replace("_", " "), form=TEXT
+        ),
+        Field(heading="cycles|/instr", value=lambda part: part.cycles, form=decimals(3)),
+        Field(heading="share|%", value=lambda part: part.cycles / cpi, form=PERCENT),
     )
-    return ViewTable("", it.stack.parts, columns)
+    return ViewTable(title="", rows=it.stack.parts, fields=columns)
 
 
 def _counter_facts(counts: RunCounts) -> Iterator[Fact]:
@@ -377,15 +405,17 @@ def energy_parts(document: Row) -> Iterator[Part]:
     energy = document.get("energy", {"suite_joules": None, "phases": ()})
     rows = [it for it in energy["phases"] if it["counted"]]
     columns = (
-        Field("energy", lambda it: it["benchmark"] or "(all)", TEXT, flexible=True),
-        Field("iter", "iteration"),
-        Field("J", "joules", NUMBER),
-        Field("J|/copy", "joules_per_copy", NUMBER),
-        Field("W", "watts", NUMBER),
-        Field("energy x|time Js", "energy_delay_js", NUMBER, optional=1),
-        Field("memory|J", "memory_joules", NUMBER, optional=2),
+        Field(
+            heading="energy", value=lambda it: it["benchmark"] or "(all)", form=TEXT, flexible=True
+        ),
+        Field(heading="iter", value="iteration"),
+        Field(heading="J", value="joules", form=NUMBER),
+        Field(heading="J|/copy", value="joules_per_copy", form=NUMBER),
+        Field(heading="W", value="watts", form=NUMBER),
+        Field(heading="energy x|time Js", value="energy_delay_js", form=NUMBER, optional=1),
+        Field(heading="memory|J", value="memory_joules", form=NUMBER, optional=2),
     )
-    yield ViewTable("", [it for it in rows if it["joules"] is not None], columns)
+    yield ViewTable(title="", rows=[it for it in rows if it["joules"] is not None], fields=columns)
     if energy["suite_joules"] is not None and len(document["results"]) != 1:
         yield f"energy of the suite: {energy['suite_joules']:.4g} J"
     why = group_by_key((it["reason"], it["benchmark"] or "(all)") for it in rows if it["reason"])

@@ -107,9 +107,12 @@ def remark_parts(analysis: Analysis, shown: Sequence[Finding]) -> Iterator[Part]
     """Yield what is slow as the layout explains, and what could have been seen."""
     explained = [one for one in shown if one.explained]
     yield ViewTable(
-        "Explained by the layout, no divots",
-        explained,
-        (Field("", lambda _: "  ", TEXT), Field("", evidence_line, wrap=True)),
+        title="Explained by the layout, no divots",
+        rows=explained,
+        fields=(
+            Field(heading="", value=lambda _: "  ", form=TEXT),
+            Field(heading="", value=evidence_line, wrap=True),
+        ),
         most=_MOST_EXPLAINED,
     )
     if len(shown) == len(explained) and not analysis.disturbed and (analysis.visible or explained):
@@ -158,15 +161,15 @@ def _found(divots: Sequence[Finding], analysis: Analysis) -> Iterator[Part]:
         together = f" (together they cost {formatting.format_cost(lost)} of the {of})"
     yield f"{count(len(divots), 'divot')}, the most costly first{together}:"
     columns = (
-        Field("", lambda row: f"{row[0]:3}."),
-        Field("", lambda row: evidence_line(row[1]), wrap=True),
+        Field(heading="", value=lambda row: f"{row[0]:3}."),
+        Field(heading="", value=lambda row: evidence_line(row[1]), wrap=True),
     )
     yield ViewTable(
-        "",
-        list(enumerate(divots, 1)),
-        columns,
-        lambda row: "" if row[1].cost >= _NOTE or row[1].fast else "dim",
-        _MOST_LINES,
+        title="",
+        rows=list(enumerate(divots, 1)),
+        fields=columns,
+        style=lambda row: "" if row[1].cost >= _NOTE or row[1].fast else "dim",
+        most=_MOST_LINES,
         tight=True,
         note=visible_line(analysis.visible) if analysis.visible else "",
     )
@@ -206,7 +209,7 @@ _MEANS = {
 }
 
 
-class ConfirmView(Struct, frozen=True):
+class ConfirmView(Struct, frozen=True, kw_only=True):
     """A trial with what it is of, and what came of it."""
 
     run: int

@@ -78,27 +78,52 @@ def list_parts(page: RunPage) -> Iterator[Part]:
         return None if run.score is None or run.unit != unit else format_number(run.score)
 
     columns = (
-        Field("run", lambda it: it.head.run),
-        Field("started (UTC)", lambda it: started_text(it.head.started_at), TEXT),
-        Field("status", lambda it: _status(it.head), TEXT),
-        Field("mode", lambda it: it.head.mode if modes != {_PLAIN} else None, TEXT, optional=3),
-        Field("copies", lambda it: it.head.copies, optional=1),
+        Field(heading="run", value=lambda it: it.head.run),
+        Field(
+            heading="started (UTC)", value=lambda it: started_text(it.head.started_at), form=TEXT
+        ),
+        Field(heading="status", value=lambda it: _status(it.head), form=TEXT),
+        Field(
+            heading="mode",
+            value=lambda it: it.head.mode if modes != {_PLAIN} else None,
+            form=TEXT,
+            optional=3,
+        ),
+        Field(heading="copies", value=lambda it: it.head.copies, optional=1),
         *(
-            Field("copies/h" if unit == PER_HOUR else unit or "score", partial(score, unit))
+            Field(
+                heading="copies/h" if unit == PER_HOUR else unit or "score",
+                value=partial(score, unit),
+            )
             for unit in units
         ),
         # None found where too much disturbed a run is not the same as none there.
-        Field("divots", lambda it: None if _disturbed(it.head) else it.divots, optional=2),
-        Field("host", lambda it: it.head.hostname if len(hosts) > 1 else None, TEXT, flexible=True),
-        Field("what", lambda it: _what(it.head), TEXT, flexible=True),
-        Field("time", lambda it: _time(it.head), optional=5),
         Field(
-            "tags",
-            lambda it: " ".join(f"{key}={value}" for key, value in it.head.tags),
-            TEXT,
+            heading="divots",
+            value=lambda it: None if _disturbed(it.head) else it.divots,
+            optional=2,
+        ),
+        Field(
+            heading="host",
+            value=lambda it: it.head.hostname if len(hosts) > 1 else None,
+            form=TEXT,
             flexible=True,
         ),
-        Field("command", lambda it: it.head.command_line, TEXT, flexible=True, optional=7),
+        Field(heading="what", value=lambda it: _what(it.head), form=TEXT, flexible=True),
+        Field(heading="time", value=lambda it: _time(it.head), optional=5),
+        Field(
+            heading="tags",
+            value=lambda it: " ".join(f"{key}={value}" for key, value in it.head.tags),
+            form=TEXT,
+            flexible=True,
+        ),
+        Field(
+            heading="command",
+            value=lambda it: it.head.command_line,
+            form=TEXT,
+            flexible=True,
+            optional=7,
+        ),
     )
     one_host = f", all on {host}" if len(hosts) == 1 and (host := hosts.pop()) else ""
     note = f"{page.count} runs{one_host}" if one_host and page.count > 1 else ""
@@ -112,7 +137,7 @@ def list_parts(page: RunPage) -> Iterator[Part]:
     def style(it: ListedRun) -> str:
         return STATUS_STYLE.get(it.head.status, "yellow" if _disturbed(it.head) else "")
 
-    yield ViewTable("", runs, columns, style, note=note)
+    yield ViewTable(title="", rows=runs, fields=columns, style=style, note=note)
 
 
 def _time(head: RunHead) -> str | None:

@@ -87,23 +87,28 @@ def memory_parts(proof: RunProof) -> Iterator[Part]:
 
     whole = Form(lambda values: [percent(value, 0) for value in values])
     columns = (
-        Field("benchmark", lambda row: row.benchmark, TEXT, flexible=True),
-        Field("seen|copies", lambda row: f"{row.sampled}/{row.copies}"),
-        Field("resident|MB", lambda row: _mb(row.rss_average_bytes), NUMBER),
-        Field("most|MB", lambda row: _mb(row.rss_max_bytes), NUMBER),
+        Field(heading="benchmark", value=lambda row: row.benchmark, form=TEXT, flexible=True),
+        Field(heading="seen|copies", value=lambda row: f"{row.sampled}/{row.copies}"),
+        Field(heading="resident|MB", value=lambda row: _mb(row.rss_average_bytes), form=NUMBER),
+        Field(heading="most|MB", value=lambda row: _mb(row.rss_max_bytes), form=NUMBER),
         *(
-            Field((_page(size), "pages %"), partial(share, size=size), whole, optional=2)
+            Field(
+                heading=(_page(size), "pages %"),
+                value=partial(share, size=size),
+                form=whole,
+                optional=2,
+            )
             for size in sizes
         ),
-        Field("local|%", lambda row: row.local_share, PERCENT),
-        Field("least|%", lambda row: row.least_local_share, PERCENT),
-        Field("moves|/copy", lambda row: format_number(row.migrations), optional=1),
+        Field(heading="local|%", value=lambda row: row.local_share, form=PERCENT),
+        Field(heading="least|%", value=lambda row: row.least_local_share, form=PERCENT),
+        Field(heading="moves|/copy", value=lambda row: format_number(row.migrations), optional=1),
     )
     note = (
         "pages %, local %: share of anonymous memory. local: on the planned or home node. "
         "least: worst copy. moves: CPU migrations."
     )
-    yield ViewTable("", rows, columns, note=note)
+    yield ViewTable(title="", rows=rows, fields=columns, note=note)
     swapped = max((copy.seen.swap_bytes or 0 for copy in proof.copies), default=0)
     if swapped:
         yield Line(f"swapped out: up to {format_number(swapped / 1e6)} MB of a copy", "yellow")
@@ -188,21 +193,25 @@ def metric_parts(metrics: Sequence[MetricResult]) -> Iterator[Part]:
 
     one = all(metric.copies <= 1 for metric in metrics)
     spread = (
-        Field("lowest|copy", partial(value, 1), optional=1),
-        Field("median|copy", partial(value, 2), optional=2),
-        Field("highest|copy", partial(value, 3), optional=1),
-        Field("worst copy,|CPU, node", lambda m: m.worst and struct_fields(m.worst), PLACE),
+        Field(heading="lowest|copy", value=partial(value, 1), optional=1),
+        Field(heading="median|copy", value=partial(value, 2), optional=2),
+        Field(heading="highest|copy", value=partial(value, 3), optional=1),
+        Field(
+            heading="worst copy,|CPU, node",
+            value=lambda m: m.worst and struct_fields(m.worst),
+            form=PLACE,
+        ),
     )
     columns = (
-        Field("benchmark", lambda m: m.benchmark, TEXT, flexible=True),
-        Field("metric", lambda m: m.name, TEXT, flexible=True),
-        Field("value", partial(value, 0)),
-        Field("unit", _unit, TEXT, flexible=True),
-        *(() if one else (Field("over|copies", lambda m: m.combine, TEXT),)),
-        Field("better", lambda m: m.better or None, TEXT, optional=3),
+        Field(heading="benchmark", value=lambda m: m.benchmark, form=TEXT, flexible=True),
+        Field(heading="metric", value=lambda m: m.name, form=TEXT, flexible=True),
+        Field(heading="value", value=partial(value, 0)),
+        Field(heading="unit", value=_unit, form=TEXT, flexible=True),
+        *(() if one else (Field(heading="over|copies", value=lambda m: m.combine, form=TEXT),)),
+        Field(heading="better", value=lambda m: m.better or None, form=TEXT, optional=3),
         *(() if one else spread),
     )
-    yield ViewTable("", metrics, columns)
+    yield ViewTable(title="", rows=metrics, fields=columns)
     yield facts((f"{m.benchmark}, {m.name}", m.reason, "yellow") for m in metrics)
     nodes = list(dict.fromkeys(group.node for metric in metrics for group in metric.lgroups))
     if len(nodes) < 2:
@@ -213,13 +222,16 @@ def metric_parts(metrics: Sequence[MetricResult]) -> Iterator[Part]:
         return format_together([of.get(node) for node in nodes])[place]
 
     label = Field(
-        "copies of node",
-        lambda metric: f"{metric.benchmark} {metric.name}, {_unit(metric)}",
-        TEXT,
+        heading="copies of node",
+        value=lambda metric: f"{metric.benchmark} {metric.name}, {_unit(metric)}",
+        form=TEXT,
         flexible=True,
     )
-    each = [Field((or_dash(node), ""), partial(of_node, i)) for i, node in enumerate(nodes)]
-    yield ViewTable("", metrics, (label, *each), repeated=1)
+    each = [
+        Field(heading=(or_dash(node), ""), value=partial(of_node, i))
+        for i, node in enumerate(nodes)
+    ]
+    yield ViewTable(title="", rows=metrics, fields=(label, *each), repeated=1)
 
 
 def _unit(metric: MetricResult) -> str:

@@ -289,29 +289,38 @@ def _results_table(rows: Sequence[Row], note: str, *, staggered: bool) -> ViewTa
     rate = ("ratio", "ratio") if by_ratio else ("copies|/hour", "copies_per_hour")
     columns = (
         *benchmark_fields(rows),
-        Field("first start to|last finish s" if staggered else "bracket|s", "bracket_s", SECONDS),
-        *([Field("all ran|at once s", at_once)] if staggered else []),
+        Field(
+            heading="first start to|last finish s" if staggered else "bracket|s",
+            value="bracket_s",
+            form=SECONDS,
+        ),
+        *([Field(heading="all ran|at once s", value=at_once)] if staggered else []),
         Field(*rate, NUMBER),
-        Field("rate|mean", "rates.mean", NUMBER),
-        Field("runs in|window", "steady.completions", decimals(1)),
-        Field("whole|runs", "steady.whole_runs", optional=2),
-        Field("mean|s", "times_s.mean", SECONDS),
-        Field("CV|%", "times_s.cv", PERCENT),
-        Field("min|s", "times_s.minimum", SECONDS, optional=2),
-        Field("q1|s", "times_s.lower_quartile", SECONDS, optional=4),
-        Field("median|run s" if steady else "median|copy s", "median_copy_s", SECONDS, optional=1),
-        Field("q3|s", "times_s.upper_quartile", SECONDS, optional=4),
-        Field("slowest|copy s", "slowest.elapsed_s", SECONDS),
-        Field("which copy,|CPU, node", "slowest", PLACE),
-        Field("on CPU|%", on_cpu, PERCENT, optional=1),
-        Field("score|lost %", "score_lost", PERCENT),
-        Field("not as|planned", astray),
+        Field(heading="rate|mean", value="rates.mean", form=NUMBER),
+        Field(heading="runs in|window", value="steady.completions", form=decimals(1)),
+        Field(heading="whole|runs", value="steady.whole_runs", optional=2),
+        Field(heading="mean|s", value="times_s.mean", form=SECONDS),
+        Field(heading="CV|%", value="times_s.cv", form=PERCENT),
+        Field(heading="min|s", value="times_s.minimum", form=SECONDS, optional=2),
+        Field(heading="q1|s", value="times_s.lower_quartile", form=SECONDS, optional=4),
+        Field(
+            heading="median|run s" if steady else "median|copy s",
+            value="median_copy_s",
+            form=SECONDS,
+            optional=1,
+        ),
+        Field(heading="q3|s", value="times_s.upper_quartile", form=SECONDS, optional=4),
+        Field(heading="slowest|copy s", value="slowest.elapsed_s", form=SECONDS),
+        Field(heading="which copy,|CPU, node", value="slowest", form=PLACE),
+        Field(heading="on CPU|%", value=on_cpu, form=PERCENT, optional=1),
+        Field(heading="score|lost %", value="score_lost", form=PERCENT),
+        Field(heading="not as|planned", value=astray),
     )
 
     def style(it: Row) -> str:
         return "red" if it["reason"] else "dim" if it.get("counted") is False else ""
 
-    return ViewTable("", rows, columns, style, note=note)
+    return ViewTable(title="", rows=rows, fields=columns, style=style, note=note)
 
 
 def _rotated_facts(rotated: Row) -> Iterator[Fact]:
@@ -376,22 +385,27 @@ def window_parts(document: Row) -> Iterator[Part]:
     windows = [*_windows(document)]
     columns = (
         *benchmark_fields(windows),
-        Field("verdict", "halves.verdict", TEXT),
-        Field("2nd half|vs 1st %", "halves.difference", CHANGE),
-        Field("95 %|interval", _interval, optional=3),
-        Field("runs in|a half", "halves.fewest_whole_runs", optional=4),
-        Field("copies|CV %", "rates.cv", PERCENT, optional=5),
-        Field("copies|ran %", "occupied", PERCENT),
-        Field("between|runs ms", lambda it: it["gap_s"] and it["gap_s"] * 1e3, decimals(1), 6),
-        Field("needs|--window", "halves.needed_window_s", NUMBER),
-        Field("needs|--warmup", "needed_warmup_s", NUMBER),
+        Field(heading="verdict", value="halves.verdict", form=TEXT),
+        Field(heading="2nd half|vs 1st %", value="halves.difference", form=CHANGE),
+        Field(heading="95 %|interval", value=_interval, optional=3),
+        Field(heading="runs in|a half", value="halves.fewest_whole_runs", optional=4),
+        Field(heading="copies|CV %", value="rates.cv", form=PERCENT, optional=5),
+        Field(heading="copies|ran %", value="occupied", form=PERCENT),
+        Field(
+            heading="between|runs ms",
+            value=lambda it: it["gap_s"] and it["gap_s"] * 1e3,
+            form=decimals(1),
+            optional=6,
+        ),
+        Field(heading="needs|--window", value="halves.needed_window_s", form=NUMBER),
+        Field(heading="needs|--warmup", value="needed_warmup_s", form=NUMBER),
     )
 
     def style(it: Row) -> str:
         steady = it["halves"]["verdict"] == DriftVerdict.STEADY.value
         return "" if steady and not it["needed_warmup_s"] else "yellow"
 
-    yield ViewTable("", windows, columns, style)
+    yield ViewTable(title="", rows=windows, fields=columns, style=style)
     if any(window["needed_warmup_s"] for window in windows):
         yield Line(
             "The warm-up was shorter than the longest run: copies still ran in step, so rates are "
@@ -437,16 +451,27 @@ def _nodes(windows: Sequence[Row]) -> ViewTable:
     ]
     unit = rows[0]["unit"].removeprefix("copies") if rows else ""
     columns = (
-        Field("window", lambda it: it.get("benchmark") if len(windows) > 1 else None, TEXT),
-        Field("iter", lambda it: it["iteration"] if len(windows) > 1 else None),
-        Field("node", "node"),
-        Field("copies", lambda it: it["copies"] if isinstance(it["copies"], int) else None),
-        Field((unit, "together"), "rate", NUMBER),
-        Field((unit, "a copy"), "per_copy", NUMBER),
-        Field("slowdown|%", lambda it: it["slowdown"] and it["slowdown"] - 1, CHANGE),
+        Field(
+            heading="window",
+            value=lambda it: it.get("benchmark") if len(windows) > 1 else None,
+            form=TEXT,
+        ),
+        Field(heading="iter", value=lambda it: it["iteration"] if len(windows) > 1 else None),
+        Field(heading="node", value="node"),
+        Field(
+            heading="copies",
+            value=lambda it: it["copies"] if isinstance(it["copies"], int) else None,
+        ),
+        Field(heading=(unit, "together"), value="rate", form=NUMBER),
+        Field(heading=(unit, "a copy"), value="per_copy", form=NUMBER),
+        Field(
+            heading="slowdown|%",
+            value=lambda it: it["slowdown"] and it["slowdown"] - 1,
+            form=CHANGE,
+        ),
     )
     title = "" if len(windows) == 1 else "Slower NUMA nodes"
-    return ViewTable(title, rows, columns, most=_MOST_NODES)
+    return ViewTable(title=title, rows=rows, fields=columns, most=_MOST_NODES)
 
 
 # -- A steady run beside one with a barrier --------------------------------------------------------
@@ -466,17 +491,22 @@ def barrier_parts(pair: Row) -> Iterator[Part]:
 
     columns = (
         *benchmark_fields(sides),
-        Field(("steady", unit), partial(rate, side="steady"), NUMBER),
-        Field((mode, unit), partial(rate, side="other"), NUMBER),
-        Field("steady|is %", "difference", CHANGE),
-        Field("score|lost %", "score_lost", PERCENT),
-        Field("steady|run s", "steady_run_s", SECONDS, optional=1),
-        Field((mode, "copy s"), "other_run_s", SECONDS, optional=1),
-        Field("a run is|longer %", "longer", CHANGE, optional=2),
-        Field("not compared", lambda it: it.get("reason"), TEXT),
+        Field(heading=("steady", unit), value=partial(rate, side="steady"), form=NUMBER),
+        Field(heading=(mode, unit), value=partial(rate, side="other"), form=NUMBER),
+        Field(heading="steady|is %", value="difference", form=CHANGE),
+        Field(heading="score|lost %", value="score_lost", form=PERCENT),
+        Field(heading="steady|run s", value="steady_run_s", form=SECONDS, optional=1),
+        Field(heading=(mode, "copy s"), value="other_run_s", form=SECONDS, optional=1),
+        Field(heading="a run is|longer %", value="longer", form=CHANGE, optional=2),
+        Field(heading="not compared", value=lambda it: it.get("reason"), form=TEXT),
     )
     title = f"Run {pair['steady']}, steady, beside run {pair['other']}, {mode}"
-    yield ViewTable(title, rows, columns, lambda it: "yellow" if it.get("reason") else "")
+    yield ViewTable(
+        title=title,
+        rows=rows,
+        fields=columns,
+        style=lambda it: "yellow" if it.get("reason") else "",
+    )
     idle, occupied = pair["idle_share"], pair["steady_occupied"]
     lost = pair["score_lost"]
     yield facts(

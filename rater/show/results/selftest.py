@@ -28,7 +28,7 @@ from rater.text.values import (
 _MOST_WRONG = 4
 
 
-class SelfTest(Struct, frozen=True):
+class SelfTest(Struct, frozen=True, kw_only=True):
     """A self-test that came to its end."""
 
     copies: int
@@ -68,14 +68,17 @@ def selftest_parts(test: SelfTest) -> Iterator[Part]:
         f"judged.{repeated if test.again else ''}"
     )
     columns = (
-        Field("planted", lambda one: one.injection.kind, TEXT),
-        Field("where", _where, TEXT, flexible=True),
-        Field("slowed|by", lambda one: "" if one.made is None else _by(one.made)),
-        Field("found", _what_was_found, TEXT, flexible=True),
-        Field("", lambda one: one.verdict, TEXT),
+        Field(heading="planted", value=lambda one: one.injection.kind, form=TEXT),
+        Field(heading="where", value=_where, form=TEXT, flexible=True),
+        Field(heading="slowed|by", value=lambda one: "" if one.made is None else _by(one.made)),
+        Field(heading="found", value=_what_was_found, form=TEXT, flexible=True),
+        Field(heading="", value=lambda one: one.verdict, form=TEXT),
     )
     yield ViewTable(
-        "", test.judged, columns, lambda one: "" if one.verdict is Verdict.RIGHT else "red"
+        title="",
+        rows=test.judged,
+        fields=columns,
+        style=lambda one: "" if one.verdict is Verdict.RIGHT else "red",
     )
     yield facts(map(_trials, test.promised))
     for one in test.judged:

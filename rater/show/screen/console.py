@@ -54,7 +54,7 @@ def heading_text(heading: Heading) -> str:
     return first[:-1] + second if first.endswith("-") else f"{first} {second}".strip()
 
 
-class Column(Struct, frozen=True):
+class Column(Struct, frozen=True, kw_only=True):
     """One column: a heading of one or two lines (`median|copy s`), then a cell for each row."""
 
     heading: Heading

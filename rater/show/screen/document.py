@@ -122,10 +122,17 @@ class Field(Struct, frozen=True):
         else:
             cells = self.form.cells(values)
         right = self.form.right and not self.wrap
-        return Column(self.heading, cells, right, self.flexible, self.optional, self.wrap)
+        return Column(
+            heading=self.heading,
+            cells=cells,
+            right=right,
+            flexible=self.flexible,
+            optional=self.optional,
+            wrap=self.wrap,
+        )
 
 
-class ViewTable(Struct, frozen=True):
+class ViewTable(Struct, frozen=True, kw_only=True):
     """Rows of a document, below a title; no rows, no table."""
 
     title: str
@@ -153,7 +160,7 @@ class ViewTable(Struct, frozen=True):
 
     def whole(self) -> ViewTable:
         """Return the same with all rows and their groups as a column."""
-        first = [Field("group", self.group, TEXT)] if self.group else []
+        first = [Field(heading="group", value=self.group, form=TEXT)] if self.group else []
         return replace(self, most=0, group=None, fields=(*first, *self.fields))
 
     def columns(self) -> list[Column]:
@@ -191,9 +198,9 @@ def benchmark_fields(rows: Sequence[Row]) -> list[Field]:
         )
 
     several = len({row.get("tune") for row in rows}) > 1
-    tune = [Field("tune", "tune", TEXT)] if several else []
-    first = Field("benchmark", "benchmark", TEXT, flexible=True)
-    return [first, *tune, Field("iter", iteration)]
+    tune = [Field(heading="tune", value="tune", form=TEXT)] if several else []
+    first = Field(heading="benchmark", value="benchmark", form=TEXT, flexible=True)
+    return [first, *tune, Field(heading="iter", value=iteration)]
 
 
 type Fact = tuple[str, object] | tuple[str, object, str]  # label, value, style
@@ -203,11 +210,14 @@ def facts(rows: Iterable[Fact], title: str = "", most: int = 0) -> ViewTable:
     """Return a table without headings: a label, and what is known; else no line."""
     label, value = (lambda row: row[0]), (lambda row: row[1])
     return ViewTable(
-        title,
-        [row for row in rows if row[1]],
-        (Field("", label, TEXT), Field("", value, wrap=True)),
-        lambda row: "".join(row[2:]),
-        most,
+        title=title,
+        rows=[row for row in rows if row[1]],
+        fields=(
+            Field(heading="", value=label, form=TEXT),
+            Field(heading="", value=value, wrap=True),
+        ),
+        style=lambda row: "".join(row[2:]),
+        most=most,
     )
 
 

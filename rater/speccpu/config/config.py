@@ -311,7 +311,7 @@ class Bind(Struct, frozen=True):
     text: str
 
 
-class SpecConfig(Struct):
+class SpecConfig(Struct, kw_only=True):
     """The settings that say where copies go, and what could not be read."""
 
     settings: list[ConfigSetting] = field(

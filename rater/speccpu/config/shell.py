@@ -59,7 +59,7 @@ def executed(text: str, values: dict[str, str]) -> Iterator[str]:
     return _Shell(values).run(text)
 
 
-class _Block(Struct):
+class _Block(Struct, kw_only=True):
     """An `if` or `case` that is open; None: not known."""
 
     around: bool | None  # whether what it stands in runs
@@ -133,7 +133,7 @@ class _Shell:
                     yield from self._command(part)
                 return
             value = _computed(_with(case[1], self.values), self.values).strip("\"'")
-            self.blocks.append(_Block(self._running(), word=value))
+            self.blocks.append(_Block(around=self._running(), word=value))
             if ("$" in value or "`" in value) and self._running() is not False:
                 self.blocks[-1].unclear = True
                 yield f"case {value}"
@@ -141,7 +141,7 @@ class _Shell:
 
     def _keyword(self, word: str) -> Iterator[str]:
         if word == "if":
-            self.blocks.append(_Block(self._running()))
+            self.blocks.append(_Block(around=self._running()))
             self.status = True
             return
         if not self.blocks:

@@ -367,7 +367,7 @@ def places_of_file(
     warnings = (
         (f"the command file binds several copies to CPUs {format_list(shared)}",) if shared else ()
     )
-    return PlacementPlan(placements, warnings, most=copies)
+    return PlacementPlan(placements=placements, warnings=warnings, most=copies)
 
 
 def _placed(
@@ -389,7 +389,17 @@ def _placed(
         )
     home = pus.get(cpus[0]) if cpus and not own.relative else None
     if home is None:
-        return Placement(copy, None, None, None, None, None, None, MemoryPolicy.NONE, ())
+        return Placement(
+            copy=copy,
+            cpus=None,
+            cpu=None,
+            core=None,
+            llc=None,
+            node=None,
+            package=None,
+            memory_policy=MemoryPolicy.NONE,
+            memory_nodes=(),
+        )
     place = (home.os, home.core, home.llc, home.node, home.package)
     if not ours:
         return Placement(copy, None, *place, MemoryPolicy.NONE, ())

@@ -229,7 +229,7 @@ class SpecCommand(Struct, frozen=True):
     line: int  # of the file, from 1
 
 
-class CommandFile(Struct, frozen=True):
+class CommandFile(Struct, frozen=True, kw_only=True):
     """What a command file says."""
 
     commands: tuple[SpecCommand, ...]
@@ -337,10 +337,10 @@ class _Reader:
         # The tools use a short list of bind values in a circle (runcpu's `bind`).
         binds = [self._binds[n % len(self._binds)] for n in range(copies)] if self._binds else []
         return CommandFile(
-            tuple(self._commands),
-            tuple(self._directories),
-            tuple(binds),
-            tuple(self._environment.items()),
+            commands=tuple(self._commands),
+            directories=tuple(self._directories),
+            binds=tuple(binds),
+            environment=tuple(self._environment.items()),
             **self._said,
         )
 

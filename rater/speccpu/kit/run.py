@@ -102,7 +102,10 @@ def load_kit(request: Request) -> tuple[Request, str, tuple[Workload, ...], tupl
     kit = read_kit(request)
     request, remarks = with_file_defaults(request, kit.benchmarks)
     found = [(*kit_benchmark(benchmark), benchmark) for benchmark in kit.benchmarks]
-    workloads = (Workload(it, size, None, named=True, kit=own) for it, size, own in found)
+    workloads = (
+        Workload(benchmark=it, size=size, suite=None, named=True, kit=own)
+        for it, size, own in found
+    )
     return request, kit.name, tuple(workloads), (*kit.remarks, *remarks)
 
 
@@ -220,8 +223,15 @@ def _line(kit: KitBenchmark, command: SpecCommand) -> CommandLine:
     words = words_of(command.text) or (command.text,)
     closes = kit.commands.stdin == "C"
     if kit.commands.no_redirection:
-        return CommandLine(words, closes_stdin=closes)
-    return CommandLine(words, command.stdin, command.stdout, command.stderr, True, closes)
+        return CommandLine(words=words, closes_stdin=closes)
+    return CommandLine(
+        words=words,
+        stdin=command.stdin,
+        stdout=command.stdout,
+        stderr=command.stderr,
+        appends=True,
+        closes_stdin=closes,
+    )
 
 
 def kit_program(
@@ -244,10 +254,10 @@ def kit_program(
         comparison = KitComparison(
             tuple(
                 CommandLine(
-                    ("/bin/sh", "-c", expanded(it.text, placement.copy, bind)),
-                    it.stdin,
-                    it.stdout,
-                    it.stderr,
+                    words=("/bin/sh", "-c", expanded(it.text, placement.copy, bind)),
+                    stdin=it.stdin,
+                    stdout=it.stdout,
+                    stderr=it.stderr,
                 )
                 for it in kit.comparison
             ),
@@ -289,9 +299,9 @@ def kit_built(kit: KitBenchmark) -> BuiltProgram:
     except OSError:
         digests = []
     if not digests:
-        return BuiltProgram(Path("/bin/sh"), None, None, None)
+        return BuiltProgram(executable=Path("/bin/sh"), sha256=None, compiler=None, flags=None)
     sha256 = digests[0] if len(digests) == 1 else cache_key(*digests)
-    return BuiltProgram(programs[0], sha256, None, None)
+    return BuiltProgram(executable=programs[0], sha256=sha256, compiler=None, flags=None)
 
 
 def kit_digest(kit: KitBenchmark, wrap: Sequence[str]) -> str:

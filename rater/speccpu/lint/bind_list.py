@@ -35,7 +35,7 @@ _INCLUDE = re.compile(r"\s*include\s*:\s*(\S+)\s*(?:#.*)?$", re.IGNORECASE)
 type ResultOf = tuple[str, str, int | None]  # benchmark, tune, copies
 
 
-class Source(Struct, frozen=True):
+class Source(Struct, frozen=True, kw_only=True):
     """A configuration, where its lines come from, and what is not there."""
 
     name: str  # as it was typed
@@ -82,7 +82,9 @@ def read_source(
     all_of_it = _Gathered(path, text.decode("latin-1"))
     config = read_config("\n".join(all_of_it.lines), defines, label)
     missing, origins = tuple(all_of_it.missing), tuple(all_of_it.origins)
-    return Source(str(path), config, False, (), missing, origins)
+    return Source(
+        name=str(path), config=config, packed=False, ran=(), missing=missing, origins=origins
+    )
 
 
 def _bytes(path: Path) -> bytes:
@@ -146,7 +148,9 @@ def _packed(
         for iteration in file.iterations
         if iteration.rate and iteration.submit is not False
     )
-    return Source(str(path), file.config, True, tuple(ran), (), ())
+    return Source(
+        name=str(path), config=file.config, packed=True, ran=tuple(ran), missing=(), origins=()
+    )
 
 
 # -- The parts of a configuration that bind copies differently, and where each copy is bound -------
@@ -166,7 +170,7 @@ _MOST_NAMED = 3
 MOST_SEATS = 8192  # as many CPUs as Linux can have: copies beyond these share CPUs anyhow
 
 
-class BoundCopy(Struct, frozen=True):
+class BoundCopy(Struct, frozen=True, kw_only=True):
     """Where one copy is bound; CPUs are OS numbers."""
 
     line: int
@@ -182,10 +186,12 @@ class BoundCopy(Struct, frozen=True):
     ) -> LintFinding:
         """Return a finding about this copy, and others before it."""
         copies = tuple(seat.copy for seat in (*others, self))
-        return LintFinding(self.line, kind, f"{self.name}{text}", copies, tuple(cpus))
+        return LintFinding(
+            line=self.line, kind=kind, text=f"{self.name}{text}", copies=copies, cpus=tuple(cpus)
+        )
 
 
-class LintContext(Struct, frozen=True):
+class LintContext(Struct, frozen=True, kw_only=True):
     """What is checked, on which machine, and how it was asked for."""
 
     source: Source
@@ -209,10 +215,12 @@ class LintContext(Struct, frozen=True):
         if topology is not None and nodes:
             there = (topology.by_node[node].cpus for node in nodes if node in topology.by_node)
             cpus = tuple(sorted(topology.by_cpu.keys() & {cpu for them in there for cpu in them}))
-        return BoundCopy(line, copy, name, text, binding, cpus, bool(nodes))
+        return BoundCopy(
+            line=line, copy=copy, name=name, text=text, binding=binding, cpus=cpus, wide=bool(nodes)
+        )
 
 
-class Scope(Struct, frozen=True):
+class Scope(Struct, frozen=True, kw_only=True):
     """Benchmarks and tunes for which the same lines hold."""
 
     context: LintContext
@@ -380,7 +388,7 @@ def _is_special(section: Section) -> bool:
 _WHOLE_LIST = 1 << 30
 
 
-class LintFinding(Struct, frozen=True):
+class LintFinding(Struct, frozen=True, kw_only=True):
     """One mistake; `copies` and `cpus` are those it is about."""
 
     line: int  # of the configuration, from 1

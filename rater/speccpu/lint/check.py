@@ -48,7 +48,7 @@ KINDS = {
 _BIND_NAME = re.compile(r"bind(\d{1,9})$", re.ASCII)
 
 
-class LintReport(Struct, frozen=True):
+class LintReport(Struct, frozen=True, kw_only=True):
     """All that was found, and what could not be looked at."""
 
     findings: tuple[LintFinding, ...]  # in the order of lines
@@ -80,29 +80,29 @@ def lint(context: LintContext) -> LintReport:
     everything.sort(key=lambda one: (one.line, one.order))
     kept = tuple(one for one in everything if one.kind not in context.ignore)
     return LintReport(
-        kept,
-        len(everything) - len(kept),
-        tuple(dict.fromkeys(note for scope in scopes for note in prefix_note(scope))),
-        tuple(dict.fromkeys(_unchecked(context, scopes))),
-        tuple(scopes),
+        findings=kept,
+        ignored=len(everything) - len(kept),
+        notes=tuple(dict.fromkeys(note for scope in scopes for note in prefix_note(scope))),
+        unchecked=tuple(dict.fromkeys(_unchecked(context, scopes))),
+        scopes=tuple(scopes),
     )
 
 
 def _of_scope(scope: Scope) -> Iterator[LintFinding]:
     if scope.uses_bind and not scope.seats:
         yield LintFinding(
-            scope.submit_line,
-            "no-binds",
-            "submit uses $BIND and there is no bind line: copies run unbound; add "
+            line=scope.submit_line,
+            kind="no-binds",
+            text="submit uses $BIND and there is no bind line: copies run unbound; add "
             "bind0 = ..., bind1 = ...",
         )
     if scope.unused_list is not None and scope.uses_bind:
         first = _number(scope, scope.binds[0].line)
         yield LintFinding(
-            scope.unused_list.line,
-            "repeated",
-            f"a `bind =` list, and bindN lines (from {first} on) hold as well: one of the two is "
-            "not used (here bindN is checked); keep one of them",
+            line=scope.unused_list.line,
+            kind="repeated",
+            text=f"a `bind =` list, and bindN lines (from {first} on) hold as well: one of the two "
+            "is not used (here bindN is checked); keep one of them",
         )
     yield from _unclear(scope)
     yield from _gaps(scope)
@@ -139,10 +139,10 @@ def _repeated(source: Source, sections: list[Section] | None) -> Iterator[LintFi
             first[one.section, name] = one
     for one, before in again:
         yield LintFinding(
-            one.line,
-            "repeated",
-            f"{one.name} is given again ({source.number(before.line)}: {before.value[:50]}), and "
-            f"only one of them counts: {count(lines, 'bindN line')} are "
+            line=one.line,
+            kind="repeated",
+            text=f"{one.name} is given again ({source.number(before.line)}: {before.value[:50]}), "
+            f"and only one of them counts: {count(lines, 'bindN line')} are "
             f"{count(lines - len(again), 'bind')}; give it a number of its own",
         )
 
@@ -157,9 +157,9 @@ def _gaps(scope: Scope) -> Iterator[LintFinding]:
             missing = f"bind{expected}" + (f"-bind{number - 1}" if number > expected + 1 else "")
             after = f"after bind{expected - 1}" if expected else "as the first"
             yield LintFinding(
-                one.line,
-                "gap",
-                f"bind{number} comes {after}: {missing} is missing; number binds from 0, "
+                line=one.line,
+                kind="gap",
+                text=f"bind{number} comes {after}: {missing} is missing; number binds from 0, "
                 "without gaps",
             )
         expected = number + 1
@@ -173,9 +173,9 @@ def _not_used(scopes: list[Scope]) -> Iterator[LintFinding]:
     submits = {scope.submit_line for scope in scopes if scope.submit}
     why = "no submit command uses $BIND" if submits else "there is no submit command"
     yield LintFinding(
-        min(idle),
-        "not-used",
-        f"the binds ({count(len(idle), 'line')} from here on) bind nothing: {why}; write "
+        line=min(idle),
+        kind="not-used",
+        text=f"the binds ({count(len(idle), 'line')} from here on) bind nothing: {why}; write "
         "`submit = $BIND $command` for binds that are commands, `submit = taskset -c $BIND "
         "$command` for CPU numbers",
     )
@@ -207,12 +207,12 @@ def _numbers_of_copies(scope: Scope) -> Iterator[LintFinding]:
         late = f"copies {values}-{copies - 1} share" if again > 1 else f"copy {values} shares"
         shared = f"copies 0-{min(again, values) - 1}" if min(again, values) > 1 else "copy 0"
         yield LintFinding(
-            line,
-            "few-binds",
-            f"{copies_text(copies)} and {count(values, 'bind')}: the list goes round "
+            line=line,
+            kind="few-binds",
+            text=f"{copies_text(copies)} and {count(values, 'bind')}: the list goes round "
             f"again, {late} CPUs with {shared}; add {_added(scope, values, copies)} or run "
             f"{copies_text(values)}",
-            tuple(range(values, copies)),
+            copies=tuple(range(values, copies)),
         )
     elif copies < values and not scope.deliberate:
         beyond = scope.seats[copies]
@@ -224,9 +224,9 @@ def _numbers_of_copies(scope: Scope) -> Iterator[LintFinding]:
         left -= {c for s in scope.used for c in s.cpus}
         idle = f", {cpus_text(left)} stay{'s' if len(left) == 1 else ''} idle" if left else ""
         yield LintFinding(
-            line,
-            "many-binds",
-            f"{copies_text(copies)} and {count(values, 'bind')}: {what} "
+            line=line,
+            kind="many-binds",
+            text=f"{copies_text(copies)} and {count(values, 'bind')}: {what} "
             f"{'is' if unused == 1 else 'are'} not used{idle}; run "
             f"{values} copies or shorten the list",
             cpus=tuple(sorted(left)),

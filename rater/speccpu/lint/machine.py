@@ -84,7 +84,7 @@ def _blocks(cpus: list[int], node_of: Mapping[int, int]) -> list[int]:
 
 # Every copy as far from the others as can be: with fewer copies than CPUs, too, each has a
 # core of its own, and nodes differ by one copy at most.
-_SPREAD = Layout("scatter", "", CpuOrder.SCATTER, BindLevel.PU)
+_SPREAD = Layout(name="scatter", description="", order=CpuOrder.SCATTER, bind=BindLevel.PU)
 
 
 def machine_findings(scope: Scope) -> Iterator[LintFinding]:
@@ -97,9 +97,9 @@ def machine_findings(scope: Scope) -> Iterator[LintFinding]:
     usable = len(topology.pus)
     if scope.running > usable and any(seat.cpus for seat in scope.seats):
         yield LintFinding(
-            scope.copies_line or scope.seats[-1].line,
-            "many-copies",
-            f"{scope.running} copies on {count(usable, 'CPU')} that may be used "
+            line=scope.copies_line or scope.seats[-1].line,
+            kind="many-copies",
+            text=f"{scope.running} copies on {count(usable, 'CPU')} that may be used "
             f"({topology.source}): copies share CPUs; run {usable}",
         )
     # A copy too many shares a core and leaves none idle; what is missing was found above.
@@ -220,14 +220,15 @@ def _siblings(scope: Scope) -> Iterator[LintFinding]:
     seat, other = sharing[0]
     more = f" ({copies_text(len(sharing))} in all do)" if len(sharing) > 1 else ""
     yield LintFinding(
-        seat.line,
-        "siblings",
-        f"{seat.name} (CPU {seat.cpus[0]}) shares the core of {other.name} (CPU {other.cpus[0]}, "
+        line=seat.line,
+        kind="siblings",
+        text=f"{seat.name} (CPU {seat.cpus[0]}) shares the core of {other.name} "
+        f"(CPU {other.cpus[0]}, "
         f"{scope.context.source.number(other.line)}){more}, while {count(len(free), 'core')} "
         f"{'has' if len(free) == 1 else 'have'} no copy: {cpus_text(core[0].os for core in free)}"
         " first",
-        tuple(one.copy for one, _ in sharing),
-        tuple(one.cpus[0] for one, _ in sharing),
+        copies=tuple(one.copy for one, _ in sharing),
+        cpus=tuple(one.cpus[0] for one, _ in sharing),
     )
 
 
@@ -264,9 +265,9 @@ def _idle(scope: Scope) -> Iterator[LintFinding]:
             f"meant: --copies {scope.running})"
         )
     yield LintFinding(
-        scope.copies_line or seats[-1].line,
-        "idle",
-        f"{cpus_text(idle)} {'has' if len(idle) == 1 else 'have'} no copy ({at}); {out}",
+        line=scope.copies_line or seats[-1].line,
+        kind="idle",
+        text=f"{cpus_text(idle)} {'has' if len(idle) == 1 else 'have'} no copy ({at}); {out}",
         cpus=tuple(sorted(idle)),
     )
 

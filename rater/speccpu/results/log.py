@@ -265,7 +265,9 @@ class _Iterations:
         if self.known(now):
             if (now.tune, now.size) == (tune, size):
                 return now
-            now = SpecIteration(now.benchmark, tune, 0, now.line, copies=now.copies)
+            now = SpecIteration(
+                benchmark=now.benchmark, tune=tune, iteration=0, line=now.line, copies=now.copies
+            )
         now.tune, now.size, now.line = tune, size, now.line or line
         of_it = _of(now)
         shift = self.shift.get(of_it, 0)
@@ -334,10 +336,10 @@ class _Reader:
         copies = _COPIES.search(found[3])
         self.leave()
         self.now = SpecIteration(
-            found[2],
-            next((word for word in rest if word in TUNES), ""),
-            0,
-            number,
+            benchmark=found[2],
+            tune=next((word for word in rest if word in TUNES), ""),
+            iteration=0,
+            line=number,
             size=next((word for word in rest if _SIZE.match(word)), None),
             number=int(found[1]) if found[1] else None,
             copies=copies_of(copies[1] if copies else None),
@@ -345,7 +347,7 @@ class _Reader:
 
     def commands(self) -> None:
         """Take the command file as the log shows it: `-b` and `-C` by copy, then commands."""
-        now = self.now or SpecIteration("", "", 0, 0)
+        now = self.now or SpecIteration(benchmark="", tune="", iteration=0, line=0)
         joined, binds = "", list[str]()
         while (line := self.lines.next()) is not None:
             text = as_text(line[1][:_LONGEST_RECORD])
@@ -377,7 +379,7 @@ class _Reader:
     def bracket_of(self, number: int, benchmark: str) -> SpecIteration:
         """Return the open bracket, a new one where the start of this benchmark is torn or away."""
         if self.now is None or self.now.benchmark != benchmark:
-            self.now = SpecIteration(benchmark, "", 0, number)
+            self.now = SpecIteration(benchmark=benchmark, tune="", iteration=0, line=number)
         return self.now
 
     def copy(self, number: int, found: re.Match[str]) -> None:

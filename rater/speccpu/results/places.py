@@ -48,7 +48,7 @@ _DEEPEST = 5  # `sh -c "sh -c ..."`
 _PROGRAM = ("$command", "${command}")
 
 
-class Binding(Struct, frozen=True):
+class Binding(Struct, frozen=True, kw_only=True):
     """Where one copy was bound to; None and empty for what nothing binds."""
 
     cpus: tuple[int, ...] | None = None  # OS numbers, ascending
@@ -155,7 +155,7 @@ _MOST_WORK = 20_000_000  # characters of commands that are worked out for copies
 _LONGEST_LIST = 40  # characters
 
 
-class BoundPlace(Struct, frozen=True):
+class BoundPlace(Struct, frozen=True, kw_only=True):
     """Of one copy; None and empty for what is not known."""
 
     cpu: int | None = None
@@ -257,7 +257,13 @@ class BindingResolver:
         if self.topology is not None:
             known = self.file.node_of
             return tuple(
-                MachinePU(pu.os, pu.core, pu.llc, known.get(pu.os, pu.node), pu.package)
+                MachinePU(
+                    cpu=pu.os,
+                    core=pu.core,
+                    llc=pu.llc,
+                    node=known.get(pu.os, pu.node),
+                    package=pu.package,
+                )
                 for pu in sorted(self.topology.machine_pus, key=lambda pu: pu.os)
             )
         nodes: dict[int, int | None] = dict(self.file.node_of)
@@ -265,7 +271,10 @@ class BindingResolver:
             for cpu in place.cpus:
                 if nodes.get(cpu) is None:
                     nodes[cpu] = place.node
-        return tuple(MachinePU(cpu, None, None, nodes[cpu], None) for cpu in sorted(nodes))
+        return tuple(
+            MachinePU(cpu=cpu, core=None, llc=None, node=nodes[cpu], package=None)
+            for cpu in sorted(nodes)
+        )
 
     def summary(self) -> str:
         """Say in a line where copies were, as far as is known."""
@@ -485,7 +494,15 @@ def _numactl_option(name: str, value: str) -> Binding:
     numbers, problem = _numbers(value.removeprefix("+"), f"numactl --{name}={value}")
     if problem or policy:
         relative = value.startswith("+") and name in ("membind", "preferred")
-        return Binding(None, (), policy, numbers, "numactl", problem, relative_nodes=relative)
+        return Binding(
+            cpus=None,
+            cpu_nodes=(),
+            policy=policy,
+            mem_nodes=numbers,
+            by="numactl",
+            problem=problem,
+            relative_nodes=relative,
+        )
     if name == "cpunodebind":
         return Binding(cpu_nodes=numbers, by="numactl")
     return Binding(cpus=numbers, by="numactl", relative=value.startswith("+"))

@@ -225,7 +225,7 @@ _SETTINGS = ("metric", "suitever", "runspecver", "runcpuver", "tools", "label", 
 _LATEST_S = 4e9  # of a start: the year 2096
 
 
-class SpecImport(Struct, frozen=True):
+class SpecImport(Struct, frozen=True, kw_only=True):
     """A result file, what it comes to, and the run to store."""
 
     file: SpecFile
@@ -303,7 +303,15 @@ def to_import(file: SpecFile, topology: Topology | None) -> SpecImport:
         ),
     )
     runs = sum(1 if rotated else len(one.times_s) for one in scored)
-    return SpecImport(file, recomputed, stored, places, remarks, tuple(brackets), runs)
+    return SpecImport(
+        file=file,
+        recomputed=recomputed,
+        stored=stored,
+        places=places,
+        remarks=remarks,
+        brackets=tuple(brackets),
+        copy_runs=runs,
+    )
 
 
 def identity(sha256: str) -> str:

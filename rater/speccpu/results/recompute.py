@@ -123,7 +123,7 @@ def _status(failure: Failure | None) -> CopyStatus:
 _SLACK, _SLACK_S = 1e-3, 0.01  # of a bracket that is shorter than its slowest copy
 
 
-class Disagreement(Struct, frozen=True):
+class Disagreement(Struct, frozen=True, kw_only=True):
     """A value of the file that its own numbers contradict."""
 
     line: int
@@ -136,7 +136,7 @@ class Disagreement(Struct, frozen=True):
         return f"line {self.line}: {self.where}: {self.what} {self.file}, worked out {self.own}"
 
 
-class BenchmarkResult(Struct, frozen=True):
+class BenchmarkResult(Struct, frozen=True, kw_only=True):
     """One benchmark and tune over its iterations."""
 
     benchmark: str
@@ -237,7 +237,7 @@ class _Check:
 
     def disagrees(self, line: int, where: str, what: str, written: str, own: str) -> None:
         """Note a value of the file that its own numbers contradict."""
-        self.found.append(Disagreement(line, where, what, written, own))
+        self.found.append(Disagreement(line=line, where=where, what=what, file=written, own=own))
 
     def number(
         self, written: ReportedNumber, where: str, what: str, own: float | None, relative: float
@@ -306,7 +306,13 @@ class _Check:
             selected = None if spoilt else _middle(good)
             ratio = None if selected is None else ratios[selected]
             self.selected(members, selected, ratios)
-        return BenchmarkResult(benchmark, tune, tuple(ratios.items()), selected, ratio)
+        return BenchmarkResult(
+            benchmark=benchmark,
+            tune=tune,
+            ratios=tuple(ratios.items()),
+            selected=selected,
+            ratio=ratio,
+        )
 
     def iteration(self, one: SpecIteration, ratio: float | None) -> None:
         """Compare the ratio, the bracket and the statistics of an iteration."""

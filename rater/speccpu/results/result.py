@@ -107,7 +107,7 @@ class SpecIteration(Struct):
         return self.copies or len(self.times_s) or None
 
 
-class SpecFile(Struct):
+class SpecFile(Struct, kw_only=True):
     """A raw result file or a log."""
 
     name: str  # of the file, without its folder
@@ -163,7 +163,9 @@ class Lines:
     def file(self, name: str, kind: str) -> SpecFile:
         """Return what nothing is read of yet; lines that are too long become its problems."""
         sha256 = hashlib.sha256(self._data).hexdigest()
-        return SpecFile(name, kind, sha256, problems=self._problems, lines=self.count)
+        return SpecFile(
+            name=name, format=kind, sha256=sha256, problems=self._problems, lines=self.count
+        )
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
         read_bytes = 0

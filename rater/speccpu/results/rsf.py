@@ -374,7 +374,9 @@ class _Reader:
             at = (benchmark, tune, min(int(iteration), MOST_NUMBER))
             self.last_key = (benchmark, tune, iteration)
             if at not in self.found:
-                self.found[at] = SpecIteration(keys.dotted(benchmark), tune, at[2], value.line)
+                self.found[at] = SpecIteration(
+                    benchmark=keys.dotted(benchmark), tune=tune, iteration=at[2], line=value.line
+                )
             self.last = self.found[at]
         one, name = self.last, value.key
         if name.startswith("copytime"):

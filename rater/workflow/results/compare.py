@@ -43,7 +43,7 @@ _WORSE = "worse"
 CPU_TIME = "cpu"  # no axis: the word of --by for CPU time
 
 
-class CompareOptions(Struct, frozen=True):
+class CompareOptions(Struct, frozen=True, kw_only=True):
     """What was asked for of a comparison."""
 
     points: tuple[str, ...]

@@ -66,7 +66,15 @@ def store_disturbance(store: Store, run: StoredRun) -> float | None:
     """Store what others cost a run that has ended, so that lists know before it is searched."""
     cost = foreign_load_cost(run, run_counters(run))
     try:
-        search = DivotSearch(NOT_SEARCHED, 0.0, 0.0, len(run.copies), {}, 0, cost)
+        search = DivotSearch(
+            version=NOT_SEARCHED,
+            threshold_group=0.0,
+            threshold_copy=0.0,
+            copy_runs=len(run.copies),
+            visible={},
+            failed=0,
+            others_cost=cost,
+        )
         store.keep_divots(run.head.run, search, ())
     except StoreError as error:  # the disk is full: `rater show` works it out
         print_error(f"run {run.head.run}: {error}")
@@ -129,7 +137,9 @@ def _kept_or_made(
     with store.reading() as connection:  # before the search: what comes later is not in it
         copies = copy_runs(connection, head.run)
     if run is not None and nothing_to_compare(head):  # numpy is not loaded for that
-        analysis = Analysis((), {}, others_cost=foreign_load_cost(run, run_counters(run)))
+        analysis = Analysis(
+            findings=(), visible={}, others_cost=foreign_load_cost(run, run_counters(run))
+        )
     else:
         analysis = _found(store, head, thresholds, run, copies)
     if head.status is not RunStatus.RUNNING:

@@ -26,7 +26,7 @@ from rater.workflow.arguments import Output, open_to_list, print_view
 _MOST_RUNS = 10**9  # SQLite's numbers end
 
 
-class ListOptions(Struct, frozen=True):
+class ListOptions(Struct, frozen=True, kw_only=True):
     """Which runs were asked for."""
 
     limit: int | None

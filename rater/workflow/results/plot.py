@@ -53,7 +53,7 @@ def load_report_run(store: Store, run: StoredRun) -> ReportRun:
 # -- `rater show plot`: the times of a run's copies as a picture, in the terminal or in a file -----
 
 
-class PlotOptions(Struct, frozen=True):
+class PlotOptions(Struct, frozen=True, kw_only=True):
     """What was asked for of a picture."""
 
     benchmark: str | None

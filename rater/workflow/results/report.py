@@ -143,10 +143,10 @@ def _together(
     copies = {one.run.head.copies for point in points for one in point.runs}
     scaling = scaling_curves(points) if len(copies) > 1 else None
     return RunSet(
-        compare(points, looks=tests),
-        scaling if scaling and scaling.curves else None,
-        notes,
-        between,
+        comparison=compare(points, looks=tests),
+        scaling=scaling if scaling and scaling.curves else None,
+        notes=notes,
+        between=between,
     )
 
 

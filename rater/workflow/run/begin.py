@@ -187,8 +187,8 @@ class Resume(RunLauncher):
             began = datetime.fromisoformat(head.started_at)
             since_start_s = (datetime.now(UTC) - began).total_seconds()
         return ActiveRun(
-            head.run,
-            left.ahead,
+            number=head.run,
+            phases=left.ahead,
             elapsed_before_ns=left.resumed_at_ns(round(since_start_s * 1e9)),
             runs_before=left.runs_done,
             failed_before=left.failed,

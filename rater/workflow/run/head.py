@@ -48,7 +48,7 @@ from rater.workflow.run.workload import KITS, Workload, tuning_settings
 # -- One attempt at a run: a new one here; `rerun`, `resume` and a sweep have their own ------------
 
 
-class ActiveRun(Struct, frozen=True):
+class ActiveRun(Struct, frozen=True, kw_only=True):
     """A run that the database has, and what is to be run of it."""
 
     number: int
@@ -83,7 +83,7 @@ class RunLauncher:
         Raises `InputError`, with nothing stored, when it must not begin like this.
         """
         self.number = store.create_run(start)
-        return ActiveRun(self.number, plan.phases)
+        return ActiveRun(number=self.number, phases=plan.phases)
 
 
 # -- The head of a run and what it is made under, as they are stored before the first phase --------

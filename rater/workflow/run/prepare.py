@@ -75,7 +75,7 @@ from rater.workflow.run.resolve import RunPlan, most_bytes
 from rater.workflow.run.workload import KITS, Workload, load_of, refuse_pages
 
 
-class PreparedRun(Struct, frozen=True):
+class PreparedRun(Struct, frozen=True, kw_only=True):
     """A resolved run with everything it needs of this machine's disks."""
 
     resolved: RunPlan
@@ -142,7 +142,9 @@ def make_ready(
         w.benchmark.name: _program(resolved, w, one, i, cache)
         for w, one, i in zip(workloads, lines, inputs, strict=True)
     }
-    return PreparedRun(resolved, work, built, lines, inputs, programs)
+    return PreparedRun(
+        resolved=resolved, work=work, built=built, lines=lines, inputs=inputs, programs=programs
+    )
 
 
 def needs_of(

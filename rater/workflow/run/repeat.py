@@ -150,10 +150,10 @@ def _command(it: Workload) -> str:
     return shown(
         [
             CommandLine(
-                (*(command.program or own), *command.args),
-                command.stdin,
-                command.stdout,
-                command.stderr,
+                words=(*(command.program or own), *command.args),
+                stdin=command.stdin,
+                stdout=command.stdout,
+                stderr=command.stderr,
             )
             for command in it.size.commands
         ]

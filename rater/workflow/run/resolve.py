@@ -52,7 +52,7 @@ from rater.workflow.run.workload import (
 )
 
 
-class RunPlan(Struct, frozen=True):
+class RunPlan(Struct, frozen=True, kw_only=True):
     """A run as it will be."""
 
     request: Request

@@ -97,7 +97,7 @@ _NOISE = 0.005  # of made times: standard deviation of the log, a quiet machine
 _UNDISTURBED_S = 10.0
 
 
-class SelfTestOptions(Struct, frozen=True):
+class SelfTestOptions(Struct, frozen=True, kw_only=True):
     """What was asked for of a self-test."""
 
     copies: int | None
@@ -137,7 +137,7 @@ def selftest(output: Output, asked: SelfTestOptions) -> int:
     return status
 
 
-class RunResult(Struct, frozen=True):
+class RunResult(Struct, frozen=True, kw_only=True):
     """The times of one run, what was found in it, and what disturbed it."""
 
     times: Times
@@ -185,7 +185,7 @@ class _SelfTest:
         self.seed = random.randrange(10**6) if asked.seed is None else asked.seed
         self.choice = random.Random(self.seed)
         request = Request(
-            (_FEWER_KERNELS if asked.quick else _KERNELS,),
+            suites=(_FEWER_KERNELS if asked.quick else _KERNELS,),
             copies=str(asked.copies or usual_copies(len(of.pus), len(of.nodes))),
             iterations=self.iterations,
             size="test",
@@ -412,7 +412,11 @@ def result_of(
             costs[it.benchmark, it.iteration, it.cpu] += it.cpu_s or 0.0
     worst = max(others, key=lambda cell: others[cell], default=None)
     return RunResult(
-        times, found, costs, others[worst] if worst else 0.0, others_words(worst, others, busy)
+        times=times,
+        found=found,
+        costs=costs,
+        others=others[worst] if worst else 0.0,
+        others_words=others_words(worst, others, busy),
     )
 
 
@@ -461,7 +465,7 @@ def _simulate(output: Output, asked: SelfTestOptions) -> int:
         found = analyse(
             [rows], [(benchmark, None) for benchmark in benchmarks], Thresholds(), core_pus=core_pus
         )
-        return RunResult(times_of_rows(rows, benchmarks), found)
+        return RunResult(times=times_of_rows(rows, benchmarks), found=found)
 
     def planned(visible: dict[str, float]) -> dict[str, Injection]:
         shape = placements, benchmarks, test.iterations
@@ -494,16 +498,20 @@ def made_rows(
     """Return rows for the search of divots, as they would be with just what is planted."""
     return [
         TimeRow(
-            *(number, k, placement.copy, 0),
-            *(
-                placement.cpu,
-                placement.core,
-                placement.llc,
-                placement.node,
-                placement.package,
-                placement.node,
-            ),
-            *(0, round(1e9 * time_s), None, 1),
+            benchmark=number,
+            iteration=k,
+            copy=placement.copy,
+            step=0,
+            cpu=placement.cpu,
+            core=placement.core,
+            llc=placement.llc,
+            node=placement.node,
+            package=placement.package,
+            memory=placement.node,
+            start_ns=0,
+            elapsed_ns=round(1e9 * time_s),
+            cpu_ns=None,
+            good=1,
         )
         for number, name in enumerate(benchmarks)
         for k in range(1, iterations + 1)

@@ -81,7 +81,7 @@ if TYPE_CHECKING:
 # -- Page sizes of copies, which a wing makes ready ------------------------------------------------
 
 
-class PreparedPages(Struct, frozen=True):
+class PreparedPages(Struct, frozen=True, kw_only=True):
     """Everything that copies need for their page sizes."""
 
     setup: PageSetup  # what is looked for while copies run
@@ -281,7 +281,7 @@ class Screen(threading.Thread):
 _COLLECT_AFTER_OBJECTS = 50_000
 
 
-class MadeRun(Struct, frozen=True):
+class MadeRun(Struct, frozen=True, kw_only=True):
     """A run that was made."""
 
     number: int
@@ -385,14 +385,21 @@ class Session:
             raise
         if recorder.unsaved:
             self._rescue(entered.number, recorder)
-            return MadeRun(entered.number, 1, recorder.problem, None)
+            return MadeRun(number=entered.number, status=1, reason=recorder.problem, run=None)
         run = store.load(entered.number)
         proved = store_placement_verdicts(store, run)
         store_score(store, run)
         cost = store_disturbance(store, run)
         status = 128 + outcome.signal if outcome.signal is not None else 1
         status = 0 if outcome.status is RunStatus.COMPLETE else status
-        return MadeRun(entered.number, status, outcome.reason, run, proved, cost)
+        return MadeRun(
+            number=entered.number,
+            status=status,
+            reason=outcome.reason,
+            run=run,
+            proved=proved,
+            others_cost=cost,
+        )
 
     def _supervise(
         self,

@@ -140,7 +140,7 @@ PAGE_CHECKS = Hook[PageChecks]("page setup")
 # -- What is to run: the benchmarks that were asked for, and those that have to be left out --------
 
 
-class Workload(Struct, frozen=True):
+class Workload(Struct, frozen=True, kw_only=True):
     """One benchmark in the size that was asked for."""
 
     benchmark: Benchmark
@@ -217,13 +217,13 @@ def load_of(
 
 def command_workload(request: Request) -> Workload:
     """Return the command behind `--` as a benchmark."""
-    size = Size("command", (Command((), (), None, None, None),))
+    size = Size(name="command", commands=(Command((), (), None, None, None),))
     benchmark = Benchmark(
         name=request.called or name_of(request.command[0]),
         command=request.command,
         sizes={"command": size},
     )
-    return Workload(benchmark, size, None)
+    return Workload(benchmark=benchmark, size=size, suite=None)
 
 
 def name_of(command: str) -> str:
@@ -246,9 +246,9 @@ def suite_workloads(request: Request) -> tuple[str, tuple[Workload, ...]]:
         named |= {(key, name) for name in split_selection(selection)[1]}
     workloads = [
         Workload(
-            benchmark,
-            _size(suite, benchmark, request.size),
-            suite,
+            benchmark=benchmark,
+            size=_size(suite, benchmark, request.size),
+            suite=suite,
             named=(key, benchmark.name) in named,
         )
         for key, suite in suites.items()

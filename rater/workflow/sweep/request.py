@@ -91,7 +91,7 @@ class GridPoint(Struct, frozen=True):
         return point_label(self.shown)
 
 
-class SweepRequest(Struct, frozen=True):
+class SweepRequest(Struct, frozen=True, kw_only=True):
     """A sweep as it was asked for, nothing looked up yet."""
 
     axes: tuple[Axis, ...]
@@ -101,7 +101,7 @@ class SweepRequest(Struct, frozen=True):
     skip_refused: bool
 
 
-class SweepOptions(Struct, frozen=True):
+class SweepOptions(Struct, frozen=True, kw_only=True):
     """What was typed of a sweep itself."""
 
     axis: tuple[str, ...] = ()  # NAME=V1,V2,...
@@ -180,7 +180,9 @@ def asked_from(asked: Asked, own: SweepOptions, settings: Sequence[str]) -> Swee
         GridPoint.of(number, values, _request(asked, values, kinds), kinds)
         for number, values in enumerate(grid(axes))
     )
-    return SweepRequest(axes, kinds, tuple(points), spec, own.skip_refused)
+    return SweepRequest(
+        axes=axes, kinds=kinds, points=tuple(points), spec=spec, skip_refused=own.skip_refused
+    )
 
 
 def _file_of(asked: Asked, own: SweepOptions) -> Path | None:
@@ -325,15 +327,17 @@ def planned_sweep(asked: SweepRequest, points: Sequence[GridPoint]) -> StoredSwe
         axes=tuple(asked.kinds.items()),
         points=tuple(
             SweepPoint(
-                point.point,
-                point.label,
-                point.values,
-                "{}" if point.request is None else request_to_json(point.request),
-                "; ".join(point.refusals) or None,
+                point=point.point,
+                label=point.label,
+                values=point.values,
+                request="{}" if point.request is None else request_to_json(point.request),
+                left_out="; ".join(point.refusals) or None,
             )
             for point in points
         ),
-        slots=tuple(SlotRun(slot, None, None, done=False, elapsed_s=None) for slot in slots),
+        slots=tuple(
+            SlotRun(slot=slot, run=None, status=None, done=False, elapsed_s=None) for slot in slots
+        ),
     )
 
 

@@ -100,7 +100,7 @@ class SlotAttempt(RunLauncher):
             replace(start, head=replace(start.head, tags=(*start.head.tags, *own, *axes))),
             len(plan.phases),
         )
-        return ActiveRun(self.number, plan.phases)
+        return ActiveRun(number=self.number, phases=plan.phases)
 
     def _refuse_changed(
         self, store: Store, present: Conditions, run: int, is_of_point: bool

@@ -63,13 +63,13 @@ def view_of(
         axes=_axes(dict(sweep.axes), [point.values for point in sweep.points]),
         points=tuple(
             PointView(
-                point.point,
-                point.label,
-                point.values,
-                point.left_out,
-                tuple(runs.get(point.point, ())),
-                failed.get(point.point, 0),
-                tuple(it for it in (results or {}).get(point.point, ()) if it is not None),
+                point=point.point,
+                label=point.label,
+                values=point.values,
+                left_out=point.left_out,
+                runs=tuple(runs.get(point.point, ())),
+                failed=failed.get(point.point, 0),
+                results=tuple(it for it in (results or {}).get(point.point, ()) if it is not None),
             )
             for point in sweep.points
         ),

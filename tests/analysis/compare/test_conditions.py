@@ -43,7 +43,20 @@ from tests.support.example_runs import S, copy_row, reading, stored
 from tests.support.made_runs import make
 from tests.support.printed import printed_by
 
-HOST = Host("f" * 64, "node7", "m", "CPU 9000", "0x1", "Maker", 100 * 10**9, 2, 2, 1, 1, "x86_64")
+HOST = Host(
+    fingerprint="f" * 64,
+    hostname="node7",
+    machine_id_hash="m",
+    cpu_model="CPU 9000",
+    microcode="0x1",
+    vendor="Maker",
+    memory_bytes=100 * 10**9,
+    pus=2,
+    cores=2,
+    nodes=1,
+    packages=1,
+    architecture="x86_64",
+)
 BUILT = BenchmarkUsed(
     name="lu",
     category="fp",
@@ -54,11 +67,27 @@ BUILT = BenchmarkUsed(
     flags="-O2",
     inputs_sha256="b" * 64,
 )
-PLACED = tuple(Placement(c, (c,), c, c, 0, 0, 0, MemoryPolicy.LOCAL, ()) for c in range(20))
+PLACED = tuple(
+    Placement(
+        copy=c,
+        cpus=(c,),
+        cpu=c,
+        core=c,
+        llc=0,
+        node=0,
+        package=0,
+        memory_policy=MemoryPolicy.LOCAL,
+        memory_nodes=(),
+    )
+    for c in range(20)
+)
 BEFORE = Conditions(
     host=HOST,
     settings=(("load.1min", "0.1"), ("thp.enabled", "madvise"), ("env.PATH", "/bin")),
-    pus=(MachinePU(0, 0, 0, 0, 0), MachinePU(1, 1, 0, 0, 0)),
+    pus=(
+        MachinePU(cpu=0, core=0, llc=0, node=0, package=0),
+        MachinePU(cpu=1, core=1, llc=0, node=0, package=0),
+    ),
     placements=PLACED[:2],
     benchmarks=(BUILT,),
     suite_path="/suites/own.toml",
@@ -133,7 +162,20 @@ def test_another_size_of_memory_is_told() -> None:
 
 
 def test_a_copy_that_would_run_elsewhere_differs() -> None:
-    moved = (PLACED[0], Placement(1, None, None, None, None, None, None, MemoryPolicy.NONE, ()))
+    moved = (
+        PLACED[0],
+        Placement(
+            copy=1,
+            cpus=None,
+            cpu=None,
+            core=None,
+            llc=None,
+            node=None,
+            package=None,
+            memory_policy=MemoryPolicy.NONE,
+            memory_nodes=(),
+        ),
+    )
     now = replace(BEFORE, placements=moved, pus=BEFORE.pus[:1])
     assert said(now) == [
         "usable CPUs: was 0-1, is 0",
@@ -214,7 +256,10 @@ def test_a_setting_that_is_no_axis_is_told_with_the_runs_that_have_each_value() 
         point("x", run(1, {"kernel.release": "6.1"})), point("y", run(2, {"kernel.release": "6.2"}))
     )
     assert one["setting kernel.release"] == PointDifference(
-        "setting kernel.release", (("6.1", (1,)), ("6.2", (2,))), (), significant=True
+        what="setting kernel.release",
+        values=(("6.1", (1,)), ("6.2", (2,))),
+        inside=(),
+        significant=True,
     )
 
 
@@ -294,7 +339,15 @@ def test_another_machine_stands_first() -> None:
 def test_other_programs_and_compilers_are_told() -> None:
     def built(number: int, compiler: str, sha256: str) -> StoredRun:
         it = run(number)
-        used = BenchmarkUsed("a", None, "a", 10.0, sha256, compiler, "-O2")
+        used = BenchmarkUsed(
+            name="a",
+            category=None,
+            command="a",
+            reference_s=10.0,
+            binary_sha256=sha256,
+            compiler=compiler,
+            flags="-O2",
+        )
         return replace(it, benchmarks=(used,))
 
     one, two = built(1, "gcc 12", "aa" * 32), built(2, "gcc 13", "bb" * 32)
@@ -306,7 +359,18 @@ def test_places_are_one_line_and_follow_from_a_layout_that_differs() -> None:
     def placed(number: int, cpus: tuple[int, int], **head: Any) -> StoredRun:
         it = run(number, **head)
         places = [
-            Placement(c, (n,), n, n, 0, 0, 0, MemoryPolicy.LOCAL, ()) for c, n in enumerate(cpus)
+            Placement(
+                copy=c,
+                cpus=(n,),
+                cpu=n,
+                core=n,
+                llc=0,
+                node=0,
+                package=0,
+                memory_policy=MemoryPolicy.LOCAL,
+                memory_nodes=(),
+            )
+            for c, n in enumerate(cpus)
         ]
         return replace(it, placements=tuple(places))
 
@@ -335,7 +399,18 @@ def test_what_a_result_file_does_not_tell_is_no_difference() -> None:
 def test_other_benchmarks_are_told_by_the_comparison_another_order_of_them_here() -> None:
     def ring(number: int, *names: str) -> StoredRun:
         it = run(number)
-        used = tuple(BenchmarkUsed(n, None, n, 10.0, None, None, None) for n in names)
+        used = tuple(
+            BenchmarkUsed(
+                name=n,
+                category=None,
+                command=n,
+                reference_s=10.0,
+                binary_sha256=None,
+                compiler=None,
+                flags=None,
+            )
+            for n in names
+        )
         return replace(it, benchmarks=used)
 
     assert found(point("x", ring(1, "a", "b")), point("y", ring(2, "a"))) == {}
@@ -373,7 +448,22 @@ def test_places_of_result_files_are_read_from_their_copies_and_only_what_differs
     assert moved.values[1] == ("2 copies elsewhere, copy 1 on CPUs 8, not CPUs 1", (2,))
     core = found(imported(1, (0, 1), core=3), imported(2, (0, 1), core=4))["places of the copies"]
     assert core.values[1] == ("2 copies elsewhere, copy 0 on core 4, not core 3", (2,))
-    bound = replace(run(1), placements=(Placement(0, (0,), 0, 0, 0, 0, 0, MemoryPolicy.LOCAL, ()),))
+    bound = replace(
+        run(1),
+        placements=(
+            Placement(
+                copy=0,
+                cpus=(0,),
+                cpu=0,
+                core=0,
+                llc=0,
+                node=0,
+                package=0,
+                memory_policy=MemoryPolicy.LOCAL,
+                memory_nodes=(),
+            ),
+        ),
+    )
     free = replace(run(2), placements=(Placement(0, None, *(None,) * 5, MemoryPolicy.LOCAL, ()),))
     moved = found(point("x", bound), point("y", free))["places of the copies"]
     assert moved.values[1] == ("copy 0 on any CPU (not bound), not CPUs 0", (2,))
@@ -597,12 +687,28 @@ def test_the_account_of_a_copy_comes_to_its_time() -> None:
         run, benchmarks=tuple(replace(benchmark, threads=2) for benchmark in run.benchmarks)
     )
     (account,) = accounts_of(run).values()
-    assert account == TimeAccount(10.0, 3.0, 2.0, 0.0, 2.0, 3.0, 1.0)
+    assert account == TimeAccount(
+        elapsed_s=10.0,
+        ran_s=3.0,
+        waited_s=2.0,
+        throttled_s=0.0,
+        stopped_s=2.0,
+        slept_s=3.0,
+        known=1.0,
+    )
 
 
 def test_what_was_seen_of_most_threads_stands_for_all() -> None:
     (account,) = accounts_of(read_run([waiting(0, 4.0, 3.0, run_delay_cpu_ns=3 * S)])).values()
-    assert account == TimeAccount(10.0, 4.0, 4.0, None, None, 2.0, 0.75)
+    assert account == TimeAccount(
+        elapsed_s=10.0,
+        ran_s=4.0,
+        waited_s=4.0,
+        throttled_s=None,
+        stopped_s=None,
+        slept_s=2.0,
+        known=0.75,
+    )
 
 
 def test_rater_itself_is_no_other() -> None:

@@ -50,7 +50,7 @@ def slow(
         cpus,
         nodes=tuple(sorted({cpu // 4 for cpu in cpus})),
         summary="a +20.0 %",
-        cells=(CellEffect("a", "base", 1, 1.2, 0.1),),
+        cells=(CellEffect(benchmark="a", tune="base", iteration=1, slowdown=1.2, rate_lost=0.1),),
     )
     return replace(one, **changes)
 
@@ -61,7 +61,17 @@ def run_of(copies: int = 16, threads: int = 1) -> StoredRun:
     return replace(
         run,
         placements=tuple(
-            Placement(c, (c,), c, c // 2, 0, c // 4, c // 8, MemoryPolicy.LOCAL, ())
+            Placement(
+                copy=c,
+                cpus=(c,),
+                cpu=c,
+                core=c // 2,
+                llc=0,
+                node=c // 4,
+                package=c // 8,
+                memory_policy=MemoryPolicy.LOCAL,
+                memory_nodes=(),
+            )
             for c in range(copies)
         ),
         benchmarks=tuple(replace(used, threads=threads) for used in run.benchmarks),
@@ -169,7 +179,18 @@ def keep(store: Store, number: int, one: Finding) -> None:
     (head,) = (head for head in store.runs() if head.run == number)
     copies = head.copies * head.iterations
     row = StoredDivot(one, evidence="", finding=to_json(one))
-    store.keep_divots(number, DivotSearch(VERSION, 0.015, 0.03, copies, {}, 0), [row])
+    store.keep_divots(
+        number,
+        DivotSearch(
+            version=VERSION,
+            threshold_group=0.015,
+            threshold_copy=0.03,
+            copy_runs=copies,
+            visible={},
+            failed=0,
+        ),
+        [row],
+    )
 
 
 @pytest.fixture

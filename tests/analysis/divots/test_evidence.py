@@ -98,8 +98,8 @@ def finding(kind: Kind = Kind.SLOW_LGROUP, **changes: Any) -> Finding:
         nodes=(1,),
         score_lost=0.06,
         summary="a +20.0 % (4 of 4 copies)",
-        evidence=(Evidence("cost", "costs 6.0 % of the score", 100.0),),
-        cells=(CellEffect("a", "base", 1, 1.2, 0.06),),
+        evidence=(Evidence(name="cost", text="costs 6.0 % of the score", weight=100.0),),
+        cells=(CellEffect(benchmark="a", tune="base", iteration=1, slowdown=1.2, rate_lost=0.06),),
     )
     return replace(one, **changes)
 
@@ -145,9 +145,20 @@ def run_of(
     return replace(
         stored(rows, copies=len(copies), **head),
         placements=tuple(
-            Placement(c, (c,), c, c, 0, c // 4, 0, MemoryPolicy.LOCAL, ()) for c in copies
+            Placement(
+                copy=c,
+                cpus=(c,),
+                cpu=c,
+                core=c,
+                llc=0,
+                node=c // 4,
+                package=0,
+                memory_policy=MemoryPolicy.LOCAL,
+                memory_nodes=(),
+            )
+            for c in copies
         ),
-        pus=tuple(MachinePU(c, c, 0, c // 4, 0) for c in copies),
+        pus=tuple(MachinePU(cpu=c, core=c, llc=0, node=c // 4, package=0) for c in copies),
         samples=tuple(samples),
         cpu_readings=tuple(
             CpuReadings(phase, tuple(readings)) for phase in sorted({it.phase for it in rows})
@@ -294,7 +305,10 @@ def test_a_step_and_a_warm_up_are_compared_with_the_other_iterations(kind: Kind)
         for i in range(4)
         for c in range(4)
     ]
-    cells = tuple(CellEffect("a", "base", number, 1.2, 0.1) for number in (3, 4))
+    cells = tuple(
+        CellEffect(benchmark="a", tune="base", iteration=number, slowdown=1.2, rate_lost=0.1)
+        for number in (3, 4)
+    )
     one = finding(kind, copies=(0, 1, 2, 3), cpus=(), cells=cells)
     assert told(run_of(rows), one) == ["500 major page faults"]
 
@@ -400,7 +414,11 @@ def test_a_single_copy_is_compared_in_its_own_cell_only() -> None:
         Kind.OUTLIER_COPY,
         copies=(5,),
         cpus=(5,),
-        singles=(CopyEffect("a", "base", 1, 5, 5, 1, 1.2),),
+        singles=(
+            CopyEffect(
+                benchmark="a", tune="base", iteration=1, copy=5, cpu=5, node=1, slowdown=1.2
+            ),
+        ),
     )
     rows = [row(c, **({"major_faults": 500} if c == 5 else {})) for c in range(COPIES)]
     # The same copy in iteration 2 has none, and is not looked at.
@@ -425,7 +443,7 @@ def test_a_slow_iteration_is_compared_with_the_others_copy_by_copy() -> None:
         Kind.SLOW_ITERATION,
         copies=(0, 1, 2, 3),
         cpus=(),
-        cells=(CellEffect("a", "base", 2, 1.2, 0.1),),
+        cells=(CellEffect(benchmark="a", tune="base", iteration=2, slowdown=1.2, rate_lost=0.1),),
     )
     assert told(run_of(rows), one) == [
         "copies 1-3: was on a CPU 30 % of the time (other iterations 50 %)"
@@ -524,6 +542,8 @@ def test_a_finding_names_a_place_only_where_it_has_one(
     assert evidence_line(one).startswith(line)
     # That no place is at fault is all there is to say; of the others the cause may be looked for.
     assert ("cause not recorded" in evidence_line(one)) is (kind is not Kind.NO_PLACE)
-    document = divots_document([(HEAD, Analysis((one,), {"group": 0.01, "iteration": 0.02}))], [])
+    document = divots_document(
+        [(HEAD, Analysis(findings=(one,), visible={"group": 0.01, "iteration": 0.02}))], []
+    )
     schema = json_schemas.read("divots")
     assert list(Draft202012Validator(schema).iter_errors(document | {"rater": 1})) == []

@@ -36,8 +36,20 @@ def seconds(seed: int, cpu_0: float, remote: float) -> dict[tuple[int, int, int]
 def found(times: dict[tuple[int, int, int], float]) -> list[Finding]:
     rows = [
         TimeRow(
-            *(b, k, copy, 0, copy, copy, None, copy // 16, copy // 32),
-            *(2 if copy in REMOTE else copy // 16, 0, round(1e9 * time_s), None, 1),
+            benchmark=b,
+            iteration=k,
+            copy=copy,
+            step=0,
+            cpu=copy,
+            core=copy,
+            llc=None,
+            node=copy // 16,
+            package=copy // 32,
+            memory=2 if copy in REMOTE else copy // 16,
+            start_ns=0,
+            elapsed_ns=round(1e9 * time_s),
+            cpu_ns=None,
+            good=1,
         )
         for (b, k, copy), time_s in times.items()
     ]

@@ -139,7 +139,7 @@ def test_results_of_two_runs_side_by_side() -> None:
     before = summarise(stored([copy_row(0, 4.0), copy_row(1, 3.0)]))
     after = summarise(stored([copy_row(0, 5.0), copy_row(1, 3.0)]))
     pair, suite = ratio_pairs(after, before)
-    assert pair == RatioPair("a", "base", "ratio", 5.0, 4.0)
+    assert pair == RatioPair(name="a", tune="base", unit="ratio", baseline=5.0, value=4.0)
     assert pair.change == pytest.approx(-0.2)
     assert suite.name == "suite"
     assert suite.baseline == pytest.approx(5.0)
@@ -147,7 +147,9 @@ def test_results_of_two_runs_side_by_side() -> None:
     before = summarise(stored([copy_row(0, 4.0), copy_row(1, 4.0)], reference_s=None))
     after = summarise(stored([copy_row(0, 5.0), copy_row(1, 3.0)]))
     (pair,) = ratio_pairs(after, before)
-    assert pair == RatioPair("a", "base", "copies/hour", 1800.0, 1440.0)
+    assert pair == RatioPair(
+        name="a", tune="base", unit="copies/hour", baseline=1800.0, value=1440.0
+    )
 
 
 def test_benchmarks_of_one_run_only_have_no_change() -> None:

@@ -223,7 +223,9 @@ def run_of(placements: Sequence[Placement], seconds: Sequence[float]) -> StoredR
     return replace(
         stored([copy_row(number, s) for number, s in enumerate(seconds)]),
         placements=tuple(placements),
-        pus=tuple(MachinePU(cpu, cpu, 0, node, 0) for cpu, node in HOMES.items()),
+        pus=tuple(
+            MachinePU(cpu=cpu, core=cpu, llc=0, node=node, package=0) for cpu, node in HOMES.items()
+        ),
     )
 
 
@@ -242,7 +244,15 @@ def four_copies() -> RunProof:
             migrations=0,
         ),
     ]
-    observed = Observed("auto", 2, None, 0.001, 0.0005, 0.0012, ("no such file here",))
+    observed = Observed(
+        cadence="auto",
+        samples=2,
+        interval_s=None,
+        cpu_s=0.001,
+        share=0.0005,
+        longest_read_s=0.0012,
+        unknown=("no such file here",),
+    )
     run = run_of(placements, [2.0, 3.0, 0.1, 0.2])
     copies = tuple(
         replace(c, gate=gates[c.phase, c.copy, c.step], last_cpu=c.copy) for c in run.copies

@@ -45,7 +45,9 @@ def drawn(*phases: dict[str, int], elapsed_s: float = 10.0, **changes: Any) -> S
         )
         for phase, domains in enumerate(phases)
     )
-    pus = tuple(MachinePU(cpu, cpu, 0, cpu // 2, cpu // 2) for cpu in range(4))
+    pus = tuple(
+        MachinePU(cpu=cpu, core=cpu, llc=0, node=cpu // 2, package=cpu // 2) for cpu in range(4)
+    )
     host = replace(run.host, pus=4, packages=2)
     return replace(replace(run, machine_readings=readings, pus=pus, host=host), **changes)
 
@@ -85,7 +87,13 @@ def test_dies_of_a_package_are_added_up_and_a_machine_has_its_own_counter() -> N
             "counters move every millisecond: a phase below 0.1 s is too short",
         ),
         (
-            drawn(TWO, pus=(MachinePU(0, 0, 0, 0, 0), MachinePU(1, 1, 0, 0, 0))),
+            drawn(
+                TWO,
+                pus=(
+                    MachinePU(cpu=0, core=0, llc=0, node=0, package=0),
+                    MachinePU(cpu=1, core=1, llc=0, node=0, package=0),
+                ),
+            ),
             "the run may use 0 of 2 CPUs of package 1: others draw there too",
         ),
         (
@@ -258,7 +266,15 @@ def test_parts_and_metrics_without_bounds_are_left_out_and_the_rest_stays_finite
 
 
 def test_software_events_are_means_of_a_copy_run() -> None:
-    counts = (EventCount("software:software", "minor_faults", 500, 10, 10),)
+    counts = (
+        EventCount(
+            group_name="software:software",
+            event="minor_faults",
+            value=500,
+            enabled_ns=10,
+            running_ns=10,
+        ),
+    )
     found = only(stored([copy_row(0, 1.0, counts=counts), copy_row(1, 1.0, counts=counts)]))
     assert found.rates is None
     assert found.groups[0].means == (("minor_faults", 500.0),)
@@ -424,7 +440,15 @@ def test_foreign_load_names_the_cpu_with_most_and_all_that_have_it() -> None:
     run = read_run(copies, reading(0, 5.1), reading(1, 5.3), reading(2, 8.0))
     assert matters(run) == {
         DisturbanceKind.FOREIGN: MachineDisturbance(
-            DisturbanceKind.FOREIGN, 0, "a", 1, 2, share=0.3, times=None, cpus=(1, 2), phases=2
+            matter=DisturbanceKind.FOREIGN,
+            phase=0,
+            benchmark="a",
+            iteration=1,
+            cpu=2,
+            share=0.3,
+            times=None,
+            cpus=(1, 2),
+            phases=2,
         )
     }
 

@@ -183,7 +183,18 @@ def test_a_killed_run_with_every_copy_there_has_a_bracket_but_unchecked_outputs(
 def test_a_run_without_a_single_copy_is_summarised() -> None:
     run = replace(stored([], benchmarks=("a",)), brackets=())
     assert only(run).reason == "did not run"
-    phase = PhaseEnded(0, "a", 1, "base", True, None, None, None, None, complete=False)
+    phase = PhaseEnded(
+        phase=0,
+        benchmark="a",
+        iteration=1,
+        tune="base",
+        counted=True,
+        start_ns=None,
+        finish_ns=None,
+        last_start_ns=None,
+        first_finish_ns=None,
+        complete=False,
+    )
     iteration = iteration_of(replace(run, brackets=(phase,)))
     assert (iteration.good, iteration.slowest) == (0, None)
     assert iteration.reason == "not complete: 0 of 2 copies finished"

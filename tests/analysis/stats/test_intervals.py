@@ -215,7 +215,7 @@ def test_values_without_noise_are_the_same_or_not_told() -> None:
 
 def test_a_mixture_has_the_tails_of_its_parts() -> None:
     estimate = paired_estimate([0.01, 0.02, 0.03, 0.06])
-    wider = Alternative("why", 0.25, shift=-0.01, widening=2.0, degrees=-1.0)
+    wider = Alternative(reason="why", weight=0.25, shift=-0.01, widening=2.0, degrees=-1.0)
     told = ratio_interval(replace(estimate, alternatives=(wider,)), 0.01)
     error = estimate.error() or 0.0
     for end, sign in ((told.low, -1), (told.high, 1)):
@@ -299,7 +299,7 @@ def test_how_many_more_rounds_would_tell() -> None:
     )
     far = ratio_interval(paired_estimate([0.5, -0.5, 0.5, -0.5]), 0.001)
     assert far.words == "inconclusive: more than 1000 rounds needed"
-    one = RatioInterval(1, 0.01, Basis.BLOCKS, 4, more=1)
+    one = RatioInterval(ratio=1, margin=0.01, basis=Basis.BLOCKS, count=4, more=1)
     assert one.words == "inconclusive: about 1 more round needed"
 
 
@@ -315,7 +315,10 @@ def test_strata_count_alike_and_their_noise_adds() -> None:
 
 
 def test_an_interval_is_always_a_pair_of_numbers() -> None:
-    told = ratio_interval(Estimate(600.0, paired_estimate([0.0, 900.0]).parts, Basis.BLOCKS), 0.01)
+    told = ratio_interval(
+        Estimate(log_ratio=600.0, parts=paired_estimate([0.0, 900.0]).parts, basis=Basis.BLOCKS),
+        0.01,
+    )
     assert 0 < (told.low or 0) < told.ratio < (told.high or 0) < math.inf
 
 

@@ -155,7 +155,7 @@ def test_equal_parts_get_equal_copies_where_every_core_has_a_clock_of_its_own(se
     everything = range(n_nodes * n_caches * n_cores)
     clocks = [dice.randint(5200, 5759) for _ in everything]
     topology = build_topology(
-        [RawPU(cpu, cpu, None, cpu // n_cores, None) for cpu in everything],
+        [RawPU(os=cpu, core=cpu, package=None, l3=cpu // n_cores, l2=None) for cpu in everything],
         [
             RawNode(node, mask_of(range(node * width, (node + 1) * width)), 1 << 30, None)
             for width in [n_caches * n_cores]
@@ -362,7 +362,7 @@ def test_masks_are_the_whole_object_and_nothing_else_on_any_machine() -> None:
         ]
         order = PLACED[seed // 5 % len(PLACED)]
         threads = (1, 2, 3)[seed % 3]
-        wanted = Layout("any", "", order, bind)
+        wanted = Layout(name="any", description="", order=order, bind=bind)
         copies = 1 + seed % max(1, len(topology.pus) // threads)
         try:
             placed = plan_placements(topology, wanted, copies, MemoryPolicy.LOCAL, threads)
@@ -442,13 +442,17 @@ def test_what_a_user_writes_down_is_what_copies_get_on_any_machine() -> None:
         random.Random(seed).shuffle(cpus)
         cpus = cpus[: 1 + seed % len(cpus)]
         text = ",".join(map(str, cpus))
-        listed = Layout(f"list:{text}", "", CpuOrder.LIST, BindLevel.PU, text=text)
+        listed = Layout(
+            name=f"list:{text}", description="", order=CpuOrder.LIST, bind=BindLevel.PU, text=text
+        )
         found = plan_placements(topology, listed, 2 * len(cpus), MemoryPolicy.LOCAL).placements
         assert [p.cpu for p in found] == cpus * 2, topology.source
         places = [seed % len(topology.pus), 0, seed % len(topology.pus)]
         text = f"N:{','.join(map(str, places))}"
         first = sorted(topology.pus, key=lambda pu: (pu.rank, pu.logical))
-        again = Layout(f"expr:{text}", "", CpuOrder.EXPR, BindLevel.PU, text=text)
+        again = Layout(
+            name=f"expr:{text}", description="", order=CpuOrder.EXPR, bind=BindLevel.PU, text=text
+        )
         found = plan_placements(topology, again, 3, MemoryPolicy.LOCAL).placements
         assert [p.cpu for p in found] == [first[n].os for n in places], topology.source
 

@@ -54,11 +54,17 @@ def test_the_built_in_layouts_load_and_say_what_they_do() -> None:
 def test_a_path_works_where_a_name_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.toml").write_text('order = "balanced"\nbind = "core"\n')
     typed = str(tmp_path / "mine.toml")
-    assert load_layout(typed) == Layout(typed, "", CpuOrder.BALANCED, BindLevel.CORE)
+    assert load_layout(typed) == Layout(
+        name=typed, description="", order=CpuOrder.BALANCED, bind=BindLevel.CORE
+    )
     monkeypatch.chdir(tmp_path)
-    assert load_layout("mine.toml") == Layout("mine.toml", "", CpuOrder.BALANCED, BindLevel.CORE)
+    assert load_layout("mine.toml") == Layout(
+        name="mine.toml", description="", order=CpuOrder.BALANCED, bind=BindLevel.CORE
+    )
     (tmp_path / "plain").write_text('order = "scatter"\n')
-    assert load_layout("plain") == Layout("plain", "", CpuOrder.SCATTER, BindLevel.PU)
+    assert load_layout("plain") == Layout(
+        name="plain", description="", order=CpuOrder.SCATTER, bind=BindLevel.PU
+    )
     (tmp_path / "none").write_text('order = "balanced"\n')  # a name wins over a file like it
     assert load_layout("none").order is CpuOrder.NONE
     assert load_layout("./none").order is CpuOrder.BALANCED
@@ -85,10 +91,10 @@ cores = "7,3"
 rest = 1
 """
     assert parse_layout(text, Path("own.toml")) == Layout(
-        "own",
-        "node 0 is slow",
-        CpuOrder.CORES,
-        BindLevel.CORE,
+        name="own",
+        description="node 0 is slow",
+        order=CpuOrder.CORES,
+        bind=BindLevel.CORE,
         equals="nothing",
         smt=2,
         kind="1",
@@ -174,7 +180,7 @@ def test_a_wrong_layout_is_an_error_that_names_file_line_and_key(text: str, mess
 
 
 def layout(order: CpuOrder = CpuOrder.COMPACT, **more: Any) -> Layout:
-    return Layout("mine", "", order, BindLevel.PU, **more)
+    return Layout(name="mine", description="", order=order, bind=BindLevel.PU, **more)
 
 
 def left(topology: Topology = SMT, **more: Any) -> list[int]:
@@ -224,7 +230,9 @@ def test_copies_never_share_reserved_cores() -> None:
     assert placed.reserved == (0, 4)
     assert [p.cpu for p in placed.placements] == [1, 5, 2, 6, 3, 7, 1, 5]
     assert placed.warnings[0] == "8 copies share 6 usable PUs: 2 on 2 PUs, 1 on 4 PUs"
-    wide = Layout("wide", "", CpuOrder.COMPACT, BindLevel.PACKAGE, reserve=1)
+    wide = Layout(
+        name="wide", description="", order=CpuOrder.COMPACT, bind=BindLevel.PACKAGE, reserve=1
+    )
     assert plan_placements(SMT, wide, 1, MemoryPolicy.LOCAL).placements[0].cpus == (1, 5)
 
 
@@ -316,8 +324,8 @@ def test_options_that_mean_nothing_are_an_error(
         override_layout(load_layout(name), **more)
 
 
-BALANCED = Layout("balanced", "", CpuOrder.BALANCED, BindLevel.PU)
-UNBOUND = Layout("none", "", CpuOrder.NONE, BindLevel.NONE)
+BALANCED = Layout(name="balanced", description="", order=CpuOrder.BALANCED, bind=BindLevel.PU)
+UNBOUND = Layout(name="none", description="", order=CpuOrder.NONE, bind=BindLevel.NONE)
 FOUR = machine.parse_synthetic("nodes=4x2")
 ALL = MemorySupport(frozenset(MemoryPolicy), preferred_many=True)
 NONE_AT_ALL = MemorySupport(
@@ -366,7 +374,7 @@ def test_the_hbm_near_each_copy_can_be_asked_for() -> None:
     """Beside the CPUs of a node, or a node of its own that distances tell."""
     memory = [(0, 0b0011, None), (1, 0b1100, None), (2, 0b0011, "HBM"), (3, 0, "MCDRAM")]
     near = build_topology(
-        [RawPU(cpu, None, None, None, None) for cpu in range(4)],
+        [RawPU(os=cpu, core=None, package=None, l3=None, l2=None) for cpu in range(4)],
         [RawNode(node, cpus, 1 << 30, subtype) for node, cpus, subtype in memory],
         usable=0b1111,
         allowed_nodes=0b1111,
@@ -408,7 +416,7 @@ def test_nodes_that_are_not_there_or_forbidden_are_refused_with_those_that_are()
     with pytest.raises(InputError, match="nodes=4x2 has no node 4,7; expected numbers out of 0, 1"):
         nodes(FOUR, "bind:nodes=1,4,7")
     topology = build_topology(
-        [RawPU(os, os, 0, None, None) for os in range(2)],
+        [RawPU(os=os, core=os, package=0, l3=None, l2=None) for os in range(2)],
         [RawNode(0, 1, 0, None), RawNode(1, 2, 0, None), RawNode(5, 0, 0, "NVM")],
         usable=0b11,
         allowed_nodes=0b100001,
@@ -423,7 +431,7 @@ def test_nodes_that_are_not_there_or_forbidden_are_refused_with_those_that_are()
     assert nodes(topology, "interleave", 1) == [(0,)]
     assert nodes(topology, "preferred:nodes=5", 1) == [(5,)]
     none = build_topology(
-        [RawPU(0, 0, 0, None, None)],
+        [RawPU(os=0, core=0, package=0, l3=None, l2=None)],
         [RawNode(0, 1, 0, None)],
         usable=1,
         allowed_nodes=0,
@@ -443,7 +451,17 @@ def test_copies_that_are_not_bound_have_memory_of_named_nodes_only() -> None:
 
 
 def planned(policy: MemoryPolicy, *nodes: int) -> Placement:
-    return Placement(0, None, None, None, None, None, None, policy, nodes)
+    return Placement(
+        copy=0,
+        cpus=None,
+        cpu=None,
+        core=None,
+        llc=None,
+        node=None,
+        package=None,
+        memory_policy=policy,
+        memory_nodes=nodes,
+    )
 
 
 def test_without_weights_memory_is_interleaved_evenly_with_one_warning() -> None:

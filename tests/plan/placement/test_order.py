@@ -109,7 +109,10 @@ def test_lgroups_take_turns_however_many_of_them_a_package_holds() -> None:
 
 def test_cores_of_a_lost_package_do_not_count_like_a_package_each() -> None:
     packages = [0, 0, 0, 0, None, None, None, None]
-    pus = [RawPU(cpu, cpu, package, None, None) for cpu, package in enumerate(packages)]
+    pus = [
+        RawPU(os=cpu, core=cpu, package=package, l3=None, l2=None)
+        for cpu, package in enumerate(packages)
+    ]
     nodes = [RawNode(0, 0x0F, 0, None), RawNode(1, 0xF0, 0, None)]
     broken = build_topology(pus, nodes, usable=0xFF, allowed_nodes=3, source="broken")
     assert numbers(scatter(broken)) == [0, 4, 1, 5, 2, 6, 3, 7]
@@ -169,12 +172,16 @@ def test_counts_that_do_not_fit_the_machine_or_the_copies_are_an_error() -> None
 
 
 def test_copies_on_few_cpus_get_a_warning_with_the_numbers() -> None:
-    few = Layout("list:0,2", "", CpuOrder.LIST, BindLevel.PU, text="0,2")
+    few = Layout(
+        name="list:0,2", description="", order=CpuOrder.LIST, bind=BindLevel.PU, text="0,2"
+    )
     placed = plan_placements(SMT, few, 5, MemoryPolicy.LOCAL)
     assert [p.cpu for p in placed.placements] == [0, 2, 0, 2, 0]
     assert placed.warnings[0] == "5 copies share 2 PUs of 8 usable ones: 3 on 1 PU, 2 on 1 PU"
     assert placed.most == 2
-    twice = Layout("expr", "", CpuOrder.EXPR, BindLevel.PU, text="N:0-1@N:0-1")
+    twice = Layout(
+        name="expr", description="", order=CpuOrder.EXPR, bind=BindLevel.PU, text="N:0-1@N:0-1"
+    )
     assert plan_placements(SMT, twice, 4, MemoryPolicy.LOCAL).warnings[0] == (
         "4 copies share 2 PUs of 8 usable ones: 2 copies on each"
     )
@@ -186,18 +193,18 @@ def test_a_part_of_distrib_is_the_mask_of_its_copy() -> None:
     assert [p.cpu for p in placed.placements] == [0, 1, 2]
     one = plan_placements(SMT, layout(CpuOrder.DISTRIB), 1, MemoryPolicy.BIND).placements[0]
     assert (one.cpus, one.memory_nodes) == (tuple(range(8)), (0, 1))
-    wide = Layout("wide", "", CpuOrder.DISTRIB, BindLevel.NODE)
+    wide = Layout(name="wide", description="", order=CpuOrder.DISTRIB, bind=BindLevel.NODE)
     assert plan_placements(SMT, wide, 3, MemoryPolicy.LOCAL).placements[0].cpus == (0, 1, 4, 5)
 
 
 def test_lgroups_that_cross_each_other_are_objects_until_one_crosses_those_before() -> None:
     # Eight PUs; lgroups 0-2, 1-3, 2-4, ...: 0-2 counts, and 3-5 behind it.
-    pus = [RawPU(cpu, None, None, None, None) for cpu in range(8)]
+    pus = [RawPU(os=cpu, core=None, package=None, l3=None, l2=None) for cpu in range(8)]
     nodes = [RawNode(n, 0b111 << n, 0, None) for n in range(6)]
     topology = build_topology(pus, nodes, usable=0xFF, allowed_nodes=~0, source="crossing")
     assert [numbers(part) for part in distrib(topology, 3)] == [[0], [1, 2], [3, 4, 5, 6, 7]]
     many = build_topology(
-        [RawPU(cpu, None, None, None, None) for cpu in range(9000)],
+        [RawPU(os=cpu, core=None, package=None, l3=None, l2=None) for cpu in range(9000)],
         [RawNode(n, 0b111 << n, 0, None) for n in range(8998)],
         usable=(1 << 9000) - 1,
         allowed_nodes=~0,
@@ -214,7 +221,9 @@ def test_distrib_cuts_as_hwloc_s_manual_shows() -> None:
 
 
 def threaded(order: CpuOrder, text: str, copies: int, threads: int, **more: Any) -> PlacementPlan:
-    written = Layout(order.value, "", order, BindLevel.PU, text=text, **more)
+    written = Layout(
+        name=order.value, description="", order=order, bind=BindLevel.PU, text=text, **more
+    )
     return plan_placements(SMT, written, copies, MemoryPolicy.LOCAL, threads)
 
 
@@ -272,7 +281,7 @@ def test_cpus_of_a_list_that_no_copy_gets_are_named_with_the_reason() -> None:
 
 def test_a_mask_wider_than_the_memory_it_is_bound_to_gets_a_warning() -> None:
     topology = parse_synthetic("pack:1 numa:2 core:2 pu:1")
-    package = Layout("package", "", CpuOrder.COMPACT, BindLevel.PACKAGE)
+    package = Layout(name="package", description="", order=CpuOrder.COMPACT, bind=BindLevel.PACKAGE)
     assert plan_placements(topology, package, 1, MemoryPolicy.BIND).warnings == (
         "1 copy may run on CPUs of several NUMA nodes, and --mem bind takes memory of the first "
         "CPU's only: it is remote from the others",
@@ -324,7 +333,7 @@ def test_caches_and_dies_are_counted_over_the_machine() -> None:
 
 def test_lgroups_are_counted_where_the_system_s_numbers_have_gaps() -> None:
     some = build_topology(
-        [RawPU(cpu, None, None, None, None) for cpu in range(6)],
+        [RawPU(os=cpu, core=None, package=None, l3=None, l2=None) for cpu in range(6)],
         [RawNode(node, 3 << 2 * place, 0, None) for place, node in enumerate((0, 2, 3))],
         usable=0b111111,
         allowed_nodes=0b1101,
@@ -423,7 +432,7 @@ def test_cpus_that_the_machine_lacks_are_named_with_what_there_is() -> None:
 
 def test_a_list_may_name_what_the_cpuset_has_beyond_our_own_affinity() -> None:
     # isolcpus=2-3: a shell, and rater, are started on the others.
-    raw = [RawPU(cpu, cpu, 0, 0, cpu) for cpu in range(5)]
+    raw = [RawPU(os=cpu, core=cpu, package=0, l3=0, l2=cpu) for cpu in range(5)]
     bound = build_topology(
         *(raw, [RawNode(0, 0b11111, 0, None)]),
         usable=0b00011,
@@ -441,9 +450,13 @@ def test_a_list_may_name_what_the_cpuset_has_beyond_our_own_affinity() -> None:
 
 def test_filters_take_cpus_out_of_a_list_and_reserved_ones_must_not_be_in_it() -> None:
     base = load_layout("list:0-7")
-    first = Layout(base.name, "", base.order, base.bind, text=base.text, smt=1)
+    first = Layout(
+        name=base.name, description="", order=base.order, bind=base.bind, text=base.text, smt=1
+    )
     assert [slot[0].os for slot in assign_cpus(SMT, first, 4).slots] == [0, 1, 2, 3]
-    kept = Layout(base.name, "", base.order, base.bind, text=base.text, reserve=1)
+    kept = Layout(
+        name=base.name, description="", order=base.order, bind=base.bind, text=base.text, reserve=1
+    )
     assert [pu.os for pu in reserve(SMT, 1)] == [0, 4]
     with pytest.raises(InputError, match="CPUs 0,4 are not free to use: use some of 1-3,5-7"):
         assign_cpus(SMT, kept, 4)

@@ -30,8 +30,8 @@ from tests.support.orderings import scatter
 from tests.support.places import MACHINES, needs_machines
 from tests.support.small_machines import hybrid, two_kinds
 
-BALANCED = Layout("balanced", "", CpuOrder.BALANCED, BindLevel.PU)
-UNBOUND = Layout("none", "", CpuOrder.NONE, BindLevel.NONE)
+BALANCED = Layout(name="balanced", description="", order=CpuOrder.BALANCED, bind=BindLevel.PU)
+UNBOUND = Layout(name="none", description="", order=CpuOrder.NONE, bind=BindLevel.NONE)
 LOCAL, BIND = MemoryPolicy.LOCAL, MemoryPolicy.BIND
 
 
@@ -42,7 +42,7 @@ def warnings(topology: Topology, copies: int, threads: int = 1) -> tuple[str, ..
 def flat(kinds: list[RawKind], cpus: int) -> Topology:
     """One lgroup of so many cores of these kinds."""
     return build_topology(
-        [RawPU(os, os, 0, None, None) for os in range(cpus)],
+        [RawPU(os=os, core=os, package=0, l3=None, l2=None) for os in range(cpus)],
         [RawNode(0, (1 << cpus) - 1, 0, None)],
         usable=(1 << cpus) - 1,
         allowed_nodes=1,
@@ -99,18 +99,18 @@ def test_memory_is_local_by_default_where_copies_are_bound() -> None:
 def test_a_mask_is_as_wide_as_the_layout_says(
     bind: BindLevel, masks: list[tuple[int, ...]]
 ) -> None:
-    layout = Layout("wide", "", CpuOrder.BALANCED, bind)
+    layout = Layout(name="wide", description="", order=CpuOrder.BALANCED, bind=bind)
     assert [p.cpus for p in plan_placements(SMT, layout, 8, LOCAL).placements][:3] == masks
 
 
 def test_a_mask_holds_what_may_be_used_and_an_object_that_the_machine_lacks_is_an_error() -> None:
     topology = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]], usable={0, 1, 2, 3, 5})
-    layout = Layout("wide", "", CpuOrder.BALANCED, BindLevel.NODE)
+    layout = Layout(name="wide", description="", order=CpuOrder.BALANCED, bind=BindLevel.NODE)
     assert {p.cpus for p in plan_placements(topology, layout, 5, LOCAL).placements} == {
         (0, 1, 5),
         (2, 3),
     }
-    layout = Layout("wide", "", CpuOrder.BALANCED, BindLevel.LLC)
+    layout = Layout(name="wide", description="", order=CpuOrder.BALANCED, bind=BindLevel.LLC)
     with pytest.raises(InputError, match="made names no llc for CPUs 0-7"):
         plan_placements(SMT, layout, 2, LOCAL)
 
@@ -120,7 +120,7 @@ def test_memory_is_bound_to_the_home_node_else_to_the_nearest_or_refused() -> No
     assert placed == [(0, (0,)), (1, (0,)), (2, (1,)), (3, (1,))]
     # Node 0 is forbidden, and node 2 is nearer to it than node 1.
     values = ((10.0, 30.0, 20.0), (30.0, 10.0, 30.0), (20.0, 30.0, 10.0))
-    parts = [RawPU(os, os, 0, None, None) for os in range(3)]
+    parts = [RawPU(os=os, core=os, package=0, l3=None, l2=None) for os in range(3)]
     nodes = [RawNode(os, 1 << os, 0, None) for os in range(3)]
     made = functools.partial(
         build_topology, parts, nodes, usable=0b111, allowed_nodes=0b110, source="made"
@@ -168,7 +168,7 @@ def test_cpus_of_different_speeds_get_a_warning_and_are_not_mixed_without_need()
 
 def test_a_node_over_several_packages_has_its_turn_before_them() -> None:
     # Node 0 spans packages 0 and 1; node 1 is package 2.
-    pus = [RawPU(os, os, os // 2, None, None) for os in range(6)]
+    pus = [RawPU(os=os, core=os, package=os // 2, l3=None, l2=None) for os in range(6)]
     nodes = [RawNode(0, 0b001111, 0, None), RawNode(1, 0b110000, 0, None)]
     topology = build_topology(pus, nodes, usable=0b111111, allowed_nodes=3, source="made")
     assert [pu.os for pu in scatter(topology)] == [0, 4, 2, 5, 1, 3]
@@ -193,7 +193,7 @@ def test_a_copy_of_several_threads_gets_neighbours() -> None:
 
 def test_a_copy_of_several_threads_lies_in_one_cache_if_it_fits() -> None:
     # A node of two LLCs of three cores, numbered 0-2 and 3-5.
-    pus = [RawPU(os, os, 0, os // 3, None) for os in range(6)]
+    pus = [RawPU(os=os, core=os, package=0, l3=os // 3, l2=None) for os in range(6)]
     nodes = [RawNode(0, 0b111111, 0, None)]
     topology = build_topology(pus, nodes, usable=0b111111, allowed_nodes=1, source="made")
     assert slots(topology, 2, 2) == [(0, 1), (3, 4)]
@@ -318,7 +318,7 @@ def warned(
     order: CpuOrder = CpuOrder.BALANCED,
     threads: int = 1,
 ) -> list[str]:
-    layout = Layout("mine", "", order, bind)
+    layout = Layout(name="mine", description="", order=order, bind=bind)
     placed = plan_placements(topology, layout, copies, MemoryPolicy.LOCAL, threads)
     return [*placed.warnings, *remarks(topology, placed.placements, threads)]
 

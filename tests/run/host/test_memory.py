@@ -32,7 +32,17 @@ PAGE = mmap.PAGESIZE
 
 
 def on(copy: int, node: int | None) -> Placement:
-    return Placement(copy, (copy,), copy, copy, None, node, 0, MemoryPolicy.LOCAL, ())
+    return Placement(
+        copy=copy,
+        cpus=(copy,),
+        cpu=copy,
+        core=copy,
+        llc=None,
+        node=node,
+        package=0,
+        memory_policy=MemoryPolicy.LOCAL,
+        memory_nodes=(),
+    )
 
 
 def memory(
@@ -43,7 +53,15 @@ def memory(
     blocks: int | None = None,
     pools: tuple[HugePages, ...] = (),
 ) -> NodeMemory:
-    return NodeMemory(node, 64 * GB, free, cache, 0, blocks, pools)
+    return NodeMemory(
+        node=node,
+        total_bytes=64 * GB,
+        free_bytes=free,
+        page_cache_bytes=cache,
+        dirty_bytes=0,
+        free_huge_order_bytes=blocks,
+        huge_pages=pools,
+    )
 
 
 def test_lgroups_that_hold_their_copies_are_no_reason_for_words() -> None:
@@ -94,7 +112,17 @@ def test_lgroups_too_small_for_their_copies_are_warned_of_together() -> None:
 
 
 def test_copies_need_memory_where_they_run_or_are_bound() -> None:
-    home = Placement(0, (0,), 0, 0, 0, 1, 0, MemoryPolicy.LOCAL, ())
+    home = Placement(
+        copy=0,
+        cpus=(0,),
+        cpu=0,
+        core=0,
+        llc=0,
+        node=1,
+        package=0,
+        memory_policy=MemoryPolicy.LOCAL,
+        memory_nodes=(),
+    )
     placements = (
         home,
         replace(home, copy=1, memory_policy=MemoryPolicy.BIND, memory_nodes=(2, 3)),
@@ -217,7 +245,15 @@ def machine(root: Path) -> None:
 def test_lgroups_are_read_from_the_kernel(tmp_path: Path) -> None:
     machine(tmp_path)
     pools = (HugePages(2 << 20, 8, 4), HugePages(1 << 30, 0, 0))
-    first = NodeMemory(0, 1000 << 10, 100 << 10, 250 << 10, 8 << 10, None, pools)
+    first = NodeMemory(
+        node=0,
+        total_bytes=1000 << 10,
+        free_bytes=100 << 10,
+        page_cache_bytes=250 << 10,
+        dirty_bytes=8 << 10,
+        free_huge_order_bytes=None,
+        huge_pages=pools,
+    )
     second = replace(first, node=1, free_bytes=200 << 10, free_huge_order_bytes=10 << 20)
     assert read_node_memory(tmp_path) == {0: first, 1: second}
     assert first.droppable_bytes == 242 << 10
@@ -317,7 +353,17 @@ def support() -> frozenset[MemoryPolicy]:
 
 
 def planned(policy: MemoryPolicy, *nodes: int, cpu: int | None = None) -> Placement:
-    return Placement(0, None if cpu is None else (cpu,), cpu, None, None, None, None, policy, nodes)
+    return Placement(
+        copy=0,
+        cpus=None if cpu is None else (cpu,),
+        cpu=cpu,
+        core=None,
+        llc=None,
+        node=None,
+        package=None,
+        memory_policy=policy,
+        memory_nodes=nodes,
+    )
 
 
 def in_a_thread[V](work: Callable[[], V]) -> V:

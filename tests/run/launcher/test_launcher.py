@@ -136,7 +136,17 @@ def test_a_copy_has_no_locale_that_python_set_for_itself(given: Path, tmp_path: 
 def entry(folder: Path, *argv: str, **more: object) -> ProcessEntry:
     words = [*map(os.fsencode, argv)]
     place = os.fsencode(folder)
-    made = ProcessEntry(1, 0, words, {}, {}, place, place + b"/out", place + b"/err", None)
+    made = ProcessEntry(
+        token=1,
+        copy=0,
+        argv=words,
+        shared={},
+        own={},
+        directory=place,
+        output=place + b"/out",
+        error=place + b"/err",
+        cpus=None,
+    )
     return replace(made, **more)
 
 

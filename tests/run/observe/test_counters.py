@@ -410,8 +410,30 @@ def test_the_difference_of_two_readings_is_reported_by_cpu_and_of_the_machine(
     readings.end()
     cpus, counters = events_of(readings)
     # iowait of CPU 0 went back; CPU 3 came online meanwhile; guest time is in user already.
-    zero = CpuReading(0, 51 * TICK_NS, 5 * TICK_NS, 0, 4 * TICK_NS, 4 * TICK_NS, 0, None, 7, 100)
-    two = CpuReading(2, 0, 0, 0, 0, 0, 100 * TICK_NS, None, None, 1000)
+    zero = CpuReading(
+        cpu=0,
+        user_ns=51 * TICK_NS,
+        system_ns=5 * TICK_NS,
+        iowait_ns=0,
+        irq_ns=4 * TICK_NS,
+        steal_ns=4 * TICK_NS,
+        idle_ns=0,
+        mean_khz=None,
+        throttles=7,
+        interrupts=100,
+    )
+    two = CpuReading(
+        cpu=2,
+        user_ns=0,
+        system_ns=0,
+        iowait_ns=0,
+        irq_ns=0,
+        steal_ns=0,
+        idle_ns=100 * TICK_NS,
+        mean_khz=None,
+        throttles=None,
+        interrupts=1000,
+    )
     assert cpus == CpuReadings(4, (zero, two))
     values = dict(counters.values)
     assert values.pop("elapsed_ns") > 0

@@ -118,7 +118,18 @@ def test_a_rollup_gives_bytes() -> None:
 def test_a_name_with_brackets_does_not_shift_the_fields_of_a_stat_line() -> None:
     after = b"R 17 18 18 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 3 0 99 1000 250 " + b"0 " * 14 + b"41 0"
     stat = parse_stat(b"42 (a) R 1 (b)) " + after)
-    assert stat == Stat("a) R 1 (b)", "R", 17, False, 11, 15, 3, 99, rss_pages=250, cpu=41)
+    assert stat == Stat(
+        name="a) R 1 (b)",
+        state="R",
+        parent=17,
+        kernel=False,
+        own=11,
+        children=15,
+        threads=3,
+        started=99,
+        rss_pages=250,
+        cpu=41,
+    )
     assert parse_stat(b"42 (a) R 1") is None
 
 
@@ -127,7 +138,15 @@ def test_a_status_shows_the_masks_and_the_peak() -> None:
         b"Name:\tx\nVmHWM:\t    2048 kB\nVmSwap:\t       4 kB\n"
         b"Cpus_allowed:\tff,0000000f\nCpus_allowed_list:\t0-3,32\nMems_allowed_list:\t0,2\n"
     )
-    assert status == Status("", 0, 1, (0, 1, 2, 3, 32), (0, 2), 2 * MB, 4096)
+    assert status == Status(
+        state="",
+        tracer=0,
+        threads=1,
+        cpus=(0, 1, 2, 3, 32),
+        mems=(0, 2),
+        peak_bytes=2 * MB,
+        swap_bytes=4096,
+    )
     assert parse_status(b"Name:\tx\n").cpus is None
 
 
@@ -201,9 +220,18 @@ def python(
 
 def watched(pid: int, copy: int = 0) -> Child:
     step = make_plan(["a"], 1).phases[0].queues[0].steps[0]
-    spec = CopySpec(("true",), {}, "/", "/out.")
+    spec = CopySpec(argv=("true",), shared={}, directory="/", output="/out.")
     launcher: Any = None
-    return Child(launcher, 1, copy, 0, step, spec, pid=pid, start_ns=time.monotonic_ns())
+    return Child(
+        launcher=launcher,
+        token=1,
+        copy=copy,
+        position=0,
+        step=step,
+        spec=spec,
+        pid=pid,
+        start_ns=time.monotonic_ns(),
+    )
 
 
 def probed(pid: int, probe: Probe | None = None, *orphans: int) -> Sampled | NoSample:

@@ -158,16 +158,34 @@ def test_a_later_run_is_not_judged_by_a_mask_that_it_set_itself(
 
 
 def child(copy: int, step: int = 0) -> Child:
-    spec = CopySpec(("true",), {}, "/", "/out.")
+    spec = CopySpec(argv=("true",), shared={}, directory="/", output="/out.")
     made = make_plan(["a"], 1).phases[0].queues[0].steps[0]
-    return Child(None, 1 + copy, copy, step, made, spec, pid=1)  # type: ignore[arg-type]
+    return Child(
+        launcher=None,  # type: ignore[arg-type]
+        token=1 + copy,
+        copy=copy,
+        position=step,
+        step=made,
+        spec=spec,
+        pid=1,
+    )
 
 
 def test_memory_on_an_lgroup_that_may_not_give_any_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     emitted: list[Noted] = []
-    home = Placement(0, None, None, None, None, None, None, MemoryPolicy.BIND, (3,))
+    home = Placement(
+        copy=0,
+        cpus=None,
+        cpu=None,
+        core=None,
+        llc=None,
+        node=None,
+        package=None,
+        memory_policy=MemoryPolicy.BIND,
+        memory_nodes=(3,),
+    )
     monkeypatch.setattr(probe, "gate_facts", lambda pid: GateFacts((0,), (0, 1)))
     check = GateCheck((home,), emitted.append)
     check.check([child(0)])
@@ -181,7 +199,20 @@ def test_memory_on_an_lgroup_that_may_not_give_any_is_reported(
 # -- how much is kept -----------------------------------------------------------------------------
 
 
-PLACED = tuple(Placement(copy, (0,), 0, 0, 0, 0, 0, MemoryPolicy.LOCAL, ()) for copy in range(40))
+PLACED = tuple(
+    Placement(
+        copy=copy,
+        cpus=(0,),
+        cpu=0,
+        core=0,
+        llc=0,
+        node=0,
+        package=0,
+        memory_policy=MemoryPolicy.LOCAL,
+        memory_nodes=(),
+    )
+    for copy in range(40)
+)
 
 
 def test_of_a_long_run_neighbours_are_kept_as_their_average() -> None:

@@ -403,7 +403,7 @@ def test_an_input_of_an_older_cache_is_made_again_with_its_digest(
 
 def ready(path: Path, name: str) -> ReadyInput:
     path.write_text("data")
-    return ReadyInput(name, path, 4, path.stat().st_mtime_ns)
+    return ReadyInput(name=name, path=path, size_bytes=4, mtime_ns=path.stat().st_mtime_ns)
 
 
 def test_a_run_directory_holds_links_to_the_inputs(tmp_path: Path) -> None:
@@ -535,8 +535,16 @@ MB = 1_000_000
 
 def test_memory_and_disk_of_the_worst_phase_count() -> None:
     phases = [
-        [MemoryDemand("a", copies=4, runs=4, memory_bytes=10 * MB, disk_bytes=MB, input_bytes=MB)],
-        [MemoryDemand("b", copies=4, runs=4, memory_bytes=None, disk_bytes=0, input_bytes=5 * MB)],
+        [
+            MemoryDemand(
+                benchmark="a", copies=4, runs=4, memory_bytes=10 * MB, disk_bytes=MB, input_bytes=MB
+            )
+        ],
+        [
+            MemoryDemand(
+                benchmark="b", copies=4, runs=4, memory_bytes=None, disk_bytes=0, input_bytes=5 * MB
+            )
+        ],
     ]
     needs = estimate_needs(phases, AvailableResources(100 * MB, None, 100 * MB, "/w"), keep=False)
     assert (needs.memory_bytes, needs.memory_benchmark) == (40 * MB, "a")
@@ -548,7 +556,12 @@ def test_memory_and_disk_of_the_worst_phase_count() -> None:
 def test_what_cannot_fit_is_told_with_the_numbers_and_the_way_out() -> None:
     phase = [
         MemoryDemand(
-            "gups", copies=64, runs=64, memory_bytes=900 * MB, disk_bytes=MB, input_bytes=0
+            benchmark="gups",
+            copies=64,
+            runs=64,
+            memory_bytes=900 * MB,
+            disk_bytes=MB,
+            input_bytes=0,
         )
     ]
     tight = AvailableResources(12_300 * MB, "/box", 10 * MB, "/w")
@@ -561,7 +574,9 @@ def test_what_cannot_fit_is_told_with_the_numbers_and_the_way_out() -> None:
 
 
 def test_memory_that_copies_divide_needs_no_fewer_copies() -> None:
-    load = MemoryDemand("g", copies=4, runs=4, memory_bytes=500 * MB, disk_bytes=0, input_bytes=0)
+    load = MemoryDemand(
+        benchmark="g", copies=4, runs=4, memory_bytes=500 * MB, disk_bytes=0, input_bytes=0
+    )
     tight = AvailableResources(1_000 * MB, None, MB, "/w")
     (said,) = estimate_needs([[replace(load, is_divided=True)]], tight, keep=False).problems
     assert said.endswith("2.0 GB needed (4 copies of g), 1.0 GB available; take a smaller --size, "
@@ -572,7 +587,7 @@ def test_memory_that_copies_divide_needs_no_fewer_copies() -> None:
 
 def test_a_benchmark_that_does_not_fit_alone_is_told_with_the_numbers() -> None:
     load = MemoryDemand(
-        "g", copies=2, runs=2, memory_bytes=16_000 * MB, disk_bytes=MB, input_bytes=MB
+        benchmark="g", copies=2, runs=2, memory_bytes=16_000 * MB, disk_bytes=MB, input_bytes=MB
     )
     assert misfit(load, AvailableResources(22_100 * MB, None, 10 * MB, "/w")) == (
         "32.0 GB needed, 22.1 GB available"

@@ -86,8 +86,8 @@ def shell(request: pytest.FixtureRequest) -> list[str]:
 
 
 def test_one_plain_command_is_executed_without_a_shell() -> None:
-    assert to_argv([CommandLine(("/bin/echo", "a b"))]) == ("/bin/echo", "a b")
-    assert to_argv([CommandLine(("/bin/echo",))], ["/usr/bin/nice"]) == (
+    assert to_argv([CommandLine(words=("/bin/echo", "a b"))]) == ("/bin/echo", "a b")
+    assert to_argv([CommandLine(words=("/bin/echo",))], ["/usr/bin/nice"]) == (
         "/usr/bin/nice",
         "/bin/echo",
     )
@@ -127,10 +127,10 @@ def test_nobody_is_blamed_for_a_script_that_was_killed_from_outside(tmp_path: Pa
 def test_a_program_or_input_that_is_not_there_fails_its_own_command(
     shell: list[str], tmp_path: Path
 ) -> None:
-    done = Ended(shell, [CommandLine(("/no/such",)), sh("echo no")], tmp_path)
+    done = Ended(shell, [CommandLine(words=("/no/such",)), sh("echo no")], tmp_path)
     assert (done.exit_code, done.blamed) == (127, "command 1 of 2 (/no/such): exit code 127")
-    for lines in ([CommandLine(("/bin/cat",), "missing"), sh("true")],
-                  [sh("true"), CommandLine(("/bin/cat",), "missing")]):  # fmt: skip
+    for lines in ([CommandLine(words=("/bin/cat",), stdin="missing"), sh("true")],
+                  [sh("true"), CommandLine(words=("/bin/cat",), stdin="missing")]):  # fmt: skip
         done = Ended(shell, lines, tmp_path)
         position = 1 if lines[0].stdin else 2
         assert done.exit_code in (1, 2)
@@ -145,9 +145,14 @@ def test_streams_go_to_files_and_words_stay_as_they_are(shell: list[str], tmp_pa
     done = Ended(
         shell,
         [
-            CommandLine((cat,), "in put", "o 'ut"),
-            CommandLine((printf, "%s\\n", *odd), stdout="words"),
-            CommandLine(("/bin/sh", "-c", "cat; echo more >&2"), "o 'ut", None, "err"),
+            CommandLine(words=(cat,), stdin="in put", stdout="o 'ut"),
+            CommandLine(words=(printf, "%s\\n", *odd), stdout="words"),
+            CommandLine(
+                words=("/bin/sh", "-c", "cat; echo more >&2"),
+                stdin="o 'ut",
+                stdout=None,
+                stderr="err",
+            ),
         ],
         tmp_path,
     )
@@ -158,7 +163,7 @@ def test_streams_go_to_files_and_words_stay_as_they_are(shell: list[str], tmp_pa
 
 def test_one_command_with_an_input_needs_no_process_more(tmp_path: Path) -> None:
     (tmp_path / "in").write_text("hello\n")
-    argv = to_argv([CommandLine(("/bin/sh", "-c", "read x; echo $x $PPID"), "in")])
+    argv = to_argv([CommandLine(words=("/bin/sh", "-c", "read x; echo $x $PPID"), stdin="in")])
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == f"hello {os.getpid()}\n"
 
@@ -222,8 +227,8 @@ def test_a_size_may_have_programs_of_its_own(tmp_path: Path) -> None:
         built = build(wanted, "base", tmp_path, size)
         lines[name] = command_lines(wanted, size, built)
         digests[name] = digest_of_programs(built, lines[name])
-    assert lines["one"] == (CommandLine((cat, "-u", "x")),)
-    assert lines["other"] == (CommandLine((true, "-a", "y")),)
+    assert lines["one"] == (CommandLine(words=(cat, "-u", "x")),)
+    assert lines["other"] == (CommandLine(words=(true, "-a", "y")),)
     assert shown(lines["all"]) == f"{cat} -u in >out && {cmp} in out"
     assert to_argv(lines["all"], ["/usr/bin/nice", "-n 1"])[2].count("/usr/bin/nice '-n 1' ") == 2
     assert len({*digests.values()}) == 3
@@ -237,22 +242,58 @@ def test_a_size_may_have_programs_of_its_own(tmp_path: Path) -> None:
         build(wanted, "base", tmp_path, nope)
 
 
-SIZE = Size("test", (), (("C", "size"),), None, None, None, 0, (), ())
+SIZE = Size(
+    name="test",
+    commands=(),
+    environment=(("C", "size"),),
+    reference_s=None,
+    memory_bytes=None,
+    total_memory_bytes=None,
+    disk_bytes=0,
+    inputs=(),
+    expected=(),
+)
 BENCHMARK = Benchmark(
-    "p", None, "", (), (), {}, ("true",), {"test": SIZE}, (("B", "bench"), ("C", "bench"))
+    name="p",
+    category=None,
+    description="",
+    sources=(),
+    libraries=(),
+    flags={},
+    command=("true",),
+    sizes={"test": SIZE},
+    environment=(("B", "bench"), ("C", "bench")),
 )
 
 
 def own_suite(folder: Path, *setup: str) -> Suite:
     path = folder / "own.toml"
-    return Suite("own", "", path, None, (BENCHMARK,), (("A", "suite"), ("B", "suite")), setup)
+    return Suite(
+        name="own",
+        description="",
+        path=path,
+        reference_machine=None,
+        benchmarks=(BENCHMARK,),
+        environment=(("A", "suite"), ("B", "suite")),
+        setup=setup,
+    )
 
 
 def placed(copies: int) -> tuple[Placement, ...]:
     """Copies in turn on the first and the last CPU that may be used."""
     cpus = sorted(os.sched_getaffinity(0))
     return tuple(
-        Placement(copy, (cpu,), cpu, None, None, None, None, MemoryPolicy.NONE, ())
+        Placement(
+            copy=copy,
+            cpus=(cpu,),
+            cpu=cpu,
+            core=None,
+            llc=None,
+            node=None,
+            package=None,
+            memory_policy=MemoryPolicy.NONE,
+            memory_nodes=(),
+        )
         for copy, cpu in ((copy, cpus[-(copy % 2)]) for copy in range(copies))
     )
 
@@ -260,7 +301,9 @@ def placed(copies: int) -> tuple[Placement, ...]:
 def folders(work: Path, script: str, copies: int, *, keep: bool = False) -> RunFolders:
     work.mkdir(exist_ok=True)
     setup = ("/bin/sh", "-c", script)
-    program = Program("p", ("/bin/true",), (), (), None, setup=setup)
+    program = Program(
+        name="p", argv=("/bin/true",), inputs=(), expected=(), directory=None, setup=setup
+    )
     return RunFolders(work, "uuid", {"p": program}, placed(copies), (), keep=keep)
 
 
@@ -342,7 +385,16 @@ def test_one_set_up_that_fails_stops_the_others_and_is_kept(tmp_path: Path) -> N
 
 def test_a_set_up_that_cannot_be_started_says_so(tmp_path: Path) -> None:
     made = folders(tmp_path / "work", "", 1)
-    made.programs = {"p": Program("p", ("/bin/true",), (), (), None, setup=("/no/such",))}
+    made.programs = {
+        "p": Program(
+            name="p",
+            argv=("/bin/true",),
+            inputs=(),
+            expected=(),
+            directory=None,
+            setup=("/no/such",),
+        )
+    }
     with pytest.raises(RunError, match="set-up of copy 0 of p cannot be started: No such file"):
         made.specs(phase_of(1))
 
@@ -365,7 +417,15 @@ def test_the_nearer_environment_wins(tmp_path: Path) -> None:
 
 def test_environments_are_made_once_a_copy_and_the_users_wins() -> None:
     programs = {
-        name: Program(name, ("/bin/true",), (), (), None, environment=own, threads=threads)
+        name: Program(
+            name=name,
+            argv=("/bin/true",),
+            inputs=(),
+            expected=(),
+            directory=None,
+            environment=own,
+            threads=threads,
+        )
         for name, own, threads in (("a", (), 1), ("b", (), 1), ("c", (("X", "suite"),), 2))
     }
     environments = CopyEnvironments("uuid", placed(2), [("X", "user")])
@@ -432,8 +492,13 @@ def test_only_what_was_written_is_flushed_before_copies_start(
     flushed: list[Path] = []
     monkeypatch.setattr(workplace, "flush_file_system", flushed.append)
     (tmp_path / "data").write_text("data")
-    shared = ReadyInput("in", tmp_path / "data", 4, (tmp_path / "data").stat().st_mtime_ns)
-    plain = Program("p", ("/bin/true",), (shared,), (), None)
+    shared = ReadyInput(
+        name="in",
+        path=tmp_path / "data",
+        size_bytes=4,
+        mtime_ns=(tmp_path / "data").stat().st_mtime_ns,
+    )
+    plain = Program(name="p", argv=("/bin/true",), inputs=(shared,), expected=(), directory=None)
     private = replace(plain, inputs=(replace(shared, private=True),))
     set_up = replace(plain, setup=("/bin/true",))
     for number, (program, times) in enumerate([(plain, 0), (private, 1), (set_up, 1)]):
@@ -447,7 +512,7 @@ def test_only_what_was_written_is_flushed_before_copies_start(
 
 
 def made_input(name: str = "in", made: str = "made") -> InputFile:
-    return InputFile(name, None, None, made)
+    return InputFile(name=name, path=None, generator=None, made=made)
 
 
 def test_a_file_that_the_set_up_left_is_an_input(tmp_path: Path) -> None:

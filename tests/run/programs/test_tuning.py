@@ -82,8 +82,10 @@ def stored(number: int = 1) -> StoredRun:
 def test_the_headers_of_a_program_tell_who_loads_it(tmp_path: Path, bits: int) -> None:
     loader = "/lib/ld-musl-x86_64.so.1"
     found = read_elf(elf(tmp_path / "program", bits=bits, interpreter=loader))
-    assert found == Elf(bits, 62, loader, is_library=False)
-    assert read_elf(elf(tmp_path / "static", bits=bits)) == Elf(bits, 62, None, is_library=False)
+    assert found == Elf(bits=bits, machine=62, interpreter=loader, is_library=False)
+    assert read_elf(elf(tmp_path / "static", bits=bits)) == Elf(
+        bits=bits, machine=62, interpreter=None, is_library=False
+    )
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from tests.support.shells import SHELLS
 
 
 def sh(script: str) -> CommandLine:
-    return CommandLine(("/bin/sh", "-c", script))
+    return CommandLine(words=("/bin/sh", "-c", script))
 
 
 @pytest.fixture(params=SHELLS)
@@ -91,8 +91,12 @@ def test_texts_report_their_process_too_and_find_nothing_of_it(
     shell: list[str], tmp_path: Path
 ) -> None:
     lines = [
-        CommandLine(("x",), None, "o 1", "e", True, True),
-        CommandLine(("x",), None, "o2", "e", True, True),
+        CommandLine(
+            words=("x",), stdin=None, stdout="o 1", stderr="e", appends=True, closes_stdin=True
+        ),
+        CommandLine(
+            words=("x",), stdin=None, stdout="o2", stderr="e", appends=True, closes_stdin=True
+        ),
     ]
     (tmp_path / "e").write_text("old\n")
     (tmp_path / "o2").write_text("old\n")
@@ -120,9 +124,9 @@ def test_an_output_that_can_not_be_opened_fails_its_own_command_and_is_named(
     shell: list[str], tmp_path: Path
 ) -> None:
     lines = [
-        CommandLine(("x",), None, "o"),
-        CommandLine(("y",), None, "no/o2"),
-        CommandLine(("z",), None, "o3"),
+        CommandLine(words=("x",), stdin=None, stdout="o"),
+        CommandLine(words=("y",), stdin=None, stdout="no/o2"),
+        CommandLine(words=("z",), stdin=None, stdout="o3"),
     ]
     argv = argv_of_texts(["true"] * 3, lines, [["o"], ["no/o2"], ["o3"]])
     status, reports = reports_of(shell, argv, tmp_path)
@@ -171,19 +175,33 @@ def test_times_of_workloads_fill_the_copys_own() -> None:
     lines = [("s", 1, 90, 12), ("e", 1, 0, 40), ("s", 2, 91, 41), ("e", 2, 0, 70)]
     reports = [CommandReport(*line) for line in lines]
     assert workload_times(reports, 3, (10, 100), 0, None) == (
-        WorkloadTime(1, 10, 40, 30, 0, None, 90),
-        WorkloadTime(2, 40, 70, 30, 0, None, 91),
-        WorkloadTime(3, 70, 100, 30, 0, None),
+        WorkloadTime(
+            workload=1, start_ns=10, finish_ns=40, elapsed_ns=30, exit_code=0, signal=None, pid=90
+        ),
+        WorkloadTime(
+            workload=2, start_ns=40, finish_ns=70, elapsed_ns=30, exit_code=0, signal=None, pid=91
+        ),
+        WorkloadTime(
+            workload=3, start_ns=70, finish_ns=100, elapsed_ns=30, exit_code=0, signal=None
+        ),
     )
     # The second failed: the third never began. Killed in the first: it ended as the copy did.
     failed = [CommandReport("e", 1, 0, 40), CommandReport("e", 2, 3, 70)]
     assert [time.exit_code for time in workload_times(failed, 3, (10, 100), 3, None)] == [0, 3]
-    assert workload_times([], 3, (10, 100), None, 9) == (WorkloadTime(1, 10, 100, 90, None, 9),)
+    assert workload_times([], 3, (10, 100), None, 9) == (
+        WorkloadTime(
+            workload=1, start_ns=10, finish_ns=100, elapsed_ns=90, exit_code=None, signal=9
+        ),
+    )
     # A command that fails ends its copy.
     assert [time.elapsed_ns for time in workload_times(failed, 3, (10, 100), 3, None)] == [30, 60]
     # A line that was seen after the copy's end does not lie beyond it.
     late = workload_times([CommandReport("e", 1, 139, 101)], 2, (10, 100), None, 11)
-    assert late == (WorkloadTime(1, 10, 100, 90, None, 11),)
+    assert late == (
+        WorkloadTime(
+            workload=1, start_ns=10, finish_ns=100, elapsed_ns=90, exit_code=None, signal=11
+        ),
+    )
 
 
 SUITE = """

@@ -41,7 +41,12 @@ def difference(
 ) -> str | None:
     stdout = tmp_path / "stdout"
     stdout.write_bytes(got if isinstance(got, bytes) else got.encode())
-    return mistake(stdout, Expected("stdout", want, absolute, relative))
+    return mistake(
+        stdout,
+        Expected(
+            file="stdout", text=want, absolute_tolerance=absolute, relative_tolerance=relative
+        ),
+    )
 
 
 def mistake(path: Path, want: Expected) -> str | None:
@@ -137,7 +142,10 @@ def test_words_agree_as_numbers_or_not_at_all(
 
 
 def test_a_file_the_benchmark_writes_is_checked_with_its_own_tolerance(tmp_path: Path) -> None:
-    file, want = tmp_path / "a.txt", Expected("out/a.txt", "2\n", 0.5, 0)
+    file, want = (
+        tmp_path / "a.txt",
+        Expected(file="out/a.txt", text="2\n", absolute_tolerance=0.5, relative_tolerance=0),
+    )
     assert mistake(file, want) == "out/a.txt was not written"
     file.write_text("2.6\n")
     assert mistake(file, want) == "out/a.txt line 1: got 2.6, expected 2 (absolute tolerance 0.5)"
@@ -156,7 +164,7 @@ def test_a_pipe_or_folder_in_place_of_the_output_does_not_hang(tmp_path: Path) -
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     for name in ("pipe", "folder"):
-        want = Expected(name, "1", 0, 0)
+        want = Expected(file=name, text="1", absolute_tolerance=0, relative_tolerance=0)
         assert mistake(tmp_path / name, want) == f"{name} is not a regular file"
 
 
@@ -166,7 +174,10 @@ def test_a_link_to_a_file_of_the_kernel_that_never_ends_is_an_empty_output(
 ) -> None:
     (tmp_path / "out").symlink_to(file)
     if os.access(file, os.R_OK):
-        said = mistake(tmp_path / "out", Expected("out", "1", 0, 0))
+        said = mistake(
+            tmp_path / "out",
+            Expected(file="out", text="1", absolute_tolerance=0, relative_tolerance=0),
+        )
         assert said == "out line 1: got the end of the file, expected 1"
 
 
@@ -175,7 +186,7 @@ def test_terabytes_of_holes_are_not_read(tmp_path: Path, how: dict[str, str]) ->
     with (tmp_path / "out").open("wb") as file:
         file.write(b"1\n")
         file.truncate(8 << 40)
-    want = Expected("out", "1\n", 0, 0, **how)
+    want = Expected(file="out", text="1\n", absolute_tolerance=0, relative_tolerance=0, **how)
     assert mistake(tmp_path / "out", want) == (
         "out is 8796 GB long and nearly all of it holes, not read"
     )
@@ -201,14 +212,19 @@ def test_lines_to_be_ignored_are_not_compared(
 ) -> None:
     stdout = tmp_path / "stdout"
     stdout.write_text(got, newline="")
-    expected = Expected("stdout", want, 0, 0, ignore="^(time|rate):")
+    expected = Expected(
+        file="stdout", text=want, absolute_tolerance=0, relative_tolerance=0, ignore="^(time|rate):"
+    )
     found = mistake(stdout, expected)
     assert (found or "").endswith(said) if said else found is None
 
 
 def test_the_exact_content_of_a_file_is_checked_by_its_digest(tmp_path: Path) -> None:
     digest = hashlib.sha256(b"\x00\xff exact").hexdigest()
-    file, want = tmp_path / "x.back", Expected("back", "", 0, 0, digest)
+    file, want = (
+        tmp_path / "x.back",
+        Expected(file="back", text="", absolute_tolerance=0, relative_tolerance=0, sha256=digest),
+    )
     assert mistake(file, want) == "back was not written"
     file.write_bytes(b"\x00\xff exact")
     assert mistake(file, want) is None
@@ -225,7 +241,10 @@ def test_a_gigabyte_of_output_is_never_in_memory(tmp_path: Path, filling: bytes)
         file.truncate(1_000_000_000)  # zeros, in a sparse file
     tracemalloc.start()
     begin = time.perf_counter()
-    found = mistake(stdout, Expected("stdout", "sum 1\n2\n", 0, 0))
+    found = mistake(
+        stdout,
+        Expected(file="stdout", text="sum 1\n2\n", absolute_tolerance=0, relative_tolerance=0),
+    )
     elapsed_s = time.perf_counter() - begin
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -243,7 +262,15 @@ def test_white_space_without_end_is_read_through_in_blocks(tmp_path: Path) -> No
 
 
 def metric(pattern: str, file: str = "stdout", scale: float = 1.0) -> Metric:
-    return Metric("speed", pattern, "GB/s", "higher", "mean", file, scale)
+    return Metric(
+        name="speed",
+        pattern=pattern,
+        unit="GB/s",
+        better="higher",
+        combine="mean",
+        file=file,
+        scale=scale,
+    )
 
 
 def value(tmp_path: Path, written: str | bytes, pattern: str, scale: float = 1.0) -> float:
@@ -382,8 +409,18 @@ def test_a_value_too_large_for_sums_is_told(tmp_path: Path, written: str, scale:
 
 ENDLESS = r"^((?:a+)+)$"
 TRAP = "a" * 60 + "!\n"
-NUMBER = Metric("speed", r"speed (\d+)", "GB/s", "higher", "mean", "stdout", 1.0)
-STUCK = Metric("trap", ENDLESS, "", None, "sum", "stdout", 1.0)
+NUMBER = Metric(
+    name="speed",
+    pattern=r"speed (\d+)",
+    unit="GB/s",
+    better="higher",
+    combine="mean",
+    file="stdout",
+    scale=1.0,
+)
+STUCK = Metric(
+    name="trap", pattern=ENDLESS, unit="", better=None, combine="sum", file="stdout", scale=1.0
+)
 
 
 def request(
@@ -400,7 +437,13 @@ def test_many_copies_of_several_benchmarks_are_judged_in_their_order(tmp_path: P
         request(tmp_path, "speed 7\n", NUMBER),
         request(tmp_path, "nothing\n", NUMBER),
         request(tmp_path, "anything"),
-        request(tmp_path, text, expected=(Expected("stdout", text, 0, 0),)),
+        request(
+            tmp_path,
+            text,
+            expected=(
+                Expected(file="stdout", text=text, absolute_tolerance=0, relative_tolerance=0),
+            ),
+        ),
         request(tmp_path, "speed ?\n", NUMBER),
     ] * 20
     with Checker() as process:
@@ -423,9 +466,20 @@ def test_files_are_found_by_their_names_and_numbers_in_the_order_of_the_suite(
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f"a {n}\n")
     rules = CheckRules(
-        tuple(Expected(f, f"a {n}", 0, 0) for n, f in ((0, "stdout"), (2, "log/x"))),
         tuple(
-            Metric(name, r"a (\d)", "", None, "sum", file, 1.0)
+            Expected(file=f, text=f"a {n}", absolute_tolerance=0, relative_tolerance=0)
+            for n, f in ((0, "stdout"), (2, "log/x"))
+        ),
+        tuple(
+            Metric(
+                name=name,
+                pattern=r"a (\d)",
+                unit="",
+                better=None,
+                combine="sum",
+                file=file,
+                scale=1.0,
+            )
             for name, file in (("c", "log/x"), ("b", "stderr"), ("a", "stdout"))
         ),
     )
@@ -452,7 +506,19 @@ def give_the_next_one_time(monkeypatch: pytest.MonkeyPatch, process: Checker) ->
     ("metrics", "expected", "at"),
     [
         ((NUMBER, STUCK), (), "metric trap: its pattern"),
-        ((), (Expected("stdout", "", 0, 0, ignore=ENDLESS),), "checking stdout"),
+        (
+            (),
+            (
+                Expected(
+                    file="stdout",
+                    text="",
+                    absolute_tolerance=0,
+                    relative_tolerance=0,
+                    ignore=ENDLESS,
+                ),
+            ),
+            "checking stdout",
+        ),
     ],
 )
 def test_a_pattern_without_end_is_wrong_and_the_next_copy_is_judged(
@@ -595,7 +661,15 @@ def test_a_pattern_without_end_does_not_hold_up_the_copies(
     script = f"if mkdir {gone} 2>/dev/null; then echo {TRAP.strip()}; else echo aa; fi; sleep 0.02"
     window = Window(warmup_ns=0, length_ns=1_000_000_000)
     plan = make_plan(["nap"], 2, mode="steady", window=window)
-    metric = Metric("trap", rf"{ENDLESS}|(?!)", "", None, "sum", "stdout", 1.0)
+    metric = Metric(
+        name="trap",
+        pattern=rf"{ENDLESS}|(?!)",
+        unit="",
+        better=None,
+        combine="sum",
+        file="stdout",
+        scale=1.0,
+    )
     seen = Rig(tmp_path, metrics=(metric,)).run({"nap": script}, 2, plan)
     [told] = [event for event in seen.checked if event.detail and "longer" in event.detail]
     assert told.detail == "metric trap: its pattern took longer than 0.3 s of CPU time"

@@ -59,9 +59,9 @@ FINDING = finding_of(
     nodes=(1,),
     package=None,
     cells=(
-        CellEffect("a", None, 1, 1.10, 0.0),
-        CellEffect("a", None, 2, 1.14, 0.0),
-        CellEffect("b", None, 1, 1.25, 0.0),
+        CellEffect(benchmark="a", tune=None, iteration=1, slowdown=1.10, rate_lost=0.0),
+        CellEffect(benchmark="a", tune=None, iteration=2, slowdown=1.14, rate_lost=0.0),
+        CellEffect(benchmark="b", tune=None, iteration=1, slowdown=1.25, rate_lost=0.0),
     ),
 )
 
@@ -87,7 +87,7 @@ def test_where_copies_move_the_places_are_cpus() -> None:
         for it in (1, 2)
         for copy, cpu in ((0, it - 1), (1, 2 - it))
     ]
-    label = Label((0, 1), "CPU 1: +10 %", cpus=(1,))
+    label = Label(copies=(0, 1), text="CPU 1: +10 %", cpus=(1,))
     shown = picture(rows, [label])
     assert (shown.axis, shown.names) == ("CPU", (0, 1))
     ((_, dots),) = shown.panels[0].parts()
@@ -169,8 +169,11 @@ def test_a_name_covers_its_copies_in_its_iterations() -> None:
         *times(10.0, 10.0, 10.0, 13.0, iteration=1, phase=0),
         *times(10.0, 10.0, 10.0, 13.0, iteration=2, phase=1),
     ]
-    one, other = Label((3,), "copy 3: +30 %", (2,), "a"), Label((3,), "not here", (), "b")
-    whole = Label((), "drift: +2 %")
+    one, other = (
+        Label(copies=(3,), text="copy 3: +30 %", iterations=(2,), benchmark="a"),
+        Label(copies=(3,), text="not here", iterations=(), benchmark="b"),
+    )
+    whole = Label(copies=(), text="drift: +2 %")
     (panel,) = picture(rows, [one, other, whole]).panels
     ((label, dots),) = panel.parts()
     assert label is one
@@ -188,9 +191,9 @@ def test_findings_become_names_benchmark_by_benchmark() -> None:
     )
     unseen = replace(layout, slowdown=1.001)
     assert labels_from([FINDING, layout, unseen]) == (
-        Label((2, 3), "node 1: +12.0 %", benchmark="a", cpus=FINDING.cpus),
-        Label((2, 3), "node 1: +25.0 %", benchmark="b", cpus=FINDING.cpus),
-        Label((2, 3), "CPUs 0-6: by the layout", cpus=FINDING.cpus, explained=True),
+        Label(copies=(2, 3), text="node 1: +12.0 %", benchmark="a", cpus=FINDING.cpus),
+        Label(copies=(2, 3), text="node 1: +25.0 %", benchmark="b", cpus=FINDING.cpus),
+        Label(copies=(2, 3), text="CPUs 0-6: by the layout", cpus=FINDING.cpus, explained=True),
     )
 
 
@@ -211,16 +214,29 @@ def test_what_is_of_all_copies_is_called_by_its_kind(kind: Kind, place: str, tex
 
 def test_copies_judged_singly_are_one_name_for_each_set_of_them() -> None:
     singles = (
-        CopyEffect("a", None, 1, 9, 9, 1, 0.42),
-        CopyEffect("a", None, 2, 9, 9, 1, 0.43),
-        CopyEffect("b", None, 1, 3, 3, 0, 1.33),
-        CopyEffect("b", None, 1, 5, 5, 0, 1.39),
+        CopyEffect(benchmark="a", tune=None, iteration=1, copy=9, cpu=9, node=1, slowdown=0.42),
+        CopyEffect(benchmark="a", tune=None, iteration=2, copy=9, cpu=9, node=1, slowdown=0.43),
+        CopyEffect(benchmark="b", tune=None, iteration=1, copy=3, cpu=3, node=0, slowdown=1.33),
+        CopyEffect(benchmark="b", tune=None, iteration=1, copy=5, cpu=5, node=0, slowdown=1.39),
     )
     first, second = labels_from([replace(FINDING, kind=Kind.OUTLIER_COPY, singles=singles)])
     assert first == Label(
-        (9,), "copy 9 (NUMA node 1): -58 to -57 %", (1, 2), "a", None, (9,), fast=True
+        copies=(9,),
+        text="copy 9 (NUMA node 1): -58 to -57 %",
+        iterations=(1, 2),
+        benchmark="a",
+        tune=None,
+        cpus=(9,),
+        fast=True,
     )
-    assert second == Label((3, 5), "2 copies: +33 to +39 %", (1,), "b", None, (3, 5))
+    assert second == Label(
+        copies=(3, 5),
+        text="2 copies: +33 to +39 %",
+        iterations=(1,),
+        benchmark="b",
+        tune=None,
+        cpus=(3, 5),
+    )
 
 
 @pytest.mark.parametrize(
@@ -252,7 +268,7 @@ def times_of_four(*seconds: float, **changes: object) -> list[CopyEnded]:
 
 
 SLOW = (100.0, 100.0, 100.0, 100.0, 130.0, 130.0, 130.0, 130.0, 100.0, 100.0, 100.0, 100.0)
-NAMED = Label((4, 5, 6, 7), "node 1: +30 %", (), "a")
+NAMED = Label(copies=(4, 5, 6, 7), text="node 1: +30 %", iterations=(), benchmark="a")
 
 
 def text(
@@ -329,7 +345,7 @@ def test_of_several_iterations_a_sign_is_the_median() -> None:
 @pytest.mark.parametrize("width", [20, 40, 57, 80, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     rows = [replace(row, benchmark="a" * 300) for row in times_of_four(*SLOW, 9000.0)]
-    many = Label((4,), "a name that is much too long for a narrow terminal, really")
+    many = Label(copies=(4,), text="a name that is much too long for a narrow terminal, really")
     for encoding in ("ascii", "utf-8"):
         shown = text(drawn_picture(rows, NAMED, many), width=width, encoding=encoding)
         assert max(map(len, shown.splitlines())) <= max(50, width)
@@ -345,7 +361,7 @@ def test_colour_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_iterations_of_one_benchmark_stand_one_below_the_other() -> None:
     rows = [*times_of_four(10.0, 10.0), *times_of_four(10.0, 12.0, iteration=2, phase=1)]
-    label = Label((1,), "copy 1: +20 %", (2,), "a")
+    label = Label(copies=(1,), text="copy 1: +20 %", iterations=(2,), benchmark="a")
     lines = text(drawn_picture(rows, label)).splitlines()
     assert [line.split()[:6] for line in lines if "iteration" in line] == [
         ["a,", "iteration", "1", "10.00", "s", "▁▁▁▁▁▁▁▁"],
@@ -388,7 +404,7 @@ def test_iterations_are_told_apart_by_shade_with_a_key() -> None:
     rows = [
         row for it in (1, 2, 3) for row in times_of_four(10.0, 10.1, 13.0, iteration=it, phase=it)
     ]
-    svg = picture_svg(drawn_picture(rows, Label((2,), "copy 2: +30 %")))
+    svg = picture_svg(drawn_picture(rows, Label(copies=(2,), text="copy 2: +30 %")))
     assert texts(svg)[1:5] == ["3", "2", "1", "iteration"]
     assert dots(svg) == [
         [
@@ -425,7 +441,9 @@ def test_a_file_has_strays_at_its_edge_with_their_times_and_crosses_for_failed_c
 
 @needs_vega
 def test_names_stand_below_each_other_above_their_panel_and_many_are_counted() -> None:
-    parts = [Label((n,), f"copy {n}: +30 %", (), "a") for n in range(8)]
+    parts = [
+        Label(copies=(n,), text=f"copy {n}: +30 %", iterations=(), benchmark="a") for n in range(8)
+    ]
     rows = times_of_four(*[13.0] * 8, *[10.0] * 16)
     svg = picture_svg(drawn_picture(rows, *parts))
     named = re.findall(r'translate\(0,(-[\d.]+)\)"[^>]*>(copy \d: |and 2 more)', svg)

@@ -45,7 +45,14 @@ from tests.support.report_runs import HOSTILE, Page, document, unpacked, written
 def page_run(run: StoredRun, *labels: Label, divots: Analysis | None = None) -> ReportRun:
     cells = group_cells(run)
     picture = picture_of(run.head, cells, labels)
-    return ReportRun(run, summarise(run), cells, picture, divots, run_counters(run))
+    return ReportRun(
+        run=run,
+        summary=summarise(run),
+        cells=cells,
+        picture=picture,
+        divots=divots,
+        readings=run_counters(run),
+    )
 
 
 def page(*runs: StoredRun, divots: Analysis | None = None) -> Page:
@@ -56,7 +63,7 @@ def page(*runs: StoredRun, divots: Analysis | None = None) -> Page:
 def together(*runs: StoredRun) -> RunSet:
     points = [Point(f"run {run.head.run}", (), (PointRun(run, None),)) for run in runs]
     scaling = scaling_curves(points)
-    return RunSet(compare(points), scaling if scaling.curves else None)
+    return RunSet(comparison=compare(points), scaling=scaling if scaling.curves else None)
 
 
 def a_run(**head: object) -> StoredRun:
@@ -319,7 +326,7 @@ def test_only_the_scripts_of_the_page_may_run() -> None:
     ("divots", "texts"),
     [
         (
-            Analysis((), {"group": 0.011, "copy": 0.03}, others_cost=0.0),
+            Analysis(findings=(), visible={"group": 0.011, "copy": 0.03}, others_cost=0.0),
             [
                 "What is slow No divots: no copy and no part of the machine stands out. Smallest "
                 "detectable slowdown: a node 1.1 % in all benchmarks; a copy 3.0 % in one "
@@ -334,7 +341,7 @@ def test_only_the_scripts_of_the_page_may_run() -> None:
             ],
         ),
         (
-            Analysis((), {"copy": 0.3}),
+            Analysis(findings=(), visible={"copy": 0.3}),
             ["divots not known", "Smallest detectable slowdown: a copy 30.0 % in one iteration."],
         ),
     ],
@@ -353,8 +360,8 @@ def test_what_is_fast_does_not_stand_under_what_is_slow() -> None:
     slow = finding_of(Kind.SLOW_CPU, "CPU 0", (0,), summary="+20 %")
     fast = finding_of(Kind.SLOW_GROUP, "CPU 1", (1,), summary="-20 %", slowdown=0.8)
 
-    one = page(a_run(), divots=Analysis((slow,), {"copy": 0.03})).text
-    both = page(a_run(), divots=Analysis((slow, fast), {"copy": 0.03})).text
+    one = page(a_run(), divots=Analysis(findings=(slow,), visible={"copy": 0.03})).text
+    both = page(a_run(), divots=Analysis(findings=(slow, fast), visible={"copy": 0.03})).text
 
     assert "What is slow CPU 0 : +20 %" in one
     assert "What stands out, slow or fast CPU 0 : +20 %" in both
@@ -368,7 +375,7 @@ def test_copies_that_rater_stopped_are_not_said_to_have_failed() -> None:
     ]
     crashed = replace(stopped[3], status=CopyStatus.FAILED, exit_code=3)
     run, good = a_run(iterations=2), [copy_row(n, 10.0, node=n // 2) for n in range(4)]
-    seen = Analysis((), {"copy": 0.03}, failed=4)
+    seen = Analysis(findings=(), visible={"copy": 0.03}, failed=4)
 
     all_four = page(replace(run, copies=(*good, *stopped)), divots=seen).text
     some = page(replace(run, copies=(*good, *stopped[:3], crashed)), divots=seen)
@@ -435,7 +442,10 @@ def test_a_dot_knows_how_much_of_its_memory_was_local() -> None:
 
 def test_slow_parts_are_marked_as_in_the_other_pictures() -> None:
     rows = [copy_row(n, 10.0 if n else 13.0, node=0) for n in range(4)]
-    labels = Label((0,), "copy 0: +30 %"), Label((1,), "copy 1: by the layout", explained=True)
+    labels = (
+        Label(copies=(0,), text="copy 0: +30 %"),
+        Label(copies=(1,), text="copy 1: by the layout", explained=True),
+    )
 
     (panel,) = run_data(page_run(stored(rows, copies=4), *labels), {})["panels"]
 
@@ -448,7 +458,7 @@ def test_slow_parts_are_marked_as_in_the_other_pictures() -> None:
 
 def test_an_iteration_that_is_slow_at_large_is_marked_and_chosen_alone() -> None:
     rows = [copy_row(n, 10.0 * it, iteration=it, phase=it) for n in range(4) for it in (1, 2)]
-    label = Label((0, 1, 2, 3), "iteration 2: +100 %", (2,))
+    label = Label(copies=(0, 1, 2, 3), text="iteration 2: +100 %", iterations=(2,))
 
     (panel,) = run_data(page_run(stored(rows, copies=4, iterations=2), label), {})["panels"]
 
@@ -459,7 +469,7 @@ def test_an_iteration_that_is_slow_at_large_is_marked_and_chosen_alone() -> None
 
 def test_the_timeline_marks_what_the_panels_mark_in_the_same_tune() -> None:
     rows = [copy_row(n, 10.0, tune=tune, phase=p) for n in range(3) for p, tune in enumerate("bp")]
-    slow = Label((1,), "copy 1: +30 %", tune="p")
+    slow = Label(copies=(1,), text="copy 1: +30 %", tune="p")
 
     brackets = run_data(page_run(stored(rows), slow), {})["timeline"]["brackets"]
 
@@ -510,7 +520,13 @@ def test_more_runs_than_can_be_drawn_are_a_bar_a_copy(monkeypatch: pytest.Monkey
 
 def test_the_machine_is_what_is_known_of_it_and_what_copies_say() -> None:
     rows = [copy_row(n, 2.0, cpu=n, core=n, llc=None, node=n, package=None) for n in range(2)]
-    run = replace(stored(rows), pus=(MachinePU(0, 0, 7, 0, 0), MachinePU(9, 9, 7, 0, 0)))
+    run = replace(
+        stored(rows),
+        pus=(
+            MachinePU(cpu=0, core=0, llc=7, node=0, package=0),
+            MachinePU(cpu=9, core=9, llc=7, node=0, package=0),
+        ),
+    )
 
     # CPU, package, lgroup, LLC, core: what is not known comes last.
     assert machine_rows(run) == [[0, 0, 0, 7, 0], [9, 0, 0, 7, 9], [1, None, 1, None, 1]]
@@ -645,7 +661,10 @@ def test_the_data_of_many_copies_take_a_fifth_of_their_json() -> None:
 
 def test_a_name_that_stands_for_several_rows_stays_with_each() -> None:
     text = table_html(
-        [Column(("benchmark", ""), ["lu", ""], right=False), Column(("s", ""), ["1", "2"])]
+        [
+            Column(heading=("benchmark", ""), cells=["lu", ""], right=False),
+            Column(heading=("s", ""), cells=["1", "2"]),
+        ]
     )
 
     assert '<td class="again">lu</td><td class="r">2</td>' in text

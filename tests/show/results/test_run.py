@@ -93,26 +93,59 @@ def test_json_has_rates_stack_and_groups() -> None:
     assert one["groups"][0]["name"] == "intel-skx:pipeline"
 
 
-PUS = tuple(MachinePU(cpu, cpu, 0, cpu // 2, 0) for cpu in range(4))
+PUS = tuple(MachinePU(cpu=cpu, core=cpu, llc=0, node=cpu // 2, package=0) for cpu in range(4))
 # Two copies on CPUs 0 and 2; somebody computes on CPU 2, and on CPU 3 beside it.
 CPUS = CpuReadings(
     0,
     (
         CpuReading(
-            0,
-            9 * CPU_USE_S,
-            CPU_USE_S // 10,
-            0,
-            CPU_USE_S // 10,
-            0,
-            CPU_USE_S // 2,
-            3_000_000,
-            0,
-            12_000,
+            cpu=0,
+            user_ns=9 * CPU_USE_S,
+            system_ns=CPU_USE_S // 10,
+            iowait_ns=0,
+            irq_ns=CPU_USE_S // 10,
+            steal_ns=0,
+            idle_ns=CPU_USE_S // 2,
+            mean_khz=3_000_000,
+            throttles=0,
+            interrupts=12_000,
         ),
-        CpuReading(1, 0, 0, 0, 0, 0, 10 * CPU_USE_S, 1_200_000, 0, 40),
-        CpuReading(2, 9 * CPU_USE_S, CPU_USE_S, 0, 0, CPU_USE_S // 5, 0, 2_400_000, 3, 2_000),
-        CpuReading(3, 4 * CPU_USE_S, 0, 0, 0, 0, 6 * CPU_USE_S, None, 0, 400),
+        CpuReading(
+            cpu=1,
+            user_ns=0,
+            system_ns=0,
+            iowait_ns=0,
+            irq_ns=0,
+            steal_ns=0,
+            idle_ns=10 * CPU_USE_S,
+            mean_khz=1_200_000,
+            throttles=0,
+            interrupts=40,
+        ),
+        CpuReading(
+            cpu=2,
+            user_ns=9 * CPU_USE_S,
+            system_ns=CPU_USE_S,
+            iowait_ns=0,
+            irq_ns=0,
+            steal_ns=CPU_USE_S // 5,
+            idle_ns=0,
+            mean_khz=2_400_000,
+            throttles=3,
+            interrupts=2_000,
+        ),
+        CpuReading(
+            cpu=3,
+            user_ns=4 * CPU_USE_S,
+            system_ns=0,
+            iowait_ns=0,
+            irq_ns=0,
+            steal_ns=0,
+            idle_ns=6 * CPU_USE_S,
+            mean_khz=None,
+            throttles=0,
+            interrupts=400,
+        ),
     ),
 )
 MACHINE = MachineReadings(
@@ -131,7 +164,18 @@ MACHINE = MachineReadings(
 def store_run(store: Store) -> int:
     """Two copies on two lgroups; each computes for 9 s of 10."""
     placed = tuple(
-        Placement(n, (2 * n,), 2 * n, 2 * n, 0, n, 0, MemoryPolicy.NONE, ()) for n in range(2)
+        Placement(
+            copy=n,
+            cpus=(2 * n,),
+            cpu=2 * n,
+            core=2 * n,
+            llc=0,
+            node=n,
+            package=0,
+            memory_policy=MemoryPolicy.NONE,
+            memory_nodes=(),
+        )
+        for n in range(2)
     )
     run = replace(run_of(2, 2), placements=placed)
     number = store.create_run(replace(run, pus=PUS), GONE)

@@ -30,7 +30,7 @@ _SHARED: Final = 0.15  # of it in later iterations: copies wait for a CPU that t
 FIRST_READ_S: Final = 0.02
 
 
-class Cause(Struct, eq=False):
+class Cause(Struct, eq=False, kw_only=True):
     """What is slow with array indices instead of names."""
 
     kind: Kind
@@ -265,7 +265,12 @@ def drawn(table: Table, group: _Group) -> Cause:
         )
     covered &= there
     always = any(one.scope == "all" and (one.when != 0).all() for one in group)
-    return Cause(Kind.OUTLIER_COPY, covered, np.where(covered, effect, 0.0), everywhere=always)
+    return Cause(
+        kind=Kind.OUTLIER_COPY,
+        covered=covered,
+        effect=np.where(covered, effect, 0.0),
+        everywhere=always,
+    )
 
 
 def _describe_changing(table: Table, cause: Cause, *, scattered: bool) -> None:
@@ -397,7 +402,10 @@ def _startup(table: Table, size: Floats, facts: dict[str, float | str]) -> Cause
     """Return the cause of cells (B, I) that took so much longer, as a share."""
     covered = (size > 0)[:, :, None] & ~np.isnan(table.log_s)
     return Cause(
-        Kind.STARTUP, covered, np.where(covered, np.log1p(size)[:, :, None], 0.0), facts=facts
+        kind=Kind.STARTUP,
+        covered=covered,
+        effect=np.where(covered, np.log1p(size)[:, :, None], 0.0),
+        facts=facts,
     )
 
 

@@ -40,7 +40,7 @@ _HALF_OF_NORMAL: Final = 0.0713  # of the squares that the half nearest to zero 
 _TICKS: Final = 1.5  # of the clock: a smaller difference is none
 
 
-class CellNoise(Struct, frozen=True, eq=False):
+class CellNoise(Struct, frozen=True, eq=False, kw_only=True):
     """What chance makes of single values, each benchmark (B,)."""
 
     again: Floats  # variance of one slot from iteration to iteration
@@ -80,10 +80,14 @@ def noise_of(r: Floats, step: Floats) -> tuple[CellNoise, Floats]:
     count = np.maximum(np.sum(~np.isnan(r).all(axis=2), axis=1), 1).astype(float)
     one, one_df = pooled_variances(squares, n * (s - 1) / s, least)
     if i < 2:
-        return CellNoise(one, one_df, one, one_df, count, step), level
+        return CellNoise(
+            again=one, again_df=one_df, one=one, one_df=one_df, count=count, step=step
+        ), level
     squares, n = capped_squares(r - level[:, None], (1, 2), step)
     again, df = pooled_variances(squares, n * (s - 1) / s * (count - 1) / count, least)
-    return CellNoise(again, df, one, one_df, count, step), level
+    return CellNoise(
+        again=again, again_df=df, one=one, one_df=one_df, count=count, step=step
+    ), level
 
 
 def ln_choose(n: int, k: int) -> float:
@@ -94,7 +98,7 @@ def ln_choose(n: int, k: int) -> float:
 # -- parts against the others of their family ------------------------------------------------------
 
 
-class PartScope(Struct, eq=False, dict=True):
+class PartScope(Struct, eq=False, dict=True, kw_only=True):
     """What one family shows in one scope: R rows (benchmarks or cells), P parts."""
 
     family: Family

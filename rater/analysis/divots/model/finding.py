@@ -45,7 +45,7 @@ _EITHER = (Kind.STEP, Kind.WARM_UP, Kind.LAYOUT)
 _ALL_COPIES = ("whole run", "all copies")
 
 
-class Evidence(Struct, frozen=True):
+class Evidence(Struct, frozen=True, kw_only=True):
     """One thing known about a finding, as a value and as words.
 
     `weight` orders: what differs most from the others first. `name` tells where it
@@ -83,7 +83,7 @@ class CopyEffect(Struct, frozen=True):
     slowdown: float
 
 
-class Finding(Struct, frozen=True):
+class Finding(Struct, frozen=True, kw_only=True):
     """One divot, or (`explained`) something slow that the layout predicts.
 
     Lists are ascending and name all that the finding covers. `place` names the
@@ -242,7 +242,7 @@ class FaultMeasurement(Struct, frozen=True):
     slowdown: float | None  # None: there is nothing to measure it by
 
 
-class RecurringDivot(Struct, frozen=True):
+class RecurringDivot(Struct, frozen=True, kw_only=True):
     """One sort of divot over several runs."""
 
     kind: Kind  # RECURRING, WANDERING or ONCE

@@ -86,7 +86,13 @@ def _made(table: Table, kind: str, here: Bools, size: Floats, *counts: float) ->
     """Return what the layout makes of slots, with their copies and those of most others."""
     when, told = np.ones(table.shape[1]), np.abs(size) >= _TOLD
     return DivotEffect(
-        kind, here.astype(float), told, when, size, 0.0, counts=(counts[0], counts[1])
+        kind=kind,
+        slots=here.astype(float),
+        benchmarks=told,
+        when=when,
+        size=size,
+        nats=0.0,
+        counts=(counts[0], counts[1]),
     )
 
 

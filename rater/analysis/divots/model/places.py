@@ -79,8 +79,14 @@ class Places:
         chance = chance + LEAST_NOISE**2
         floors = FLOORS[self.kind], FLOORS[f"{self.kind}-all"]
         one = PartScope(
-            *(self.family, "one", lasting, chance, np.repeat(df[:, None], self.parts, 1), nature),
-            *(self.base + math.log(b), floors[0]),
+            family=self.family,
+            name="one",
+            x=lasting,
+            chance=chance,
+            df=np.repeat(df[:, None], self.parts, 1),
+            nature=nature,
+            price=self.base + math.log(b),
+            floor=floors[0],
             tick=(self.noise.step / np.sqrt(self.noise.count))[:, None],
             tailed=self.single,
             singles=tails.get("one") if i < 3 else None,
@@ -97,7 +103,14 @@ class Places:
             mean = (weight * centred).sum(axis=0) / weight.sum(axis=0)
             free = np.full((1, self.parts), _LENT + b - 1)
             yield PartScope(
-                *(self.family, "all", mean[None], var[None], free, of_all, self.base, floors[1]),
+                family=self.family,
+                name="all",
+                x=mean[None],
+                chance=var[None],
+                df=free,
+                nature=of_all,
+                price=self.base,
+                floor=floors[1],
                 tick=np.zeros((1, 1)),
                 tailed=self.single,
             )
@@ -153,8 +166,14 @@ class Places:
         var = np.broadcast_to(var, off.shape).reshape(rows, -1)
         df = np.repeat(np.repeat(noise.again_df, i)[:, None], self.parts, 1)
         cells = PartScope(
-            *(self.family, "cell", off.reshape(rows, -1), var, df, nature),
-            *(self.base + math.log(rows), FLOORS[self.kind]),
+            family=self.family,
+            name="cell",
+            x=off.reshape(rows, -1),
+            chance=var,
+            df=df,
+            nature=nature,
+            price=self.base + math.log(rows),
+            floor=FLOORS[self.kind],
             tick=np.repeat(noise.step, i)[:, None],
             tailed=self.single,
             singles=singles,
@@ -166,9 +185,14 @@ class Places:
             share = (self.parts - 1) / self.parts  # of a difference that is in the part's own level
             mean = (weight * d).sum(axis=0) / weight.sum(axis=0) * share
             yield PartScope(
-                *(self.family, "cells-all", mean, _agreed(weight, d, 1.0) * share),
-                *(np.full(mean.shape, _LENT + b - 1), nature),
-                *(self.base + math.log(i), FLOORS[self.kind]),
+                family=self.family,
+                name="cells-all",
+                x=mean,
+                chance=_agreed(weight, d, 1.0) * share,
+                df=np.full(mean.shape, _LENT + b - 1),
+                nature=nature,
+                price=self.base + math.log(i),
+                floor=FLOORS[self.kind],
                 tick=np.zeros((1, 1)),
             )
 
@@ -196,7 +220,11 @@ class Places:
             when, size[rows] = self._timed(p, rows, size[rows])
         slots, name = self.family.masks[p].astype(float), self.family.names[p]
         kind = self.family.kind
-        return self.noise.weighed(DivotEffect(kind, slots, rows, when, size, net, name=name))
+        return self.noise.weighed(
+            DivotEffect(
+                kind=kind, slots=slots, benchmarks=rows, when=when, size=size, nats=net, name=name
+            )
+        )
 
     def _timed(self, p: int, rows: Bools, size: Floats) -> tuple[Floats, Floats]:
         """Return when a part differs, if not throughout: from k on, to k, or once; and by what."""

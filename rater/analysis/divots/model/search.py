@@ -36,7 +36,7 @@ class Found(Struct, eq=False):
     parts: dict[bytes, tuple[str, tuple[int, ...]]]  # kind and name, by their slots
 
 
-class _Look(Struct, eq=False):
+class _Look(Struct, eq=False, kw_only=True):
     """One look at what is left of the times: what pays there, and what it was judged by."""
 
     table: Table
@@ -100,7 +100,13 @@ def search(table: Table, thresholds: Thresholds) -> Found:
         if family.kind != "copy"
         for mask, name in zip(family.masks, family.names, strict=True)
     }
-    look = _Look(table, families, start_order(table), clock_steps(table), parts)
+    look = _Look(
+        table=table,
+        families=families,
+        order=start_order(table),
+        step=clock_steps(table),
+        parts=parts,
+    )
     ran = ~np.isnan(table.log_s)
     most = 2 * ran.sum(axis=2, keepdims=True) > ran.any(axis=(0, 1)).sum()
     left = np.where(most, table.log_s - layout[:, None], np.nan)  # less all effects

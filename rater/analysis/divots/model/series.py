@@ -70,7 +70,7 @@ def _whitened(y: Floats, rho: float) -> Floats:
     return out
 
 
-class PatternEstimates(Struct, frozen=True, eq=False):
+class PatternEstimates(Struct, frozen=True, eq=False, kw_only=True):
     """Generalised least squares of all patterns on rows, neighbours alike by one amount."""
 
     effect: Floats  # (R, H) estimated size, ln
@@ -106,14 +106,14 @@ def estimates(y: Floats, rho: float) -> PatternEstimates:
     whole = np.sum(y * inverse[:-1], axis=1) - mean[:-1] ** 2 / mean[-1]
     left = np.maximum(whole[:, None] - num**2 / den, 0.0)
     evidence = math.log(first) - 0.5 * math.log(mean[-1])
-    return PatternEstimates(num / den, den, left, whole, evidence)
+    return PatternEstimates(effect=num / den, den=den, left=left, whole=whole, evidence=evidence)
 
 
 # Row, pattern, size, error, nats, and nats of likelihood against no pattern.
 type Judged = tuple[int, int, float, float, float, float]
 
 
-class Rows(Struct, frozen=True, eq=False):
+class Rows(Struct, frozen=True, eq=False, kw_only=True):
     """TimeSeries to be judged together: each may lend the others what it knows of noise."""
 
     y: Floats  # (R, I) ln

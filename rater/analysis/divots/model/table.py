@@ -33,7 +33,7 @@ class Machine(Struct, frozen=True, eq=False):
     core_pus: tuple[tuple[int, int], ...] = ()
 
 
-class Table(Struct, frozen=True, eq=False):
+class Table(Struct, frozen=True, eq=False, kw_only=True):
     """Times of one run; B benchmarks (each tune its own), I iterations, S slots."""
 
     benchmarks: tuple[tuple[str, str | None], ...]  # name and tune
@@ -77,7 +77,7 @@ class Table(Struct, frozen=True, eq=False):
         return f"{name} ({tune})" if twice and tune else name
 
 
-class DivotEffect(Struct, eq=False):
+class DivotEffect(Struct, eq=False, kw_only=True):
     """One cause: ln time = size of the benchmark x weight of the iteration x weight of the slot."""
 
     # The family's, or gradient, modes, copies, moving, iterations, unsettled; of what the layout
@@ -166,18 +166,23 @@ def build_table(
     widths = dict(machine.core_pus) if machine else {}
     cpu, core, llc, node, package, memory = places.T
     return Table(
-        tuple(name for name, ok in zip(names, alive, strict=True) if ok),
-        tuple(int(i) for i in iterations),
-        log_s[alive],
-        cube(rows[:, 2], UNKNOWN)[alive].astype(np.int64),
-        cube(rows[:, _START] / 1e9)[alive],
-        cube(1 - rows[:, _CPU_TIME] / elapsed)[alive],
-        *(cpu, core, llc, node, package, memory),
-        np.array([widths.get(u, 0) for u in cpu.tolist()], dtype=np.int64),
-        fixed,
-        barrier,
-        staggered,
-        int(np.sum(~good)),
+        benchmarks=tuple(name for name, ok in zip(names, alive, strict=True) if ok),
+        iterations=tuple(int(i) for i in iterations),
+        log_s=log_s[alive],
+        copy=cube(rows[:, 2], UNKNOWN)[alive].astype(np.int64),
+        start_s=cube(rows[:, _START] / 1e9)[alive],
+        idle=cube(1 - rows[:, _CPU_TIME] / elapsed)[alive],
+        cpu=cpu,
+        core=core,
+        llc=llc,
+        node=node,
+        package=package,
+        memory=memory,
+        core_width=np.array([widths.get(u, 0) for u in cpu.tolist()], dtype=np.int64),
+        fixed=fixed,
+        barrier=barrier,
+        staggered=staggered,
+        failed=int(np.sum(~good)),
     )
 
 

@@ -48,7 +48,7 @@ class TimeSeries(Struct, frozen=True, eq=False):
         return rows, TimeSeries(_levelled(y), chance, self.df[rows], step)
 
 
-class _Best(Struct, frozen=True, eq=False):
+class _Best(Struct, frozen=True, eq=False, kw_only=True):
     """A pattern that pays."""
 
     h: int
@@ -74,7 +74,18 @@ def search_times(series: TimeSeries, slots: int) -> list[DivotEffect]:
         if scope == "step" and best.size.sum() < 0 and when[-1] > 0:
             when, size = 1 - when, -size  # the slow side is told
         kind, every = "iterations", np.ones(slots)
-        found.append(DivotEffect(kind, every, here, when, size, best.nats, scope, best.gain))
+        found.append(
+            DivotEffect(
+                kind=kind,
+                slots=every,
+                benchmarks=here,
+                when=when,
+                size=size,
+                nats=best.nats,
+                scope=scope,
+                gain=best.gain,
+            )
+        )
     return found
 
 
@@ -131,7 +142,7 @@ def _best(whole: TimeSeries, taken: int, *, alone: bool = True) -> _Best | None:
         weight = 1 / ((var * (i - 1) + np.median(var) * 4) / (i + 3))
         together = (weight[:, None] * y).sum(axis=0, keepdims=True) / weight.sum()
         known, free = np.array([1 / weight.sum()]), np.array([(rows - 1.0) * (i - 1)])
-        judged = Rows(together, known, free, COMMON, taken).judged()
+        judged = Rows(y=together, chance=known, df=free, nature=COMMON, taken=taken).judged()
         found += _paying(judged, estimates(y, 0.0).effect, whole.step * 0, None, i)
     if alone:
         views = [y]
@@ -140,7 +151,7 @@ def _best(whole: TimeSeries, taken: int, *, alone: bool = True) -> _Best | None:
         sizes = [estimates(view, 0.0).effect for view in views]
         least = np.minimum(np.abs(sizes[0]), np.abs(sizes[-1])) * (sizes[0] * sizes[-1] > 0)
         for view in views:
-            judged = Rows(view, chance, whole.df, OWN, taken).judged()
+            judged = Rows(y=view, chance=chance, df=whole.df, nature=OWN, taken=taken).judged()
             found += _paying(judged, least, whole.step, len(views), i)
     return max(found, key=lambda it: it.gain, default=None)
 
@@ -166,4 +177,10 @@ def _paying(
             # Rows that differ by more than a part of the size have their own.
             apart = float(np.median(np.abs(each[:, h] - size)))
             varies = own.all() and rows > 1 and apart > _VARIES * abs(size)
-            yield _Best(h, np.where(own, each[:, h] if varies else size, 0.0), net, gain, error)
+            yield _Best(
+                h=h,
+                size=np.where(own, each[:, h] if varies else size, 0.0),
+                nats=net,
+                gain=gain,
+                error=error,
+            )
