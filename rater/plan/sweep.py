@@ -106,7 +106,7 @@ class SweepPoint(Struct, frozen=True, kw_only=True):
     left_out: str | None  # why it cannot run
 
 
-class SlotRun(Struct, frozen=True, kw_only=True):
+class SlotRun(Struct, frozen=True):
     """One run that a sweep planned, and what there is of it."""
 
     slot: SweepSlot

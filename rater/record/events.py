@@ -9,7 +9,7 @@ from rater.record.run import CopyStatus, RunStatus, Validity
 # -- Page sizes that copies had (`--pages`), as they were seen -------------------------------------
 
 
-class PageRegion(Struct, frozen=True, kw_only=True):
+class PageRegion(Struct, frozen=True):
     """One category of data of a copy: of its largest process, when most of it was there.
 
     Sizes are in bytes. `extent` counts from the start of the region to its last page; within one
@@ -169,7 +169,7 @@ class CopyStarted(Struct, frozen=True, kw_only=True):
     planned_start_ns: int | None  # None where nothing was planned (later steps of a queue)
 
 
-class WorkloadTime(Struct, frozen=True, kw_only=True):
+class WorkloadTime(Struct, frozen=True):
     """One of the commands that a copy ran in order, where it ran several (or SPEC's tools did).
 
     The first begins with its copy, each of the others as the one before it ends.
@@ -227,7 +227,7 @@ class OutputChecked(Struct, frozen=True):
 USER_ONLY = ":u"  # as perf writes it
 
 
-class EventCount(Struct, frozen=True, kw_only=True):
+class EventCount(Struct, frozen=True):
     """One event of a group as it was counted over all processes and threads of a copy."""
 
     group_name: str  # with its table: intel-skx:pipeline; ends with ":u" for user mode only
@@ -254,7 +254,7 @@ class EventCount(Struct, frozen=True, kw_only=True):
         return self.value * self.enabled_ns / self.running_ns
 
 
-class CopyEnded(AtGate, Struct, frozen=True, kw_only=True):
+class CopyEnded(AtGate, Struct, frozen=True):
     """One run of one benchmark by one copy, and where it was planned to run: a row of `copy`.
 
     Emitted when the copy was reaped, in one transaction; of an imported run most is not known.
