@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.divot_cases.cases import Case, make
 from benchmarks.divot_cases.report import summary, text
 from benchmarks.divot_cases.scoring import Verdict, judge
-from rater import cli
+from rater.commands import cli
 from rater.store.store import open_store
 
 _BATCH = 50  # runs in a database

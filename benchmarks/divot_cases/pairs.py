@@ -24,7 +24,7 @@ from benchmarks.divot_cases.cases import Case, run_in, stage_of, world_of
 from benchmarks.divot_cases.machines import draw
 from benchmarks.divot_cases.plants import KINDS, Plant
 from benchmarks.divot_cases.report import wilson
-from rater import cli
+from rater.commands import cli
 from rater.store.store import open_store
 
 TRUTHS = {"both": "recurring", "one": "once", "moved": "wandering", "none": ""}

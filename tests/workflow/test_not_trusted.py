@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from benchmarks.torture import cells
-from rater import files
 from rater.commands.cli import main
 from rater.run.programs.compile import cache_root
 from rater.store import connection
 from rater.store.store import open_store
+from rater.system import files
 from rater.system.errors import InputError
 from rater.system.files import OpenedFile, opened
 from rater.workflow.results.points import write_output
