@@ -55,15 +55,16 @@ class Pattern:
         return ""
 
     def _needs_the_square(self, method: str, text: Any, most_s: float) -> bool:
-        """Tell whether a slow text takes more than three times as long as its half, twice.
+        """Tell whether a slow text takes more than three times as long as its half.
 
-        Of a slow machine linear patterns are beyond `most_s` too; theirs is twice as long.
+        On a slow machine linear patterns are beyond `most_s` too: theirs is twice as long. The
+        least of three is taken, for what else runs can only make it longer.
         """
-        for _ in range(2):
-            half, whole = (self._time(method, part) for part in (text[: len(text) // 2], text))
-            if whole <= most_s or whole <= 3 * half:
-                return False
-        return True
+        half, whole = (
+            min(self._time(method, part) for _ in range(3))
+            for part in (text[: len(text) // 2], text)
+        )
+        return whole > most_s and whole > 3 * half
 
     def _time(self, method: str, text: Any) -> float:
         start = time.process_time()
