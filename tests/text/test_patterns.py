@@ -55,16 +55,17 @@ class Pattern:
         return ""
 
     def _needs_the_square(self, method: str, text: Any, most_s: float) -> bool:
-        """Tell whether a slow text takes more than three times as long as its half.
+        """Tell whether a slow text takes 3.6 times as long as its half.
 
-        On a slow machine linear patterns are beyond `most_s` too: theirs is twice as long. The
+        On a slow machine linear patterns are beyond `most_s` too: theirs is 2 to 3.3 times as long, where
+        repeats have a bound; the square is 4 times. The
         least of three is taken, for what else runs can only make it longer.
         """
         half, whole = (
             min(self._time(method, part) for _ in range(3))
             for part in (text[: len(text) // 2], text)
         )
-        return whole > most_s and whole > 3 * half
+        return whole > most_s and whole > 3.6 * half
 
     def _time(self, method: str, text: Any) -> float:
         start = time.process_time()
