@@ -17,7 +17,7 @@ SPREAD := -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 LAUNCHER := rater/run/launcher/rater-launcher
 
-.PHONY: run test test-fast golden bench torture lint site docs captures clean
+.PHONY: run test test-fast golden findings bench torture lint site docs captures clean
 
 run: $(LAUNCHER) $(STAMP)
 	@status=0; $(BIN)/rater run $(SUITE) --size $(SIZE) || status=$$?; \
@@ -38,6 +38,10 @@ test-fast: $(LAUNCHER) $(STAMP)
 golden: $(LAUNCHER) $(STAMP)
 	@$(BIN)/python -W error -m tests.support.golden $(NAMES)
 	@git --no-pager diff --stat tests/golden 2>/dev/null || true
+
+# What is found in made runs, as tests hold it beside VERSION of the search: raise that first.
+findings: $(LAUNCHER) $(STAMP)
+	@$(BIN)/python -W error -m tests.support.findings_digest
 
 lint: $(LAUNCHER) $(STAMP)
 	@$(BIN)/ruff check .
