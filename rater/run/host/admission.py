@@ -66,7 +66,7 @@ def machine_lock(
     wait_s: float = 0.0,
     report: Callable[[str], object] = lambda text: None,
 ) -> Iterator[None]:
-    """Hold the machine's lock; `holder` tells a second rater who has it.
+    """Hold the machine's lock; `holder` names its process to a second rater.
 
     The lock belongs to our open file: the kernel frees it when we die, however we
     die, and copies do not inherit it (the descriptor is closed on exec). As files can be
@@ -81,7 +81,7 @@ def machine_lock(
     with ExitStack() as stack:
         while True:
             try:
-                file = _take(stack, path, share=share)
+                lock_file = _take_lock(stack, path, share=share)
                 break
             except MachineTakenError as error:
                 stack.close()
@@ -91,66 +91,68 @@ def machine_lock(
                     report(f"waiting up to {wait_s:g} s for {error.first}")
                     waiting = True
                 time.sleep(min(_RETRY_S, max(0.0, deadline_s - time.monotonic())))
-        if file is None:  # shared with one that holds it
+        if lock_file is None:  # shared with one that holds it
             yield
             return
-        if os.fstat(file).st_uid == os.geteuid():  # else the lock holds, and nothing is written
+        if (
+            os.fstat(lock_file).st_uid == os.geteuid()
+        ):  # else the lock holds, and nothing is written
             with suppress(OSError):
-                os.ftruncate(file, 0)
-                os.pwrite(file, f"{holder}\n".encode(), 0)
+                os.ftruncate(lock_file, 0)
+                os.pwrite(lock_file, f"{holder}\n".encode(), 0)
         if share:  # beside others anyway: nothing is lost with the file
             yield
             return
-        _held.append((file, path.absolute()))
+        _held.append((lock_file, path.absolute()))
         stack.callback(_held.pop)
         yield
-        lost = lost_lock_warning()
-        if lost is not None:
-            raise RunError(lost)
+        warning = lost_lock_warning()
+        if warning is not None:
+            raise RunError(warning)
 
 
-def _take(stack: ExitStack, path: Path, *, share: bool) -> int | None:
-    """Take the lock, let go by `stack`; None: another has it, and it is shared.
+def _take_lock(stack: ExitStack, path: Path, *, share: bool) -> int | None:
+    """Take the lock, which `stack` lets go; return None when another holds it and it is shared.
 
     Raises `MachineTakenError`, `InputError`.
     """
     try:
-        file = _open(path)
+        lock_file = _open_lock_file(path)
     except OSError as error:
         raise InputError(
             f"{path}: cannot open the machine's lock ({error.strerror}); "
             "set RATER_LOCK to a file you may write, or use --share to run without it"
         ) from error
-    stack.callback(os.close, file)
+    stack.callback(os.close, lock_file)
     try:
-        fcntl.flock(file, (fcntl.LOCK_SH if share else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        fcntl.flock(lock_file, (fcntl.LOCK_SH if share else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError as error:
         if share:
             return None
-        raise MachineTakenError(path, _holder(file)) from error
+        raise MachineTakenError(path, _read_holder(lock_file)) from error
     except OSError as error:
         raise InputError(
             f"{path}: its file system has no locks ({error.strerror}); set RATER_LOCK to a file on "
             "a disk of this machine, or use --share to run without it"
         ) from error
-    name = stack.enter_context(socket.socket(socket.AF_UNIX))
+    name_socket = stack.enter_context(socket.socket(socket.AF_UNIX))
     try:
-        name.bind(_name(path))
-        name.listen()
+        name_socket.bind(_socket_name(path))
+        name_socket.listen()
     except OSError as error:
         if error.errno == errno.EADDRINUSE and not share:
-            raise MachineTakenError(path, _listener(path)) from error
-    return file
+            raise MachineTakenError(path, _describe_listener(path)) from error
+    return lock_file
 
 
 def lost_lock_warning() -> str | None:
     """Say that the file of the lock that this process holds is not there any more, if so."""
-    for file, path in _held:
+    for lock_file, path in _held:
         try:
-            same = os.path.samestat(os.fstat(file), path.stat())
+            is_same = os.path.samestat(os.fstat(lock_file), path.stat())
         except OSError:
-            same = False
-        if not same:
+            is_same = False
+        if not is_same:
             return (
                 f"the machine's lock {path} was removed or replaced during the run: another run "
                 "may have gone on beside it"
@@ -158,42 +160,45 @@ def lost_lock_warning() -> str | None:
     return None
 
 
-def _name(path: Path) -> str:
-    """Return a name in no file system (unix(7), abstract), which is gone with its process."""
+def _socket_name(path: Path) -> str:
+    """Return a name of an abstract socket (unix(7)), which is gone with its process."""
     return f"\0rater-lock-{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32]}"
 
 
-def _listener(path: Path) -> str:
-    """Say who holds the name and not the file: a rater whose file was removed, or anybody."""
-    who = "somebody"
-    with socket.socket(socket.AF_UNIX) as asking, suppress(OSError):
-        asking.setblocking(False)
-        asking.connect(_name(path))
-        told = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-        pid, user, _ = _PEER.unpack(told)
-        who = f"process {pid or 'of another container'} of user {user_name(user)}"
-    return f"{who}, whose lock file was removed unless that is no rater"
+def _describe_listener(path: Path) -> str:
+    """Describe the process that holds the name but not the file.
+
+    It may be a rater whose file was removed, or any other program.
+    """
+    description = "somebody"
+    with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
+        connection.setblocking(False)
+        connection.connect(_socket_name(path))
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        pid, user, _ = _PEER.unpack(credentials)
+        description = f"process {pid or 'of another container'} of user {user_name(user)}"
+    return f"{description}, whose lock file was removed unless that is no rater"
 
 
-def _open(path: Path) -> int:
+def _open_lock_file(path: Path) -> int:
     try:
-        file = open_file(path, os.O_CREAT | os.O_RDWR, mode=_MODE, anyones=True)
+        descriptor = open_file(path, os.O_CREAT | os.O_RDWR, mode=_MODE, anyones=True)
     except PermissionError:
         return open_file(path, os.O_RDONLY, anyones=True)
-    if os.fstat(file).st_uid == os.geteuid():
-        os.fchmod(file, _MODE)  # whatever the umask, or an earlier rater's mode
-    return file
+    if os.fstat(descriptor).st_uid == os.geteuid():
+        os.fchmod(descriptor, _MODE)  # whatever the umask, or an earlier rater's mode
+    return descriptor
 
 
-def _holder(file: int) -> str:
-    """Return who has the lock: what stands in it, unless that process is gone by now.
+def _read_holder(lock_file: int) -> str:
+    """Return the text of the lock file, which names its holder, unless that process has ended.
 
-    Who holds another user's lock file could not write into it.
+    A rater that holds another user's lock file could not write into the file.
     """
-    text = os.pread(file, 500, 0).decode(errors="replace").strip()
-    named = re.search(r"process (\d{1,9})", text)
-    gone = named is not None and not Path(f"/proc/{named[1]}").exists()
-    return "another user's rater" if gone or not text else text
+    text = os.pread(lock_file, 500, 0).decode(errors="replace").strip()
+    process_named = re.search(r"process (\d{1,9})", text)
+    has_ended = process_named is not None and not Path(f"/proc/{process_named[1]}").exists()
+    return "another user's rater" if has_ended or not text else text
 
 
 # -- Does a run fit? Memory and disk it needs against what there is, before it starts --------------
@@ -239,53 +244,58 @@ def estimate_needs(
     Loads of one phase run side by side, phases one after another; run directories
     live to the end of their phase, with `keep` to the end of the run.
     """
-    most, most_name, most_copies, divided = 0, None, 0, False
-    disk = 0
+    most_bytes, largest_name, most_copies, is_divided = 0, None, 0, False
+    disk_bytes = 0
     unstated: dict[str, None] = {}
-    for loads in phases:
-        memory = sum(load.copies * (load.memory_bytes or 0) for load in loads)
-        unstated |= {load.benchmark: None for load in loads if load.memory_bytes is None}
-        if memory > most:
-            most, most_copies = memory, sum(load.copies for load in loads)
-            most_name = loads[0].benchmark if len(loads) == 1 else "the ring"
-            divided = any(load.is_divided for load in loads)
-        written = sum(load.runs * (load.disk_bytes + load.input_bytes) for load in loads)
-        disk = disk + written if keep else max(disk, written)
+    for demands in phases:
+        memory_bytes = sum(demand.copies * (demand.memory_bytes or 0) for demand in demands)
+        unstated |= {demand.benchmark: None for demand in demands if demand.memory_bytes is None}
+        if memory_bytes > most_bytes:
+            most_bytes, most_copies = memory_bytes, sum(demand.copies for demand in demands)
+            largest_name = demands[0].benchmark if len(demands) == 1 else "the ring"
+            is_divided = any(demand.is_divided for demand in demands)
+        written_bytes = sum(
+            demand.runs * (demand.disk_bytes + demand.input_bytes) for demand in demands
+        )
+        disk_bytes = disk_bytes + written_bytes if keep else max(disk_bytes, written_bytes)
     problems = []
-    if most > available.memory_bytes:
-        limit = _limit(available)
-        fitting = 0 if divided else most_copies * available.memory_bytes // most
-        copies = f"{most_copies} {'copy' if most_copies == 1 else 'copies'} of {most_name}"
+    if most_bytes > available.memory_bytes:
+        limit_text = _limit_text(available)
+        fitting_copies = 0 if is_divided else most_copies * available.memory_bytes // most_bytes
+        copies_text = f"{most_copies} {'copy' if most_copies == 1 else 'copies'} of {largest_name}"
         problems.append(
-            f"memory: {_gb(most)} needed ({copies}), {_gb(available.memory_bytes)} "
-            f"available{limit}; "
-            + (f"--copies {fitting} would fit, or a" if fitting else "take a")
+            f"memory: {_format_bytes(most_bytes)} needed ({copies_text}), "
+            f"{_format_bytes(available.memory_bytes)} available{limit_text}; "
+            + (f"--copies {fitting_copies} would fit, or a" if fitting_copies else "take a")
             + " smaller --size, or --force"
         )
-    if disk > available.disk_bytes:
+    if disk_bytes > available.disk_bytes:
         problems.append(
-            f"disk: {_gb(disk)} needed by run directories, {_gb(available.disk_bytes)} free in "
-            f"{available.disk}; set RATER_CACHE to a larger disk, use fewer copies, or --force"
+            f"disk: {_format_bytes(disk_bytes)} needed by run directories, "
+            f"{_format_bytes(available.disk_bytes)} free in {available.disk}; set RATER_CACHE to a larger disk, use fewer copies, or --force"
         )
     return ResourceNeeds(
-        memory_bytes=most,
-        memory_benchmark=most_name,
-        disk_bytes=disk,
+        memory_bytes=most_bytes,
+        memory_benchmark=largest_name,
+        disk_bytes=disk_bytes,
         available=available,
         unstated=tuple(unstated),
         problems=tuple(problems),
     )
 
 
-def misfit(load: MemoryDemand, available: AvailableResources) -> str | None:
+def misfit(demand: MemoryDemand, available: AvailableResources) -> str | None:
     """Say why a benchmark does not fit even alone, None when it does."""
-    memory = load.copies * (load.memory_bytes or 0)
-    if memory > available.memory_bytes:
-        left = f"{_gb(available.memory_bytes)} available{_limit(available)}"
-        return f"{_gb(memory)} needed, {left}"
-    disk = load.runs * (load.disk_bytes + load.input_bytes)
-    if disk > available.disk_bytes:
-        return f"{_gb(disk)} of disk needed, {_gb(available.disk_bytes)} free in {available.disk}"
+    memory_bytes = demand.copies * (demand.memory_bytes or 0)
+    if memory_bytes > available.memory_bytes:
+        available_text = (
+            f"{_format_bytes(available.memory_bytes)} available{_limit_text(available)}"
+        )
+        return f"{_format_bytes(memory_bytes)} needed, {available_text}"
+    disk_bytes = demand.runs * (demand.disk_bytes + demand.input_bytes)
+    if disk_bytes > available.disk_bytes:
+        free = f"{_format_bytes(available.disk_bytes)} free in {available.disk}"
+        return f"{_format_bytes(disk_bytes)} of disk needed, {free}"
     return None
 
 
@@ -294,17 +304,19 @@ def available(work: Path) -> AvailableResources:
 
     `work` need not exist yet. Raises `InputError` when no folder above it can be read.
     """
-    memory = psutil.virtual_memory().available
-    limit = None
+    memory_bytes = psutil.virtual_memory().available
+    limiting_group = None
     headroom = cgroup_headroom(Path("/"))
-    if headroom is not None and headroom[0] < memory:
-        memory, limit = headroom
-    there = next((p for p in (work, *work.parents) if p.is_dir()), Path("/"))
+    if headroom is not None and headroom[0] < memory_bytes:
+        memory_bytes, limiting_group = headroom
+    existing_folder = next(
+        (folder for folder in (work, *work.parents) if folder.is_dir()), Path("/")
+    )
     try:
-        disk = shutil.disk_usage(there).free
+        disk_bytes = shutil.disk_usage(existing_folder).free
     except OSError as error:
-        raise InputError(f"{there}: {error.strerror}") from None
-    return AvailableResources(memory, limit, disk, str(work))
+        raise InputError(f"{existing_folder}: {error.strerror}") from None
+    return AvailableResources(memory_bytes, limiting_group, disk_bytes, str(work))
 
 
 def cgroup_headroom(root: Path) -> tuple[int, str] | None:
@@ -313,19 +325,35 @@ def cgroup_headroom(root: Path) -> tuple[int, str] | None:
     Every cgroup from ours to the top may have a limit. File pages that the kernel
     can drop count as left. `root` is `/`, or a copy of it in tests.
     """
-    found = []
+    headrooms = []
     for group in limiting_groups(root, "memory"):
-        name = "total_inactive_file" if group.is_v1 else "inactive_file"
-        left, free = group.left("memory"), counted(group.folder / "memory.stat", name)
-        found += [] if left is None else [(max(0, left + (free or 0)), group.name)]
-    return min(found, key=lambda it: it[0], default=None)
+        counter_name = "total_inactive_file" if group.is_v1 else "inactive_file"
+        left_bytes, droppable_bytes = (
+            group.left("memory"),
+            counted(group.folder / "memory.stat", counter_name),
+        )
+        headrooms += (
+            []
+            if left_bytes is None
+            else [(max(0, left_bytes + (droppable_bytes or 0)), group.name)]
+        )
+    return min(headrooms, key=lambda headroom: headroom[0], default=None)
 
 
-def huge_pages_left_bytes(root: Path, size: int) -> int | None:
-    """Return what our cgroups let us have of the pool of a page size; None: all of it."""
-    name = f"hugetlb.{size >> 30}GB" if size >= 1 << 30 else f"hugetlb.{size >> 20}MB"
-    found = (group.left(name) for group in limiting_groups(root, "hugetlb"))
-    return min((max(0, left) for left in found if left is not None), default=None)
+def huge_pages_left_bytes(root: Path, page_bytes: int) -> int | None:
+    """Return how much of the pool of a page size our cgroups allow; None without a limit."""
+    controller = (
+        f"hugetlb.{page_bytes >> 30}GB"
+        if page_bytes >= 1 << 30
+        else f"hugetlb.{page_bytes >> 20}MB"
+    )
+    left_by_group = (group.left(controller) for group in limiting_groups(root, "hugetlb"))
+    return min(
+        (max(0, left_bytes) for left_bytes in left_by_group if left_bytes is not None), default=None
+    )
+
+
+_NO_LIMIT_BYTES = 1 << 62
 
 
 class LimitingGroup(NamedTuple):
@@ -335,16 +363,21 @@ class LimitingGroup(NamedTuple):
     is_v1: bool
     name: str = ""  # within its hierarchy
 
-    def limit(self, what: str) -> int | None:
-        """Return the most that it may have of `memory`, or of `hugetlb.2MB`; None: no limit."""
-        most = read_number(self.folder / f"{what}.{'limit_in_bytes' if self.is_v1 else 'max'}")
-        return None if most is None or most >= 1 << 62 else most  # version 1 has no word for it
+    def limit(self, controller: str) -> int | None:
+        """Return the limit in bytes of `memory` or `hugetlb.2MB`; None when there is none."""
+        limit_bytes = read_number(
+            self.folder / f"{controller}.{'limit_in_bytes' if self.is_v1 else 'max'}"
+        )
+        # Version 1 has no word for "no limit": its files hold a number near 2^63 then.
+        return None if limit_bytes is None or limit_bytes >= _NO_LIMIT_BYTES else limit_bytes
 
-    def left(self, what: str) -> int | None:
-        """Return the bytes between that and what it has."""
-        used = read_number(self.folder / f"{what}.{'usage_in_bytes' if self.is_v1 else 'current'}")
-        most = self.limit(what)
-        return None if most is None or used is None else most - used
+    def left(self, controller: str) -> int | None:
+        """Return the bytes between that limit and the present use."""
+        used_bytes = read_number(
+            self.folder / f"{controller}.{'usage_in_bytes' if self.is_v1 else 'current'}"
+        )
+        limit_bytes = self.limit(controller)
+        return None if limit_bytes is None or used_bytes is None else limit_bytes - used_bytes
 
 
 def limiting_groups(root: Path, controller: str) -> Iterator[LimitingGroup]:
@@ -356,35 +389,35 @@ def limiting_groups(root: Path, controller: str) -> Iterator[LimitingGroup]:
         return
     for line in memberships.splitlines():
         _, controllers, group = line.split(":", 2)
-        kind = "cgroup" if controller in controllers.split(",") else "cgroup2"
-        if controllers and kind == "cgroup2":
+        hierarchy = "cgroup" if controller in controllers.split(",") else "cgroup2"
+        if controllers and hierarchy == "cgroup2":
             continue
-        mounted = _mount_point(mounts, kind, controller)
+        mounted = _mount_point(mounts, hierarchy, controller)
         if mounted is None:
             continue
-        top, mount_root = root / mounted[0].lstrip("/"), mounted[1]
-        inside = group.removeprefix(mount_root) if mount_root != "/" else group
-        folder = top / inside.lstrip("/")
-        while folder.is_relative_to(top):
-            name = f"/{folder.relative_to(top)}".removesuffix(".")
-            yield LimitingGroup(folder, kind == "cgroup", name)
+        mount_folder, mount_root = root / mounted[0].lstrip("/"), mounted[1]
+        path_inside = group.removeprefix(mount_root) if mount_root != "/" else group
+        folder = mount_folder / path_inside.lstrip("/")
+        while folder.is_relative_to(mount_folder):
+            name = f"/{folder.relative_to(mount_folder)}".removesuffix(".")
+            yield LimitingGroup(folder, hierarchy == "cgroup", name)
             folder = folder.parent
 
 
-@lru_cache  # asked for anew in each phase, and seldom different
-def _mount_point(mountinfo: str, kind: str, controller: str) -> tuple[str, str] | None:
+@lru_cache  # each phase calls this again, and mounts seldom change
+def _mount_point(mountinfo: str, hierarchy: str, controller: str) -> tuple[str, str] | None:
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
         fields, described = before.split(), after.split()
         options = described[-1].split(",")
-        if described[0] == kind and (kind == "cgroup2" or controller in options):
+        if described[0] == hierarchy and (hierarchy == "cgroup2" or controller in options):
             return fields[4], fields[3]
     return None
 
 
-def _limit(available: AvailableResources) -> str:
+def _limit_text(available: AvailableResources) -> str:
     return f" (the limit of cgroup {available.memory_limit})" if available.memory_limit else ""
 
 
-def _gb(count: int) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"
+def _format_bytes(byte_count: int) -> str:
+    return f"{byte_count / 1e9:.1f} GB" if byte_count >= 1e8 else f"{byte_count / 1e6:.1f} MB"

@@ -14,7 +14,7 @@ import os
 import re
 import select
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -78,62 +78,64 @@ def from_file(path: Path) -> Topology:
     It holds hwloc XML (version 2 or 3), or what `numactl -H` or `lscpu` print; gzip, bzip2 and xz
     are unpacked. Raises `InputError` when it cannot be read or is wrong, with the line.
     """
-    name = "standard input" if path == _STANDARD_INPUT else str(path)
+    source_name = "standard input" if path == _STANDARD_INPUT else str(path)
     if path.is_dir():
         root = path.parent if path.name == "sys" else path
         raise InputError(
             f"{path} is a folder: where it is a copy of /sys, `HWLOC_FSROOT={root} lstopo "
             "machine.xml` makes a file of it that rater reads"
         )
-    most = _LARGEST_FILE_BYTES + 1
+    most_bytes = _LARGEST_FILE_BYTES + 1
     try:
-        text = _read(Path("/dev/stdin") if path == _STANDARD_INPUT else path, most)
-        if kind := packed.kind_of(text):
-            text = packed.UnpackedStream(BytesIO(text), kind).read_all(most)
+        content = _read(Path("/dev/stdin") if path == _STANDARD_INPUT else path, most_bytes)
+        if packing := packed.kind_of(content):
+            content = packed.UnpackedStream(BytesIO(content), packing).read_all(most_bytes)
     except (*packed.TORN, OSError) as error:
-        why = getattr(error, "strerror", None) or f"it cannot be unpacked ({error})"
-        raise InputError(f"cannot read the topology file {name}: {why}") from error
-    if len(text) > _LARGEST_FILE_BYTES:
+        reason = getattr(error, "strerror", None) or f"it cannot be unpacked ({error})"
+        raise InputError(f"cannot read the topology file {source_name}: {reason}") from error
+    if len(content) > _LARGEST_FILE_BYTES:
         raise InputError(
-            f"the topology file {name} is larger than {_LARGEST_FILE_BYTES >> 20} MiB: "
+            f"the topology file {source_name} is larger than {_LARGEST_FILE_BYTES >> 20} MiB: "
             "expected hwloc XML, which has well below 1 MiB"
         )
-    return parse_printed(text.decode("utf-8", "replace"), name) or parse_xml(text, name)
+    return parse_printed(content.decode("utf-8", "replace"), source_name) or parse_xml(
+        content, source_name
+    )
 
 
-def _read(path: Path, most: int) -> bytes:
+def _read(path: Path, most_bytes: int) -> bytes:
     """Return up to `most` bytes of a file or of a pipe that somebody writes to.
 
     Raises `OSError`, which for a pipe can mean that nothing comes.
     """
     # Not blocking: to open or read a pipe that nobody writes to would wait for ever.
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        if stat.S_ISDIR(os.fstat(handle).st_mode):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        ready = select.poll()
-        ready.register(handle, select.POLLIN)
-        waits = _PIPE_OPENING_S
-        parts: list[bytes] = []
-        left = most
-        while left:
-            came = bool(ready.poll(waits * 1000))
+        readable = select.poll()
+        readable.register(descriptor, select.POLLIN)
+        patience_s = _PIPE_OPENING_S
+        chunks: list[bytes] = []
+        bytes_left = most_bytes
+        while bytes_left:
+            is_ready = bool(readable.poll(patience_s * 1000))
             try:
-                part = os.read(handle, min(left, 1 << 20))
+                chunk = os.read(descriptor, min(bytes_left, 1 << 20))
             except BlockingIOError:  # there is a writer, who has written nothing yet
-                if waits == _PIPE_PATIENCE_S and not came:
-                    raise OSError(errno.ETIMEDOUT, f"silent for {waits:g} s") from None
-                waits = _PIPE_PATIENCE_S
+                if patience_s == _PIPE_PATIENCE_S and not is_ready:
+                    raise OSError(errno.ETIMEDOUT, f"silent for {patience_s:g} s") from None
+                patience_s = _PIPE_PATIENCE_S
                 continue
-            if not (part or came):
+            if not (chunk or is_ready):
                 raise OSError(errno.ENXIO, "a pipe that nobody writes to")
-            if not part:
+            if not chunk:
                 break
-            parts.append(part)
-            left -= len(part)
-        return b"".join(parts)
+            chunks.append(chunk)
+            bytes_left -= len(chunk)
+        return b"".join(chunks)
     finally:
-        os.close(handle)
+        os.close(descriptor)
 
 
 # -- What `numactl -H` and `lscpu` print of a machine ----------------------------------------------
@@ -146,81 +148,123 @@ _NODE_LIST = re.compile(
 )
 
 
+# A row of a CPU by names of columns: cpu, node, socket, core, l2, l3.
+type _CpuRow = dict[str, int]
+_OFFLINE_WORDS = ("no", "n", "N", False)  # of the column `online`
+_UNKNOWN_PART = -1  # a part that the text does not name
+
+
 def parse_printed(text: str, source: str) -> Topology | None:
     """Return the machine that `numactl -H` or `lscpu` (-e, -p, -J) printed; None: another text."""
-    nodes = {int(node): tuple(map(int, cpus.split())) for node, cpus in _NODE_CPUS.findall(text)}
     try:
-        nodes = nodes or {int(node): parse_list(cpus) for node, cpus in _NODE_LIST.findall(text)}
-        listed = [{"cpu": cpu, "node": node} for node, cpus in nodes.items() for cpu in cpus]
-        rows: list[Mapping[str, object]] = [*(listed or _rows(text))]
-        at = [{key: int(str(it)) for key, it in row.items() if str(it).isdecimal()} for row in rows]
+        node_cpus = _printed_nodes(text)
+        listed = [{"cpu": cpu, "node": node} for node, cpus in node_cpus.items() for cpu in cpus]
+        text_rows: list[Mapping[str, object]] = [*(listed or _lscpu_rows(text))]
+        rows = [_whole_numbers(text_row) for text_row in text_rows]
     except (ValueError, TypeError, AttributeError):
         return None
-    offline = {it["cpu"] for it, row in zip(at, rows, strict=True) if row.get("online") in _OFF}
-    cpus = {it["cpu"]: it for it in at if "cpu" in it and it["cpu"] not in offline}
-    if not cpus or max(cpus) > MAX_NUMBER or max(it.get("node", 0) for it in at) > MAX_NUMBER:
+    offline = {
+        row["cpu"]
+        for row, text_row in zip(rows, text_rows, strict=True)
+        if text_row.get("online") in _OFFLINE_WORDS
+    }
+    online = {row["cpu"]: row for row in rows if "cpu" in row and row["cpu"] not in offline}
+    highest_node = max((row.get("node", 0) for row in rows), default=0)
+    if not online or max(online) > MAX_NUMBER or highest_node > MAX_NUMBER:
         return None
-
-    def place(cpu: int, *levels: str) -> tuple[int, ...]:
-        return tuple(cpus[cpu].get(level, -1) for level in levels)
-
-    order = sorted(cpus, key=lambda cpu: (*place(cpu, "socket", "node", "l3", "l2", "core"), cpu))
-
-    def counted(level: str) -> dict[int, int | None]:
-        """Return the index of each CPU's part of a level, counted in order."""
-        parts = dict.fromkeys(place(cpu, "socket", level) for cpu in order if level in cpus[cpu])
-        index = {part: number for number, part in enumerate(parts)}
-        return {cpu: index.get(place(cpu, "socket", level)) for cpu in order}
-
-    core, package, l3, l2 = (counted(level) for level in ("core", "socket", "l3", "l2"))
-    members = {node: mask_of(()) for node in nodes}
+    levels = ("socket", "node", "l3", "l2", "core")
+    order = sorted(online, key=lambda cpu: (*_parts_of(online[cpu], *levels), cpu))
+    cores, packages, l3_caches, l2_caches = (
+        _count_parts(online, order, level) for level in ("core", "socket", "l3", "l2")
+    )
+    members = {node: mask_of(()) for node in node_cpus}
     for cpu in order:
-        node = cpus[cpu].get("node", 0)
+        node = online[cpu].get("node", 0)
         members[node] = members.get(node, 0) | 1 << cpu
-    sizes = {int(node): int(mib) << 20 for node, mib in _NODE_SIZE.findall(text)}
-    matrix = {int(node): tuple(map(float, row.split())) for node, row in _DISTANCES.findall(text)}
-    square = bool(matrix) and all(len(row) == len(matrix) for row in matrix.values())
-    everything = mask_of(cpus)
+    node_bytes = {int(node): int(mib) << 20 for node, mib in _NODE_SIZE.findall(text)}
     return build_topology(
         [
-            RawPU(os=cpu, core=core[cpu], package=package[cpu], l3=l3[cpu], l2=l2[cpu])
+            RawPU(
+                os=cpu,
+                core=cores[cpu],
+                package=packages[cpu],
+                l3=l3_caches[cpu],
+                l2=l2_caches[cpu],
+            )
             for cpu in order
         ],
-        [RawNode(node, members[node], sizes.get(node, 0), None) for node in sorted(members)],
-        usable=everything,
+        [RawNode(node, members[node], node_bytes.get(node, 0), None) for node in sorted(members)],
+        usable=mask_of(online),
         allowed_nodes=mask_of(members),
         source=source,
-        distances=RawDistances(tuple(matrix), tuple(matrix.values())) if square else None,
-        details=Details(has_cores=None not in core.values(), offline=tuple(sorted(offline))),
+        distances=_printed_distances(text),
+        details=Details(has_cores=None not in cores.values(), offline=tuple(sorted(offline))),
     )
 
 
-_OFF = ("no", "n", "N", False)
+def _printed_nodes(text: str) -> dict[int, tuple[int, ...]]:
+    """Return the CPUs of each node as `numactl -H` or plain `lscpu` print them."""
+    by_numactl = {
+        int(node): tuple(map(int, cpus.split())) for node, cpus in _NODE_CPUS.findall(text)
+    }
+    return by_numactl or {int(node): parse_list(cpus) for node, cpus in _NODE_LIST.findall(text)}
 
 
-def _rows(text: str) -> list[dict[str, object]]:
+def _printed_distances(text: str) -> RawDistances | None:
+    matrix = {int(node): tuple(map(float, row.split())) for node, row in _DISTANCES.findall(text)}
+    is_square = bool(matrix) and all(len(row) == len(matrix) for row in matrix.values())
+    return RawDistances(tuple(matrix), tuple(matrix.values())) if is_square else None
+
+
+def _whole_numbers(text_row: Mapping[str, object]) -> _CpuRow:
+    texts = {column: str(value) for column, value in text_row.items()}
+    return {column: int(text) for column, text in texts.items() if text.isdecimal()}
+
+
+def _parts_of(row: _CpuRow, *levels: str) -> tuple[int, ...]:
+    return tuple(row.get(level, _UNKNOWN_PART) for level in levels)
+
+
+def _count_parts(
+    rows: Mapping[int, _CpuRow], order: Iterable[int], level: str
+) -> dict[int, int | None]:
+    """Return by CPU the index of its part of a level; parts are counted in the order of CPUs.
+
+    A part is known by its package too: numbers of cores may begin anew in each.
+    """
+    order = tuple(order)
+    parts = dict.fromkeys(
+        _parts_of(rows[cpu], "socket", level) for cpu in order if level in rows[cpu]
+    )
+    index = {part: number for number, part in enumerate(parts)}
+    return {cpu: index.get(_parts_of(rows[cpu], "socket", level)) for cpu in order}
+
+
+def _lscpu_rows(text: str) -> list[dict[str, object]]:
     """Return a row a CPU of `lscpu -e`, `-p` or `-J -e`: names of columns are in lower case."""
     if text.lstrip().startswith("{"):
-        found = json.loads(text).get("cpus", [])
+        rows = json.loads(text).get("cpus", [])
     else:
-        heading, *lines = [line for line in text.splitlines() if "cpu" in line.lower()][-1:] + [
-            line for line in text.splitlines() if re.match(r" *\d", line)
-        ]
-        comma = "," if "," in heading else None
-        names = [name.strip() for name in heading.lstrip("# ").lower().split(comma)]
-        if names[0] != "cpu":
+        lines = text.splitlines()
+        headings = [line for line in lines if "cpu" in line.lower()]
+        heading, *cpu_lines = headings[-1:] + [line for line in lines if re.match(r" *\d", line)]
+        separator = "," if "," in heading else None
+        columns = [name.strip() for name in heading.lstrip("# ").lower().split(separator)]
+        if columns[0] != "cpu":
             return []
-        found = [dict(zip(names, line.split(comma), strict=False)) for line in lines]
-    return [
-        {
-            name.lower(): part
-            for key, value in row.items()
-            for name, part in zip(
-                key.split(":"), str(value).split(":") if ":" in key else [value], strict=False
-            )
-        }
-        for row in found
-    ]
+        rows = [dict(zip(columns, line.split(separator), strict=False)) for line in cpu_lines]
+    return [_split_columns(row) for row in rows]
+
+
+def _split_columns(row: Mapping[str, object]) -> dict[str, object]:
+    """Return a row with `L1d:L1i:L2:L3` and its value `0:0:0:0` as columns of their own."""
+    return {
+        name.lower(): part
+        for column, value in row.items()
+        for name, part in zip(
+            column.split(":"), str(value).split(":") if ":" in column else [value], strict=False
+        )
+    }
 
 
 def parse_synthetic(text: str) -> Topology:
@@ -229,15 +273,15 @@ def parse_synthetic(text: str) -> Topology:
     `nodes=4x24` has 4 nodes of 24 one-thread cores, CPUs numbered node by node,
     with packages and caches unknown. Raises `InputError` when it describes no machine.
     """
-    found = _NODES_X_CPUS.fullmatch(text.strip())
-    if found:
-        return _nodes_x_cpus(text.strip(), int(found[1]), int(found[2]))
+    nodes_x_cpus = _NODES_X_CPUS.fullmatch(text.strip())
+    if nodes_x_cpus:
+        return _nodes_x_cpus(text.strip(), int(nodes_x_cpus[1]), int(nodes_x_cpus[2]))
     described = without_types(text)
     topology = parse_xml(_hwloc_xml(described, f"the description {shown(text)}"), text.strip())
     if "memory=" in text:
         return topology
     # hwloc makes up 1 GiB for each node that is said to have none.
-    return replace(topology, nodes=tuple(replace(n, memory_bytes=0) for n in topology.nodes))
+    return replace(topology, nodes=tuple(replace(node, memory_bytes=0) for node in topology.nodes))
 
 
 def _nodes_x_cpus(text: str, nodes: int, cpus: int) -> Topology:
@@ -254,7 +298,7 @@ def _nodes_x_cpus(text: str, nodes: int, cpus: int) -> Topology:
     )
 
 
-def _hwloc_xml(synthetic: str | None, what: str) -> str:
+def _hwloc_xml(synthetic: str | None, machine_name: str) -> str:
     with own_environment(), _without_warnings():
         try:
             import pyhwloc  # noqa: PLC0415 - 50 ms, and it changes the environment
@@ -264,8 +308,8 @@ def _hwloc_xml(synthetic: str | None, what: str) -> str:
             )
         except (ImportError, OSError, AttributeError) as error:
             raise InputError(
-                f"hwloc cannot be loaded to read {what}: {error}. Install it beside rater with "
-                f"`{pip_install('pyhwloc>=3.0.1')}` (x86-64 or ARM64, glibc 2.34 or newer)"
+                f"hwloc cannot be loaded to read {machine_name}: {error}. Install it beside rater "
+                f"with `{pip_install('pyhwloc>=3.0.1')}` (x86-64 or ARM64, glibc 2.34 or newer)"
             ) from error
         try:
             topology = (
@@ -276,13 +320,13 @@ def _hwloc_xml(synthetic: str | None, what: str) -> str:
             # Disallowed parts keep their place so that logical indexes are those of the machine.
             with topology.set_flags([TopologyFlags.INCLUDE_DISALLOWED]) as loaded:
                 xml = loaded.export_xml_buffer([ExportXmlFlags.V2])
-        except Exception as error:  # of hwloc's own, OSError, ValueError: as the wheel likes
+        except Exception as error:  # which classes the wheel raises is not documented
             problem = f"{type(error).__name__}: {error}"
         else:
             return str(xml)
     if synthetic is None:
         raise InputError(f"hwloc cannot read this machine ({problem}): see what `lstopo` says")
-    raise InputError(f"hwloc makes no machine of {what}: expected one {EXAMPLE}")
+    raise InputError(f"hwloc makes no machine of {machine_name}: expected one {EXAMPLE}")
 
 
 @contextmanager
@@ -304,12 +348,12 @@ def own_environment() -> Iterator[None]:
 @contextmanager
 def _without_warnings() -> Iterator[None]:
     """Keep pyhwloc from logging "Topology is not loaded" when a load failed."""
-    before = logging.root.manager.disable
+    disabled_before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
         yield
     finally:
-        logging.disable(before)
+        logging.disable(disabled_before)
 
 
 def _exists(spec: str) -> bool:

@@ -29,9 +29,8 @@ from rater.text import cpuset
 # Everything is read from /proc, /sys and /etc, whose places are parameters so that
 # tests can show other machines. What does not exist is left out, never guessed.
 
-_SNAPSHOT_CPUINFO_BYTES = (
-    1 << 16
-)  # the first CPUs tell; all 384 of a large machine take milliseconds
+# The first CPUs are enough; to read those of all 384 of a large machine takes milliseconds.
+_SNAPSHOT_CPUINFO_BYTES = 1 << 16
 _SELECTED = re.compile(r"\[([^\[\]]+)\]")
 # What copies inherit and what may change their speed: loader and C library, allocators, numbers of
 # threads, run-time systems and their collectors, locale (sorting, matching), defaults that programs
@@ -56,8 +55,8 @@ def host_facts(topology: Topology, root: Path = Path("/")) -> Host:
     machines of one type differ in `machine_id_hash`, a keyed hash of /etc/machine-id.
     """
     cpu = _cpuinfo(root)
-    vendor = _joined(cpu, "vendor_id", "CPU implementer")
-    model = _joined(cpu, "model name", "cpu", "Processor") or _arm_parts(cpu)
+    vendor = _join_values(cpu, "vendor_id", "CPU implementer")
+    model = _join_values(cpu, "model name", "cpu", "Processor") or _arm_parts(cpu)
     microcode = _microcode(cpu, root)
     architecture = platform.machine()
     pus = topology.machine_pus
@@ -94,7 +93,7 @@ def microcode_now(root: Path = Path("/")) -> str | None:
 
 
 def machine_id(root: Path = Path("/")) -> str | None:
-    """Return what tells this machine from all others, None where nothing does.
+    """Return an identity of this machine that no other has; None when it has no machine-id.
 
     machine-id(5) asks that the id itself be kept and a keyed hash be shown.
     """
@@ -111,10 +110,10 @@ def settings_snapshot(root: Path = Path("/")) -> tuple[tuple[str, str], ...]:
     the chosen one. `memory.*` are bytes, `load.*` numbers of tasks, `hugepages.*`
     numbers of pages. Some are readings that no two runs share: `rater.settings.known.is_volatile`.
     """
-    found = dict(_settings(root))
-    # "(null)": a list of CPUs that the kernel does not have
+    settings = dict(_settings(root))
+    # The kernel writes "(null)" for a list of CPUs that it does not have.
     return tuple(
-        sorted((name, value) for name, value in found.items() if value and value != "(null)")
+        sorted((name, value) for name, value in settings.items() if value and value != "(null)")
     )
 
 
@@ -133,38 +132,41 @@ def environment_snapshot(environ: Mapping[str, str]) -> tuple[tuple[str, str], .
 
 
 def _settings(root: Path) -> Iterator[tuple[str, str | None]]:
-    for one in KNOWN:
-        found = expand(root, one.files[0]) if one.also else []
-        if any("policy" in parts for _, parts in found):
-            yield one.also, _of_policies([root / file for file, _ in found])
+    for setting in KNOWN:
+        matching_files = expand(root, setting.files[0]) if setting.also else []
+        if any("policy" in parts for _, parts in matching_files):
+            yield setting.also, _describe_policies([root / file for file, _ in matching_files])
             continue
-        for file, parts in found:
+        for file, parts in matching_files:
             path = root / file
             yield (
-                expand_pattern(one.also, parts),
-                _selected(path) if one.choices else read_text(path),
+                expand_pattern(setting.also, parts),
+                _chosen_value(path) if setting.choices else read_text(path),
             )
-    load = (read_text(root / "proc/loadavg") or "").split()
-    for name, text in zip(("1min", "5min", "15min"), load, strict=False):
-        yield f"load.{name}", text
+    load_averages = (read_text(root / "proc/loadavg") or "").split()
+    for window, average in zip(("1min", "5min", "15min"), load_averages, strict=False):
+        yield f"load.{window}", average
     yield from memory_readings(root)
     yield from state_facts(root)
     yield "kernel.page_bytes", str(resource.getpagesize())
     yield "libc", libc_version()
 
 
-def _of_policies(paths: Sequence[Path]) -> str | None:
-    cpus: dict[str, set[int]] = {}
+def _describe_policies(paths: Sequence[Path]) -> str | None:
+    cpus_by_value: dict[str, set[int]] = {}
     for path in paths:
         value = read_text(path)
         if value:
-            of = path.parent
-            text = read_text(of / "affected_cpus") or of.name.removeprefix("policy")
-            own = {int(word) for word in text.split() if word.isdecimal()}
-            cpus.setdefault(value, set()).update(own)
-    if len(cpus) < 2:
-        return next(iter(cpus), None)
-    return ", ".join(f"{value} (CPUs {cpuset.format_list(cpus[value])})" for value in sorted(cpus))
+            folder = path.parent
+            cpus_text = read_text(folder / "affected_cpus") or folder.name.removeprefix("policy")
+            policy_cpus = {int(word) for word in cpus_text.split() if word.isdecimal()}
+            cpus_by_value.setdefault(value, set()).update(policy_cpus)
+    if len(cpus_by_value) < 2:
+        return next(iter(cpus_by_value), None)
+    return ", ".join(
+        f"{value} (CPUs {cpuset.format_list(cpus_by_value[value])})"
+        for value in sorted(cpus_by_value)
+    )
 
 
 def _structure(topology: Topology) -> str:
@@ -179,27 +181,27 @@ def _structure(topology: Topology) -> str:
 def _cpuinfo(root: Path) -> dict[str, list[str]]:
     try:
         with (root / "proc/cpuinfo").open("rb") as file:
-            text = file.read(_SNAPSHOT_CPUINFO_BYTES)
+            content = file.read(_SNAPSHOT_CPUINFO_BYTES)
     except OSError:
         return {}
-    lines = text.decode("utf-8", "replace").splitlines()
-    if len(text) == _SNAPSHOT_CPUINFO_BYTES:
+    lines = content.decode("utf-8", "replace").splitlines()
+    if len(content) == _SNAPSHOT_CPUINFO_BYTES:
         lines.pop()  # cut in the middle
-    found: dict[str, list[str]] = {}
+    values_by_key: dict[str, list[str]] = {}
     for line in lines:
         key, colon, value = line.partition(":")
-        values = found.setdefault(key.strip(), [])
+        values = values_by_key.setdefault(key.strip(), [])
         if colon and value.strip() and value.strip() not in values:
             values.append(value.strip())
-    return found
+    return values_by_key
 
 
 def _microcode(cpuinfo: dict[str, list[str]], root: Path) -> str | None:
-    of_first = root / "sys/devices/system/cpu/cpu0/microcode/version"
-    return _joined(cpuinfo, "microcode") or read_text(of_first)
+    version_file = root / "sys/devices/system/cpu/cpu0/microcode/version"
+    return _join_values(cpuinfo, "microcode") or read_text(version_file)
 
 
-def _joined(cpuinfo: dict[str, list[str]], *keys: str) -> str | None:
+def _join_values(cpuinfo: dict[str, list[str]], *keys: str) -> str | None:
     for key in keys:
         if cpuinfo.get(key):
             return " + ".join(cpuinfo[key])
@@ -208,10 +210,10 @@ def _joined(cpuinfo: dict[str, list[str]], *keys: str) -> str | None:
 
 def _arm_parts(cpuinfo: dict[str, list[str]]) -> str | None:
     """ARM has no model names, only numbers of implementer, part and variant."""
-    parts = _joined(cpuinfo, "CPU part")
+    parts = _join_values(cpuinfo, "CPU part")
     if parts is None:
         return None
-    return f"ARM part {parts} variant {_joined(cpuinfo, 'CPU variant') or '?'}"
+    return f"ARM part {parts} variant {_join_values(cpuinfo, 'CPU variant') or '?'}"
 
 
 def libc_version() -> str | None:
@@ -222,10 +224,10 @@ def libc_version() -> str | None:
         return None
 
 
-def _selected(path: Path) -> str | None:
+def _chosen_value(path: Path) -> str | None:
     text = read_text(path)
-    found = _SELECTED.search(text or "")
-    return found[1] if found else text
+    selected = _SELECTED.search(text or "")
+    return selected[1] if selected else text
 
 
 # -- How a machine is set up for measuring, beside its settings: facts by name, as text ------------
@@ -234,7 +236,7 @@ def _selected(path: Path) -> str | None:
 # kernel does not tell is left out, never guessed. `/proc` and `/sys` lie below `root`.
 
 _STATE_CPUINFO_BYTES = 1 << 13  # the first CPU with all its flags
-_HOTTEST_MC = 127_000  # what an eight-bit sensor says when it has nothing to say
+_HOTTEST_MC = 127_000  # millidegrees; an eight-bit sensor that is not connected reads so much
 # Disks and network cards are hotter than any CPU, and slow no clock of one.
 _CPU_CHIPS = ("coretemp", "k10temp", "zenpower", "cpu_thermal", "soc_thermal", "scpi_sensors")
 _CPU_ZONES = ("x86_pkg_temp", "cpu")
@@ -254,15 +256,15 @@ def state_facts(root: Path = Path("/")) -> Iterator[tuple[str, str]]:
     `cpu.idle_latency_us` to wake, and `cpu.latency_limit_us` that PM QoS asks for; `dimms.found`.
     """
     yield from _idle_states(root)
-    found = _dimms(root)
-    if found:
-        yield "dimms.found", found
-    swap = meminfo(root / "proc/meminfo").get("SwapTotal")
-    if swap is not None:
-        yield "swap.total_bytes", str(swap)
-    virtual = _virtualization(root)
-    if virtual is not None:
-        yield "virtualization", virtual
+    dimms = _dimms(root)
+    if dimms:
+        yield "dimms.found", dimms
+    swap_bytes = meminfo(root / "proc/meminfo").get("SwapTotal")
+    if swap_bytes is not None:
+        yield "swap.total_bytes", str(swap_bytes)
+    virtualization = _virtualization(root)
+    if virtualization is not None:
+        yield "virtualization", virtualization
     balloons = list_folder(root / "sys/bus/virtio/drivers/virtio_balloon", "virtio*/features")
     if any(
         (read_text(balloon) or "")[5:6] == "1" for balloon in balloons
@@ -273,8 +275,10 @@ def state_facts(root: Path = Path("/")) -> Iterator[tuple[str, str]]:
     if quotas := cpu_quotas(root):
         yield "cgroup.cpu_quota", f"{min(quotas)[0]:g}"
     limits = (group.limit("memory") for group in limiting_groups(root, "memory"))
-    if least := min((limit for limit in limits if limit is not None), default=None):
-        yield "cgroup.memory_limit_bytes", str(least)
+    if least_limit_bytes := min(
+        (limit_bytes for limit_bytes in limits if limit_bytes is not None), default=None
+    ):
+        yield "cgroup.memory_limit_bytes", str(least_limit_bytes)
 
 
 _NO_LIMIT_US = 2_000_000_000  # PM_QOS_CPU_LATENCY_DEFAULT_VALUE, linux/pm_qos.h
@@ -282,51 +286,72 @@ _NO_LIMIT_US = 2_000_000_000  # PM_QOS_CPU_LATENCY_DEFAULT_VALUE, linux/pm_qos.h
 
 def _idle_states(root: Path) -> Iterator[tuple[str, str]]:
     states = [
-        (latency, read_text(state / "name") or state.name)
+        (latency_us, read_text(state / "name") or state.name)
         for state in list_folder(root / "sys/devices/system/cpu/cpu0/cpuidle", "state*")
-        if (latency := read_number(state / "latency")) is not None
+        if (latency_us := read_number(state / "latency")) is not None
         and not read_number(state / "disable")
     ]
     if states:
-        latency, name = max(states)
-        yield "cpu.idle_deepest", name
-        yield "cpu.idle_latency_us", str(latency)
+        latency_us, state_name = max(states)
+        yield "cpu.idle_deepest", state_name
+        yield "cpu.idle_latency_us", str(latency_us)
     with suppress(OSError, struct.error):  # 4 bytes, which are for root
-        (limit,) = struct.unpack("=i", (root / "dev/cpu_dma_latency").read_bytes()[:4])
-        if limit < _NO_LIMIT_US:
-            yield "cpu.latency_limit_us", str(limit)
+        (limit_us,) = struct.unpack("=i", (root / "dev/cpu_dma_latency").read_bytes()[:4])
+        if limit_us < _NO_LIMIT_US:
+            yield "cpu.latency_limit_us", str(limit_us)
 
 
 _DIMM = 17  # "Memory Device", 7.18 of the SMBIOS specification (DSP0134), whose offsets these are
+_DIMM_BYTES = 0x17  # up to its speed: what version 2.3 has
 _DIMM_TYPES = {0x18: "DDR3", 0x1A: "DDR4", 0x20: "HBM", 0x21: "HBM2", 0x22: "DDR5", 0x23: "LPDDR5"}
 
 
 def _dimms(root: Path) -> str:
     """Return `8 x 32 GB DDR4 at 3200 MT/s, 8 empty`: of the firmware's table (for root) or EDAC."""
-    found: Counter[str] = Counter()
     try:
         table = (root / "sys/firmware/dmi/tables/DMI").read_bytes()
     except OSError:
         table = b""
-    at = 0
-    while at + 4 <= len(table) and (length := table[at + 1]) >= 4:
-        part = table[at : at + length]
-        if part[0] == _DIMM and len(part) == length >= 0x17:
-            size, speed = (int.from_bytes(part[i : i + 2], "little") for i in (0x0C, 0x15))
-            megabytes = size & 0x7FFF if not size & 0x8000 else (size & 0x7FFF) / 1024
-            if size == 0x7FFF:
-                megabytes = int.from_bytes(part[0x1C:0x20], "little")
-            speed = int.from_bytes(part[0x20:0x22], "little") or speed
-            kind = _DIMM_TYPES.get(part[0x12], "memory")
-            found[f"{megabytes / 1024:g} GB {kind} at {speed} MT/s" if megabytes else ""] += 1
-        end = table.find(b"\0\0", at + length)
-        at = end + 2 if end >= 0 else len(table)
-    for dimm in list_folder(root / "sys/devices/system/edac/mc", "mc*/dimm*") if not found else ():
-        kind = read_text(dimm / "dimm_mem_type") or "memory"
-        found[f"{(read_number(dimm / 'size') or 0) / 1024:g} GB {kind}"] += 1
-    empty = found.pop("", 0)
-    parts = [f"{n} x {what}" for what, n in sorted(found.items())]
+    modules = Counter(map(_describe_dimm, _smbios_structures(table, _DIMM)))
+    if not modules:
+        for dimm in list_folder(root / "sys/devices/system/edac/mc", "mc*/dimm*"):
+            kind = read_text(dimm / "dimm_mem_type") or "memory"
+            modules[f"{(read_number(dimm / 'size') or 0) / 1024:g} GB {kind}"] += 1
+    empty = modules.pop("", 0)
+    parts = [f"{count} x {module}" for module, count in sorted(modules.items())]
     return ", ".join(parts + ([f"{empty} empty"] if empty and parts else []))
+
+
+def _smbios_structures(table: bytes, kind: int) -> Iterator[bytes]:
+    """Yield the structures of one type: a byte of type, a byte of length, data, then strings.
+
+    The strings behind each structure end with two zero bytes (DSP0134, 6.1).
+    """
+    begin = 0
+    while begin + 4 <= len(table) and (length := table[begin + 1]) >= 4:
+        structure = table[begin : begin + length]
+        if structure[0] == kind and len(structure) == length >= _DIMM_BYTES:
+            yield structure
+        end = table.find(b"\0\0", begin + length)
+        begin = end + 2 if end >= 0 else len(table)
+
+
+def _describe_dimm(structure: bytes) -> str:
+    """Return `32 GB DDR4 at 3200 MT/s` of a memory device, empty for a slot without a module."""
+
+    def number(first: int, last: int) -> int:
+        return int.from_bytes(structure[first:last], "little")
+
+    size = number(0x0C, 0x0E)
+    # Bit 15 says that the unit is a kilobyte, and not a megabyte.
+    megabytes = (size & 0x7FFF) / 1024 if size & 0x8000 else size
+    if size == 0x7FFF:  # too large for 15 bits: it stands in the extended field
+        megabytes = number(0x1C, 0x20)
+    if not megabytes:
+        return ""
+    configured_speed, highest_speed = number(0x20, 0x22), number(0x15, 0x17)
+    kind = _DIMM_TYPES.get(structure[0x12], "memory")
+    return f"{megabytes / 1024:g} GB {kind} at {configured_speed or highest_speed} MT/s"
 
 
 def present_readings(root: Path = Path("/")) -> Iterator[tuple[str, str]]:
@@ -341,40 +366,40 @@ def present_readings(root: Path = Path("/")) -> Iterator[tuple[str, str]]:
     nodes = list_folder(root / "sys/devices/system/node", "node[0-9]*")
     if nodes:
         yield "nodes", str(len(nodes))
-    yield from _of_this_process(root)
+    yield from _process_facts(root)
     policies = list_folder(root / "sys/devices/system/cpu/cpufreq", "policy*/cpuinfo_max_freq")
-    highest = {khz for khz in map(read_number, policies) if khz}
-    if len(highest) == 1:  # CPUs of several kinds have several
-        yield "cpu.hardware_max_khz", str(highest.pop())
-    yield from _interrupts(root)
-    yield from _heat(root)
+    highest_khz = {khz for khz in map(read_number, policies) if khz}
+    if len(highest_khz) == 1:  # CPUs of several kinds have several
+        yield "cpu.hardware_max_khz", str(highest_khz.pop())
+    yield from _isolated_interrupts(root)
+    yield from _heat_readings(root)
     clocks = read_text(root / "sys/devices/system/clocksource/clocksource0/available_clocksource")
     if clocks is not None:
         yield "clocksource.available", clocks
-    names = (read_text(path) for path in (root / "proc").glob("[0-9]*/comm"))
-    yield "irqbalance", "running" if "irqbalance" in names else "not running"
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    if hard != resource.RLIM_INFINITY:
-        yield "limit.open_files_hard", str(hard)
-    yield from _blocks(root)
+    process_names = (read_text(path) for path in (root / "proc").glob("[0-9]*/comm"))
+    yield "irqbalance", "running" if "irqbalance" in process_names else "not running"
+    hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard_limit != resource.RLIM_INFINITY:
+        yield "limit.open_files_hard", str(hard_limit)
+    yield from _unmovable_shares(root)
 
 
-def _of_this_process(root: Path) -> Iterator[tuple[str, str]]:
+def _process_facts(root: Path) -> Iterator[tuple[str, str]]:
     status = read_text(root / "proc/self/status") or ""
-    found = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-    if "Cpus_allowed_list" in found:
-        yield "cpu.usable", found["Cpus_allowed_list"].strip()
-    if "Uid" in found:
-        yield "rater.root", "yes" if found["Uid"].split()[1:2] == ["0"] else "no"
-    if "CapEff" in found:
-        yield "rater.may_count", "yes" if COUNTING & int(found["CapEff"], 16) else "no"
+    status_fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    if "Cpus_allowed_list" in status_fields:
+        yield "cpu.usable", status_fields["Cpus_allowed_list"].strip()
+    if "Uid" in status_fields:
+        yield "rater.root", "yes" if status_fields["Uid"].split()[1:2] == ["0"] else "no"
+    if "CapEff" in status_fields:
+        yield "rater.may_count", "yes" if COUNTING & int(status_fields["CapEff"], 16) else "no"
     devices = list_folder(root / "sys/bus/event_source/devices")
     if devices:  # `cpu`; `cpu_core`, `cpum_cf`, `armv8_pmuv3_0`: without any there is no PMU
-        counts = any(
+        has_counters = any(
             device.name.startswith(("cpu", "armv")) and is_there(device / "type")
             for device in devices
         )
-        yield "cpu.counters", "yes" if counts else "no"
+        yield "cpu.counters", "yes" if has_counters else "no"
 
 
 def _virtualization(root: Path) -> str | None:
@@ -384,7 +409,7 @@ def _virtualization(root: Path) -> str | None:
     except OSError:
         return None
     flags = next((line for line in text.splitlines() if line.startswith("flags")), None)
-    named = " ".join(
+    firmware_names = " ".join(
         read_text(root / place) or ""
         for place in (
             "sys/hypervisor/type",
@@ -392,37 +417,40 @@ def _virtualization(root: Path) -> str | None:
             "sys/class/dmi/id/product_name",
         )
     )
-    known = next((name for word, name in _HYPERVISORS if word in named.lower()), None)
+    hypervisor = next((name for word, name in _HYPERVISORS if word in firmware_names.lower()), None)
     if flags is None:  # not x86: only the firmware tells
-        return known
+        return hypervisor
     if "hypervisor" not in flags.split():
         return "none"
-    return known or "a hypervisor"
+    return hypervisor or "a hypervisor"
 
 
 def cpu_quotas(root: Path = Path("/")) -> list[tuple[float, Path]]:
     """Return the CPU quotas of our cgroups, in CPUs, each with the folder of its cgroup."""
-    found = []
+    quotas = []
     for folder, is_v1, _ in limiting_groups(root, "cpu"):
         if is_v1:
-            words = [read_text(folder / f"cpu.cfs_{it}_us") or "" for it in ("quota", "period")]
+            words = [
+                read_text(folder / f"cpu.cfs_{parameter}_us") or ""
+                for parameter in ("quota", "period")
+            ]
         else:
             words = (read_text(folder / "cpu.max") or "").split()
         if len(words) == 2 and all(map(str.isdecimal, words)) and int(words[0]) and int(words[1]):
-            found.append((int(words[0]) / int(words[1]), folder))
-    return found
+            quotas.append((int(words[0]) / int(words[1]), folder))
+    return quotas
 
 
-def _interrupts(root: Path) -> Iterator[tuple[str, str]]:
+def _isolated_interrupts(root: Path) -> Iterator[tuple[str, str]]:
     isolated = _cpus(read_text(root / "sys/devices/system/cpu/isolated"))
     if not isolated:
         return
-    into = sorted(
+    interrupts = sorted(
         path.parent.name
         for path in (root / "proc/irq").glob("[0-9]*/effective_affinity_list")
         if isolated & _cpus(read_text(path))
     )
-    yield "irq.on_isolated", str(len(into))
+    yield "irq.on_isolated", str(len(interrupts))
 
 
 def _cpus(text: str | None) -> frozenset[int]:
@@ -432,55 +460,70 @@ def _cpus(text: str | None) -> frozenset[int]:
         return frozenset()
 
 
-def _heat(root: Path) -> Iterator[tuple[str, str]]:
+def _heat_readings(root: Path) -> Iterator[tuple[str, str]]:
     chips = (
-        it for it in list_folder(root / "sys/class/hwmon") if read_text(it / "name") in _CPU_CHIPS
+        chip
+        for chip in list_folder(root / "sys/class/hwmon")
+        if read_text(chip / "name") in _CPU_CHIPS
     )
     zones = (
-        it
-        for it in list_folder(root / "sys/class/thermal", "thermal_zone*")
-        if (read_text(it / "type") or "").lower().startswith(_CPU_ZONES)
+        zone
+        for zone in list_folder(root / "sys/class/thermal", "thermal_zone*")
+        if (read_text(zone / "type") or "").lower().startswith(_CPU_ZONES)
     )
     sensors = (
         *(sensor for chip in chips for sensor in chip.glob("temp*_input")),
         *(zone / "temp" for zone in zones),
     )
-    degrees = [it for it in map(read_number, sensors) if it is not None and 0 < it < _HOTTEST_MC]
-    if degrees:
-        yield "temperature.highest_c", f"{max(degrees) / 1000:g}"
-    counts = list_folder(
+    readings = (reading for reading in map(read_number, sensors) if reading is not None)
+    millidegrees = [reading for reading in readings if 0 < reading < _HOTTEST_MC]
+    if millidegrees:
+        yield "temperature.highest_c", f"{max(millidegrees) / 1000:g}"
+    yield from _throttle_events(root)
+
+
+def _throttle_events(root: Path) -> Iterator[tuple[str, str]]:
+    count_files = list_folder(
         root / "sys/devices/system/cpu", "cpu[0-9]*/thermal_throttle/*_throttle_count"
     )
-    if counts:
-        # Each CPU of a package tells the package's count: the highest stands for it.
-        cores = 0
-        packages: dict[int | None, int] = {}
-        for file in counts:
-            events = read_number(file) or 0
-            if file.name.startswith("core"):
-                cores += events
-            else:
-                package = read_number(file.parents[1] / "topology/physical_package_id")
-                packages[package] = max(packages.get(package, 0), events)
-        yield "throttle.core_events", str(cores)
-        yield "throttle.package_events", str(sum(packages.values()))
+    if not count_files:
+        return
+    core_events = 0
+    # Each CPU of a package shows the count of the whole package: the highest one is taken.
+    package_events: dict[int | None, int] = {}
+    for file in count_files:
+        events = read_number(file) or 0
+        if file.name.startswith("core"):
+            core_events += events
+        else:
+            package = read_number(file.parents[1] / "topology/physical_package_id")
+            package_events[package] = max(package_events.get(package, 0), events)
+    yield "throttle.core_events", str(core_events)
+    yield "throttle.package_events", str(sum(package_events.values()))
 
 
-def _blocks(root: Path) -> Iterator[tuple[str, str]]:
+def _unmovable_shares(root: Path) -> Iterator[tuple[str, str]]:
     """Yield by node how many blocks of memory hold what cannot be moved, of how many; for root."""
-    found: dict[str, tuple[int, int]] = {}
-    kinds: list[str] = []  # the columns of the lines below a heading; each node has one
+    blocks_by_node: dict[str, tuple[int, int]] = {}
+    migrate_types: list[str] = []  # the columns of the lines below a heading; each node has one
     for line in (read_text(root / "proc/pagetypeinfo") or "").splitlines():
         if line.startswith("Number of blocks type"):
-            kinds = line.split()[4:]
+            migrate_types = line.split()[4:]
             continue
         words = line.replace(",", " ").split()
         counts = words[4:]
-        if words[:1] != ["Node"] or len(counts) != len(kinds) or not "".join(counts).isdecimal():
+        if (
+            words[:1] != ["Node"]
+            or len(counts) != len(migrate_types)
+            or not "".join(counts).isdecimal()
+        ):
             continue
-        numbers = dict(zip(kinds, map(int, counts), strict=True))
-        fixed, every = found.get(words[1], (0, 0))
-        found[words[1]] = fixed + numbers.get("Unmovable", 0), every + sum(numbers.values())
-    for node, (fixed, every) in found.items():
-        if every:
-            yield f"memory.node{node}.unmovable_share", f"{fixed / every:.4f}"
+        count_by_type = dict(zip(migrate_types, map(int, counts), strict=True))
+        unmovable, all_blocks = blocks_by_node.get(words[1], (0, 0))
+        blocks_by_node[words[1]] = (
+            unmovable + count_by_type.get("Unmovable", 0),
+            all_blocks + sum(count_by_type.values()),
+        )
+    for node, (unmovable, all_blocks) in blocks_by_node.items():
+        if all_blocks:
+            yield f"memory.node{node}.unmovable_share", f"{unmovable / all_blocks:.4f}"

@@ -19,7 +19,7 @@ from rater.run.host.procfs import Stat, parse_stat, read_piece
 from rater.system.files import user_name
 from rater.text.values import join_and, printable
 
-# psutil reads what is read once; what is read around every phase has a reader here.
+# Files that are read around every phase have a reader of our own: psutil's is too slow for that.
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -34,12 +34,12 @@ class MachineTimes(NamedTuple):
 
 
 def machine_times() -> MachineTimes | None:
-    """Return the machine's times, None where /proc/stat can not be read or understood."""
+    """Return the machine's times; None when /proc/stat cannot be read or understood."""
     try:
-        cpus, all_of_them = len(psutil.cpu_times(percpu=True)), psutil.cpu_times()
+        cpus, together = len(psutil.cpu_times(percpu=True)), psutil.cpu_times()
     except (OSError, ValueError, TypeError, IndexError):
         return None
-    user, nice, system, idle, iowait, irq, softirq, steal = all_of_them[:8]
+    user, nice, system, idle, iowait, irq, softirq, steal = together[:8]
     busy_s = user + nice + system + irq + softirq
     return MachineTimes(max(1, cpus), busy_s, steal, busy_s + idle + iowait + steal)
 
@@ -50,14 +50,14 @@ def cpu_ticks(stat: bytes) -> dict[int, tuple[int, ...]]:
     `stat` is the text of /proc/stat (proc_stat(5)). Raises `ValueError` where it is
     none.
     """
-    found = {}
+    ticks_by_cpu = {}
     for line in islice(stat.splitlines(), 1, None):  # the first one is of all CPUs
         if not line.startswith(b"cpu"):
             break
         name, *words = line.split()
         if len(words) >= 8:  # guest and guest_nice, which follow, are part of user and nice
-            found[int(name[3:])] = tuple(int(word) for word in words[:8])
-    return found
+            ticks_by_cpu[int(name[3:])] = tuple(int(word) for word in words[:8])
+    return ticks_by_cpu
 
 
 def process_cpu_s(pid: int) -> float:
@@ -71,13 +71,13 @@ def process_cpu_s(pid: int) -> float:
 
 def process_stats(proc: Path) -> dict[int, Stat]:
     """Return all processes that can be seen, by pid: one file each, 10 to 20 us."""
-    found = {}
+    stats_by_pid = {}
     with suppress(OSError):
         for name in os.listdir(proc):  # noqa: PTH208 - the quicker one
             with suppress(OSError, ValueError):  # it is gone, hidden from us, or no process
                 if stat := parse_stat(read_piece(f"{proc}/{int(name)}/stat")):
-                    found[int(name)] = stat
-    return found
+                    stats_by_pid[int(name)] = stat
+    return stats_by_pid
 
 
 # -- Who else works on this machine when a run starts? ---------------------------------------------
@@ -86,7 +86,7 @@ def process_stats(proc: Path) -> dict[int, Stat]:
 # between is what copies would have to share the machine with.
 
 _LEAST_INTERVAL_S = 0.25
-_STALE_S = 5.0  # a first sample before a long build says nothing of now
+_STALE_S = 5.0  # a first sample from before a long build says nothing of the present load
 _LEAST_STOLEN = 0.01
 _LEAST_UNSEEN_CPUS = 0.5  # ticks are counted by sampling: less may be chance
 _LEAST_UNSEEN_SHARE = 0.005  # of the machine, for the same reason
@@ -133,8 +133,8 @@ class _Sample(Struct, frozen=True):
 class ForeignLoadSampler:
     """Samples all processes when made, and again when asked who was busy.
 
-    Made early and asked late it costs no waiting. `pid` is the root of the process
-    tree that is ours and does not count; `clock` and `sleep` are in seconds.
+    A sampler made early needs no waiting later. `pid` is the root of the process tree
+    that is ours and does not count; `clock` and `sleep` are in seconds.
     """
 
     def __init__(
@@ -173,76 +173,84 @@ class ForeignLoadSampler:
     def _compare(self, first: _Sample, second: _Sample, least_share: float) -> ForeignLoad:
         elapsed_s = second.at_s - first.at_s
         ticks = elapsed_s * TICKS_PER_S
-        ours = _tree(second.processes, self._pid)
-        accounted = 0
-        above: list[tuple[int, int]] = []  # ticks used, pid
+        our_pids = _tree(second.processes, self._pid)
+        accounted_ticks = 0
+        busy_pids: list[tuple[int, int]] = []  # ticks used, pid
         for pid, now in second.processes.items():
             before = first.processes.get(pid)
             if before is None or before.started != now.started:
                 before = now._replace(own=0, children=0)
-            used = now.own - before.own
-            if pid in ours:
-                accounted += used + now.children - before.children
-            elif used > least_share * ticks:
-                accounted += used
-                above.append((used, pid))
+            used_ticks = now.own - before.own
+            if pid in our_pids:
+                accounted_ticks += used_ticks + now.children - before.children
+            elif used_ticks > least_share * ticks:
+                accounted_ticks += used_ticks
+                busy_pids.append((used_ticks, pid))
         processes = []
-        for used, pid in sorted(above, key=lambda one: (-one[0], one[1])):
+        for used_ticks, pid in sorted(
+            busy_pids, key=lambda ticks_and_pid: (-ticks_and_pid[0], ticks_and_pid[1])
+        ):
             process = second.processes[pid]
             user, command = (
                 (None, process.name) if process.kernel else _user_and_command(pid, process.name)
             )
-            processes.append(BusyProcess(pid, printable(command, _NAME_WIDTH), used / ticks, user))
+            processes.append(
+                BusyProcess(pid, printable(command, _NAME_WIDTH), used_ticks / ticks, user)
+            )
         if first.machine is None or second.machine is None:
             return ForeignLoad(tuple(processes), 0.0, 0.0)
         return ForeignLoad(
             tuple(processes),
-            _unseen_cpus(first.machine, second.machine, accounted / TICKS_PER_S, elapsed_s),
+            _unseen_cpus(first.machine, second.machine, accounted_ticks / TICKS_PER_S, elapsed_s),
             _stolen_share(first.machine, second.machine),
         )
 
 
-def foreign_load_warning(found: ForeignLoad) -> str | None:
+def foreign_load_warning(foreign_load: ForeignLoad) -> str | None:
     """Say in one line who was busy, None when it was quiet (pure).
 
     Processes of one name and user are named together, at most five of them.
     """
-    who, parts = busy_names(found), []
-    if who:
-        parts.append(f"{join_and(who)}; this load shares the machine with the copies")
-    if found.stolen:
+    busy_processes, parts = busy_names(foreign_load), []
+    if busy_processes:
+        parts.append(f"{join_and(busy_processes)}; this load shares the machine with the copies")
+    if foreign_load.stolen:
         parts.append(
-            f"the hypervisor gives {found.stolen * 100:.0f} % of this machine's CPU time to others "
-            "(steal)"
+            f"the hypervisor gives {foreign_load.stolen * 100:.0f} % of this machine's CPU time to "
+            "others (steal)"
         )
     return f"busy before the start: {'; '.join(parts)}" if parts else None
 
 
-def busy_names(found: ForeignLoad) -> list[str]:
+def busy_names(foreign_load: ForeignLoad) -> list[str]:
     """Name the processes that were busy, at most five, and what no process is known of (pure)."""
-    who = _descriptions(found.processes)
-    if found.unseen:
-        who.append(f"small, short-lived or hidden processes ({_share(found.unseen)} together)")
-    return who
+    names = _descriptions(foreign_load.processes)
+    if foreign_load.unseen:
+        names.append(
+            f"small, short-lived or hidden processes ({_share(foreign_load.unseen)} together)"
+        )
+    return names
 
 
 def _descriptions(processes: Iterable[BusyProcess]) -> list[str]:
     groups: dict[tuple[str, str | None], list[BusyProcess]] = {}
-    for one in processes:
-        groups.setdefault((one.command, one.user), []).append(one)
-    shares = {key: sum(one.share for one in group) for key, group in groups.items()}
-    order = sorted(groups, key=lambda key: -shares[key])
-    texts = []
-    for key in order[:_NAMED]:
+    for process in processes:
+        groups.setdefault((process.command, process.user), []).append(process)
+    shares = {key: sum(process.share for process in group) for key, group in groups.items()}
+    by_share = sorted(groups, key=lambda key: -shares[key])
+    descriptions = []
+    for key in by_share[:_NAMED]:
         group, (command, user) = groups[key], key
         kind = "kernel thread " if user is None else ""
-        who = f"pid {group[0].pid}" if len(group) == 1 else f"{len(group)} processes"
-        of = "" if user is None else f", user {user}"
-        texts.append(f"{kind}{command} ({who}{of}, {_share(shares[key])})")
-    more = sum(len(groups[key]) for key in order[_NAMED:])
-    if more:
-        texts.append(f"{more} more {'process' if more == 1 else 'processes'}")
-    return texts
+        processes_text = f"pid {group[0].pid}" if len(group) == 1 else f"{len(group)} processes"
+        user_text = "" if user is None else f", user {user}"
+        descriptions.append(f"{kind}{command} ({processes_text}{user_text}, {_share(shares[key])})")
+    more_processes = sum(len(groups[key]) for key in by_share[_NAMED:])
+    if more_processes:
+        descriptions.append(
+            f"{more_processes} more {'process' if more_processes == 1 else 'processes'}"
+        )
+    return descriptions
 
 
 def _share(cpus: float) -> str:
@@ -253,8 +261,8 @@ def _unseen_cpus(
     first: MachineTimes, second: MachineTimes, accounted_s: float, elapsed_s: float
 ) -> float:
     """Return the CPUs' worth of work that no process we know of did, 0 when it may be chance."""
-    cpus = (second.busy_s - first.busy_s - accounted_s) / elapsed_s
-    return cpus if cpus >= max(_LEAST_UNSEEN_CPUS, _LEAST_UNSEEN_SHARE * second.cpus) else 0.0
+    unseen = (second.busy_s - first.busy_s - accounted_s) / elapsed_s
+    return unseen if unseen >= max(_LEAST_UNSEEN_CPUS, _LEAST_UNSEEN_SHARE * second.cpus) else 0.0
 
 
 def _stolen_share(first: MachineTimes, second: MachineTimes) -> float:
@@ -267,15 +275,15 @@ def _tree(processes: dict[int, Stat], root: int) -> set[int]:
     children: dict[int, list[int]] = {}
     for pid, process in processes.items():
         children.setdefault(process.parent, []).append(pid)
-    found, ahead = {root}, [root]
-    while ahead:
-        new = children.get(ahead.pop(), [])
-        found.update(new)
-        ahead += new
-    return found
+    members, unvisited = {root}, [root]
+    while unvisited:
+        child_pids = children.get(unvisited.pop(), [])
+        members.update(child_pids)
+        unvisited += child_pids
+    return members
 
 
-_user_name = cache(user_name)  # asked for once: a directory service is slow
+_user_name = cache(user_name)  # a directory service that has to be asked is slow
 
 
 def _user_and_command(pid: int, name: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
-"""Between phases: wait until the machine is as it was before the first one.
+"""Between phases: wait until the machine is back in its state from before the first phase.
 
-Back means: others keep no more CPUs busy, every temperature is within 3 degrees of
-what it was (krun's rule: Barrett et al., "Virtual machine warmup blows hot and
+It is back when others keep no more CPUs busy than then, every temperature is within 3 degrees
+of its baseline (krun's rule: Barrett et al., "Virtual machine warmup blows hot and
 cold", OOPSLA 2017), and a CPU given work runs at no less than 0.9 of its frequency.
 An idle CPU's frequency says nothing: it is low when all is well and may still be
 high after work, so a CPU of each package is kept busy for a moment and read then.
@@ -27,7 +27,7 @@ _SYS = Path("/sys")
 _BASELINE_S = 1.0
 _POLL_S = 0.5
 _WARMER_C = 3.0
-_HOTTEST_C = 127.0  # what an eight-bit sensor says when it has nothing to say
+_HOTTEST_C = 127.0  # an eight-bit sensor that is not connected reads so much
 _LEAST_FREQUENCY = 0.9
 # Load counts in CPUs, not as a share of all: one busy PU of 256 is one too many. What is tolerated
 # grows a little with the machine, as the noise of its daemons and of counting by ticks does.
@@ -45,7 +45,7 @@ class _Times(Struct, frozen=True):
 
 
 class IdleWatch:
-    """Knows how the machine was before the first phase and waits until it is so again.
+    """Measures the machine before the first phase and waits until it is in that state again.
 
     `cpus` are those the run uses (OS numbers). Frequencies lie below
     `sys`; `temperatures` returns degrees Celsius by sensor, `own_cpu_s` our own CPU
@@ -90,7 +90,7 @@ class IdleWatch:
         return tuple(self._remarks(after))
 
     async def wait(self, report: Callable[[str], None] | None = None) -> str | None:
-        """Wait until load, temperatures and frequency are back; say it where the bound was hit.
+        """Wait until load, temperatures and frequency are back; say it when `max_s` was too short.
 
         `report` is called at every poll with what is not back yet. Can be cancelled.
         """
@@ -122,26 +122,26 @@ class IdleWatch:
         return _Times(self._clock(), busy_s, self._own_cpu_s(), machine.cpus)
 
     def _awake_khz(self) -> dict[int, int]:
-        found = {}
+        khz_by_cpu = {}
         for cpu, path in self._frequencies.items():
             self._keep_awake(cpu)
             khz = read_number(path)
             if khz:
-                found[cpu] = khz
-        return found
+                khz_by_cpu[cpu] = khz
+        return khz_by_cpu
 
     # -- comparing ----------------------------------------------------------------------------
 
     def _remarks(self, times: _Times | None) -> Iterable[str]:
-        seen = {
+        shown_by_name = {
             "load": self._busy_cpus is not None,
             "temperatures": bool(self._temperature_c),
             "CPU frequency": bool(self._khz),
         }
-        lacking = " and no ".join(name for name, there in seen.items() if not there)
+        lacking = " and no ".join(name for name, is_shown in shown_by_name.items() if not is_shown)
         if lacking:
-            left = " and ".join(name for name, there in seen.items() if there)
-            goes_by = f"it goes by {left} alone" if left else "it can not wait for anything"
+            shown = " and ".join(name for name, is_shown in shown_by_name.items() if is_shown)
+            goes_by = f"it goes by {shown} alone" if shown else "it can not wait for anything"
             yield f"--until-idle: this machine shows no {lacking}: {goes_by}"
         if times is not None and self._busy_cpus is not None:
             limit = max(_BUSY_CPUS, _BUSY_SHARE * times.cpus)
@@ -153,38 +153,40 @@ class IdleWatch:
 
     def _not_back(self, before: _Times | None, after: _Times | None) -> list[str]:
         missing = self._too_busy(before, after) + self._too_warm()
-        # Asked last: it makes a CPU work.
+        # The frequency comes last: to read it makes a CPU work.
         return missing or self._too_slow()
 
     def _too_busy(self, before: _Times | None, after: _Times | None) -> list[str]:
-        busy = _others_busy(before, after)
-        if busy is None or after is None or self._busy_cpus is None:
+        busy_cpus = _others_busy(before, after)
+        if busy_cpus is None or after is None or self._busy_cpus is None:
             return []
-        if busy <= self._busy_cpus + max(_MORE_CPUS, _MORE_SHARE * after.cpus):
+        if busy_cpus <= self._busy_cpus + max(_MORE_CPUS, _MORE_SHARE * after.cpus):
             return []
-        return [f"others keep {busy:.1f} CPUs busy ({self._busy_cpus:.1f} before the first phase)"]
+        return [
+            f"others keep {busy_cpus:.1f} CPUs busy ({self._busy_cpus:.1f} before the first phase)"
+        ]
 
     def _too_warm(self) -> list[str]:
-        now = self._temperatures() if self._temperature_c else {}
-        over = sorted(
-            (was - now[sensor], sensor)
-            for sensor, was in self._temperature_c.items()
-            if sensor in now and now[sensor] - was > _WARMER_C
+        now_c = self._temperatures() if self._temperature_c else {}
+        too_warm = sorted(
+            (before_c - now_c[sensor], sensor)
+            for sensor, before_c in self._temperature_c.items()
+            if sensor in now_c and now_c[sensor] - before_c > _WARMER_C
         )
         texts = [
-            f"{sensor} is at {now[sensor]:.0f} °C ({self._temperature_c[sensor]:.0f} before)"
-            for _, sensor in over[:_NAMED]
+            f"{sensor} is at {now_c[sensor]:.0f} °C ({self._temperature_c[sensor]:.0f} before)"
+            for _, sensor in too_warm[:_NAMED]
         ]
-        if len(over) > _NAMED:
-            texts.append(f"{len(over) - _NAMED} more sensors are too warm")
+        if len(too_warm) > _NAMED:
+            texts.append(f"{len(too_warm) - _NAMED} more sensors are too warm")
         return texts
 
     def _too_slow(self) -> list[str]:
-        now = self._awake_khz() if self._khz else {}
+        now_khz = self._awake_khz() if self._khz else {}
         return [
-            f"CPU {cpu} runs at {now[cpu] / 1e6:.2f} GHz ({was / 1e6:.2f} before)"
-            for cpu, was in self._khz.items()
-            if cpu in now and now[cpu] < _LEAST_FREQUENCY * was
+            f"CPU {cpu} runs at {now_khz[cpu] / 1e6:.2f} GHz ({before_khz / 1e6:.2f} before)"
+            for cpu, before_khz in self._khz.items()
+            if cpu in now_khz and now_khz[cpu] < _LEAST_FREQUENCY * before_khz
         ]
 
 
@@ -206,13 +208,15 @@ def hottest_by_sensor() -> dict[str, float]:
 
     Zero and less, or 127 and more, is what sensors tell that are not connected.
     """
-    found: dict[str, float] = {}
+    celsius_by_sensor: dict[str, float] = {}
     for chip, sensors in psutil.sensors_temperatures().items():
         for sensor in sensors:
             if 0 < sensor.current < _HOTTEST_C:
                 name = f"{chip} {sensor.label}".strip()
-                found[name] = max(sensor.current, found.get(name, sensor.current))
-    return found
+                celsius_by_sensor[name] = max(
+                    sensor.current, celsius_by_sensor.get(name, sensor.current)
+                )
+    return celsius_by_sensor
 
 
 def _others_busy(before: _Times | None, after: _Times | None) -> float | None:
@@ -228,14 +232,14 @@ def _own_cpu_s() -> float:
 
 def _frequency_files(sys: Path, cpus: Iterable[int]) -> dict[int, Path]:
     """Return the file of one CPU of each package that tells its frequency: heat is of a package."""
-    found: dict[int | None, tuple[int, Path]] = {}
+    file_by_package: dict[int | None, tuple[int, Path]] = {}
     for cpu in sorted(cpus):
         folder = sys / f"devices/system/cpu/cpu{cpu}"
         package = read_number(folder / "topology/physical_package_id")
-        path = folder / "cpufreq/scaling_cur_freq"
-        if package not in found and path.exists():
-            found[package] = (cpu, path)
-    return dict(found.values())
+        frequency_file = folder / "cpufreq/scaling_cur_freq"
+        if package not in file_by_package and frequency_file.exists():
+            file_by_package[package] = (cpu, frequency_file)
+    return dict(file_by_package.values())
 
 
 def _spin_on(cpu: int) -> None:

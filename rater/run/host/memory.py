@@ -67,11 +67,15 @@ def memory_readings(root: Path = Path("/")) -> Iterator[tuple[str, str]]:
 def _free_in_huge_blocks(root: Path) -> dict[int, int]:
     """Return the bytes free by node in blocks of at least one transparent huge page."""
     transparent = root / "sys/kernel/mm/transparent_hugepage/hpage_pmd_size"
-    least = read_number(transparent) or meminfo(root / "proc/meminfo").get("Hugepagesize")
+    least_bytes = read_number(transparent) or meminfo(root / "proc/meminfo").get("Hugepagesize")
     return {
-        node: sum(size * count for size, count in blocks.items() if size >= least)
+        node: sum(
+            block_bytes * count
+            for block_bytes, count in blocks.items()
+            if block_bytes >= least_bytes
+        )
         for node, blocks in _free_blocks(root).items()
-        if least
+        if least_bytes
     }
 
 
@@ -84,47 +88,54 @@ def read_node_memory(root: Path = Path("/")) -> dict[int, NodeMemory]:
     """
     huge_blocks = _free_in_huge_blocks(root)
     paths = list_folder(root / _NODES, "node[0-9]*")
-    found = {}
+    memory_by_node = {}
     for path in paths:
-        entries, number = meminfo(path / "meminfo"), path.name.removeprefix("node")
+        entries, node_number = meminfo(path / "meminfo"), path.name.removeprefix("node")
         machine = meminfo(root / "proc/meminfo") if len(paths) == 1 else {}
         if {"MemFree", "Cached"} <= machine.keys():
             entries = machine | {"FilePages": machine["Cached"] + machine.get("Buffers", 0)}
-        if not number.isdecimal() or not {"MemTotal", "MemFree", "FilePages"} <= entries.keys():
+        if (
+            not node_number.isdecimal()
+            or not {"MemTotal", "MemFree", "FilePages"} <= entries.keys()
+        ):
             continue
-        found[int(number)] = NodeMemory(
-            node=int(number),
+        memory_by_node[int(node_number)] = NodeMemory(
+            node=int(node_number),
             total_bytes=entries["MemTotal"],
             free_bytes=entries["MemFree"],
             page_cache_bytes=max(0, entries["FilePages"] - entries.get("Shmem", 0)),
             dirty_bytes=entries.get("Dirty", 0) + entries.get("Writeback", 0),
-            free_huge_order_bytes=huge_blocks.get(int(number)),
+            free_huge_order_bytes=huge_blocks.get(int(node_number)),
             huge_pages=_pools(path / "hugepages"),
         )
-    return dict(sorted(found.items()))
+    return dict(sorted(memory_by_node.items()))
 
 
 def pool_rooms(root: Path = Path("/")) -> tuple[PoolCapacity, ...]:
     """Return what the pools of huge pages have and could have, by lgroup, then by size."""
-    blocks = _free_blocks(root)
-    found = []
+    blocks_by_node = _free_blocks(root)
+    capacities = []
     for memory in read_node_memory(root).values():
-        own = blocks.get(memory.node, {})
-        largest = max(own, default=0)
+        node_blocks = blocks_by_node.get(memory.node, {})
+        largest_bytes = max(node_blocks, default=0)
         for pool in memory.huge_pages:
-            size = pool.size_bytes
-            pieces = sum(block // size * count for block, count in own.items() if block >= size)
-            found.append(
+            page_bytes = pool.size_bytes
+            pieces = sum(
+                block_bytes // page_bytes * count
+                for block_bytes, count in node_blocks.items()
+                if block_bytes >= page_bytes
+            )
+            capacities.append(
                 PoolCapacity(
                     node=memory.node,
-                    size_bytes=size,
+                    size_bytes=page_bytes,
                     total=pool.total,
                     free=pool.free,
-                    ready=pieces if largest >= size else None,
-                    most=(memory.free_bytes + memory.droppable_bytes) // size,
+                    ready=pieces if largest_bytes >= page_bytes else None,
+                    most=(memory.free_bytes + memory.droppable_bytes) // page_bytes,
                 )
             )
-    return tuple(found)
+    return tuple(capacities)
 
 
 def preflight_now(
@@ -135,7 +146,7 @@ def preflight_now(
     root: Path = Path("/"),
     unstated: Sequence[str] = (),
 ) -> Preflight:
-    """Return the preflight of this machine now; `before` as `read_node_memory` gave it."""
+    """Return the preflight of this machine now; `before` is an earlier `read_node_memory`."""
     enabled = read_text(root / "sys/kernel/mm/transparent_hugepage/enabled") or ""
     return preflight(
         placements,
@@ -150,10 +161,10 @@ def preflight_now(
 def _pools(folder: Path) -> tuple[HugePages, ...]:
     pools = []
     for path in list_folder(folder, "hugepages-*kB"):
-        size = _POOL.fullmatch(path.name)
+        size_match = _POOL.fullmatch(path.name)
         total, free = read_number(path / "nr_hugepages"), read_number(path / "free_hugepages")
-        if size is not None and total is not None and free is not None:
-            pools.append(HugePages(int(size[1]) << 10, total, free))
+        if size_match is not None and total is not None and free is not None:
+            pools.append(HugePages(int(size_match[1]) << 10, total, free))
     return tuple(sorted(pools, key=lambda pool: pool.size_bytes))
 
 
@@ -170,13 +181,13 @@ def _free_blocks(root: Path) -> dict[int, dict[int, int]]:
 
     Column k counts free blocks of 2^k pages (proc(5)).
     """
-    found: dict[int, dict[int, int]] = {}
+    blocks_by_node: dict[int, dict[int, int]] = {}
     for node, columns in _BUDDY.findall(read_text(root / "proc/buddyinfo") or ""):
-        own = found.setdefault(int(node), {})
+        node_blocks = blocks_by_node.setdefault(int(node), {})
         for order, count in enumerate(columns.split()):
-            size = mmap.PAGESIZE << order
-            own[size] = own.get(size, 0) + int(count)
-    return found
+            block_bytes = mmap.PAGESIZE << order
+            node_blocks[block_bytes] = node_blocks.get(block_bytes, 0) + int(count)
+    return blocks_by_node
 
 
 # -- Dropping files from the page cache ------------------------------------------------------------
@@ -197,35 +208,38 @@ def drop_page_cache(path: Path) -> None:
     pages: to drop a run directory drops the inputs it is linked to, and its copy
     reads them from disk. What cannot be opened or flushed stays, too; links are not followed.
     """
-    seen: set[tuple[int, int]] = set()
+    seen_files: set[tuple[int, int]] = set()
     waiting = [str(path)]
     while waiting:
-        name = waiting.pop()
+        file_name = waiting.pop()
         with suppress(OSError):  # the disk is full or broken, or the name has gone
-            found = os.lstat(name)
-            if stat.S_ISDIR(found.st_mode):
-                with os.scandir(name) as entries:
+            file_status = os.lstat(file_name)
+            if stat.S_ISDIR(file_status.st_mode):
+                with os.scandir(file_name) as entries:
                     waiting += [entry.path for entry in entries]
-            elif stat.S_ISREG(found.st_mode) and (found.st_dev, found.st_ino) not in seen:
-                seen.add((found.st_dev, found.st_ino))
-                _drop(name)
+            elif (
+                stat.S_ISREG(file_status.st_mode)
+                and (file_status.st_dev, file_status.st_ino) not in seen_files
+            ):
+                seen_files.add((file_status.st_dev, file_status.st_ino))
+                _drop(file_name)
 
 
-def _drop(name: str) -> None:
+def _drop(file_name: str) -> None:
     # Not blocking: the name may have become a pipe.
-    handle = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    descriptor = os.open(file_name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     try:
-        if _may_be_dirty(handle):  # a flush of the disk each, even of a clean file
-            os.fsync(handle)
-        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+        if _may_be_dirty(descriptor):  # a flush of the disk each, even of a clean file
+            os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
-        os.close(handle)
+        os.close(descriptor)
 
 
-def _may_be_dirty(handle: int) -> bool:
-    whole = (ctypes.c_uint64 * 2)(0, 0)  # offset and length; length 0 is up to the end
+def _may_be_dirty(descriptor: int) -> bool:
+    whole_file = (ctypes.c_uint64 * 2)(0, 0)  # offset and length; length 0 is up to the end
     counts = (ctypes.c_uint64 * 5)()  # cached, dirty, written back, ...
-    arguments = (ctypes.c_uint(handle), ctypes.byref(whole), ctypes.byref(counts))
+    arguments = (ctypes.c_uint(descriptor), ctypes.byref(whole_file), ctypes.byref(counts))
     libc = ctypes.CDLL(None, use_errno=True)
     refused = libc.syscall(ctypes.c_long(_NR_CACHESTAT), *arguments, ctypes.c_uint(0))
     return bool(refused or counts[1] or counts[2])

@@ -34,19 +34,19 @@ def read_number(path: Path) -> int | None:
 
 
 def counted(path: Path, name: str) -> int | None:
-    """Return a number of a file of lines `NAME NUMBER`; None: it has none of that name."""
-    found = re.search(rf"^{name} (\d+)$", read_text(path) or "", re.MULTILINE)
-    return int(found[1]) if found else None
+    """Return the number beside a name in a file of lines `NAME NUMBER`; None without that name."""
+    match = re.search(rf"^{name} (\d+)$", read_text(path) or "", re.MULTILINE)
+    return int(match[1]) if match else None
 
 
 COUNTING = 1 << 38 | 1 << 21  # CAP_PERFMON, CAP_SYS_ADMIN: whatever kernel settings say
 
 
 def capabilities(root: Path = Path("/")) -> int:
-    """Return the effective capabilities of this process as bits; 0: none, or not told."""
+    """Return the effective capabilities of this process as bits; 0 also when they are unknown."""
     status = read_text(root / "proc/self/status") or ""
-    held = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
-    return int(held[1], 16) if held else 0
+    match = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return int(match[1], 16) if match else 0
 
 
 def list_folder(folder: Path, pattern: str = "*") -> list[Path]:
@@ -145,32 +145,33 @@ def parse_numa_maps(text: bytes) -> NumaMaps:
     one line, counted together by node. Where these lie on several nodes, only
     so many are taken for anonymous as the file's pages can not be.
     """
-    nodes: dict[int, int] = {}
-    sizes: dict[int, int] = {}
-    huge: dict[int, int] = {}
-    policies: dict[str, int] = {}
-    resident = 0
+    bytes_by_node: dict[int, int] = {}
+    bytes_by_page_size: dict[int, int] = {}
+    huge_bytes: dict[int, int] = {}
+    bytes_by_policy: dict[str, int] = {}
+    resident_bytes = 0
     for line in text.split(b"\n"):
-        # What precedes a policy is an address: the same mappings of other copies differ in it.
+        # The address before the policy is left out: it differs between copies, which otherwise have
+        # the same mappings, so that the cache of parsed lines serves them all.
         mapping = _mapping(line[line.find(b" ") :])
         if mapping is None:
             continue
-        resident += mapping.resident_bytes
-        own = mapping.own_bytes
-        if not own:  # of a file, as most are
+        resident_bytes += mapping.resident_bytes
+        own_bytes = mapping.own_bytes
+        if not own_bytes:  # of a file, as most are
             continue
         for node, count in mapping.nodes:
-            nodes[node] = nodes.get(node, 0) + count
-        table = huge if mapping.huge else sizes
-        table[mapping.page_bytes] = table.get(mapping.page_bytes, 0) + own
+            bytes_by_node[node] = bytes_by_node.get(node, 0) + count
+        table = huge_bytes if mapping.huge else bytes_by_page_size
+        table[mapping.page_bytes] = table.get(mapping.page_bytes, 0) + own_bytes
         if mapping.policy is not None:
-            policies[mapping.policy] = policies.get(mapping.policy, 0) + own
+            bytes_by_policy[mapping.policy] = bytes_by_policy.get(mapping.policy, 0) + own_bytes
     return NumaMaps(
-        node_bytes=nodes,
-        page_bytes=sizes,
-        huge_bytes=huge,
-        policy_bytes=policies,
-        resident_bytes=resident,
+        node_bytes=bytes_by_node,
+        page_bytes=bytes_by_page_size,
+        huge_bytes=huge_bytes,
+        policy_bytes=bytes_by_policy,
+        resident_bytes=resident_bytes,
     )
 
 
@@ -187,35 +188,35 @@ class _Mapping(NamedTuple):
 
 @lru_cache(4096)
 def _mapping(line: bytes) -> _Mapping | None:
-    found = _NODES.match(line, max(0, line.find(b" N")))
-    if found is None:
+    nodes_and_size = _NODES.match(line, max(0, line.find(b" N")))
+    if nodes_and_size is None:
         return None
-    size = int(found[2]) * 1024
-    counts = (field[1:].split(b"=") for field in found[1].split())
-    pages = {int(node): int(count) for node, count in counts}
-    total = sum(pages.values())
-    anonymous = _ANON.search(line)
+    page_bytes = int(nodes_and_size[2]) * 1024
+    counts = (field[1:].split(b"=") for field in nodes_and_size[1].split())
+    pages_by_node = {int(node): int(count) for node, count in counts}
+    all_pages = sum(pages_by_node.values())
+    anonymous_match = _ANON.search(line)
     is_huge = b" huge " in line
-    own = int(anonymous[1]) if anonymous else 0
-    if is_huge or (not own and _SHARED.search(line)):
-        own = total
-    if not own or not size:
-        return _Mapping(size, total * size)
-    of_file = total - own
-    if of_file > 0:
-        pages = (
-            dict.fromkeys(pages, own)
-            if len(pages) == 1
-            else {node: max(0, count - of_file) for node, count in pages.items()}
+    own_pages = int(anonymous_match[1]) if anonymous_match else 0
+    if is_huge or (not own_pages and _SHARED.search(line)):
+        own_pages = all_pages
+    if not own_pages or not page_bytes:
+        return _Mapping(page_bytes, all_pages * page_bytes)
+    file_pages = all_pages - own_pages
+    if file_pages > 0:
+        pages_by_node = (
+            dict.fromkeys(pages_by_node, own_pages)
+            if len(pages_by_node) == 1
+            else {node: max(0, count - file_pages) for node, count in pages_by_node.items()}
         )
-    policy = _POLICY.match(line)
+    policy_match = _POLICY.match(line)
     return _Mapping(
-        page_bytes=size,
-        resident_bytes=total * size,
-        own_bytes=own * size,
+        page_bytes=page_bytes,
+        resident_bytes=all_pages * page_bytes,
+        own_bytes=own_pages * page_bytes,
         huge=is_huge,
-        nodes=tuple((node, count * size) for node, count in pages.items()),
-        policy=policy[1].decode("ascii", "replace") if policy else None,
+        nodes=tuple((node, count * page_bytes) for node, count in pages_by_node.items()),
+        policy=policy_match[1].decode("ascii", "replace") if policy_match else None,
     )
 
 
@@ -246,19 +247,25 @@ def parse_stat(text: bytes) -> Stat | None:
 
 def parse_status(text: bytes) -> Status:
     """Return what is used of a status file."""
-    found = dict(_STATUS.findall(text))
-    sizes = {key: int(it[:-3]) << 10 for key, it in found.items() if it.endswith(b" kB")}
-    shared = sizes.get(b"RssFile", 0) + sizes.get(b"RssShmem", 0)
+    text_by_key = dict(_STATUS.findall(text))
+    bytes_by_key = {
+        key: int(size_text[:-3]) << 10
+        for key, size_text in text_by_key.items()
+        if size_text.endswith(b" kB")
+    }
+    shared_bytes = bytes_by_key.get(b"RssFile", 0) + bytes_by_key.get(b"RssShmem", 0)
     return Status(
-        state=found.get(b"State", b"").decode(),
-        tracer=int(found.get(b"TracerPid", 0)),
-        threads=int(found.get(b"Threads", 1)),
-        cpus=_numbers(found.get(b"Cpus_allowed_list")),
-        mems=_numbers(found.get(b"Mems_allowed_list")),
-        peak_bytes=sizes.get(b"VmHWM"),
-        swap_bytes=sizes.get(b"VmSwap"),
-        private_bytes=max(0, sizes.get(b"VmRSS", 0) + sizes.get(b"HugetlbPages", 0) - shared),
-        shared_bytes=shared,
+        state=text_by_key.get(b"State", b"").decode(),
+        tracer=int(text_by_key.get(b"TracerPid", 0)),
+        threads=int(text_by_key.get(b"Threads", 1)),
+        cpus=_numbers(text_by_key.get(b"Cpus_allowed_list")),
+        mems=_numbers(text_by_key.get(b"Mems_allowed_list")),
+        peak_bytes=bytes_by_key.get(b"VmHWM"),
+        swap_bytes=bytes_by_key.get(b"VmSwap"),
+        private_bytes=max(
+            0, bytes_by_key.get(b"VmRSS", 0) + bytes_by_key.get(b"HugetlbPages", 0) - shared_bytes
+        ),
+        shared_bytes=shared_bytes,
     )
 
 
@@ -291,29 +298,30 @@ def open_process(pid: int) -> int:
 
 def read_file(name: str, directory: int) -> bytes:
     """Return all of a file of the process; raises `OSError` when it is gone or hidden."""
-    file = os.open(name, os.O_RDONLY, dir_fd=directory)
+    descriptor = os.open(name, os.O_RDONLY, dir_fd=directory)
     try:
-        found = b""
-        while chunk := os.read(file, _CHUNK):
-            found += chunk
-        return found
+        content = b""
+        while chunk := os.read(descriptor, _CHUNK):
+            content += chunk
+        return content
     finally:
-        os.close(file)
+        os.close(descriptor)
 
 
 def read_piece(name: str, directory: int | None = None) -> bytes:
-    """Return the same of a file that the kernel hands out in one piece: stat, status, sched."""
-    file = os.open(name, os.O_RDONLY, dir_fd=directory)
+    """Return a file that the kernel hands out in one piece: stat, status, sched."""
+    descriptor = os.open(name, os.O_RDONLY, dir_fd=directory)
     try:
-        return os.read(file, _CHUNK)
+        return os.read(descriptor, _CHUNK)
     finally:
-        os.close(file)
+        os.close(descriptor)
 
 
 def sched_times(task: str) -> SchedTimes | None:
-    """Return the times of `/proc/PID`'s first thread, or `/proc/PID/task/TID`; None: not told.
+    """Return the times of the first thread of `/proc/PID`, or of `/proc/PID/task/TID`.
 
-    They are there until the thread is reaped: of one that has ended, they are all of it.
+    They can be read until the thread is reaped, so of an ended thread they are complete.
+    None when the kernel does not count them, or the thread is gone.
     """
     try:
         cpu_ns, delay_ns, slices = map(int, read_piece(f"{task}/schedstat").split())
@@ -333,7 +341,7 @@ def threads(directory: int) -> list[int]:
 
 
 def status_of(pid: int) -> Status:
-    """Return what a process's status file says, nothing of one that is gone or hidden."""
+    """Return the status of a process; an empty one when the process is gone or hidden."""
     try:
         return parse_status(read_piece(f"/proc/{pid}/status"))
     except OSError:
@@ -347,16 +355,16 @@ def gate_facts(pid: int) -> GateFacts:
 
 
 def transparent_huge_page_bytes() -> int | None:
-    """Return the size of transparent huge pages, None where the kernel gives out none.
+    """Return the size of transparent huge pages; None when the kernel gives out none.
 
     Since Linux 6.8 a size of its own setting can be on while the general one is off.
     """
-    size = read_number(_TRANSPARENT / "hpage_pmd_size")
-    if size is None:
+    page_bytes = read_number(_TRANSPARENT / "hpage_pmd_size")
+    if page_bytes is None:
         return None
-    own = read_text(_TRANSPARENT / f"hugepages-{size // 1024}kB/enabled")
-    general = read_text(_TRANSPARENT / "enabled")
-    off = re.search(r"\[never\]", general or "") and not re.search(
-        r"\[(always|madvise)\]", own or ""
+    own_setting = read_text(_TRANSPARENT / f"hugepages-{page_bytes // 1024}kB/enabled")
+    general_setting = read_text(_TRANSPARENT / "enabled")
+    is_off = re.search(r"\[never\]", general_setting or "") and not re.search(
+        r"\[(always|madvise)\]", own_setting or ""
     )
-    return None if off else size
+    return None if is_off else page_bytes

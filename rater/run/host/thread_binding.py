@@ -47,18 +47,18 @@ def realtime_priority() -> Iterator[bool]:
 @contextmanager
 def on_cpu(cpu: int | None) -> Iterator[None]:
     """Run the calling thread on one CPU if that is allowed, and let it go again."""
-    before: set[int] = set()
+    cpus_before: set[int] = set()
     if cpu is not None:
         with suppress(OSError):  # not one of ours
-            there = os.sched_getaffinity(0)
+            allowed_cpus = os.sched_getaffinity(0)
             os.sched_setaffinity(0, {cpu})
-            before = there
+            cpus_before = allowed_cpus
     try:
         yield
     finally:
         with suppress(OSError):  # its CPUs went offline meanwhile: the kernel has seen to it
-            if before:
-                os.sched_setaffinity(0, before)
+            if cpus_before:
+                os.sched_setaffinity(0, cpus_before)
 
 
 # -- CPU affinity and memory policy of one thread, and so of what it starts ------------------------
@@ -105,7 +105,7 @@ def bound_as(placement: Placement) -> Iterator[None]:
 
     Raises `InputError` or `RunError` where the kernel refuses that, or gives less.
     """
-    affinity, before = os.sched_getaffinity(0), None
+    cpus_before, policy_before = os.sched_getaffinity(0), None
     policy, nodes = placement.memory_policy, placement.memory_nodes
     try:
         if placement.cpus is not None:
@@ -117,47 +117,51 @@ def bound_as(placement: Placement) -> Iterator[None]:
                 raise cannot_bind_cpus(placement, os.sched_getaffinity(0))
         if policy is not MemoryPolicy.NONE:
             try:
-                before = read_policy()
-                got = _set_policy(policy, nodes)
+                policy_before = read_policy()
+                kernel_policy = _set_policy(policy, nodes)
             except _REFUSED as error:
                 raise cannot_bind_memory(placement, str(error)) from error
-            if not _is_that(policy, got.mode) or got.nodes != mask_of(nodes):
-                raise cannot_bind_memory(placement, got)
+            if not _is_policy(policy, kernel_policy.mode) or kernel_policy.nodes != mask_of(nodes):
+                raise cannot_bind_memory(placement, kernel_policy)
         yield
     finally:  # worker threads are used again: what comes next must find them as they were
         if placement.cpus is not None:
-            os.sched_setaffinity(0, affinity)
-        if before is not None:
-            write_policy(before)
+            os.sched_setaffinity(0, cpus_before)
+        if policy_before is not None:
+            write_policy(policy_before)
 
 
-def cannot_bind_cpus(placement: Placement, why: str | Collection[int], who: str = "") -> RaterError:
+def cannot_bind_cpus(
+    placement: Placement, reason: str | Collection[int], process_prefix: str = ""
+) -> RaterError:
     """Return the error of CPUs that the kernel refused, in its words, or of which it gave some."""
     wanted = format_list(sorted(placement.cpus or ()))
-    if isinstance(why, str):
+    if isinstance(reason, str):
         return InputError(
-            f"{who}CPUs {wanted}: the kernel does not let rater use them ({why}); "
+            f"{process_prefix}CPUs {wanted}: the kernel does not let rater use them ({reason}); "
             "see `rater run --dry-run` and the cpuset of this shell"
         )
     return RunError(
-        f"{who}asked for CPUs {wanted}, the kernel gave {format_list(sorted(why))}: {_CPUSET} mask;"
-        " run with --layout none, or inside a cpuset that has these CPUs"
+        f"{process_prefix}asked for CPUs {wanted}, the kernel gave {format_list(sorted(reason))}: "
+        f"{_CPUSET} mask; run with --layout none, or inside a cpuset that has these CPUs"
     )
 
 
-def cannot_bind_memory(placement: Placement, why: str | KernelPolicy, who: str = "") -> RaterError:
+def cannot_bind_memory(
+    placement: Placement, reason: str | KernelPolicy, process_prefix: str = ""
+) -> RaterError:
     """Return the error of a memory policy that the kernel refused, in its words, or changed."""
     policy, nodes = placement.memory_policy, format_list(placement.memory_nodes)
-    if isinstance(why, str):
-        on = f" on nodes {nodes}" if nodes else ""
+    if isinstance(reason, str):
+        nodes_text = f" on nodes {nodes}" if nodes else ""
         return RunError(
-            f"{who}the kernel refused memory policy {policy}{on} ({why}); "
+            f"{process_prefix}the kernel refused memory policy {policy}{nodes_text} ({reason}); "
             "run with --mem none to leave memory to the kernel"
         )
     return RunError(
-        f"{who}asked for memory policy {policy} {nodes}, the kernel has policy number "
-        f"{why.mode & ~_FLAGS} on nodes {format_list(numbers_of(why.nodes)) or 'none'}: {_CPUSET} "
-        "nodes; run with --mem local, or inside a cpuset that has these nodes"
+        f"{process_prefix}asked for memory policy {policy} {nodes}, the kernel has policy number "
+        f"{reason.mode & ~_FLAGS} on nodes {format_list(numbers_of(reason.nodes)) or 'none'}: "
+        f"{_CPUSET} nodes; run with --mem local, or inside a cpuset that has these nodes"
     )
 
 
@@ -167,11 +171,13 @@ def memory_support() -> MemorySupport:
 
     On a thread of its own: its policy ends with it.
     """
-    found: list[MemorySupport] = []
-    thread = threading.Thread(target=lambda: found.append(_try_policies()), name="memory policies")
+    supports: list[MemorySupport] = []
+    thread = threading.Thread(
+        target=lambda: supports.append(_try_policies()), name="memory policies"
+    )
     thread.start()
     thread.join()
-    return found[0]
+    return supports[0]
 
 
 def _try_policies() -> MemorySupport:
@@ -179,19 +185,19 @@ def _try_policies() -> MemorySupport:
         allowed = numbers_of(read_policy(_MEMS_ALLOWED).nodes)
     except _REFUSED as error:
         return MemorySupport(frozenset(), preferred_many=False, reason=str(error))
-    taken, reasons = {}, [""]
+    mode_by_policy, reasons = {}, [""]
     for policy in MODES.keys() - {MemoryPolicy.NONE}:
         try:
-            got = _set_policy(policy, () if policy is MemoryPolicy.LOCAL else allowed)
+            kernel_policy = _set_policy(policy, () if policy is MemoryPolicy.LOCAL else allowed)
         except _REFUSED as error:
             reasons.append(str(error))
             continue
-        if _is_that(policy, got.mode):
-            taken[policy] = got.mode & ~_FLAGS
-    return MemorySupport(frozenset(taken), _MANY in taken.values(), max(reasons))
+        if _is_policy(policy, kernel_policy.mode):
+            mode_by_policy[policy] = kernel_policy.mode & ~_FLAGS
+    return MemorySupport(frozenset(mode_by_policy), _MANY in mode_by_policy.values(), max(reasons))
 
 
-def _is_that(policy: MemoryPolicy, mode: int) -> bool:
+def _is_policy(policy: MemoryPolicy, mode: int) -> bool:
     mode &= ~_FLAGS
     return mode == MODES[policy] or (mode == _PREFERRED and MODES[policy] in (_LOCAL, _MANY))
 
@@ -213,11 +219,13 @@ def read_policy(flags: int = 0) -> KernelPolicy:
     import ctypes  # noqa: PLC0415 - heavy, only where a policy is set
 
     mode = ctypes.c_int()
-    mask = (ctypes.c_uint8 * (_NODES // 8))()
-    where = None if flags & _MEMS_ALLOWED else ctypes.byref(mode)
+    node_mask = (ctypes.c_uint8 * (_NODES // 8))()
+    mode_pointer = None if flags & _MEMS_ALLOWED else ctypes.byref(mode)
     # The kernel takes one bit fewer than it is told.
-    _system_call(0, where, mask, ctypes.c_ulong(_NODES + 1), None, ctypes.c_ulong(flags))
-    return KernelPolicy(mode.value, int.from_bytes(bytes(mask), "little"))
+    _system_call(
+        0, mode_pointer, node_mask, ctypes.c_ulong(_NODES + 1), None, ctypes.c_ulong(flags)
+    )
+    return KernelPolicy(mode.value, int.from_bytes(bytes(node_mask), "little"))
 
 
 def write_policy(policy: KernelPolicy) -> None:
@@ -229,7 +237,7 @@ def write_policy(policy: KernelPolicy) -> None:
     _system_call(1, ctypes.c_int(policy.mode), nodes, bits)
 
 
-def _system_call(which: int, *values: Any) -> None:
+def _system_call(call_index: int, *values: Any) -> None:
     import ctypes  # noqa: PLC0415 - heavy, only where a policy is set
 
     calls = _CALLS.get(os.uname().machine)
@@ -238,7 +246,7 @@ def _system_call(which: int, *values: Any) -> None:
             f"rater does not know the system calls of {os.uname().machine} for memory policies"
         )
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.syscall(ctypes.c_long(calls[which]), *values) != 0:
+    if libc.syscall(ctypes.c_long(calls[call_index]), *values) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
@@ -258,27 +266,28 @@ def living_on(cpus: Iterable[int], others: Iterable[int] = ()) -> Iterator[None]
     CPUs that the calling one had before; `others` stay where they are.
     Raises `InputError` when the kernel does not allow it.
     """
-    wanted = frozenset(cpus)
-    if not wanted:
+    wanted_cpus = frozenset(cpus)
+    if not wanted_cpus:
         yield
         return
-    before = os.sched_getaffinity(0)
+    cpus_before = os.sched_getaffinity(0)
     try:
-        _bind_threads(wanted)
+        _bind_threads(wanted_cpus)
         for pid in others:
             with suppress(ProcessLookupError):
-                os.sched_setaffinity(pid, wanted)
+                os.sched_setaffinity(pid, wanted_cpus)
     except OSError as error:
-        _bind_threads(before)
+        _bind_threads(cpus_before)
         raise InputError(
-            f"--reserve: the kernel does not let rater run on CPUs {format_list(sorted(wanted))} "
-            f"({error.strerror}); see the cpuset of this shell, or leave --reserve out"
+            "--reserve: the kernel does not let rater run on CPUs "
+            f"{format_list(sorted(wanted_cpus))} ({error.strerror}); see the cpuset of this shell, "
+            "or leave --reserve out"
         ) from error
     try:
         yield
     finally:
         with suppress(OSError):  # CPUs went offline meanwhile: the kernel has seen to it
-            _bind_threads(before)
+            _bind_threads(cpus_before)
 
 
 def _bind_threads(cpus: Iterable[int]) -> None:

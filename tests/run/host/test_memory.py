@@ -462,8 +462,8 @@ def test_less_than_what_was_asked_for_is_noticed() -> None:
         planned(MemoryPolicy.BIND, 2, 3), binding.KernelPolicy(2, 0b100)
     )
     assert "bind 2-3, the kernel has policy number 2 on nodes 2: a cpuset" in str(error)
-    assert binding._is_that(MemoryPolicy.LOCAL, 1)
-    assert not binding._is_that(MemoryPolicy.WEIGHTED, 3)
+    assert binding._is_policy(MemoryPolicy.LOCAL, 1)
+    assert not binding._is_policy(MemoryPolicy.WEIGHTED, 3)
 
 
 def test_cpus_that_are_not_there_are_an_error() -> None:
