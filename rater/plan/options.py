@@ -1,4 +1,4 @@
-"""What an option of `rater run` is and takes; pure."""
+"""What an option of `rater run` is, which values it takes, and the reader of their table; pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Flag, StrEnum, auto
 from typing import Any, Protocol, cast
 
-from msgspec import Struct, StructMeta
-from msgspec.structs import replace
+from msgspec import Struct
 
 from rater.system.errors import InputError
 from rater.text.cpuset import parse_list
@@ -26,10 +25,10 @@ class Cadence(Struct, frozen=True):
     """How often to sample a copy."""
 
     once: bool = False
-    every_s: float | None = None  # None: as often as costs little
+    every_s: float | None = None  # None chooses the interval by the cost of a sample
 
     def __str__(self) -> str:
-        """Return it as `--proof` takes it."""
+        """Return the cadence as a value of `--proof`."""
         return "once" if self.once else "auto" if self.every_s is None else f"{self.every_s:g}"
 
 
@@ -51,26 +50,27 @@ def parse_cadence(text: str) -> Cadence | None:
 
 # -- Kinds of arguments that options of `rater run` take -------------------------------------------
 
-LONGEST_NAME = 60  # characters of a benchmark's; up to 4 bytes each, and a file name has 255
+# Characters of a benchmark's name: 4 bytes each at most in UTF-8, and a file name has 255 bytes.
+LONGEST_NAME = 60
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class OptionForm(StrEnum):
-    """What an option takes."""
+    """How many values an option takes."""
 
-    FLAG = "flag"
-    ONE = "one"  # a value
-    SEVERAL = "several"  # values, in one go and again: --speccmds A B --speccmds C
-    REPEATED = "repeated"  # one value each time: --tag A=1 --tag B=2
+    FLAG = "flag"  # none
+    ONE = "one"
+    SEVERAL = "several"  # one or more each time: --speccmds A B --speccmds C
+    REPEATED = "repeated"  # one each time: --tag A=1 --tag B=2
 
 
 class ArgumentKind(Struct, frozen=True):
-    """A kind of value: how one is read, and what it is checked and turned into.
+    """A kind of value: how a text becomes the value of a field of `Request`, in two steps.
 
-    `convert` takes a text, and raises `ValueError` that says what is expected. `check`
-    takes the option as it is typed and what was parsed, and returns what a `Request` holds; it
-    raises `InputError`.
+    `convert` takes the text and raises a `ValueError` that says what is expected. `check` takes
+    the option (`--copies`) and the result of `convert`, returns the value of the field, and raises
+    `InputError`.
     """
 
     convert: Callable[[str], Any] = str
@@ -89,15 +89,15 @@ def seconds(least: float, convert: Callable[[str], float] = duration_s) -> Argum
     return ArgumentKind(convert, check)
 
 
-def _pair(typed: str, text: str) -> tuple[str, str]:
+def _split_pair(typed: str, text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise InputError(f"{typed} {text!r}: expected KEY=VALUE")
     return key.strip(), value
 
 
-def _variable(typed: str, text: str) -> tuple[str, str]:
-    name, value = _pair(typed, text)
+def _split_variable(typed: str, text: str) -> tuple[str, str]:
+    name, value = _split_pair(typed, text)
     if not _VARIABLE.fullmatch(name):
         raise InputError(f"{typed} {text!r}: {name!r} is no name of an environment variable")
     if "\0" in value:
@@ -105,14 +105,14 @@ def _variable(typed: str, text: str) -> tuple[str, str]:
     return name, value
 
 
-def _words(typed: str, text: str) -> tuple[str, ...]:
+def _split_words(typed: str, text: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
         raise InputError(f"{typed} {text!r}: {error}; check the quotes") from error
 
 
-def _name(typed: str, text: str) -> str:
+def _check_name(typed: str, text: str) -> str:
     if not text.strip() or "/" in text or len(text) > LONGEST_NAME or printable(text) != text:
         raise InputError(
             f"{typed} {text!r}: expected 1 to {LONGEST_NAME} printable characters without /"
@@ -120,14 +120,14 @@ def _name(typed: str, text: str) -> str:
     return text
 
 
-def _bytes(typed: str, text: str) -> int:
+def _parse_bytes(typed: str, text: str) -> int:
     try:
         return size_bytes(text)
     except ValueError as error:
         raise InputError(f"{typed}: {error}") from None
 
 
-def _exit_codes(typed: str, text: str) -> tuple[int, ...]:
+def _parse_exit_codes(typed: str, text: str) -> tuple[int, ...]:
     try:
         codes = parse_list(text)
     except ValueError as error:
@@ -137,36 +137,37 @@ def _exit_codes(typed: str, text: str) -> tuple[int, ...]:
     return codes
 
 
-def _cadence(_: str, text: str) -> str:
+def _check_cadence(_: str, text: str) -> str:
     parse_cadence(text)
     return text
 
 
 class PageLayouts(Protocol):
-    """What a wing has for `--pages`."""
+    """What the wing of page layouts does for `--pages`."""
 
     def parse_pages(self, text: str) -> object:
-        """Return a layout, which is text as it was meant. Raises `InputError`."""
+        """Return a layout; `str` of it is its canonical text. Raises `InputError`."""
 
 
 _PAGE_LAYOUTS = Hook[PageLayouts]("page layouts")
 TEXT = ArgumentKind()
 WHOLE = ArgumentKind(int)
 MILLISECONDS = ArgumentKind(duration_ms)
-BYTES = ArgumentKind(check=_bytes)  # 500M, 2G: powers of 1024
-NAME = ArgumentKind(check=_name)
-EXIT_CODES = ArgumentKind(check=_exit_codes)
-WORDS = ArgumentKind(check=_words)  # as a shell splits them
+BYTES = ArgumentKind(check=_parse_bytes)  # 500M, 2G: powers of 1024
+NAME = ArgumentKind(check=_check_name)
+EXIT_CODES = ArgumentKind(check=_parse_exit_codes)
+WORDS = ArgumentKind(check=_split_words)  # split as a shell does
 PAGES = ArgumentKind(check=lambda _, text: str(_PAGE_LAYOUTS().parse_pages(text)))
-CADENCE = ArgumentKind(check=_cadence)
+CADENCE = ArgumentKind(check=_check_cadence)
 FLAG = ArgumentKind(form=OptionForm.FLAG)
-NEGATED = ArgumentKind(check=lambda _, value: not value, form=OptionForm.FLAG)  # --no-FIELD
+NEGATED = ArgumentKind(check=lambda _, value: not value, form=OptionForm.FLAG)  # --no-...
 STRINGS = ArgumentKind(check=lambda _, texts: tuple(texts), form=OptionForm.SEVERAL)
 PAIRS = ArgumentKind(
-    check=lambda typed, texts: tuple(_pair(typed, text) for text in texts), form=OptionForm.REPEATED
+    check=lambda typed, texts: tuple(_split_pair(typed, text) for text in texts),
+    form=OptionForm.REPEATED,
 )
 VARIABLES = ArgumentKind(
-    check=lambda typed, texts: tuple(_variable(typed, text) for text in texts),
+    check=lambda typed, texts: tuple(_split_variable(typed, text) for text in texts),
     form=OptionForm.REPEATED,
 )
 
@@ -175,47 +176,47 @@ VARIABLES = ArgumentKind(
 
 
 class Trait(Flag):
-    """What is to be known of an option beside its value."""
+    """Properties of an option beside its value."""
 
     NONE = 0
     SWEPT = auto()  # it may be an axis of a sweep
-    IN_HEAD = auto()  # the head of a run has what it came to, in a field of the same name
-    MOVES_COPIES = auto()  # where copies are follows from it
-    # What it says of two runs that they differ in it. Without one of these: that their times are
-    # of different things.
-    NO_EFFECT = auto()  # it changes no times
-    MINOR = auto()  # worth a note
-    RECORDED = auto()  # what it came to is recorded by itself, and compared there
+    # `RunHead` has a field of the same name with the value that the run used (`--copies pus` is a
+    # number there). Comparisons read that value, not the option.
+    IN_HEAD = auto()
+    MOVES_COPIES = auto()  # the places of copies follow from it
 
 
 SWEPT, IN_HEAD, MOVES_COPIES = Trait.SWEPT, Trait.IN_HEAD, Trait.MOVES_COPIES
-NO_EFFECT, MINOR, RECORDED = Trait.NO_EFFECT, Trait.MINOR, Trait.RECORDED
+
+
+class CompareAs(StrEnum):
+    """How a comparison takes two runs that differ in an option."""
+
+    DIFFERENT_WORK = "different_work"  # their times are of different things: it says so, loudly
+    NOTE = "note"  # it says so, and compares the times
+    NOTHING = "nothing"  # it passes over the option, which changes no times
+    RECORDED_EFFECT = "recorded_effect"  # it compares the effect, which runs record by itself
 
 
 class Option(Struct, frozen=True, kw_only=True):
     """One option of `rater run`."""
 
-    group: str  # of `--help`
+    field: str  # of `Request`: the key in stored JSON
+    name: str  # as it is typed, without dashes
+    group: str  # title of its group in `--help`
     help: str
-    default: Any  # of the field of `Request`
-    field: str = ""  # of `Request`: its key in stored JSON
-    name: str = ""  # as it is typed, without dashes; default: the field's without its unit
+    default: Any  # of the field
+    label: str  # in differences between runs
     aliases: tuple[str, ...] = ()
     metavar: str | None = None
     choices: tuple[str, ...] | None = None
-    const: Any = None  # the value where it is given without one; None: it needs one
+    const: Any = None  # the value where it is typed without one; None for options that need one
     kind: ArgumentKind = TEXT
     traits: Trait = Trait.NONE
-    label: str = ""  # in differences of runs; default: the field in the head, else `--name`
-    neutral: tuple[Any, ...] = ()  # values that mean the default, beside the default itself
-    implies: tuple[str, ...] = ()  # labels (or their beginnings) of differences that follow from it
-
-    def named(self, field: str) -> Option:
-        """Return it with the names that follow from its field."""
-        of_field = field.removesuffix("_s").removesuffix("_bytes").replace("_", "-")
-        name = self.name or of_field
-        label = self.label or (field if IN_HEAD in self.traits else f"--{name}")
-        return replace(self, field=field, name=name, label=label)
+    compare_as: CompareAs = CompareAs.DIFFERENT_WORK
+    neutral: tuple[Any, ...] = ()  # values that mean the same as the default
+    # Labels of differences, or beginnings of labels, that follow from a difference in this option.
+    implies: tuple[str, ...] = ()
 
     @property
     def typed(self) -> str:
@@ -228,7 +229,10 @@ class Option(Struct, frozen=True, kw_only=True):
         return self.name.replace("-", "_")
 
     def typed_as(self, value: object, where: str) -> Any:
-        """Return what `argparse` makes of a Python value, pairs as a mapping; as `parse`."""
+        """Return a Python value as `argparse` would give it: pairs as a list of `KEY=VALUE`.
+
+        Raises `InputError`, which begins with `where`.
+        """
         if value is None:
             return value
         if self.kind.form is OptionForm.FLAG:
@@ -236,17 +240,15 @@ class Option(Struct, frozen=True, kw_only=True):
                 raise InputError(f"{where} {value!r}: expected True or False")
             return value
         if isinstance(value, Mapping):
-            return [f"{name}={one}" for name, one in value.items()]
-        if self.kind.form is not OptionForm.ONE:
-            return (
-                [value]
-                if isinstance(value, str)
-                else [str(it) for it in cast("Iterable[object]", value)]
-            )
-        return self.parse(str(value), where)
+            return [f"{key}={text}" for key, text in value.items()]
+        if self.kind.form is OptionForm.ONE:
+            return self.parse(str(value), where)
+        if isinstance(value, str):
+            return [value]
+        return [str(item) for item in cast("Iterable[object]", value)]
 
     def parse(self, text: str, where: str) -> Any:
-        """Return what `argparse` makes of one value; raises `InputError`, `where` in front."""
+        """Return one value as `argparse` would; raises `InputError`, which begins with `where`."""
         try:
             value = self.kind.convert(text)
         except ValueError as error:
@@ -257,27 +259,92 @@ class Option(Struct, frozen=True, kw_only=True):
         return value
 
 
-def option(group: str, text: str, default: Any = None, **rest: Any) -> Any:
-    """Return an option with this help text and default: a field's value in an `OptionTable`."""
-    if rest.get("kind") is FLAG:
-        default = False
-    return Option(group=group, help=text, default=default, **rest)
-
-
-class OptionTable(StructMeta):
-    """Makes Structs of classes whose fields may be options; keeps these, as `options`."""
-
-    options: tuple[Option, ...]
-
-    def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **how: Any) -> Any:
-        """Take the options out of the class, and their defaults into it."""
-        options = {field: it.named(field) for field, it in body.items() if isinstance(it, Option)}
-        defaults = {field: it.default for field, it in options.items()}
-        made = super().__new__(cls, name, bases, body | defaults, **how)
-        made.options = tuple(options.values())
-        return made
-
-
 def was_given(value: object) -> bool:
     """Tell whether a parsed argument was given; by identity: 0 is a value, though it is False."""
     return not (value is None or value is False or value == [])
+
+
+# -- The table of options as text ------------------------------------------------------------------
+
+_PROPERTY = re.compile(r'(\w+)=(?:"([^"]*)"|(\S+))')
+_PROPERTIES = {"field", "kind", "traits", "compare_as", "label", "neutral", "implies"}
+
+
+def read_options(
+    table: str, kinds: Mapping[str, ArgumentKind], defaults: Mapping[str, object]
+) -> tuple[Option, ...]:
+    """Return the options of a table; `defaults` of the fields of `Request`, by name.
+
+    Each begins with what is typed, two spaces and its help, which goes on below, as in the tables
+    of commands. Then come its properties, in brackets on a line of their own:
+
+    how:                      a title: what follows is in this group of `--help`
+    --stagger MS              the option, and the word for its value in the help
+    --mem, --memory POLICY    another name that is understood
+    --energy (auto|off)       these values and no other
+    --wait MAX_S ?86400       the value may be left out, and is this then
+
+    field=wait_s              the field of `Request`; without it the name of the option with `_`
+    kind=whole                one of `kinds`; without it text
+    traits=swept,in_head      of `Trait`
+    compare_as=note           of `CompareAs`; without it different work
+    label="ms between starts" in differences between runs; without it the field of an option that
+                              the head of a run has, else `--name`
+    neutral=pu                a value that means the default
+    implies="a, b of "        labels, or beginnings of labels, of differences that follow from it
+    """
+    options = []
+    group = ""
+    for entry in re.split(r"\n(?=\S)", table.strip("\n")):
+        if entry.startswith("-"):
+            options.append(_read_option(entry, group, kinds, defaults))
+        else:
+            group = entry.strip().removesuffix(":")
+    return tuple(options)
+
+
+def _read_option(
+    entry: str, group: str, kinds: Mapping[str, ArgumentKind], defaults: Mapping[str, object]
+) -> Option:
+    described, _, bracketed = entry.rstrip().partition("\n    [")
+    typed, _, text = described.partition("  ")
+    words = typed.split()
+    names = [word.strip("-,") for word in words if word.startswith("-")]
+    value: dict[str, Any] = {}
+    for word in words[len(names) :]:
+        if word.startswith("("):
+            value["choices"] = tuple(word.strip("()").split("|"))
+        elif word.startswith("?"):
+            value["const"] = word[1:]
+        else:
+            value["metavar"] = word
+    one_line = " ".join(bracketed.removesuffix("]").split("\n     "))
+    properties = {key: quoted or word for key, quoted, word in _PROPERTY.findall(one_line)}
+    assert properties.keys() <= _PROPERTIES, entry
+    field = properties.get("field", names[0].replace("-", "_"))
+    kind = kinds[properties["kind"]] if "kind" in properties else TEXT
+    if "const" in value:
+        value["const"] = kind.convert(value["const"])
+    traits = Trait.NONE
+    for trait in _split_list(properties.get("traits", "")):
+        traits |= Trait[trait.upper()]
+    return Option(
+        field=field,
+        name=names[0],
+        group=group,
+        help=" ".join(text.split()),
+        default=defaults[field],
+        label=properties.get("label", field if IN_HEAD in traits else f"--{names[0]}"),
+        aliases=tuple(names[1:]),
+        kind=kind,
+        traits=traits,
+        compare_as=CompareAs(properties.get("compare_as", CompareAs.DIFFERENT_WORK)),
+        neutral=_split_list(properties.get("neutral", "")),
+        implies=_split_list(properties.get("implies", "")),
+        **value,
+    )
+
+
+def _split_list(text: str) -> tuple[str, ...]:
+    """Split at commas. A blank before the comma is part of the word: it is the end of a label."""
+    return tuple(word.lstrip() for word in text.split(",")) if text else ()

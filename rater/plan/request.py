@@ -1,10 +1,9 @@
-"""The options of `rater run`: the one table, and a request as JSON."""
+"""A request: what a user typed for a run; the table of its options, and the request as JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import partial
 
 from msgspec import Struct
 
@@ -14,37 +13,32 @@ from rater.plan.options import (
     CADENCE,
     EXIT_CODES,
     FLAG,
-    IN_HEAD,
     MILLISECONDS,
-    MINOR,
-    MOVES_COPIES,
     NAME,
     NEGATED,
-    NO_EFFECT,
     PAGES,
     PAIRS,
-    RECORDED,
     STRINGS,
     SWEPT,
     VARIABLES,
     WHOLE,
     WORDS,
+    CompareAs,
     Option,
-    OptionTable,
-    option,
+    read_options,
     seconds,
 )
 from rater.system.errors import InputError
 from rater.text.kinds import of_type
-from rater.text.values import duration_s, to_dict
+from rater.text.values import duration_s, size_bytes, to_dict
 
-# Parser, stored JSON, sweeps and comparisons are made of one table, whose entries are the fields of
-# `Request` that are an `option(...)`: a new option is one field more.
+# A new option is a field of `Request` and an entry of `_OPTIONS`. Parser, stored JSON, sweeps and
+# comparisons are made of these two.
 
 DEFAULT_SUITE = "mini"
 DEFAULT_COPIES = "pus"
-KIT = "spec:"  # what a selection begins with that is a kit of SPEC CPU, no suite
-KIT_COPIES = "file"  # as many as the kit's command files are for: the default there
+KIT = "spec:"  # begins a selection of benchmarks in a kit of SPEC CPU, in place of a suite
+KIT_COPIES = "file"  # default of `--copies` for a kit: as many as its command files are for
 DEFAULT_SIZE = "train"
 DEFAULT_TUNE = "base"
 DEFAULT_LAYOUT = "balanced"
@@ -56,12 +50,88 @@ DEFAULT_WAIT_S = 86400.0
 PREFLIGHTS = ("warn", "strict", "off")
 PAGE_BACKINGS = ("thp", "hugetlb")
 PAGE_MODES = ("off", "madvise", "thp", "hugetlb")
-_what, _where, _how = (partial(option, group) for group in ("what runs", "where", "how"))
-_switch = partial(_where, choices=("auto", "off"), default="auto", traits=NO_EFFECT)
 
 
-def _seconds_or_none(name: str, default_s: float) -> Callable[[str], float]:
-    """Return what reads an option whose value may be left out: a word behind it may be a suite."""
+class Request(Struct, frozen=True, kw_only=True):
+    """What the user typed for a run, each value checked by itself.
+
+    A field is None where nothing was typed and the default depends on other options, the suite or
+    the machine. The names of the fields are the keys of stored requests.
+    """
+
+    suites: tuple[str, ...] = (DEFAULT_SUITE,)
+    command: tuple[str, ...] = ()  # typed behind `--`
+    # What runs.
+    speccmds: tuple[str, ...] = ()
+    called: str | None = None
+    copies: str | None = None  # None: as many as the layout counts, else one for each of its PUs
+    mode: str | None = None
+    warmup_s: float | None = None
+    window_s: float | None = None
+    order: str | None = None
+    stagger_ms: float | None = None
+    increment: int = 1
+    iterations: int = 1
+    discard: int = 0
+    # "" for a kit of SPEC CPU where the user gave none: the size, or tune, that its files have.
+    size: str = DEFAULT_SIZE
+    tune: str = DEFAULT_TUNE
+    # Where.
+    layout: str = DEFAULT_LAYOUT
+    bind: str | None = None
+    bind_from_file: bool = False
+    smt: int | None = None
+    kind: str | None = None
+    reserve: int | None = None
+    memory: str | None = None
+    oversubscribe: bool = True
+    preflight: str = PREFLIGHTS[0]
+    proof: str = "auto"
+    energy: str = "auto"
+    # How.
+    counters: str | None = None
+    accept_exit: tuple[int, ...] = ()
+    timeout_s: float | None = None
+    grace_s: float = DEFAULT_GRACE_S
+    tags: tuple[tuple[str, str], ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    wrap: tuple[str, ...] = ()
+    alloc: str | None = None  # a name of `run.programs.allocator`, or the path of a library
+    hugepages: str | None = None
+    pages: str | None = None
+    pages_backing: str | None = None
+    pages_heap_bytes: int | None = None
+    prepare: str | None = None
+    cooldown_s: float = 0.0
+    until_idle_s: float | None = None  # longest time to wait; None does not wait
+    output_limit_bytes: int = size_bytes(DEFAULT_OUTPUT_LIMIT)
+    check_limit_s: float = DEFAULT_CHECK_LIMIT_S
+    tuned: bool = False
+    run_dirs: bool = False
+    keep: bool = False
+    force: bool = False
+    share: bool = False
+    wait_s: float | None = None  # longest time to wait; None does not wait
+
+    @property
+    def has_pages(self) -> bool:
+        """Tell whether an option about page sizes was given, complete or not."""
+        return bool(self.pages or self.pages_backing or self.pages_heap_bytes)
+
+    @property
+    def of_kit(self) -> bool:
+        """Tell whether benchmarks of an installed SPEC CPU are to run."""
+        return bool(self.speccmds) or any(suite.startswith(KIT) for suite in self.suites)
+
+
+# -- The table of options --------------------------------------------------------------------------
+
+
+def _optional_seconds(name: str, default_s: float) -> Callable[[str], float]:
+    """Return a converter for an option whose value may be left out.
+
+    The word behind such an option may have been meant as a suite: its error says the way out.
+    """
 
     def convert(text: str) -> float:
         try:
@@ -75,334 +145,174 @@ def _seconds_or_none(name: str, default_s: float) -> Callable[[str], float]:
     return convert
 
 
-class Request(Struct, frozen=True, metaclass=OptionTable):
-    """What the user typed for a run, each value checked by itself."""
+_LEAST_S = 0.001  # of a limit or window: the smallest that is told from 0 in milliseconds
+_KINDS = {
+    "whole": WHOLE,
+    "milliseconds": MILLISECONDS,
+    "bytes": BYTES,
+    "name": NAME,
+    "exit_codes": EXIT_CODES,
+    "words": WORDS,
+    "pages": PAGES,
+    "cadence": CADENCE,
+    "flag": FLAG,
+    "negated": NEGATED,
+    "strings": STRINGS,
+    "pairs": PAIRS,
+    "variables": VARIABLES,
+    "seconds": seconds(0.0),
+    "seconds_above_0": seconds(_LEAST_S),
+    "until_idle": seconds(_LEAST_S, _optional_seconds("until-idle", DEFAULT_UNTIL_IDLE_S)),
+    "wait": seconds(0.0, _optional_seconds("wait", DEFAULT_WAIT_S)),
+}
+_OPTIONS = f"""
+what runs:
+--speccmds FILE.cmd  command files of SPEC's specinvoke, a benchmark each
+    [kind=strings compare_as=recorded_effect]
+--name NAME  name of the command in results (default: its file). Give two builds one name to
+    compare them
+    [field=called kind=name compare_as=recorded_effect]
+--copies N|pus|cores|nodes  default {DEFAULT_COPIES}: one per PU; {KIT}DIR and --speccmds: one
+    per run directory in the command files
+    [traits=swept,in_head,moves_copies]
+--mode homogeneous|rotated|staggered|steady  homogeneous (default): all run one benchmark,
+    barrier, next; rotated (or heterogeneous): copy n starts at benchmark n, no barrier;
+    staggered: homogeneous with --stagger between starts; steady: copies repeat without barrier,
+    completions inside --window count
+    [traits=swept,in_head implies="order, ms between starts, --increment, --warmup, --window"]
+--warmup S  steady: seconds before the window; default a tenth of it, or more: until every copy
+    has run once, and half as much again
+    [field=warmup_s kind=seconds traits=swept,in_head label=--warmup]
+--window S  steady: seconds in which completions count
+    [field=window_s kind=seconds_above_0 traits=swept,in_head label=--window]
+--order homogeneous|rotated  order of benchmarks in steady mode; default homogeneous
+    [traits=swept,in_head,moves_copies]
+--stagger MS  time between the starts of consecutive copies: milliseconds, or with a unit (6s)
+    [field=stagger_ms kind=milliseconds traits=swept,in_head label="ms between starts"
+     implies="ms between starts, mode"]
+--increment K  rotated order: a copy goes on K benchmarks after each one; default 1
+    [kind=whole traits=swept,in_head label=--increment]
+--iterations N  repeats; default 1
+    [kind=whole traits=swept,in_head compare_as=note]
+--discard N  do not count the first N iterations
+    [kind=whole traits=in_head compare_as=note label="discarded iterations"]
+--size  input size of the benchmarks; default {DEFAULT_SIZE}
+    [traits=swept,in_head implies="command of , input files of , reference time of , program of "]
+--tune  compiler flags (base, peak); default {DEFAULT_TUNE}
+    [traits=swept,in_head
+     implies="program of , command of , compiler of , compiler flags of , input files of "]
 
-    suites: tuple[str, ...] = (DEFAULT_SUITE,)
-    command: tuple[str, ...] = ()
-    speccmds: tuple[str, ...] = _what(
-        "command files of SPEC's specinvoke, a benchmark each",
-        metavar="FILE.cmd",
-        kind=STRINGS,
-        traits=RECORDED,
-        default=(),
-    )
-    called: str | None = _what(
-        "name of the command in results (default: its file). Give two builds one name to compare "
-        "them",
-        name="name",
-        metavar="NAME",
-        kind=NAME,
-        traits=RECORDED,
-    )
-    copies: str | None = _what(  # None: as many as the layout counts, else as it has PUs
-        f"default {DEFAULT_COPIES}: one per PU; {KIT}DIR and --speccmds: one per "
-        "run directory in the command files",
-        metavar="N|pus|cores|nodes",
-        traits=SWEPT | IN_HEAD | MOVES_COPIES,
-    )
-    mode: str | None = _what(
-        "homogeneous (default): all run one benchmark, barrier, next; rotated (or "
-        "heterogeneous): copy n starts at benchmark n, no barrier; staggered: homogeneous "
-        "with --stagger between starts; steady: copies repeat without barrier, completions "
-        "inside --window count",
-        metavar="homogeneous|rotated|staggered|steady",
-        implies=("order", "ms between starts", "--increment", "--warmup", "--window"),
-        traits=SWEPT | IN_HEAD,
-    )
-    warmup_s: float | None = _what(
-        "steady: seconds before the window; default a tenth of it, or more: until every copy has "
-        "run once, and half as much again",
-        metavar="S",
-        kind=seconds(0.0),
-        label="--warmup",
-        traits=SWEPT | IN_HEAD,
-    )
-    window_s: float | None = _what(
-        "steady: seconds in which completions count",
-        metavar="S",
-        kind=seconds(0.001),
-        label="--window",
-        traits=SWEPT | IN_HEAD,
-    )
-    order: str | None = _what(
-        "order of benchmarks in steady mode; default homogeneous",
-        metavar="homogeneous|rotated",
-        traits=SWEPT | IN_HEAD | MOVES_COPIES,
-    )
-    stagger_ms: float | None = _what(
-        "time between the starts of consecutive copies: milliseconds, or with a unit (6s)",
-        name="stagger",
-        metavar="MS",
-        kind=MILLISECONDS,
-        label="ms between starts",
-        implies=("ms between starts", "mode"),
-        traits=SWEPT | IN_HEAD,
-    )
-    increment: int = _what(
-        "rotated order: a copy goes on K benchmarks after each one; default 1",
-        metavar="K",
-        kind=WHOLE,
-        label="--increment",
-        traits=SWEPT | IN_HEAD,
-        default=1,
-    )
-    iterations: int = _what(
-        "repeats; default 1", metavar="N", kind=WHOLE, traits=SWEPT | MINOR | IN_HEAD, default=1
-    )
-    discard: int = _what(
-        "do not count the first N iterations",
-        metavar="N",
-        kind=WHOLE,
-        label="discarded iterations",
-        traits=MINOR | IN_HEAD,
-        default=0,
-    )
-    size: str = _what(  # "" (as the tune) of a kit where the user gave none: those that there are
-        f"input size of the benchmarks; default {DEFAULT_SIZE}",
-        implies=("command of ", "input files of ", "reference time of ", "program of "),
-        traits=SWEPT | IN_HEAD,
-        default=DEFAULT_SIZE,
-    )
-    tune: str = _what(
-        f"compiler flags (base, peak); default {DEFAULT_TUNE}",
-        implies=(
-            *("program of ", "command of ", "compiler of ", "compiler flags of "),
-            "input files of ",
-        ),
-        traits=SWEPT | IN_HEAD,
-        default=DEFAULT_TUNE,
-    )
-    layout: str = _where(
-        f"{DEFAULT_LAYOUT} (default) or another of `rater plan layouts`, a file of your own, "
-        "list:0,8,1,9 or expr:E:N:8",
-        metavar="NAME|PATH|list:CPUS|expr:...",
-        traits=SWEPT | IN_HEAD | MOVES_COPIES,
-        default=DEFAULT_LAYOUT,
-    )
-    bind: str | None = _where(
-        "a copy may use all of the core, llc, node or package it is on; default pu; none: "
-        "copies are not bound",
-        metavar="pu|core|llc|node|package|none",
-        neutral=("pu",),
-        traits=SWEPT | MOVES_COPIES,
-    )
-    bind_from_file: bool = _where(
-        "copies go where the -b lines of the command files put them", kind=FLAG, traits=MOVES_COPIES
-    )
-    smt: int | None = _where(
-        "use K threads of each core",
-        metavar="K",
-        kind=WHOLE,
-        implies=("setting cpu.smt.", "hardware threads", "usable CPUs"),
-        traits=SWEPT | MOVES_COPIES,
-    )
-    kind: str | None = _where(
-        "use CPUs of one kind (0 is the slowest)",
-        metavar="fast|slow|N",
-        traits=SWEPT | MOVES_COPIES,
-    )
-    reserve: int | None = _where(
-        "keep N cores free of copies; rater itself runs there",
-        metavar="N",
-        kind=WHOLE,
-        traits=SWEPT | MOVES_COPIES,
-    )
-    memory: str | None = _where(
-        "local (default), bind (strict: out of memory rather than remote), preferred, "
-        "interleave, weighted or none; bind:nodes=2,3 names the NUMA nodes, remote ones too, "
-        "bind:hbm the HBM near each copy",
-        name="mem",
-        aliases=("memory",),
-        metavar="POLICY[:nodes=LIST]",
-        implies=("memory",),
-        traits=SWEPT | IN_HEAD | MOVES_COPIES,
-    )
-    oversubscribe: bool = _where(
-        "refuse more copies than the layout has PUs for",
-        name="no-oversubscribe",
-        kind=NEGATED,
-        traits=NO_EFFECT,
-        default=True,
-    )
-    preflight: str = _where(
-        "check free memory per NUMA node: warn (default), strict (refuse the run), off",
-        choices=PREFLIGHTS,
-        traits=NO_EFFECT,
-        default=PREFLIGHTS[0],
-    )
-    proof: str = _where(
-        "sample running copies to check that they and their memory are where the plan put them: "
-        "every copy of 2 s once, then as often as costs less than 1 %% of one CPU (auto, the "
-        "default), each once, every SECONDS, or not at all",
-        metavar="auto|once|SECONDS|off",
-        kind=CADENCE,
-        traits=SWEPT | MINOR,
-        default="auto",
-    )
-    energy: str = _switch("joules of phases, if the machine counts them: auto (default), off")
-    counters: str | None = _how(
-        "groups to count (`rater doctor counters`)", metavar="GROUP,...", traits=SWEPT | MINOR
-    )
-    accept_exit: tuple[int, ...] = _how(
-        "exit codes that count as success beside 0 (for grep, diff, solvers, timeout)",
-        metavar="CODE,...",
-        kind=EXIT_CODES,
-        traits=MINOR,
-        default=(),
-    )
-    timeout_s: float | None = _how(
-        "end a copy that runs longer",
-        metavar="S",
-        kind=seconds(0.001),
-        traits=NO_EFFECT,
-    )
-    grace_s: float = _how(
-        f"seconds from SIGTERM to SIGKILL; default {DEFAULT_GRACE_S:g}",
-        metavar="S",
-        kind=seconds(0.0),
-        traits=NO_EFFECT,
-        default=DEFAULT_GRACE_S,
-    )
-    tags: tuple[tuple[str, str], ...] = _how(
-        "kept with the run", name="tag", metavar="K=V", kind=PAIRS, traits=NO_EFFECT, default=()
-    )
-    environment: tuple[tuple[str, str], ...] = _how(
-        "set in every copy", name="env", metavar="K=V", kind=VARIABLES, traits=RECORDED, default=()
-    )
-    wrap: tuple[str, ...] = _how(
-        "e.g. 'perf stat -o out', before every copy",
-        metavar="PREFIX",
-        kind=WORDS,
-        label="--wrap",
-        traits=SWEPT | IN_HEAD,
-        default=(),
-    )
-    alloc: str | None = _how(  # a name of `run.build.allocator`, or the path of a library
-        "the memory allocator of copies: system (default), jemalloc, mimalloc, tcmalloc, or "
-        "a library to preload",
-        metavar="system|jemalloc|mimalloc|tcmalloc|PATH",
-        neutral=("system",),
-        implies=("environment variable LD_PRELOAD", "--env LD_PRELOAD"),
-        traits=SWEPT,
-    )
-    hugepages: str | None = _how(
-        "huge pages of copies: off (none, whatever the machine gives), madvise (glibc's "
-        "malloc asks for transparent ones), thp (what the kernel gives to all: the machine's "
-        "setting thp must be always), hugetlb (glibc's malloc takes them from the pool)",
-        choices=PAGE_MODES,
-        implies=("environment variable GLIBC_TUNABLES", "--env GLIBC_TUNABLES"),
-        traits=SWEPT,
-    )
-    pages: str | None = _how(
-        "page sizes of copies' data: 0%% (all small: what others are compared with), 50%%, "
-        "spread:50%%, random:50%%:SEED, 2M@64M-128M, huge, 1G, or by category "
-        "(heap:huge;mmap:base;static:huge); append :best to run with what is available",
-        metavar="LAYOUT",
-        kind=PAGES,
-        implies=("setting hugepages.node",),
-        traits=SWEPT,
-    )
-    pages_backing: str | None = _how(
-        "kind of large pages for --pages: thp (default: transparent), hugetlb (from the pool)",
-        choices=PAGE_BACKINGS,
-        neutral=("thp",),
-        implies=("setting hugepages.node",),
-        traits=SWEPT,
-    )
-    pages_heap_bytes: int | None = _how(
-        "heap size to which percentages of --pages refer; default: measured in an earlier run or "
-        "with one copy",
-        metavar="SIZE",
-        kind=BYTES,
-        traits=SWEPT,
-    )
-    prepare: str | None = _how(
-        "shell command before each phase, not timed", metavar="CMD", traits=SWEPT
-    )
-    cooldown_s: float = _how(
-        "rest between phases",
-        metavar="S",
-        kind=seconds(0.0),
-        traits=SWEPT | MINOR,
-        default=0.0,
-    )
-    until_idle_s: float | None = _how(  # longest time to wait; None: do not
-        "between phases, wait up to MAX_S until load, temperature and frequency return to their "
-        f"first values; default {DEFAULT_UNTIL_IDLE_S:g}",
-        metavar="MAX_S",
-        const=DEFAULT_UNTIL_IDLE_S,
-        kind=seconds(0.001, _seconds_or_none("until-idle", DEFAULT_UNTIL_IDLE_S)),
-        traits=MINOR,
-    )
-    output_limit_bytes: int = _how(
-        f"a copy that prints more is stopped; default {DEFAULT_OUTPUT_LIMIT}",
-        metavar="BYTES",
-        kind=BYTES,
-        traits=NO_EFFECT,
-        default=BYTES.check("", DEFAULT_OUTPUT_LIMIT),
-    )
-    check_limit_s: float = _how(
-        "longest that checking the output of one copy may take, longer for outputs of many MB; "
-        f"default {DEFAULT_CHECK_LIMIT_S:g}",
-        metavar="S",
-        kind=seconds(0.001),
-        traits=NO_EFFECT,
-        default=DEFAULT_CHECK_LIMIT_S,
-    )
-    tuned: bool = _how(
-        "apply the settings that `rater doctor` recommends (governor, NUMA balancing, KSM, ...), "
-        "restore them after the run; needs root",
-        kind=FLAG,
-        traits=RECORDED,
-    )
-    run_dirs: bool = _how(
-        "each copy of a command works in a directory of its own, below RATER_CACHE/work",
-        kind=FLAG,
-    )
-    keep: bool = _how(
-        "keep the run directories; the result names them",
-        kind=FLAG,
-        traits=NO_EFFECT,
-    )
-    force: bool = _how(
-        "run even if memory or disk may be insufficient", kind=FLAG, traits=NO_EFFECT
-    )
-    share: bool = _how("run beside another rater", kind=FLAG, traits=NO_EFFECT)
-    wait_s: float | None = _how(  # None: do not
-        "wait up to MAX_S for another rater that uses this machine; default "
-        f"{DEFAULT_WAIT_S:g} (a day)",
-        metavar="MAX_S",
-        const=DEFAULT_WAIT_S,
-        kind=seconds(0.0, _seconds_or_none("wait", DEFAULT_WAIT_S)),
-        traits=NO_EFFECT,
-    )
+where:
+--layout NAME|PATH|list:CPUS|expr:...  {DEFAULT_LAYOUT} (default) or another of `rater plan
+    layouts`, a file of your own, list:0,8,1,9 or expr:E:N:8
+    [traits=swept,in_head,moves_copies]
+--bind pu|core|llc|node|package|none  a copy may use all of the core, llc, node or package it is
+    on; default pu; none: copies are not bound
+    [neutral=pu traits=swept,moves_copies]
+--bind-from-file  copies go where the -b lines of the command files put them
+    [kind=flag traits=moves_copies]
+--smt K  use K threads of each core
+    [kind=whole traits=swept,moves_copies implies="setting cpu.smt., hardware threads, usable CPUs"]
+--kind fast|slow|N  use CPUs of one kind (0 is the slowest)
+    [traits=swept,moves_copies]
+--reserve N  keep N cores free of copies; rater itself runs there
+    [kind=whole traits=swept,moves_copies]
+--mem, --memory POLICY[:nodes=LIST]  local (default), bind (strict: out of memory rather than
+    remote), preferred, interleave, weighted or none; bind:nodes=2,3 names the NUMA nodes, remote
+    ones too, bind:hbm the HBM near each copy
+    [field=memory traits=swept,in_head,moves_copies implies=memory]
+--no-oversubscribe  refuse more copies than the layout has PUs for
+    [field=oversubscribe kind=negated compare_as=nothing]
+--preflight ({"|".join(PREFLIGHTS)})  check free memory per NUMA node: warn (default),
+    strict (refuse the run), off
+    [compare_as=nothing]
+--proof auto|once|SECONDS|off  sample running copies to check that they and their memory are where
+    the plan put them: every copy of 2 s once, then as often as costs less than 1 %% of one CPU
+    (auto, the default), each once, every SECONDS, or not at all
+    [kind=cadence traits=swept compare_as=note]
+--energy (auto|off)  joules of phases, if the machine counts them: auto (default), off
+    [compare_as=nothing]
 
-    @property
-    def has_pages(self) -> bool:
-        """Tell whether page sizes of copies are chosen, or half so."""
-        return bool(self.pages or self.pages_backing or self.pages_heap_bytes)
-
-    @property
-    def of_kit(self) -> bool:
-        """Tell whether benchmarks of an installed SPEC CPU are to run."""
-        return bool(self.speccmds) or any(suite.startswith(KIT) for suite in self.suites)
-
-
-OPTIONS = Request.options
-# What follows `--` is typed as no option, but is an axis like one: `--axis command='./a -x,./b'`.
-COMMAND: Option = option(
-    "what runs",
-    "",
+how:
+--counters GROUP,...  groups to count (`rater doctor counters`)
+    [traits=swept compare_as=note]
+--accept-exit CODE,...  exit codes that count as success beside 0 (for grep, diff, solvers,
+    timeout)
+    [kind=exit_codes compare_as=note]
+--timeout S  end a copy that runs longer
+    [field=timeout_s kind=seconds_above_0 compare_as=nothing]
+--grace S  seconds from SIGTERM to SIGKILL; default {DEFAULT_GRACE_S:g}
+    [field=grace_s kind=seconds compare_as=nothing]
+--tag K=V  kept with the run
+    [field=tags kind=pairs compare_as=nothing]
+--env K=V  set in every copy
+    [field=environment kind=variables compare_as=recorded_effect]
+--wrap PREFIX  e.g. 'perf stat -o out', before every copy
+    [kind=words traits=swept,in_head label=--wrap]
+--alloc system|jemalloc|mimalloc|tcmalloc|PATH  the memory allocator of copies: system (default),
+    jemalloc, mimalloc, tcmalloc, or a library to preload
+    [neutral=system traits=swept implies="environment variable LD_PRELOAD, --env LD_PRELOAD"]
+--hugepages ({"|".join(PAGE_MODES)})  huge pages of copies: off (none, whatever the machine
+    gives), madvise (glibc's malloc asks for transparent ones), thp (what the kernel gives to all:
+    the machine's setting thp must be always), hugetlb (glibc's malloc takes them from the pool)
+    [traits=swept implies="environment variable GLIBC_TUNABLES, --env GLIBC_TUNABLES"]
+--pages LAYOUT  page sizes of copies' data: 0%% (all small: what others are compared with), 50%%,
+    spread:50%%, random:50%%:SEED, 2M@64M-128M, huge, 1G, or by category
+    (heap:huge;mmap:base;static:huge); append :best to run with what is available
+    [kind=pages traits=swept implies="setting hugepages.node"]
+--pages-backing ({"|".join(PAGE_BACKINGS)})  kind of large pages for --pages: thp (default:
+    transparent), hugetlb (from the pool)
+    [neutral=thp traits=swept implies="setting hugepages.node"]
+--pages-heap SIZE  heap size to which percentages of --pages refer; default: measured in an
+    earlier run or with one copy
+    [field=pages_heap_bytes kind=bytes traits=swept]
+--prepare CMD  shell command before each phase, not timed
+    [traits=swept]
+--cooldown S  rest between phases
+    [field=cooldown_s kind=seconds traits=swept compare_as=note]
+--until-idle MAX_S ?{DEFAULT_UNTIL_IDLE_S:g}  between phases, wait up to MAX_S until load,
+    temperature and frequency return to their first values; default {DEFAULT_UNTIL_IDLE_S:g}
+    [field=until_idle_s kind=until_idle compare_as=note]
+--output-limit BYTES  a copy that prints more is stopped; default {DEFAULT_OUTPUT_LIMIT}
+    [field=output_limit_bytes kind=bytes compare_as=nothing]
+--check-limit S  longest that checking the output of one copy may take, longer for outputs of many
+    MB; default {DEFAULT_CHECK_LIMIT_S:g}
+    [field=check_limit_s kind=seconds_above_0 compare_as=nothing]
+--tuned  apply the settings that `rater doctor` recommends (governor, NUMA balancing, KSM, ...),
+    restore them after the run; needs root
+    [kind=flag compare_as=recorded_effect]
+--run-dirs  each copy of a command works in a directory of its own, below RATER_CACHE/work
+    [kind=flag]
+--keep  keep the run directories; the result names them
+    [kind=flag compare_as=nothing]
+--force  run even if memory or disk may be insufficient
+    [kind=flag compare_as=nothing]
+--share  run beside another rater
+    [kind=flag compare_as=nothing]
+--wait MAX_S ?{DEFAULT_WAIT_S:g}  wait up to MAX_S for another rater that uses this machine; default
+    {DEFAULT_WAIT_S:g} (a day)
+    [field=wait_s kind=wait compare_as=nothing]
+"""
+_DEFAULTS = dict(zip(Request.__struct_fields__, Request.__struct_defaults__, strict=True))
+OPTIONS = read_options(_OPTIONS, _KINDS, _DEFAULTS)
+# A command is typed behind `--`, by no option, but is an axis like one:
+# `--axis command='./a -x,./b'`.
+COMMAND = Option(
+    field="command",
+    name="command",
+    group="what runs",
+    help="",
     default=(),
+    label="--command",
     kind=WORDS,
+    traits=SWEPT,
+    compare_as=CompareAs.RECORDED_EFFECT,
     implies=("command of ", "program of "),
-    traits=SWEPT | RECORDED,
-).named("command")
-BY_NAME = {one.name: one for one in (*OPTIONS, COMMAND)}
+)
+BY_NAME = {option.name: option for option in (*OPTIONS, COMMAND)}
 
 
-# -- A request as JSON, as it is kept with its run: enough to ask for the same again ---------------
+# -- A request as JSON: kept with its run, enough to ask for the same again ------------------------
 
 
 def request_to_json(request: Request) -> str:
@@ -416,8 +326,8 @@ MERGED_FROM = "merged_from"  # a file that another user may have written, and wh
 def request_from_json(text: str, where: str) -> Request:
     """Return the request that `request_to_json` made `text` of; `where` names the run in errors.
 
-    What an older rater did not know has its default. Raises `InputError` for what
-    this one does not know.
+    A field that an older rater did not have gets its default. Raises `InputError` for a field of a
+    newer rater.
     """
     try:
         values = json.loads(text)

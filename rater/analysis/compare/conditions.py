@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.plan.options import MINOR
+from rater.plan.options import CompareAs
 from rater.plan.request import OPTIONS
 from rater.record.run import BenchmarkUsed, Host, MachinePU, Placement
 from rater.record.stored import StoredRun
@@ -57,7 +57,7 @@ _MINOR = {
     "layout file",
     "rater",
     *(f"setting {name}" for name in _NO_SPEED),
-    *(one.label for one in OPTIONS if MINOR in one.traits),
+    *(option.label for option in OPTIONS if option.compare_as is CompareAs.NOTE),
 }
 
 

@@ -27,7 +27,7 @@ from rater.analysis.results.disturbed import (
 )
 from rater.analysis.results.placement import PlacementVerdict, prove_run
 from rater.analysis.results.result import left_out, stored_request
-from rater.plan.options import IN_HEAD, MINOR, MOVES_COPIES, NO_EFFECT, RECORDED, Option
+from rater.plan.options import IN_HEAD, MOVES_COPIES, CompareAs, Option
 from rater.plan.request import BY_NAME, OPTIONS
 from rater.record.stored import RunHead, StoredRun
 from rater.settings.known import changes_with, is_volatile
@@ -105,8 +105,13 @@ _HEAD = (
 )
 _LABELS = {"source": "origin"}
 # Those that are compared as they were asked for, and those of them that change what copies do.
-_ASKED = [one for one in OPTIONS if not one.traits & (IN_HEAD | NO_EFFECT | RECORDED)]
-COPY_OPTIONS = tuple(one for one in _ASKED if MINOR not in one.traits)
+_ASKED = [
+    option
+    for option in OPTIONS
+    if IN_HEAD not in option.traits
+    and option.compare_as in (CompareAs.DIFFERENT_WORK, CompareAs.NOTE)
+]
+COPY_OPTIONS = tuple(option for option in _ASKED if option.compare_as is CompareAs.DIFFERENT_WORK)
 _OFF: tuple[object, ...] = (None, False, 0, "", [])
 _PLACE = "place of copy "
 _PLACES = "places of the copies"

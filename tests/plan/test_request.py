@@ -1,0 +1,65 @@
+"""The table of options beside the fields of a request."""
+
+from __future__ import annotations
+
+import pytest
+
+from rater.plan.options import FLAG, IN_HEAD, SWEPT, CompareAs, Option, read_options
+from rater.plan.request import OPTIONS, Request
+
+DEFAULTS = {"wait_s": None, "energy": "auto", "keep": False}
+
+
+def read_one(entry: str) -> Option:
+    (option,) = read_options(f"how:\n{entry}", {"flag": FLAG}, DEFAULTS)
+    return option
+
+
+def test_each_field_has_one_option_but_what_is_typed_by_none() -> None:
+    fields = [option.field for option in OPTIONS]
+    assert [*Request.__struct_fields__] == ["suites", "command", *fields]
+
+
+def test_an_entry_says_all_of_an_option() -> None:
+    option = read_one(
+        "--wait, --queue MAX_S ?60  wait up to MAX_S\n    for another\n"
+        '    [field=wait_s traits=swept,in_head compare_as=note label="time to wait" neutral=0\n'
+        '     implies="load, command of "]'
+    )
+    assert option == Option(
+        field="wait_s",
+        name="wait",
+        group="how",
+        help="wait up to MAX_S for another",
+        default=None,
+        label="time to wait",
+        aliases=("queue",),
+        metavar="MAX_S",
+        const="60",
+        traits=SWEPT | IN_HEAD,
+        compare_as=CompareAs.NOTE,
+        neutral=("0",),
+        implies=("load", "command of "),
+    )
+
+
+def test_an_option_without_properties_is_text_and_different_work() -> None:
+    option = read_one("--energy (auto|off)  joules")
+    assert (option.field, option.label, option.default) == ("energy", "--energy", "auto")
+    assert option.choices == ("auto", "off")
+    assert option.compare_as is CompareAs.DIFFERENT_WORK
+
+
+@pytest.mark.parametrize(
+    ("properties", "error"),
+    [
+        ("sort=flag", AssertionError),
+        ("kind=flags", KeyError),
+        ("traits=sweeped", KeyError),
+        ("compare_as=notes", ValueError),
+        ("field=kept", KeyError),
+    ],
+)
+def test_a_slip_in_the_table_is_an_error(properties: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        read_one(f"--keep  keep them\n    [{properties}]")
