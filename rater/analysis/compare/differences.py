@@ -98,10 +98,17 @@ def _of(run: StoredRun) -> DisturbedRun:
 # All that is recorded of the machine, its settings, the programs and what was asked for.
 # Between points it puts the comparison in doubt; within a point it is noise that need not be.
 
-# Fields of a run's head, by the options that they come from or by what they are called.
-_HEAD = (
+# Fields of a run's head that no option of `rater run` gives.
+_OF_NO_OPTION = ("suite", "source")
+# The order in which fields of the head are told; an option that is new here is told after them.
+_HEAD_ORDER = (
     *("mode", "order", "copies", "stagger", "increment", "suite", "size", "tune", "layout", "mem"),
     *("wrap", "warmup", "window", "source", "iterations", "discard"),
+)
+# All fields of the head that are compared: each by the name of its option, or by its own.
+HEAD_FIELDS = sorted(
+    (*(option.name for option in OPTIONS if IN_HEAD in option.traits), *_OF_NO_OPTION),
+    key=lambda name: _HEAD_ORDER.index(name) if name in _HEAD_ORDER else len(_HEAD_ORDER),
 )
 _LABELS = {"source": "origin"}
 # Those that are compared as they were asked for, and those of them that change what copies do.
@@ -229,7 +236,7 @@ def _differences(reference: StoredRun, run: StoredRun) -> Iterator[ConditionDiff
 
 def _head_facts(head: RunHead) -> Facts:
     facts: Facts = {}
-    for name in _HEAD:
+    for name in HEAD_FIELDS:
         known = BY_NAME.get(name)
         label = known.label if known else _LABELS.get(name, name)
         facts[label] = text_of(getattr(head, known.field if known else name))

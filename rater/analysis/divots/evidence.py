@@ -20,7 +20,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.analysis.divots.model import formatting
-from rater.analysis.divots.model.finding import PLACED, Evidence, Finding, Kind
+from rater.analysis.divots.model.finding import (
+    LEAST_MEASURED_WEIGHT,
+    MOST_MEASURED_WEIGHT,
+    PLACED,
+    Evidence,
+    EvidenceKind,
+    Finding,
+    Kind,
+)
 from rater.analysis.results.account import accounts_of
 from rater.analysis.results.counters import metrics_of, rates_of, tables_of
 from rater.analysis.results.cpu_use import run_counters
@@ -340,8 +348,6 @@ _HALF = 0.5  # of the difference: a cell, or a copy, shows it
 _MOST = 2 / 3  # of copies, that it must be known of; of cells, that must show it
 _MOST_NAMED = 8  # copies; of more their number is told
 _WAYS = 20  # of which one by chance is 5 %
-# Behind what it costs (100), before how likely it is by chance (10).
-_LEAST_WEIGHT, _MOST_WEIGHT = 20.0, 80.0
 
 
 def add_evidence(findings: Sequence[Finding], run: StoredRun) -> tuple[Finding, ...]:
@@ -371,7 +377,7 @@ def _with_evidence(one: Finding, rows: _Rows) -> Finding:
     measured.sort(key=lambda it: -it.weight)
     known = {name for mine, _ in cells for row in mine for name in row.numbers}
     if not measured and any(measure.name in known for measure in _MEASURES):
-        measured.append(Evidence(name="cause", text="nothing recorded explains it"))
+        measured.append(EvidenceKind.UNEXPLAINED.evidence("nothing recorded explains it"))
     return replace(one, evidence=(*(it for it in one.evidence if it.others is None), *measured))
 
 
@@ -409,9 +415,10 @@ def _compared(measure: _Measure, cells: Sequence[_Sides], one: Finding) -> Evide
     who = sorted(copy for copy, over in shows.items() if median(over) / difference >= _HALF)
     text = _text(measure, (value, other), cells, one, who)
     distance = 1 - low / high if measure.relative or high > 1 else abs(difference)
-    more = (_MOST_WEIGHT - _LEAST_WEIGHT) * min(1.0, distance * measure.first)
+    weight_range = MOST_MEASURED_WEIGHT - LEAST_MEASURED_WEIGHT
+    more = weight_range * min(1.0, distance * measure.first)
     return Evidence(
-        name=measure.name, text=text, weight=_LEAST_WEIGHT + more, value=value, others=other
+        name=measure.name, text=text, weight=LEAST_MEASURED_WEIGHT + more, value=value, others=other
     )
 
 
@@ -461,6 +468,6 @@ def _shared(one: Finding, rows: _Rows) -> Evidence | None:
         text = f"{measure.words.format(number(least))} or more"
         text += f" (other benchmarks at most {number(most)})"
         return Evidence(
-            name=measure.name, text=text, weight=_LEAST_WEIGHT, value=least, others=most
+            name=measure.name, text=text, weight=LEAST_MEASURED_WEIGHT, value=least, others=most
         )
     return None

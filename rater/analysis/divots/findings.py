@@ -24,6 +24,7 @@ from rater.analysis.divots.model.finding import (
     CellEffect,
     CopyEffect,
     Evidence,
+    EvidenceKind,
     Finding,
     Kind,
     Thresholds,
@@ -192,9 +193,7 @@ def _finding(table: Table, cause: Cause) -> Finding:
     evidence = [] if boost or layout else _evidence(table, cause)
     if words and not boost and most * size > 0:
         share = formatting.format_slowdown(math.exp(most))
-        evidence.append(
-            Evidence(name="layout", text=f"up to {share} could come from {words}", weight=60.0)
-        )
+        evidence.append(EvidenceKind.LAYOUT.evidence(f"up to {share} could come from {words}"))
     expectation = f"no more than {words} explain" if boost else None
     whole = len(benchmarks) == b and (cause.everywhere or b > 1)
     always = layout or (len(cause.iterations) == i > 1 and kind is not Kind.SLOW_ITERATION)
@@ -261,16 +260,16 @@ def _evidence(table: Table, cause: Cause) -> list[Evidence]:
     """Return what the times say; stored proof and samples add their own values."""
     made = []
     if text := cost_of(table, cause):
-        made.append(Evidence(name="cost", text=text, weight=100.0))
+        made.append(EvidenceKind.COST.evidence(text))
     if hasty := _hasty(table, cause):
         text = f"{formatting.format_copies(hasty)} took less than half of any other's time"
-        made.append(Evidence(name="output", text=f"{text}: check its output", weight=90.0))
+        made.append(EvidenceKind.OUTPUT.evidence(f"{text}: check its output"))
     slots = cause.slots
     node, memory = only_one(table.node[slots]), only_one(table.memory[slots])
     away = table.memory != table.node
     known = None not in (node, memory) and memory not in (node, SEVERAL)
     if cause.level == "node" and known and not away[~slots].all():
-        made.append(Evidence(name="memory", text=f"its memory is on node {memory}", weight=50.0))
+        made.append(EvidenceKind.MEMORY.evidence(f"its memory is on node {memory}"))
     return made
 
 

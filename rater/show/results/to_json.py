@@ -54,7 +54,7 @@ def evidence_line(one: Finding) -> str:
     measured = [it for it in ordered if it.others is not None][:_MOST_MEASURED]
     parts += [it.text for it in ordered if it.others is None or it in measured]
     known = one.explained or one.kind in _SAID or "memory on" in one.place
-    if not known and all(it.name == "cost" for it in one.evidence):
+    if not known and not any(evidence.of_cause for evidence in one.evidence):
         parts.append("cause not recorded")
     return "; ".join(parts)
 

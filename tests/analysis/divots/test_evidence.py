@@ -17,6 +17,7 @@ from rater.analysis.divots.model.finding import (
     CellEffect,
     CopyEffect,
     Evidence,
+    EvidenceKind,
     Finding,
     Kind,
     from_json,
@@ -81,6 +82,19 @@ def test_lgroups_of_two_copies_as_slow_as_is_promised_are_found() -> None:
             there[..., :2] *= 1 + size
             found += [any(divot.nodes == (0,) for divot in divots(there, machine))]
     assert 0.7 <= np.mean(found) <= 0.95  # of 24
+
+
+@pytest.mark.parametrize("kind", EvidenceKind)
+def test_no_cause_is_recorded_where_all_evidence_is_of_the_cost(kind: EvidenceKind) -> None:
+    found = finding(evidence=(kind.evidence("words"),))
+    assert evidence_line(found).endswith("words") == kind.of_cause
+    assert evidence_line(found).endswith("; cause not recorded") == (kind is EvidenceKind.COST)
+
+
+def test_a_number_that_differs_is_a_cause() -> None:
+    found = finding(evidence=(Evidence(name="steal", text="words", value=0.2, others=0.0),))
+    assert found.evidence[0].of_cause
+    assert evidence_line(found).endswith("words")
 
 
 MIB = 1 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from enum import StrEnum
+from enum import Enum, StrEnum
 
 from msgspec import Struct
 
@@ -45,13 +45,38 @@ _EITHER = (Kind.STEP, Kind.WARM_UP, Kind.LAYOUT)
 _ALL_COPIES = ("whole run", "all copies")
 
 
+# Evidence is told by falling weight. Numbers that were recorded beside the times lie in this range,
+# by how far the finding's copies differ from the others.
+LEAST_MEASURED_WEIGHT, MOST_MEASURED_WEIGHT = 20.0, 80.0
+
+
+class EvidenceKind(Enum):
+    """Evidence that is no recorded number: its stored name, its weight, what it says.
+
+    `of_cause`: it says something of the cause, if only that nothing explains it. A finding without
+    any such evidence is told with "cause not recorded".
+    """
+
+    COST = ("cost", 100.0, False)
+    OUTPUT = ("output", 90.0, True)  # copies so fast that they cannot have done their work
+    LAYOUT = ("layout", 60.0, True)  # how much of it the layout may have made
+    MEMORY = ("memory", 50.0, True)  # the memory of a node's copies is on another one
+    UNEXPLAINED = ("cause", 0.0, True)  # numbers were recorded, and none of them differs
+
+    def __init__(self, label: str, weight: float, of_cause: bool) -> None:
+        self.label, self.weight, self.of_cause = label, weight, of_cause
+
+    def evidence(self, text: str) -> Evidence:
+        """Return evidence of this kind in these words."""
+        return Evidence(name=self.label, text=text, weight=self.weight)
+
+
 class Evidence(Struct, frozen=True, kw_only=True):
     """One thing known about a finding, as a value and as words.
 
-    `weight` orders: what differs most from the others first. `name` tells where it
-    comes from. What `analysis.evidence` measured has numbers: `value` is the median of
-    the finding's copies, `others` that of those they are compared with; what the times
-    themselves say has none.
+    `weight` orders: what differs most from the others first. `name` is the label of an
+    `EvidenceKind`, or that of a number that `divots/evidence.py` compared. Only such a number has
+    `value`, the median of the finding's copies, and `others`, that of those they are compared with.
     """
 
     name: str
@@ -59,6 +84,11 @@ class Evidence(Struct, frozen=True, kw_only=True):
     weight: float = 0.0
     value: float | None = None
     others: float | None = None
+
+    @property
+    def of_cause(self) -> bool:
+        """Whether it says something of the cause: all numbers do."""
+        return all(kind.of_cause for kind in EvidenceKind if kind.label == self.name)
 
 
 class CellEffect(Struct, frozen=True):
