@@ -210,7 +210,7 @@ class AtGate:
         return self.gate.mems if self.gate else None
 
 
-class OutputChecked(Struct, frozen=True):
+class OutputChecked(Struct, frozen=True, kw_only=True):
     """The output of a copy that had ended well was compared with what was expected."""
 
     phase: int

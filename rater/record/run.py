@@ -101,7 +101,7 @@ class MemoryPolicy(StrEnum):
     WEIGHTED = "weighted"  # MPOL_WEIGHTED_INTERLEAVE: by the weights in /sys/kernel/mm/mempolicy
 
 
-class Placement(Struct, frozen=True):
+class Placement(Struct, frozen=True, kw_only=True):
     """Where one copy runs and where its memory comes from (the database's `placement` row)."""
 
     copy: int
@@ -114,9 +114,29 @@ class Placement(Struct, frozen=True):
     memory_policy: MemoryPolicy
     memory_nodes: tuple[int, ...]  # OS numbers; empty for "local" and "none"
 
+    @classmethod
+    def unbound(
+        cls,
+        copy: int,
+        memory_policy: MemoryPolicy = MemoryPolicy.NONE,
+        memory_nodes: tuple[int, ...] = (),
+    ) -> Placement:
+        """Return the placement of a copy that may run on any CPU."""
+        return cls(
+            copy=copy,
+            cpus=None,
+            cpu=None,
+            core=None,
+            llc=None,
+            node=None,
+            package=None,
+            memory_policy=memory_policy,
+            memory_nodes=memory_nodes,
+        )
 
-class Host(Struct, frozen=True):
-    """The machine a run was made on; what is not known of an imported one is None."""
+
+class Host(Struct, frozen=True, kw_only=True):
+    """The machine a run was made on; facts that are not known are None."""
 
     fingerprint: str  # stable over reboots: model, topology, microcode; never measured MHz
     hostname: str | None
@@ -131,6 +151,31 @@ class Host(Struct, frozen=True):
     packages: int | None
     architecture: str | None = None  # as `uname -m`
     product: str | None = None  # vendor and product as the firmware names them
+
+    @classmethod
+    def imported(
+        cls,
+        name: str,
+        *,
+        hostname: str | None,
+        cpu_model: str | None = None,
+        product: str | None = None,
+    ) -> Host:
+        """Return the machine of an imported run: machines of one `name` count as the same."""
+        return cls(
+            fingerprint=f"import:{name}",
+            hostname=hostname,
+            machine_id_hash=None,
+            cpu_model=cpu_model,
+            microcode=None,
+            vendor=None,
+            memory_bytes=None,
+            pus=None,
+            cores=None,
+            nodes=None,
+            packages=None,
+            product=product,
+        )
 
 
 class MachinePU(Struct, frozen=True, kw_only=True):

@@ -335,7 +335,7 @@ def read_observations(data: bytes, file: str) -> StoredRun:
     )
     return StoredRun(
         head=head,
-        host=Host(f"import:{head.hostname or ''}", head.hostname, *(None,) * 9),
+        host=Host.imported(head.hostname or "", hostname=head.hostname),
         settings=tuple((f"{TABLE_TEXT}{name}", text) for name, text in tables.items()),
         benchmarks=tuple(BenchmarkUsed(name=name) for name in head.benchmarks),
         pus=pus,

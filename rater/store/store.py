@@ -319,7 +319,7 @@ _CHUNK = 65536
 NOT_SEARCHED = 0  # as version: no more is known than what others cost
 
 
-class DivotSearch(Struct, frozen=True):
+class DivotSearch(Struct, frozen=True, kw_only=True):
     """How a run was searched: what is found is only as good as that."""
 
     version: int

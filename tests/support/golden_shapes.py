@@ -40,8 +40,18 @@ def keep(store: Store, run: StoredRun) -> None:
     for it in run.copies:
         events += [PagesHad(it.phase, it.copy, it.step, it.pages)] if it.pages else []
         if it.metrics:
-            key = (it.phase, it.benchmark, it.iteration, it.copy, it.step)
-            events.append(OutputChecked(*key, it.validity, None, metrics=it.metrics))
+            events.append(
+                OutputChecked(
+                    phase=it.phase,
+                    benchmark=it.benchmark,
+                    iteration=it.iteration,
+                    copy=it.copy,
+                    step=it.step,
+                    validity=it.validity,
+                    detail=None,
+                    metrics=it.metrics,
+                )
+            )
     store.append(number, *events)
     with store.writing("warnings") as connection:
         for text in () if run.warnings == ("w",) else run.warnings:

@@ -63,7 +63,7 @@ from rater.lab.trace.tracer import (
 )
 from rater.plan.schedule import Step
 from rater.plan.suite_find import load_suite, select_from_suite, split_selection
-from rater.record.run import CopyStatus, MemoryPolicy, Placement
+from rater.record.run import CopyStatus, Placement
 from rater.record.stored import StoredRun
 from rater.run.launcher.copies import CopySpec
 from rater.run.launcher.guard import guard
@@ -257,17 +257,7 @@ def _notes(traced: TraceRun, problems: list[str]) -> tuple[str, ...]:
 
 # -- What is traced: one benchmark of a suite, or a command, ready to be started -------------------
 
-_UNBOUND = Placement(
-    copy=0,
-    cpus=None,
-    cpu=None,
-    core=None,
-    llc=None,
-    node=None,
-    package=None,
-    memory_policy=MemoryPolicy.NONE,
-    memory_nodes=(),
-)
+_UNBOUND = Placement.unbound(copy=0)
 _OUTPUT_LIMIT_BYTES = 1 << 30  # as `rater run` has it unless told otherwise
 
 

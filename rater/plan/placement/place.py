@@ -515,17 +515,7 @@ def place(offer: CpuOffer, copies: int, memory: Memory, threads: int = 1) -> Pla
             )
         return PlacementPlan(
             placements=tuple(
-                Placement(
-                    copy=copy,
-                    cpus=None,
-                    cpu=None,
-                    core=None,
-                    llc=None,
-                    node=None,
-                    package=None,
-                    memory_policy=policy,
-                    memory_nodes=named,
-                )
+                Placement.unbound(copy=copy, memory_policy=policy, memory_nodes=named)
                 for copy in range(copies)
             ),
             warnings=unbound_warnings(len(topology.pus), copies, threads),

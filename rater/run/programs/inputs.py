@@ -124,8 +124,9 @@ def page_cache_spread(nodes: Sequence[int]) -> Iterator[None]:
     writes it (`alloc_pages` in mm/mempolicy.c), and it stays there. Where the kernel refuses
     the policy (a container), or for no nodes, everything is as it was.
     """
-    nowhere = (None, None, None, None, None, None)
-    spread = Placement(0, *nowhere, MemoryPolicy.INTERLEAVE, tuple(nodes))
+    spread = Placement.unbound(
+        copy=0, memory_policy=MemoryPolicy.INTERLEAVE, memory_nodes=tuple(nodes)
+    )
     with ExitStack() as stack:
         with suppress(RunError):
             stack.enter_context(bound_as(spread) if nodes else nullcontext())

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from rater.plan.schedule import Step
 from rater.plan.suite import Benchmark, Size, Suite
-from rater.record.run import MemoryPolicy, Placement
+from rater.record.run import Placement
 from rater.run.launcher.copies import CopySpec
 from rater.run.launcher.guard import MARKER, kill_marked
 from rater.run.programs.child_process import ChildEnded, Limits, excess_text, run_alone
@@ -36,17 +36,7 @@ from rater.run.workplace.run_dirs import Program, RunFolders
 from rater.system.errors import RaterError
 
 _MORE_MEMORY = 1.1  # than stated is worth a word
-_UNBOUND = Placement(
-    copy=0,
-    cpus=None,
-    cpu=None,
-    core=None,
-    llc=None,
-    node=None,
-    package=None,
-    memory_policy=MemoryPolicy.NONE,
-    memory_nodes=(),
-)
+_UNBOUND = Placement.unbound(copy=0)
 
 
 class SuiteTrial(Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from rater.plan.placement.memory_policy import AT_HOME, Memory, named_nodes
 from rater.plan.placement.place import PlacementPlan
-from rater.plan.topology import Topology
+from rater.plan.topology import PU, Topology
 from rater.record.run import MemoryPolicy, Placement
 from rater.speccpu.kit.files import (
     COMMANDS,
@@ -389,24 +389,41 @@ def _placed(
         )
     home = pus.get(cpus[0]) if cpus and not own.relative else None
     if home is None:
-        return Placement(
-            copy=copy,
-            cpus=None,
-            cpu=None,
-            core=None,
-            llc=None,
-            node=None,
-            package=None,
-            memory_policy=MemoryPolicy.NONE,
-            memory_nodes=(),
-        )
-    place = (home.os, home.core, home.llc, home.node, home.package)
+        return Placement.unbound(copy=copy)
     if not ours:
-        return Placement(copy, None, *place, MemoryPolicy.NONE, ())
+        # The command binds itself: rater sets no mask, but knows where the copy will run.
+        return _placed_at(home, copy=copy, cpus=None, memory_policy=MemoryPolicy.NONE)
     nodes = named_nodes(topology, memory)
     if memory.policy in AT_HOME and not nodes:
         nodes = tuple(sorted({pu.node for pu in pus.values() if pu.node is not None}))
-    return Placement(copy, tuple(sorted(pus)), *place, memory.policy, nodes)
+    return _placed_at(
+        home,
+        copy=copy,
+        cpus=tuple(sorted(pus)),
+        memory_policy=memory.policy,
+        memory_nodes=nodes,
+    )
+
+
+def _placed_at(
+    home: PU,
+    *,
+    copy: int,
+    cpus: tuple[int, ...] | None,
+    memory_policy: MemoryPolicy,
+    memory_nodes: tuple[int, ...] = (),
+) -> Placement:
+    return Placement(
+        copy=copy,
+        cpus=cpus,
+        cpu=home.os,
+        core=home.core,
+        llc=home.llc,
+        node=home.node,
+        package=home.package,
+        memory_policy=memory_policy,
+        memory_nodes=memory_nodes,
+    )
 
 
 def bind_of(kit: KitBenchmark, placement: Placement, *, from_file: bool) -> str:

@@ -380,8 +380,9 @@ def _host(file: SpecFile) -> Host:
 
     product = " ".join(filter(None, (fact("hw_vendor"), fact("hw_model")))) or None
     model = fact("hw_cpu_name", "hw_cpu")
-    fingerprint = f"import:{file.hostname or product or ''}"
-    return Host(fingerprint, file.hostname, None, model, *(None,) * 7, product=product)
+    return Host.imported(
+        file.hostname or product or "", hostname=file.hostname, cpu_model=model, product=product
+    )
 
 
 def _references(file: SpecFile) -> dict[str, float]:

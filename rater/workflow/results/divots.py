@@ -143,8 +143,16 @@ def _kept_or_made(
     else:
         analysis = _found(store, head, thresholds, run, copies)
     if head.status is not RunStatus.RUNNING:
-        costs = (analysis.others_cost, analysis.noise_cost)
-        search = DivotSearch(*asked, copies, analysis.visible, analysis.failed, *costs)
+        search = DivotSearch(
+            version=VERSION,
+            threshold_group=thresholds.group,
+            threshold_copy=thresholds.copy,
+            copy_runs=copies,
+            visible=analysis.visible,
+            failed=analysis.failed,
+            others_cost=analysis.others_cost,
+            noise_cost=analysis.noise_cost,
+        )
         _keep(store, head, search, analysis)
     return analysis
 

@@ -468,7 +468,7 @@ def test_places_of_result_files_are_read_from_their_copies_and_only_what_differs
             ),
         ),
     )
-    free = replace(run(2), placements=(Placement(0, None, *(None,) * 5, MemoryPolicy.LOCAL, ()),))
+    free = replace(run(2), placements=(Placement.unbound(0, MemoryPolicy.LOCAL),))
     moved = found(point("x", bound), point("y", free))["places of the copies"]
     assert moved.values[1] == ("copy 0 on any CPU (not bound), not CPUs 0", (2,))
 
