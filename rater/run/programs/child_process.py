@@ -22,12 +22,12 @@ from msgspec import Struct
 _PR_SET_PDEATHSIG = 1
 _SHOWN_BYTES = 4000  # of each end of a long output
 _POLL_MS = 100  # how often a child is asked whether it has taken too much
-_KEPT_BYTES = 1 << 20  # of what a child wrote that wrote too much: enough to see what it was
+_KEPT_BYTES = 1 << 20  # of an output that became too long: enough to recognise it
 _prctl = ctypes.CDLL(None).prctl
 
 
 class Limits(Struct, frozen=True):
-    """What a child may take; None: as much as it wants."""
+    """The most that a child may take; None is no limit."""
 
     time_s: float | None = None
     output_bytes: int | None = None  # in the files of its standard output and error
@@ -61,7 +61,7 @@ class ChildEnded(Struct, frozen=True):
 
     @property
     def exit_code(self) -> int | None:
-        """What it ended with; None: a signal ended it."""
+        """The exit code; None when a signal ended the child."""
         return self.status if self.status >= 0 else None
 
     @property
@@ -97,7 +97,7 @@ def run_child(
     takes more than `limits`, `stop` is true, we are interrupted, and when it has ended; where it
     `leaves` something running, not when it has ended well.
     """
-    own_peak = getrusage(RUSAGE_SELF).ru_maxrss
+    own_peak_kib = getrusage(RUSAGE_SELF).ru_maxrss
     begin_s = time.monotonic()
     process = subprocess.Popen(
         argv,
@@ -110,23 +110,23 @@ def run_child(
         process_group=0,
         preexec_fn=die_with_parent(),  # noqa: PLW1509 (only where there are no other threads)
     )
-    excess, well, written = None, False, {output.fileno() for output in outputs}
+    excess, ended_well, written = None, False, {output.fileno() for output in outputs}
     try:
         excess = _wait_within(process.pid, limits, written, stop)
         elapsed_s = time.monotonic() - begin_s
         if excess is None:
             ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-            well = ended is not None and ended.si_status == 0
+            ended_well = ended is not None and ended.si_status == 0
     finally:
-        if not (leaves and well):  # before it is reaped: its number is no other group's yet
+        if not (leaves and ended_well):  # before it is reaped: its number is no other group's yet
             kill_group(process.pid)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if excess is LimitExceeded.OUTPUT:
         cut(written)
-    peak = usage.ru_maxrss
+    peak_kib = usage.ru_maxrss
     return ChildEnded(
-        process.returncode, excess, elapsed_s, peak * 1024 if peak > own_peak else None
+        process.returncode, excess, elapsed_s, peak_kib * 1024 if peak_kib > own_peak_kib else None
     )
 
 
@@ -143,19 +143,19 @@ def run_alone(
 
     `outputs` are other files for that; see `run_child`.
     """
-    out, err = map(Path, outputs or (run_dir / "stdout", run_dir / "stderr"))
-    with out.open("wb") as stdout, err.open("wb") as stderr:
+    stdout_path, stderr_path = map(Path, outputs or (run_dir / "stdout", run_dir / "stderr"))
+    with stdout_path.open("wb") as stdout, stderr_path.open("wb") as stderr:
         return run_child(
             argv, run_dir, environment, (stdout, stderr), limits, descriptors=descriptors
         )
 
 
 def excess_text(excess: LimitExceeded, limits: Limits) -> str:
-    """Return what a child took too much of, in words."""
+    """Describe the limit that a child exceeded."""
     if excess is LimitExceeded.TIME:
         return f"was not done after {limits.time_s:g} s (--timeout)"
-    most = (limits.output_bytes or 0) / 1e6
-    return f"wrote more than {most:.0f} MB of output (--output-limit of rater run)"
+    limit_mb = (limits.output_bytes or 0) / 1e6
+    return f"wrote more than {limit_mb:.0f} MB of output (--output-limit of rater run)"
 
 
 def _wait_within(
@@ -164,19 +164,19 @@ def _wait_within(
     outputs: Iterable[int],
     stop: Callable[[], bool],
 ) -> LimitExceeded | None:
-    """Wait until a child of ours has ended, which is not reaped, or has taken too much.
+    """Wait until a child of ours has ended or exceeded a limit; an ended one is not reaped.
 
-    `outputs` are the files that it writes to; `stop` is asked a few times a second.
-    Returns what it has taken too much of, None when it has ended.
+    `outputs` are the files that it writes to; `stop` is called a few times a second.
+    Returns the limit that was exceeded, None when the child has ended.
     """
     deadline_s = math.inf if limits.time_s is None else time.monotonic() + limits.time_s
-    handle = os.pidfd_open(pid)
+    process_fd = os.pidfd_open(pid)
     try:
-        poll = select.poll()
-        poll.register(handle, select.POLLIN)
+        process_end = select.poll()
+        process_end.register(process_fd, select.POLLIN)
         while True:
             left_ms = max(0.0, (deadline_s - time.monotonic()) * 1e3)
-            if poll.poll(min(_POLL_MS, left_ms)):
+            if process_end.poll(min(_POLL_MS, left_ms)):
                 return None
             if stop():
                 return LimitExceeded.STOPPED
@@ -185,7 +185,7 @@ def _wait_within(
             if time.monotonic() >= deadline_s:
                 return LimitExceeded.TIME
     finally:
-        os.close(handle)
+        os.close(process_fd)
 
 
 def written_bytes(outputs: Iterable[int | str]) -> int:
@@ -211,18 +211,24 @@ def kill_group(group: int) -> None:
 
 
 def die_with_parent() -> Callable[[], object] | None:
-    """Return what makes a child die with us; None where Python between fork and exec is unsafe."""
+    """Return a hook for a child, so that it dies with us.
+
+    None when this process has more threads: Python between fork and exec is unsafe then.
+    """
     if len(os.listdir("/proc/self/task")) > 1:  # noqa: PTH208 (only the number matters)
         return None
     return lambda: _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def both_ends(file: int) -> str:
-    """Return what a file of output says, the middle of a long one left out."""
-    size = os.fstat(file).st_size
-    if size <= 2 * _SHOWN_BYTES:
-        text = os.pread(file, size, 0)
+def both_ends(descriptor: int) -> str:
+    """Return the text of a file of output; the middle of a long one is left out."""
+    size_bytes = os.fstat(descriptor).st_size
+    if size_bytes <= 2 * _SHOWN_BYTES:
+        content = os.pread(descriptor, size_bytes, 0)
     else:
-        begin, end = (os.pread(file, _SHOWN_BYTES, at) for at in (0, size - _SHOWN_BYTES))
-        text = begin + b"\n[...]\n" + end
-    return text.decode(errors="replace").strip()
+        begin, end = (
+            os.pread(descriptor, _SHOWN_BYTES, position)
+            for position in (0, size_bytes - _SHOWN_BYTES)
+        )
+        content = begin + b"\n[...]\n" + end
+    return content.decode(errors="replace").strip()

@@ -51,12 +51,12 @@ class Compiler(Struct, frozen=True):
     """The user's `cc`."""
 
     argv: tuple[str, ...]  # $CC may hold arguments
-    version: str  # first line of what it says of itself
-    identity: str  # everything it says of itself, and where it really lies
+    version: str  # first line of `cc --version`
+    identity: str  # all of `cc --version`, and the path behind symbolic links
 
 
 class BuiltProgram(Struct, frozen=True, kw_only=True):
-    """What to execute for a benchmark, and what it was made of."""
+    """The program of a benchmark, with the compiler and flags that made it."""
 
     executable: Path  # absolute
     sha256: str | None  # None when it may be executed but not read
@@ -72,14 +72,17 @@ def cache_root(environment: Mapping[str, str] = os.environ) -> Path:
     files held that need not be read again, `work/` run directories. All of it may be
     deleted while no rater runs.
     """
-    named, own = environment.get("RATER_CACHE"), user_folder("CACHE", environment)
-    if named:
-        return Path(named).absolute()
-    if own is None:
+    chosen_folder, default_folder = (
+        environment.get("RATER_CACHE"),
+        user_folder("CACHE", environment),
+    )
+    if chosen_folder:
+        return Path(chosen_folder).absolute()
+    if default_folder is None:
         raise InputError("no home directory is known: set RATER_CACHE to a folder")
     if is_caller(Path.home().stat().st_uid):  # sudo kept it: root's own, theirs would be closed
         return Path(pwd.getpwuid(0).pw_dir) / ".cache" / "rater"
-    return own
+    return default_folder
 
 
 def build(benchmark: Benchmark, tune: str, cache: Path, size: Size | None = None) -> BuiltProgram:
@@ -92,7 +95,7 @@ def build(benchmark: Benchmark, tune: str, cache: Path, size: Size | None = None
     """
     if not benchmark.sources:
         command = benchmark.command
-        if size is not None and all(one.program for one in size.commands):
+        if size is not None and all(each.program for each in size.commands):
             command = size.commands[0].program
         executable = find_command(command[0], f"benchmark {benchmark.name}")
         return BuiltProgram(
@@ -117,8 +120,11 @@ def is_built(benchmark: Benchmark, tune: str, cache: Path) -> bool:
     if not benchmark.sources or tune not in benchmark.flags:
         return True
     key = _build_key(
-        *(benchmark.name, benchmark.sources, benchmark.flags[tune], benchmark.libraries),
-        find_compiler(),
+        name=benchmark.name,
+        sources=benchmark.sources,
+        flags=benchmark.flags[tune],
+        libraries=benchmark.libraries,
+        compiler=find_compiler(),
     )
     return (cache / "build" / key[:32] / benchmark.name).exists()
 
@@ -129,17 +135,17 @@ def find_command(word: str, where: str = "the command") -> Path:
     Symbolic links stay: programs like busybox look at the name they are called by.
     """
     if "/" not in word:
-        found = shutil.which(word)
-        if found is None:
+        program = shutil.which(word)
+        if program is None:
             raise InputError(f"{where}: {word!r} is not in PATH; install it, or give its path")
-        return Path(found).absolute()
+        return Path(program).absolute()
     path = Path(word).absolute()
     if path.is_dir():
         raise InputError(f"{where}: {path} is a directory, expected a program")
     if not path.exists():
         raise InputError(f"{where}: no such file: {path}")
     if not os.access(path, os.X_OK):
-        raise InputError(f"{where}: {path} may not be executed: chmod +x it{_noexec(path)}")
+        raise InputError(f"{where}: {path} may not be executed: chmod +x it{_noexec_hint(path)}")
     return path
 
 
@@ -148,24 +154,26 @@ def missing_programs(benchmark: Benchmark, size: Size, *, has_setup: bool = Fals
 
     With `has_setup` programs given by a path are believed: the suite's set-up may make them.
     """
-    wanted = [benchmark.setup[0]] if benchmark.setup else []
+    programs = [benchmark.setup[0]] if benchmark.setup else []
     if benchmark.command and not all(command.program for command in size.commands):
-        wanted.append(benchmark.command[0])
-    wanted += [command.program[0] for command in size.commands if command.program]
-    found = []
-    for word in dict.fromkeys(wanted):
+        programs.append(benchmark.command[0])
+    programs += [command.program[0] for command in size.commands if command.program]
+    problems = []
+    for word in dict.fromkeys(programs):
         if has_setup and "/" in word:
             continue
         try:
             find_command(word)
         except InputError as error:
-            found.append(str(error).removeprefix("the command: "))
-    return found
+            problems.append(str(error).removeprefix("the command: "))
+    return problems
 
 
 def find_compiler(environment: Mapping[str, str] = os.environ) -> Compiler:
     """Return the compiler that $CC names, else `cc`; raises `InputError` when there is none."""
-    return _compiler(environment.get("CC", "").strip() or "cc", environment.get("PATH", ""))
+    return _identify_compiler(
+        environment.get("CC", "").strip() or "cc", environment.get("PATH", "")
+    )
 
 
 def compile_program(
@@ -176,15 +184,17 @@ def compile_program(
     Safe against other raters doing the same: who comes second waits for the first.
     """
     compiler = find_compiler()
-    options, rest = shlex.join([*flags, *libraries]), [*map(str, sources), *libraries]
+    options, arguments_behind = shlex.join([*flags, *libraries]), [*map(str, sources), *libraries]
     key = _build_key(name, sources, flags, libraries, compiler)
-    final = cache / "build" / key[:32]
-    with cache_errors(cache), locked(final.parent):
-        digest = _intact(final, name) or _built(final, name, [*compiler.argv, *flags], rest)
-    executable = final / name
+    folder = cache / "build" / key[:32]
+    with cache_errors(cache), locked(folder.parent):
+        digest = _intact_digest(folder, name) or _compile_into(
+            folder, name, [*compiler.argv, *flags], arguments_behind
+        )
+    executable = folder / name
     if not os.access(executable, os.X_OK):
         raise InputError(
-            f"{executable} may not be executed{_noexec(executable)}; "
+            f"{executable} may not be executed{_noexec_hint(executable)}; "
             "set RATER_CACHE to a folder where programs may run"
         )
     return BuiltProgram(
@@ -247,7 +257,7 @@ def cpu_identity(cpuinfo: str) -> str:
 
 
 @lru_cache(maxsize=4)
-def _compiler(command: str, path: str) -> Compiler:
+def _identify_compiler(command: str, path: str) -> Compiler:
     try:
         argv = tuple(shlex.split(command))
     except ValueError as error:
@@ -282,7 +292,7 @@ def _build_key(
             for path in folder.iterdir()
             if path.suffix in _HEADERS and path.is_file()
         }
-        headers |= _included([*sources, *headers])
+        headers |= _included_headers([*sources, *headers])
         for source in [*sources, *sorted(headers)]:
             parts += [source.name, source.read_bytes()]
     except OSError as error:
@@ -292,48 +302,58 @@ def _build_key(
     return cache_key(*parts)
 
 
-def _included(files: Iterable[Path]) -> set[Path]:
-    found: set[Path] = set()
-    ahead = list(files)
-    seen = {path.resolve() for path in ahead}
-    while ahead:
-        file = ahead.pop()
+def _included_headers(files: Iterable[Path]) -> set[Path]:
+    headers: set[Path] = set()
+    unread = list(files)
+    seen = {path.resolve() for path in unread}
+    while unread:
+        file = unread.pop()
         for name in _INCLUDE.findall(file.read_bytes()):
             path = file.parent / os.fsdecode(name)
             if path.is_file() and path.resolve() not in seen:
                 seen.add(path.resolve())
-                found.add(path)
-                ahead.append(path)
-    return found
+                headers.add(path)
+                unread.append(path)
+    return headers
 
 
-def _built(final: Path, name: str, before: Sequence[str], rest: Sequence[str]) -> str:
+def _compile_into(
+    folder: Path, name: str, compiler_and_flags: Sequence[str], arguments_behind: Sequence[str]
+) -> str:
     """Compile a program into a new folder of its own; return its hash, noted beside it."""
     with tempfile.TemporaryDirectory(
-        prefix="tmp-", dir=final.parent, ignore_cleanup_errors=True
+        prefix="tmp-", dir=folder.parent, ignore_cleanup_errors=True
     ) as scratch:
-        made = Path(scratch, "made")
-        made.mkdir(0o700)
+        build_folder = Path(scratch, "made")
+        build_folder.mkdir(0o700)
         try:
-            ended = run_tool([*before, "-o", str(made / name), *rest], made)
+            ended = run_tool(
+                [*compiler_and_flags, "-o", str(build_folder / name), *arguments_behind],
+                build_folder,
+            )
         except OSError as error:
-            raise InputError(f"the C compiler {before[0]} does not run: {error.strerror}") from None
-        if ended.status or not (made / name).is_file():
-            shown = shlex.join([*before, "-o", name, *rest])
-            lines = [f"{name}: the compiler failed (status {ended.status}): {shown}", ended.output]
+            raise InputError(
+                f"the C compiler {compiler_and_flags[0]} does not run: {error.strerror}"
+            ) from None
+        if ended.status or not (build_folder / name).is_file():
+            command_text = shlex.join([*compiler_and_flags, "-o", name, *arguments_behind])
+            lines = [
+                f"{name}: the compiler failed (status {ended.status}): {command_text}",
+                ended.output,
+            ]
             if "stdio.h" in ended.output or "stdlib.h" in ended.output:
                 lines.append(_NO_HEADERS)
             raise InputError("\n".join(lines))
-        (made / name).chmod(0o755)
-        digest = sha256_of(made / name)
-        replace_file(made / _STAMP, digest.encode(), mode=0o644)
+        (build_folder / name).chmod(0o755)
+        digest = sha256_of(build_folder / name)
+        replace_file(build_folder / _STAMP, digest.encode(), mode=0o644)
         with suppress(FileNotFoundError):  # what lies there is damaged, or another user's
-            final.rename(Path(scratch, "damaged"))
-        made.rename(final)
+            folder.rename(Path(scratch, "damaged"))
+        build_folder.rename(folder)
     return digest
 
 
-def _intact(folder: Path, name: str) -> str | None:
+def _intact_digest(folder: Path, name: str) -> str | None:
     """Return the hash of a program that nobody else can have made or changed, else None."""
     try:
         with opened(folder / name) as program, opened(folder / _STAMP) as stamp:
@@ -353,7 +373,7 @@ def _sha256_or_none(path: Path) -> str | None:
         return None
 
 
-def _noexec(path: Path) -> str:
+def _noexec_hint(path: Path) -> str:
     on_noexec = os.statvfs(path).f_flag & os.ST_NOEXEC
     return " (its file system is mounted noexec)" if on_noexec else ""
 
@@ -381,7 +401,7 @@ def cached_digest(path: Path, records: Path) -> str:
         noted = []
     if noted[:-1] == state:
         return noted[-1]
-    is_settled = _settled(path)
+    is_settled = _is_settled(path)
     digest = sha256_of(path)
     if is_settled and state_of(path) == state:
         records.mkdir(parents=True, exist_ok=True)
@@ -394,8 +414,11 @@ def cached_digest(path: Path, records: Path) -> str:
 
 def state_of(path: Path) -> list[str]:
     """Return inode, size, mtime and ctime of a file. Raises `OSError`."""
-    found = path.stat()
-    return [str(n) for n in (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)]
+    status = path.stat()
+    return [
+        str(number)
+        for number in (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    ]
 
 
 def file_state_or_empty(path: Path) -> list[str]:
@@ -406,7 +429,7 @@ def file_state_or_empty(path: Path) -> list[str]:
         return []
 
 
-def _settled(path: Path) -> bool:
+def _is_settled(path: Path) -> bool:
     """Tell whether a write from now on would get another ctime than the file has.
 
     A file of this very moment is waited for; of coarse clocks the next run will know.

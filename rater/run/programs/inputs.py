@@ -1,4 +1,4 @@
-"""What a copy finds when it starts: inputs and their page cache, and whether they changed."""
+"""Inputs of copies and their page cache, run directories, and whether shared inputs changed."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from rater.run.programs.compile import (
 from rater.system.errors import InputError, RunError
 from rater.system.files import flush
 
-# -- Whether inputs that all copies share are still what they were when they were made -------------
+# -- Whether anybody wrote into inputs that all copies share ---------------------------------------
 
 
 class InputWatch:
-    """Tells whether copies wrote into inputs that they share, by ctimes, which nobody can put back.
+    """Detects writes of copies into inputs that they share, by ctimes: nobody can set these back.
 
     Links move a ctime too: rater makes and removes its own within `linking`. Where a ctime has
     moved otherwise the content is read. A write in the microseconds of another copy's link is not
@@ -52,58 +52,63 @@ class InputWatch:
 
     @contextmanager
     def linking(self, inputs: Iterable[ReadyInput]) -> Iterator[None]:
-        """Take what happens to the ctimes of inputs for rater's own doing."""
-        own = [
-            one.path
-            for one in inputs
-            if not one.private
-            and self._known.get(one.path) in (None, file_state_or_empty(one.path))
+        """Attribute to rater itself all changes of the ctimes of inputs within the block."""
+        unchanged = [
+            shared_input.path
+            for shared_input in inputs
+            if not shared_input.private
+            and self._known.get(shared_input.path) in (None, file_state_or_empty(shared_input.path))
         ]
         yield
-        for path in own:
+        for path in unchanged:
             self._known[path] = file_state_or_empty(path)
 
-    def damaged(self, one: ReadyInput, *, seldom: bool = False) -> bool:
-        """Tell whether a shared input is not what it was.
+    def damaged(self, shared_input: ReadyInput, *, seldom: bool = False) -> bool:
+        """Tell whether a shared input was changed or removed.
 
-        `seldom`: copies run, and reading it may take a twentieth of the time at most.
+        With `seldom`, while copies run, reading may take a twentieth of the time at most.
         """
-        if one.damaged():
+        if shared_input.damaged():
             return True
-        state = file_state_or_empty(one.path)
-        if one.private or self._known.get(one.path) == state:
+        state = file_state_or_empty(shared_input.path)
+        if shared_input.private or self._known.get(shared_input.path) == state:
             return False
         began_s = time.monotonic()
         if seldom and began_s < self._next_s:
             return False
-        if one.changed():
+        if shared_input.changed():
             return True
-        self._known[one.path] = state
+        self._known[shared_input.path] = state
         self._next_s = time.monotonic() + 20 * (time.monotonic() - began_s)
         return False
 
 
 class ProgramWatch:
-    """Tells which of the programs that copies execute were replaced since it was asked last."""
+    """Detects programs of copies that were replaced since the last call of `replaced`."""
 
     def __init__(self, files: Iterable[Path]) -> None:
         self._known = {path: self._identity(path) for path in sorted(files)}
 
     def replaced(self, benchmark: str | None, iteration: int | None) -> list[str]:
-        """Return in words those that are other files by now, before a phase."""
-        before, self._known = self._known, {path: self._identity(path) for path in self._known}
-        where = (benchmark or "here") + ("" if iteration is None else f" (iteration {iteration})")
+        """Describe the programs that are other files by now; for use before a phase."""
+        identity_before, self._known = (
+            self._known,
+            {path: self._identity(path) for path in self._known},
+        )
+        phase_name = (benchmark or "here") + (
+            "" if iteration is None else f" (iteration {iteration})"
+        )
         return [
-            f"{path} was replaced while the run went on: from {where} on copies are of another "
-            "program"
+            f"{path} was replaced while the run went on: from {phase_name} on copies are of "
+            "another program"
             for path, identity in self._known.items()
-            if identity != before[path]
+            if identity != identity_before[path]
         ]
 
     def _identity(self, path: Path) -> tuple[int, ...]:
         with suppress(OSError):
-            found = path.stat()
-            return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+            status = path.stat()
+            return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
         return ()
 
 
@@ -162,10 +167,10 @@ class ReadyInput(Struct, frozen=True, kw_only=True):
         if self.private:
             return False
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except OSError:
             return True
-        return (found.st_size, found.st_mtime_ns) != (self.size_bytes, self.mtime_ns)
+        return (status.st_size, status.st_mtime_ns) != (self.size_bytes, self.mtime_ns)
 
     def changed(self) -> bool:
         """Tell the same by its content, which takes about a second a gigabyte."""
@@ -181,7 +186,7 @@ class RunDir(Struct, frozen=True):
 
 
 class SetupFiles(Struct, frozen=True):
-    """What a suite's set-up left, as it was when nobody else could write there."""
+    """The files that a suite's set-up left, copied while nobody else could write there."""
 
     found: Mapping[str, ReadyInput | str]  # in the cache; a string says what is wrong
 
@@ -192,31 +197,37 @@ def cache_setup_files(folder: Path, names: Iterable[str], cache: Path) -> SetupF
     The folder must be held (`locked`): later another rater may write there. What is as it
     was is not read again. Nothing of the folder stays in the page cache.
     """
-    found: dict[str, ReadyInput | str] = {}
+    input_by_name: dict[str, ReadyInput | str] = {}
     for name in dict.fromkeys(names):
         source = folder / name
         try:
             is_file = source.stat() and source.is_file()
         except OSError as error:
-            found[name] = f"the suite's set-up did not leave {name} in {folder} ({error.strerror})"
+            input_by_name[name] = (
+                f"the suite's set-up did not leave {name} in {folder} ({error.strerror})"
+            )
             continue
-        found[name] = _kept(source, cache) if is_file else f"{source} is no regular file"
+        input_by_name[name] = (
+            _keep_setup_file(source, cache) if is_file else f"{source} is no regular file"
+        )
         if is_file:
             drop_page_cache(source.resolve())  # it may be a link to somewhere else
-    # Copies read what was made of it: a set-up of 100 GB would be 100 GB less for them, and
-    # all of it on our lgroup where the kernel does not let us spread it.
+    # Copies read the files in the cache. Those of the set-up, perhaps 100 GB, would take memory
+    # from them, and all on our lgroup when the kernel does not let us spread the page cache.
     drop_page_cache(folder)
-    return SetupFiles(found)
+    return SetupFiles(input_by_name)
 
 
-def _kept(source: Path, cache: Path) -> ReadyInput:
+def _keep_setup_file(source: Path, cache: Path) -> ReadyInput:
     digest = cached_digest(source, cache / "digests")
     key = cache_key("made", digest, str(source.stat().st_mode & _EXECUTE))
-    return _made_once(cache / "inputs" / key[:32], source.name, lambda to: _copy(source, to))
+    return _make_once(
+        cache / "inputs" / key[:32], source.name, lambda target: _copy(source, target)
+    )
 
 
 def ready_inputs(
-    benchmark: Benchmark, size: Size, cache: Path, left: SetupFiles | None = None
+    benchmark: Benchmark, size: Size, cache: Path, setup_files: SetupFiles | None = None
 ) -> tuple[ReadyInput, ...]:
     """Make the input files of one size, once: copied or generated into the cache.
 
@@ -226,8 +237,10 @@ def ready_inputs(
     """
     with cache_errors(cache):
         return tuple(
-            replace(_ready_input(benchmark, wanted, cache, left), private=wanted.private)
-            for wanted in size.inputs
+            replace(
+                _ready_input(benchmark, input_file, cache, setup_files), private=input_file.private
+            )
+            for input_file in size.inputs
         )
 
 
@@ -236,25 +249,25 @@ def uncached_bytes(sizes: Iterable[Size], cache: Path) -> int:
 
     What lies there already does not count, nor does what is not made yet.
     """
-    found: dict[Path, int] = {}
-    for wanted in (wanted for size in sizes for wanted in size.inputs):
-        if wanted.path is None:
+    bytes_by_folder: dict[Path, int] = {}
+    for input_file in (input_file for size in sizes for input_file in size.inputs):
+        if input_file.path is None:
             continue
         try:
-            stated = wanted.path.stat()
+            status = input_file.path.stat()
         except OSError:  # told when the input is made
             continue
-        folder = _folder_of(wanted.path, stated, cache)
+        folder = _cache_folder(input_file.path, status, cache)
         if not (folder / "stamp").exists():
-            found[folder] = stated.st_size
-    return sum(found.values())
+            bytes_by_folder[folder] = status.st_size
+    return sum(bytes_by_folder.values())
 
 
 def inputs_digest(inputs: Sequence[ReadyInput]) -> str | None:
     """Return a SHA-256 over names and contents of input files, None when there are none."""
     if not inputs:
         return None
-    pairs = sorted((made.name, made.sha256) for made in inputs)
+    pairs = sorted((ready_input.name, ready_input.sha256) for ready_input in inputs)
     return cache_key(*(part for pair in pairs for part in pair))
 
 
@@ -278,24 +291,24 @@ def make_run_dir(work: Path, name: str, inputs: Sequence[ReadyInput]) -> RunDir:
     except OSError as error:
         raise cannot_be_made(path, error) from error
     try:
-        for wanted in inputs:
-            target = path / wanted.name
+        for ready_input in inputs:
+            target = path / ready_input.name
             if target.parent != path:
                 target.parent.mkdir(parents=True, exist_ok=True)
-            if wanted.private:
-                _copy(wanted.path, target)
+            if ready_input.private:
+                _copy(ready_input.path, target)
                 continue
             try:
-                os.link(wanted.path, target)
+                os.link(ready_input.path, target)
             except OSError as error:
                 if error.errno not in _NO_LINK:
                     raise
-                _copy(wanted.path, target)
-                notices.append(f"input {wanted.name} is copied, not linked: {error.strerror}")
+                _copy(ready_input.path, target)
+                notices.append(f"input {ready_input.name} is copied, not linked: {error.strerror}")
     except OSError as error:
         shutil.rmtree(path, ignore_errors=True)
         raise cannot_be_made(path, error) from error
-    is_written = bool(notices) or any(wanted.private for wanted in inputs)
+    is_written = bool(notices) or any(ready_input.private for ready_input in inputs)
     return RunDir(path, tuple(notices), is_written)
 
 
@@ -304,8 +317,8 @@ def cannot_be_made(path: Path, error: OSError) -> RunError:
     text = f"the run directory {path} cannot be made: {error.strerror}"
     if error.errno in _ROOM_HELPS:
         return RunError(f"{text}; make room or set RATER_CACHE to another folder")
-    what = error.filename2 or error.filename
-    return RunError(f"{text} ({os.fsdecode(what)})" if what else text)
+    refused_path = error.filename2 or error.filename
+    return RunError(f"{text} ({os.fsdecode(refused_path)})" if refused_path else text)
 
 
 def flush_file_system(folder: Path) -> str | None:
@@ -315,13 +328,13 @@ def flush_file_system(folder: Path) -> str | None:
     """
     libc = ctypes.CDLL(None, use_errno=True)
     try:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
         return error.strerror
     try:
-        return os.strerror(ctypes.get_errno()) if libc.syncfs(handle) else None
+        return os.strerror(ctypes.get_errno()) if libc.syncfs(descriptor) else None
     finally:
-        os.close(handle)
+        os.close(descriptor)
 
 
 def remove_run_dir(path: Path) -> str | None:
@@ -339,7 +352,7 @@ def remove_run_dir(path: Path) -> str | None:
         try:
             shutil.rmtree(path)
         except PermissionError:
-            _open_up(path)
+            _make_removable(path)
             shutil.rmtree(path)
     except OSError as error:
         return f"{path} could not be removed: {error.strerror or error} ({error.filename})"
@@ -350,98 +363,98 @@ def remove_run_dir(path: Path) -> str | None:
 
 def links_work(inputs: Sequence[ReadyInput], work: Path) -> bool:
     """Try whether inputs can be hard-linked into `work`, an existing directory."""
-    shared = [made for made in inputs if not made.private]
+    shared = [ready_input for ready_input in inputs if not ready_input.private]
     try:
         with tempfile.TemporaryDirectory(prefix="link-", dir=work) as scratch:
-            for made in shared[:1]:  # all lie in the cache
-                os.link(made.path, Path(scratch) / "link")
+            for ready_input in shared[:1]:  # all lie in the cache
+                os.link(ready_input.path, Path(scratch) / "link")
     except OSError:
         return False
     return True
 
 
-def _open_up(path: Path) -> None:
-    _own(path, None)
-    for _, folders, _, handle in os.fwalk(path):
-        for name in folders:
-            _own(name, handle)
+def _make_removable(path: Path) -> None:
+    _open_to_owner(path, None)
+    for _, folders, _, folder_fd in os.fwalk(path):
+        for folder in folders:
+            _open_to_owner(folder, folder_fd)
 
 
-def _own(name: str | Path, inside: int | None) -> None:
+def _open_to_owner(folder: str | Path, folder_fd: int | None) -> None:
     with suppress(NotADirectoryError):  # a link to a folder
-        handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=inside)
+        descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder_fd)
         try:
-            os.chmod(f"/proc/self/fd/{handle}", 0o700)  # noqa: PTH101 - no name: the descriptor
+            os.chmod(f"/proc/self/fd/{descriptor}", 0o700)  # noqa: PTH101 - no name: the descriptor
         finally:
-            os.close(handle)
+            os.close(descriptor)
 
 
 def _ready_input(
-    benchmark: Benchmark, wanted: InputFile, cache: Path, left: SetupFiles | None
+    benchmark: Benchmark, input_file: InputFile, cache: Path, setup_files: SetupFiles | None
 ) -> ReadyInput:
-    what = f"input {wanted.name} of {benchmark.name}"
-    if wanted.generator is not None:
-        return _generated(what, wanted.name, wanted.generator, cache)
-    if wanted.made is not None:
-        assert left is not None  # the suite's reader wants a set-up then
-        found = left.found[wanted.made]
-        if isinstance(found, str):
-            raise InputError(f"{what}: {found}")
-        return replace(found, name=wanted.name)
-    assert wanted.path is not None  # the reader takes one of the three
-    return _copied(what, wanted.name, wanted.path, cache)
+    input_text = f"input {input_file.name} of {benchmark.name}"
+    if input_file.generator is not None:
+        return _generate(input_text, input_file.name, input_file.generator, cache)
+    if input_file.made is not None:
+        assert setup_files is not None  # the suite's reader wants a set-up then
+        setup_file = setup_files.found[input_file.made]
+        if isinstance(setup_file, str):
+            raise InputError(f"{input_text}: {setup_file}")
+        return replace(setup_file, name=input_file.name)
+    assert input_file.path is not None  # the reader takes one of the three
+    return _copy_into_cache(input_text, input_file.name, input_file.path, cache)
 
 
-def _folder_of(source: Path, found: os.stat_result, cache: Path) -> Path:
-    state = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode & _EXECUTE)
+def _cache_folder(source: Path, status: os.stat_result, cache: Path) -> Path:
+    state = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode & _EXECUTE)
     return cache / "inputs" / cache_key(str(source), str(state))[:32]
 
 
-def _copied(what: str, name: str, source: Path, cache: Path) -> ReadyInput:
+def _copy_into_cache(input_text: str, name: str, source: Path, cache: Path) -> ReadyInput:
     try:
-        found = source.stat()
+        status = source.stat()
     except OSError as error:
-        raise InputError(f"{what}: {source}: {error.strerror}") from None
+        raise InputError(f"{input_text}: {source}: {error.strerror}") from None
 
     def copy_source(target: Path) -> None:
         if stat.S_ISFIFO(source.stat().st_mode):
-            raise InputError(f"{what}: {source} is a pipe, expected a file")
+            raise InputError(f"{input_text}: {source} is a pipe, expected a file")
         _copy(source, target)
-        # Copies read what was made of it: the original would only fill this lgroup's memory.
+        # Copies read the file in the cache: the original would only fill this lgroup's memory.
         drop_page_cache(source.resolve())
 
-    return _made_once(_folder_of(source, found, cache), name, copy_source)
+    return _make_once(_cache_folder(source, status, cache), name, copy_source)
 
 
 def _copy(source: Path, target: Path) -> None:
     shutil.copyfile(source, target)
-    execute = source.stat().st_mode & _EXECUTE
-    if execute:
-        target.chmod(stat.S_IMODE(target.stat().st_mode) | execute)
+    execute_bits = source.stat().st_mode & _EXECUTE
+    if execute_bits:
+        target.chmod(stat.S_IMODE(target.stat().st_mode) | execute_bits)
 
 
-def _generated(what: str, name: str, generator: Generator, cache: Path) -> ReadyInput:
-    built = compile_program("generator", generator.sources, ("-O2",), ("-lm",), cache)
-    key = cache_key("generated", built.sha256 or "", *generator.args)
+def _generate(input_text: str, name: str, generator: Generator, cache: Path) -> ReadyInput:
+    program = compile_program("generator", generator.sources, ("-O2",), ("-lm",), cache)
+    key = cache_key("generated", program.sha256 or "", *generator.args)
 
     def generate(target: Path) -> None:
-        args = [arg.replace("{output}", str(target)) for arg in generator.args]
-        ended = run_tool([str(built.executable), *args], target.parent)
+        arguments = [argument.replace("{output}", str(target)) for argument in generator.args]
+        ended = run_tool([str(program.executable), *arguments], target.parent)
         if ended.status:
             raise InputError(
-                f"{what}: its generator ended with status {ended.status}: "
-                f"{' '.join(args)}\n{ended.output}".rstrip()
+                f"{input_text}: its generator ended with status {ended.status}: "
+                f"{' '.join(arguments)}\n{ended.output}".rstrip()
             )
         if not target.is_file():
-            raise InputError(f"{what}: its generator did not write {{output}} ({target})")
+            raise InputError(f"{input_text}: its generator did not write {{output}} ({target})")
 
-    return _made_once(cache / "inputs" / key[:32], name, generate)
+    return _make_once(cache / "inputs" / key[:32], name, generate)
 
 
-def _made_once(folder: Path, name: str, write: Callable[[Path], None]) -> ReadyInput:
-    """Return `folder`'s data file, written by `write` unless it is there as it was made.
+def _make_once(folder: Path, name: str, write: Callable[[Path], None]) -> ReadyInput:
+    """Return `folder`'s data file, written by `write` unless it is there and unchanged.
 
-    Whoever comes second waits for the first. The file is flushed: writing it back
+    A second rater waits for the first. The file is flushed: writing it back
     to disk must not fall into a measurement. It is not dropped: the first copy would
     read it from disk within its time, into the memory of its own lgroup, and be the
     slow one. It stays in the page cache, spread over the lgroups
@@ -452,38 +465,42 @@ def _made_once(folder: Path, name: str, write: Callable[[Path], None]) -> ReadyI
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
         try:
-            size, mtime_ns, sha256, *state = stamp.read_text().split()
+            size_text, mtime_text, sha256, *state = stamp.read_text().split()
             ready = ReadyInput(
-                name=name, path=data, size_bytes=int(size), mtime_ns=int(mtime_ns), sha256=sha256
+                name=name,
+                path=data,
+                size_bytes=int(size_text),
+                mtime_ns=int(mtime_text),
+                sha256=sha256,
             )
             if file_state_or_empty(data) == state:
                 return ready
             if not ready.changed():
-                _stamp(ready, stamp)
+                _write_stamp(ready, stamp)
                 return ready
         except (FileNotFoundError, ValueError):
             pass
         with tempfile.TemporaryDirectory(prefix="tmp-", dir=folder) as scratch:
-            fresh = Path(scratch) / "data"
-            write(fresh)
-            fresh.chmod(0o444 | fresh.stat().st_mode & _EXECUTE)
-            flush(fresh)
-            found = fresh.stat()
+            new_file = Path(scratch) / "data"
+            write(new_file)
+            new_file.chmod(0o444 | new_file.stat().st_mode & _EXECUTE)
+            flush(new_file)
+            status = new_file.stat()
             ready = ReadyInput(
                 name=name,
                 path=data,
-                size_bytes=found.st_size,
-                mtime_ns=found.st_mtime_ns,
-                sha256=sha256_of(fresh),
+                size_bytes=status.st_size,
+                mtime_ns=status.st_mtime_ns,
+                sha256=sha256_of(new_file),
             )
             stamp.unlink(missing_ok=True)
-            fresh.replace(data)
-        _stamp(ready, stamp)
+            new_file.replace(data)
+        _write_stamp(ready, stamp)
         return ready
 
 
-def _stamp(ready: ReadyInput, stamp: Path) -> None:
-    known = [str(ready.size_bytes), str(ready.mtime_ns), ready.sha256]
-    fresh = stamp.with_name("tmp-stamp")
-    fresh.write_text(" ".join([*known, *file_state_or_empty(ready.path)]))
-    fresh.replace(stamp)
+def _write_stamp(ready: ReadyInput, stamp: Path) -> None:
+    stamp_fields = [str(ready.size_bytes), str(ready.mtime_ns), ready.sha256]
+    new_stamp = stamp.with_name("tmp-stamp")
+    new_stamp.write_text(" ".join([*stamp_fields, *file_state_or_empty(ready.path)]))
+    new_stamp.replace(stamp)

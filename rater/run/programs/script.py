@@ -1,4 +1,4 @@
-"""The commands of a copy as one process, set-up commands, and what a result is made of beside."""
+"""The commands of a copy as one process, set-up commands, and the digest of a workload."""
 
 from __future__ import annotations
 
@@ -125,8 +125,8 @@ def command_lines(benchmark: Benchmark, size: Size, built: BuiltProgram) -> tupl
     lines = []
     for command in size.commands:
         if command.program:
-            found = find_command(command.program[0], f"benchmark {benchmark.name}")
-            words = (str(found), *command.program[1:], *command.args)
+            program = find_command(command.program[0], f"benchmark {benchmark.name}")
+            words = (str(program), *command.program[1:], *command.args)
         else:
             words = (str(built.executable), *built.arguments, *command.args)
         lines.append(
@@ -152,7 +152,7 @@ def digest_of_programs(built: BuiltProgram, lines: Sequence[CommandLine]) -> str
 
 
 def shown(lines: Sequence[CommandLine]) -> str:
-    """Return the commands as one line for a shell, for people."""
+    """Return the commands as one line that a shell would take, to be shown."""
     return " && ".join(line.shell() for line in lines)
 
 
@@ -163,7 +163,7 @@ def to_argv(
     reports: bool = False,
     accepted: Sequence[int] = (),
 ) -> tuple[str, ...]:
-    """Return what to execute, `wrap` in front of every command; one plain command as it is.
+    """Return the argument vector of commands, `wrap` in front of each; one plain command unchanged.
 
     With `reports`, a script of several commands writes to descriptor `REPORT_FD` when one of
     them, which is not the last, has ended. After a status of `accepted` it goes on. Raises
@@ -171,17 +171,17 @@ def to_argv(
     """
     if len(lines) == 1 and lines[0].plain:
         return (*wrap, *lines[0].words)
-    *before, last = lines
-    closed = _CLOSED if reports and before else ""
-    ended = "rater_report {} $?\n" if closed else ""
+    *first_lines, last_line = lines
+    closing = _CLOSED if reports and first_lines else ""
+    report = "rater_report {} $?\n" if closing else ""
     steps = [
-        f"{line.shell(wrap)}{closed} || rater_failed {n} $?\n{ended.format(n)}"
-        for n, line in enumerate(before, 1)
+        f"{line.shell(wrap)}{closing} || rater_failed {number} $?\n{report.format(number)}"
+        for number, line in enumerate(first_lines, 1)
     ]
-    begin = f"{_REPORT if closed else _REPORT_TO_NOBODY}{_BEGIN}" if before else ""
-    codes = "".join(f'[ "$2" -ne {code} ] || return {code}\n' for code in accepted)
-    begin = begin.replace(_FAILED, _FAILED + codes)
-    return _script([begin, *steps, f"exec {last.shell(wrap)}{closed}\n"], lines)
+    beginning = f"{_REPORT if closing else _REPORT_TO_NOBODY}{_BEGIN}" if first_lines else ""
+    code_checks = "".join(f'[ "$2" -ne {code} ] || return {code}\n' for code in accepted)
+    beginning = beginning.replace(_FAILED, _FAILED + code_checks)
+    return _script_argv([beginning, *steps, f"exec {last_line.shell(wrap)}{closing}\n"], lines)
 
 
 def argv_of_texts(
@@ -198,26 +198,26 @@ def argv_of_texts(
     """
     steps = []
     emptied: set[str] = set()
-    for n, (text, line) in enumerate(zip(texts, lines, strict=True), 1):
-        own = shlex.join([*wrap, _SHELL, "-c", f"{_OWN_SHELL}{text}\n", _SHELL])
+    for number, (text, line) in enumerate(zip(texts, lines, strict=True), 1):
+        shell_command = shlex.join([*wrap, _SHELL, "-c", f"{_OWN_SHELL}{text}\n", _SHELL])
         # Without `command` a file that can not be made would end the script unheard.
-        empty = "".join(
-            f"command : >{shlex.quote(name)} || rater_failed {n} $?\n"
-            for name in dict.fromkeys(outputs[n - 1])
-            if name not in emptied
+        emptying = "".join(
+            f"command : >{shlex.quote(output)} || rater_failed {number} $?\n"
+            for output in dict.fromkeys(outputs[number - 1])
+            if output not in emptied
         )
-        emptied.update(outputs[n - 1])
-        steps.append((empty, f'{own} "$$" {n}{line.streams}'))
-    *before, (empty, last) = steps
-    return _script(
+        emptied.update(outputs[number - 1])
+        steps.append((emptying, f'{shell_command} "$$" {number}{line.streams}'))
+    *first_steps, (emptying, last_command) = steps
+    return _script_argv(
         [
             _REPORT,
             _BEGIN,
             *(
-                f"{first}{it} || rater_failed {n} $?\nrater_report {n} 0\n"
-                for n, (first, it) in enumerate(before, 1)
+                f"{emptying}{command} || rater_failed {number} $?\nrater_report {number} 0\n"
+                for number, (emptying, command) in enumerate(first_steps, 1)
             ),
-            f"{empty}exec {last}\n",
+            f"{emptying}exec {last_command}\n",
         ],
         lines,
     )
@@ -228,12 +228,12 @@ def count_reported_commands(argv: Sequence[str]) -> int:
     return len(argv) - 4 if _is_script(argv) and argv[2].startswith(_REPORT) else 0
 
 
-def _script(parts: Sequence[str], lines: Sequence[CommandLine]) -> tuple[str, ...]:
+def _script_argv(parts: Sequence[str], lines: Sequence[CommandLine]) -> tuple[str, ...]:
     script = "".join(parts)
-    length = len(os.fsencode(script))
-    if length > _LONGEST_SCRIPT:
+    length_bytes = len(os.fsencode(script))
+    if length_bytes > _LONGEST_SCRIPT:
         raise InputError(
-            f"the commands of a copy are {length} bytes long together, Linux takes at most "
+            f"the commands of a copy are {length_bytes} bytes long together, Linux takes at most "
             f"{_LONGEST_SCRIPT}: put them into a script of your own"
         )
     return (
@@ -257,32 +257,32 @@ def folders_of(lines: Sequence[CommandLine]) -> tuple[str, ...]:
 
 
 def failed_command(
-    argv: Sequence[str], stderr: str, exit_code: int | None, number: int | None
+    argv: Sequence[str], stderr: str, exit_code: int | None, signal_number: int | None
 ) -> str | None:
     """Say which command of a script ended a copy, `number` being the signal if one did.
 
-    None for a single command, and when the script was ended from outside.
+    None for a single command, and when a signal from outside ended the script.
     """
     if not _is_script(argv) or (len(argv) == 5 and not count_reported_commands(argv)):
         return None
     labels = argv[4:]
-    position, text = _marked(stderr)
+    position, shell_message = _read_mark(stderr)
     if position is None:
-        if number in _FROM_OUTSIDE:
+        if signal_number in _FROM_OUTSIDE:
             return None
         position = len(labels)
     if not 0 < position <= len(labels):
         return None  # the program wrote such a line itself
-    ended = f"exit code {exit_code}" if number is None else f"signal {number}"
-    if text and exit_code not in (None, *_NO_PROGRAM):
-        ended += f": {text}"
-    return f"command {position} of {len(labels)} ({labels[position - 1]}): {ended}"
+    ending = f"exit code {exit_code}" if signal_number is None else f"signal {signal_number}"
+    if shell_message and exit_code not in (None, *_NO_PROGRAM):
+        ending += f": {shell_message}"
+    return f"command {position} of {len(labels)} ({labels[position - 1]}): {ending}"
 
 
 def failed_position(argv: Sequence[str], stderr: str) -> int:
-    """Return which command of a script failed, from 1; the last one where it does not say."""
+    """Return which command of a script failed, from 1; the last one when the script names none."""
     last = len(argv) - 4 if _is_script(argv) else 1
-    position = _marked(stderr)[0]
+    position = _read_mark(stderr)[0]
     return position if position is not None and 0 < position <= last else last
 
 
@@ -291,26 +291,26 @@ def without_mark(text: bytes) -> bytes:
     return _MARK.sub(b"", text)
 
 
-def _marked(stderr: str) -> tuple[int | None, str]:
-    """Return the command that the script's last line on standard error names.
+def _read_mark(stderr: str) -> tuple[int | None, str]:
+    """Return the number of the command that the script's last line on standard error names.
 
-    With it what the shell itself printed last, of a file that could not be opened.
+    The second value is the shell's own last message, of a file that it could not open.
     """
     try:
-        handle = os.open(stderr, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(stderr, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None, ""
     try:
-        size = os.fstat(handle).st_size
-        text = os.pread(handle, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
+        size_bytes = os.fstat(descriptor).st_size
+        tail = os.pread(descriptor, _TAIL_BYTES, max(0, size_bytes - _TAIL_BYTES))
     except OSError:
         return None, ""
     finally:
-        os.close(handle)
-    match = _MARK.search(text)
-    shell = _SHELL_SAID.search(_MARK.sub(b"", text))
-    clean = shell[1].decode(errors="replace") if shell else ""
-    return (int(match[1]) if match else None), printable(clean)
+        os.close(descriptor)
+    mark = _MARK.search(tail)
+    said_match = _SHELL_SAID.search(_MARK.sub(b"", tail))
+    shell_message = said_match[1].decode(errors="replace") if said_match else ""
+    return (int(mark[1]) if mark else None), printable(shell_message)
 
 
 # -- Set-up commands of suites and benchmarks: run before copies are timed, never with them --------
@@ -327,11 +327,11 @@ def setup_folder(suite: Suite, cache: Path) -> Path:
 def benchmark_environment(
     suite: Suite | None, benchmark: Benchmark, size: Size, cache: Path
 ) -> tuple[tuple[str, str], ...]:
-    """Return what copies of a benchmark find in their environment beside the user's own."""
+    """Return the variables of copies of a benchmark that are not from the user's environment."""
     merged = dict(suite.environment) if suite is not None else {}
     merged |= dict(benchmark.environment) | dict(size.environment)
     if suite is not None:
-        merged |= _variables(suite, cache)
+        merged |= _suite_variables(suite, cache)
     return tuple(merged.items())
 
 
@@ -345,15 +345,15 @@ def setup_argv(benchmark: Benchmark) -> tuple[str, ...]:
 
 def made_files(sizes: Iterable[Size]) -> tuple[str, ...]:
     """Return the files that a suite's set-up has to leave for some sizes."""
-    inputs = (wanted for size in sizes for wanted in size.inputs)
-    return tuple(wanted.made for wanted in inputs if wanted.made is not None)
+    inputs = (input_file for size in sizes for input_file in size.inputs)
+    return tuple(input_file.made for input_file in inputs if input_file.made is not None)
 
 
 def set_up_suite(
     suite: Suite,
     cache: Path,
     environment: Mapping[str, str],
-    made: Iterable[str] = (),
+    wanted_files: Iterable[str] = (),
     limits: Limits = NO_LIMITS,
 ) -> SetupFiles | None:
     """Run the set-up of a suite in its folder; return the files called `made` that it left.
@@ -365,22 +365,22 @@ def set_up_suite(
     """
     if not suite.setup:
         return None
-    where = f"set-up of suite {suite.name}"
-    program = str(find_command(suite.setup[0], where))
+    setup_name = f"set-up of suite {suite.name}"
+    program = str(find_command(suite.setup[0], setup_name))
     folder = setup_folder(suite, cache)
     with cache_errors(cache):
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder), tempfile.TemporaryFile(dir=folder.parent) as output:
-            merged = {**environment, **_variables(suite, cache)}
+            merged = {**environment, **_suite_variables(suite, cache)}
             encoded = {os.fsencode(name): os.fsencode(value) for name, value in merged.items()}
             argv = (program, *suite.setup[1:])
-            wrong = _run(argv, folder, encoded, output, limits=limits)
-            if wrong is not None:
-                raise InputError(f"{where} {wrong}\n(it ran in {folder})")
+            problem = _run_setup(argv, folder, encoded, output, limits=limits)
+            if problem is not None:
+                raise InputError(f"{setup_name} {problem}\n(it ran in {folder})")
             # Writing back what it wrote must not fall into a measurement, nor can it be
             # dropped before; where this is refused there is nothing else to be done.
             flush_file_system(folder)
-            return cache_setup_files(folder, made, cache)
+            return cache_setup_files(folder, wanted_files, cache)
 
 
 class SetupStopped(Exception):  # noqa: N818 - no error: somebody does not want it any more
@@ -391,29 +391,29 @@ def set_up_copy(
     argv: tuple[str, ...],
     run_dir: Path,
     environment: Mapping[bytes, bytes],
-    who: str,
+    copy_name: str,
     *,
     stop: Callable[[], bool] = lambda: False,
     limits: Limits = NO_LIMITS,
 ) -> None:
-    """Run the set-up of one copy (`who`) in its run directory.
+    """Run the set-up of one copy, `copy_name` in messages, in its run directory.
 
-    It inherits the binding of the calling thread; what it leaves running goes on while
-    the copy runs. What it says is kept, in `OUTPUT`, only when it fails. `stop` is asked
+    It inherits the binding of the calling thread; processes that it leaves go on while
+    the copy runs. Its output is kept, in `OUTPUT`, only when it fails. `stop` is called
     a few times a second.
     Raises `RunError` when it fails or takes more than `limits`, `SetupStopped` when it
     was stopped.
     """
     path = run_dir / OUTPUT
     with path.open("w+b") as output:
-        wrong = _run(argv, run_dir, environment, output, limits=limits, stop=stop)
-    if wrong is not None:
-        raise RunError(f"set-up of {who} {wrong}\n(its files are in {run_dir})")
+        problem = _run_setup(argv, run_dir, environment, output, limits=limits, stop=stop)
+    if problem is not None:
+        raise RunError(f"set-up of {copy_name} {problem}\n(its files are in {run_dir})")
     with suppress(OSError):
         path.unlink()
 
 
-def _run(
+def _run_setup(
     argv: tuple[str, ...],
     folder: Path,
     environment: Mapping[bytes, bytes],
@@ -435,24 +435,24 @@ def _run(
     if ended.excess is LimitExceeded.STOPPED:
         raise SetupStopped
     if ended.excess is not None:
-        wrong = excess_text(ended.excess, limits)
+        problem = excess_text(ended.excess, limits)
     elif ended.status:
-        how = "ended with status" if ended.status > 0 else "was killed by signal"
-        wrong = f"{how} {abs(ended.status)}"
+        ending = "ended with status" if ended.status > 0 else "was killed by signal"
+        problem = f"{ending} {abs(ended.status)}"
     else:
         return None
     lines = both_ends(output.fileno()).splitlines()[-_LINES:]
-    return "\n".join([f"{wrong}: {command_text(argv)}", *lines])
+    return "\n".join([f"{problem}: {command_text(argv)}", *lines])
 
 
-def _variables(suite: Suite, cache: Path) -> dict[str, str]:
-    found = {"RATER_SUITE_DIR": str(suite.path.parent)}
+def _suite_variables(suite: Suite, cache: Path) -> dict[str, str]:
+    variables = {"RATER_SUITE_DIR": str(suite.path.parent)}
     if suite.setup:
-        found["RATER_SETUP_DIR"] = str(setup_folder(suite, cache))
-    return found
+        variables["RATER_SETUP_DIR"] = str(setup_folder(suite, cache))
+    return variables
 
 
-# -- What a result is made of beside programs and settings: all that must not change within a run --
+# -- Inputs, scripts and limits: all that must not change within a run but programs and settings ---
 
 _INTERPRETER = re.compile(r"(?:python|pypy|perl|ruby|node|lua|bash|dash|ksh|zsh|sh|awk|gawk)[\d.]*")
 _LIMITS = (
@@ -477,13 +477,13 @@ def digest_of_workload(
     left out: they may as well be what it writes.
     """
     parts: list[str] = []
-    made = inputs_digest(inputs)
-    if made is not None:
-        parts += ["inputs", made]
-    for want in size.expected:
-        parts += ["expected", repr(want)]
+    input_digest = inputs_digest(inputs)
+    if input_digest is not None:
+        parts += ["inputs", input_digest]
+    for expectation in size.expected:
+        parts += ["expected", repr(expectation)]
     for words in (*(line.words for line in lines), *others):
-        for file in _scripts(words):
+        for file in _script_files(words):
             parts += ["script", file.name, sha256_of(file)]
     for words in others:
         if words and os.access(words[0], os.R_OK) and Path(words[0]).is_file():
@@ -491,18 +491,18 @@ def digest_of_workload(
     return cache_key(*parts) if parts else None
 
 
-def _scripts(words: Sequence[str]) -> Iterator[Path]:
+def _script_files(words: Sequence[str]) -> Iterator[Path]:
     script_due = bool(words) and _INTERPRETER.fullmatch(Path(words[0]).name) is not None
     for word in words[1:]:
         file = Path(word)
-        if word.startswith("-") or not _readable(file):
+        if word.startswith("-") or not _is_readable(file):
             continue
         if script_due or os.access(file, os.X_OK) or _begins_as_script(file):
             yield file
         script_due = False
 
 
-def _readable(file: Path) -> bool:
+def _is_readable(file: Path) -> bool:
     try:
         return file.is_file() and os.access(file, os.R_OK)
     except (OSError, ValueError):  # too long for a path, or a NUL in it
@@ -510,8 +510,8 @@ def _readable(file: Path) -> bool:
 
 
 def _begins_as_script(file: Path) -> bool:
-    with file.open("rb") as opened:
-        return opened.read(2) == b"#!"
+    with file.open("rb") as stream:
+        return stream.read(2) == b"#!"
 
 
 def process_settings() -> tuple[tuple[str, str], ...]:

@@ -7,7 +7,7 @@ import re
 import struct
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -59,26 +59,28 @@ def find_allocator(
 ) -> Path | None:
     """Return the library of an allocator, by name or as a path; None for the system's own.
 
-    `cached` is what `ldconfig -p` prints (None: ask it); behind it, `folders` are looked at.
-    Raises `InputError` that says what was looked for and which package has it.
+    `cached` is the output of `ldconfig -p`, which is run without it; then `folders` are searched.
+    Raises `InputError` that names the library and the package that has it.
     """
     if name == SYSTEM:
         return None
     if "/" in name:
         path = Path(name).absolute()
-        if not _fits(path):
-            raise InputError(f"--alloc {name}: {_unfit(path)}")
+        if not _is_loadable(path):
+            raise InputError(f"--alloc {name}: {_why_unfit(path)}")
         return path
     library = _LIBRARIES.get(name)
     if library is None:
         raise InputError(
             f"--alloc {name}: expected {', '.join(ALLOCATORS)}, or the path of a library"
         )
-    known = _CACHED.findall(_ldconfig() if cached is None else cached)
+    known_libraries = _CACHED.findall(_read_ldconfig() if cached is None else cached)
     for soname in library.sonames:
-        places = [Path(path) for known_as, path in known if known_as == soname]
-        for path in (*places, *(folder / soname for folder in folders)):
-            if _fits(path):
+        known_paths = [
+            Path(path) for known_soname, path in known_libraries if known_soname == soname
+        ]
+        for path in (*known_paths, *(folder / soname for folder in folders)):
+            if _is_loadable(path):
                 return path
     raise InputError(
         f"--alloc {name}: none of {', '.join(library.sonames)} is in the loader's cache "
@@ -86,7 +88,7 @@ def find_allocator(
     )
 
 
-def _ldconfig() -> str:
+def _read_ldconfig() -> str:
     for program in _LDCONFIG:
         try:
             return subprocess.run(
@@ -97,21 +99,21 @@ def _ldconfig() -> str:
     return ""
 
 
-def _fits(path: Path) -> bool:
-    found, own = read_elf(path), read_elf(Path("/proc/self/exe"))
+def _is_loadable(path: Path) -> bool:
+    library, interpreter = read_elf(path), read_elf(Path("/proc/self/exe"))
     return (
-        found is not None
-        and own is not None
-        and found.is_library
-        and (found.bits, found.machine) == (own.bits, own.machine)
+        library is not None
+        and interpreter is not None
+        and library.is_library
+        and (library.bits, library.machine) == (interpreter.bits, interpreter.machine)
     )
 
 
-def _unfit(path: Path) -> str:
+def _why_unfit(path: Path) -> str:
     if not path.is_file():
         return f"there is no file {path}"
-    found = read_elf(path)
-    if found is not None and not found.is_library:
+    library = read_elf(path)
+    if library is not None and not library.is_library:
         return f"{path} is a program, no shared library"
     return f"{path} is no library for this machine's programs"
 
@@ -119,7 +121,7 @@ def _unfit(path: Path) -> str:
 # -- Allocator and page sizes of copies, and of nothing else: not of rater or a set-up ---
 #
 # An allocator is preloaded; glibc asks for huge pages when GLIBC_TUNABLES says so; the
-# kernel gives a process none of its own accord after prctl(PR_SET_THP_DISABLE), which the
+# kernel gives a process no transparent ones after prctl(PR_SET_THP_DISABLE), which the
 # launcher calls in each copy before it executes its program.
 
 OFF, MADVISE, THP, HUGETLB = "off", "madvise", "thp", "hugetlb"
@@ -132,23 +134,23 @@ _MOST_SCRIPTS = 4  # the kernel follows so many `#!` lines
 
 
 class CopyTuning(Struct, frozen=True):
-    """What copies find that others do not."""
+    """Settings of memory that copies have and other processes do not."""
 
     preload: str | None = None  # path of a library
     tunable: str | None = None  # of GLIBC_TUNABLES
-    transparent: bool | None = None  # huge pages of the kernel's own accord; None: as inherited
+    transparent: bool | None = None  # whether transparent huge pages are on; None is as inherited
 
     def added(self, environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-        """Return the variables to set on top of an environment; what it has there stays."""
-        found: dict[bytes, bytes] = {}
+        """Return the variables to set on top of an environment; present values stay in front."""
+        variables: dict[bytes, bytes] = {}
         for name, value in (
             (b"LD_PRELOAD", self.preload),
             (b"GLIBC_TUNABLES", self.tunable),
         ):
             if value is not None:
                 before = environment.get(name, b"")
-                found[name] = b":".join(([before] if before else []) + [os.fsencode(value)])
-        return found
+                variables[name] = b":".join(([before] if before else []) + [os.fsencode(value)])
+        return variables
 
 
 UNTUNED = CopyTuning()
@@ -160,10 +162,10 @@ def tuning_for(
     environment: Mapping[str, str],
     libc: str | None,
 ) -> CopyTuning:
-    """Return what copies are to find; `library` is that of `--alloc`, `pages` of `--hugepages`.
+    """Return the tuning of copies; `library` is that of `--alloc`, `pages` of `--hugepages`.
 
-    `environment` is theirs but for this; `libc` what the C library calls itself
-    (`glibc 2.36`). Raises `InputError` for what contradicts itself or cannot work here.
+    `environment` is theirs without this tuning; `libc` name and version of the C library
+    (`glibc 2.36`). Raises `InputError` for options that contradict each other or cannot work here.
     """
     if library is not None and any(sign in str(library) for sign in " :"):
         raise InputError(f"--alloc {library}: LD_PRELOAD takes no path with blanks or colons")
@@ -178,8 +180,8 @@ def tuning_for(
             "--hugepages thp, or that allocator's own variables (--env MALLOC_CONF=thp:always, "
             "--env MIMALLOC_ALLOW_LARGE_OS_PAGES=1)"
         )
-    found = _GLIBC.match(libc or "")
-    if found is None or (int(found[1]), int(found[2])) < _SINCE:
+    version = _GLIBC.match(libc or "")
+    if version is None or (int(version[1]), int(version[2])) < _SINCE:
         raise InputError(
             f"{option} needs glibc 2.35 or later, here is {libc or 'another C library'}; "
             "--hugepages off and thp do without"
@@ -189,14 +191,14 @@ def tuning_for(
             f"{option} sets {_TUNABLE}, and so does GLIBC_TUNABLES="
             f"{environment['GLIBC_TUNABLES']}: leave one out"
         )
-    number = 1 if pages == MADVISE else 2
-    return CopyTuning(None, f"{_TUNABLE}={number}", True if pages == MADVISE else None)
+    tunable_value = 1 if pages == MADVISE else 2
+    return CopyTuning(None, f"{_TUNABLE}={tunable_value}", True if pages == MADVISE else None)
 
 
 def unreached_reason(tuning: CopyTuning, program: Path) -> str | None:
     """Return why a program does not see the tuning, None when it should; of a script its shell.
 
-    None too for what may be executed but not read: nobody can tell.
+    None too for a program that may be executed but not read: its kind is not known.
     """
     elf = read_elf(executed(program))
     if elf is None:
@@ -230,9 +232,10 @@ def executed(program: Path) -> Path:
     return program
 
 
-# -- What an executable or library is, from the first bytes of its ELF file (elf(5)) ---------------
+# -- Kind of an executable or library, from the first bytes of its ELF file (elf(5)) ---------------
 
 _MAGIC = b"\x7fELF"
+_ELF_HEADER_BYTES = 64  # of a 64-bit file; every file of 32 bits that runs is longer, too
 _ET_DYN = 3
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
 _DT_NEEDED, _DT_STRTAB, _DT_FLAGS_1 = 1, 5, 0x6FFFFFFB
@@ -243,7 +246,7 @@ _LONGEST_NAME = 256  # of a library
 
 
 class Elf(Struct, frozen=True, kw_only=True):
-    """The part of its headers that tells who loads it."""
+    """The headers of a program or library that decide how it is loaded."""
 
     bits: int  # 32 or 64
     machine: int  # e_machine
@@ -253,68 +256,103 @@ class Elf(Struct, frozen=True, kw_only=True):
 
 
 def read_elf(path: Path) -> Elf | None:
-    """Return what an ELF file says; None for what is none (a script), or cannot be read."""
+    """Return the headers of an ELF file; None for another file (a script), or an unreadable one."""
     try:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES)
-            return _parsed(data, file)
+            return _parse_elf(data, file)
     except OSError:
         return None
     except (struct.error, OverflowError, ValueError):  # headers that lead nowhere
         return None
 
 
-def _parsed(data: bytes, file: BinaryIO) -> Elf | None:
-    if data[:4] != _MAGIC or len(data) < 64:
+class _ElfFormat(Struct, frozen=True):
+    """Order of bytes and width of the numbers of an ELF file."""
+
+    order: str  # `<` or `>`, of the struct module
+    is_64: bool
+
+
+class _Segment(Struct, frozen=True):
+    """A row of the table of program headers."""
+
+    kind: int  # p_type
+    offset: int  # in the file
+    address: int  # in memory
+    length: int  # bytes in the file
+
+
+def _parse_elf(data: bytes, file: BinaryIO) -> Elf | None:
+    """Return the headers of an ELF file, whose first bytes are `data`."""
+    if data[:4] != _MAGIC or len(data) < _ELF_HEADER_BYTES:
         return None
-    is_64 = data[4] == 2
-    order = "<" if data[5] == 1 else ">"
-    kind_of_file, machine = struct.unpack_from(f"{order}HH", data, 16)
-    (start,) = struct.unpack_from(f"{order}{'Q' if is_64 else 'I'}", data, 32 if is_64 else 28)
-    size, count = struct.unpack_from(f"{order}HH", data, 54 if is_64 else 42)
-    interpreter, loaded, dynamic = None, {}, []
-    for at in range(start, start + size * count, size):
-        (kind,) = struct.unpack_from(f"{order}I", data, at)
-        offset, address, length = _extent(data, order, at, is_64=is_64)
-        if kind == _PT_INTERP:
-            raw = data[offset : offset + length].partition(b"\0")[0]
-            interpreter = raw.decode("utf-8", "replace")
-        elif kind == _PT_LOAD:
-            loaded[address] = offset, length
-        elif kind == _PT_DYNAMIC:
-            file.seek(offset)
-            pair = struct.Struct(f"{order}{'qQ' if is_64 else 'iI'}")
-            table = file.read(min(length, _MOST_BYTES))
-            dynamic = [*pair.iter_unpack(table[: len(table) // pair.size * pair.size])]
-    entries = dict(reversed(dynamic))
-    flags = entries.get(_DT_FLAGS_1, 0)
-    needed = []
-    if (strings := _offset_of(entries.get(_DT_STRTAB), loaded)) is not None:
-        for name in (value for tag, value in dynamic if tag == _DT_NEEDED):
-            file.seek(strings + name)
-            needed.append(file.read(_LONGEST_NAME).partition(b"\0")[0].decode("utf-8", "replace"))
-    is_library = kind_of_file == _ET_DYN and interpreter is None and not flags & _DF_1_PIE
+    elf_format = _ElfFormat(order="<" if data[5] == 1 else ">", is_64=data[4] == 2)
+    file_kind, machine = struct.unpack_from(f"{elf_format.order}HH", data, 16)  # e_type, e_machine
+    segments = list(_segments(data, elf_format))
+    interpreter = next((_text_of(data, each) for each in segments if each.kind == _PT_INTERP), None)
+    dynamic = _dynamic_entries(segments, file, elf_format)
+    flags = dict(reversed(dynamic)).get(_DT_FLAGS_1, 0)
     return Elf(
-        bits=64 if is_64 else 32,
+        bits=64 if elf_format.is_64 else 32,
         machine=machine,
         interpreter=interpreter,
-        is_library=is_library,
-        needed=tuple(needed),
+        is_library=file_kind == _ET_DYN and interpreter is None and not flags & _DF_1_PIE,
+        needed=_needed_libraries(dynamic, segments, file),
     )
 
 
-def _extent(data: bytes, order: str, at: int, *, is_64: bool) -> tuple[int, int, int]:
-    """Return where the segment of a program header is in the file and in memory, and its bytes."""
-    form = f"{order}QQ8xQ" if is_64 else f"{order}II4xI"
-    offset, address, length = struct.unpack_from(form, data, at + (8 if is_64 else 4))
-    return offset, address, length
+def _segments(data: bytes, elf_format: _ElfFormat) -> Iterator[_Segment]:
+    """Yield the program headers; offsets are those of Elf32_Ehdr, Elf64_Ehdr and their Phdr."""
+    order, is_64 = elf_format.order, elf_format.is_64
+    (start,) = struct.unpack_from(f"{order}{'Q' if is_64 else 'I'}", data, 32 if is_64 else 28)
+    row_bytes, rows = struct.unpack_from(f"{order}HH", data, 54 if is_64 else 42)
+    # Behind p_type: p_offset, p_vaddr, p_paddr, p_filesz, in 64 bits after p_flags.
+    extent = struct.Struct(f"{order}QQ8xQ" if is_64 else f"{order}II4xI")
+    for row_start in range(start, start + row_bytes * rows, row_bytes):
+        (kind,) = struct.unpack_from(f"{order}I", data, row_start)
+        offset, address, length = extent.unpack_from(data, row_start + (8 if is_64 else 4))
+        yield _Segment(kind, offset, address, length)
 
 
-def _offset_of(address: int | None, loaded: Mapping[int, tuple[int, int]]) -> int | None:
-    """Return where in the file what has an address in memory is."""
-    places = (
-        offset + address - begin
-        for begin, (offset, length) in loaded.items()
-        if address is not None and begin <= address < begin + length
+def _text_of(data: bytes, segment: _Segment) -> str:
+    text = data[segment.offset : segment.offset + segment.length].partition(b"\0")[0]
+    return text.decode("utf-8", "replace")
+
+
+def _dynamic_entries(
+    segments: Iterable[_Segment], file: BinaryIO, elf_format: _ElfFormat
+) -> list[tuple[int, int]]:
+    """Return tag and value of each entry for the dynamic loader."""
+    entry = struct.Struct(f"{elf_format.order}{'qQ' if elf_format.is_64 else 'iI'}")
+    for segment in segments:
+        if segment.kind == _PT_DYNAMIC:
+            file.seek(segment.offset)
+            table = file.read(min(segment.length, _MOST_BYTES))
+            return [*entry.iter_unpack(table[: len(table) // entry.size * entry.size])]
+    return []
+
+
+def _needed_libraries(
+    dynamic: Sequence[tuple[int, int]], segments: Iterable[_Segment], file: BinaryIO
+) -> tuple[str, ...]:
+    """Return the names of the libraries that the dynamic loader has to load for the file."""
+    strings_address = dict(reversed(dynamic)).get(_DT_STRTAB)
+    strings_offset = next(
+        (
+            segment.offset + strings_address - segment.address
+            for segment in segments
+            if segment.kind == _PT_LOAD
+            and strings_address is not None
+            and segment.address <= strings_address < segment.address + segment.length
+        ),
+        None,
     )
-    return next(places, None)
+    if strings_offset is None:
+        return ()
+    names = []
+    for name_offset in (value for tag, value in dynamic if tag == _DT_NEEDED):
+        file.seek(strings_offset + name_offset)
+        name = file.read(_LONGEST_NAME).partition(b"\0")[0]
+        names.append(name.decode("utf-8", "replace"))
+    return tuple(names)
