@@ -72,7 +72,7 @@ def traced(tmp_path: Path, cache: Path, *words: str, time_s: float = 100) -> Tra
     subprocess.run(["cc", "-O1", "-o", tmp_path / "program", source], check=True)
     spec = CopySpec(
         argv=(),
-        shared={b"PATH": os.fsencode(os.environ["PATH"])},
+        shared_variables={b"PATH": os.fsencode(os.environ["PATH"])},
         directory=str(tmp_path),
         output=f"{tmp_path}/",
     )
@@ -81,7 +81,10 @@ def traced(tmp_path: Path, cache: Path, *words: str, time_s: float = 100) -> Tra
         argv = (*wrap, str(tmp_path / "program"), *words)
         found: TraceRun = doing(
             CopySpec(
-                argv=argv, shared=spec.environment, directory=spec.directory, output=spec.output
+                argv=argv,
+                shared_variables=spec.environment,
+                directory=spec.directory,
+                output=spec.output,
             )
         )
         return found

@@ -23,7 +23,7 @@ from rater.record.events import PhaseEnded, PhaseStarted
 from rater.record.run import MemoryPolicy, Placement
 from rater.run.host.admission import default_lock_path, machine_lock
 from rater.run.host.foreign_load import BusyProcess, ForeignLoad
-from rater.run.launcher.guard import children, guard
+from rater.run.launcher.guard import child_pids, guard
 from rater.run.supervise import competitor
 from rater.run.supervise.disturb import Injector
 from rater.store.store import open_store
@@ -75,7 +75,7 @@ def planting(injection: Injection) -> Iterator[Injector]:
         finally:
             injector.close()
         assert keeper.helpers.pids == set()
-        assert set(children()) <= {keeper.launcher.pid}
+        assert set(child_pids()) <= {keeper.launcher.pid}
 
 
 def taken_by(injector: Injector) -> dict[tuple[str, int, int], float]:
@@ -163,7 +163,7 @@ def test_everything_is_planted_and_judged_and_kept_when_asked(
     with open_store(tmp_path / "rater.db") as store:
         assert all(store.find_all(f"tag:selftest={kind}") for kind in kinds)
     assert list((tmp_path / "tmp").iterdir()) == []
-    assert children() == []
+    assert child_pids() == []
 
 
 @pytest.mark.usefixtures("moments")

@@ -316,7 +316,7 @@ class PageProof:
                 it
                 for it in alive.values()
                 if it.start_ns is not None
-                and not it.filler
+                and not it.is_filler
                 and now_ns - it.start_ns >= self._next_ns.get(it.pid, _FIRST_NS)
             ]
             if not due:

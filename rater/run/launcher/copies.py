@@ -24,7 +24,7 @@ from rater.run.host.thread_binding import (
     cannot_bind_memory,
 )
 from rater.run.launcher.launcher import Launcher
-from rater.run.launcher.table import Flag, ProcessEntry, Record, Stage, Verb
+from rater.run.launcher.table import ProcessEntry, ProcessFlag, Record, RequestKind, StartStep
 from rater.system.errors import RaterError, RunError
 from rater.text.cpuset import numbers_of
 from rater.text.secrets import command_text
@@ -34,18 +34,18 @@ class CopySpec(Struct, frozen=True, kw_only=True):
     """Everything needed to start one step of one copy; paths as text."""
 
     argv: tuple[str, ...]
-    shared: Mapping[bytes, bytes]  # variables; one object for all copies of a program
+    shared_variables: Mapping[bytes, bytes]  # variables; one object for all copies of a program
     directory: str  # working directory of the copy
     output: str  # what the names of its files begin with: "DIR/" of its own, or "DIR/name."
     workloads: int = 0  # commands that its script reports as they end; 0: it reports none
-    own: Mapping[bytes, bytes] = field(default_factory=dict)  # variables of this copy
+    own_variables: Mapping[bytes, bytes] = field(default_factory=dict)  # variables of this copy
     accepted: tuple[int, ...] = ()  # exit codes that are no failure, beside 0
     transparent: bool | None = None  # huge pages of the kernel's own accord; None: as it is
 
     @property
     def environment(self) -> dict[bytes, bytes]:
         """All variables of the copy."""
-        return {**self.shared, **self.own}
+        return {**self.shared_variables, **self.own_variables}
 
     @property
     def stdout(self) -> str:
@@ -67,7 +67,7 @@ class Child(Struct, eq=False):
     """One run of a copy as a process. Mutable: all that is known of it.
 
     It is at its gate as soon as it has a `pid`, runs as soon as it has a `start_ns`, and is over
-    with an `end`.
+    with an `end_record`.
     """
 
     launcher: Launcher
@@ -83,12 +83,14 @@ class Child(Struct, eq=False):
     offset_ns: int = 0  # from that release
     planned_ns: int | None = None
     start_ns: int | None = None
-    end: Record | None = None
+    end_record: Record | None = None
     gate_facts: GateFacts | None = None  # None: not read
     other_threads: Sequence[SchedTimes] = ()  # of all but the first when they were seen last
     memory: ResidentMemory | None = None  # None: it was not looked at
-    filler: bool = False  # steady mode: only keeps the load up, began after the window had closed
-    stopped_for: str | None = None  # "timeout", "output", "stop": why rater ended it
+    is_filler: bool = (
+        False  # steady mode: only keeps the load up, began after the window had closed
+    )
+    stop_reason: str | None = None  # "timeout", "output", "stop": why rater ended it
     killed: bool = False
     orphaned: bool = False  # it did not die, and what it had started was killed for that
     due_s: float = math.inf  # when it is asked to end, or killed, or given up as immortal
@@ -98,21 +100,23 @@ class Child(Struct, eq=False):
     notes: list[str] = field(default_factory=list)
 
     @property
-    def who(self) -> str:
+    def label(self) -> str:
         """The copy in words."""
         return f"copy {self.copy} of {self.step.benchmark}"
 
     @property
     def exit_code(self) -> int | None:
         """What it ended with; None: a signal ended it."""
-        assert self.end is not None
-        return os.WEXITSTATUS(self.end.status) if os.WIFEXITED(self.end.status) else None
+        assert self.end_record is not None
+        return (
+            os.WEXITSTATUS(self.end_record.status) if os.WIFEXITED(self.end_record.status) else None
+        )
 
     @property
     def signal(self) -> int | None:
         """The signal that ended it."""
-        assert self.end is not None
-        return None if os.WIFEXITED(self.end.status) else os.WTERMSIG(self.end.status)
+        assert self.end_record is not None
+        return None if os.WIFEXITED(self.end_record.status) else os.WTERMSIG(self.end_record.status)
 
     @property
     def ended_well(self) -> bool:
@@ -121,7 +125,7 @@ class Child(Struct, eq=False):
 
     def send(self, number: int) -> None:
         """Send a signal to the copy's process group, and to the copy where it left that."""
-        self.launcher.ask(Verb.SIGNAL, self.token, number)
+        self.launcher.ask(RequestKind.SIGNAL, self.token, number)
 
 
 class Copy(Struct, eq=False, kw_only=True):
@@ -133,8 +137,8 @@ class Copy(Struct, eq=False, kw_only=True):
     child: Child | None = None  # it runs
     latest: Child | None = None  # the run that began last; it may be over
     coming: Child | None = None  # forked, and not begun
-    making: bool = False  # what is needed for the next run is being made
-    ends: bool = False  # no further run is to begin
+    is_being_made: bool = False  # what is needed for the next run is being made
+    is_last: bool = False  # no further run is to begin
     start_ns: int | None = None  # of its first run, and
     finish_ns: int | None = None  # of its last one that counts, in the run's time
 
@@ -161,10 +165,10 @@ class Copy(Struct, eq=False, kw_only=True):
 
 # -- How the launcher is told of processes, and what it says of those that it could not start ------
 
-_A_TURN = 8
+_PROCESSES_PER_TURN = 8
 
 
-def in_turns(wanted: Iterable[Child], placements: Sequence[Placement]) -> Iterator[Child]:
+def interleave_by_cpus(wanted: Iterable[Child], placements: Sequence[Placement]) -> Iterator[Child]:
     """Yield them a few of each CPU in turn, as the launcher moves to the CPU of each.
 
     With one of each in turn moving is half of what a fork costs; with all of one CPU first,
@@ -173,19 +177,21 @@ def in_turns(wanted: Iterable[Child], placements: Sequence[Placement]) -> Iterat
     of_cpus: dict[tuple[int, ...] | None, list[Child]] = {}
     for child in wanted:
         of_cpus.setdefault(placements[child.copy].cpus, []).append(child)
-    turns = zip_longest(*(batched(those, _A_TURN) for those in of_cpus.values()), fillvalue=())
+    turns = zip_longest(
+        *(batched(those, _PROCESSES_PER_TURN) for those in of_cpus.values()), fillvalue=()
+    )
     return (child for turn in turns for some in turn for child in some)
 
 
-def entry_of(child: Child, place: Placement, flags: int) -> ProcessEntry:
+def make_entry(child: Child, place: Placement, flags: int) -> ProcessEntry:
     """Return a process for the launcher's table."""
     spec = child.spec
     return ProcessEntry(
         token=child.token,
         copy=child.copy,
         argv=[*map(os.fsencode, spec.argv)],
-        shared=spec.shared,
-        own=spec.own,
+        shared_variables=spec.shared_variables,
+        own_variables=spec.own_variables,
         directory=os.fsencode(spec.directory),
         output=os.fsencode(spec.stdout),
         error=os.fsencode(spec.stderr),
@@ -195,39 +201,39 @@ def entry_of(child: Child, place: Placement, flags: int) -> ProcessEntry:
         transparent=spec.transparent,
         accepted=(0, *spec.accepted),
         after=child.after,
-        flags=flags | (Flag.REPORTS if spec.workloads else 0),
+        flags=flags | (ProcessFlag.REPORTS if spec.workloads else 0),
         offset_ns=child.offset_ns,
     )
 
 
 def what_is_broken(child: Child, place: Placement, record: Record) -> RaterError | None:
     """Return what a process could not do; None: its program could not be executed."""
-    spec, number, stage = child.spec, record.error, Stage(record.status)
-    who, why = f"{child.who}: ", os.strerror(number)
+    spec, number, stage = child.spec, record.error, StartStep(record.status)
+    who, why = f"{child.label}: ", os.strerror(number)
     given = int.from_bytes(record.text, "little")
     match stage:
-        case Stage.EXECUTE:
+        case StartStep.EXECUTE:
             child.not_executed = number
             return None
-        case Stage.CPUS | Stage.CPUS_GIVEN:
+        case StartStep.CPUS | StartStep.CPUS_GIVEN:
             given_cpus = numbers_of(given)
-            return cannot_bind_cpus(place, why if stage is Stage.CPUS else given_cpus, who)
-        case Stage.MEMORY | Stage.MEMORY_GIVEN:
+            return cannot_bind_cpus(place, why if stage is StartStep.CPUS else given_cpus, who)
+        case StartStep.MEMORY | StartStep.MEMORY_GIVEN:
             policy = KernelPolicy(number, given)
-            return cannot_bind_memory(place, why if stage is Stage.MEMORY else policy, who)
-        case Stage.FORKED:
-            return cannot_fork(child.who, number, spec.argv)
+            return cannot_bind_memory(place, why if stage is StartStep.MEMORY else policy, who)
+        case StartStep.FORKED:
+            return cannot_fork(child.label, number, spec.argv)
     paths = {
-        Stage.OUTPUT: spec.stdout,
-        Stage.ERROR: spec.stderr,
-        Stage.DIRECTORY: spec.directory,
+        StartStep.OUTPUT: spec.stdout,
+        StartStep.ERROR: spec.stderr,
+        StartStep.DIRECTORY: spec.directory,
     }
-    return cannot_go(child.who, stage.name.lower(), number, paths.get(stage, ""))
+    return cannot_open(child.label, stage.name.lower(), number, paths.get(stage, ""))
 
 
 # -- Why a process could not begin: in words, with the way out -------------------------------------
 
-_PROGRAMS = {
+_EXEC_ADVICE = {
     errno.ENOENT: "the program, or what its first line names to run it, is not there",
     errno.EACCES: "it may not be executed: `chmod +x`, or its file system is mounted noexec",
     errno.E2BIG: "arguments and variables are longer than the kernel takes: see `getconf ARG_MAX`",
@@ -239,7 +245,7 @@ _PROGRAMS = {
 
 def cannot_execute(number: int, argv: Sequence[str]) -> str:
     """Return why a copy that was released could not be executed, with the way out."""
-    why = _PROGRAMS.get(number, "see its file and the limits of this shell")
+    why = _EXEC_ADVICE.get(number, "see its file and the limits of this shell")
     return f"could not be executed: {os.strerror(number)} ({command_text(argv)[:120]}): {why}"
 
 
@@ -247,13 +253,13 @@ def cannot_fork(who: str, number: int, argv: Sequence[str]) -> RaterError:
     """Return the error of a process that does not exist."""
     short = "no memory is left for it"
     if number == errno.EAGAIN:
-        short = f"as many processes and threads run as may: {', '.join(_most_processes())}"
+        short = f"as many processes and threads run as may: {', '.join(_process_limits())}"
     return RunError(
         f"{who} could not be started: {os.strerror(number)} ({command_text(argv)[:120]}): {short}"
     )
 
 
-def _most_processes() -> Iterator[str]:
+def _process_limits() -> Iterator[str]:
     most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
     if most != resource.RLIM_INFINITY:
         yield f"`ulimit -u` is {most}"
@@ -263,7 +269,7 @@ def _most_processes() -> Iterator[str]:
     yield f"kernel.pid_max is {read_number(Path('/proc/sys/kernel/pid_max'))}"
 
 
-def cannot_go(who: str, where: str, number: int, path: str) -> RaterError:
+def cannot_open(who: str, where: str, number: int, path: str) -> RaterError:
     """Return the error of a process whose directory or files could not be opened."""
     return RunError(
         f"{who} could not be started: {where} {path}: {os.strerror(number)}; make room on "

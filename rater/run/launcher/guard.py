@@ -28,7 +28,7 @@ from rater.system.process import start_of, stat_fields
 
 MARKER = "RATER_RUN"  # environment variable of every copy: the run's uuid
 _MARK_BITS = 61
-_LOCKS = 10  # RLIMIT_LOCKS, asm-generic/resource.h
+_RLIMIT_LOCKS = 10  # RLIMIT_LOCKS, asm-generic/resource.h
 
 
 def limit_mark(mark: str) -> int:
@@ -45,13 +45,13 @@ def marked_limit(mark: str) -> Iterator[int]:
     It is inherited whatever becomes of environment, session, parent and user. The kernel
     has not looked at it since 2.4.25 (getrlimit(2): RLIMIT_LOCKS). Yields what it was before.
     """
-    soft, hard = resource.getrlimit(_LOCKS)
+    soft, hard = resource.getrlimit(_RLIMIT_LOCKS)
     with suppress(ValueError, OSError):  # a lower hard limit: the environment has to do
-        resource.setrlimit(_LOCKS, (limit_mark(mark), hard))
+        resource.setrlimit(_RLIMIT_LOCKS, (limit_mark(mark), hard))
     try:
         yield soft
     finally:
-        resource.setrlimit(_LOCKS, (soft, hard))
+        resource.setrlimit(_RLIMIT_LOCKS, (soft, hard))
 
 
 def kill_marked(is_marker: Callable[[bytes], bool]) -> set[int]:
@@ -92,7 +92,7 @@ def reap_dead(pids: Iterable[int]) -> None:
             os.waitpid(pid, os.WNOHANG)
 
 
-def children(of: int | str = "self") -> list[int]:
+def child_pids(of: int | str = "self") -> list[int]:
     """Return the process numbers of all children, ours or of `of`, adopted orphans included."""
     found: list[int] = []
     for task in list_folder(Path(f"/proc/{of}/task")):
@@ -106,13 +106,13 @@ def describe_process(pid: int) -> Leftover | None:
     deadline = time.monotonic() + _EXEC_PATIENCE_S
     try:
         while True:
-            before = _arguments_at(pid)
+            before = _arguments_location(pid)
             command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").strip()
             environment = b""
             with suppress(PermissionError):  # another user's by now
                 environment = Path(f"/proc/{pid}/environ").read_bytes()
             name = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
-            after = _arguments_at(pid)
+            after = _arguments_location(pid)
             if after is None:
                 return None
             if (before == after and after[-1] != b"0") or time.monotonic() > deadline:
@@ -129,7 +129,7 @@ def describe_process(pid: int) -> Leftover | None:
     )
 
 
-def _arguments_at(pid: int) -> list[bytes] | None:
+def _arguments_location(pid: int) -> list[bytes] | None:
     """Return where a process's arguments and environment lie; None when it is dead.
 
     In the midst of an exec there is new memory and nothing in it yet: the process looks
@@ -197,7 +197,7 @@ class Cgroup:
             except FileNotFoundError:
                 return
             except OSError:
-                reap_dead(children())
+                reap_dead(child_pids())
                 time.sleep(_CGROUP_PAUSE_S)
             else:
                 return
@@ -259,7 +259,9 @@ class Guard:
         self.launcher = Launcher(2 * copies, limit_mark(mark), locks, place)
         self.groups: set[int] = set()  # of copies since leftovers were last killed
         self.immune: set[int] = set()  # children that may live on: we could not kill them
-        self._found: dict[int, Leftover] = {}  # that were killed and named, since then as well
+        self._named_leftovers: dict[
+            int, Leftover
+        ] = {}  # that were killed and named, since then as well
 
     def orphans(self, copies: Mapping[int, int]) -> dict[int, list[int]]:
         """Return what living copies left without a parent, which the launcher has now, by copy.
@@ -267,8 +269,8 @@ class Guard:
         `copies`: their numbers by process.
         """
         found: dict[int, list[int]] = {}
-        for pid in self._not_ours(copies):
-            copy = copies.get(_group_of(pid))
+        for pid in self._foreign_children(copies):
+            copy = copies.get(_process_group(pid))
             if copy is None:  # of a session of its own
                 orphan = describe_process(pid)
                 if orphan is None or orphan.copy is None or not orphan.copy.isdecimal():
@@ -291,11 +293,11 @@ class Guard:
         child in a session of its own is an orphan that was adopted.
         """
         ours = os.getsid(0)
-        for pid in self._not_ours(living):
+        for pid in self._foreign_children(living):
             with suppress(OSError):
                 if os.getsid(pid) == ours:
                     continue
-                stray = _describe(pid)
+                stray = _describe_leftover(pid)
                 if stray is None or stray.copy != PREPARED:
                     self._kill(pid)
                     reap_dead([pid])
@@ -307,27 +309,29 @@ class Guard:
         since the last call, and whether they are dead.
         """
         deadline = time.monotonic() + _GUARD_PATIENCE_S
-        while mine := self._not_ours(self.immune):
+        while mine := self._foreign_children(self.immune):
             for pid in mine:
                 self._kill(pid)
             reap_dead(mine)
             if time.monotonic() > deadline:
-                self.immune.update(self._not_ours())
+                self.immune.update(self._foreign_children())
                 break
-            if self._found:
+            if self._named_leftovers:
                 time.sleep(_GUARD_PAUSE_S)
-        found = [replace(it, killed=pid not in self.immune) for pid, it in self._found.items()]
+        found = [
+            replace(it, killed=pid not in self.immune) for pid, it in self._named_leftovers.items()
+        ]
         self.groups.clear()
-        self._found.clear()
+        self._named_leftovers.clear()
         return found
 
     def _kill(self, pid: int) -> None:
         """Kill a leftover, and name it unless it was named before."""
         # What is of a copy's group was killed with it, and noted: it is only dying yet.
-        if pid not in self._found and _group_of(pid) not in self.groups:
-            leftover = _describe(pid)
+        if pid not in self._named_leftovers and _process_group(pid) not in self.groups:
+            leftover = _describe_leftover(pid)
             if leftover is not None:
-                self._found[pid] = leftover
+                self._named_leftovers[pid] = leftover
         try:
             if os.getsid(pid) != os.getsid(0):  # all at once: what forks for ever is the quicker
                 os.killpg(os.getpgid(pid), signal.SIGKILL)
@@ -337,28 +341,28 @@ class Guard:
         except ProcessLookupError:
             return
 
-    def _not_ours(self, besides: Iterable[int] = ()) -> list[int]:
+    def _foreign_children(self, besides: Iterable[int] = ()) -> list[int]:
         """Return our and the launcher's children that copies left, but for `besides`."""
         with self.helpers.lock:
             ours = {self.launcher.pid, *self.helpers.pids, *besides}
-            every = (*children(), *children(self.launcher.pid))
+            every = (*child_pids(), *child_pids(self.launcher.pid))
         return [pid for pid in every if pid not in ours]
 
     def close(self) -> None:
         """Remove the cgroup, end the launcher; what could not be killed is left to that."""
         if self.cgroup is not None:
             self.cgroup.leave(self.launcher.pid)
-        self.launcher.close(hunt=any(pid in self.immune for pid in self._not_ours()))
+        self.launcher.close(hunt=any(pid in self.immune for pid in self._foreign_children()))
 
 
-def _describe(pid: int) -> Leftover | None:
+def _describe_leftover(pid: int) -> Leftover | None:
     it = describe_process(pid)
     # What copies leave is the launcher's child, what --prepare leaves is ours.
-    is_prepared = it is not None and it.copy is None and pid in children()
+    is_prepared = it is not None and it.copy is None and pid in child_pids()
     return replace(it, copy=PREPARED) if it is not None and is_prepared else it
 
 
-def _group_of(pid: int) -> int:
+def _process_group(pid: int) -> int:
     try:
         return os.getpgid(pid)
     except OSError:

@@ -20,8 +20,8 @@ from rater.run.launcher.table import (
     REQUEST,
     ProcessEntry,
     Record,
-    Told,
-    Verb,
+    RecordKind,
+    RequestKind,
     pack_table,
     unpack_records,
 )
@@ -32,7 +32,7 @@ from rater.system.errors import InputError, RunError
 
 NAME = "rater-launcher"
 _SOURCES = Path(__file__).parent / "native"
-_MADE = Path(__file__).parent / NAME
+_BUILT_PROGRAM = Path(__file__).parent / NAME
 FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")  # and static where that can be: it forks sooner
 
 
@@ -40,9 +40,9 @@ def launcher_program() -> Path:
     """Return the launcher's program; raises `InputError` that says the way out."""
     sources = sorted(_SOURCES.glob("*.[ch]"))
     with suppress(OSError):
-        made_ns = _MADE.stat().st_mtime_ns
+        made_ns = _BUILT_PROGRAM.stat().st_mtime_ns
         if all(source.stat().st_mtime_ns <= made_ns for source in sources):
-            return _MADE
+            return _BUILT_PROGRAM
     try:
         files = tuple(source for source in sources if source.suffix == ".c")
         with suppress(InputError):  # without that library
@@ -50,17 +50,18 @@ def launcher_program() -> Path:
         return compile_program(NAME, files, FLAGS, (), cache_root()).executable
     except InputError as error:
         raise InputError(
-            f"rater starts copies by a small program of its own, {_MADE}, which is not there and "
+            f"rater starts copies by a small program of its own, {_BUILT_PROGRAM}, which is not "
+            "there and "
             f"could not be made: {error}; or install rater from a wheel, which has it"
         ) from error
 
 
 # -- The process -----------------------------------------------------------------------------------
 
-_BLOCK = RECORD.size * MOST_RECORDS
-_REQUESTS = 512  # bytes of several in one message; the launcher has room for 64
+_MESSAGE_BYTES = RECORD.size * MOST_RECORDS
+_MOST_REQUEST_BYTES = 512  # bytes of several in one message; the launcher has room for 64
 _GREETING_S, _GREETINGS = 0.5, 40  # so often it is let go on where it was stopped as it began
-_CHANGED = os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+_CHANGED_STATE = os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT
 
 
 class LauncherDiedError(RunError):
@@ -90,7 +91,7 @@ class Launcher:
                     *((os.POSIX_SPAWN_OPEN, it, os.devnull, os.O_RDWR, 0) for it in (1, 2)),
                 ],
             )
-        self._out: deque[tuple[bytes, int]] = deque()  # messages, with the table of one or -1
+        self._unsent: deque[tuple[bytes, int]] = deque()  # messages, with the table of one or -1
         self.tokens = count(1)  # numbers for processes that are to be started
         self._greet(program)
 
@@ -100,15 +101,15 @@ class Launcher:
         data = b""
         for _ in range(_GREETINGS):
             try:
-                data = self._socket.recv(_BLOCK)
+                data = self._socket.recv(_MESSAGE_BYTES)
                 break
             except TimeoutError:
-                self.mend()
+                self.continue_if_stopped()
             except OSError:
                 break
         self._socket.setblocking(False)
         hello = next(unpack_records(data), None)
-        if hello is None or (hello.kind, hello.status) != (Told.HELLO, FORMAT):
+        if hello is None or (hello.kind, hello.status) != (RecordKind.HELLO, FORMAT):
             self.close(hunt=False)
             raise InputError(
                 f"{program} does not begin, or is not of this rater: remove it and run `make`, or "
@@ -120,9 +121,9 @@ class Launcher:
         table = os.memfd_create("rater-table")
         with open(table, "wb", closefd=False) as file:
             file.write(pack_table(entries))
-        self._send(REQUEST.pack(Verb.START, 0, 0), table)
+        self._send(REQUEST.pack(RequestKind.START, 0, 0), table)
 
-    def ask(self, verb: Verb, token: int = 0, value: int = 0) -> None:
+    def ask(self, verb: RequestKind, token: int = 0, value: int = 0) -> None:
         """Have something done; all but START.
 
         RELEASE: all begin that wait at their gates, each at its offset. ALLOW: one that is held
@@ -132,18 +133,22 @@ class Launcher:
         self._send(REQUEST.pack(verb, token, value))
 
     def _send(self, request: bytes, table: int = -1) -> None:
-        if self._out and self._out[-1][1] < 0 < _REQUESTS - len(self._out[-1][0]) and table < 0:
-            request = self._out.pop()[0] + request
-        self._out.append((request, table))
+        if (
+            self._unsent
+            and self._unsent[-1][1] < 0 < _MOST_REQUEST_BYTES - len(self._unsent[-1][0])
+            and table < 0
+        ):
+            request = self._unsent.pop()[0] + request
+        self._unsent.append((request, table))
         self.flush()
 
     def flush(self) -> None:
         """Send what could not be sent before; returns at once."""
         with suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):  # `receive` tells
-            while self._out:
-                request, table = self._out[0]
+            while self._unsent:
+                request, table = self._unsent[0]
                 socket.send_fds(self._socket, [request], [table] if table >= 0 else [])
-                self._out.popleft()
+                self._unsent.popleft()
                 if table >= 0:
                     os.close(table)
 
@@ -151,23 +156,23 @@ class Launcher:
         """Wait for records and return them, in order; raises `LauncherDiedError`."""
         while True:
             await trio.lowlevel.wait_readable(self._socket)
-            if found := self.take():
+            if found := self.receive_waiting():
                 return found
 
-    def take(self) -> list[Record]:
+    def receive_waiting(self) -> list[Record]:
         """Return the records that are there; raises `LauncherDiedError`."""
         try:
-            data = self._socket.recv(_BLOCK)
+            data = self._socket.recv(_MESSAGE_BYTES)
         except BlockingIOError:
             return []
         except ConnectionResetError:
             data = b""
         if not data:
-            raise LauncherDiedError(self._obituary())
+            raise LauncherDiedError(self._describe_death())
         self.flush()
         return list(unpack_records(data))
 
-    def _obituary(self) -> str:
+    def _describe_death(self) -> str:
         how = "ended"
         with suppress(ChildProcessError):
             ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
@@ -178,10 +183,10 @@ class Launcher:
             "and what they did has no time; see `dmesg` for a lack of memory, and run again"
         )
 
-    def mend(self) -> str | None:
+    def continue_if_stopped(self) -> str | None:
         """Let it go on where it was stopped; return that in words, None where it was not."""
         with suppress(ChildProcessError):
-            found = os.waitid(os.P_PID, self.pid, _CHANGED)
+            found = os.waitid(os.P_PID, self.pid, _CHANGED_STATE)
             if found is not None and found.si_code == os.CLD_STOPPED:
                 os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG)
                 os.kill(self.pid, signal.SIGCONT)
@@ -192,7 +197,7 @@ class Launcher:
         """End it; with `hunt` it kills what is there first, as if rater had died, unwaited for."""
         with suppress(OSError):
             self._socket.settimeout(1.0)
-            self.ask(Verb.GOODBYE, value=int(hunt))
+            self.ask(RequestKind.GOODBYE, value=int(hunt))
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGCONT)
         self._socket.close()

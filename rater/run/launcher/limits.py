@@ -22,16 +22,16 @@ FIRST_FREE_FD = 10  # below lie the numbers that a spawned program gets its desc
 _FDS_OTHER = 64  # what is opened while copies run: pipes, trio, outputs that are judged
 
 
-def _open_files() -> int:
+def _count_open_files() -> int:
     try:
         return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - only how many there are
     except OSError:
         return 0
 
 
-def _needed_files(copies: int, events: int) -> int:
+def _count_needed_files(copies: int, events: int) -> int:
     # Of a copy that is repeated another run waits behind the one that goes on.
-    return 2 * copies * events + _FDS_OTHER + _open_files()
+    return 2 * copies * events + _FDS_OTHER + _count_open_files()
 
 
 def open_files_problem(copies: int, *, events: int = 0, coming: int = 0) -> str | None:
@@ -41,7 +41,7 @@ def open_files_problem(copies: int, *, events: int = 0, coming: int = 0) -> str 
     have opened until then.
     """
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    needed = _needed_files(copies, events) + coming
+    needed = _count_needed_files(copies, events) + coming
     if hard == resource.RLIM_INFINITY or needed <= hard:
         return None
     counters, smaller = (
@@ -59,7 +59,7 @@ def raise_limit(copies: int, events: int) -> None:
     problem = open_files_problem(copies, events=events)
     if problem:
         raise InputError(problem)
-    needed = _needed_files(copies, events)
+    needed = _count_needed_files(copies, events)
     if soft != resource.RLIM_INFINITY and needed > soft:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
@@ -82,12 +82,14 @@ def pipe_above_gate_descriptors() -> tuple[int, int]:
 # -- Limits of this process (`ulimit`) that are too small for a run: told before it begins ---------
 
 # What rater itself takes until it starts copies, and a little more.
-_FILES = 32
-_ROOM_BYTES = 128 << 20  # of address space: libraries, stacks of threads
-_TASKS = 6  # processes and threads: launcher, checker, threads of rater
-_FILE_BYTES = 16 << 20  # the database and its log
+_LEAST_FILES = 32
+_LEAST_MEMORY_BYTES = 128 << 20  # of address space: libraries, stacks of threads
+_TASKS_OTHER = 6  # processes and threads: launcher, checker, threads of rater
+_LEAST_FILE_BYTES = 16 << 20  # the database and its log
 _UNLIMITED = resource.RLIM_INFINITY
-_MORE = 1 << 21 | 1 << 24  # CAP_SYS_ADMIN, CAP_SYS_RESOURCE: the limit of processes is not theirs
+_EXEMPT_CAPABILITIES = (
+    1 << 21 | 1 << 24
+)  # CAP_SYS_ADMIN, CAP_SYS_RESOURCE: the limit of processes is not theirs
 
 
 def refuse_small_limits() -> None:
@@ -96,30 +98,34 @@ def refuse_small_limits() -> None:
         resource.getrlimit(limit)[0] for limit in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE)
     )
     problems = []
-    if files != _UNLIMITED and files < _FILES:
-        problems.append(f"{files} files may be open (`ulimit -n`), rater itself needs {_FILES}")
-    if size != _UNLIMITED and size < _FILE_BYTES:
+    if files != _UNLIMITED and files < _LEAST_FILES:
         problems.append(
-            f"a file may have {size} bytes (`ulimit -f`), the database needs {_FILE_BYTES >> 20} MB"
+            f"{files} files may be open (`ulimit -n`), rater itself needs {_LEAST_FILES}"
+        )
+    if size != _UNLIMITED and size < _LEAST_FILE_BYTES:
+        problems.append(
+            f"a file may have {size} bytes (`ulimit -f`), the database needs "
+            f"{_LEAST_FILE_BYTES >> 20} MB"
         )
     try:
-        mmap.mmap(-1, _ROOM_BYTES, mmap.MAP_PRIVATE).close()
+        mmap.mmap(-1, _LEAST_MEMORY_BYTES, mmap.MAP_PRIVATE).close()
     except OSError:
         problems.append(
-            f"no {_ROOM_BYTES >> 20} MB of memory are to be had (`ulimit -v`, `ulimit -d`), which "
+            f"no {_LEAST_MEMORY_BYTES >> 20} MB of memory are to be had (`ulimit -v`, `ulimit "
+            "-d`), which "
             "rater itself needs"
         )
-    _refuse(problems, 1)
+    _raise_problems(problems, 1)
 
 
 def refuse_copies(plan: Plan, events: int = 0) -> None:
     """Raise `InputError` where copies of a plan could not be started; `events`: counted of each."""
-    files = open_files_problem(plan.copies, events=events, coming=_FILES)
+    files = open_files_problem(plan.copies, events=events, coming=_LEAST_FILES)
     follows = plan.order is Order.ROTATED or plan.window is not None
-    _refuse([files] if files else [], plan.copies * (2 if follows else 1))
+    _raise_problems([files] if files else [], plan.copies * (2 if follows else 1))
 
 
-def _refuse(problems: list[str], copies: int) -> None:
+def _raise_problems(problems: list[str], copies: int) -> None:
     tasks = _tasks_problem(copies)
     problems += [tasks] if tasks else []
     if problems:
@@ -129,10 +135,10 @@ def _refuse(problems: list[str], copies: int) -> None:
 def _tasks_problem(copies: int) -> str | None:
     """Return why so many processes cannot be started: the user has others, which count too."""
     limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
-    needed = copies + _TASKS
-    if limit == _UNLIMITED or os.getuid() == 0 or _MORE & capabilities():
+    needed = copies + _TASKS_OTHER
+    if limit == _UNLIMITED or os.getuid() == 0 or _EXEMPT_CAPABILITIES & capabilities():
         return None
-    there = _own_tasks() if limit < 100 * needed else 0  # to count them takes a while
+    there = _count_tasks_of_user() if limit < 100 * needed else 0  # to count them takes a while
     if there + needed <= limit:
         return None
     return (
@@ -141,7 +147,7 @@ def _tasks_problem(copies: int) -> str | None:
     )
 
 
-def _own_tasks() -> int:
+def _count_tasks_of_user() -> int:
     own = 0
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
@@ -153,8 +159,12 @@ def _own_tasks() -> int:
 
 # -- What the kernel ended a copy for: limits that it had, counts of the kernel before and after ---
 
-_LIMITED: Mapping[int, str] = {SIGKILL: "cpu time", SIGXCPU: "cpu time", SIGXFSZ: "file size"}
-_NEAR, _NEAR_S = 0.9, 0.2  # by ticks the kernel counts somewhat more CPU time than it tells
+_LIMIT_BY_SIGNAL: Mapping[int, str] = {
+    SIGKILL: "cpu time",
+    SIGXCPU: "cpu time",
+    SIGXFSZ: "file size",
+}
+_NEAR_SHARE, _NEAR_S = 0.9, 0.2  # by ticks the kernel counts somewhat more CPU time than it tells
 type ProcessLimits = Mapping[str, tuple[int, int]]  # soft, hard; -1: unlimited
 
 
@@ -171,7 +181,7 @@ class KernelKills:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
-        self._kills, self._refusals = self._counts()
+        self._kills, self._refusals = self._read_counts()
 
     def cause(
         self, number: int, cpu_s: float, limits: ProcessLimits, *, handed_on: bool = False
@@ -180,11 +190,11 @@ class KernelKills:
 
         `handed_on`: it ended a command of the copy, a shell. Each kill explains one copy.
         """
-        if number != SIGBUS and number not in _LIMITED:
+        if number != SIGBUS and number not in _LIMIT_BY_SIGNAL:
             return None
-        if limit := _limit_reached(number, cpu_s, limits):
+        if limit := _explain_by_limit(number, cpu_s, limits):
             return limit
-        kills, refusals = self._counts()
+        kills, refusals = self._read_counts()
         risen = [words for words, n in refusals.items() if n > self._refusals.get(words, n)]
         if number == SIGBUS:
             return next((it for it in risen if it.startswith("huge pages")), None)
@@ -198,7 +208,7 @@ class KernelKills:
                 return "a process sent it: the kernel counted no kill for want of memory"
         return "killed from outside" if number == SIGKILL and not handed_on else None
 
-    def _counts(self) -> tuple[int | None, dict[str, int]]:
+    def _read_counts(self) -> tuple[int | None, dict[str, int]]:
         """Return kills for memory (of our cgroup, else of the machine), refusals by words."""
         kills, refusals = None, {}
         for group in limiting_groups(self._root, "memory"):
@@ -219,8 +229,8 @@ class KernelKills:
         return kills, refusals
 
 
-def _limit_reached(number: int, cpu_s: float, limits: ProcessLimits) -> str | None:
-    soft, hard = limits.get(_LIMITED.get(number, ""), (_UNLIMITED, _UNLIMITED))
+def _explain_by_limit(number: int, cpu_s: float, limits: ProcessLimits) -> str | None:
+    soft, hard = limits.get(_LIMIT_BY_SIGNAL.get(number, ""), (_UNLIMITED, _UNLIMITED))
     limit = hard if number == SIGKILL else soft
     if limit == _UNLIMITED:
         return None
@@ -228,6 +238,6 @@ def _limit_reached(number: int, cpu_s: float, limits: ProcessLimits) -> str | No
         return f"a file may have {limit} bytes (`ulimit -f`)"
     if number == SIGXCPU:
         limit -= 1  # the kernel raises it by a second when it sends this
-    if cpu_s >= _NEAR * limit - _NEAR_S:
+    if cpu_s >= _NEAR_SHARE * limit - _NEAR_S:
         return f"it used {cpu_s:.2f} s of CPU time, the limit is {limit} (`ulimit -t`)"
     return None

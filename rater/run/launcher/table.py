@@ -13,25 +13,27 @@ from typing import NamedTuple
 from msgspec import Struct
 
 FORMAT = 2  # rises with every change of a structure
-_NOTHING = 0xFFFFFFFF
+_NO_OFFSET = 0xFFFFFFFF
 REQUEST = struct.Struct("=IIi")
 _HEAD = struct.Struct("=II")
 _ENTRY = struct.Struct("=4I9I3iq")
 RECORD = struct.Struct("=IIiiiiq20q2i")
 MOST_RECORDS = 64  # in one message
-_TEXT_AT = 32  # bytes before the figures
+_TEXT_OFFSET = 32  # bytes before the figures
 
 
 # What rater asks for; what a record is about; what a process could not do before it began.
-Verb = IntEnum("Verb", "START RELEASE ALLOW SIGNAL DISCARD GOODBYE")
-Told = IntEnum("Told", "HELLO READY RELEASED STARTED ENDED BROKEN REFUSED REPORT STALLED")
-Stage = IntEnum(
-    "Stage",
+RequestKind = IntEnum("RequestKind", "START RELEASE ALLOW SIGNAL DISCARD GOODBYE")
+RecordKind = IntEnum(
+    "RecordKind", "HELLO READY RELEASED STARTED ENDED BROKEN REFUSED REPORT STALLED"
+)
+StartStep = IntEnum(
+    "StartStep",
     "FORKED GROUP CPUS CPUS_GIVEN MEMORY MEMORY_GIVEN PAGES LIMITS DIRECTORY OUTPUT ERROR EXECUTE",
 )
 
 
-class Flag(IntFlag):
+class ProcessFlag(IntFlag):
     """Of one process."""
 
     REPORTS = 1  # its script has the pipe to report its commands by
@@ -46,7 +48,7 @@ class Record(NamedTuple):
     kind: int
     token: int
     pid: int
-    status: int  # ENDED: as wait(2) has it; BROKEN: a `Stage`
+    status: int  # ENDED: as wait(2) has it; BROKEN: a `StartStep`
     error: int
     unused: int
     at_ns: int
@@ -71,7 +73,7 @@ class Record(NamedTuple):
     soft_file_bytes: int
     hard_file_bytes: int
     last_cpu: int  # -1: not known
-    left: int  # processes of its group were there, and were killed
+    left_group: int  # processes of its group were there, and were killed
     text: bytes = b""  # REPORT: what was written; BROKEN: the mask that the kernel gave
 
 
@@ -81,8 +83,8 @@ class ProcessEntry(Struct, frozen=True, kw_only=True):
     token: int
     copy: int
     argv: Sequence[bytes]
-    shared: Mapping[bytes, bytes]  # variables; the same object for many is packed once
-    own: Mapping[bytes, bytes]
+    shared_variables: Mapping[bytes, bytes]  # variables; the same object for many is packed once
+    own_variables: Mapping[bytes, bytes]
     directory: bytes
     output: bytes
     error: bytes
@@ -91,7 +93,7 @@ class ProcessEntry(Struct, frozen=True, kw_only=True):
     nodes: Sequence[int] = ()
     transparent: bool | None = None  # huge pages of the kernel's own accord; None: as it is
     after: int = 0  # token of the process whose end it begins with; 0: with RELEASE
-    flags: int = 0  # of `Flag`
+    flags: int = 0  # of `ProcessFlag`
     offset_ns: int = 0  # from RELEASE
     accepted: Sequence[int] = (0,)  # exit codes that are no failure
 
@@ -103,7 +105,7 @@ _COERCED = (b"LC_CTYPE", (b"C.UTF-8", b"C.utf8", b"UTF-8"))
 
 
 @cache
-def _given() -> tuple[tuple[bytes, bytes], ...]:
+def _initial_environment() -> tuple[tuple[bytes, bytes], ...]:
     """Return name and whole entry of all that this process was started with, in order."""
     try:
         block = Path("/proc/self/environ").read_bytes()
@@ -117,18 +119,18 @@ def inherited_environment() -> dict[bytes, bytes]:
     """Return the variables of this process but those that Python itself has added."""
     found = {name: value for name, value in os.environb.items() if name}
     name, values = _COERCED
-    if found.get(name) in values and all(name != given for given, _ in _given()):
+    if found.get(name) in values and all(name != given for given, _ in _initial_environment()):
         del found[name]
     return found
 
 
-def variables(wanted: Mapping[bytes, bytes], but: Container[bytes]) -> Iterator[bytes]:
+def environment_entries(wanted: Mapping[bytes, bytes], but: Container[bytes]) -> Iterator[bytes]:
     """Yield NAME=VALUE of what is wanted `but` these; what is as it was given stays where it was.
 
     So do entries that are no variables, and later ones of the same name.
     """
     same: dict[bytes, bool] = {b"": True}
-    for name, entry in _given():
+    for name, entry in _initial_environment():
         if name not in same:  # of two the first counts
             value = wanted.get(name)
             same[name] = value is not None and b"%b=%b" % (name, value) == entry
@@ -147,15 +149,15 @@ class _Packer:
 
     def __init__(self, begin: int) -> None:
         self._parts: list[bytes] = []
-        self._at = begin
+        self._offset = begin
         self._strings: dict[bytes, int] = {}
         self._lists: dict[object, int] = {}
 
-    def _put(self, data: bytes) -> int:
-        at = self._at
+    def _append(self, data: bytes) -> int:
+        at = self._offset
         data += b"\0" * (-len(data) % 4)
         self._parts.append(data)
-        self._at += len(data)
+        self._offset += len(data)
         return at
 
     def string(self, text: bytes) -> int:
@@ -163,7 +165,7 @@ class _Packer:
         if at is None:
             if b"\0" in text:  # it would end early without a word
                 raise ValueError("embedded null byte")
-            at = self._strings[text] = self._put(text + b"\0")
+            at = self._strings[text] = self._append(text + b"\0")
         return at
 
     def list(self, texts: Iterable[bytes], key: object) -> int:
@@ -173,21 +175,21 @@ class _Packer:
             data = b"".join(word + b"\0" for word in words)
             if data.count(b"\0") != len(words):  # one would end early without a word
                 raise ValueError("embedded null byte")
-            at = self._lists[key] = self._put(struct.pack("=I", len(words)) + data)
+            at = self._lists[key] = self._append(struct.pack("=I", len(words)) + data)
         return at
 
     def mask(self, numbers: Sequence[int] | None) -> int:
         if numbers is None:
-            return _NOTHING
+            return _NO_OFFSET
         key = ("mask", tuple(numbers))
         at = self._lists.get(key)
         if at is None:
             bits = sum(1 << number for number in set(numbers))
             data = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
-            at = self._lists[key] = self._put(struct.pack("=I", len(data)) + data)
+            at = self._lists[key] = self._append(struct.pack("=I", len(data)) + data)
         return at
 
-    def end(self) -> bytes:
+    def packed_bytes(self) -> bytes:
         """Return all of it; a table ends with a zero byte."""
         return b"".join((*self._parts, b"\0\0\0\0"))
 
@@ -197,13 +199,13 @@ def pack_table(entries: Sequence[ProcessEntry]) -> bytes:
     packer = _Packer(_HEAD.size + _ENTRY.size * len(entries))
     heads = []
     for it in entries:
-        own = it.own
-        key = (id(it.shared), *own)
+        own = it.own_variables
+        key = (id(it.shared_variables), *own)
         heads.append(
             _ENTRY.pack(
                 *(it.token, it.after, it.copy, it.flags),
                 packer.list(it.argv, (b"argv", *it.argv)),
-                packer.list(variables(it.shared, own), key),
+                packer.list(environment_entries(it.shared_variables, own), key),
                 packer.list(map(b"=".join, own.items()), tuple(own.items())),
                 *map(packer.string, (it.directory, it.output, it.error)),
                 *(packer.mask(it.cpus), packer.mask(it.nodes or None)),
@@ -212,16 +214,16 @@ def pack_table(entries: Sequence[ProcessEntry]) -> bytes:
                 it.offset_ns,
             )
         )
-    return b"".join((_HEAD.pack(FORMAT, len(entries)), *heads, packer.end()))
+    return b"".join((_HEAD.pack(FORMAT, len(entries)), *heads, packer.packed_bytes()))
 
 
 def unpack_records(data: bytes) -> Iterator[Record]:
     """Yield the records of whole ones."""
     for at in range(0, len(data) - RECORD.size + 1, RECORD.size):
         record = Record(*RECORD.unpack_from(data, at))
-        if record.kind == Told.REPORT:
-            begin = at + _TEXT_AT
+        if record.kind == RecordKind.REPORT:
+            begin = at + _TEXT_OFFSET
             record = record._replace(text=data[begin : begin + record.status])
-        elif record.kind == Told.BROKEN:
-            record = record._replace(text=data[at + _TEXT_AT : at + RECORD.size])
+        elif record.kind == RecordKind.BROKEN:
+            record = record._replace(text=data[at + _TEXT_OFFSET : at + RECORD.size])
         yield record

@@ -32,7 +32,7 @@ from rater.plan.counter_tables import (
 from rater.record.events import USER_ONLY, CopyCounted, EventCount, Noted, PhaseCounted
 from rater.run.host.procfs import COUNTING, capabilities, list_folder, read_number, read_text
 from rater.run.launcher.copies import Child
-from rater.run.launcher.table import Verb
+from rater.run.launcher.table import RequestKind
 from rater.text.values import truncate_list
 
 # Struct, flags and numbers of linux/perf_event.h; the C library has no function for the call.
@@ -440,7 +440,7 @@ class PhaseCounting:
             held, self._held = self._held, []
             await self.count(held)
             for child in held:
-                child.launcher.ask(Verb.ALLOW, child.token)
+                child.launcher.ask(RequestKind.ALLOW, child.token)
 
     async def count(self, copies: list[Child]) -> None:
         """Open the counters of copies at their gates, beside what is done meanwhile."""

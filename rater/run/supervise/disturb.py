@@ -26,7 +26,7 @@ class _Competitor:
 
     def __init__(self, cpu: int, keeper: Guard) -> None:
         self._keeper = keeper
-        read_end, self._to = pipe_above_gate_descriptors()
+        read_end, self._write_end = pipe_above_gate_descriptors()
         try:
             self.pid = keeper.helpers.spawn(
                 [sys.executable, "-I", "-S", "-B", competitor.__file__, str(cpu)],
@@ -35,19 +35,19 @@ class _Competitor:
                 {0: read_end},
             )
         except BaseException:
-            os.close(self._to)
+            os.close(self._write_end)
             raise
         finally:
             os.close(read_end)
 
-    def take(self, share: float) -> None:
+    def set_share(self, share: float) -> None:
         """Let it take so much of its CPU from now on."""
         with suppress(BrokenPipeError):  # it is gone: its CPU time will tell
-            os.write(self._to, f"{share}\n".encode())
+            os.write(self._write_end, f"{share}\n".encode())
 
     def end(self) -> None:
         """Kill and reap it."""
-        os.close(self._to)
+        os.close(self._write_end)
         self._keeper.helpers.end(self.pid)
 
 
@@ -84,9 +84,9 @@ class Injector:
         """Take an event; returns at once."""
         if isinstance(event, PhaseStarted) and event.benchmark and event.iteration is not None:
             self._phase = event.benchmark, event.iteration
-            self._before_s = self._used_s()
+            self._before_s = self._read_used_s()
             for cpu, share in self._injection.competing(*self._phase):
-                self._take(cpu, share)
+                self._set_share(cpu, share)
         elif isinstance(event, PhaseEnded):
             self._end_phase()
 
@@ -99,16 +99,16 @@ class Injector:
 
     def _end_phase(self) -> None:
         if self._phase is not None:
-            for cpu, used_s in self._used_s().items():
-                self._take(cpu, 0.0)
+            for cpu, used_s in self._read_used_s().items():
+                self._set_share(cpu, 0.0)
                 self.taken_s[*self._phase, cpu] = used_s - self._before_s[cpu]
             self._phase = None
 
-    def _take(self, cpu: int, share: float) -> None:
+    def _set_share(self, cpu: int, share: float) -> None:
         for member in self._competitors[cpu]:
-            member.take(share / len(self._competitors[cpu]))
+            member.set_share(share / len(self._competitors[cpu]))
 
-    def _used_s(self) -> dict[int, float]:
+    def _read_used_s(self) -> dict[int, float]:
         return {
             cpu: sum(process_cpu_s(member.pid) for member in members)
             for cpu, members in self._competitors.items()

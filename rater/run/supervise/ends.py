@@ -27,8 +27,8 @@ from rater.text.values import to_dict
 # script PID has ended, and `PID s N OWN` when it runs as process OWN. Times are those
 # at which the launcher sees a line, as they are for ends of copies.
 
-_LONGEST_LINE = 256
-_MOST_STRANGE = 1 << 20  # bytes that no script has to report
+_LONGEST_LINE_BYTES = 256
+_MOST_STRANGE_BYTES = 1 << 20  # bytes that no script has to report
 
 
 class CommandReport(NamedTuple):
@@ -46,7 +46,7 @@ class CommandReports:
     def __init__(self) -> None:
         self._by_pid: dict[int, tuple[int, list[CommandReport]]] = {}  # at most so many, and which
         self._rest = b""
-        self._strange = 0  # bytes that are none of these
+        self._strange_bytes = 0  # bytes that are none of these
 
     def expect(self, pid: int, workloads: int) -> None:
         """Listen to a script of so many commands, which reports two lines of each at most."""
@@ -55,7 +55,7 @@ class CommandReports:
     @property
     def flooded(self) -> bool:
         """Tell whether so much came that no script has to report that it is a flood."""
-        return self._strange > _MOST_STRANGE
+        return self._strange_bytes > _MOST_STRANGE_BYTES
 
     def read(self, block: bytes, now_ns: int) -> None:
         """Take in what was reported at `now_ns`, in pieces as they came."""
@@ -63,13 +63,13 @@ class CommandReports:
             return
         *lines, self._rest = (self._rest + block).split(b"\n")
         for line in lines:
-            if not self._report(line, now_ns):
-                self._strange += len(line) + 1
-        if len(self._rest) > _LONGEST_LINE:
-            self._strange += len(self._rest)
+            if not self._keep_line(line, now_ns):
+                self._strange_bytes += len(line) + 1
+        if len(self._rest) > _LONGEST_LINE_BYTES:
+            self._strange_bytes += len(self._rest)
             self._rest = b""
 
-    def _report(self, line: bytes, now_ns: int) -> bool:
+    def _keep_line(self, line: bytes, now_ns: int) -> bool:
         """Keep one line; False for one that a benchmark wrote, which opened its script's pipe."""
         try:
             pid, workload, value = map(int, (line.split()[n] for n in (0, 2, 3)))
@@ -110,7 +110,7 @@ def workload_times(
     for number in range(1, workloads + 1):
         end, at_ns, code, by = ends.get(number), finish_ns, exit_code, signal
         if end is not None:
-            code, by = _status(end.value)
+            code, by = _decode_shell_status(end.value)
             if end.value in well:  # the script ends with the one that failed
                 at_ns = min(max(end.at_ns, start_ns), finish_ns)
         times.append(
@@ -130,14 +130,14 @@ def workload_times(
     return tuple(times)
 
 
-def _status(value: int) -> tuple[int | None, int | None]:
+def _decode_shell_status(value: int) -> tuple[int | None, int | None]:
     """Return exit code and signal for what a shell calls status (see `programs.script`)."""
     return (None, value - 128) if 128 < value <= 192 else (value, None)
 
 
 # -- What a copy's end means: its status in the run's words, and the event that says so ------------
 
-_STOPPED = {  # by why rater ended a copy
+_STATUS_BY_STOP_REASON = {  # by why rater ended a copy
     "timeout": CopyStatus.TIMEOUT,
     "stop": CopyStatus.INTERRUPTED,
     "output": CopyStatus.FAILED,
@@ -161,7 +161,7 @@ def peak_bytes(record: Record) -> int | None:
     return peak if peak > record.gate_peak_bytes * _RSS_MARGIN else None
 
 
-def late_ns(record: Record) -> int | None:
+def lateness_ns(record: Record) -> int | None:
     """Return how long before its stamp a copy may have ended; None: that does not matter to it."""
     elapsed_ns = record.at_ns - record.start_ns
     if record.stalled_ns * _PER_CENT <= elapsed_ns:
@@ -185,9 +185,9 @@ def ended_event(
     `origin_ns` (the run's first release) is of CLOCK_MONOTONIC; `expects`: its output will be
     judged; `keeps`: files of good copies stay.
     """
-    record = child.end
+    record = child.end_record
     assert child.start_ns is not None and record is not None
-    status, notes = _verdict(child, record, kills)
+    status, notes = _judge_end(child, record, kills)
     delay_ns = delay_cpu_ns = None
     if record.cpu_ns >= 0:
         others = child.other_threads
@@ -241,14 +241,14 @@ def ended_event(
     )
 
 
-def how_it_ended(child: Child) -> str:
+def describe_exit(child: Child) -> str:
     """Return exit code or signal in words."""
     return f"exit code {child.exit_code}" if child.signal is None else f"signal {child.signal}"
 
 
-def _verdict(child: Child, record: Record, kills: KernelKills) -> tuple[CopyStatus, list[str]]:
+def _judge_end(child: Child, record: Record, kills: KernelKills) -> tuple[CopyStatus, list[str]]:
     notes, code = list(child.notes), child.exit_code
-    if record.left:
+    if record.left_group:
         notes.append(f"{LEFT_BEHIND} in its process group; they were killed")
     if child.ignored_s is not None:
         killed = ", killed" if child.signal == signal.SIGKILL else ""
@@ -258,8 +258,8 @@ def _verdict(child: Child, record: Record, kills: KernelKills) -> tuple[CopyStat
             "rater's launcher did not run when it ended: that was up to "
             f"{child.late_ns / 1e9:.3g} s before it was stamped"
         )
-    if child.stopped_for is not None:
-        return _STOPPED[child.stopped_for], notes
+    if child.stop_reason is not None:
+        return _STATUS_BY_STOP_REASON[child.stop_reason], notes
     if child.ended_well:
         return CopyStatus.OK if child.late_ns is None else CopyStatus.FAILED, notes
     if child.not_executed is not None:
@@ -284,6 +284,6 @@ def _verdict(child: Child, record: Record, kills: KernelKills) -> tuple[CopyStat
     return CopyStatus.FAILED, notes + ([cause] if cause else [])
 
 
-def asleep_ns() -> int:
+def suspended_ns() -> int:
     """Return for how long the machine has been suspended since it started, which no time has."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()

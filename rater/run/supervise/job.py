@@ -44,7 +44,7 @@ from rater.system.process import STOP_SIGNALS
 # KillWait). Copies may be dead, and their phase closed, before rater hears of it: what they did
 # until then is no measurement, and a resumed run has to do it again.
 
-_BEFORE_NS = 2_000_000_000  # so long before rater's own stop a death belongs to it
+_BELONGS_NS = 2_000_000_000  # so long before rater's own stop a death belongs to it
 _WAIT_NS = 500_000_000  # so long a run that is over waits for a signal that its copies had
 _SHELL = 128  # a shell exits with this and the signal that ended its program
 
@@ -53,37 +53,39 @@ class ExternalSignals:
     """Deaths of copies by signals from outside, of the last moments; on the trio thread."""
 
     def __init__(self) -> None:
-        self._phases: dict[int, int] = {}  # when last, by phase
-        self._gate: tuple[int, str] | None = None  # when, and why the run ended for it
+        self._last_death_ns: dict[int, int] = {}  # when last, by phase
+        self._death_at_gate: tuple[int, str] | None = None  # when, and why the run ended for it
         self._stopping_ns: int | None = None  # when last by a signal that stops rater too
 
-    def died(self, phase: int, signal: int | None, exit_code: int | None) -> None:
+    def note_death(self, phase: int, signal: int | None, exit_code: int | None) -> None:
         """Note how a copy failed that rater had not asked to end."""
         number = signal
         if exit_code is not None and exit_code - _SHELL in (*STOP_SIGNALS, SIGKILL):
             number = exit_code - _SHELL
         if number is not None and is_from_outside(number):
-            self._note(number)
-            self._phases[phase] = time.monotonic_ns()
+            self._note_signal(number)
+            self._last_death_ns[phase] = time.monotonic_ns()
 
-    def died_at_gate(self, signal: int | None, reason: str) -> None:
+    def note_death_at_gate(self, signal: int | None, reason: str) -> None:
         """Note that a copy died before it was released, and the reason the run ends with."""
         if signal is not None and is_from_outside(signal):
-            self._note(signal)
-            self._gate = (time.monotonic_ns(), reason)
+            self._note_signal(signal)
+            self._death_at_gate = (time.monotonic_ns(), reason)
 
-    def torn(self) -> tuple[int, ...]:
+    def torn_phases(self) -> tuple[int, ...]:
         """Return the phases that a signal which rater gets now had reached before."""
         now_ns = time.monotonic_ns()
         return tuple(
-            phase for phase, at_ns in sorted(self._phases.items()) if now_ns - at_ns <= _BEFORE_NS
+            phase
+            for phase, at_ns in sorted(self._last_death_ns.items())
+            if now_ns - at_ns <= _BELONGS_NS
         )
 
     def explains(self, reason: str | None) -> bool:
         """Tell whether a run that ended for `reason` ended for the signal that rater gets now."""
-        if self._gate is None or self._gate[1] != reason:
+        if self._death_at_gate is None or self._death_at_gate[1] != reason:
             return False
-        return time.monotonic_ns() - self._gate[0] <= _BEFORE_NS
+        return time.monotonic_ns() - self._death_at_gate[0] <= _BELONGS_NS
 
     def wait_s(self) -> float:
         """Return how long a run that is over should wait for a signal to itself; mostly 0."""
@@ -91,7 +93,7 @@ class ExternalSignals:
             return 0.0
         return max(0, self._stopping_ns + _WAIT_NS - time.monotonic_ns()) / 1e9
 
-    def _note(self, number: int) -> None:
+    def _note_signal(self, number: int) -> None:
         if number in STOP_SIGNALS:
             self._stopping_ns = time.monotonic_ns()
 
@@ -235,21 +237,21 @@ class PhaseRecord:
         assert self._state.observer is not None
         await trio.sleep(FIRST_S)
         await self._state.observer.run(
-            lambda: self._state.guard.orphans(self._running()), self._samples.take
+            lambda: self._state.guard.orphans(self._running_copies()), self._samples.take
         )
 
-    def _running(self) -> dict[int, int]:
+    def _running_copies(self) -> dict[int, int]:
         """Return the copies that run, by process."""
         return {
             copy.child.pid: copy.number for copy in self.copies.values() if copy.child is not None
         }
 
-    def began(self, copy: Copy, child: Child, start_ns: int, planned_ns: int | None) -> None:
+    def record_start(self, copy: Copy, child: Child, start_ns: int, planned_ns: int | None) -> None:
         """Take the start of a run, and emit it; fillers go without. Of CLOCK_MONOTONIC."""
         if self._state.origin_ns is None:
             self._state.origin_ns = start_ns - self._state.job.elapsed_before_ns
         child.start_ns, child.planned_ns = start_ns, planned_ns
-        if child.filler:
+        if child.is_filler:
             return
         start = start_ns - self.origin_ns
         copy.start_ns = start if copy.start_ns is None else copy.start_ns
@@ -267,7 +269,7 @@ class PhaseRecord:
             )
         )
 
-    def ended(self, copy: Copy, child: Child, record: Record) -> CopyStatus:
+    def record_end(self, copy: Copy, child: Child, record: Record) -> CopyStatus:
         """Emit the end of a released copy that counts."""
         workplace = self._state.job.workplace
         workloads = workload_times(
@@ -292,8 +294,8 @@ class PhaseRecord:
         copy.finish_ns = event.finish_ns
         if event.status is CopyStatus.INTERRUPTED:
             self._interrupted = True
-        elif event.status is CopyStatus.FAILED and child.stopped_for is None:
-            self._state.outside.died(event.phase, event.signal, event.exit_code)
+        elif event.status is CopyStatus.FAILED and child.stop_reason is None:
+            self._state.outside.note_death(event.phase, event.signal, event.exit_code)
         self._ended.append(EndedCopy(event, child.step, child.spec))
         self._samples.ended(child)
         if self._pages is not None:
@@ -301,10 +303,12 @@ class PhaseRecord:
         self._state.emit(event)
         return event.status
 
-    def uncounted(self, child: Child) -> None:
+    def keep_uncounted(self, child: Child) -> None:
         """Keep a run that does not count, or did not begin, for its files."""
-        if child.filler and child.end is not None and self._counters is not None:
-            self._counters.filler_ended(child.copy, child.end.user_ns + child.end.system_ns)
+        if child.is_filler and child.end_record is not None and self._counters is not None:
+            self._counters.filler_ended(
+                child.copy, child.end_record.user_ns + child.end_record.system_ns
+            )
         self._ended.append(EndedCopy(None, child.step, child.spec))
 
     def end_counters(self, *, fillers: bool = False) -> None:
@@ -314,7 +318,7 @@ class PhaseRecord:
         if not fillers:
             self._counters.end()
             return
-        running = self._running()
+        running = self._running_copies()
         orphans = self._state.guard.orphans(running)
         self._counters.end_with_fillers(
             running | {pid: copy for copy, pids in orphans.items() for pid in pids}

@@ -41,11 +41,11 @@ class Stopper:
         self._job = job
         self._children = children
         self._give_up = give_up
-        self._ending = ending
+        self._before_end = ending
         self._until_s = math.inf  # nothing is due before
         self._changed = trio.Event()
 
-    def began(self, child: Child) -> None:
+    def hold_to_time_limit(self, child: Child) -> None:
         """Hold a copy that was just released to the time limit, if there is one."""
         if self._job.timeout_s is not None:
             assert child.start_ns is not None
@@ -53,14 +53,14 @@ class Stopper:
 
     def ask_to_end(self, child: Child) -> None:
         """Send SIGTERM; what still lives after the grace is killed."""
-        self._ending(child)
+        self._before_end(child)
         child.send(signal.SIGTERM)
         child.send(signal.SIGCONT)  # a stopped process must run to take its SIGTERM
         self._set_due(child, time.monotonic() + self._job.grace_s)
 
     def kill(self, child: Child, *, last: bool = False) -> None:
         """Kill a copy; one that does not die of it is given up. `last`: soon."""
-        self._ending(child)
+        self._before_end(child)
         child.send(signal.SIGKILL)
         due_s = time.monotonic() + (_LAST_DEATH_S if last else _DEATH_S)
         self._set_due(child, min(due_s, child.due_s) if child.killed else due_s)
@@ -69,7 +69,7 @@ class Stopper:
     def pause(self, pause_s: float) -> None:
         """Move the time limits on by the time that copies were stopped (Ctrl-Z)."""
         for child in self._children.values():
-            if child.stopped_for is None:
+            if child.stop_reason is None:
                 child.due_s += pause_s
 
     def _set_due(self, child: Child, due_s: float) -> None:
@@ -82,20 +82,20 @@ class Stopper:
         while True:
             now_s = time.monotonic()
             for child in [it for it in self._children.values() if it.due_s <= now_s]:
-                self._go_on_with(child)
+                self._escalate(child)
             self._changed = trio.Event()
             self._until_s = min((it.due_s for it in self._children.values()), default=math.inf)
             with trio.move_on_after(max(0.0, self._until_s - time.monotonic())):
                 await self._changed.wait()
 
-    def _go_on_with(self, child: Child) -> None:
+    def _escalate(self, child: Child) -> None:
         if child.killed:
             self._give_up(child)
-        elif child.stopped_for is not None:
+        elif child.stop_reason is not None:
             child.ignored_s = self._job.grace_s
             self.kill(child)
         else:
-            child.stopped_for = "timeout"
+            child.stop_reason = "timeout"
             child.notes.append(f"ran longer than {self._job.timeout_s:g} s")
             self.ask_to_end(child)
 
@@ -125,13 +125,13 @@ async def watch_disk(
         sizes = [(written_bytes((it.spec.stdout, it.spec.stderr)), it.token, it) for it in running]
         for written, _, child in sorted(sizes, reverse=True):
             over = written > job.output_limit_bytes
-            if child.stopped_for is None and (over or (full and written > _WORTH_STOPPING_BYTES)):
+            if child.stop_reason is None and (over or (full and written > _WORTH_STOPPING_BYTES)):
                 limit = (
                     f"the limit of {job.output_limit_bytes / 1e6:.0f} MB (--output-limit)"
                     if over
                     else "the disk can hold"
                 )
-                child.stopped_for = "output"
+                child.stop_reason = "output"
                 child.notes.append(f"wrote {written / 1e6:.0f} MB of output, more than {limit}")
                 kill(child)
                 cut((child.spec.stdout, child.spec.stderr))
@@ -161,7 +161,7 @@ async def free_traced(children: Mapping[int, Child], guard: Guard) -> None:
                 continue
             if guard.kill_orphans(child.pid, child.copy):
                 child.orphaned = True
-                child.stopped_for = child.stopped_for or "traced"
+                child.stop_reason = child.stop_reason or "traced"
                 child.notes.append(
                     f"it was dead, and process {status.tracer} that it had started traced it: when "
                     "it ended is not known"
@@ -181,42 +181,42 @@ class WindowWatch:
 
     def __init__(self, window: Window, copies: int) -> None:
         self._window = window
-        self._to_warm_up = copies if window.grows else 0  # copies that have not run once
+        self._copies_to_warm_up = copies if window.grows else 0  # copies that have not run once
         self._begin_ns: int | None = None  # CLOCK_MONOTONIC of the phase's first release
         self._opens_ns: int | None = None  # None: not known yet
-        self.counting = 0  # runs that count and still go
+        self.runs_that_count = 0  # runs that count and still go
         self.closed = False  # nothing that counts runs any more
         self._is_over = False  # the clock says so; ends before that may still be on their way here
         self._spoiled = False
 
-    def begin(self, now_ns: int) -> bool:
+    def note_start(self, now_ns: int) -> bool:
         """Take the time of a release, the first one sets the window; tell whether it is a filler's.
 
         Fillers do not count: the window has closed, or was taken for closed before this was told.
         """
         if self._begin_ns is None:
             self._begin_ns = now_ns
-            if not self._to_warm_up:
+            if not self._copies_to_warm_up:
                 self._opens_ns = now_ns + self._window.warmup_ns
         if self.closed or self.is_past(now_ns):
             return True
-        self.counting += 1
+        self.runs_that_count += 1
         return False
 
     def is_past(self, now_ns: int) -> bool:
         """Tell whether the window has closed: what starts now does not count."""
         return self._opens_ns is not None and now_ns >= self._opens_ns + self._window.length_ns
 
-    def one_less(self, now_ns: int, *, first: bool) -> bool:
+    def note_end(self, now_ns: int, *, first: bool) -> bool:
         """Take note that a run (`first`: of its copy) has ended; tell whether it was the last."""
-        self.counting -= 1
-        self._to_warm_up -= first
-        if self._opens_ns is None and not self._to_warm_up and self._begin_ns is not None:
+        self.runs_that_count -= 1
+        self._copies_to_warm_up -= first
+        if self._opens_ns is None and not self._copies_to_warm_up and self._begin_ns is not None:
             grown_ns = (now_ns - self._begin_ns) * 3 // 2  # the next runs can be longer
             self._opens_ns = self._begin_ns + max(self._window.warmup_ns, grown_ns)
-        return not self.counting and (self._is_over or self.is_past(now_ns))
+        return not self.runs_that_count and (self._is_over or self.is_past(now_ns))
 
-    def suspended(self) -> bool:
+    def note_suspension(self) -> bool:
         """Take note that copies stood still; tell whether the window says nothing for it."""
         self._spoiled |= self._begin_ns is not None and not self.closed
         return self._spoiled
@@ -237,5 +237,5 @@ class WindowWatch:
             opens_ns = now_ns if self._opens_ns is None else self._opens_ns  # or later
             await trio.sleep(max(0, opens_ns + self._window.length_ns - now_ns) / 1e9)
         self._is_over = True
-        if not self.counting and not self.closed:
+        if not self.runs_that_count and not self.closed:
             close()

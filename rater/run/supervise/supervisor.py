@@ -51,7 +51,7 @@ from rater.text.secrets import Redactor
 # A thread that holds the interpreter (drawing, SQLite) must not delay a time stamp by the default
 # 5 ms: another thread is let in after this long.
 _SWITCH_INTERVAL_S = 0.0005
-_LEFTOVERS_NAMED = 8
+_MOST_LEFTOVERS_NAMED = 8
 
 
 class Outcome(Struct, frozen=True):
@@ -123,7 +123,7 @@ class Supervisor:
                 await self._take_baseline()
                 for position, phase in enumerate(self._job.plan.phases):
                     if position:
-                        await self._rest()
+                        await self._cool_down()
                     if self._state.stop_flag.is_set():
                         break
                     await self._run_phase(phase)
@@ -141,7 +141,7 @@ class Supervisor:
                 for remark in await self._job.until_idle.take_baseline():
                     self._emit(Noted(remark))
 
-    async def _rest(self) -> None:
+    async def _cool_down(self) -> None:
         if self._job.cooldown_s:
             self._emit(Resting(f"cooling down for {self._job.cooldown_s:g} s"))
         with self._stoppable():
@@ -171,7 +171,9 @@ class Supervisor:
         if self._suspended is not None:
             return Outcome(RunStatus.INTERRUPTED, self._suspended, None)
         if self._judge.failed_copies:
-            return Outcome(RunStatus.FAILED, _failures(self._job, self._judge.failed_copies), None)
+            return Outcome(
+                RunStatus.FAILED, _describe_failures(self._job, self._judge.failed_copies), None
+            )
         return Outcome(RunStatus.COMPLETE, None, None)
 
     async def _run_phase(self, phase: Phase) -> None:
@@ -189,7 +191,7 @@ class Supervisor:
         if phase.window is not None:
             assert self._nursery is not None
             self._nursery.start_soon(
-                self._judge.judge_as_they_end, partial(self._take, running), over, done
+                self._judge.judge_as_they_end, partial(self._take_ended, running), over, done
             )
         else:
             done.set()
@@ -220,9 +222,9 @@ class Supervisor:
         for notice in self._job.workplace.take_notices():
             self._emit(Noted(notice))
 
-    def _take(self, running: PhaseRun) -> list[EndedCopy]:
+    def _take_ended(self, running: PhaseRun) -> list[EndedCopy]:
         """Return what has ended; what ended copies left behind dies now, not with the phase."""
-        self._state.guard.kill_strays(running.living())
+        self._state.guard.kill_strays(running.living_pids())
         return running.record.take_ended()
 
     async def _prepare(self, command: str) -> None:
@@ -251,7 +253,7 @@ class Supervisor:
         if number is not None and self._stopped_by is None:
             self._stopped_by = number
             self._signalled.set()
-            self._tear_what_it_reached()
+            self._tear_phases_reached_before()
         self._state.stop_flag.set()
         if self._phase is not None:
             if again:
@@ -261,12 +263,12 @@ class Supervisor:
         if self._waiting is not None:
             self._waiting.cancel()
 
-    def _tear_what_it_reached(self) -> None:
+    def _tear_phases_reached_before(self) -> None:
         """The signal that stops us had ended copies before we heard of it: they do not count."""
         outside = self._state.outside
         if outside.explains(self._failure):
             self._failure = None
-        for phase in outside.torn():
+        for phase in outside.torn_phases():
             self._emit(PhaseTorn(phase))
             self._emit(
                 Noted(
@@ -302,7 +304,7 @@ class Supervisor:
         )
 
 
-def _failures(job: Job, failed: int) -> str:
+def _describe_failures(job: Job, failed: int) -> str:
     plan = job.plan
     if plan.window is not None:  # how many runs there are is the result, not the plan
         return f"{failed} copy {'run' if failed == 1 else 'runs'} failed"
@@ -326,14 +328,14 @@ def _leftover_notes(found: Sequence[Leftover], phase: Phase) -> Iterator[Noted]:
     """Name what copies of a phase left behind, the first few one by one, those that live all."""
     what = phase.benchmark or "the ring"
     dead = [it for it in found if it.killed]
-    for it in (*(it for it in found if not it.killed), *dead[:_LEFTOVERS_NAMED]):
+    for it in (*(it for it in found if not it.killed), *dead[:_MOST_LEFTOVERS_NAMED]):
         whose = "a copy" if it.copy is None else f"copy {it.copy}"
         whose = PREPARED if it.copy == PREPARED else f"{whose} of {what}"
         became = (
             "it was killed" if it.killed else f"it could not be killed: `sudo kill -9 {it.pid}`"
         )
         yield Noted(f"{whose} left process {it.pid} ({it.command}) behind; {became}")
-    more = len(dead) - _LEFTOVERS_NAMED
+    more = len(dead) - _MOST_LEFTOVERS_NAMED
     if more > 0:
         processes = "process was" if more == 1 else "processes were"
         yield Noted(f"{more} more {processes} left behind in the phase of {what} and killed")
@@ -363,7 +365,9 @@ async def _run_in_group(command: str, environment: Mapping[str, str]) -> int:
 # -- What copies left behind: outputs compared, reports read, files cleared; never on the clock ----
 
 _GATHER_S = 0.5
-_TOGETHER = 32  # copies checked together: it spares waiting for a full machine between any two
+_JUDGED_TOGETHER = (
+    32  # copies checked together: it spares waiting for a full machine between any two
+)
 
 
 class Judge:
@@ -389,7 +393,7 @@ class Judge:
 
     async def judge(self, ended: list[EndedCopy]) -> None:
         """Judge what ended, in a worker thread; emit the verdicts in the order of `ended`."""
-        for some in batched(ended, _TOGETHER):
+        for some in batched(ended, _JUDGED_TOGETHER):
             verdicts = await trio.to_thread.run_sync(self._judge, some)
             for one, judged in zip(some, verdicts, strict=True):
                 if one.event is not None:

@@ -358,11 +358,11 @@ class RunFolders:
             own |= tuning.added({**shared, **own})
         return CopySpec(
             argv=argv,
-            shared=shared,
+            shared_variables=shared,
             directory=directory,
             output=output,
             workloads=count_reported_commands(argv),
-            own=own,
+            own_variables=own,
             accepted=program.accepted,
             transparent=tuning.transparent,
         )

@@ -18,9 +18,9 @@ import trio
 from rater.record.events import CopyStarted, Event, Noted, PhaseStarted
 from rater.record.run import CopyStatus, RunStatus
 from rater.run.launcher.copies import Child
-from rater.run.launcher.guard import PREPARED, Leftover, children, guard, limit_mark
+from rater.run.launcher.guard import PREPARED, Leftover, child_pids, guard, limit_mark
 from rater.run.launcher.launcher import NAME, Launcher, launcher_program
-from rater.run.launcher.table import RECORD, ProcessEntry, Record, Told
+from rater.run.launcher.table import RECORD, ProcessEntry, Record, RecordKind
 from rater.run.supervise.supervisor import Supervisor
 from tests.support.calls import RATER
 from tests.support.rig import Rig, wait_for
@@ -174,23 +174,23 @@ def test_a_copy_of_another_user_is_named_and_the_run_ends_without_it(
     def refuse(self: Child, number: int) -> None:
         pids.append(self.pid)
         record = Record(*RECORD.unpack(bytes(RECORD.size)))
-        refused.append(record._replace(kind=Told.REFUSED, token=self.token, pid=self.pid))
+        refused.append(record._replace(kind=RecordKind.REFUSED, token=self.token, pid=self.pid))
 
     refused: list[Record] = []
-    take = Launcher.take
+    take = Launcher.receive_waiting
 
     def taken(self: Launcher) -> list[Record]:
         found, refused[:] = [*take(self), *refused], []
         return found
 
     async def receive(self: Launcher) -> list[Record]:
-        while not (found := self.take()):
+        while not (found := self.receive_waiting()):
             await trio.sleep(0.01)
         return found
 
     with monkeypatch.context() as patch:
         patch.setattr(Child, "send", refuse)
-        patch.setattr(Launcher, "take", taken)
+        patch.setattr(Launcher, "receive_waiting", taken)
         patch.setattr(Launcher, "receive", receive)
         seen = Rig(tmp_path, timeout_s=0.2, grace_s=0.1).run({"sudo": "sleep 60"}, copies=1)
     assert seen.outcome.status is RunStatus.FAILED
@@ -261,7 +261,7 @@ def test_a_dead_copy_that_a_stranger_traces_is_named_with_its_tracer(
 
     def trace(event: Event, supervisor: Supervisor) -> None:
         if isinstance(event, CopyStarted):
-            [copy] = children(supervisor._state.guard.launcher.pid)
+            [copy] = child_pids(supervisor._state.guard.launcher.pid)
             argv = [sys.executable, "-S", "-c", TRACES, str(copy), str(ready)]
             tracers.append(os.posix_spawn(sys.executable, argv, {}))
             wait_for(ready)(event, supervisor)
@@ -326,7 +326,7 @@ def test_with_a_launcher_that_was_killed_all_copies_end_and_the_run_says_so(
     def strike(event: Event, supervisor: Supervisor) -> None:
         if isinstance(event, when) and not pids:
             launcher = supervisor._state.guard.launcher.pid
-            pids.extend(children(launcher))
+            pids.extend(child_pids(launcher))
             os.kill(launcher, signal.SIGKILL)
 
     seen = Rig(tmp_path, on_event=strike).run({"runs": "sleep 60", "never": "true"}, copies=3)

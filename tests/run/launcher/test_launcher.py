@@ -25,12 +25,12 @@ from rater.run.launcher.table import (
     FORMAT,
     RECORD,
     REQUEST,
-    Flag,
     ProcessEntry,
+    ProcessFlag,
     Record,
-    Stage,
-    Told,
-    Verb,
+    RecordKind,
+    RequestKind,
+    StartStep,
     pack_table,
 )
 from rater.run.supervise.supervisor import Supervisor
@@ -140,8 +140,8 @@ def entry(folder: Path, *argv: str, **more: object) -> ProcessEntry:
         token=1,
         copy=0,
         argv=words,
-        shared={},
-        own={},
+        shared_variables={},
+        own_variables={},
         directory=place,
         output=place + b"/out",
         error=place + b"/err",
@@ -164,15 +164,15 @@ def launched(entries: Sequence[ProcessEntry], processes: int = 8) -> list[Record
             while alive:
                 for record in await launcher.receive():
                     found.append(record)
-                    if record.kind == Told.BROKEN and not record.pid:
+                    if record.kind == RecordKind.BROKEN and not record.pid:
                         alive, waiting = alive - {record.token}, waiting - {record.token}
-                    if record.kind == Told.ENDED:
+                    if record.kind == RecordKind.ENDED:
                         alive, waiting = alive - {record.token}, waiting - {record.token}
-                    if record.kind == Told.READY:
+                    if record.kind == RecordKind.READY:
                         waiting.discard(record.token)
                 if not waiting and not released:
                     released = True
-                    launcher.ask(Verb.RELEASE)
+                    launcher.ask(RequestKind.RELEASE)
         return found
 
     try:
@@ -181,11 +181,11 @@ def launched(entries: Sequence[ProcessEntry], processes: int = 8) -> list[Record
         launcher.close(hunt=False)
 
 
-def broken(records: Sequence[Record]) -> list[tuple[int, Stage, int]]:
+def broken(records: Sequence[Record]) -> list[tuple[int, StartStep, int]]:
     return [
-        (record.token, Stage(record.status), record.error)
+        (record.token, StartStep(record.status), record.error)
         for record in records
-        if record.kind == Told.BROKEN
+        if record.kind == RecordKind.BROKEN
     ]
 
 
@@ -217,8 +217,12 @@ def test_what_cannot_be_executed_is_told_and_others_run(
 ) -> None:
     well = entry(tmp_path, "/bin/sh", "-c", "exit 3", token=2, copy=1)
     found = launched([entry(tmp_path, *words(tmp_path)), well])
-    assert broken(found) == [(1, Stage.EXECUTE, number)]
-    ends = {it.token: os.waitstatus_to_exitcode(it.status) for it in found if it.kind == Told.ENDED}
+    assert broken(found) == [(1, StartStep.EXECUTE, number)]
+    ends = {
+        it.token: os.waitstatus_to_exitcode(it.status)
+        for it in found
+        if it.kind == RecordKind.ENDED
+    }
     assert ends == {1: 127 if number == errno.ENOENT else 126, 2: 3}
 
 
@@ -235,28 +239,28 @@ def test_a_script_reports_whatever_descriptors_rater_was_given(
     given = f'for n in {numbers}; do [ $n = "$1" ] || eval "exec $n</dev/null"; done'
     program = script(tmp_path / "x", f'#!/bin/sh\n{given}\nexec {launcher_program()} "$@"\n')
     with using(Path(program), monkeypatch):
-        said = entry(tmp_path, "/bin/sh", "-c", "echo well >&9", flags=Flag.REPORTS)
-        assert [it.text for it in launched([said]) if it.kind == Told.REPORT] == [b"well\n"]
+        said = entry(tmp_path, "/bin/sh", "-c", "echo well >&9", flags=ProcessFlag.REPORTS)
+        assert [it.text for it in launched([said]) if it.kind == RecordKind.REPORT] == [b"well\n"]
 
 
 @pytest.mark.parametrize(
     ("more", "found"),
     [
-        ({"cpus": (4095,)}, (Stage.CPUS, errno.EINVAL)),
-        ({"cpus": (min(os.sched_getaffinity(0)), 4095)}, (Stage.CPUS_GIVEN, 0)),
-        ({"policy": 77}, (Stage.MEMORY, errno.EINVAL)),
+        ({"cpus": (4095,)}, (StartStep.CPUS, errno.EINVAL)),
+        ({"cpus": (min(os.sched_getaffinity(0)), 4095)}, (StartStep.CPUS_GIVEN, 0)),
+        ({"policy": 77}, (StartStep.MEMORY, errno.EINVAL)),
         ({"policy": 2, "nodes": (0, 900)}, None),
-        ({"directory": b"/no/such"}, (Stage.DIRECTORY, errno.ENOENT)),
-        ({"output": b"/no/such"}, (Stage.OUTPUT, errno.ENOENT)),
-        ({"error": b"/"}, (Stage.ERROR, errno.EISDIR)),
+        ({"directory": b"/no/such"}, (StartStep.DIRECTORY, errno.ENOENT)),
+        ({"output": b"/no/such"}, (StartStep.OUTPUT, errno.ENOENT)),
+        ({"error": b"/"}, (StartStep.ERROR, errno.EISDIR)),
     ],
 )
 def test_what_a_copy_cannot_have_is_told_before_it_begins(
-    tmp_path: Path, more: dict[str, object], found: tuple[Stage, int] | None
+    tmp_path: Path, more: dict[str, object], found: tuple[StartStep, int] | None
 ) -> None:
     [(_, stage, number)] = broken(launched([entry(tmp_path, "/bin/true", **more)]))
     if found is None:  # as the kernel is built: it refuses node 900, or gives node 0 alone
-        assert stage in (Stage.MEMORY, Stage.MEMORY_GIVEN)
+        assert stage in (StartStep.MEMORY, StartStep.MEMORY_GIVEN)
     else:
         assert (stage, number) == found
 
@@ -320,10 +324,10 @@ def test_a_follower_begins_with_the_end_of_the_one_before_even_if_that_was_long_
 ) -> None:
     one = entry(tmp_path, "/bin/true")
     late = entry(tmp_path, "/bin/true", token=2, after=1)
-    later = entry(tmp_path, "/bin/false", token=3, after=2, flags=Flag.WELL)
-    never = entry(tmp_path, "/bin/true", token=4, after=3, flags=Flag.WELL)
+    later = entry(tmp_path, "/bin/false", token=3, after=2, flags=ProcessFlag.WELL)
+    never = entry(tmp_path, "/bin/true", token=4, after=3, flags=ProcessFlag.WELL)
     found = launched([one, late, later, never])
-    ends = {it.token: it for it in found if it.kind == Told.ENDED}
+    ends = {it.token: it for it in found if it.kind == RecordKind.ENDED}
     assert ends[1].at_ns <= ends[2].start_ns < ends[2].at_ns <= ends[3].start_ns
     assert ends[4].start_ns == 0
 
@@ -358,18 +362,18 @@ def test_a_launcher_that_forks_for_long_while_a_copy_runs_has_not_stood_still(
         with trio.fail_after(20):
             await launcher.start([wait])
             await launcher.receive()
-            launcher.ask(Verb.RELEASE)
+            launcher.ask(RequestKind.RELEASE)
             await launcher.start([*later, entry(tmp_path, "/bin/true", token=50, copy=50)])
-            while not found or found[-1].kind != Told.ENDED:
+            while not found or found[-1].kind != RecordKind.ENDED:
                 found.extend(await launcher.receive())
-                if any(it.kind == Told.READY for it in found):
+                if any(it.kind == RecordKind.READY for it in found):
                     ends.touch()
 
     try:
         trio.run(follow)
     finally:
         launcher.close(hunt=False)
-    assert not [it for it in found if it.kind == Told.STALLED or it.stalled_ns]
+    assert not [it for it in found if it.kind == RecordKind.STALLED or it.stalled_ns]
 
 
 def test_a_copy_that_is_due_begins_while_the_launcher_forks_others(
@@ -384,11 +388,11 @@ def test_a_copy_that_is_due_begins_while_the_launcher_forks_others(
         with trio.fail_after(20):
             await launcher.start([due])
             await launcher.receive()
-            launcher.ask(Verb.RELEASE)
+            launcher.ask(RequestKind.RELEASE)
             await launcher.start(later)  # for a second
             while True:
                 for record in await launcher.receive():
-                    if record.kind == Told.STARTED:
+                    if record.kind == RecordKind.STARTED:
                         return record
 
     try:
@@ -405,8 +409,8 @@ def test_copies_begin_at_their_offsets(tmp_path: Path) -> None:
         for n, offset in enumerate(offsets)
     ]
     found = launched(entries)
-    [released] = [it for it in found if it.kind == Told.RELEASED]
-    starts = {it.token: it for it in found if it.kind == Told.STARTED}
+    [released] = [it for it in found if it.kind == RecordKind.RELEASED]
+    starts = {it.token: it for it in found if it.kind == RecordKind.STARTED}
     assert [starts[n].planned_ns - released.at_ns for n in (2, 3)] == offsets[1:]
     assert all(start.start_ns >= start.planned_ns for start in starts.values())
 
@@ -427,7 +431,7 @@ def test_both_sides_have_the_same_structures(tmp_path: Path) -> None:
     assert int(sizes[0]) == RECORD.size
     assert REQUEST.size == int(sizes[2])
     assert len(table[1]) - len(table[0]) > int(sizes[1])
-    assert [*map(int, sizes[3:])] == [FORMAT, max(Stage), max(Told)]
+    assert [*map(int, sizes[3:])] == [FORMAT, max(StartStep), max(RecordKind)]
 
 
 def noise(seed: int) -> Iterator[tuple[bytes, bytes]]:
@@ -442,9 +446,9 @@ def noise(seed: int) -> Iterator[tuple[bytes, bytes]]:
             table[at : at + 4] = chance.randbytes(4)
         if chance.random() < 0.3:
             del table[chance.randrange(len(table)) :]
-        yield REQUEST.pack(Verb.START, 0, 0), bytes(table)
+        yield REQUEST.pack(RequestKind.START, 0, 0), bytes(table)
     for _ in range(9):
-        yield REQUEST.pack(Verb(chance.randrange(1, 6)), chance.randrange(9), 0), b""
+        yield REQUEST.pack(RequestKind(chance.randrange(1, 6)), chance.randrange(9), 0), b""
 
 
 def test_tables_that_lead_nowhere_break_nothing_in_the_launcher(
@@ -460,7 +464,7 @@ def test_tables_that_lead_nowhere_break_nothing_in_the_launcher(
                     table = os.memfd_create("table") if data else -1
                     assert os.write(table, data) == len(data) if data else True
                     launcher._send(request, table)
-                launcher.ask(Verb.DISCARD)
+                launcher.ask(RequestKind.DISCARD)
                 with trio.move_on_after(0.3):
                     while True:
                         await launcher.receive()
@@ -515,7 +519,7 @@ def test_stopped_runs_are_clean_under_asan_and_ubsan(
 def test_without_a_compiler_a_launcher_that_is_not_there_says_the_way_out(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(face, "_MADE", tmp_path / "rater-launcher")
+    monkeypatch.setattr(face, "_BUILT_PROGRAM", tmp_path / "rater-launcher")
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(InputError, match=r"is not there and could not be made.*from a wheel"):
         launcher_program()
@@ -524,7 +528,7 @@ def test_without_a_compiler_a_launcher_that_is_not_there_says_the_way_out(
 def test_from_a_checkout_it_is_compiled_once_into_the_cache(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(face, "_MADE", tmp_path / "rater-launcher")
+    monkeypatch.setattr(face, "_BUILT_PROGRAM", tmp_path / "rater-launcher")
     program = launcher_program()
     assert program.is_relative_to(os.environ["RATER_CACHE"])
     made_ns = program.stat().st_mtime_ns

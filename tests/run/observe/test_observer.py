@@ -220,7 +220,7 @@ def python(
 
 def watched(pid: int, copy: int = 0) -> Child:
     step = make_plan(["a"], 1).phases[0].queues[0].steps[0]
-    spec = CopySpec(argv=("true",), shared={}, directory="/", output="/out.")
+    spec = CopySpec(argv=("true",), shared_variables={}, directory="/", output="/out.")
     launcher: Any = None
     return Child(
         launcher=launcher,

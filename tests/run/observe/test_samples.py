@@ -158,7 +158,7 @@ def test_a_later_run_is_not_judged_by_a_mask_that_it_set_itself(
 
 
 def child(copy: int, step: int = 0) -> Child:
-    spec = CopySpec(argv=("true",), shared={}, directory="/", output="/out.")
+    spec = CopySpec(argv=("true",), shared_variables={}, directory="/", output="/out.")
     made = make_plan(["a"], 1).phases[0].queues[0].steps[0]
     return Child(
         launcher=None,  # type: ignore[arg-type]

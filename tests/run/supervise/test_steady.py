@@ -256,11 +256,11 @@ def test_a_warm_up_that_was_not_asked_for_lasts_until_every_copy_has_run_once(
 
 def test_a_window_in_which_copies_stood_still_is_none() -> None:
     watch = WindowWatch(Window(warmup_ns=0, length_ns=1), copies=2)
-    assert not watch.suspended()  # nothing runs yet
+    assert not watch.note_suspension()  # nothing runs yet
     begin_ns = time.monotonic_ns()
-    watch.begin(begin_ns)
+    watch.note_start(begin_ns)
     assert watch.bounds_ns(begin_ns) == (0, 1)
-    assert watch.suspended()
+    assert watch.note_suspension()
     assert watch.bounds_ns(begin_ns) is None
 
 
@@ -268,14 +268,14 @@ def test_an_end_told_after_the_window_closes_it_though_it_was_stamped_before() -
     watch = WindowWatch(Window(warmup_ns=0, length_ns=1), copies=1)
     began_ns = time.monotonic_ns()
     closed: list[bool] = []
-    assert not watch.begin(began_ns)
+    assert not watch.note_start(began_ns)
     trio.run(watch.run, lambda: closed.append(True))
     assert closed == []  # one that counts goes on, as far as is known
-    assert watch.one_less(began_ns, first=True)
+    assert watch.note_end(began_ns, first=True)
 
 
 def test_a_start_told_after_the_window_was_closed_is_a_fillers() -> None:
     watch = WindowWatch(Window(warmup_ns=0, length_ns=MS), copies=1)
-    watch.begin(0)
+    watch.note_start(0)
     watch.closed = True
-    assert watch.begin(1)
+    assert watch.note_start(1)

@@ -28,10 +28,10 @@ from rater.record.events import (
 from rater.record.run import CopyStatus, RunStatus, Validity
 from rater.run.host.idle import IdleWatch
 from rater.run.launcher.copies import cannot_execute, cannot_fork
-from rater.run.launcher.guard import children
+from rater.run.launcher.guard import child_pids
 from rater.run.launcher.launcher import NAME
 from rater.run.launcher.table import RECORD, Record
-from rater.run.supervise.ends import late_ns
+from rater.run.supervise.ends import lateness_ns
 from rater.run.supervise.supervisor import Supervisor
 from rater.text.secrets import command_text
 from tests.support.calls import RATER, rows
@@ -76,7 +76,7 @@ def test_copies_that_end_well_begin_at_one_instant_the_origin_and_make_a_complet
 
 def at_gates(supervisor: Supervisor) -> list[int]:
     """Processes that are forks of the launcher."""
-    every = children(supervisor._state.guard.launcher.pid)
+    every = child_pids(supervisor._state.guard.launcher.pid)
     return [it for it in every if NAME in Path(f"/proc/{it}/cmdline").read_text()]
 
 
@@ -433,7 +433,7 @@ def test_an_end_while_the_launcher_was_stopped_has_no_time_and_one_behind_it_has
     process = run_of_two(tmp_path)
     [launcher] = [
         child
-        for child in children(process.pid)
+        for child in child_pids(process.pid)
         if NAME in Path(f"/proc/{child}/cmdline").read_text()
     ]
     begun = uptime_s(tmp_path / "begun.0")
@@ -467,7 +467,7 @@ def test_a_run_during_which_the_machine_was_suspended_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asleep_ns = iter([5_000 * MS, 5_900 * MS, 5_900 * MS, 17_900 * MS])
-    monkeypatch.setattr("rater.run.supervise.phase.asleep_ns", lambda: next(asleep_ns))
+    monkeypatch.setattr("rater.run.supervise.phase.suspended_ns", lambda: next(asleep_ns))
     notes = Rig(tmp_path).run({"a": "true", "b": "true"}, copies=1).notes
     assert notes.count("the machine was suspended") == 1
     assert "suspended for 12 s while copies ran: their times are without that" in notes
@@ -481,7 +481,7 @@ def late_ms(seen_ago_ms: int, started_ago_ms: int, stalled_ms: int) -> int | Non
     at_ns = 10**15
     times = (at_ns - started_ago_ms * MS, at_ns - seen_ago_ms * MS, stalled_ms * MS)
     start_ns, seen_ns, stalled_ns = times
-    found = late_ns(
+    found = lateness_ns(
         ENDED._replace(at_ns=at_ns, start_ns=start_ns, seen_ns=seen_ns, stalled_ns=stalled_ns)
     )
     return None if found is None else found // MS
@@ -555,7 +555,7 @@ def test_copies_that_somebody_killed_are_failed_ones_where_rater_goes_on(
 def test_copies_that_died_long_before_rater_was_stopped_are_failed_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rater.run.supervise.job._BEFORE_NS", -1)
+    monkeypatch.setattr("rater.run.supervise.job._BELONGS_NS", -1)
     seen = Rig(tmp_path, on_event=told_when(PhaseEnded)).run({"job": "kill -TERM $$"}, 2)
     assert torn(seen) == []
 

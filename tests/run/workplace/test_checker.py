@@ -19,7 +19,7 @@ from rater.plan.schedule import Window, make_plan
 from rater.plan.suite import Expected, Metric
 from rater.record.events import CopyStarted, Event, Noted, PhaseEnded
 from rater.record.run import RunStatus, Validity
-from rater.run.launcher.guard import MARKER, Helpers, children, guard
+from rater.run.launcher.guard import MARKER, Helpers, child_pids, guard
 from rater.run.supervise.supervisor import Supervisor
 from rater.run.workplace import checker
 from rater.run.workplace import compare_output as metrics_module
@@ -585,7 +585,7 @@ def test_a_process_that_is_stopped_is_not_waited_for_and_another_goes_on(
             "its process was stopped, or waits for a disk or a CPU"
         )
         assert good.metrics == (("speed", 2.0),)
-        assert first not in children()
+        assert first not in child_pids()
 
 
 def test_the_process_is_no_leftover_and_bears_no_mark(
@@ -595,14 +595,14 @@ def test_the_process_is_no_leftover_and_bears_no_mark(
     with guard("judge-stays", 1, use_cgroup=False) as keeper, Checker(keeper.helpers) as process:
         process.start()
         [pid] = keeper.helpers.pids
-        assert pid in children()
+        assert pid in child_pids()
         keeper.kill_strays(())
         assert keeper.kill_leftovers() == []
         assert MARKER.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
         assert os.getpgid(pid) == pid
         process.check([request(tmp_path, "speed 2\n", NUMBER)])
         assert keeper.helpers.pids == {pid}
-    assert pid not in children()
+    assert pid not in child_pids()
 
 
 def test_the_process_dies_with_rater_whatever_it_does(tmp_path: Path) -> None:
