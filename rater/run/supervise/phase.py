@@ -191,11 +191,8 @@ class PhaseRun:
             raise_limit(len(job.placements), job.counters.most_events)
             self._counting = PhaseCounting(job.counters, phase.number, state.emit)
         first = ProcessFlag(0) if state.gates is None else ProcessFlag.PROOF
-        later = (
-            first
-            | (ProcessFlag.WELL if self._window else 0)
-            | (ProcessFlag.HELD if self._counting else 0)
-        )
+        later = first | (ProcessFlag.WELL if self._window else 0)
+        later |= ProcessFlag.HELD if self._counting else 0
         self.record = PhaseRecord(state, phase)
         self._copies = PhaseCopies(state, phase, specs, self.record, (first, later))
         self._children = self._copies.children
@@ -211,9 +208,8 @@ class PhaseRun:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._take_records)
-                nursery.start_soon(
-                    self._tend_launcher
-                )  # from the first fork on: it may be stopped there
+                # From the first fork on, as the launcher may be stopped while it forks.
+                nursery.start_soon(self._tend_launcher)
                 await self._release_and_wait(head, nursery)
             self.record.end_counters()
         except* LauncherDiedError as errors:
@@ -374,9 +370,8 @@ class PhaseRun:
         if copy.child is not None:  # with its end another one is made
             return
         if child.end_record is not None and not self._copies.begins_no_more(copy):
-            reason = (
-                f"{child.label} ended at the gate, before it was released ({describe_exit(child)})"
-            )
+            why = describe_exit(child)
+            reason = f"{child.label} ended at the gate, before it was released ({why})"
             self._state.outside.note_death_at_gate(child.signal, reason)
             self._state.stop(None, reason)
         self._copies.continue_copy(copy)
