@@ -1,8 +1,8 @@
 """What differs between the copies of a finding and the others, and may tell why; pure.
 
-A finding says where and how much; what was stored beside the times may say why. Every number
-is compared between the finding's copies and the others of the same benchmark and iteration (for
-what concerns whole iterations: each copy with itself in the other ones). It is evidence only
+A finding says where and how much; numbers stored beside the times may say why. Every number is
+compared between the finding's copies and the others of the same benchmark and iteration (for a
+finding of whole iterations: each copy with itself in the other ones). A number is evidence only
 where it is known of most copies of both sides, where the medians differ by what matters in
 practice and by more than the others differ among themselves, in most of the cells, and in the
 direction that slows. Copies of the finding that do not show it are not accused of it.
@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from statistics import median
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rater.analysis.divots.model import formatting
@@ -29,11 +29,12 @@ from rater.analysis.divots.model.finding import (
     Finding,
     Kind,
 )
-from rater.analysis.results.account import accounts_of
+from rater.analysis.results.account import TimeAccount, accounts_of
 from rater.analysis.results.counters import metrics_of, rates_of, tables_of
-from rater.analysis.results.cpu_use import run_counters
+from rater.analysis.results.cpu_use import CpuUse, run_counters
 from rater.analysis.results.placement import CopyProof, PlacementVerdict, prove_run
 from rater.analysis.stats.robust import MAD_TO_SD
+from rater.plan.counter_tables import CounterTable
 from rater.record.events import CopyEnded
 from rater.record.stored import StoredRun, is_good
 from rater.text.values import group_by_key
@@ -53,24 +54,24 @@ _UNITS: Mapping[str, Callable[[float], str]] = {
     "MiB": lambda value: f"{value / _MIB:.0f} MiB",
     "work": lambda value: f"{value / 1e9:.4g} x 10^9",
 }
-_NEXT_TO_NOTHING = 0.005  # a share of the others that is not worth a word
+_NEXT_TO_NOTHING = 0.005  # the others' share, if no larger, is not told
 
 
 class _Measure(Struct, frozen=True, kw_only=True):
-    """A number of a copy's run, and what difference of it matters."""
+    """A number of a copy's run, and which difference of it matters."""
 
     name: str
     words: str  # around the number, where it is told
-    least: float  # smallest difference
-    unit: str = "share"
-    slower: int = 1  # more of it is slower; -1: less, 0: either
-    first: float = 1  # numbers that say more about the cause stand first
-    ratio: float = 1  # so many times the others' it must be as well (or they its)
-    relative: bool = False  # the smallest difference is a share of the larger number
+    least: float  # smallest difference that matters in practice, in the unit
+    unit: str = "share"  # a key of `_UNITS`
+    slower: int = 1  # 1: a copy with more of it is slower; -1: with less; 0: with either
+    first: float = 1  # factor of its weight: numbers that say more about the cause stand first
+    ratio: float = 1  # the larger number must be at least so many times the smaller one
+    relative: bool = False  # `least` is a share of the larger number
 
 
-# A cause stands before what it makes: why a copy had no CPU before how long, misses and walks
-# before cycles; what the copy counted itself before what was sampled on its CPU.
+# A cause stands before its consequence: why a copy had no CPU before how long, misses and walks
+# before cycles. Numbers that the copy counted itself stand before those sampled on its CPU.
 _MEASURES = (
     _Measure(name="remote", words="memory {} remote", least=0.05),
     _Measure(name="placement", words="not placed as planned", least=0.5),
@@ -183,7 +184,7 @@ _MEASURES = (
         relative=True,
     ),
 )
-# What benchmarks are like, by which those that suffer may differ from the others.
+# Properties of benchmarks, by which those that suffer may differ from the others.
 _SHARED = (
     _Measure(
         name="benchmarks-misses", words=f"these have {{}} {_MISSES}", least=0, unit="rate", ratio=2
@@ -192,7 +193,7 @@ _SHARED = (
         name="benchmarks-memory", words="these use {} of memory each", least=0, unit="MiB", ratio=2
     ),
 )
-# Of evidence, which metric of the counters it is.
+# Metric of the counters by name of the measure.
 _COUNTED = {
     "counted-remote": "remote_dram_share",
     "cache-misses": "llc_mpki",
@@ -201,7 +202,7 @@ _COUNTED = {
     "tlb-misses": "dtlb_mpki",
 }
 
-type _Cell = tuple[str, str | None, int]  # benchmark, tune, iteration
+type _CellKey = tuple[str, str | None, int]  # benchmark, tune, iteration
 
 
 class _Row(Struct, frozen=True):
@@ -209,75 +210,106 @@ class _Row(Struct, frozen=True):
 
     copy: CopyEnded
     numbers: Mapping[str, float]
-    astray: str  # how it was not placed as planned, in words
+    astray: str  # in which way it was not placed as planned, in words
 
 
-type _Rows = Mapping[_Cell, Sequence[_Row]]
-type _Sides = tuple[list[_Row], list[_Row]]  # the finding's copies, the others
+type _Rows = Mapping[_CellKey, Sequence[_Row]]
+
+
+class _Sides(Struct, frozen=True):
+    """Rows that are compared: those of the finding, and others of the same work."""
+
+    members: list[_Row] = field(default_factory=list)
+    others: list[_Row] = field(default_factory=list)
 
 
 def _rows_of(run: StoredRun) -> _Rows:
     """Return the good copies' runs that count, with what was seen of each and of its CPU."""
     run = run.without_torn()
-    proofs = {(it.phase, it.copy, it.step): it for it in prove_run(run).copies}
+    proofs = {(proof.phase, proof.copy, proof.step): proof for proof in prove_run(run).copies}
     uses = {(use.phase, use.cpu): use for use in run_counters(run).cpus}
     tables, accounts = tables_of(run), accounts_of(run)
-    rows: defaultdict[_Cell, list[_Row]] = defaultdict(list)
+    rows: defaultdict[_CellKey, list[_Row]] = defaultdict(list)
     for copy in run.copies:
         if not (copy.counted and is_good(copy) and copy.elapsed_ns > 0):
             continue
-        account = accounts[copy.phase, copy.copy, copy.step]
-        proof = proofs.get((copy.phase, copy.copy, copy.step))
-        use = None if copy.cpu is None else uses.get((copy.phase, copy.cpu))
-        of_time = {
-            "on-cpu": account.ran_s,
-            "waited": account.waited_s,
-            "quota": account.throttled_s,
-            "stopped": account.stopped_s,
-            "taken-off": copy.involuntary_switches,
-        }
-        values: dict[str, float | None] = {
-            **{name: None if it is None else it / copy.elapsed_s for name, it in of_time.items()},
-            "major-faults": copy.major_faults,
-            "benchmarks-memory": copy.max_rss_bytes,
-        }
-        for name, table in tables.items() if copy.counts else ():  # that counted all the time
-            if rates := rates_of([copy], name, in_full=True):
-                metrics = metrics_of(table, rates)
-                values |= {"cpi": rates.cpi, "instructions": rates.instructions}
-                values |= {"counted-frequency": rates.ghz} if rates.ghz is not None else {}
-                values |= {name: metrics[it] for name, it in _COUNTED.items() if it in metrics}
-        if use is not None:
-            values |= {
-                "foreign": use.foreign,
-                "steal": use.steal,
-                "frequency": use.mean_mhz,
-                "throttled": use.throttles,
-                "interrupts": use.irq,
-                "iowait": use.iowait,
-                "interrupt-rate": use.interrupts_per_s,
-            }
-        values |= _seen(copy, proof) if proof else {}
-        known = {name: float(value) for name, value in values.items() if value is not None}
+        key = (copy.phase, copy.copy, copy.step)
+        proof = proofs.get(key)
+        values = _times_of_copy(copy, accounts[key]) | _counts_of_copy(copy, tables)
+        if copy.cpu is not None and (use := uses.get((copy.phase, copy.cpu))):
+            values |= _use_of_cpu(use)
+        if proof:
+            values |= _placement_seen(copy, proof)
+        numbers = {name: float(value) for name, value in values.items() if value is not None}
         astray = proof.reasons[0] if proof and proof.reasons else ""
-        rows[copy.benchmark, copy.tune or run.head.tune, copy.iteration].append(
-            _Row(copy, known, astray)
-        )
+        cell = (copy.benchmark, copy.tune or run.head.tune, copy.iteration)
+        rows[cell].append(_Row(copy, numbers, astray))
     return rows
 
 
-def _seen(copy: CopyEnded, proof: CopyProof) -> dict[str, float | None]:
+type _Values = dict[str, float | None]  # by name of a measure; None: not known
+
+
+def _times_of_copy(copy: CopyEnded, account: TimeAccount) -> _Values:
+    """Return shares of a copy's time, its interruptions a second, its faults and its memory."""
+    by_time = {
+        "on-cpu": account.ran_s,
+        "waited": account.waited_s,
+        "quota": account.throttled_s,
+        "stopped": account.stopped_s,
+        "taken-off": copy.involuntary_switches,
+    }
+    shares = {
+        name: None if value is None else value / copy.elapsed_s for name, value in by_time.items()
+    }
+    return {
+        **shares,
+        "major-faults": copy.major_faults,
+        "benchmarks-memory": copy.max_rss_bytes,
+    }
+
+
+def _counts_of_copy(copy: CopyEnded, tables: Mapping[str, CounterTable]) -> _Values:
+    """Return what the copy's own counters say, of groups that counted all of its time."""
+    values: _Values = {}
+    for group, table in tables.items() if copy.counts else ():
+        if rates := rates_of([copy], group, in_full=True):
+            metrics = metrics_of(table, rates)
+            values |= {"cpi": rates.cpi, "instructions": rates.instructions}
+            if rates.ghz is not None:
+                values["counted-frequency"] = rates.ghz
+            values |= {
+                name: metrics[metric] for name, metric in _COUNTED.items() if metric in metrics
+            }
+    return values
+
+
+def _use_of_cpu(use: CpuUse) -> _Values:
+    """Return what was sampled on the CPU of a copy while it ran."""
+    return {
+        "foreign": use.foreign,
+        "steal": use.steal,
+        "frequency": use.mean_mhz,
+        "throttled": use.throttles,
+        "interrupts": use.irq,
+        "iowait": use.iowait,
+        "interrupt-rate": use.interrupts_per_s,
+    }
+
+
+def _placement_seen(copy: CopyEnded, proof: CopyProof) -> _Values:
+    """Return where a copy and its memory were seen."""
     seen = proof.seen
-    values: dict[str, float | None] = {
+    values: _Values = {
         "swapped": seen.swap_bytes,
         "migrations": seen.migrations,
         "pages-moved": seen.pages_migrated,
     }
-    if proof.verdict is PlacementVerdict.NOT_KNOWN:  # too little was seen of it
+    if proof.verdict is PlacementVerdict.NOT_KNOWN:  # too few samples to judge its memory
         return values
     pages = seen.page_bytes or ()
     total, huge = (sum(size for page, size in pages if page > least) for least in (0, _BASE_PAGE))
-    # Of the memory that the plan put on another node, too: it is as far away.
+    # Memory that the plan itself put on another node counts as remote too: it is as far away.
     local = None if copy.node is None else seen.share_on((copy.node,))
     return values | {
         "placement": float(proof.verdict is PlacementVerdict.NOT_MET),
@@ -300,60 +332,90 @@ _HALVES = (Kind.BIMODAL, Kind.GRADIENT)  # the slow half against the fast one
 _NOT_COMPARED = (Kind.WANDERING, Kind.RECURRING, Kind.LAYOUT)
 
 
-def _sides(one: Finding, rows: _Rows) -> Iterable[_Sides]:
+def _sides(finding: Finding, rows: _Rows) -> Iterable[_Sides]:
     """Return the finding's copies and those to compare with, cell by cell.
 
     Of whole iterations each copy's runs of a benchmark in the slow ones, and in its other ones.
     """
-    cells = dict.fromkeys((it.benchmark, it.tune, it.iteration) for it in one.cells)
-    if one.kind in _HALVES:
-        return [_slow_half(rows.get(cell, ())) for cell in cells]
-    benchmarks, numbers = {cell[:2] for cell in cells}, {cell[2] for cell in cells}
+    cells = dict.fromkeys((cell.benchmark, cell.tune, cell.iteration) for cell in finding.cells)
+    if finding.kind in _HALVES:
+        return [_cut_in_halves(rows.get(cell, ())) for cell in cells]
+    if finding.kind in _OVER_TIME:
+        return _sides_over_time(finding, rows, cells.keys())
     singles = {
-        (single.benchmark, single.tune, single.iteration, single.copy) for single in one.singles
+        (single.benchmark, single.tune, single.iteration, single.copy) for single in finding.singles
     }
-    copies, cpus = frozenset(one.copies), frozenset(one.cpus)
-    sides: defaultdict[object, _Sides] = defaultdict(lambda: ([], []))
-    for cell, here in rows.items():
-        for it in here if cell[:2] in benchmarks else ():
-            copy = it.copy
-            if one.kind is Kind.DRIFT:
-                if cell[2] in (min(numbers), max(numbers)):
-                    sides[cell[:2], copy.copy][cell[2] != max(numbers)].append(it)
-            elif one.kind in _OVER_TIME:
-                sides[cell[:2], copy.copy][cell not in cells].append(it)
-            elif cell in cells:
-                # With rotating binding a copy is one of them only where it ran there.
-                own = copy.copy in copies and (not cpus or copy.cpu is None or copy.cpu in cpus)
-                sides[cell][(*cell, copy.copy) not in singles if singles else not own].append(it)
+    copies, cpus = frozenset(finding.copies), frozenset(finding.cpus)
+
+    def is_member(cell: _CellKey, copy: CopyEnded) -> bool:
+        if singles:
+            return (*cell, copy.copy) in singles
+        # With rotating binding a copy is one of the finding's only where it ran on its CPUs.
+        return copy.copy in copies and (not cpus or copy.cpu is None or copy.cpu in cpus)
+
+    sides = []
+    for cell in cells:
+        compared = _Sides()
+        for row in rows.get(cell, ()):
+            (compared.members if is_member(cell, row.copy) else compared.others).append(row)
+        sides.append(compared)
+    return sides
+
+
+def _sides_over_time(
+    finding: Finding, rows: _Rows, cells: Collection[_CellKey]
+) -> Iterable[_Sides]:
+    """Return each copy's runs of a benchmark in a finding's iterations, and in its other ones.
+
+    Of a drift, those of its last and of its first iteration.
+    """
+    benchmarks = {cell[:2] for cell in cells}
+    iterations = {iteration for *_, iteration in cells}
+    sides: defaultdict[object, _Sides] = defaultdict(_Sides)
+    for cell, in_cell in rows.items():
+        benchmark, iteration = cell[:2], cell[2]
+        is_member = cell in cells
+        if finding.kind is Kind.DRIFT:
+            if iteration not in (min(iterations), max(iterations)):
+                continue
+            is_member = iteration == max(iterations)
+        for row in in_cell if benchmark in benchmarks else ():
+            compared = sides[benchmark, row.copy.copy]
+            (compared.members if is_member else compared.others).append(row)
     return sides.values()
 
 
-def _slow_half(here: Sequence[_Row]) -> _Sides:
-    """Cut in two where the squares inside of both halves are least."""
-    ordered = sorted(here, key=lambda row: row.copy.elapsed_ns)
+def _cut_in_halves(rows: Sequence[_Row]) -> _Sides:
+    """Return the slow and the fast rows of a cell, cut where both vary least inside.
+
+    Of n values in order, cut after the k-th, the squares between the two parts are
+    before^2 / k + (total - before)^2 / (n - k) with `before` the sum of the first k: where these
+    are largest the squares inside are least (W. D. Fisher, JASA 53, 1958).
+    """
+    ordered = sorted(rows, key=lambda row: row.copy.elapsed_ns)
     times = [math.log(row.copy.elapsed_ns) for row in ordered]
-    total, before, best, at = sum(times), 0.0, -math.inf, 0
+    n, total, before = len(times), sum(times), 0.0
+    best, cut = -math.inf, 0
     for k, value in enumerate(times[:-1], 1):
         before += value
-        between = before**2 / k + (total - before) ** 2 / (len(times) - k)
-        best, at = max((best, at), (between, k))
-    return ordered[at:], ordered[:at]
+        between = before**2 / k + (total - before) ** 2 / (n - k)
+        best, cut = max((best, cut), (between, k))
+    return _Sides(members=ordered[cut:], others=ordered[:cut])
 
 
 # -- What to compare -------------------------------------------------------------------------------
 
-_SPREADS = 3.0  # of the others among themselves: less is their own noise
-_HALF = 0.5  # of the difference: a cell, or a copy, shows it
-_MOST = 2 / 3  # of copies, that it must be known of; of cells, that must show it
+_SPREADS = 3.0  # standard deviations of the others among themselves; less is their own noise
+_HALF = 0.5  # of the typical difference: a cell, or a copy, with as much shows it
+_MOST = 2 / 3  # of copies, that a number must be known of; of cells, that must show it
 _MOST_NAMED = 8  # copies; of more their number is told
-_WAYS = 20  # of which one by chance is 5 %
+_WAYS = 20  # equally likely ones, of which one comes by chance in 5 %
 
 
 def add_evidence(findings: Sequence[Finding], run: StoredRun) -> tuple[Finding, ...]:
     """Return the findings, each with what differs between its copies and the others.
 
-    What the layout explains stays as it is. Torn attempts, failed copies and
+    Findings that the layout explains are not changed. Torn attempts, failed copies and
     iterations that do not count are left out. Nothing is added where the run has
     nothing beyond times.
     """
@@ -366,105 +428,156 @@ def add_evidence(findings: Sequence[Finding], run: StoredRun) -> tuple[Finding, 
     )
 
 
-def _with_evidence(one: Finding, rows: _Rows) -> Finding:
-    cells = [sides for sides in _sides(one, rows) if sides[0] and sides[1]]
-    found = [
-        _compared(measure, cells, one)
+def _with_evidence(finding: Finding, rows: _Rows) -> Finding:
+    cells = [sides for sides in _sides(finding, rows) if sides.members and sides.others]
+    candidates = [
+        _compare(measure, cells, finding)
         for measure in _MEASURES
-        if cells and ("{}" in measure.words or not one.fast)  # words alone cannot say "not"
+        # Of a measure without a number, words cannot say that fast copies lack it.
+        if cells and ("{}" in measure.words or not finding.fast)
     ]
-    measured = [it for it in (*found, _shared(one, rows)) if it]
-    measured.sort(key=lambda it: -it.weight)
-    known = {name for mine, _ in cells for row in mine for name in row.numbers}
-    if not measured and any(measure.name in known for measure in _MEASURES):
+    candidates.append(_shared_by_benchmarks(finding, rows))
+    measured = [evidence for evidence in candidates if evidence]
+    measured.sort(key=lambda evidence: -evidence.weight)
+    recorded = {name for sides in cells for row in sides.members for name in row.numbers}
+    if not measured and any(measure.name in recorded for measure in _MEASURES):
         measured.append(EvidenceKind.UNEXPLAINED.evidence("nothing recorded explains it"))
-    return replace(one, evidence=(*(it for it in one.evidence if it.others is None), *measured))
+    of_times = [evidence for evidence in finding.evidence if evidence.others is None]
+    return replace(finding, evidence=(*of_times, *measured))
 
 
-def _known(name: str, rows: Sequence[_Row]) -> dict[int, list[float]]:
-    """Return a number of the rows by copy; empty where it is known of too few."""
-    known = [(row.copy.copy, row.numbers[name]) for row in rows if name in row.numbers]
-    return group_by_key(known) if len(known) >= _MOST * len(rows) else {}
+def _by_copy(name: str, rows: Sequence[_Row]) -> dict[int, list[float]]:
+    """Return a number of the rows by copy; empty where too few rows have it."""
+    values = [(row.copy.copy, row.numbers[name]) for row in rows if name in row.numbers]
+    return group_by_key(values) if len(values) >= _MOST * len(rows) else {}
 
 
-def _compared(measure: _Measure, cells: Sequence[_Sides], one: Finding) -> Evidence | None:
-    """Return a measure that differs notably, None where it does not or is not known."""
-    own, usual, noise = [], [], []
-    shows: defaultdict[int, list[float]] = defaultdict(list)  # by copy, over the others
-    for mine, theirs in cells:
-        known, beside = (_known(measure.name, side) for side in (mine, theirs))
-        if known and beside:
-            there = [*chain(*beside.values())]
-            own.append(median(chain(*known.values())))
-            usual.append(median(there))
-            noise += [abs(value - usual[-1]) for value in there]
-            for copy, values in known.items():
-                shows[copy] += [value - usual[-1] for value in values]
-    if len(own) < max(1.0, _MOST * len(cells)):
+class _Contrast(Struct, frozen=True, kw_only=True):
+    """A number of a finding's copies beside that of the others, in the cells that have it of both.
+
+    Medians of each cell; `deviations` are those of each of the others from their median.
+    """
+
+    members: list[float]
+    others: list[float]
+    deviations: list[float]
+    excess: Mapping[int, list[float]]  # by copy of the finding: its value less the others' median
+
+    @property
+    def differences(self) -> list[float]:
+        """Of the medians, cell by cell."""
+        return [member - other for member, other in zip(self.members, self.others, strict=True)]
+
+    def copies_that_show(self, difference: float) -> list[int]:
+        """Return the finding's copies that have at least half of a difference."""
+        return sorted(
+            copy for copy, values in self.excess.items() if median(values) / difference >= _HALF
+        )
+
+
+def _contrast(name: str, cells: Sequence[_Sides]) -> _Contrast:
+    """Return a number of both sides, of the cells in which it is known of most copies of both."""
+    members, others, deviations = [], [], []
+    excess: defaultdict[int, list[float]] = defaultdict(list)
+    for sides in cells:
+        of_members, of_others = _by_copy(name, sides.members), _by_copy(name, sides.others)
+        if not of_members or not of_others:
+            continue
+        other_values = [*chain(*of_others.values())]
+        usual = median(other_values)
+        members.append(median(chain(*of_members.values())))
+        others.append(usual)
+        deviations += [abs(value - usual) for value in other_values]
+        for copy, values in of_members.items():
+            excess[copy] += [value - usual for value in values]
+    return _Contrast(members=members, others=others, deviations=deviations, excess=excess)
+
+
+def _compare(measure: _Measure, cells: Sequence[_Sides], finding: Finding) -> Evidence | None:
+    """Return a measure that differs notably; None: it does not, or too few cells have it."""
+    contrast = _contrast(measure.name, cells)
+    if len(contrast.members) < max(1.0, _MOST * len(cells)):
         return None
-    differences = [a - b for a, b in zip(own, usual, strict=True)]
-    difference, value, other = median(differences), median(own), median(usual)
+    differences = contrast.differences
+    difference, value = median(differences), median(contrast.members)
+    other = median(contrast.others)
     low, high = sorted((value, other))
     least = measure.least * high if measure.relative else measure.least
-    if not difference or abs(difference) < max(least, _SPREADS * MAD_TO_SD * median(noise)):
+    noise = MAD_TO_SD * median(contrast.deviations)
+    if not difference or abs(difference) < max(least, _SPREADS * noise):
         return None
-    shown = sum(it / difference >= _HALF for it in differences)
-    helps = difference * measure.slower * (-1 if one.fast else 1) < 0
-    if helps or high < measure.ratio * low or shown < _MOST * len(differences):
+    cells_that_show = sum(cell / difference >= _HALF for cell in differences)
+    helps = difference * measure.slower * (-1 if finding.fast else 1) < 0
+    if helps or high < measure.ratio * low or cells_that_show < _MOST * len(differences):
         return None
-    who = sorted(copy for copy, over in shows.items() if median(over) / difference >= _HALF)
-    text = _text(measure, (value, other), cells, one, who)
     distance = 1 - low / high if measure.relative or high > 1 else abs(difference)
     weight_range = MOST_MEASURED_WEIGHT - LEAST_MEASURED_WEIGHT
-    more = weight_range * min(1.0, distance * measure.first)
     return Evidence(
-        name=measure.name, text=text, weight=LEAST_MEASURED_WEIGHT + more, value=value, others=other
+        name=measure.name,
+        text=_describe_measure(
+            measure,
+            value=value,
+            other=other,
+            members=[row for sides in cells for row in sides.members],
+            compared_with=_OVER_TIME.get(finding.kind, "others"),
+            shown_by=contrast.copies_that_show(difference),
+        ),
+        weight=LEAST_MEASURED_WEIGHT + weight_range * min(1.0, distance * measure.first),
+        value=value,
+        others=other,
     )
 
 
-def _text(
+def _describe_measure(
     measure: _Measure,
-    values: tuple[float, float],
-    cells: Sequence[_Sides],
-    one: Finding,
-    who: Sequence[int],
+    *,
+    value: float,
+    other: float,
+    members: Sequence[_Row],
+    compared_with: str,
+    shown_by: Sequence[int],
 ) -> str:
-    """Return a measure in words, its own and the others' value, and which copies show it."""
-    number, (value, other) = _UNITS[measure.unit], values
+    """Return a measure in words, both values of it, and which copies of the finding show it."""
+    number = _UNITS[measure.unit]
     text = measure.words.format(number(value))
-    rows = [row for mine, _ in cells for row in mine]
-    cpus = {it.copy.cpu if it.copy.last_cpu is None else it.copy.last_cpu for it in rows}
+    cpus = {row.copy.cpu if row.copy.last_cpu is None else row.copy.last_cpu for row in members}
     if measure.name == "waited" and len(cpus) == 1:
         text = text.replace("a CPU", f"CPU {cpus.pop()}")
     if measure.name == "placement":
-        row = next(it for it in rows if it.numbers.get("placement"))
-        text += f": copy {row.copy.copy} {row.astray}"
+        misplaced = next(row for row in members if row.numbers.get("placement"))
+        text += f": copy {misplaced.copy.copy} {misplaced.astray}"
     elif other > (_NEXT_TO_NOTHING if measure.unit == "share" else 0) or not value:
-        text += f" ({_OVER_TIME.get(one.kind, 'others')} {number(other)})"
-    many = len({it.copy.copy for it in rows})
-    if len(who) < many:  # the others of the finding are not accused
-        few = len(who) <= _MOST_NAMED
-        text = f"{formatting.format_copies(who) if few else f'{len(who)} of {many} copies'}: {text}"
+        text += f" ({compared_with} {number(other)})"
+    copies = len({row.copy.copy for row in members})
+    if len(shown_by) < copies:  # copies of the finding that do not show it are not accused
+        named = formatting.format_copies(shown_by)
+        if len(shown_by) > _MOST_NAMED:
+            named = f"{len(shown_by)} of {copies} copies"
+        text = f"{named}: {text}"
     return text
 
 
-def _shared(one: Finding, rows: _Rows) -> Evidence | None:
+def _shared_by_benchmarks(finding: Finding, rows: _Rows) -> Evidence | None:
     """Return what the benchmarks of a slow part have in common, and no other of the run has.
 
     All of k of n benchmarks lie above all others by chance in one of (n over k) cases.
     """
     names = {name for name, _, _ in rows}
-    if one.kind not in PLACED or one.fast or math.comb(len(names), len(one.benchmarks)) < _WAYS:
+    ways = math.comb(len(names), len(finding.benchmarks))
+    if finding.kind not in PLACED or finding.fast or ways < _WAYS:
         return None
     for measure in _SHARED:
         values: defaultdict[str, list[float]] = defaultdict(list)
-        for (name, _, _), copies in rows.items():
-            values[name] += chain(*_known(measure.name, copies).values())
-        typical = {name: median(known) for name, known in values.items() if known}
-        own = [typical.pop(name) for name in one.benchmarks if name in typical]
-        if len(own) + len(typical) < len(names) or min(own) < measure.ratio * max(typical.values()):
+        for (name, _, _), in_cell in rows.items():
+            values[name] += chain(*_by_copy(measure.name, in_cell).values())
+        typical = {name: median(of_name) for name, of_name in values.items() if of_name}
+        suffering = [typical.pop(name) for name in finding.benchmarks if name in typical]
+        if len(suffering) + len(typical) < len(names):
             continue
-        (least, most), number = (min(own), max(typical.values())), _UNITS[measure.unit]
+        least, most = min(suffering), max(typical.values())
+        if least < measure.ratio * most:
+            continue
+        number = _UNITS[measure.unit]
         text = f"{measure.words.format(number(least))} or more"
         text += f" (other benchmarks at most {number(most)})"
         return Evidence(

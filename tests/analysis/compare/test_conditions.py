@@ -12,21 +12,17 @@ from msgspec.structs import astuple, replace
 
 from rater.analysis.compare.conditions import ConditionDifference, Conditions, condition_differences
 from rater.analysis.compare.differences import (
-    HEAD_FIELDS,
     DoctorDifference,
     PointDifference,
     doctor_differences,
     point_differences,
 )
 from rater.analysis.compare.model import TOTAL, Side, cpi_changes
-from rater.analysis.compare.scaling_samples import samples_of
 from rater.analysis.doctor.findings import DoctorVerdict
 from rater.analysis.results.account import TimeAccount, accounts_of
 from rater.analysis.results.copies import Point, PointRun
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.disturbed import disturbance_reasons, foreign_load_cost
-from rater.plan.options import IN_HEAD, Option
-from rater.plan.request import BY_NAME, OPTIONS
 from rater.record.events import CopyEnded, CpuReading
 from rater.record.run import (
     BenchmarkUsed,
@@ -37,7 +33,7 @@ from rater.record.run import (
     MetricUsed,
     Placement,
 )
-from rater.record.stored import RunHead, StoredRun
+from rater.record.stored import StoredRun
 from rater.show.compare.comparison import cpi_document, cpi_parts
 from rater.show.screen.document import print_parts
 from tests.support.calls import Rater
@@ -774,30 +770,3 @@ def test_counts_of_user_mode_alone_are_not_compared_with_those_of_both() -> None
     assert cpi_changes((side("A", both), side("B", user))) == ()
     [total, *_] = cpi_changes((side("A", user, both), side("B", user)))
     assert total.cycles == (2.0, 2.0)
-
-
-# -- options that are stored in the head of a run -----------------------------------------------
-
-STORED_IN_HEAD = [option for option in OPTIONS if IN_HEAD in option.traits]
-# Runs that differ in these are on one curve of scaling: its axis, and how long was measured.
-NO_CONDITION_OF_A_CURVE = {"copies", "warmup_s", "window_s", "iterations", "discard"}
-
-
-def test_each_option_in_the_head_is_compared() -> None:
-    assert {option.name for option in STORED_IN_HEAD} <= {*HEAD_FIELDS}
-    fields = {BY_NAME[name].field if name in BY_NAME else name for name in HEAD_FIELDS}
-    assert fields <= {*RunHead.__struct_fields__}
-
-
-@pytest.mark.parametrize("option", STORED_IN_HEAD, ids=lambda option: option.name)
-def test_an_option_in_the_head_makes_a_curve_of_its_own_unless_it_is_named(option: Option) -> None:
-    one = replace(stored([copy_row(0, 10.0)]))
-    values = {str: "other", int: 7, float: 7.0, type(None): "other"}
-    usual = getattr(one.head, option.field)
-    steady = {"mode": "steady"} if option.field == "order" else {}
-    heads = [replace(one.head, **steady), replace(one.head, **steady)]
-    heads[1] = replace(heads[1], **{option.field: values[type(usual)]})
-    runs = [replace(one, head=replace(head, run=number)) for number, head in enumerate(heads, 1)]
-    point = Point(label="", values=(), runs=tuple(PointRun(run=run, block=None) for run in runs))
-    keys = {sample.key for sample in samples_of([point])}
-    assert (len(keys) == 1) == (option.field in NO_CONDITION_OF_A_CURVE)
