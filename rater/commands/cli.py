@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 import signal
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from typing import NoReturn
 
 from rater import __version__
 from rater.commands.command_line import (
@@ -18,6 +19,7 @@ from rater.commands.command_line import (
     ListedCommand,
     Menu,
     Parser,
+    Subparsers,
     TopLevelParser,
     parsers_below,
     parsers_meant,
@@ -36,8 +38,8 @@ from rater.system.process import (
 from rater.text.secrets import cleaned_streams
 from rater.wings import COMMANDS
 
-# By what people come for, the most used first among the groups and in each. What has two words
-# stands in the help of the command that its first word names.
+# Grouped by what people come for; the most used groups and commands stand first. A command of two
+# words stands in the help of the command that its first word names.
 MENU: Menu = {
     "measure": {
         "run": ListedCommand("N copies side by side", "commands.runs"),
@@ -69,13 +71,14 @@ MENU: Menu = {
         "settings restore": ListedCommand("restore settings", "commands.machine"),
         "suites": ListedCommand("list, show, create", "commands.machine"),
     },
-    "more": {name: ListedCommand(*it) for name, it in COMMANDS.items()},
+    "more": {name: ListedCommand(about, module) for name, (about, module) in COMMANDS.items()},
     "shell": {
         "trust": ListedCommand("use a folder's defaults", "commands.machine"),
         "completion": ListedCommand("bash, zsh or fish", "commands.machine"),
     },
 }
-_LOOKING = ("dry_run", "listing", "show", "example")  # with these nothing is restored
+# Options with which a command only looks: it then reports changed settings and restores none.
+_LOOKING = ("dry_run", "listing", "show", "example")
 
 
 def build_parser() -> TopLevelParser:
@@ -83,6 +86,7 @@ def build_parser() -> TopLevelParser:
     parser = TopLevelParser(
         prog="rater",
         menu=MENU,
+        declare=_declare_command,
         examples=(
             "rater run -- ./mybench --flag   # your program, one copy per CPU",
             "rater run mini --copies cores   # a built-in suite, a copy on each core",
@@ -98,7 +102,15 @@ def build_parser() -> TopLevelParser:
     return parser
 
 
-def _parsed(parser: TopLevelParser, words: list[str]) -> argparse.Namespace:
+def _declare_command(subparsers: Subparsers, name: str, listed: ListedCommand) -> None:
+    """Declare one command; its module is imported here, so that no command pays for others."""
+    from rater.commands.common import declare
+
+    commands = import_module(f"rater.{listed.module}").COMMANDS
+    declare(subparsers, name, commands[name], listed.about)
+
+
+def _parse(parser: TopLevelParser, words: list[str]) -> Namespace:
     """Return the arguments, with the defaults of configuration files behind the command.
 
     Raises `InputError` for a wrong file; exits 2 for words that are wrong.
@@ -107,19 +119,22 @@ def _parsed(parser: TopLevelParser, words: list[str]) -> argparse.Namespace:
     unknown = unknown_command(words, parser.commands)
     if unknown is not None:
         parser.error(unknown)
-    at = next(positional(words), len(words))
-    if at == len(words):  # of rater alone: its help needs no file of defaults
+    position = next(positional(words), len(words))
+    if position == len(words):  # the help of rater alone needs no file of defaults
         return parser.parse_args(words)
-    files = import_module("rater.commands.common")
-    found = files.find_defaults(parser, words[at], words)
-    for word in {"trust", "completion"}.intersection(words[at : at + 1]):
-        parser.commands[word].set_defaults(whole=parser)
-    args = parser.parse_args([*words[: at + 1], *(it.word for it in found), *words[at + 1 :]])
-    args.defaults = {it.dest for it in found}
-    loud = getattr(args, "dry_run", False) or getattr(args, "quiet", None) is False
-    for line in files.described(found, quiet=not loud):
+    from rater.commands.defaults import describe_defaults, find_defaults
+
+    command, behind = words[position], words[position + 1 :]
+    defaults = find_defaults(parser, command, words)
+    if command in ("trust", "completion"):
+        parser.commands[command].set_defaults(whole=parser)
+    given = [default.word for default in defaults]
+    arguments = parser.parse_args([*words[:position], command, *given, *behind])
+    arguments.defaults = {default.dest for default in defaults}
+    is_loud = getattr(arguments, "dry_run", False) or getattr(arguments, "quiet", None) is False
+    for line in describe_defaults(defaults, quiet=not is_loud):
         print_error(line)
-    return args
+    return arguments
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -140,10 +155,10 @@ def _main(argv: Sequence[str] | None) -> int:
     _fill_standard_descriptors()
     ignore_broken_pipe()
     with cleaned_streams():
-        return _command(argv)
+        return _run_command(argv)
 
 
-def _command(argv: Sequence[str] | None) -> int:
+def _run_command(argv: Sequence[str] | None) -> int:
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         # Inherited from a careless parent: children would vanish without a status.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -156,34 +171,29 @@ def _command(argv: Sequence[str] | None) -> int:
         words = [*words[1:], "--help"]
     parser = build_parser()
     try:
-        args = _parsed(parser, words)
+        arguments = _parse(parser, words)
     except RaterError as error:
         print_error(error)
         return error.exit_status
-    if args.subcommand is None:
+    if arguments.subcommand is None:
         if command is not None:
             parser.error(f"to measure a program: `rater run -- {shlex.join(command)}`")
         parser.print_help()
         return 0
-    meant = list(parsers_meant(parser, args))
-    traits = {trait for it in meant for trait in it.traits}
+    parsers = list(parsers_meant(parser, arguments))
+    traits = {trait for meant in parsers for trait in meant.traits}
     if command is not None and CommandTrait.TAKES_COMMAND not in traits:
-        every = _with_command(parser)
-        typed = meant[-1] if _with_command(meant[0]) else meant[0]
-        *most, last, this = (f"`{it.prog.partition(' ')[2]}`" for it in (*every, typed))
-        parser.error(
-            f"`--` and a command behind it belong to `rater` {', '.join(most)} and {last}, not "
-            f"{this}"
-        )
-    args.command = command
-    if CommandTrait.RESTORES not in traits or any(getattr(args, it, None) for it in _LOOKING):
+        _refuse_command(parser, parsers)
+    arguments.command = command
+    only_looks = any(getattr(arguments, option, None) for option in _LOOKING)
+    if CommandTrait.RESTORES not in traits or only_looks:
         _report_settings()
     try:
         if CommandTrait.STARTS in traits:
             import_module("rater.run.launcher.limits").refuse_small_limits()
-        if args.db:  # a run may be made in another directory
-            args.db = str(Path(args.db).absolute())
-        status: int = args.run(args)
+        if arguments.db:  # a run may be made in another directory
+            arguments.db = str(Path(arguments.db).absolute())
+        status: int = arguments.run(arguments)
         sys.stdout.flush()
     except RaterError as error:
         with suppress(OSError):
@@ -198,13 +208,27 @@ def _command(argv: Sequence[str] | None) -> int:
     return status
 
 
-def _with_command(parser: Parser) -> list[Parser]:
+def _refuse_command(parser: Parser, parsers: Sequence[Parser]) -> NoReturn:
+    """Exit 2 and name the commands that take a command to rate; `parsers`: of what was typed."""
+    takers = _parsers_with_command(parser)
+    typed = parsers[-1] if _parsers_with_command(parsers[0]) else parsers[0]
+    names = [f"`{taker.prog.partition(' ')[2]}`" for taker in (*takers, typed)]
+    parser.error(
+        f"`--` and a command behind it belong to `rater` {', '.join(names[:-2])} and {names[-2]}, "
+        f"not {names[-1]}"
+    )
+
+
+def _parsers_with_command(parser: Parser) -> list[Parser]:
     """Return the parsers of subcommands that take a command to rate."""
-    return [it for it in parsers_below(parser) if CommandTrait.TAKES_COMMAND in it.traits]
+    return [sub for sub in parsers_below(parser) if CommandTrait.TAKES_COMMAND in sub.traits]
 
 
 def _report_settings() -> None:
-    """Say that a dead sweep left settings changed; a look at the file system where none did."""
+    """Say that a dead sweep left settings changed.
+
+    Where none did this costs a look at the file system alone.
+    """
     if any(is_there(path) for path in journal_paths()):
         import_module("rater.workflow.doctor").report()
 
@@ -219,5 +243,5 @@ def _fill_standard_descriptors() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest free number is this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
             setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115 - a number, for good

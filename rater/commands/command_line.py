@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Flag, auto
-from importlib import import_module
 from itertools import batched
 from textwrap import fill
 from typing import Any, NamedTuple, NoReturn
@@ -181,7 +180,7 @@ def shown_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 def unknown_command(words: Sequence[str], known: Mapping[str, Parser]) -> str | None:
     """Say what to type where the first word is neither a command of rater nor an option."""
-    word = next((words[at] for at in positional(words)), None)
+    word = next((words[position] for position in positional(words)), None)
     if word is None or word in known:
         return None
     near = _nearest(word, known)
@@ -252,18 +251,26 @@ class ListedCommand(NamedTuple):
 
 
 type Menu = Mapping[str, Mapping[str, ListedCommand]]  # by title and name
+type Subparsers = argparse._SubParsersAction[Parser]
+type DeclareCommand = Callable[[Subparsers, str, ListedCommand], object]  # str: the command's name
 
-_COLUMNS = 80  # from which on two commands stand in a line
-_WIDE = (10, 45)  # where the first and the second command of a line begin
-_NAME = 11
+# Characters: from this width of the terminal on two commands stand in a line, the first and the
+# second at these columns, each name padded to this width.
+_WIDTH_OF_TWO = 80
+_COMMAND_STARTS = (10, 45)
+_NAME_WIDTH = 11
 
 
 class TopLevelParser(Parser):
-    """The parser of `rater`, whose help fits a screen of 24 lines."""
+    """The parser of `rater`, whose help fits a screen of 24 lines.
 
-    def __init__(self, *args: Any, menu: Menu, **options: Any) -> None:
+    `declare` adds the parser of one command; it is called when the command is asked for.
+    """
+
+    def __init__(self, *args: Any, menu: Menu, declare: DeclareCommand, **options: Any) -> None:
         super().__init__(*args, **options)
         self.menu = menu
+        self.declare = declare
         self.commands = Commands(self)
 
     def parse_known_args(  # type: ignore[override]  # as `parse_args`
@@ -271,7 +278,7 @@ class TopLevelParser(Parser):
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse, with the one command declared that is named."""
         words = self.commands.joined(sys.argv[1:] if args is None else args)
-        self.commands.get(next((words[at] for at in positional(words)), ""))
+        self.commands.get(next((words[position] for position in positional(words)), ""))
         return super().parse_known_args(words, namespace)
 
     def format_help(self) -> str:
@@ -280,7 +287,7 @@ class TopLevelParser(Parser):
         rows = [
             row
             for title, group in self.menu.items()
-            for row in _rows(title, group, 2 if width >= _COLUMNS else 1)
+            for row in _format_group(title, group, 2 if width >= _WIDTH_OF_TWO else 1)
         ]
         return "\n".join(
             [
@@ -303,7 +310,10 @@ class Commands(Mapping[str, Parser]):
     """
 
     def __init__(self, parser: TopLevelParser) -> None:
-        self._menu = {name: it for group in parser.menu.values() for name, it in group.items()}
+        self._listed = {
+            name: listed for group in parser.menu.values() for name, listed in group.items()
+        }
+        self._declare = parser.declare
         self._declared = parser.add_subparsers(
             dest="subcommand", metavar="COMMAND", parser_class=Parser
         )
@@ -311,40 +321,47 @@ class Commands(Mapping[str, Parser]):
     def __getitem__(self, name: str) -> Parser:
         """Return a command's parser; raises `KeyError` for none."""
         if name not in self._declared.choices:
-            listed, common = self._menu[name], import_module("rater.commands.common")
-            command = import_module(f"rater.{listed.module}").COMMANDS[name]
-            common.declare(self._declared, name, command, listed.about)
+            self._declare(self._declared, name, self._listed[name])
         parser = self._declared.choices[name]
         parser.also = {
-            words: it.about for words, it in self._menu.items() if words.startswith(f"{name} ")
+            words: listed.about
+            for words, listed in self._listed.items()
+            if words.startswith(f"{name} ")
         }
         return parser
 
     def __contains__(self, name: object) -> bool:
-        return name in self._menu  # without declaring it
+        return name in self._listed  # the command is not declared by that
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._menu)
+        return iter(self._listed)
 
     def __len__(self) -> int:
-        return len(self._menu)
+        return len(self._listed)
 
     def joined(self, words: Sequence[str]) -> list[str]:
         """Return what was typed, with today's name of a command, of two words as one word."""
-        at = next(positional(words), len(words))
+        position = next(positional(words), len(words))
         for size in (2, 1):
-            typed = " ".join(words[at : at + size])
-            if new := RENAMED.get(typed):
-                print_error(f"`rater {typed}` is `rater {new}` now")
-                return self.joined([*words[:at], *new.split(), *words[at + size :]])
-        typed = " ".join(words[at : at + 2])
-        return [*words[:at], typed, *words[at + 2 :]] if typed in self._menu else [*words]
+            typed = " ".join(words[position : position + size])
+            if new_name := RENAMED.get(typed):
+                print_error(f"`rater {typed}` is `rater {new_name}` now")
+                return self.joined(
+                    [*words[:position], *new_name.split(), *words[position + size :]]
+                )
+        typed = " ".join(words[position : position + 2])
+        if typed not in self._listed:
+            return [*words]
+        return [*words[:position], typed, *words[position + 2 :]]
 
 
-def _rows(title: str, group: Mapping[str, ListedCommand], across: int) -> Iterator[str]:
-    shown = [(name, it.about) for name, it in group.items() if " " not in name]
-    for number, some in enumerate(batched(shown, across)):
-        line = "" if number else f"{title}:"
-        for (name, about), start in zip(some, _WIDE, strict=False):
-            line = f"{line:<{start}}{name:<{_NAME}}{about}"
+def _format_group(
+    title: str, group: Mapping[str, ListedCommand], commands_per_line: int
+) -> Iterator[str]:
+    """Yield the lines of a group of commands; commands of two words are not among them."""
+    shown = [(name, listed.about) for name, listed in group.items() if " " not in name]
+    for line_number, commands in enumerate(batched(shown, commands_per_line)):
+        line = "" if line_number else f"{title}:"
+        for (name, about), start in zip(commands, _COMMAND_STARTS, strict=False):
+            line = f"{line:<{start}}{name:<{_NAME_WIDTH}}{about}"
         yield line

@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from importlib import import_module
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
-from msgspec import Struct, StructMeta
+from msgspec import Struct
 
-from rater.commands.command_line import (
-    DROPPED,
-    NO_TRAITS,
-    RENAMED,
-    CommandTrait,
-    Parser,
-    TopLevelParser,
-    shown_actions,
-)
+from rater.commands.command_line import NO_TRAITS, CommandTrait, Parser, Subparsers
 from rater.plan.options import Option, OptionForm
 from rater.plan.request import BY_NAME, DEFAULT_SUITE, KIT, OPTIONS
-from rater.system.errors import InputError
-from rater.system.files import is_content_trusted, opened, trust_content
-from rater.system.paths import user_folder
 from rater.text.values import duration_s, size_bytes
-from rater.workflow.arguments import Asked
-
-type Subparsers = argparse._SubParsersAction[Parser]
+from rater.workflow.arguments import Asked, Output, StartOptions
 
 # Words of the tables below that several commands have.
 RUN = "a number, the start of a uuid, last, last~1, or tag:K=V"
@@ -54,38 +38,34 @@ SWEEP = """
 """
 
 
-# -- From parsed arguments to the use case of a command --------------------------------------------
+# -- From parsed arguments to values of a use case -------------------------------------------------
 
 
-def call(function: Callable[..., int], args: argparse.Namespace) -> int:
-    """Call a use case with what its parameters name: an argument, or a Struct of several."""
-    assert isinstance(function, FunctionType)
-    values = {name: tuple(it) if isinstance(it, list) else it for name, it in vars(args).items()}
-    given: dict[str, Any] = {}
-    for name, of in function.__annotations__.items():
-        kind = function.__globals__.get(of)
-        if of == "argparse.Namespace":  # it chooses what to call
-            given[name] = args
-        elif kind is Asked:
-            given[name] = Asked.of(vars(args))
-        elif isinstance(kind, StructMeta):
-            given[name] = kind(
-                **{field: values[field] for field in kind.__struct_fields__ if field in values}
-            )
-        elif name in values:
-            given[name] = values[name]
-    status: int = function(**given)
-    return status
+def output_of(arguments: Namespace) -> Output:
+    """Return where runs are kept and how they are shown; each command has some of these options."""
+    return Output(
+        db=arguments.db,
+        json=arguments.json,
+        quiet=getattr(arguments, "quiet", False),
+        verbose=getattr(arguments, "verbose", False),
+        dry_run=getattr(arguments, "dry_run", False),
+        format=getattr(arguments, "format", None),
+    )
 
 
-def lazy_command(use_case: str) -> Callable[[argparse.Namespace], int]:
-    """Return a command by its use case's name below `rater`, to be imported when it is called."""
-    return partial(_call_of, use_case)
+def asked_of(arguments: Namespace) -> Asked:
+    """Return what was typed for a run, of a command that takes the options of `rater run`."""
+    return Asked.of(vars(arguments))
 
 
-def _call_of(use_case: str, args: argparse.Namespace) -> int:
-    module, _, function = use_case.rpartition(".")
-    return call(getattr(import_module(f"rater.{module}"), function), args)
+def start_options_of(arguments: Namespace) -> StartOptions:
+    """Return how a run is to be started."""
+    return StartOptions(force=arguments.force, share=arguments.share, wait=arguments.wait)
+
+
+def command_of(arguments: Namespace) -> tuple[str, ...] | None:
+    """Return the words behind `--`; None where there is no `--`."""
+    return None if arguments.command is None else tuple(arguments.command)
 
 
 # -- A command, and its arguments as a table -------------------------------------------------------
@@ -101,10 +81,11 @@ _CONVERTERS: dict[str, Callable[[str], Any]] = {
 class Subcommand(Struct, frozen=True, kw_only=True):
     """A command: what it calls, its arguments, and its help."""
 
-    # A use case, or its name below `rater`, to be imported then; None: one of its actions is meant.
-    run: str | Callable[..., int] | None
-    arguments: str = ""  # as `add_arguments` reads them, with `types` of their own
-    tables: bool = False  # it has `--format`
+    # Calls the use case, which it imports: no command pays for the modules of another. A command
+    # without this has to be typed with one of its actions.
+    run: Callable[[Namespace], int] | None
+    arguments: str = ""  # the table that `add_arguments` reads; it may name converters of `types`
+    tables: bool = False  # whether the command has `--format`
     types: Mapping[str, Callable[[str], Any]] = {}
     actions: Mapping[str, Subcommand] = {}
     traits: CommandTrait = NO_TRAITS
@@ -112,33 +93,40 @@ class Subcommand(Struct, frozen=True, kw_only=True):
     description: str | None = None
     epilog: str | None = None
     usage: str | None = None
-    is_plain: bool = False  # it has neither database nor JSON
+    is_plain: bool = False  # without `--db` and `--json`
 
 
-def declare(to: Subparsers, name: str, it: Subcommand, about: str | None = None) -> Parser:
+def declare(
+    subparsers: Subparsers, name: str, command: Subcommand, about: str | None = None
+) -> Parser:
     """Declare a command and its actions, with `--db` and `--json` where it runs something."""
-    texts: dict[str, Any] = {key: getattr(it, key) for key in ("description", "epilog", "usage")}
-    if text := about or it.help:  # without one it is not among the listed
-        texts["help"] = text
-    parser = to.add_parser(name, traits=it.traits, **texts)
-    add_arguments(parser, it.arguments, it.types)
-    if it.actions:
-        shown = "ACTION" if it.run else "COMMAND"
-        actions = parser.add_subparsers(dest="action", metavar=shown, required=it.run is None)
-        for action, its in it.actions.items():
-            declare(actions, action, its)
-    if it.run is None:
+    texts: dict[str, Any] = {
+        "description": command.description,
+        "epilog": command.epilog,
+        "usage": command.usage,
+    }
+    if help_text := about or command.help:  # argparse does not list a command without this
+        texts["help"] = help_text
+    parser = subparsers.add_parser(name, traits=command.traits, **texts)
+    add_arguments(parser, command.arguments, command.types)
+    if command.actions:
+        actions = parser.add_subparsers(
+            dest="action",
+            metavar="ACTION" if command.run else "COMMAND",
+            required=command.run is None,
+        )
+        for action_name, action in command.actions.items():
+            declare(actions, action_name, action)
+    if command.run is None:
         return parser
-    use_case = it.run
-    run = lazy_command(use_case) if isinstance(use_case, str) else partial(call, use_case)
-    parser.set_defaults(run=run)
-    if it.is_plain:
+    parser.set_defaults(run=command.run)
+    if command.is_plain:
         return parser
-    # They may also stand before the subcommand; a default here would overwrite that.
+    # Both may also stand before the subcommand; a default here would overwrite their value.
     absent: dict[str, Any] = {"default": argparse.SUPPRESS}
     parser.add_argument("--db", metavar="PATH", help="the database (else RATER_DB)", **absent)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout", **absent)
-    if it.tables:
+    if command.tables:
         add_arguments(parser, "--format (md|csv)  tables as Markdown, or as CSV without the text")
     return parser
 
@@ -146,39 +134,42 @@ def declare(to: Subparsers, name: str, it: Subcommand, about: str | None = None)
 def add_arguments(
     parser: Parser, table: str, types: Mapping[str, Callable[[str], Any]] = {}
 ) -> None:
-    """Declare the arguments of a table: what is typed, two spaces, its help, which may go on below.
+    """Declare the arguments of a table: words that are typed, two spaces, their help.
 
-    the trial:                a title: what follows is a group of the help
-    either:                   of what follows one may be given; `options:` ends that
+    The help may go on in indented lines. Kinds of entries:
+
+    the trial:                a title: the entries below are a group of the help
+    either:                   at most one of the entries below may be given, up to `options:`
     -v, --verbose             an option without a value
-    --iteration I:int         a value that a function converts, of `types` too
-    --tag K=V ...             several times; (!) has to be given
+    --iteration I:int         a value and the name of its converter, of `types` too
+    --tag K=V ...             the option may be given several times; `!`: it has to be given
     --law (log|rate) =log     one of these words, and the default
-    --run SIZE ?test          the value may be left out, and means this then
+    --run SIZE ?test          the value may be left out, and is `test` then
     RUN* >which               positional: one, or (?) one at most, (*) any, (+) one at least;
-                              among parsed arguments it has another name
+                              the parsed value is called `which`
     $ rater show last         a command line to copy, at the end of the help
-    @force                    an option as `rater run` has it
-    @run -wait -share         all of those but two
+    @force                    the option of that name of `rater run`
+    @run -wait -share         all options of `rater run` but these two
     """
-    to: argparse._ActionsContainer = parser
+    group: argparse._ActionsContainer = parser
     for entry in re.split(r"\n(?=\S)", table.strip("\n")):
-        typed, _, text = (it.strip() for it in entry.partition("  "))
+        typed, _, help_text = (part.strip() for part in entry.partition("  "))
         if typed.startswith("$"):
             parser.examples += (entry[2:].rstrip(),)
         elif typed.startswith("@run"):
-            add_run_arguments(parser, without=[it[1:] for it in typed.split()[1:]])
+            add_run_arguments(parser, without=[word[1:] for word in typed.split()[1:]])
         elif typed.startswith("@"):
-            add_option(to, BY_NAME[typed[1:]])
+            add_option(group, BY_NAME[typed[1:]])
         elif not typed.startswith("-") and typed.endswith(":"):
-            to = parser
+            group = parser
             if typed == "either:":
-                to = parser.add_mutually_exclusive_group()
+                group = parser.add_mutually_exclusive_group()
             elif typed != "options:":
-                to = parser.add_argument_group(typed[:-1])
+                group = parser.add_argument_group(typed[:-1])
         elif typed:
-            names, given = _argument(typed.split(), {**_CONVERTERS, **types})
-            to.add_argument(*names, help=" ".join(text.split()) or argparse.SUPPRESS, **given)
+            names, settings = _argument_settings(typed.split(), {**_CONVERTERS, **types})
+            shown_help = " ".join(help_text.split()) or argparse.SUPPRESS
+            group.add_argument(*names, help=shown_help, **settings)
 
 
 _MARKS: dict[str, dict[str, Any]] = {
@@ -187,48 +178,50 @@ _MARKS: dict[str, dict[str, Any]] = {
 }
 
 
-def _argument(
+def _argument_settings(
     words: Sequence[str], types: Mapping[str, Callable[[str], Any]]
 ) -> tuple[list[str], dict[str, Any]]:
-    """Return an argument's names, and the rest of how it is declared."""
+    """Return the names of an argument, and the keywords that `add_argument` takes with them."""
     names = [word.rstrip(",") for word in words if word.startswith("-")]
-    given: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     convert: Callable[[str], Any] = str
     for word in words[len(names) :]:
         mark, value = word[0], word[1:]
         if word in _MARKS:
-            given |= _MARKS[word]
+            settings |= _MARKS[word]
         elif mark == ">":
-            given["dest"] = value
+            settings["dest"] = value
         elif mark == "=":
-            given["default"] = convert(value)
+            settings["default"] = convert(value)
         elif mark == "?":
-            given |= {"nargs": "?", "const": convert(value)}
+            settings |= {"nargs": "?", "const": convert(value)}
         else:
-            shown, _, kind = word.rpartition(":")
-            if kind in types:
-                given["type"] = convert = types[kind]
-            shown = shown if kind in types else word
-            if mark == "(":
-                given["choices"] = tuple(map(convert, shown.strip("()").split("|")))
+            metavar, _, type_name = word.rpartition(":")
+            if type_name in types:
+                settings["type"] = convert = types[type_name]
             else:
-                given["metavar"] = shown
+                metavar = word
+            if mark == "(":
+                settings["choices"] = tuple(map(convert, metavar.strip("()").split("|")))
+            else:
+                settings["metavar"] = metavar
     if names:
-        is_flag = not {"metavar", "choices"} & given.keys()
-        return names, given | ({"action": "store_true"} if is_flag else {})
-    shown = given.get("metavar", "")
-    if shown[-1:] in {"?", "*", "+"}:
-        given |= {"metavar": shown[:-1], "nargs": shown[-1]}
-    return [given.pop("dest", shown.rstrip("?*+").lower())], given
+        is_flag = not {"metavar", "choices"} & settings.keys()
+        return names, settings | ({"action": "store_true"} if is_flag else {})
+    metavar = settings.get("metavar", "")
+    if metavar[-1:] in {"?", "*", "+"}:
+        settings |= {"metavar": metavar[:-1], "nargs": metavar[-1]}
+    return [settings.pop("dest", metavar.rstrip("?*+").lower())], settings
 
 
 # -- The table of options as arguments -------------------------------------------------------------
 
 
 def add_run_arguments(parser: argparse.ArgumentParser, without: Sequence[str] = ()) -> None:
-    """Declare what `run` (and every command that plans a run) takes, but the options `without`.
+    """Declare suites and all options of `rater run`, except the options named in `without`.
 
-    What was not given is None, False or an empty list: `Request` knows the defaults.
+    The value of an option that was not given is None, False or an empty list: `Request` has the
+    defaults.
     """
     parser.add_argument(
         "suites",
@@ -237,220 +230,25 @@ def add_run_arguments(parser: argparse.ArgumentParser, without: Sequence[str] = 
         help=f"a suite's name or path; default {DEFAULT_SUITE}, unless a command follows `--`; "
         f"{KIT}DIR: run directories that an installed SPEC CPU made (runcpu --action runsetup)",
     )
-    for title, options in groupby(OPTIONS, key=lambda it: it.group):
+    for title, options in groupby(OPTIONS, key=lambda option: option.group):
         group = parser.add_argument_group(title)
         for option in options:
             if option.name not in without:
                 add_option(group, option)
 
 
-def add_option(parser: argparse._ActionsContainer, option: Option, text: str | None = None) -> None:
-    """Declare one option of a run; `text`: what it means for another command."""
-    rest: dict[str, Any] = {"help": text or option.help, "dest": option.dest}
+def add_option(parser: argparse._ActionsContainer, option: Option) -> None:
+    """Declare one option of a run."""
+    settings: dict[str, Any] = {"help": option.help, "dest": option.dest}
     form, convert = option.kind.form, option.kind.convert
     if form is OptionForm.FLAG:
-        rest["action"] = "store_true"
+        settings["action"] = "store_true"
     else:
-        rest |= {"metavar": option.metavar, "choices": option.choices, "type": convert}
+        settings |= {"metavar": option.metavar, "choices": option.choices, "type": convert}
     if form in (OptionForm.SEVERAL, OptionForm.REPEATED):
-        rest |= {"action": "append", "default": []}
+        settings |= {"action": "append", "default": []}
     if form is OptionForm.SEVERAL:
-        rest |= {"action": "extend", "nargs": "+"}
+        settings |= {"action": "extend", "nargs": "+"}
     if option.const is not None:
-        rest |= {"nargs": "?", "const": option.const}
-    parser.add_argument(option.typed, *(f"--{name}" for name in option.aliases), **rest)
-
-
-# -- Defaults of options from files: `~/.config/rater/config.toml` and `./rater.toml` --------------
-#
-# A table is called after a command, its keys after that command's options; `[run]` is for `rater
-# plan` as well. What is typed goes before `./rater.toml`, and that before the user's own file.
-# `RATER_CONFIG` names one file to read instead of both, or none where it is empty.
-#
-# `./rater.toml` may have come with the folder. Until `rater trust` gives it no more than numbers,
-# words of a choice, and these: what runs, names a file or database, hides or forces is not here.
-
-TRUST = "trust"
-LOCAL = Path("rater.toml")
-_HARMLESS = frozenset(
-    """
-    copies mode order size tune layout bind bind-from-file kind mem memory proof counters name tag
-    pages pages-heap output-limit no-oversubscribe keep run-dirs verbose host suite since by csv
-    """.split()  # noqa: SIM905 - a list to read
-)
-_ALSO = {"plan": "run"}  # a command that takes another's options
-_TYPES = (str, int, float)
-# What may stand beside these: they take what a stored run was asked for.
-_BESIDE = {"--resume": {"db", "json", "quiet", "verbose", "wait"}}
-
-
-class ConfigDefault(Struct, frozen=True):
-    """An option that a file gives: as it would be typed, its name among arguments, and the file."""
-
-    word: str
-    dest: str
-    file: Path
-    is_harmless: bool
-
-
-def find_defaults(
-    parser: TopLevelParser, command: str, typed: Sequence[str]
-) -> tuple[ConfigDefault, ...]:
-    """Return the defaults of a command that nothing typed replaces.
-
-    Raises `InputError`, naming file and line, for a file that is wrong, another user's, or not
-    trusted to give what it gives.
-    """
-    commands = parser.commands
-    if command == TRUST:  # which a file must not keep from being called
-        return ()
-    taken = {
-        action.dest for action in shown_actions(commands[command]) if not _is_typed(action, typed)
-    }
-    taken &= next((_BESIDE[word] for word in typed if word in _BESIDE), taken)
-    found: list[ConfigDefault] = []
-    for path in _paths():
-        by_command, is_trusted = read_defaults(path, commands)
-        # An option that only the other command has (`run`'s for `plan`) is none of this one.
-        for name in (command, _ALSO.get(command, "")):
-            new = [it for it in by_command.get(name, ()) if it.dest in taken]
-            doubted = " ".join(it.word for it in new if not (is_trusted or it.is_harmless))
-            if doubted:
-                raise InputError(
-                    f"{path}: not trusted to give {doubted}: `rater {TRUST}` takes the file as it "
-                    "is now, RATER_CONFIG= reads none"
-                )
-            found += new
-            taken -= {it.dest for it in new}
-    return tuple(found)
-
-
-def described(defaults: Iterable[ConfigDefault], *, quiet: bool) -> list[str]:
-    """Return a line for each file that defaults came from; `quiet`: for `./rater.toml` alone."""
-    files: dict[Path, list[str]] = {}
-    for it in defaults:
-        if it.file == LOCAL or not quiet:
-            files.setdefault(it.file, []).append(it.word)
-    return [f"defaults of {file}: {' '.join(words)}" for file, words in files.items()]
-
-
-def _paths() -> Iterator[Path]:
-    named = os.environ.get("RATER_CONFIG")
-    if named == "":
-        return
-    if named:
-        if not os.path.exists(named):  # noqa: PTH110 - False for what no path can be
-            raise InputError(f"RATER_CONFIG={named}: no such file")
-        yield Path(named).absolute() if Path(named) == LOCAL else Path(named)
-        return
-    own = user_folder("CONFIG")
-    for path in (LOCAL, own and own / "config.toml"):
-        if path and os.path.lexists(path):
-            yield path
-
-
-def read_defaults(
-    path: Path, commands: Mapping[str, argparse.ArgumentParser], *, trust: bool = False
-) -> tuple[dict[str, list[ConfigDefault]], bool]:
-    """Return what a file gives, by command, and whether it may give anything.
-
-    `trust`: from now on it may, as it is. Raises `InputError` for all that is wrong in it.
-    """
-    from rater.text.documents import MOST_BYTES, did_you_mean, text_of, toml_document
-
-    try:
-        # It can name commands (--prepare): one in a folder like /tmp may be anybody's.
-        with opened(path) as file:
-            data, other = file.read(MOST_BYTES + 1), file.writer
-        text = text_of(data, path, "defaults")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{path}: cannot be read ({reason}); RATER_CONFIG= reads none") from None
-    is_trusted = trust or (path == LOCAL and is_content_trusted(path, data))
-    if other is not None and not is_trusted:
-        way = f"`rater {TRUST}` takes it as it is now" if path == LOCAL else "make it yours alone"
-        raise InputError(
-            f"{path}: {other}, and it could have any command run; {way}, or set RATER_CONFIG= to "
-            "read no defaults"
-        )
-    document = toml_document(text, path)
-    root = document.root()
-    found: dict[str, list[ConfigDefault]] = {}
-    for written, values in document.data.items():
-        table = root.table(written)
-        name = RENAMED.get(written, written)
-        if name not in commands:
-            root.mistake(f"unknown command; {did_you_mean(name, commands)}", written)
-            continue
-        actions = _options(commands[name])
-        for key, value in values.items() if isinstance(values, dict) else ():
-            if key not in actions:
-                near = DROPPED.get(f"rater {name} --{key}") or did_you_mean(key, actions)
-                table.mistake(f"no option of `rater {name}`; {near}", key)
-                continue
-            try:
-                words = list(_words(actions[key], key, value))
-            except ValueError as error:
-                table.mistake(str(error), key)
-                continue
-            found.setdefault(name, []).extend(
-                ConfigDefault(word, actions[key].dest, path, _is_harmless(key, actions[key]))
-                for word in words
-            )
-    document.raise_mistakes()
-    if trust:
-        trust_content(path, data)
-    return found, is_trusted or path != LOCAL
-
-
-def _options(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
-    return {
-        option.removeprefix("--"): action
-        for action in shown_actions(parser)
-        for option in action.option_strings
-        if option.startswith("--") and action.dest != "help"
-    }
-
-
-def _is_harmless(key: str, action: argparse.Action) -> bool:
-    is_number = action.type not in (None, str)
-    return is_number or action.choices is not None or key in _HARMLESS
-
-
-def _words(action: argparse.Action, key: str, value: Any) -> Iterator[str]:
-    """Yield an option as it is typed; raises `ValueError` for a value that it does not take."""
-    if action.nargs == 0:
-        if not isinstance(value, bool):
-            raise ValueError(f"expected true or false, got {value!r}")
-        if value:
-            yield f"--{key}"
-        return
-    several = isinstance(action, argparse._AppendAction | argparse._ExtendAction)
-    if isinstance(value, dict) and several:
-        value = [f"{name}={text}" for name, text in value.items()]
-    for one in value if isinstance(value, list) and several else [value]:
-        if isinstance(one, bool) or not isinstance(one, _TYPES):
-            kinds = "a text, a number or a list of these" if several else "a text or a number"
-            raise ValueError(f"expected {kinds}, got {one!r}")  # noqa: TRY004 - a mistake in a file
-        _check(action, str(one))
-        yield f"--{key}={one}"
-
-
-def _check(action: argparse.Action, text: str) -> None:
-    convert = action.type if callable(action.type) else str
-    try:
-        value = convert(text)
-    except ValueError as error:
-        raise ValueError(str(error)) from None
-    if action.choices is not None and value not in action.choices:
-        raise ValueError(f"expected one of {', '.join(map(str, action.choices))}, got {text!r}")
-
-
-def _is_typed(action: argparse.Action, typed: Sequence[str]) -> bool:
-    names = {word.partition("=")[0] for word in typed if word.startswith("-")}
-    # argparse takes the beginning of a long option for it.
-    return any(
-        option == name or (name.startswith("--") and len(name) > 2 and option.startswith(name))
-        for option in action.option_strings
-        for name in names
-    )
+        settings |= {"nargs": "?", "const": option.const}
+    parser.add_argument(option.typed, *(f"--{name}" for name in option.aliases), **settings)

@@ -4,68 +4,143 @@ from __future__ import annotations
 
 import argparse
 import sys
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
 from rater.commands.command_line import CommandTrait, subparsers_of
-from rater.commands.common import LOCAL, TRUST, Subcommand, read_defaults
+from rater.commands.common import Subcommand, command_of, output_of
+from rater.commands.defaults import LOCAL, TRUST, read_defaults
 from rater.system.errors import InputError
 from rater.system.files import trusted_files
 from rater.system.process import print_error
 from rater.text.values import to_dict
-from rater.workflow.arguments import Output, print_json, print_view
+from rater.workflow.arguments import print_json, print_view
 
 _LONGEST_S = 1e9  # a timer takes no more
-_LAYOUTS = "workflow.machine.list_layouts"
 _TUNE = "--tune TUNE =base  whose compiler flags (default: base)"
 _SUITE = "SUITE{}  name of a suite, path of a TOML file, or either with /BENCHMARK,..."
 
 
-def _list(output: Output) -> int:
+def _list_suites(arguments: Namespace) -> int:
     from rater.plan.suite_find import find_suites, load_suite
     from rater.show.plans.suites import listed_document, suites_parts
-    from rater.system.errors import InputError
 
-    suites, troubles = find_suites()
-    found = []
-    for it in suites:
+    listed_suites, troubles = find_suites()
+    documents = []
+    for listed in listed_suites:
         try:
-            suite, error = load_suite(str(it.path)), None
-        except InputError as wrong:
-            suite, error = None, str(wrong)
-        listed = listed_document(it.name, it.path, it.folder, it.instead, suite)
-        found.append(listed | {"error": error})
-    print_view(output, found, suites_parts)
+            suite, error = load_suite(str(listed.path)), None
+        except InputError as mistakes:
+            suite, error = None, str(mistakes)
+        document = listed_document(listed.name, listed.path, listed.folder, listed.instead, suite)
+        documents.append(document | {"error": error})
+    print_view(output_of(arguments), documents, suites_parts)
     for trouble in troubles:
         print_error(trouble)
     return 0
 
 
-def _show(output: Output, suite: str) -> int:
+def _show_suite(arguments: Namespace) -> int:
     from rater.plan.suite_find import load_selection
     from rater.show.plans.suites import suite_document, suite_parts
 
-    print_view(output, suite_document(load_selection(suite)), suite_parts)
+    document = suite_document(load_selection(arguments.suite))
+    print_view(output_of(arguments), document, suite_parts)
     return 0
 
 
-def _build(output: Output, suite: str, tune: str) -> int:
+def _build_suite(arguments: Namespace) -> int:
     """Build all, say all that failed; exit 2 when any did."""
     from rater.plan.suite_find import load_selection
     from rater.run.programs.compile import cache_root
     from rater.run.workplace.trial import try_build
     from rater.workflow.suites import report_trial
 
-    selected, cache = load_selection(suite), cache_root()
+    output = output_of(arguments)
+    suite, cache = load_selection(arguments.suite), cache_root()
     trials = []
-    for benchmark in selected.benchmarks:
-        trials.append(try_build(benchmark, tune, cache))
+    for benchmark in suite.benchmarks:
+        trial = try_build(benchmark, arguments.tune, cache)
+        trials.append(trial)
         if not output.json:  # each when it is over: a whole suite takes minutes
-            report_trial(selected, trials[-1])
+            report_trial(suite, trial)
     if output.json:
         facts = [to_dict(trial) for trial in trials]
-        print_json({"suite": selected.name, "path": str(selected.path), "benchmarks": facts})
+        print_json({"suite": suite.name, "path": str(suite.path), "benchmarks": facts})
     return 2 if any(trial.error is not None for trial in trials) else 0
+
+
+def _clean_cache(arguments: Namespace) -> int:
+    from rater.workflow.machine import clean
+
+    return clean(output_of(arguments), older=arguments.older, size=arguments.size)
+
+
+def _check_suite(arguments: Namespace) -> int:
+    from rater.workflow.suites import CheckOptions, check
+
+    return check(
+        output_of(arguments),
+        suite=arguments.suite,
+        options=CheckOptions(
+            tune=arguments.tune, try_size=arguments.try_size, timeout=arguments.timeout
+        ),
+    )
+
+
+def _new_suite(arguments: Namespace) -> int:
+    from rater.workflow.suites import new
+
+    return new(output_of(arguments), name=arguments.name, place=arguments.place)
+
+
+def _show_settings(arguments: Namespace) -> int:
+    from rater.workflow.machine import show_settings
+
+    return show_settings(output_of(arguments), names=tuple(arguments.names))
+
+
+def _restore_settings(arguments: Namespace) -> int:
+    from rater.workflow.machine import restore
+
+    return restore(output_of(arguments), force=arguments.force, forget=arguments.forget)
+
+
+def _show_topology(arguments: Namespace) -> int:
+    from rater.workflow.machine import topo
+
+    return topo(output_of(arguments), described=arguments.described)
+
+
+def _try_counters(arguments: Namespace) -> int:
+    from rater.workflow.machine import counters
+
+    return counters(output_of(arguments), groups=tuple(arguments.groups))
+
+
+def _doctor(arguments: Namespace) -> int:
+    from rater.workflow.doctor import doctor
+
+    return doctor(
+        output_of(arguments),
+        checks=tuple(arguments.checks),
+        run_of=arguments.run_of,
+        fix=arguments.fix,
+        command=command_of(arguments),
+    )
+
+
+def _list_layouts(arguments: Namespace) -> int:
+    from rater.workflow.machine import list_layouts
+
+    return list_layouts(output_of(arguments))
+
+
+def _show_layout(arguments: Namespace) -> int:
+    from rater.workflow.machine import show_layout
+
+    return show_layout(output_of(arguments), layout=arguments.layout)
 
 
 def _seconds(text: str) -> float:
@@ -80,20 +155,25 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _trust(args: argparse.Namespace) -> int:
-    path = Path(args.folder).resolve() / LOCAL
-    marks = [mark for mark, file in trusted_files() if args.listing or file == path]
-    if args.remove and not marks:
+def _trust(arguments: Namespace) -> int:
+    path = Path(arguments.folder).resolve() / LOCAL
+
+    def shown_files() -> list[tuple[Path, Path]]:
+        """Return the trusted files that were asked for, each behind the mark that says so."""
+        return [(mark, file) for mark, file in trusted_files() if arguments.listing or file == path]
+
+    marks = [mark for mark, _ in shown_files()]
+    if arguments.remove and not marks:
         raise InputError(f"{path}: not trusted; `rater {TRUST} --list` shows what is")
-    if args.remove:
+    if arguments.remove:
         for mark in marks:
             mark.unlink(missing_ok=True)
-    elif not args.listing:
-        commands, _ = read_defaults(path, args.whole.commands, trust=True)
-        for name, found in commands.items():
-            print_error(f"{path}: {name}: {' '.join(it.word for it in found)}")
-    names = sorted({str(file) for mark, file in trusted_files() if args.listing or file == path})
-    if args.json:
+    elif not arguments.listing:
+        commands, _ = read_defaults(path, arguments.whole.commands, trust=True)
+        for name, defaults in commands.items():
+            print_error(f"{path}: {name}: {' '.join(default.word for default in defaults)}")
+    names = sorted({str(file) for _, file in shown_files()})
+    if arguments.json:
         print_json({"trusted": names})
     else:
         print("\n".join(names) or f"{path}: not trusted any more")
@@ -101,13 +181,13 @@ def _trust(args: argparse.Namespace) -> int:
 
 
 SHELLS = ("bash", "zsh", "fish")
-# What an argument takes, by the words its help has for it; those in small letters are values.
+# Words of the help that stand for files and for folders. A word in small letters is a value.
 _FILES = {"FILE", "FILE.cmd", "PATH", "MACHINE", "SUITE", "LAYOUT", "CONFIG", "DB"}
 _DIRECTORIES = {"DIR"}
 
 
-def _print(args: argparse.Namespace) -> int:
-    sys.stdout.write(script(args.shell, args.whole))
+def _print_completion(arguments: Namespace) -> int:
+    sys.stdout.write(script(arguments.shell, arguments.whole))
     return 0
 
 
@@ -118,9 +198,9 @@ def script(shell: str, parser: argparse.ArgumentParser) -> str:
     for action in [*_all_actions(parser)]:
         words = str(action.metavar or "").replace("[", "|").split("|")
         if isinstance(action, argparse._SubParsersAction):
-            shown = [it for it in action._choices_actions if " " not in it.dest]
+            shown = [choice for choice in action._choices_actions if " " not in choice.dest]
             action._choices_actions = shown  # shtab knows commands of one word
-            action.choices = {it.dest: action.choices[it.dest] for it in shown}
+            action.choices = {choice.dest: action.choices[choice.dest] for choice in shown}
         if action.nargs == 0 or action.choices:
             continue
         if known := [word for word in words if word.isalpha() and word.islower()]:
@@ -140,21 +220,21 @@ def _all_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 _SUITE_ACTIONS = {
     "list": Subcommand(
-        run=_list, tables=True, help="the suites that have names (also without ACTION)"
+        run=_list_suites, tables=True, help="the suites that have names (also without ACTION)"
     ),
     "show": Subcommand(
-        run=_show,
+        run=_show_suite,
         arguments=_SUITE.format(""),
         tables=True,
         help="benchmarks, sizes, reference times, memory",
     ),
     "build": Subcommand(
-        run=_build,
+        run=_build_suite,
         arguments=f"{_SUITE.format('')}\n{_TUNE}",
         help="compile a suite's programs into the cache",
     ),
     "clean": Subcommand(
-        run="workflow.machine.clean",
+        run=_clean_cache,
         arguments="""
 --older TIME:duration  unused for so long (default: 30d)
 --size SIZE:bytes    until it has so much
@@ -164,9 +244,9 @@ _SUITE_ACTIONS = {
         description="Remove from the cache programs, inputs and digests that nothing has used for "
         "long, then those unused longest until it is small enough. What is missing is made again.",
     ),
-    # SUITE is not missing for argparse: what `--run SUITE` means is told better by us.
+    # SUITE may be left out for argparse: of `--run SUITE` the use case says what was meant.
     "check": Subcommand(
-        run="workflow.suites.check",
+        run=_check_suite,
         arguments=f"""
 {_SUITE.format("?")}
 {_TUNE}
@@ -180,7 +260,7 @@ _SUITE_ACTIONS = {
         "                          [--db PATH] [--json] SUITE",
     ),
     "new": Subcommand(
-        run="workflow.suites.new",
+        run=_new_suite,
         arguments="""
 NAME                 of the suite; a path to write it somewhere else
 --dir DIR:path >place  folder to write NAME.toml and NAME/ into (default: here)
@@ -190,7 +270,7 @@ NAME                 of the suite; a path to write it somewhere else
 }
 COMMANDS = {
     "settings": Subcommand(
-        run="workflow.machine.show_settings",
+        run=_show_settings,
         arguments="""
 NAME* >names  only these, and those below them (thp: thp.*)
 $ rater settings
@@ -201,7 +281,7 @@ $ rater settings thp
         "and restores afterwards: the value now, and the possible values.",
     ),
     "settings restore": Subcommand(
-        run="workflow.machine.restore",
+        run=_restore_settings,
         arguments="""
 either:
 --force   also where somebody else has changed a setting since then
@@ -213,7 +293,7 @@ $ rater settings restore
         "killed. `rater run` and `rater sweep` do so before they begin; other commands only warn.",
     ),
     "topo": Subcommand(
-        run="workflow.machine.topo",
+        run=_show_topology,
         arguments="""
 MACHINE? >described  hwloc XML file, what numactl -H or lscpu -e printed, - (standard input), a
                      description such as 'pack:2 numa:4 core:8 pu:2', or nodes=4x24 (default: this
@@ -231,7 +311,7 @@ $ rater topo 'pack:2 numa:4 core:8 pu:2'
         "hwloc's logical indexes.",
     ),
     "doctor counters": Subcommand(
-        run="workflow.machine.counters",
+        run=_try_counters,
         arguments="""
 GROUP* >groups  only these, as --counters takes them: numa, software, cpi, ./MINE.toml
 $ rater doctor counters
@@ -243,7 +323,7 @@ $ rater doctor counters cpi numa
         "work is listed with the reason and the command that would allow it.",
     ),
     "doctor": Subcommand(
-        run="workflow.doctor.doctor",
+        run=_doctor,
         arguments="""
 CHECK* >checks       only these (governor, THP, ...), with all details
 -v, --verbose        why each check matters, and what improves it
@@ -279,23 +359,23 @@ $ rater trust --list
         "a file or a database, hides or forces (prepare, wrap, env, db, quiet, force, ...).",
     ),
     "suites": Subcommand(
-        run=_list,
+        run=_list_suites,
         arguments="$ rater suites\n$ rater suites show mini\n$ rater suites clean --size 5G",
         tables=True,
         description="List, show, build, check and begin suites.",
         actions=_SUITE_ACTIONS,
     ),
     "plan layouts": Subcommand(
-        run=_LAYOUTS,
+        run=_list_layouts,
         arguments="$ rater plan layouts\n$ rater plan layouts show balanced",
         tables=True,
         description="List and show placement layouts.",
         actions={
             "list": Subcommand(
-                run=_LAYOUTS, tables=True, help="the built-in layouts (also without ACTION)"
+                run=_list_layouts, tables=True, help="the built-in layouts (also without ACTION)"
             ),
             "show": Subcommand(
-                run="workflow.machine.show_layout",
+                run=_show_layout,
                 arguments="LAYOUT  name of a layout, path of a TOML file, list: or expr:",
                 tables=True,
                 help="a layout's file, to learn from and to go on from",
@@ -303,7 +383,7 @@ $ rater trust --list
         },
     ),
     "completion": Subcommand(
-        run=_print,
+        run=_print_completion,
         is_plain=True,
         arguments="""
 (bash|zsh|fish) >shell  whose

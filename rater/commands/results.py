@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
+from argparse import Namespace
 from typing import Protocol
 
 from rater.commands.common import (
@@ -15,22 +14,35 @@ from rater.commands.common import (
     START,
     VERBOSE,
     Subcommand,
-    call,
-    lazy_command,
+    output_of,
+    start_options_of,
 )
 from rater.record.run import is_fleet_word
 from rater.system.errors import InputError
 from rater.system.process import DISTRIBUTION
 from rater.text.values import parse_percent
 from rater.wings import Hook
+from rater.workflow.arguments import Output
 
 
 class FleetWords(Protocol):
-    """What a wing does where a word means a whole fleet: as the commands of these names."""
+    """Use cases of a wing for words that mean a whole fleet."""
 
-    confirm: Callable[..., int]
-    fleet_divots: Callable[..., int]
-    report: Callable[..., int]
+    def confirm(self, output: Output, confirm: str, finding: int | None, pairs: int | None) -> int:
+        """Run the slow hosts of a fleet again, each beside a quiet one."""
+
+    def fleet_divots(
+        self,
+        output: Output,
+        which: tuple[str, ...],
+        fail_on: tuple[str, ...],
+        threshold_group: float,
+        threshold_copy: float,
+    ) -> int:
+        """Report which hosts of a fleet are slow; thresholds in per cent."""
+
+    def report(self, output: Output, which: tuple[str, ...], file: str | None, force: bool) -> int:
+        """Write the page of a fleet."""
 
 
 _FLEET_WORDS = Hook[FleetWords]("fleet words")
@@ -49,27 +61,168 @@ def _per_cent(text: str) -> float:
     return value
 
 
-def _divots(args: argparse.Namespace) -> int:
-    if args.confirm is not None:
-        given = [*args.which, *(["--fail-on"] if args.fail_on else [])]
-        if given:
-            raise InputError(f"--confirm {args.confirm}: leave out {' '.join(given)}")
-        if is_fleet_word(args.confirm) and "/" not in args.confirm:
-            return call(_FLEET_WORDS().confirm, args)
-        return lazy_command("workflow.run.confirm.confirm")(args)
-    given = [name for name in _TRIAL_ONLY if getattr(args, name) not in (None, False)]
-    if given:
-        option = f"--{given[0].replace('_', '-')}"
+def _is_whole_fleet(word: str) -> bool:
+    """Tell whether a word means all hosts of a fleet (`fleet:3`), not one (`fleet:3/n017`)."""
+    return is_fleet_word(word) and "/" not in word
+
+
+def _divots(arguments: Namespace) -> int:
+    if arguments.confirm is not None:
+        return _confirm(arguments)
+    trial_options = [name for name in _TRIAL_ONLY if getattr(arguments, name) not in (None, False)]
+    if trial_options:
+        option = f"--{trial_options[0].replace('_', '-')}"
         raise InputError(f"{option} belongs to --confirm RUN: `rater divots --confirm last ...`")
-    if any(is_fleet_word(word) and "/" not in word for word in args.which):
-        return call(_FLEET_WORDS().fleet_divots, args)
-    return lazy_command("workflow.results.divots.find_divots")(args)
+    if any(map(_is_whole_fleet, arguments.which)):
+        return _FLEET_WORDS().fleet_divots(
+            output_of(arguments),
+            which=tuple(arguments.which),
+            fail_on=tuple(arguments.fail_on),
+            threshold_group=arguments.threshold_group,
+            threshold_copy=arguments.threshold_copy,
+        )
+    from rater.workflow.results.divots import find_divots
+
+    return find_divots(
+        output_of(arguments),
+        which=tuple(arguments.which),
+        fail_on=tuple(arguments.fail_on),
+        threshold_group=arguments.threshold_group,
+        threshold_copy=arguments.threshold_copy,
+        fresh=arguments.fresh,
+    )
 
 
-def _report(args: argparse.Namespace) -> int:
-    if any(is_fleet_word(word) and "/" not in word for word in args.which):
-        return call(_FLEET_WORDS().report, args)
-    return lazy_command("workflow.results.report.report")(args)
+def _confirm(arguments: Namespace) -> int:
+    needless = [*arguments.which, *(["--fail-on"] if arguments.fail_on else [])]
+    if needless:
+        raise InputError(f"--confirm {arguments.confirm}: leave out {' '.join(needless)}")
+    if _is_whole_fleet(arguments.confirm):
+        return _FLEET_WORDS().confirm(
+            output_of(arguments),
+            confirm=arguments.confirm,
+            finding=arguments.finding,
+            pairs=arguments.pairs,
+        )
+    from rater.workflow.run.confirm import ConfirmOptions, confirm
+
+    return confirm(
+        output_of(arguments),
+        options=ConfirmOptions(
+            confirm=arguments.confirm,
+            finding=arguments.finding,
+            pairs=arguments.pairs,
+            fresh=arguments.fresh,
+        ),
+        start=start_options_of(arguments),
+    )
+
+
+def _report(arguments: Namespace) -> int:
+    which = tuple(arguments.which)
+    if any(map(_is_whole_fleet, which)):
+        return _FLEET_WORDS().report(
+            output_of(arguments), which=which, file=arguments.file, force=arguments.force
+        )
+    from rater.workflow.results.report import report
+
+    return report(output_of(arguments), which=which, file=arguments.file, force=arguments.force)
+
+
+def _list_runs(arguments: Namespace) -> int:
+    from rater.workflow.results.listing import ListOptions, list_runs
+
+    return list_runs(
+        output_of(arguments),
+        options=ListOptions(
+            limit=arguments.limit,
+            tag=tuple(arguments.tag),
+            host=arguments.host,
+            suite=arguments.suite,
+            since=arguments.since,
+        ),
+    )
+
+
+def _show_run(arguments: Namespace) -> int:
+    from rater.workflow.results.stored import CopiesOptions, show_run
+
+    return show_run(
+        output_of(arguments),
+        which=arguments.which,
+        of_copies=CopiesOptions(
+            baseline=arguments.baseline,
+            baseline_iteration=arguments.baseline_iteration,
+            drop=arguments.drop,
+        ),
+        with_proof=arguments.with_proof,
+        with_copies=arguments.with_copies,
+        with_cpus=arguments.with_cpus,
+        with_counters=arguments.with_counters,
+    )
+
+
+def _plot(arguments: Namespace) -> int:
+    from rater.workflow.results.plot import PlotOptions, plot
+
+    return plot(
+        output_of(arguments),
+        which=tuple(arguments.which),
+        options=PlotOptions(
+            benchmark=arguments.benchmark,
+            iteration=arguments.iteration,
+            file=arguments.file,
+            machine=arguments.machine,
+            timeline=arguments.timeline,
+            cpi=arguments.cpi,
+        ),
+    )
+
+
+def _export_run(arguments: Namespace) -> int:
+    from rater.workflow.results.stored import export_run
+
+    return export_run(output_of(arguments), which=arguments.which)
+
+
+def _import_documents(arguments: Namespace) -> int:
+    from rater.workflow.results.stored import import_documents
+
+    return import_documents(
+        output_of(arguments), files=tuple(arguments.files), restore=arguments.restore
+    )
+
+
+def _remove(arguments: Namespace) -> int:
+    from rater.workflow.results.stored import remove
+
+    return remove(output_of(arguments), which=tuple(arguments.which), yes=arguments.yes)
+
+
+def _compare(arguments: Namespace) -> int:
+    from rater.workflow.results.compare import CompareOptions, compare_points
+
+    return compare_points(
+        output_of(arguments),
+        options=CompareOptions(
+            points=tuple(arguments.points),
+            baseline=arguments.baseline,
+            within=arguments.within,
+            by=tuple(arguments.by),
+            memory=arguments.memory,
+            csv=arguments.csv,
+            fail_on=arguments.fail_on,
+            file=arguments.file,
+        ),
+    )
+
+
+def _scale(arguments: Namespace) -> int:
+    from rater.workflow.results.report import scale_points
+
+    return scale_points(
+        output_of(arguments), which=tuple(arguments.which), file=arguments.file, law=arguments.law
+    )
 
 
 _EPILOG = """\
@@ -83,7 +236,7 @@ runs vary by 0.2 % (standard deviation), 8 at 0.5 %, 24 at 1 %, 87 at 2 %."""
 
 COMMANDS = {
     "list": Subcommand(
-        run="workflow.results.listing.list_runs",
+        run=_list_runs,
         arguments="""
 --limit N:int        the latest N runs, 0 for all (default: as many as fit on the screen; all of
                      them with --json and if the output is no terminal)
@@ -99,7 +252,7 @@ $ rater list --limit 0 --json     # all runs, for programs
         "how many divots were found.",
     ),
     "show": Subcommand(
-        run="workflow.results.stored.show_run",
+        run=_show_run,
         arguments=f"""
 RUN? >which =last    {ONE_RUN} (default: last)
 {VERBOSE}
@@ -125,7 +278,7 @@ $ rater show 7 --proof            # where memory and copies really were
         "memory were, the score.",
     ),
     "export": Subcommand(
-        run="workflow.results.stored.export_run",
+        run=_export_run,
         arguments=f"""
 RUN >which           {ONE_RUN}
 --format (observations|csv|json|parquet) =observations
@@ -138,7 +291,7 @@ $ rater export last               # as `rater import` reads it
         description="Write a run on stdout as text for other programs.",
     ),
     "import": Subcommand(
-        run="workflow.results.stored.import_documents",
+        run=_import_documents,
         arguments=f"""
 FILE+ >files         a document, - for standard input, or a database
 --restore            of a database: {RESTORE}
@@ -151,7 +304,7 @@ $ rater import other-machine.db   # all its runs, as `rater fleet merge` does
         "`rater spec import`.",
     ),
     "rm": Subcommand(
-        run="workflow.results.stored.remove",
+        run=_remove,
         arguments=f"""
 RUN|SWEEP+ >which    {ALL_RUNS}; sweep:3 or sweep:last: a sweep with all its runs
 --yes                do not ask before a tag or a sweep takes several runs
@@ -195,7 +348,7 @@ $ rater divots --confirm 12       # run the slow place against another like it
         "are slow.",
     ),
     "show plot": Subcommand(
-        run="workflow.results.plot.plot",
+        run=_plot,
         arguments=f"""
 RUN* >which          {RUN} (default: last)
 --benchmark B        only this one (or the part of a name)
@@ -229,7 +382,7 @@ $ rater report last -o run.html
         "tables. It needs no network and no other file.",
     ),
     "compare": Subcommand(
-        run="workflow.results.compare.compare_points",
+        run=_compare,
         arguments=f"""
 POINT+ >points       {POINTS}
 --baseline POINT|AXIS=VALUE  what the others are compared with (default: the first)
@@ -258,7 +411,7 @@ $ rater compare sweep:last
         epilog=_EPILOG,
     ),
     "scale": Subcommand(
-        run="workflow.results.report.scale_points",
+        run=_scale,
         arguments=f"""
 RUN|SWEEP+ >which    {POINTS}
 --law (log|rate) =log  what the law's least squares are of: the logarithms of rates (the default:

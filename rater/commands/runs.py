@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
+from argparse import Namespace
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -14,18 +15,66 @@ from rater.commands.common import (
     SWEEP,
     VERBOSE,
     Subcommand,
-    call,
-    lazy_command,
+    asked_of,
+    output_of,
+    start_options_of,
 )
 from rater.plan.selftest import IDLE_S, LEAST_ITERATIONS, SECONDS, TAG
 from rater.plan.sweep import RETRIES
 from rater.system.errors import InputError
 from rater.workflow.arguments import Output, open_existing_store, print_view
 
+if TYPE_CHECKING:
+    from rater.workflow.sweep.request import SweepOptions
 
-def _run(args: argparse.Namespace) -> int:
-    function = "run" if args.resume is None else "resume_run"
-    return lazy_command(f"workflow.run.begin.{function}")(args)
+
+def _run(arguments: Namespace) -> int:
+    from rater.workflow.run.begin import resume_run, run
+
+    if arguments.resume is None:
+        return run(output_of(arguments), asked=asked_of(arguments))
+    return resume_run(
+        output_of(arguments),
+        asked=asked_of(arguments),
+        start=start_options_of(arguments),
+        resume=arguments.resume,
+    )
+
+
+def _plan(arguments: Namespace) -> int:
+    from rater.workflow.run.repeat import plan
+
+    return plan(output_of(arguments), asked=asked_of(arguments), topology=arguments.topology)
+
+
+def _rerun(arguments: Namespace) -> int:
+    from rater.workflow.run.begin import rerun
+
+    return rerun(
+        output_of(arguments),
+        which=arguments.which,
+        tag=tuple(arguments.tag),
+        start=start_options_of(arguments),
+    )
+
+
+def _selftest(arguments: Namespace) -> int:
+    from rater.workflow.run.selftest import SelfTestOptions, selftest
+
+    return selftest(
+        output_of(arguments),
+        asked=SelfTestOptions(
+            copies=arguments.copies,
+            quick=arguments.quick,
+            seconds=arguments.seconds,
+            seed=arguments.seed,
+            until_idle=arguments.until_idle,
+            simulate=arguments.simulate,
+            topology=arguments.topology,
+            keep=arguments.keep,
+            wait=arguments.wait,
+        ),
+    )
 
 
 _DESCRIPTION = """\
@@ -47,33 +96,59 @@ value. The first point, made of the first value of every axis, is the baseline.
 """
 
 
-def sweep_command(args: argparse.Namespace) -> int:
-    """Do what is asked for; return the exit status."""
-    if args.example:
+def _sweep(arguments: Namespace) -> int:
+    if arguments.example:
         from rater.plan.sweep import EXAMPLE
 
         sys.stdout.write(EXAMPLE)
         return 0
-    if args.listing:
-        return call(_list, args)
-    if args.retries is not None and args.retries < 0:
-        raise InputError(f"--retries {args.retries}: expected 0 or more")
-    if args.show is not None:
-        return call(_show, args)
-    function = "run_sweep" if args.resume is None else "resume_sweep"
-    return lazy_command(f"workflow.sweep.execute.{function}")(args)
+    if arguments.listing:
+        return _list_sweeps(output_of(arguments))
+    if arguments.retries is not None and arguments.retries < 0:
+        raise InputError(f"--retries {arguments.retries}: expected 0 or more")
+    if arguments.show is not None:
+        return _show_sweep(output_of(arguments), arguments.show)
+    from rater.workflow.sweep.execute import resume_sweep, run_sweep
+
+    if arguments.resume is None:
+        return run_sweep(
+            asked_of(arguments), own=_sweep_options_of(arguments), output=output_of(arguments)
+        )
+    return resume_sweep(
+        output_of(arguments),
+        asked=asked_of(arguments),
+        own=_sweep_options_of(arguments),
+        start=start_options_of(arguments),
+        resume=arguments.resume,
+    )
 
 
-def _show(output: Output, show: str) -> int:
+def _sweep_options_of(arguments: Namespace) -> SweepOptions:
+    """Return what was typed of a sweep itself."""
+    from rater.workflow.sweep.request import SweepOptions
+
+    return SweepOptions(
+        axis=tuple(arguments.axis),
+        rounds=arguments.rounds,
+        block_order=arguments.block_order,
+        seed=arguments.seed,
+        until=arguments.until,
+        retries=arguments.retries,
+        skip_refused=arguments.skip_refused,
+        stop_on_failure=arguments.stop_on_failure,
+    )
+
+
+def _show_sweep(output: Output, sweep: str) -> int:
     from rater.store.sweeps import find_sweep
     from rater.workflow.sweep.view import show_sweep
 
     with open_existing_store(output) as store:
-        show_sweep(replace(output, verbose=True), store, find_sweep(store, show))
+        show_sweep(replace(output, verbose=True), store, find_sweep(store, sweep))
     return 0
 
 
-def _list(output: Output) -> int:
+def _list_sweeps(output: Output) -> int:
     from rater.show.compare.sweep import sweeps_document, sweeps_parts
     from rater.store.sweeps import sweeps
     from rater.workflow.sweep.view import view_of
@@ -106,7 +181,7 @@ $ rater run --resume last         # what is missing of an interrupted run
         "`rater run [SUITE[/BENCHMARK] ...]` or `rater run -- COMMAND ...`.",
     ),
     "plan": Subcommand(
-        run="workflow.run.repeat.plan",
+        run=_plan,
         arguments="""
 @run
 options:
@@ -127,7 +202,7 @@ $ rater plan --topology 'pack:2 numa:4 core:8 pu:2' --copies pus -- ./mybench
         "number, cores and LLCs by hwloc's logical indexes.",
     ),
     "rerun": Subcommand(
-        run="workflow.run.begin.rerun",
+        run=_rerun,
         arguments=f"""
 RUN >which           {RUN}
 --tag K=V ...        one more, or another value
@@ -143,7 +218,7 @@ $ rater rerun last --tag fan=fixed
         "command in the same directory, as many copies, every option; and report what differs.",
     ),
     "sweep": Subcommand(
-        run=sweep_command,
+        run=_sweep,
         arguments=f"""
 @run
 the sweep:
@@ -179,7 +254,7 @@ $ rater sweep mini --axis alloc=system,jemalloc --until 1% --rounds 20
         description=_DESCRIPTION,
     ),
     "doctor selftest": Subcommand(
-        run="workflow.run.selftest.selftest",
+        run=_selftest,
         arguments=f"""
 --copies N:int       default: one a CPU, enough to tell NUMA nodes apart; 8 on one or two CPUs
 either:

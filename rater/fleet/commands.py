@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
+
 from rater.commands.command_line import CommandTrait
-from rater.commands.common import RESTORE, Subcommand
+from rater.commands.common import RESTORE, Subcommand, asked_of, output_of
 
 _FLEET = "FLEET? =last         a number, last, last~1 or the start of a uuid (default: last)\n"
 _QUIET = "--quiet              no news, no table\n"
@@ -20,9 +22,101 @@ measured is tried again (--attempts), and only that.
 """
 
 
+def _run(arguments: Namespace) -> int:
+    from rater.fleet.run import RunOptions, run
+
+    return run(
+        output_of(arguments),
+        typed=asked_of(arguments),
+        options=RunOptions(
+            nodes=arguments.nodes,
+            parallel=arguments.parallel,
+            attempts=arguments.attempts,
+            minutes=arguments.minutes,
+            pending_limit_s=arguments.pending_limit_s,
+            busy_limit_s=arguments.busy_limit_s,
+            backend=arguments.backend,
+            arguments=tuple(arguments.arguments),
+            folder=arguments.folder,
+            scratch=arguments.scratch,
+            allow_partial=arguments.allow_partial,
+            settle=arguments.settle,
+        ),
+        wait=arguments.wait,
+        poll=arguments.poll,
+    )
+
+
+def _agent(arguments: Namespace) -> int:
+    from rater.fleet.agent import agent
+
+    return agent(
+        spec=arguments.spec, node=arguments.node, attempt=arguments.attempt, job=arguments.job
+    )
+
+
+def _history(arguments: Namespace) -> int:
+    from rater.fleet.slow_hosts import history
+
+    return history(output_of(arguments), name=arguments.name)
+
+
+def _merge(arguments: Namespace) -> int:
+    from rater.fleet.merge import merge
+
+    return merge(
+        output_of(arguments),
+        target=arguments.target,
+        sources=tuple(arguments.sources),
+        restore=arguments.restore,
+    )
+
+
+def _status(arguments: Namespace) -> int:
+    from rater.fleet.run import status
+
+    return status(output_of(arguments), fleet=arguments.fleet, every=arguments.every)
+
+
+def _wait(arguments: Namespace) -> int:
+    from rater.fleet.run import wait
+
+    return wait(output_of(arguments), fleet=arguments.fleet, poll=arguments.poll)
+
+
+def _cancel(arguments: Namespace) -> int:
+    from rater.fleet.run import cancel
+
+    return cancel(output_of(arguments), fleet=arguments.fleet, wait=arguments.wait)
+
+
+def _collect(arguments: Namespace) -> int:
+    from rater.fleet.run import collect
+
+    return collect(output_of(arguments), fleet=arguments.fleet)
+
+
+def _retry(arguments: Namespace) -> int:
+    from rater.fleet.run import retry
+
+    return retry(
+        output_of(arguments),
+        fleet=arguments.fleet,
+        nodes=arguments.nodes,
+        wait=arguments.wait,
+        poll=arguments.poll,
+    )
+
+
+def _list_fleets(arguments: Namespace) -> int:
+    from rater.fleet.run import list_fleets
+
+    return list_fleets(output_of(arguments))
+
+
 _ACTIONS = {
     "run": Subcommand(
-        run="fleet.run.run",
+        run=_run,
         arguments=f"""
 the fleet:
 --nodes NODES        their names: 'n[001-128]', n1,n2
@@ -51,7 +145,7 @@ the fleet:
         description=_DESCRIPTION,
     ),
     "agent": Subcommand(
-        run="fleet.agent.agent",
+        run=_agent,
         arguments="""
 --spec FILE !        what the fleet is to run
 --node NODE !        which of its nodes this is
@@ -62,7 +156,7 @@ the fleet:
         description="What a job does on its node.",
     ),
     "history": Subcommand(
-        run="fleet.slow_hosts.history",
+        run=_history,
         arguments="HOST|BENCHMARK >name  as fleets name it\n$ rater fleet history n017\n"
         "$ rater fleet history mini/lu",
         help="when a host became slow",
@@ -71,7 +165,7 @@ the fleet:
         "settings, kernel, microcode or machine changed then.",
     ),
     "merge": Subcommand(
-        run="fleet.merge.merge",
+        run=_merge,
         arguments=f"""
 TARGET               the database to merge into
 DB+ >sources         a database to merge
@@ -90,30 +184,34 @@ $ rater fleet merge all.db n1.db --restore   # what was removed from all.db, too
 }
 _STEPS = {
     name: Subcommand(
-        run=f"fleet.run.{name}",
+        run=run,
         arguments=_FLEET + arguments,
         help=text,
         description=f"{text[0].upper()}{text[1:]}.",
     )
-    for name, arguments, text in (
+    for name, run, arguments, text in (
         (
             "status",
+            _status,
             "--all >every         every node of a large fleet",
             "show once how far each node came, and why no further",
         ),
         (
             "wait",
+            _wait,
             _QUIET + _POLL,
             "submit what is due, try lost nodes again, until the end; collect",
         ),
-        ("cancel", _QUIET + _WAIT, "end all jobs; what they have is published"),
+        ("cancel", _cancel, _QUIET + _WAIT, "end all jobs; what they have is published"),
         (
             "collect",
+            _collect,
             _QUIET,
             "take in what was published so far; at any time, again and again",
         ),
         (
             "retry",
+            _retry,
             f"{_QUIET}--nodes NODES  these, if they are not complete\n{_WAIT}{_POLL}",
             "one more attempt at nodes that were lost, late, cancelled or never began",
         ),
@@ -132,6 +230,6 @@ $ rater fleet retry 3 --nodes n7
         description="One measurement on many nodes, each a job (Slurm).",
         actions=_ACTIONS
         | _STEPS
-        | {"list": Subcommand(run="fleet.run.list_fleets", help="the fleets that are stored")},
+        | {"list": Subcommand(run=_list_fleets, help="the fleets that are stored")},
     )
 }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from contextlib import suppress
 
 from rater.commands.command_line import RUNS, CommandTrait
-from rater.commands.common import SWEEP, Subcommand
+from rater.commands.common import SWEEP, Subcommand, asked_of, command_of, output_of
 
 _DESCRIPTION = """\
 Fit a line and a parabola to the layouts of a sweep, benchmark by benchmark: R2,
@@ -56,9 +57,68 @@ def _rate(text: str) -> float:
     raise ValueError(f"expected a share from 0.000001 to 1, as 0.01 or 1%, got {text!r}")
 
 
+def _study_pages(arguments: Namespace) -> int:
+    from rater.lab.models.study import StudyOptions, lab_pages
+    from rater.workflow.sweep.request import SweepOptions
+
+    return lab_pages(
+        output_of(arguments),
+        asked=asked_of(arguments),
+        sweep=SweepOptions(
+            rounds=arguments.rounds,
+            skip_refused=arguments.skip_refused,
+            stop_on_failure=arguments.stop_on_failure,
+        ),
+        study=StudyOptions(layouts=arguments.layouts, quick=arguments.quick),
+        show=arguments.show,
+        file=arguments.file,
+        y=arguments.y,
+    )
+
+
+def _trace_pages(arguments: Namespace) -> int:
+    from rater.lab.trace.pages import TraceOptions, pages
+
+    return pages(
+        output_of(arguments),
+        asked=TraceOptions(
+            which=arguments.which,
+            command=command_of(arguments),
+            trace=arguments.trace,
+            size=arguments.size,
+            tune=arguments.tune,
+            tlb=arguments.tlb,
+            sizes=arguments.sizes,
+            budget=arguments.budget,
+            loads=arguments.loads,
+            sample=arguments.sample,
+            check=arguments.check,
+            rounds=arguments.rounds,
+            measure=arguments.measure,
+            timeout=arguments.timeout,
+            file=arguments.file,
+        ),
+        listing=arguments.listing,
+    )
+
+
+def _model_sweep(arguments: Namespace) -> int:
+    from rater.lab.models.study import model_sweep
+
+    return model_sweep(
+        output_of(arguments),
+        which=arguments.which,
+        x=arguments.x,
+        y=arguments.y,
+        axis=arguments.axis,
+        degree=arguments.degree,
+        file=arguments.file,
+    )
+
+
 _ACTIONS = {
     "pages": Subcommand(
-        run="lab.models.study.lab_pages",
+        run=_study_pages,
         arguments=f"""
 @run
 the study:
@@ -77,7 +137,7 @@ the study:
         description=_PAGES,
     ),
     "trace": Subcommand(
-        run="lab.trace.pages.pages",
+        run=_trace_pages,
         arguments="""
 SUITE/BENCHMARK? >which  one benchmark of a suite; or a command behind `--`
 --list >listing      list the stored traces
@@ -113,7 +173,7 @@ $ rater lab trace --budget 20 -- ./program input
         "TLB misses and page faults, each at what it costs on this machine.",
     ),
     "model": Subcommand(
-        run="lab.models.study.model_sweep",
+        run=_model_sweep,
         arguments=f"""
 SWEEP >which         a number, last, last~1, the start of a uuid
 --x (walks|misses|huge|axis)  page-walk cycles, TLB misses, the share of large pages, or the axis

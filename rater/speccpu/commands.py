@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from rater.commands.common import Subcommand
+from rater.commands.common import Subcommand, output_of
 from rater.system.errors import InputError
 from rater.system.process import print_error
 from rater.workflow.arguments import Output, print_json, print_view
@@ -69,7 +70,23 @@ class LintOptions(Struct, frozen=True, kw_only=True):
     ignore: frozenset[str]
 
 
-def _lint(output: Output, asked: LintOptions) -> int:
+def _lint(arguments: Namespace) -> int:
+    return lint_binds(
+        output_of(arguments),
+        LintOptions(
+            config=arguments.config,
+            topology=arguments.topology,
+            copies=arguments.copies,
+            section=arguments.section,
+            define=tuple(arguments.define),
+            label=arguments.label,
+            ignore=arguments.ignore,
+        ),
+    )
+
+
+def lint_binds(output: Output, asked: LintOptions) -> int:
+    """Print the mistakes of a bind list; return 1 where there are some."""
     from rater.speccpu.lint.bind_list import LintContext, read_source
     from rater.speccpu.lint.check import lint
     from rater.speccpu.show import lint_document, lint_parts
@@ -123,6 +140,16 @@ def _hint(found: LintReport, topology: Topology | None) -> str:
 # -- SPEC CPU's result files into the database ----------------------------------------------------
 
 _SAYING_S = 5.0  # between two words on how far the reading is
+
+
+def _import(arguments: Namespace) -> int:
+    return import_spec(
+        output_of(arguments),
+        files=tuple(arguments.files),
+        topology=arguments.topology,
+        define=tuple(arguments.define),
+        label=arguments.label,
+    )
 
 
 def import_spec(
@@ -183,7 +210,7 @@ def _progress(name: str) -> Callable[[int], None]:
 
 _ACTIONS = {
     "import": Subcommand(
-        run=import_spec,
+        run=_import,
         arguments=f"""
 FILE+ >files         a raw file (.rsf) or a log; - for standard input
 --topology MACHINE   the machine it was measured on, which tells the NUMA nodes of the copies' CPUs:

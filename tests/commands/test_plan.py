@@ -248,7 +248,7 @@ def test_shares_of_a_plan_without_copies_are_empty() -> None:
 
 def run(*argv: str) -> int:
     parser = Parser()
-    parser.set_defaults(json=False)
+    parser.set_defaults(json=False, db=None)
     name = "plan layouts"
     declare(parser.add_subparsers(), name, machine_commands.COMMANDS[name])
     args = parser.parse_args(["plan layouts", *argv])

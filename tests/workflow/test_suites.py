@@ -33,6 +33,7 @@ def new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> New:
     def run(*words: object) -> int:
         parser = Parser()
         parser.add_argument("--json", action="store_true", default=False)
+        parser.add_argument("--db", default=None)
         to = parser.add_subparsers(dest="subcommand", required=True)
         declare(to, "suites", machine.COMMANDS["suites"])
         args = parser.parse_args(["suites", "new", *map(str, words)])
