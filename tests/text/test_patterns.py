@@ -57,9 +57,9 @@ class Pattern:
     def _needs_the_square(self, method: str, text: Any, most_s: float) -> bool:
         """Tell whether a slow text takes 3.6 times as long as its half.
 
-        On a slow machine linear patterns are beyond `most_s` too: theirs is 2 to 3.3 times as long, where
-        repeats have a bound; the square is 4 times. The
-        least of three is taken, for what else runs can only make it longer.
+        On a slow machine linear patterns are beyond `most_s` too: theirs is 2 times as long, up to
+        3.3 where repeats have a bound; that of the square is 4 times. The least of three is taken,
+        for what else runs can only make it longer.
         """
         half, whole = (
             min(self._time(method, part) for _ in range(3))
