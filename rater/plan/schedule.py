@@ -12,7 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.plan.placement.layout import EXPLICIT, CpuOrder
-from rater.plan.placement.place import CpuOffer, assign, bound
+from rater.plan.placement.offer import CpuOffer
+from rater.plan.placement.place import assign, bound
 from rater.plan.topology import PU, Topology
 from rater.record.run import Placement
 from rater.system.errors import InputError

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from rater.plan.placement.layout import CpuOrder, Layout, load_layout, override_layout
-from rater.plan.placement.place import offer_cpus, plan_placements
+from rater.plan.placement.offer import offer_cpus
+from rater.plan.placement.place import plan_placements
 from rater.plan.schedule import (
     Order,
     Plan,

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rater.plan.placement.layout import BindLevel, CpuOrder, Layout
-from rater.plan.placement.place import Assignment, assign, offer_cpus
+from rater.plan.placement.offer import offer_cpus
+from rater.plan.placement.place import Assignment, assign
 from rater.plan.placement.slots import PERMUTATIONS, singles
 from rater.plan.topology import PU, Topology
 

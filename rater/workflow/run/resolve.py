@@ -14,14 +14,8 @@ from msgspec.structs import replace
 from rater.plan.counter_choice import CounterChoice
 from rater.plan.placement.layout import called, load_layout, override_layout
 from rater.plan.placement.memory_policy import Memory, apply_memory_support, parse_memory
-from rater.plan.placement.place import (
-    check_asked,
-    default_memory,
-    implied_copies,
-    offer_cpus,
-    place,
-    resolve_copies,
-)
+from rater.plan.placement.offer import check_asked, offer_cpus
+from rater.plan.placement.place import default_memory, implied_copies, place, resolve_copies
 from rater.plan.request import DEFAULT_COPIES, Request
 from rater.plan.schedule import (
     Order,

@@ -27,7 +27,8 @@ from rater.plan.placement.memory_policy import (
     apply_memory_support,
     parse_memory,
 )
-from rater.plan.placement.place import offer_cpus, plan_placements, reserve, restrict_to
+from rater.plan.placement.offer import offer_cpus, reserve, restrict_to
+from rater.plan.placement.place import plan_placements
 from rater.plan.topology import RawDistances, RawNode, RawPU, Topology, build_topology
 from rater.record.run import MemoryPolicy, Placement
 from rater.run.host import discover as machine

@@ -19,7 +19,8 @@ from rater.plan.placement.layout import (
     Layout,
     load_layout,
 )
-from rater.plan.placement.place import PlacementPlan, offer_cpus, plan_placements, reserve
+from rater.plan.placement.offer import offer_cpus, reserve
+from rater.plan.placement.place import PlacementPlan, plan_placements
 from rater.plan.placement.slots import distrib
 from rater.plan.topology import Details, RawNode, RawPU, Topology, build_topology
 from rater.record.run import MemoryPolicy
