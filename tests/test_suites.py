@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from rater.plan.suite import Benchmark, Metric, Size, Suite
 from rater.plan.suite_find import load_suite
 from rater.run.programs.compile import build, compile_program
-from rater.system.paths import folder
+from rater.system.paths import data_folder
 from tests.support.calls import Rater
 
 MEMORY = load_suite("memory")
@@ -193,7 +193,7 @@ def test_lu_is_the_program_and_the_sizes_of_mini() -> None:
         minis.flags,
         minis.libraries,
     )
-    assert mine.sources == (folder("suites") / "mini" / "lu.c",)
+    assert mine.sources == (data_folder("suites") / "mini" / "lu.c",)
     for name in SIZES:
         assert mine.sizes[name].commands == minis.sizes[name].commands
         assert mine.sizes[name].expected == minis.sizes[name].expected
@@ -247,7 +247,7 @@ def test_without_java_its_benchmarks_are_left_out_with_the_reason(
 
 
 SYSTEM = load_suite("system")
-HERE = folder("suites") / "system"
+HERE = data_folder("suites") / "system"
 NAMED = {benchmark.name: benchmark for benchmark in SYSTEM.benchmarks}
 PACKERS = ["xz", "bzip2", "gzip", "zstd", "lz4"]
 

@@ -28,7 +28,7 @@ from rater.plan.topology import without_types
 from rater.store.observations import read_observations
 from rater.store.store import open_store
 from rater.system.errors import InputError
-from rater.system.paths import folder as data_folder
+from rater.system.paths import data_folder
 from rater.text.cpuset import parse_bitmap, parse_list
 from tests.support.machines import machine_xml
 from tests.support.observations import observed

@@ -27,10 +27,10 @@ from rater.commands.command_line import (
     unknown_command,
 )
 from rater.system.errors import RaterError
-from rater.system.paths import is_there, journal_paths
+from rater.system.paths import exists, journal_paths
 from rater.system.process import (
     StoppedBySignal,
-    handled,
+    handle_stop_signals,
     ignore_broken_pipe,
     print_error,
     raise_stopped,
@@ -143,7 +143,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Everything behind the first `--` is a command to rate, taken as it stands.
     """
     try:
-        with handled(raise_stopped):
+        with handle_stop_signals(raise_stopped):
             return _main(argv)
     except StoppedBySignal as stopped:
         return stopped.exit_status
@@ -229,7 +229,7 @@ def _report_settings() -> None:
 
     Where none did this costs a look at the file system alone.
     """
-    if any(is_there(path) for path in journal_paths()):
+    if any(exists(path) for path in journal_paths()):
         import_module("rater.workflow.doctor").report()
 
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, NoReturn
 
 from rater.system.process import (
     as_typed,
+    find_program,
     print_error,
     remember_database,
-    runnable_program,
     typed_command,
 )
 
@@ -184,7 +184,7 @@ def unknown_command(words: Sequence[str], known: Mapping[str, Parser]) -> str | 
     if word is None or word in known:
         return None
     near = _nearest(word, known)
-    program = runnable_program(word)
+    program = find_program(word)
     if near and program is None:
         return f"unknown command {word!r}; did you mean `rater {near}`?"
     if program is not None:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from rater.commands.command_line import DROPPED, RENAMED, TopLevelParser, shown_actions
 from rater.system.errors import InputError
-from rater.system.files import is_content_trusted, opened, trust_content
+from rater.system.files import inspect_file, is_content_trusted, trust_content
 from rater.system.paths import user_folder
 
 TRUST = "trust"  # the command that lets `./rater.toml` give every option
@@ -145,13 +145,13 @@ def _read_default_file(path: Path, *, trust: bool) -> tuple[str, bytes, bool]:
 
     Raises `InputError` where it cannot be read, or where others may write it and it is not trusted.
     """
-    from rater.text.documents import MOST_BYTES, text_of
+    from rater.text.documents import MOST_BYTES, decode_text
 
     try:
         # It can name commands (--prepare): one in a folder like /tmp may be anybody's.
-        with opened(path) as file:
+        with inspect_file(path) as file:
             data, other_writer = file.read(MOST_BYTES + 1), file.writer
-        text = text_of(data, path, "defaults")
+        text = decode_text(data, path, "defaults")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{path}: cannot be read ({reason}); RATER_CONFIG= reads none") from None

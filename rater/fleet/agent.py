@@ -39,7 +39,7 @@ from rater.run.host.admission import MachineTakenError, default_lock_path, machi
 from rater.run.programs.child_process import die_with_parent
 from rater.store.store import open_store
 from rater.system.errors import RaterError
-from rater.system.files import open_file, private_folder, shared_disk
+from rater.system.files import describe_shared_disk, make_private_folder, open_file
 from rater.system.process import print_error
 from rater.text.values import printable
 from rater.workflow.run.head import utc_timestamp
@@ -81,7 +81,7 @@ class Agent:
         if self.folder.is_cancelled:
             return self.verdict(VerdictStatus.CANCELLED, "`rater fleet cancel` before it began")
         try:
-            private_folder(self.scratch)
+            make_private_folder(self.scratch)
         except OSError as error:
             what = f"{error.filename or self.scratch}: {error.strerror}"
             return self.verdict(VerdictStatus.REFUSED, f"no folder for the database: {what}")
@@ -136,7 +136,7 @@ class Agent:
         scratch = Path(self.spec.scratch)
         if not scratch.is_dir():
             return f"{scratch} is not on this node: name a folder on its own disk with --scratch"
-        return shared_disk(scratch, "a folder on the node's own disk with --scratch")
+        return describe_shared_disk(scratch, "a folder on the node's own disk with --scratch")
 
     def _in_turn(self) -> NodeVerdict:
         before = self._published_before()

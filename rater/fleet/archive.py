@@ -24,7 +24,7 @@ from rater.store.open_database import OpenDatabase
 from rater.store.rows import Database
 from rater.store.store import Store, open_store
 from rater.system.errors import InputError, RunError
-from rater.system.files import private_folder, scratch_folder
+from rater.system.files import make_private_folder, scratch_folder
 from rater.text.values import count, group_by_key, truncate_list
 
 # -- Runs of many hosts, as the index has them, and the words that name them -----------------------
@@ -215,7 +215,7 @@ def admit_database(
         with store.writing("collecting") as connection:
             before = connection.execute(known, key).fetchone()[0]
             file = archived_file(connection, copy.sha256)
-            private_folder(file.parent)
+            make_private_folder(file.parent)
             with whole.open("rb") as bytes_:
                 copy_whole(bytes_, file)  # before the rows that refer to it
             for table in ("result", "fleet_run"):

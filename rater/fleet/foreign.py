@@ -16,10 +16,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from rater.store.connection import MAGIC, check_ours, distrust
-from rater.store.rows import lacking, migrate, number_of
+from rater.store.connection import MAGIC, check_ours, forbid_stored_sql
+from rater.store.rows import migrate, missing_columns, read_pragma
 from rater.system.errors import InputError
-from rater.system.files import UntrustedError, is_trusted, opened
+from rater.system.files import UntrustedError, inspect_file, is_trusted
 from rater.text.values import group_by_key, truncate_list
 
 # -- Which table hangs on which, read from the schema itself: what merging and digests go by -------
@@ -231,7 +231,7 @@ def copy_foreign(path: Path, folder: Path) -> ForeignCopy:
 def _read(path: Path, copy: Path | None = None) -> tuple[str, str | None]:
     """Return the checksum of a database and its log, and who may have written it; copy both."""
     digest = hashlib.sha256()
-    with opened(path) as file, ExitStack() as stack:
+    with inspect_file(path) as file, ExitStack() as stack:
         if copy is not None:
             Path(f"{copy}-wal").unlink(missing_ok=True)
             if shutil.disk_usage(copy.parent).free < file.state.st_size:
@@ -288,13 +288,13 @@ def taken(copy: ForeignCopy) -> ForeignDatabase:
     try:
         own.write_bytes(_newest()[1])
         with closing(sqlite3.connect(copy.path, autocommit=True)) as connection:
-            distrust(connection)
+            forbid_stored_sql(connection)
             connection.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
             connection.execute("PRAGMA cell_size_check = ON")
             connection.execute("PRAGMA synchronous = OFF")
             connection.execute("PRAGMA journal_mode = DELETE")
             check_ours(connection, path)
-            schema = number_of(connection, "user_version")
+            schema = read_pragma(connection, "user_version")
             (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
             if found != "ok":
                 raise SourceRefusedError(f"{path}: damaged: {str(found).splitlines()[0]}")
@@ -329,7 +329,7 @@ def _check_tables(connection: sqlite3.Connection, path: Path, schema: int) -> tu
     """Return the names of tables that stay behind; those whose rows are taken must be there."""
     if not schema:
         raise SourceRefusedError(f"{path}: a database with nothing in it")
-    if lacks := lacking(connection):
+    if lacks := missing_columns(connection):
         raise SourceRefusedError(
             f"{path}: made by a rater between two releases, without {truncate_list(lacks)}"
         )

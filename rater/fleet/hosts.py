@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.analysis.results.disturbed import is_taken, mostly_disturbed
+from rater.analysis.results.disturbed import is_too_disturbed, mostly_disturbed
 from rater.analysis.stats.robust import Floats, median, quantiles
 from rater.fleet.archive import IndexedRun, latest
 from rater.settings.known import is_volatile
@@ -236,7 +236,7 @@ class HostResult(Struct, frozen=True, kw_only=True):
     @property
     def taken(self) -> bool:
         """Others disturbed its run."""
-        return is_taken(self.run.others_cost)
+        return is_too_disturbed(self.run.others_cost)
 
     @property
     def facts(self) -> dict[str, str]:

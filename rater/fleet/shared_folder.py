@@ -22,8 +22,8 @@ from rater.system.errors import InputError
 from rater.system.files import (
     UntrustedError,
     flush,
+    make_private_folder,
     open_file,
-    private_folder,
     replace_file,
     resolve_trusted_folder,
     write_all,
@@ -122,7 +122,7 @@ class SharedFolder:
             for name in ("", "in", "log", "claim", "aside", "jobs"):
                 with suppress(FileExistsError):
                     (self.path / name).mkdir(0o700)
-                private_folder(self.path / name)
+                make_private_folder(self.path / name)
             text = json.dumps(to_dict(spec), indent=1)
             replace_file(self.spec_file, text.encode(), mode=0o600)
         except OSError as error:

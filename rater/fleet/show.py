@@ -68,7 +68,7 @@ def fleet_document(
         "without_times": list(compared.without_times),
         "kinds": [
             {
-                "kind": _KIND.of(kind.kind),
+                "kind": _KIND.read(kind.kind),
                 "about": _about_kind(kind.kind),
                 "apart": list(kind.apart),
                 "hosts": list(kind.hosts),
@@ -486,7 +486,7 @@ def nodes_document(fleet: StoredFleet, silent: str | None) -> dict[str, Any]:
         {
             "rater": 1,
             "fleet": fleet.number,
-            **JsonFields("uuid started_at backend folder what confirms").of(fleet.asked),
+            **JsonFields("uuid started_at backend folder what confirms").read(fleet.asked),
             "status": fleet.status,
             "scheduler": silent,
             "counts": {it: counted[it] for it in (*AttemptState, _NOT_TRIED) if counted[it]},

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from rater.plan.suite import Benchmark, Size, Suite, read_suite
 from rater.system.errors import InputError
-from rater.system.paths import folder, is_file, user_folder
-from rater.system.process import program_hint
+from rater.system.paths import data_folder, is_file, user_folder
+from rater.system.process import hint_to_measure_program
 from rater.text.documents import (
     NAME,
     Mistake,
@@ -99,7 +99,7 @@ class FoundSuite(Struct, frozen=True):
 
 def suite_names() -> list[str]:
     """Return the names of the built-in suites, sorted."""
-    return sorted(path.stem for path in folder("suites").glob("*.toml"))
+    return sorted(path.stem for path in data_folder("suites").glob("*.toml"))
 
 
 def suite_folders(environment: Mapping[str, str] | None = None) -> tuple[Path, ...]:
@@ -123,7 +123,9 @@ def find_suites(
     First the built-in ones, then folder by folder. Of a name that occurs twice
     the first is meant; the others name it as `instead`.
     """
-    found = [FoundSuite(name, folder("suites") / f"{name}.toml", None) for name in suite_names()]
+    found = [
+        FoundSuite(name, data_folder("suites") / f"{name}.toml", None) for name in suite_names()
+    ]
     first = {suite.name: suite.path for suite in found}
     troubles = []
     named = _named_folders(os.environ if environment is None else environment)
@@ -157,12 +159,12 @@ def find_suite(name_or_path: str) -> Path:
         path = known[name_or_path]
     elif name_or_path.endswith(".toml") or is_file(typed):
         path = typed
-        if typed.suffix != ".toml" and (hint := program_hint(name_or_path)):
+        if typed.suffix != ".toml" and (hint := hint_to_measure_program(name_or_path)):
             raise InputError(f"{name_or_path} is a program, not a suite; {hint}")
     elif "/" in name_or_path:
         path = _with_toml(typed) if is_file(_with_toml(typed)) else typed
     else:
-        way_out = program_hint(name_or_path) or _way_out(name_or_path, known)
+        way_out = hint_to_measure_program(name_or_path) or _way_out(name_or_path, known)
         raise InputError(f"unknown suite {name_or_path!r}; {way_out}")
     problem = file_problem(path, name_or_path)
     if problem:

@@ -52,7 +52,7 @@ class JournalOwner(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return ProcessId(self.pid, self.start_ticks, self.boot_id)
 
     @property
-    def text(self) -> str:
+    def description(self) -> str:
         """Who it is, for people."""
         return f"{self.what} (process {self.pid}, since {self.since})"
 
@@ -149,12 +149,12 @@ def load(path: Path) -> Journal | None:
         raise DamagedJournalError(f"{path}: cannot be read ({error.strerror})") from error
     text = data.decode("utf-8", "replace")
     try:
-        return _parsed(text)
+        return _parse_journal(text)
     except ValueError as error:
         raise DamagedJournalError(f"{path}: {error}; it begins with: {_excerpt(text)}") from error
 
 
-def _parsed(text: str) -> Journal:
+def _parse_journal(text: str) -> Journal:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:  # too many brackets, too long a number
@@ -179,7 +179,7 @@ def _excerpt(text: str) -> str:
 
 
 @contextmanager
-def locked(path: Path, root: Path) -> Iterator[None]:
+def lock_journal(path: Path, root: Path) -> Iterator[None]:
     """Be the only one who acts on a journal. Raises `InputError` that names the other one."""
     try:
         number = _open_lock(path, os.O_RDWR | os.O_CREAT)
@@ -189,13 +189,13 @@ def locked(path: Path, root: Path) -> Iterator[None]:
             "none is changed; name another file with RATER_JOURNAL"
         ) from error
     try:
-        _take(number, path, root)
+        _take_lock(number, path, root)
         yield
     finally:
         os.close(number)
 
 
-def _take(number: int, path: Path, root: Path) -> None:
+def _take_lock(number: int, path: Path, root: Path) -> None:
     end_s = time.monotonic() + _LOCK_WAIT_S
     while True:
         try:
@@ -205,7 +205,7 @@ def _take(number: int, path: Path, root: Path) -> None:
                 journal = load(path)
             except DamagedJournalError:
                 journal = None
-            who = journal.owner.text if journal else "another rater"
+            who = journal.owner.description if journal else "another rater"
             alive = journal is not None and is_alive(journal.owner.process, root)
             if not alive and time.monotonic() < end_s:
                 time.sleep(0.02)

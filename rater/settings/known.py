@@ -318,7 +318,7 @@ class CurrentValue(Struct, frozen=True):
     words: tuple[tuple[str, str], ...] = ()  # as `KernelSetting.words`
 
     @property
-    def text(self) -> str:
+    def description(self) -> str:
         """The one value of all files, or `performance (0-3), powersave (4-7)` by CPU or node."""
         meaning = {content: word for word, content in self.words}
         groups: dict[str, list[int]] = {}

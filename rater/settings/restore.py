@@ -15,7 +15,7 @@ from rater.settings import journal as journals
 from rater.settings.journal import DamagedJournalError, Entry, Journal, is_locked
 from rater.settings.known import read_value, write_value
 from rater.system.errors import InputError
-from rater.system.paths import is_there
+from rater.system.paths import exists
 from rater.system.process import STOP_SIGNALS, boot_id, is_alive
 from rater.text.values import truncate_list
 
@@ -31,17 +31,17 @@ class LeftoverSettings(Struct, frozen=True):
     rebooted: bool  # since then: nothing of it is in force
 
     @property
-    def text(self) -> str:
+    def summary(self) -> str:
         """What it is, in one sentence."""
         if self.journal is None:
             return f"a damaged journal of settings, {self.damage}"
         text = truncate_list([f"{name} was {old}" for name, old in _by_knob(self.journal.entries)])
         if self.rebooted:
-            return f"{self.journal.owner.text} changed settings before a reboot: {text}"
-        return f"{self.journal.owner.text} died and left settings changed: {text}"
+            return f"{self.journal.owner.description} changed settings before a reboot: {text}"
+        return f"{self.journal.owner.description} died and left settings changed: {text}"
 
     @property
-    def way(self) -> str:
+    def remedy(self) -> str:
         """What can be done about it."""
         if self.journal is None:
             return (
@@ -57,9 +57,9 @@ class LeftoverSettings(Struct, frozen=True):
 
 def find_leftovers(root: Path, journal_path: Path) -> LeftoverSettings | None:
     """Return what a dead process left; None when that is nothing, or while its owner lives."""
-    if not is_there(journal_path) or is_locked(journal_path):
+    if not exists(journal_path) or is_locked(journal_path):
         return None
-    left = left_at(root, journal_path)
+    left = read_leftovers(root, journal_path)
     if left is None or (left.journal is not None and is_alive(left.journal.owner.process, root)):
         return None
     return left
@@ -74,25 +74,25 @@ def restore_leftovers(
     while the owner lives. Nothing is guessed from a damaged journal.
     """
     _refuse_reader(root, journal_path)
-    with journals.locked(journal_path, root):
-        left = left_at(root, journal_path)
+    with journals.lock_journal(journal_path, root):
+        left = read_leftovers(root, journal_path)
         if left is None:
             return True
         if left.journal is None:
-            say(f"{left.text}; {left.way}")
+            say(f"{left.summary}; {left.remedy}")
             return False
         owner = left.journal.owner
         if left.rebooted:
             journals.remove(journal_path)
             say(
-                f"{left.text}; the machine was booted since then, so they are not in force: "
+                f"{left.summary}; the machine was booted since then, so they are not in force: "
                 "nothing is written"
             )
             return True
-        with undisturbed():
+        with block_stop_signals():
             before = {entry.file: value_now(root, entry.file) for entry in left.journal.entries}
             kept = write_values_back(root, left.journal.entries, force=force)
-            close(journal_path, Journal(owner, tuple(kept)))
+            close_journal(journal_path, Journal(owner, tuple(kept)))
         changed = [
             entry
             for entry in left.journal.entries
@@ -101,30 +101,30 @@ def restore_leftovers(
         text = truncate_list(
             [
                 f"{name} {old} (was {truncate_list(sorted({before[e.file] for e in of}), 2)})"
-                for name, old, of in grouped(changed)
+                for name, old, of in group_by_setting(changed)
             ],
             8,
         )
         if changed:
-            say(f"put back what {owner.text} had left: {text}")
+            say(f"put back what {owner.description} had left: {text}")
         elif not kept:
-            say(f"{owner.text} died with its settings put back: nothing to do")
-        for reason in reasons(root, kept):
+            say(f"{owner.description} died with its settings put back: nothing to do")
+        for reason in describe_kept(root, kept):
             say(reason)
         if kept:
             say(restore_hint(journal_path))
         return not kept
 
 
-def forget(root: Path, journal_path: Path) -> Path | None:
+def forget_leftovers(root: Path, journal_path: Path) -> Path | None:
     """Move a dead process's journal aside; return where to, None when there is none.
 
     Raises `InputError` while its owner lives, or when it cannot be moved.
     """
     _refuse_reader(root, journal_path)
-    with journals.locked(journal_path, root):
+    with journals.lock_journal(journal_path, root):
         try:
-            return journals.set_aside(journal_path) if is_there(journal_path) else None
+            return journals.set_aside(journal_path) if exists(journal_path) else None
         except OSError as error:
             raise InputError(f"{journal_path}: cannot be moved: {error.strerror}") from error
 
@@ -135,12 +135,12 @@ def may_recover(journal_path: Path) -> bool:
 
 
 def _refuse_reader(root: Path, journal_path: Path) -> None:
-    if not is_there(journal_path) or may_recover(journal_path):
+    if not exists(journal_path) or may_recover(journal_path):
         return
-    left = left_at(root, journal_path)
+    left = read_leftovers(root, journal_path)
     journal = None if left is None else left.journal
     if is_locked(journal_path) or (journal is not None and is_alive(journal.owner.process, root)):
-        who = journal.owner.text if journal else "another user's rater"
+        who = journal.owner.description if journal else "another user's rater"
         raise InputError(
             f"{who} is alive and changes settings of this machine now (journal {journal_path}): "
             "it puts them back itself at its end"
@@ -148,7 +148,7 @@ def _refuse_reader(root: Path, journal_path: Path) -> None:
     raise InputError(f"{journal_path} is another user's: `sudo rater settings restore`")
 
 
-def left_at(root: Path, path: Path) -> LeftoverSettings | None:
+def read_leftovers(root: Path, path: Path) -> LeftoverSettings | None:
     """Return what a journal holds, whether its owner lives or not; None when there is none."""
     try:
         journal = journals.load(path)
@@ -160,7 +160,7 @@ def left_at(root: Path, path: Path) -> LeftoverSettings | None:
 
 
 def _by_knob(entries: Sequence[Entry]) -> list[tuple[str, str]]:
-    return [(name, old) for name, old, of in grouped(entries) if any(e.ours for e in of)]
+    return [(name, old) for name, old, of in group_by_setting(entries) if any(e.ours for e in of)]
 
 
 # -- Write what was there, and say what could not be put back and why ------------------------------
@@ -210,7 +210,7 @@ def write_values_back(root: Path, entries: Sequence[Entry], *, force: bool) -> d
     return kept
 
 
-def close(path: Path, journal: Journal) -> None:
+def close_journal(path: Path, journal: Journal) -> None:
     """Remove the journal, or leave in it what still has to be put back."""
     # One that cannot be written or removed names too much: putting that back again does no harm.
     with suppress(OSError):
@@ -228,7 +228,7 @@ def value_now(root: Path, file: str) -> str:
         return "not there"
 
 
-def reasons(root: Path, kept: Mapping[Entry, str]) -> Iterator[str]:
+def describe_kept(root: Path, kept: Mapping[Entry, str]) -> Iterator[str]:
     """Say what stays as it is, files of one knob and one reason together."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for entry, why in kept.items():
@@ -245,7 +245,7 @@ def restore_hint(path: Path) -> str:
     )
 
 
-def grouped(entries: Sequence[Entry]) -> Iterator[tuple[str, str, list[Entry]]]:
+def group_by_setting(entries: Sequence[Entry]) -> Iterator[tuple[str, str, list[Entry]]]:
     """Yield what people call a setting, what was there, and the files of which both is true."""
     groups: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
@@ -262,7 +262,7 @@ def _label(entry: Entry) -> str:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def block_stop_signals() -> Iterator[None]:
     """Hold back Ctrl-C and its like until settings are back: they come after it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:

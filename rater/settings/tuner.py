@@ -29,11 +29,11 @@ from rater.settings.known import (
     write_value,
 )
 from rater.settings.restore import (
-    close,
-    left_at,
-    reasons,
+    block_stop_signals,
+    close_journal,
+    describe_kept,
+    read_leftovers,
     restore_hint,
-    undisturbed,
     write_values_back,
 )
 from rater.system.errors import InputError, RaterError, RunError
@@ -52,7 +52,7 @@ class MissingSettings(Struct, frozen=True):
     why: str
 
 
-def expand(root: Path, pattern: str) -> list[tuple[str, dict[str, str]]]:
+def expand_files(root: Path, pattern: str) -> list[tuple[str, dict[str, str]]]:
     """Return the files that fit a pattern, with what its placeholders stand for, by number."""
     found: list[tuple[str, dict[str, str]]] = [("", {})]
     for part in pattern.split("/"):
@@ -62,7 +62,7 @@ def expand(root: Path, pattern: str) -> list[tuple[str, dict[str, str]]]:
         found = [
             (f"{above}/{name}", values | match.groupdict())
             for above, values in found
-            for name in _listed(root / above.lstrip("/"))
+            for name in _list_names(root / above.lstrip("/"))
             if (match := matcher(expand_pattern(part, values)).fullmatch(name))
         ]
     return [(file[1:], values) for file, values in found if (root / file[1:]).exists()]
@@ -72,16 +72,16 @@ def available_settings(root: Path = Path("/")) -> tuple[KernelSetting, ...]:
     """Return the settings that this machine has, in the order in which several are set."""
     found: dict[str, KernelSetting] = {}
     for _, rows in groupby(SETTABLE, _by_size):
-        several = [one for row in rows for one in _of(row, root)]
+        several = [one for row in rows for one in _settings_of_row(row, root)]
         for _, one in sorted(several, key=lambda it: _by_number(it[0])):
             found.setdefault(one.name, one)  # the first way to switch boost
     return tuple(found.values())
 
 
-def lacking(root: Path = Path("/")) -> tuple[MissingSettings, ...]:
+def missing_settings(root: Path = Path("/")) -> tuple[MissingSettings, ...]:
     """Return what this machine does not have, by reason."""
     names = {setting.name for setting in available_settings(root)}
-    cpufreq = expand(root, f"{_CPUS}/cpufreq/{{policy}}")
+    cpufreq = expand_files(root, f"{_CPUS}/cpufreq/{{policy}}")
     reasons = (
         (_OF_CPUFREQ, "not with this driver" if cpufreq else "no cpufreq"),
         (("smt.control",), _smt_state(root) or "no SMT control"),
@@ -97,7 +97,7 @@ def find_setting(name: str, root: Path = Path("/")) -> KernelSetting:
     for one in here:
         if name in (one.name, one.also):
             return one
-    for gone in lacking(root):
+    for gone in missing_settings(root):
         if name in gone.names:
             raise InputError(f"{name}: this machine does not have it ({gone.why})")
     every = [one.name for one in here]
@@ -108,9 +108,9 @@ def find_setting(name: str, root: Path = Path("/")) -> KernelSetting:
     raise InputError(f"{name}: no setting that rater knows{meant} (`rater settings` has them all)")
 
 
-def _of(row: KnownSetting, root: Path) -> Iterator[tuple[str, KernelSetting]]:
+def _settings_of_row(row: KnownSetting, root: Path) -> Iterator[tuple[str, KernelSetting]]:
     groups: dict[tuple[str, ...], list[tuple[str, dict[str, str]]]] = {}
-    for file, values in expand(root, row.files[0]):
+    for file, values in expand_files(root, row.files[0]):
         key = tuple(it for name, it in values.items() if name != "policy")
         groups.setdefault(key, []).append((file, values))
     if row.changes_cpus and _smt_state(root):
@@ -125,11 +125,11 @@ def _of(row: KnownSetting, root: Path) -> Iterator[tuple[str, KernelSetting]]:
             name: tuple(
                 file
                 for pattern in getattr(row, name)
-                for file, _ in expand(root, expand_pattern(pattern, values))
+                for file, _ in expand_files(root, expand_pattern(pattern, values))
             )
             for name in ("kept", "follows")
         }
-        choices = _common(root, files, row.choices_in) if row.choices_in else row.choices
+        choices = _common_choices(root, files, row.choices_in) if row.choices_in else row.choices
         if choices and not row.words:
             choices = choices_of(root, files[0]) or choices
         same = asdict(row)
@@ -142,7 +142,7 @@ def _by_size(row: KnownSetting) -> str:
     return row.group if "{size}" in row.files[0] else row.name
 
 
-def _listed(folder: Path) -> list[str]:
+def _list_names(folder: Path) -> list[str]:
     try:
         return sorted((it.name for it in folder.iterdir()), key=_by_number)
     except OSError:
@@ -153,19 +153,19 @@ def _by_number(name: str) -> tuple[int, str]:
     return len(name), name
 
 
-def _common(root: Path, files: tuple[str, ...], list_name: str) -> tuple[str, ...]:
+def _common_choices(root: Path, files: tuple[str, ...], list_name: str) -> tuple[str, ...]:
     lists = []
     for file in files:
         try:
             lists.append((root / file).with_name(list_name).read_text().split())
         except OSError:  # a driver without a list takes the word it has
-            lists.append([_word(root, file)])
+            lists.append([_read_word(root, file)])
     # `default` is read back as the word that it stands for.
     known = (word for word in lists[0] if word != "default")
     return tuple(word for word in known if all(word in other for other in lists))
 
 
-def _word(root: Path, file: str) -> str:
+def _read_word(root: Path, file: str) -> str:
     try:
         return read_value(root, file)
     except OSError:
@@ -173,17 +173,17 @@ def _word(root: Path, file: str) -> str:
 
 
 def _smt_state(root: Path) -> str | None:
-    state = _word(root, f"{_CPUS}/smt/control")
+    state = _read_word(root, f"{_CPUS}/smt/control")
     return None if state in ("on", "off") else state or "no SMT control"
 
 
 def _offline_by_hand(root: Path) -> str:
     """Return why SMT is not to be switched on: that brings back every CPU, also one by one."""
-    if _word(root, f"{_CPUS}/smt/control") != "on":
+    if _read_word(root, f"{_CPUS}/smt/control") != "on":
         return ""
     try:
-        offline = parse_set(_word(root, f"{_CPUS}/offline"))
-        offline &= parse_set(_word(root, f"{_CPUS}/present"))
+        offline = parse_set(_read_word(root, f"{_CPUS}/offline"))
+        offline &= parse_set(_read_word(root, f"{_CPUS}/present"))
     except ValueError as error:
         return f"{root / _CPUS}: {error}"
     return f"CPUs {format_list(offline)} are offline and would come back" if offline else ""
@@ -268,12 +268,12 @@ class SettingsSession:
                 problems.append(f"{setting.name} cannot be set: {_with_remedy(obstacle)}")
         if problems:
             raise InputError("\n".join(problems))
-        self._own()
-        present = self._note({setting: None for setting, _ in found})
+        self._take_journal()
+        present = self._journal_values({setting: None for setting, _ in found})
         try:
             for setting, _ in found:
                 for file in () if setting.changes_cpus else setting.files:
-                    self._try(setting, file, present[file])
+                    self._try_file(setting, file, present[file])
         finally:
             self.restore()
 
@@ -294,8 +294,8 @@ class SettingsSession:
             setting: setting.accept(asked[setting])
             for setting in sorted(asked, key=lambda it: order[it.name])
         }
-        self._own()
-        present = self._note(wanted)
+        self._take_journal()
+        present = self._journal_values(wanted)
         for setting, content in wanted.items():
             for file in setting.files:
                 if not same_value(content, present[file]):
@@ -312,8 +312,8 @@ class SettingsSession:
             for file in setting.files:
                 self._last[file] = self._read(setting, file)
                 if not same_value(content, self._last[file]):
-                    self._is_ours_too(file)
-                    raise RunError(_not_taken(setting, file, content, self._last[file]))
+                    self._adopt_value(file)
+                    raise RunError(_describe_refusal(setting, file, content, self._last[file]))
 
     def refuse_taken(self) -> None:
         """Raise `SettingChangedError` when somebody changed what was set: runs since then had
@@ -337,33 +337,33 @@ class SettingsSession:
         """
         if self._owner is None or not self._entries:
             return
-        with undisturbed():
+        with block_stop_signals():
             kept = write_values_back(self._root, tuple(self._entries.values()), force=False)
             left = {file: entry for file, entry in self._entries.items() if entry in kept}
-            close(self._path, Journal(self._owner, tuple(left.values())))
+            close_journal(self._path, Journal(self._owner, tuple(left.values())))
             self._entries = left
             self._last.clear()
         if kept:
-            text = "\n".join(reasons(self._root, kept))
+            text = "\n".join(describe_kept(self._root, kept))
             raise RunError(
                 f"not all settings could be put back:\n{text}\n{restore_hint(self._path)}"
             )
 
-    def _own(self) -> None:
+    def _take_journal(self) -> None:
         if self._owner is not None:
             return
-        self._stack.enter_context(journals.locked(self._path, self._root))
-        left = left_at(self._root, self._path)
+        self._stack.enter_context(journals.lock_journal(self._path, self._root))
+        left = read_leftovers(self._root, self._path)
         if left is not None:
             self._stack.close()
             way = (
                 "put that back first: `rater settings restore` (--force writes what was there over "
                 "others' changes, --forget leaves all as it is)"
             )
-            raise InputError(f"{left.text}; {way if left.journal else left.way}")
+            raise InputError(f"{left.summary}; {way if left.journal else left.remedy}")
         self._owner = journals.this_owner(self._root, self._what)
 
-    def _note(self, wanted: Mapping[KernelSetting, str | None]) -> dict[str, str]:
+    def _journal_values(self, wanted: Mapping[KernelSetting, str | None]) -> dict[str, str]:
         """Journal what the files of these settings hold and are to hold; return the former.
 
         None: nothing new.
@@ -418,7 +418,7 @@ class SettingsSession:
                 f"was to be {was}: what ran since then did not run with that"
             )
 
-    def _is_ours_too(self, file: str) -> None:
+    def _adopt_value(self, file: str) -> None:
         """Take what the kernel made of our write for ours, so that it is put back."""
         entry = self._entries[file]
         self._entries[file] = replace(entry, ours=(*entry.ours, self._last[file]))
@@ -435,7 +435,7 @@ class SettingsSession:
             )
         return value
 
-    def _try(self, setting: KernelSetting, file: str, value: str) -> None:
+    def _try_file(self, setting: KernelSetting, file: str, value: str) -> None:
         try:
             write_value(self._root, file, value)
             got = read_value(self._root, file)
@@ -483,18 +483,19 @@ def refuse_together(wanted: Mapping[str, KernelSetting]) -> None:
             )
 
 
-def _not_taken(setting: KernelSetting, file: str, wanted: str, got: str) -> str:
+def _describe_refusal(setting: KernelSetting, file: str, wanted: str, got: str) -> str:
     text = f"{setting.name}: asked for {wanted}, the kernel made it {got} ({setting.root / file})"
     if setting.approximate and file.endswith("nr_hugepages"):
         return (
             f"{text}: it had no more memory in one piece, or the pages are in use; `sync; echo 3 > "
             "/proc/sys/vm/drop_caches; echo 1 > /proc/sys/vm/compact_memory` makes room, `rater "
-            f"doctor -v` tells how many there can be, {_at_boot(file, wanted)} reserves them"
+            f"doctor -v` tells how many there can be, {_boot_parameters(file, wanted)} reserves "
+            "them"
         )
     return text
 
 
-def _at_boot(file: str, pages: str) -> str:
+def _boot_parameters(file: str, pages: str) -> str:
     size = re.search(r"hugepages-(\d+)kB", file)
     node = re.search(r"/node(\d+)/", file)
     kilobytes = int(size[1]) if size else 0

@@ -112,7 +112,7 @@ _IMPORT = JsonFields(
 def import_document(one: SpecImport, run: int, added: bool) -> dict[str, Any]:
     """Return one imported file as JSON values."""
     file = one.file
-    document: dict[str, Any] = to_json({**_IMPORT.of(one), "run": run, "added": added}, _TABLE)
+    document: dict[str, Any] = to_json({**_IMPORT.read(one), "run": run, "added": added}, _TABLE)
     results = zip(document["results"], file.iterations, strict=True)
     document["results"] = [it | {"own_ratio": own_ratio(of, file.suite)} for it, of in results]
     return document

@@ -16,18 +16,18 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from rater.store.rows import migrate, number_of
+from rater.store.rows import migrate, read_pragma
 from rater.system.errors import InputError, RunError
 from rater.system.files import (
     OpenedFile,
     UntrustedError,
+    describe_shared_disk,
+    inspect_file,
     open_file,
-    opened,
     read_file,
-    shared_disk,
     user_name,
 )
-from rater.system.paths import folder, user_folder
+from rater.system.paths import data_folder, user_folder
 from rater.system.process import print_error
 
 # -- Open the database: find it, make sure it is ours, bring it up to date -------------------------
@@ -65,7 +65,7 @@ def default_path(given: str | None) -> Path:
     return own / "rater.db"
 
 
-def translated(error: sqlite3.Error, path: Path, doing: str) -> StoreError:
+def store_error(error: sqlite3.Error, path: Path, doing: str) -> StoreError:
     """Return what a person can do something about for an error of SQLite."""
     name = getattr(error, "sqlite_errorname", None) or ""
     if name == "SQLITE_FULL":
@@ -115,7 +115,7 @@ def connect(path: Path) -> DatabaseConnection:
     try:
         while True:
             try:
-                with opened(path) as file:
+                with inspect_file(path) as file:
                     found = _connect(path, file)
             except (FileNotFoundError, NotADirectoryError):
                 if made:
@@ -154,7 +154,7 @@ def _connect(path: Path, file: OpenedFile) -> DatabaseConnection | None:
         connection.close()
         raise InputError(f"{path}: somebody exchanged the database while it was opened")
     try:
-        distrust(connection)
+        forbid_stored_sql(connection)
         check_ours(connection, path)
         if migrate(connection, path):
             # The connection that made a schema takes half as long again for a row of it.
@@ -163,7 +163,7 @@ def _connect(path: Path, file: OpenedFile) -> DatabaseConnection | None:
         _set_up(connection, path)
     except sqlite3.Error as error:
         connection.close()
-        raise _cannot_use(error, path) from error
+        raise _unusable_error(error, path) from error
     except BaseException:
         connection.close()
         raise
@@ -171,7 +171,7 @@ def _connect(path: Path, file: OpenedFile) -> DatabaseConnection | None:
     return DatabaseConnection(connection, number, file.writer or beside)
 
 
-def distrust(connection: sqlite3.Connection) -> None:
+def forbid_stored_sql(connection: sqlite3.Connection) -> None:
     """Run no SQL that stands in a database: it may be somebody else's work.
 
     rater makes no triggers, and its views are for the `sqlite3` shell. What constraints call has no
@@ -186,11 +186,11 @@ def _make_file(path: Path) -> None:
     """Make an empty file, with its folders: SQLite itself would do so wherever a link leads."""
     try:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
-        os.close(open_file(path, flags, mode=_mode_of_new()))
+        os.close(open_file(path, flags, mode=_new_file_mode()))
         if not _has_locks(path.absolute().parent):
             path.unlink()
             raise InputError(f"{path}: {_NO_LOCKS}")
-        trouble = shared_disk(path, OWN_DISK)
+        trouble = describe_shared_disk(path, OWN_DISK)
         if trouble is not None:
             print_error(f"warning: {trouble}")
     except FileExistsError as error:  # another rater was faster, or it is no file
@@ -205,7 +205,7 @@ def _make_file(path: Path) -> None:
         ) from error
 
 
-def _mode_of_new() -> int:
+def _new_file_mode() -> int:
     """Return the mode of a database that is made: its owner's, as an environment has secrets.
 
     SQLite gives the logs beside it the same.
@@ -230,7 +230,7 @@ def _check_file(path: Path, file: OpenedFile) -> str | None:
         )
     number = int.from_bytes(head[APPLICATION_ID_AT : APPLICATION_ID_AT + 4], "big")
     if number not in (0, APPLICATION_ID):  # 0: fresh, or ours with all of it still in the WAL
-        raise foreign(path)
+        raise foreign_database_error(path)
     for place in (file.path, file.path.parent):  # the -wal and -shm files stand beside it
         if not os.access(place, os.W_OK):
             raise InputError(
@@ -281,13 +281,13 @@ def _is_open_here(file: OpenedFile) -> bool:
 def check_ours(connection: sqlite3.Connection, path: Path) -> None:
     """Raise `InputError` for a database of another program; a fresh one is ours."""
     connection.execute("BEGIN")  # one view of all three, while another process may be migrating
-    number = number_of(connection, "application_id")
-    version = number_of(connection, "user_version")
+    number = read_pragma(connection, "application_id")
+    version = read_pragma(connection, "user_version")
     (objects,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     connection.execute("COMMIT")
     fresh = number == 0 and version == 0 and objects == 0
     if not fresh and (number != APPLICATION_ID or version == 0):
-        raise foreign(path)
+        raise foreign_database_error(path)
 
 
 def _set_up(connection: sqlite3.Connection, path: Path) -> None:
@@ -307,7 +307,7 @@ def _set_up(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_AUTOCHECKPOINT_PAGES}")
     # The one view that rater itself reads, as our file has it.
-    view = (folder("db") / "views" / "sweep_progress.sql").read_text(encoding="utf-8")
+    view = (data_folder("db") / "views" / "sweep_progress.sql").read_text(encoding="utf-8")
     connection.execute(view.replace("CREATE VIEW", "CREATE TEMP VIEW", 1))
 
 
@@ -324,17 +324,17 @@ def _until_free(attempt: Callable[[], str]) -> str:
         time.sleep(0.005)
 
 
-def _cannot_use(error: sqlite3.Error, path: Path) -> InputError:
+def _unusable_error(error: sqlite3.Error, path: Path) -> InputError:
     if re.match("SQLITE_(NOTADB|CORRUPT)", getattr(error, "sqlite_errorname", None) or ""):
         return InputError(
             f"{path}: damaged, or not a database ({error}); it is left as it was. "
             "`sqlite3 FILE .recover` may save its rows; name another file with --db"
         )
-    text = str(translated(error, path, "opening it"))
+    text = str(store_error(error, path, "opening it"))
     return InputError(text if "--db" in text else f"{text}; name another file with --db")
 
 
-def foreign(path: Path) -> InputError:
+def foreign_database_error(path: Path) -> InputError:
     """Return the error for the database of another program."""
     return InputError(
         f"{path}: the SQLite database of another program; it is left as it was. "

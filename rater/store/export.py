@@ -15,7 +15,7 @@ from rater.plan.counter_tables import counter_tables
 from rater.record.events import CopyEnded, Sampled
 from rater.record.run import CopyStatus, RunStatus, Validity
 from rater.record.stored import RunHead, StoredRun
-from rater.store.observations import ENERGY, SHARED_BY_PU, VERSION, how_it_ended
+from rater.store.observations import ENERGY, SHARED_BY_PU, VERSION, status_of_rows
 from rater.text.cpuset import format_list
 from rater.text.values import JsonFields, Table, group_by_key, to_json
 
@@ -24,8 +24,8 @@ def observations_document(stored: StoredRun) -> dict[str, Any]:
     """Return the observations document of a run; `read_observations` takes it back."""
     stored = stored.without_torn()
     head = stored.head
-    run = JsonFields("uuid host=hostname mode copies started_at").of(head)
-    run |= _how_it_ended(stored) | ({"tags": dict(head.tags)} if head.tags else {})
+    run = JsonFields("uuid host=hostname mode copies started_at").read(head)
+    run |= _status_members(stored) | ({"tags": dict(head.tags)} if head.tags else {})
     if head.stagger_ms:
         run["stagger_ms"] = head.stagger_ms
     rotated = head.order == "rotated"
@@ -63,13 +63,13 @@ def observations_document(stored: StoredRun) -> dict[str, Any]:
     }
 
 
-def _how_it_ended(stored: StoredRun) -> dict[str, Any]:
+def _status_members(stored: StoredRun) -> dict[str, Any]:
     """Return status and reason of a run where they are not what its observations say."""
     head = stored.head
     ended = head.status in (RunStatus.COMPLETE, RunStatus.FAILED, RunStatus.INTERRUPTED)
     status = head.status if ended else RunStatus.INTERRUPTED  # killed, or it still runs
     reason = head.reason if ended else head.reason or "it had not ended when it was exported"
-    if (status, reason) == how_it_ended(stored.copies):
+    if (status, reason) == status_of_rows(stored.copies):
         return {}
     said: dict[str, Any] = {"status": str(status)}
     return said | ({"reason": " ".join(reason.split())} if reason else {})

@@ -127,7 +127,7 @@ def _insert_copies(database: Database, run_id: int, copies: Sequence[CopyEnded])
     database.insert_all("copy", copies, run_id=run_id)
     for copy in copies:
         if copy.workloads:
-            database.insert_all("workload", copy.workloads, **_key(run_id, copy))
+            database.insert_all("workload", copy.workloads, **_copy_key(run_id, copy))
 
 
 def _machine_readings(database: Database, run_id: int, readings: MachineReadings) -> None:
@@ -171,7 +171,7 @@ def _append(database: Database, run_id: int, event: Event) -> None:
             unknown = json.dumps(event.unknown)
             database.execute(_OBSERVED, {**asdict(event), "run_id": run_id, "unknown": unknown})
         case OutputChecked():
-            key = _key(run_id, event)
+            key = _copy_key(run_id, event)
             found = {"validity": event.validity, "detail": event.detail, "run_dir": event.run_dir}
             database.execute(_CHECKED, key | found)
             for name, value in event.metrics:
@@ -182,7 +182,7 @@ def _append(database: Database, run_id: int, event: Event) -> None:
         case MachineReadings():
             _machine_readings(database, run_id, event)
         case CopyCounted() | PagesHad():
-            _of_copy(database, run_id, event)
+            _append_copy_rows(database, run_id, event)
         case PhaseCounted():
             database.insert("counted", event, replace=True, run_id=run_id)
         case PhaseStarted():
@@ -197,20 +197,22 @@ def _append(database: Database, run_id: int, event: Event) -> None:
             database.execute(_END_RUN, (event.status, event.reason, run_id))
 
 
-def _key(run_id: int, of: CopyCounted | CopyEnded | OutputChecked | PagesHad) -> dict[str, Any]:
+def _copy_key(
+    run_id: int, of: CopyCounted | CopyEnded | OutputChecked | PagesHad
+) -> dict[str, Any]:
     return {"run_id": run_id, "phase": of.phase, "copy": of.copy, "step": of.step}
 
 
 def _counts(database: Database, run_id: int, of: CopyCounted | CopyEnded) -> None:
     if of.counts:  # replacing: after an error events may be tried again
-        database.insert_all("copy_count", of.counts, replace=True, **_key(run_id, of))
+        database.insert_all("copy_count", of.counts, replace=True, **_copy_key(run_id, of))
 
 
-def _of_copy(database: Database, run_id: int, of: CopyCounted | PagesHad) -> None:
+def _append_copy_rows(database: Database, run_id: int, of: CopyCounted | PagesHad) -> None:
     if isinstance(of, CopyCounted):
         _counts(database, run_id, of)
     elif of.regions:
-        database.insert_all("page_region", of.regions, replace=True, **_key(run_id, of))
+        database.insert_all("page_region", of.regions, replace=True, **_copy_key(run_id, of))
 
 
 def _insert_head(database: Database, run: RunHead, host: Host, **more: Any) -> int:

@@ -322,7 +322,7 @@ def read_observations(data: bytes, file: str) -> StoredRun:
     energy = _energy(run, brackets)
     document.raise_mistakes()
     iterations = {row.iteration: row.counted for row in rows}
-    status, reason = _end(run, rows)
+    status, reason = _run_status(run, rows)
     document.raise_mistakes()
     head = replace(
         head,
@@ -342,7 +342,7 @@ def read_observations(data: bytes, file: str) -> StoredRun:
         brackets=brackets,
         copies=tuple(sorted(rows, key=lambda row: (row.phase, row.copy, row.step))),
         machine_readings=energy,
-        notes=_what_is_missing(head.copies, rows),
+        notes=_note_missing_copies(head.copies, rows),
     )
 
 
@@ -389,7 +389,7 @@ def _energy(run: TableReader, brackets: Sequence[PhaseEnded]) -> tuple[MachineRe
     return tuple(found)
 
 
-def _what_is_missing(copies: int, rows: Sequence[CopyEnded]) -> tuple[str, ...]:
+def _note_missing_copies(copies: int, rows: Sequence[CopyEnded]) -> tuple[str, ...]:
     observed = len({row.copy for row in rows})
     if observed == copies:
         return ()
@@ -426,15 +426,15 @@ def _head(run: TableReader) -> RunHead:
     )
 
 
-def _end(run: TableReader, rows: Sequence[CopyEnded]) -> tuple[RunStatus, str | None]:
+def _run_status(run: TableReader, rows: Sequence[CopyEnded]) -> tuple[RunStatus, str | None]:
     status, reason = run.get("status", _ENDED, None), run.get("reason", LINE, None)
-    shown = how_it_ended(rows)
+    shown = status_of_rows(rows)
     if status is None or status is RunStatus.COMPLETE is not shown[0]:
         return shown
     return status, reason
 
 
-def how_it_ended(rows: Sequence[CopyEnded]) -> tuple[RunStatus, str | None]:
+def status_of_rows(rows: Sequence[CopyEnded]) -> tuple[RunStatus, str | None]:
     """Return status and reason of a run of which nothing but its observations is known."""
     if not rows:
         return RunStatus.INTERRUPTED, "the document has no observations"

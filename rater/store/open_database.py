@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn, Self
 
-from rater.store.connection import StoreError, connect, translated
+from rater.store.connection import StoreError, connect, store_error
 from rater.store.rows import Database
 from rater.system.errors import RaterError
 from rater.system.files import Sourced, resolve_trusted_folder
@@ -181,7 +181,7 @@ class OpenDatabase:
     def _fail(self, error: sqlite3.DatabaseError, doing: str) -> NoReturn:
         if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
             raise error  # ours, and not the user's to mend
-        raise translated(error, self.path, doing) from error
+        raise store_error(error, self.path, doing) from error
 
     def _checkpoint(self) -> None:
         """Fold the log into the database now, while no copy is timed: this is what fsyncs."""

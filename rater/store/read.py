@@ -40,7 +40,7 @@ from rater.record.run import (
 from rater.record.stored import ImportedFile, RunHead, StoredRun
 from rater.store.rows import Database, rows_of_columns
 from rater.system.errors import InputError
-from rater.system.paths import folder
+from rater.system.paths import data_folder
 from rater.system.process import ProcessId, boot_id, is_alive
 from rater.text.values import truncate_list
 
@@ -78,7 +78,7 @@ def _heads(database: Database, run_id: int | None) -> tuple[RunHead, ...]:
         run = values["run"]
         values |= {"benchmarks": tuple(names[run]), "tags": tuple(tags[run])}
 
-    return tuple(database.read(RunHead, named("runs"), finish=finish, run=run_id))
+    return tuple(database.read(RunHead, named_query("runs"), finish=finish, run=run_id))
 
 
 def refuse_running(database: Database, table: str, number: int) -> None:
@@ -135,9 +135,9 @@ def load_run(database: Database, run_id: int) -> StoredRun:
         "FROM spec_result WHERE run_id = :run",
         "phase",
     )
-    cpu_readings = query_by(CpuReading, named("cpu_readings"), "phase")
+    cpu_readings = query_by(CpuReading, named_query("cpu_readings"), "phase")
     machine_readings: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
-    for phase, name, value in plain(named("phase_readings"), int, str, int):
+    for phase, name, value in plain(named_query("phase_readings"), int, str, int):
         machine_readings[phase].append((name, value))
 
     def benchmark(values: dict[str, Any]) -> None:
@@ -160,11 +160,11 @@ def load_run(database: Database, run_id: int) -> StoredRun:
         ),
         placements=table(Placement, "placement", order="copy"),
         pus=table(MachinePU, "pu", order="cpu"),
-        brackets=query(PhaseEnded, named("brackets"), finish=bracket),
+        brackets=query(PhaseEnded, named_query("brackets"), finish=bracket),
         copies=_copies(database, run_id),
         warnings=tuple(text for kind, text in notes if kind == "warning"),
         notes=tuple(text for kind, text in notes if kind == "note"),
-        samples=query(Sampled, named("samples")),
+        samples=query(Sampled, named_query("samples")),
         imported=next(iter(table(ImportedFile, "spec_file")), None),
         counted=table(PhaseCounted, "counted", order="phase"),
         observed=next(iter(table(Observed, "observed")), None),
@@ -178,22 +178,22 @@ def load_run(database: Database, run_id: int) -> StoredRun:
 
 
 @cache
-def named(query: str) -> str:
+def named_query(query: str) -> str:
     """Return the text of `db/queries/QUERY.sql`."""
-    return (folder("db") / "queries" / f"{query}.sql").read_text(encoding="utf-8")
+    return (data_folder("db") / "queries" / f"{query}.sql").read_text(encoding="utf-8")
 
 
 def _copies(database: Database, run_id: int) -> tuple[CopyEnded, ...]:
     metrics: defaultdict[tuple[int, ...], list[tuple[str, float]]] = defaultdict(list)
     kinds = (int, int, int, str, float)
-    for *key, name, value in database.read_values(named("metrics"), *kinds, run=run_id):
+    for *key, name, value in database.read_values(named_query("metrics"), *kinds, run=run_id):
         metrics[tuple(key)].append((name, value))
-    workloads = database.read_by(WorkloadTime, named("workloads"), _COPY_RUN, run=run_id)
-    counts = database.read_by(EventCount, named("copy_counts"), _COPY_RUN, run=run_id)
-    pages = database.read_by(PageRegion, named("page_regions"), _COPY_RUN, run=run_id)
+    workloads = database.read_by(WorkloadTime, named_query("workloads"), _COPY_RUN, run=run_id)
+    counts = database.read_by(EventCount, named_query("copy_counts"), _COPY_RUN, run=run_id)
+    pages = database.read_by(PageRegion, named_query("page_regions"), _COPY_RUN, run=run_id)
 
     found: list[CopyEnded] = []
-    for columns in database.read_columns(CopyEnded, named("copies"), run=run_id):
+    for columns in database.read_columns(CopyEnded, named_query("copies"), run=run_id):
         gates = zip(columns.pop("gate_cpus"), columns.pop("gate_mems"), strict=True)
         keys = [*zip(*(columns[name] for name in _COPY_RUN), strict=True)]
         columns |= {
@@ -232,7 +232,7 @@ class RunFilter(Struct, frozen=True):
     since: str | None = None  # UTC, ISO 8601 with "Z": begun then or later
 
 
-def matching(
+def find_matching(
     database: Database, wanted: RunFilter, limit: int | None = None
 ) -> tuple[tuple[int, ...], int]:
     """Return the numbers of the latest `limit` runs (None: all), and how many match in all."""
@@ -268,10 +268,12 @@ def _like(text: str) -> str:
     return "GLOB ?" if set(text) & set("*?[") else "= ?"
 
 
-def named_runs(database: Database, numbers: Sequence[int]) -> str:
+def describe_runs(database: Database, numbers: Sequence[int]) -> str:
     """Return runs as text, with their uuids, the last one first."""
     query = "SELECT id, uuid FROM run WHERE id = ?"
-    return _named([database.execute(query, (number,)).fetchone() for number in reversed(numbers)])
+    return _list_runs(
+        [database.execute(query, (number,)).fetchone() for number in reversed(numbers)]
+    )
 
 
 def find_all(database: Database, path: Path, spec: str) -> tuple[int, ...]:
@@ -288,7 +290,7 @@ def find_all(database: Database, path: Path, spec: str) -> tuple[int, ...]:
     if newest is None:
         raise InputError(f"{path}: no runs stored yet; `rater run` makes one")
     if spec.startswith(TAG):
-        return _with_tag(database, path, spec)
+        return _find_by_tag(database, path, spec)
     last = _LAST.fullmatch(spec)
     if last:
         found = database.execute(
@@ -298,7 +300,7 @@ def find_all(database: Database, path: Path, spec: str) -> tuple[int, ...]:
             (stored,) = database.execute("SELECT count(*) FROM run").fetchone()
             raise InputError(f"{spec}: only {stored} runs are stored in {path}")
         return tuple(found)
-    return (_by_number_or_uuid(database, newest, path, spec),)
+    return (_find_by_number_or_uuid(database, newest, path, spec),)
 
 
 def find_numbered(
@@ -311,7 +313,7 @@ def find_numbered(
     """
     if not known:
         raise InputError(f"{path}: no {kind}s stored yet; `{makes}` makes one")
-    found = _number_meant(spec.removeprefix(f"{kind}:"), known)
+    found = _find_number(spec.removeprefix(f"{kind}:"), known)
     if found is None:
         raise InputError(
             f"{spec!r}: no such {kind} in {path}; {kind.upper()} is a number up to {known[0][0]}, "
@@ -320,7 +322,7 @@ def find_numbered(
     return found
 
 
-def _number_meant(word: str, known: Sequence[_Known]) -> int | None:
+def _find_number(word: str, known: Sequence[_Known]) -> int | None:
     last = _LAST.fullmatch(word)
     if last:
         back = int(last[1] or 0)
@@ -335,7 +337,7 @@ def _number_meant(word: str, known: Sequence[_Known]) -> int | None:
     return meant[0] if len(meant) == 1 else None
 
 
-def _by_number_or_uuid(database: Database, newest: int, path: Path, spec: str) -> int:
+def _find_by_number_or_uuid(database: Database, newest: int, path: Path, spec: str) -> int:
     only_digits = _DIGITS.fullmatch(spec) is not None
     if only_digits and len(spec) <= _MOST_DIGITS:
         number = int(spec)
@@ -353,7 +355,7 @@ def _by_number_or_uuid(database: Database, newest: int, path: Path, spec: str) -
     if exact or len(meant) == 1:
         return exact[0] if exact else meant[0][0]
     if meant:
-        raise InputError(f"{spec}: the uuids of {len(meant)} runs begin so: {_named(meant)}")
+        raise InputError(f"{spec}: the uuids of {len(meant)} runs begin so: {_list_runs(meant)}")
     raise InputError(
         f"{spec!r}: no such run in {path}; RUN is a number up to {newest}, the start of a "
         f"uuid (where that is all digits, {_DIGITS_OF_A_UUID} or more), `last`, `last~1` or "
@@ -361,7 +363,7 @@ def _by_number_or_uuid(database: Database, newest: int, path: Path, spec: str) -
     )
 
 
-def _with_tag(database: Database, path: Path, spec: str) -> tuple[int, ...]:
+def _find_by_tag(database: Database, path: Path, spec: str) -> tuple[int, ...]:
     name, equals, value = escape_undecodable(spec).removeprefix(TAG).partition("=")
     if not equals or not name.strip():
         raise InputError(f"{spec!r}: expected tag:KEY=VALUE, as `rater run --tag` was given it")
@@ -376,5 +378,5 @@ def _with_tag(database: Database, path: Path, spec: str) -> tuple[int, ...]:
     return found
 
 
-def _named(runs: Sequence[_Known]) -> str:
+def _list_runs(runs: Sequence[_Known]) -> str:
     return truncate_list([f"{number} ({uuid})" for number, uuid in runs], _MOST_NAMED)

@@ -20,7 +20,7 @@ from typing import Any, get_args, get_type_hints
 from msgspec import NODEFAULT
 
 from rater.system.errors import InputError
-from rater.system.paths import folder
+from rater.system.paths import data_folder
 from rater.text.cpuset import format_list, parse_list
 from rater.text.kinds import describe_value, from_json
 from rater.text.values import truncate_list
@@ -28,22 +28,22 @@ from rater.text.values import truncate_list
 type Value = str | int | float | None
 
 # The same few lists, copy after copy.
-_list_text = cache(format_list)
-_list_of = cache(parse_list)
+_encode_list = cache(format_list)
+_decode_list = cache(parse_list)
 
 
-def _text_of(pairs: tuple[tuple[int, int], ...]) -> str:
+def _encode_pairs(pairs: tuple[tuple[int, int], ...]) -> str:
     return "{" + ", ".join([f'"{key}": {value}' for key, value in pairs]) + "}"
 
 
-def _pairs_of(text: str) -> tuple[tuple[int, int], ...]:
+def _decode_pairs(text: str) -> tuple[tuple[int, int], ...]:
     return tuple((int(key), value) for key, value in from_json(dict[str, int], text).items())
 
 
 # How values that are no SQL values stand in a column, and how they come back.
 _CODECS: dict[Any, tuple[Callable[[Any], Value], Callable[[Any], Any]]] = {
-    tuple[int, ...]: (_list_text, _list_of),
-    tuple[tuple[int, int], ...]: (_text_of, _pairs_of),
+    tuple[int, ...]: (_encode_list, _decode_list),
+    tuple[tuple[int, int], ...]: (_encode_pairs, _decode_pairs),
     tuple[str, ...]: (json.dumps, lambda text: from_json(tuple[str, ...], text)),
     dict[str, float]: (json.dumps, lambda text: from_json(dict[str, float], text)),
 }
@@ -84,7 +84,7 @@ class Database:
         out, most of those of an imported run: NULL is the default of each that may be it.
         """
         same, may_be_null = tuple(more.values()), self._columns_of(table)
-        for some in _in_few_sizes(rows):
+        for some in _batches_of_few_sizes(rows):
             verb, names, values_of = self._writer(table, type(some[0]), tuple(more), replace)
             values = [(*same, *values_of(row)) for row in some]
             columns = {
@@ -184,7 +184,7 @@ class Database:
         cursor = self.execute(query, parameters)
         columns = [*zip(*cursor.fetchall(), strict=True)]
         for number, (kind, column) in enumerate(zip(kinds, columns, strict=bool(columns))):
-            name, types = cursor.description[number][0], _types_of(kind)
+            name, types = cursor.description[number][0], _storage_types(kind)
             self.check_types(name, column, types)
             if isinstance(kind, type) and issubclass(kind, Enum):
                 try:
@@ -224,7 +224,7 @@ class Database:
                 for place, name in enumerate(own)
                 if (encode := _encoder(kind, name, nullable=columns[name]))
             ]
-            self._writers[key] = (verb, (*more, *own), _taker(own, encoders))
+            self._writers[key] = (verb, (*more, *own), _make_reader(own, encoders))
         return self._writers[key]
 
 
@@ -234,7 +234,7 @@ def _statement(verb: str, names: tuple[str, ...], rows: int) -> str:
     return f"{verb} ({', '.join(names)}) VALUES {', '.join([marks] * rows)}"
 
 
-def _in_few_sizes[Row](rows: Iterable[Row]) -> Iterator[tuple[Row, ...]]:
+def _batches_of_few_sizes[Row](rows: Iterable[Row]) -> Iterator[tuple[Row, ...]]:
     """Return rows as many at a time as few statements are for: what is left by powers of two."""
     for this_some in batched(rows, _ROWS_AT_ONCE):
         size, left = _ROWS_AT_ONCE, this_some
@@ -270,7 +270,7 @@ def defaults_of(kind: Any) -> dict[str, Any]:
     return {name: value for name, value in pairs if value is not NODEFAULT}
 
 
-def _taker(
+def _make_reader(
     names: Sequence[str], encoders: Sequence[tuple[int, Callable[[Any], Value]]]
 ) -> Callable[[Any], Sequence[Value]]:
     if not names:
@@ -289,30 +289,30 @@ def _taker(
 
 
 def _encoder(kind: Any, name: str, *, nullable: bool) -> Callable[[Any], Value] | None:
-    hint, optional = _type_of(kind, name)
+    hint, optional = _field_type(kind, name)
     if hint == _NUMBERS and nullable and not optional:
-        return lambda numbers: _list_text(numbers) or None
+        return lambda numbers: _encode_list(numbers) or None
     return _CODECS[hint][0] if hint in _CODECS else None
 
 
 def _decoder(kind: Any, name: str) -> tuple[frozenset[type], Callable[[Any], Any] | None, Any]:
     """Return the types that a column may have, what makes a field's value, and that for NULL."""
-    hint, optional = _type_of(kind, name)
-    types = _types_of(hint | None if optional and isinstance(hint, type) else hint)
+    hint, optional = _field_type(kind, name)
+    types = _storage_types(hint | None if optional and isinstance(hint, type) else hint)
     some = _ANY if optional else _ANY - {NoneType}
     if hint in _CODECS:
         empty = hint == _NUMBERS and not optional
         return _ANY if empty else some, _CODECS[hint][1], () if empty else None
     if isinstance(hint, type) and issubclass(hint, Enum | bool):
         return some, hint, None
-    check = _finite if hint is float else _moment if name.endswith("_at") else None
+    check = _check_finite if hint is float else _check_moment if name.endswith("_at") else None
     return types, check, None
 
 
 _ANY: frozenset[type] = frozenset((str, int, float, bytes, NoneType))
 
 
-def _types_of(hint: Any) -> frozenset[type]:
+def _storage_types(hint: Any) -> frozenset[type]:
     """Return the types of SQLite that values of a type are stored as; what is no field's, any."""
     args: set[Any] = {*(get_args(hint) or (hint,))}
     if not args <= {str, int, float, NoneType} or args == {NoneType}:
@@ -320,26 +320,26 @@ def _types_of(hint: Any) -> frozenset[type]:
     return frozenset((*args, int) if float in args else args)
 
 
-def _finite(value: float) -> float:
+def _check_finite(value: float) -> float:
     """Return what a REAL holds. Raises `ValueError` for infinity (SQLite makes NULL of NaN)."""
     if not isfinite(value):
         raise ValueError("expected a finite number")
     return value
 
 
-def _moment(text: str) -> str:
+def _check_moment(text: str) -> str:
     """Return a time in ISO 8601. Raises `ValueError`."""
     datetime.fromisoformat(text)
     return text
 
 
 @cache
-def _type_of(kind: Any, name: str) -> tuple[Any, bool]:
+def _field_type(kind: Any, name: str) -> tuple[Any, bool]:
     it = getattr(kind, name, None)
     hint = (
         get_type_hints(it.fget)["return"]
         if isinstance(it, property)
-        else _hints(kind).get(name, NoneType)
+        else _field_hints(kind).get(name, NoneType)
     )
     args = get_args(hint)
     if NoneType not in args:
@@ -349,7 +349,7 @@ def _type_of(kind: Any, name: str) -> tuple[Any, bool]:
 
 
 @cache
-def _hints(kind: Any) -> dict[str, Any]:
+def _field_hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
@@ -384,17 +384,17 @@ def migrate(connection: sqlite3.Connection, path: Path, db: Path | None = None) 
     wants a step, if an empty one. Two processes may do this at once: the second waits for the
     first and finds nothing left to do. `db` is the folder of all these files.
     """
-    db = db or folder("db")
+    db = db or data_folder("db")
     steps = migrations(db)
     newest = max(steps)
-    version = number_of(connection, "user_version")
+    version = read_pragma(connection, "user_version")
     _check_version(version, newest, path)
     if version == newest:
         return False
     views = sorted((db / "views").glob("*.sql"))
     connection.execute("BEGIN IMMEDIATE")
     try:
-        version = number_of(connection, "user_version")
+        version = read_pragma(connection, "user_version")
         if version < newest:
             for view in views:
                 connection.execute(f"DROP VIEW IF EXISTS {view.stem}")
@@ -430,10 +430,10 @@ def refuse_drifted(database: Database) -> None:
     did that, until steps were frozen (`db/released.txt`). Said before a run begins: a row that
     cannot be stored is known only when its copy has run.
     """
-    lacks = lacking(database.connection)
+    lacks = missing_columns(database.connection)
     if lacks:
         path = database.execute("PRAGMA database_list").fetchone()[2]
-        version = number_of(database.connection, "user_version")
+        version = read_pragma(database.connection, "user_version")
         raise InputError(
             f"{path}: made by a rater between two releases: schema {version} without "
             f"{truncate_list(lacks)}; no run can be added. Name another database with --db; the "
@@ -441,19 +441,21 @@ def refuse_drifted(database: Database) -> None:
         )
 
 
-def lacking(connection: sqlite3.Connection) -> list[str]:
+def missing_columns(connection: sqlite3.Connection) -> list[str]:
     """Return what columns of the newest schema a database lacks, as TABLE.COLUMN."""
-    return [".".join(it) for it in sorted(_wanted().difference(connection.execute(_COLUMNS)))]
+    return [
+        ".".join(it) for it in sorted(_schema_columns().difference(connection.execute(_COLUMNS)))
+    ]
 
 
 @cache
-def _wanted() -> frozenset[tuple[str, str]]:
+def _schema_columns() -> frozenset[tuple[str, str]]:
     with closing(sqlite3.connect(":memory:", autocommit=True)) as fresh:
         migrate(fresh, Path(":memory:"))
         return frozenset(fresh.execute(_COLUMNS))
 
 
-def number_of(connection: sqlite3.Connection, pragma: str) -> int:
+def read_pragma(connection: sqlite3.Connection, pragma: str) -> int:
     """Return the whole number that a pragma has."""
     value: int = connection.execute(f"PRAGMA {pragma}").fetchone()[0]
     return value

@@ -24,11 +24,11 @@ from rater.store.insert import (
 from rater.store.open_database import OpenDatabase
 from rater.store.read import (
     RunFilter,
+    describe_runs,
     find_all,
+    find_matching,
     load_run,
-    matching,
-    named,
-    named_runs,
+    named_query,
     refuse_running,
     run_heads,
 )
@@ -89,7 +89,7 @@ class Store(OpenDatabase):
         owner = owner or this_process()
         with self.writing("taking up a run") as database:
             refuse_drifted(database)
-            _check_free(database, run_id, resumed)
+            _refuse_taken(database, run_id, resumed)
             database.executemany(_TEAR, ((run_id, phase) for phase in torn))
             taken = (owner.pid, owner.pid_start, owner.boot_id)
             database.execute(_TAKE, (RunStatus.RUNNING, *taken, run_id))
@@ -102,7 +102,7 @@ class Store(OpenDatabase):
     ) -> None:
         """Say how a run ended of which nothing is missing; raises `InputError` as `claim_run`."""
         with self.writing("ending a run") as database:
-            _check_free(database, run_id, resumed)
+            _refuse_taken(database, run_id, resumed)
             database.execute(_CLOSE, (status, reason, run_id))
             database.execute(_NOTE, (run_id, note))
 
@@ -155,16 +155,16 @@ class Store(OpenDatabase):
         """Return the heads of runs (None: of all, as they were stored), without secrets."""
         with self.reading() as database:
             heads = run_heads(database, numbers)
-        return tuple(redacted_head(head, Redactor(self._secrets)) for head in heads)
+        return tuple(redact_head(head, Redactor(self._secrets)) for head in heads)
 
     def matching(self, wanted: RunFilter, limit: int | None) -> tuple[tuple[int, ...], int]:
         """Return the numbers of the latest `limit` runs that match, and how many match in all."""
         with self.reading() as database:
-            return matching(database, wanted, limit)
+            return find_matching(database, wanted, limit)
 
     def load(self, run_id: int) -> StoredRun:
         """Return a run with all its rows, to be shown: without secrets; `InputError`: none."""
-        return redacted(self.load_asked(run_id).value, Redactor(self._secrets))
+        return redact_run(self.load_asked(run_id).value, Redactor(self._secrets))
 
     def load_asked(self, run_id: int) -> Sourced[StoredRun]:
         """Return the same with its secrets, to be run again where nobody else can have asked."""
@@ -183,7 +183,7 @@ class Store(OpenDatabase):
             if len(found) > 1:
                 raise InputError(
                     f"{spec}: {len(found)} runs have this tag, and one is wanted: "
-                    f"{named_runs(database, found)}; take the number of one of them"
+                    f"{describe_runs(database, found)}; take the number of one of them"
                 )
         return found[0]
 
@@ -210,7 +210,7 @@ class Store(OpenDatabase):
         """
         with self.reading() as database:
             for search in database.read_table(DivotSearch, "divot_search", run_id=run_id):
-                if search.copy_runs == copy_runs(database, run_id):
+                if search.copy_runs == count_copy_runs(database, run_id):
                     query = "SELECT finding FROM divot WHERE run_id = :run ORDER BY position"
                     found = database.read_values(query, str, run=run_id)
                     return search, tuple(text for (text,) in found)
@@ -223,7 +223,7 @@ class Store(OpenDatabase):
         """
         with self.reading() as database:
             rows = database.execute(
-                named("page_extents"),
+                named_query("page_extents"),
                 {
                     "command": used.command,
                     "binary": used.binary_sha256,
@@ -239,54 +239,56 @@ class Store(OpenDatabase):
 _INHERITED = "env."  # settings of this name are variables that copies inherited
 
 
-def redacted_head(head: RunHead, redactor: Redactor) -> RunHead:
+def redact_head(head: RunHead, redactor: Redactor) -> RunHead:
     """Return the head of a run without secrets in what was called."""
     return replace(
         head,
-        command_line=head.command_line and redactor.text(head.command_line),
-        wrap=head.wrap and redactor.text(head.wrap),
-        reason=head.reason and redactor.text(head.reason),
-        request=head.request and _request(head.request, redactor),
+        command_line=head.command_line and redactor.redact(head.command_line),
+        wrap=head.wrap and redactor.redact(head.wrap),
+        reason=head.reason and redactor.redact(head.reason),
+        request=head.request and _redact_request(head.request, redactor),
         tags=tuple(
             (
                 name,
-                redactor.pair(name, value)
+                redactor.redact_value(name, value)
                 if name.startswith(ENVIRONMENT)
-                else redactor.text(value),
+                else redactor.redact(value),
             )
             for name, value in head.tags
         ),
     )
 
 
-def redacted(run: StoredRun, redactor: Redactor) -> StoredRun:
+def redact_run(run: StoredRun, redactor: Redactor) -> StoredRun:
     """Return a run without secrets, which says of what values were left out."""
     shown = replace(
         run,
-        head=redacted_head(run.head, redactor),
-        environment=tuple((name, redactor.pair(name, value)) for name, value in run.environment),
+        head=redact_head(run.head, redactor),
+        environment=tuple(
+            (name, redactor.redact_value(name, value)) for name, value in run.environment
+        ),
         settings=tuple(
-            (name, redactor.pair(name.removeprefix(_INHERITED), value))
+            (name, redactor.redact_value(name.removeprefix(_INHERITED), value))
             if name.startswith(_INHERITED)
             else (name, value)
             for name, value in run.settings
         ),
         benchmarks=tuple(
-            replace(used, command=redactor.text(used.command)) for used in run.benchmarks
+            replace(used, command=redactor.redact(used.command)) for used in run.benchmarks
         ),
     )
     return replace(shown, redacted=tuple(redactor.hidden))
 
 
-def _request(text: str, redactor: Redactor) -> str:
+def _redact_request(text: str, redactor: Redactor) -> str:
     """Return what was asked for; what is no JSON of ours may hold anything."""
     try:
         asked = json.loads(text)
         pairs = asked.pop("environment", [])
-        asked = redactor.values(asked)
-        asked["environment"] = [[name, redactor.pair(name, value)] for name, value in pairs]
+        asked = redactor.redact_json(asked)
+        asked["environment"] = [[name, redactor.redact_value(name, value)] for name, value in pairs]
     except (ValueError, TypeError, AttributeError, RecursionError):
-        return redactor.text(text)
+        return redactor.redact(text)
     return json.dumps(asked)
 
 
@@ -297,12 +299,12 @@ def remove_runs(database: Database, run_ids: Iterable[int]) -> None:
     """Remove runs inside the caller's transaction; raises `InputError` while one still runs."""
     for run_id in run_ids:
         refuse_running(database, "run", run_id)  # of its rows none is read: damaged ones go as well
-        keep_removed(database, "run", run_id)
+        note_removal(database, "run", run_id)
         database.execute("DELETE FROM run WHERE id = ?", (run_id,))
     database.execute("DELETE FROM host WHERE id NOT IN (SELECT host_id FROM run)")
 
 
-def keep_removed(database: Database, table: str, number: int) -> None:
+def note_removal(database: Database, table: str, number: int) -> None:
     """Note that a run or sweep is to be removed: merging and importing leave it out from now on."""
     database.execute(
         f"INSERT OR IGNORE INTO removed (uuid, kind) SELECT uuid, '{table}' FROM {table} "
@@ -359,7 +361,7 @@ def _chunks(
 ) -> Iterator[Any]:
     import numpy as np  # noqa: PLC0415 - heavy; the search for divots, which reads this, loads it
 
-    rows = database.execute(named("times"), {"run": run_id})
+    rows = database.execute(named_query("times"), {"run": run_id})
     name, tune, *others = (column[0] for column in rows.description)
     assert (name, tune, *others) == ("benchmark", "tune", *TimeRow._fields[1:])
     while chunk := rows.fetchmany(_CHUNK):
@@ -370,7 +372,7 @@ def _chunks(
         yield np.array([of, *columns], dtype=np.float64).T
 
 
-def copy_runs(database: Database, run_id: int) -> int:
+def count_copy_runs(database: Database, run_id: int) -> int:
     """Return how many copy runs are stored."""
     count: int = database.execute(
         "SELECT count(*) FROM copy WHERE run_id = ?", (run_id,)
@@ -387,20 +389,20 @@ class RunScore(Struct, frozen=True):
     version: int  # of the formula
 
 
-def keep_score(database: Database, run_id: int, score: RunScore) -> None:
+def save_score(database: Database, run_id: int, score: RunScore) -> None:
     """Store the number of a run, in the place of what was known before."""
     database.insert("run_score", score, replace=True, run_id=run_id)
 
 
-def kept_score(database: Database, run_id: int, version: int) -> RunScore | None:
+def load_score(database: Database, run_id: int, version: int) -> RunScore | None:
     """Return the number of a run; None: not worked out yet, or from other rows than it has."""
     for score in database.read_table(RunScore, "run_score", run_id=run_id, version=version):
-        if score.copy_runs == copy_runs(database, run_id):
+        if score.copy_runs == count_copy_runs(database, run_id):
             return score
     return None
 
 
-def divot_count(database: Database, run_id: int) -> int | None:
+def count_divots(database: Database, run_id: int) -> int | None:
     """Return how many divots were found in a run; None: it was not searched."""
     (count,) = database.execute(
         "SELECT (SELECT count(*) FROM divot WHERE run_id = search.run_id AND NOT explained) "
@@ -422,7 +424,7 @@ _CLOSE = "UPDATE run SET status = ?, reason = ? WHERE id = ?"
 _NOTE = "INSERT INTO note (run_id, kind, text) VALUES (?, 'note', ?)"
 
 
-def _check_free(database: Database, run_id: int, resumed: int) -> None:
+def _refuse_taken(database: Database, run_id: int, resumed: int) -> None:
     row = database.execute(_STATE, (run_id,)).fetchone()
     if row is None:
         raise InputError(f"there is no run {run_id} any more; `rater list` shows what there is")

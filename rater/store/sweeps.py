@@ -20,9 +20,9 @@ from rater.plan.sweep import (
 from rater.record.run import RunStatus, escape_undecodable
 from rater.record.stored import StoredRun
 from rater.store.insert import insert_run
-from rater.store.read import find_numbered, named, refuse_running
+from rater.store.read import find_numbered, named_query, refuse_running
 from rater.store.rows import Database
-from rater.store.store import Store, keep_removed, remove_runs
+from rater.store.store import Store, note_removal, remove_runs
 from rater.system.errors import InputError
 from rater.system.files import Sourced
 from rater.system.process import ProcessId, is_alive, this_process
@@ -225,7 +225,7 @@ def _tag(database: Database, run: int, name: str, value: str) -> None:
 
 def _redacted(sweep: StoredSweep) -> StoredSweep:
     redactor = Redactor()
-    shown = [replace(point, values=redactor.pairs(point.values)) for point in sweep.points]
+    shown = [replace(point, values=redactor.redact_pairs(point.values)) for point in sweep.points]
     return replace(sweep, points=tuple(replace(it, label=point_label(it.values)) for it in shown))
 
 
@@ -260,7 +260,9 @@ def _loaded(database: Database, number: int) -> list[StoredSweep]:
         row["points"] = database.read_table(
             SweepPoint, "sweep_point", order="point", finish=point, sweep_id=number
         )
-        row["slots"] = tuple(database.read(SlotRun, named("sweep_runs"), finish=slot, sweep=number))
+        row["slots"] = tuple(
+            database.read(SlotRun, named_query("sweep_runs"), finish=slot, sweep=number)
+        )
 
     return database.read(StoredSweep, _HEAD, finish=sweep, sweep=number)
 
@@ -288,6 +290,6 @@ def remove_sweeps(store: Store, sweeps: Sequence[int], runs: Iterable[int]) -> d
         }
         remove_runs(database, gone)
         for sweep in sweeps:
-            keep_removed(database, "sweep", sweep)
+            note_removal(database, "sweep", sweep)
         database.executemany("DELETE FROM sweep WHERE id = ?", ((sweep,) for sweep in sweeps))
     return uuids

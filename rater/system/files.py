@@ -24,11 +24,13 @@ from rater.system.paths import user_folder
 
 _ATTEMPTS = 100  # at a file that others make and remove all the time
 _MOST_LINKS = 40  # as the kernel
-_LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC  # opens nothing: no pipe waits, no tape rewinds
-_PLAIN = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-_SCRATCH = "rater-scratch-"
-_LEFT_S = 60.0  # nobody takes so long from making a folder to locking it
-_EVERY_USER = "4294967295"  # how many a user namespace maps that is none
+_LOOK_FLAGS = (
+    os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+)  # opens nothing: no pipe waits, no tape rewinds
+_OPEN_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_SCRATCH_PREFIX = "rater-scratch-"
+_LONGEST_UNLOCKED_S = 60.0  # nobody takes so long from making a folder to locking it
+_ALL_USER_IDS = "4294967295"  # how many a user namespace maps that is none
 
 
 class UntrustedError(OSError):
@@ -53,7 +55,7 @@ def is_trusted(user: int) -> bool:
         unknown = int(Path("/proc/sys/kernel/overflowuid").read_text())
     except (OSError, ValueError):
         return False
-    return user == unknown and mapped != [_EVERY_USER]
+    return user == unknown and mapped != [_ALL_USER_IDS]
 
 
 def is_caller(user: int) -> bool:
@@ -84,7 +86,7 @@ class Sourced[T](NamedTuple):
     value: T
     doubt: str | None
 
-    def of[U](self, value: U) -> Sourced[U]:
+    def with_value[U](self, value: U) -> Sourced[U]:
         """Return what was made of it."""
         return Sourced(value, self.doubt)
 
@@ -106,15 +108,15 @@ class OpenedFile(NamedTuple):
 
     def reopen(self) -> int:
         """Return a descriptor to read it by. Raises `OSError`."""
-        return _reopen(self.number, self.path, os.O_RDONLY | _PLAIN)
+        return _reopen(self.number, self.path, os.O_RDONLY | _OPEN_FLAGS)
 
     def read(self, most_bytes: int) -> bytes:
         """Return what is in it, up to so many bytes. Raises `OSError`."""
-        return _read(self.number, self.path, most_bytes)
+        return _read_opened(self.number, self.path, most_bytes)
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[OpenedFile]:
+def inspect_file(path: Path) -> Iterator[OpenedFile]:
     """Look at the regular file that a path means, with who may have written or exchanged it.
 
     Raises `UntrustedError` for a folder, a pipe or a device, none of which is opened, and as root
@@ -123,15 +125,15 @@ def opened(path: Path) -> Iterator[OpenedFile]:
     path, doubt = path.absolute(), None
     with ExitStack() as stack:
         for _ in range(_MOST_LINKS):
-            folder, real, trouble = _enter(path.parent)
+            folder, real, trouble = _walk_to_folder(path.parent)
             stack.callback(os.close, folder)
             path, doubt = real / path.name, doubt or trouble
-            number = _look(path, folder)
+            number = _open_entry(path, folder)
             stack.callback(os.close, number)
             state = os.fstat(number)
             if not stat.S_ISLNK(state.st_mode):
                 break
-            trouble = _link_trouble(path, state)
+            trouble = _find_link_trouble(path, state)
             if trouble is not None and os.geteuid() == 0:
                 raise trouble
             doubt = doubt or trouble
@@ -155,13 +157,13 @@ def read_file(path: Path, most_bytes: int, *, follow: bool = True) -> bytes:
     number = os.open(path, os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
     try:
         _refuse_other_kinds(path, os.fstat(number))
-        return _read(number, path, most_bytes)
+        return _read_opened(number, path, most_bytes)
     finally:
         os.close(number)
 
 
-def _read(number: int, path: Path, most_bytes: int) -> bytes:
-    with os.fdopen(_reopen(number, path, os.O_RDONLY | _PLAIN), "rb") as file:
+def _read_opened(number: int, path: Path, most_bytes: int) -> bytes:
+    with os.fdopen(_reopen(number, path, os.O_RDONLY | _OPEN_FLAGS), "rb") as file:
         data: bytes | None = file.read(most_bytes)
     if data is None:  # /proc/kmsg: a regular file, they say, that has nothing to be read yet
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), str(path))
@@ -181,7 +183,7 @@ def resolve_trusted_folder(path: Path, *, make: bool = False) -> Path:
 
 @contextmanager
 def _trusted_folder(path: Path, *, make: bool) -> Iterator[tuple[int, Path]]:
-    number, real, trouble = _enter(path, make=make)
+    number, real, trouble = _walk_to_folder(path, make=make)
     try:
         if trouble is not None:
             raise trouble
@@ -190,58 +192,58 @@ def _trusted_folder(path: Path, *, make: bool) -> Iterator[tuple[int, Path]]:
         os.close(number)
 
 
-def _enter(path: Path, *, make: bool = False) -> tuple[int, Path, UntrustedError | None]:
+def _walk_to_folder(path: Path, *, make: bool = False) -> tuple[int, Path, UntrustedError | None]:
     """Open a folder name by name; return also its real path and whose folder is on the way.
 
     Raises `UntrustedError` for a link of another user (as root), `OSError`.
     """
-    here, number, trouble = Path("/"), os.open("/", _LOOK), None
+    here, number, trouble = Path("/"), os.open("/", _LOOK_FLAGS), None
     ahead, links, strict = [*reversed(path.absolute().parts[1:])], 0, os.geteuid() == 0
     with ExitStack() as stack:
         stack.callback(os.close, number)
         while ahead:
             name = ahead.pop()
             entry = here.parent if name == ".." else here / name
-            inner = _look(entry, number, name, make=make)
+            inner = _open_entry(entry, number, name, make=make)
             stack.callback(os.close, inner)
             state = os.fstat(inner)
             if stat.S_ISLNK(state.st_mode):
                 links += 1
                 if links > _MOST_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-                if strict and (wrong := _link_trouble(entry, state)):
+                if strict and (wrong := _find_link_trouble(entry, state)):
                     raise trouble or wrong
                 target = Path(os.readlink("", dir_fd=inner))
                 ahead += reversed(target.parts[target.is_absolute() :])
                 if not target.is_absolute():
                     continue
-                entry, inner = Path("/"), os.open("/", _LOOK)
+                entry, inner = Path("/"), os.open("/", _LOOK_FLAGS)
                 stack.callback(os.close, inner)
             elif not stat.S_ISDIR(state.st_mode):
                 raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(entry))
             elif strict:
-                trouble = trouble or _folder_trouble(entry, state)
+                trouble = trouble or _find_folder_trouble(entry, state)
             here, number = entry, inner
         if not strict:
-            trouble = _folder_trouble(here, os.fstat(number))
+            trouble = _find_folder_trouble(here, os.fstat(number))
         return os.dup(number), here, trouble
 
 
-def _look(path: Path, folder: int, name: str | None = None, *, make: bool = False) -> int:
+def _open_entry(path: Path, folder: int, name: str | None = None, *, make: bool = False) -> int:
     """Open what a folder has under a name, `path`'s own: a link itself, a missing folder made."""
     name = path.name if name is None else name
-    with _naming(path):
+    with _name_path_in_errors(path):
         try:
-            return os.open(name, _LOOK, dir_fd=folder)
+            return os.open(name, _LOOK_FLAGS, dir_fd=folder)
         except FileNotFoundError:
             if not make:
                 raise
             with suppress(FileExistsError):
                 os.mkdir(name, 0o755, dir_fd=folder)
-                made = os.open(name, _PLAIN | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+                made = os.open(name, _OPEN_FLAGS | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
                 _give_to_caller(made, folder)
                 os.close(made)
-            return os.open(name, _LOOK, dir_fd=folder)
+            return os.open(name, _LOOK_FLAGS, dir_fd=folder)
 
 
 def _give_to_caller(number: int, folder: int) -> None:
@@ -251,7 +253,7 @@ def _give_to_caller(number: int, folder: int) -> None:
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
+def _name_path_in_errors(path: Path) -> Iterator[None]:
     """Let errors name the whole path of what is opened from its folder."""
     try:
         yield
@@ -272,14 +274,14 @@ def resolve_target(path: Path) -> Path:
             return path
         if not stat.S_ISLNK(found.st_mode):
             return path
-        trouble = _link_trouble(path, found)
+        trouble = _find_link_trouble(path, found)
         if trouble is not None:
             raise trouble
         path = path.parent / path.readlink()
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
 
 
-def private_folder(path: Path) -> Path:
+def make_private_folder(path: Path) -> Path:
     """Make a folder where it is missing, in which only trusted users can write; return it settled.
 
     The sticky bit is not enough here: what is looked for in it others could have made before. Our
@@ -302,7 +304,7 @@ def open_file(path: Path, flags: int, *, mode: int = 0o600, anyones: bool = Fals
     write into it. Raises `UntrustedError`, `OSError`.
     """
     with _trusted_folder(path.parent, make=bool(flags & os.O_CREAT)) as (folder, real):
-        return _open_in(folder, real / path.name, flags, mode, anyones=anyones)
+        return _open_in_folder(folder, real / path.name, flags, mode, anyones=anyones)
 
 
 def replace_file(path: Path, data: bytes, *, mode: int) -> None:
@@ -312,16 +314,16 @@ def replace_file(path: Path, data: bytes, *, mode: int) -> None:
     """
     with _trusted_folder(path.parent, make=True) as (folder, real):
         new = real / f"{path.name}.new"
-        with suppress(FileNotFoundError), _naming(new):  # of one that was killed
+        with suppress(FileNotFoundError), _name_path_in_errors(new):  # of one that was killed
             os.unlink(new.name, dir_fd=folder)
-        number = _open_in(folder, new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        number = _open_in_folder(folder, new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         try:
             try:
                 write_all(number, data)
                 os.fsync(number)
             finally:
                 os.close(number)
-            with _naming(path):
+            with _name_path_in_errors(path):
                 os.replace(new.name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
         except OSError:
             with suppress(OSError):
@@ -340,14 +342,14 @@ def scratch_folder() -> Iterator[Path]:
     from shutil import rmtree  # noqa: PLC0415
 
     place = Path(tempfile.gettempdir())
-    for left in place.glob(f"{_SCRATCH}*"):
+    for left in place.glob(f"{_SCRATCH_PREFIX}*"):
         with suppress(OSError), _locked(left):
             found = left.lstat()
             # A new one may be another rater's that has not locked it yet.
-            if found.st_uid == os.geteuid() and time.time() - found.st_mtime > _LEFT_S:
+            if found.st_uid == os.geteuid() and time.time() - found.st_mtime > _LONGEST_UNLOCKED_S:
                 rmtree(left)
     try:
-        folder = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=place))
+        folder = Path(tempfile.mkdtemp(prefix=_SCRATCH_PREFIX, dir=place))
     except OSError as error:
         raise InputError(f"{place}: no place for copies ({error.strerror}); see TMPDIR") from error
     try:
@@ -383,26 +385,26 @@ def flush(path: Path) -> None:
         os.close(number)
 
 
-def _open_in(
+def _open_in_folder(
     folder: int, file: Path, flags: int, mode: int = 0o600, *, anyones: bool = False
 ) -> int:
     """Open what is there, never through a link, or make it where that is asked for."""
     for _ in range(_ATTEMPTS):
         if not flags & os.O_EXCL:
             try:
-                look = _look(file, folder)
+                look = _open_entry(file, folder)
             except FileNotFoundError:
                 if not flags & os.O_CREAT:
                     raise
             else:
                 try:
                     _check_file(file, os.fstat(look), anyones=anyones)
-                    return _reopen(look, file, flags & ~(os.O_CREAT | os.O_NOFOLLOW) | _PLAIN)
+                    return _reopen(look, file, flags & ~(os.O_CREAT | os.O_NOFOLLOW) | _OPEN_FLAGS)
                 finally:
                     os.close(look)
         try:
-            with _naming(file):
-                number = os.open(file.name, flags | os.O_EXCL | _PLAIN, mode, dir_fd=folder)
+            with _name_path_in_errors(file):
+                number = os.open(file.name, flags | os.O_EXCL | _OPEN_FLAGS, mode, dir_fd=folder)
         except FileExistsError:
             if flags & os.O_EXCL:
                 raise
@@ -414,7 +416,7 @@ def _open_in(
 
 def _reopen(number: int, file: Path, flags: int) -> int:
     """Open what was looked at, whatever has its name by now."""
-    with _naming(file):
+    with _name_path_in_errors(file):
         return os.open(f"/proc/self/fd/{number}", flags)
 
 
@@ -434,13 +436,13 @@ def _refuse_other_kinds(file: Path, found: os.stat_result) -> None:
         raise UntrustedError(file, f"not a regular file but {what}")
 
 
-def _link_trouble(link: Path, found: os.stat_result) -> UntrustedError | None:
+def _find_link_trouble(link: Path, found: os.stat_result) -> UntrustedError | None:
     if is_trusted(found.st_uid):
         return None
     return UntrustedError(link, f"a symbolic link of user {user_name(found.st_uid)}")
 
 
-def _folder_trouble(folder: Path, found: os.stat_result) -> UntrustedError | None:
+def _find_folder_trouble(folder: Path, found: os.stat_result) -> UntrustedError | None:
     if not is_trusted(found.st_uid):
         return UntrustedError(folder, f"the folder belongs to user {user_name(found.st_uid)}")
     if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
@@ -458,10 +460,12 @@ _SHARED_KINDS = frozenset(
     juicefs gcsfuse rclone
     """.split()  # noqa: SIM905 - a list to read
 )
-_OCTAL = re.compile(r"\\([0-7]{3})")
+_OCTAL_ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
-def shared_disk(path: Path, way: str, mountinfo: Path = Path("/proc/self/mountinfo")) -> str | None:
+def describe_shared_disk(
+    path: Path, way: str, mountinfo: Path = Path("/proc/self/mountinfo")
+) -> str | None:
     """Say on which file system of several machines a path is, and the way out; None: the host's.
 
     The deepest mount point above it counts; of two on one place the last one.
@@ -471,7 +475,7 @@ def shared_disk(path: Path, way: str, mountinfo: Path = Path("/proc/self/mountin
         words = line.split(" ")
         if "-" not in words[6:]:
             continue
-        point = Path(_OCTAL.sub(lambda it: chr(int(it[1], 8)), words[4]))
+        point = Path(_OCTAL_ESCAPE.sub(lambda it: chr(int(it[1], 8)), words[4]))
         if where.is_relative_to(point) and len(point.parts) >= best:
             best, kind = len(point.parts), words[words.index("-", 6) + 1]
     name = kind.removeprefix("fuse.").removeprefix("fuseblk.")
@@ -491,7 +495,7 @@ def shared_disk(path: Path, way: str, mountinfo: Path = Path("/proc/self/mountin
 def is_content_trusted(path: Path, content: bytes) -> bool:
     """Tell whether the user said that a file with this content may have anything done."""
     try:
-        os.close(open_file(_mark_of(path, content), os.O_RDONLY))
+        os.close(open_file(_mark_path(path, content), os.O_RDONLY))
     except OSError:
         return False
     return True
@@ -500,7 +504,7 @@ def is_content_trusted(path: Path, content: bytes) -> bool:
 def trust_content(path: Path, content: bytes) -> None:
     """Keep that the user says so. Raises `OSError`."""
     real = path.parent.resolve() / path.name
-    replace_file(_mark_of(path, content), os.fsencode(real), mode=0o600)
+    replace_file(_mark_path(path, content), os.fsencode(real), mode=0o600)
 
 
 def trusted_files() -> Iterator[tuple[Path, Path]]:
@@ -514,7 +518,7 @@ def _trust_folder() -> Path:
     return (user_folder("STATE") or Path("/nonexistent")) / "trusted"
 
 
-def _mark_of(path: Path, content: bytes) -> Path:
+def _mark_path(path: Path, content: bytes) -> Path:
     import hashlib  # noqa: PLC0415 - of a millisecond, for those who have such a file
 
     real = os.fsencode(path.parent.resolve() / path.name)

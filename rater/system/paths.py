@@ -11,7 +11,7 @@ from pathlib import Path
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
-def folder(name: str) -> Path:
+def data_folder(name: str) -> Path:
     """Return the folder of data files called `name`: inside the package, else beside it.
 
     The wheel maps `suites` to `rater/suites` and so on; an editable install or a
@@ -58,7 +58,7 @@ def journal_paths() -> tuple[Path, ...]:
     return (_MACHINE,) if own is None else (_MACHINE, own / "settings.json")
 
 
-def is_there(path: Path) -> bool:
+def exists(path: Path) -> bool:
     """Tell whether a file is there; what cannot be looked at is not."""
     try:
         path.stat()

@@ -27,14 +27,14 @@ from rater.system.paths import is_file
 
 DISTRIBUTION = "rater-bench"  # what pip installs: `rater` is a stranger's package
 _QUOTED = re.compile(r"`([^`\n]*)`")
-_CALL = re.compile(r"(?<![^ (])(?<!-m )(sudo )?rater(?= [^ ])")
+_RATER_CALL = re.compile(r"(?<![^ (])(?<!-m )(sudo )?rater(?= [^ ])")
 # Commands that open no database, or are told which by their own words.
 _NO_DATABASE = re.compile(
     "(completion|doctor|fleet merge|help|plan|settings|spec lint-bind|suites|topo)\\b"
 )
 _database: list[str] = []  # as --db was given
 _runs: dict[str, str] = {}  # what names runs that have another number in that database
-_RUN = re.compile(r"(?<= )(show|divots|report|plot|export|compare) (\d+)(?= |$)")
+_COMMAND_ON_RUN = re.compile(r"(?<= )(show|divots|report|plot|export|compare) (\d+)(?= |$)")
 
 
 def remember_database(typed: str | None) -> None:
@@ -59,13 +59,18 @@ def typed_command(line: str) -> str:
     def call(found: re.Match[str]) -> str:
         rest = found.string[found.end() + 1 :]
         told = _NO_DATABASE.match(rest) or re.search("--(db|help)\\b", rest)
-        typed = [_program(sudo=bool(found[1])), *([] if told else map(shlex.quote, _database))]
+        typed = [
+            _rater_command(sudo=bool(found[1])),
+            *([] if told else map(shlex.quote, _database)),
+        ]
         return (found[1] or "") + " ".join(typed)
 
-    return _CALL.sub(call, _RUN.sub(lambda it: f"{it[1]} {_runs.get(it[2], it[2])}", line))
+    return _RATER_CALL.sub(
+        call, _COMMAND_ON_RUN.sub(lambda it: f"{it[1]} {_runs.get(it[2], it[2])}", line)
+    )
 
 
-def _program(*, sudo: bool) -> str:
+def _rater_command(*, sudo: bool) -> str:
     """Return how rater was called, in short where it is the one on the PATH (of sudo: for all)."""
     called = sys.argv[0]
     if Path(called) == Path(__file__).parents[1] / "__main__.py" and "-m" in sys.orig_argv:
@@ -78,13 +83,13 @@ def _program(*, sudo: bool) -> str:
     return shlex.quote(str(Path(called).absolute()) if sudo else called)
 
 
-def program_hint(word: str) -> str:
+def hint_to_measure_program(word: str) -> str:
     """Return how to measure a program where its name was given in place of a suite, else ""."""
-    program = runnable_program(word)
+    program = find_program(word)
     return "" if program is None else f"to measure that program: `rater run -- {program} ...`"
 
 
-def runnable_program(word: str) -> str | None:
+def find_program(word: str) -> str | None:
     """Return how to type a program, on the PATH or a file here, None for what is none."""
     if shutil.which(word) is not None:
         return word
@@ -116,12 +121,12 @@ class ProcessId(NamedTuple):
 def this_process(root: Path = Path("/")) -> ProcessId:
     """Return the calling process; `root` is where the machine's /proc/sys is."""
     pid = os.getpid()
-    return ProcessId(pid, start_of(pid), boot_id(root))
+    return ProcessId(pid, process_start_ticks(pid), boot_id(root))
 
 
 def is_alive(process: ProcessId, root: Path = Path("/")) -> bool:
     """Tell whether exactly this process still runs, here, since the same boot."""
-    started = start_of(process.pid)
+    started = process_start_ticks(process.pid)
     same = started is not None and process.pid_start in (None, started)
     return same and process.boot_id == boot_id(root)
 
@@ -134,7 +139,7 @@ def boot_id(root: Path = Path("/")) -> str:
     return ""
 
 
-def start_of(pid: int) -> int | None:
+def process_start_ticks(pid: int) -> int | None:
     """Return the start of a process in clock ticks after boot, None when it is dead."""
     try:
         fields = stat_fields(Path(f"/proc/{pid}/stat").read_bytes())
@@ -175,7 +180,7 @@ class StoppedBySignal(KeyboardInterrupt):
 
 
 @contextmanager
-def handled(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+def handle_stop_signals(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
     """Have the signals handled so; the main thread gets them, any other changes nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -210,7 +215,7 @@ class DeferredSignals:
         self._wake()
 
     @contextmanager
-    def heard(
+    def deliver_to(
         self, hear: Callable[[int], None], call_soon: Callable[[Callable[[], None]], None]
     ) -> Iterator[None]:
         """Have `hear` called for each signal, those before included, where `call_soon` calls.
@@ -231,10 +236,10 @@ class DeferredSignals:
 
 
 @contextmanager
-def held() -> Iterator[DeferredSignals]:
+def hold_stop_signals() -> Iterator[DeferredSignals]:
     """Break nothing off: signals are only kept, for whoever asks or listens."""
     signals = DeferredSignals()
-    with handled(signals.take):
+    with handle_stop_signals(signals.take):
         yield signals
 
 
@@ -243,7 +248,7 @@ def held() -> Iterator[DeferredSignals]:
 _LEAST_WIDTH = 20  # of a terminal that text is broken for
 
 
-class _Leaving(io.FileIO):
+class _StreamThatMayLoseItsReader(io.FileIO):
     """A descriptor that goes on as /dev/null where nobody reads it any more."""
 
     def write(self, data: Any, /) -> int:
@@ -274,7 +279,7 @@ def ignore_broken_pipe() -> None:
         raw = getattr(buffer, "raw", buffer)  # itself where Python buffers nothing (`python -u`)
         if type(raw) is io.FileIO:  # not what a test has put there
             stream.flush()
-            leaving = _Leaving(raw.fileno(), "w", closefd=False)
+            leaving = _StreamThatMayLoseItsReader(raw.fileno(), "w", closefd=False)
             stream = io.TextIOWrapper(
                 cast(BinaryIO, leaving) if buffer is raw else io.BufferedWriter(leaving),
                 encoding=stream.encoding,
@@ -290,11 +295,11 @@ def print_error(text: object) -> None:
     lines = f"rater: {as_typed(str(text))}".split("\n")
     if sys.stderr.isatty():
         width = max(_LEAST_WIDTH, shutil.get_terminal_size().columns - 1)
-        lines = [part for line in lines for part in _wrapped(line, width)]
+        lines = [part for line in lines for part in _wrap_line(line, width)]
     print("\n".join(lines), file=sys.stderr, flush=True)
 
 
-def _wrapped(line: str, width: int) -> list[str]:
+def _wrap_line(line: str, width: int) -> list[str]:
     """Break a line between words; a path longer than the terminal stays whole, to be copied."""
     wrapper = textwrap.TextWrapper(
         width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False

@@ -29,10 +29,10 @@ def parse_list(text: str) -> tuple[int, ...]:
     numbers: list[int] = []
     position = 0
     while True:
-        first, position = _number(text, position)
+        first, position = _parse_number(text, position)
         last = first
         if text[position : position + 1] == "-":
-            last, position = _number(text, position + 1)
+            last, position = _parse_number(text, position + 1)
             if last < first:
                 raise ValueError(f"the range {first}-{last} in {text!r} runs backwards")
         numbers.extend(range(first, last + 1))
@@ -113,7 +113,7 @@ def numbers_of(mask: int) -> tuple[int, ...]:
     return tuple(match.start() for match in re.finditer("1", digits))
 
 
-def _number(text: str, position: int) -> tuple[int, int]:
+def _parse_number(text: str, position: int) -> tuple[int, int]:
     position = _skip_blanks(text, position)
     match = _NUMBER.match(text, position)
     if match is None:

@@ -56,7 +56,7 @@ def open_input(path: Path, most_bytes: int, expected: str) -> BinaryIO:
     try:
         if is_passed:
             return path.open("rb")
-        if problem is None and bytes_of(path):
+        if problem is None and file_size(path):
             # Not waiting for a pipe that was put in its place since.
             flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
             return os.fdopen(os.open(path, flags), "rb")
@@ -67,7 +67,7 @@ def open_input(path: Path, most_bytes: int, expected: str) -> BinaryIO:
     raise InputError(f"{problem}; expected {expected}")
 
 
-def bytes_of(path: Path) -> int:
+def file_size(path: Path) -> int:
     """Return the size of a file; 0 for one that is not there: told when it is needed."""
     try:
         return path.stat().st_size
@@ -81,10 +81,10 @@ def read_text(path: Path, too_large_for: str = "a suite or a layout") -> str:
     Raises `OSError` with a reason in words, `UnicodeDecodeError` when it is not
     UTF-8, and `ValueError` for a path with a NUL.
     """
-    return text_of(read_file(path, MOST_BYTES + 1), path, too_large_for)
+    return decode_text(read_file(path, MOST_BYTES + 1), path, too_large_for)
 
 
-def text_of(data: bytes, path: Path, too_large_for: str) -> str:
+def decode_text(data: bytes, path: Path, too_large_for: str) -> str:
     """Return as text what was read of a file, at most `MOST_BYTES` + 1. Raises the same."""
     if len(data) > MOST_BYTES:
         most = f"larger than {MOST_BYTES // 10**6} MB, too large for {too_large_for}"
@@ -133,10 +133,10 @@ def key_lines(text: str) -> dict[Key, int]:
         header, assignment = _HEADER.match(statement), _ASSIGNMENT.match(statement)
         key: Key = ()
         if header:
-            key = table = _resolved(_parts(header[2]), latest, opens=header[1] == "[[")
-            lines.setdefault(_plain(key), first)
+            key = table = _resolve_arrays(_split_key(header[2]), latest, opens=header[1] == "[[")
+            lines.setdefault(_without_indices(key), first)
         elif assignment:
-            key = table + _parts(assignment[1])
+            key = table + _split_key(assignment[1])
         for length in range(1, len(key) + 1):
             lines.setdefault(key[:length], first)
         begin, first = sign.end(), number
@@ -149,7 +149,7 @@ def find_line(lines: Mapping[Key, int], key: Key) -> int | None:
     A part may end in an index, `args[2]`: then the line of the item counts, else
     that of its list.
     """
-    plain = _plain(key)
+    plain = _without_indices(key)
     for length in range(len(key), 0, -1):
         exact = key[:length]
         for candidate in (exact, (*exact[:-1], plain[length - 1]), plain[:length]):
@@ -158,7 +158,7 @@ def find_line(lines: Mapping[Key, int], key: Key) -> int | None:
     return None
 
 
-def _resolved(parts: Key, latest: dict[Key, Key], *, opens: bool) -> Key:
+def _resolve_arrays(parts: Key, latest: dict[Key, Key], *, opens: bool) -> Key:
     key: Key = ()
     for part in parts[:-1]:
         key = latest.get((*key, part), (*key, part))
@@ -170,11 +170,11 @@ def _resolved(parts: Key, latest: dict[Key, Key], *, opens: bool) -> Key:
     return latest.get(whole, whole)
 
 
-def _plain(key: Key) -> Key:
+def _without_indices(key: Key) -> Key:
     return tuple(_INDEX.sub("", part) for part in key)
 
 
-def _parts(dotted: str) -> Key:
+def _split_key(dotted: str) -> Key:
     return tuple(part.strip("\"'") for part in re.findall(PART, dotted))
 
 
@@ -261,7 +261,7 @@ class Document:
         Raises `MistakesError` when there are so many that nobody reads more.
         """
         line = find_line(self._lines, key)
-        mistake = Mistake(self.path, line, ".".join(map(_quoted, key)), text)
+        mistake = Mistake(self.path, line, ".".join(map(_quote_part, key)), text)
         if mistake not in self.mistakes:
             self.mistakes.append(mistake)
         if len(self.mistakes) >= _MOST_MISTAKES:
@@ -442,7 +442,7 @@ class TableReader:
         self.mistake(f"expected {expected}, got {got}{hint}", name + error.at)
 
 
-def _quoted(part: str) -> str:
+def _quote_part(part: str) -> str:
     return part if re.fullmatch(r"[A-Za-z0-9_-]+(\[\d+\])?", part) else f'"{part}"'
 
 

@@ -165,7 +165,7 @@ def of_type(hint: Any) -> ValueKind[Any]:
             return msgspec.convert(value, hint)
         except msgspec.ValidationError as error:  # "Expected `int`, got `str` - at `$.cpus[2]`"
             what, _, at = str(error).partition(" - at `$")
-            what = _TYPES.sub(lambda it: " or ".join(map(_in_words, it[1].split(" | "))), what)
+            what = _TYPES.sub(lambda it: " or ".join(map(_describe_type, it[1].split(" | "))), what)
             place, what = at.strip("`.").replace("[...]", "a value"), what[0].lower() + what[1:]
             raise ValueError(f"{place}: {what}" if place else what) from None
 
@@ -175,7 +175,7 @@ def of_type(hint: Any) -> ValueKind[Any]:
 _TYPES = re.compile(r"`((?:int|float|str|bool|array|object|null| \| )+)`")
 
 
-def _in_words(name: str) -> str:
+def _describe_type(name: str) -> str:
     return {
         "str": "a string",
         "bool": "true or false",

@@ -28,7 +28,7 @@ _UNPACKERS: dict[str, tuple[bytes, Callable[[], Any]]] = {
 }
 
 
-def kind_of(head: bytes) -> str | None:
+def detect_packing(head: bytes) -> str | None:
     """Say which program packed what begins with `head`; None: it is plain."""
     return next((kind for kind, (magic, _) in _UNPACKERS.items() if head.startswith(magic)), None)
 

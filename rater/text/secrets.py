@@ -97,7 +97,7 @@ _DEEPEST = 8  # quotes in quotes: beyond, the whole text is hidden
 @lru_cache(4096)
 def is_secret(name: str) -> bool:
     """Tell whether what has this name is a secret, by the words in it."""
-    words = _words_of(name)
+    words = _split_name(name)
     return not _ABOUT.intersection(words[-1:]) and (
         _ANYWHERE.search("".join(words)) is not None
         or any(word in _WORDS or word.endswith("TOKEN") for word in words)
@@ -106,13 +106,13 @@ def is_secret(name: str) -> bool:
 
 
 @lru_cache(4096)
-def _words_of(name: str) -> tuple[str, ...]:
+def _split_name(name: str) -> tuple[str, ...]:
     return tuple(word.upper() for word in _WORD.findall(name))
 
 
-def _hides(name: str, value: str) -> bool:
+def _is_hidden(name: str, value: str) -> bool:
     """Tell whether a value is not shown: numbers are, where the name is but a guess."""
-    words = _words_of(name)
+    words = _split_name(name)
     number = _PLAIN if {"KEYS", "TOKENS"}.isdisjoint(words) else _AMOUNT
     sure = _ANYWHERE.search("".join(words)) is not None
     return is_secret(name) and (sure or not number.fullmatch(value))
@@ -129,50 +129,55 @@ class Redactor:
         self._seen: dict[tuple[str, str], str] = {} if seen is None else seen
         self.hidden: dict[str, None] = {}
 
-    def pair(self, name: str, value: str) -> str:
+    def redact_value(self, name: str, value: str) -> str:
         """Return the value of a variable, fit to be shown."""
-        if value and _hides(name, value):
-            return _shown(self._instead(name, _marked(value)))
-        return self.text(value)
+        if value and _is_hidden(name, value):
+            return _marks_out(self._mark_for(name, _marks_in(value)))
+        return self.redact(value)
 
-    def pairs(self, values: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    def redact_pairs(self, values: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
         """Return variables or values of axes, fit to be shown."""
-        return tuple((name, self.pair(name, value)) for name, value in values)
+        return tuple((name, self.redact_value(name, value)) for name, value in values)
 
-    def text(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Return a text or a command, as a shell would take it, fit to be shown."""
-        return _shown(self._named(self._text(_marked(text)), head=-1))
+        return _marks_out(self._redact_named_values(self._redact_command(_marks_in(text)), head=-1))
 
-    def values(self, value: Any) -> Any:
+    def redact_json(self, value: Any) -> Any:
         """Return a value of JSON with its texts, and lists of words, fit to be shown."""
         match value:
             case str():
-                return self.text(value)
+                return self.redact(value)
             case [str(), *rest] if all(isinstance(one, str) for one in rest):
-                return [_shown(word) for word in self._words([_marked(one) for one in value])]
+                return [
+                    _marks_out(word)
+                    for word in self._redact_words([_marks_in(one) for one in value])
+                ]
             case list():
-                return [self.values(one) for one in value]
+                return [self.redact_json(one) for one in value]
             case dict():
                 return {
-                    name: self.pair(name, one) if isinstance(one, str) else self.values(one)
+                    name: self.redact_value(name, one)
+                    if isinstance(one, str)
+                    else self.redact_json(one)
                     for name, one in value.items()
                 }
         return value
 
-    def _text(self, text: str, depth: int = 0) -> str:
+    def _redact_command(self, text: str, depth: int = 0) -> str:
         if depth > _DEEPEST:
-            return self._instead("a text", text)
+            return self._mark_for("a text", text)
         found, end = [], 0
         places = list(_SHELL_WORD.finditer(text))
-        words = [_unquoted(place[0]) for place in places]
-        for it, word, shown in zip(places, words, self._words(words, depth), strict=True):
+        words = [_unquote(place[0]) for place in places]
+        for it, word, shown in zip(places, words, self._redact_words(words, depth), strict=True):
             if shown != word:
                 quoted = shlex.quote(shown) if it[0] != word else shown
                 found += [text[end : it.start()], quoted]
                 end = it.end()
         return "".join([*found, text[end:]])
 
-    def _words(self, words: Sequence[str], depth: int = 0) -> list[str]:
+    def _redact_words(self, words: Sequence[str], depth: int = 0) -> list[str]:
         """Return the words of a command, without quotes."""
         shown: list[str] = []
         before, program = "", ""
@@ -182,31 +187,31 @@ class Redactor:
             for ahead in ("", f"{before} ") if program else ():
                 found = _OPTIONS[program].fullmatch(ahead + word)
                 if found and found[1].startswith(ahead):
-                    instead = self._instead(f"password of {program}", found[2])
+                    instead = self._mark_for(f"password of {program}", found[2])
                     shown.append(found[1].removeprefix(ahead) + instead)
                     break
             else:
-                shown.append(self._word(word, before, depth))
+                shown.append(self._redact_word(word, before, depth))
             before = word
         return shown
 
-    def _word(self, word: str, before: str, depth: int) -> str:
+    def _redact_word(self, word: str, before: str, depth: int) -> str:
         """Return a word of a command, without quotes, which may be a command itself."""
         name = before.lstrip("-")
         takes = before.startswith("-") and "=" not in before and name.upper() not in _NO_OPTION
-        if takes and word and not word.startswith("-") and _hides(name, word):
-            return self._instead(before, word)
-        word = self._named(word, head=0)
-        word = _ISSUED.sub(lambda it: self._instead("a token of a known form", it[0]), word)
+        if takes and word and not word.startswith("-") and _is_hidden(name, word):
+            return self._mark_for(before, word)
+        word = self._redact_named_values(word, head=0)
+        word = _ISSUED.sub(lambda it: self._mark_for("a token of a known form", it[0]), word)
         if re.search(r"\s", word):
-            return self._text(word, depth + 1)
+            return self._redact_command(word, depth + 1)
         for address in (_LOGIN, _ADDRESS):
             word = address.sub(
-                lambda it: f"{it[1]}:{self._instead('password of an address', it[2])}@", word
+                lambda it: f"{it[1]}:{self._mark_for('password of an address', it[2])}@", word
             )
         return word
 
-    def _named(self, text: str, *, head: int) -> str:
+    def _redact_named_values(self, text: str, *, head: int) -> str:
         """Return a text without the values of names; one that begins at `head` has all the rest."""
         found, end, at = [], 0, 0
         while it := _NAMED.search(text, at):
@@ -225,13 +230,13 @@ class Redactor:
             value, quote = text[at:last], text[at:last][:1]
             if quote in ("'", '"') and value.find(quote, 1) == len(value) - 1:
                 at, value = at + 1, value[1:-1]
-            if value and (_hides(it[2], value) or not is_secret(it[2])):
-                found += [text[end:at], self._instead(it[2], value)]
+            if value and (_is_hidden(it[2], value) or not is_secret(it[2])):
+                found += [text[end:at], self._mark_for(it[2], value)]
                 end = at + len(value)
                 at = last
         return "".join([*found, text[end:]])
 
-    def _instead(self, name: str, value: str) -> str:
+    def _mark_for(self, name: str, value: str) -> str:
         """Return a mark; its number is counted under the name and no value."""
         if value.lstrip("'\"\\").startswith("\ue000"):
             return value
@@ -245,31 +250,31 @@ class Redactor:
 def _names_secret(it: re.Match[str]) -> bool:
     """Tell whether a name with its sign and quotes is that of a secret."""
     name, sign, before = it[2].lstrip("-"), it[4], it.string[it.start() - 1 : it.start()]
-    if before in ("?", "&") and {"SIG", "SIGNATURE"}.intersection(_words_of(name)):
+    if before in ("?", "&") and {"SIG", "SIGNATURE"}.intersection(_split_name(name)):
         return True
     if before == ";" and name.upper() == "PWD" and "=" in sign:  # of ODBC
         return True
     if "," in sign and not it[2].startswith("-"):
-        return _ANYWHERE.search("".join(_words_of(name))) is not None and is_secret(name)
+        return _ANYWHERE.search("".join(_split_name(name))) is not None and is_secret(name)
     alone = "=" not in sign and name.upper() in (("KEY", "KEYS") if it[3] else _NO_OPTION)
     return not alone and is_secret(name)
 
 
 def command_text(words: Sequence[str]) -> str:
     """Return a command as a shell takes it, fit to be shown."""
-    return Redactor().text(shlex.join(words))
+    return Redactor().redact(shlex.join(words))
 
 
-def _marked(text: str) -> str:
+def _marks_in(text: str) -> str:
     """Return a text with marks in place of what was left out before, and with no others."""
     return _SHOWN.sub(lambda it: f"\ue000{it[1] or 1}\ue001", _MARK.sub("?", text))
 
 
-def _shown(text: str) -> str:
+def _marks_out(text: str) -> str:
     return _MARK.sub(lambda it: "[redacted]" if it[1] == "1" else f"[redacted {it[1]}]", text)
 
 
-def _unquoted(word: str) -> str:
+def _unquote(word: str) -> str:
     """Return a word as a shell passes it on; a quote that is not closed stays."""
     return _QUOTED.sub(
         lambda it: _ESCAPED.sub(r"\1", it[2]) if it[2] else it[1] or it[3] or "", word

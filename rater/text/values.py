@@ -166,11 +166,11 @@ class JsonFields:
         self._readers: list[tuple[str, _Reader]] = []
         for part in parts:
             if isinstance(part, str):
-                self._readers += [self._word(word) for word in part.split()]
+                self._readers += [self._parse_word(word) for word in part.split()]
             else:
                 self._readers += part.items()
 
-    def of(self, instance: object) -> dict[str, object]:
+    def read(self, instance: object) -> dict[str, object]:
         """Return the members with their values, which need not be JSON yet."""
         found: dict[str, Any] = {}
         for key, reader in self._readers:
@@ -178,7 +178,7 @@ class JsonFields:
             found |= value if key == "*" else {key: value}
         return found
 
-    def _word(self, word: str) -> tuple[str, _Reader]:
+    def _parse_word(self, word: str) -> tuple[str, _Reader]:
         if word == "*":
             return word, struct_fields
         shape: _Reader | None = None
@@ -215,15 +215,15 @@ def struct_fields(instance: Any) -> dict[str, Any]:
 
 def to_dict(instance: Any) -> dict[str, Any]:
     """Return a Struct as a dict of its fields, with those that they hold."""
-    return {name: _plain(value) for name, value in struct_fields(instance).items()}
+    return {name: _to_plain(value) for name, value in struct_fields(instance).items()}
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if hasattr(type(value), "__struct_fields__"):
         return to_dict(value)
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    return type(value)(map(_plain, value)) if type(value) in (list, tuple) else value
+        return {key: _to_plain(one) for key, one in value.items()}
+    return type(value)(map(_to_plain, value)) if type(value) in (list, tuple) else value
 
 
 def objects(keys: str, rows: Iterable[Sequence[object]]) -> list[dict[str, object]]:
@@ -238,7 +238,7 @@ def to_json(value: object, table: Table | None = None) -> Any:
         return value
     known = table or {}
     if (members := known.get(type(value))) is not None:
-        value = members.of(value)
+        value = members.read(value)
     elif hasattr(type(value), "__struct_fields__"):
         value = struct_fields(value)
     if isinstance(value, Enum):

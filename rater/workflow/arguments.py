@@ -166,10 +166,10 @@ def open_existing_store(output: Output) -> Store:
     """Open the database, which there must be."""
     from rater.store.connection import default_path
     from rater.store.store import open_store
-    from rater.system.paths import is_there
+    from rater.system.paths import exists
 
     path = default_path(output.db)
-    if not is_there(path):
+    if not exists(path):
         raise InputError(
             f"there is no database {path}; `rater run` makes it, or name another with --db"
         )
@@ -179,9 +179,9 @@ def open_existing_store(output: Output) -> Store:
 def open_to_list(output: Output) -> Store | None:
     """Open the database; None, and a word, where there is none yet and none is named."""
     from rater.store.connection import default_path
-    from rater.system.paths import is_there
+    from rater.system.paths import exists
 
-    if output.db or is_there(default_path(None)):
+    if output.db or exists(default_path(None)):
         return open_existing_store(output)
     print_error(f"there is no database {default_path(None)} yet")
     return None

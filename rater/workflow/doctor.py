@@ -77,9 +77,9 @@ class RunSettings:
         now = {name: find_setting(name, sysroot()).read() for name in wanted}
         for name, present in now.items():
             if len({value for _, value in present.files}) == 1:  # else it is no one value
-                self._before.setdefault(name, present.text)
+                self._before.setdefault(name, present.description)
         self._tuner.set(wanted)
-        told = [f"{name}={value} (was {now[name].text})" for name, value in wanted.items()]
+        told = [f"{name}={value} (was {now[name].description})" for name, value in wanted.items()]
         self._report(f"changed for this run, restored at its end: {truncate_list(told, _SHOWN)}")
 
 
@@ -202,7 +202,9 @@ def restore_leftover_settings() -> tuple[str, ...]:
         if left is None:
             continue
         if not may_recover(path):
-            warnings.append(f"{left.text}; they are in force still: `sudo rater settings restore`")
+            warnings.append(
+                f"{left.summary}; they are in force still: `sudo rater settings restore`"
+            )
             continue
         messages: list[str] = []
         if restore_leftovers(root, path, messages.append):
@@ -218,7 +220,7 @@ def report() -> None:
     for path in journal_paths():
         left = find_leftovers(sysroot(), path)
         if left is not None:
-            print_error(f"{left.text}; {left.way}")
+            print_error(f"{left.summary}; {left.remedy}")
 
 
 # -- What the doctor reads of this machine now -----------------------------------------------------

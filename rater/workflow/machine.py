@@ -44,9 +44,8 @@ from rater.run.observe.perf import (
 )
 from rater.run.programs.compile import CACHED, cache_root, compile_program, find_command
 from rater.run.programs.inputs import remove_run_dir
-from rater.settings.restore import forget as forget_leftovers
-from rater.settings.restore import restore_leftovers
-from rater.settings.tuner import available_settings, find_setting, lacking
+from rater.settings.restore import forget_leftovers, restore_leftovers
+from rater.settings.tuner import available_settings, find_setting, missing_settings
 from rater.show.plans.machine import (
     counters_document,
     counters_parts,
@@ -59,7 +58,7 @@ from rater.show.plans.machine import (
 from rater.show.plans.topology import TopoView, topo_document, topo_parts
 from rater.show.screen.document import Line
 from rater.system.errors import InputError
-from rater.system.paths import is_there, journal_paths, sysroot
+from rater.system.paths import exists, journal_paths, sysroot
 from rater.system.process import print_error
 from rater.text.documents import Key, find_line, key_lines
 from rater.text.values import truncate_list
@@ -201,7 +200,9 @@ def show_settings(output: Output, names: tuple[str, ...]) -> int:
             for setting in here
             if any(setting.name == name or setting.name.startswith(f"{name}.") for name in wanted)
         )
-    document = settings_document(here, root, () if names else lacking(root), journal_paths())
+    document = settings_document(
+        here, root, () if names else missing_settings(root), journal_paths()
+    )
     print_view(output, document, partial(settings_parts, detailed=bool(names)))
     return 0
 
@@ -211,7 +212,7 @@ def restore(output: Output, force: bool, forget: bool) -> int:
     root = sysroot()
     messages: list[str] = []
     done = True
-    found = [path for path in journal_paths() if is_there(path)]
+    found = [path for path in journal_paths() if exists(path)]
     for path in found:
         if forget:
             kept = forget_leftovers(root, path)

@@ -40,9 +40,9 @@ from rater.show.plans.suites import trial_parts
 from rater.show.screen.console import Printer, terminal
 from rater.show.screen.document import print_parts
 from rater.system.errors import InputError
-from rater.system.paths import folder
+from rater.system.paths import data_folder
 from rater.system.process import typed_command
-from rater.text.documents import NAME, NAME_EXPECTED, Mistake, MistakesError, bytes_of
+from rater.text.documents import NAME, NAME_EXPECTED, Mistake, MistakesError, file_size
 from rater.text.values import to_dict
 from rater.workflow.arguments import Output, print_json
 from rater.workflow.machine import OF_SUITE, generator_failures, missing_programs
@@ -173,7 +173,7 @@ def _conclude(suite: Suite, checked: Sequence[Checked], output: Output) -> int:
     """Say what is doubtful, and the sum of it all."""
 
     answered = {(c.trial.benchmark, c.trial.size) for c in checked if c.trial.size is not None}
-    warnings = suite_warnings(suite, DEFAULT_SIZE, bytes_of, answered)
+    warnings = suite_warnings(suite, DEFAULT_SIZE, file_size, answered)
     trials = [c.trial for c in checked]
     failed = [trial.benchmark for trial in trials if trial.error is not None]
     if output.json:
@@ -291,7 +291,7 @@ def _places(name: str, place: Path | None) -> tuple[Path, Path]:
 def _write(main: Path, programs: Path) -> list[Path]:
     """Write the example; what was begun is taken back when it cannot be finished."""
 
-    source = folder("suites") / "new"
+    source = data_folder("suites") / "new"
     files = {programs / path.name: path for path in sorted(source.iterdir()) if path.name != _MAIN}
     files[main] = source / _MAIN
     written: list[Path] = []

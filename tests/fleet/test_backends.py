@@ -38,8 +38,8 @@ from rater.record.run import RunStatus
 from rater.run.host.admission import machine_lock
 from rater.store.store import open_store
 from rater.system.errors import InputError
-from rater.system.files import Trusted, shared_disk
-from rater.system.process import start_of
+from rater.system.files import Trusted, describe_shared_disk
+from rater.system.process import process_start_ticks
 from tests.support.example_events import ended, over, phase, run_of
 from tests.support.fleets import ASKED
 from tests.support.stored_runs import begin
@@ -193,7 +193,7 @@ def test_a_machine_without_slurm_is_told_so(
         SlurmBackend()
 
 
-OURS = f"{os.getpid()} {start_of(os.getpid())}\n"
+OURS = f"{os.getpid()} {process_start_ticks(os.getpid())}\n"
 DEAD = f"{os.getpid()} 1\n"  # of a process that had our number before
 
 
@@ -284,7 +284,7 @@ def test_a_disk_of_several_machines_is_told_by_the_deepest_mount(
 ) -> None:
     mountinfo = tmp_path / "mountinfo"
     mountinfo.write_text(MOUNTS)
-    said = shared_disk(Path(place), "another", mountinfo)
+    said = describe_shared_disk(Path(place), "another", mountinfo)
     assert (said is None) == (kind is None)
     assert kind is None or f"({kind})" in str(said)
 
@@ -432,7 +432,9 @@ def test_another_rater_directory_or_disk_is_refused_with_the_reason(it: Agent) -
 def test_a_disk_of_several_machines_and_a_narrow_mask_are_refused(
     it: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent, "shared_disk", lambda *_: "on a file system of several machines")
+    monkeypatch.setattr(
+        agent, "describe_shared_disk", lambda *_: "on a file system of several machines"
+    )
     assert refused(it) == "on a file system of several machines"
     monkeypatch.setattr(agent, "partial_mask", lambda: "the job may use CPUs 0 of 0-1")
     assert refused(it) == "the job may use CPUs 0 of 0-1"

@@ -33,7 +33,7 @@ from rater.store.rows import migrate, migrations
 from rater.store.store import Store, open_store
 from rater.store.sweeps import create_slot_run, new_sweep, remove_sweeps
 from rater.system.files import scratch_folder
-from rater.system.paths import folder
+from rater.system.paths import data_folder
 from rater.system.process import this_process
 from tests.support.calls import Rater, rows
 from tests.support.digests import content_digest
@@ -320,7 +320,7 @@ NO_PARENT = (
     "PRAGMA foreign_keys = OFF",
     "INSERT INTO tag (run_id, name, value) VALUES (77, 'a', 'b')",
 )
-LOST_VIEWS = [f"DROP VIEW {it.stem}" for it in sorted((folder("db") / "views").glob("*.sql"))]
+LOST_VIEWS = [f"DROP VIEW {it.stem}" for it in sorted((data_folder("db") / "views").glob("*.sql"))]
 AS_A_VIEW = (*LOST_VIEWS, "DROP TABLE observed", "CREATE VIEW observed AS SELECT * FROM host")
 WITHOUT_CHECKS = (
     *LOST_VIEWS,
@@ -395,12 +395,12 @@ def test_a_database_is_not_merged_into_itself(tmp_path: Path, store: Store) -> N
             merge_database(store, path)
 
 
-@pytest.mark.parametrize("version", [9, max(migrations(folder("db"))) - 1])
+@pytest.mark.parametrize("version", [9, max(migrations(data_folder("db"))) - 1])
 def test_an_older_schema_is_brought_up_to_date_on_the_copy(
     tmp_path: Path, store: Store, version: int
 ) -> None:
     place, path = tmp_path / "db", tmp_path / "old.db"
-    copy_of(folder("db"), place, version)
+    copy_of(data_folder("db"), place, version)
     with closing(sqlite3.connect(path, autocommit=True)) as old:
         migrate(old, path, place)
         old.execute("INSERT INTO host (id, fingerprint) VALUES (5, 'f')")

@@ -6,7 +6,7 @@ import pytest
 
 from rater.run.host.facts import settings_snapshot
 from rater.settings.known import changes_with, is_known_file, read_value
-from rater.settings.tuner import available_settings, find_setting, lacking
+from rater.settings.tuner import available_settings, find_setting, missing_settings
 from rater.system.errors import InputError
 from tests.support.settings_tree import CPUS, POOL, THP, make_tree, node_pool
 
@@ -23,7 +23,7 @@ def test_a_machine_has_the_knobs_whose_files_it_has_and_the_rest_is_named(root: 
         *("hugepages.2048kB", "hugepages.2048kB.node0", "hugepages.2048kB.node1"),
         *("numa_balancing", "zone_reclaim", "swappiness", "aslr"),
     ]
-    assert [(one.names, one.why) for one in lacking(root)] == [
+    assert [(one.names, one.why) for one in missing_settings(root)] == [
         (("compaction_proactiveness",), "this kernel was built without")
     ]
 
@@ -43,7 +43,7 @@ def test_settings_of_a_size_stand_together_from_the_smallest_size_on(root: Path)
 
 def test_an_empty_tree_has_no_knobs_and_each_is_named_as_lacking(tmp_path: Path) -> None:
     assert available_settings(tmp_path) == ()
-    gone = [name for one in lacking(tmp_path) for name in one.names]
+    gone = [name for one in missing_settings(tmp_path) for name in one.names]
     assert {"governor", "boost", "smt.control", "thp", "numa_balancing"} <= set(gone)
     with pytest.raises(InputError, match=r"governor: this machine does not have it \(no cpufreq\)"):
         find_setting("governor", tmp_path)
@@ -61,9 +61,9 @@ def test_the_value_of_a_file_is_its_chosen_word_or_all_it_says(tmp_path: Path) -
 
 
 def test_values_that_differ_between_cpus_or_nodes_are_told_apart(root: Path) -> None:
-    assert find_setting("governor", root).read().text == "performance (0,3), powersave (1-2)"
-    assert find_setting("thp", root).read().text == "madvise"
-    assert find_setting("boost", root).read().text == "on"
+    assert find_setting("governor", root).read().description == "performance (0,3), powersave (1-2)"
+    assert find_setting("thp", root).read().description == "madvise"
+    assert find_setting("boost", root).read().description == "on"
 
 
 def test_a_knob_is_found_by_the_name_that_runs_record_it_with(root: Path) -> None:
@@ -123,7 +123,11 @@ def test_the_other_switch_of_turbo_is_the_same_knob_the_other_way_round(tmp_path
     file.parent.mkdir(parents=True)
     file.write_text("1\n")
     boost = find_setting("boost", tmp_path)
-    assert (boost.read().text, boost.accept("on"), boost.also) == ("off", "0", "cpu.no_turbo")
+    assert (boost.read().description, boost.accept("on"), boost.also) == (
+        "off",
+        "0",
+        "cpu.no_turbo",
+    )
 
 
 def test_smt_is_not_touched_where_that_would_bring_back_cpus_taken_away_by_hand(

@@ -11,7 +11,7 @@ import pytest
 
 from rater.settings import restore as putback
 from rater.settings import tuner as tuner_module
-from rater.settings.restore import find_leftovers, forget, restore_leftovers
+from rater.settings.restore import find_leftovers, forget_leftovers, restore_leftovers
 from rater.settings.tuner import SettingChangedError, SettingsSession
 from rater.system.errors import InputError, RunError
 from tests.support.settings_tree import (
@@ -57,7 +57,7 @@ class Box:
 
     def left(self) -> str | None:
         found = find_leftovers(self.root, self.journal)
-        return found.text if found else None
+        return found.summary if found else None
 
     def contents(self) -> dict[str, str]:
         return contents(self.root)
@@ -430,7 +430,7 @@ def test_a_damaged_journal_is_shown_and_nothing_guessed(box: Box, text: str, sai
     assert box.contents() == before
     with pytest.raises(InputError, match=r"restore --forget` moves it aside$"):
         box.tuner().set({"swappiness": "1"})
-    assert forget(box.root, box.journal) == box.journal.with_name("settings.json.old")
+    assert forget_leftovers(box.root, box.journal) == box.journal.with_name("settings.json.old")
     assert box.left() is None
 
 
@@ -442,7 +442,7 @@ def test_what_is_no_file_is_a_damaged_journal_and_each_that_is_moved_aside_is_ke
     for place in ("settings.json.old", "settings.json.old2"):
         make(box.journal)
         assert "not a regular file but" in (box.left() or "")
-        assert forget(box.root, box.journal) == box.journal.with_name(place)
+        assert forget_leftovers(box.root, box.journal) == box.journal.with_name(place)
     assert box.left() is None
 
 

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from rater.store.connection import StoreError, connect, default_path, translated
-from rater.store.rows import migrate, migrations, number_of
+from rater.store.connection import StoreError, connect, default_path, store_error
+from rater.store.rows import migrate, migrations, read_pragma
 from rater.store.store import Store, open_store
 from rater.system.errors import InputError
-from rater.system.paths import folder
+from rater.system.paths import data_folder
 from tests.support.datasette import NAME, text
 from tests.support.released import changed, digests, freeze, released
 from tests.support.stored_runs import begin
@@ -44,7 +44,7 @@ def test_a_database_is_made_with_its_folders(tmp_path: Path) -> None:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert connection.execute("PRAGMA foreign_keys").fetchone() == (1,)
     assert path.is_file()
-    assert version(path) == max(migrations(folder("db")))
+    assert version(path) == max(migrations(data_folder("db")))
     with open_store(path) as store:
         assert store.runs() == ()
     empty = tmp_path / "touched.db"  # becomes one
@@ -264,7 +264,7 @@ def empty() -> Iterator[sqlite3.Connection]:
 
 
 def test_datasette_has_every_table_view_and_query_with_its_comment(store: Store) -> None:
-    db = folder("db")
+    db = data_folder("db")
     told = json.loads((db / NAME).read_text())["databases"]["rater"]
     assert (db / NAME).read_text() == text(db), "make freeze writes it anew"
     sql = (
@@ -282,7 +282,7 @@ def test_datasette_has_every_table_view_and_query_with_its_comment(store: Store)
 
 
 def test_every_step_and_the_views_of_its_version_are_as_they_were_released() -> None:
-    now, then = digests(folder("db")), released(folder("db"))
+    now, then = digests(data_folder("db")), released(data_folder("db"))
     assert changed(now, then) == []
     assert [name for name in now if name not in then] == [], "`make freeze` adds them"
 
@@ -338,7 +338,7 @@ def test_every_table_is_strict(empty: sqlite3.Connection) -> None:
 def later(tmp_path: Path) -> Path:
     """The files of a later rater: one more column, and a view that shows it."""
     db = tmp_path / "later"
-    shutil.copytree(folder("db"), db)
+    shutil.copytree(data_folder("db"), db)
     step = max(migrations(db)) + 1
     (db / "migrations").mkdir(exist_ok=True)
     (db / f"migrations/{step:04}_mood.sql").write_text("ALTER TABLE run ADD COLUMN mood TEXT;")
@@ -358,7 +358,7 @@ def test_a_later_rater_applies_what_is_new_and_makes_the_views_anew(
         migrate(connection, path, later)
         assert connection.execute("SELECT uuid, mood FROM run_summary").fetchall() == [("u", None)]
         assert connection.execute("SELECT * FROM mine").fetchall() == [("u",)]
-        assert number_of(connection, "user_version") == max(migrations(later))
+        assert read_pragma(connection, "user_version") == max(migrations(later))
         after = schema(connection)
         migrate(connection, path, later)
         with closing(sqlite3.connect(":memory:", autocommit=True)) as fresh:
@@ -397,9 +397,9 @@ def test_a_file_system_without_locks_is_named_and_no_database_is_left_there(
     busy = sqlite3.OperationalError("database is locked")
     busy.sqlite_errorname = "SQLITE_BUSY"
     path = tmp_path / "rater.db"
-    assert "another program held" in str(translated(busy, path, "opening it"))
+    assert "another program held" in str(store_error(busy, path, "opening it"))
     monkeypatch.setattr("fcntl.lockf", none)
-    assert "its file system has no locks" in str(translated(busy, path, "opening it"))
+    assert "its file system has no locks" in str(store_error(busy, path, "opening it"))
     with pytest.raises(InputError, match="no locks, which a database needs; name one on a disk"):
         connect(path)
     assert [*tmp_path.iterdir()] == []

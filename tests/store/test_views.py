@@ -30,14 +30,14 @@ from rater.store.export import full_document, observations_document, write_csv
 from rater.store.store import Store, open_store
 from rater.store.sweeps import remove_sweeps
 from rater.system.errors import InputError
-from rater.system.paths import folder
+from rater.system.paths import data_folder
 from rater.workflow.results.columns import columns_of_copies
 from tests.support.example_events import ended, over, phase, run_of, with_head
 from tests.support.observations import observed, read
 from tests.support.placement_samples import BARE, FULL, MB, OBSERVED, store_run
 from tests.support.stored_runs import GONE, PUS, append, query_file, rows
 
-QUERIES = sorted((folder("db") / "queries").glob("*.sql"))
+QUERIES = sorted((data_folder("db") / "queries").glob("*.sql"))
 
 
 def add_run(store: Store, times_s: list[float], *, uuid: str = "u", stagger_ms: float = 0.0) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rater.store.rows import migrations
-from rater.system.paths import folder
+from rater.system.paths import data_folder
 
 NAME = "datasette.json"
 _COMMENTED = re.compile(
@@ -76,7 +76,7 @@ def _query(sql: str) -> tuple[str, str]:
 
 def write() -> None:
     """Write the file."""
-    db = folder("db")
+    db = data_folder("db")
     (db / NAME).write_text(text(db), encoding="utf-8")
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rater.store.rows import migrations
-from rater.system.paths import folder
+from rater.system.paths import data_folder
 
 _LIST = "released.txt"
 
@@ -65,7 +65,7 @@ def _digest(*files: Path) -> str:
 
 
 if __name__ == "__main__":
-    in_the_way = freeze(folder("db"))
+    in_the_way = freeze(data_folder("db"))
     if in_the_way:
         sys.exit(
             f"released, and changed since: {', '.join(in_the_way)}. Put back what was released, "

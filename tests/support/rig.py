@@ -23,7 +23,7 @@ from rater.run.observe.perf import CounterPlan
 from rater.run.supervise.job import Job
 from rater.run.supervise.supervisor import Outcome, Supervisor
 from rater.run.workplace.run_dirs import Program, RunFolders
-from rater.system.process import held
+from rater.system.process import hold_stop_signals
 
 
 @dataclass
@@ -193,7 +193,10 @@ class Rig:
             counters=self.counters,
         )
         events: list[Event] = []
-        with guard(identity, copies, use_cgroup=self.use_cgroup) as keeper, held() as signals:
+        with (
+            guard(identity, copies, use_cgroup=self.use_cgroup) as keeper,
+            hold_stop_signals() as signals,
+        ):
 
             def emit(event: Event) -> None:
                 events.append(event)

@@ -11,7 +11,7 @@ from rater.record.events import Event
 from rater.record.run import MachinePU, Placement
 from rater.record.stored import StoredRun
 from rater.store.store import Store
-from rater.system.paths import folder
+from rater.system.paths import data_folder
 from rater.system.process import ProcessId
 from tests.support.example_events import placed, run_of, with_head
 
@@ -53,4 +53,4 @@ def rows(store: Store, query: str, **values: object) -> list[tuple[object, ...]]
 
 def query_file(store: Store, name: str) -> list[tuple[object, ...]]:
     """The answer to a query of the folder `db`, over all runs."""
-    return rows(store, (folder("db") / "queries" / f"{name}.sql").read_text(), run=None)
+    return rows(store, (data_folder("db") / "queries" / f"{name}.sql").read_text(), run=None)

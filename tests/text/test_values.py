@@ -371,7 +371,7 @@ COOKIE_IN_SHELL = """sh -c 'curl -H '"'"'Cookie: [redacted]'"'"' h'"""
     ],
 )
 def test_secrets_of_commands(command: str, shown: str) -> None:
-    assert Redactor().text(command) == shown
+    assert Redactor().redact(command) == shown
 
 
 @pytest.mark.parametrize(
@@ -418,7 +418,7 @@ def test_secrets_of_commands(command: str, shown: str) -> None:
     """.strip().splitlines(),
 )
 def test_what_people_run_stays_as_it_is(command: str) -> None:
-    assert Redactor().text(command.strip()) == command.strip()
+    assert Redactor().redact(command.strip()) == command.strip()
 
 
 def test_a_megabyte_of_quotes_and_names_is_read_once() -> None:
@@ -439,26 +439,26 @@ def test_a_megabyte_of_quotes_and_names_is_read_once() -> None:
         for quote in ("", "'", '"'):
             text = quote + piece * (60_000 // len(piece)) + quote
             start = time.process_time()
-            Redactor().text(text)
+            Redactor().redact(text)
             assert time.process_time() - start < 2, piece  # 0.05 s; the square of it is an hour
 
 
 def test_what_differs_still_differs_and_what_was_left_out_is_named() -> None:
     seen: dict[tuple[str, str], str] = {}
     first, second = Redactor(seen), Redactor(seen)
-    assert [first.pair("API_KEY", it) for it in ("a", "b", "a")] == [
+    assert [first.redact_value("API_KEY", it) for it in ("a", "b", "a")] == [
         "[redacted]",
         "[redacted 2]",
         "[redacted]",
     ]
-    assert second.pair("API_KEY", "b") == "[redacted 2]"
-    assert second.pair("URL", "http://me:pw@host") == "http://me:[redacted]@host"
-    assert second.pair("A", "1") == "1"
-    assert second.pair("API_KEY", "[redacted, they said") == "[redacted 3]"
+    assert second.redact_value("API_KEY", "b") == "[redacted 2]"
+    assert second.redact_value("URL", "http://me:pw@host") == "http://me:[redacted]@host"
+    assert second.redact_value("A", "1") == "1"
+    assert second.redact_value("API_KEY", "[redacted, they said") == "[redacted 3]"
     assert list(second.hidden) == ["API_KEY", "password of an address"]
 
 
 def test_values_of_documents_are_words_of_commands_or_texts() -> None:
     asked = {"command": ["./a", "--token", "x y"], "prepare": "TOKEN=x1 ./b", "copies": 2}
     shown = {"command": ["./a", "--token", "[redacted]"], "prepare": "TOKEN=[redacted] ./b"}
-    assert Redactor().values(asked) == shown | {"copies": 2}
+    assert Redactor().redact_json(asked) == shown | {"copies": 2}

@@ -20,7 +20,7 @@ from rater.store import connection
 from rater.store.store import open_store
 from rater.system import files
 from rater.system.errors import InputError
-from rater.system.files import OpenedFile, opened
+from rater.system.files import OpenedFile, inspect_file
 from rater.workflow.results.points import write_output
 from tests.support.calls import Rater
 from tests.support.places import own_places_in
@@ -363,7 +363,7 @@ def test_what_was_judged_is_what_is_read_whatever_has_its_name_by_then(tmp_path:
     path, evil = tmp_path / "it", tmp_path / "evil"
     path.write_text("ours")
     evil.write_text("theirs")
-    with opened(path) as file:
+    with inspect_file(path) as file:
         evil.replace(path)
         assert (file.read(100), path.read_text()) == (b"ours", "theirs")
 
@@ -375,7 +375,7 @@ def test_of_a_folder_that_is_exchanged_the_judged_one_is_written_into(
     place, other = tmp_path / "place", tmp_path / "other"
     place.mkdir()
     other.mkdir()
-    enter = files._enter
+    enter = files._walk_to_folder
 
     def exchange(path: Path, **how: bool) -> object:
         entered = enter(path, **how)
@@ -383,7 +383,7 @@ def test_of_a_folder_that_is_exchanged_the_judged_one_is_written_into(
         place.symlink_to(other)
         return entered
 
-    monkeypatch.setattr(files, "_enter", exchange)
+    monkeypatch.setattr(files, "_walk_to_folder", exchange)
     os.close(files.open_file(place / "lock", os.O_RDWR | os.O_CREAT))
     assert [it.name for it in (tmp_path / "judged").iterdir()] == ["lock"]
     assert [*other.iterdir()] == []

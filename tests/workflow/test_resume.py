@@ -31,10 +31,10 @@ from rater.plan.schedule import Order, Plan, Window, make_plan
 from rater.record.run import CopyStatus, MachinePU, MemoryPolicy, Placement, RunStatus, Validity
 from rater.record.stored import StoredRun
 from rater.run.launcher.guard import end_leftovers
-from rater.store.rows import migrate, migrations, number_of
+from rater.store.rows import migrate, migrations, read_pragma
 from rater.store.store import Store, open_store
 from rater.system.errors import InputError
-from rater.system.paths import folder
+from rater.system.paths import data_folder
 from rater.system.process import ProcessId, this_process
 from rater.workflow.run.repeat import select_benchmarks
 from tests.support.calls import RATER, Rater, rater
@@ -437,7 +437,7 @@ def test_the_last_phase_of_a_killed_run_whose_copies_were_killed_runs_again(
     assert remaining_plan(PLAN, run).torn == torn
 
 
-VERSIONS = list(migrations(folder("db")))
+VERSIONS = list(migrations(data_folder("db")))
 # Each goes on by the same steps as the one before it: all that runs can be asked is asked of these.
 WHOLE = {VERSIONS[0], *VERSIONS[4::4], *VERSIONS[-2:]}
 TABLES = "SELECT name FROM pragma_table_list WHERE type = 'table' AND schema = 'main' ORDER BY name"
@@ -465,10 +465,10 @@ def structure(connection: sqlite3.Connection) -> dict[str, list[tuple[object, ..
 
 def older(version: int, made: Path, path: Path, place: Path) -> None:
     """A database of that version at `path`, with the rows of `made` that it has columns for."""
-    copy_of(folder("db"), place, version)
+    copy_of(data_folder("db"), place, version)
     with closing(sqlite3.connect(path, autocommit=True)) as old:
         migrate(old, path, place)
-        assert number_of(old, "user_version") == version
+        assert read_pragma(old, "user_version") == version
         old.execute("ATTACH ? AS new", (str(made),))
         for table in names(old, TABLES):
             if not table.startswith("sqlite_"):

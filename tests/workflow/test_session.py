@@ -514,7 +514,7 @@ def test_a_database_on_a_disk_of_several_machines_is_warned_of(
 ) -> None:
     monkeypatch.setattr(
         prepare,
-        "shared_disk",
+        "describe_shared_disk",
         lambda path, way: f"{path} is on a file system of several machines (nfs4)",
     )
     said = rater("run", "--copies", 1, "--", "true")[2]

@@ -128,7 +128,8 @@ def compare_facts(
         if before.get(what) != now.get(what):
             name = _VARIABLE.sub("", what)
             was, is_now = (
-                value and (redactor.text(value) if name == what else redactor.pair(name, value))
+                value
+                and (redactor.redact(value) if name == what else redactor.redact_value(name, value))
                 for value in (before.get(what), now.get(what))
             )
             yield ConditionDifference(what, was, is_now, what not in _MINOR)

@@ -22,11 +22,11 @@ from rater.analysis.results.cpu_use import MachineDisturbance, run_counters
 from rater.analysis.results.disturbed import (
     disturbance_reasons,
     foreign_load_cost,
-    is_taken,
+    is_too_disturbed,
     mostly_disturbed,
 )
 from rater.analysis.results.placement import PlacementVerdict, prove_run
-from rater.analysis.results.result import left_out, stored_request
+from rater.analysis.results.result import benchmarks_left_out, stored_request
 from rater.plan.options import IN_HEAD, MOVES_COPIES, CompareAs, Option
 from rater.plan.request import BY_NAME, OPTIONS
 from rater.record.stored import RunHead, StoredRun
@@ -62,7 +62,7 @@ def disturbed_runs(runs: Iterable[StoredRun]) -> tuple[DisturbedRun, ...]:
 
 def taken_runs(troubles: Iterable[DisturbedRun]) -> set[int]:
     """Return the runs that others took too much of for a comparison."""
-    return {trouble.run for trouble in troubles if is_taken(trouble.others_cost)}
+    return {trouble.run for trouble in troubles if is_too_disturbed(trouble.others_cost)}
 
 
 def disturbed_points(points: Iterable[Point]) -> list[str]:
@@ -88,7 +88,7 @@ def _of(run: StoredRun) -> DisturbedRun:
         notable=counters.notable,
         not_met=tuple(sorted(not_met)),
         # What is left out of a suite, the comparison itself tells.
-        warnings=tuple(warning for warning in warnings if not left_out((warning,))),
+        warnings=tuple(warning for warning in warnings if not benchmarks_left_out((warning,))),
         shared=(stored_request(run.head) or {}).get("share") is True,
     )
 

@@ -29,7 +29,7 @@ from rater.analysis.divots.model.finding import (
     Finding,
     Kind,
 )
-from rater.analysis.results.account import TimeAccount, accounts_of
+from rater.analysis.results.account import TimeAccount, time_accounts
 from rater.analysis.results.counters import metrics_of, rates_of, tables_of
 from rater.analysis.results.cpu_use import CpuUse, run_counters
 from rater.analysis.results.placement import CopyProof, PlacementVerdict, prove_run
@@ -228,7 +228,7 @@ def _rows_of(run: StoredRun) -> _Rows:
     run = run.without_torn()
     proofs = {(proof.phase, proof.copy, proof.step): proof for proof in prove_run(run).copies}
     uses = {(use.phase, use.cpu): use for use in run_counters(run).cpus}
-    tables, accounts = tables_of(run), accounts_of(run)
+    tables, accounts = tables_of(run), time_accounts(run)
     rows: defaultdict[_CellKey, list[_Row]] = defaultdict(list)
     for copy in run.copies:
         if not (copy.counted and is_good(copy) and copy.elapsed_ns > 0):

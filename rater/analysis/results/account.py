@@ -35,7 +35,7 @@ class TimeAccount(Struct, frozen=True):
     known: float | None  # share of the CPU time whose waiting was seen: 1 is exact
 
 
-def account_of(
+def account_for_copy(
     copy: CopyEnded, threads: int, values: Mapping[str, int], copies: int
 ) -> TimeAccount:
     """Return where the time of one copy's run went.
@@ -95,7 +95,7 @@ def mean_account(accounts: Sequence[TimeAccount]) -> TimeAccount | None:
     return TimeAccount(*means)
 
 
-def accounts_of(run: StoredRun) -> dict[tuple[int, int, int], TimeAccount]:
+def time_accounts(run: StoredRun) -> dict[tuple[int, int, int], TimeAccount]:
     """Return the account of each run of a copy, by phase, copy and step."""
     threads = {used.name: used.threads for used in run.benchmarks}
     values = {reading.phase: dict(reading.values) for reading in run.machine_readings}
@@ -103,7 +103,7 @@ def accounts_of(run: StoredRun) -> dict[tuple[int, int, int], TimeAccount]:
     for it in run.copies:
         copies[it.phase].add(it.copy)
     return {
-        (copy.phase, copy.copy, copy.step): account_of(
+        (copy.phase, copy.copy, copy.step): account_for_copy(
             copy,
             threads.get(copy.benchmark, 1),
             values.get(copy.phase, {}),

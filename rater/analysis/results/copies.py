@@ -187,9 +187,9 @@ def cpus_used(run: StoredRun) -> CpusUsed:
     else:
         first = {copy.copy: copy for copy in reversed(run.copies)}
         rows = [(copy.cpu, copy.core, copy.node) for copy in first.values()]
-    on_cpu = _counted(cpu for cpu, _, _ in rows)
-    on_core = _counted(core for _, core, _ in rows)
-    on_node = _counted(node for _, _, node in rows)
+    on_cpu = _count_numbers(cpu for cpu, _, _ in rows)
+    on_core = _count_numbers(core for _, core, _ in rows)
+    on_node = _count_numbers(node for _, _, node in rows)
     cpus = len(run.pus) or None
     of_core = Counter(pu.core for pu in run.pus if pu.core is not None)
     threads = {of_core[core] for core in on_core or () if core in of_core}
@@ -217,7 +217,7 @@ def _memory(run: StoredRun) -> str | None:
     return " ".join(word for word in (" and ".join(policies), nodes) if word) or None
 
 
-def _counted(numbers: Iterable[int | None]) -> Counter[int] | None:
+def _count_numbers(numbers: Iterable[int | None]) -> Counter[int] | None:
     """Return how often each number is there, None where one is not known."""
     found: Counter[int] = Counter()
     for number in numbers:

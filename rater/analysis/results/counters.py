@@ -221,7 +221,7 @@ def run_counts(run: StoredRun) -> RunCounts:
         if copy.counts and copy.counted and copy.status is CopyStatus.OK:
             by_benchmark[copy.benchmark, copy.tune].append(copy)
     found = [
-        _counted(name, tune, kind, _only(copies, kind), tables.get(kind[0]))
+        _count_benchmark(name, tune, kind, _keep_kind(copies, kind), tables.get(kind[0]))
         for (name, tune), copies in by_benchmark.items()
         for kind in dict.fromkeys(_kind(count) for copy in copies for count in copy.counts)
     ]
@@ -241,7 +241,7 @@ def _kind(count: EventCount) -> _Kind:
     return count.group_name.partition(":")[0], count.user_only
 
 
-def _only(copies: Iterable[CopyEnded], kind: _Kind) -> list[CopyEnded]:
+def _keep_kind(copies: Iterable[CopyEnded], kind: _Kind) -> list[CopyEnded]:
     found = (
         replace(copy, counts=tuple(count for count in copy.counts if _kind(count) == kind))
         for copy in copies
@@ -249,7 +249,7 @@ def _only(copies: Iterable[CopyEnded], kind: _Kind) -> list[CopyEnded]:
     return [copy for copy in found if copy.counts]
 
 
-def _counted(
+def _count_benchmark(
     benchmark: str,
     tune: str | None,
     kind: _Kind,

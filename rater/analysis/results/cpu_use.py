@@ -14,7 +14,7 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.analysis.results.account import accounts_of, cpus_of_copies
+from rater.analysis.results.account import cpus_of_copies, time_accounts
 from rater.record.events import CopyEnded, CpuReading, CpuReadings
 from rater.record.run import LEFT_BEHIND, CopyStatus
 from rater.record.stored import StoredRun
@@ -132,19 +132,19 @@ def run_counters(run: StoredRun) -> RunCounters:
         use
         for reading in run.cpu_readings
         if reading.phase in phases
-        for use in _phase(
+        for use in _phase_uses(
             reading, phases[reading.phase], copies.get(reading.phase, ()), seen, nodes
         )
     )
     waited = {  # share of its time that a copy waited for a CPU, by phase and copy
         key[:2]: it.waited_s / it.elapsed_s
-        for key, it in (accounts_of(run) if run.cpu_readings else {}).items()
+        for key, it in (time_accounts(run) if run.cpu_readings else {}).items()
         if it.waited_s is not None
     }
-    return RunCounters(cpus, machine, tuple(_notable(cpus, machine, waited)))
+    return RunCounters(cpus, machine, tuple(_disturbances(cpus, machine, waited)))
 
 
-def _within(row: CpuReading, elapsed_s: float) -> CpuReading:
+def _cut_to_time(row: CpuReading, elapsed_s: float) -> CpuReading:
     """Return a reading with no more work than there was time: ticks may come to a few more."""
     names = ("user_ns", "system_ns", "irq_ns")
     used_ns = sum(getattr(row, name) for name in names)
@@ -154,7 +154,7 @@ def _within(row: CpuReading, elapsed_s: float) -> CpuReading:
     return replace(row, **{name: int(getattr(row, name) * share) for name in names})
 
 
-class _Shared(Struct, eq=False):
+class _SharedCpus(Struct, eq=False):
     """CPUs that the same copies may use, and what is known of their time."""
 
     cpus: frozenset[int]
@@ -163,7 +163,7 @@ class _Shared(Struct, eq=False):
     known: bool = True  # exactly
 
 
-def _phase(
+def _phase_uses(
     readings: CpuReadings,
     phase: MachineUse,
     copies: Sequence[CopyEnded],
@@ -171,8 +171,8 @@ def _phase(
     nodes: Mapping[int, int | None],
 ) -> Iterable[CpuUse]:
     elapsed_s = phase.elapsed_s
-    rows = {row.cpu: _within(row, elapsed_s) for row in readings.rows}
-    shared = _shared(rows, copies, seen)
+    rows = {row.cpu: _cut_to_time(row, elapsed_s) for row in readings.rows}
+    shared = _group_cpus(rows, copies, seen)
     foreign_ns = {group: -group.own_ns for group in shared.values()}
     ran = {group: tuple(sorted(group.copies)) for group in foreign_ns}
     for cpu, row in rows.items():
@@ -201,34 +201,34 @@ def _phase(
         )
 
 
-def _shared(
+def _group_cpus(
     rows: Mapping[int, CpuReading],
     copies: Sequence[CopyEnded],
     seen: Mapping[tuple[int, ...], tuple[int, ...] | None],
-) -> dict[int, _Shared]:
-    groups = {cpu: _Shared(frozenset((cpu,)), set()) for cpu in rows}
+) -> dict[int, _SharedCpus]:
+    groups = {cpu: _SharedCpus(frozenset((cpu,)), set()) for cpu in rows}
     everywhere = frozenset(rows)
     for copy in copies:
         where = seen[copy.phase, copy.copy, copy.step]
         mask = everywhere if where is None else everywhere.intersection(where)
         if not mask:  # its CPU went offline meanwhile
             continue
-        group = _joined(groups, mask)
+        group = _join_groups(groups, mask)
         group.copies.add(copy.copy)
-        if _tells_all(copy):
-            group.own_ns += _own_ns(copy)
+        if _has_all_cpu_time(copy):
+            group.own_ns += _copy_cpu_ns(copy)
         else:  # processes of it that nobody waited for may have used the rest of its time
-            group.own_ns += max(_own_ns(copy), copy.elapsed_ns * len(mask))
+            group.own_ns += max(_copy_cpu_ns(copy), copy.elapsed_ns * len(mask))
             group.known = False
     return groups
 
 
-def _joined(groups: dict[int, _Shared], mask: frozenset[int]) -> _Shared:
+def _join_groups(groups: dict[int, _SharedCpus], mask: frozenset[int]) -> _SharedCpus:
     group = groups[next(iter(mask))]
     if len(group.cpus) == len(groups) or mask <= group.cpus:
         return group
     parts = {groups[cpu] for cpu in mask}
-    whole = _Shared(
+    whole = _SharedCpus(
         frozenset().union(*(part.cpus for part in parts)),
         set().union(*(part.copies for part in parts)),
         sum(part.own_ns for part in parts),
@@ -239,7 +239,7 @@ def _joined(groups: dict[int, _Shared], mask: frozenset[int]) -> _Shared:
     return whole
 
 
-def _tells_all(copy: CopyEnded) -> bool:
+def _has_all_cpu_time(copy: CopyEnded) -> bool:
     """Tell whether the CPU time of a copy is all that its processes used.
 
     Not so where it was ended from outside or left processes behind: the kernel tells
@@ -250,7 +250,7 @@ def _tells_all(copy: CopyEnded) -> bool:
     return ended and copy.signal is None and alone and copy.cpu_ns is not None
 
 
-def _own_ns(copy: CopyEnded) -> int:
+def _copy_cpu_ns(copy: CopyEnded) -> int:
     """Return the CPU time that a copy used in its phase: with its gate's, if that came later."""
     if copy.step and copy.user_ns is not None and copy.system_ns is not None:
         return copy.user_ns + copy.system_ns
@@ -260,7 +260,7 @@ def _own_ns(copy: CopyEnded) -> int:
 # -- what a person should know -----------------------------------------------------------------
 
 
-def _notable(
+def _disturbances(
     cpus: Sequence[CpuUse], machine: Sequence[MachineUse], waited: Mapping[tuple[int, int], float]
 ) -> Iterable[MachineDisturbance]:
     counted = [use for use in cpus if use.counted and use.copies]
@@ -272,27 +272,29 @@ def _notable(
         for use in counted
         if any(waited.get((use.phase, copy), 1.0) > FOREIGN_SHARE for copy in use.copies)
     )
-    yield from _worst(DisturbanceKind.FOREIGN, _weighty(foreign, FOREIGN_SHARE, own_s))
+    yield from _worst_disturbance(
+        DisturbanceKind.FOREIGN, _above_share(foreign, FOREIGN_SHARE, own_s)
+    )
     steal = ((use.steal, use) for use in counted)
-    yield from _worst(DisturbanceKind.STEAL, _weighty(steal, STEAL_SHARE))
+    yield from _worst_disturbance(DisturbanceKind.STEAL, _above_share(steal, STEAL_SHARE))
     phases = [it for it in machine if it.counted]
-    quota = _weighty(((phase.quota_used_up, phase) for phase in phases), QUOTA_SHARE)
-    yield from _worst(DisturbanceKind.QUOTA, quota)
+    quota = _above_share(((phase.quota_used_up, phase) for phase in phases), QUOTA_SHARE)
+    yield from _worst_disturbance(DisturbanceKind.QUOTA, quota)
     hot = [(float(use.throttles), use) for use in counted if use.throttles]
-    yield from _worst(DisturbanceKind.THROTTLED, hot, times=True)
-    swapped = [(float(_swapped(phase)), phase) for phase in phases if _swapped(phase)]
-    yield from _worst(DisturbanceKind.SWAP, swapped, times=True)
-    stalled = _weighty(((phase.pressure("memory"), phase) for phase in phases), PRESSURE_SHARE)
+    yield from _worst_disturbance(DisturbanceKind.THROTTLED, hot, times=True)
+    swapped = [(float(_pages_swapped(phase)), phase) for phase in phases if _pages_swapped(phase)]
+    yield from _worst_disturbance(DisturbanceKind.SWAP, swapped, times=True)
+    stalled = _above_share(((phase.pressure("memory"), phase) for phase in phases), PRESSURE_SHARE)
     if stalled or any(phase.pressure("memory") is not None for phase in phases):
-        yield from _worst(DisturbanceKind.MEMORY, stalled)
+        yield from _worst_disturbance(DisturbanceKind.MEMORY, stalled)
         return
     # A kernel without pressure counts who had to free memory before getting any.
     stalls = [(float(dict(phase.values).get("allocstall", 0)), phase) for phase in phases]
     stalled = [(number, it) for number, it in stalls if number]
-    yield from _worst(DisturbanceKind.MEMORY, stalled, times=True)
+    yield from _worst_disturbance(DisturbanceKind.MEMORY, stalled, times=True)
 
 
-def _weighty[U: (CpuUse, MachineUse)](
+def _above_share[U: (CpuUse, MachineUse)](
     found: Iterable[tuple[float | None, U]],
     share: float,
     unknown_s: Mapping[int, float] | None = None,
@@ -307,12 +309,12 @@ def _weighty[U: (CpuUse, MachineUse)](
     ]
 
 
-def _swapped(it: MachineUse) -> int:
+def _pages_swapped(it: MachineUse) -> int:
     values = dict(it.values)
     return values.get("pswpin", 0) + values.get("pswpout", 0)
 
 
-def _worst(
+def _worst_disturbance(
     matter: DisturbanceKind,
     found: Sequence[tuple[float, CpuUse | MachineUse]],
     *,

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
-from rater.analysis.results.account import TimeAccount, accounts_of, cpus_of_copies
+from rater.analysis.results.account import TimeAccount, cpus_of_copies, time_accounts
 from rater.record.events import CopyEnded
 from rater.record.stored import StoredRun, is_good
 from rater.text.values import count, group_by_key, percent
@@ -29,7 +29,7 @@ FEWEST_ROUNDS = 4  # of a star: fewer do not hold up, however far apart
 def disturbance_reasons(others_cost: float | None, noise_cost: float | None) -> tuple[str, ...]:
     """Return why a run is too disturbed to judge, nothing where it is not; None: not known."""
     found = []
-    if is_taken(others_cost):
+    if is_too_disturbed(others_cost):
         lost = f"{percent(others_cost, 0)} %"
         found.append(f"other processes on these CPUs lowered the score by an estimated {lost}")
     if noise_cost is not None and noise_cost >= NOISE_COST:
@@ -38,7 +38,7 @@ def disturbance_reasons(others_cost: float | None, noise_cost: float | None) -> 
     return tuple(found)
 
 
-def is_taken(others_cost: float | None) -> TypeGuard[float]:
+def is_too_disturbed(others_cost: float | None) -> TypeGuard[float]:
     """Tell whether others took so much of a run that no comparison may rest on it.
 
     Noise of its own copies is no reason: it is in the interval.
@@ -82,18 +82,18 @@ def foreign_load_cost(run: StoredRun, counters: RunCounters) -> float | None:
     steady mode), of all copies' time.
     """
     run = run.without_torn()
-    accounts = accounts_of(run)
+    accounts = time_accounts(run)
     counted = [
         copy for copy in run.copies if copy.counted and is_good(copy) and copy.elapsed_ns > 0
     ]
-    taken_by = _Takers(run, counters)
+    taken_by = _LoadOfOthers(run, counters)
     taken = [(it, taken_by.taken_s(it, accounts[it.phase, it.copy, it.step])) for it in counted]
-    cost = _cost_of(run, [(it, lost_s or 0.0) for it, lost_s in taken])
+    cost = _share_of_score_lost(run, [(it, lost_s or 0.0) for it, lost_s in taken])
     unknown = any(lost_s is None for _, lost_s in taken)
-    return None if cost is None or (unknown and not is_taken(cost)) else cost
+    return None if cost is None or (unknown and not is_too_disturbed(cost)) else cost
 
 
-class _Takers:
+class _LoadOfOthers:
     """What others may have taken of copies, by where these were."""
 
     def __init__(self, run: StoredRun, counters: RunCounters) -> None:
@@ -134,7 +134,7 @@ class _Takers:
         return min(lost_s + stolen_s, it.elapsed_s - ran_s)
 
 
-def _cost_of(run: StoredRun, taken: Sequence[tuple[CopyEnded, float]]) -> float | None:
+def _share_of_score_lost(run: StoredRun, taken: Sequence[tuple[CopyEnded, float]]) -> float | None:
     """Return the share of the score that copies lost with so many seconds each."""
     if run.head.order == "rotated" or run.head.mode == "steady":
         elapsed_s = sum(it.elapsed_s for it, _ in taken)
@@ -145,7 +145,8 @@ def _cost_of(run: StoredRun, taken: Sequence[tuple[CopyEnded, float]]) -> float 
         brackets[tune, name].append((_bracket_s(cell, 0), _bracket_s(cell, 1)))
     ratios = [
         math.log(
-            _standing([fair for _, fair in bracket]) / _standing([whole for whole, _ in bracket])
+            _representative([fair for _, fair in bracket])
+            / _representative([whole for whole, _ in bracket])
         )
         for bracket in brackets.values()
     ]
@@ -159,6 +160,6 @@ def _bracket_s(cell: Sequence[tuple[CopyEnded, float]], share: int) -> float:
     return max(ends) / 1e9
 
 
-def _standing(brackets_s: Sequence[float]) -> float:
+def _representative(brackets_s: Sequence[float]) -> float:
     """Return the one that stands for a benchmark: of three the median, of two the slower."""
     return sorted(brackets_s)[len(brackets_s) // 2]

@@ -46,7 +46,7 @@ def phase_energies(run: StoredRun) -> tuple[PhaseEnergy, ...]:
         if joules and elapsed_ns:
             gone = sorted(names - joules.keys())
             own = copies.get(it.phase, [])
-            energy = _phase(
+            energy = _phase_energy(
                 *(run, brackets[it.phase], own),
                 elapsed_s=elapsed_ns / 1e9,
                 domains=joules,
@@ -84,7 +84,7 @@ def copy_estimates(run: StoredRun) -> dict[tuple[int, int, int], float]:
     return found
 
 
-def _phase(
+def _phase_energy(
     run: StoredRun,
     bracket: PhaseEnded,
     copies: Sequence[CopyEnded],
@@ -113,7 +113,7 @@ def _phase(
     elif lost:
         reason = f"the counter of {truncate_list(lost)} could not be read to the end"
     else:
-        reason = _not_alone(run, packages)
+        reason = _describe_sharing(run, packages)
     return PhaseEnergy(
         phase=bracket.phase,
         benchmark=bracket.benchmark,
@@ -128,7 +128,7 @@ def _phase(
     )
 
 
-def _not_alone(run: StoredRun, packages: Sequence[int | None]) -> str | None:
+def _describe_sharing(run: StoredRun, packages: Sequence[int | None]) -> str | None:
     """Return why others may have drawn part of it, None where the run had the packages alone."""
     if (stored_request(run.head) or {}).get("share") is True:
         return "what ran beside it (--share) draws there too"
@@ -349,4 +349,4 @@ def _why_no_value(run: StoredRun, name: str, rows: Sequence[CopyEnded]) -> str |
     everyone = run.head.order == "rotated" or run.head.source == "import"
     planned = len(ran) if everyone else run.head.copies
     lacking = len(without) + planned - len(ran)
-    return Missing.NO_VALUE.of(many=lacking, of=planned) if lacking else None
+    return Missing.NO_VALUE.describe(many=lacking, of=planned) if lacking else None

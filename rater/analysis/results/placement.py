@@ -94,18 +94,18 @@ def merged_samples(samples: Iterable[Sampled]) -> CopySamples:
         last_age_s=own[-1].age_ns / 1e9 if own else None,
         cpus=tuple(sorted({cpu for sample in own for cpu in sample.cpus})),
         allowed=tuple(dict.fromkeys(masks)),
-        migrations=max(_known(own, lambda sample: sample.migrations), default=None),
-        pages_migrated=max(_known(own, lambda sample: sample.pages_migrated), default=None),
+        migrations=max(_values_seen(own, lambda sample: sample.migrations), default=None),
+        pages_migrated=max(_values_seen(own, lambda sample: sample.pages_migrated), default=None),
         rss_average_bytes=(
             sum(size * looks for size, looks in resident) / sum(looks for _, looks in resident)
             if resident
             else None
         ),
         rss_max_bytes=max(
-            [size for size, _ in resident] + _known(own, lambda sample: sample.peak_bytes),
+            [size for size, _ in resident] + _values_seen(own, lambda sample: sample.peak_bytes),
             default=None,
         ),
-        swap_bytes=max(_known(own, lambda sample: sample.swap_bytes), default=None),
+        swap_bytes=max(_values_seen(own, lambda sample: sample.swap_bytes), default=None),
         node_bytes=_average([(sample.node_bytes, sample.looks) for sample in own]),
         page_bytes=_average([(sample.page_bytes, sample.looks) for sample in own]),
         policy=own[-1].policy if own else None,
@@ -156,7 +156,7 @@ def judge_copy(
         else:
             warnings.append("its memory was not looked at")
     elif nodes is not None and not nowhere_else:
-        warnings += _little_seen(seen, elapsed_s, held_bytes)
+        warnings += _doubts(seen, elapsed_s, held_bytes)
     return (PlacementVerdict.NOT_KNOWN, tuple(warnings)) if warnings else (PlacementVerdict.MET, ())
 
 
@@ -210,14 +210,14 @@ def _cpu_complaints(
     return complaints
 
 
-def _away(by_node: Mapping[int, float], nodes: Sequence[int]) -> float:
+def _bytes_away(by_node: Mapping[int, float], nodes: Sequence[int]) -> float:
     """Return the bytes that lay on other nodes, 0 as long as these are too few to matter."""
     remote = sum(size for node, size in by_node.items() if node not in nodes)
     few = remote <= max(MOST_REMOTE_BYTES, (1 - LEAST_LOCAL) * sum(by_node.values()))
     return 0.0 if few else remote
 
 
-def _little_seen(seen: CopySamples, elapsed_s: float, held_bytes: int | None) -> list[str]:
+def _doubts(seen: CopySamples, elapsed_s: float, held_bytes: int | None) -> list[str]:
     """Doubt what was seen of a copy that took most of its memory later, or may have."""
     last_s, most = seen.last_age_s or 0.0, seen.rss_max_bytes or 0
     if held_bytes is not None and most < LEAST_SEEN * held_bytes:
@@ -237,7 +237,11 @@ def _memory_complaints(
     by_node = dict(seen.node_bytes)
     looks: list[tuple[float | None, Mapping[int, float]]] = [(None, by_node)]
     looks += [(at_s, dict(table)) for at_s, table in seen.worst]
-    away = [(_away(table, nodes), at_s, table) for at_s, table in looks if _away(table, nodes)]
+    away = [
+        (_bytes_away(table, nodes), at_s, table)
+        for at_s, table in looks
+        if _bytes_away(table, nodes)
+    ]
     if away:
         remote, at_s, table = max(away, key=lambda look: look[0])
         held = sum(table.values())
@@ -266,7 +270,7 @@ def _memory_complaints(
             )
 
 
-def _known[V](samples: Sequence[Sampled], value: Callable[[Sampled], V | None]) -> list[V]:
+def _values_seen[V](samples: Sequence[Sampled], value: Callable[[Sampled], V | None]) -> list[V]:
     return [found for found in map(value, samples) if found is not None]
 
 
@@ -336,20 +340,23 @@ class RunProof(Struct, frozen=True):
     benchmarks: tuple[BenchmarkProof, ...] = ()  # in the order they ran
     observed: Observed | None = None  # what observing cost; None: it was off, or the run was killed
 
-    def of(self, verdict: PlacementVerdict) -> tuple[CopyProof, ...]:
+    def with_verdict(self, verdict: PlacementVerdict) -> tuple[CopyProof, ...]:
         """Return the copy runs with this verdict, in order."""
         return tuple(proof for proof in self.copies if proof.verdict is verdict)
 
     def not_met(self) -> dict[tuple[str, int], tuple[int, ...]]:
         """Return the copies whose plan was not met by benchmark and iteration, where any are."""
         found = group_by_key(
-            ((it.benchmark, it.iteration), it.copy) for it in self.of(PlacementVerdict.NOT_MET)
+            ((it.benchmark, it.iteration), it.copy)
+            for it in self.with_verdict(PlacementVerdict.NOT_MET)
         )
         return {key: tuple(sorted(set(copies))) for key, copies in found.items()}
 
     def not_known(self) -> dict[tuple[str, ...], tuple[CopyProof, ...]]:
         """Return the copy runs of which it is not known by the reasons for that."""
-        found = group_by_key((it.reasons, it) for it in self.of(PlacementVerdict.NOT_KNOWN))
+        found = group_by_key(
+            (it.reasons, it) for it in self.with_verdict(PlacementVerdict.NOT_KNOWN)
+        )
         return {reasons: tuple(proofs) for reasons, proofs in found.items()}
 
 
@@ -361,7 +368,7 @@ def prove_run(run: StoredRun) -> RunProof:
     """
     run = run.without_torn()
     if run.head.source == "import":
-        return _stated(run)
+        return _imported_proofs(run)
     by_key = group_by_key(
         ((sample.phase, sample.copy, sample.step), sample) for sample in run.samples
     )
@@ -423,7 +430,7 @@ def _proof(copy: CopyEnded, **known: Any) -> CopyProof:
     )
 
 
-def judged(proof: RunProof) -> Iterator[PlacementJudgement]:
+def placement_judgements(proof: RunProof) -> Iterator[PlacementJudgement]:
     """Return the verdicts as they are stored with the copies."""
     for one in proof.copies:
         note = "; ".join(one.reasons) or None
@@ -432,7 +439,7 @@ def judged(proof: RunProof) -> Iterator[PlacementJudgement]:
         )
 
 
-def _stated(run: StoredRun) -> RunProof:
+def _imported_proofs(run: StoredRun) -> RunProof:
     return RunProof(
         tuple(
             _proof(

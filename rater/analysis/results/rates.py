@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.analysis.results.account import accounts_of, cpus_of_copies
+from rater.analysis.results.account import cpus_of_copies, time_accounts
 from rater.analysis.results.cpu_use import CpuUse, run_counters
 from rater.analysis.results.placement import RunProof
-from rater.analysis.results.result import BenchmarkScore, Missing, Result
-from rater.analysis.results.result import left_out as benchmarks_left_out
+from rater.analysis.results.result import BenchmarkScore, Missing, Result, benchmarks_left_out
 from rater.analysis.results.score import Overall, summarise
 from rater.analysis.stats.estimate import geometric_mean
 from rater.record.run import RunStatus
@@ -53,7 +52,7 @@ def _why_left_out(score: BenchmarkScore, head: RunHead) -> str | None:
     ]
     fewest = min(untold, default=head.copies)
     if head.source == "import" and head.order != "rotated" and fewest < head.copies:
-        return Missing.SOME_TIMES.of(done=fewest, of=head.copies)
+        return Missing.SOME_TIMES.describe(done=fewest, of=head.copies)
     if score.chosen:
         return None
     counted = any(iteration.counted for iteration in score.iterations)
@@ -160,7 +159,7 @@ _IDLE = 0.05  # of its time, a thread beside a copy's is nearly so
 def with_cpu_times(rates: RunRates, run: StoredRun) -> RunRates:
     """Return what a run says with its benchmarks' rates by CPU time, or why there are none."""
     run = run.without_torn()
-    spent, counters = accounts_of(run), run_counters(run)
+    spent, counters = time_accounts(run), run_counters(run)
     shared = _beside_busy_threads(run, counters.cpus)
     whole = {bracket.phase for bracket in run.brackets if bracket.complete}
     counted = [
@@ -262,7 +261,7 @@ def tune_rates(run: StoredRun) -> tuple[TuneRates, ...]:
         if head.order == "rotated" or it.copies == head.copies:
             whole[key] = it
         else:  # a file may say that so many ran
-            reason = Missing.SOME_TIMES.of(done=it.copies, of=head.copies)
+            reason = Missing.SOME_TIMES.describe(done=it.copies, of=head.copies)
             lacking.append(f"{it.benchmark}: {reason}")
     return tuple(
         TuneRates(

@@ -44,7 +44,7 @@ class Missing(StrEnum):
     NOT_COUNTED = "no counted iteration"
     NO_RESULT = "no result"
 
-    def of(self, **case: object) -> str:
+    def describe(self, **case: object) -> str:
         """Return it of a case."""
         return self.value.format(**case)
 
@@ -257,10 +257,10 @@ def why_missing(
         return why_failed(bad, planned, what, rounds=rounds)
     good = sum(map(is_good, rows))
     if good < max(planned, 1):
-        return Missing.UNFINISHED.of(done=good, of=planned, what=what)
+        return Missing.UNFINISHED.describe(done=good, of=planned, what=what)
     unchecked = sum(row.validity is Validity.UNCHECKED for row in rows)
     if checked and unchecked:
-        return Missing.UNCHECKED.of(many=unchecked, of=planned, what=what)
+        return Missing.UNCHECKED.describe(many=unchecked, of=planned, what=what)
     return None
 
 
@@ -275,7 +275,7 @@ def why_failed(
     """Return what the first of them did, and how many there are."""
     some = f"{len(bad)} of {planned} {what} failed; " if len(bad) > 1 else ""
     which = f"{bad[0].copy}, round {bad[0].iteration}" if rounds else bad[0].copy
-    return Missing.FAILED.of(some=some, copy=which, how=failure_text(bad[0]))
+    return Missing.FAILED.describe(some=some, copy=which, how=failure_text(bad[0]))
 
 
 def why_incomplete(head: RunHead, iterations: Sequence[Result | SteadyWindow]) -> str | None:
@@ -288,7 +288,7 @@ def why_incomplete(head: RunHead, iterations: Sequence[Result | SteadyWindow]) -
     if head.source == "run" and len(counted) < wanted:
         if not counted:
             return Missing.NOT_RUN
-        return Missing.ITERATIONS.of(done=len(counted), of=wanted)
+        return Missing.ITERATIONS.describe(done=len(counted), of=wanted)
     return None
 
 
@@ -298,11 +298,11 @@ def why_incomplete(head: RunHead, iterations: Sequence[Result | SteadyWindow]) -
 def failure_text(copy: CopyEnded) -> str:
     """Say how a copy that is not good ended."""
     late = copy.late_ns is not None
-    words = merge_line(copy.status, copy.exit_code, copy.signal, copy.validity_detail, late=late)
+    words = describe_end(copy.status, copy.exit_code, copy.signal, copy.validity_detail, late=late)
     return f"{words} ({copy.note})" if copy.note else words
 
 
-def merge_line(
+def describe_end(
     status: CopyStatus,
     exit_code: int | None,
     signal_number: int | None,
@@ -343,7 +343,7 @@ def stored_request(head: RunHead) -> dict[str, object] | None:
     return found if isinstance(found, dict) else None
 
 
-def left_out(warnings: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def benchmarks_left_out(warnings: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Return the benchmarks that a run's warnings say were left out, each with the reason."""
     found = [match for text in warnings if (match := _LEFT_OUT.fullmatch(text))]
     return tuple((match[1], match[2]) for match in found)

@@ -85,7 +85,7 @@ def ring_of(run: StoredRun) -> tuple[list[Result], Ring]:
     """
     head, used = run.head, {benchmark.name: benchmark for benchmark in run.benchmarks}
     names = head.benchmarks
-    typical, queued = _typical_times(run), _queued(head)
+    typical, queued = _typical_times(run), _planned_runs(head)
     by_ratio = all((it := used.get(name)) and it.reference_s for name in names)
     good = Counter((c.benchmark, c.copy) for c in run.copies if c.counted and is_good(c))
     results = []
@@ -135,7 +135,7 @@ def _result(
     own = head.source == "run"
     missing = why_missing(rows, planned, what="runs", checked=own, rounds=True) if planned else None
     case = {"done": len(queued), "of": head.copies, "increment": head.increment}
-    part = Missing.NOT_QUEUED.of(**case) if len(queued) < head.copies else None
+    part = Missing.NOT_QUEUED.describe(**case) if len(queued) < head.copies else None
     rates = [head.copies * work_s / time.elapsed_s for time in times.values()]
     of_copies = None if missing else spread(rates)
     times_s = spread([time.elapsed_s for time in times.values()])
@@ -157,7 +157,7 @@ def _result(
     )
 
 
-def _queued(head: RunHead) -> dict[str, dict[int, int]]:
+def _planned_runs(head: RunHead) -> dict[str, dict[int, int]]:
     """Return by benchmark and copy how many counted runs are planned, where there are any."""
     ring = head.benchmarks
     found: dict[str, dict[int, int]] = {name: {} for name in ring}

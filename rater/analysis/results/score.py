@@ -9,7 +9,7 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.analysis.results.account import accounts_of, mean_account
+from rater.analysis.results.account import mean_account, time_accounts
 from rater.analysis.results.metrics import MetricResult, metric_results, phase_energies
 from rater.analysis.results.placement import RunProof, prove_run
 from rater.analysis.results.result import (
@@ -179,7 +179,7 @@ def summarise(run: StoredRun, proof: RunProof | None = None) -> Summary:
     elif is_steady(head):
         found = [*window_results(run)]
         mix = mix_of(run, [*{it.phase: it.steady for it in found if it.steady}.values()])
-        scores = tuple(_of_mix(benchmark, found, mix) for benchmark in run.benchmarks)
+        scores = tuple(_score_in_mix(benchmark, found, mix) for benchmark in run.benchmarks)
     else:
         found, rotated = ring_of(run)
         scores = tuple(
@@ -212,7 +212,7 @@ def summarise(run: StoredRun, proof: RunProof | None = None) -> Summary:
     )
 
 
-def _of_mix(used: BenchmarkUsed, found: Sequence[Result], mix: Mix) -> BenchmarkScore:
+def _score_in_mix(used: BenchmarkUsed, found: Sequence[Result], mix: Mix) -> BenchmarkScore:
     """Return a benchmark in all windows; that of the selected one stands for it."""
     own = [
         replace(it, selected=it.steady is mix.selected) for it in found if it.benchmark == used.name
@@ -235,7 +235,7 @@ def _scores(
 ) -> tuple[BenchmarkScore, ...]:
     """Return benchmarks that ran alone; of own runs those as well of which nothing is stored."""
     head, used = run.head, {benchmark.name: benchmark for benchmark in run.benchmarks}
-    spent = accounts_of(run)
+    spent = time_accounts(run)
     good = (copy for copy in run.copies if is_good(copy) and copy.elapsed_ns > 0)
     accounts = group_by_key((it.phase, spent[it.phase, it.copy, it.step]) for it in good)
     found: dict[tuple[str | None, str], list[Result]] = {}
@@ -295,7 +295,7 @@ def _bracket_result(
     bracket_s, overlap_s = _bracket_times(bracket, copies, planned)
     if reported is not None and not failed:
         if reported.fault:
-            reason = Missing.FILE.of(fault=reported.fault)
+            reason = Missing.FILE.describe(fault=reported.fault)
         elif reported.valid and reported.reported_s and not copies:
             reason = None  # the file has no times of copies, and calls it valid
     if reported is not None and bracket_s is None:
@@ -361,8 +361,8 @@ def _suite(kind: str, tune: str | None, members: Sequence[BenchmarkScore]) -> Su
     if not members:
         reason = "no benchmarks" if kind == "all" else f"no {kind} benchmark in this run"
     elif without:
-        reason = Missing.NO_REFERENCE.of(names=", ".join(without))
+        reason = Missing.NO_REFERENCE.describe(names=", ".join(without))
     elif missing:
-        reason = Missing.INCOMPLETE.of(names=", ".join(missing))
+        reason = Missing.INCOMPLETE.describe(names=", ".join(missing))
     ratio = None if reason else geometric_mean([member.ratio or 0.0 for member in members])
     return SuiteScore(kind=kind, tune=tune, ratio=ratio, over=over, reason=reason)

@@ -305,7 +305,7 @@ def _why_no_result(head: RunHead, bracket: PhaseEnded, reach: Sequence[CopyEnded
     if not bracket.complete or not all(is_good(row) for row in reach):
         return Missing.NO_WINDOW
     if lacking := set(range(head.copies)) - {row.copy for row in reach}:
-        return Missing.NOT_IN_WINDOW.of(names=format_list(lacking))
+        return Missing.NOT_IN_WINDOW.describe(names=format_list(lacking))
     return why_missing(reach, len(reach), what="runs")
 
 
@@ -319,4 +319,4 @@ def _why_short(head: RunHead, shares: Mapping[str, Sequence[float]]) -> str | No
     unseen = [name for name, of in shares.items() if name in queued and not sum(of)]
     names = ", ".join(unseen)
     many = len(unseen)
-    return Missing.SHORT_WINDOW.of(many=many, of=len(queued), names=names) if many else None
+    return Missing.SHORT_WINDOW.describe(many=many, of=len(queued), names=names) if many else None

@@ -215,7 +215,7 @@ def _thp_problems(
             "takes the largest that fits; choose one size, or --pages-backing hugetlb"
         )
         return
-    now = {setting.name: setting.read().text for setting in available_settings(root)} | dict(
+    now = {setting.name: setting.read().description for setting in available_settings(root)} | dict(
         planned
     )
     thp = now.get("thp", "always")
@@ -338,5 +338,5 @@ def fill_pools(
             why = f" ({error})"
         short = lacking_pages(needs, root)
     pools = (find_setting(name, root) for name in wanted)
-    now = tuple((pool.also, pool.read().text) for pool in pools)
+    now = tuple((pool.also, pool.read().description) for pool in pools)
     return now, [shortage_text(short) + why] if short else []

@@ -81,11 +81,11 @@ def pages_document(pages: RunPages | None, *, every: bool = True) -> dict[str, A
     listed = every or len(pages.copies) <= _MOST_LISTED
     document: dict[str, Any] = to_json(
         {
-            **JsonFields("layout backing").of(pages),
+            **JsonFields("layout backing").read(pages),
             "met": len(pages.of(PageVerdict.MET)),
             "differ": len(pages.of(PageVerdict.DIFFERS)),
             "not_known": len(pages.of(PageVerdict.NOT_KNOWN)),
-            **JsonFields("reached categories").of(pages),
+            **JsonFields("reached categories").read(pages),
             "copies_listed": "all" if listed else "differ",
             "copies": pages.copies if listed else pages.of(PageVerdict.DIFFERS),
         },

@@ -147,7 +147,7 @@ TABLE = {
                     "fitted_on": [
                         one.observed.layouts[at].label for at in (pair.first, pair.second)
                     ],
-                    **PAIR.of(pair),
+                    **PAIR.read(pair),
                 }
                 for pair in one.pairs
             ]

@@ -87,7 +87,7 @@ def pages_document(view: TraceView) -> dict[str, Any]:
     document: dict[str, Any] = {
         "rater": 1,
         "trace": view.number,
-        **to_json(_TRACE.of(trace)),
+        **to_json(_TRACE.read(trace)),
         "references": _by_category(trace.references),
         "stores": _by_category(trace.stores),
         "pages": [
@@ -96,7 +96,7 @@ def pages_document(view: TraceView) -> dict[str, Any]:
             for it in trace.reuse
         ],
         "costs": {
-            **JsonFields("cycle_ns fault_base_ns fault_huge_ns").of(costs),
+            **JsonFields("cycle_ns fault_base_ns fault_huge_ns").read(costs),
             "l1_miss_ns": {name: costs.l1_miss_ns(it) for name, it in _KINDS.items()},
             "walk_ns": {name: costs.walk_ns(touched, it) for name, it in _KINDS.items()},
         },
@@ -138,7 +138,7 @@ def _mapping(one: RankedMapping, benefit: float, costs: PageCosts) -> dict[str, 
     misses = ("l1_misses", "walks", "store_walks")
     return {
         "layout": mapping_layout(one.mapping.sizes),
-        **JsonFields("large_pages large_bytes faults_saved_ns").of(one),
+        **JsonFields("large_pages large_bytes faults_saved_ns").read(one),
         **{name: sum(getattr(one.mapping, name)) for name in misses},
         "saved_ns": saved,
         "saved_cycles": {it: ns / costs.cycle_ns for it, ns in saved.items()},

@@ -49,7 +49,7 @@ from rater.run.programs.compile import (
     sha256_of,
 )
 from rater.system.errors import InputError, RunError
-from rater.system.files import private_folder, replace_file, scratch_folder
+from rater.system.files import make_private_folder, replace_file, scratch_folder
 from rater.system.paths import sysroot
 
 TOOL = "rater"  # valgrind's name of it: --tool=rater
@@ -214,7 +214,7 @@ def machine_costs(cache: Path, *, anew: bool = False) -> dict[str, Any]:
     program = native_program("cost", cache)
     folder = cache / _FOLDER
     with cache_errors(cache):
-        private_folder(folder)
+        make_private_folder(folder)
         path = folder / f"{cache_key(sha256_of(program), *_fingerprint())[:32]}.json"
         with suppress(OSError, ValueError):
             kept = {} if anew else json.loads(path.read_bytes())

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from rater.plan.placement.expression import MOST_CPUS, parse_cpus, parse_expression
 from rater.system.errors import InputError
-from rater.system.paths import folder
+from rater.system.paths import data_folder
 from rater.text import cpuset
 from rater.text.documents import NAME, TableReader, did_you_mean, read_text, toml_document
 from rater.text.kinds import CPUS, STRING, ValueKind, choice, whole
@@ -93,7 +93,7 @@ class Layout(Struct, frozen=True, kw_only=True):
 
 def layout_names() -> tuple[str, ...]:
     """Return the names of the layouts that come with rater, sorted."""
-    return tuple(sorted(path.stem for path in folder("layouts").glob("*.toml")))
+    return tuple(sorted(path.stem for path in data_folder("layouts").glob("*.toml")))
 
 
 def layout_path(name_or_path: str) -> Path:
@@ -104,7 +104,7 @@ def layout_path(name_or_path: str) -> Path:
     names = layout_names()
     path = Path(name_or_path)
     if name_or_path in names:
-        return folder("layouts") / f"{name_or_path}.toml"
+        return data_folder("layouts") / f"{name_or_path}.toml"
     if "/" not in name_or_path and path.suffix != ".toml" and not path.is_file():
         raise InputError(
             f"unknown layout {name_or_path!r}; {did_you_mean(name_or_path, names, few=True)} "

@@ -272,7 +272,8 @@ def estimate_needs(
     if disk_bytes > available.disk_bytes:
         problems.append(
             f"disk: {_format_bytes(disk_bytes)} needed by run directories, "
-            f"{_format_bytes(available.disk_bytes)} free in {available.disk}; set RATER_CACHE to a larger disk, use fewer copies, or --force"
+            f"{_format_bytes(available.disk_bytes)} free in {available.disk}; set RATER_CACHE to "
+            "a larger disk, use fewer copies, or --force"
         )
     return ResourceNeeds(
         memory_bytes=most_bytes,

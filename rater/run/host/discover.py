@@ -88,7 +88,7 @@ def from_file(path: Path) -> Topology:
     most_bytes = _LARGEST_FILE_BYTES + 1
     try:
         content = _read(Path("/dev/stdin") if path == _STANDARD_INPUT else path, most_bytes)
-        if packing := packed.kind_of(content):
+        if packing := packed.detect_packing(content):
             content = packed.UnpackedStream(BytesIO(content), packing).read_all(most_bytes)
     except (*packed.TORN, OSError) as error:
         reason = getattr(error, "strerror", None) or f"it cannot be unpacked ({error})"

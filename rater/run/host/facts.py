@@ -20,8 +20,8 @@ from rater.run.host.admission import limiting_groups
 from rater.run.host.memory import memory_readings
 from rater.run.host.procfs import COUNTING, list_folder, meminfo, read_number, read_text
 from rater.settings.known import KNOWN, expand_pattern
-from rater.settings.tuner import expand
-from rater.system.paths import is_there
+from rater.settings.tuner import expand_files
+from rater.system.paths import exists
 from rater.text import cpuset
 
 # -- What a run should remember of its host: which machine, and how it was set ---------------------
@@ -133,7 +133,7 @@ def environment_snapshot(environ: Mapping[str, str]) -> tuple[tuple[str, str], .
 
 def _settings(root: Path) -> Iterator[tuple[str, str | None]]:
     for setting in KNOWN:
-        matching_files = expand(root, setting.files[0]) if setting.also else []
+        matching_files = expand_files(root, setting.files[0]) if setting.also else []
         if any("policy" in parts for _, parts in matching_files):
             yield setting.also, _describe_policies([root / file for file, _ in matching_files])
             continue
@@ -396,7 +396,7 @@ def _process_facts(root: Path) -> Iterator[tuple[str, str]]:
     devices = list_folder(root / "sys/bus/event_source/devices")
     if devices:  # `cpu`; `cpu_core`, `cpum_cf`, `armv8_pmuv3_0`: without any there is no PMU
         has_counters = any(
-            device.name.startswith(("cpu", "armv")) and is_there(device / "type")
+            device.name.startswith(("cpu", "armv")) and exists(device / "type")
             for device in devices
         )
         yield "cpu.counters", "yes" if has_counters else "no"

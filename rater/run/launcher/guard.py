@@ -22,7 +22,7 @@ from rater.run.host.admission import limiting_groups
 from rater.run.host.procfs import list_folder
 from rater.run.launcher.launcher import Launcher
 from rater.run.programs.inputs import remove_run_dir
-from rater.system.process import start_of, stat_fields
+from rater.system.process import process_start_ticks, stat_fields
 
 # -- What marks the processes of a run: a variable, and for what drops those a limit ---------------
 
@@ -63,7 +63,7 @@ def kill_marked(is_marker: Callable[[bytes], bool]) -> set[int]:
                 continue
             with suppress(OSError):  # not ours to read
                 if any(map(is_marker, Path(process, "environ").read_bytes().split(b"\0"))):
-                    lived = start_of(int(process.name)) is not None
+                    lived = process_start_ticks(int(process.name)) is not None
                     os.kill(int(process.name), signal.SIGKILL)
                     found |= {int(process.name)} if lived else set()
     return found

@@ -22,7 +22,13 @@ from msgspec import Struct
 from rater.plan.suite import Benchmark, Size
 from rater.run.programs.child_process import run_tool
 from rater.system.errors import InputError
-from rater.system.files import UntrustedError, is_caller, opened, private_folder, replace_file
+from rater.system.files import (
+    UntrustedError,
+    inspect_file,
+    is_caller,
+    make_private_folder,
+    replace_file,
+)
 from rater.system.paths import user_folder
 from rater.text.documents import did_you_mean
 
@@ -239,7 +245,7 @@ def cache_errors(cache: Path) -> Iterator[None]:
     """
     try:
         for name in (*CACHED, "work"):
-            private_folder(cache / name)
+            make_private_folder(cache / name)
         yield
     except OSError as error:
         raise InputError(
@@ -356,7 +362,7 @@ def _compile_into(
 def _intact_digest(folder: Path, name: str) -> str | None:
     """Return the hash of a program that nobody else can have made or changed, else None."""
     try:
-        with opened(folder / name) as program, opened(folder / _STAMP) as stamp:
+        with inspect_file(folder / name) as program, inspect_file(folder / _STAMP) as stamp:
             if program.writer or stamp.writer:
                 return None
             with os.fdopen(program.reopen(), "rb") as file:

@@ -102,7 +102,7 @@ class Supervisor:
         self._token = token = trio.lowlevel.current_trio_token()
         try:
             with (
-                self._signals.heard(partial(self.stop, reason=None), token.run_sync_soon),
+                self._signals.deliver_to(partial(self.stop, reason=None), token.run_sync_soon),
                 realtime_priority(),
                 self._checker,
             ):
@@ -234,7 +234,7 @@ class Supervisor:
             status = await _run_in_group(command, environment)
             if status and not self._state.stop_flag.is_set():
                 raise RunError(
-                    f"--prepare {Redactor().text(command)!r} ended with status {status}: no copy "
+                    f"--prepare {Redactor().redact(command)!r} ended with status {status}: no copy "
                     "was started after it; mend the command or leave it out"
                 )
 

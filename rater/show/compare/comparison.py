@@ -99,7 +99,7 @@ def _row(row: EffectRow, comparison: Comparison) -> dict[str, object]:
         "unit": row.unit,
         **({"over": row.over} if row.over else {}),
         "baseline": row.cells[0].baseline,
-        "points": [{"label": side.label} | TABLE[Effect].of(cell) for side, cell in cells],
+        "points": [{"label": side.label} | TABLE[Effect].read(cell) for side, cell in cells],
     }
 
 

@@ -470,7 +470,7 @@ TABLE = {
         "placements=places suites benchmarks",
         {
             "differences": lambda one: [
-                DIFFERENCE.of(difference) | {"runs": runs} for difference, runs in one.differences
+                DIFFERENCE.read(difference) | {"runs": runs} for difference, runs in one.differences
             ]
         },
         "lacking disturbed=troubles",

@@ -262,7 +262,7 @@ _HEAD = JsonFields(
     "runs_done=done asked.file asked.file_sha256",
 )
 _TABLE = {
-    SweepView: JsonFields({"*": _HEAD.of}, "points runs=sweep.slots"),
+    SweepView: JsonFields({"*": _HEAD.read}, "points runs=sweep.slots"),
     AxisView: JsonFields("name kind values"),
     PointView: JsonFields(
         "point label values{} left_out runs runs_with_failed_copies=failed results",
@@ -275,7 +275,7 @@ _TABLE = {
 
 def sweeps_document(views: Sequence[SweepView]) -> list[dict[str, object]]:
     """Return the list for programs."""
-    return [to_json(_HEAD.of(view), _TABLE) for view in views]
+    return [to_json(_HEAD.read(view), _TABLE) for view in views]
 
 
 def sweep_document(view: SweepView) -> dict[str, object]:

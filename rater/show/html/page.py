@@ -218,7 +218,7 @@ def _run_facts(page_run: ReportRun) -> list[tuple[str, str]]:
     bound = sorted({cpu for placed in run.placements for cpu in placed.cpus or ()})
     discarded = f", the first {head.discard} not counted" if head.discard else ""
     known = {
-        **_FACTS.of(run),
+        **_FACTS.read(run),
         "memory": None if host.memory_bytes is None else format_gigabytes(host.memory_bytes),
         "iterations": f"{head.iterations}{discarded}",
         "stagger": f"{head.stagger_ms:g} ms" if head.stagger_ms else None,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct, field
 
-from rater.analysis.results.result import merge_line
+from rater.analysis.results.result import describe_end
 from rater.record.events import (
     CopyEnded,
     CopyStarted,
@@ -268,7 +268,7 @@ class Progress:
             self._copy_started(event)
         elif isinstance(event, OutputChecked):
             if event.validity is Validity.INVALID:
-                words = merge_line(CopyStatus.WRONG_OUTPUT, None, None, event.detail)
+                words = describe_end(CopyStatus.WRONG_OUTPUT, None, None, event.detail)
                 self._failed(event, words)
         elif isinstance(event, PhaseStarted):
             self._phase_started(event)
@@ -339,7 +339,9 @@ class Progress:
             self._set(copy, STOPPED)
         else:
             late = event.late_ns is not None
-            self._failed(event, merge_line(event.status, event.exit_code, event.signal, late=late))
+            self._failed(
+                event, describe_end(event.status, event.exit_code, event.signal, late=late)
+            )
 
     def _failed(self, event: CopyEnded | OutputChecked, words: str) -> None:
         self.failures += 1

@@ -44,7 +44,7 @@ def settings_document(
                 "recorded_as": it.also or None,
                 "group": it.group,
                 "what": it.what,
-                "value": now.text,
+                "value": now.description,
                 "choices": it.choices and list(it.choices),
                 "least": it.least if numeric else None,
                 "most": it.most if numeric and it.most < _UNBOUNDED else None,
@@ -211,7 +211,7 @@ _LAYOUT = JsonFields(
 def layout_document(layout: Layout, path: Path | None) -> dict[str, Any]:
     """Return one layout for JSON; null for what it does not say."""
     head = {"name": layout.name, "path": path}
-    document: dict[str, Any] = to_json(head | _LAYOUT.of(layout) | {"error": None})
+    document: dict[str, Any] = to_json(head | _LAYOUT.read(layout) | {"error": None})
     return document
 
 

@@ -63,7 +63,7 @@ def copies_document(
 
     own = {"memory": memory, "start_ms": lambda p: p.copy * stagger_ns / 1e6}
     copies = JsonFields("copy cpus core llc node package", own)
-    return [copies.of(p) for p in placements]
+    return [copies.read(p) for p in placements]
 
 
 _SHARE = JsonFields(
@@ -178,9 +178,9 @@ def plan_document(
     document: dict[str, Any] = to_json(
         {
             "machine": topology.source,
-            **_PLAN.of(plan),
+            **_PLAN.read(plan),
             "copies": copies_document(topology, placements, plan.stagger_ns),
-            "lgroups": [_SHARE.of(share) for share in shares],
+            "lgroups": [_SHARE.read(share) for share in shares],
             **known,
         }
     )
@@ -305,7 +305,7 @@ DIFFERENCE = JsonFields("what before now weighs=significant")
 
 def changes_document(found: Sequence[ConditionDifference]) -> list[dict[str, object]]:
     """Return differences for JSON."""
-    return [DIFFERENCE.of(it) for it in found]
+    return [DIFFERENCE.read(it) for it in found]
 
 
 def difference_parts(differences: Sequence[Row], since: str) -> Iterator[Part]:

@@ -42,7 +42,7 @@ def suite_document(suite: Suite) -> dict[str, Any]:
 
 
 def _benchmark(one: Benchmark) -> dict[str, object]:
-    return _BENCHMARK.of(one) | {"sizes": [_size(one, size) for size in one.sizes.values()]}
+    return _BENCHMARK.read(one) | {"sizes": [_size(one, size) for size in one.sizes.values()]}
 
 
 def _size(benchmark: Benchmark, size: Size) -> dict[str, object]:
@@ -59,7 +59,7 @@ def _size(benchmark: Benchmark, size: Size) -> dict[str, object]:
             }
             for command in size.commands
         ],
-        **_SIZE.of(size),
+        **_SIZE.read(size),
     }
 
 

@@ -31,7 +31,7 @@ _SHARES = decimals(4)  # of normalised times, as in the paper
 _WHERE = JsonFields("cell.benchmark cell.tune cell.iteration")
 _TABLE = {
     CellTimes: JsonFields(
-        {"*": _WHERE.of},
+        {"*": _WHERE.read},
         "cell.counted baseline_median_s=yardstick_s all=every kept",
         {
             "dropped": lambda one: [
@@ -67,7 +67,7 @@ def copies_document(
         "drop": drop,
         "cells": times,
         "slowest": [
-            _WHERE.of(one) | to_json(point) | {"normalised": normalised}
+            _WHERE.read(one) | to_json(point) | {"normalised": normalised}
             for one, point, normalised in worst
         ],
         "ratios": pairs,

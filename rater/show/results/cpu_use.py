@@ -456,5 +456,5 @@ def energy_document(summary: Summary) -> Row:
         of_run = it.joules / it.copy_runs if it.joules is not None and it.copy_runs else None
         alone = it.phase in per_copy and summary.mix is None
         own = per_copy[it.phase] if alone else of_run
-        phases.append(_ENERGY.of(it) | {"joules_per_copy": own})
+        phases.append(_ENERGY.read(it) | {"joules_per_copy": own})
     return {"energy": {"suite_joules": summary.joules, "phases": phases}} if phases else {}

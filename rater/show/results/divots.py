@@ -275,7 +275,7 @@ def trial_document(view: ConfirmView) -> dict[str, object]:
     trial, verdict = view.trial, view.verdict
     document: dict[str, object] = to_json(
         {
-            **JsonFields("run finding=number evidence refused").of(view),
+            **JsonFields("run finding=number evidence refused").read(view),
             "trial": trial
             and {
                 "benchmarks": trial.benchmarks,
@@ -288,9 +288,9 @@ def trial_document(view: ConfirmView) -> dict[str, object]:
             "runs": objects("a b", view.runs),
             "verdict": verdict
             and {
-                **JsonFields("answer slowdown pairs").of(verdict),
+                **JsonFields("answer slowdown pairs").read(verdict),
                 "interval": [verdict.low, verdict.high],
-                **JsonFields("foreign disturbed").of(view),
+                **JsonFields("foreign disturbed").read(view),
             },
         }
     )

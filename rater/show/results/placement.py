@@ -43,7 +43,7 @@ _MOST_COPIES = 10  # named one by one
 
 def as_planned(proof: RunProof) -> bool:
     """Tell whether every copy is known to have been where it was planned."""
-    return not proof.of(PlacementVerdict.NOT_MET) and not proof.not_known()
+    return not proof.with_verdict(PlacementVerdict.NOT_MET) and not proof.not_known()
 
 
 def placement_facts(proof: RunProof, *, every: bool = False) -> Iterator[Fact]:
@@ -59,7 +59,7 @@ def placement_facts(proof: RunProof, *, every: bool = False) -> Iterator[Fact]:
     if as_planned(proof):
         yield "placement", f"as planned: {_runs(proof.copies)}"
         return
-    broken, unknown = proof.of(PlacementVerdict.NOT_MET), proof.not_known()
+    broken, unknown = proof.with_verdict(PlacementVerdict.NOT_MET), proof.not_known()
     doubtful = sum(len(group) for group in unknown.values())
     met = len(proof.copies) - len(broken) - doubtful
     numbers = {"as planned": met, "not as planned": len(broken), "unknown": doubtful}
@@ -132,12 +132,12 @@ def proof_document(proof: RunProof, *, every: bool = True) -> dict[str, Any]:
 
     Copy runs are all of them with `every`, else those whose plan was not met.
     """
-    broken = proof.of(PlacementVerdict.NOT_MET)
+    broken = proof.with_verdict(PlacementVerdict.NOT_MET)
     unknown = proof.not_known()
     document: dict[str, Any] = to_json(
         {
             "looked_at": bool(proof.copies),
-            "met": len(proof.of(PlacementVerdict.MET)),
+            "met": len(proof.with_verdict(PlacementVerdict.MET)),
             "not_met": len(broken),
             "not_known": sum(len(group) for group in unknown.values()),
             "not_known_because": [

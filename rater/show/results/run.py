@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from rater.analysis.divots.model.finding import Analysis
-from rater.analysis.results.result import failure_text, is_selection, left_out
+from rater.analysis.results.result import benchmarks_left_out, failure_text, is_selection
 from rater.analysis.results.score import RunPages, Summary
 from rater.analysis.results.steadiness import DriftVerdict
 from rater.analysis.results.steady import ENOUGH
@@ -200,7 +200,7 @@ def score_parts(summary: Summary, document: Row) -> Iterator[Part]:
                 yield Line(f"no {label}suite ratio: {reasons}", "bold")
                 continue
             over = ""
-            if is_selection(summary.head) or left_out(summary.run.warnings):
+            if is_selection(summary.head) or benchmarks_left_out(summary.run.warnings):
                 over = f" over {truncate_list(whole.over)} of the suite"
             yield Line(
                 f"{label}suite ratio {format_number(whole.ratio, places)}"

@@ -20,8 +20,8 @@ from rater.analysis.results.result import (
     HOUR_S,
     BenchmarkScore,
     SteadyWindow,
+    benchmarks_left_out,
     failure_text,
-    left_out,
 )
 from rater.analysis.results.rotated import Ring
 from rater.analysis.results.score import SuiteScore, Summary
@@ -182,7 +182,11 @@ def _null(*keys: str) -> dict[str, Callable[[object], None]]:
 
 
 _ALONE = JsonFields(
-    {"*": lambda it: {"steady": _IN_WINDOW.of(it) | _WINDOW.of(it.steady)} if it.steady else {}},
+    {
+        "*": lambda it: (
+            {"steady": _IN_WINDOW.read(it) | _WINDOW.read(it.steady)} if it.steady else {}
+        )
+    },
     "benchmark tune category iteration counted selected copies good_copies=good"
     " failed_copies=failed bracket_s bracket_from_slowest overlap_s reference_s ratio"
     " copies_per_hour=per_hour score_lost median_copy_s slowest",
@@ -204,7 +208,7 @@ _IN_MIX = JsonFields(
     "reference_s ratio copies_per_hour=per_hour",
     _null("score_lost"),
     "median_copy_s slowest",
-    {"steady": _IN_WINDOW.of},
+    {"steady": _IN_WINDOW.read},
     "reason",
 )
 RUN_TABLE = {
@@ -251,11 +255,11 @@ RUN_TABLE = {
 def summary_document(summary: Summary, beside: BarrierComparison | None = None) -> dict[str, Any]:
     """Return the summary as JSON values; seconds are floats, iterations count from 1."""
     head, mix = summary.head, summary.mix
-    document = RUN_TABLE[RunHead].of(head) | {
+    document = RUN_TABLE[RunHead].read(head) | {
         "benchmarks": _benchmarks(summary),
         "results": summary.benchmarks,
         "suite": _suite(summary.suites)
-        | {"left_out": objects("benchmark reason", left_out(summary.run.warnings))},
+        | {"left_out": objects("benchmark reason", benchmarks_left_out(summary.run.warnings))},
         "metrics": summary.metrics,
         "failed": summary.failed,
         "remarks": summary.remarks,
@@ -282,20 +286,20 @@ def _window(it: SteadyWindow, selected: bool) -> dict[str, object]:
         "selected": selected,
         "ratio": it.ratio if valid else None,
         "copies_per_hour": it.per_hour if valid else None,
-        **_WINDOW.of(it),
+        **_WINDOW.read(it),
     }
 
 
 def _benchmarks(summary: Summary) -> list[object]:
     results = [iteration for score in summary.scores for iteration in score.iterations]
     if summary.rotated:
-        return [_IN_RING.of(result) for result in results]
+        return [_IN_RING.read(result) for result in results]
     if summary.mix:
         results.sort(key=lambda it: it.iteration or 0)
-        return [_IN_MIX.of(result) for result in results]
+        return [_IN_MIX.read(result) for result in results]
     not_met = summary.proof.not_met()
     return [
-        _ALONE.of(result)
+        _ALONE.read(result)
         | {"placement_not_met": not_met.get((result.benchmark, result.iteration or 0), ())}
         for result in results
     ]

@@ -44,7 +44,7 @@ from rater.speccpu.results.result import (
 from rater.speccpu.results.rsf import HEAD_BYTES, is_raw, read_rsf
 from rater.system.errors import InputError
 from rater.text.documents import open_input
-from rater.text.packed import TORN, UnpackedStream, kind_of
+from rater.text.packed import TORN, UnpackedStream, detect_packing
 from rater.text.values import truncate_list
 
 MOST_BYTES = 128_000_000  # less than a minute; what is packed or comes by pipe may have no end
@@ -91,7 +91,7 @@ def _content(path: Path) -> tuple[bytes, str | None]:
                     f"file of at most {MOST_BYTES // 10**6} MB (parts of a log can be imported "
                     "one by one)"
                 )
-    kind, problem = kind_of(packed), None
+    kind, problem = detect_packing(packed), None
     data = packed if kind is None else b""
     if kind is not None:
         unpacked, pieces, left = UnpackedStream(BytesIO(packed), kind), [], MOST_BYTES + 1

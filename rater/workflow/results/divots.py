@@ -24,7 +24,7 @@ from rater.analysis.divots.model.finding import (
 )
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.disturbed import NOT_JUDGED, foreign_load_cost
-from rater.analysis.results.placement import RunProof, judged, prove_run
+from rater.analysis.results.placement import RunProof, placement_judgements, prove_run
 from rater.plan.request import request_from_json
 from rater.plan.topology import Topology
 from rater.record.run import RunStatus
@@ -39,7 +39,7 @@ from rater.store.store import (
     RunTimes,
     Store,
     StoredDivot,
-    copy_runs,
+    count_copy_runs,
 )
 from rater.system.errors import InputError
 from rater.system.process import print_error
@@ -56,7 +56,7 @@ def store_placement_verdicts(store: Store, run: StoredRun) -> RunProof:
     """Store what was seen of each copy's placement as a verdict, for queries and exports."""
     proof = prove_run(run)
     try:
-        store.judge_placements(run.head.run, judged(proof))
+        store.judge_placements(run.head.run, placement_judgements(proof))
     except StoreError as error:  # the disk is full: `rater show` judges by the evidence
         print_error(f"run {run.head.run}: {error}")
     return proof
@@ -135,7 +135,7 @@ def _kept_or_made(
                 costs = (search.others_cost, search.noise_cost)
                 return Analysis(found, search.visible, search.failed, *costs)
     with store.reading() as connection:  # before the search: what comes later is not in it
-        copies = copy_runs(connection, head.run)
+        copies = count_copy_runs(connection, head.run)
     if run is not None and nothing_to_compare(head):  # numpy is not loaded for that
         analysis = Analysis(
             findings=(), visible={}, others_cost=foreign_load_cost(run, run_counters(run))

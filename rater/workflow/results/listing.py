@@ -17,7 +17,7 @@ from rater.record.stored import RunHead, StoredRun
 from rater.show.results.listing import ListedRun, RunPage, list_parts, rows_that_fit
 from rater.store.connection import StoreError
 from rater.store.read import RunFilter
-from rater.store.store import RunScore, Store, divot_count, keep_score, kept_score
+from rater.store.store import RunScore, Store, count_divots, load_score, save_score
 from rater.system.errors import InputError, RaterError
 from rater.system.process import print_error
 from rater.text.values import duration_s
@@ -61,7 +61,7 @@ def _page(store: Store, wanted: RunFilter, limit: int | None, longest_s: float) 
                 head,
                 score.value if score else None,
                 score.unit if score else None,
-                divot_count(connection, head.run),
+                count_divots(connection, head.run),
             )
             for head, score in ((head, scores.get(head.run)) for head in heads)
         )
@@ -145,7 +145,7 @@ def store_score(store: Store, run: StoredRun) -> RunScore:
     )
     try:
         with store.writing("storing a score") as connection:
-            keep_score(connection, run.head.run, score)
+            save_score(connection, run.head.run, score)
     except StoreError as error:  # the disk is full: it is worked out again
         print_error(f"run {run.head.run}: {error}")
     return score
@@ -161,7 +161,7 @@ def scores_of(
     found: dict[int, RunScore] = {}
     with store.reading() as connection:
         for head in heads:
-            score = kept_score(connection, head.run, _VERSION)
+            score = load_score(connection, head.run, _VERSION)
             if score is not None:
                 found[head.run] = score
     until_s = time.monotonic() + longest_s

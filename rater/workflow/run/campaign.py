@@ -26,7 +26,7 @@ from rater.store.store import Store, open_store
 from rater.system.errors import InputError, RaterError
 from rater.system.files import Trusted, user_name
 from rater.system.paths import default_journal_path, sysroot
-from rater.system.process import STOP_SIGNALS, StoppedBySignal, handled, print_error
+from rater.system.process import STOP_SIGNALS, StoppedBySignal, handle_stop_signals, print_error
 from rater.workflow.arguments import Output
 from rater.workflow.doctor import RunSettings, restore_leftover_settings, tuned_settings_of
 from rater.workflow.run.head import RunLauncher, utc_timestamp
@@ -302,7 +302,7 @@ def stoppable() -> Iterator[StopOnFirstSignal]:
     While copies run the supervisor has them.
     """
     first = StopOnFirstSignal()
-    with handled(first.stop):
+    with handle_stop_signals(first.stop):
         yield first
 
 

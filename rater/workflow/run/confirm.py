@@ -24,7 +24,7 @@ from rater.analysis.divots.model.finding import Finding, Thresholds
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.disturbed import (
     NOT_JUDGED,
-    is_taken,
+    is_too_disturbed,
     mostly_disturbed,
 )
 from rater.plan.request import Request
@@ -114,7 +114,7 @@ def confirm(output: Output, options: ConfirmOptions, start: StartOptions) -> int
         if again.doubt is not None:
             print_error(again.doubt)
         return 0
-    asked = again.of(requests).trusted().value
+    asked = again.with_value(requests).trusted().value
     plans = [resolve(request, topology) for request in asked]
     pairs_run = _Pairs(
         what=f"rater divots --confirm {run.head.run}",
@@ -158,7 +158,7 @@ def _requests(
             f"run {head.run} is of SPEC CPU's run directories, which are made for its number of "
             f"copies: `rater rerun {head.run}` shows whether the divot comes back"
         )
-    chdir_to(run.of(head.directory or "."), f"run {head.run}", WAY_TO_RUN, dry_run=dry_run)
+    chdir_to(run.with_value(head.directory or "."), f"run {head.run}", WAY_TO_RUN, dry_run=dry_run)
     request = replace(
         select_benchmarks(pin_suites(start.on(request), head), trial.benchmarks),
         copies=str(trial.copies),
@@ -223,7 +223,7 @@ class _Pairs(Campaign):
         readings = run_counters(run)
         self._numbers.append(made.number)
         self._times.append(times_of(run))
-        self._taken.append(is_taken(made.others_cost))
+        self._taken.append(is_too_disturbed(made.others_cost))
         self._foreign[slot.point].extend(
             use.foreign for use in readings.cpus if use.copies and use.foreign is not None
         )

@@ -65,8 +65,8 @@ from rater.run.workplace.run_dirs import Program
 from rater.store.connection import OWN_DISK, default_path
 from rater.store.store import open_store
 from rater.system.errors import InputError
-from rater.system.files import shared_disk
-from rater.system.paths import is_there, sysroot
+from rater.system.files import describe_shared_disk
+from rater.system.paths import exists, sysroot
 from rater.text.cpuset import format_list, parse_set
 from rater.text.secrets import Redactor
 from rater.text.values import copies_text, count, truncate_list
@@ -405,7 +405,7 @@ def obstacles(database: str | None, resolved: RunPlan) -> list[str]:
 
     def opened() -> None:
         path = default_path(database)
-        if is_there(path):
+        if exists(path):
             open_store(path).close()
 
     def settings() -> None:
@@ -426,9 +426,9 @@ def _failures(checks: Sequence[Callable[[], object]]) -> list[str]:
 
 def database_warnings(database: Path, request: Request) -> tuple[str, ...]:
     """Warn of a database on a disk of several machines, and where others may read secrets in it."""
-    found = [it for it in (shared_disk(database, OWN_DISK),) if it]
+    found = [it for it in (describe_shared_disk(database, OWN_DISK),) if it]
     redactor = Redactor()
-    redactor.values([f"{name}={value}" for name, value in request.environment])
+    redactor.redact_json([f"{name}={value}" for name, value in request.environment])
     mode = database.stat().st_mode & 0o777
     if redactor.hidden and mode & 0o077:
         found.append(

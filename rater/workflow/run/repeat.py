@@ -258,7 +258,7 @@ def resolve_again(
     """
     head = run.value.head
     request = request_of(head)
-    chdir_to(run.of(head.directory or "."), f"run {head.run}", WAY_TO_RUN, dry_run=dry_run)
+    chdir_to(run.with_value(head.directory or "."), f"run {head.run}", WAY_TO_RUN, dry_run=dry_run)
     with _naming(head):
         request = pin_suites(request, head)
         if benchmarks is not None:

@@ -56,7 +56,7 @@ from rater.store.store import Store
 from rater.system.errors import InputError
 from rater.system.files import Trusted, replace_file
 from rater.system.paths import sysroot, user_folder
-from rater.system.process import DeferredSignals, held, print_error
+from rater.system.process import DeferredSignals, hold_stop_signals, print_error
 from rater.text.values import to_dict
 from rater.wings import Hook
 from rater.workflow.doctor import RunSettings
@@ -359,7 +359,9 @@ class Session:
             for warning in warnings:
                 self.say(f"warning: {warning}")
             self._run = replace(start, warnings=start.warnings + warnings)
-            with held() as signals:  # from the run's row on nothing is broken off: it is ended
+            with (
+                hold_stop_signals() as signals
+            ):  # from the run's row on nothing is broken off: it is ended
                 made = self._entered(keeper, ready, self._run, signals, pages)
         return made if signals.first is None else replace(made, status=128 + signals.first)
 

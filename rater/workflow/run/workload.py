@@ -38,7 +38,7 @@ from rater.run.programs.tuning import (
 from rater.settings.tuner import available_settings
 from rater.system.errors import InputError
 from rater.system.paths import sysroot
-from rater.text.documents import bytes_of, did_you_mean
+from rater.text.documents import did_you_mean, file_size
 from rater.text.values import printable
 from rater.wings import Hook
 
@@ -201,7 +201,7 @@ def load_of(
     size = workload.size
     memory, total = size.memory_bytes, size.total_memory_bytes
     if inputs is None:
-        copied = sum(bytes_of(i.path) for i in size.inputs if i.private and i.path is not None)
+        copied = sum(file_size(i.path) for i in size.inputs if i.private and i.path is not None)
     else:
         copied = sum(made.size_bytes for made in inputs if made.private or not linked)
     return MemoryDemand(
@@ -325,7 +325,7 @@ def pages_problem(mode: str | None, planned: Mapping[str, str]) -> str | None:
     if mode not in (MADVISE, THP, HUGETLB):
         return None
     root = sysroot()
-    now = {setting.name: setting.read().text for setting in available_settings(root)} | dict(
+    now = {setting.name: setting.read().description for setting in available_settings(root)} | dict(
         planned
     )
     if mode == HUGETLB:

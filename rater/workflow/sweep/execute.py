@@ -226,11 +226,11 @@ def resume_sweep(
     was_stopped = sweep.status in {RunStatus.INTERRUPTED, RunStatus.KILLED}
     if not (is_asked_for_more or lacking or was_stopped):
         return _nothing_left(output, sweep)
-    chdir_to(again.of(before.directory), f"sweep {sweep.number}", dry_run=output.dry_run)
+    chdir_to(again.with_value(before.directory), f"sweep {sweep.number}", dry_run=output.dry_run)
     kinds = dict(sweep.axes)
     points = _points_again(sweep, kinds, start)
     if output.dry_run:
-        return _show_missing(output, sweep, again.of(points))
+        return _show_missing(output, sweep, again.with_value(points))
     more = order_slots(
         sorted(points), rounds, before.block_order, before.seed, first=before.rounds + 1
     )
@@ -242,7 +242,7 @@ def resume_sweep(
     return execute_sweep(
         output,
         kinds,
-        again.of(points).trusted(),
+        again.with_value(points).trusted(),
         begin,
         retries=own.retries,
         undo=lambda store: undo_resume(store, sweep),

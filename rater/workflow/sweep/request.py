@@ -301,7 +301,7 @@ def resolve_points(
     changing, redactor = _changing_cpus(kinds), Redactor()
     found = []
     for point in points:
-        shown = replace(point, shown=redactor.pairs(point.values))
+        shown = replace(point, shown=redactor.redact_pairs(point.values))
         if point.request is not None:
             plan, refusals = resolved_with(point.request, point.settings, topology)
             # Other CPUs will be there: told when it is its turn.

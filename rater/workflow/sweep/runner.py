@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from rater.analysis.compare.conditions import Conditions, condition_differences, stored_conditions
 from rater.analysis.divots.model.finding import Analysis
-from rater.analysis.results.disturbed import is_taken
+from rater.analysis.results.disturbed import is_too_disturbed
 from rater.plan.schedule import Plan
 from rater.plan.sweep import (
     ENVIRONMENT,
@@ -381,7 +381,7 @@ class SweepCampaign(Campaign):
             it for it in load_sweep(self.store, self.sweep.number).slots if it.slot == slot
         )
         self._found = analysis_for_results(self.store, self._stored) if self._now.done else None
-        is_disturbed = self._found is not None and is_taken(self._found.others_cost)
+        is_disturbed = self._found is not None and is_too_disturbed(self._found.others_cost)
         return self._found.disturbed[0] if self._found is not None and is_disturbed else None
 
     def discard(self, slot: SweepSlot, made: MadeRun, why: str) -> None:

@@ -129,7 +129,7 @@ def dry_view(asked: SweepRequest, points: Sequence[GridPoint]) -> SweepView:
         problem = setting.obstacle()
         if problem:
             obstacles.append(f"{axis.name} cannot be set: {problem}")
-        shown.append(AxisView(axis.name, axis.kind, axis.values, setting.read().text))
+        shown.append(AxisView(axis.name, axis.kind, axis.values, setting.read().description))
     return replace(
         view,
         what=_what(point.request for point in points),

@@ -19,7 +19,7 @@ from rater.analysis.compare.differences import (
 )
 from rater.analysis.compare.model import TOTAL, Side, cpi_changes
 from rater.analysis.doctor.findings import DoctorVerdict
-from rater.analysis.results.account import TimeAccount, accounts_of
+from rater.analysis.results.account import TimeAccount, time_accounts
 from rater.analysis.results.copies import Point, PointRun
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.disturbed import disturbance_reasons, foreign_load_cost
@@ -673,7 +673,7 @@ def test_a_quota_is_no_other_work() -> None:
     quota = {"cfs_periods": 100, "cfs_throttled_periods": 80, "cfs_throttled_ns": 5 * S}
     run = read_run([waiting(0, 2.0, 8.0)], reading(0, 10.0), masks=None, **quota)
     assert cost(run) == 0.16
-    (account,) = accounts_of(run).values()
+    (account,) = time_accounts(run).values()
     assert astuple(account) == pytest.approx((10.0, 2.0, 1.6, 6.4, None, 0.0, 1.0))
     kept_away = quota | {"cfs_throttled_ns": 8 * S}  # nobody else: all of it is told
     run = read_run([waiting(0, 2.0, 8.0)], reading(0, 10.0), masks=None, **kept_away)
@@ -686,7 +686,7 @@ def test_the_account_of_a_copy_comes_to_its_time() -> None:
     run = replace(
         run, benchmarks=tuple(replace(benchmark, threads=2) for benchmark in run.benchmarks)
     )
-    (account,) = accounts_of(run).values()
+    (account,) = time_accounts(run).values()
     assert account == TimeAccount(
         elapsed_s=10.0,
         ran_s=3.0,
@@ -699,7 +699,7 @@ def test_the_account_of_a_copy_comes_to_its_time() -> None:
 
 
 def test_what_was_seen_of_most_threads_stands_for_all() -> None:
-    (account,) = accounts_of(read_run([waiting(0, 4.0, 3.0, run_delay_cpu_ns=3 * S)])).values()
+    (account,) = time_accounts(read_run([waiting(0, 4.0, 3.0, run_delay_cpu_ns=3 * S)])).values()
     assert account == TimeAccount(
         elapsed_s=10.0,
         ran_s=4.0,

@@ -12,9 +12,9 @@ from rater.analysis.results.rates import overall
 from rater.analysis.results.result import (
     BenchmarkScore,
     Result,
+    benchmarks_left_out,
     failure_text,
     is_selection,
-    left_out,
 )
 from rater.analysis.results.rotated import Ring
 from rater.analysis.results.score import Overall, Summary, summarise
@@ -472,7 +472,7 @@ def test_what_was_left_out_of_a_suite_is_told_from_other_warnings() -> None:
         warnings=("left out: ffmpeg: not installed: ffmpeg", "2 PUs are shared"),
     )
     summary = summarise(run)
-    assert left_out(summary.run.warnings) == (("ffmpeg", "not installed: ffmpeg"),)
+    assert benchmarks_left_out(summary.run.warnings) == (("ffmpeg", "not installed: ffmpeg"),)
     suite = through_json(summary)["suite"]
     assert suite["left_out"] == [{"benchmark": "ffmpeg", "reason": "not installed: ffmpeg"}]
     assert suite["over"] == ["a"]

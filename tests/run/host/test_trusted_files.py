@@ -19,8 +19,8 @@ from rater.store.store import open_store
 from rater.system.errors import InputError
 from rater.system.files import (
     UntrustedError,
+    make_private_folder,
     open_file,
-    private_folder,
     replace_file,
     resolve_trusted_folder,
 )
@@ -52,7 +52,7 @@ def save(path: Path) -> None:
 
 
 def hold(path: Path) -> None:
-    with journals.locked(path, ROOT):
+    with journals.lock_journal(path, ROOT):
         pass
 
 
@@ -251,6 +251,6 @@ def test_ways_are_followed_as_the_kernel_does(tmp_path: Path) -> None:
 
 
 def test_a_private_folder_is_written_by_nobody_else(shared: Path) -> None:
-    assert private_folder(shared / "mine") == shared / "mine"
+    assert make_private_folder(shared / "mine") == shared / "mine"
     with pytest.raises(UntrustedError, match="everybody may write into it"):
-        private_folder(shared)
+        make_private_folder(shared)

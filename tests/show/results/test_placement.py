@@ -18,7 +18,7 @@ from rater.plan.request import request_from_json
 from rater.show.results.to_json import summary_document
 from rater.store.store import open_store
 from rater.system.errors import InputError
-from rater.system.paths import folder
+from rater.system.paths import data_folder
 from tests.support.calls import Rater
 from tests.support.looked_at import until_looked_at
 from tests.support.placement_samples import seen_run, store_run
@@ -79,7 +79,7 @@ def test_what_was_not_met_is_in_queries_and_exports_and_survives_an_import(
     code = astray.replace("EVERY", f"{{{every}}}")
     python = ("--", sys.executable, "-S", "-c", code)
     assert rater("run", "--copies", 1, "--quiet", *python)[0] == 0
-    query = (folder("db") / "queries" / "placement.sql").read_text()
+    query = (data_folder("db") / "queries" / "placement.sql").read_text()
     with closing(sqlite3.connect(os.environ["RATER_DB"])) as db:
         [row] = db.execute(query, {"run": None}).fetchall()
     assert row[2:5] == (0, 0, "not met")
