@@ -1,4 +1,4 @@
-"""What the model found as findings with names and costs; times in, divots out; pure."""
+"""Causes of the model as findings with names and costs; times in, divots out; pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from statistics import NormalDist
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.causes import (
@@ -41,7 +42,7 @@ from rater.analysis.divots.words import (
     place_of,
     summary_of,
 )
-from rater.analysis.stats.robust import Bools, Floats, mean, median
+from rater.analysis.stats.robust import Bools, Floats, Ints, mean, median
 
 # -- What findings cost: the score worked out again without them -----------------------------------
 #
@@ -57,85 +58,96 @@ def set_costs(table: Table, causes: Sequence[Cause]) -> None:
     taking them away one after the other, the most costly first: they add up to what all
     cost together.
     """
-    log_s, start = table.log_s, np.nan_to_num(table.start_s)
-    actual = _times(table, log_s, start)
-    for one in causes:
-        without = _times(table, *_without(log_s, start, one))
-        one.lost = _lost(table, actual, without)
-        rates = 1 - _results(without) / _results(actual)
-        one.rate_lost = float(np.nanmax(rates[one.benchmarks], initial=0.0))
-        one.cells_lost = {cell: max(0.0, 1 - without[cell] / actual[cell]) for cell in one.cells}
-    lost = 0.0
-    for one in sorted(causes, key=lambda it: -it.lost):
-        log_s, start = _without(log_s, start, one)
-        now = max(lost, _lost(table, actual, _times(table, log_s, start)))
-        one.share_lost, lost = now - lost, now
+    log_s, start_s = table.log_s, np.nan_to_num(table.start_s)
+    actual_s = _cell_times(table, log_s, start_s)
+    for cause in causes:
+        without_s = _cell_times(table, *_without(log_s, start_s, cause))
+        cause.lost = _lost(table, actual_s, without_s)
+        rates_lost = 1 - _standing_times(without_s) / _standing_times(actual_s)
+        cause.rate_lost = float(np.nanmax(rates_lost[cause.benchmarks], initial=0.0))
+        cause.cells_lost = {
+            cell: max(0.0, 1 - without_s[cell] / actual_s[cell]) for cell in cause.cells
+        }
+    lost_before = 0.0
+    for cause in sorted(causes, key=lambda cause: -cause.lost):
+        log_s, start_s = _without(log_s, start_s, cause)
+        lost = max(lost_before, _lost(table, actual_s, _cell_times(table, log_s, start_s)))
+        cause.share_lost, lost_before = lost - lost_before, lost
 
 
 def noise_cost(table: Table, rest: Floats, promised: dict[str, float]) -> float | None:
-    """Return what noise alone costs, 0 to 1: what nothing explains of the times, ln (B, I, S).
+    """Return the share of the score, 0 to 1, that noise alone costs.
 
-    Of each benchmark the iteration that stands. None where copies do not wait for each other, and
-    where a place would have been named all the same.
+    `rest` (B, I, S): ln of the times with all that is explained taken away. Of each benchmark the
+    iteration that stands counts. None if copies do not wait for each other, or if `promised` has a
+    place that would have been named all the same.
     """
     if not table.barrier or promised.keys() - {"iteration"}:
         return None
-    known = rest[~np.isnan(rest).all(axis=(1, 2))]
-    if not len(known):
+    measured = rest[~np.isnan(rest).all(axis=(1, 2))]
+    if not len(measured):
         return None
-    slowest = np.max(np.where(np.isnan(known), -np.inf, known), axis=2)
-    over = np.where(np.isfinite(slowest), slowest - median(known), np.nan)
-    return max(0.0, 1 - math.exp(-float(np.mean(_results(over)))))
+    slowest = np.max(np.where(np.isnan(measured), -np.inf, measured), axis=2)
+    over_median = np.where(np.isfinite(slowest), slowest - median(measured), np.nan)
+    return max(0.0, 1 - math.exp(-float(np.mean(_standing_times(over_median)))))
 
 
-def _without(log_s: Floats, start: Floats, cause: Cause) -> tuple[Floats, Floats]:
-    """Return ln times and starts with a cause's effect taken away; what is faster stays so."""
+def _without(log_s: Floats, start_s: Floats, cause: Cause) -> tuple[Floats, Floats]:
+    """Return ln times and starts (B, I, S) with what a cause slows taken away.
+
+    Copies that a cause makes faster stay as fast.
+    """
     if cause.facts.get("mode") == "late-start":
-        known = np.where(np.isnan(log_s), np.inf, start)
-        late = cause.covered.any(axis=2)[:, :, None]
-        return log_s, np.where(late, np.min(known, axis=2, keepdims=True), start)
-    # What gets faster was not slowed down before.
+        starts_s = np.where(np.isnan(log_s), np.inf, start_s)
+        is_late = cause.covered.any(axis=2)[:, :, None]
+        return log_s, np.where(is_late, np.min(starts_s, axis=2, keepdims=True), start_s)
+    # Iterations that get faster were not slowed down before.
     falls = cause.kind is Kind.DRIFT and float(cause.facts["rise"]) < 0
-    return log_s if falls else log_s - np.maximum(cause.effect, 0.0), start
+    return log_s if falls else log_s - np.maximum(cause.effect, 0.0), start_s
 
 
-def _times(table: Table, log_s: Floats, start: Floats) -> Floats:
+_LEAST_TIME_S: Final = 1e-9  # no bracket is empty: rates divide by it
+
+
+def _cell_times(table: Table, log_s: Floats, start_s: Floats) -> Floats:
     """Return (B, I) seconds of each cell: its bracket, without a barrier its copies' time."""
-    elapsed = np.exp(log_s)
+    elapsed_s = np.exp(log_s)
     if not table.barrier:
-        return np.where(np.isnan(elapsed).all(axis=2), np.nan, np.nansum(elapsed, axis=2))
-    known = ~np.isnan(elapsed)
-    last = np.max(np.where(known, start + np.nan_to_num(elapsed), -np.inf), axis=2)
-    first = np.min(np.where(known, start, np.inf), axis=2)
-    return np.where(known.any(axis=2), np.maximum(last - first, 1e-9), np.nan)
+        return np.where(np.isnan(elapsed_s).all(axis=2), np.nan, np.nansum(elapsed_s, axis=2))
+    has_run = ~np.isnan(elapsed_s)
+    last_s = np.max(np.where(has_run, start_s + np.nan_to_num(elapsed_s), -np.inf), axis=2)
+    first_s = np.min(np.where(has_run, start_s, np.inf), axis=2)
+    return np.where(has_run.any(axis=2), np.maximum(last_s - first_s, _LEAST_TIME_S), np.nan)
 
 
-def _results(seconds: Floats) -> Floats:
+def _standing_times(seconds: Floats) -> Floats:
     """Return (B,) the time that stands: of three iterations the median, of two the slower."""
     ordered = np.sort(seconds, axis=1)
     count = np.sum(~np.isnan(seconds), axis=1)
-    found: Floats = ordered[np.arange(len(ordered)), np.minimum(count // 2, len(ordered[0]) - 1)]
-    return found
+    middle = np.minimum(count // 2, ordered.shape[1] - 1)
+    standing: Floats = ordered[np.arange(len(ordered)), middle]
+    return standing
 
 
-def _lost(table: Table, actual: Floats, without: Floats) -> float:
-    """Return the share of the score, or of all copies' time, that is won without something."""
+def _lost(table: Table, actual_s: Floats, without_s: Floats) -> float:
+    """Return the share of the score, or of all copies' time, lost between (B, I) times."""
     if not table.barrier:
-        return max(0.0, 1 - float(np.nansum(without) / np.nansum(actual)))
-    ratio = np.log(_results(without) / _results(actual))
+        return max(0.0, 1 - float(np.nansum(without_s) / np.nansum(actual_s)))
+    ratio = np.log(_standing_times(without_s) / _standing_times(actual_s))
     return max(0.0, 1 - float(np.exp(mean(ratio))))
 
 
-# -- What the model found as findings with names, costs and evidence -------------------------------
+# -- Causes of the model as findings with names, costs and evidence --------------------------------
 
 _HASTY, _LEAST_OTHERS = 0.5, 2  # of any other's time, of so many others
-_SLACK = 0.01  # ln: what an emptier lgroup gains beyond its share of the load
+_SLACK = 0.01  # ln: the gain of an emptier lgroup beyond its share of the load
+_MOSTLY = 0.7  # of a cause's cells: it is the same as the start-up that has as many of them
 
 
-def build_findings(found: Found) -> list[Finding]:
+def build_findings(search_result: Found) -> list[Finding]:
     """Return the findings, the most costly first, explained ones last."""
-    table = found.table
-    causes = [*causes_of(found), *startups(table)]
+    table = search_result.table
+    causes = [*causes_of(search_result), *startups(table)]
     waits = [
         cause
         for cause in causes
@@ -146,205 +158,262 @@ def build_findings(found: Found) -> list[Finding]:
         for cause in causes
         if float(cause.facts.get("waited_s", FIRST_READ_S)) >= FIRST_READ_S
         if cause.kind not in (Kind.SLOW_ITERATION, Kind.WARM_UP)
-        or not any(_mostly_in(cause, wait) for wait in waits)
+        or not any(_is_mostly_in(cause, wait) for wait in waits)
     ]
-    for one in causes:
-        _set_sizes(one, found.rest)
+    for cause in causes:
+        _set_sizes(cause, search_result.rest)
     set_costs(table, causes)
-    made = [_finding(table, cause) for cause in causes]
-    made.sort(key=lambda one: (one.explained, *_rank(one)))
-    return [*made, *(_finding(table, _of_layout(table, one)) for one in found.predicted)]
+    findings = [_finding(table, cause) for cause in causes]
+    findings.sort(key=lambda finding: (finding.explained, *_rank(finding)))
+    predicted = [_cause_of_layout(table, effect) for effect in search_result.predicted]
+    return [*findings, *(_finding(table, cause) for cause in predicted)]
 
 
-def _mostly_in(cause: Cause, start: Cause) -> bool:
-    own = cause.covered.any(axis=2)
-    return bool((own & start.covered.any(axis=2)).sum() >= 0.7 * own.sum())
+def _is_mostly_in(cause: Cause, start_up: Cause) -> bool:
+    cells = cause.covered.any(axis=2)
+    return bool((cells & start_up.covered.any(axis=2)).sum() >= _MOSTLY * cells.sum())
 
 
-def _set_sizes(cause: Cause, left: Floats) -> None:
-    """Give a part its size in each cell; the model has one a benchmark.
+def _set_sizes(cause: Cause, rest: Floats) -> None:
+    """Give a part its size in each cell; the model has one size a benchmark.
 
-    What the median of its copies lies above that of the others there, with all that is told of
-    others taken away: a range over the iterations is of times that were.
+    It is the median of its copies above that of the others there, with the effects of all other
+    causes taken away: a range over the iterations is of times that were measured.
     """
     if cause.kind in PLACED and "moves" not in cause.facts and len(cause.iterations) > 1:
-        inside = median(np.where(cause.covered, left, np.nan))
-        more = np.nan_to_num(inside - median(np.where(cause.covered, np.nan, left)))[..., None]
+        inside = median(np.where(cause.covered, rest, np.nan))
+        outside = median(np.where(cause.covered, np.nan, rest))
+        more = np.nan_to_num(inside - outside)[..., None]
         cause.effect = np.where(cause.covered, cause.effect + more, 0.0)
 
 
-def _rank(one: Finding) -> tuple[float, float, str, str]:
-    return (-round(one.cost, 6), -abs(math.log(one.slowdown)), one.kind, one.place)
+def _rank(finding: Finding) -> tuple[float, float, str, str]:
+    size = abs(math.log(finding.slowdown))
+    return (-round(finding.cost, 6), -size, finding.kind, finding.place)
 
 
 def _finding(table: Table, cause: Cause) -> Finding:
-    b, i, _ = table.shape
-    kind, benchmarks, slots = cause.kind, cause.benchmarks, cause.slots
-    cpus, copies, nodes = (
-        tuple(known[known >= 0].tolist())
-        for known in map(
-            np.unique, (table.cpu[slots], table.copy[cause.covered], table.node[slots])
-        )
-    )
-    layout, placed = kind is Kind.LAYOUT, kind in PLACED and "moves" not in cause.facts
+    kind, slots = cause.kind, cause.slots
+    is_layout = kind is Kind.LAYOUT
+    is_placed = kind in PLACED and "moves" not in cause.facts
+    cpus, copies = _known(table.cpu[slots]), _known(table.copy[cause.covered])
+    nodes = cause.groups if cause.level == "node" else _known(table.node[slots])
     size = float(cause.facts.get("rise", cause.size))
-    most, words = could_make(table, slots, fast=size < 0) if kind in PLACED else (0.0, "")
-    boost = size < 0 and most < 0 and size >= most - _SLACK
-    evidence = [] if boost or layout else _evidence(table, cause)
-    if words and not boost and most * size > 0:
-        share = formatting.format_slowdown(math.exp(most))
-        evidence.append(EvidenceKind.LAYOUT.evidence(f"up to {share} could come from {words}"))
-    expectation = f"no more than {words} explain" if boost else None
-    whole = len(benchmarks) == b and (cause.everywhere or b > 1)
-    always = layout or (len(cause.iterations) == i > 1 and kind is not Kind.SLOW_ITERATION)
-    tunes = {None} if layout else {table.benchmarks[benchmark][1] for benchmark in benchmarks}
-    if cause.level == "node":
-        nodes = cause.groups
-    package, core = (only_one(at[slots]) if placed else None for at in (table.package, table.core))
-    return Finding(
+    layout_size, layout_words = 0.0, ""
+    if kind in PLACED:
+        layout_size, layout_words = could_make(table, slots, fast=size < 0)
+    is_boost = size < 0 and layout_size < 0 and size >= layout_size - _SLACK
+    evidence = [] if is_boost or is_layout else _evidence(table, cause)
+    if layout_words and not is_boost and layout_size * size > 0:
+        share = formatting.format_slowdown(math.exp(layout_size))
+        text = f"up to {share} could come from {layout_words}"
+        evidence.append(EvidenceKind.LAYOUT.evidence(text))
+    divot = Finding(
         kind=kind,
         place=place_of(table, cause, cpus, copies),
-        benchmarks=()
-        if whole
-        else tuple(table.benchmarks[benchmark][0] for benchmark in benchmarks),
-        tune=tunes.pop() if len(tunes) == 1 else None,
-        iterations=()
-        if always
-        else tuple(table.iterations[iteration] for iteration in cause.iterations),
+        benchmarks=_benchmarks_named(table, cause),
+        tune=_only_tune(table, cause),
+        iterations=_iterations_named(table, cause),
         copies=copies,
-        cpus=cpus if placed or kind in (Kind.BIMODAL, Kind.LAYOUT) else (),
-        nodes=nodes if placed or cause.level == "load" else (),
-        package=cause.groups[0] if cause.level == "package" else package,
-        core=None if cause.level in ("node", "package") else core,
+        cpus=cpus if is_placed or kind in (Kind.BIMODAL, Kind.LAYOUT) else (),
+        nodes=nodes if is_placed or cause.level == "load" else (),
+        package=_package(table, cause) if is_placed or cause.level == "package" else None,
+        core=only_one(table.core[slots])
+        if is_placed and cause.level not in ("node", "package")
+        else None,
         slowdown=math.exp(size),
         score_lost=cause.lost if table.barrier else None,
-        time_lost=None if table.barrier or layout else cause.lost,
+        time_lost=None if table.barrier else cause.lost,
         share_lost=cause.share_lost,
-        explained=boost or layout,
-        expectation=str(cause.facts["expectation"]) if layout else expectation,
+        explained=is_boost,
+        expectation=f"no more than {layout_words} explain" if is_boost else None,
         summary=summary_of(table, cause),
         evidence=tuple(evidence),
-        cells=() if layout else _cell_effects(table, cause),
-        details=() if layout else tuple(sorted(cause.facts.items())),
+        cells=() if is_layout else _cell_effects(table, cause),
+        details=tuple(sorted(cause.facts.items())),
         singles=_singles(table, cause) if kind in (Kind.OUTLIER_COPY, Kind.NO_PLACE) else (),
     )
+    return _explained_by_layout(divot, cause) if is_layout else divot
+
+
+def _explained_by_layout(finding: Finding, cause: Cause) -> Finding:
+    """Return a finding as one that the layout predicts: of all iterations, of no time lost."""
+    return replace(
+        finding,
+        tune=None,
+        iterations=(),
+        time_lost=None,
+        explained=True,
+        expectation=str(cause.facts["expectation"]),
+        details=(),
+    )
+
+
+def _known(numbers: Ints) -> tuple[int, ...]:
+    """Return numbers, ascending and each once, without the unknown (negative) one."""
+    distinct = np.unique(numbers)
+    return tuple(distinct[distinct >= 0].tolist())
+
+
+def _benchmarks_named(table: Table, cause: Cause) -> tuple[str, ...]:
+    """Return the names of a cause's benchmarks; empty for all of the run."""
+    benchmarks, of_run = cause.benchmarks, len(table.benchmarks)
+    if len(benchmarks) == of_run and (cause.everywhere or of_run > 1):
+        return ()
+    return tuple(table.benchmarks[benchmark][0] for benchmark in benchmarks)
+
+
+def _only_tune(table: Table, cause: Cause) -> str | None:
+    tunes = {table.benchmarks[benchmark][1] for benchmark in cause.benchmarks}
+    return tunes.pop() if len(tunes) == 1 else None
+
+
+def _iterations_named(table: Table, cause: Cause) -> tuple[int, ...]:
+    """Return the numbers of a cause's iterations; empty for all of several."""
+    of_run = len(table.iterations)
+    if len(cause.iterations) == of_run > 1 and cause.kind is not Kind.SLOW_ITERATION:
+        return ()
+    return tuple(table.iterations[iteration] for iteration in cause.iterations)
+
+
+def _package(table: Table, cause: Cause) -> int | None:
+    return cause.groups[0] if cause.level == "package" else only_one(table.package[cause.slots])
 
 
 def _cell_effects(table: Table, cause: Cause) -> tuple[CellEffect, ...]:
-    return tuple(
-        CellEffect(
-            *table.benchmarks[b],
-            table.iterations[i],
-            math.exp(float(np.median(cause.effect[b, i][cause.covered[b, i]]))),
-            cause.cells_lost[b, i],
+    effects = []
+    for benchmark, iteration in cause.cells:
+        name, tune = table.benchmarks[benchmark]
+        covered = cause.covered[benchmark, iteration]
+        size = float(np.median(cause.effect[benchmark, iteration][covered]))
+        effects.append(
+            CellEffect(
+                benchmark=name,
+                tune=tune,
+                iteration=table.iterations[iteration],
+                slowdown=math.exp(size),
+                rate_lost=cause.cells_lost[benchmark, iteration],
+            )
         )
-        for b, i in cause.cells
-    )
+    return tuple(effects)
 
 
 def _singles(table: Table, cause: Cause) -> tuple[CopyEffect, ...]:
-    return tuple(
-        CopyEffect(
-            *table.benchmarks[b],
-            table.iterations[i],
-            int(table.copy[b, i, s]),
-            only_one(table.cpu[s : s + 1]),
-            only_one(table.node[s : s + 1]),
-            math.exp(float(cause.effect[b, i, s])),
+    effects = []
+    for benchmark, iteration, slot in np.argwhere(cause.covered).tolist():
+        name, tune = table.benchmarks[benchmark]
+        effects.append(
+            CopyEffect(
+                benchmark=name,
+                tune=tune,
+                iteration=table.iterations[iteration],
+                copy=int(table.copy[benchmark, iteration, slot]),
+                cpu=only_one(table.cpu[slot : slot + 1]),
+                node=only_one(table.node[slot : slot + 1]),
+                slowdown=math.exp(float(cause.effect[benchmark, iteration, slot])),
+            )
         )
-        for b, i, s in np.argwhere(cause.covered).tolist()
-    )
+    return tuple(effects)
 
 
 def _evidence(table: Table, cause: Cause) -> list[Evidence]:
-    """Return what the times say; stored proof and samples add their own values."""
-    made = []
+    """Return evidence from the times alone; stored proof and samples add theirs later."""
+    evidence = []
     if text := cost_of(table, cause):
-        made.append(EvidenceKind.COST.evidence(text))
-    if hasty := _hasty(table, cause):
+        evidence.append(EvidenceKind.COST.evidence(text))
+    if hasty := _hasty_copies(table, cause):
         text = f"{formatting.format_copies(hasty)} took less than half of any other's time"
-        made.append(EvidenceKind.OUTPUT.evidence(f"{text}: check its output"))
+        evidence.append(EvidenceKind.OUTPUT.evidence(f"{text}: check its output"))
     slots = cause.slots
     node, memory = only_one(table.node[slots]), only_one(table.memory[slots])
-    away = table.memory != table.node
-    known = None not in (node, memory) and memory not in (node, SEVERAL)
-    if cause.level == "node" and known and not away[~slots].all():
-        made.append(EvidenceKind.MEMORY.evidence(f"its memory is on node {memory}"))
-    return made
+    is_elsewhere = table.memory != table.node
+    is_one_node = None not in (node, memory) and memory not in (node, SEVERAL)
+    if cause.level == "node" and is_one_node and not is_elsewhere[~slots].all():
+        evidence.append(EvidenceKind.MEMORY.evidence(f"its memory is on node {memory}"))
+    return evidence
 
 
-def _hasty(table: Table, cause: Cause) -> list[int]:
+def _hasty_copies(table: Table, cause: Cause) -> list[int]:
     """Return the fast copies that took less than half of the time of all others in their cell.
 
     No machine makes one of its copies twice as fast as each of the others: it did not do its work.
     """
-    found: set[int] = set()
+    copies: set[int] = set()
     for cell in cause.cells if cause.size < 0 else ():
-        times, covered = np.exp(table.log_s[cell]), cause.covered[cell]
-        others = times[~covered & ~np.isnan(times)]
-        if len(others) >= _LEAST_OTHERS:
-            found |= {*table.copy[cell][covered & (times < _HASTY * others.min())].tolist()}
-    return sorted(found)
+        elapsed_s, covered = np.exp(table.log_s[cell]), cause.covered[cell]
+        others_s = elapsed_s[~covered & ~np.isnan(elapsed_s)]
+        if len(others_s) >= _LEAST_OTHERS:
+            is_hasty = covered & (elapsed_s < _HASTY * others_s.min())
+            copies |= {*table.copy[cell][is_hasty].tolist()}
+    return sorted(copies)
 
 
-def _of_layout(table: Table, one: DivotEffect) -> Cause:
-    """Return what the layout explains."""
-    cause = drawn(table, [one])
-    cause.kind, cause.level = Kind.LAYOUT, one.kind
-    cause.facts["expectation"] = expectation_of(table, one)
+def _cause_of_layout(table: Table, effect: DivotEffect) -> Cause:
+    """Return an effect that the layout predicts as a cause."""
+    cause = drawn(table, [effect])
+    cause.kind, cause.level = Kind.LAYOUT, effect.kind
+    cause.facts["expectation"] = expectation_of(table, effect)
     return cause
 
 
-# -- What the run could show: what a part must differ by to be told, with the chance in it ---------
+# -- What the run could show: how large a difference must be to be found ---------------------------
 
-_FOUND: Final = 0.8  # of those that are so large
-_MOST_TOLD: Final = 0.5  # ln(1.65): larger is no promise, nothing was told from the noise
+_POWER: Final = 0.8  # share of parts with the promised size that are found
+_MOST_TOLD: Final = 0.5  # ln(1.65): a larger size is no promise, the noise would hide all
 _SAMPLED: Final = 48  # parts and rows that stand for all
+_SURE_SD: Final = 6.0  # standard deviations beyond the least size: all are found (1 - 1e-9)
 _GROUPS: Final = ("node", "package", "llc", "memory")
 
 
-def visible(found: Found) -> dict[str, float]:
-    """Return the slowdowns found four times in five, as shares (0.006 is 0.6 %), by what is slow.
+def visible(search_result: Found) -> dict[str, float]:
+    """Return the slowdowns found four times in five, as shares (0.006 is 0.6 %), by their scope.
 
-    `group`: the smallest lgroup (or what else divides the copies) in all benchmarks;
+    `group`: the smallest lgroup (or other group that divides the copies) in all benchmarks;
     `group-benchmark`: one in any one benchmark; `cpu`: a CPU in all of the run; `copy-benchmark`: a
     copy in all iterations of one benchmark; `copy`: one in any one cell; `iteration`: a slow
-    iteration of all benchmarks. Missing where nothing could be told from the noise.
+    iteration of all benchmarks. A scope is missing if the noise would hide all.
     """
-    scopes = {(scope.family.kind, scope.name): scope for scope in found.scopes}
-    kind = next((it for it in _GROUPS if (it, "one") in scopes), "")
-    b, i, _ = found.table.shape
-    wanted = {
-        "group": scopes.get((kind, "all" if b > 1 else "one")),
-        "group-benchmark": scopes.get((kind, "one")),
-        "cpu": scopes.get(("copy", "all" if b > 1 else "one")),
-        "copy-benchmark": scopes.get(("copy", "one")) if b > 1 and i > 1 else None,
-        "copy": scopes.get(("copy", "cell" if i > 1 else "one")),
+    scopes = {(scope.family.kind, scope.name): scope for scope in search_result.scopes}
+    group = next((kind for kind in _GROUPS if (kind, "one") in scopes), "")
+    benchmarks, iterations, _ = search_result.table.shape
+    everywhere = "all" if benchmarks > 1 else "one"
+    promised = {
+        "group": scopes.get((group, everywhere)),
+        "group-benchmark": scopes.get((group, "one")),
+        "cpu": scopes.get(("copy", everywhere)),
+        "copy-benchmark": scopes.get(("copy", "one"))
+        if benchmarks > 1 and iterations > 1
+        else None,
+        "copy": scopes.get(("copy", "cell" if iterations > 1 else "one")),
     }
-    sizes = {name: _of(one) for name, one in wanted.items() if one is not None}
-    iteration = visible_iteration(found.over_time, found.effects)
-    if iteration is not None:
-        sizes["iteration"] = iteration
+    sizes = {name: _visible_size(scope) for name, scope in promised.items() if scope is not None}
+    iteration_size = visible_iteration(search_result.over_time, search_result.effects)
+    if iteration_size is not None:
+        sizes["iteration"] = iteration_size
     return {name: math.expm1(size) for name, size in sizes.items() if size <= _MOST_TOLD}
 
 
-def _of(scope: PartScope) -> float:
-    """Return the size (ln) with which most of the smallest parts are found."""
+def _visible_size(scope: PartScope) -> float:
+    """Return the size (ln) with which four in five of the smallest parts are found.
+
+    A part is found if its measured size exceeds the least size that pays. The measured size is
+    normal about the true one: P(found) = Phi((size - least) / error), averaged over parts and rows.
+    """
     smallest = np.flatnonzero(scope.family.sizes == scope.family.sizes.min())
     rows, parts = np.meshgrid(np.arange(len(scope.d)), smallest, indexing="ij")
-    step = max(1, rows.size // _SAMPLED)
-    at = (rows.ravel()[::step], parts.ravel()[::step])
+    stride = max(1, rows.size // _SAMPLED)
+    sampled = (rows.ravel()[::stride], parts.ravel()[::stride])
     price = scope.price + (math.log(2) if scope.name == "one" and len(scope.d) > 1 else 0.0)
-    low, most = np.zeros(len(at[0])), np.full(len(at[0]), 2 * _MOST_TOLD)
-    told = least_that(lambda size: scope.evidence(size, at) > price, low, most)
-    least, error = np.maximum(told, scope.floor), scope.error[at]
+    low, high = np.zeros(len(sampled[0])), np.full(len(sampled[0]), 2 * _MOST_TOLD)
+    pays = least_that(lambda size: scope.evidence(size, sampled) > price, low, high)
+    least, error = np.maximum(pays, scope.floor), scope.error[sampled]
 
-    def found(size: Floats) -> Bools:
-        seen = np.mean([NormalDist().cdf(z) for z in ((size - least) / error).tolist()])
-        return np.array([seen >= _FOUND])
+    def most_are_found(size: Floats) -> Bools:
+        scores = ((size - least) / error).tolist()
+        return np.array([np.mean([NormalDist().cdf(score) for score in scores]) >= _POWER])
 
-    most = np.array([least.max() + 6 * error.max()])
-    return float(least_that(found, np.array([least.min()]), most)[0])
+    high = np.array([least.max() + _SURE_SD * error.max()])
+    return float(least_that(most_are_found, np.array([least.min()]), high)[0])
 
 
 # -- A run's times in, its divots out --------------------------------------------------------------
@@ -365,16 +434,19 @@ def analyse(
     copies run one benchmark at a time; `staggered`: started one after the other on
     purpose. A run without a copy that ended well has no findings and shows nothing.
     """
-    machine, parts = Machine(tuple(core_pus)), tuple(chunks)
-    table = build_table(parts, benchmarks, machine=machine, barrier=barrier, staggered=staggered)
+    machine, chunk_list = Machine(tuple(core_pus)), tuple(chunks)
+    table = build_table(
+        chunk_list, benchmarks, machine=machine, barrier=barrier, staggered=staggered
+    )
     if table is None:
-        return Analysis(findings=(), visible={}, failed=sum(len(part) for part in parts))
-    found = search(table, thresholds)
-    promised = visible(found)
-    alone = noise_cost(table, found.rest, promised) if found.scopes else None
+        return Analysis(findings=(), visible={}, failed=sum(len(chunk) for chunk in chunk_list))
+    search_result = search(table, thresholds)
+    promised = visible(search_result)
     return Analysis(
-        findings=tuple(build_findings(found)),
+        findings=tuple(build_findings(search_result)),
         visible=promised,
         failed=table.failed,
-        noise_cost=alone,
+        noise_cost=noise_cost(table, search_result.rest, promised)
+        if search_result.scopes
+        else None,
     )
