@@ -141,7 +141,7 @@ def _checks(
                         work=work,
                         limits=limits,
                         suite=suite,
-                        left=left,
+                        setup_files=left,
                     )
                 )
 

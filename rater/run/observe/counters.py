@@ -1,7 +1,7 @@
-"""What the CPUs and the machine's counters do during a phase, whoever makes them do it.
+"""Counters of CPUs and machine over a phase, whichever process caused the work.
 
 Two readings, one before the first release and one when the last copy has ended:
-nothing is timed then, so they may cost what they cost (1024 CPUs: milliseconds).
+nothing is timed then, so their cost does not matter (1024 CPUs: milliseconds).
 Only the frequency must be read while copies run; see `PhaseCounters.watch`.
 
 Formats: proc_stat(5), Documentation/filesystems/proc.rst, accounting/psi.rst and
@@ -66,11 +66,11 @@ class _Snapshot(NamedTuple):
 
     def counters(self) -> dict[str, int]:
         """Return those of the whole machine by name."""
-        found = {**self.own, **_counters(self.vmstat)}
-        for what, text in zip(_PRESSURES, self.pressures, strict=True):
+        value_by_name = {**self.own, **_counters(self.vmstat)}
+        for pressure, text in zip(_PRESSURES, self.pressures, strict=True):
             for kind, waited_ns in _pressure_ns(text).items():
-                found[f"pressure_{what}_{kind}_ns"] = waited_ns
-        return found
+                value_by_name[f"pressure_{pressure}_{kind}_ns"] = waited_ns
+        return value_by_name
 
 
 class MachineReader:
@@ -99,13 +99,13 @@ class MachineReader:
         self._throttle_files = [
             (cpu, file)
             for cpu, folder in folders
-            for what in ("core", "package")
-            if (file := folder / f"thermal_throttle/{what}_throttle_count").exists()
+            for scope in ("core", "package")
+            if (file := folder / f"thermal_throttle/{scope}_throttle_count").exists()
         ]
         frequencies = [
             (cpu, files[0])
             for cpu, folder in folders
-            if (files := [f for n in _FREQUENCY_FILES if (f := folder / "cpufreq" / n).exists()])
+            if (files := _existing(folder / "cpufreq" / name for name in _FREQUENCY_FILES))
         ]
         # Each turn has CPUs of all of the machine, not neighbours.
         turns = -(-len(frequencies) // _MOST_AT_ONCE)
@@ -115,46 +115,54 @@ class MachineReader:
 
     def before(self) -> _Snapshot:
         """Read what takes longest first: the time of the CPUs is to be that of the release."""
-        slow = (self._interrupts(), self._throttles())
-        return _Snapshot(*self._fast(), *slow)
+        interrupts, throttles = self._interrupts(), self._throttles()
+        return self._read_quick()._replace(interrupts=interrupts, throttles=throttles)
 
     def after(self) -> _Snapshot:
         """Read the time of the CPUs first, as the copies have just ended."""
-        return _Snapshot(*self._fast(), self._interrupts(), self._throttles())
+        quick = self._read_quick()
+        return quick._replace(interrupts=self._interrupts(), throttles=self._throttles())
 
-    def _fast(self) -> tuple[dict[str, int], bytes, bytes, tuple[bytes, ...]]:
-        times = {"elapsed_ns": time.monotonic_ns(), "rater_cpu_ns": time.process_time_ns()}
-        joules = self.energy.read() if self.energy else {}
-        return (
-            times | self._throttled() | {f"energy_{name}_uj": it for name, it in joules.items()},
-            self._ticks(),
-            _read(self.proc / "vmstat"),
-            tuple(_read(self.proc / "pressure" / what) for what in _PRESSURES),
+    def _read_quick(self) -> _Snapshot:
+        """Read all but interrupts and throttles, the clock and the time of the CPUs first."""
+        own = {"elapsed_ns": time.monotonic_ns(), "rater_cpu_ns": time.process_time_ns()}
+        energy_uj = self.energy.read() if self.energy else {}
+        own |= self._throttled()
+        own |= {f"energy_{name}_uj": total_uj for name, total_uj in energy_uj.items()}
+        return _Snapshot(
+            own=own,
+            stat=self._ticks(),
+            vmstat=_read(self.proc / "vmstat"),
+            pressures=tuple(_read(self.proc / "pressure" / pressure) for pressure in _PRESSURES),
+            interrupts=b"",
+            throttles={},
         )
 
     def _ticks(self) -> bytes:
         return b"" if self._stat is None else _read(self._stat)
 
     def _throttled(self) -> dict[str, int]:
-        """Return what the tightest quota kept from us; nothing where no cgroup can be seen."""
+        """Return how long the tightest quota kept us from running; empty without a cgroup."""
         if self._quota is None:
             return {"cfs_throttled_ns": 0} if self._in_a_cgroup else {}
         text = _read(self._quota[1] / "cpu.stat").decode()
-        found = {name: int(value) for name, value in map(str.split, text.splitlines())}
+        value_by_key = {name: int(value) for name, value in map(str.split, text.splitlines())}
         return {
-            name: found[key] * scale for key, (name, scale) in _THROTTLED.items() if key in found
+            name: value_by_key[key] * scale
+            for key, (name, scale) in _THROTTLED.items()
+            if key in value_by_key
         }
 
     def _interrupts(self) -> bytes:
         return _read(self.proc / "interrupts") if self._with_interrupts else b""
 
     def _throttles(self) -> dict[int, int]:
-        found: dict[int, int] = {}
+        count_by_cpu: dict[int, int] = {}
         for cpu, file in self._throttle_files:
             count = read_number(file)
             if count is not None:
-                found[cpu] = found.get(cpu, 0) + count
-        return found
+                count_by_cpu[cpu] = count_by_cpu.get(cpu, 0) + count
+        return count_by_cpu
 
 
 class PhaseCounters:
@@ -190,14 +198,14 @@ class PhaseCounters:
             self._fillers[self.place(copy)] += cpu_ns
 
     def end_with_fillers(self, roots: Mapping[int, int]) -> None:
-        """Read for the last time while fillers still run, with what they used so far.
+        """Read for the last time while fillers still run, with the CPU time they used so far.
 
-        `roots`: copies by pid, also by that of a process whose parent is gone. Once they
+        `roots` are copies by pid, also by that of a process whose parent is gone. Once fillers
         are killed most of their CPU time is lost: a parent is charged only for children that
         were waited for.
         """
         processes = process_stats(self.reader.proc)
-        for pid, one in processes.items():
+        for pid, process in processes.items():
             root = pid
             # Numbers given anew while they were listed could make a ring of parents.
             for _ in range(_DEEPEST):
@@ -205,7 +213,7 @@ class PhaseCounters:
                     break
                 root = processes[root].parent
             if root in roots:
-                self.filler_ended(roots[root], (one.own + one.children) * _TICK_NS)
+                self.filler_ended(roots[root], (process.own + process.children) * _TICK_NS)
         self.end()
 
     async def watch(self) -> None:
@@ -220,13 +228,13 @@ class PhaseCounters:
         begin_ns, before_ns = time.monotonic_ns(), reader.elapsed_ns
         try:
             wait_s = _FIRST_S
-            turn = 0
-            each_ns = _READ_NS
+            turn_number = 0
+            file_ns = _READ_NS
             while True:
                 await trio.sleep(wait_s)
                 reader.elapsed_ns = before_ns + time.monotonic_ns() - begin_ns
-                files = reader.frequency_turns[turn % len(reader.frequency_turns)]
-                cost_ns = _TURN_NS + len(files) * each_ns
+                files = reader.frequency_turns[turn_number % len(reader.frequency_turns)]
+                cost_ns = _TURN_NS + len(files) * file_ns
                 lacking_ns = (reader.spent_ns + cost_ns) / _SHARE - reader.elapsed_ns
                 if lacking_ns > 0:
                     wait_s = lacking_ns / 1e9
@@ -235,8 +243,8 @@ class PhaseCounters:
                     self._read_frequencies, files, abandon_on_cancel=True
                 )
                 reader.spent_ns += _TURN_NS + read_ns
-                each_ns = read_ns // len(files)
-                turn += 1
+                file_ns = read_ns // len(files)
+                turn_number += 1
                 wait_s = _EVERY_S
         finally:
             self._over = True
@@ -249,33 +257,36 @@ class PhaseCounters:
             if self._over:
                 break
             if khz:
-                total, number = self._khz.get(cpu, (0, 0))
-                self._khz[cpu] = (total + khz, number + 1)
+                total_khz, readings = self._khz.get(cpu, (0, 0))
+                self._khz[cpu] = (total_khz + khz, readings + 1)
         return time.thread_time_ns() - begin_ns
 
     def events(self) -> tuple[CpuReadings, MachineReadings] | tuple[()]:
-        """Return what both readings come to; nothing where one is missing."""
+        """Return the growth between both readings; nothing when one of them is missing."""
         if self._before is None or self._after is None:
             return ()
         values = _growth(self._before.counters(), self._after.counters())
         return (
-            CpuReadings(self.phase, tuple(self._rows(self._before, self._after))),
+            CpuReadings(self.phase, tuple(self._cpu_readings(self._before, self._after))),
             MachineReadings(self.phase, tuple(sorted(values.items()))),
         )
 
-    def _rows(self, before: _Snapshot, after: _Snapshot) -> Iterable[CpuReading]:
-        first, then = cpu_ticks(before.stat), cpu_ticks(after.stat)
+    def _cpu_readings(self, before: _Snapshot, after: _Snapshot) -> Iterable[CpuReading]:
+        """Yield the growth of the counters of each CPU.
+
+        Fillers that are not bound to a CPU count with the first one.
+        """
+        ticks_before, ticks_after = cpu_ticks(before.stat), cpu_ticks(after.stat)
         interrupts = _growth(_interrupts(before.interrupts), _interrupts(after.interrupts))
         throttles = _growth(before.throttles, after.throttles)
         unbound_ns = self._fillers[None]
-        for cpu in then:
-            if cpu not in first:  # it came online meanwhile
+        for cpu in ticks_after:
+            if cpu not in ticks_before:  # it came online meanwhile
                 continue
             user, nice, system, idle, iowait, irq, softirq, steal = (
-                _more(one, other) * _TICK_NS
-                for one, other in zip(first[cpu], then[cpu], strict=True)
+                _more(earlier, later) * _TICK_NS
+                for earlier, later in zip(ticks_before[cpu], ticks_after[cpu], strict=True)
             )
-            total_khz, number = self._khz.get(cpu, (0, 0))
             yield CpuReading(
                 cpu=cpu,
                 user_ns=user + nice,
@@ -284,18 +295,26 @@ class PhaseCounters:
                 irq_ns=irq + softirq,
                 steal_ns=steal,
                 idle_ns=idle,
-                mean_khz=round(total_khz / number) if number else None,
+                mean_khz=self._mean_khz(cpu),
                 throttles=throttles.get(cpu),
                 interrupts=interrupts.get(cpu),
                 filler_ns=self._fillers[cpu] + unbound_ns,
             )
-            unbound_ns = 0  # with the first CPU
+            unbound_ns = 0
+
+    def _mean_khz(self, cpu: int) -> int | None:
+        total_khz, readings = self._khz.get(cpu, (0, 0))
+        return round(total_khz / readings) if readings else None
 
 
 def _read(path: Path) -> bytes:
     with suppress(OSError):
         return path.read_bytes()
     return b""
+
+
+def _existing(files: Iterable[Path]) -> list[Path]:
+    return [file for file in files if file.exists()]
 
 
 def _is_kernels(file: Path) -> bool:
@@ -307,24 +326,24 @@ def _is_kernels(file: Path) -> bool:
 
 
 def _counters(vmstat: bytes) -> dict[str, int]:
-    found: dict[str, int] = {}
+    count_by_name: dict[str, int] = {}
     for line in vmstat.splitlines():
         name, _, value = line.partition(b" ")
         if name.startswith(_STALLS):
             name = _STALLS
         elif name not in _COUNTERS:
             continue
-        found[name.decode()] = found.get(name.decode(), 0) + int(value)
-    return found
+        count_by_name[name.decode()] = count_by_name.get(name.decode(), 0) + int(value)
+    return count_by_name
 
 
 def _pressure_ns(text: bytes) -> dict[str, int]:
     """Return the time that `some` and `full` tasks waited; the kernel counts microseconds."""
-    found = {}
+    waited_ns = {}
     for line in text.splitlines():
-        kind, _, rest = line.partition(b" ")
-        found[kind.decode()] = int(rest.rpartition(b"total=")[2]) * 1000
-    return found
+        kind, _, numbers = line.partition(b" ")
+        waited_ns[kind.decode()] = int(numbers.rpartition(b"total=")[2]) * 1000
+    return waited_ns
 
 
 def _interrupts(text: bytes) -> dict[int, int]:

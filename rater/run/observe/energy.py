@@ -1,7 +1,7 @@
 """Energy that the machine counts: powercap (RAPL), perf's `power` PMU, or hwmon, the first it has.
 
-Counters of joules since some moment; what is of use is how much they grew. Those of powercap
-wrap around (65 kJ or 262 kJ on Intel): whoever reads them seldom reads too little.
+Counters of joules since some moment, of which only the growth is of use. Those of powercap
+wrap around (65 kJ or 262 kJ on Intel): a reader that comes too seldom counts too little.
 
 Formats: Documentation/power/powercap/powercap.rst, hwmon/sysfs-interface.rst and
 Documentation/ABI/testing/sysfs-bus-event_source-devices-events of the kernel.
@@ -51,11 +51,11 @@ class EnergyDomain(Struct, frozen=True):
     name: str
     place: str  # where it is read
     read: Callable[[], int]
-    range_uj: int | None = None  # where it wraps around; None: it does not
+    range_uj: int | None = None  # where the counter wraps around; None for one that never does
 
 
 class EnergySource(Struct, frozen=True):
-    """What one source has; `refused`: why something of it cannot be read, and the way out."""
+    """The domains of one source; `refused` says why some cannot be read, and the way out."""
 
     name: str  # powercap, perf, hwmon
     domains: tuple[EnergyDomain, ...]
@@ -63,7 +63,7 @@ class EnergySource(Struct, frozen=True):
 
 
 def grown_uj(before_uj: int, now_uj: int, range_uj: int | None) -> int | None:
-    """Return by how much a counter grew that wrapped once at most; None: it began anew."""
+    """Return the growth of a counter that wrapped at most once; None when it was reset."""
     if now_uj >= before_uj:
         return now_uj - before_uj
     return None if range_uj is None else now_uj + range_uj - before_uj
@@ -76,17 +76,17 @@ def longest_wait_s(domains: Iterable[EnergyDomain]) -> float:
 
 
 def energy_sources(root: Path, open_event: OpenEvent | None = None) -> Iterator[EnergySource]:
-    """Yield what the machine below `root` has, best first; a source without anything is left out.
+    """Yield the sources of the machine below `root`, best first; empty ones are left out.
 
     `open_event` opens a counter of a PMU; without it the kernel's, of this machine only.
     """
     packages = _packages(root)
-    found = (
+    sources = (
         _powercap(root, packages),
         _perf(root, packages, open_event or (_open_event if root == Path("/") else None)),
         _hwmon(root, packages),
     )
-    return (source for source in found if source.domains or source.refused)
+    return (source for source in sources if source.domains or source.refused)
 
 
 class EnergyReader:
@@ -97,7 +97,7 @@ class EnergyReader:
         usable = [source for source in sources if source.domains]
         self.source = usable[0] if usable else None
         refused = [source.refused for source in sources if source.refused]
-        # Said once, and not where another source tells the same.
+        # One refusal is enough, and none is reported when another source can be read.
         self._notes = refused[:1] if not usable or usable[0].refused else []
         domains = self.source.domains if self.source else ()
         self._left = {domain.name: domain for domain in domains}
@@ -131,7 +131,7 @@ class EnergyReader:
         )
 
     def take_notes(self) -> list[str]:
-        """Return what is to be said since the last call."""
+        """Return the notes for people since the last call."""
         with self._lock:
             notes, self._notes = self._notes, []
             return notes
@@ -147,108 +147,122 @@ class EnergyReader:
 
 
 def _packages(root: Path) -> dict[int, int]:
-    first: dict[int, int] = {}
+    first_cpu: dict[int, int] = {}
     for file in (root / "sys/devices/system/cpu").glob("cpu[0-9]*/topology/physical_package_id"):
         package, cpu = read_number(file), int(file.parts[-3].removeprefix("cpu"))
         if package is not None:
-            first[package] = min(cpu, first.get(package, cpu))
-    return {package: rank for rank, package in enumerate(sorted(first, key=first.__getitem__))}
+            first_cpu[package] = min(cpu, first_cpu.get(package, cpu))
+    return {
+        package: rank for rank, package in enumerate(sorted(first_cpu, key=first_cpu.__getitem__))
+    }
 
 
-def _of_file(path: Path) -> Callable[[], int]:
+def _reader_of_file(path: Path) -> Callable[[], int]:
     return lambda: int(path.read_text())
 
 
-def _readable(domains: Iterable[EnergyDomain]) -> tuple[tuple[EnergyDomain, ...], bool]:
-    usable: dict[str, EnergyDomain] = {}
-    forbidden = False
+def _keep_readable(domains: Iterable[EnergyDomain]) -> tuple[tuple[EnergyDomain, ...], bool]:
+    usable_by_name: dict[str, EnergyDomain] = {}
+    is_forbidden = False
     for domain in domains:
         try:
             domain.read()
         except PermissionError:
-            forbidden = True
+            is_forbidden = True
         except (OSError, ValueError):
             continue
         else:
-            usable.setdefault(domain.name, domain)
-    return tuple(usable.values()), forbidden
+            usable_by_name.setdefault(domain.name, domain)
+    return tuple(usable_by_name.values()), is_forbidden
 
 
-def _source(name: str, domains: Iterable[EnergyDomain], files: Path) -> EnergySource:
-    usable, forbidden = _readable(domains)
-    why = f"energy is not known: {files} can be read by root alone; `sudo chmod a+r {files}` lets "
-    refused = f"{why}everybody read it until the next boot" if forbidden else None
+def _make_source(name: str, domains: Iterable[EnergyDomain], files: Path) -> EnergySource:
+    usable, is_forbidden = _keep_readable(domains)
+    explanation = (
+        f"energy is not known: {files} can be read by root alone; `sudo chmod a+r {files}` lets "
+    )
+    refused = f"{explanation}everybody read it until the next boot" if is_forbidden else None
     return EnergySource(name, usable, refused)
 
 
 def _powercap(root: Path, packages: dict[int, int]) -> EnergySource:
     folder = root / "sys/class/powercap"
-    zones = {it.name: it for it in list_folder(folder) if _ZONE.fullmatch(it.name)}
+    zones = {
+        folder_of_zone.name: folder_of_zone
+        for folder_of_zone in list_folder(folder)
+        if _ZONE.fullmatch(folder_of_zone.name)
+    }
 
     def name_of(zone: str) -> str:
-        own = read_text(zones[zone] / "name") or zone
-        above = zone.rpartition(":")[0]
-        return f"{name_of(above)}-{own}" if above in zones else _renumbered(own, packages)
+        zone_name = read_text(zones[zone] / "name") or zone
+        parent_zone = zone.rpartition(":")[0]
+        return (
+            f"{name_of(parent_zone)}-{zone_name}"
+            if parent_zone in zones
+            else _renumber_package(zone_name, packages)
+        )
 
     domains = (
         EnergyDomain(
             name_of(zone),
-            str(path / "energy_uj"),
-            _of_file(path / "energy_uj"),
-            read_number(path / "max_energy_range_uj"),
+            str(zone_folder / "energy_uj"),
+            _reader_of_file(zone_folder / "energy_uj"),
+            read_number(zone_folder / "max_energy_range_uj"),
         )
-        for zone, path in zones.items()
+        for zone, zone_folder in zones.items()
     )
-    return _source("powercap", domains, folder / "intel-rapl:*/energy_uj")
+    return _make_source("powercap", domains, folder / "intel-rapl:*/energy_uj")
 
 
-def _renumbered(name: str, packages: dict[int, int]) -> str:
-    found = _OF_PACKAGE.fullmatch(name)
-    return f"package-{packages.get(int(found[1]), int(found[1]))}{found[2]}" if found else name
+def _renumber_package(name: str, packages: dict[int, int]) -> str:
+    match = _OF_PACKAGE.fullmatch(name)
+    return f"package-{packages.get(int(match[1]), int(match[1]))}{match[2]}" if match else name
 
 
 def _perf(root: Path, packages: dict[int, int], open_event: OpenEvent | None) -> EnergySource:
     pmu = root / "sys/bus/event_source/devices/power"
-    kind, cpus = read_number(pmu / "type"), read_text(pmu / "cpumask")
+    pmu_type, cpus = read_number(pmu / "type"), read_text(pmu / "cpumask")
     domains: list[EnergyDomain] = []
     refused = None
-    if kind is not None and cpus is not None and open_event is not None:
+    if pmu_type is not None and cpus is not None and open_event is not None:
         try:
-            domains = list(_perf_domains(root, kind, parse_list(cpus), packages, open_event))
+            domains = list(_perf_domains(root, pmu_type, parse_list(cpus), packages, open_event))
         except PermissionError as error:
-            why, way = perf_refusal(error, 0, root)
-            refused = f"energy is not known: {why}; {way}"
+            reason, remedy = perf_refusal(error, 0, root)
+            refused = f"energy is not known: {reason}; {remedy}"
         except (OSError, ValueError):  # no such counter on this processor
             domains = []
-    return EnergySource("perf", _readable(domains)[0], refused)
+    return EnergySource("perf", _keep_readable(domains)[0], refused)
 
 
 def _perf_domains(
-    root: Path, kind: int, cpus: Iterable[int], packages: dict[int, int], open_event: OpenEvent
+    root: Path, pmu_type: int, cpus: Iterable[int], packages: dict[int, int], open_event: OpenEvent
 ) -> Iterator[EnergyDomain]:
     events = root / "sys/bus/event_source/devices/power/events"
-    dies: Counter[int] = Counter()  # a CPU of each is in the mask
-    for place, cpu in enumerate(cpus):
+    dies_by_package: Counter[int] = Counter()  # a CPU of each is in the mask
+    for position, cpu in enumerate(cpus):
         topology = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
         package = packages.get(read_number(topology / "physical_package_id") or 0, 0)
-        whole = f"package-{package}" + (f"-die-{dies[package]}" if dies[package] else "")
-        dies[package] += 1
+        package_name = f"package-{package}" + (
+            f"-die-{dies_by_package[package]}" if dies_by_package[package] else ""
+        )
+        dies_by_package[package] += 1
         for event, part in _PERF_NAMES.items():
             config = re.fullmatch(r"event=(0x[0-9a-f]+)", read_text(events / event) or "")
             scale = read_text(events / f"{event}.scale")
-            if config is None or scale is None or (part == _PSYS and place):
+            if config is None or scale is None or (part == _PSYS and position):
                 continue
-            name = part if part == _PSYS else f"{whole}-{part}" if part else whole
-            handle = open_event(kind, int(config[1], 16), cpu)
-            yield EnergyDomain(name, f"power/{event}/", _of_event(handle, float(scale)))
+            name = part if part == _PSYS else f"{package_name}-{part}" if part else package_name
+            descriptor = open_event(pmu_type, int(config[1], 16), cpu)
+            yield EnergyDomain(name, f"power/{event}/", _reader_of_event(descriptor, float(scale)))
 
 
-def _of_event(handle: int, scale_j: float) -> Callable[[], int]:
-    return lambda: round(int.from_bytes(os.read(handle, 8), "little") * scale_j * 1e6)
+def _reader_of_event(descriptor: int, scale_j: float) -> Callable[[], int]:
+    return lambda: round(int.from_bytes(os.read(descriptor, 8), "little") * scale_j * 1e6)
 
 
-def _open_event(kind: int, config: int, cpu: int) -> int:
-    return perf_event_open(PerfEvent(kind, config), cpu=cpu)
+def _open_event(pmu_type: int, config: int, cpu: int) -> int:
+    return perf_event_open(PerfEvent(pmu_type, config), cpu=cpu)
 
 
 def _hwmon(root: Path, packages: dict[int, int]) -> EnergySource:
@@ -267,6 +281,6 @@ def _hwmon(root: Path, packages: dict[int, int]) -> EnergySource:
                 if socket
                 else f"{chip}-{label or file.name.removesuffix('_input')}"
             )
-            yield EnergyDomain(name, str(file), _of_file(file))
+            yield EnergyDomain(name, str(file), _reader_of_file(file))
 
-    return _source("hwmon", domains(), folder / "hwmon*/energy*_input")
+    return _make_source("hwmon", domains(), folder / "hwmon*/energy*_input")

@@ -70,11 +70,11 @@ class _Watched(Struct, eq=False, kw_only=True):
     failures: int = 0  # samples that gave nothing
     cost_ns: int = 0  # CPU time of its last sample
     sampled_ns: int | None = None  # when that was
-    result: Sampled | NoSample | None = None  # None: it is not sampled
-    look: Look | None = None  # None: it is not looked at
-    read_ns: int = 0  # when it was
-    looked_ns: int = 0  # time that its looks stand for, since its release,
-    byte_ns: int = 0  # and the memory it had, over that time
+    result: Sampled | NoSample | None = None  # of this turn; None when no sample is due
+    look: Look | None = None  # of this turn; None when no look is due
+    read_ns: int = 0  # when this turn read it
+    looked_ns: int = 0  # time that its looks stand for, since its release
+    byte_ns: int = 0  # integral of its memory over that time
     most_bytes: int = 0
     looks: int = 0
     stopped_ns: int = 0
@@ -96,11 +96,11 @@ class _Watched(Struct, eq=False, kw_only=True):
         self.threads |= look.threads
 
     def memory(self) -> ResidentMemory | None:
-        """Return what its looks come to; None: there was none."""
+        """Return mean and maximum over its looks; None without a look."""
         if not self.looks:
             return None
-        mean = round(self.byte_ns / self.looked_ns)
-        return ResidentMemory(mean, self.most_bytes, self.looks, self.stopped_ns)
+        mean_bytes = round(self.byte_ns / self.looked_ns)
+        return ResidentMemory(mean_bytes, self.most_bytes, self.looks, self.stopped_ns)
 
 
 class Observer:
@@ -137,26 +137,26 @@ class Observer:
     def started(self, child: Child) -> None:
         """Take note of a copy that was released: it will be looked at in time."""
         # The next run of a copy that was seen is as good as one more sample of it.
-        owed, start_ns = not child.repeats, child.start_ns
+        is_owed, start_ns = not child.repeats, child.start_ns
         assert start_ns is not None
-        self._owed += owed
-        once = self._cadence.once
-        one = _Watched(
+        self._owed += is_owed
+        samples_once = self._cadence.once
+        watched = _Watched(
             child=child,
             start_ns=start_ns,
-            owed=owed,
-            sample_ns=_NEVER if once and not owed else start_ns + round(FIRST_S * 1e9),
-            look_ns=_NEVER if once else start_ns + round(_LEAST_S * 1e9),
+            owed=is_owed,
+            sample_ns=_NEVER if samples_once and not is_owed else start_ns + round(FIRST_S * 1e9),
+            look_ns=_NEVER if samples_once else start_ns + round(_LEAST_S * 1e9),
         )
-        self._watched[child.pid] = one
-        self._line_up(one)
+        self._watched[child.pid] = watched
+        self._line_up(watched)
 
     def ended(self, child: Child) -> None:
-        """Give a copy what was seen of it; its number is not its own any more."""
-        one = self._watched.pop(child.pid, None)
-        if one is not None:
-            child.other_threads = [*one.threads.values()]
-            child.memory = one.memory()
+        """Give a copy the results of its looks; from now on another process may have its pid."""
+        watched = self._watched.pop(child.pid, None)
+        if watched is not None:
+            child.other_threads = [*watched.threads.values()]
+            child.memory = watched.memory()
         if not self._watched:  # of short phases nobody takes what is in line
             self._line.clear()
 
@@ -172,7 +172,7 @@ class Observer:
                 now_ns = time.monotonic_ns()
                 batch = self._take_turn(now_ns)
                 if batch:
-                    await self._look(batch, orphans, emit)
+                    await self._look_at(batch, orphans, emit)
                     continue
                 self._woken = trio.Event()
                 ahead_ns = self._line[0][0] - now_ns if self._line else _NEVER
@@ -185,7 +185,7 @@ class Observer:
             self._line.clear()
 
     def report(self) -> Observed:
-        """Return what it came to so far."""
+        """Return how often copies were sampled so far, and what that cost."""
         elapsed_ns = self._so_far_ns(time.monotonic_ns())
         spent_ns = self._spent_ns + self.looked_ns
         return Observed(
@@ -203,50 +203,52 @@ class Observer:
 
     # -- whose turn it is -------------------------------------------------------------------------
 
-    def _line_up(self, one: _Watched) -> None:
+    def _line_up(self, watched: _Watched) -> None:
         """Set its turn; of any number that are due together, those seen least come first.
 
         Then they are spread over CPUs and lgroups, as multiples of the golden ratio are, however
         many are taken, and so are the numbers of copies taken in their order.
         """
-        if one.due_ns < _NEVER:
+        if watched.due_ns < _NEVER:
             self._number += 1
-            rank = self._seen[one.child.copy] + one.child.copy * _GOLDEN % 1
-            heappush(self._line, (one.due_ns, rank, self._number, one))
-            if self._line[0][3] is one:
+            rank = self._seen[watched.child.copy] + watched.child.copy * _GOLDEN % 1
+            heappush(self._line, (watched.due_ns, rank, self._number, watched))
+            if self._line[0][3] is watched:
                 self._woken.set()
 
     def _take_turn(self, now_ns: int) -> list[_Watched]:
-        """Return whom to look at now; `result` says whom to sample."""
+        """Return the copies to look at now; those with a `result` are to be sampled."""
         batch: list[_Watched] = []
         spent_ns = self._spent_ns
         while self._line and self._line[0][0] <= now_ns and len(batch) < _MOST_IN_TURN:
-            one = heappop(self._line)[3]
-            if self._watched.get(one.child.pid) is not one:
+            watched = heappop(self._line)[3]
+            if self._watched.get(watched.child.pid) is not watched:
                 continue
-            one.result = one.look = None
-            if one.owed:
-                one.sample_ns = max(one.sample_ns, one.start_ns + self._first_ns)
-            if one.sample_ns <= now_ns:
+            watched.result = watched.look = None
+            if watched.owed:
+                watched.sample_ns = max(watched.sample_ns, watched.start_ns + self._first_ns)
+            if watched.sample_ns <= now_ns:
                 mean_ns = self._spent_ns // self._samples if self._samples else _SAMPLE_NS
-                cost_ns = one.cost_ns or mean_ns
-                if self._affords(one, now_ns, spent_ns + cost_ns):
-                    one.result = NoSample.ENDED  # until it was sampled
+                cost_ns = watched.cost_ns or mean_ns
+                if self._affords(watched, now_ns, spent_ns + cost_ns):
+                    watched.result = NoSample.ENDED  # until it was sampled
                     spent_ns += cost_ns
                 else:
-                    one.sample_ns = self._later_ns(one, now_ns)
-            if one.result is not None or one.look_ns <= now_ns:
-                batch.append(one)
+                    watched.sample_ns = self._later_ns(watched, now_ns)
+            if watched.result is not None or watched.look_ns <= now_ns:
+                batch.append(watched)
             else:
-                self._line_up(one)
+                self._line_up(watched)
         return batch
 
-    def _later_ns(self, one: _Watched, now_ns: int) -> int:
+    def _later_ns(self, watched: _Watched, now_ns: int) -> int:
         """Return when a sample is due that could not be afforded: with a look."""
-        if one.look_ns <= now_ns:
+        if watched.look_ns <= now_ns:
             return _NEVER  # until that look is over
-        sure_ns = one.start_ns + self._sure_ns
-        return min(one.look_ns, sure_ns) if one.owed and sure_ns > now_ns else one.look_ns
+        sure_ns = watched.start_ns + self._sure_ns
+        return (
+            min(watched.look_ns, sure_ns) if watched.owed and sure_ns > now_ns else watched.look_ns
+        )
 
     @property
     def _first_ns(self) -> int:
@@ -261,85 +263,95 @@ class Observer:
     def _is_crowded(self) -> bool:
         return len(self._watched) > self._cpus
 
-    def _affords(self, one: _Watched, now_ns: int, spent_ns: int) -> bool:
+    def _affords(self, watched: _Watched, now_ns: int, spent_ns: int) -> bool:
         """Tell whether the budget has room for a sample; `spent_ns`: with that and those before."""
         if self._cadence != _AUTO:
             return True
         granted_ns = _SHARE * self._so_far_ns(now_ns)
-        if one.owed:
-            old = now_ns - one.start_ns >= self._sure_ns
-            return old or spent_ns <= granted_ns + _AT_ONCE_NS + _EACH_NS * self._owed
-        return spent_ns + (_GROWTH - 1) * one.cost_ns + _TURN_NS <= granted_ns
+        if watched.owed:
+            is_old = now_ns - watched.start_ns >= self._sure_ns
+            return is_old or spent_ns <= granted_ns + _AT_ONCE_NS + _EACH_NS * self._owed
+        return spent_ns + (_GROWTH - 1) * watched.cost_ns + _TURN_NS <= granted_ns
 
     # -- looking ----------------------------------------------------------------------------------
 
-    async def _look(
+    async def _look_at(
         self, batch: list[_Watched], orphans: _Orphans, emit: Callable[[Sampled], None]
     ) -> None:
         begin_ns = time.thread_time_ns()
-        left = orphans() if any(one.result is not None for one in batch) else {}
+        orphans_by_copy = orphans() if any(watched.result is not None for watched in batch) else {}
         with trio.CancelScope(shield=True):  # what was sampled is not lost
-            cost_ns = await trio.to_thread.run_sync(self._look_at_all, batch, left)
-        for one in batch:
-            self._go_on(one, emit)
+            cost_ns = await trio.to_thread.run_sync(self._look_in_thread, batch, orphans_by_copy)
+        for watched in batch:
+            self._finish_turn(watched, emit)
         self.looked_ns += cost_ns + time.thread_time_ns() - begin_ns + _TURN_NS
         await trio.lowlevel.checkpoint()
 
-    def _look_at_all(self, batch: list[_Watched], left: Mapping[int, Sequence[int]]) -> int:
-        """Look at each, in a thread; return the CPU time of all that is no sample."""
+    def _look_in_thread(
+        self, batch: list[_Watched], orphans_by_copy: Mapping[int, Sequence[int]]
+    ) -> int:
+        """Look at each copy, in a thread; return the CPU time without that of samples."""
         begin_ns = time.thread_time_ns()
         sampled_ns = 0
         with realtime_priority() if self._prompt else nullcontext():
-            for one in batch:
-                if one.look_ns <= time.monotonic_ns():
-                    one.look = resident_of_tree(one.child.pid)
-                one.read_ns = time.monotonic_ns()
-                if one.result is not None:
+            for watched in batch:
+                if watched.look_ns <= time.monotonic_ns():
+                    watched.look = resident_of_tree(watched.child.pid)
+                watched.read_ns = time.monotonic_ns()
+                if watched.result is not None:
                     sample_ns = time.thread_time_ns()
-                    one.result = self._sample(one, left.get(one.child.copy, ()))
-                    one.cost_ns = time.thread_time_ns() - sample_ns
-                    sampled_ns += one.cost_ns
+                    watched.result = self._sample(
+                        watched, orphans_by_copy.get(watched.child.copy, ())
+                    )
+                    watched.cost_ns = time.thread_time_ns() - sample_ns
+                    sampled_ns += watched.cost_ns
         return time.thread_time_ns() - begin_ns - sampled_ns
 
-    def _sample(self, one: _Watched, orphans: Sequence[int]) -> Sampled | NoSample:
+    def _sample(self, watched: _Watched, orphans: Sequence[int]) -> Sampled | NoSample:
         try:
-            directory = open_process(one.child.pid)
+            directory = open_process(watched.child.pid)
         except OSError:  # it has ended, is hidden from us, or no descriptor is left
             return NoSample.ENDED
         try:
-            return self._probe.sample(one.child, directory, one.past_gate, tuple(orphans))
+            return self._probe.sample(watched.child, directory, watched.past_gate, tuple(orphans))
         finally:
             os.close(directory)
 
-    def _go_on(self, one: _Watched, emit: Callable[[Sampled], None]) -> None:
-        """Take what was seen, and set when it is its turn again."""
-        now_ns, found, is_there = one.read_ns, one.result, self._watched.get(one.child.pid) is one
-        if one.look is not None:
-            if one.look.size_bytes and is_there:
-                one.take_look(one.look)
-            while one.look_ns <= now_ns:
-                age_s = (one.look_ns - one.start_ns) / 1e9
-                wait_s = _LEAST_S if one.threads else min(max(age_s / 2, _LEAST_S), _LONGEST_S)
-                one.look_ns += round(wait_s * 1e9)
-        if found is not None:
-            self._spent_ns += one.cost_ns
-        if isinstance(found, NoSample):
-            one.sample_ns = now_ns + (_AGAIN_NS << one.failures)
-            one.failures = min(one.failures + 1, _MOST_FAILURES)
-        elif found is not None:
-            if one.sampled_ns is not None:
+    def _finish_turn(self, watched: _Watched, emit: Callable[[Sampled], None]) -> None:
+        """Add the results of this turn, and set when the copy's next turn is."""
+        now_ns, result, is_there = (
+            watched.read_ns,
+            watched.result,
+            self._watched.get(watched.child.pid) is watched,
+        )
+        if watched.look is not None:
+            if watched.look.size_bytes and is_there:
+                watched.take_look(watched.look)
+            while watched.look_ns <= now_ns:
+                age_s = (watched.look_ns - watched.start_ns) / 1e9
+                wait_s = _LEAST_S if watched.threads else min(max(age_s / 2, _LEAST_S), _LONGEST_S)
+                watched.look_ns += round(wait_s * 1e9)
+        if result is not None:
+            self._spent_ns += watched.cost_ns
+        if isinstance(result, NoSample):
+            watched.sample_ns = now_ns + (_AGAIN_NS << watched.failures)
+            watched.failures = min(watched.failures + 1, _MOST_FAILURES)
+        elif result is not None:
+            if watched.sampled_ns is not None:
                 self._gaps += 1
-                self._gaps_ns += now_ns - one.sampled_ns
-            one.owed, one.past_gate, one.sampled_ns = False, True, now_ns
+                self._gaps_ns += now_ns - watched.sampled_ns
+            watched.owed, watched.past_gate, watched.sampled_ns = False, True, now_ns
             self._samples += 1
-            self._seen[one.child.copy] += 1
-            self._longest_ns = max(self._longest_ns, found.read_ns)
-            emit(found)
-            one.sample_ns = one.look_ns if self._every_ns is None else now_ns + self._every_ns
-        elif one.look is not None and self._every_ns is None:
-            one.sample_ns = self._later_ns(one, now_ns)
+            self._seen[watched.child.copy] += 1
+            self._longest_ns = max(self._longest_ns, result.read_ns)
+            emit(result)
+            watched.sample_ns = (
+                watched.look_ns if self._every_ns is None else now_ns + self._every_ns
+            )
+        elif watched.look is not None and self._every_ns is None:
+            watched.sample_ns = self._later_ns(watched, now_ns)
         if is_there:
-            self._line_up(one)
+            self._line_up(watched)
 
 
 # -- Resident memory: the counters that the kernel keeps -------------------------------------------
@@ -361,25 +373,27 @@ class Look(NamedTuple):
 
 
 def resident_of_tree(root: int) -> Look:
-    """Look at a copy and its children: what they share counts once, as the largest has it.
+    """Look at a copy and its children; shared memory counts once, as much as the largest has.
 
     Children are those of the first threads.
     """
-    private = shared = 0
-    stopped = False
+    private_bytes = shared_bytes = 0
+    is_stopped = False
     times: dict[int, SchedTimes] = {}
     tree = [root]
     for pid in tree:  # which grows
         with suppress(OSError):  # it has ended, or this kernel does not tell children
-            found = parse_status(read_piece(f"/proc/{pid}/status"))
-            private += found.private_bytes
-            shared = max(shared, found.shared_bytes)
-            stopped |= pid == root and found.state.startswith(("T", "t"))
-            several = found.threads > 1
-            tasks = os.listdir(f"/proc/{pid}/task") if several else [str(pid)]  # noqa: PTH208
+            status = parse_status(read_piece(f"/proc/{pid}/status"))
+            private_bytes += status.private_bytes
+            shared_bytes = max(shared_bytes, status.shared_bytes)
+            is_stopped |= pid == root and status.state.startswith(("T", "t"))
+            has_threads = status.threads > 1
+            tasks = os.listdir(f"/proc/{pid}/task") if has_threads else [str(pid)]  # noqa: PTH208
             for task in islice(tasks, _MOST_THREADS):
-                own = None if task == str(root) else sched_times(f"/proc/{pid}/task/{task}")
-                times |= {} if own is None else {int(task): own}
+                thread_times = (
+                    None if task == str(root) else sched_times(f"/proc/{pid}/task/{task}")
+                )
+                times |= {} if thread_times is None else {int(task): thread_times}
             children = read_piece(f"/proc/{pid}/task/{pid}/children").split()
             tree += map(int, children[: _MOST_PROCESSES - len(tree)])
-    return Look(private + shared, stopped, times)
+    return Look(private_bytes + shared_bytes, is_stopped, times)

@@ -50,7 +50,7 @@ _NUMBERS = {  # of the system call, asm/unistd.h
 # type, size, config, sample_period, sample_type, read_format, flags, wakeup_events, bp_type,
 # config1, config2: PERF_ATTR_SIZE_VER1, which every kernel since 2.6.33 takes.
 _ATTRIBUTES = struct.Struct("=IIQQQQQIIQQ")
-_DISABLED, _INHERIT, _EXCLUDE_KERNEL, _EXCLUDE_HV, _ON_EXEC = (1 << n for n in (0, 1, 5, 6, 12))
+_DISABLED, _INHERIT, _EXCLUDE_KERNEL, _EXCLUDE_HV, _ON_EXEC = (1 << bit for bit in (0, 1, 5, 6, 12))
 _GROUP_WITH_TIMES = 1 | 2 | 8  # PERF_FORMAT_TOTAL_TIME_ENABLED, _RUNNING, _GROUP
 _CLOSE_ON_EXEC = 8  # PERF_FLAG_FD_CLOEXEC: copies do not inherit it
 _ENABLE, _OF_GROUP = 0x2400, 1  # PERF_EVENT_IOC_ENABLE, PERF_IOC_FLAG_GROUP
@@ -65,11 +65,11 @@ class PerfEvent(Struct, frozen=True):
 
 
 class GroupReading(Struct, frozen=True):
-    """What a group came to, its processes and threads together."""
+    """The counts of a group, summed over its processes and threads."""
 
     values: tuple[int, ...]  # in the order they were opened
-    enabled_ns: int  # CPU time while they were to be counted,
-    running_ns: int  # and while they had counters
+    enabled_ns: int  # CPU time while the events were to be counted
+    running_ns: int  # CPU time while they had counters of the processor
 
 
 class PerfKernel:
@@ -96,7 +96,7 @@ class PerfKernel:
         return tuple(opened)
 
     def open(self, event: PerfEvent, flags: int, pid: int, group: int) -> int:
-        """Open one event; `group` is the leader's descriptor, -1: it leads. Raises `OSError`."""
+        """Open one event; `group` is the leader's descriptor, -1 for a leader. Raises `OSError`."""
         return perf_event_open(event, flags, _GROUP_WITH_TIMES, pid=pid, group=group)
 
     def enable(self, group: Sequence[int]) -> None:
@@ -104,7 +104,7 @@ class PerfKernel:
         fcntl.ioctl(group[0], _ENABLE, _OF_GROUP)
 
     def read(self, group: Sequence[int]) -> GroupReading:
-        """Return what a group has come to; also of a process that is gone. Raises `OSError`."""
+        """Return the counts of a group, also of a process that is gone. Raises `OSError`."""
         data = os.read(group[0], 8 * (3 + len(group)))
         _, enabled_ns, running_ns, *values = struct.unpack(f"={len(data) // 8}Q", data)
         return GroupReading(tuple(values), enabled_ns, running_ns)
@@ -118,7 +118,7 @@ class PerfKernel:
 def perf_event_open(
     event: PerfEvent,
     flags: int = 0,
-    reads: int = 0,
+    read_format: int = 0,
     *,
     pid: int = -1,
     cpu: int = -1,
@@ -128,22 +128,31 @@ def perf_event_open(
 
     `flags`: bits of perf_event_attr; `reads`: its read_format. Raises `OSError`.
     """
-    number = _NUMBERS.get(platform.machine())
-    if number is None:
+    call_number = _NUMBERS.get(platform.machine())
+    if call_number is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    attributes = _attributes(event, flags, reads)
-    opened: int = _syscall()(number, attributes, pid, cpu, group, _CLOSE_ON_EXEC)
-    if opened < 0:
-        wrong = ctypes.get_errno()
-        raise OSError(wrong, os.strerror(wrong))
-    return opened
+    attributes = _attributes(event, flags, read_format)
+    descriptor: int = _syscall()(call_number, attributes, pid, cpu, group, _CLOSE_ON_EXEC)
+    if descriptor < 0:
+        error_number = ctypes.get_errno()
+        raise OSError(error_number, os.strerror(error_number))
+    return descriptor
 
 
 @cache
-def _attributes(event: PerfEvent, flags: int, reads: int) -> bytes:
+def _attributes(event: PerfEvent, flags: int, read_format: int) -> bytes:
     return _ATTRIBUTES.pack(
-        *(event.type, _ATTRIBUTES.size, event.config, 0, 0, reads, flags),
-        *(0, 0, event.config1, 0),
+        event.type,
+        _ATTRIBUTES.size,
+        event.config,
+        0,  # sample_period: events are counted, not sampled
+        0,  # sample_type
+        read_format,
+        flags,
+        0,  # wakeup_events
+        0,  # bp_type
+        event.config1,
+        0,  # config2
     )
 
 
@@ -170,14 +179,14 @@ def perf_events(
     table: CounterTable, group: EventGroup, root: Path = Path("/")
 ) -> tuple[PerfEvent, ...]:
     """Return the events of a group as this kernel takes them."""
-    kind = _TYPES[table.source]
+    event_type = _TYPES[table.source]
     if table.source is EventSource.RAW and table.device:
         for device in list_folder(root / "sys/bus/event_source/devices", table.device):
-            own = read_number(device / "type")
-            if own is not None:
-                kind = own
+            device_type = read_number(device / "type")
+            if device_type is not None:
+                event_type = device_type
                 break
-    return tuple(PerfEvent(kind, event.config, event.config1) for event in group.events)
+    return tuple(PerfEvent(event_type, event.config, event.config1) for event in group.events)
 
 
 # -- Groups tried for real on this process: which count, and why the others do not -----------------
@@ -190,7 +199,7 @@ _ABSENT = (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV, errno.EINVAL, errno.ENX
 
 
 class ReadyGroup(Struct, frozen=True):
-    """A group that this machine counts, as it is to be opened."""
+    """A group that this machine counts, with the arguments to open it."""
 
     name: str  # intel-skx:pipeline, with ":u" behind it where that is user mode only
     events: tuple[EventCode, ...]  # those that can be counted
@@ -198,130 +207,147 @@ class ReadyGroup(Struct, frozen=True):
     user_only: bool
 
 
-class GroupProbe(Struct, frozen=True):
-    """What came of trying a group."""
+class GroupProbe(Struct, frozen=True, kw_only=True):
+    """The result of trying a group."""
 
     of: TableGroup
-    ready: ReadyGroup | None = None  # None: it cannot be counted
+    ready: ReadyGroup | None = None  # None when the group cannot be counted
     reading: GroupReading | None = None  # of 10 ms of this process
     missing: tuple[str, ...] = ()  # events that the rest is counted without
-    why: str = ""  # it does not count, or not all
-    remedy: str = ""  # what would change that: a command, or words
+    why: str = ""  # the reason why the group does not count, or not all of it
+    remedy: str = ""  # a command, or words
 
 
 def probe_group(
-    of: TableGroup, kernel: PerfKernel | None = None, root: Path = Path("/")
+    table_group: TableGroup, kernel: PerfKernel | None = None, root: Path = Path("/")
 ) -> GroupProbe:
     """Try a group on this process for 10 ms: as asked, of user mode only, then without parts."""
     kernel = kernel or PerfKernel()
-    ready = ReadyGroup(of.name, of.group.events, perf_events(of.table, of.group, root), False)
-    if of.user_only:
+    ready = ReadyGroup(
+        table_group.name,
+        table_group.group.events,
+        perf_events(table_group.table, table_group.group, root),
+        False,
+    )
+    if table_group.user_only:
         ready = _in_user_mode(ready)
     try:
-        return _counted(of, ready, kernel, root)
+        return _count_group(table_group, ready, kernel, root)
     except OSError as error:
-        first = error
-    if first.errno in _REFUSALS:
-        user = _in_user_mode(ready)
+        first_error = error
+    if first_error.errno in _REFUSALS:
+        user_group = _in_user_mode(ready)
         try:
-            found = _counted(of, user, kernel, root)
+            counted = _count_group(table_group, user_group, kernel, root)
         except OSError as error:
             if error.errno in _REFUSALS:
-                return GroupProbe(of, None, None, (), *perf_refusal(error, 2, root))
-            first, ready = error, user
+                reason, remedy = perf_refusal(error, 2, root)
+                return GroupProbe(of=table_group, why=reason, remedy=remedy)
+            first_error, ready = error, user_group
         else:
-            why, remedy = perf_refusal(first, 1, root)
+            reason, remedy = perf_refusal(first_error, 1, root)
             return replace(
-                found,
-                missing=tuple(event.name for event in of.group.events if event not in user.events),
-                why=found.why or f"user mode only: {why}",
-                remedy=found.remedy or remedy,
+                counted,
+                missing=tuple(
+                    event.name
+                    for event in table_group.group.events
+                    if event not in user_group.events
+                ),
+                why=counted.why or f"user mode only: {reason}",
+                remedy=counted.remedy or remedy,
             )
-    if first.errno not in _ABSENT:
-        return GroupProbe(of, None, None, (), *_error_words(first))
-    return _in_part(of, ready, kernel, root)
+    if first_error.errno not in _ABSENT:
+        reason, remedy = _describe_error(first_error)
+        return GroupProbe(of=table_group, why=reason, remedy=remedy)
+    return _probe_parts(table_group, ready, kernel, root)
 
 
-def _counted(of: TableGroup, ready: ReadyGroup, kernel: PerfKernel, root: Path) -> GroupProbe:
+def _count_group(
+    table_group: TableGroup, ready: ReadyGroup, kernel: PerfKernel, root: Path
+) -> GroupProbe:
     if not ready.perf:
         raise OSError(errno.EACCES, "nothing is left")
     opened = kernel.open_group(ready.perf, 0, user_only=ready.user_only, on_exec=False)
     try:
         kernel.enable(opened)
-        until = time.thread_time() + _TRY_S
-        while time.thread_time() < until:
+        end_s = time.thread_time() + _TRY_S
+        while time.thread_time() < end_s:
             pass
         reading = kernel.read(opened)
     finally:
         kernel.close(opened)
     if reading.running_ns:
-        return GroupProbe(of=of, ready=ready, reading=reading)
-    watchdog = read_number(root / _WATCHDOG)
+        return GroupProbe(of=table_group, ready=ready, reading=reading)
+    has_watchdog = read_number(root / _WATCHDOG)
     return GroupProbe(
-        of=of,
+        of=table_group,
         reading=reading,
         why="the kernel takes the events and never counts them: others have the counters"
-        + (" (the NMI watchdog holds one on every CPU)" if watchdog else ""),
+        + (" (the NMI watchdog holds one on every CPU)" if has_watchdog else ""),
         remedy="sysctl kernel.nmi_watchdog=0"
-        if watchdog
+        if has_watchdog
         else "end other users of the counters (`perf`, profilers)",
     )
 
 
-def _in_part(of: TableGroup, ready: ReadyGroup, kernel: PerfKernel, root: Path) -> GroupProbe:
+def _probe_parts(
+    table_group: TableGroup, ready: ReadyGroup, kernel: PerfKernel, root: Path
+) -> GroupProbe:
     """Leave out the events that this machine does not have, each tried alone."""
     absent: dict[str, OSError] = {}
-    for event, perf in zip(ready.events, ready.perf, strict=True):
+    for event, perf_event in zip(ready.events, ready.perf, strict=True):
         try:
-            kernel.close(kernel.open_group((perf,), 0, user_only=ready.user_only, on_exec=False))
+            kernel.close(
+                kernel.open_group((perf_event,), 0, user_only=ready.user_only, on_exec=False)
+            )
         except OSError as error:
             absent[event.name] = error
     if not absent:
         return GroupProbe(
-            of=of,
+            of=table_group,
             why=f"each of its {len(ready.events)} events counts alone, together they do not: more "
             "than the processor counts at once",
             remedy="a table of your own with smaller groups (--counters ./MINE.toml)",
         )
-    left = _without(ready, lambda event: event.name in absent, user_only=ready.user_only)
-    first = _error_words(next(iter(absent.values())))[0]
+    present_group = _leave_out(ready, lambda event: event.name in absent, user_only=ready.user_only)
+    first_error = _describe_error(next(iter(absent.values())))[0]
     if len(absent) == len(ready.events):
-        why = f"the kernel has no counters of the processor for it ({first})"
-        return GroupProbe(of=of, why=why, remedy=_no_pmu(of))
-    why = f"not on this machine: {truncate_list(list(absent))} ({first})"
-    remedy = _no_pmu(of)
+        reason = f"the kernel has no counters of the processor for it ({first_error})"
+        return GroupProbe(of=table_group, why=reason, remedy=_pmu_remedy(table_group))
+    reason = f"not on this machine: {truncate_list(list(absent))} ({first_error})"
+    remedy = _pmu_remedy(table_group)
     try:
-        found = _counted(of, left, kernel, root)
-        if found.ready:
-            return replace(found, missing=tuple(absent), why=why, remedy=remedy)
+        counted = _count_group(table_group, present_group, kernel, root)
+        if counted.ready:
+            return replace(counted, missing=tuple(absent), why=reason, remedy=remedy)
     except OSError as error:
-        why = f"{why}; the others: {_error_words(error)[0]}"
-    return GroupProbe(of=of, missing=tuple(absent), why=why, remedy=remedy)
+        reason = f"{reason}; the others: {_describe_error(error)[0]}"
+    return GroupProbe(of=table_group, missing=tuple(absent), why=reason, remedy=remedy)
 
 
 def _in_user_mode(ready: ReadyGroup) -> ReadyGroup:
-    return _without(ready, lambda event: event.in_kernel, user_only=True)
+    return _leave_out(ready, lambda event: event.in_kernel, user_only=True)
 
 
-def _without(
+def _leave_out(
     ready: ReadyGroup, left_out: Callable[[EventCode], bool], *, user_only: bool
 ) -> ReadyGroup:
     kept = [
-        (event, perf)
-        for event, perf in zip(ready.events, ready.perf, strict=True)
+        (event, perf_event)
+        for event, perf_event in zip(ready.events, ready.perf, strict=True)
         if not left_out(event)
     ]
     return replace(
         ready,
         events=tuple(event for event, _ in kept),
-        perf=tuple(perf for _, perf in kept),
+        perf=tuple(perf_event for _, perf_event in kept),
         user_only=user_only,
         name=ready.name.removesuffix(USER_ONLY) + (USER_ONLY if user_only else ""),
     )
 
 
-def _no_pmu(of: TableGroup) -> str:
-    if of.table.source is EventSource.SOFTWARE:
+def _pmu_remedy(table_group: TableGroup) -> str:
+    if table_group.table.source is EventSource.SOFTWARE:
         return ""
     return (
         "a virtual machine has counters where its host gives it some (KVM: a virtual PMU; in "
@@ -330,7 +356,7 @@ def _no_pmu(of: TableGroup) -> str:
     )
 
 
-def perf_refusal(error: OSError, most: int, root: Path = Path("/")) -> tuple[str, str]:
+def perf_refusal(error: OSError, most_paranoid: int, root: Path = Path("/")) -> tuple[str, str]:
     """Return why perf_event_open was refused, and the way out.
 
     `most`: up to which kernel.perf_event_paranoid every user may do what was tried.
@@ -339,20 +365,26 @@ def perf_refusal(error: OSError, most: int, root: Path = Path("/")) -> tuple[str
     if paranoid is None and error.errno == errno.ENOSYS:
         return "this kernel has no perf events, ENOSYS", "a kernel with CONFIG_PERF_EVENTS"
     privileged = COUNTING & capabilities(root)
-    if paranoid is None or paranoid <= most or privileged or error.errno == errno.ENOSYS:
+    if paranoid is None or paranoid <= most_paranoid or privileged or error.errno == errno.ENOSYS:
         return (
             f"kernel settings allow it, and it is refused ({errno.errorcode[error.errno or 0]}): "
             "by a seccomp filter (container, sandbox, service) or an LSM",
             "docker, podman: run --cap-add PERFMON, or --security-opt seccomp=PROFILE that allows "
             "perf_event_open; systemd: SystemCallFilter=; SELinux: see `ausearch -m avc`",
         )
-    what = "nothing" if most == 2 else "not the kernel's part" if most == 1 else "no whole CPUs"
-    why = f"kernel.perf_event_paranoid is {paranoid}: {what}, for users but root"
-    return why, f"sudo sysctl kernel.perf_event_paranoid={min(most, 1)}"
+    allowed = (
+        "nothing"
+        if most_paranoid == 2
+        else "not the kernel's part"
+        if most_paranoid == 1
+        else "no whole CPUs"
+    )
+    reason = f"kernel.perf_event_paranoid is {paranoid}: {allowed}, for users but root"
+    return reason, f"sudo sysctl kernel.perf_event_paranoid={min(most_paranoid, 1)}"
 
 
 def perf_obstacle() -> tuple[str, str] | None:
-    """Try an event that counts nothing on this process; return what `perf_refusal` says of it."""
+    """Try an event that counts nothing on this process; return the `perf_refusal` of it, if any."""
     try:
         # PERF_COUNT_SW_DUMMY: there wherever perf events are
         os.close(perf_event_open(PerfEvent(1, 9), _EXCLUDE_KERNEL | _EXCLUDE_HV, pid=0))
@@ -378,7 +410,7 @@ _ERRORS = {  # in words, and what mends it
 }
 
 
-def _error_words(error: OSError) -> tuple[str, str]:
+def _describe_error(error: OSError) -> tuple[str, str]:
     name = errno.errorcode.get(error.errno or 0, "?")
     words, remedy = _ERRORS.get(error.errno or 0, (error.strerror, ""))
     return f"{words}, {name}", remedy
@@ -386,14 +418,14 @@ def _error_words(error: OSError) -> tuple[str, str]:
 
 def counter_error_text(error: OSError) -> str:
     """Return an error of opening a counter in words, with its way out."""
-    return ": ".join(filter(None, _error_words(error)))
+    return ": ".join(filter(None, _describe_error(error)))
 
 
 # -- Counters of the copies of one phase: opened at the gate, read and closed after the end --------
 
 
 class CounterPlan(Struct, frozen=True):
-    """What a run counts, and how."""
+    """The counters of a run."""
 
     turn: Callable[[int], tuple[ReadyGroup, ...]]  # groups of an iteration (from 1)
     most_events: int  # of a copy, open at the same time
@@ -428,12 +460,12 @@ class PhaseCounting:
         self._trouble: str | None = None
 
     def hold(self, child: Child) -> None:
-        """Take in one that waits at its gate, to be allowed by `run`."""
+        """Take in a copy that waits at its gate; `run` will allow it to go on."""
         self._held.append(child)
         self._some.set()
 
     async def run(self) -> None:
-        """Let follow what has its counters, until cancelled."""
+        """Open the counters of copies that are held and let them follow, until cancelled."""
         while True:
             await self._some.wait()
             self._some = trio.Event()
@@ -450,20 +482,23 @@ class PhaseCounting:
             self._emit(event)
 
     def _open_all(self, copies: Iterable[Child]) -> list[CopyCounted]:
-        """Open the groups of their iterations.
+        """Open the groups of the copies' iterations.
 
-        Return what those that ended before came to: their descriptors make room first.
+        Copies that ended before are read and closed first, for their descriptors; their counts
+        are returned.
         """
         with self._lock:
-            settled = list(self._settled())
+            settled = list(self._read_ended())
             kernel = self._counters.kernel
             for child in copies:
                 opened: _Opened = []
-                with self._timed("open"):
+                with self._add_cost("open"):
                     try:
                         for group in self._counters.turn(child.step.iteration):
-                            how = {"user_only": group.user_only, "on_exec": True}
-                            opened.append((group, kernel.open_group(group.perf, child.pid, **how)))
+                            options = {"user_only": group.user_only, "on_exec": True}
+                            opened.append(
+                                (group, kernel.open_group(group.perf, child.pid, **options))
+                            )
                             self._user_only |= group.user_only
                     except OSError as error:
                         for _, group_fds in opened:
@@ -476,42 +511,43 @@ class PhaseCounting:
             return settled
 
     def ended(self, child: Child, *, counts: bool) -> None:
-        """Take note that a copy is over; without `counts` what it came to is of no interest."""
+        """Take note that a copy is over; without `counts` its counters are closed unread."""
         self._over.append(((child.copy, child.position), counts))
 
     def close(self) -> list[CopyCounted | PhaseCounted | Noted]:
-        """Return what is left of the phase, and what all of it cost; nothing is timed any more."""
+        """Return the counts that are left, and the cost of counting; nothing is timed any more."""
         with self._lock:
-            found: list[CopyCounted | PhaseCounted | Noted] = list(self._settled())
+            events: list[CopyCounted | PhaseCounted | Noted] = list(self._read_ended())
             for opened in self._open.values():  # discarded copies
                 self._close(opened)
             self._open.clear()
         if self._trouble is not None:
-            found.append(Noted(f"counters: not every copy was counted: {self._trouble}"))
+            events.append(Noted(f"counters: not every copy was counted: {self._trouble}"))
         if self._copies:
-            cost = self._cost_ns
-            found.append(
+            cost_ns = self._cost_ns
+            events.append(
                 PhaseCounted(
                     phase=self._phase,
                     user_only=self._user_only,
                     copies=self._copies,
-                    open_ns=cost["open"],
-                    read_ns=cost["read"],
-                    close_ns=cost["close"],
+                    open_ns=cost_ns["open"],
+                    read_ns=cost_ns["read"],
+                    close_ns=cost_ns["close"],
                 )
             )
-        return found
+        return events
 
-    def _settled(self) -> Iterator[CopyCounted]:
+    def _read_ended(self) -> Iterator[CopyCounted]:
         while self._over:
             key, counts = self._over.popleft()
             opened = self._open.pop(key, None)
             if opened is None:
                 continue
             if counts:
-                with self._timed("read"):
-                    rows = [row for it in opened for row in self._read(*it)]
-                yield CopyCounted(self._phase, *key, tuple(rows))
+                with self._add_cost("read"):
+                    rows = [row for group, fds in opened for row in self._read(group, fds)]
+                copy, step = key
+                yield CopyCounted(phase=self._phase, copy=copy, step=step, counts=tuple(rows))
             self._close(opened)
 
     def _read(self, group: ReadyGroup, opened: tuple[int, ...]) -> Iterator[EventCount]:
@@ -530,14 +566,14 @@ class PhaseCounting:
             )
 
     def _close(self, opened: _Opened) -> None:
-        with self._timed("close"):
+        with self._add_cost("close"):
             for _, descriptors in opened:
                 self._counters.kernel.close(descriptors)
 
     @contextmanager
-    def _timed(self, what: str) -> Iterator[None]:
+    def _add_cost(self, action: str) -> Iterator[None]:
         begin_ns = time.thread_time_ns()
         try:
             yield
         finally:
-            self._cost_ns[what] += time.thread_time_ns() - begin_ns
+            self._cost_ns[action] += time.thread_time_ns() - begin_ns

@@ -40,7 +40,7 @@ _NAMED = 3  # copies of one note
 
 
 class GateCheck:
-    """What copies may use, as they wait at their gates; says once of each what is not planned.
+    """Compares the CPUs and nodes of waiting copies with the plan; reports each copy once.
 
     The launcher starts none whose CPUs or memory policy the kernel did not take as they are
     planned. Nodes are those of its cpuset, alike for all, and so are CPUs of those not bound.
@@ -53,26 +53,32 @@ class GateCheck:
         self._facts: dict[tuple[int, ...] | None, GateFacts] = {}  # by CPUs
 
     def check(self, children: Iterable[Child]) -> None:
-        """Take what copies have that wait or have just begun; none of them is reaped yet."""
-        found: list[str] = []
+        """Check copies that wait or have just begun; none of them may be reaped yet."""
+        complaints: list[str] = []
         for child in children:
             plan = self._placements[child.copy]
-            child.gate_facts = facts = self._facts.get(plan.cpus) or self._look(child, plan)
+            child.gate_facts = gate_facts = self._facts.get(plan.cpus) or self._read_facts(
+                child, plan
+            )
             if child.copy in self._reported:
                 continue
-            for complaint in gate_mismatches(facts, plan.cpus, nodes_of(plan)):
+            for complaint in gate_mismatches(gate_facts, plan.cpus, nodes_of(plan)):
                 self._reported.add(child.copy)
-                found.append(f"copy {child.copy} {complaint}")
-        if found:
-            more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-            self._report(Noted(f"not placed as planned: {'; '.join(found[:_NAMED])}{more}"))
+                complaints.append(f"copy {child.copy} {complaint}")
+        if complaints:
+            more_text = f"; and {len(complaints) - _NAMED} more" if len(complaints) > _NAMED else ""
+            self._report(
+                Noted(f"not placed as planned: {'; '.join(complaints[:_NAMED])}{more_text}")
+            )
 
-    def _look(self, child: Child, plan: Placement) -> GateFacts:
-        """Read what one has; others bound as planned have the same, but for their CPUs."""
+    def _read_facts(self, child: Child, plan: Placement) -> GateFacts:
+        """Read the facts of one copy; those of others differ in their CPUs alone."""
         if plan.cpus is not None and self._facts:
-            alike = next((it for cpus, it in self._facts.items() if cpus is not None), None)
-            if alike is not None:
-                self._facts[plan.cpus] = replace(alike, cpus=plan.cpus)
+            alike_facts = next(
+                (known_facts for cpus, known_facts in self._facts.items() if cpus is not None), None
+            )
+            if alike_facts is not None:
+                self._facts[plan.cpus] = replace(alike_facts, cpus=plan.cpus)
                 return self._facts[plan.cpus]
         facts = gate_facts(child.pid)
         if plan.cpus in (None, facts.cpus) and facts.mems is not None:
@@ -140,43 +146,51 @@ class _Sum(Struct, kw_only=True):
 
     def by[Key](self, part: Callable[[NumaMaps], Mapping[Key, int]]) -> dict[Key, int]:
         """Return one of the tables of memory, added up."""
-        total: dict[Key, int] = {}
+        total_by_key: dict[Key, int] = {}
         for maps in self.maps:
-            for key, size in part(maps).items():
-                total[key] = total.get(key, 0) + size
-        return total
+            for key, size_bytes in part(maps).items():
+                total_by_key[key] = total_by_key.get(key, 0) + size_bytes
+        return total_by_key
 
     def resident(self) -> int | None:
-        """Return what all processes hold; what they share counts once, where that was read.
+        """Return the resident memory of all processes; shared pages count once if that was read.
 
-        Processes too small for a huge page are not asked how much they share.
+        For processes too small for a huge page it is not read how much they share.
         """
-        whole, shared = self.resident_bytes, self.proportional_bytes
-        if not whole:
+        whole_bytes, shared_bytes = self.resident_bytes, self.proportional_bytes
+        if not whole_bytes:
             return None
-        if len(whole) == 1 or not shared:
-            return sum(whole)
-        return sum(shared) + sum(sorted(whole)[: len(whole) - len(shared)])
+        if len(whole_bytes) == 1 or not shared_bytes:
+            return sum(whole_bytes)
+        return sum(shared_bytes) + sum(sorted(whole_bytes)[: len(whole_bytes) - len(shared_bytes)])
 
     def page_bytes(self, transparent_size: int | None) -> tuple[tuple[int, int], ...] | None:
         """Return all private memory by page size, transparent huge pages with their own."""
-        huge = self.transparent_bytes
-        if huge is None or not (self.maps or self.rollups):
+        transparent_bytes = self.transparent_bytes
+        if transparent_bytes is None or not (self.maps or self.rollups):
             return None
         if self.maps:
-            found = self.by(lambda maps: maps.page_bytes)
+            bytes_by_size = self.by(lambda maps: maps.page_bytes)
         elif any(
             rollup.get("Private_Hugetlb") or rollup.get("Shared_Hugetlb") for rollup in self.rollups
         ):
             return None  # of which size is not to be read there
         else:
-            found = {PAGE_BYTES: sum(rollup.get("Anonymous", 0) for rollup in self.rollups)}
-        if huge and transparent_size:
-            found[PAGE_BYTES] = max(0, found.get(PAGE_BYTES, 0) - huge)
-            found[transparent_size] = found.get(transparent_size, 0) + huge
-        for size, count in self.by(lambda maps: maps.huge_bytes).items():
-            found[size] = found.get(size, 0) + count
-        return tuple(sorted((size, count) for size, count in found.items() if count))
+            bytes_by_size = {PAGE_BYTES: sum(rollup.get("Anonymous", 0) for rollup in self.rollups)}
+        if transparent_bytes and transparent_size:
+            bytes_by_size[PAGE_BYTES] = max(0, bytes_by_size.get(PAGE_BYTES, 0) - transparent_bytes)
+            bytes_by_size[transparent_size] = (
+                bytes_by_size.get(transparent_size, 0) + transparent_bytes
+            )
+        for page_size, size_bytes in self.by(lambda maps: maps.huge_bytes).items():
+            bytes_by_size[page_size] = bytes_by_size.get(page_size, 0) + size_bytes
+        return tuple(
+            sorted(
+                (page_size, size_bytes)
+                for page_size, size_bytes in bytes_by_size.items()
+                if size_bytes
+            )
+        )
 
 
 class Probe:
@@ -194,27 +208,27 @@ class Probe:
         self._has_maps = self._present("numa_maps", NO_NUMA_MAPS)
         self._has_rollup = self._present("smaps_rollup", NO_ROLLUP)
         self._has_sched = self._present("sched", NO_SCHED)
-        own = os.getpid()
-        self._has_children = self._present(f"task/{own}/children", NO_CHILDREN)
+        own_pid = os.getpid()
+        self._has_children = self._present(f"task/{own_pid}/children", NO_CHILDREN)
         self._transparent_bytes = transparent_huge_page_bytes()
 
     def sample(
         self, copy: Child, directory: int, past_gate: bool, orphans: tuple[int, ...] = ()
     ) -> Sampled | NoSample:
-        """Return what can be seen of a copy and of the processes below it.
+        """Return a sample of a copy and of the processes below it.
 
-        `directory` is a descriptor of its /proc/PID, `past_gate` that an earlier one
-        saw its own program. Children are found through their living parents;
+        `directory` is a descriptor of its /proc/PID. `past_gate` says that an earlier sample
+        saw the copy's own program. Children are found through their living parents;
         `orphans` are those of the copy that lost theirs, children of the adopter now.
         """
-        begin = time.monotonic_ns()
+        begin_ns = time.monotonic_ns()
         total = _Sum()
         try:
             if not past_gate and read_piece("cmdline", directory).startswith(_AT_GATE):
                 return NoSample.AT_GATE
-            self._process(copy.pid, directory, None, total)
+            self._add_process(copy.pid, directory, None, total)
             for orphan in orphans:
-                self._below(orphan, self._adopter, total)
+                self._add_child(orphan, self._adopter, total)
         except OSError as error:
             if isinstance(error, PermissionError):
                 self.unknown[NOT_PERMITTED] = None
@@ -227,7 +241,7 @@ class Probe:
             phase=copy.phase,
             copy=copy.copy,
             step=copy.position,
-            age_ns=begin - (copy.start_ns or begin),
+            age_ns=begin_ns - (copy.start_ns or begin_ns),
             processes=total.processes,
             unread=total.unread,
             cpus=tuple(sorted(total.cpus)),
@@ -240,10 +254,10 @@ class Probe:
             rss_bytes=total.resident(),
             peak_bytes=None if total.processes > 1 else total.peak_bytes,
             swap_bytes=total.swap_bytes,
-            read_ns=time.monotonic_ns() - begin,
+            read_ns=time.monotonic_ns() - begin_ns,
         )
 
-    def _process(self, pid: int, directory: int, parent: int | None, total: _Sum) -> None:
+    def _add_process(self, pid: int, directory: int, parent: int | None, total: _Sum) -> None:
         """Add one process, then those below it; those that end meanwhile are no error."""
         stat = parse_stat(read_piece("stat", directory))
         if stat is None or (parent is not None and stat.parent != parent):
@@ -258,122 +272,125 @@ class Probe:
         if stat.threads == 1:
             tasks = [pid]
             total.cpus.add(stat.cpu)
-            self._moves(directory, total)
-            self._status(directory, total)
-            self._memory(directory, stat, total)
+            self._add_moves(directory, total)
+            self._add_status(directory, total)
+            self._add_memory(directory, stat, total)
         else:
             tasks = threads(directory)
             total.unread += len(tasks) > MOST_THREADS
             del tasks[MOST_THREADS:]
-            self._threads(tasks, directory, stat, total)
+            self._add_threads(tasks, directory, stat, total)
         for thread in tasks:
-            self._children(pid, thread, directory, total)
+            self._add_children(pid, thread, directory, total)
 
-    def _threads(self, tasks: list[int], directory: int, stat: Stat, total: _Sum) -> None:
+    def _add_threads(self, tasks: list[int], directory: int, stat: Stat, total: _Sum) -> None:
         """Add the threads of a process, and its memory through one that lives."""
         memory_read = False
         for position, thread in enumerate(tasks):
             with suppress(FileNotFoundError, ProcessLookupError):
-                own = os.open(f"task/{thread}", os.O_RDONLY | os.O_DIRECTORY, dir_fd=directory)
+                thread_directory = os.open(
+                    f"task/{thread}", os.O_RDONLY | os.O_DIRECTORY, dir_fd=directory
+                )
                 try:
-                    of_thread = parse_stat(read_piece("stat", own))
-                    if of_thread is None or of_thread.dead:
+                    thread_stat = parse_stat(read_piece("stat", thread_directory))
+                    if thread_stat is None or thread_stat.dead:
                         continue
-                    total.cpus.add(of_thread.cpu)
+                    total.cpus.add(thread_stat.cpu)
                     if position < _MOVES_OF_THREADS:
-                        self._moves(own, total)
+                        self._add_moves(thread_directory, total)
                     if not memory_read:
-                        self._status(own, total)
-                        self._memory(own, stat, total)
+                        self._add_status(thread_directory, total)
+                        self._add_memory(thread_directory, stat, total)
                         memory_read = True
                 finally:
-                    os.close(own)
+                    os.close(thread_directory)
 
-    def _moves(self, directory: int, total: _Sum) -> None:
+    def _add_moves(self, directory: int, total: _Sum) -> None:
         if self._has_sched:
             moves, pages = parse_sched(read_piece("sched", directory))
-            total.migrations = _plus(total.migrations, moves)
-            total.pages_migrated = _plus(total.pages_migrated, pages)
+            total.migrations = _add_known(total.migrations, moves)
+            total.pages_migrated = _add_known(total.pages_migrated, pages)
 
-    def _status(self, directory: int, total: _Sum) -> None:
+    def _add_status(self, directory: int, total: _Sum) -> None:
         status = parse_status(read_piece("status", directory))
         if total.processes == 1:
             total.allowed = status.cpus
             total.peak_bytes = status.peak_bytes
-        total.swap_bytes = _plus(total.swap_bytes, status.swap_bytes)
+        total.swap_bytes = _add_known(total.swap_bytes, status.swap_bytes)
 
-    def _memory(self, directory: int, stat: Stat, total: _Sum) -> None:
-        big = stat.rss_pages * PAGE_BYTES >= _STAYS_BYTES
-        with on_cpu(stat.cpu if self._spread and big else None):
+    def _add_memory(self, directory: int, stat: Stat, total: _Sum) -> None:
+        is_big = stat.rss_pages * PAGE_BYTES >= _STAYS_BYTES
+        with on_cpu(stat.cpu if self._spread and is_big else None):
             try:
-                resident = stat.rss_pages * PAGE_BYTES
+                resident_bytes = stat.rss_pages * PAGE_BYTES
                 if self._has_maps:
                     maps = parse_numa_maps(read_file("numa_maps", directory))
                     if not maps.resident_bytes:  # a process that ended since has no memory
                         raise ProcessLookupError
                     total.maps.append(maps)
-                    resident = maps.resident_bytes
-                    small = sum(maps.page_bytes.values())
-                    possible = self._transparent_bytes and small >= self._transparent_bytes
+                    resident_bytes = maps.resident_bytes
+                    small_page_bytes = sum(maps.page_bytes.values())
+                    is_possible = (
+                        self._transparent_bytes and small_page_bytes >= self._transparent_bytes
+                    )
                 else:
-                    possible = True
-                if possible:
-                    self._rollup(directory, total)
+                    is_possible = True
+                if is_possible:
+                    self._add_rollup(directory, total)
             except PermissionError:
                 self.unknown[NOT_PERMITTED] = None
                 total.unread += 1
-            total.resident_bytes.append(resident)
+            total.resident_bytes.append(resident_bytes)
             if total.processes == 1 and total.peak_bytes is not None and total.maps:
                 # VmHWM leaves out hugetlb pages; at their peak or not, they are there now.
                 total.peak_bytes += sum(total.maps[-1].huge_bytes.values())
 
-    def _rollup(self, directory: int, total: _Sum) -> None:
+    def _add_rollup(self, directory: int, total: _Sum) -> None:
         if not self._has_rollup:
             total.transparent_bytes = None
             return
         sizes = parse_sizes(read_file("smaps_rollup", directory))
         total.rollups.append(sizes)
-        total.transparent_bytes = _plus(total.transparent_bytes, sizes.get("AnonHugePages"))
+        total.transparent_bytes = _add_known(total.transparent_bytes, sizes.get("AnonHugePages"))
         if "Pss" in sizes:
             # Pss leaves out hugetlb pages.
-            pools = sum(total.maps[-1].huge_bytes.values()) if self._has_maps else 0
-            total.proportional_bytes.append(sizes["Pss"] + pools)
+            pool_bytes = sum(total.maps[-1].huge_bytes.values()) if self._has_maps else 0
+            total.proportional_bytes.append(sizes["Pss"] + pool_bytes)
 
-    def _children(self, pid: int, thread: int, directory: int, total: _Sum) -> None:
+    def _add_children(self, pid: int, thread: int, directory: int, total: _Sum) -> None:
         if not self._has_children:
             return
         with suppress(FileNotFoundError, ProcessLookupError):
             for name in read_file(f"task/{thread}/children", directory).split():
                 if total.processes + total.unread >= 2 * MOST_PROCESSES:
                     return
-                self._below(int(name), pid, total)
+                self._add_child(int(name), pid, total)
 
-    def _below(self, pid: int, parent: int, total: _Sum) -> None:
+    def _add_child(self, pid: int, parent: int, total: _Sum) -> None:
         """Add a child of a process, if it is one still."""
         with suppress(FileNotFoundError, ProcessLookupError):
             directory = open_process(pid)
             try:
-                self._process(pid, directory, parent, total)
+                self._add_process(pid, directory, parent, total)
             finally:
                 os.close(directory)
 
-    def _present(self, name: str, otherwise: str) -> bool:
+    def _present(self, name: str, consequence: str) -> bool:
         if os.path.exists(f"/proc/self/{name}"):  # noqa: PTH110 (as the names below it)
             return True
-        self.unknown[otherwise] = None
+        self.unknown[consequence] = None
         return False
 
 
-def _plus(total: int | None, more: int | None) -> int | None:
+def _add_known(total: int | None, more: int | None) -> int | None:
     return total if more is None else (total or 0) + more
 
 
 # -- The samples of a phase's copies: a bounded number of each, neighbours merged beyond that ------
 
 MOST_SAMPLES = 16  # kept of one copy's run, however long it is
-_PER_TURN = (
-    8  # handed on at once while copies run: ends wait meanwhile, a few microseconds for each
-)
+# Samples handed on at once while copies run: the end of a copy waits a few microseconds for each.
+_PER_TURN = 8
 
 
 type Key = tuple[int, int]  # copy, step
@@ -398,23 +415,23 @@ class Samples:
         if key not in self._open:
             self._open[key] = _CopySamples(nodes_of(self._placements[sample.copy]))
         self._open[key].take(sample)
-        for one in self._over[:_PER_TURN]:
-            self._emit(one)
+        for ended_sample in self._over[:_PER_TURN]:
+            self._emit(ended_sample)
         del self._over[:_PER_TURN]
 
     def ended(self, child: Child) -> None:
         """Take note that a copy has ended; a sample may still come that was made before."""
-        kept = self._open.pop((child.copy, child.position), None)
-        if kept is not None:
-            self._over += kept.samples
+        copy_samples = self._open.pop((child.copy, child.position), None)
+        if copy_samples is not None:
+            self._over += copy_samples.samples
 
     def close(self) -> None:
         """Hand on all that is left: the phase is over, nothing is timed."""
-        for kept in self._open.values():
-            self._over += kept.samples
+        for copy_samples in self._open.values():
+            self._over += copy_samples.samples
         self._open.clear()
-        for one in self._over:
-            self._emit(one)
+        for ended_sample in self._over:
+            self._emit(ended_sample)
         self._over.clear()
 
 
@@ -445,47 +462,51 @@ def merge_samples(first: Sampled, then: Sampled, nodes: Sequence[int]) -> Sample
     `nodes` are those that its memory is to come from: what lay elsewhere in one sample
     must not vanish in an average.
     """
-    weight, more = first.looks, then.looks
+    first_weight, then_weight = first.looks, then.looks
 
-    def mean(one: int, other: int) -> int:
-        return round((one * weight + other * more) / (weight + more))
+    def mean(first_value: int, then_value: int) -> int:
+        return round(
+            (first_value * first_weight + then_value * then_weight) / (first_weight + then_weight)
+        )
 
-    def mean_table(one: _Table, other: _Table) -> _Table:
-        before, after = dict(one), dict(other)
+    def mean_table(first_table: _Table, then_table: _Table) -> _Table:
+        before, after = dict(first_table), dict(then_table)
         keys = sorted(before.keys() | after.keys())
         return tuple((key, mean(before.get(key, 0), after.get(key, 0))) for key in keys)
 
-    def united(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(sorted({*one, *other}))
+    def united(first_set: tuple[int, ...], then_set: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(sorted({*first_set, *then_set}))
 
-    resident = _joined(first.rss_bytes, then.rss_bytes, max)
+    resident_bytes = _join_known(first.rss_bytes, then.rss_bytes, max)
     return replace(
         then,
         processes=max(first.processes, then.processes),
         unread=max(first.unread, then.unread),
         cpus=united(first.cpus, then.cpus),
-        allowed=_joined(first.allowed, then.allowed, united),
-        migrations=_joined(first.migrations, then.migrations, max),
-        pages_migrated=_joined(first.pages_migrated, then.pages_migrated, max),
-        node_bytes=_joined(first.node_bytes, then.node_bytes, mean_table),
+        allowed=_join_known(first.allowed, then.allowed, united),
+        migrations=_join_known(first.migrations, then.migrations, max),
+        pages_migrated=_join_known(first.pages_migrated, then.pages_migrated, max),
+        node_bytes=_join_known(first.node_bytes, then.node_bytes, mean_table),
         astray_bytes=max(
             (first.astray_bytes or first.node_bytes, then.astray_bytes or then.node_bytes),
             key=lambda table: _astray(table, nodes),
         ),
         policy=then.policy or first.policy,
-        page_bytes=_joined(first.page_bytes, then.page_bytes, mean_table),
-        rss_bytes=_joined(first.rss_bytes, then.rss_bytes, mean),
-        peak_bytes=_joined(_joined(first.peak_bytes, then.peak_bytes, max), resident, max),
-        swap_bytes=_joined(first.swap_bytes, then.swap_bytes, max),
+        page_bytes=_join_known(first.page_bytes, then.page_bytes, mean_table),
+        rss_bytes=_join_known(first.rss_bytes, then.rss_bytes, mean),
+        peak_bytes=_join_known(
+            _join_known(first.peak_bytes, then.peak_bytes, max), resident_bytes, max
+        ),
+        swap_bytes=_join_known(first.swap_bytes, then.swap_bytes, max),
         read_ns=max(first.read_ns, then.read_ns),
-        looks=weight + more,
+        looks=first_weight + then_weight,
     )
 
 
 type _Table = tuple[tuple[int, int], ...]
 
 
-def _joined[Value](
+def _join_known[Value](
     first: Value | None, then: Value | None, join: Callable[[Value, Value], Value]
 ) -> Value | None:
     if first is None or then is None:
@@ -494,7 +515,7 @@ def _joined[Value](
 
 
 def _astray(node_bytes: _Table | None, nodes: Sequence[int]) -> float:
-    """Rank a sample by what lay on other nodes than these: much, and a large part of all."""
-    total = sum(size for _, size in node_bytes or ())
-    off = sum(size for node, size in node_bytes or () if node not in nodes)
-    return off * off / total if total else 0.0
+    """Rank a sample by memory on other nodes than `nodes`: its bytes times its share of all."""
+    total_bytes = sum(size_bytes for _, size_bytes in node_bytes or ())
+    astray_bytes = sum(size_bytes for node, size_bytes in node_bytes or () if node not in nodes)
+    return astray_bytes * astray_bytes / total_bytes if total_bytes else 0.0

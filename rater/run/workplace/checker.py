@@ -1,4 +1,4 @@
-"""The process that checks what copies wrote, seen from rater's side, and what it judged."""
+"""The process that checks outputs of copies, seen from rater's side."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import msgspec
-from msgspec.structs import astuple
 
 import rater
 from rater.plan.request import DEFAULT_CHECK_LIMIT_S
@@ -25,18 +24,20 @@ from rater.run.workplace import checker_main
 from rater.run.workplace.compare_output import CheckRequest, CheckResult, CheckRules, written_bytes
 
 # Patterns and comparisons hold the interpreter for long: in a thread of the
-# supervisor they would delay what it does for the copies, and nothing could end them.
+# supervisor they would delay its work for the copies, and nothing could end them.
 
 # CPU time that the output of one copy may take; so much wall time would blame a full machine on it.
 LIMIT_S = 60.0
 LIMIT_BYTES_PER_S = 1e6  # a slow text comparison is several times faster
-AFTER_STOP_S = 1.0  # once the run is to stop, what is quick is still judged
+AFTER_STOP_S = 1.0  # once the run is to stop, outputs are judged for so long
 _POLL_S = 0.1
 _START_S = 10.0
 _BLOCK = 1 << 16
 _LIFE_FD = 3
-# Of rater and of what it needs there; its process begins without any package.
-_FOLDERS = [str(Path(it or "").parents[1]) for it in (rater.__file__, msgspec.__file__)]
+# The folders of rater and msgspec: the process begins without any package.
+_FOLDERS = [
+    str(Path(package_file or "").parents[1]) for package_file in (rater.__file__, msgspec.__file__)
+]
 
 
 class Checker:
@@ -67,13 +68,13 @@ class Checker:
         self.close()
 
     def start(self) -> None:
-        """Have the process there and waiting; where it cannot be, `check` reports it."""
+        """Start the process; when it cannot be started, `check` reports that."""
         if self._process is not None:
             return
         with suppress(OSError):
             self._process = _Process(self._helpers)
-            deadline = time.monotonic() + _START_S
-            while not self._process.ready and time.monotonic() < deadline and not self.gives_up():
+            deadline_s = time.monotonic() + _START_S
+            while not self._process.ready and time.monotonic() < deadline_s and not self.gives_up():
                 if self._process.exchange() is None:
                     self.close()
                     return
@@ -85,17 +86,17 @@ class Checker:
             self._process = None
 
     def check(self, requests: Sequence[CheckRequest]) -> list[CheckResult]:
-        """Check what copies wrote; `Validity.UNCHECKED`: not before the run was stopped.
+        """Check outputs of copies; `Validity.UNCHECKED` for those not checked before the stop.
 
-        What takes too long is wrong for that, and the next is checked.
+        An output whose check takes too long is wrong, and the next one is checked.
         """
-        work = [request for request in requests if request.rules]
-        judged: list[CheckResult] = []
-        while len(judged) < len(work) and not self.gives_up():
-            judged += self._check_some(work[len(judged) :])
-        results = iter(judged)
+        to_check = [request for request in requests if request.rules]
+        results: list[CheckResult] = []
+        while len(results) < len(to_check) and not self.gives_up():
+            results += self._check_some(to_check[len(results) :])
+        answers = iter(results)
         return [
-            next(results, CheckResult(Validity.UNCHECKED))
+            next(answers, CheckResult(Validity.UNCHECKED))
             if request.rules
             else CheckResult(Validity.NOT_CHECKED)
             for request in requests
@@ -140,7 +141,7 @@ class Checker:
         return judged
 
     def gives_up(self) -> bool:
-        """Tell whether what is not judged by now stays so: the run is to stop."""
+        """Tell whether outputs that are not judged by now remain so, as the run is to stop."""
         if self._stopped_s is None:
             if not self._stopped():
                 return False
@@ -151,17 +152,17 @@ class Checker:
 def _judged(rules: CheckRules, detail: str | None, metrics: Sequence[Sequence[Any]]) -> CheckResult:
     if detail is not None:
         return CheckResult(Validity.INVALID, detail)
-    good = Validity.VALID if rules.expected else Validity.NOT_CHECKED
-    return CheckResult(good, None, tuple((name, value) for name, value in metrics))
+    validity = Validity.VALID if rules.expected else Validity.NOT_CHECKED
+    return CheckResult(validity, None, tuple((name, value) for name, value in metrics))
 
 
 def _limit_s(request: CheckRequest) -> float:
-    size = 0
-    names = [want.file for want in request.rules.expected]
-    for name in (*names, *(metric.file for metric in request.rules.metrics)):
+    size_bytes = 0
+    file_names = [expected.file for expected in request.rules.expected]
+    for file_name in (*file_names, *(metric.file for metric in request.rules.metrics)):
         with suppress(OSError):
-            size += written_bytes(request.path_of(name).stat())
-    return LIMIT_S + size / LIMIT_BYTES_PER_S
+            size_bytes += written_bytes(request.path_of(file_name).stat())
+    return LIMIT_S + size_bytes / LIMIT_BYTES_PER_S
 
 
 class _Process:
@@ -169,7 +170,7 @@ class _Process:
 
     def __init__(self, helpers: Helpers) -> None:
         self.ready = False
-        self.at = "checking its output"  # what it is busy with, in words
+        self.at = "checking its output"  # its present work, for messages
         self._helpers = helpers
         self._kills = KernelKills()
         self._rules: dict[CheckRules, int] = {}  # that it has, with their number there
@@ -199,30 +200,34 @@ class _Process:
         os.set_blocking(self._from, False)
 
     def send(self, requests: Sequence[CheckRequest]) -> None:
-        """Queue what is to be checked; rules go with the first request that has them."""
+        """Queue requests, a JSON object a line; rules go with the first request that has them."""
         for request in requests:
-            rules, new = request.rules, None
-            if rules not in self._rules:
-                self._rules[rules] = len(self._rules)
-                new = [[*map(astuple, it)] for it in (rules.expected, rules.metrics)]
-            files = (request.directory, request.stdout, request.stderr)
-            self._out += f"{json.dumps((self._rules[rules], new, *files))}\n".encode()
+            rules = request.rules
+            is_new = rules not in self._rules
+            message = {
+                "number": self._rules.setdefault(rules, len(self._rules)),
+                "rules": msgspec.to_builtins(rules) if is_new else None,
+                "directory": request.directory,
+                "stdout": request.stdout,
+                "stderr": request.stderr,
+            }
+            self._out += f"{json.dumps(message)}\n".encode()
 
     def exchange(self) -> list[dict[str, Any]] | None:
         """Wait a moment for results; return them, or None when the process is gone."""
-        poll = select.poll()
-        poll.register(self._from, select.POLLIN)
+        pipes = select.poll()
+        pipes.register(self._from, select.POLLIN)
         if self._out:
-            poll.register(self._to, select.POLLOUT)
-        found = []
-        for end, _ in poll.poll(_POLL_S * 1000):
+            pipes.register(self._to, select.POLLOUT)
+        answers = []
+        for end, _ in pipes.poll(_POLL_S * 1000):
             if end == self._to:
                 try:
                     self._out = self._out[os.write(end, self._out[:_BLOCK]) :]
                 except BlockingIOError:
                     continue
                 except BrokenPipeError:
-                    self._out = b""  # what it wrote before it ended is still to be read
+                    self._out = b""  # the process has ended: its last answers are still to be read
             else:
                 block = os.read(end, _BLOCK)
                 if not block:
@@ -232,15 +237,15 @@ class _Process:
                     if "at" in answer:
                         self.ready, self.at = True, answer["at"]
                     else:
-                        found.append(answer)
-        return found
+                        answers.append(answer)
+        return answers
 
     def cpu_s(self) -> float:
         """Return the CPU time that the process has used so far."""
         return process_cpu_s(self._pid)
 
     def how_it_ended(self) -> str:
-        """Say what ended it by itself."""
+        """Describe how the process ended by itself."""
         ended = os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
         assert ended is not None
         if ended.si_code == os.CLD_EXITED:
@@ -250,7 +255,7 @@ class _Process:
         return f"signal {number}" + (f" ({cause})" if cause else "")
 
     def end(self) -> None:
-        """Kill and reap it."""
+        """Kill and reap the process."""
         for end in (self._to, self._from, self._life):
             os.close(end)
         self._helpers.end(self._pid)

@@ -1,9 +1,11 @@
-"""Check what copies wrote, in a process of its own that `checker.py` starts.
+"""Check outputs of copies, in a process of its own that `checker.py` starts.
 
 `python -I -S checker_main.py LIFE_FD FOLDER...`: reads requests from standard input and
-writes answers to standard output, one JSON object a line: `at`, what may take long from
-now on, or `detail` and `metrics`, the result of a request. Patterns of suites run here
-and nowhere else: they may take for ever, and this process can be killed.
+writes answers to standard output, one JSON object a line. A request has the `number` of its
+rules, `rules` where that number is new, else null, and `directory`, `stdout` and `stderr` of the
+copy. An answer has `at`, the name of work that may take long, or `detail` and `metrics`, the
+result of a request. Patterns of suites run here and nowhere else: they may take for ever, and
+this process can be killed.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ def main(argv: list[str]) -> int:
     """Answer until standard input ends."""
     _die_with_parent(int(argv[0]))
     sys.path += argv[1:]  # last: no file in rater's folder stands in for the library
-    from rater.plan.suite import Expected, Metric  # noqa: PLC0415 (found only now)
+    from msgspec import convert  # noqa: PLC0415 (found only now)
+
     from rater.run.workplace.compare_output import (  # noqa: PLC0415 (found only now)
         CheckRequest,
         CheckRules,
@@ -35,24 +38,27 @@ def main(argv: list[str]) -> int:
     )
 
     os.nice(NICENESS)
-    rules: dict[int, CheckRules] = {}
+    rules_by_number: dict[int, CheckRules] = {}
     _answer(at="checking its output")
     for line in sys.stdin.buffer:
-        number, new, *files = json.loads(line)
-        if new is not None:  # those of this number, sent once
-            expected, metrics = new
-            rules[number] = CheckRules(
-                tuple(Expected(*fields) for fields in expected),
-                tuple(Metric(*fields) for fields in metrics),
-            )
-        detail, found = None, []
+        message = json.loads(line)
+        number = message["number"]
+        if message["rules"] is not None:
+            rules_by_number[number] = convert(message["rules"], CheckRules)
+        request = CheckRequest(
+            rules=rules_by_number[number],
+            directory=message["directory"],
+            stdout=message["stdout"],
+            stderr=message["stderr"],
+        )
+        detail, metrics = None, []
         try:
-            found = _metrics(CheckRequest(rules[number], *files))
+            metrics = _check_and_read_metrics(request)
         except WrongOutputError as error:
             detail = str(error)
         except OSError as error:
             detail = f"what it wrote cannot be read: {error.strerror}"
-        _answer(detail=detail, metrics=found)
+        _answer(detail=detail, metrics=metrics)
     return 0
 
 
@@ -60,19 +66,19 @@ def _answer(**fields: object) -> None:
     os.write(1, json.dumps(fields).encode() + b"\n")
 
 
-def _metrics(request: CheckRequest) -> list[tuple[str, float]]:
-    """Return what a copy reported; raises `WrongOutputError` where its output is wrong."""
+def _check_and_read_metrics(request: CheckRequest) -> list[tuple[str, float]]:
+    """Return the numbers that a copy reported; raises `WrongOutputError` for a wrong output."""
     # Found only by `main`.
     from rater.run.workplace.compare_output import check_file, read_metric  # noqa: PLC0415
 
-    for want in request.rules.expected:
-        _answer(at=f"checking {want.file}")
-        check_file(request.path_of(want.file), want)
-    found = []
+    for expected in request.rules.expected:
+        _answer(at=f"checking {expected.file}")
+        check_file(request.path_of(expected.file), expected)
+    value_by_name = []
     for metric in request.rules.metrics:
         _answer(at=f"metric {metric.name}: its pattern")
-        found.append((metric.name, read_metric(request.path_of(metric.file), metric)))
-    return found
+        value_by_name.append((metric.name, read_metric(request.path_of(metric.file), metric)))
+    return value_by_name
 
 
 def _die_with_parent(life: int) -> None:

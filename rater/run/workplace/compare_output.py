@@ -1,4 +1,4 @@
-"""What a copy wrote against what is expected, and what it reports; the checker's process has it."""
+"""Output of a copy compared with the expected one, and the numbers it reports (checker's side)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from rater.plan.suite import Expected, Metric
 from rater.record.run import Validity
 from rater.text.values import printable
 
-# -- What is asked of the process that checks, and what is found -----------------------------------
+# -- Requests to the process that checks, and its results ------------------------------------------
 
 
 class CheckRules(Struct, frozen=True):
-    """What a benchmark's copies are held to."""
+    """The outputs that a benchmark's copies must have, and the numbers to be read from them."""
 
     expected: tuple[Expected, ...] = ()
     metrics: tuple[Metric, ...] = ()
@@ -33,7 +33,7 @@ class CheckRules(Struct, frozen=True):
 
 
 class CheckRequest(Struct, frozen=True):
-    """What one copy wrote, and the rules for it."""
+    """The places of one copy's outputs, and the rules for them."""
 
     rules: CheckRules
     directory: str
@@ -42,19 +42,19 @@ class CheckRequest(Struct, frozen=True):
 
     def path_of(self, name: str) -> Path:
         """Return where a file lies that the rules name."""
-        own = {"stdout": self.stdout, "stderr": self.stderr}
-        return Path(own.get(name) or f"{self.directory}/{name}")
+        stream_files = {"stdout": self.stdout, "stderr": self.stderr}
+        return Path(stream_files.get(name) or f"{self.directory}/{name}")
 
 
 class CheckResult(Struct, frozen=True):
-    """What is known of a copy's output once it was checked."""
+    """The judgement of a copy's output."""
 
     validity: Validity
     detail: str | None = None  # the first difference, in words
     metrics: tuple[tuple[str, float], ...] = ()  # what the copy reported: name, value
 
 
-# -- Numbers that a benchmark reports of itself, read from what a copy wrote -----------------------
+# -- Numbers that a benchmark reports of itself, read from a copy's outputs ------------------------
 
 _WINDOW = 4 << 20  # bytes searched together; a line may not be longer
 _OVERLAP = 1 << 16  # bytes, and the rest of a line, that a match may go on beyond its window
@@ -62,39 +62,39 @@ LARGEST = 1e290  # of a value: the sum over all copies is finite too
 
 
 def read_metric(path: Path, metric: Metric) -> float:
-    """Return the value of a metric, read from what a copy wrote.
+    """Return the value of a metric, read from an output of a copy.
 
     Of several matches of a pattern the last counts: files are read from their end,
-    a window of bounded size at a time. Raises `WrongOutputError` where a pattern matches
-    nothing, a line is too long, or what is found is not a finite number up to 1e290.
+    a window of bounded size at a time. Raises `WrongOutputError` when the pattern matches
+    nothing, a line is too long, or the match is not a finite number up to 1e290.
     """
     try:
-        return _value(path, metric)
+        return _read_value(path, metric)
     except WrongOutputError as error:
         raise WrongOutputError(f"metric {metric.name}: {error}") from error
 
 
-def _value(path: Path, metric: Metric) -> float:
-    name = metric.file
-    with open_regular(path, name) as file:
+def _read_value(path: Path, metric: Metric) -> float:
+    file_name = metric.file
+    with open_regular(path, file_name) as file:
         try:
             match = last_match(file, re.compile(metric.pattern, re.MULTILINE))
         except _LongLineError:
-            raise WrongOutputError(f"{name}: a line is longer than {_WINDOW} bytes") from None
+            raise WrongOutputError(f"{file_name}: a line is longer than {_WINDOW} bytes") from None
     if match is None:
-        raise WrongOutputError(f"no line of {name} matches {metric.pattern}")
-    found = (match[1] or "").strip()
-    number = number_of(found.encode())
+        raise WrongOutputError(f"no line of {file_name} matches {metric.pattern}")
+    matched_text = (match[1] or "").strip()
+    number = number_of(matched_text.encode())
     try:
         value = float("nan") if number is None else float(number) * metric.scale
     except OverflowError:
         value = float("inf")
-    shown = printable(found[:60])
+    shown_text = printable(matched_text[:60])
     if not isfinite(value):
-        raise WrongOutputError(f"{name} has {shown!r} there, expected a finite number")
+        raise WrongOutputError(f"{file_name} has {shown_text!r} there, expected a finite number")
     if abs(value) > LARGEST:
         raise WrongOutputError(
-            f"{name} has {shown!r} there, which makes {value:.3g}: "
+            f"{file_name} has {shown_text!r} there, which makes {value:.3g}: "
             f"beyond {LARGEST:g} nothing can be reckoned with it"
         )
     return value
@@ -112,39 +112,39 @@ def last_match(file: BufferedReader, pattern: re.Pattern[str]) -> re.Match[str] 
     match belongs to the window that it begins in and may go on for a while behind it. Raises
     `_LongLineError` where a line is too long.
     """
-    end = os.fstat(file.fileno()).st_size
-    whole = end
-    while end > 0:
-        begin = max(0, end - _WINDOW)
-        file.seek(begin)
-        data = file.read(end - begin).replace(b"\r", b"\n")
-        if begin:
-            cut = data.find(b"\n", 0, len(data) - 1) + 1
-            if not cut:
+    window_end = os.fstat(file.fileno()).st_size
+    file_end = window_end
+    while window_end > 0:
+        window_begin = max(0, window_end - _WINDOW)
+        file.seek(window_begin)
+        data = file.read(window_end - window_begin).replace(b"\r", b"\n")
+        if window_begin:
+            line_begin = data.find(b"\n", 0, len(data) - 1) + 1
+            if not line_begin:
                 raise _LongLineError
-            data, begin = data[cut:], begin + cut
+            data, window_begin = data[line_begin:], window_begin + line_begin
         # The line break before it makes clear to `\A` that this is not where the file begins.
-        text = "\n" * bool(begin) + data.decode(errors="replace")
-        limit = len(text)
-        if end < whole:
-            text += _behind(file, end).replace(b"\r", b"\n").decode(errors="replace")
-        last = None
-        for match in pattern.finditer(text, bool(begin)):
-            if match.start() >= limit and end < whole:
+        text = "\n" * bool(window_begin) + data.decode(errors="replace")
+        window_chars = len(text)
+        if window_end < file_end:
+            text += _read_behind(file, window_end).replace(b"\r", b"\n").decode(errors="replace")
+        latest = None
+        for match in pattern.finditer(text, bool(window_begin)):
+            if match.start() >= window_chars and window_end < file_end:
                 break
-            last = match
-        if last is not None:
-            return last
-        end = begin
+            latest = match
+        if latest is not None:
+            return latest
+        window_end = window_begin
     return None
 
 
-def _behind(file: BufferedReader, end: int) -> bytes:
+def _read_behind(file: BufferedReader, end: int) -> bytes:
     file.seek(end)
     return file.read(_OVERLAP) + file.readline(_WINDOW)
 
 
-# -- Compare what a copy wrote with what is expected, without reading more than is needed ----------
+# -- Compare an output with the expected one, without reading more than is needed ------------------
 
 _LONGEST_LINE = 65536  # bytes, beyond four times the longest expected line
 _BLOCK = 65536  # bytes
@@ -160,25 +160,27 @@ _SPECIAL = re.compile(rb"[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
 
 
 class WrongOutputError(Exception):
-    """What a copy wrote is not what its suite wants; the text is for people."""
+    """An output differs from the one that its suite expects; the text is for people."""
 
 
-def check_file(path: Path, want: Expected) -> None:
-    """Compare a file with what is expected; raises `WrongOutputError` at the first difference.
+def check_file(path: Path, expected: Expected) -> None:
+    """Compare a file with the expected one; raises `WrongOutputError` at the first difference.
 
     Reads line by line and stops at the first difference; no more than a line of
     bounded length is in memory. White space at the end of a line, empty lines at
     the end of the file and the width of gaps between words do not count. Lines that
     are to be ignored are left out on both sides: an expected text may be a recorded
-    output as it is.
+    output, unchanged.
     """
-    with open_regular(path, want.file) as file:
-        if want.sha256 is None:
-            _compare(file, want)
+    with open_regular(path, expected.file) as file:
+        if expected.sha256 is None:
+            _compare(file, expected)
             return
-        got = hashlib.file_digest(file, "sha256").hexdigest()
-        if got != want.sha256:
-            raise WrongOutputError(f"{want.file} has SHA-256 {got}, expected {want.sha256}")
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != expected.sha256:
+            raise WrongOutputError(
+                f"{expected.file} has SHA-256 {digest}, expected {expected.sha256}"
+            )
 
 
 def same_token(got: bytes, want: bytes, absolute: float, relative: float) -> bool:
@@ -191,106 +193,116 @@ def same_token(got: bytes, want: bytes, absolute: float, relative: float) -> boo
     """
     if got == want:
         return True
-    a, b = number_of(got), number_of(want)
-    if a is None or b is None or isnan(a) or isnan(b):
+    got_value, want_value = number_of(got), number_of(want)
+    if got_value is None or want_value is None or isnan(got_value) or isnan(want_value):
         return False
-    if isinf(a) or isinf(b):
-        return a == b
-    gap = abs(a - b)
-    return gap <= absolute or gap <= relative * abs(b)
+    if isinf(got_value) or isinf(want_value):
+        return got_value == want_value
+    gap = abs(got_value - want_value)
+    return gap <= absolute or gap <= relative * abs(want_value)
 
 
 def open_regular(path: Path, name: str) -> BufferedReader:
     """Open a file that a copy wrote; raises `WrongOutputError` where there is none to be read."""
     try:
         # A copy may have left a pipe by that name: opening it must not wait for a writer.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise WrongOutputError(f"{name} was not written") from None
     except OSError as error:
         raise WrongOutputError(f"{name} cannot be read: {error.strerror}") from error
-    found = os.fstat(handle)
+    status = os.fstat(descriptor)
     problem = None
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         problem = "is not a regular file"
-    elif found.st_size > _LARGE and written_bytes(found) < found.st_size // _MOST_HOLES:
-        problem = f"is {found.st_size / 1e9:.0f} GB long and nearly all of it holes, not read"
-    if problem is not None or not found.st_size:
-        os.close(handle)
+    elif status.st_size > _LARGE and written_bytes(status) < status.st_size // _MOST_HOLES:
+        problem = f"is {status.st_size / 1e9:.0f} GB long and nearly all of it holes, not read"
+    if problem is not None or not status.st_size:
+        os.close(descriptor)
     if problem is not None:
         raise WrongOutputError(f"{name} {problem}")
     # What has no size is not read: a link to a file of /proc may wait for ever (kmsg), or have no
     # end (pagemap).
-    return os.fdopen(handle, "rb") if found.st_size else Path(os.devnull).open("rb")
+    return os.fdopen(descriptor, "rb") if status.st_size else Path(os.devnull).open("rb")
 
 
-def written_bytes(found: os.stat_result) -> int:
-    """Return how much of a file is there to be read, holes left out."""
-    return min(found.st_size, found.st_blocks * 512)
+def written_bytes(status: os.stat_result) -> int:
+    """Return how many bytes of a file were written, holes left out."""
+    return min(status.st_size, status.st_blocks * 512)
 
 
-def _compare(file: BufferedReader, want: Expected) -> None:
-    lines, longest = _wanted(want.text, want.ignore)
-    limit = 4 * longest + _LONGEST_LINE
+def _compare(file: BufferedReader, expected: Expected) -> None:
+    expected_lines, longest_bytes = _split_expected(expected.text, expected.ignore)
+    limit_bytes = 4 * longest_bytes + _LONGEST_LINE
     number = 0  # of the last line that was read, ignored ones counted
-    written = _lines(file, limit, want.ignore)
-    for wanted in lines:
-        number, line = next(written, (number + 1, b""))
-        if len(line) == limit and not line.endswith(b"\n"):
-            text: str | None = f"got over {limit} bytes in one line, expected {_line(wanted)}"
+    written_lines = _counted_lines(file, limit_bytes, expected.ignore)
+    for expected_words in expected_lines:
+        number, line = next(written_lines, (number + 1, b""))
+        if len(line) == limit_bytes and not line.endswith(b"\n"):
+            difference: str | None = (
+                f"got over {limit_bytes} bytes in one line, expected {_quote_words(expected_words)}"
+            )
         else:
-            text = _difference(line, wanted, want)
-        if text is not None:
-            raise WrongOutputError(f"{want.file} line {number}: {text}")
-    blocks = _blocks(file, len(lines) + 1) if want.ignore is None else written
+            difference = _difference(line, expected_words, expected)
+        if difference is not None:
+            raise WrongOutputError(f"{expected.file} line {number}: {difference}")
+    blocks = (
+        _rest_blocks(file, len(expected_lines) + 1) if expected.ignore is None else written_lines
+    )
     for number, block in blocks:
         rest = block.lstrip()
         if rest:
             number += block[: len(block) - len(rest)].count(b"\n")  # noqa: PLW2901 - where it is
-            text = f"got {_line(rest.split(maxsplit=8)[:8])}, expected the end of the file"
-            raise WrongOutputError(f"{want.file} line {number}: {text}")
+            difference = (
+                f"got {_quote_words(rest.split(maxsplit=8)[:8])}, expected the end of the file"
+            )
+            raise WrongOutputError(f"{expected.file} line {number}: {difference}")
 
 
-def _difference(line: bytes, wanted: list[bytes], want: Expected) -> str | None:
+def _difference(line: bytes, expected_words: list[bytes], expected: Expected) -> str | None:
     if not line:
-        return f"got the end of the file, expected {_line(wanted)}"
-    got = line.split()
-    for a, b in zip(got, wanted, strict=False):
-        if not same_token(a, b, want.absolute_tolerance, want.relative_tolerance):
-            return f"got {_word(a)}, expected {_word(b)}{_allowed(a, b, want)}"
-    if len(got) > len(wanted):
-        return f"got {_word(got[len(wanted)])} where the line should end"
-    if len(got) < len(wanted):
-        return f"got the end of the line, expected {_word(wanted[len(got)])}"
+        return f"got the end of the file, expected {_quote_words(expected_words)}"
+    got_words = line.split()
+    tolerances = (expected.absolute_tolerance, expected.relative_tolerance)
+    for got_word, expected_word in zip(got_words, expected_words, strict=False):
+        if not same_token(got_word, expected_word, *tolerances):
+            allowed = _describe_tolerances(got_word, expected_word, expected)
+            return f"got {_quote_word(got_word)}, expected {_quote_word(expected_word)}{allowed}"
+    if len(got_words) > len(expected_words):
+        return f"got {_quote_word(got_words[len(expected_words)])} where the line should end"
+    if len(got_words) < len(expected_words):
+        return f"got the end of the line, expected {_quote_word(expected_words[len(got_words)])}"
     return None
 
 
-def _lines(file: BufferedReader, limit: int, ignore: str | None) -> Iterator[tuple[int, bytes]]:
+def _counted_lines(
+    file: BufferedReader, limit_bytes: int, ignore: str | None
+) -> Iterator[tuple[int, bytes]]:
     """Yield number and text of the lines that count; of longer ones the first `limit` bytes.
 
     Without `ignore` the file is never read beyond what was yielded.
     """
     ignored = None if ignore is None else re.compile(ignore, re.MULTILINE)
     number = 0
-    while line := file.readline(limit):
+    while line := file.readline(limit_bytes):
         number += 1
         if ignored is None:
             yield number, line
             continue
-        kept = not ignored.search(_text(line))
-        if kept:
+        is_kept = not ignored.search(_decode_line(line))
+        if is_kept:
             yield number, line
-        while len(line) == limit and not line.endswith(b"\n"):
-            line = file.readline(limit)
-            if kept and line.strip():
+        while len(line) == limit_bytes and not line.endswith(b"\n"):
+            line = file.readline(limit_bytes)
+            if is_kept and line.strip():
                 yield number, line
 
 
-def _text(line: bytes) -> str:
+def _decode_line(line: bytes) -> str:
     return line.rstrip(b"\r\n").decode(errors="replace")
 
 
-def _blocks(file: BufferedReader, number: int) -> Iterator[tuple[int, bytes]]:
+def _rest_blocks(file: BufferedReader, number: int) -> Iterator[tuple[int, bytes]]:
     """Yield what is left of a file, with the number of the line that each block begins in."""
     while block := file.read(_BLOCK):
         yield number, block
@@ -298,15 +310,15 @@ def _blocks(file: BufferedReader, number: int) -> Iterator[tuple[int, bytes]]:
 
 
 @lru_cache(maxsize=256)  # the same text for every copy
-def _wanted(text: str, ignore: str | None) -> tuple[list[list[bytes]], int]:
-    raw = text.encode().rstrip().split(b"\n")
+def _split_expected(text: str, ignore: str | None) -> tuple[list[list[bytes]], int]:
+    raw_lines = text.encode().rstrip().split(b"\n")
     if ignore is not None:
         ignored = re.compile(ignore, re.MULTILINE)
-        raw = [line for line in raw if not ignored.search(_text(line))]
-        while raw and not raw[-1].strip():
-            raw.pop()
-    lines = [line.split() for line in raw] if raw != [b""] else []
-    return lines, max((len(line) for line in raw), default=0)
+        raw_lines = [line for line in raw_lines if not ignored.search(_decode_line(line))]
+        while raw_lines and not raw_lines[-1].strip():
+            raw_lines.pop()
+    lines = [line.split() for line in raw_lines] if raw_lines != [b""] else []
+    return lines, max((len(line) for line in raw_lines), default=0)
 
 
 def number_of(token: bytes) -> float | int | None:
@@ -330,7 +342,7 @@ def number_of(token: bytes) -> float | int | None:
     return None if isinf(value) else value
 
 
-def _allowed(got: bytes, want: bytes, expected: Expected) -> str:
+def _describe_tolerances(got: bytes, want: bytes, expected: Expected) -> str:
     if number_of(got[:_LONGEST_NUMBER]) is None or number_of(want[:_LONGEST_NUMBER]) is None:
         return ""
     parts = []
@@ -341,13 +353,15 @@ def _allowed(got: bytes, want: bytes, expected: Expected) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def _word(token: bytes) -> str:
+def _quote_word(token: bytes) -> str:
     text = token[:60].decode(errors="backslashreplace")
     if number_of(token) is not None and len(token) <= 60:
         return text
-    clean = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+    clean = "".join(
+        character if character.isprintable() else f"\\x{ord(character):02x}" for character in text
+    )
     return f'"{clean}{"..." if len(token) > 60 else ""}"'
 
 
-def _line(words: list[bytes]) -> str:
-    return _word(b" ".join(words)) if words else "an empty line"
+def _quote_words(words: list[bytes]) -> str:
+    return _quote_word(b" ".join(words)) if words else "an empty line"

@@ -48,7 +48,7 @@ OVERWRITTEN = CheckResult(
 
 
 class KitOutputs(Protocol):
-    """What a wing has for outputs of a kit, compared once a phase is over by the kit's own tool.
+    """Outputs of a kit, which a wing compares with the kit's own tool once a phase is over.
 
     A comparison is the wing's own value; copies may use a directory several times.
     """
@@ -57,7 +57,7 @@ class KitOutputs(Protocol):
         """Forget the phase before."""
 
     def expect(self, comparison: Any, placement: Placement, spec: CopySpec) -> None:
-        """Take note of what is compared once the phase is over."""
+        """Add an output that is compared once the phase is over."""
 
     def judge(
         self, specs: Sequence[CopySpec], workers: int, stop: Callable[[], bool]
@@ -66,21 +66,21 @@ class KitOutputs(Protocol):
 
 
 class KitOutputsFactory(Protocol):
-    """What makes them for a run."""
+    """A module of a wing that makes `KitOutputs` for a run."""
 
     def kit_outputs(self) -> KitOutputs:
-        """Return what takes note of the outputs of a run, of none so far."""
+        """Return the outputs of a run, none so far."""
 
 
 _KIT_OUTPUTS = Hook[KitOutputsFactory]("kit outputs")
 
 
 class KitCopy(Struct, frozen=True):
-    """What one copy has for itself of a kit's benchmark: a run directory that is there already."""
+    """The run directory of one copy of a kit's benchmark, which the kit made before."""
 
     argv: tuple[str, ...]
     directory: str
-    comparison: Any = None  # what the wing compares; None: nothing
+    comparison: Any = None  # a value of the wing; None when its output is not compared
 
 
 class Program(Struct, frozen=True, kw_only=True):
@@ -102,7 +102,7 @@ class Program(Struct, frozen=True, kw_only=True):
 
     @property
     def rules(self) -> CheckRules:
-        """Return what its outputs are held to."""
+        """Return the rules for its outputs."""
         return CheckRules(self.expected, self.metrics)
 
     @property
@@ -113,15 +113,15 @@ class Program(Struct, frozen=True, kw_only=True):
     @property
     def is_judged(self) -> bool:
         """Tell whether its copies are judged: by outputs, or shared inputs that must not change."""
-        shares = any(not made.private for made in self.inputs)
-        return bool(self.rules or shares or self.compares)
+        shares_inputs = any(not ready_input.private for ready_input in self.inputs)
+        return bool(self.rules or shares_inputs or self.compares)
 
 
 # -- The environment of every copy of a run --------------------------------------------------------
 
 
 class CopyEnvironments:
-    """What copies inherit, what is `added` for all of a run, and where each copy is."""
+    """Environments of copies: inherited variables, those `added` by the run, and a copy's own."""
 
     def __init__(
         self, uuid: str, placements: Sequence[Placement], added: Sequence[tuple[str, str]]
@@ -130,21 +130,23 @@ class CopyEnvironments:
         self._added = {name.encode(): os.fsencode(value) for name, value in added}
         self._added[MARKER.encode()] = uuid.encode()
         self._added[b"RATER_COPIES"] = b"%d" % len(placements)
-        # Of copies that work where we are.
+        # Copies without a run directory of their own work in our current folder.
         self._added[b"RATER_RUN_DIR"] = os.fsencode(Path.cwd())
         self._made: dict[object, dict[bytes, bytes]] = {}
 
-    def of(self, program: Program, copy: int) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
-        """Return what all copies of a program find, made once, and what one finds besides."""
+    def make(self, program: Program, copy: int) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+        """Return the variables of all copies of a program, made once, and those of one copy."""
         key = (program.environment, program.threads)
-        made = self._made.get(key)
-        if made is None:
-            made = inherited_environment()
-            made.update((os.fsencode(n), os.fsencode(value)) for n, value in program.environment)
-            made |= self._added
-            made[b"RATER_THREADS"] = b"%d" % program.threads
-            self._made[key] = made
-        return made, _whereabouts(self._placements[copy])
+        environment = self._made.get(key)
+        if environment is None:
+            environment = inherited_environment()
+            environment.update(
+                (os.fsencode(name), os.fsencode(value)) for name, value in program.environment
+            )
+            environment |= self._added
+            environment[b"RATER_THREADS"] = b"%d" % program.threads
+            self._made[key] = environment
+        return environment, _whereabouts(self._placements[copy])
 
 
 def _whereabouts(placement: Placement) -> dict[bytes, bytes]:
@@ -184,11 +186,14 @@ class RunFolders:
         self._placements = placements
         self._is_written = False  # a run directory that the disk may not have yet
         self._environments = CopyEnvironments(uuid, placements, added)
-        kits = any(program.compares for program in programs.values())
-        self._kit_outputs = _KIT_OUTPUTS().kit_outputs() if kits else None
+        has_kits = any(program.compares for program in programs.values())
+        self._kit_outputs = _KIT_OUTPUTS().kit_outputs() if has_kits else None
         self._watch = InputWatch()
         self._shared = [
-            it for program in programs.values() for it in program.inputs if not it.private
+            ready_input
+            for program in programs.values()
+            for ready_input in program.inputs
+            if not ready_input.private
         ]
         self._overlaps = False  # copies run while others' files are made, judged and removed
 
@@ -199,7 +204,7 @@ class RunFolders:
 
         `stop` is asked while set-ups run; what is returned then can not be started.
         """
-        made: dict[tuple[int, int], CopySpec] = {}
+        spec_by_place: dict[tuple[int, int], CopySpec] = {}
         setups = []
         for text in self._executed.replaced(phase.benchmark, phase.iteration):
             self._notice(text)
@@ -207,16 +212,16 @@ class RunFolders:
             self._kit_outputs.begin_phase()
         self._overlaps = phase.window is not None
         for queue in phase.queues:
-            # With a window queues have no end: what comes after the first run is made in its time.
+            # With a window queues have no end: later run directories are made while copies run.
             steps = queue.steps[:1] if phase.window is not None else queue.steps
             for position, step in enumerate(steps):
                 try:
                     spec = self._spec(queue.copy, position, step)
                 except RaterError:
-                    for earlier in made.values():
+                    for earlier in spec_by_place.values():
                         self._remove(earlier)
                     raise
-                made[queue.copy, position] = spec
+                spec_by_place[queue.copy, position] = spec
                 program = self.programs[step.benchmark]
                 if program.compares and phase.window is None:
                     comparison = program.own[queue.copy].comparison
@@ -225,7 +230,7 @@ class RunFolders:
                 if program.setup:
                     setups.append((self._placements[queue.copy], program, spec))
         if setups:
-            self._set_up_all(setups, stop, list(made.values()))
+            self._set_up_all(setups, stop, list(spec_by_place.values()))
         if (self._is_written or setups) and not stop():
             self._is_written = False
             trouble = flush_file_system(self._work)
@@ -234,26 +239,26 @@ class RunFolders:
                     f"run directories could not be flushed ({trouble}): writing them back to "
                     "disk may have disturbed copies"
                 )
-        return made
+        return spec_by_place
 
     def _set_up_all(
         self,
         setups: Sequence[tuple[Placement, Program, CopySpec]],
         stop: Callable[[], bool],
-        made: Sequence[CopySpec],
+        specs: Sequence[CopySpec],
     ) -> None:
-        failed = set_up_all(setups, _workers(self._placements), stop)
-        if failed or stop():
-            for spec in made:
-                if spec.files not in failed:
+        error_by_files = set_up_all(setups, _workers(self._placements), stop)
+        if error_by_files or stop():
+            for spec in specs:
+                if spec.files not in error_by_files:
                     self._remove(spec)
-        if failed:
-            raise next(iter(failed.values()))
+        if error_by_files:
+            raise next(iter(error_by_files.values()))
 
     def spec(
         self, copy: int, position: int, step: Step, stop: Callable[[], bool] = lambda: False
     ) -> CopySpec:
-        """Make what a later run of a copy needs, of a phase with a window."""
+        """Make the run directory of a later run of a copy, in a phase with a window."""
         spec = self._spec(copy, position, step)
         program = self.programs[step.benchmark]
         if program.setup:
@@ -267,39 +272,43 @@ class RunFolders:
         return spec
 
     def judge(self, copies: Sequence[tuple[Step, CopySpec]], checker: Checker) -> list[CheckResult]:
-        """Compare outputs with what is expected, and see that shared inputs are whole."""
+        """Compare outputs with the expected ones, and check that shared inputs did not change."""
         with_program = [(self.programs[step.benchmark], spec) for step, spec in copies]
         by_kit = [pair for pair in with_program if pair[0].compares]
-        judged = self._judge([pair for pair in with_program if not pair[0].compares], checker)
+        result_by_output = self._judge(
+            [pair for pair in with_program if not pair[0].compares], checker
+        )
         if by_kit:
-            judged |= self._judge_of_kits(by_kit, checker.gives_up)
-        return [judged[spec.output] for _, spec in copies]
+            result_by_output |= self._judge_of_kits(by_kit, checker.gives_up)
+        return [result_by_output[spec.output] for _, spec in copies]
 
     def _judge(
         self, copies: Sequence[tuple[Program, CopySpec]], checker: Checker
     ) -> dict[str, CheckResult]:
-        judged = {}
-        requests = {}
+        result_by_output = {}
+        request_by_output = {}
         for program, spec in copies:
             damage = self._damage(program)
             if damage is not None:
-                judged[spec.output] = CheckResult(Validity.INVALID, damage)
+                result_by_output[spec.output] = CheckResult(Validity.INVALID, damage)
             else:
-                requests[spec.output] = CheckRequest(
+                request_by_output[spec.output] = CheckRequest(
                     program.rules, spec.directory, spec.stdout, spec.stderr
                 )
-        return judged | dict(zip(requests, checker.check(list(requests.values())), strict=True))
+        return result_by_output | dict(
+            zip(request_by_output, checker.check(list(request_by_output.values())), strict=True)
+        )
 
     def _judge_of_kits(
         self, copies: Sequence[tuple[Program, CopySpec]], stop: Callable[[], bool]
     ) -> dict[str, CheckResult]:
         specs = [spec for _, spec in copies]
         assert self._kit_outputs is not None
-        judged = self._kit_outputs.judge(specs, _workers(self._placements), stop)
-        for (program, _), one in zip(copies, judged, strict=True):
-            if one.validity is Validity.NOT_CHECKED and one is not OVERWRITTEN:
-                self._notice(f"outputs of {program.name} were {one.detail}")
-        return dict(zip((spec.output for spec in specs), judged, strict=True))
+        results = self._kit_outputs.judge(specs, _workers(self._placements), stop)
+        for (program, _), result in zip(copies, results, strict=True):
+            if result.validity is Validity.NOT_CHECKED and result is not OVERWRITTEN:
+                self._notice(f"outputs of {program.name} were {result.detail}")
+        return dict(zip((spec.output for spec in specs), results, strict=True))
 
     def _damage(self, program: Program) -> str | None:
         for shared in program.inputs:
@@ -312,14 +321,14 @@ class RunFolders:
         return None
 
     def clear(self, spec: CopySpec, *, all_of_it: bool = True) -> None:
-        """Remove a copy's output and run directory, else what it did not write to."""
+        """Remove a copy's output and run directory, or only output files that are empty."""
         if not self.keeps:
             (self._remove if all_of_it else _remove_empty)(spec)
 
     def _remove(self, spec: CopySpec) -> None:
-        for name in (spec.stdout, spec.stderr):
+        for file_name in (spec.stdout, spec.stderr):
             with suppress(OSError):
-                os.unlink(name)
+                os.unlink(file_name)
         if not spec.output.endswith("/"):
             return
         try:
@@ -331,9 +340,9 @@ class RunFolders:
                 self._notice(trouble)
 
     def take_notices(self) -> list[str]:
-        """Return what has come up since the last call, each thing once a run."""
-        taken, self._notices = self._notices, []
-        return taken
+        """Return the notices since the last call; each text comes once a run."""
+        notices, self._notices = self._notices, []
+        return notices
 
     def _notice(self, text: str) -> None:
         if text not in self._noticed:
@@ -342,46 +351,54 @@ class RunFolders:
 
     def _spec(self, copy: int, position: int, step: Step) -> CopySpec:
         program, tuning = self.programs[step.benchmark], self._tuning
-        name = run_dir_name(step.benchmark, step.iteration, copy, position)
-        shared, own = self._environments.of(program, copy)
+        folder_name = run_dir_name(step.benchmark, step.iteration, copy, position)
+        shared_variables, own_variables = self._environments.make(program, copy)
         argv, directory = program.argv, program.directory
         # No directory for output alone: making one can cost more than all the rest.
-        output = f"{self._work}/{name}."
+        output = f"{self._work}/{folder_name}."
         if program.own:  # a kit's run directory
             argv, directory = program.own[copy].argv, program.own[copy].directory
         elif directory is None:
-            directory = self._own_directory(program, copy, name)
+            directory = self._own_directory(program, copy, folder_name)
             output = f"{directory}/"
         if directory != program.directory:
-            own[b"RATER_RUN_DIR"] = os.fsencode(directory)
+            own_variables[b"RATER_RUN_DIR"] = os.fsencode(directory)
         if tuning is not UNTUNED:
-            own |= tuning.added({**shared, **own})
+            own_variables |= tuning.added({**shared_variables, **own_variables})
         return CopySpec(
             argv=argv,
+<<<<<<< HEAD
             shared_variables=shared,
             directory=directory,
             output=output,
             workloads=count_reported_commands(argv),
             own_variables=own,
+=======
+            shared=shared_variables,
+            directory=directory,
+            output=output,
+            workloads=count_reported_commands(argv),
+            own=own_variables,
+>>>>>>> 0ab79ae7 (Names and sentences of run/observe and run/workplace)
             accepted=program.accepted,
             transparent=tuning.transparent,
         )
 
     def _own_directory(self, program: Program, copy: int, name: str) -> str:
-        """Make a run directory; inputs of the copy's own are written where it will read them.
+        """Make a run directory; private inputs are written on the CPUs of the copy.
 
-        Page cache lies on the lgroup of who writes it: one thread that writes those of all
-        copies would fill one lgroup with them.
+        Page cache lies on the lgroup of the thread that writes it: one thread that writes the
+        inputs of all copies would fill one lgroup with them.
         """
         path = f"{self._work}/{name}"
         if program.inputs:
-            own = any(made.private for made in program.inputs)
-            binding = bound_as(self._placements[copy]) if own else nullcontext()
+            has_private = any(run_dir.private for run_dir in program.inputs)
+            binding = bound_as(self._placements[copy]) if has_private else nullcontext()
             with self._watch.linking(program.inputs), binding:
-                made = make_run_dir(self._work, name, program.inputs)
-            for notice in made.notices:
+                run_dir = make_run_dir(self._work, name, program.inputs)
+            for notice in run_dir.notices:
                 self._notice(notice)
-            self._is_written |= made.is_written
+            self._is_written |= run_dir.is_written
         try:
             if not program.inputs:
                 os.mkdir(path)
@@ -401,29 +418,33 @@ def _remove_empty(spec: CopySpec) -> None:
 
 # -- The first and last lines that a failed copy wrote on its standard error -----------------------
 
-_MOST_BYTES = 4096
+_MOST_BYTES = 4096  # of either end of a long file
 
 
 def stderr_ends(files: str, lines: int = 3) -> list[str]:
-    """Return so many of either end, a line `...` between; none where the file is gone or empty.
+    """Return the first and last `lines` lines, `...` between; none of a missing or empty file.
 
-    `files`: as `CopySpec.files` has it, a directory or a pattern of names.
+    `files` is a directory or a pattern of names, as in `CopySpec.files`.
     """
     path = f"{files[:-1]}stderr" if files.endswith("*") else f"{files}/stderr"
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-            text = file.read(_MOST_BYTES)
-            rest = os.fstat(file.fileno()).st_size - len(text)
-            file.seek(max(0, rest - _MOST_BYTES) + len(text))
-            text += (b"\n...\n" if rest > _MOST_BYTES else b"") + file.read(_MOST_BYTES)
+            content = file.read(_MOST_BYTES)
+            bytes_behind = os.fstat(file.fileno()).st_size - len(content)
+            file.seek(max(0, bytes_behind - _MOST_BYTES) + len(content))
+            content += (b"\n...\n" if bytes_behind > _MOST_BYTES else b"") + file.read(_MOST_BYTES)
     except OSError:
         return []
-    said = [
-        printable(splitline, 200)
-        for splitline in text.decode(errors="replace").splitlines()
-        if splitline.strip()
+    shown_lines = [
+        printable(line, 200)
+        for line in content.decode(errors="replace").splitlines()
+        if line.strip()
     ]
-    return said if len(said) <= 2 * lines else [*said[:lines], "...", *said[-lines:]]
+    return (
+        shown_lines
+        if len(shown_lines) <= 2 * lines
+        else [*shown_lines[:lines], "...", *shown_lines[-lines:]]
+    )
 
 
 # -- Set-up commands of copies, before each run: where the copy will run, several at a time --------
@@ -439,21 +460,22 @@ def set_up_all(
 ) -> dict[str, RaterError]:
     """Set up copies, `workers` at a time, until one fails or `stop` is true.
 
-    Return the errors by the place of the files, which are to stay; the first is in front.
+    Return the errors by the folders of their copies, which are to stay; the first is in front.
     """
-    failed: dict[str, RaterError] = {}
+    error_by_files: dict[str, RaterError] = {}
 
-    def one(setup: tuple[Placement, Program, CopySpec]) -> None:
+    def set_up_one(setup: tuple[Placement, Program, CopySpec]) -> None:
+        placement, program, spec = setup
         with suppress(SetupStopped):
             try:
-                if not failed and not stop():
-                    set_up(*setup, lambda: bool(failed) or stop())
+                if not error_by_files and not stop():
+                    set_up(placement, program, spec, lambda: bool(error_by_files) or stop())
             except RaterError as error:
-                failed[setup[2].files] = error
+                error_by_files[spec.files] = error
 
     with ThreadPoolExecutor(min(workers, len(setups))) as pool:
-        list(pool.map(one, setups))
-    return failed
+        list(pool.map(set_up_one, setups))
+    return error_by_files
 
 
 def set_up(

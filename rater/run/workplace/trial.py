@@ -35,17 +35,17 @@ from rater.run.workplace.checker import Checker
 from rater.run.workplace.run_dirs import Program, RunFolders
 from rater.system.errors import RaterError
 
-_MORE_MEMORY = 1.1  # than stated is worth a word
+_MORE_MEMORY = 1.1  # times the stated memory; a remark says that a copy used more
 _UNBOUND = Placement.unbound(copy=0)
 
 
 class SuiteTrial(Struct, frozen=True, kw_only=True):
-    """What a trial of one benchmark showed; `error` is None when all is well."""
+    """The result of a trial of one benchmark; `error` is None when all is well."""
 
     benchmark: str
     error: str | None
     executable: str | None = None
-    size: str | None = None  # None: it was built, not run
+    size: str | None = None  # None when the benchmark was built, but not run
     elapsed_s: float | None = None
     max_rss_bytes: int | None = None  # None when not run, or too small to tell
     checked: bool = False  # its output was compared
@@ -74,7 +74,7 @@ def try_build(benchmark: Benchmark, tune: str, cache: Path) -> SuiteTrial:
 def trial_folder(cache: Path) -> Iterator[Path]:
     """Make the folder for the run directories of some trials; it stays when one of them does.
 
-    Its name is new every time: what an earlier process left is never in the way.
+    Its name is new every time: a folder of an earlier process is never in the way.
     """
     with cache_errors(cache):
         (cache / "work").mkdir(parents=True, exist_ok=True)
@@ -89,14 +89,14 @@ def trial_folder(cache: Path) -> Iterator[Path]:
 def try_setup(
     suite: Suite, size_name: str | None, cache: Path, limits: Limits
 ) -> SetupFiles | None:
-    """Run the set-up of a suite, if it has one; return what it left for `try_run`.
+    """Run the set-up of a suite, if it has one; return its files, for `try_run`.
 
     Raises `InputError` when it fails.
     """
     environment = {**os.environ, **dict(suite.environment), "RATER_COPIES": "1"}
     sizes = (pick_size(benchmark, size_name) for benchmark in suite.benchmarks)
-    made = made_files(size for size in sizes if size is not None)
-    return set_up_suite(suite, cache, environment, made, limits)
+    wanted_files = made_files(size for size in sizes if size is not None)
+    return set_up_suite(suite, cache, environment, wanted_files, limits)
 
 
 def try_run(
@@ -108,7 +108,7 @@ def try_run(
     work: Path,
     limits: Limits,
     suite: Suite | None = None,
-    left: SetupFiles | None = None,
+    setup_files: SetupFiles | None = None,
 ) -> SuiteTrial:
     """Build and run one copy alone, not bound, and compare its output.
 
@@ -119,18 +119,18 @@ def try_run(
     trial = SuiteTrial(benchmark=benchmark.name, error=None)
     size = pick_size(benchmark, size_name)
     if size is None:
-        known = ", ".join(benchmark.sizes)
-        return replace(trial, error=f"has no size {size_name}; there are: {known}")
-    if left is None and made_files((size,)):
+        size_names = ", ".join(benchmark.sizes)
+        return replace(trial, error=f"has no size {size_name}; there are: {size_names}")
+    if setup_files is None and made_files((size,)):
         return replace(trial, error="needs what the set-up of its suite makes")
     try:
         built = build(benchmark, tune, cache, size)
         trial = replace(trial, executable=str(built.executable), size=size.name)
-        lines = command_lines(benchmark, size, built)
+        commands = command_lines(benchmark, size, built)
         program = Program(
             name=benchmark.name,
-            argv=to_argv(lines, accepted=benchmark.accept_exit),
-            inputs=ready_inputs(benchmark, size, cache, left),
+            argv=to_argv(commands, accepted=benchmark.accept_exit),
+            inputs=ready_inputs(benchmark, size, cache, setup_files),
             expected=size.expected,
             directory=None,
             metrics=benchmark.metrics,
@@ -138,13 +138,20 @@ def try_run(
             threads=benchmark.threads,
             setup=setup_argv(benchmark),
             setup_limits=limits,
-            folders=folders_of(lines),
+            folders=folders_of(commands),
             accepted=benchmark.accept_exit,
         )
     except RaterError as error:
         return replace(trial, error=str(error))
     identity = str(uuid4())
-    folders = RunFolders(work, identity, {program.name: program}, (_UNBOUND,), (), keep=False)
+    folders = RunFolders(
+        work=work,
+        uuid=identity,
+        programs={program.name: program},
+        placements=(_UNBOUND,),
+        added=(),
+        keep=False,
+    )
     try:
         return _run(trial, benchmark, size, folders, limits)
     finally:
@@ -167,33 +174,39 @@ def _run(
     except BaseException:  # interrupted: nothing was found out that its files could explain
         folders.clear(spec)
         raise
-    wrong = _failure(ended, spec, limits)
+    problem = _failure(ended, spec, limits)
     metrics: tuple[tuple[str, float], ...] = ()
-    if wrong is None:
+    if problem is None:
         try:
             with Checker() as checker:
-                [judged] = folders.judge([(step, spec)], checker)
+                [result] = folders.judge([(step, spec)], checker)
         except BaseException:  # interrupted, as above
             folders.clear(spec)
             raise
-        wrong, metrics = judged.detail, judged.metrics
+        problem, metrics = result.detail, result.metrics
     units = {metric.name: metric.unit for metric in benchmark.metrics}
     remarks = [f"{name}: {value:.6g} {units[name]}".rstrip() for name, value in metrics]
     if not size.expected:
         remarks.append("no expected output: any answer passes")
-    stated, used = size.total_memory_bytes or size.memory_bytes, ended.max_rss_bytes
-    if stated is not None and used is not None and used > stated * _MORE_MEMORY:
-        key = "memory_mb" if size.total_memory_bytes is None else "memory_total_mb"
-        remarks.append(f"used {used / 1e6:.0f} MB, the suite states {key} = {stated / 1e6:g}")
-    if wrong is None:
+    stated_bytes, used_bytes = size.total_memory_bytes or size.memory_bytes, ended.max_rss_bytes
+    if (
+        stated_bytes is not None
+        and used_bytes is not None
+        and used_bytes > stated_bytes * _MORE_MEMORY
+    ):
+        suite_key = "memory_mb" if size.total_memory_bytes is None else "memory_total_mb"
+        remarks.append(
+            f"used {used_bytes / 1e6:.0f} MB, the suite states {suite_key} = {stated_bytes / 1e6:g}"
+        )
+    if problem is None:
         folders.clear(spec)
     return replace(
         trial,
-        error=wrong,
+        error=problem,
         elapsed_s=ended.elapsed_s,
-        max_rss_bytes=used,
+        max_rss_bytes=used_bytes,
         checked=bool(size.expected),
-        run_dir=None if wrong is None else spec.directory,
+        run_dir=None if problem is None else spec.directory,
         remarks=(*remarks, *folders.take_notices()),
     )
 

@@ -429,7 +429,7 @@ def test_environments_are_made_once_a_copy_and_the_users_wins() -> None:
         for name, own, threads in (("a", (), 1), ("b", (), 1), ("c", (("X", "suite"),), 2))
     }
     environments = CopyEnvironments("uuid", placed(2), [("X", "user")])
-    made = [environments.of(program, 1) for program in programs.values()]
+    made = [environments.make(program, 1) for program in programs.values()]
     a, b, c = (shared for shared, _ in made)
     assert a is b
     assert [own[b"RATER_COPY"] for _, own in made] == [b"1"] * 3
