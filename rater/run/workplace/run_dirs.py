@@ -367,19 +367,11 @@ class RunFolders:
             own_variables |= tuning.added({**shared_variables, **own_variables})
         return CopySpec(
             argv=argv,
-<<<<<<< HEAD
-            shared_variables=shared,
+            shared_variables=shared_variables,
             directory=directory,
             output=output,
             workloads=count_reported_commands(argv),
-            own_variables=own,
-=======
-            shared=shared_variables,
-            directory=directory,
-            output=output,
-            workloads=count_reported_commands(argv),
-            own=own_variables,
->>>>>>> 0ab79ae7 (Names and sentences of run/observe and run/workplace)
+            own_variables=own_variables,
             accepted=program.accepted,
             transparent=tuning.transparent,
         )
