@@ -65,9 +65,9 @@ def comparison_chart(comparison: Comparison) -> dict[str, Any] | None:
         rows = []
     shown = [row for row in (*suites, *rows) if _ratio(row) is not None]
     lines = [
-        _line(row, cell, at, place, comparison)
-        for at, row in enumerate(shown)
-        for place, cell in enumerate(row.cells)
+        _line(row, cell, place_of_row, place_of_side, comparison)
+        for place_of_row, row in enumerate(shown)
+        for place_of_side, cell in enumerate(row.cells)
         if cell.speedup is not None
     ]
     if not lines:
@@ -80,9 +80,14 @@ def comparison_chart(comparison: Comparison) -> dict[str, Any] | None:
     ]
     pad = _PAD * max(0.02, max(ends) - min(ends))
     titles: list[dict[str, Any]] = [
-        {"row": row, "side": at, "lead": at == 0, "text": _title(sanitize(_name(one)), at, sides)}
-        for row, one in enumerate(shown)
-        for at in range(len(sides))
+        {
+            "row": row_number,
+            "side": side_number,
+            "lead": side_number == 0,
+            "text": _title(sanitize(_name(effect_row)), side_number, sides),
+        }
+        for row_number, effect_row in enumerate(shown)
+        for side_number in range(len(sides))
     ]
     return {
         "baseline": sanitize(comparison.sides[0].label),
@@ -96,10 +101,10 @@ def comparison_chart(comparison: Comparison) -> dict[str, Any] | None:
     }
 
 
-def _title(name: str, at: int, sides: Sequence[str]) -> str:
+def _title(name: str, side_number: int, sides: Sequence[str]) -> str:
     if len(sides) == 1:
         return name
-    return sides[at] if at else f"{name}: {sides[at]}"
+    return sides[side_number] if side_number else f"{name}: {sides[side_number]}"
 
 
 def _name(row: EffectRow) -> str:
@@ -113,11 +118,11 @@ def _ratio(row: EffectRow) -> float | None:
 
 
 def _line(
-    row: EffectRow, cell: Effect, at: int, place: int, comparison: Comparison
+    row: EffectRow, cell: Effect, row_number: int, side_number: int, comparison: Comparison
 ) -> dict[str, Any]:
     speedup = cell.speedup
     assert speedup is not None
-    side = sanitize(comparison.sides[place + 1].label)
+    side = sanitize(comparison.sides[side_number + 1].label)
     interval = (
         "no interval"
         if speedup.low is None or speedup.high is None
@@ -125,8 +130,8 @@ def _line(
     )
     values = f"{format_number(cell.baseline)} to {format_number(cell.value)} {row.unit}"
     return {
-        "row": at,
-        "side": place,
+        "row": row_number,
+        "side": side_number,
         "ratio": round(speedup.ratio, 6),
         "low": round(speedup.low if speedup.low is not None else speedup.ratio, 6),
         "high": round(speedup.high if speedup.high is not None else speedup.ratio, 6),
@@ -165,22 +170,36 @@ class StackedRow(Struct, frozen=True):
 def stacked_chart(rows: Sequence[StackedRow], colours: Mapping[str, str]) -> dict[str, Any]:
     """Return what cpi.vega.json draws; `colours` are those of the parts, in their order."""
     bars: list[dict[str, Any]] = []
-    for row, one in enumerate(rows):
-        ends = [0.0, *accumulate(size for _, size, _ in one.parts)]
-        for (name, size, card), (at, to) in zip(one.parts, pairwise(ends), strict=True):
+    for row_number, stacked_row in enumerate(rows):
+        ends = [0.0, *accumulate(size for _, size, _ in stacked_row.parts)]
+        for (name, size, card), (begin, end) in zip(stacked_row.parts, pairwise(ends), strict=True):
             if size > 0:
-                bar = {"row": row, "from": round(at, 6), "to": round(to, 6), "part": name}
+                bar = {
+                    "row": row_number,
+                    "from": round(begin, 6),
+                    "to": round(end, 6),
+                    "part": name,
+                }
                 bars.append({**bar, "card": card, "colour": colours[name]})
-    sizes = [round(sum(size for _, size, _ in one.parts), 6) for one in rows]
-    titles = ((row, one.title, one.lead) for row, one in enumerate(rows))
-    totals = ((row, sizes[row], one.total) for row, one in enumerate(rows))
+    sizes = [round(sum(size for _, size, _ in stacked_row.parts), 6) for stacked_row in rows]
+    titles = (
+        (row_number, stacked_row.title, stacked_row.lead)
+        for row_number, stacked_row in enumerate(rows)
+    )
+    totals = (
+        (row_number, sizes[row_number], stacked_row.total)
+        for row_number, stacked_row in enumerate(rows)
+    )
     return {
         "signals": {"rows": len(rows), "high": max(sizes) or 1.0},
         "data": {
             "titles": objects("row text lead", titles),
             "bars": bars,
             "totals": objects("row at text", totals),
-            "legend": objects("text colour", ((_words(it), of) for it, of in colours.items())),
+            "legend": objects(
+                "text colour",
+                ((_part_words(part_name), colour) for part_name, colour in colours.items()),
+            ),
         },
     }
 
@@ -189,31 +208,42 @@ def cpi_chart(points: Sequence[CountedPoint]) -> dict[str, Any] | None:
     """Return bars of benchmarks with a CPI stack (of several points: the first's); None: none."""
     stacks: dict[str, dict[int, tuple[CpiStack, float]]] = {}
     for place, (_, counted) in enumerate(points):
-        for it in counted:
-            if it.stack is not None and it.rates is not None and it.rates.cpi:
-                name = sanitize(f"{it.benchmark} {it.tune}" if it.tune else it.benchmark)
-                if it.user_only:  # not to be compared with counts of both
+        for counts in counted:
+            if counts.stack is not None and counts.rates is not None and counts.rates.cpi:
+                name = sanitize(
+                    f"{counts.benchmark} {counts.tune}" if counts.tune else counts.benchmark
+                )
+                if counts.user_only:  # not to be compared with counts of both
                     name = f"{name} (user mode)"
-                stacks.setdefault(name, {}).setdefault(place, (it.stack, it.rates.cpi))
+                stacks.setdefault(name, {}).setdefault(place, (counts.stack, counts.rates.cpi))
     several = len(points) > 1
     if several:  # what the first has not counted is no share of its CPI
-        stacks = {name: of for name, of in stacks.items() if 0 in of}
+        stacks = {
+            name: stacks_by_point
+            for name, stacks_by_point in stacks.items()
+            if 0 in stacks_by_point
+        }
     if not stacks:
         return None
-    parts = [part for of in stacks.values() for stack, _ in of.values() for part in stack.parts]
+    parts = [
+        part
+        for stacks_by_point in stacks.values()
+        for stack, _ in stacks_by_point.values()
+        for part in stack.parts
+    ]
     names = sorted(dict.fromkeys(part.name for part in parts), key=lambda name: name == OTHER)
     colours = dict(zip(names, cycle(_CPI_COLOURS), strict=False))
     colours |= {OTHER: _OTHER_COLOUR} if OTHER in colours else {}
     rows = []
-    for name, of in stacks.items():
-        scale = 100 / of[min(of)][1] if several else 1.0
-        for place, (stack, cpi) in of.items():
-            lead, label = place == min(of), sanitize(points[place][0])
+    for name, stacks_by_point in stacks.items():
+        scale = 100 / stacks_by_point[min(stacks_by_point)][1] if several else 1.0
+        for place, (stack, cpi) in stacks_by_point.items():
+            lead, label = place == min(stacks_by_point), sanitize(points[place][0])
             bars = [
                 (
                     part.name,
                     part.cycles * scale,
-                    [_words(part.name), f"{part.cycles:.3f} cycles per instruction"],
+                    [_part_words(part.name), f"{part.cycles:.3f} cycles per instruction"],
                 )
                 for part in stack.parts
             ]
@@ -224,7 +254,7 @@ def cpi_chart(points: Sequence[CountedPoint]) -> dict[str, Any] | None:
     return stacked_chart(rows, colours) | {"unit": unit}
 
 
-def _words(part: str) -> str:
+def _part_words(part: str) -> str:
     return part.replace("_", " ")
 
 
@@ -239,31 +269,31 @@ def cpi_svg(chart: Chart, title: str) -> str:
 
 def cpi_lines(chart: Chart, width: int) -> list[str]:
     """Return the chart for a terminal: a letter for each part."""
-    letters = _letters([one["text"] for one in chart["data"]["legend"]])
+    letters = _letters([entry["text"] for entry in chart["data"]["legend"]])
     parts = [name.replace(" ", "_") for name in letters]
     signs = dict(zip(parts, letters.values(), strict=True))
     titles, totals = chart["data"]["titles"], chart["data"]["totals"]
-    margin = min(max(len(one["text"]) for one in titles), width // 3)
+    margin = min(max(len(entry["text"]) for entry in titles), width // 3)
     room = max(_LEAST_WIDTH, width - margin - 10)
     high = chart["signals"]["high"] or 1.0
     lines = [chart["unit"] + ": " + ", ".join(f"{sign} {name}" for name, sign in letters.items())]
     for title, total in zip(titles, totals, strict=True):
         bar = ""
-        for one in chart["data"]["bars"]:
-            if one["row"] == title["row"]:
-                bar += signs[one["part"]] * (round(one["to"] / high * room) - len(bar))
+        for entry in chart["data"]["bars"]:
+            if entry["row"] == title["row"]:
+                bar += signs[entry["part"]] * (round(entry["to"] / high * room) - len(bar))
         lines.append(f"{title['text'][:margin]:<{margin}} {bar} {total['text']}")
     return lines
 
 
 def _letters(names: Sequence[str]) -> dict[str, str]:
     """Return a sign for each part that no other has: of its name, the digit of one like l1."""
-    found: dict[str, str] = {}
+    letters: dict[str, str] = {}
     for name in names:
         signs = name[::-1] if name[-1:].isdigit() else name
-        free = (sign for sign in signs if sign.isalnum() and sign not in found.values())
-        found[name] = next(free, "*")
-    return found
+        free = (sign for sign in signs if sign.isalnum() and sign not in letters.values())
+        letters[name] = next(free, "*")
+    return letters
 
 
 # -- Throughput against copies ---------------------------------------------------------------------
@@ -300,7 +330,9 @@ def curves_svg(curves: Sequence[Curve]) -> str:
         f"throughput against copies, {conditions.get('suite', '')} on {conditions.get('host', '')}",
         figures,
         columns=columns,
-        notes=[placed_text(50, 33 + 13 * i, note, "faint") for i, note in enumerate(notes)],
+        notes=[
+            placed_text(50, 33 + 13 * number, note, "faint") for number, note in enumerate(notes)
+        ],
     )
 
 
@@ -311,7 +343,7 @@ def scaling_charts(curves: Sequence[Curve]) -> list[dict[str, Any]]:
 
 def throughput_charts(curves: Sequence[Curve]) -> list[dict[str, Any]]:
     """Return a panel of throughput for each benchmark, all curves in it."""
-    names = dict.fromkeys(one.name for curve in curves for one in curve.series)
+    names = dict.fromkeys(series.name for curve in curves for series in curve.series)
     return [_throughput(name, curves) for name in names]
 
 
@@ -322,57 +354,61 @@ def _axes(copies: Sequence[int]) -> Callable[[float], float]:
 
 def _speedups(curve: Curve) -> dict[str, Any]:
     """All benchmarks of a curve: against the smallest number of copies, with the linear line."""
-    at = _axes(curve.copies)
+    scale = _axes(curve.copies)
     first, last = curve.copies[0], curve.copies[-1]
-    by_end = sorted(curve.series, key=lambda one: one.points[-1].speedup)
+    by_end = sorted(curve.series, key=lambda series: series.points[-1].speedup)
     named = [by_end[0], *curve.suites[:1], by_end[-1]]
     most = by_end[-1].points[-1].speedup
-    shade = {id(one): _shade(0 if one.is_suite else 2) for one in curve.series}
+    shade = {id(series): _shade(0 if series.is_suite else 2) for series in curve.series}
     return _chart(
         sanitize(f"speedup over {copies_text(first)} {curve.name}".strip()),
-        at=at,
+        scale=scale,
         curve=curve,
         copies=curve.copies,
         courses=[
-            (shade[id(one)], [(at(p.copies), at(p.speedup)) for p in one.points])
-            for one in curve.series
+            (
+                shade[id(series)],
+                [(scale(point.copies), scale(point.speedup)) for point in series.points],
+            )
+            for series in curve.series
         ],
         dots=[
-            _dot(one, point, at, (point.speedup,), shade[id(one)])
-            for one in curve.series
-            for point in one.points
+            _dot(series, point, scale, (point.speedup,), shade[id(series)])
+            for series in curve.series
+            for point in series.points
         ],
         linear=((first, 1.0), (last, last / first)),
         ends=((most, f"{most:.3g} x"),),
         names=[
-            (one.points[-1].speedup, sanitize(_series_name(one)), "", _shade(0)) for one in named
+            (series.points[-1].speedup, sanitize(_series_name(series)), "", _shade(0))
+            for series in named
         ],
         least=1.0,
     )
 
 
 def _throughput(name: str, curves: Sequence[Curve]) -> dict[str, Any]:
-    found = [
-        (_shade(place), curve, one)
+    shaded_series = [
+        (_shade(place), curve, series)
         for place, curve in enumerate(curves)
-        for one in curve.series
-        if one.name == name
+        for series in curve.series
+        if series.name == name
     ]
-    copies = sorted({copies for _, curve, _ in found for copies in curve.copies})
-    at = _axes(copies)
-    _, curve, main = found[0]
+    copies = sorted({copies for _, curve, _ in shaded_series for copies in curve.copies})
+    scale = _axes(copies)
+    _, curve, main = shaded_series[0]
     first, last = main.points[0], main.points[-1]
     best = max(main.points, key=lambda point: point.rate)
     return _chart(
         sanitize(f"{_series_name(main)}, {main.unit}"),
-        at=at,
+        scale=scale,
         curve=curve,
         copies=copies,
-        courses=[(shade, _course(one, at)) for shade, _, one in found],
+        courses=[(shade, _course(series, scale)) for shade, _, series in shaded_series],
         dots=[
-            _dot(one, point, at, point.rates, shade)
-            for shade, _, one in found
-            for point in one.points
+            _dot(series, point, scale, point.rates, shade)
+            for shade, _, series in shaded_series
+            for point in series.points
         ],
         linear=(
             (first.copies, first.rate),
@@ -381,15 +417,17 @@ def _throughput(name: str, curves: Sequence[Curve]) -> dict[str, Any]:
         ends=[(rate, format_number(rate)) for rate in dict.fromkeys((first.rate, best.rate))],
         names=[
             (end.rate, sanitize(curve.name) or speedup, speedup if curve.name else "", shade)
-            for shade, curve, one in found
-            for end in one.points[-1:]
+            for shade, curve, series in shaded_series
+            for end in series.points[-1:]
             for speedup in [f"{end.speedup:.2f} x"]
         ],
-        least=min(rate for *_, one in found for point in one.points for rate in point.rates),
+        least=min(
+            rate for *_, series in shaded_series for point in series.points for rate in point.rates
+        ),
         knees=[
-            {"x": at(knee.copies), "y": at(knee.rate), "text": f"knee {knee.copies}"}
-            for *_, one in found
-            if one.shape.knee is not None and (knee := one.at(one.shape.knee)) is not None
+            {"x": scale(knee.copies), "y": scale(knee.rate), "text": f"knee {knee.copies}"}
+            for *_, series in shaded_series
+            if series.shape.knee is not None and (knee := series.at(series.shape.knee)) is not None
         ],
     )
 
@@ -397,7 +435,7 @@ def _throughput(name: str, curves: Sequence[Curve]) -> dict[str, Any]:
 def _chart(
     title: str,
     *,
-    at: Callable[[float], float],
+    scale: Callable[[float], float],
     curve: Curve,
     copies: Sequence[int],
     courses: Sequence[tuple[str, Sequence[tuple[float, float]]]],
@@ -410,12 +448,15 @@ def _chart(
 ) -> dict[str, Any]:
     """Return what scaling.vega.json draws; `curve` tells what its copies share.
 
+    `scale` makes numbers of copies and rates places of the drawing; a point of a course is already
+    a pair of places (x, y).
+
     `ends`: values with their texts at the left; `names`: value, text, what more a file has room
     for, and colour, at the right. Of texts that would touch the last ones stay.
     """
-    first, last = at(copies[0]), at(copies[-1])
+    first, last = scale(copies[0]), scale(copies[-1])
     highest = max(dot["high"] for dot in dots)
-    bottom = at(least) if at(4.0) == 2.0 else 0.0
+    bottom = scale(least) if scale(4.0) == 2.0 else 0.0
     top = highest + 0.12 * (highest - bottom or 1)
     wanted = (copies[-1], copies[0], curve.fair, *copies)
     return {
@@ -423,32 +464,36 @@ def _chart(
         "signals": {"bottom": bottom, "top": top, "first": first, "last": last},
         "data": {
             "points": [
-                {"line": i, "x": x, "y": y, "colour": shade}
-                for i, (shade, course) in enumerate(courses)
+                {"line": line_number, "x": x, "y": y, "colour": shade}
+                for line_number, (shade, course) in enumerate(courses)
                 for x, y in course
             ],
             "dots": list(dots),
-            "linear": [{"x": at(x), "y": at(y)} for x, y in linear],
+            "linear": [{"x": scale(copy_count), "y": scale(rate)} for copy_count, rate in linear],
             "knees": list(knees),
             "names": _with_room(
                 [
-                    {"y": at(value), "text": text, "more": more, "colour": shade}
+                    {"y": scale(value), "text": text, "more": more, "colour": shade}
                     for value, text, more, shade in reversed(names)
                 ],
                 "y",
                 0.08 * (top - bottom),
             ),
             "ends": _with_room(
-                [{"y": at(value), "text": text} for value, text in reversed(ends)],
+                [{"y": scale(value), "text": text} for value, text in reversed(ends)],
                 "y",
                 0.08 * (top - bottom),
             ),
             "copies": _with_room(
-                [{"x": at(many), "text": str(many)} for many in wanted if many in copies],
+                [
+                    {"x": scale(copy_count), "text": str(copy_count)}
+                    for copy_count in wanted
+                    if copy_count in copies
+                ],
                 "x",
                 0.09 * (last - first),
             ),
-            "shared": _shared(curve, at, last),
+            "shared": _shared(curve, scale, last),
         },
     }
 
@@ -456,59 +501,61 @@ def _chart(
 def _with_room(texts: Sequence[dict[str, Any]], axis: str, room: float) -> list[dict[str, Any]]:
     """Return the texts that have room for themselves; the first ones come first."""
     kept: list[dict[str, Any]] = []
-    for one in texts:
-        if all(abs(one[axis] - other[axis]) >= room for other in kept):
-            kept.append(one)
+    for text in texts:
+        if all(abs(text[axis] - kept_text[axis]) >= room for kept_text in kept):
+            kept.append(text)
     return kept
 
 
-def _shared(curve: Curve, at: Callable[[float], float], last: float) -> list[dict[str, Any]]:
+def _shared(curve: Curve, scale: Callable[[float], float], last: float) -> list[dict[str, Any]]:
     """Return from where on copies share cores, and CPUs: that is no scaling."""
-    found: list[dict[str, Any]] = []
+    spans: list[dict[str, Any]] = []
     shares = [place.share for place in curve.places]
     for share, colour in ((Share.CPUS, "var(--even)"), (Share.THREADS, "var(--soft)")):
         if share in shares and (place := shares.index(share)):
-            before, first = (at(one.copies) for one in curve.places[place - 1 : place + 1])
-            end = found[-1]["from"] if found else last
-            found.append({"from": (before + first) / 2, "to": end, "colour": colour})
-    return found
+            before, first = (
+                scale(curve_place.copies) for curve_place in curve.places[place - 1 : place + 1]
+            )
+            end = spans[-1]["from"] if spans else last
+            spans.append({"from": (before + first) / 2, "to": end, "colour": colour})
+    return spans
 
 
 def _shade(place: int) -> str:
     return f"var(--dot{min(place, _MOST_SHADES)})"
 
 
-def _series_name(one: Series) -> str:
-    return SUITES.get(one.name, one.name) if one.is_suite else one.name
+def _series_name(series: Series) -> str:
+    return SUITES.get(series.name, series.name) if series.is_suite else series.name
 
 
-def _course(one: Series, at: Callable[[float], float]) -> list[tuple[float, float]]:
+def _course(series: Series, scale: Callable[[float], float]) -> list[tuple[float, float]]:
     """Return the law where it fits, else the measured points one after the other."""
-    law = one.law
+    law = series.law
     if not isinstance(law, Usl) or law.bad:
-        return [(at(point.copies), at(point.rate)) for point in one.points]
+        return [(scale(point.copies), scale(point.rate)) for point in series.points]
     low, high = law.copies[0], law.copies[-1]
-    copies = [low * (high / low) ** (i / _STEPS) for i in range(_STEPS + 1)]
-    return [(at(many), at(law.at(many))) for many in copies]
+    copies = [low * (high / low) ** (step / _STEPS) for step in range(_STEPS + 1)]
+    return [(scale(copy_count), scale(law.at(copy_count))) for copy_count in copies]
 
 
 def _dot(
-    one: Series,
+    series: Series,
     point: ScalePoint,
-    at: Callable[[float], float],
+    scale: Callable[[float], float],
     ends: Sequence[float],
     colour: str,
 ) -> dict[str, Any]:
     runs = f"run{'' if len(point.runs) == 1 else 's'} {', '.join(map(str, point.runs))}"
     return {
-        "x": at(point.copies),
-        "y": at(statistics.median(ends)),
-        "low": at(min(ends)),
-        "high": at(max(ends)),
+        "x": scale(point.copies),
+        "y": scale(statistics.median(ends)),
+        "low": scale(min(ends)),
+        "high": scale(max(ends)),
         "colour": colour,
         "card": [
-            sanitize(f"{_series_name(one)}, {copies_text(point.copies)}"),
-            f"{format_number(point.rate)} {one.unit}",
+            sanitize(f"{_series_name(series)}, {copies_text(point.copies)}"),
+            f"{format_number(point.rate)} {series.unit}",
             f"speedup {point.speedup:.3g}, efficiency {point.efficiency * 100:.3g} %",
             runs,
         ],

@@ -64,9 +64,10 @@ def machine_rows(run: StoredRun) -> list[list[int | None]]:
         if row.cpu is None:
             continue
         of_copy = (row.package, row.node, row.llc, row.core)
-        known = places.get(row.cpu, (None,) * 4)
+        known_place = places.get(row.cpu, (None,) * 4)
         places[row.cpu] = tuple(
-            own if own is not None else other for own, other in zip(known, of_copy, strict=True)
+            known_number if known_number is not None else copy_number
+            for known_number, copy_number in zip(known_place, of_copy, strict=True)
         )
     return [
         [cpu, *place]
@@ -90,12 +91,16 @@ def slowdowns(panels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if not panel["median"]:
             continue
         for cpu, node, elapsed_s in zip(dots["cpu"], dots["node"], dots["s"], strict=True):
-            for of, key in ((nodes, node), (cpus, cpu)):
+            for shares_of_part, key in ((nodes, node), (cpus, cpu)):
                 if key is not None:
-                    of.setdefault(key, []).append(elapsed_s / panel["median"])
+                    shares_of_part.setdefault(key, []).append(elapsed_s / panel["median"])
     return {
-        "cpus": {cpu: round(median(of), 6) for cpu, of in sorted(cpus.items())},
-        "nodes": {node: round(median(of), 6) for node, of in sorted(nodes.items())},
+        "cpus": {
+            cpu: round(median(shares_of_part), 6) for cpu, shares_of_part in sorted(cpus.items())
+        },
+        "nodes": {
+            node: round(median(shares_of_part), 6) for node, shares_of_part in sorted(nodes.items())
+        },
         "failed": sorted(failed),
     }
 
@@ -112,8 +117,8 @@ def machine_html(rows: Sequence[MachineRow], seen: Mapping[str, Any]) -> Html:
     """Return the machine for a page, whose script colours it anew; `seen` as of `slowdowns`."""
     if not rows:
         return element("p", "It is not known where the copies ran.", class_="dim")
-    wide = next(wide for cpus, wide in _PAGE_WIDTHS if len(rows) <= cpus)
-    box = _machine(rows, seen, colour_span(seen["cpus"].values()), wide)
+    width = next(width for cpus, width in _PAGE_WIDTHS if len(rows) <= cpus)
+    box = _machine(rows, seen, colour_span(seen["cpus"].values()), width)
     return element(
         "svg",
         Html(_TITLES.sub("", box.svg)),  # its script's cards say more
@@ -126,14 +131,14 @@ def machine_svg(run: Mapping[str, Any]) -> str:
     """Return the machine of `run_data`'s value as a file, below what its colours mean."""
     rows, seen = run["machine"], slowdowns(run["panels"])
     span = colour_span(seen["cpus"].values())
-    head = _legend(run["run"], rows, seen, span)
+    legend = _legend(run["run"], rows, seen, span)
     body = _machine(rows, seen, span, WIDTH)
-    width, height = max(head.width, body.width) + 16, head.height + body.height + 22
+    width, height = max(legend.width, body.width) + 16, legend.height + body.height + 22
     drawing = element(
         "svg",
         _rect(width, height, fill="var(--page)"),
-        _moved(head, 8, 6),
-        _moved(body, 8, head.height + 14),
+        _moved(legend, 8, 6),
+        _moved(body, 8, legend.height + 14),
         xmlns="http://www.w3.org/2000/svg",
         width=width,
         height=height,
@@ -153,12 +158,12 @@ def _machine(
 
     Where one NUMA node spans packages (memory as near to all), nodes with their packages.
     """
-    spans = any(len(_split(of, _PACKAGE)) > 1 for of in _split(rows, _NODE).values())
+    spans = any(len(_split(part_rows, _PACKAGE)) > 1 for part_rows in _split(rows, _NODE).values())
     outer, inner = (_NODE, _PACKAGE) if spans else (_PACKAGE, _NODE)
     named = {_PACKAGE: len(_split(rows, _PACKAGE)) > 1, _NODE: True}
 
-    def framed(at: int, number: int | None, blocks: Sequence[_SvgBox]) -> _SvgBox:
-        if at == _NODE:
+    def framed(level: int, number: int | None, blocks: Sequence[_SvgBox]) -> _SvgBox:
+        if level == _NODE:
             inside = _flow(blocks, _PAD, _broad(blocks, most - 60))
             return _node(number, inside, seen["nodes"].get(number))
         inside = _flow(blocks, 8.0, most - 40)
@@ -167,24 +172,30 @@ def _machine(
         return _framed(_word(f"package {number}"), inside, line="grid")
 
     def caches(part: Sequence[MachineRow]) -> _SvgBox:
-        blocks = [_cache(cache, of, seen, span) for cache, of in _split(part, _LLC).items()]
+        blocks = [
+            _cache(cache, part_rows, seen, span) for cache, part_rows in _split(part, _LLC).items()
+        ]
         return _flow(blocks, _PAD, _broad(blocks, most - 60))
 
     wholes = [
         framed(
             outer,
             whole,
-            [framed(inner, number, [caches(of)]) for number, of in _split(part, inner).items()],
+            [
+                framed(inner, number, [caches(part_rows)])
+                for number, part_rows in _split(part, inner).items()
+            ],
         )
         for whole, part in _split(rows, outer).items()
     ]
     return _flow(wholes, 10.0, most)
 
 
-def _split(rows: Sequence[MachineRow], at: int) -> dict[Any, list[MachineRow]]:
+def _split(rows: Sequence[MachineRow], level: int) -> dict[Any, list[MachineRow]]:
     """Return the rows by one of their values; of unknown cores each CPU is one."""
     return group_by_key(
-        (f"CPU {row[0]}" if at == _CORE and row[at] is None else row[at], row) for row in rows
+        (f"CPU {row[0]}" if level == _CORE and row[level] is None else row[level], row)
+        for row in rows
     )
 
 
@@ -207,7 +218,10 @@ def _cache(
     cache: int | None, rows: Sequence[MachineRow], seen: Mapping[str, Any], span: float
 ) -> _SvgBox:
     """Return the CPUs below one LLC, in a frame where it is known; those of a core touch."""
-    cores = [_core([_cpu(row, seen, span) for row in of]) for of in _split(rows, _CORE).values()]
+    cores = [
+        _core([_cpu(row, seen, span) for row in core_rows])
+        for core_rows in _split(rows, _CORE).values()
+    ]
     columns = max(4, math.ceil(math.sqrt(3 * len(rows))))
     inner = _flow(cores, _GAP, columns * (_CELL + _GAP))
     if cache is None:
@@ -257,8 +271,8 @@ def _legend(run: int, rows: Sequence[MachineRow], seen: Mapping[str, Any], span:
     end = f"{span * 100 + 1e-9:.0f} %"
     colours = page_colours()
     stops = (
-        element("stop", offset=at, stop_color=colours[name])
-        for at, name in ((0, "cool"), (0.5, "even"), (1, "hot"))
+        element("stop", offset=offset, stop_color=colours[name])
+        for offset, name in ((0, "cool"), (0.5, "even"), (1, "hot"))
     )
     ramp = joined(
         element("linearGradient", *stops, id="ramp"), _rect(_RAMP, _CELL, fill="url(#ramp)")
@@ -275,7 +289,9 @@ def _legend(run: int, rows: Sequence[MachineRow], seen: Mapping[str, Any], span:
     cores = Counter(tuple(row[1:]) for row in rows if row[4] is not None)
     shared = any(cpus > 1 for cpus in cores.values())
     parts = ["CPUs that touch are a core"] if shared else []
-    parts += ["a frame is a last-level cache (LLC)"] if any(r[3] is not None for r in rows) else []
+    parts += (
+        ["a frame is a last-level cache (LLC)"] if any(row[3] is not None for row in rows) else []
+    )
     lines = [_word(title, "ink"), _flow(key, 6.0, WIDTH)]
     lines += [_word("; ".join(parts))] if parts else []
     return _flow(lines, 4.0, 0.0)
@@ -306,17 +322,18 @@ def _broad(blocks: Sequence[_SvgBox], most: float) -> float:
 def _flow(blocks: Sequence[_SvgBox], gap: float, most: float) -> _SvgBox:
     """Return blocks side by side in lines that are at most so wide, as words are set."""
     parts: list[Html] = []
-    left = top = high = width = 0.0
+    x_position = top = high = width = 0.0
     for block in blocks:
-        if left and left + block.width > most:
-            left, top, high = 0.0, top + high + gap, 0.0
-        parts.append(_moved(block, left, top))
-        width, high = max(width, left + block.width), max(high, block.height)
-        left += block.width + gap
+        if x_position and x_position + block.width > most:
+            x_position, top, high = 0.0, top + high + gap, 0.0
+        parts.append(_moved(block, x_position, top))
+        width, high = max(width, x_position + block.width), max(high, block.height)
+        x_position += block.width + gap
     return _SvgBox(width, top + high, joined(*parts))
 
 
 def _moved(block: _SvgBox, x: float, y: float) -> Html:
+    """Return a box with its corner at x, y in pixels from the corner of what holds it."""
     if not x and not y:
         return block.svg
     return element("g", block.svg, transform=f"translate({x:g} {y:g})")
@@ -338,5 +355,10 @@ def _percent(share: float) -> str:
 
 def _mixed(first: str, second: str, share: float) -> str:
     """Return a colour between two of `#rrggbb`."""
-    pairs = ((int(one[at : at + 2], 16) for one in (first, second)) for at in (1, 3, 5))
-    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
+    pairs = (
+        (int(colour[digit : digit + 2], 16) for colour in (first, second)) for digit in (1, 3, 5)
+    )
+    return "#" + "".join(
+        f"{round(first_value + (second_value - first_value) * share):02x}"
+        for first_value, second_value in pairs
+    )

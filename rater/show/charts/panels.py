@@ -1,4 +1,4 @@
-"""The picture of the copies' times: panels with names next to what they mean."""
+"""The picture of the copies' times: panels with the names of slow parts beside their dots."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def picture_svg(picture: Picture) -> str:
         panel_values(panel, dot_kinds(panel), repeated=picture.repeated, tick_gap=gap)
         for panel in picture.panels
     ]
-    named = [_words(values, _MOST_NAMED[len(drawn) > 1]) for values in drawn]
+    named = [_written_above(values, _MOST_NAMED[len(drawn) > 1]) for values in drawn]
     lines = max(map(len, named))
     figures = [
-        _figure(values, words, picture, sheet, lines, with_axis=i >= last)
-        for i, (values, words) in enumerate(zip(drawn, named, strict=True))
+        _figure(values, words, picture, sheet, lines, with_axis=number >= last)
+        for number, (values, words) in enumerate(zip(drawn, named, strict=True))
     ]
     return sheet_svg(picture.title, figures, columns=sheet.columns, notes=[*_key(picture, sheet)])
 
@@ -87,10 +87,11 @@ def _key(picture: Picture, sheet: _SheetSize) -> Iterator[dict[str, Any]]:
         right -= (len(text) + 1) * sheet.letters * 0.62
 
 
-def _words(values: Mapping[str, Any], most: int) -> list[dict[str, object]]:
+def _written_above(values: Mapping[str, Any], most: int) -> list[dict[str, object]]:
     """Return what is written above a panel, with its colour: the same words as on a page."""
     labels = [
-        (it["text"], "explained" if it["explained"] else "slow-text") for it in values["labels"]
+        (label["text"], "explained" if label["explained"] else "slow-text")
+        for label in values["labels"]
     ]
     more = [(f"and {len(labels) - most} more", "faint")] if len(labels) > most else []
     others = [*values["outside"], *([f"× {values['failedText']}"] if values["failedText"] else [])]
@@ -181,39 +182,39 @@ def labels_from(findings: Iterable[Finding]) -> tuple[Label, ...]:
     What the layout explains has one where it is large enough to be seen.
     """
     labels: list[Label] = []
-    for one in findings:
-        if one.explained and abs(one.slowdown - 1) < _LEAST_EXPLAINED:
+    for finding in findings:
+        if finding.explained and abs(finding.slowdown - 1) < _LEAST_EXPLAINED:
             continue
-        if one.singles:
-            labels += _single_labels(one)
+        if finding.singles:
+            labels += _single_labels(finding)
             continue
-        what = one.place if one.has_place else _NAMES.get(one.kind, one.place)
-        effects = group_by_key((cell.benchmark, cell.slowdown) for cell in one.cells)
-        for benchmark in tuple(effects) or one.benchmarks or (None,):
+        part_name = finding.place if finding.has_place else _NAMES.get(finding.kind, finding.place)
+        effects = group_by_key((cell.benchmark, cell.slowdown) for cell in finding.cells)
+        for benchmark in tuple(effects) or finding.benchmarks or (None,):
             # These are told from end to end, whatever a single cell has of it.
-            ends = one.kind in (Kind.DRIFT, Kind.GRADIENT)
-            own = [] if ends else effects.get(benchmark or "", [])
-            slowdown = statistics.median(own or [one.slowdown])
+            is_told_from_end_to_end = finding.kind in (Kind.DRIFT, Kind.GRADIENT)
+            slowdowns = [] if is_told_from_end_to_end else effects.get(benchmark or "", [])
+            slowdown = statistics.median(slowdowns or [finding.slowdown])
             # What a layout does differs from benchmark to benchmark: one size would be wrong.
             size = formatting.format_slowdown(slowdown)
             labels.append(
                 Label(
-                    copies=one.copies,
-                    text=f"{what}: {'by the layout' if one.explained else size}",
-                    iterations=one.iterations,
+                    copies=finding.copies,
+                    text=f"{part_name}: {'by the layout' if finding.explained else size}",
+                    iterations=finding.iterations,
                     benchmark=benchmark,
-                    tune=one.tune,
-                    cpus=one.cpus,
-                    explained=one.explained,
+                    tune=finding.tune,
+                    cpus=finding.cpus,
+                    explained=finding.explained,
                     fast=slowdown < 1,
                 )
             )
     return tuple(labels)
 
 
-def _single_labels(one: Finding) -> Iterator[Label]:
+def _single_labels(finding: Finding) -> Iterator[Label]:
     cells = group_by_key(
-        ((single.benchmark, single.tune, single.iteration), single) for single in one.singles
+        ((single.benchmark, single.tune, single.iteration), single) for single in finding.singles
     )
     groups = group_by_key(
         ((benchmark, tune, tuple(sorted({single.copy for single in members}))), iteration)
@@ -224,18 +225,18 @@ def _single_labels(one: Finding) -> Iterator[Label]:
             single for iteration in iterations for single in cells[benchmark, tune, iteration]
         ]
         sizes = [single.slowdown for single in members]
-        what = f"copy {copies[0]}" if len(copies) == 1 else f"{len(copies)} copies"
+        part_name = f"copy {copies[0]}" if len(copies) == 1 else f"{len(copies)} copies"
         node = members[0].node
-        what += f" (NUMA node {node})" if len(copies) == 1 and node is not None else ""
+        part_name += f" (NUMA node {node})" if len(copies) == 1 and node is not None else ""
         cpus = {single.cpu for single in members if single.cpu is not None}
         yield Label(
             copies=copies,
-            text=f"{what}: {formatting.sizes(sizes)}",
+            text=f"{part_name}: {formatting.sizes(sizes)}",
             iterations=tuple(sorted(iterations)),
             benchmark=benchmark,
             tune=tune,
             cpus=tuple(sorted(cpus)),
-            explained=one.explained,
+            explained=finding.explained,
             fast=sizes[0] < 1,
         )
 
@@ -272,18 +273,23 @@ def ticks(panel: Panel, gap_s: float = 0.0) -> list[tuple[float, str, str]]:
         if all(abs(value - other) >= gap_s for other in shown):
             shown.append(value)
     return [
-        (at, time_text(at), "median" if at == median_s else percent_text(at / median_s))
-        for at in shown
+        (
+            seconds_at,
+            time_text(seconds_at),
+            "median" if seconds_at == median_s else percent_text(seconds_at / median_s),
+        )
+        for seconds_at in shown
     ]
 
 
 def label_text(label: Label, panel: Panel) -> str:
     """Return a label's words, with its iterations where the panel shows others as well."""
     shown = {dot.iteration for dot in panel.dots}
-    here = sorted(shown.intersection(label.iterations))
-    if not here or len(here) == len(shown) or "iteration" in label.text:
+    labelled = sorted(shown.intersection(label.iterations))
+    if not labelled or len(labelled) == len(shown) or "iteration" in label.text:
         return label.text
-    return f"{label.text} ({'iteration' if len(here) == 1 else 'iterations'} {format_list(here)})"
+    word = "iteration" if len(labelled) == 1 else "iterations"
+    return f"{label.text} ({word} {format_list(labelled)})"
 
 
 def outside_text(dots: Sequence[Dot], most: int = 3) -> str:
@@ -298,13 +304,14 @@ def failed_text(panel: Panel) -> str | None:
     """Say which copies failed, and which rater stopped, which is no fault of theirs; None: none."""
     parts = []
     by_cause = group_by_key(
-        (one.status is CopyStatus.INTERRUPTED, one.copy) for _, one in panel.failed
+        (copy_ended.status is CopyStatus.INTERRUPTED, copy_ended.copy)
+        for _, copy_ended in panel.failed
     )
-    for interrupted, how in ((False, "failed"), (True, "interrupted")):
+    for interrupted, verb in ((False, "failed"), (True, "interrupted")):
         copies = sorted(set(by_cause.get(interrupted, ())))
         long = len(format_list(copies)) > _MOST_LETTERS
-        which = copies_text(len(copies)) if long else formatting.format_copies(copies)
-        parts += [f"{which} {how}"] if copies else []
+        copies_named = copies_text(len(copies)) if long else formatting.format_copies(copies)
+        parts += [f"{copies_named} {verb}"] if copies else []
     return "; ".join(parts) or None
 
 
@@ -335,7 +342,9 @@ def group_values(picture: Picture) -> list[list[str | int]]:
 
 def group_rows(groups: Sequence[Sequence[str | int]]) -> list[dict[str, object]]:
     """Return the same as what a specification draws."""
-    return objects("name first size place", ((*group, at) for at, group in enumerate(groups)))
+    return objects(
+        "name first size place", ((*group, number) for number, group in enumerate(groups))
+    )
 
 
 def panel_values(
@@ -371,14 +380,14 @@ def panel_values(
             [seconds(value), text, share]
             for value, text, share in ticks(panel, tick_gap * (high_s - low_s))
         ],
-        "labels": [_label(label, of, panel) for label, of in named],
-        "outside": [outside_text(far) for far in beyond if far],
+        "labels": [_label(label, label_dots, panel) for label, label_dots in named],
+        "outside": [outside_text(far_dots) for far_dots in beyond if far_dots],
         "failed": [
             [
-                *(place, one.copy, one.iteration, one.cpu, one.node),
-                *(seconds(one.elapsed_s), sanitize(failure_text(one))),
+                *(place, copy_ended.copy, copy_ended.iteration, copy_ended.cpu, copy_ended.node),
+                *(seconds(copy_ended.elapsed_s), sanitize(failure_text(copy_ended))),
             ]
-            for place, one in panel.failed
+            for place, copy_ended in panel.failed
         ],
         "failedText": failed_text(panel),
         "dots": dots,

@@ -113,12 +113,12 @@ class Panel(Struct, frozen=True, kw_only=True):
 
     def parts(self) -> tuple[tuple[Label, tuple[Dot, ...]], ...]:
         """Return the labels of single parts of the picture, each with its dots; divots first."""
-        found = [(one, dots) for one, dots in self._labelled() if not self._is_whole(dots)]
-        return tuple(sorted(found, key=lambda part: part[0].explained))
+        labelled = [(label, dots) for label, dots in self._labelled() if not self._is_whole(dots)]
+        return tuple(sorted(labelled, key=lambda part: part[0].explained))
 
     def overall(self) -> tuple[Label, ...]:
         """Return the labels that are about the copies at large, not about a part of them."""
-        return tuple(one for one, dots in self._labelled() if self._is_whole(dots))
+        return tuple(label for label, dots in self._labelled() if self._is_whole(dots))
 
     def _labelled(self) -> Iterator[tuple[Label, tuple[Dot, ...]]]:
         for label in self.labels:
@@ -145,7 +145,7 @@ class Picture(Struct, frozen=True, kw_only=True):
     @property
     def ascending(self) -> bool:
         """Whether the places are in the order of their names."""
-        return all(a < b for a, b in pairwise(self.names))
+        return all(name < following for name, following in pairwise(self.names))
 
     def shade(self, iteration: int) -> int:
         """Return which grey the dots of an iteration have: 0 stands out most, the latest's."""
@@ -168,7 +168,8 @@ def evenly(marks: Sequence[tuple[float, str]], letter: float) -> Sequence[tuple[
     """
     step = 1
     while any(
-        b[0] - a[0] < ((len(a[1]) + len(b[1])) / 2 + 1) * letter for a, b in pairwise(marks[::step])
+        right_mark[0] - left_mark[0] < ((len(left_mark[1]) + len(right_mark[1])) / 2 + 1) * letter
+        for left_mark, right_mark in pairwise(marks[::step])
     ):
         step += 1
     return marks[::step]
@@ -196,7 +197,7 @@ def picture_of(
     elif any(cell.counted for cell in chosen):
         chosen = [cell for cell in chosen if cell.counted]
     axis, homes = _homes(head, cells)
-    known = any(node is not None for node in homes.values())
+    nodes_are_known = any(node is not None for node in homes.values())
     names = sorted(homes, key=lambda name: (*unknown_last(homes[name]), name))
     places = {name: place for place, name in enumerate(names)}
     several = len({cell.tune for cell in chosen}) > 1
@@ -205,7 +206,7 @@ def picture_of(
         title=sanitize(_title(head)),
         axis=axis,
         names=tuple(names),
-        groups=_groups([homes[name] for name in names]) if known else (),
+        groups=_groups([homes[name] for name in names]) if nodes_are_known else (),
         iterations=tuple(sorted({cell.iteration for cell in chosen})),
         repeated=any(point.runs > 1 for cell in chosen for point in cell.points),
         panels=tuple(
@@ -247,8 +248,11 @@ _TABLE = {
 
 
 def _median_runs(cell: Cell) -> Cell:
-    of = cell.points
-    points = (replace(one, fastest_s=one.elapsed_s, slowest_s=one.elapsed_s) for one in of)
+    cell_points = cell.points
+    points = (
+        replace(point, fastest_s=point.elapsed_s, slowest_s=point.elapsed_s)
+        for point in cell_points
+    )
     return replace(cell, points=tuple(points))
 
 
@@ -263,8 +267,8 @@ def _panel(
     times = [point.elapsed_s for cell in cells for point in cell.points]
     median_s = statistics.median(times) if times else None
 
-    def place(one: CopyPoint | CopyEnded) -> int | None:
-        number = one.copy if axis == "copy" else one.cpu
+    def place(copy_point: CopyPoint | CopyEnded) -> int | None:
+        number = copy_point.copy if axis == "copy" else copy_point.cpu
         return None if number is None else places.get(number)
 
     dots = tuple(
@@ -277,15 +281,19 @@ def _panel(
     shown = {cell.iteration for cell in cells}
     failed: dict[tuple[int | None, int, int], CopyEnded] = {}
     for cell in cells:
-        for one in cell.failed:
-            failed.setdefault((place(one), one.copy, cell.iteration), one)
+        for copy_ended in cell.failed:
+            failed.setdefault((place(copy_ended), copy_ended.copy, cell.iteration), copy_ended)
     return Panel(
         benchmark=name,
         tune=tune,
         title=sanitize(title),
         median_s=median_s,
         dots=dots,
-        failed=tuple((at, one) for (at, _, _), one in failed.items() if at is not None),
+        failed=tuple(
+            (failed_place, copy_ended)
+            for (failed_place, _, _), copy_ended in failed.items()
+            if failed_place is not None
+        ),
         low_s=low_s,
         high_s=high_s,
         labels=tuple(
@@ -325,20 +333,20 @@ def _homes(head: RunHead, cells: Iterable[Cell]) -> tuple[str, dict[int, int | N
     """
     copies: dict[int, int | None] = dict.fromkeys(range(head.copies))
     cpus: dict[int, int | None] = {}
-    at: dict[int, int | None] = {}
+    last_cpus: dict[int, int | None] = {}
     moved = unknown = shared = False
     for cell in cells:
-        here: set[int | None] = set()
-        every: tuple[CopyPoint | CopyEnded, ...] = (*cell.points, *cell.failed)
-        for one in every:
-            copies[one.copy] = one.node
-            moved |= at.setdefault(one.copy, one.cpu) != one.cpu
-            unknown |= one.cpu is None
-            if one.cpu is not None:
-                cpus[one.cpu] = one.node
+        cpus_of_cell: set[int | None] = set()
+        all_rows: tuple[CopyPoint | CopyEnded, ...] = (*cell.points, *cell.failed)
+        for copy_row in all_rows:
+            copies[copy_row.copy] = copy_row.node
+            moved |= last_cpus.setdefault(copy_row.copy, copy_row.cpu) != copy_row.cpu
+            unknown |= copy_row.cpu is None
+            if copy_row.cpu is not None:
+                cpus[copy_row.cpu] = copy_row.node
         for point in cell.points:
-            shared |= point.cpu in here
-            here.add(point.cpu)
+            shared |= point.cpu in cpus_of_cell
+            cpus_of_cell.add(point.cpu)
     if not moved:
         return "copy", copies
     if unknown or shared:

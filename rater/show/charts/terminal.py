@@ -46,8 +46,8 @@ def print_picture(picture: Picture, printer: Printer) -> None:
     titles = [sanitize(panel.title, ascii_only=ascii_only) for panel in panels]
     names = ["", *crop_apart(titles, max(16, width // 4), ascii_only=ascii_only)]
     times = ["median", *(time_text(it.median_s) if it.median_s else "-" for it in panels)]
-    of_name, of_time = (max(map(cell_len, of)) for of in (names, times))
-    left = max(len("NUMA node"), of_name + of_time + 2) + 1
+    name_width, time_width = (max(map(cell_len, texts)) for texts in (names, times))
+    left = max(len("NUMA node"), name_width + time_width + 2) + 1
     cells = _cells(picture, width - left - _ENDS)
 
     def show(begin: str, strip: Text | str, *ends: str) -> None:
@@ -61,14 +61,14 @@ def print_picture(picture: Picture, printer: Printer) -> None:
     if picture.repeated:
         printer.prose("Copies ran several times: the median run of each is shown.")
     printer.line()
-    for what, marks in _axes(picture, cells):
-        show(what, marks)
+    for axis_name, marks in _axes(picture, cells):
+        show(axis_name, marks)
     show(times[0], "", "fastest", "slowest")
     for name, time, panel in zip(names[1:], times[1:], panels, strict=True):
         shares = [dot.elapsed_s / (panel.median_s or 1.0) for dot in panel.dots]
         ends = [percent_text(end(shares)) for end in (min, max)] if shares else []
-        gap = " " * (of_name - cell_len(name))
-        show(f"{name}{gap}  {time:>{of_time}}", _strip(panel, cells, ascii_only), *ends)
+        gap = " " * (name_width - cell_len(name))
+        show(f"{name}{gap}  {time:>{time_width}}", _strip(panel, cells, ascii_only), *ends)
         for words, style in _notes(panel):
             for text in wrap_text(_plain(words, ascii_only), width - left):
                 show("", Text(text, style))
@@ -96,7 +96,11 @@ def _stacked(picture: Picture) -> tuple[Panel, ...]:
             panel,
             title=f"{panel.title}, iteration {iteration}",
             dots=tuple(dot for dot in panel.dots if dot.iteration == iteration),
-            failed=tuple(one for one in panel.failed if one[1].iteration == iteration),
+            failed=tuple(
+                place_and_copy
+                for place_and_copy in panel.failed
+                if place_and_copy[1].iteration == iteration
+            ),
             labels=tuple(
                 replace(label, iterations=())
                 for label in panel.labels
@@ -115,13 +119,22 @@ def _cells(picture: Picture, room: int) -> _Cells:
         parts = []
     parts = parts or [range(places)]
     room = max(1, room - len(parts) + 1)
-    times, each = max(1, min(_WIDEST, room // places)), 1  # cells of a place, places of a cell
-    while sum(-(-len(part) // each) for part in parts) * times > max(room, len(parts)):
-        each += 1
+    cells_per_place, places_per_cell = (
+        max(1, min(_WIDEST, room // places)),
+        1,
+    )  # cells of a place, places of a cell
+    while sum(-(-len(part) // places_per_cell) for part in parts) * cells_per_place > max(
+        room, len(parts)
+    ):
+        places_per_cell += 1
     cells: list[range | None] = []
     for part in parts:
         cells += [None] if cells else []
-        cells += [part[at : at + each] for at in range(0, len(part), each) for _ in range(times)]
+        cells += [
+            part[first : first + places_per_cell]
+            for first in range(0, len(part), places_per_cell)
+            for _ in range(cells_per_place)
+        ]
     return cells
 
 
@@ -145,8 +158,8 @@ def _strip(panel: Panel, cells: _Cells, ascii_only: bool) -> Text:
         else:
             signs.append((_sign(max(medians), panel, ascii_only) if medians else " ", style))
     strip = Text()
-    for style, of in groupby(signs, key=itemgetter(1)):
-        strip.append("".join(sign for sign, _ in of), style)
+    for style, neighbours in groupby(signs, key=itemgetter(1)):
+        strip.append("".join(sign for sign, _ in neighbours), style)
     return strip
 
 
@@ -167,7 +180,7 @@ def _notes(panel: Panel) -> Iterator[tuple[str, Style]]:
         yield label_text(label, panel), _EXPLAINED if label.explained else _SLOW
     if len(labels) > _MOST_NAMES:
         yield f"and {len(labels) - _MOST_NAMES} more", _SLOW
-    far = [outside_text(of) for above in (True, False) if (of := panel.outside(above=above))]
+    far = [outside_text(dots) for above in (True, False) if (dots := panel.outside(above=above))]
     if words := "; ".join((*far, *filter(None, [failed_text(panel)]))):
         yield words, _SLOW
 
@@ -175,11 +188,13 @@ def _notes(panel: Panel) -> Iterator[tuple[str, Style]]:
 def _axes(picture: Picture, cells: _Cells) -> Iterator[tuple[str, str]]:
     """Yield the numbers of the copies and of the NUMA nodes, above their cells."""
     middle: dict[int, int] = {}
-    for at, cell in enumerate(cells):
+    for cell_number, cell in enumerate(cells):
         for place in cell or ():
-            middle.setdefault(place, at)
+            middle.setdefault(place, cell_number)
     if picture.groups:
-        names = [(middle[g.first + (g.size - 1) // 2], g.name) for g in picture.groups]
+        names = [
+            (middle[group.first + (group.size - 1) // 2], group.name) for group in picture.groups
+        ]
         yield "NUMA node", _spaced(names, len(cells))
     places = range(len(picture.names)) if len(cells) > 3 * len(picture.names) else picture.marks()
     if picture.ascending or len(cells) > 3 * len(picture.names):

@@ -64,10 +64,10 @@ def _bracket(
     kinds: Mapping[RunKey, int],
 ) -> dict[str, Any]:
     starts = [row.start_ns for row in rows if row.start_ns is not None]
-    known = len(starts) == len(rows)
-    begin = min(starts) if known else 0
+    starts_are_known = len(starts) == len(rows)
+    begin = min(starts) if starts_are_known else 0
     folded = len(rows) > _MOST_BARS
-    bars = _folded(rows, known=known) if folded else rows
+    bars = _folded(rows, starts_are_known=starts_are_known) if folded else rows
     of_bars = [
         0 if folded else kinds.get((row.benchmark, row.tune, row.iteration, row.copy), 0)
         for row in bars
@@ -78,10 +78,10 @@ def _bracket(
         "tune": bracket.tune,
         "iteration": bracket.iteration,
         "counted": bracket.counted,
-        "known": known,
+        "known": starts_are_known,
         "folded": folded,
-        "window": [seconds((at - begin) / 1e9) for at in window if at is not None],
-        "half": _half(bracket, rows, begin) if known and not folded else None,
+        "window": [seconds((time_ns - begin) / 1e9) for time_ns in window if time_ns is not None],
+        "half": _half(bracket, rows, begin) if starts_are_known and not folded else None,
         "whole": _seconds(score.bracket_s if score else bracket.bracket_s),
         "median": _seconds(score.median_copy_s if score else None),
         "lost": score.score_lost if score else None,
@@ -90,7 +90,8 @@ def _bracket(
             "name": [names[row.benchmark] for row in bars],
             **_of_several(bracket, bars, folded=folded),
             "from": [
-                seconds(((row.start_ns or 0) - begin) / 1e9) if known else 0.0 for row in bars
+                seconds(((row.start_ns or 0) - begin) / 1e9) if starts_are_known else 0.0
+                for row in bars
             ],
             "s": [seconds(row.elapsed_s) for row in bars],
             "bad": [[at, failure_text(row)] for at, row in enumerate(bars) if not is_good(row)],
@@ -112,61 +113,61 @@ def _half(bracket: PhaseEnded, rows: Sequence[CopyEnded], begin: int) -> dict[st
     )
     if len(ends) < _LEAST_HALVED:
         return None
-    at = ends[(len(ends) - 1) // 2]
+    half_end_s = ends[(len(ends) - 1) // 2]
     half = (
         "half of those that ended well: " if len(ends) < len(rows) else "half had finished after "
     )
-    text = half + time_text(at)
-    return {"at": seconds(at), "text": text, "wide": _LETTER * len(text)}
+    text = half + time_text(half_end_s)
+    return {"at": seconds(half_end_s), "text": text, "wide": _LETTER * len(text)}
 
 
 def _of_several(bracket: PhaseEnded, rows: Sequence[CopyEnded], *, folded: bool) -> dict[str, Any]:
     """Return the iteration and the tune of each row where the bracket is of several of them."""
     if folded:  # a bar is of all runs of its copy
         return {}
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     if bracket.iteration is None:
-        found["it"] = [row.iteration for row in rows]
+        columns["it"] = [row.iteration for row in rows]
     if bracket.tune is None and any(row.tune is not None for row in rows):
-        found["tune"] = [row.tune for row in rows]
-    return found
+        columns["tune"] = [row.tune for row in rows]
+    return columns
 
 
-def _folded(rows: Sequence[CopyEnded], *, known: bool) -> list[CopyEnded]:
+def _folded(rows: Sequence[CopyEnded], *, starts_are_known: bool) -> list[CopyEnded]:
     """Return one row a copy, from its first start to its last finish: thousands have no room.
 
     Where starts are not `known`, as long as its runs together.
     """
-    found = []
-    for of in group_by_key((row.copy, row) for row in rows).values():
-        busy_ns = sum(row.elapsed_ns for row in of)
-        end_ns = (of[-1].start_ns or 0) + of[-1].elapsed_ns
-        elapsed_ns = end_ns - (of[0].start_ns or 0) if known else busy_ns
-        found.append(replace(of[0], elapsed_ns=elapsed_ns))
-    return found
+    merged_rows = []
+    for copy_rows in group_by_key((row.copy, row) for row in rows).values():
+        busy_ns = sum(row.elapsed_ns for row in copy_rows)
+        end_ns = (copy_rows[-1].start_ns or 0) + copy_rows[-1].elapsed_ns
+        elapsed_ns = end_ns - (copy_rows[0].start_ns or 0) if starts_are_known else busy_ns
+        merged_rows.append(replace(copy_rows[0], elapsed_ns=elapsed_ns))
+    return merged_rows
 
 
-def timeline_svg(run: Mapping[str, Any], at: int) -> str:
+def timeline_svg(run: Mapping[str, Any], bracket_number: int) -> str:
     """Return who ran when in one bracket of `run_data`'s value as an SVG."""
-    bracket, names = run["timeline"]["brackets"][at], run["names"]
+    bracket, names = run["timeline"]["brackets"][bracket_number], run["names"]
     bars, places = bracket["bars"], {name: place for place, name in enumerate(names)}
     kinds, bad = dict(bars["kind"]), dict(bars["bad"])
     rows = []
-    for i, elapsed_s in enumerate(bars["s"]):
-        by_cpu = run["axis"] == "CPU" and bars["cpu"][i] is not None
-        name = bars["cpu" if by_cpu else "copy"][i]
+    for number, elapsed_s in enumerate(bars["s"]):
+        by_cpu = run["axis"] == "CPU" and bars["cpu"][number] is not None
+        name = bars["cpu" if by_cpu else "copy"][number]
         if name in places:
             rows.append(
                 {
                     "place": places[name],
-                    "from": bars["from"][i],
-                    "to": bars["from"][i] + elapsed_s,
-                    "kind": kinds.get(i, 0),
-                    "odd": bracket["benchmark"] is None and bars["name"][i] % 2,
-                    "bad": i in bad,
+                    "from": bars["from"][number],
+                    "to": bars["from"][number] + elapsed_s,
+                    "kind": kinds.get(number, 0),
+                    "odd": bracket["benchmark"] is None and bars["name"][number] % 2,
+                    "bad": number in bad,
                 }
             )
-    which = "" if bracket["iteration"] is None else f", iteration {bracket['iteration']}"
+    iteration = "" if bracket["iteration"] is None else f", iteration {bracket['iteration']}"
     thick = 4 if len(places) > 40 else 9 if len(places) > 8 else 14
     height = max(28, min(_MOST_HEIGHT, thick * len(places)))
     chart = {
@@ -175,10 +176,10 @@ def timeline_svg(run: Mapping[str, Any], at: int) -> str:
             "groups": group_rows(run["groups"]),
             "bars": rows,
             "marks": [bracket["half"]] if bracket["half"] else [],
-            "edges": [{"at": at} for at in bracket["window"]],
+            "edges": [{"at": edge} for edge in bracket["window"]],
         },
     }
     return sheet_svg(
-        f"who ran when: run {run['run']}, {bracket['benchmark'] or 'all benchmarks'}{which}",
+        f"who ran when: run {run['run']}, {bracket['benchmark'] or 'all benchmarks'}{iteration}",
         [PlacedChart(kind="timeline", chart=chart, width=WIDTH, height=height)],
     )

@@ -120,7 +120,7 @@ class PlacedChart(Struct, frozen=True, kw_only=True):
     right: float = 0.0
 
 
-def vega(what: str = "a picture in a file") -> Any:
+def vega(purpose: str = "a picture in a file") -> Any:
     """Return vl-convert: 85 MB, loaded only where something is drawn.
 
     Raises `InputError` where the extra `[report]` is not installed.
@@ -129,7 +129,7 @@ def vega(what: str = "a picture in a file") -> Any:
         import vl_convert  # noqa: PLC0415 - heavy
     except ImportError as error:
         raise InputError(
-            f"{what} needs vl-convert-python, which is not installed ({error}); "
+            f"{purpose} needs vl-convert-python, which is not installed ({error}); "
             f"`{pip_install('[report]')}` installs it"
         ) from error
     return vl_convert
@@ -169,11 +169,11 @@ def sheet_svg(
     words = [it | {"x": it["x"] + (width if it["x"] < 0 else 0.0)} for it in (heading, *notes)]
     groups = [
         _group(
-            one,
-            sides["left"] + i % columns * across,
-            top + i // columns * (down + _GAP) + first.above + sides["top"],
+            figure,
+            sides["left"] + number % columns * across,
+            top + number // columns * (down + _GAP) + first.above + sides["top"],
         )
-        for i, one in enumerate(figures)
+        for number, figure in enumerate(figures)
     ]
     page = {
         "width": width,
@@ -187,16 +187,16 @@ def sheet_svg(
     }
     svg: str = vega().vega_to_svg(page, allowed_base_urls=[])
     # To a hundredth of a pixel, and the dots of one colour as one path: an eighth, the same look.
-    short = _PLACES.sub(lambda found: _LONG.sub(r"\1", found[0]), svg)
+    short = _PLACES.sub(lambda match: _LONG.sub(r"\1", match[0]), svg)
     return coloured(_DOTS.sub(_one_path, short))
 
 
-def _one_path(dots: re.Match[str]) -> str:
+def _one_path(circles: re.Match[str]) -> str:
     """Return circles of one size and colour as one line of points with round ends."""
-    points = "".join(f"M{place}h.01" for place in re.findall(r"translate\(([^)]*)", dots[0]))
-    faint = "" if dots[3] == "1" else f' opacity="{dots[3]}"'
+    points = "".join(f"M{place}h.01" for place in re.findall(r"translate\(([^)]*)", circles[0]))
+    faint = "" if circles[3] == "1" else f' opacity="{circles[3]}"'
     return (
-        f'<path d="{points}" stroke="{dots[2]}" stroke-width="{2 * float(dots[1]):g}" '
+        f'<path d="{points}" stroke="{circles[2]}" stroke-width="{2 * float(circles[1]):g}" '
         f'stroke-linecap="round"{faint}/>'
     )
 
@@ -204,40 +204,44 @@ def _one_path(dots: re.Match[str]) -> str:
 def coloured(svg: str) -> str:
     """Return an SVG with the page's light colours in the place of their names."""
     colours = page_colours()
-    return _COLOURED.sub(lambda found: f'{found[1]}{colours.get(found[2], "#000000")}"', svg)
+    return _COLOURED.sub(lambda match: f'{match[1]}{colours.get(match[2], "#000000")}"', svg)
 
 
 @cache
 def page_colours() -> Mapping[str, str]:
     """Return the light colours of the page's style sheet by name, as `#rrggbb`."""
     block = (ASSETS / "page.css").read_text(encoding="utf-8").partition("@media")[0]
-    found = re.findall(r"(?<!-)--([\w-]+): #([0-9a-f]{3,6});", block)
+    definitions = re.findall(r"(?<!-)--([\w-]+): #([0-9a-f]{3,6});", block)
     return {
         name: "#" + ("".join(2 * digit for digit in value) if len(value) == 3 else value)
-        for name, value in found
+        for name, value in definitions
     }
 
 
 def _spec(kind: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((ASSETS / f"{kind}.vega.json").read_text(encoding="utf-8"))
-    return found
+    specification: dict[str, Any] = json.loads(
+        (ASSETS / f"{kind}.vega.json").read_text(encoding="utf-8")
+    )
+    return specification
 
 
 def _group(figure: PlacedChart, x: float, y: float) -> dict[str, Any]:
-    """Return a filled specification as a part of a page."""
+    """Return a filled specification as a part of a page, its corner at x, y in pixels."""
     spec = _spec(figure.kind)
     size = {"width": figure.width, "height": figure.height}
     values = size | dict(figure.chart["signals"])
-    signals = [one for one in spec["signals"] if one["name"] not in values]
+    signals = [signal for signal in spec["signals"] if signal["name"] not in values]
     return {
         "type": "group",
         "encode": {
-            "update": {name: {"value": at} for name, at in {"x": x, "y": y, **size}.items()}
+            "update": {name: {"value": amount} for name, amount in {"x": x, "y": y, **size}.items()}
         },
         "signals": [*({"name": name, "value": value} for name, value in values.items()), *signals],
         "data": [
-            one if "source" in one else one | {"values": figure.chart["data"].get(one["name"], [])}
-            for one in spec["data"]
+            data_set
+            if "source" in data_set
+            else data_set | {"values": figure.chart["data"].get(data_set["name"], [])}
+            for data_set in spec["data"]
         ],
         "scales": spec["scales"],
         "axes": spec.get("axes", []),
