@@ -145,7 +145,7 @@ def _optional_seconds(name: str, default_s: float) -> Callable[[str], float]:
     return convert
 
 
-_LEAST_S = 0.001  # of a limit or window: the smallest that is told from 0 in milliseconds
+_LEAST_S = 0.001  # of limits and windows: one of 0 s would stop or count nothing at all
 _KINDS = {
     "whole": WHOLE,
     "milliseconds": MILLISECONDS,

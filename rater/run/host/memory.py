@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from rater.plan.placement.summary import Preflight, preflight
+from rater.plan.placement.preflight import Preflight, preflight
 from rater.plan.topology import HugePages, NodeMemory, PoolCapacity
 from rater.record.run import Placement
 from rater.run.host.procfs import list_folder, meminfo, read_number, read_text

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.plan.placement.summary import Preflight
+from rater.plan.placement.preflight import Preflight
 from rater.plan.request import Request
 from rater.plan.schedule import Order
 from rater.plan.suite import Suite

@@ -19,13 +19,8 @@ from rater.analysis.compare.conditions import (
     condition_differences,
     stored_conditions,
 )
-from rater.plan.placement.summary import (
-    bound_to_memory,
-    capacity_warnings,
-    needs_by_node,
-    remarks,
-    shares,
-)
+from rater.plan.placement.preflight import bound_to_memory, capacity_warnings, needs_by_node
+from rater.plan.placement.summary import remarks, shares
 from rater.plan.request import MERGED_FROM, Request, request_from_json
 from rater.plan.schedule import Plan
 from rater.plan.suite_find import find_suite, load_suite, split_selection, suite_names
