@@ -14,7 +14,8 @@ from rater.commands.cli import main
 from rater.commands.command_line import Parser
 from rater.commands.common import declare
 from rater.plan.placement.layout import layout_names, load_layout, parse_layout
-from rater.plan.placement.summary import capacity_warnings, shares
+from rater.plan.placement.preflight import capacity_warnings
+from rater.plan.placement.summary import shares
 from rater.show.plans.plan import brief
 from rater.system.errors import InputError
 from tests.support.places import MACHINES, needs_machines

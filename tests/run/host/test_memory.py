@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from rater.plan.placement.summary import (
+from rater.plan.placement.preflight import (
     gb,
     memory_warnings,
     needs_by_node,
