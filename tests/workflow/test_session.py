@@ -30,7 +30,7 @@ from rater.store.connection import StoreError, StoreFullError
 from rater.store.store import Store, open_store
 from rater.system.errors import RunError
 from rater.workflow.run import prepare, session
-from rater.workflow.run.session import Recorder, Screen
+from rater.workflow.run.sinks import Recorder, Screen
 from tests.support.calls import Rater, rows
 from tests.support.energy_tree import RANGE_UJ, powercap, stand, zone
 from tests.support.stored_runs import begin

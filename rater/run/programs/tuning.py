@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from msgspec import Struct
 
@@ -151,6 +151,16 @@ class CopyTuning(Struct, frozen=True):
                 before = environment.get(name, b"")
                 variables[name] = b":".join(([before] if before else []) + [os.fsencode(value)])
         return variables
+
+    def merged(self, other: CopyTuning) -> CopyTuning:
+        """Return what both set. Raises `InputError` where both set the same to other values."""
+        values: dict[str, Any] = {}
+        for field in self.__struct_fields__:
+            mine, its = getattr(self, field), getattr(other, field)
+            if mine is not None and its is not None and mine != its:
+                raise InputError(f"copies cannot have {field} {mine} and {its}: leave one out")
+            values[field] = its if mine is None else mine
+        return CopyTuning(**values)
 
 
 UNTUNED = CopyTuning()

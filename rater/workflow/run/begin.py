@@ -44,6 +44,7 @@ from rater.workflow.results.divots import store_placement_verdicts
 from rater.workflow.results.stored import print_result
 from rater.workflow.run.campaign import Campaign, CampaignEnded, CampaignPoint
 from rater.workflow.run.head import ActiveRun, RunLauncher, conditions_now, utc_timestamp
+from rater.workflow.run.refusals import refuse_plan
 from rater.workflow.run.repeat import (
     Rerun,
     changed_conditions,
@@ -53,7 +54,7 @@ from rater.workflow.run.repeat import (
     resolve_again,
 )
 from rater.workflow.run.resolve import RunPlan, resolve
-from rater.workflow.run.session import MadeRun, refuse_plan, stderr_excerpt
+from rater.workflow.run.session import MadeRun, stderr_excerpt
 
 # -- One run, made and shown -----------------------------------------------------------------------
 

@@ -31,7 +31,8 @@ from rater.workflow.arguments import Output
 from rater.workflow.doctor import RunSettings, restore_leftover_settings, tuned_settings_of
 from rater.workflow.run.head import RunLauncher, utc_timestamp
 from rater.workflow.run.resolve import RunPlan
-from rater.workflow.run.session import MadeRun, Session, Sink
+from rater.workflow.run.session import MadeRun, Session
+from rater.workflow.run.sinks import Sink
 
 if TYPE_CHECKING:
     from types import FrameType

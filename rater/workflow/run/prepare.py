@@ -30,7 +30,6 @@ from rater.run.host.facts import cpu_quotas
 from rater.run.host.foreign_load import ForeignLoadSampler, foreign_load_warning
 from rater.run.host.memory import preflight_now, read_node_memory
 from rater.run.host.procfs import read_text
-from rater.run.launcher.limits import refuse_copies
 from rater.run.programs.child_process import Limits
 from rater.run.programs.compile import (
     BuiltProgram,
@@ -71,8 +70,9 @@ from rater.text.cpuset import format_list, parse_set
 from rater.text.secrets import Redactor
 from rater.text.values import copies_text, count, truncate_list
 from rater.workflow.doctor import refuse_unsettable, tuned_settings_of
+from rater.workflow.run.refusals import checks_for_dry_run
 from rater.workflow.run.resolve import RunPlan, most_bytes
-from rater.workflow.run.workload import KITS, Workload, load_of, refuse_pages
+from rater.workflow.run.workload import KITS, Workload, load_of
 
 
 class PreparedRun(Struct, frozen=True, kw_only=True):
@@ -364,29 +364,28 @@ def checked(
         *([stuck] if stuck else []),
         *(() if resolved.request.force else needs.problems),
         *(f"--preflight strict: {text}" for text in short),
-        *_program_problems(resolved, planned),
+        *_setup_problems(resolved, planned),
     )
     return needs, warnings, refusals
 
 
-def _program_problems(resolved: RunPlan, planned: Mapping[str, str] | None) -> list[str]:
-    checks: list[Callable[[], object]] = [
-        partial(refuse_pages, resolved.request, planned),
-        partial(refuse_copies, resolved.plan, resolved.counted_events),
-    ]
+def _setup_problems(resolved: RunPlan, planned: Mapping[str, str] | None) -> list[str]:
+    """Return the refusals of a run, and what it would meet while it is set up (`make_ready`)."""
+    checks = checks_for_dry_run(resolved, planned)
     if resolved.request.wrap:
         checks.append(partial(find_command, resolved.request.wrap[0], "--wrap"))
     if any(workload.benchmark.sources for workload in resolved.workloads):
         checks.append(find_compiler)
-    found = [
-        f"benchmark {w.benchmark.name}: {problem}"
-        for w in resolved.workloads
+    missing = [
+        f"benchmark {workload.benchmark.name}: {problem}"
+        for workload in resolved.workloads
         for problem in missing_programs(
-            w.benchmark, w.size, has_setup=w.suite is not None and bool(w.suite.setup)
+            workload.benchmark,
+            workload.size,
+            has_setup=workload.suite is not None and bool(workload.suite.setup),
         )
     ]
-    found += _kit_problems(resolved)
-    return list(dict.fromkeys([*found, *_failures(checks)]))
+    return list(dict.fromkeys([*missing, *_kit_problems(resolved), *_failures(checks)]))
 
 
 def _kit_problems(resolved: RunPlan) -> list[str]:

@@ -12,10 +12,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.plan.counter_choice import CounterChoice
-from rater.plan.placement.layout import called, load_layout, override_layout
+from rater.plan.placement.layout import Layout, called, load_layout, override_layout
 from rater.plan.placement.memory_policy import Memory, apply_memory_support, parse_memory
-from rater.plan.placement.offer import check_asked, offer_cpus
-from rater.plan.placement.place import default_memory, implied_copies, place, resolve_copies
+from rater.plan.placement.offer import CpuOffer, check_asked, offer_cpus
+from rater.plan.placement.place import (
+    PlacementPlan,
+    default_memory,
+    implied_copies,
+    place,
+    resolve_copies,
+)
 from rater.plan.request import DEFAULT_COPIES, Request
 from rater.plan.schedule import (
     Order,
@@ -53,13 +59,13 @@ class RunPlan(Struct, frozen=True, kw_only=True):
     topology: Topology
     plan: Plan
     placements: tuple[Placement, ...]
-    memory: Memory  # what was asked for; placements say what this kernel can have of it
+    memory: Memory  # what was asked for; placements say what this kernel has of it
     layout: str  # its name and what the user changed of it
     reserved: tuple[int, ...]  # OS numbers of the PUs kept free of copies, ascending
     suite: str | None
     workloads: tuple[Workload, ...]  # in ring order
     warnings: tuple[str, ...]
-    refusals: tuple[str, ...]  # why it will not run as it is
+    refusals: tuple[str, ...]  # why the run will not be made, as planned here
     expected_s: dict[str, float]  # by benchmark: a guess for one phase without stagger
     tuning: CopyTuning = UNTUNED
     counters: CounterChoice | None = None  # None: nothing is counted
@@ -70,122 +76,283 @@ class RunPlan(Struct, frozen=True, kw_only=True):
         return self.counters.most_events if self.counters else 0
 
 
+# -- The steps of `resolve`, and the value that each makes -----------------------------------------
+
+
+class LoadedWorkloads(Struct, frozen=True, kw_only=True):
+    """What a request names, read from suites, command files or the command line."""
+
+    request: Request  # with what command files add to it
+    suite: str | None  # names of the suites; None: a plain command
+    workloads: tuple[Workload, ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def kits(self) -> list[KitBenchmark]:
+        """The benchmarks of an installed SPEC CPU."""
+        return [workload.kit for workload in self.workloads if workload.kit]
+
+
+class CopyTiming(Struct, frozen=True, kw_only=True):
+    """How copies are to start beside each other."""
+
+    mode: str
+    order: Order
+    stagger_ms: float  # between the starts of consecutive copies
+
+    @staticmethod
+    def of(request: Request) -> CopyTiming:
+        """Return what `--mode`, `--order` and `--stagger` mean together; raises `InputError`."""
+        mode, order, stagger_ms = resolve_mode(request.mode, request.stagger_ms, request.order)
+        return CopyTiming(mode=mode, order=order, stagger_ms=stagger_ms)
+
+
+class LayoutOffer(Struct, frozen=True, kw_only=True):
+    """The CPUs that the layout lets copies have."""
+
+    layout: Layout
+    offer: CpuOffer
+    counted: Topology  # the part of the machine whose PUs, cores and nodes `--copies` counts
+    called: str  # the layout's name and what options changed of it
+
+
+class ChosenCopies(Struct, frozen=True, kw_only=True):
+    """Which benchmarks run here, and in how many copies."""
+
+    request: Request  # with the number of copies
+    workloads: tuple[Workload, ...]  # those that are there and fit
+    left_out: tuple[str, ...]  # why the others do not run
+    copies: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a copy: those of the benchmark that has most."""
+        return _most_threads(self.workloads)
+
+
+class PlacedCopies(Struct, frozen=True, kw_only=True):
+    """Where the copies run and get their memory."""
+
+    offer: CpuOffer  # of the layout, as these copies count it
+    planned: PlacementPlan
+    placements: tuple[Placement, ...]  # as planned, with the memory policies that this kernel has
+    memory: Memory  # what was asked for
+    bound_by: str | None  # commands of a kit that bind copies themselves
+    warnings: tuple[str, ...]
+
+
+class RunSchedule(Struct, frozen=True, kw_only=True):
+    """What runs when, and what is counted meanwhile."""
+
+    plan: Plan
+    counters: CounterChoice | None  # None: nothing is counted
+
+
 def resolve(request: Request, topology: Topology) -> RunPlan:
     """Plan a run on a machine. Raises `InputError` for what can not be planned at all."""
-    request, suites, workloads, remarks = load_workloads(request)
-    kits = [workload.kit for workload in workloads if workload.kit]
-    mode, order, stagger_ms = resolve_mode(request.mode, request.stagger_ms, request.order)
+    loaded = load_workloads(request)
+    timing = CopyTiming.of(loaded.request)
+    offered = _offer_layout(loaded.request, topology)
+    chosen = _choose_copies(loaded, offered, topology)
+    placed = _place_copies(chosen, offered, loaded.kits, topology)
+    schedule = _schedule(chosen, timing, topology)
+    layout = _describe_layout(chosen.request, offered, placed)
+    return RunPlan(
+        request=chosen.request,
+        topology=topology,
+        plan=schedule.plan,
+        placements=placed.placements,
+        memory=placed.memory,
+        layout=layout,
+        reserved=placed.planned.reserved,
+        suite=loaded.suite,
+        workloads=chosen.workloads,
+        warnings=(
+            *loaded.remarks,
+            *chosen.left_out,
+            *_several_programs(chosen.request.command),
+            *_unequal_threads(chosen.workloads),
+            *_made_in_window(chosen.workloads, schedule.plan),
+            *_overwritten(schedule.plan, loaded.kits),
+            *placed.warnings,
+            *counter_warnings(schedule.counters, schedule.plan),
+            *rotation_warnings(
+                schedule.plan,
+                placed.placements,
+                topology,
+                remedies_for(schedule.plan, placed.placements, placed.offer, chosen.threads),
+            ),
+        ),
+        refusals=_crowded(chosen, placed, layout, len(offered.counted.pus)),
+        expected_s=_expected_times(chosen, placed, len(offered.counted.pus)),
+        tuning=tuning_of(chosen.request) if topology.is_this_system else UNTUNED,
+        counters=schedule.counters,
+    )
+
+
+def load_workloads(request: Request) -> LoadedWorkloads:
+    """Return the benchmarks that a request names. Raises `InputError`."""
+    if request.command:
+        return LoadedWorkloads(
+            request=request, suite=None, workloads=(command_workload(request),), remarks=()
+        )
+    if not request.of_kit:
+        suite, workloads = suite_workloads(request)
+        return LoadedWorkloads(request=request, suite=suite, workloads=workloads, remarks=())
+    request, suite, workloads, remarks = KITS().load_kit(request)
+    return LoadedWorkloads(request=request, suite=suite, workloads=workloads, remarks=remarks)
+
+
+def _offer_layout(request: Request, topology: Topology) -> LayoutOffer:
     changes: dict[str, Any] = {
-        it: getattr(request, it) for it in ("bind", "smt", "kind", "reserve")
+        name: getattr(request, name) for name in ("bind", "smt", "kind", "reserve")
     }
     check_asked(topology, smt=request.smt, kind=request.kind)
     layout = override_layout(load_layout(request.layout), **changes)
     offer = offer_cpus(topology, layout)
-    usable = offer.counted
+    return LayoutOffer(
+        layout=layout,
+        offer=offer,
+        counted=offer.counted,
+        called=called(request.layout, **changes),
+    )
+
+
+def _choose_copies(
+    loaded: LoadedWorkloads, offered: LayoutOffer, topology: Topology
+) -> ChosenCopies:
+    request = loaded.request
 
     def copies_of(threads: int) -> int:
-        if request.copies is None and (implied := implied_copies(offer, threads)) is not None:
-            return implied
-        return resolve_copies(request.copies or DEFAULT_COPIES, usable, threads)
+        """Return how many copies of so many threads there are to be."""
+        if request.copies is None:
+            implied_here = implied_copies(offered.offer, threads)
+            if implied_here is not None:
+                return implied_here
+        return resolve_copies(request.copies or DEFAULT_COPIES, offered.counted, threads)
 
-    workloads, copies, left_out = _what_fits(request, workloads, copies_of, usable)
+    workloads, copies, left_out = _what_fits(request, loaded.workloads, copies_of, topology)
     if request.copies is None:
-        counted = implied_copies(offer) is None
-        request = replace(request, copies=DEFAULT_COPIES if counted else str(copies))
-    elif request.copies.strip() == "nodes":
+        is_implied = implied_copies(offered.offer) is not None
+        request = replace(request, copies=str(copies) if is_implied else DEFAULT_COPIES)
+    return ChosenCopies(request=request, workloads=workloads, left_out=left_out, copies=copies)
+
+
+def _place_copies(
+    chosen: ChosenCopies, offered: LayoutOffer, kits: Sequence[KitBenchmark], topology: Topology
+) -> PlacedCopies:
+    request, offer = chosen.request, offered.offer
+    if (request.copies or "").strip() == "nodes":
         offer = offer.of_nodes()
-    threads = _threads(workloads)
     memory = (
-        Memory(default_memory(layout)) if request.memory is None else parse_memory(request.memory)
+        Memory(default_memory(offered.layout))
+        if request.memory is None
+        else parse_memory(request.memory)
     )
-    placed, bound_by = (
-        KITS().kit_placement(request, kits, copies, topology, memory) if kits else (None, None)
-    )
-    if placed is not None:
-        nowhere = all(
-            placement.memory_policy is MemoryPolicy.NONE for placement in placed.placements
-        )
-        if nowhere and memory.policy is not MemoryPolicy.NONE:
-            if request.memory is not None:
-                raise InputError(
-                    f"--mem {request.memory}: the command file already sets the memory policy: "
-                    "remove --mem"
-                )
-            memory = Memory(MemoryPolicy.NONE)
+    planned, bound_by = None, None
+    if kits:
+        planned, bound_by = KITS().kit_placement(request, kits, chosen.copies, topology, memory)
+    if planned is None:
+        planned = place(offer, chosen.copies, memory, chosen.threads)
     else:
-        placed = place(offer, copies, memory, threads)
-    placements, not_had = placed.placements, tuple[str, ...]()
-    if topology.is_this_system and any(
-        placement.memory_policy != "none" for placement in placements
-    ):
+        memory = _memory_beside_kit(request, planned, memory)
+    placements, not_had = planned.placements, tuple[str, ...]()
+    has_policy = any(placement.memory_policy != "none" for placement in placements)
+    if topology.is_this_system and has_policy:
         placements, not_had = apply_memory_support(placements, memory_support())
-    last_start_s = stagger_ms * (copies - 1) / 1e3
-    window = resolve_window(mode, request.warmup_s, request.window_s, last_start_s)
-    plan = make_plan(
-        [workload.benchmark.name for workload in workloads],
-        copies,
-        mode=mode,
-        order=order,
-        iterations=request.iterations,
-        discard=request.discard,
-        stagger_ms=stagger_ms,
-        increment=request.increment,
-        window=window,
-    )
-    counters = counters_of(request, topology, plan)
-    refusals = []
-    pus = len(usable.pus)
-    called_so = called(request.layout, **changes)
-    if request.bind_from_file:
-        called_so = "-b of the command file"
-    elif bound_by:
-        called_so = f"{bound_by} of the commands"
-    if (copies > placed.most or threads > pus) and not request.oversubscribe:
-        each = f" of {threads} threads" if threads > 1 else ""
-        fewer = f"use --copies {placed.most} or " if pus >= threads else ""
-        if placed.full:  # the number of copies is that of the layout's counts
-            fewer = f"lower the counts in the layout ({truncate_list(placed.full)}) or "
-        refusals.append(
-            f"{copies} {'copy' if copies == 1 else 'copies'}{each} on the {pus} PUs of layout "
-            f"{called_so} and --no-oversubscribe: {fewer}leave the option out"
-        )
-    return RunPlan(
-        request=request,
-        topology=topology,
-        plan=plan,
+    return PlacedCopies(
+        offer=offer,
+        planned=planned,
         placements=placements,
         memory=memory,
-        layout=called_so,
-        reserved=placed.reserved,
-        suite=suites,
-        workloads=workloads,
-        warnings=(
-            *remarks,
-            *left_out,
-            *_several_programs(request.command),
-            *_unequal_threads(workloads),
-            *(_made_in_window(workloads) if window is not None else ()),
-            *_overwritten(plan, kits),
-            *placed.warnings,
-            *not_had,
-            *counter_warnings(counters, plan),
-            *rotation_warnings(
-                plan,
-                placements,
-                topology,
-                remedies_for(plan, placements, offer, threads),
-            ),
-        ),
-        refusals=tuple(refusals),
-        expected_s=_expected(workloads, placed.placements, pus, threads),
-        tuning=tuning_of(request) if topology.is_this_system else UNTUNED,
-        counters=counters,
+        bound_by=bound_by,
+        warnings=(*planned.warnings, *not_had),
     )
+
+
+def _memory_beside_kit(request: Request, planned: PlacementPlan, memory: Memory) -> Memory:
+    """Return the memory policy of copies that a command file places.
+
+    Where the file leaves rater no policy to set there is none; raises `InputError` where one was
+    asked for.
+    """
+    is_left_to_kit = all(
+        placement.memory_policy is MemoryPolicy.NONE for placement in planned.placements
+    )
+    if not is_left_to_kit or memory.policy is MemoryPolicy.NONE:
+        return memory
+    if request.memory is not None:
+        raise InputError(
+            f"--mem {request.memory}: the command file already sets the memory policy: remove --mem"
+        )
+    return Memory(MemoryPolicy.NONE)
+
+
+def _schedule(chosen: ChosenCopies, timing: CopyTiming, topology: Topology) -> RunSchedule:
+    request = chosen.request
+    last_start_s = timing.stagger_ms * (chosen.copies - 1) / 1e3
+    plan = make_plan(
+        [workload.benchmark.name for workload in chosen.workloads],
+        chosen.copies,
+        mode=timing.mode,
+        order=timing.order,
+        iterations=request.iterations,
+        discard=request.discard,
+        stagger_ms=timing.stagger_ms,
+        increment=request.increment,
+        window=resolve_window(timing.mode, request.warmup_s, request.window_s, last_start_s),
+    )
+    return RunSchedule(plan=plan, counters=counters_of(request, topology, plan))
+
+
+def _describe_layout(request: Request, offered: LayoutOffer, placed: PlacedCopies) -> str:
+    if request.bind_from_file:
+        return "-b of the command file"
+    if placed.bound_by:
+        return f"{placed.bound_by} of the commands"
+    return offered.called
+
+
+def _crowded(chosen: ChosenCopies, placed: PlacedCopies, layout: str, pus: int) -> tuple[str, ...]:
+    """Refuse more copies than there is room for, where `--no-oversubscribe` asks for that."""
+    copies, threads, planned = chosen.copies, chosen.threads, placed.planned
+    has_room = copies <= planned.most and threads <= pus
+    if has_room or chosen.request.oversubscribe:
+        return ()
+    each = f" of {threads} threads" if threads > 1 else ""
+    fewer = f"use --copies {planned.most} or " if pus >= threads else ""
+    if planned.full:  # the number of copies is that of the layout's counts
+        fewer = f"lower the counts in the layout ({truncate_list(planned.full)}) or "
+    return (
+        f"{copies} {'copy' if copies == 1 else 'copies'}{each} on the {pus} PUs of layout "
+        f"{layout} and --no-oversubscribe: {fewer}leave the option out",
+    )
+
+
+def _expected_times(chosen: ChosenCopies, placed: PlacedCopies, pus: int) -> dict[str, float]:
+    """Guess seconds of a copy by benchmark: its reference time x the copies that share a PU.
+
+    It is a guess, since the reference times are of another machine.
+    """
+    placements = placed.planned.placements
+    if placements[0].cpu is None:
+        copies_per_pu = -(-len(placements) * chosen.threads // max(1, pus))
+    else:
+        copies_per_pu = max(Counter(placement.cpu for placement in placements).values())
+    return {
+        workload.benchmark.name: workload.size.reference_s * copies_per_pu
+        for workload in chosen.workloads
+        # The reference machine of SPEC CPU is many times slower than any that is rated now.
+        if workload.size.reference_s is not None and workload.kit is None
+    }
+
+
+# -- Which workloads fit, and what a user is warned of ---------------------------------------------
 
 
 def _several_programs(command: Sequence[str]) -> tuple[str, ...]:
     """Say that one program runs where several are typed, `-- ./a -- ./b`."""
-    programs = [shlex.join(one.split("\0")) for one in "\0".join(command).split("\0--\0")]
+    programs = [shlex.join(words.split("\0")) for words in "\0".join(command).split("\0--\0")]
     if len(programs) < 2 or not all(shutil.which(shlex.split(program)[0]) for program in programs):
         return ()
     axis = "command=" + ",".join(program.replace(",", "\\,") for program in programs)
@@ -195,18 +362,8 @@ def _several_programs(command: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def load_workloads(
-    request: Request,
-) -> tuple[Request, str | None, tuple[Workload, ...], tuple[str, ...]]:
-    """Return the request with what command files add to it, and what it is of, in words."""
-    if request.command:
-        return request, None, (command_workload(request),), ()
-    if not request.of_kit:
-        return request, *suite_workloads(request), ()
-    return KITS().load_kit(request)
-
-
 def _overwritten(plan: Plan, kits: Sequence[KitBenchmark]) -> tuple[str, ...]:
+    """Say which outputs of a kit are not validated, since a later run writes over them."""
     if not any(kit.comparison for kit in kits):
         return ()
     if plan.window is not None:
@@ -230,56 +387,57 @@ def _what_fits(
 ) -> tuple[tuple[Workload, ...], int, tuple[str, ...]]:
     """Return what can run here, with how many copies, and what is left out, in words.
 
-    `copies_of` tells how many copies of so many threads there are to be.
-    Copies that are counted (`pus`, `cores`) become more when a benchmark of many threads is
-    left out, so that others may not fit any more: until nothing changes.
+    `copies_of` tells how many copies of so many threads there are to be. Copies that are counted
+    (`pus`, `cores`) become more when a benchmark of many threads is left out, so that others may
+    not fit any more. This is repeated until nothing changes.
     """
     if not topology.is_this_system:
-        return workloads, copies_of(_threads(workloads)), ()
+        return workloads, copies_of(_most_threads(workloads)), ()
     fitting, left_out = without_missing(workloads)
     while fitting:
-        copies = copies_of(_threads(fitting))
+        copies = copies_of(_most_threads(fitting))
         if request.force:
             return fitting, copies, left_out
-        fewer, more = without_unfit(fitting, copies, cache_root() / "work")
-        if not more:
+        smaller, unfit = without_unfit(fitting, copies, cache_root() / "work")
+        if not unfit:
             return fitting, copies, left_out
-        fitting, left_out = fewer, left_out + more
+        fitting, left_out = smaller, left_out + unfit
     raise InputError("\n".join(["nothing is left to run", *left_out]))
 
 
-def _threads(workloads: Sequence[Workload]) -> int:
+def _most_threads(workloads: Sequence[Workload]) -> int:
     return max(workload.benchmark.threads for workload in workloads)
 
 
 def _unequal_threads(workloads: Sequence[Workload]) -> tuple[str, ...]:
-    found = {workload.benchmark.threads for workload in workloads}
-    if len(found) == 1:
+    counts = {workload.benchmark.threads for workload in workloads}
+    if len(counts) == 1:
         return ()
     return (
-        f"benchmarks have {min(found)} to {max(found)} threads a copy: every copy gets "
-        f"{max(found)} CPUs, those with fewer threads leave some idle",
+        f"benchmarks have {min(counts)} to {max(counts)} threads a copy: every copy gets "
+        f"{max(counts)} CPUs, those with fewer threads leave some idle",
     )
 
 
-def _made_in_window(workloads: Sequence[Workload]) -> tuple[str, ...]:
-    found = []
+def _made_in_window(workloads: Sequence[Workload], plan: Plan) -> tuple[str, ...]:
+    """Warn of what is made between the runs of a steady window."""
+    if plan.window is None:
+        return ()
+    warnings = []
     for workload in workloads:
-        what = []
-        if workload.benchmark.setup:
-            what.append("a set-up")
+        parts = ["a set-up"] if workload.benchmark.setup else []
         if any(wanted.private for wanted in workload.size.inputs):
-            what.append("private inputs")
-        if what:
-            found.append(
-                f"steady: {workload.benchmark.name} has {' and '.join(what)} for each run: made "
+            parts.append("private inputs")
+        if parts:
+            warnings.append(
+                f"steady: {workload.benchmark.name} has {' and '.join(parts)} for each run: made "
                 "between runs, inside the window, which lowers the rate"
             )
-    return tuple(found)
+    return tuple(warnings)
 
 
 def size_and_tune(resolved: RunPlan) -> tuple[str | None, str | None]:
-    """Return size and tune of what runs, for people; None: a command's, and what a kit has not."""
+    """Return size and tune of what runs, for people; a command has neither, a kit may lack them."""
     if resolved.suite is None:
         return None, None
     kits = [workload.kit.run for workload in resolved.workloads if workload.kit]
@@ -291,7 +449,7 @@ def size_and_tune(resolved: RunPlan) -> tuple[str | None, str | None]:
 
 
 def expected_total_s(resolved: RunPlan) -> float | None:
-    """Guess how long all phases take; None when a reference time is missing."""
+    """Guess seconds of all phases; None when a reference time is missing."""
     plan, expected = resolved.plan, resolved.expected_s
     if plan.window is not None:
         longest_s = max(expected.values(), default=0.0)  # runs that cross the window's end
@@ -300,31 +458,17 @@ def expected_total_s(resolved: RunPlan) -> float | None:
         return None
     stagger_s = plan.stagger_ns * (plan.copies - 1) / 1e9
     if plan.order is Order.ROTATED:
-        queues = (queue.steps for queue in plan.phases[0].queues)
-        return stagger_s + max(sum(expected[s.benchmark] for s in steps) for steps in queues)
+        queues = plan.phases[0].queues
+        return stagger_s + max(
+            sum(expected[step.benchmark] for step in queue.steps) for queue in queues
+        )
     return sum(stagger_s + expected[phase.benchmark or ""] for phase in plan.phases)
 
 
 def most_bytes(resolved: RunPlan) -> int:
-    """Return what one copy holds at its peak in the benchmark that needs most; 0: not stated."""
+    """Return the peak bytes of one copy in the benchmark that needs most; 0: none is stated."""
     sizes = [workload.size for workload in resolved.workloads]
     return max(
         size.memory_bytes or (size.total_memory_bytes or 0) // resolved.plan.copies
         for size in sizes
     )
-
-
-def _expected(
-    workloads: tuple[Workload, ...], placements: tuple[Placement, ...], pus: int, threads: int
-) -> dict[str, float]:
-    """Reference time x copies that share a PU: a guess, the machine is not the reference one."""
-    if placements[0].cpu is None:
-        crowd = -(-len(placements) * threads // max(1, pus))
-    else:
-        crowd = max(Counter(placement.cpu for placement in placements).values())
-    return {
-        workload.benchmark.name: workload.size.reference_s * crowd
-        for workload in workloads
-        # The reference machine of SPEC CPU is many times slower than any that is rated now.
-        if workload.size.reference_s is not None and workload.kit is None
-    }

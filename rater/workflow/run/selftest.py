@@ -77,8 +77,9 @@ from rater.text.values import join_and
 from rater.workflow.arguments import Output, print_json, print_view
 from rater.workflow.run.campaign import Campaign, CampaignEnded, CampaignPoint
 from rater.workflow.run.head import RunLauncher
+from rater.workflow.run.refusals import refuse_plan
 from rater.workflow.run.resolve import resolve
-from rater.workflow.run.session import MadeRun, refuse_plan
+from rater.workflow.run.session import MadeRun
 
 _KERNELS = "mini/moldyn,vm,rays"  # busy with computing: what slows them is what we do
 _FEWER_KERNELS = "mini/moldyn,vm"

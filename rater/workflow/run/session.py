@@ -7,12 +7,9 @@ import json
 import os
 import shutil
 import tempfile
-import threading
-import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,28 +20,14 @@ from msgspec.structs import replace
 from rater.analysis.results.placement import RunProof
 from rater.plan.options import parse_cadence
 from rater.plan.schedule import Phase
-from rater.record.events import (
-    CopyCounted,
-    CopyStarted,
-    CpuReadings,
-    Event,
-    MachineReadings,
-    Noted,
-    Observed,
-    PagesHad,
-    PhaseCounted,
-    Resting,
-    RunEnded,
-    Sampled,
-)
+from rater.record.events import Event, Noted, RunEnded
 from rater.record.run import RunStatus
 from rater.record.stored import StoredRun, is_good
 from rater.run.host.admission import lost_lock_warning
 from rater.run.host.foreign_load import ForeignLoadSampler
 from rater.run.host.idle import IdleWatch
-from rater.run.host.thread_binding import living_on, realtime_priority
+from rater.run.host.thread_binding import living_on
 from rater.run.launcher.guard import Guard, guard
-from rater.run.launcher.limits import refuse_copies
 from rater.run.observe.perf import CounterPlan
 from rater.run.programs.compile import cache_root
 from rater.run.programs.tuning import CopyTuning
@@ -53,7 +36,6 @@ from rater.run.supervise.supervisor import Outcome, Supervisor
 from rater.run.workplace.run_dirs import Program, RunFolders, stderr_ends
 from rater.store.connection import StoreError
 from rater.store.store import Store
-from rater.system.errors import InputError
 from rater.system.files import Trusted, replace_file
 from rater.system.paths import sysroot, user_folder
 from rater.system.process import DeferredSignals, hold_stop_signals, print_error
@@ -71,8 +53,10 @@ from rater.workflow.run.prepare import (
     make_ready,
     remove_if_empty,
 )
+from rater.workflow.run.refusals import refuse_run
 from rater.workflow.run.resolve import RunPlan, most_bytes
-from rater.workflow.run.workload import refuse_pages, unreached_warnings
+from rater.workflow.run.sinks import Recorder, Screen, Sink
+from rater.workflow.run.workload import unreached_warnings
 
 if TYPE_CHECKING:
     from rater.show.live.lines import View
@@ -84,11 +68,11 @@ if TYPE_CHECKING:
 class PreparedPages(Struct, frozen=True, kw_only=True):
     """Everything that copies need for their page sizes."""
 
-    setup: PageSetup  # what is looked for while copies run
+    setup: PageSetup  # where reports of pages come while copies run
     programs: dict[str, Program]  # by benchmark, with the layout in their environment
-    tuning: CopyTuning  # what is preloaded
-    warnings: tuple[str, ...]  # why not all can be had
-    settings: tuple[tuple[str, str], ...]  # what is kept with the run
+    tuning: CopyTuning  # with the library that is preloaded
+    warnings: tuple[str, ...]  # why copies cannot have all of the layout
+    settings: tuple[tuple[str, str], ...]  # names and values that are stored with the run
 
 
 class PagePreparation(Protocol):
@@ -110,174 +94,26 @@ class PagePreparation(Protocol):
 _PAGE_SETUP = Hook[PagePreparation]("page setup")
 
 
-# -- What a program that failed said of it itself --------------------------------------------------
+# -- What a failed program wrote to its standard error ---------------------------------------------
 
 
 def stderr_excerpt(run: StoredRun) -> str:
     """Return the first and last lines of a failed copy's standard error, "" where it has none."""
     failed = [copy for copy in run.copies if copy.run_dir and not is_good(copy)]
     lines = stderr_ends(failed[0].run_dir or "") if failed else []
-    said = ["its standard error:", *(f"  {line}" for line in lines)] if lines else []
+    excerpt = ["its standard error:", *(f"  {line}" for line in lines)] if lines else []
     if failed and failed[0].cpu is not None and any("libnuma" in line for line in lines):
-        said.append(
+        excerpt.append(
             "rater binds copies, and numactl refuses CPUs and nodes beyond that: `--bind none "
             "--mem none` leaves both to the command"
         )
-    return "\n".join(said)
-
-
-# -- Where a run's events go: into the database and onto the screen, each on a thread of its own ---
-#
-# The supervisor only appends to a queue: a disk that stalls or a slow terminal
-# must not delay the time stamp of the next copy that ends.
-
-_AFTERWARDS = (CpuReadings, MachineReadings, CopyCounted, PhaseCounted, PagesHad)
-_CAN_WAIT = (CopyStarted, Sampled, *_AFTERWARDS)
-_NOT_SHOWN = (Sampled, Observed, *_AFTERWARDS)
-_CLOSE_PATIENCE_S = 60.0
-_GATHER_S = 0.05  # what ended this long before a kill -9 may not be in the database yet
-_DRAW_GAP_S = 0.25  # at most four times a second
-
-
-class Sink(Protocol):
-    """Where events go: `put` is called by the supervisor and must return at once."""
-
-    def start(self) -> None:
-        """Begin, before the first event."""
-        ...
-
-    def put(self, event: Event) -> None:
-        """Take an event."""
-        ...
-
-    def close(self) -> None:
-        """Finish with what was taken, after the last event."""
-        ...
-
-
-class Recorder(threading.Thread):
-    """Appends events to the store, in order; what could not be stored is kept for another try.
-
-    `append` takes events that belong in one transaction: those that came while it
-    was busy with the ones before.
-    """
-
-    def __init__(self, append: Callable[..., None], trouble: Callable[[str], None]) -> None:
-        super().__init__(name="recorder", daemon=True)
-        self._append = append
-        self._trouble = trouble
-        self._events: deque[Event] = deque()
-        self._wake = threading.Event()
-        self._over = False
-        self.unsaved: list[Event] = []
-        self.problem: str | None = None
-
-    def put(self, event: Event) -> None:
-        """Take an event; returns at once."""
-        self._events.append(event)
-        # Its end brings a copy's start along; samples and readings go with what comes next.
-        if not (isinstance(event, _CAN_WAIT) or self._wake.is_set()):
-            self._wake.set()
-
-    def run(self) -> None:
-        """Store what comes until `close`; after a failure only collect."""
-        with realtime_priority():
-            while True:
-                self._wake.wait()
-                # Copies end in bursts: those of the next moment share a transaction.
-                time.sleep(_GATHER_S)
-                self._wake.clear()
-                over = self._over
-                self._store([self._events.popleft() for _ in range(len(self._events))])
-                if over:
-                    return
-
-    def _store(self, events: list[Event]) -> None:
-        if self.unsaved or not events:
-            self.unsaved += events
-            return
-        try:
-            self._append(*events)
-        except Exception as error:  # whatever it is: what was measured must not be lost
-            self.problem = str(error) or type(error).__name__
-            self.unsaved += events
-            self._trouble(self.problem)
-
-    def close(self) -> None:
-        """Wait until everything is stored, and try once more what could not be."""
-        self._over = True
-        self._wake.set()
-        self.join()  # however long a disk takes: the database is closed next, which it must not use
-        while self.unsaved:
-            try:
-                self._append(self.unsaved[0])
-            except Exception as error:  # as above
-                self.problem = str(error) or type(error).__name__
-                return
-            del self.unsaved[0]
-
-
-class Screen(threading.Thread):
-    """Feeds a `View` on a thread of its own.
-
-    The view counts phases from 0, whatever numbers those ahead have in the run.
-    """
-
-    def __init__(self, view: View, phases: Sequence[Phase] = ()) -> None:
-        super().__init__(name="screen", daemon=True)
-        self._view = view
-        self._positions = {it.number: position for position, it in enumerate(phases)}
-        self._renumbers = any(number != place for number, place in self._positions.items())
-        self._events: deque[Event] = deque()
-        self._wake = threading.Event()
-        self._over = threading.Event()
-        self._lock = threading.Lock()
-
-    def put(self, event: Event) -> None:
-        """Take an event; returns at once. What is seen of copies and CPUs is for later."""
-        if not isinstance(event, _NOT_SHOWN):
-            self._events.append(event)
-            self._wake.set()
-
-    def run(self) -> None:
-        """Draw when something changed, four times a second at most, and when the view wants to."""
-        wait_s = 0.0
-        while not self._over.is_set():
-            self._wake.wait(wait_s)
-            self._wake.clear()
-            with self._lock:
-                self._drain()
-                wait_s = self._view.tick(time.monotonic_ns())
-            self._over.wait(_DRAW_GAP_S)
-
-    def pause(self) -> None:
-        """Stop drawing, for Ctrl-Z."""
-        self._lock.acquire()
-        self._view.pause()
-
-    def resume(self) -> None:
-        """Go on drawing."""
-        self._view.resume()
-        self._lock.release()
-
-    def close(self) -> None:
-        """Draw what is left and leave the terminal clean."""
-        self._over.set()
-        self._wake.set()
-        self.join(_CLOSE_PATIENCE_S)
-        self._drain()
-        self._view.stop()
-
-    def _drain(self) -> None:
-        while self._events:
-            event = self._events.popleft()
-            if self._renumbers and not isinstance(event, Noted | Resting | Observed | RunEnded):
-                event = replace(event, phase=self._positions[event.phase])
-            self._view.event(event)
+    return "\n".join(excerpt)
 
 
 # -- One run from the lock to the last line on the screen ------------------------------------------
 
+# New objects between two collections of garbage while copies run; Python's own default is 700. Each
+# collection delays the next time stamp.
 _COLLECT_AFTER_OBJECTS = 50_000
 
 
@@ -287,16 +123,24 @@ class MadeRun(Struct, frozen=True, kw_only=True):
     number: int
     status: int  # as a program's: 128 and the number of the signal that ended it
     reason: str | None  # why it failed
-    run: StoredRun | None  # as the database has it; None: not all of it is there
+    run: StoredRun | None  # as stored; None where events are missing in the database
     proved: RunProof | None = None
-    others_cost: float | None = None  # what work of others on the copies' CPUs cost
+    others_cost: float | None = None  # share of the score that work of others on the CPUs cost
 
 
-def refuse_plan(plan: RunPlan) -> None:
-    """Raise `InputError` for a run that is known not to be possible as it is."""
-    if plan.refusals:
-        raise InputError("\n".join(plan.refusals))
-    refuse_copies(plan.plan, plan.counted_events)
+class ReadyRun(Struct, frozen=True, kw_only=True):
+    """All that a run needs before it is entered in the store."""
+
+    prepared: PreparedRun
+    start: StoredRun  # its first row
+    pages: PreparedPages | None  # None: page sizes are not chosen
+    counters: CounterPlan | None  # None: nothing is counted
+
+    @property
+    def tuning(self) -> CopyTuning:
+        """What copies find of memory: `--alloc`, `--hugepages` and `--pages` together."""
+        tuning = self.prepared.resolved.tuning
+        return tuning if self.pages is None else tuning.merged(self.pages.tuning)
 
 
 @dataclass(kw_only=True)
@@ -308,95 +152,106 @@ class Session:
     attempt: RunLauncher
     settings: RunSettings
     say: Callable[[str], None]  # to the user, on standard error
-    left: tuple[str, ...] = ()  # warnings of what a dead rater left of the settings
-    load: ForeignLoadSampler | None = None  # who else works here since it was made
+    left: tuple[str, ...] = ()  # warnings of settings that a dead rater left changed
+    load: ForeignLoadSampler | None = None  # begun as the run before ended
     screen: bool = False
-    # What else hears the run's events; made when its guard is there, for processes of its own.
+    # Other listeners to the run's events, made once its guard can start processes for them.
     listeners: Callable[[Guard], Sequence[Sink]] = lambda _: ()
-    resolved: RunPlan = field(init=False)
-    _run: StoredRun = field(init=False)
-    _counters: CounterPlan | None = None
+
+    @property
+    def resolved(self) -> RunPlan:
+        """The plan of the run."""
+        return self.asked.value
 
     def run(self) -> MadeRun:
-        """Prepare it and run it. Raises `RaterError` where it does not begin."""
-        resolved, attempt, store = self.asked.value, self.attempt, self.store
-        self.resolved = resolved
-        refuse_plan(resolved)
-        refuse_pages(resolved.request)
-        surroundings = HostLoad(resolved, self.load)
-        for warning in resolved.warnings:
+        """Prepare the run and make it. Raises `RaterError` where it does not begin."""
+        refuse_run(self.resolved)
+        surroundings = HostLoad(self.resolved, self.load)
+        for warning in self.resolved.warnings:
             self.say(f"warning: {warning}")
         with ExitStack() as stack:
             # From here on nothing that is started, compilers included, outlives this process.
-            keeper = stack.enter_context(guard(attempt.mark, resolved.plan.copies))
-            cache = cache_root()
-            work = cache / "work" / attempt.folder
-            if work.parent != cache / "work":
-                stack.callback(remove_if_empty, work.parent)
-            ready = make_ready(resolved, work, stack.callback, self.say)
-            needed_bytes = most_bytes(resolved) * resolved.plan.copies
-            unreached = unreached_warnings(
-                resolved.request, resolved.tuning, ready.files, needed_bytes
-            )
-            start = start_of(attempt.uuid, ready)
-            stack.callback(shutil.rmtree, ready.work / "pages", ignore_errors=True)
-            pages = None
-            if resolved.request.has_pages:
-                pages = _PAGE_SETUP().pages_of_run(
-                    ready, start, store, cache, say_text=self.say, fill=self.settings.set
-                )
-            if pages is not None:
-                ready = replace(ready, programs=pages.programs)
-                settings = dict(start.settings) | dict(pages.settings)
-                start = replace(start, settings=tuple(settings.items()))
-            opened = database_warnings(store.path, resolved.request)
-            self._counters, uncounted = ready_counters(resolved.counters, resolved.plan.discard)
-            unpaged = pages.warnings if pages else ()
-            warnings = (
-                *(*self.left, *unreached, *unpaged, *opened, *uncounted),
-                *surroundings.warnings(),
-            )
-            for warning in warnings:
-                self.say(f"warning: {warning}")
-            self._run = replace(start, warnings=start.warnings + warnings)
-            with (
-                hold_stop_signals() as signals
-            ):  # from the run's row on nothing is broken off: it is ended
-                made = self._entered(keeper, ready, self._run, signals, pages)
+            keeper = stack.enter_context(guard(self.attempt.mark, self.resolved.plan.copies))
+            ready = self._prepare(stack, surroundings)
+            # The run has a row from here on: a signal ends the run and does not break it off.
+            with hold_stop_signals() as signals:
+                made = self._make(keeper, ready, signals)
         return made if signals.first is None else replace(made, status=128 + signals.first)
 
-    def _entered(
-        self,
-        keeper: Guard,
-        ready: PreparedRun,
-        start: StoredRun,
-        signals: DeferredSignals,
-        pages: PreparedPages | None,
-    ) -> MadeRun:
-        resolved, store = self.resolved, self.store
-        entered = self.attempt.enter(store, resolved.plan, start, self.say)
+    def _prepare(self, stack: ExitStack, surroundings: HostLoad) -> ReadyRun:
+        """Build and make what copies need; `stack` removes what is of this run alone.
+
+        Warnings are said, and stand in the run's first row.
+        """
+        resolved, cache = self.resolved, cache_root()
+        work = cache / "work" / self.attempt.folder
+        if work.parent != cache / "work":
+            stack.callback(remove_if_empty, work.parent)
+        prepared = make_ready(resolved, work, stack.callback, self.say)
+        unreached = unreached_warnings(
+            resolved.request,
+            resolved.tuning,
+            prepared.files,
+            needed_bytes=most_bytes(resolved) * resolved.plan.copies,
+        )
+        start = start_of(self.attempt.uuid, prepared)
+        stack.callback(shutil.rmtree, prepared.work / "pages", ignore_errors=True)
+        pages = self._prepare_pages(prepared, start, cache)
+        if pages is not None:
+            prepared = replace(prepared, programs=pages.programs)
+            settings = dict(start.settings) | dict(pages.settings)
+            start = replace(start, settings=tuple(settings.items()))
+        of_database = database_warnings(self.store.path, resolved.request)
+        counters, uncounted = ready_counters(resolved.counters, resolved.plan.discard)
+        warnings = (
+            *self.left,
+            *unreached,
+            *(pages.warnings if pages else ()),
+            *of_database,
+            *uncounted,
+            *surroundings.warnings(),
+        )
+        for warning in warnings:
+            self.say(f"warning: {warning}")
+        return ReadyRun(
+            prepared=prepared,
+            start=replace(start, warnings=start.warnings + warnings),
+            pages=pages,
+            counters=counters,
+        )
+
+    def _prepare_pages(
+        self, prepared: PreparedRun, start: StoredRun, cache: Path
+    ) -> PreparedPages | None:
+        if not self.resolved.request.has_pages:
+            return None
+        return _PAGE_SETUP().pages_of_run(
+            prepared, start, self.store, cache, say_text=self.say, fill=self.settings.set
+        )
+
+    def _make(self, keeper: Guard, ready: ReadyRun, signals: DeferredSignals) -> MadeRun:
+        """Enter the run in the store, make it, and store what was found of it."""
+        store = self.store
+        entered = self.attempt.enter(store, self.resolved.plan, ready.start, self.say)
         try:
-            with living_on(resolved.reserved, [keeper.launcher.pid]):
-                outcome, recorder = self._supervise(
-                    keeper, entered, store, ready, signals, pages=pages
-                )
+            with living_on(self.resolved.reserved, [keeper.launcher.pid]):
+                outcome, recorder = self._supervise(keeper, entered, ready, signals)
         except Exception as error:
             with suppress(StoreError):
                 reason = str(error) or type(error).__name__
                 store.append(entered.number, RunEnded(RunStatus.FAILED, reason))
             raise
         if recorder.unsaved:
-            self._rescue(entered.number, recorder)
+            self._rescue(entered.number, ready.start.head.uuid, recorder)
             return MadeRun(number=entered.number, status=1, reason=recorder.problem, run=None)
         run = store.load(entered.number)
         proved = store_placement_verdicts(store, run)
         store_score(store, run)
         cost = store_disturbance(store, run)
         status = 128 + outcome.signal if outcome.signal is not None else 1
-        status = 0 if outcome.status is RunStatus.COMPLETE else status
         return MadeRun(
             number=entered.number,
-            status=status,
+            status=0 if outcome.status is RunStatus.COMPLETE else status,
             reason=outcome.reason,
             run=run,
             proved=proved,
@@ -404,33 +259,66 @@ class Session:
         )
 
     def _supervise(
-        self,
-        keeper: Guard,
-        entered: ActiveRun,
-        store: Store,
-        ready: PreparedRun,
-        signals: DeferredSignals,
-        *,
-        pages: PreparedPages | None,
+        self, keeper: Guard, entered: ActiveRun, ready: ReadyRun, signals: DeferredSignals
     ) -> tuple[Outcome, Recorder]:
+        """Let copies run and events flow; return how it ended, and the recorder of the events."""
+        store = self.store
+        screen = None
+        if self.screen:
+            screen = Screen(self._view(ready.start, entered.phases), entered.phases)
+        job = self._job(entered, ready, screen)
+        # What was imported and planned stays to the end: nothing for the collector to walk through
+        # while copies are timed.
+        gc.freeze()
+        gc.set_threshold(_COLLECT_AFTER_OBJECTS)
+
+        def fail(reason: str) -> None:
+            supervisor.fail(reason)
+
+        def append(*events: Event) -> None:
+            lost_before = store.lost
+            store.append(entered.number, *events)
+            if screen and store.lost != lost_before:
+                screen.put(Noted(f"{store.lost}"))
+
+        recorder = Recorder(append, fail)
+        sinks: tuple[Sink, ...] = (recorder, *((screen,) if screen else ()))
+        sinks += tuple(self.listeners(keeper))
+
+        def emit(event: Event) -> None:
+            for sink in sinks:
+                sink.put(event)
+
+        supervisor = Supervisor(job, keeper, emit, signals)
+        with ExitStack() as started:
+            for sink in sinks:
+                sink.start()
+                started.callback(sink.close)
+            outcome = trio.run(supervisor.run)
+            lost_lock = lost_lock_warning()
+            if lost_lock is not None:
+                emit(Noted(lost_lock))
+        return outcome, recorder
+
+    def _job(self, entered: ActiveRun, ready: ReadyRun, screen: Screen | None) -> Job:
+        """Return what the supervisor is to do."""
         resolved, request = self.resolved, self.resolved.request
+        prepared, pages = ready.prepared, ready.pages
         folders = RunFolders(
-            ready.work,
+            prepared.work,
             self.attempt.mark,
-            ready.programs,
+            prepared.programs,
             resolved.placements,
             request.environment,
             keep=request.keep,
-            tuning=pages.tuning if pages else resolved.tuning,
-            files=ready.files,
+            tuning=ready.tuning,
+            files=prepared.files,
         )
-        phases = entered.phases
-        screen = Screen(self._view(phases), phases) if self.screen else None
-        job = Job(
-            plan=replace(resolved.plan, phases=phases),
+        return Job(
+            plan=replace(resolved.plan, phases=entered.phases),
             placements=resolved.placements,
             workplace=folders,
-            work=ready.work,
+            work=prepared.work,
             timeout_s=request.timeout_s,
             grace_s=request.grace_s,
             prepare=request.prepare,
@@ -448,43 +336,11 @@ class Session:
             proof=parse_cadence(request.proof),
             energy=None if request.energy == "off" else sysroot(),
             own_cpus=bool(resolved.reserved),
-            counters=self._counters,
+            counters=ready.counters,
             pages=pages.setup if pages else None,
         )
-        # What was imported and planned stays to the end: nothing for the collector to walk through
-        # while copies are timed.
-        gc.freeze()
-        gc.set_threshold(_COLLECT_AFTER_OBJECTS)
 
-        def fail(reason: str) -> None:
-            supervisor.fail(reason)
-
-        def append(*events: Event) -> None:
-            before = store.lost
-            store.append(entered.number, *events)
-            if screen and store.lost != before:
-                screen.put(Noted(f"{store.lost}"))
-
-        recorder = Recorder(append, fail)
-        sinks: tuple[Sink, ...] = (recorder, *((screen,) if screen else ()))
-        sinks += tuple(self.listeners(keeper))
-
-        def emit(event: Event) -> None:
-            for sink in sinks:
-                sink.put(event)
-
-        supervisor = Supervisor(job, keeper, emit, signals)
-        with ExitStack() as started:
-            for sink in sinks:
-                sink.start()
-                started.callback(sink.close)
-            outcome = trio.run(supervisor.run)
-            lost = lost_lock_warning()
-            if lost is not None:
-                emit(Noted(lost))
-        return outcome, recorder
-
-    def _view(self, phases: Sequence[Phase]) -> View:
+    def _view(self, start: StoredRun, phases: Sequence[Phase]) -> View:
         from rater.show.live.live import make_view
         from rater.show.live.progress import PhaseAhead
         from rater.show.screen.console import terminal  # a quiet run needs no screen
@@ -499,13 +355,12 @@ class Session:
             for phase in phases
         ]
         # Progress is never part of what a pipe or --json reads.
-        return make_view(terminal(stderr=True), self._run, ahead)
+        return make_view(terminal(stderr=True), start, ahead)
 
-    def _rescue(self, number: int, recorder: Recorder) -> None:
+    def _rescue(self, number: int, uuid: str, recorder: Recorder) -> None:
+        """Write events that the database did not take into a file; raises nothing."""
         lines = [
-            json.dumps(
-                {"run": self._run.head.uuid, "event": type(event).__name__, **to_dict(event)}
-            )
+            json.dumps({"run": uuid, "event": type(event).__name__, **to_dict(event)})
             for event in recorder.unsaved
         ]
         print_error(f"run {number}: {recorder.problem}")
@@ -527,6 +382,7 @@ class Session:
 def _idle_watch(resolved: RunPlan) -> IdleWatch | None:
     if resolved.request.until_idle_s is None:
         return None
+    # Copies that are not bound may use every CPU.
     cpus = {cpu for placement in resolved.placements for cpu in placement.cpus or ()}
-    every = {pu.os for pu in resolved.topology.pus}
-    return IdleWatch(cpus or every, max_s=resolved.request.until_idle_s)
+    all_cpus = {pu.os for pu in resolved.topology.pus}
+    return IdleWatch(cpus or all_cpus, max_s=resolved.request.until_idle_s)
