@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -34,6 +34,9 @@ from rater.workflow.sweep.execute import run_sweep
 from rater.workflow.sweep.request import SweepOptions
 from rater.workflow.sweep.view import results_of, view_of
 
+if TYPE_CHECKING:
+    from rater.show.documents.divots import DivotJson
+
 
 class LoadedRun(Struct, frozen=True, kw_only=True):
     """A stored run."""
@@ -44,7 +47,7 @@ class LoadedRun(Struct, frozen=True, kw_only=True):
     copies: ColumnTable  # a row per copy run: benchmark, iteration, copy, cpu, node, elapsed_s, ...
     brackets: ColumnTable  # a row per benchmark and iteration: bracket_s, ratio, score_lost, ...
     settings: dict[str, str]  # of the machine and of the run, as they were recorded
-    divots: tuple[dict[str, Any], ...]  # as `findings` of `rater divots --json`
+    divots: tuple[DivotJson, ...]  # as `findings` of `rater divots --json`
 
 
 def run(

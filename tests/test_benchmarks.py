@@ -202,7 +202,7 @@ def test_two_cores_and_a_half_of_an_lgroup_are_that_lgroup(tmp_path: Path) -> No
 def test_the_detector_says_of_made_runs_what_the_command_says_of_them_imported() -> None:
     numbers = range(1, 9)
     for (_, document, _), number in zip(verdicts(SEED, numbers), numbers, strict=True):
-        direct = divot_rows(findings_in(table_of_case(make(SEED, number))))
+        direct: list[Any] = [*divot_rows(findings_in(table_of_case(make(SEED, number))))]
         for row in (said := [*document["divots"]]):
             row.pop("next", None)
         assert [{k: it[k] for k in row} for it, row in zip(direct, said, strict=True)] == said

@@ -67,6 +67,6 @@ def scorer() -> Any:
     return module
 
 
-def for_scorer(name: str, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def for_scorer(name: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return elements of a divots document as the scorer reads them: it compares numbers."""
-    return [row | {"case": name, "copies": len(row["copies"])} for row in rows]
+    return [{**row, "case": name, "copies": len(row["copies"])} for row in rows]

@@ -11,8 +11,8 @@ from rater.analysis.compare.barrier import BarrierComparison
 from rater.analysis.divots.model.finding import Analysis
 from rater.analysis.results.cpu_use import MachineDisturbance
 from rater.analysis.results.score import Summary
-from rater.show.results.run import run_parts
-from rater.show.results.to_json import summary_document
+from rater.show.results.run import ShownRun, run_parts
+from rater.show.results.run_document import summary_document
 from rater.show.screen.console import Printer
 from rater.show.screen.document import Part, print_parts
 from rater.text.values import to_json
@@ -28,8 +28,16 @@ def parts_of(
     **options: Any,
 ) -> Iterable[Part]:
     """The parts of a run as `rater run` prints it at its end."""
-    document = summary_document(summary, beside) | {"notable": to_json(notable)}
-    return run_parts(summary, document, divots, after_run=after_run, **options)
+    document: Any = summary_document(summary, beside)
+    document |= {"placement": None, "notable": to_json(notable)}
+    shown = ShownRun(
+        head=summary.head,
+        document=document,
+        proof=summary.proof,
+        pages=summary.pages,
+        divots=divots,
+    )
+    return run_parts(shown, after_run=after_run, **options)
 
 
 def text_of(parts: Iterable[Part], width: int = 100) -> str:

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from rater.analysis.results.score import summarise
 from rater.run.host.discover import parse_synthetic
-from rater.show.results.to_json import summary_document
+from rater.show.results.run_document import summary_document
 from rater.show.screen.console import Printer
 from rater.show.screen.document import print_parts
 from rater.speccpu.config.config import read_config

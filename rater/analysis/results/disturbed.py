@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 from rater.analysis.results.account import TimeAccount, cpus_of_copies, time_accounts
 from rater.record.events import CopyEnded
@@ -50,20 +50,6 @@ def mostly_disturbed(taken: Collection[bool], what: str = "run") -> str | None:
     """Return why a point cannot be judged, by whether others took each of its runs; else None."""
     many = sum(taken)
     return f"{many} of {count(len(taken), what)} disturbed" if 2 * many > len(taken) else None
-
-
-class _Costs(Protocol):
-    @property
-    def others_cost(self) -> float | None: ...
-    @property
-    def noise_cost(self) -> float | None: ...
-
-
-def disturbed_members(of: _Costs) -> dict[str, Any]:
-    """Return why a run was too disturbed to judge (empty: it was not), and what that rests on."""
-    costs = {"others_cost": of.others_cost, "noise_cost": of.noise_cost}
-    why = disturbance_reasons(of.others_cost, of.noise_cost)
-    return {"disturbed": [*why]} | {k: None if v is None else round(v, 5) for k, v in costs.items()}
 
 
 # -- What others cost ------------------------------------------------------------------------------

@@ -32,8 +32,9 @@ from rater.show.results.cpu_use import (
     energy_parts,
 )
 from rater.show.results.placement import memory_parts, metric_parts, placement_facts
-from rater.show.results.run import barrier_parts, failed_facts, results_parts
-from rater.show.results.to_json import summary_document
+from rater.show.results.run import failed_facts, results_parts
+from rater.show.results.run_document import summary_document
+from rater.show.results.windows import barrier_parts
 from rater.show.screen.document import NUMBER, TEXT, Field, Line, ViewTable, facts
 from rater.show.screen.format import format_duration, format_gigabytes, run_title
 from rater.text.cpuset import format_list
@@ -153,18 +154,19 @@ def _results(page_run: ReportRun) -> Iterator[Html]:
     summary = page_run.summary
     pair = compare_with_barrier(summary, page_run.barrier) if page_run.barrier else None
     document = summary_document(summary, pair)
+    notes = (("note", remark) for remark in document["remarks"])
     yield html_parts(
-        results_parts(summary, document),
+        results_parts(document),
         barrier_parts(document["comparison"]) if pair else (),
-        metric_parts(summary.metrics),
+        metric_parts(document["metrics"]),
         energy_parts(document),
         account_parts(document),
-        [facts([*failed_facts(summary.failed), *(("note", remark) for remark in summary.remarks)])],
+        [facts([*failed_facts(document["failed"]), *notes])],
     )
     times = normalise(page_run.cells, median_copy_times(page_run.cells))
-    document |= copies_document(summary.head, times, summary.head)
+    copy_times = copies_document(summary.head, times, summary.head)
     yield element("h3", "Copies")
-    copies = html_parts(copy_parts(document))
+    copies = html_parts(copy_parts(copy_times, summary.head))
     if len(times) <= _MOST_ROWS:
         yield copies
     else:

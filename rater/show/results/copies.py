@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
-from rater.analysis.results.copies import CellTimes, RatioPair, slowest_points
+from rater.analysis.results.copies import CellTimes, CopyPoint, RatioPair, slowest_points
 from rater.record.events import CopyEnded, WorkloadTime
 from rater.record.run import CopyStatus, Validity
 from rater.record.stored import RunHead, StoredRun
@@ -17,32 +18,27 @@ from rater.show.screen.document import (
     Field,
     Line,
     Part,
-    Row,
     ViewTable,
     benchmark_fields,
     decimals,
 )
 from rater.show.screen.format import format_number, needed_decimals
-from rater.text.values import Json, JsonFields, to_json
+from rater.text.values import to_json
+
+if TYPE_CHECKING:
+    from rater.show.documents.copies import (
+        CellTimesJson,
+        CellWhereJson,
+        CopyPointJson,
+        CopyRunJson,
+        CopyTimesJson,
+        RatioPairJson,
+        WorkloadJson,
+    )
 
 _LEAST_WORST = 10  # slowest copies that are listed whatever is dropped
 _MOST_WORST = 40
 _SHARES = decimals(4)  # of normalised times, as in the paper
-_WHERE = JsonFields("cell.benchmark cell.tune cell.iteration")
-_TABLE = {
-    CellTimes: JsonFields(
-        {"*": _WHERE.read},
-        "cell.counted baseline_median_s=yardstick_s all=every kept",
-        {
-            "dropped": lambda one: [
-                to_json(point) | {"normalised": one.normalised(point)} for point in one.dropped
-            ],
-            "failed_copies": lambda one: len({failed.copy for failed in one.cell.failed}),
-            "copies": lambda one: len(one.cell.points),
-        },
-    ),
-    RatioPair: JsonFields("* change"),
-}
 
 
 def copies_document(
@@ -53,87 +49,126 @@ def copies_document(
     *,
     iteration: int | None = None,
     drop: int = 0,
-) -> dict[str, Json]:
-    """Return what `--copies` adds to the JSON of `rater show`: the key `copy_times`.
+) -> CopyTimesJson:
+    """Return the times of a run's copies, `copy_times` of `rater show --copies --json`.
 
-    `baseline`: the run whose medians are 1, its own where none was named; `iteration` of it, None:
-    over all that count; `drop`: so many of the slowest are left out; `pairs`: results beside its.
+    `baseline` is the run whose medians are 1, by default the run itself, and `iteration` the one
+    iteration that its medians are of. `drop` of the slowest copies are left out of `kept`.
+    `pairs` are results beside those of the baseline.
     """
-    worst = slowest_points(times, min(max(_LEAST_WORST, drop), _MOST_WORST))
-    found = {
+    slowest = slowest_points(times, min(max(_LEAST_WORST, drop), _MOST_WORST))
+    return {
         "baseline": baseline.run,
         "baseline_copies": baseline.copies,
         "baseline_iteration": iteration,
         "drop": drop,
-        "cells": times,
+        "cells": [_cell_json(cell_times) for cell_times in times],
         "slowest": [
-            _WHERE.read(one) | to_json(point) | {"normalised": normalised}
-            for one, point, normalised in worst
+            {**_where_json(cell_times), **_point_json(point, normalised)}
+            for cell_times, point, normalised in slowest
         ],
-        "ratios": pairs,
+        "ratios": [_pair_json(pair) for pair in pairs],
     }
-    return {"copy_times": to_json(found, _TABLE)}
 
 
-def copy_parts(document: Row) -> Iterator[Part]:
+def _where_json(cell_times: CellTimes) -> CellWhereJson:
+    cell = cell_times.cell
+    return {"benchmark": cell.benchmark, "tune": cell.tune, "iteration": cell.iteration}
+
+
+def _cell_json(cell_times: CellTimes) -> CellTimesJson:
+    cell = cell_times.cell
+    return {
+        **_where_json(cell_times),
+        "counted": cell.counted,
+        "baseline_median_s": cell_times.yardstick_s,
+        "all": to_json(cell_times.every),
+        "kept": to_json(cell_times.kept),
+        "dropped": [
+            _point_json(point, cell_times.normalised(point)) for point in cell_times.dropped
+        ],
+        "failed_copies": len({failed.copy for failed in cell.failed}),
+        "copies": len(cell.points),
+    }
+
+
+def _point_json(point: CopyPoint, normalised: float | None) -> CopyPointJson:
+    fields: CopyPointJson = to_json(point)
+    fields["normalised"] = normalised
+    return fields
+
+
+def _pair_json(pair: RatioPair) -> RatioPairJson:
+    fields: RatioPairJson = to_json(pair)
+    fields["change"] = pair.change
+    return fields
+
+
+def copy_parts(times: CopyTimesJson, head: RunHead) -> Iterator[Part]:
     """Yield the ratios beside the baseline's, the copies' statistics, and the slowest copies."""
-    times, run, copies = document["copy_times"], document["run"], document["copies"]
-    base, alone, drop = times["baseline"], times["baseline_iteration"], times["drop"]
-    yield _pairs(times["ratios"], base, run)
-    if times["ratios"] and copies != times["baseline_copies"]:
-        note = f"note: run {base} has {times['baseline_copies']} copies, run {run} has {copies}"
-        yield Line(note, "yellow")
+    base, run = times["baseline"], head.run
+    yield _ratios_table(times["ratios"], base, run)
+    if times["ratios"] and head.copies != times["baseline_copies"]:
+        copies = f"run {base} has {times['baseline_copies']} copies, run {run} has {head.copies}"
+        yield Line(f"note: {copies}", "yellow")
     cells = times["cells"]
     if not cells:
         yield "no copy has ended"
         return
+    yield _times_table(times, run)
+    missing = [cell["benchmark"] for cell in cells if cell["baseline_median_s"] is None]
+    if missing:
+        iteration = times["baseline_iteration"]
+        where = "" if iteration is None else f"iteration {iteration} of "
+        text = f"not in {where}run {base}: {', '.join(dict.fromkeys(missing))}"
+        yield Line(text, "yellow")
+    yield _slowest_table(times)
+
+
+def _times_table(times: CopyTimesJson, run: int) -> ViewTable:
+    cells, base, drop = times["cells"], times["baseline"], times["drop"]
     whose = "of this run" if base == run else f"of run {base}"
-    if alone is not None:
-        whose = f"of iteration {alone} {whose}"
+    if times["baseline_iteration"] is not None:
+        whose = f"of iteration {times['baseline_iteration']} {whose}"
     shapes = {"all": "all", **({f"-{drop}": "kept"} if drop else {})}
-    parts = {"median": "median", "mean": "mean", "s.d.": "sd", "max": "maximum"}
+    statistics = {"median": "median", "mean": "mean", "s.d.": "sd", "max": "maximum"}
     columns = (
         *benchmark_fields(cells),
         Field(heading="copies", value="copies", optional=2),
         Field(heading="1 =|s", value="baseline_median_s", form=SECONDS, optional=1),
         *(
-            Field(heading=f"{label}|{words}", value=f"{of}.{name}", form=_SHARES)
-            for label, of in shapes.items()
-            for words, name in parts.items()
+            Field(heading=f"{label}|{words}", value=f"{shape}.{key}", form=_SHARES)
+            for label, shape in shapes.items()
+            for words, key in statistics.items()
         ),
     )
-    title = f"Times of copies relative to the median copy {whose} of the same benchmark"
     which = "slowest copy" if drop == 1 else f"{drop} slowest copies"
-    note = f"-{drop}: without the {which}" if drop else ""
-    yield ViewTable(
-        title=title,
+    return ViewTable(
+        title=f"Times of copies relative to the median copy {whose} of the same benchmark",
         rows=cells,
         fields=columns,
-        style=lambda one: "" if one["counted"] else "dim",
-        note=note,
+        style=lambda cell: "" if cell["counted"] else "dim",
+        note=f"-{drop}: without the {which}" if drop else "",
     )
-    missing = [cell["benchmark"] for cell in cells if cell["baseline_median_s"] is None]
-    if missing:
-        where = "" if alone is None else f"iteration {alone} of "
-        text = f"not in {where}run {base}: {', '.join(dict.fromkeys(missing))}"
-        yield Line(text, "yellow")
+
+
+def _slowest_table(times: CopyTimesJson) -> ViewTable:
     slowest = times["slowest"]
-    worst = (
+    columns = (
         *benchmark_fields(slowest),
-        *(Field(heading=name, value=key) for name, key in _PLACES.items()),
+        *(Field(heading=heading, value=key) for heading, key in _PLACES.items()),
         Field(heading="time|s", value="elapsed_s", form=SECONDS),
         Field(heading="over the|median", value="normalised", form=_SHARES),
         Field(heading="J|estimate", value="joules_estimate", form=NUMBER, optional=1),
     )
-    yield ViewTable(
-        title=f"The slowest of {sum(cell['copies'] for cell in cells)}", rows=slowest, fields=worst
-    )
+    copies = sum(cell["copies"] for cell in times["cells"])
+    return ViewTable(title=f"The slowest of {copies}", rows=slowest, fields=columns)
 
 
 _PLACES = {"copy": "copy", "CPU": "cpu", "core": "core", "node": "node"}
 
 
-def _pairs(pairs: Sequence[Row], base: int, run: int) -> ViewTable:
+def _ratios_table(pairs: Sequence[RatioPairJson], base: int, run: int) -> ViewTable:
     several = len({pair["tune"] for pair in pairs if pair["tune"]}) > 1
     values = [value for pair in pairs for value in (pair["baseline"], pair["value"])]
     form = decimals(needed_decimals(values, significant=4))
@@ -146,8 +181,8 @@ def _pairs(pairs: Sequence[Row], base: int, run: int) -> ViewTable:
         Field(heading="change|%", value="change", form=CHANGE),
     )
 
-    def style(it: Row) -> str:
-        return "bold" if it["name"].startswith("suite") else ""
+    def style(pair: RatioPairJson) -> str:
+        return "bold" if pair["name"].startswith("suite") else ""
 
     return ViewTable(title="", rows=pairs, fields=columns, style=style)
 
@@ -166,28 +201,44 @@ def _seconds(nanoseconds: int | None) -> float | None:
     return None if nanoseconds is None else nanoseconds / 1e9
 
 
-_START = {"start_s": lambda it: _seconds(it.start_ns)}
-_RUNS_TABLE = {
-    CopyEnded: JsonFields(
-        "benchmark iteration copy step cpu node",
-        _START,
-        "elapsed_s status validity validity_detail workloads exit_code signal",
-    ),
-    WorkloadTime: JsonFields(
-        "workload", _START, {"elapsed_s": lambda it: it.elapsed_ns / 1e9}, "exit_code signal pid"
-    ),
-}
-
-
-def copy_runs_document(run: StoredRun) -> list[Row]:
+def copy_runs_document(run: StoredRun) -> list[CopyRunJson]:
     """Return every copy run as JSON values, torn attempts left out; seconds are floats."""
-    document: list[Row] = to_json(run.without_torn().copies, _RUNS_TABLE)
-    return document
+    return [_copy_run_json(copy) for copy in run.without_torn().copies]
 
 
-def copy_run_parts(rows: Sequence[Row]) -> Iterator[Part]:
+def _copy_run_json(copy: CopyEnded) -> CopyRunJson:
+    return {
+        "benchmark": copy.benchmark,
+        "iteration": copy.iteration,
+        "copy": copy.copy,
+        "step": copy.step,
+        "cpu": copy.cpu,
+        "node": copy.node,
+        "start_s": _seconds(copy.start_ns),
+        "elapsed_s": copy.elapsed_s,
+        "status": copy.status,
+        "validity": copy.validity,
+        "validity_detail": copy.validity_detail,
+        "workloads": [_workload_json(workload) for workload in copy.workloads],
+        "exit_code": copy.exit_code,
+        "signal": copy.signal,
+    }
+
+
+def _workload_json(workload: WorkloadTime) -> WorkloadJson:
+    return {
+        "workload": workload.workload,
+        "start_s": _seconds(workload.start_ns),
+        "elapsed_s": workload.elapsed_ns / 1e9,
+        "exit_code": workload.exit_code,
+        "signal": workload.signal,
+        "pid": workload.pid,
+    }
+
+
+def copy_run_parts(rows: Sequence[CopyRunJson]) -> Iterator[Part]:
     """Yield a row for every copy run."""
-    most = max((len(it["workloads"]) for it in rows), default=0)
+    most = max((len(row["workloads"]) for row in rows), default=0)
     columns = (
         Field(heading="benchmark", value="benchmark", form=TEXT, flexible=True),
         Field(heading="iter", value="iteration"),
@@ -210,28 +261,28 @@ def copy_run_parts(rows: Sequence[Row]) -> Iterator[Part]:
         title="",
         rows=rows,
         fields=columns,
-        style=lambda it: "" if it["status"] == CopyStatus.OK else "red",
+        style=lambda row: "" if row["status"] == CopyStatus.OK else "red",
         note=note if most > 1 else "",
     )
 
 
-def _workload(place: int, copy: Row) -> str | None:
+def _workload(place: int, copy: CopyRunJson) -> str | None:
     if place >= len(copy["workloads"]):
         return None
-    it = copy["workloads"][place]
-    failed = it["signal"] is not None or bool(it["exit_code"])
+    workload = copy["workloads"][place]
+    failed = workload["signal"] is not None or bool(workload["exit_code"])
     mark = "!" * (failed and copy["status"] == CopyStatus.FAILED)
-    return f"{format_number(it['elapsed_s'])}{mark}"
+    return f"{format_number(workload['elapsed_s'])}{mark}"
 
 
-def _ended(copy: Row) -> str:
+def _ended(copy: CopyRunJson) -> str:
     if copy["status"] != CopyStatus.FAILED:
         return str(copy["status"])
     signal = copy["signal"]
     return f"signal {signal}" if signal is not None else f"exit code {copy['exit_code']}"
 
 
-def _output(copy: Row) -> str:
+def _output(copy: CopyRunJson) -> str:
     bad = copy["status"] not in (CopyStatus.OK, CopyStatus.WRONG_OUTPUT)
     validity = Validity(copy["validity"])
     return "-" if bad and validity is Validity.UNCHECKED else _CHECKED[validity]

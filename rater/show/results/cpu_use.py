@@ -6,6 +6,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -32,7 +33,16 @@ from rater.show.screen.document import (
     facts,
 )
 from rater.text.cpuset import cpus_text, format_list
-from rater.text.values import Json, JsonFields, count, group_by_key, percent, to_json
+from rater.text.values import count, group_by_key, percent, to_json
+
+if TYPE_CHECKING:
+    from rater.show.documents.readings import (
+        BenchmarkCountsJson,
+        CountersJson,
+        MachineUseJson,
+        ReadingsJson,
+    )
+    from rater.show.documents.run import EnergyJson, EnergyPhaseJson
 
 # -- What disturbed a run --------------------------------------------------------------------------
 
@@ -91,11 +101,28 @@ def cpu_parts(readings: RunCounters) -> Iterator[Part]:
     yield facts(_machine_facts(machine), "The whole machine") if machine else None
 
 
-def cpus_document(readings: RunCounters) -> dict[str, Json]:
+def cpus_document(readings: RunCounters) -> ReadingsJson:
     """Return all readings as JSON values: by phase and CPU, and of the machine by phase."""
-    pressure = {"pressure": lambda it: {what: it.pressure(what) for what in _WAITS}}
-    table = {MachineUse: JsonFields("* values{}", pressure)}
-    return {"cpus": to_json(readings.cpus), "machine": to_json(readings.machine, table)}
+    return {
+        "cpus": to_json(readings.cpus),
+        "machine": [_machine_use(use) for use in readings.machine],
+    }
+
+
+def _machine_use(use: MachineUse) -> MachineUseJson:
+    return {
+        "phase": use.phase,
+        "benchmark": use.benchmark,
+        "iteration": use.iteration,
+        "counted": use.counted,
+        "elapsed_s": use.elapsed_s,
+        "values": dict(use.values),
+        "pressure": {
+            "cpu": use.pressure("cpu"),
+            "memory": use.pressure("memory"),
+            "io": use.pressure("io"),
+        },
+    }
 
 
 class _Group(Struct, frozen=True):
@@ -381,20 +408,32 @@ def _name(it: BenchmarkCounts) -> str:
     return f"{it.benchmark} {it.tune}" if it.tune else it.benchmark
 
 
-def counters_document(counts: RunCounts) -> dict[str, object]:
-    """Return the same as JSON values."""
-    document: dict[str, object] = to_json(counts, COUNTS_TABLE)
-    return document
+def counters_document(counts: RunCounts) -> CountersJson:
+    """Return what was counted as JSON values."""
+    return {
+        "benchmarks": [counts_json(benchmark) for benchmark in counts.benchmarks],
+        "user_only": counts.user_only,
+        "cost_us": counts.cost_us,
+    }
 
 
-COUNTS_TABLE = {
-    BenchmarkCounts: JsonFields(
-        "benchmark tune table cpi=rates.cpi",
-        {"ipc": lambda it: 1 / it.rates.cpi if it.rates and it.rates.cpi else None},
-        "ghz=rates.ghz instructions=rates.instructions cpi_spread stack metrics{} groups",
-        {"rates": lambda it: dict(it.rates.by_event) if it.rates else None},
-    ),
-}
+def counts_json(counts: BenchmarkCounts) -> BenchmarkCountsJson:
+    """Return what was counted of one benchmark as JSON values."""
+    rates = counts.rates
+    return {
+        "benchmark": counts.benchmark,
+        "tune": counts.tune,
+        "table": counts.table,
+        "cpi": rates.cpi if rates else None,
+        "ipc": 1 / rates.cpi if rates and rates.cpi else None,
+        "ghz": rates.ghz if rates else None,
+        "instructions": rates.instructions if rates else None,
+        "cpi_spread": counts.cpi_spread,
+        "stack": to_json(counts.stack),
+        "metrics": dict(counts.metrics),
+        "groups": to_json(counts.groups),
+        "rates": dict(rates.by_event) if rates else None,
+    }
 
 
 # -- Energy of a run: joules of phases, copies and the suite, where the machine counts them --------
@@ -423,26 +462,20 @@ def energy_parts(document: Row) -> Iterator[Part]:
         yield Line(f"no energy of {', '.join(dict.fromkeys(of))}: {reason}", "yellow")
 
 
-def _memory(energy: PhaseEnergy) -> float | None:
-    """Return the joules of memory, where they are counted apart."""
-    ours = {f"package-{package}" for package, _ in energy.packages}
+def _memory_joules(energy: PhaseEnergy) -> float | None:
+    """Return the joules of memory at the packages with copies, where they are counted apart."""
+    packages = {f"package-{package}" for package, _ in energy.packages}
     parts = [
         joules
-        for name, joules in energy.domains
-        if name.endswith("-dram") and name.removesuffix("-dram").partition("-die")[0] in ours
+        for domain, joules in energy.domains
+        if domain.endswith("-dram")
+        and domain.removesuffix("-dram").partition("-die")[0] in packages
     ]
     return sum(parts) if parts else None
 
 
-_ENERGY = JsonFields(
-    "phase benchmark iteration counted elapsed_s joules watts energy_delay_js",
-    {"memory_joules": _memory},
-    "domains{} reason",
-)
-
-
-def energy_document(summary: Summary) -> Row:
-    """Return what JSON has of it: nothing where the machine counts no energy.
+def energy_json(summary: Summary) -> EnergyJson:
+    """Return energy by phase; a machine that counts none has no phases.
 
     `joules_per_copy`: of a copy, or in rotated order of a copy's run of any benchmark.
     """
@@ -451,10 +484,30 @@ def energy_document(summary: Summary) -> Row:
         for score in summary.scores
         for iteration in score.iterations
     }
-    phases = []
-    for it in summary.energies:
-        of_run = it.joules / it.copy_runs if it.joules is not None and it.copy_runs else None
-        alone = it.phase in per_copy and summary.mix is None
-        own = per_copy[it.phase] if alone else of_run
-        phases.append(_ENERGY.read(it) | {"joules_per_copy": own})
-    return {"energy": {"suite_joules": summary.joules, "phases": phases}} if phases else {}
+    phases: list[EnergyPhaseJson] = []
+    for energy in summary.energies:
+        if energy.phase in per_copy and summary.mix is None:
+            joules_per_copy = per_copy[energy.phase]
+        elif energy.joules is not None and energy.copy_runs:
+            joules_per_copy = energy.joules / energy.copy_runs
+        else:
+            joules_per_copy = None
+        phases.append(_phase_json(energy, joules_per_copy))
+    return {"suite_joules": summary.joules, "phases": phases}
+
+
+def _phase_json(energy: PhaseEnergy, joules_per_copy: float | None) -> EnergyPhaseJson:
+    return {
+        "phase": energy.phase,
+        "benchmark": energy.benchmark,
+        "iteration": energy.iteration,
+        "counted": energy.counted,
+        "elapsed_s": energy.elapsed_s,
+        "joules": energy.joules,
+        "watts": energy.watts,
+        "energy_delay_js": energy.energy_delay_js,
+        "memory_joules": _memory_joules(energy),
+        "domains": dict(energy.domains),
+        "reason": energy.reason,
+        "joules_per_copy": joules_per_copy,
+    }

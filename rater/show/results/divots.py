@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -21,16 +22,10 @@ from rater.show.results.to_json import evidence_line
 from rater.show.screen.document import TEXT, Field, Line, Part, ViewTable, facts
 from rater.show.screen.format import run_title
 from rater.text.cpuset import format_list
-from rater.text.values import (
-    JsonFields,
-    copies_text,
-    count,
-    group_by_key,
-    objects,
-    percent,
-    signed_percent,
-    to_json,
-)
+from rater.text.values import copies_text, count, group_by_key, percent, signed_percent
+
+if TYPE_CHECKING:
+    from rater.show.documents.divots import TrialDocument, TrialJson, VerdictJson
 
 # -- Divots for people: the most costly first, what the layout explains apart ----------------------
 
@@ -270,31 +265,46 @@ def verdict_parts(view: ConfirmView) -> Iterator[Part]:
     )
 
 
-def trial_document(view: ConfirmView) -> dict[str, object]:
+def trial_document(view: ConfirmView) -> TrialDocument:
     """Return the same for programs."""
-    trial, verdict = view.trial, view.verdict
-    document: dict[str, object] = to_json(
-        {
-            **JsonFields("run finding=number evidence refused").read(view),
-            "trial": trial
-            and {
-                "benchmarks": trial.benchmarks,
-                "copies": trial.copies,
-                "pairs": view.pairs,
-                "a": {"place": trial.place, "cpus": trial.here, "command": view.commands[0]},
-                "b": {"place": trial.there_name, "cpus": trial.there, "command": view.commands[1]},
-                "slowdown": trial.slowdown,
-            },
-            "runs": objects("a b", view.runs),
-            "verdict": verdict
-            and {
-                **JsonFields("answer slowdown pairs").read(verdict),
-                "interval": [verdict.low, verdict.high],
-                **JsonFields("foreign disturbed").read(view),
-            },
-        }
-    )
-    return document
+    return {
+        "run": view.run,
+        "finding": view.number,
+        "evidence": view.evidence,
+        "refused": view.refused,
+        "trial": _trial_json(view),
+        "runs": [{"a": slow, "b": other} for slow, other in view.runs],
+        "verdict": _verdict_json(view),
+    }
+
+
+def _trial_json(view: ConfirmView) -> TrialJson | None:
+    trial = view.trial
+    if trial is None:
+        return None
+    slow, other = view.commands
+    return {
+        "benchmarks": [*trial.benchmarks],
+        "copies": trial.copies,
+        "pairs": view.pairs,
+        "a": {"place": trial.place, "cpus": [*trial.here], "command": slow},
+        "b": {"place": trial.there_name, "cpus": [*trial.there], "command": other},
+        "slowdown": trial.slowdown,
+    }
+
+
+def _verdict_json(view: ConfirmView) -> VerdictJson | None:
+    verdict = view.verdict
+    if verdict is None:
+        return None
+    return {
+        "answer": verdict.answer,
+        "slowdown": verdict.slowdown,
+        "pairs": [*verdict.pairs],
+        "interval": [verdict.low, verdict.high],
+        "foreign": None if view.foreign is None else [*view.foreign],
+        "disturbed": view.disturbed,
+    }
 
 
 def cpus_text(cpus: Sequence[int]) -> str:

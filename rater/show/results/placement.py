@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
-from rater.analysis.results.metrics import MetricResult
 from rater.analysis.results.placement import (
     BenchmarkProof,
     CopyProof,
@@ -36,7 +35,16 @@ from rater.show.screen.format import (
     place_texts,
 )
 from rater.text.cpuset import format_list
-from rater.text.values import JsonFields, copies_text, count, percent, struct_fields, to_json
+from rater.text.values import copies_text, count, percent, to_json
+
+if TYPE_CHECKING:
+    from rater.show.documents.readings import (
+        BenchmarkProofJson,
+        CopyProofJson,
+        PlacementJson,
+        SamplesJson,
+    )
+    from rater.show.documents.run import MetricJson
 
 _MOST_COPIES = 10  # named one by one
 
@@ -121,37 +129,65 @@ def memory_parts(proof: RunProof) -> Iterator[Part]:
         yield from (Line(text, "yellow") for text in seen.unknown)
 
 
-_PLACEMENT_TABLE = {
-    BenchmarkProof: JsonFields("* page_shares{}"),
-    CopySamples: JsonFields("* node_bytes{} page_bytes{}"),
-}
-
-
-def proof_document(proof: RunProof, *, every: bool = True) -> dict[str, Any]:
+def proof_document(proof: RunProof, *, every: bool = True) -> PlacementJson:
     """Return the JSON document: per benchmark and per copy run, sizes in bytes.
 
     Copy runs are all of them with `every`, else those whose plan was not met.
     """
     broken = proof.with_verdict(PlacementVerdict.NOT_MET)
     unknown = proof.not_known()
-    document: dict[str, Any] = to_json(
-        {
-            "looked_at": bool(proof.copies),
-            "met": len(proof.with_verdict(PlacementVerdict.MET)),
-            "not_met": len(broken),
-            "not_known": sum(len(group) for group in unknown.values()),
-            "not_known_because": [
-                {"reasons": reasons, "copies": {one.copy for one in group}}
-                for reasons, group in unknown.items()
-            ],
-            "observed": proof.observed,
-            "benchmarks": proof.benchmarks,
-            "copies_listed": "all" if every else "not met",
-            "copies": proof.copies if every else broken,
-        },
-        _PLACEMENT_TABLE,
-    )
-    return document
+    return {
+        "looked_at": bool(proof.copies),
+        "met": len(proof.with_verdict(PlacementVerdict.MET)),
+        "not_met": len(broken),
+        "not_known": sum(len(group) for group in unknown.values()),
+        "not_known_because": [
+            {"reasons": [*reasons], "copies": sorted({copy.copy for copy in group})}
+            for reasons, group in unknown.items()
+        ],
+        "observed": to_json(proof.observed),
+        "benchmarks": [_benchmark_json(benchmark) for benchmark in proof.benchmarks],
+        "copies_listed": "all" if every else "not met",
+        "copies": [_copy_json(copy) for copy in (proof.copies if every else broken)],
+    }
+
+
+def _benchmark_json(proof: BenchmarkProof) -> BenchmarkProofJson:
+    fields: BenchmarkProofJson = to_json(proof)
+    fields["page_shares"] = {str(size): share for size, share in proof.page_shares}
+    return fields
+
+
+def _copy_json(proof: CopyProof) -> CopyProofJson:
+    return {
+        "phase": proof.phase,
+        "benchmark": proof.benchmark,
+        "iteration": proof.iteration,
+        "copy": proof.copy,
+        "step": proof.step,
+        "counted": proof.counted,
+        "planned": proof.planned,
+        "cpu": proof.cpu,
+        "node": proof.node,
+        "verdict": proof.verdict,
+        "reasons": [*proof.reasons],
+        "gate": to_json(proof.gate),
+        "seen": _samples_json(proof.seen),
+        "unseen_s": proof.unseen_s,
+        "local_share": proof.local_share,
+        "evenness": proof.evenness,
+    }
+
+
+def _samples_json(samples: CopySamples) -> SamplesJson:
+    fields: SamplesJson = to_json(samples)
+    fields["node_bytes"] = _by_name(samples.node_bytes)
+    fields["page_bytes"] = _by_name(samples.page_bytes)
+    return fields
+
+
+def _by_name(sizes: Sequence[tuple[int, float]] | None) -> dict[str, float] | None:
+    return None if sizes is None else {str(number): size for number, size in sizes}
 
 
 def _runs(proofs: Sequence[CopyProof]) -> str:
@@ -182,57 +218,63 @@ def _mb(size: float | None) -> float | None:
 _UNIT = 16  # cells that a unit has at most
 
 
-def metric_parts(metrics: Sequence[MetricResult]) -> Iterator[Part]:
+def metric_parts(metrics: Sequence[MetricJson]) -> Iterator[Part]:
     """Yield all metrics of a run, and what each NUMA node has where there are several."""
 
-    def value(place: int, metric: MetricResult) -> str:
+    def value(place: int, metric: MetricJson) -> str:
         """Return value, lowest, median or highest, all four written alike."""
-        low, high = metric.minimum, metric.maximum
-        lowest, highest = (end.value if end else None for end in (low, high))
-        return format_together([metric.value, lowest, metric.median, highest])[place]
+        low, high = metric["minimum"], metric["maximum"]
+        lowest, highest = (copy["value"] if copy else None for copy in (low, high))
+        return format_together([metric["value"], lowest, metric["median"], highest])[place]
 
-    one = all(metric.copies <= 1 for metric in metrics)
+    single = all(metric["copies"] <= 1 for metric in metrics)
     spread = (
         Field(heading="lowest|copy", value=partial(value, 1), optional=1),
         Field(heading="median|copy", value=partial(value, 2), optional=2),
         Field(heading="highest|copy", value=partial(value, 3), optional=1),
-        Field(
-            heading="worst copy,|CPU, node",
-            value=lambda m: m.worst and struct_fields(m.worst),
-            form=PLACE,
-        ),
+        Field(heading="worst copy,|CPU, node", value="worst", form=PLACE),
     )
     columns = (
-        Field(heading="benchmark", value=lambda m: m.benchmark, form=TEXT, flexible=True),
-        Field(heading="metric", value=lambda m: m.name, form=TEXT, flexible=True),
+        Field(heading="benchmark", value="benchmark", form=TEXT, flexible=True),
+        Field(heading="metric", value="name", form=TEXT, flexible=True),
         Field(heading="value", value=partial(value, 0)),
         Field(heading="unit", value=_unit, form=TEXT, flexible=True),
-        *(() if one else (Field(heading="over|copies", value=lambda m: m.combine, form=TEXT),)),
-        Field(heading="better", value=lambda m: m.better or None, form=TEXT, optional=3),
-        *(() if one else spread),
+        *(() if single else (Field(heading="over|copies", value="combine", form=TEXT),)),
+        Field(
+            heading="better", value=lambda metric: metric["better"] or None, form=TEXT, optional=3
+        ),
+        *(() if single else spread),
     )
     yield ViewTable(title="", rows=metrics, fields=columns)
-    yield facts((f"{m.benchmark}, {m.name}", m.reason, "yellow") for m in metrics)
-    nodes = list(dict.fromkeys(group.node for metric in metrics for group in metric.lgroups))
+    yield facts(
+        (f"{metric['benchmark']}, {metric['name']}", metric["reason"], "yellow")
+        for metric in metrics
+    )
+    yield from _metric_node_parts(metrics)
+
+
+def _metric_node_parts(metrics: Sequence[MetricJson]) -> Iterator[Part]:
+    """Yield the value of each NUMA node, where there are several."""
+    nodes = list(dict.fromkeys(group["node"] for metric in metrics for group in metric["lgroups"]))
     if len(nodes) < 2:
         return
 
-    def of_node(place: int, metric: MetricResult) -> str:
-        of = {group.node: group.value for group in metric.lgroups}
-        return format_together([of.get(node) for node in nodes])[place]
+    def value_of_node(place: int, metric: MetricJson) -> str:
+        values = {group["node"]: group["value"] for group in metric["lgroups"]}
+        return format_together([values.get(node) for node in nodes])[place]
 
     label = Field(
         heading="copies of node",
-        value=lambda metric: f"{metric.benchmark} {metric.name}, {_unit(metric)}",
+        value=lambda metric: f"{metric['benchmark']} {metric['name']}, {_unit(metric)}",
         form=TEXT,
         flexible=True,
     )
-    each = [
-        Field(heading=(or_dash(node), ""), value=partial(of_node, i))
-        for i, node in enumerate(nodes)
+    by_node = [
+        Field(heading=(or_dash(node), ""), value=partial(value_of_node, place))
+        for place, node in enumerate(nodes)
     ]
-    yield ViewTable(title="", rows=metrics, fields=(label, *each), repeated=1)
+    yield ViewTable(title="", rows=metrics, fields=(label, *by_node), repeated=1)
 
 
-def _unit(metric: MetricResult) -> str:
-    return crop(metric.unit, _UNIT, ascii_only=True)
+def _unit(metric: MetricJson) -> str:
+    return crop(metric["unit"], _UNIT, ascii_only=True)

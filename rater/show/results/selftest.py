@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -17,15 +18,19 @@ from rater.show.results.divots import SCOPES
 from rater.show.results.to_json import evidence_line
 from rater.show.screen.document import TEXT, Fact, Field, Line, Part, ViewTable, facts
 from rater.text.cpuset import format_list
-from rater.text.values import (
-    JsonFields,
-    copies_text,
-    count,
-    percent,
-    to_json,
-)
+from rater.text.values import copies_text, count, percent, to_json
+
+if TYPE_CHECKING:
+    from rater.show.documents.selftest import (
+        FoundJson,
+        PlantJson,
+        PromiseJson,
+        SelfTestDocument,
+        SelfTestRefusedDocument,
+    )
 
 _MOST_WRONG = 4
+_DIGITS = 5  # of shares and slowdowns in JSON
 
 
 class SelfTest(Struct, frozen=True, kw_only=True):
@@ -196,37 +201,87 @@ def refusal(spread: Deviation, disturbed: str, noisiest: float) -> str:
     )
 
 
-def refusal_document(text: str, spread: Deviation, others: float, seed: int) -> dict[str, object]:
+def refusal_document(
+    text: str, spread: Deviation, others: float, seed: int
+) -> SelfTestRefusedDocument:
     """Return the same as JSON."""
     return {
         "right": False,
         "refused": text,
         "seed": seed,
-        "spread": round(spread.size, 5),
-        "others": round(others, 5),
+        "spread": round(spread.size, _DIGITS),
+        "others": round(others, _DIGITS),
     }
 
 
-_TABLE = {
-    SelfTest: JsonFields(
-        "right",
-        {"summary": lambda test: summary(test.tally)},
-        "tally.planted tally.named tally.false copies cpus benchmarks iterations seed spread:5"
-        " floor:5 made_noise not_judged=tally.unjudged made_again=again plants=judged"
-        " not_planted=missing promised",
-    ),
-    PromiseTrials: JsonFields("scope injection.kind size=injection.aimed:5 trials found kept"),
-    Judgement: JsonFields(
-        "injection.kind injection.place injection.how injection.copies injection.cpus"
-        " injection.node injection.benchmark injection.iteration injection.aimed slowdown=made:5"
-        " verdict others:5 unsteady:5 disturbed named also_true=secondary false"
-        " too_small=small"
-    ),
-    Finding: JsonFields("kind place slowdown:5 copies", {"evidence": evidence_line}),
-}
-
-
-def selftest_document(test: SelfTest) -> dict[str, object]:
+def selftest_document(test: SelfTest) -> SelfTestDocument:
     """Return a self-test as JSON."""
-    document: dict[str, object] = to_json(test, _TABLE)
-    return document
+    return {
+        "right": test.right,
+        "summary": summary(test.tally),
+        "planted": test.tally.planted,
+        "named": test.tally.named,
+        "false": test.tally.false,
+        "copies": test.copies,
+        "cpus": [*test.cpus],
+        "benchmarks": [*test.benchmarks],
+        "iterations": test.iterations,
+        "seed": test.seed,
+        "spread": round(test.spread, _DIGITS),
+        "floor": round(test.floor, _DIGITS),
+        "made_noise": test.made_noise,
+        "not_judged": test.tally.unjudged,
+        "made_again": test.again,
+        "plants": [_plant(judgement) for judgement in test.judged],
+        "not_planted": to_json(test.missing),
+        "promised": [_promise(trials) for trials in test.promised],
+    }
+
+
+def _plant(judgement: Judgement) -> PlantJson:
+    injection = judgement.injection
+    return {
+        "kind": injection.kind,
+        "place": injection.place,
+        "how": injection.how,
+        "copies": [*injection.copies],
+        "cpus": [*injection.cpus],
+        "node": injection.node,
+        "benchmark": injection.benchmark,
+        "iteration": injection.iteration,
+        "aimed": injection.aimed,
+        "slowdown": _rounded(judgement.made),
+        "verdict": judgement.verdict,
+        "others": _rounded(judgement.others),
+        "unsteady": _rounded(judgement.unsteady),
+        "disturbed": judgement.disturbed,
+        "named": [_found_json(finding) for finding in judgement.named],
+        "also_true": [_found_json(finding) for finding in judgement.secondary],
+        "false": [_found_json(finding) for finding in judgement.false],
+        "too_small": [_found_json(finding) for finding in judgement.small],
+    }
+
+
+def _found_json(finding: Finding) -> FoundJson:
+    return {
+        "kind": finding.kind,
+        "place": finding.place,
+        "slowdown": round(finding.slowdown, _DIGITS),
+        "copies": [*finding.copies],
+        "evidence": evidence_line(finding),
+    }
+
+
+def _promise(trials: PromiseTrials) -> PromiseJson:
+    return {
+        "scope": trials.scope,
+        "kind": trials.injection.kind,
+        "size": round(trials.injection.aimed, _DIGITS),
+        "trials": trials.trials,
+        "found": trials.found,
+        "kept": trials.kept,
+    }
+
+
+def _rounded(share: float | None) -> float | None:
+    return None if share is None else round(share, _DIGITS)

@@ -1,9 +1,12 @@
-"""The JSON documents of `rater show` and `rater divots`; pure."""
+"""The JSON documents of `rater divots`, and a finding in one line; pure.
+
+`rater.show.documents.divots` says what each key means.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rater.analysis.divots.model.finding import (
     Analysis,
@@ -14,307 +17,190 @@ from rater.analysis.divots.model.finding import (
     Kind,
     RecurringDivot,
 )
-from rater.analysis.results.disturbed import disturbed_members
-from rater.analysis.results.metrics import MetricResult
-from rater.analysis.results.result import (
-    HOUR_S,
-    BenchmarkScore,
-    SteadyWindow,
-    benchmarks_left_out,
-    failure_text,
-)
-from rater.analysis.results.rotated import Ring
-from rater.analysis.results.score import SuiteScore, Summary
-from rater.analysis.results.steadiness import Steadiness
-from rater.analysis.results.steady import Mix
-from rater.record.events import CopyEnded, PublishedResult
-from rater.record.run import CopyStatus
 from rater.record.stored import RunHead
-from rater.show.results.cpu_use import energy_document
+from rater.show.results.disturbed import disturbed_json
 from rater.system.process import typed_command
-from rater.text.values import JsonFields, objects, to_json
 
 if TYPE_CHECKING:
-    from rater.analysis.compare.barrier import BarrierComparison
+    from rater.show.documents.divots import (
+        DivotJson,
+        DivotsDocument,
+        EvidenceJson,
+        FaultJson,
+        RecurringJson,
+        SeveralDivotsDocument,
+    )
 
-_MOST_MEASURED = 3
-# Where memory is, how a start went, what the layout expects or that it is nobody's are causes.
-_SAID = (Kind.STARTUP, Kind.NO_PLACE)
+_MOST_MEASURED = 3  # measurements in the line of a finding
+# These kinds are causes themselves, so that their line asks for no other.
+_CAUSES = (Kind.STARTUP, Kind.NO_PLACE)
+_DIGITS = 5  # of shares and slowdowns; times are not known as well as that
 
 
-def evidence_line(one: Finding) -> str:
+def evidence_line(finding: Finding) -> str:
     """Return a finding in one line: place, benchmarks, size, how many, cost, cause.
 
-    Of what was measured beside the times only the three that differ most are told.
+    Of what was measured beside the times the line has the three values that differ most.
     """
-    parts = [f"{one.place}: {one.summary}" if one.has_place else one.summary]
-    if one.expectation:
-        parts.append(one.expectation)
-    ordered = _by_weight(one)
-    measured = [it for it in ordered if it.others is not None][:_MOST_MEASURED]
-    parts += [it.text for it in ordered if it.others is None or it in measured]
-    known = one.explained or one.kind in _SAID or "memory on" in one.place
-    if not known and not any(evidence.of_cause for evidence in one.evidence):
+    parts = [f"{finding.place}: {finding.summary}" if finding.has_place else finding.summary]
+    if finding.expectation:
+        parts.append(finding.expectation)
+    ordered = _by_weight(finding)
+    measured = [evidence for evidence in ordered if evidence.others is not None]
+    shown = measured[:_MOST_MEASURED]
+    parts += [evidence.text for evidence in ordered if evidence.others is None or evidence in shown]
+    # Where memory lies is a cause as well.
+    has_cause = finding.explained or finding.kind in _CAUSES or "memory on" in finding.place
+    if not has_cause and not any(evidence.of_cause for evidence in finding.evidence):
         parts.append("cause not recorded")
     return "; ".join(parts)
 
 
-def _by_weight(one: Finding) -> list[Evidence]:
-    return sorted(one.evidence, key=lambda it: -it.weight)
+def _by_weight(finding: Finding) -> list[Evidence]:
+    return sorted(finding.evidence, key=lambda evidence: -evidence.weight)
 
 
-def _covered(one: Finding, what: str) -> list[Any]:
-    """Return all benchmarks, or iterations, that a finding is about; none of what is explained."""
-    return list(dict.fromkeys(sorted(getattr(cell, what) for cell in one.cells)))
+# -- The divots of one run -------------------------------------------------------------------------
+
+
+def divot_rows(findings: Sequence[Finding], confirm: Sequence[str] = ()) -> list[DivotJson]:
+    """Return the elements of `divots`; copies that are judged singly have one each.
+
+    `finding` numbers the findings that the layout does not explain, from 1; `next` is the command
+    that would confirm it, of `confirm`.
+    """
+    rows: list[DivotJson] = []
+    commands = map(typed_command, confirm)
+    number = 0
+    for finding in findings:
+        number += not finding.explained
+        row = _divot(finding)
+        row["finding"] = None if finding.explained else number
+        row["next"] = None if finding.explained else next(commands, None)
+        if not finding.singles:
+            rows.append(row)
+        for effect in finding.singles:
+            single = _of_copy(row, effect)
+            single["together_with"] = [*finding.copies]
+            rows.append(single)
+    return rows
+
+
+def _divot(finding: Finding) -> DivotJson:
+    """Return a finding without its number; a finding of cells has only their benchmarks."""
+    benchmarks = list(dict.fromkeys(sorted(cell.benchmark for cell in finding.cells)))
+    iterations = list(dict.fromkeys(sorted(cell.iteration for cell in finding.cells)))
+    return {
+        "kind": f"explained-{finding.kind}" if finding.explained else str(finding.kind),
+        "benchmark": finding.benchmark,
+        "benchmarks": benchmarks or [*finding.benchmarks],
+        "tune": finding.tune,
+        "iteration": finding.iteration,
+        "iterations": iterations or [*finding.iterations],
+        "copy": _only(finding.copies),
+        "cpu": _only(finding.cpus),
+        "core": finding.core,
+        "node": finding.node,
+        "nodes": [*finding.nodes],
+        "package": finding.package,
+        "place": finding.place,
+        "copies": [*finding.copies],
+        "cpus": [*finding.cpus],
+        "slowdown": round(finding.slowdown, _DIGITS),
+        "score_lost": _rounded(finding.score_lost),
+        "time_lost": _rounded(finding.time_lost),
+        "share_lost": _rounded(finding.share_lost),
+        "explained": finding.explained,
+        "expectation": finding.expectation,
+        "evidence": evidence_line(finding),
+        "measured": [
+            _measured(evidence) for evidence in _by_weight(finding) if evidence.others is not None
+        ],
+        "finding": None,
+        "next": None,
+    }
+
+
+def _of_copy(row: DivotJson, effect: CopyEffect) -> DivotJson:
+    """Return the row of a finding as that of one of its copies."""
+    return {
+        **row,
+        "benchmark": effect.benchmark,
+        "benchmarks": [effect.benchmark],
+        "tune": effect.tune,
+        "iteration": effect.iteration,
+        "iterations": [effect.iteration],
+        "copy": effect.copy,
+        "copies": [effect.copy],
+        "cpu": effect.cpu,
+        "cpus": [] if effect.cpu is None else [effect.cpu],
+        "node": effect.node,
+        "nodes": [] if effect.node is None else [effect.node],
+        "slowdown": round(effect.slowdown, _DIGITS),
+    }
+
+
+def _measured(evidence: Evidence) -> EvidenceJson:
+    return {
+        "name": evidence.name,
+        "value": evidence.value,
+        "others": evidence.others,
+        "text": evidence.text,
+    }
 
 
 def _only(values: Sequence[int]) -> int | None:
     return values[0] if len(values) == 1 else None
 
 
-DIVOTS_TABLE = {
-    Finding: JsonFields(
-        {"kind": lambda one: f"explained-{one.kind}" if one.explained else str(one.kind)},
-        "benchmark",
-        {"benchmarks": lambda one: _covered(one, "benchmark") or [*one.benchmarks]},
-        "tune iteration",
-        {"iterations": lambda one: _covered(one, "iteration") or [*one.iterations]},
-        {"copy": lambda one: _only(one.copies), "cpu": lambda one: _only(one.cpus)},
-        "core node nodes package place copies cpus slowdown:5 score_lost:5 time_lost:5 share_lost:5"
-        " explained"
-        " expectation",
-        {
-            "evidence": evidence_line,
-            "measured": lambda one: [it for it in _by_weight(one) if it.others is not None],
-        },
-    ),
-    Evidence: JsonFields("name value others text"),
-    CopyEffect: JsonFields(
-        "benchmark",
-        {"benchmarks": lambda it: [it.benchmark]},
-        "tune iteration",
-        {"iterations": lambda it: [it.iteration]},
-        "copy",
-        {"copies": lambda it: [it.copy]},
-        "cpu",
-        {"cpus": lambda it: [] if it.cpu is None else [it.cpu]},
-        "node",
-        {"nodes": lambda it: [] if it.node is None else [it.node]},
-        "slowdown:5",
-    ),
-    RecurringDivot: JsonFields(
-        "kind of benchmarks",
-        {
-            "places": lambda one: objects(
-                "run place", ((place.run, place.place) for place in one.places)
-            )
-        },
-        "runs=looks copies nodes cpus slowdown:5 evidence=summary",
-    ),
-    FaultMeasurement: JsonFields("run there place benchmarks slowdown:5"),
-}
-
-
-def divot_rows(findings: Sequence[Finding], confirm: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Return the elements of `divots`; copies that are judged singly have one each.
-
-    `finding` numbers what is no element of its own (and not explained) from 1; `next` is the
-    command that would confirm it, of `confirm`.
-    """
-    rows = []
-    commands = map(typed_command, confirm)
-    number = 0
-    for one in findings:
-        number += not one.explained
-        row = to_json(one, DIVOTS_TABLE) | {
-            "finding": None if one.explained else number,
-            "next": None if one.explained else next(commands, None),
-        }
-        singles = [row | to_json(single, DIVOTS_TABLE) for single in one.singles]
-        rows += [single | {"together_with": [*one.copies]} for single in singles] or [row]
-    return rows
+def _rounded(share: float | None) -> float | None:
+    return None if share is None else round(share, _DIGITS)
 
 
 def divots_document(
     runs: Sequence[tuple[RunHead, Analysis]], between: Sequence[RecurringDivot]
-) -> dict[str, object]:
+) -> DivotsDocument | SeveralDivotsDocument:
     """Return the divots document: of one run, or of several with what they have in common."""
-    documents: list[dict[str, object]] = [
-        {
-            "run": head.run,
-            "divots": divot_rows(analysis.findings, analysis.confirm),
-            "visible": {name: round(size, 5) for name, size in analysis.visible.items()},
-            "failed_left_out": analysis.failed,
-            "lost": round(analysis.lost, 5),
-            **disturbed_members(analysis),
-        }
-        for head, analysis in runs
-    ]
+    documents = [_of_run(head, analysis) for head, analysis in runs]
     if len(documents) == 1:
         return documents[0]
-    return {"runs": documents, "between": to_json(between, DIVOTS_TABLE)}
+    return {"runs": documents, "between": [_recurring(divot) for divot in between]}
 
 
-# -- The JSON document of `rater run --json` and `rater show --json` -------------------------------
-#
-# The keys of design.md's contract are `run`, `uuid`, `status`, `mode`, `copies`,
-# `benchmarks` (one entry per benchmark and iteration) and `suite`; others stand
-# beside them: `steady` in the entries of a run in steady mode, `mix` for its
-# windows in rotated order, `metrics`, and `comparison` where another run stands
-# beside a steady one. Where a value is not known or not given it is null.
-
-
-_WINDOW = JsonFields(
-    "warmup_s window_s halves longest_warmup_run_s needed_warmup_s unit copies rates slowest"
-    " occupied gap_s lgroups reason"
-)
-# What a benchmark's runs in it came to, result or not.
-_IN_WINDOW = JsonFields(
-    "completions whole_runs=whole",
-    {"copies_per_hour": lambda it: it.completions / it.steady.window_s * HOUR_S},
-    "median_run_s=median_copy_s",
-)
-
-
-def _null(*keys: str) -> dict[str, Callable[[object], None]]:
-    """Return members that have no value in this mode."""
-    return dict.fromkeys(keys, lambda _: None)
-
-
-_ALONE = JsonFields(
-    {
-        "*": lambda it: (
-            {"steady": _IN_WINDOW.read(it) | _WINDOW.read(it.steady)} if it.steady else {}
-        )
-    },
-    "benchmark tune category iteration counted selected copies good_copies=good"
-    " failed_copies=failed bracket_s bracket_from_slowest overlap_s reference_s ratio"
-    " copies_per_hour=per_hour score_lost median_copy_s slowest",
-    {"placement_not_met": lambda _: ()},  # what is not known of the result itself
-    "account",
-    {"*": lambda it: {"file_says": it.reported} if it.reported else {}},
-    "reason",
-)
-_IN_RING = JsonFields(
-    "benchmark category iteration",
-    _null("bracket_s"),
-    "reference_s",
-    _null("ratio", "score_lost"),
-    "median_copy_s slowest times_s rates queued_copies=copies reason",
-)
-_IN_MIX = JsonFields(
-    "benchmark category iteration counted",
-    _null("bracket_s"),
-    "reference_s ratio copies_per_hour=per_hour",
-    _null("score_lost"),
-    "median_copy_s slowest",
-    {"steady": _IN_WINDOW.read},
-    "reason",
-)
-RUN_TABLE = {
-    RunHead: JsonFields(
-        "run uuid status=status.reported reason mode copies started_at elapsed_s host=hostname"
-        " source suite_name=suite size tune iterations discard stagger_ms increment layout memory"
-        " tags{}"
-    ),
-    BenchmarkScore: JsonFields(
-        "benchmark tune category reference_s ratio copies_per_hour=per_hour",
-        {"iterations": lambda benchmark: len(benchmark.iterations)},
-        "reason",
-    ),
-    CopyEnded: JsonFields(
-        "benchmark tune iteration copy cpu node elapsed_s",
-        {"status": lambda it: CopyStatus.WRONG_OUTPUT if it.status is CopyStatus.OK else it.status},
-        {"what": failure_text},
-        "run_dir",
-    ),
-    PublishedResult: JsonFields(
-        "reported_s ratio selected valid",
-        {"errors": lambda one: one.errors.splitlines() if one.errors else []},
-    ),
-    Steadiness: JsonFields(
-        "verdict difference interval_95=interval fewest_whole_runs=fewest needed_window_s=needed_s"
-    ),
-    MetricResult: JsonFields("* worst"),
-    Mix: JsonFields(
-        "ratio=selected.ratio",
-        {
-            "windows": lambda mix: [
-                _window(window, window is mix.selected) for window in mix.windows
-            ]
-        },
-        "reason",
-    ),
-    Ring: JsonFields(
-        "proposed_in score cv unit rounds reason copies tail gaps work_rate runs_per_hour"
-    ),
-    SuiteScore: JsonFields("tune kind ratio reason"),
-}
-
-
-def summary_document(summary: Summary, beside: BarrierComparison | None = None) -> dict[str, Any]:
-    """Return the summary as JSON values; seconds are floats, iterations count from 1."""
-    head, mix = summary.head, summary.mix
-    document = RUN_TABLE[RunHead].read(head) | {
-        "benchmarks": _benchmarks(summary),
-        "results": summary.benchmarks,
-        "suite": _suite(summary.suites)
-        | {"left_out": objects("benchmark reason", benchmarks_left_out(summary.run.warnings))},
-        "metrics": summary.metrics,
-        "failed": summary.failed,
-        "remarks": summary.remarks,
-    }
-    if summary.rotated:
-        document["rotated"] = summary.rotated
-    if summary.steady:
-        document |= {"warmup_s": head.warmup_s, "window_s": head.window_s}
-    if mix:
-        document["mix"] = mix
-    document |= energy_document(summary)
-    if beside:
-        document["comparison"] = beside
-    values: dict[str, Any] = to_json(document, RUN_TABLE)
-    return values
-
-
-def _window(it: SteadyWindow, selected: bool) -> dict[str, object]:
-    """Return a window of several benchmarks."""
-    valid = it.reason is None
+def _of_run(head: RunHead, analysis: Analysis) -> DivotsDocument:
     return {
-        "iteration": it.iteration,
-        "counted": it.counted,
-        "selected": selected,
-        "ratio": it.ratio if valid else None,
-        "copies_per_hour": it.per_hour if valid else None,
-        **_WINDOW.read(it),
+        "run": head.run,
+        "divots": divot_rows(analysis.findings, analysis.confirm),
+        "visible": {scope: round(size, _DIGITS) for scope, size in analysis.visible.items()},
+        "failed_left_out": analysis.failed,
+        "lost": round(analysis.lost, _DIGITS),
+        **disturbed_json(analysis),
     }
 
 
-def _benchmarks(summary: Summary) -> list[object]:
-    results = [iteration for score in summary.scores for iteration in score.iterations]
-    if summary.rotated:
-        return [_IN_RING.read(result) for result in results]
-    if summary.mix:
-        results.sort(key=lambda it: it.iteration or 0)
-        return [_IN_MIX.read(result) for result in results]
-    not_met = summary.proof.not_met()
-    return [
-        _ALONE.read(result)
-        | {"placement_not_met": not_met.get((result.benchmark, result.iteration or 0), ())}
-        for result in results
-    ]
+# -- What several runs have in common --------------------------------------------------------------
 
 
-def _suite(suites: tuple[SuiteScore, ...]) -> dict[str, object]:
-    """Return the scores of the first tune; the others under `tunes` beside it."""
-    first = {score.kind: score for score in suites if score.tune == suites[0].tune}
-    values: dict[str, object] = {
-        "ratio": first["all"].ratio if first else None,
-        "int": first["int"].ratio if first else None,
-        "fp": first["fp"].ratio if first else None,
-        "over": first["all"].over if first else (),
-        "reason": first["all"].reason if first else None,
+def _recurring(divot: RecurringDivot) -> RecurringJson:
+    return {
+        "kind": divot.kind,
+        "of": divot.of,
+        "benchmarks": [*divot.benchmarks],
+        "places": [{"run": place.run, "place": place.place} for place in divot.places],
+        "runs": [_fault(measurement) for measurement in divot.looks],
+        "copies": [*divot.copies],
+        "nodes": [*divot.nodes],
+        "cpus": [*divot.cpus],
+        "slowdown": round(divot.slowdown, _DIGITS),
+        "evidence": divot.summary,
     }
-    if len(first) < len(suites):
-        values["tunes"] = suites
-    return values
+
+
+def _fault(measurement: FaultMeasurement) -> FaultJson:
+    return {
+        "run": measurement.run,
+        "there": measurement.there,
+        "place": measurement.place,
+        "benchmarks": [*measurement.benchmarks],
+        "slowdown": _rounded(measurement.slowdown),
+    }

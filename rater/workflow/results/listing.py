@@ -11,9 +11,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from rater.analysis.results.disturbed import disturbed_members
 from rater.record.run import RunStatus, escape_undecodable
 from rater.record.stored import RunHead, StoredRun
+from rater.show.results.disturbed import disturbed_json
 from rater.show.results.listing import ListedRun, RunPage, list_parts, rows_that_fit
 from rater.store.connection import StoreError
 from rater.store.read import RunFilter
@@ -73,7 +73,7 @@ def _document(run: ListedRun) -> dict[str, Any]:
 
     return (
         head_document(run.head)
-        | disturbed_members(run.head)
+        | disturbed_json(run.head)
         | {"score": run.score, "score_unit": run.unit, "divots": run.divots}
     )
 

@@ -20,12 +20,11 @@ from rater.show.charts.picture import picture_document, picture_of
 from rater.show.charts.terminal import print_picture
 from rater.show.charts.timeline import timeline_svg
 from rater.show.html.story import ReportRun, run_data
-from rater.show.results.cpu_use import COUNTS_TABLE
+from rater.show.results.cpu_use import counts_json
 from rater.show.screen.console import Printer, paged, terminal
 from rater.show.screen.format import sanitize
 from rater.store.store import Store
 from rater.system.errors import InputError
-from rater.text.values import to_json
 from rater.workflow.arguments import Output, open_store_for_reading, print_json_rows
 from rater.workflow.results.divots import analysis_for_results, load_or_analyse
 from rater.workflow.results.points import drawing_file, load_points, write_drawing
@@ -149,8 +148,11 @@ def _draw_cpi(output: Output, words: Sequence[str], options: PlotOptions, file: 
     if file is not None:
         write_drawing(cpi_svg(chart, title), file)
     if output.json:
-        rows = [{"point": label, "counters": some} for label, some in counted]
-        print_json_rows(to_json({"file": options.file, "points": rows}, COUNTS_TABLE))
+        rows = [
+            {"point": label, "counters": [counts_json(counts) for counts in some]}
+            for label, some in counted
+        ]
+        print_json_rows({"file": options.file, "points": rows})
     elif file is not None:
         print(f"{options.file}: CPI of {title}")
     else:

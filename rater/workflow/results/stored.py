@@ -6,16 +6,14 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from rater.analysis.results.counters import run_counts
 from rater.analysis.results.cpu_use import run_counters
-from rater.analysis.results.disturbed import disturbed_members
 from rater.analysis.results.placement import RunProof
-from rater.analysis.results.score import summarise
+from rater.analysis.results.score import Summary, summarise
 from rater.record.stored import StoredRun, folder_of
 from rater.run.programs.compile import cache_root
 from rater.run.programs.inputs import remove_run_dir
@@ -25,10 +23,12 @@ from rater.show.results.cpu_use import (
     cpu_parts,
     cpus_document,
 )
+from rater.show.results.disturbed import disturbed_json
 from rater.show.results.placement import proof_document
-from rater.show.results.run import PAGE_TABLES, head_parts, proof_parts, run_parts
-from rater.show.results.to_json import divot_rows, summary_document
-from rater.show.screen.document import Part, Row
+from rater.show.results.run import PAGE_TABLES, ShownRun, head_parts, proof_parts, run_parts
+from rater.show.results.run_document import summary_document
+from rater.show.results.to_json import divot_rows
+from rater.show.screen.document import Part
 from rater.store.connection import default_path, is_database
 from rater.store.export import full_document, observations_document, write_csv, write_document
 from rater.store.observations import read_observations
@@ -49,7 +49,29 @@ from rater.workflow.arguments import (
 from rater.workflow.results.divots import analysis_for_results
 from rater.workflow.results.listing import latest_like
 
+if TYPE_CHECKING:
+    from rater.analysis.compare.barrier import BarrierComparison
+    from rater.show.documents.copies import CopyTimesJson
+    from rater.show.documents.run import RunDocument
+
 _MOST_PROOFS = 512  # copy runs listed in JSON unasked, half a kilobyte each
+
+
+class RunDetails(Struct, frozen=True, kw_only=True):
+    """What is shown of a run beside its results."""
+
+    proof: bool = False  # all that was seen of where copies ran
+    cpus: bool = False  # what the CPUs did
+    counters: bool = False  # what was counted
+    copy_times: CopyTimesJson | None = None  # times of all copies
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is asked for beside the results, which are then left out."""
+        return self.proof or self.cpus or self.counters or self.copy_times is not None
+
+
+_RESULTS_ALONE = RunDetails()
 
 
 def print_result(
@@ -58,75 +80,91 @@ def print_result(
     run: StoredRun,
     *,
     after_run: bool = True,
-    proof: bool = False,
-    copies: Row | None = None,
-    cpus: bool = False,
-    counters: bool = False,
+    details: RunDetails = _RESULTS_ALONE,
     proved: RunProof | None = None,
 ) -> None:
     """Print a run with its divots, for people or as JSON; `after_run`: with what comes next.
 
-    `proof`: with all that was seen of where copies ran; `copies`: all copies' times;
-    `cpus`: with what the CPUs did; `counters`: with what was counted; `proved`: what is known of
-    placements, where that was worked out.
+    `proved`: what is known of placements, where that was worked out before.
     """
-    summary = summarise(run, proved)
-    if kept := [copy.run_dir for copy in run.copies if copy.run_dir]:
-        where = (
-            f"directories of {count(len(kept), 'copy run')} are kept: {os.path.commonpath(kept)}"
-        )
-        summary = replace(summary, remarks=(*summary.remarks, where))
-    barrier, pair = run_beside(store, run), None
-    if barrier is not None:
-        from rater.analysis.compare.barrier import compare_with_barrier
+    shown = _shown_run(store, run, details, proved, whole=output.json)
 
-        pair = compare_with_barrier(summary, summarise(barrier))
-    readings = run_counters(run)
-    divots = analysis_for_results(store, run)
-
-    every = proof or len(summary.proof.copies) <= _MOST_PROOFS
-    document: dict[str, object] = {
-        **summary_document(summary, pair),
-        "placement": proof_document(summary.proof, every=every) if output.json else None,
-        "notable": to_json(readings.notable),
-    }
-    if summary.pages is not None:
-        document["pages"] = PAGE_TABLES().pages_document(summary.pages, every=proof)
-    if cpus:
-        document["readings"] = cpus_document(readings)
-    if counters:
-        document["counters"] = counters_document(run_counts(run))
-    document |= copies or {}
-    if divots is not None:
-        document["divots"] = divot_rows(divots.findings, divots.confirm)
-        document |= disturbed_members(divots)
-
-    def parts(document: Row) -> Iterator[Part]:
-        verbose = output.verbose
-        if not (proof or cpus or counters or copies) or verbose:
+    def parts(document: RunDocument) -> Iterator[Part]:
+        if output.verbose or not details.any:
             yield from run_parts(
-                summary,
-                document,
-                divots,
-                verbose=verbose,
-                after_run=after_run,
-                warned=run.warnings,
+                shown, verbose=output.verbose, after_run=after_run, warned=run.warnings
             )
-            if run.counted and not counters:
+            if run.counted and not details.counters:
                 yield f"counters: `rater show {run.head.run} --counters`"
         else:
-            yield from head_parts(summary.head)
-        yield from proof_parts(summary) if proof else ()
-        yield from cpu_parts(readings) if cpus else ()
-        yield from counter_parts(run_counts(run)) if counters else ()
-        if copies is not None:
+            yield from head_parts(run.head)
+        yield from proof_parts(shown) if details.proof else ()
+        yield from cpu_parts(shown.readings) if details.cpus else ()
+        yield from counter_parts(shown.counts) if shown.counts is not None else ()
+        if "copy_times" in document:
             from rater.show.results.copies import copy_parts, copy_run_parts
 
-            yield from copy_parts(document)
+            yield from copy_parts(document["copy_times"], run.head)
             if any(copy.workloads for copy in run.copies):
                 yield from copy_run_parts(document["copy_runs"])
 
-    print_view(output, document, parts)
+    print_view(output, shown.document, parts)
+
+
+def _shown_run(
+    store: Store,
+    run: StoredRun,
+    details: RunDetails,
+    proved: RunProof | None,
+    *,
+    whole: bool,
+) -> ShownRun:
+    """Return a run as it is shown; `whole`: with placements in the document, which take time."""
+    summary = summarise(run, proved)
+    barrier = run_beside(store, run)
+    pair = None if barrier is None else _beside(summary, barrier)
+    readings, counts = run_counters(run), run_counts(run) if details.counters else None
+    divots = analysis_for_results(store, run)
+    # The two keys that a summary lacks follow at once: JSON has them after those of some modes.
+    document = cast("RunDocument", summary_document(summary, pair))
+    every = details.proof or len(summary.proof.copies) <= _MOST_PROOFS
+    document["placement"] = proof_document(summary.proof, every=every) if whole else None
+    document["notable"] = to_json(readings.notable)
+    if kept := [copy.run_dir for copy in run.copies if copy.run_dir]:
+        directories = f"directories of {count(len(kept), 'copy run')}"
+        document["remarks"].append(f"{directories} are kept: {os.path.commonpath(kept)}")
+    if summary.pages is not None:
+        document["pages"] = PAGE_TABLES().pages_document(summary.pages, every=details.proof)
+    if details.cpus:
+        document["readings"] = cpus_document(readings)
+    if counts is not None:
+        document["counters"] = counters_document(counts)
+    if details.copy_times is not None:
+        from rater.show.results.copies import copy_runs_document
+
+        document["copy_times"] = details.copy_times
+        document["copy_runs"] = copy_runs_document(run)
+    if divots is not None:
+        document["divots"] = divot_rows(divots.findings, divots.confirm)
+        disturbed = disturbed_json(divots)
+        document["disturbed"] = disturbed["disturbed"]
+        document["others_cost"] = disturbed["others_cost"]
+        document["noise_cost"] = disturbed["noise_cost"]
+    return ShownRun(
+        head=summary.head,
+        document=document,
+        proof=summary.proof,
+        pages=summary.pages,
+        divots=divots,
+        readings=readings,
+        counts=counts,
+    )
+
+
+def _beside(summary: Summary, barrier: StoredRun) -> BarrierComparison:
+    from rater.analysis.compare.barrier import compare_with_barrier
+
+    return compare_with_barrier(summary, summarise(barrier))
 
 
 def run_beside(store: Store, run: StoredRun) -> StoredRun | None:
@@ -173,22 +211,26 @@ def show_run(
             store,
             run,
             after_run=False,
-            proof=with_proof,
-            copies=_copies(of_copies, run, baseline) if with_copies else None,
-            cpus=with_cpus,
-            counters=with_counters,
+            details=RunDetails(
+                proof=with_proof,
+                cpus=with_cpus,
+                counters=with_counters,
+                copy_times=_copy_times(of_copies, run, baseline) if with_copies else None,
+            ),
         )
     return 0
 
 
-def _copies(options: CopiesOptions, run: StoredRun, baseline: StoredRun | None) -> Row:
+def _copy_times(
+    options: CopiesOptions, run: StoredRun, baseline: StoredRun | None
+) -> CopyTimesJson:
     from rater.analysis.results.copies import (
         group_cells,
         median_copy_times,
         normalise,
         ratio_pairs,
     )
-    from rater.show.results.copies import copies_document, copy_runs_document
+    from rater.show.results.copies import copies_document
 
     cells = group_cells(run)
     theirs = cells if baseline is None else group_cells(baseline)
@@ -201,7 +243,7 @@ def _copies(options: CopiesOptions, run: StoredRun, baseline: StoredRun | None) 
             f"iteration; expected one of its own: {known}"
         )
     drop, iteration = options.drop or 0, options.baseline_iteration
-    document = copies_document(
+    return copies_document(
         run.head,
         normalise(cells, median_copy_times(theirs, iteration), drop),
         head,
@@ -209,7 +251,6 @@ def _copies(options: CopiesOptions, run: StoredRun, baseline: StoredRun | None) 
         iteration=iteration,
         drop=drop,
     )
-    return document | {"copy_runs": copy_runs_document(run)}
 
 
 # -- Observations documents, and whole databases, into the database: `rater import FILE...` --------

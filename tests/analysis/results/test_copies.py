@@ -27,7 +27,7 @@ from rater.analysis.results.score import summarise
 from rater.record.events import CopyEnded
 from rater.record.run import CopyStatus, MetricUsed
 from rater.record.stored import StoredRun
-from rater.show.results.to_json import summary_document
+from rater.show.results.run_document import summary_document
 from rater.store.observations import read_observations
 from tests.support.example_runs import copy_row, in_turn, stored, windowed
 from tests.support.places import DIVOT_CASES, needs_cases

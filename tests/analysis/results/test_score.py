@@ -21,7 +21,7 @@ from rater.analysis.results.score import Overall, Summary, summarise
 from rater.record.events import PhaseEnded
 from rater.record.run import CopyStatus, RunStatus, Validity
 from rater.record.stored import StoredRun
-from rater.show.results.to_json import summary_document
+from rater.show.results.run_document import summary_document
 from tests.support.example_runs import S, copy_row, stored
 
 

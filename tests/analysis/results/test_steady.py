@@ -23,7 +23,7 @@ from rater.analysis.results.steady import Mix
 from rater.record.events import CopyEnded
 from rater.record.run import CopyStatus, RunStatus, Validity
 from rater.record.stored import RunHead, StoredRun
-from rater.show.results.to_json import summary_document
+from rater.show.results.run_document import summary_document
 from tests.support.example_runs import HEAD, S, copy_row, in_turn, stored, windowed
 
 

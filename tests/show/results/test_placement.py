@@ -15,7 +15,7 @@ import pytest
 from rater.analysis.results.score import summarise
 from rater.commands.cli import main
 from rater.plan.request import request_from_json
-from rater.show.results.to_json import summary_document
+from rater.show.results.run_document import summary_document
 from rater.store.store import open_store
 from rater.system.errors import InputError
 from rater.system.paths import data_folder

@@ -1,0 +1,154 @@
+"""Documents of `rater divots --json` and `rater confirm --json`."""
+
+from __future__ import annotations
+
+from typing import Annotated, NotRequired, TypedDict
+
+from rater.analysis.divots.confirm import ConfirmVerdict
+from rater.analysis.divots.model.finding import Kind, Presence
+from rater.show.documents.common import DisturbedJson, RunNumber, Tune
+
+
+class EvidenceJson(TypedDict):
+    """One thing that was measured beside the times."""
+
+    name: Annotated[str, "Where it comes from."]
+    value: Annotated[float | None, "Median of the finding's copies."]
+    others: Annotated[float | None, "Median of the copies they are compared with."]
+    text: Annotated[str, "The same in words."]
+
+
+class DivotJson(TypedDict):
+    """A slow (or fast) part of the machine or of the run; copies judged singly have one each."""
+
+    kind: Annotated[str, "Kind of divot; explained-KIND: the layout explains it."]
+    benchmark: Annotated[str | None, "The benchmark, where it is about exactly one."]
+    benchmarks: Annotated[list[str], "Benchmarks; empty: all of the run."]
+    tune: Tune
+    iteration: Annotated[int | None, "The iteration, where it is about exactly one."]
+    iterations: Annotated[list[int], "Iterations; empty: all of the run."]
+    copy: Annotated[int | None, "The copy, where it is about exactly one."]
+    cpu: Annotated[int | None, "The CPU, where it is about exactly one."]
+    core: Annotated[int | None, "The core, where it is about one."]
+    node: Annotated[int | None, "The NUMA node, where it is about exactly one."]
+    nodes: Annotated[list[int], "NUMA nodes; empty: it is not about nodes."]
+    package: Annotated[int | None, "The package, where it is about one."]
+    place: Annotated[str, "Where it is, in words."]
+    copies: Annotated[list[int], "Copies that are slow."]
+    cpus: Annotated[list[int], "CPUs of these copies."]
+    slowdown: Annotated[float, "Typical time over fair time; below 1: fast."]
+    score_lost: Annotated[
+        float | None, "Share of the run's score, 0 to 1; null: copies do not wait for each other."
+    ]
+    time_lost: Annotated[float | None, "Share of all copies' time; null: there is a score lost."]
+    share_lost: Annotated[float | None, "Its share of what all findings cost together."]
+    explained: Annotated[bool, "true: the layout explains it, so it is no divot."]
+    expectation: Annotated[str | None, "What the layout predicts, in words."]
+    evidence: Annotated[str, "The finding in one line."]
+    measured: Annotated[list[EvidenceJson], "What was measured, what differs most first."]
+    finding: Annotated[int | None, "Number of the finding, from 1; null: it is explained."]
+    next: Annotated[str | None, "Command that would confirm it; null: none."]
+    together_with: NotRequired[Annotated[list[int], "Copies of the finding that it is one of."]]
+
+
+class DivotsDocument(DisturbedJson):
+    """The divots of one run."""
+
+    run: RunNumber
+    divots: Annotated[list[DivotJson], "The most costly first, explained ones last."]
+    visible: Annotated[dict[str, float], "Smallest slowdown that the run could show, by scope."]
+    failed_left_out: Annotated[int, "Copy runs left out because they did not end well."]
+    lost: Annotated[float, "What all divots cost together, share of the score (or time)."]
+
+
+class PlaceJson(TypedDict):
+    """Where one run has a divot."""
+
+    run: RunNumber
+    place: Annotated[str, "Where it is, in words."]
+
+
+class FaultJson(TypedDict):
+    """Whether one run has a divot that was found in another."""
+
+    run: RunNumber
+    there: Annotated[Presence, "Whether it is there."]
+    place: Annotated[str, "Where it was looked for, in words."]
+    benchmarks: Annotated[list[str], "Benchmarks; empty: all."]
+    slowdown: Annotated[float | None, "Its size there; null: there is nothing to measure it by."]
+
+
+class RecurringJson(TypedDict):
+    """What several runs have in common."""
+
+    kind: Annotated[Kind, "Whether it comes back: recurring, wandering or once."]
+    of: Annotated[Kind, "Kind of divot that it is each time."]
+    benchmarks: Annotated[list[str], "Benchmarks; empty: all."]
+    places: Annotated[list[PlaceJson], "Runs that have it."]
+    runs: Annotated[list[FaultJson], "What each run has of it."]
+    copies: Annotated[list[int], "Copies."]
+    nodes: Annotated[list[int], "NUMA nodes."]
+    cpus: Annotated[list[int], "CPUs."]
+    slowdown: Annotated[float, "Median size where it is."]
+    evidence: Annotated[str, "The same in words."]
+
+
+class SeveralDivotsDocument(TypedDict):
+    """The divots of several runs, and what these have in common."""
+
+    runs: Annotated[list[DivotsDocument], "The runs, in the order in which they were named."]
+    between: Annotated[list[RecurringJson], "What they have in common; empty: nothing."]
+
+
+# -- `rater confirm` -------------------------------------------------------------------------------
+
+
+class TrialSideJson(TypedDict):
+    """One side of a trial."""
+
+    place: Annotated[str, "Part of the machine, in words."]
+    cpus: Annotated[list[int], "CPUs of the copies."]
+    command: Annotated[str, "What runs there, as a command."]
+
+
+class TrialJson(TypedDict):
+    """What is run against what."""
+
+    benchmarks: Annotated[list[str], "Benchmarks that run."]
+    copies: Annotated[int, "Copies on each side."]
+    pairs: Annotated[int, "Pairs of runs."]
+    a: Annotated[TrialSideJson, "The part that was found slow."]
+    b: Annotated[TrialSideJson, "A part like it."]
+    slowdown: Annotated[float, "Slowdown as it was found."]
+
+
+class RunPairJson(TypedDict):
+    """Two runs of a trial."""
+
+    a: Annotated[int, "Number of the run on the slow part."]
+    b: Annotated[int, "Number of the run on the other."]
+
+
+class VerdictJson(TypedDict):
+    """What came of a trial."""
+
+    answer: Annotated[ConfirmVerdict, "Whether the divot is confirmed."]
+    slowdown: Annotated[float, "Time on the slow part over time on the other."]
+    pairs: Annotated[list[float], "Slowdown of each pair, in order."]
+    interval: Annotated[list[float], "95 % interval of the slowdown, low and high."]
+    foreign: Annotated[
+        list[float] | None, "Median share of each side's CPUs that other processes took."
+    ]
+    disturbed: Annotated[str | None, "Why it cannot be judged, in words."]
+
+
+class TrialDocument(TypedDict):
+    """A trial of a divot."""
+
+    run: Annotated[int, "Number of the run in which it was found."]
+    finding: Annotated[int, "Number of the finding, from 1."]
+    evidence: Annotated[str, "The finding in one line."]
+    refused: Annotated[str | None, "Why it cannot be confirmed here, in words."]
+    trial: Annotated[TrialJson | None, "What is run; null: it is refused."]
+    runs: Annotated[list[RunPairJson], "Pairs of runs that were made."]
+    verdict: Annotated[VerdictJson | None, "What came of it; null: it was not run."]
