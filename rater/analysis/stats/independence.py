@@ -1,39 +1,41 @@
-"""Estimates from values in the order they were made in: what they may have in common; pure.
+"""Estimates from values in the order they were measured in, which may not be independent; pure.
 
 An interval of Student's or Welch's knows the noise that values show of each other. It does not
-know of what they have in common: a state that stays with a point for several rounds (where memory
-lies, what is cached), a session (a boot, a night), a drift or a step through runs of which one
-point's were all made before the other's. Of equal points verdicts are then wrong in up to 80 of 100
-cases (`benchmarks/situations.py`).
+know of causes that several values share: a state that stays with a point for several rounds (where
+memory lies, which data is cached), a session (a boot, a night), a drift or a step through runs of
+which one point's were all made before the other's. Of equal points verdicts are then wrong in up
+to 80 of 100 cases (`benchmarks/situations.py`).
 
 So values have not one model of their noise but a mixture (J. A. Hoeting et al., "Bayesian Model
-Averaging", Statistical Science 14, 1999): that they are independent, and *alternatives*, each as
-probable as the values make it. No test switches between them: an interval widens as they become
-probable. Values of which no order is known are taken as independent.
+Averaging", Statistical Science 14, 1999): that they are independent, and *alternatives*, each
+weighted by its posterior probability. No test switches between them: an interval widens as they
+become probable. Values of which no order is known are taken as independent.
 
-- **Rounds that hang together**: an autoregression of first order with rho = 0.9, whose mean has
-  1'R1 / n times the variance. How probable it is all benchmarks of the same rounds say together:
-  the mean of their log likelihoods, times how many of them are not repetitions of each other.
-- **Sessions** (parted by an hour in which no run was made): values share what their session is;
+- **Rounds that are correlated**: an autoregression of first order, R_ij = rho^|i - j| with
+  rho = 0.9, whose mean of n values has the variance (1'R1 / n) / n of one. All benchmarks of the
+  same rounds say together how probable it is: the mean of their log likelihoods, times the
+  effective number of benchmarks.
+- **Sessions** (an hour without a run parts two): values share the effect of their session;
   the sessions' means are the values then.
 - **A drift, or a step** at one of the places between runs, common to both points: another
   coefficient of the regression (A. Zellner's g prior with the unit information, g = n).
 
-Dependence widens an interval to the range that the values lie in at most (where it is not wider
-already): of no state that lasts more is known than that. Simulated (`benchmarks/situations.py`), of
-equal points at most 5 in 100 are called apart where values are independent; 8 with a step or a
-drift; of 10 benchmarks with states that last, 12 with 10 rounds and 1 with 20. Of five rounds of
-one benchmark nobody can tell a state from noise: 40, and the verdict names how many there are.
+Dependence widens an interval at most to the range that the values lie in (or leaves it, where it
+is wider already): nothing is known of a state that lasts longer. Simulated
+(`benchmarks/situations.py`), of equal points at most 5 in 100 are called apart where values are
+independent; 8 with a step or a drift; of 10 benchmarks with states that last, 12 with 10 rounds
+and 1 with 20. Of five rounds of one benchmark nobody can tell a state from noise: 40, and the
+verdict names how many rounds there are.
 
 **A slow mode**: up to a fifth of the values, all below the others by more than those make likely
-(Student's t of the rest at 1 % over all values).
+(Student's t of the others at 1 % over all values).
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -52,30 +54,31 @@ from rater.analysis.stats.estimate import (
 from rater.analysis.stats.robust import Floats
 from rater.text.values import group_by_key
 
-LEAST_TESTED = 6  # rounds: fewer say little of whether they hang together
-_RHO = 0.9
+LEAST_TESTED = 6  # rounds: fewer say little of whether they are correlated
+_RHO = 0.9  # correlation of neighbouring rounds, of states that last about ten rounds
 _SESSION_SHARE = 0.8  # of the variance, where sessions differ
-# Odds of each before anything was measured, against independent values: rounds are made against it.
+# Prior odds of each alternative against independent values: rounds are made against dependence.
 _IN_ROUNDS, _UNBLOCKED = 1 / 4, 4.0
 _OUT_OF_TURN = 0.5  # places between the points of a round, on average
-_FEWEST = 3  # values of which an order says anything
+_FEWEST = 3  # values whose order says anything
 _MOST_STEPS = 30  # places at which a step is looked for
-_SLOW_CHANCE = 0.01
+_SLOW_CHANCE = 0.01  # of calling any run of a side slow by chance
 _SLOW_SHARE = 5  # one in so many at most: more are no exception
-_LEAST_OTHERS = 4
+_LEAST_OTHERS = 4  # values that tell how far the usual ones vary
+_CONFIDENCE = 0.95  # of the interval that dependence widens to the range at most
 
 _ROUNDS = "rounds not independent"
 _RUNS = "runs not independent"
 _SESSIONS = "sessions differ"
 DRIFT = "a drift would look the same (make them in turn)"
-TOLD = 0.5  # an alternative as probable as that stands beside a verdict
+TOLD = 0.5  # an alternative at least as probable is told beside a verdict
 
 
 class MeasuredLog(Struct, frozen=True):
     """The logarithm of one run's value, and when it was measured."""
 
     log: float
-    place: float | None = None  # among the runs in the order they were made in; None: not known
+    place: float | None = None  # among the runs in order of time; None: not known
     session: int = 0
 
 
@@ -87,101 +90,128 @@ def estimate_from_rounds(
 ) -> Estimate:
     """Return how far the first of each pair lies above the second; rounds in order of time.
 
-    `evidence`: what `serial_evidence` said of more than these values, None for nothing; `step`: see
+    `evidence`: the `serial_evidence` of more values than these, None for none; `step`: see
     `stats.estimate.paired_estimate`.
     """
-    differences = [here.log - there.log for here, there in rounds]
-    many, estimate = len(differences), paired_estimate(differences, step=step)
-    if many < 2:
+    differences = [first.log - second.log for first, second in rounds]
+    estimate = paired_estimate(differences, step=step)
+    if len(differences) < 2:
         return estimate
-    doubts = (f"{many} rounds",) if many < LEAST_TESTED else ()
-    found: list[Alternative] = []
-    y = np.array(differences)
-    if _in_known_order([one for pair in rounds for one in pair]) and y.std() > NO_DIFFERENCE:
-        one = np.ones((many, 1))
-        alike = _correlation((0,) * many, serial=True)
-        own = _dependent(*doubts or (_ROUNDS,), one, y, alike)
-        found.append(own if evidence is None else replace(own, weight=evidence))
-        by_session = group_by_key(
-            (here.session, d) for (here, _), d in zip(rounds, differences, strict=True)
+    doubts = (f"{len(differences)} rounds",) if len(differences) < LEAST_TESTED else ()
+    alternatives: list[Alternative] = []
+    is_ordered = _in_known_order([run for pair in rounds for run in pair])
+    if is_ordered and np.std(differences) > NO_DIFFERENCE:
+        serial = _serial_alternative(differences, doubts[0] if doubts else _ROUNDS)
+        alternatives.append(serial if evidence is None else replace(serial, weight=evidence))
+        alternatives += _session_alternatives(
+            differences, [first.session for first, _ in rounds], estimate, step
         )
-        if 1 < len(by_session) < many:
-            alike = _correlation(tuple(here.session for here, _ in rounds), serial=False)
-            own = _dependent(_SESSIONS, one, y, alike)
-            of_means = paired_estimate([*map(statistics.fmean, by_session.values())], step=step)
-            widening = (of_means.error() or 0.0) / (estimate.error() or math.inf)
-            # That sessions differ is not as rare as that rounds hang together.
-            odds, degrees = own.weight - math.log(_IN_ROUNDS), of_means.degrees() - many + 1
-            found.append(replace(own, weight=odds, widening=widening, degrees=degrees))
-        found += _drift_of_rounds(rounds)
+        alternatives += _drift_of_rounds(rounds)
     width = max(differences) - min(differences)
-    estimate = replace(_mixed(estimate, found, _IN_ROUNDS, width), doubts=doubts)
-    turned = [-value for value in differences]
-    mine, theirs = _slow(differences, step), _slow(turned, step)
-    rest = [d for i, d in enumerate(differences) if i not in {*mine, *theirs}]
-    slow = _slow_runs((differences, mine), (turned, theirs))
-    return replace(estimate, slow=slow, rest=paired_estimate(rest, step=step)) if slow else estimate
+    estimate = replace(_mix(estimate, alternatives, _IN_ROUNDS, width), doubts=doubts)
+
+    negated = [-difference for difference in differences]
+    slow, slow_of_baseline = _slow_members(differences, step), _slow_members(negated, step)
+    slow_runs = _slow_runs((differences, slow), (negated, slow_of_baseline))
+    if not slow_runs:
+        return estimate
+    rest = _without(differences, {*slow, *slow_of_baseline})
+    return replace(estimate, slow=slow_runs, rest=paired_estimate(rest, step=step))
+
+
+def _serial_alternative(differences: Sequence[float], reason: str) -> Alternative:
+    """Return that the differences of rounds are an autoregression; the weight is its log odds."""
+    correlation = _correlation((0,) * len(differences), serial=True)
+    ones = np.ones((len(differences), 1))
+    return _dependent(reason, ones, np.array(differences), correlation)
+
+
+def _session_alternatives(
+    differences: Sequence[float], sessions: Sequence[int], estimate: Estimate, step: float
+) -> list[Alternative]:
+    """Return that sessions differ; the error is that of the means of several rounds each."""
+    by_session = group_by_key(zip(sessions, differences, strict=True))
+    rounds = len(differences)
+    if not 1 < len(by_session) < rounds:
+        return []
+    correlation = _correlation(tuple(sessions), serial=False)
+    ones = np.ones((rounds, 1))
+    dependent = _dependent(_SESSIONS, ones, np.array(differences), correlation)
+    of_means = paired_estimate([*map(statistics.fmean, by_session.values())], step=step)
+    return [
+        replace(
+            dependent,
+            # That sessions differ is not as rare as that rounds are correlated: even prior odds.
+            weight=dependent.weight - math.log(_IN_ROUNDS),
+            widening=(of_means.error() or 0.0) / (estimate.error() or math.inf),
+            degrees=of_means.degrees() - rounds + 1,
+        )
+    ]
 
 
 def estimate_from_runs(
-    here: Sequence[MeasuredLog], there: Sequence[MeasuredLog], *, step: float = 0.0
+    runs: Sequence[MeasuredLog], baseline: Sequence[MeasuredLog], *, step: float = 0.0
 ) -> Estimate:
     """Return how far runs that were not made in rounds lie above others; both have at least one."""
-    sessions = [group_by_key((one.session, one.log) for one in side) for side in (here, there)]
-    values = [[one.log for one in side] for side in (here, there)]
-    apart = not sessions[0].keys() & sessions[1].keys()
-    if apart and any(len(of_it) < len(side) for of_it, side in zip(sessions, values, strict=True)):
-        # Each side in sessions of its own: those are the values.
-        values = [[statistics.fmean(logs) for logs in of_it.values()] for of_it in sessions]
+    sides = (runs, baseline)
+    sessions = [group_by_key((run.session, run.log) for run in side) for side in sides]
+    values = [[run.log for run in side] for side in sides]
+    none_shared = not sessions[0].keys() & sessions[1].keys()
+    is_session_repeated = any(
+        len(of_side) < len(side) for of_side, side in zip(sessions, values, strict=True)
+    )
+    if none_shared and is_session_repeated:
+        # Each side has sessions of its own: their means are the independent values.
+        values = [[statistics.fmean(logs) for logs in of_side.values()] for of_side in sessions]
         if min(map(len, values)) < 2:
             return replace(unpaired_estimate(*values), refused="each in a session of its own")
     estimate = replace(unpaired_estimate(*values, step=step), doubts=("unblocked",))
     if estimate.refused:
         return estimate
-    if len(values[0]) == len(here) and len(values[1]) == len(there):
+    if len(values[0]) == len(runs) and len(values[1]) == len(baseline):
         width = sum(max(side) - min(side) for side in values) / 2
-        estimate = _mixed(estimate, _common_causes(here, there), _UNBLOCKED, width)
-    found = [(side, _slow(side, step)) for side in values]
-    rest = [[value for i, value in enumerate(side) if i not in slow] for side, slow in found]
-    slow = _slow_runs(*found)
-    return (
-        replace(estimate, slow=slow, rest=unpaired_estimate(rest[0], rest[1], step=step))
-        if slow
-        else estimate
-    )
+        estimate = _mix(estimate, _common_causes(runs, baseline), _UNBLOCKED, width)
+    slow = [_slow_members(side, step) for side in values]
+    slow_runs = _slow_runs(*zip(values, slow, strict=True))
+    if not slow_runs:
+        return estimate
+    rest = [_without(side, members) for side, members in zip(values, slow, strict=True)]
+    return replace(estimate, slow=slow_runs, rest=unpaired_estimate(rest[0], rest[1], step=step))
 
 
 def _in_known_order(values: Sequence[MeasuredLog]) -> bool:
-    return all(one.place is not None for one in values)
+    return all(value.place is not None for value in values)
 
 
-def _mixed(
-    estimate: Estimate, found: Sequence[Alternative], prior: float, width: float
+def _mix(
+    estimate: Estimate, alternatives: Sequence[Alternative], prior: float, width: float
 ) -> Estimate:
-    """Return the estimate with alternatives, each as probable as values and prior odds make it.
+    """Return the estimate with alternatives, each weighted by its posterior probability.
 
-    None widens the interval of 95 % beyond `width` to each side, where it is not wider already.
+    Given are logs of Bayes factors l_k against independent values, whose own is 0, and prior odds
+    `prior` of each: weight_k = prior exp(l_k) / (1 + sum over j of prior exp(l_j)). None widens the
+    interval of 95 % beyond `width` to each side, unless it is wider without it.
     """
     error = estimate.error()
-    if not found or not error:
+    if not alternatives or not error:
         return estimate
-    highest = max(0.0, *(one.weight for one in found))
-    odds = [prior * math.exp(one.weight - highest) for one in found]
-    whole = math.exp(-highest) + sum(odds)
+    highest = max(0.0, *(alternative.weight for alternative in alternatives))  # against overflow
+    odds = [prior * math.exp(alternative.weight - highest) for alternative in alternatives]
+    total = math.exp(-highest) + sum(odds)
 
-    def within(one: Alternative) -> float:
-        if one.reason == DRIFT:  # what it hides is not in the range of a side
-            return one.widening
-        degrees = max(1.0, estimate.degrees() + one.degrees)
-        reach = t_quantile(0.95, estimate.degrees()) * error
-        most = max(width, reach) / (t_quantile(0.95, degrees) * error)
-        return min(one.widening, most)
+    def bounded_widening(alternative: Alternative) -> float:
+        if alternative.reason == DRIFT:  # a drift may have moved a side out of its range
+            return alternative.widening
+        degrees = max(1.0, estimate.degrees() + alternative.degrees)
+        reach = t_quantile(_CONFIDENCE, estimate.degrees()) * error
+        most = max(width, reach) / (t_quantile(_CONFIDENCE, degrees) * error)
+        return min(alternative.widening, most)
 
-    weighed = (
-        replace(one, weight=odd / whole, widening=within(one))
-        for one, odd in zip(found, odds, strict=True)
-    )
-    return replace(estimate, alternatives=tuple(weighed))
+    weighted = [
+        replace(alternative, weight=odd / total, widening=bounded_widening(alternative))
+        for alternative, odd in zip(alternatives, odds, strict=True)
+    ]
+    return replace(estimate, alternatives=tuple(weighted))
 
 
 # -- models of values in their order -------------------------------------------------------------
@@ -189,145 +219,195 @@ def _mixed(
 
 class _Fit(Struct, frozen=True):
     effect: float  # the first coefficient
-    error: float
-    squares: float  # that are left
-    log_likelihood: float  # coefficients and variance integrated out
+    error: float  # its standard error
+    squares: float  # of the residuals, by the inverse of their correlations
+    log_likelihood: float  # with coefficients and variance integrated out, but for a constant
 
 
-type _Correlation = tuple[Floats, Floats, float]  # the matrix, its inverse, and the log of its det
+class _Correlation(Struct, frozen=True):
+    matrix: Floats  # R (n, n)
+    inverse: Floats
+    log_determinant: float
 
 
-def _fit(columns: Floats, y: Floats, alike: _Correlation | None = None) -> _Fit:
-    """Return the regression of values, whose noise has these correlations (None: none)."""
-    weighted = columns if alike is None else alike[1] @ columns
+def _fit(columns: Floats, values: Floats, correlation: _Correlation | None = None) -> _Fit:
+    """Return the regression of values y (n,) on columns X (n, p), with noise correlated by R.
+
+    Generalised least squares: b = (X'R^-1 X)^-1 X'R^-1 y, with squares S = r'R^-1 r of the
+    residuals r = y - X b; the variance of b is S / (n - p) (X'R^-1 X)^-1. The likelihood with b
+    and the variance integrated out (D. A. Harville, Biometrika 61, 1974) has the log
+    -(ln |R| + ln |X'R^-1 X| + (n - p) ln S) / 2. Without `correlation` R is the identity.
+    """
+    weighted = columns if correlation is None else correlation.inverse @ columns
     normal = columns.T @ weighted
-    at = np.linalg.solve(normal, weighted.T @ y)
-    off, degrees = y - columns @ at, len(y) - columns.shape[1]
-    squares = float(off @ (off if alike is None else alike[1] @ off))
+    coefficients = np.linalg.solve(normal, weighted.T @ values)
+    residuals, degrees = values - columns @ coefficients, len(values) - columns.shape[1]
+    squares = float(
+        residuals @ (residuals if correlation is None else correlation.inverse @ residuals)
+    )
     squares = max(squares, NO_DIFFERENCE**2)
-    log_det = float(np.linalg.slogdet(normal)[1]) + (alike[2] if alike else 0.0)
-    error = math.sqrt(squares / degrees * float(np.linalg.inv(normal)[0, 0]))
-    return _Fit(float(at[0]), error, squares, -(log_det + degrees * math.log(squares)) / 2)
+    log_determinant = float(np.linalg.slogdet(normal)[1])
+    log_determinant += correlation.log_determinant if correlation else 0.0
+    return _Fit(
+        effect=float(coefficients[0]),
+        error=math.sqrt(squares / degrees * float(np.linalg.inv(normal)[0, 0])),
+        squares=squares,
+        log_likelihood=-(log_determinant + degrees * math.log(squares)) / 2,
+    )
 
 
 @lru_cache(maxsize=4)  # all benchmarks of a comparison have the same
 def _correlation(groups: tuple[int, ...], *, serial: bool) -> _Correlation:
-    """Return that of members of a group: neighbours in their order (`serial`), or all alike."""
-    of_it = np.array(groups)
-    same = of_it[:, None] == of_it
+    """Return the correlations R of values by their groups; those of different groups have none.
+
+    `serial`: R_ij = rho^|i - j| in the order of the group's members. Else all members of a group
+    have the same: R_ij = `_SESSION_SHARE`.
+    """
+    numbers = np.array(groups)
+    same = numbers[:, None] == numbers
     if serial:
         order = np.array([groups[:place].count(group) for place, group in enumerate(groups)])
-        alike = np.asarray(_RHO ** np.abs(order[:, None] - order) * same, dtype=np.float64)
+        distance = np.abs(order[:, None] - order)
+        matrix = np.asarray(_RHO**distance * same, dtype=np.float64)
     else:
-        alike = _SESSION_SHARE * same + (1 - _SESSION_SHARE) * np.eye(len(groups))
-    return alike, np.linalg.inv(alike), float(np.linalg.slogdet(alike)[1])
+        matrix = _SESSION_SHARE * same + (1 - _SESSION_SHARE) * np.eye(len(groups))
+    return _Correlation(matrix, np.linalg.inv(matrix), float(np.linalg.slogdet(matrix)[1]))
 
 
-def _dependent(reason: str, columns: Floats, y: Floats, alike: _Correlation) -> Alternative:
-    """Return that values are alike so: the log of its evidence, and the error of plain means."""
-    free, bound = _fit(columns, y), _fit(columns, y, alike)
-    mean = np.linalg.pinv(columns)[0]  # the weights of the values in the first coefficient
-    ratio = bound.squares * float(mean @ alike[0] @ mean) / (free.squares * float(mean @ mean))
-    odds = bound.log_likelihood - free.log_likelihood
-    return Alternative(reason=reason, weight=odds, widening=math.sqrt(ratio))
+def _dependent(
+    reason: str, columns: Floats, values: Floats, correlation: _Correlation
+) -> Alternative:
+    """Return that noise is correlated so; the weight is the log of its Bayes factor.
+
+    The estimate remains the mean with weights m for independent noise. Its variance is S_R m'R m
+    with correlations R and S_1 m'm without, of the squares S of both fits.
+    """
+    independent, dependent = _fit(columns, values), _fit(columns, values, correlation)
+    weights = np.linalg.pinv(columns)[0]  # of the values in the first coefficient
+    variance = dependent.squares * float(weights @ correlation.matrix @ weights)
+    independent_variance = independent.squares * float(weights @ weights)
+    return Alternative(
+        reason=reason,
+        weight=dependent.log_likelihood - independent.log_likelihood,
+        widening=math.sqrt(variance / independent_variance),
+    )
 
 
-def _caused(base: Floats, y: Floats, cause: Floats, prior: float = 1.0) -> Alternative:
-    """Return that something in common moved the values: its evidence is that of a g prior."""
-    free, it, many = _fit(base, y), _fit(np.column_stack([base, cause]), y), len(y)
-    share = (1 + many * it.squares / free.squares) / (1 + many)
-    odds = -(math.log(1 + many) + (many - base.shape[1]) * math.log(share)) / 2
+def _caused(base: Floats, values: Floats, cause: Floats, prior: float = 1.0) -> Alternative:
+    """Return that a common cause moved the values; the weight is the log of its Bayes factor.
+
+    With squares S_0 of the fit to `base` (n, p) and S_1 of that with the cause as well, under
+    Zellner's g prior with g = n the factor is (1 + n)^((n - p - 1) / 2) / (1 + n S_1 / S_0)^((n -
+    p) / 2) (F. Liang et al., JASA 103, 2008, equation 6). `prior`: of this cause among its kind.
+    """
+    without, caused = _fit(base, values), _fit(np.column_stack([base, cause]), values)
+    n, p = base.shape
+    share = (1 + n * caused.squares / without.squares) / (1 + n)
+    log_odds = -(math.log(1 + n) + (n - p) * math.log(share)) / 2
     return Alternative(
         reason=DRIFT,
-        weight=odds + math.log(prior),
-        shift=it.effect - free.effect,
-        widening=it.error / free.error,
+        weight=log_odds + math.log(prior),
+        shift=caused.effect - without.effect,
+        widening=caused.error / without.error,
         degrees=-1.0,
     )
 
 
 def serial_evidence(series: Sequence[Sequence[float]]) -> float:
-    """Return the log of how much better an autoregression makes values in their order likely.
+    """Return the log of the Bayes factor of an autoregression against independent values.
 
-    Of several series of equal length (benchmarks in the same rounds) the mean, times the effective
-    number of series: the square of the trace of their correlations over that of its square (as
-    principal components are counted).
+    Of K series of equal length (benchmarks in the same rounds) the mean, times their effective
+    number: with the correlations C of the series, (trace C)^2 / trace(C^2) = K^2 / sum of C_ij^2
+    (C. S. Bretherton et al., Journal of Climate 12, 1999).
     """
     rows = np.array(series, dtype=np.float64)
     rows = rows[rows.std(axis=1) > NO_DIFFERENCE]
     if not len(rows):
         return 0.0
-    one, alike = np.ones((rows.shape[1], 1)), _correlation((0,) * rows.shape[1], serial=True)
-    logs = [_dependent(_ROUNDS, one, row, alike).weight for row in rows]
-    off = rows - rows.mean(axis=1, keepdims=True)
-    off /= np.sqrt((off**2).sum(axis=1, keepdims=True))
-    return statistics.fmean(logs) * len(rows) ** 2 / float(((off @ off.T) ** 2).sum())
+    logs = [_serial_alternative(row, _ROUNDS).weight for row in rows]
+    centred = rows - rows.mean(axis=1, keepdims=True)
+    centred /= np.sqrt((centred**2).sum(axis=1, keepdims=True))
+    effective = len(rows) ** 2 / float(((centred @ centred.T) ** 2).sum())
+    return statistics.fmean(logs) * effective
 
 
-def _common_causes(here: Sequence[MeasuredLog], there: Sequence[MeasuredLog]) -> list[Alternative]:
-    """Return how else runs in their order may have come about; [] where it is not known."""
-    runs = sorted(
-        ((one.place, side, one.log) for side, of in ((1.0, here), (0.0, there)) for one in of),
-        key=lambda it: it[0] or 0.0,
-    )
-    if not _in_known_order([*here, *there]) or len(runs) < 2 + _FEWEST:
+def _common_causes(
+    runs: Sequence[MeasuredLog], baseline: Sequence[MeasuredLog]
+) -> list[Alternative]:
+    """Return how else runs in their order may have come about; empty if it is not known."""
+    if not _in_known_order([*runs, *baseline]) or len(runs) + len(baseline) < 2 + _FEWEST:
         return []
-    side, y = (np.array([run[i] for run in runs], dtype=np.float64) for i in (1, 2))
-    base = np.stack([side, np.ones(len(y))], axis=1)
-    if _fit(base, y).squares <= NO_DIFFERENCE**2:
+    sides = [(run, 1.0) for run in runs] + [(run, 0.0) for run in baseline]
+    sides.sort(key=lambda member: (member[0].place or 0.0, member[1], member[0].log))
+    side = np.array([is_of_runs for _, is_of_runs in sides])
+    values = np.array([run.log for run, _ in sides])
+    base = np.stack([side, np.ones(len(values))], axis=1)
+    if _fit(base, values).squares <= NO_DIFFERENCE**2:
         return []
-    places = np.arange(len(y), dtype=np.float64)
-    cuts = np.unique(np.linspace(1, len(y) - 1, _MOST_STEPS).astype(int))
+    places = np.arange(len(values), dtype=np.float64)
+    cuts = np.unique(np.linspace(1, len(values) - 1, _MOST_STEPS).astype(int))
     steps = [(places >= cut).astype(np.float64) for cut in cuts]
+    # A step between the two sides is their difference itself.
     steps = [step for step in steps if abs(np.corrcoef(step, side)[0, 1]) < 1 - NO_DIFFERENCE]
-    found = [_caused(base, y, places), *(_caused(base, y, step, 1 / len(steps)) for step in steps)]
-    if min(len(here), len(there)) >= _FEWEST:  # a state that stays with a side
-        alike = _correlation(tuple(map(int, side)), serial=True)
-        found.append(_dependent(_RUNS, base, y, alike))
-    return found
+    alternatives = [_caused(base, values, places)]
+    alternatives += [_caused(base, values, step, 1 / len(steps)) for step in steps]
+    if min(len(runs), len(baseline)) >= _FEWEST:  # a state that stays with a side
+        correlation = _correlation(tuple(map(int, side)), serial=True)
+        alternatives.append(_dependent(_RUNS, base, values, correlation))
+    return alternatives
 
 
 def _drift_of_rounds(rounds: Sequence[tuple[MeasuredLog, MeasuredLog]]) -> list[Alternative]:
-    """Return what a drift through the rounds does where the same point always goes first."""
-    places = np.array([(here.place or 0.0, there.place or 0.0) for here, there in rounds])
-    apart = float((places[:, 0] - places[:, 1]).mean())
-    y = np.array([(here.log + there.log) / 2 for here, there in rounds])
-    if abs(apart) < _OUT_OF_TURN or len(rounds) < _FEWEST or y.std() <= NO_DIFFERENCE:
+    """Return how a drift through the rounds moves the estimate if one point always goes first.
+
+    The shift is the slope of the rounds' means over time, times the places between both points.
+    """
+    places = np.array([(first.place or 0.0, second.place or 0.0) for first, second in rounds])
+    lead = float((places[:, 0] - places[:, 1]).mean())
+    means = np.array([(first.log + second.log) / 2 for first, second in rounds])
+    if abs(lead) < _OUT_OF_TURN or len(rounds) < _FEWEST or means.std() <= NO_DIFFERENCE:
         return []
     middle = places.mean(axis=1)
-    drift = _caused(np.ones((len(y), 1)), y, middle)
-    slope = _fit(np.stack([middle, np.ones(len(y))], axis=1), y).effect
-    return [Alternative(reason=DRIFT, weight=drift.weight, shift=-slope * apart)]
+    drift = _caused(np.ones((len(means), 1)), means, middle)
+    slope = _fit(np.stack([middle, np.ones(len(means))], axis=1), means).effect
+    return [Alternative(reason=DRIFT, weight=drift.weight, shift=-slope * lead)]
 
 
 # -- slow runs ----------------------------------------------------------------------------------
 
 
-def _slow(values: Sequence[float], step: float) -> tuple[int, ...]:
+def _slow_members(values: Sequence[float], step: float) -> tuple[int, ...]:
+    """Return the places of values that lie far below all others; as many as do, or none.
+
+    A new value lies more than t s sqrt(1 + 1 / n) below the mean of n others, with standard
+    deviation s, as often as Student's t with n - 1 degrees of freedom says (the prediction
+    interval of a normal value). The level is divided by the number of values (Bonferroni). Two
+    steps more are asked for: both times are rounded.
+    """
     order = sorted(range(len(values)), key=values.__getitem__)
-    for many in range(len(order) // _SLOW_SHARE, 0, -1):
-        others = [values[i] for i in order[many:]]
-        if len(others) < _LEAST_OTHERS:
+    for count in range(len(order) // _SLOW_SHARE, 0, -1):
+        others = [values[place] for place in order[count:]]
+        n = len(others)
+        if n < _LEAST_OTHERS:
             continue
-        mean, deviation = statistics.fmean(others), statistics.stdev(others)
-        t = t_quantile(1 - _SLOW_CHANCE / len(values), len(others) - 1)
-        least = t * deviation * math.sqrt(1 + 1 / len(others)) + 2 * step
-        if mean - values[order[many - 1]] > least:
-            return tuple(order[:many])
+        t = t_quantile(1 - _SLOW_CHANCE / len(values), n - 1)
+        least = t * statistics.stdev(others) * math.sqrt(1 + 1 / n) + 2 * step
+        if statistics.fmean(others) - values[order[count - 1]] > least:
+            return tuple(order[:count])
     return ()
 
 
+def _without(values: Sequence[float], places: Collection[int]) -> list[float]:
+    return [value for place, value in enumerate(values) if place not in places]
+
+
 def _slow_runs(*sides: tuple[Sequence[float], Sequence[int]]) -> tuple[SlowRuns, ...]:
-    return tuple(
-        SlowRuns(
-            len(slow),
-            len(values),
-            math.expm1(
-                statistics.median(value for i, value in enumerate(values) if i not in slow)
-                - statistics.median(values[i] for i in slow)
-            ),
-            of_baseline=bool(place),
-        )
-        for place, (values, slow) in enumerate(sides)
-        if slow
-    )
+    """Return the slow runs of both sides, given as values and the places of the slow ones."""
+    slow_runs = []
+    for side, (values, slow) in enumerate(sides):
+        if not slow:
+            continue
+        usual = statistics.median(_without(values, slow))
+        slower = math.expm1(usual - statistics.median(values[place] for place in slow))
+        slow_runs.append(SlowRuns(len(slow), len(values), slower, of_baseline=bool(side)))
+    return tuple(slow_runs)
