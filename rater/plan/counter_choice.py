@@ -67,7 +67,7 @@ class CounterChoice(Struct, frozen=True):
         return self.turns[(iteration - discard - 1) % len(self.turns)]
 
 
-def choose_groups(asked: str, processor: Processor) -> CounterChoice:
+def choose_groups(counters: str, processor: Processor) -> CounterChoice:
     """Return the groups that `--counters` names on a processor.
 
     `GROUP,...` are groups of the processor's table or `software`; `TABLE:GROUP` and `PATH:GROUP`
@@ -77,18 +77,18 @@ def choose_groups(asked: str, processor: Processor) -> CounterChoice:
     """
     turns: list[tuple[TableGroup, ...]] = []
     notes: dict[str, None] = {}
-    for word in asked.split(","):
-        parts = [_groups_of(it.strip(), asked, processor, notes) for it in word.split("+")]
+    for word in counters.split(","):
+        parts = [_groups_of(name.strip(), counters, processor, notes) for name in word.split("+")]
         turns += (
-            [tuple(one for part in parts for one in part)]
+            [tuple(group for part in parts for group in part)]
             if len(parts) > 1
-            else [(one,) for one in parts[0]]
+            else [(group,) for group in parts[0]]
         )
-    both = {one.table.name: one.user_only for turn in turns for one in turn}
-    for one in [one for turn in turns for one in turn]:
-        if one.user_only != both[one.table.name]:
+    user_only_by_table = {group.table.name: group.user_only for turn in turns for group in turn}
+    for group in [group for turn in turns for group in turn]:
+        if group.user_only != user_only_by_table[group.table.name]:
             raise InputError(
-                f"--counters {asked}: groups of {one.table.name} with and without the "
+                f"--counters {counters}: groups of {group.table.name} with and without the "
                 f"kernel's part ({USER_ONLY}) have no rates together; count them in two runs"
             )
     return CounterChoice(tuple(dict.fromkeys(turns)), tuple(notes))
@@ -98,7 +98,7 @@ def refuse_few_iterations(choice: CounterChoice, iterations: int, discard: int) 
     """Raise `InputError` where there are fewer counted iterations than turns."""
     needed = len(choice.turns) + discard
     if iterations < needed:
-        names = ", ".join("+".join(one.short_name for one in turn) for turn in choice.turns)
+        names = ", ".join("+".join(group.short_name for group in turn) for turn in choice.turns)
         beside = f" beside the {discard} discarded" if discard else ""
         raise InputError(
             f"--counters: {len(choice.turns)} groups ({names}), one an iteration{beside}, need "
@@ -107,11 +107,11 @@ def refuse_few_iterations(choice: CounterChoice, iterations: int, discard: int) 
 
 
 def _groups_of(
-    word: str, asked: str, processor: Processor, notes: dict[str, None]
+    word: str, counters: str, processor: Processor, notes: dict[str, None]
 ) -> tuple[TableGroup, ...]:
     if not word:
         raise InputError(
-            f"--counters {asked!r}: expected GROUP,... such as {STACK} or {SOFTWARE}; "
+            f"--counters {counters!r}: expected GROUP,... such as {STACK} or {SOFTWARE}; "
             "`rater doctor counters` shows what there is"
         )
     user_only = word.endswith(USER_ONLY)
@@ -128,18 +128,20 @@ def _groups_of(
     else:
         groups = tuple(group for group in table.groups if group.name == name)
         if not groups:
-            known = list(
+            known_names = list(
                 dict.fromkeys([STACK, ALL, SOFTWARE, *(group.name for group in table.groups)])
             )
             raise InputError(
                 f"--counters {word}: the table {table.name} has no group {name!r}; "
-                f"{did_you_mean(name, known)}"
+                f"{did_you_mean(name, known_names)}"
             )
-    found = tuple(TableGroup(table, group, user_only) for group in groups)
-    for it in found:
-        if user_only and all(event.in_kernel for event in it.group.events):
-            raise InputError(f"--counters {word}: nothing of {it.name} happens in user mode")
-    return found
+    chosen = tuple(TableGroup(table, group, user_only) for group in groups)
+    for group_of_table in chosen:
+        if user_only and all(event.in_kernel for event in group_of_table.group.events):
+            raise InputError(
+                f"--counters {word}: nothing of {group_of_table.name} happens in user mode"
+            )
+    return chosen
 
 
 def _table_of(word: str, processor: Processor, notes: dict[str, None]) -> tuple[CounterTable, str]:
@@ -151,12 +153,12 @@ def _table_of(word: str, processor: Processor, notes: dict[str, None]) -> tuple[
         return table, STACK if table.stack else ALL
     if word == SOFTWARE:
         return load_table(SOFTWARE), ALL
-    own = table_for(processor)
-    if own is None:
-        who = processor.name or "this processor"
+    table_of_processor = table_for(processor)
+    if table_of_processor is None:
+        processor_name = processor.name or "this processor"
         notes[
-            f"counters: no table for {who}: the kernel's generic events are counted instead "
-            "(its codes in a file of your own: --counters ./MINE.toml)"
+            f"counters: no table for {processor_name}: the kernel's generic events are counted "
+            "instead (its codes in a file of your own: --counters ./MINE.toml)"
         ] = None
-        own = load_table(GENERIC)
-    return own, word
+        table_of_processor = load_table(GENERIC)
+    return table_of_processor, word

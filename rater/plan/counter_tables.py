@@ -42,7 +42,7 @@ class Formula(Struct, frozen=True):
     _worth: _Value
 
     def value(self, values: Mapping[str, float]) -> float:
-        """Return what it comes to; `values` must have all `names`.
+        """Return the value of the formula; `values` must have all `names`.
 
         Raises `ArithmeticError` for a division by zero, and for what no rate can be.
         """
@@ -52,7 +52,7 @@ class Formula(Struct, frozen=True):
         return value
 
 
-def parse_formula(text: str, known: Collection[str]) -> Formula:
+def parse_formula(text: str, event_names: Collection[str]) -> Formula:
     """Return the formula that a text says.
 
     Raises `ValueError` for anything but sums over `known` names, with what is wrong.
@@ -67,11 +67,11 @@ def parse_formula(text: str, known: Collection[str]) -> Formula:
     if sum(1 for _ in ast.walk(tree)) > _MOST_NODES:
         raise ValueError("too long a formula")
     names: set[str] = set()
-    worth = _compiled(tree, known, names)
+    worth = _compiled(tree, event_names, names)
     return Formula(text, frozenset(names), worth)
 
 
-def _compiled(node: ast.expr, known: Collection[str], names: set[str]) -> _Value:
+def _compiled(node: ast.expr, event_names: Collection[str], names: set[str]) -> _Value:
     """Return what gives the value of a part of a formula; `names` takes up those of its events."""
     match node:
         case ast.Constant(value=int() | float() as number) if (
@@ -79,24 +79,27 @@ def _compiled(node: ast.expr, known: Collection[str], names: set[str]) -> _Value
         ):
             return lambda _: float(number)
         case ast.Name(id=name):
-            if name not in known:
-                raise ValueError(f"unknown event {name!r}; {did_you_mean(name, known)}")
+            if name not in event_names:
+                raise ValueError(f"unknown event {name!r}; {did_you_mean(name, event_names)}")
             names.add(name)
             return operator.itemgetter(name)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            apply, one, other = (
+            apply, left_value, right_value = (
                 _OPERATORS[type(op)],
-                _compiled(left, known, names),
-                _compiled(right, known, names),
+                _compiled(left, event_names, names),
+                _compiled(right, event_names, names),
             )
-            return lambda values: apply(one(values), other(values))
+            return lambda values: apply(left_value(values), right_value(values))
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            whole = _compiled(operand, known, names)
-            return lambda values: -whole(values)
+            operand_value = _compiled(operand, event_names, names)
+            return lambda values: -operand_value(values)
         case ast.Call(func=ast.Name(id=name), args=[_, _, *_] as args, keywords=[]) if (
             name in _FUNCTIONS
         ):
-            choose, parts = _FUNCTIONS[name], [_compiled(one, known, names) for one in args]
+            choose, parts = (
+                _FUNCTIONS[name],
+                [_compiled(argument, event_names, names) for argument in args],
+            )
             return lambda values: choose(part(values) for part in parts)
     raise ValueError(f"{ast.unparse(node)!r}: {_EXPECTED}")
 
@@ -105,7 +108,7 @@ def _compiled(node: ast.expr, known: Collection[str], names: set[str]) -> _Value
 
 
 class Processor(Struct, frozen=True, kw_only=True):
-    """What the kernel says of the first CPU; None where its architecture has no such thing."""
+    """The first CPU as the kernel describes it; None for what its architecture does not have."""
 
     name: str  # for people; "" where the kernel has none
     vendor: str | None = None  # x86: GenuineIntel, AuthenticAMD
@@ -142,8 +145,8 @@ class ProcessorMatch(Struct, frozen=True, kw_only=True):
         ]
         return (
             bool(single)
-            and all(wanted == found for wanted, found in single)
-            and all(not wanted or any(found in it for it in wanted) for wanted, found in several)
+            and all(wanted == actual for wanted, actual in single)
+            and all(not spans or any(actual in span for span in spans) for spans, actual in several)
         )
 
 
@@ -227,7 +230,7 @@ class CounterTable(Struct, frozen=True, kw_only=True):
 
     name: str
     path: Path
-    text: str  # of the file, kept with runs: what they counted stays readable
+    text: str  # of the file, kept with runs so that their counts stay readable
     source: EventSource
     device: str  # below /sys/bus/event_source/devices, `*` for any ending; "": none of its own
     match: ProcessorMatch
@@ -238,16 +241,16 @@ class CounterTable(Struct, frozen=True, kw_only=True):
 
     def stack_groups(self) -> tuple[EventGroup, ...]:
         """Return the groups that the stack needs, in the table's order; (): it has none."""
-        missing = {name for _, formula in self.stack for name in formula.names}
-        if not missing:
+        missing_events = {name for _, formula in self.stack for name in formula.names}
+        if not missing_events:
             return ()
-        found = []
+        groups = []
         for group in self.groups:
             names = {event.name for event in group.events}
-            if missing & names:
-                found.append(group)
-                missing -= names
-        return tuple(found)
+            if missing_events & names:
+                groups.append(group)
+                missing_events -= names
+        return tuple(groups)
 
 
 def counter_tables(settings: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -265,8 +268,9 @@ def table_names() -> tuple[str, ...]:
 
 
 def table_for(processor: Processor) -> CounterTable | None:
-    """Return the table that comes with rater for a processor, None where there is none."""
-    return next((it for it in map(load_table, table_names()) if it.match.fits(processor)), None)
+    """Return the table that comes with rater for a processor; None if rater has none for it."""
+    tables = map(load_table, table_names())
+    return next((table for table in tables if table.match.fits(processor)), None)
 
 
 @cache
@@ -327,24 +331,24 @@ def parse_table(text: str, path: Path) -> CounterTable:
 
 
 def _events(table: TableReader) -> dict[str, EventCode]:
-    found = {}
+    events = {}
     for name in table.names(_EVENT, _EVENT_EXPECTED):
-        one = table.table(name)
-        found[name] = EventCode(
+        entry = table.table(name)
+        events[name] = EventCode(
             name=name,
-            config=one.get("config", _CONFIG),
-            config1=one.get("config1", _CONFIG, 0),
-            vendor=one.get("vendor", STRING, ""),
-            in_kernel=one.get("in_kernel", FLAG, False),
+            config=entry.get("config", _CONFIG),
+            config1=entry.get("config1", _CONFIG, 0),
+            vendor=entry.get("vendor", STRING, ""),
+            in_kernel=entry.get("in_kernel", FLAG, False),
         )
-        one.finish()
-    return found
+        entry.finish()
+    return events
 
 
 def _groups(
     table: TableReader, events: Mapping[str, EventCode], counters: int, fixed: frozenset[str]
 ) -> tuple[EventGroup, ...]:
-    found = []
+    groups = []
     for name in table.names(_EVENT, _EVENT_EXPECTED):
         members = table.strings(name, required=True)
         for unknown in [member for member in members if member not in events]:
@@ -358,26 +362,26 @@ def _groups(
                 "counters: make two groups of it",
                 name,
             )
-        found.append(
+        groups.append(
             EventGroup(name, tuple(events[member] for member in members if member in events))
         )
-    if not found:
+    if not groups:
         table.mistake('expected a group at least, as in pipeline = ["cycles", ...]')
-    return tuple(found)
+    return tuple(groups)
 
 
 def _formulas(table: TableReader, rated: Iterable[str]) -> tuple[tuple[str, Formula], ...]:
     """Return formulas by name; those of events that are in no group with cycles are mistakes."""
-    known = sorted(rated)
-    found = []
+    event_names = sorted(rated)
+    formulas = []
     for name in table.names(_EVENT, _EVENT_EXPECTED):
         text = table.get(name, FILLED_STRING, None)
         try:
             if text is not None:
-                found.append((name, parse_formula(text, known)))
+                formulas.append((name, parse_formula(text, event_names)))
         except ValueError as error:
             table.mistake(str(error), name)
-    return tuple(found)
+    return tuple(formulas)
 
 
 def _match(table: TableReader) -> ProcessorMatch:
@@ -397,11 +401,11 @@ def _match(table: TableReader) -> ProcessorMatch:
 def _span(value: Any) -> range | None:
     if type(value) is int and 0 <= value < _MOST_MODELS:
         return range(value, value + 1)
-    found = _RANGE.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
+    match = _RANGE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         return None
-    first = int(found[1], 0)
-    return range(first, int(found[2] or found[1], 0) + 1)
+    first = int(match[1], 0)
+    return range(first, int(match[2] or match[1], 0) + 1)
 
 
 def _numbers(table: TableReader, name: str) -> tuple[range, ...]:

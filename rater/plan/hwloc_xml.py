@@ -61,7 +61,7 @@ class Element(Struct, kw_only=True):
 
     def number(self, name: str, default: int | None = None) -> int:
         """Return the whole number in an attribute; without a default it must be there."""
-        text = self._text(name, None if default is None else str(default), "a number")
+        text = self._attribute(name, None if default is None else str(default), "a number")
         digits = text.strip().removeprefix("-")
         if not (digits.isascii() and digits.isdigit() and len(digits) <= 20):
             self.fail(f": {name}={text[:60]!r}, expected a number")
@@ -72,11 +72,11 @@ class Element(Struct, kw_only=True):
         if default is not None and name not in self.attributes:
             return default
         try:
-            return _parse_bitmap(self._text(name, None, "a bitmap"))
+            return _parse_bitmap(self._attribute(name, None, "a bitmap"))
         except ValueError as error:
             self.fail(f": {name}: {error}")
 
-    def _text(self, name: str, default: str | None, expected: str) -> str:
+    def _attribute(self, name: str, default: str | None, expected: str) -> str:
         text = self.attributes.get(name, default)
         if text is None:
             self.fail(f" has no {name}, expected {name}= and {expected}")
@@ -384,10 +384,10 @@ def _ordered(elements: list[Element], name: str) -> list[Element]:
 
 
 def _nodes(tree: _Tree) -> list[RawNode]:
-    found: dict[int, RawNode] = {}
+    nodes: dict[int, RawNode] = {}
     for element in tree.nodes:
         os = element.os_index()
-        if os in found:
+        if os in nodes:
             element.fail(f": os_index={os} is there twice, expected each node once")
         cpus = element.mask("cpuset")
         if cpus & ~tree.mask:
@@ -396,15 +396,15 @@ def _nodes(tree: _Tree) -> list[RawNode]:
         memory = element.number("local_memory", 0)
         if not 0 <= memory <= _MOST_MEMORY_BYTES:
             element.fail(f": local_memory={memory}, expected bytes, 0 to 2^60")
-        found[os] = RawNode(os, cpus, memory, element.subtype())
-    if not found:
+        nodes[os] = RawNode(os, cpus, memory, element.subtype())
+    if not nodes:
         tree.root.fail(" has no NUMANode below it, expected at least one")
-    if sum(node.cpus.bit_count() for node in found.values()) > _MOST_NODES_A_CPU * len(tree.pus):
+    if sum(node.cpus.bit_count() for node in nodes.values()) > _MOST_NODES_A_CPU * len(tree.pus):
         tree.root.fail(
             f": its {len(tree.pus)} CPUs lie in more than {_MOST_NODES_A_CPU} NUMA nodes each, "
             "expected one to four"
         )
-    return list(found.values())
+    return list(nodes.values())
 
 
 def _kinds(elements: Sequence[Element], tree: _Tree) -> list[RawKind]:
@@ -419,27 +419,29 @@ def _kinds(elements: Sequence[Element], tree: _Tree) -> list[RawKind]:
     return merge_kinds(kinds)
 
 
-def _distances(matrices: Sequence[Element], tree: _Tree, known: set[int]) -> RawDistances | None:
+def _distances(
+    matrices: Sequence[Element], tree: _Tree, node_numbers: set[int]
+) -> RawDistances | None:
     """Return NUMALatency between NUMA nodes; hwloc 1 and hand-made files may leave its name out."""
-    between_nodes = [m for m in matrices if m.attributes.get("type") == "NUMANode"]
+    between_nodes = [matrix for matrix in matrices if matrix.attributes.get("type") == "NUMANode"]
     for element in between_nodes:
         if element.attributes.get("name") == "NUMALatency":
-            return _matrix(element, tree, known)
+            return _matrix(element, tree, node_numbers)
     for element in between_nodes:
         if not element.attributes.get("name") and element.number("kind", 0) & _MEANS_LATENCY:
-            return _matrix(element, tree, known)
+            return _matrix(element, tree, node_numbers)
     return None
 
 
-def _matrix(element: Element, tree: _Tree, known: set[int]) -> RawDistances:
-    n = element.number("nbobjs")
-    if n > _MOST_NODES:
-        element.fail(f": nbobjs={n}, expected at most {_MOST_NODES} nodes, the limit of Linux")
-    indexes = "".join(element.texts.get("indexes", ())).split(maxsplit=max(0, n))
-    values = "".join(element.texts.get("u64values", ())).split(maxsplit=n * n)
-    if n < 1 or len(indexes) != n or len(values) != n * n:
+def _matrix(element: Element, tree: _Tree, node_numbers: set[int]) -> RawDistances:
+    size = element.number("nbobjs")
+    if size > _MOST_NODES:
+        element.fail(f": nbobjs={size}, expected at most {_MOST_NODES} nodes, the limit of Linux")
+    indexes = "".join(element.texts.get("indexes", ())).split(maxsplit=max(0, size))
+    values = "".join(element.texts.get("u64values", ())).split(maxsplit=size * size)
+    if size < 1 or len(indexes) != size or len(values) != size * size:
         element.fail(
-            f": {len(indexes)} indexes and {len(values)} values for nbobjs={n}, "
+            f": {len(indexes)} indexes and {len(values)} values for nbobjs={size}, "
             "expected nbobjs indexes and nbobjs x nbobjs values"
         )
     for text in (*indexes, *values):
@@ -449,9 +451,12 @@ def _matrix(element: Element, tree: _Tree, known: set[int]) -> RawDistances:
     if element.attributes.get("indexing", "os") == "gp":
         by_gp = {node.number("gp_index", -1): node.os_index() for node in tree.nodes}
         nodes = [by_gp.get(gp, -1) for gp in nodes]
-    if len(set(nodes)) < n or not known.issuperset(nodes):
+    if len(set(nodes)) < size or not node_numbers.issuperset(nodes):
         element.fail(": its indexes are not those of NUMA nodes, expected each node at most once")
-    rows = [tuple(float(text) for text in values[i : i + n]) for i in range(0, n * n, n)]
+    rows = [
+        tuple(float(text) for text in values[begin : begin + size])
+        for begin in range(0, size * size, size)
+    ]
     return RawDistances(tuple(nodes), tuple(rows))
 
 
@@ -486,13 +491,13 @@ def details_of(
     infos = (root.infos if root is not None else {}) | file.infos
     everything = root.mask("complete_cpuset", machine) if root is not None else machine
     packages = (span.element.infos for span in spans if span.element.type == "Package")
-    found = [_cache(span) for span in spans if _CACHE.fullmatch(span.element.type)]
+    caches = [_cache(span) for span in spans if _CACHE.fullmatch(span.element.type)]
     return Details(
         cpu_models=_models([*packages, infos]),
         product=_product(infos),
         architecture=short(infos.get("Architecture", "")),
         has_cores=any(span.element.type == "Core" for span in spans),
-        caches=tuple(cache for cache in found if cache.count),
+        caches=tuple(cache for cache in caches if cache.count),
         groups=tuple(
             HwlocGroup(
                 type=span.element.type,
@@ -548,4 +553,5 @@ def _product(infos: Mapping[str, str]) -> str | None:
 def _name(text: str | None) -> str:
     name = short(" ".join((text or "").split()))
     worthless = not any(sign.isalnum() for sign in name) or name == "None"
-    return "" if worthless or any(p in name.casefold() for p in _PLACEHOLDERS) else name
+    is_placeholder = any(placeholder in name.casefold() for placeholder in _PLACEHOLDERS)
+    return "" if worthless or is_placeholder else name

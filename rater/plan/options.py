@@ -202,7 +202,7 @@ class Option(Struct, frozen=True, kw_only=True):
     """One option of `rater run`."""
 
     field: str  # of `Request`: the key in stored JSON
-    name: str  # as it is typed, without dashes
+    name: str  # typed behind two dashes
     group: str  # title of its group in `--help`
     help: str
     default: Any  # of the field

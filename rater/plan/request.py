@@ -55,8 +55,8 @@ PAGE_MODES = ("off", "madvise", "thp", "hugetlb")
 class Request(Struct, frozen=True, kw_only=True):
     """What the user typed for a run, each value checked by itself.
 
-    A field is None where nothing was typed and the default depends on other options, the suite or
-    the machine. The names of the fields are the keys of stored requests.
+    A field is None if nothing was typed and the default depends on other options, the suite or the
+    machine. The names of the fields are the keys of stored requests.
     """
 
     suites: tuple[str, ...] = (DEFAULT_SUITE,)

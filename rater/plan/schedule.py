@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
-from functools import partial
 from math import gcd
 
 from msgspec import Struct
@@ -166,10 +165,10 @@ def ring_steps(copy: int, length: int, increment: int) -> tuple[int, ...]:
 
     Copy n starts at n mod k and steps on by `increment` modulo k, k steps a
     round; increment 0 runs only the first (SPEC CPU 2026's rolling round-robin
-    order as public write-ups give it: `notes/spec-formats.md` section 4).
+    order as public write-ups give it).
     """
     steps = length if increment else 1
-    return tuple((copy + j * increment) % length for j in range(steps))
+    return tuple((copy + step * increment) % length for step in range(steps))
 
 
 def make_plan(
@@ -191,49 +190,26 @@ def make_plan(
 
     Raises `InputError` for counts that make no run.
     """
-    if iterations < 1:
-        raise InputError(f"--iterations {iterations}: expected 1 or more")
-    if not 0 <= discard < iterations:
-        raise InputError(
-            f"--discard {discard}: expected 0 to {iterations - 1}: at least one of the "
-            f"{iterations} iterations must count (raise --iterations)"
-        )
-    if increment < 0:
-        raise InputError(f"--increment {increment}: expected 0 or more")
-    runs = copies * iterations * len(benchmarks)
-    if runs > _MOST_RUNS:
-        raise InputError(
-            f"{copies} copies x {iterations} iterations x {len(benchmarks)} benchmarks are "
-            f"{runs} copy runs, expected at most {_MOST_RUNS}: take fewer --iterations"
-        )
+    _check_counts(len(benchmarks), copies, iterations, discard, increment)
     stagger_ns = round(stagger_ms * 1e6)
-    rounds = range(1, iterations + 1)
-
-    def ring(copy: int, its: Iterable[int]) -> tuple[Step, ...]:
-        positions = ring_steps(copy, len(benchmarks), increment)
-        return tuple(Step(benchmarks[position], it) for it in its for position in positions)
-
-    def one(steps: tuple[Step, ...], _copy: int) -> tuple[Step, ...]:
-        return steps
-
-    parts: list[tuple[str | None, int | None, Callable[[int], tuple[Step, ...]]]]
-    if order is Order.ROTATED and window is None:
-        parts = [(None, None, partial(ring, its=rounds))]
-    elif order is Order.ROTATED:
-        parts = [(None, it, partial(ring, its=[it])) for it in rounds]
+    if order is Order.ROTATED:
+        parts = _rotated_parts(
+            benchmarks, copies, iterations, increment, in_one_phase=window is None
+        )
     else:
-        every = [Step(benchmark, it) for it in rounds for benchmark in benchmarks]
-        parts = [(step.benchmark, step.iteration, partial(one, (step,))) for step in every]
+        parts = _homogeneous_parts(benchmarks, copies, iterations)
     phases = tuple(
         Phase(
             number=number,
-            benchmark=benchmark,
-            iteration=iteration,
-            counted=iteration is None or iteration > discard,
-            queues=tuple(Queue(copy, steps(copy), copy * stagger_ns) for copy in range(copies)),
+            benchmark=part.benchmark,
+            iteration=part.iteration,
+            counted=part.iteration is None or part.iteration > discard,
+            queues=tuple(
+                Queue(copy, steps, copy * stagger_ns) for copy, steps in enumerate(part.steps)
+            ),
             window=window,
         )
-        for number, (benchmark, iteration, steps) in enumerate(parts)
+        for number, part in enumerate(parts)
     )
     return Plan(
         mode=mode,
@@ -247,6 +223,61 @@ def make_plan(
         phases=phases,
         window=window,
     )
+
+
+def _check_counts(
+    benchmarks: int, copies: int, iterations: int, discard: int, increment: int
+) -> None:
+    if iterations < 1:
+        raise InputError(f"--iterations {iterations}: expected 1 or more")
+    if not 0 <= discard < iterations:
+        raise InputError(
+            f"--discard {discard}: expected 0 to {iterations - 1}: at least one of the "
+            f"{iterations} iterations must count (raise --iterations)"
+        )
+    if increment < 0:
+        raise InputError(f"--increment {increment}: expected 0 or more")
+    runs = copies * iterations * benchmarks
+    if runs > _MOST_RUNS:
+        raise InputError(
+            f"{copies} copies x {iterations} iterations x {benchmarks} benchmarks are "
+            f"{runs} copy runs, expected at most {_MOST_RUNS}: take fewer --iterations"
+        )
+
+
+class _PhasePart(Struct, frozen=True):
+    """What the copies of one phase run."""
+
+    benchmark: str | None  # None in rotated order
+    iteration: int | None  # None in a phase of all iterations
+    steps: tuple[tuple[Step, ...], ...]  # by copy
+
+
+def _homogeneous_parts(
+    benchmarks: Sequence[str], copies: int, iterations: int
+) -> Iterator[_PhasePart]:
+    """Yield a phase for each benchmark, iteration by iteration."""
+    for iteration in range(1, iterations + 1):
+        for benchmark in benchmarks:
+            steps = (Step(benchmark, iteration),)
+            yield _PhasePart(benchmark, iteration, (steps,) * copies)
+
+
+def _rotated_parts(
+    benchmarks: Sequence[str], copies: int, iterations: int, increment: int, *, in_one_phase: bool
+) -> Iterator[_PhasePart]:
+    """Yield one phase of all rounds, or a phase for each round."""
+    rings = [ring_steps(copy, len(benchmarks), increment) for copy in range(copies)]
+
+    def steps_of(ring: tuple[int, ...], rounds: Iterable[int]) -> tuple[Step, ...]:
+        return tuple(Step(benchmarks[place], number) for number in rounds for place in ring)
+
+    rounds = range(1, iterations + 1)
+    if in_one_phase:
+        yield _PhasePart(None, None, tuple(steps_of(ring, rounds) for ring in rings))
+        return
+    for number in rounds:
+        yield _PhasePart(None, number, tuple(steps_of(ring, [number]) for ring in rings))
 
 
 def order_table(plan: Plan) -> list[tuple[tuple[int, ...], tuple[str, ...]]]:
@@ -315,7 +346,7 @@ def remedies_for(
     """Yield other orders of copies on the same CPUs, then other lengths of the ring."""
     ring, layout = len(plan.benchmarks), offer.layout
     if layout.order not in (*EXPLICIT, CpuOrder.NONE):
-        cpus = Counter(p.cpu for p in placements)
+        cpus = Counter(placement.cpu for placement in placements)
         for order in _LAYOUTS:
             if order is layout.order:
                 continue
@@ -325,7 +356,7 @@ def remedies_for(
                 placed = tuple(bound(other, slots))
             except InputError:
                 continue  # a layout that cannot be is no way out
-            if Counter(p.cpu for p in placed) == cpus:
+            if Counter(placement.cpu for placement in placed) == cpus:
                 built_in = layout.name == layout.order
                 words = f"--layout {order}" if built_in else f'order = "{order}" in the layout'
                 yield words, ring, placed
@@ -347,18 +378,22 @@ def _starts(
         "LLC": lambda pu: pu.llc,
         "NUMA node": lambda pu: pu.node,
     }
-    masks = {id(p.cpus): [topology.by_cpu[cpu] for cpu in p.cpus] for p in placements if p.cpus}
-    found = {}
+    pus_by_mask = {  # copies share masks: thousands have the same wide one
+        id(placement.cpus): [topology.by_cpu[cpu] for cpu in placement.cpus]
+        for placement in placements
+        if placement.cpus
+    }
+    starts_by_level = {}
     for name, unit_of in levels.items():
-        inside = {key: {unit_of(pu) for pu in pus} for key, pus in masks.items()}
-        units: dict[int, Starts] = defaultdict(Counter)
-        for p in placements:
-            own = inside.get(id(p.cpus), set())
-            unit = next(iter(own)) if len(own) == 1 else None
+        units_by_mask = {key: {unit_of(pu) for pu in pus} for key, pus in pus_by_mask.items()}
+        starts_by_unit: dict[int, Starts] = defaultdict(Counter)
+        for placement in placements:
+            units = units_by_mask.get(id(placement.cpus), set())
+            unit = next(iter(units)) if len(units) == 1 else None
             if unit is not None:
-                units[unit][p.copy % ring] += 1
-        found[name] = list(units.values())
-    return found
+                starts_by_unit[unit][placement.copy % ring] += 1
+        starts_by_level[name] = list(starts_by_unit.values())
+    return starts_by_level
 
 
 def _meeting_their_like(units: dict[str, list[Starts]], ring: int) -> list[str]:
@@ -366,7 +401,7 @@ def _meeting_their_like(units: dict[str, list[Starts]], ring: int) -> list[str]:
     for name in ("NUMA node", "LLC"):
         poor = [starts for starts in units[name] if _is_poor(starts, ring)]
         if poor:
-            lines.append(_poor(name, poor, len(units[name]), ring))
+            lines.append(_describe_poor(name, poor, len(units[name]), ring))
             if all(len(starts) == 1 for starts in poor):
                 return lines  # so do smaller units inside
             break
@@ -381,6 +416,11 @@ def _meeting_their_like(units: dict[str, list[Starts]], ring: int) -> list[str]:
 
 
 def _is_poor(starts: Starts, ring: int) -> bool:
+    """Tell whether a unit runs half of the possible benchmarks or fewer, or one on most copies.
+
+    An even mix has each benchmark on copies / ring copies, rounded up; "most" is half of the
+    copies, and one and a half times as many as that.
+    """
     copies, most = starts.total(), max(starts.values())
     fair = -(-copies // ring)
     if copies < 2:
@@ -388,12 +428,12 @@ def _is_poor(starts: Starts, ring: int) -> bool:
     return 2 * len(starts) <= min(copies, ring) or (2 * most > copies and 2 * most >= 3 * fair)
 
 
-def _poor(name: str, poor: Sequence[Starts], there: int, ring: int) -> str:
-    each = f"each of {there} {name}s" if len(poor) == there else f"each of {len(poor)} {name}s"
-    if there == 1:
+def _describe_poor(name: str, poor: Sequence[Starts], units: int, ring: int) -> str:
+    each = f"each of {units} {name}s" if len(poor) == units else f"each of {len(poor)} {name}s"
+    if units == 1:
         each = f"the {name}"
-    elif len(poor) < there:
-        each += f" (of {there})"
+    elif len(poor) < units:
+        each += f" (of {units})"
     kinds = [len(starts) for starts in poor]
     sizes = [starts.total() for starts in poor]
     copies = f"{min(sizes)}" if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
@@ -413,19 +453,21 @@ def _poor(name: str, poor: Sequence[Starts], there: int, ring: int) -> str:
 
 def _in_step(units: dict[str, list[Starts]], ring: int) -> list[str]:
     same = {
-        name: found
-        for name, found in units.items()
-        if name != "core" and len(found) > 1 and all(starts == found[0] for starts in found)
+        name: starts_of_units
+        for name, starts_of_units in units.items()
+        if name != "core"
+        and len(starts_of_units) > 1
+        and all(starts == starts_of_units[0] for starts in starts_of_units)
     }
     if "NUMA node" in same and same.get("LLC") == same["NUMA node"]:
         del same["LLC"]
     if not same:
         return []
     named = " and ".join(
-        f"{'both' if len(found) == 2 else f'all {len(found)}'} {name}s"
-        for name, found in same.items()
+        f"{'both' if len(starts_of_units) == 2 else f'all {len(starts_of_units)}'} {name}s"
+        for name, starts_of_units in same.items()
     )
-    sizes = " and ".join(f"{found[0].total()}" for found in same.values())
+    sizes = " and ".join(f"{starts_of_units[0].total()}" for starts_of_units in same.values())
     return [
         f"rotated: {named} run the same mix of benchmarks in step ({sizes} copies each, a multiple "
         f"of the ring length {ring}), never another one"

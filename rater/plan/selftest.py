@@ -102,27 +102,27 @@ def plan_injections(
         (placement.node, placement) for placement in placements if placement.node is not None
     )
     large = [node for node, members in on_node.items() if len(members) >= _LEAST_MEMBERS]
-    found: list[Injection] = []
-    missing: list[NotInjected] = []
+    injections: list[Injection] = []
+    not_injected: list[NotInjected] = []
     if len(on_node) < 2:
-        why = "this machine has one NUMA node: there is no other to compare it with"
-        missing.append(NotInjected(PlantKind.SLOW_LGROUP, why))
+        reason = "this machine has one NUMA node: there is no other to compare it with"
+        not_injected.append(NotInjected(PlantKind.SLOW_LGROUP, reason))
     elif len(large) < 2:
-        why = f"it takes two NUMA nodes with {_LEAST_MEMBERS} copies or more: use more --copies"
-        missing.append(NotInjected(PlantKind.SLOW_LGROUP, why))
+        reason = f"it takes two NUMA nodes with {_LEAST_MEMBERS} copies or more: use more --copies"
+        not_injected.append(NotInjected(PlantKind.SLOW_LGROUP, reason))
     else:
         node = choice.choice(sorted(large))
-        found.append(_slow(PlantKind.SLOW_LGROUP, f"node {node}", on_node[node]))
+        injections.append(_slow(PlantKind.SLOW_LGROUP, f"node {node}", on_node[node]))
     if len(on_cpu) == 1:
-        why = "copies run on one CPU: there is no other to compare it with"
-        missing.append(NotInjected(PlantKind.SLOW_CPU, why))
+        reason = "copies run on one CPU: there is no other to compare it with"
+        not_injected.append(NotInjected(PlantKind.SLOW_CPU, reason))
     elif len(on_cpu) < _FEW_CPUS and len(placements) < _SEVERAL:
-        missing.append(NotInjected(PlantKind.SLOW_CPU, f"two CPUs need {_SEVERAL} copies"))
+        not_injected.append(NotInjected(PlantKind.SLOW_CPU, f"two CPUs need {_SEVERAL} copies"))
     else:
         cpu = choice.choice(sorted(on_cpu))
-        found.append(_slow(PlantKind.SLOW_CPU, f"CPU {cpu}", on_cpu[cpu]))
-    found.append(_slow_iteration(placements, iterations, choice))
-    return tuple(found), tuple(missing)
+        injections.append(_slow(PlantKind.SLOW_CPU, f"CPU {cpu}", on_cpu[cpu]))
+    injections.append(_slow_iteration(placements, iterations, choice))
+    return tuple(injections), tuple(not_injected)
 
 
 def promised_injections(
@@ -152,9 +152,9 @@ def promised_injections(
         "iteration": _slow_iteration(placements, iterations, choice),
     }
     return {
-        name: replace(one, aimed=1 + visible[name])
-        for name, one in scopes.items()
-        if name in visible and (one.node is None or len(on_node) > 1)
+        name: replace(injection, aimed=1 + visible[name])
+        for name, injection in scopes.items()
+        if name in visible and (injection.node is None or len(on_node) > 1)
     }
 
 

@@ -22,7 +22,7 @@ from rater.text.documents import (
 from rater.text.kinds import FILLED_STRING, FLAG, STRING, choice, number, whole
 
 
-class Expected(Struct, frozen=True):
+class Expected(Struct, frozen=True, kw_only=True):
     """What a copy's standard output (or a file it writes) must say.
 
     Lines are compared token by token; a token that is a number on both sides
@@ -38,26 +38,26 @@ class Expected(Struct, frozen=True):
     ignore: str | None = None  # lines of the output that this regex is found in are not compared
 
 
-class Metric(Struct, frozen=True):
+class Metric(Struct, frozen=True, kw_only=True):
     """A number that a benchmark reports of itself, read from what a copy wrote."""
 
     name: str
     pattern: str  # a regex (re.MULTILINE) with one group, the number; the last match counts
     unit: str
-    better: str | None  # "higher", "lower" or None: neither
+    better: str | None  # "higher", "lower" or None
     combine: str  # over copies: "sum" or "mean"
     file: str  # "stdout", "stderr" or a path relative to the run directory
     scale: float  # the value is the number found x scale
 
 
-class Command(Struct, frozen=True):
+class Command(Struct, frozen=True, kw_only=True):
     """One of the commands that a copy runs in order."""
 
-    program: tuple[str, ...]  # words before `args`; empty: the benchmark's own program
-    args: tuple[str, ...]
-    stdin: str | None  # a file of the run directory; None: empty
-    stdout: str | None  # the same; None: the copy's own standard output
-    stderr: str | None
+    program: tuple[str, ...] = ()  # words before `args`; empty for the benchmark's own program
+    args: tuple[str, ...] = ()
+    stdin: str | None = None  # a file of the run directory; None for an empty input
+    stdout: str | None = None  # a file of the run directory; None for the copy's own output
+    stderr: str | None = None
 
 
 class Generator(Struct, frozen=True):
@@ -84,7 +84,7 @@ class Size(Struct, frozen=True, kw_only=True):
     commands: tuple[Command, ...]  # at least one, run in order
     environment: tuple[tuple[str, str], ...] = ()  # of the size; wins over the benchmark's
     reference_s: float | None = None
-    memory_bytes: int | None = None  # resident memory per copy at its peak, None: not stated
+    memory_bytes: int | None = None  # resident memory per copy at its peak, None if not stated
     total_memory_bytes: int | None = None  # of all copies together, for programs that divide it
     disk_bytes: int = 0  # written into the run directory by one copy, besides linked inputs
     inputs: tuple[InputFile, ...] = ()
@@ -162,7 +162,7 @@ def read_suite(
         description=head.get("description", STRING, ""),
         path=path,
         reference_machine=head.get("reference_machine", STRING, "") or None,
-        benchmarks=tuple(reader.benchmark(n, t) for n, t in benchmarks.named_tables()),
+        benchmarks=tuple(reader.benchmark(name, part) for name, part in benchmarks.named_tables()),
         environment=environment(head.table("environment")),
         setup=setup,
         leave_out=_leave_out(head),
@@ -187,7 +187,7 @@ class _Reader(Struct, frozen=True):
         has_sources, has_command = "sources" in table, "command" in table
         if has_sources == has_command:
             table.mistake("expected either sources = [...] or command = [...]")
-        sources = self.files.several(table, "sources") if has_sources else ()
+        sources = self.files.paths(table, "sources") if has_sources else ()
         libraries, flags = table.strings("libraries"), _flags(table.table("flags"))
         if has_command and not has_sources:
             text = "a command is not compiled: expected sources beside this"
@@ -202,8 +202,10 @@ class _Reader(Struct, frozen=True):
             flags=self.flags | flags if has_sources else {},
             command=self.files.program(table, "command"),
             sizes={
-                n: self._size(n, t, is_built=has_sources, has_setup="setup" in table)
-                for n, t in sizes.named_tables()
+                size_name: self._size(
+                    size_name, part, is_built=has_sources, has_setup="setup" in table
+                )
+                for size_name, part in sizes.named_tables()
             },
             environment=environment(table.table("environment")),
             threads=table.get("threads", whole(1, _MOST_THREADS), 1),
@@ -277,20 +279,20 @@ class _Reader(Struct, frozen=True):
         path = generator = None
         if "path" in table:
             word = table.get("path", FILLED_STRING)
-            path = self.files.one(table, "path", word) if word else None
+            path = self.files.checked_path(table, "path", word) if word else None
         if "generator" in table:
             generator = self._generator(table.table("generator"))
-        made = local_name(table, "made") or None
+        made_name = local_name(table, "made") or None
         if "made" in table and not self.has_setup:
             text = "a file that the set-up of the suite makes: expected setup = [...] in [suite]"
             table.mistake(text, "made")
         private = table.get("copy", FLAG, default=False)
         table.finish()
-        return InputFile(name=name, path=path, generator=generator, made=made, private=private)
+        return InputFile(name=name, path=path, generator=generator, made=made_name, private=private)
 
     def _generator(self, table: TableReader) -> Generator:
         generator = Generator(
-            self.files.several(table, "sources"), table.strings("args", required=True)
+            self.files.paths(table, "sources"), table.strings("args", required=True)
         )
         if generator.args and not any("{output}" in arg for arg in generator.args):
             table.mistake('no argument has "{output}", the file to write', "args")
@@ -341,16 +343,16 @@ def _check_input_names(table: TableReader, inputs: tuple[InputFile, ...]) -> Non
 def _check_streams(
     places: list[tuple[TableReader, Command]], inputs: tuple[InputFile, ...], *, has_setup: bool
 ) -> None:
-    known = [wanted.name for wanted in inputs]
+    input_names = [wanted.name for wanted in inputs]
     shared = {wanted.name for wanted in inputs if not wanted.private}
     written: list[str] = []
     for position, (table, command) in enumerate(places):
-        # What earlier commands leave is theirs to say: only the first can be judged.
-        if position == 0 and command.stdin and command.stdin not in known and not has_setup:
+        # Earlier commands may write any file, so only the input of the first can be judged.
+        if position == 0 and command.stdin and command.stdin not in input_names and not has_setup:
             text = (
                 f"{command.stdin!r} is none of the inputs, and no setup of the benchmark makes it"
             )
-            hint = f"; {did_you_mean(command.stdin, known)}" if known else ""
+            hint = f"; {did_you_mean(command.stdin, input_names)}" if input_names else ""
             table.mistake(text + hint, "stdin")
         for key, name in (("stdout", command.stdout), ("stderr", command.stderr)):
             if name is None:
@@ -363,20 +365,22 @@ def _check_streams(
             elif name in written:
                 table.mistake(f"{name!r} is written twice, the second replaces the first", key)
             else:
-                _check_folders(table, key, name, known, written)
+                _check_folders(table, key, name, input_names, written)
             written.append(name)
 
 
 def _check_folders(
-    table: TableReader, key: str, name: str, known: list[str], written: list[str]
+    table: TableReader, key: str, name: str, input_names: list[str], written: list[str]
 ) -> None:
-    for others, what in ((known, "an input"), (written, "written too")):
+    for others, description in ((input_names, "an input"), (written, "written too")):
         for other in dict.fromkeys(others):
             above, below = PurePosixPath(other), PurePosixPath(name)
             if above in below.parents and other:
-                table.mistake(f"{other!r} is {what}, it cannot be the folder of {name!r}", key)
+                table.mistake(
+                    f"{other!r} is {description}, it cannot be the folder of {name!r}", key
+                )
             elif below in above.parents:
-                table.mistake(f"{name!r} is the folder of {other!r}, which is {what}", key)
+                table.mistake(f"{name!r} is the folder of {other!r}, which is {description}", key)
 
 
 def _megabytes(table: TableReader, key: str) -> int | None:
@@ -412,12 +416,15 @@ class SuiteFiles(Struct, frozen=True):
     problem_with: Callable[[Path], str | None]
     text_of: Callable[[Path], str]  # raises OSError or UnicodeDecodeError
 
-    def several(self, table: TableReader, name: str) -> tuple[Path, ...]:
+    def paths(self, table: TableReader, name: str) -> tuple[Path, ...]:
         """Read a list of paths at `name`, at least one."""
         words = table.strings(name, required=True)
-        return tuple(self.one(table, f"{name}[{i}]", word) for i, word in enumerate(words))
+        return tuple(
+            self.checked_path(table, f"{name}[{position}]", word)
+            for position, word in enumerate(words)
+        )
 
-    def one(self, table: TableReader, key: str, word: str) -> Path:
+    def checked_path(self, table: TableReader, key: str, word: str) -> Path:
         """Return the path of a file of the suite; that it cannot be read is a mistake."""
         path = self.directory / word
         problem = self.problem_with(path)
@@ -425,7 +432,7 @@ class SuiteFiles(Struct, frozen=True):
             table.mistake(problem, key)
         return path
 
-    def text(self, table: TableReader, key: str, word: str) -> str:
+    def content(self, table: TableReader, key: str, word: str) -> str:
         """Return the text of a file of the suite, for comparison."""
         path = self.directory / word
         problem = self.problem_with(path)
@@ -477,12 +484,12 @@ def pattern(table: TableReader, key: str, *, required: bool = False) -> re.Patte
 
 def environment(table: TableReader) -> tuple[tuple[str, str], ...]:
     """Read variables for the environment of copies."""
-    found = []
+    variables = []
     for name in table.names(_VARIABLE, _VARIABLE_SAID):
         if name.startswith("RATER_"):
             table.mistake("RATER_... are set by rater: expected another name", name)
-        found.append((name, table.get(name, STRING)))
-    return tuple(found)
+        variables.append((name, table.get(name, STRING)))
+    return tuple(variables)
 
 
 def metrics(table: TableReader) -> tuple[Metric, ...]:
@@ -494,10 +501,10 @@ def expected(table: TableReader, files: SuiteFiles) -> tuple[Expected, ...]:
     """Read `expected`: a string for standard output, a table, or a list of tables."""
     absolute = table.get("absolute_tolerance", number(), None)
     relative = table.get("relative_tolerance", number(), None)
-    found: list[Expected] = []
+    expectations: list[Expected] = []
     if table.is_a(str, "expected"):
         text = table.get("expected", STRING)
-        found.append(
+        expectations.append(
             Expected(
                 file="stdout",
                 text=text,
@@ -507,14 +514,14 @@ def expected(table: TableReader, files: SuiteFiles) -> tuple[Expected, ...]:
         )
     else:
         for part in table.tables("expected", single=True):
-            want = _expected(part, files, absolute or 0.0, relative or 0.0)
-            if any(want.file == other.file for other in found):
-                part.mistake(f"{want.file!r} is expected twice", "file")
-            found.append(want)
-    if all(want.sha256 for want in found):
+            expectation = _expected(part, files, absolute or 0.0, relative or 0.0)
+            if any(expectation.file == other.file for other in expectations):
+                part.mistake(f"{expectation.file!r} is expected twice", "file")
+            expectations.append(expectation)
+    if all(expectation.sha256 for expectation in expectations):
         text = "a tolerance needs an expected text beside it"
         _none_of(table, text, "absolute_tolerance", "relative_tolerance")
-    return tuple(found)
+    return tuple(expectations)
 
 
 def _metric(name: str, table: TableReader) -> Metric:
@@ -544,7 +551,7 @@ def _expected(table: TableReader, files: SuiteFiles, absolute: float, relative: 
     text, sha256 = table.get("text", STRING, ""), table.get("sha256", STRING, "")
     if "path" in table:
         word = table.get("path", FILLED_STRING)
-        text = files.text(table, "path", word) if word else ""
+        text = files.content(table, "path", word) if word else ""
     if "sha256" in table:
         if sha256 and not _SHA256.fullmatch(sha256):
             table.mistake("expected the 64 hexadecimal digits that sha256sum prints", "sha256")

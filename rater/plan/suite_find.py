@@ -41,7 +41,9 @@ def suite_warnings(
     doubts: list[tuple[str, Callable[[Benchmark, Size], bool]]] = [
         (
             "no expected output, so any answer passes",
-            lambda b, size: not size.expected and (b.name, size.name) not in answered,
+            lambda benchmark, size: (
+                not size.expected and (benchmark.name, size.name) not in answered
+            ),
         ),
         ("no reference_s, so no ratio", lambda _, size: size.reference_s is None),
         (
@@ -81,8 +83,8 @@ def _places(suite: Suite, lacks: Callable[[Benchmark, Size], bool]) -> str:
         if sizes or not benchmark.sizes:
             whole = len(sizes) == len(benchmark.sizes)
             places[benchmark.name] = "" if whole else f" ({', '.join(sizes)})"
-    every = len(places) == len(suite.benchmarks) > 1 and not any(places.values())
-    return "all" if every else ", ".join(name + sizes for name, sizes in places.items())
+    is_everywhere = len(places) == len(suite.benchmarks) > 1 and not any(places.values())
+    return "all" if is_everywhere else ", ".join(name + sizes for name, sizes in places.items())
 
 
 # -- Find suites by name or path, and the benchmarks of one that an argument selects ---------------
@@ -93,7 +95,7 @@ class FoundSuite(Struct, frozen=True):
 
     name: str  # of the file, without .toml
     path: Path
-    folder: Path | None  # None: it comes with rater
+    folder: Path | None  # None for a suite that comes with rater
     instead: Path | None = None  # the file that this name stands for, when it is another one
 
 
@@ -123,10 +125,10 @@ def find_suites(
     First the built-in ones, then folder by folder. Of a name that occurs twice
     the first is meant; the others name it as `instead`.
     """
-    found = [
+    suites = [
         FoundSuite(name, data_folder("suites") / f"{name}.toml", None) for name in suite_names()
     ]
-    first = {suite.name: suite.path for suite in found}
+    first = {suite.name: suite.path for suite in suites}
     troubles = []
     named = _named_folders(os.environ if environment is None else environment)
     for place in suite_folders(environment):
@@ -142,9 +144,9 @@ def find_suites(
         for file in names:
             name = file.removesuffix(".toml")
             if NAME.fullmatch(name) and is_file(place / file):
-                found.append(FoundSuite(name, place / file, place, first.get(name)))
+                suites.append(FoundSuite(name, place / file, place, first.get(name)))
                 first.setdefault(name, place / file)
-    return found, troubles
+    return suites, troubles
 
 
 def find_suite(name_or_path: str) -> Path:
@@ -153,22 +155,22 @@ def find_suite(name_or_path: str) -> Path:
     Behind a path `.toml` may be left out. Raises `InputError` for an unknown name
     or a file that cannot be read.
     """
-    known = {suite.name: suite.path for suite in find_suites()[0] if suite.instead is None}
-    typed = Path(name_or_path)
-    if name_or_path in known:
-        path = known[name_or_path]
-    elif name_or_path.endswith(".toml") or is_file(typed):
-        path = typed
-        if typed.suffix != ".toml" and (hint := hint_to_measure_program(name_or_path)):
+    paths = {suite.name: suite.path for suite in find_suites()[0] if suite.instead is None}
+    typed_path = Path(name_or_path)
+    if name_or_path in paths:
+        path = paths[name_or_path]
+    elif name_or_path.endswith(".toml") or is_file(typed_path):
+        path = typed_path
+        if typed_path.suffix != ".toml" and (hint := hint_to_measure_program(name_or_path)):
             raise InputError(f"{name_or_path} is a program, not a suite; {hint}")
     elif "/" in name_or_path:
-        path = _with_toml(typed) if is_file(_with_toml(typed)) else typed
+        path = _with_toml(typed_path) if is_file(_with_toml(typed_path)) else typed_path
     else:
-        way_out = hint_to_measure_program(name_or_path) or _way_out(name_or_path, known)
+        way_out = hint_to_measure_program(name_or_path) or _way_out(name_or_path, paths)
         raise InputError(f"unknown suite {name_or_path!r}; {way_out}")
     problem = file_problem(path, name_or_path)
     if problem:
-        way_out = _meant_file(name_or_path) or f"(suites by name: {', '.join(known)})"
+        way_out = _meant_file(name_or_path) or f"(suites by name: {', '.join(paths)})"
         raise InputError(f"suite: {problem} {way_out}")
     return path.absolute()
 
@@ -225,8 +227,8 @@ def split_selection(selection: str) -> tuple[str, tuple[str, ...]]:
     `.toml` left out too, and whatever cannot be the name of a suite and those of
     benchmarks.
     """
-    suite, found, names = selection.partition(".toml/")
-    if found:
+    suite, suffix, names = selection.partition(".toml/")
+    if suffix:
         return f"{suite}.toml", _split_names(names)
     before, _, last = selection.rpartition("/")
     if selection.endswith(".toml") or is_file(selection):
@@ -252,16 +254,19 @@ def select_from_suite(suite: Suite, selection: str) -> Suite:
     wanted = split_selection(selection)[1]
     if not wanted:
         return suite
-    known = [benchmark.name for benchmark in suite.benchmarks]
-    unknown = [name for name in wanted if name not in known]
+    names = [benchmark.name for benchmark in suite.benchmarks]
+    unknown = [name for name in wanted if name not in names]
     if unknown:
         raise InputError(
             "\n".join(
-                f"suite {suite.name} has no benchmark {name!r}; {did_you_mean(name, known)}"
+                f"suite {suite.name} has no benchmark {name!r}; {did_you_mean(name, names)}"
                 for name in unknown
             )
         )
-    return replace(suite, benchmarks=tuple(b for b in suite.benchmarks if b.name in wanted))
+    return replace(
+        suite,
+        benchmarks=tuple(benchmark for benchmark in suite.benchmarks if benchmark.name in wanted),
+    )
 
 
 def load_selection(selection: str) -> Suite:
@@ -271,12 +276,12 @@ def load_selection(selection: str) -> Suite:
 
 def _named_folders(values: Mapping[str, str]) -> tuple[Path, ...]:
     words = values.get("RATER_SUITES", "").split(":")
-    known = (
-        os.path.expanduser(word)  # noqa: PTH111 - an unknown ~user stays as it is, where Path raises
+    folders = (
+        os.path.expanduser(word)  # noqa: PTH111 - it leaves an unknown ~user, where Path raises
         for word in words
         if word.strip()
     )
-    return tuple(dict.fromkeys(Path(word).absolute() for word in known))
+    return tuple(dict.fromkeys(Path(word).absolute() for word in folders))
 
 
 def _meant_file(typed: str) -> str | None:
@@ -294,11 +299,11 @@ def _with_toml(path: Path) -> Path:
     return path.with_name(f"{path.name}.toml") if path.name else path
 
 
-def _way_out(word: str, known: Mapping[str, Path]) -> str:
+def _way_out(word: str, suites: Mapping[str, Path]) -> str:
     here = _with_toml(Path(word))
     if is_file(here):
         return f"did you mean ./{here}? (a file is given by its path)"
     return (
-        f"{did_you_mean(word, known)} (a suite of your own is given by its path, ./NAME.toml, "
+        f"{did_you_mean(word, suites)} (a suite of your own is given by its path, ./NAME.toml, "
         "or lies in a folder of RATER_SUITES)"
     )

@@ -62,7 +62,7 @@ RETRIES = 2  # runs of a sweep in the place of one that others took too much of
 
 
 class Axis(Struct, frozen=True):
-    """One tunable and the values it takes. An empty value: not given, not set."""
+    """One tunable and its values; an empty one stands for an option or variable that is not set."""
 
     name: str
     values: tuple[str, ...]
@@ -77,7 +77,7 @@ class SweepSlot(Struct, frozen=True):
 
 
 class SweepSpec(Struct, frozen=True, kw_only=True):
-    """What was asked for: the head of a sweep, as it is stored before the first run."""
+    """The head of a sweep: the values that the user asked for, stored before the first run."""
 
     uuid: str
     started_at: str  # UTC, ISO 8601 with "Z"
@@ -86,7 +86,7 @@ class SweepSpec(Struct, frozen=True, kw_only=True):
     seed: int
     until: float | None  # 0.01: 1 %
     stop_on_failure: bool
-    suite: str | None  # None: a plain command
+    suite: str | None  # None for a plain command
     command_line: str
     rater_version: str
     directory: str
@@ -107,10 +107,10 @@ class SweepPoint(Struct, frozen=True, kw_only=True):
 
 
 class SlotRun(Struct, frozen=True):
-    """One run that a sweep planned, and what there is of it."""
+    """One run that a sweep planned, and how far it came."""
 
     slot: SweepSlot
-    run: int | None  # None: not begun
+    run: int | None  # None if it did not begin
     status: RunStatus | None  # as stored: a killed rater's run is still "running"
     done: bool  # all of it was measured, well or not
     elapsed_s: float | None  # first release to last finish
@@ -223,7 +223,8 @@ def grid(axes: Sequence[Axis]) -> tuple[Values, ...]:
     """Return all points, the last axis changing fastest; the first one is the baseline."""
     names = [axis.name for axis in axes]
     return tuple(
-        tuple(zip(names, values, strict=True)) for values in product(*(a.values for a in axes))
+        tuple(zip(names, values, strict=True))
+        for values in product(*(axis.values for axis in axes))
     )
 
 
@@ -296,7 +297,7 @@ iterations = 1
 
 
 class SweepFile(Struct, frozen=True, kw_only=True):
-    """What a sweep's file says; None where it says nothing."""
+    """The content of a sweep's file; None for keys that it does not have."""
 
     suites: tuple[str, ...]
     command: tuple[str, ...]
@@ -324,7 +325,7 @@ def parse_sweep(text: str, path: Path) -> SweepFile:
     suites, command = head.strings("suites"), head.strings("command")
     if suites and command:
         head.mistake("both suites and a command: one sweep rates one or the other", "command")
-    found = SweepFile(
+    sweep = SweepFile(
         suites=suites,
         command=command,
         axes=_axes(root.table("axes", required=True)),
@@ -339,7 +340,7 @@ def parse_sweep(text: str, path: Path) -> SweepFile:
     head.finish()
     root.finish()
     document.raise_mistakes()
-    return found
+    return sweep
 
 
 def _axes(table: TableReader) -> tuple[Axis, ...]:
@@ -353,7 +354,7 @@ def _axes(table: TableReader) -> tuple[Axis, ...]:
 
 
 def _options(table: TableReader) -> tuple[tuple[str, bool | str | tuple[str, ...]], ...]:
-    found: list[tuple[str, bool | str | tuple[str, ...]]] = []
+    options: list[tuple[str, bool | str | tuple[str, ...]]] = []
     for option in OPTIONS:
         name = option.name
         if name not in table:
@@ -366,6 +367,6 @@ def _options(table: TableReader) -> tuple[tuple[str, bool | str | tuple[str, ...
         else:
             value = table.items(name, WORD, _WORDS)
         if value:
-            found.append((name, value))
+            options.append((name, value))
     table.finish()
-    return tuple(found)
+    return tuple(options)

@@ -149,9 +149,11 @@ class Topology(Struct, frozen=True, dict=True, kw_only=True):
         """
         if len({pu.kind for pu in self.machine_pus}) > 1:
             return ()
-        kinds = (tuple(c for c in kind.cpus if c in self.by_cpu) for kind in self.details.kinds)
-        found = tuple(cpus for cpus in kinds if cpus)
-        return found if len(found) > 1 else ()
+        kinds = (
+            tuple(cpu for cpu in kind.cpus if cpu in self.by_cpu) for kind in self.details.kinds
+        )
+        usable_kinds = tuple(cpus for cpus in kinds if cpus)
+        return usable_kinds if len(usable_kinds) > 1 else ()
 
     @cached_property
     def cores(self) -> tuple[tuple[PU, ...], ...]:
@@ -200,10 +202,10 @@ class RawNode(Struct, frozen=True):
 
 
 class RawKind(Struct, frozen=True):
-    """CPUs of one kind, with what is known to rank it."""
+    """CPUs of one kind, with the facts that rank it."""
 
     cpus: int  # mask of OS numbers
-    forced_efficiency: int  # -1 when unknown
+    forced_efficiency: int  # by the operating system; -1 when unknown
     infos: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -243,7 +245,7 @@ def build_topology(
     whole = ranked(_pus(pus, home, efficiency))
     default = {node.os for node in taken}
     return Topology(
-        pus=whole if usable == machine else ranked([p for p in whole if usable >> p.os & 1]),
+        pus=whole if usable == machine else ranked([pu for pu in whole if usable >> pu.os & 1]),
         nodes=tuple(
             Node(
                 os=node.os,
@@ -288,12 +290,12 @@ def _default_nodes(nodes: Sequence[RawNode], machine: int) -> list[RawNode]:
 def _pus(pus: Sequence[RawPU], home: dict[int, int], efficiency: dict[int, int]) -> list[PU]:
     n_cores = 1 + max((pu.core for pu in pus if pu.core is not None), default=-1)
     n_l3 = 1 + max((pu.l3 for pu in pus if pu.l3 is not None), default=-1)
-    found = []
+    pus_of_topology = []
     for logical, pu in enumerate(pus):
         core = pu.core if pu.core is not None else n_cores + logical
         llc = pu.l3 if pu.l3 is not None else None if pu.l2 is None else n_l3 + pu.l2
         kind = efficiency.get(pu.os, 0)
-        found.append(
+        pus_of_topology.append(
             PU(
                 os=pu.os,
                 logical=logical,
@@ -305,7 +307,7 @@ def _pus(pus: Sequence[RawPU], home: dict[int, int], efficiency: dict[int, int])
                 kind=kind,
             )
         )
-    return found
+    return pus_of_topology
 
 
 def _efficiencies(kinds: Sequence[RawKind], architecture: str, machine: int) -> dict[int, int]:
@@ -323,12 +325,12 @@ def _efficiencies(kinds: Sequence[RawKind], architecture: str, machine: int) -> 
         values = _speeds(kinds, arm=architecture.startswith(("arm", "aarch")))
     if len(set(values)) < len(values):
         return {}
-    rank = {value: i for i, value in enumerate(sorted(values))}
-    found: dict[int, int] = {}
+    rank = {value: place for place, value in enumerate(sorted(values))}
+    rank_by_cpu: dict[int, int] = {}
     for kind, value in zip(kinds, values, strict=True):
         for cpu in cpuset.numbers_of(kind.cpus & machine):
-            found.setdefault(cpu, rank[value])
-    return found
+            rank_by_cpu.setdefault(cpu, rank[value])
+    return rank_by_cpu
 
 
 # Cores of one kind differ by what each die clocks to: preferred cores of one chip by 5 %, the
@@ -341,11 +343,11 @@ def merge_kinds(kinds: Sequence[RawKind]) -> list[RawKind]:
     """Return kinds that differ in nothing but clocks close to each other as one, the fastest."""
     fastest: dict[int, RawKind] = {}  # by its place
     speeds = [(_figure(kind, _CAPACITY), _figure(kind, _TOP_CLOCK)) for kind in kinds]
-    for at in sorted(range(len(kinds)), key=speeds.__getitem__, reverse=True):
-        first = next((it for it, one in fastest.items() if _alike(kinds[at], one)), at)
-        one = fastest.get(first, kinds[at])
-        fastest[first] = replace(one, cpus=one.cpus | kinds[at].cpus)
-    return [fastest[at] for at in sorted(fastest)]
+    for place in sorted(range(len(kinds)), key=speeds.__getitem__, reverse=True):
+        first = next((it for it, merged in fastest.items() if _alike(kinds[place], merged)), place)
+        merged = fastest.get(first, kinds[place])
+        fastest[first] = replace(merged, cpus=merged.cpus | kinds[place].cpus)
+    return [fastest[place] for place in sorted(fastest)]
 
 
 def _alike(kind: RawKind, faster: RawKind) -> bool:
@@ -353,12 +355,13 @@ def _alike(kind: RawKind, faster: RawKind) -> bool:
 
     The efficiency that the system forces is no sign: Linux ranks every capacity by it.
     """
-    types = {it.infos.get("CoreType") for it in (kind, faster)}
-    bases = {_figure(it, _BASE_CLOCK) for it in (kind, faster)} - {0}
+    kinds = (kind, faster)
+    types = {member.infos.get("CoreType") for member in kinds}
+    bases = {_figure(member, _BASE_CLOCK) for member in kinds} - {0}
     if len(types) > 1 or (None in types and len(bases) > 1):
         return False
     names = (_TOP_CLOCK, _CAPACITY, _BASE_CLOCK)
-    pairs = [sorted(_figure(it, name) for it in (kind, faster)) for name in names]
+    pairs = [sorted(_figure(member, name) for member in kinds) for name in names]
     known = [(low, high) for low, high in pairs if low]
     return bool(known) and all(low > _SAME_SPEED * high for low, high in known)
 
@@ -370,7 +373,9 @@ def _figure(kind: RawKind, name: str) -> int:
 
 def _speeds(kinds: Sequence[RawKind], *, arm: bool) -> list[int]:
     values = [0] * len(kinds)
-    types = [{"IntelAtom": 1, "IntelCore": 2}.get(k.infos.get("CoreType", ""), 0) for k in kinds]
+    types = [
+        {"IntelAtom": 1, "IntelCore": 2}.get(kind.infos.get("CoreType", ""), 0) for kind in kinds
+    ]
     if all(types) and not arm:
         values = [value << 20 for value in types]
     for name in (_BASE_CLOCK, _TOP_CLOCK):
@@ -446,8 +451,8 @@ class NodeMemory(Struct, frozen=True, kw_only=True):
 # -- hwloc's synthetic descriptions of machines, read as far as a wrong one can be told ------------
 #
 # The form: one level per word, outermost first, `[type:]count[(attributes)]`, memory in brackets
-# (hwloc's documentation, "Synthetic topologies"). hwloc itself makes the machine; what it would
-# overlook without a word is refused here.
+# (hwloc's documentation, "Synthetic topologies"). hwloc itself makes the machine; mistakes
+# that it would overlook are refused here.
 
 _LONGEST_SHOWN = 200  # characters of a description in a message
 MOST_PUS = 16384  # twice what Linux can have; hwloc's time grows with the square
@@ -500,12 +505,12 @@ def shown(text: str) -> str:
 def _with_loops(level: str, width: int, widths: dict[str, int]) -> str:
     if not width:
         return level
-    return _INDEXES.sub(lambda found: f"indexes={_loops(found[1], width, widths)}", level)
+    return _INDEXES.sub(lambda match: f"indexes={_loops(match[1], width, widths)}", level)
 
 
 def _loops(indexes: str, total: int, widths: dict[str, int]) -> str:
     if re.fullmatch(r"[0-9,]+", indexes):
-        numbers = [int(one) for one in indexes.split(",") if one]
+        numbers = [int(number) for number in indexes.split(",") if number]
         if len(numbers) != total or len(set(numbers)) != total:
             raise InputError(
                 f"indexes={indexes[:40]} has {len(set(numbers))} different numbers for {total} "
@@ -533,12 +538,12 @@ def _loops(indexes: str, total: int, widths: dict[str, int]) -> str:
 
 def _check_loops(indexes: str, total: int) -> None:
     pairs = [
-        re.fullmatch(r"([1-9][0-9]{0,8})\*([1-9][0-9]{0,8})", one) for one in indexes.split(":")
+        re.fullmatch(r"([1-9][0-9]{0,8})\*([1-9][0-9]{0,8})", loop) for loop in indexes.split(":")
     ]
-    found = [(int(pair[1]), int(pair[2])) for pair in pairs if pair]
+    loops = [(int(pair[1]), int(pair[2])) for pair in pairs if pair]
     # hwloc adds the innermost loop itself where none has a step of 1.
-    reached = math.prod(count for _, count in found) * min((step for step, _ in found), default=1)
-    if len(found) != len(pairs) or reached != total:
+    reached = math.prod(count for _, count in loops) * min((step for step, _ in loops), default=1)
+    if len(loops) != len(pairs) or reached != total:
         raise InputError(
             f"indexes={indexes[:40]} makes {reached} numbers for {total} parts of its level, "
             "expected loops step*count whose counts have that product, such as 2*8:16*2:1*2"

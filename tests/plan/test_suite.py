@@ -283,7 +283,7 @@ def test_commands_metrics_setup_and_environment_are_read() -> None:
             scale=1.0,
         ),
     )
-    assert test.commands == (Command(("/own/other",), ("1",), "data.txt", None, None),)
+    assert test.commands == (Command(program=("/own/other",), args=("1",), stdin="data.txt"),)
     assert (test.memory_bytes, test.total_memory_bytes) == (None, 2_048_000_000)
     assert [(i.path, i.made, i.private) for i in test.inputs] == [
         (Path("/own/data.txt"), None, True),
@@ -306,15 +306,15 @@ def test_commands_metrics_setup_and_environment_are_read() -> None:
         ),
     )
     assert train.commands == (
-        Command((), ("1",), None, "a.out", "a.err"),
-        Command(("cmp", "a.out"), ("b.out",), "a.out", None, None),
+        Command(args=("1",), stdout="a.out", stderr="a.err"),
+        Command(program=("cmp", "a.out"), args=("b.out",), stdin="a.out"),
     )
 
 
 def test_a_suite_that_states_nothing_new_has_one_command_and_one_thread() -> None:
     (a,) = parse_suite(with_benchmark('command = ["a"]'), Path("/own/own.toml")).benchmarks
     assert (a.threads, a.setup, a.metrics, a.environment) == (1, (), (), ())
-    assert a.sizes["test"].commands == (Command((), (), None, None, None),)
+    assert a.sizes["test"].commands == (Command(),)
 
 
 COMMAND = 'command = ["a"]'

@@ -318,7 +318,7 @@ def test_a_suite_that_is_gone_is_told_with_the_run_it_was_of(
 def size(*expected: Expected) -> Size:
     return Size(
         name="test",
-        commands=(Command((), (), None, None, None),),
+        commands=(Command(),),
         environment=(),
         reference_s=None,
         memory_bytes=None,

@@ -119,25 +119,25 @@ def evaluate_expression(topology: Topology, text: str) -> tuple[PU, ...]:
     """
     parts = parse_expression(text)
     try:
-        found = tuple(pu for part in parts for pu in _pus_of(topology, part))
+        pus = tuple(pu for part in parts for pu in _pus_of(topology, part))
     except ValueError as error:
         raise InputError(f"expr:{_short(text)}: {error}") from None
-    if len(found) > MOST_CPUS:
-        raise InputError(f"expr:{_short(text)}: {len(found)} CPUs, expected at most {MOST_CPUS}")
-    return found
+    if len(pus) > MOST_CPUS:
+        raise InputError(f"expr:{_short(text)}: {len(pus)} CPUs, expected at most {MOST_CPUS}")
+    return pus
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    found: list[int] = []
+    all_numbers: list[int] = []
     for item in text.split(","):
         span, colon, step = item.partition(":")
         numbers = cpuset.parse_list(span)
         if not numbers or (colon and not re.fullmatch(_MANY, step.strip(), re.ASCII)):
             raise ValueError(f"{item!r} is no number or range, as in 7, 0-3 or 0-62:2")
-        found += numbers[:: int(step or 1)]
-        if len(found) > MOST_CPUS:
+        all_numbers += numbers[:: int(step or 1)]
+        if len(all_numbers) > MOST_CPUS:
             raise ValueError(f"expected no more than {MOST_CPUS} numbers")
-    return tuple(found)
+    return tuple(all_numbers)
 
 
 def _part(text: str) -> Part:
@@ -213,13 +213,13 @@ def _domains(topology: Topology, letter: str) -> dict[int, list[PU]]:
     """Return the usable PUs of the domains of a letter, by their numbers."""
     number = _numbering(topology, letter)
     domains = group_by_key((number(pu), pu) for pu in topology.pus)
-    found = {index: pus for index, pus in domains.items() if index is not None}
-    if not found:
+    numbered = {index: pus for index, pus in domains.items() if index is not None}
+    if not numbered:
         raise ValueError(
             f"{letter} stands for {_MEANING[letter]}, and {topology.source} names none "
             "for its usable CPUs: use N"
         )
-    return found
+    return numbered
 
 
 def _numbering(topology: Topology, letter: str) -> Callable[[PU], int | None]:

@@ -13,17 +13,23 @@ from rater.system.errors import InputError
 from rater.text import cpuset
 from rater.text.values import truncate_list
 
-AT_HOME = (MemoryPolicy.BIND, MemoryPolicy.PREFERRED)  # on the copy's own node unless told
+AT_HOME = (
+    MemoryPolicy.BIND,
+    MemoryPolicy.PREFERRED,
+)  # on the copy's own node unless nodes are named
 _HBM, _HBM_SUBTYPES = "hbm", ("HBM", "MCDRAM")
-SPREAD = (MemoryPolicy.INTERLEAVE, MemoryPolicy.WEIGHTED)  # over all ordinary nodes unless told
+SPREAD = (
+    MemoryPolicy.INTERLEAVE,
+    MemoryPolicy.WEIGHTED,
+)  # over all ordinary nodes unless nodes are named
 
 
 class Memory(Struct, frozen=True):
-    """What `--mem` asks for."""
+    """A value of `--mem`."""
 
     policy: MemoryPolicy
-    nodes: tuple[int, ...] | None = None  # OS numbers, ascending; None: those of the policy
-    hbm: bool = False  # of each copy's own: the HBM near it
+    nodes: tuple[int, ...] | None = None  # OS numbers, ascending; None for those of the policy
+    hbm: bool = False  # from the node of HBM near each copy
 
     def __str__(self) -> str:
         if self.hbm:
@@ -37,8 +43,8 @@ class MemorySupport(Struct, frozen=True):
     """What the kernel lets a thread of this process set."""
 
     policies: frozenset[MemoryPolicy]
-    preferred_many: bool  # False: one node can be preferred, not several (before Linux 5.15)
-    reason: str = ""  # what the kernel says to the first that it refuses
+    preferred_many: bool  # whether several nodes can be preferred (from Linux 5.15 on), or one
+    reason: str = ""  # the kernel's error for the first policy that it refuses
 
 
 def parse_memory(text: str) -> Memory:
@@ -89,15 +95,22 @@ def named_nodes(topology: Topology, memory: Memory) -> tuple[int, ...]:
             )
         return nodes
     by_node = topology.by_node
-    _refuse(topology, memory, [n for n in memory.nodes if n not in by_node], "has no node")
-    forbidden = [n for n in memory.nodes if not by_node[n].allowed]
+    _refuse(
+        topology,
+        memory,
+        [number for number in memory.nodes if number not in by_node],
+        "has no node",
+    )
+    forbidden = [number for number in memory.nodes if not by_node[number].allowed]
     _refuse(topology, memory, forbidden, "does not let rater use the memory of node")
     return memory.nodes
 
 
 def ordinary_nodes(topology: Topology) -> tuple[int, ...]:
     """Return the nodes with ordinary memory beside CPUs that may be used, ascending."""
-    return tuple(sorted(n.os for n in topology.nodes if n.default and n.allowed and n.cpus))
+    return tuple(
+        sorted(node.os for node in topology.nodes if node.default and node.allowed and node.cpus)
+    )
 
 
 def home_nodes(topology: Topology, pus: Iterable[PU], memory: Memory) -> dict[int, int]:
@@ -105,41 +118,41 @@ def home_nodes(topology: Topology, pus: Iterable[PU], memory: Memory) -> dict[in
 
     Raises `InputError` for PUs that have neither, and where HBM is asked for and there is none.
     """
-    found: dict[int, int] = {}
-    lost: list[int] = []
-    wanted = [n for n in topology.nodes if n.allowed and (n.default or memory.hbm)]
+    home_by_cpu: dict[int, int] = {}
+    homeless: list[int] = []
+    candidates = [node for node in topology.nodes if node.allowed and (node.default or memory.hbm)]
     if memory.hbm:
-        wanted = [node for node in wanted if node.subtype in _HBM_SUBTYPES]
-        if not wanted:
+        candidates = [node for node in candidates if node.subtype in _HBM_SUBTYPES]
+        if not candidates:
             raise InputError(
                 f"--mem {memory}: {topology.source} names no node of HBM that may be used: name "
-                f"nodes as in {memory.policy}:nodes={max(n.os for n in topology.nodes)}"
+                f"nodes as in {memory.policy}:nodes={max(node.os for node in topology.nodes)}"
             )
     for pu in dict.fromkeys(pus):
         node = pu.node
         if memory.hbm or node is None:
-            node = _nearest_node(topology, pu.os, wanted)
+            node = _nearest_node(topology, pu.os, candidates)
         if node is None:
-            lost.append(pu.os)
+            homeless.append(pu.os)
         else:
-            found[pu.os] = node
-    if lost:
+            home_by_cpu[pu.os] = node
+    if homeless:
         raise InputError(
-            f"--mem {memory}: CPUs {cpuset.format_list(lost)} of {topology.source} belong to no "
-            "NUMA node with memory, and no distances tell which is nearest: use --mem local, or "
+            f"--mem {memory}: CPUs {cpuset.format_list(homeless)} of {topology.source} belong to "
+            "no NUMA node with memory, and no distances tell which is nearest: use --mem local, or "
             "copies and a layout that leave these CPUs out"
         )
-    return found
+    return home_by_cpu
 
 
-def _nearest_node(topology: Topology, cpu: int, wanted: Sequence[Node]) -> int | None:
-    holding = [(0.0, node.logical, node.os) for node in wanted if cpu in node.cpus]
+def _nearest_node(topology: Topology, cpu: int, candidates: Sequence[Node]) -> int | None:
+    holding = [(0.0, node.logical, node.os) for node in candidates if cpu in node.cpus]
     distances = holding or [
         (distance, node.logical, node.os)
-        for own in topology.nodes
-        if cpu in own.cpus
-        for node in wanted
-        if (distance := topology.distance(own.os, node.os)) is not None
+        for near in topology.nodes
+        if cpu in near.cpus
+        for node in candidates
+        if (distance := topology.distance(near.os, node.os)) is not None
     ]
     return min(distances)[2] if distances else None
 
@@ -151,11 +164,11 @@ def apply_memory_support(
 
     Raises `InputError` for a policy that it does not have and that nothing stands in for.
     """
-    found, warnings = [], dict[str, None]()
+    adapted, warnings = [], dict[str, None]()
     for placement in placements:
         policy, nodes = placement.memory_policy, placement.memory_nodes
-        one_only = policy is MemoryPolicy.PREFERRED and not support.preferred_many
-        if one_only and policy in support.policies:
+        takes_one_node = policy is MemoryPolicy.PREFERRED and not support.preferred_many
+        if takes_one_node and policy in support.policies:
             several = f", and not {cpuset.format_list(nodes[1:])}" if nodes[1:] else ""
             warnings[
                 "--mem preferred: this kernel has no MPOL_PREFERRED_MANY (Linux 5.15 and newer): "
@@ -181,22 +194,22 @@ def apply_memory_support(
                 f"--mem {policy}: the kernel does not let rater set it ({support.reason}): use "
                 "--mem none; a container gets memory policies with the capability SYS_NICE"
             )
-        found.append(replace(placement, memory_policy=policy, memory_nodes=nodes))
-    return tuple(found), tuple(warnings)
+        adapted.append(replace(placement, memory_policy=policy, memory_nodes=nodes))
+    return tuple(adapted), tuple(warnings)
 
 
-def _refuse(topology: Topology, memory: Memory, wrong: Iterable[int], what: str) -> None:
-    listed = cpuset.format_list(wrong)
+def _refuse(topology: Topology, memory: Memory, numbers: Iterable[int], reason: str) -> None:
+    listed = cpuset.format_list(numbers)
     if not listed:
         return
-    there = []
+    nodes = []
     for node in sorted(topology.nodes, key=lambda node: node.os):
         if node.allowed:
             kind = node.subtype or ("" if node.default else "extra memory")
             marks = [kind] if kind and kind != "DRAM" else []
             marks += [] if node.cpus else ["no CPUs"]
-            there.append(f"{node.os}{f' ({", ".join(marks)})' if marks else ''}")
+            nodes.append(f"{node.os}{f' ({", ".join(marks)})' if marks else ''}")
     raise InputError(
-        f"--mem {memory}: {topology.source} {what} {listed}; expected numbers out of "
-        f"{truncate_list(there, 20) or 'none'}"
+        f"--mem {memory}: {topology.source} {reason} {listed}; expected numbers out of "
+        f"{truncate_list(nodes, 20) or 'none'}"
     )

@@ -10,10 +10,10 @@ from rater.plan.placement.layout import CpuOrder
 from rater.plan.topology import PU, Cache, HwlocGroup, Topology
 from rater.text.values import group_by_key, interleave
 
-# What a copy gets is a *slot*: one PU, or several neighbouring ones. Orders work on
+# The PUs of one copy are a *slot*: one PU, or several neighbouring ones. Orders work on
 # *tiers* of slots, the best ones first: the first threads of all cores, faster kinds
 # before slower ones, then the second threads, and so on. Each order is a permutation
-# of the slots. A *domain* is the usable PUs of one lgroup; PUs without a node form
+# of the slots. A *domain* is the usable PUs of one NUMA node; PUs without a node form
 # one domain a package. A slot counts where its first PU lies.
 
 type Key = Callable[[PU], object]
@@ -57,14 +57,14 @@ def scatter(tiers: Tiers) -> list[Slot]:
         domain = pu.domain
         return pu.package if len(packages[domain]) == 1 else ("domain", domain)
 
-    found: list[Slot] = []
+    scattered: list[Slot] = []
     for tier in tiers:
         domains = group_by_key((slot[0].domain, slot) for slot in tier)
         turns = _round_robin([slots[0] for slots in domains.values()], (top,))
         queues = [domains[first[0].domain] for first in turns]
         inside: tuple[Key, ...] = (lambda pu: pu.package, lambda pu: pu.llc)
-        found += interleave([_round_robin(queue, inside) for queue in queues])
-    return found
+        scattered += interleave([_round_robin(queue, inside) for queue in queues])
+    return scattered
 
 
 # Every order that depends on nothing but the slots.
@@ -92,9 +92,9 @@ def slots_of(topology: Topology, copies: int, threads: int) -> Tiers:
     """Return disjoint slots of `threads` neighbouring PUs, in tiers, best ones first.
 
     As many as the machine has, at least one: with all its PUs where it has too few.
-    A slot lies in one lgroup while any has room, and within one LLC if it fits.
+    A slot lies in one NUMA node while any has room, and within one LLC if it fits.
     It is of separate cores as long as `copies` slots of such can be had, unless
-    slots with siblings lie in one lgroup where these do not.
+    slots with siblings lie in one NUMA node where these do not.
     """
     if threads == 1:
         return singles(topology)
@@ -111,7 +111,7 @@ def slots_of(topology: Topology, copies: int, threads: int) -> Tiers:
 def ordered_slots(topology: Topology, order: CpuOrder, copies: int, threads: int) -> list[Slot]:
     """Return the slots in an order along the machine.
 
-    Slots over several lgroups come last, as far as there are enough without them.
+    Slots over several NUMA nodes come last, as far as there are enough without them.
     """
     first: list[Sequence[Slot]] = []
     behind: list[Sequence[Slot]] = []
@@ -125,8 +125,8 @@ def spread_slots(topology: Topology, copies: int, threads: int) -> list[Slot]:
     """Return disjoint slots of `threads` neighbouring PUs in the order of `scatter`.
 
     One a copy, or as many as the machine has; a single one with all its PUs where it
-    has too few. A slot lies in one lgroup while any has room, and within one LLC if it
-    fits. Of each core so few PUs are taken as leave room for all copies of its lgroup:
+    has too few. A slot lies in one NUMA node while any has room, and within one LLC if it
+    fits. Of each core so few PUs are taken as leave room for all copies of its NUMA node:
     only one as long as there are enough cores.
     """
     if threads == 1:
@@ -143,7 +143,7 @@ def spread_slots(topology: Topology, copies: int, threads: int) -> list[Slot]:
 
 
 def straying(slots: Iterable[Slot]) -> int:
-    """Return how many slots lie in several lgroups."""
+    """Return how many slots lie in several NUMA nodes."""
     return sum(len({pu.domain for pu in slot}) > 1 for slot in slots)
 
 
@@ -153,26 +153,28 @@ def _tiers_of_cores(pus: Sequence[PU]) -> list[list[PU]]:
 
 
 def _loosened(topology: Topology, slots: Sequence[Slot], threads: int) -> list[Slot]:
-    """Give the copies of an lgroup as many cores as it has: whole ones first, the rest crowded.
+    """Give the copies of a NUMA node as many cores as it has: whole ones first, the rest crowded.
 
-    That one lgroup is full must not crowd the copies of all others, nor the last copy of
-    an lgroup those beside it. No copy gets more PUs of a core than it had to. Lgroups
+    That one NUMA node is full must not crowd the copies of all others, nor the last copy of
+    a NUMA node those beside it. No copy gets more PUs of a core than it had to. NUMA nodes
     that a straying group reaches into stay as they are.
     """
     owned = group_by_key((pu.domain, pu) for pu in topology.pus)
     places = group_by_key(
         (domain, place) for place, slot in enumerate(slots) for domain in {pu.domain for pu in slot}
     )
-    found = list(slots)
-    for domain, own in places.items():
-        if not straying(slots[place] for place in own):
-            for place, slot in zip(own, _cut(owned[domain], len(own), threads), strict=True):
-                found[place] = slot
-    return found
+    loosened = list(slots)
+    for domain, slot_places in places.items():
+        if not straying(slots[place] for place in slot_places):
+            for place, slot in zip(
+                slot_places, _cut(owned[domain], len(slot_places), threads), strict=True
+            ):
+                loosened[place] = slot
+    return loosened
 
 
 def _cut(pus: Sequence[PU], copies: int, threads: int) -> list[Slot]:
-    """Cut the PUs of an lgroup, which has room for all `copies`, into their groups."""
+    """Cut the PUs of a NUMA node, which has room for all `copies`, into their groups."""
     tiers = _tiers_of_cores(pus)
     usable = next(tier for tier in tiers if len(tier) >= copies * threads)
     whole = scatter(_groups(tiers[0], threads))[:copies]
@@ -188,7 +190,7 @@ def _cut(pus: Sequence[PU], copies: int, threads: int) -> list[Slot]:
 def _groups(pus: Sequence[PU], threads: int) -> list[list[Slot]]:
     """Cut PUs into groups; tiers of them, those that lie closest together first.
 
-    What is left over in an LLC meets what is left over in others of its lgroup, and so on up.
+    What is left over in an LLC meets what is left over in others of its NUMA node, and so on up.
     """
     levels: tuple[Key, ...] = (
         lambda pu: (pu.domain, pu.llc, pu.kind),
@@ -224,72 +226,76 @@ def distrib(topology: Topology, sets: int) -> tuple[Slot, ...]:
     their usable PUs, rounded so that earlier ones come first; a child that gets one
     keeps it whole, and one that gets none joins the set before it (hwloc 2.x,
     `include/hwloc/helper.h`). Objects are packages, groups, caches and cores, as in
-    hwloc: lgroups count where they hold CPUs of their own.
+    hwloc: NUMA nodes count where they hold CPUs of their own.
     """
     order = sorted((first, -end) for first, end in _spans(topology))
-    found: list[list[PU]] = []
+    slots: list[list[PU]] = []
 
     def children(first: int, end: int) -> Iterator[_Span]:
         """Yield the outermost objects inside one, and the PUs that lie in none of them."""
-        at = first
-        while at < end:
-            place = bisect_left(order, (at, (at == first) - end))
-            inner = place < len(order) and order[place][0] == at
-            begin, at = at, -order[place][1] if inner else at + 1
-            yield begin, at
+        position = first
+        while position < end:
+            place = bisect_left(order, (position, (position == first) - end))
+            inner = place < len(order) and order[place][0] == position
+            begin, position = position, -order[place][1] if inner else position + 1
+            yield begin, position
 
     def cut(first: int, end: int, sets: int) -> None:
-        for begin, at in children(first, end):
-            share = _ceil((at - first) * sets, end - first)
+        for begin, end_of_child in children(first, end):
+            share = _ceil((end_of_child - first) * sets, end - first)
             share -= _ceil((begin - first) * sets, end - first)
             if share > 1:
-                cut(begin, at, share)
+                cut(begin, end_of_child, share)
             elif share == 1:
-                found.append([*topology.pus[begin:at]])
+                slots.append([*topology.pus[begin:end_of_child]])
             else:
-                found[-1] += topology.pus[begin:at]
+                slots[-1] += topology.pus[begin:end_of_child]
 
     if sets == 1:
         return (topology.pus,)
     cut(0, len(topology.pus), sets)
-    return tuple(map(tuple, found))
+    return tuple(map(tuple, slots))
 
 
 def _spans(topology: Topology) -> set[_Span]:
-    """Return what packages, groups, caches, cores and lgroups cover, of more PUs than one."""
+    """Return what packages, groups, caches, cores and NUMA nodes cover, of more PUs than one."""
     machine, details = topology.machine_pus, topology.details
     before = [0, *accumulate(pu.os in topology.by_cpu for pu in machine)]
 
     def usable(spans: Iterable[_Span]) -> set[_Span]:
-        found = ((before[first], before[end]) for first, end in spans)
-        return {(first, end) for first, end in found if end - first > 1}
+        positions = ((before[first], before[end]) for first, end in spans)
+        return {(first, end) for first, end in positions if end - first > 1}
 
     objects: list[HwlocGroup | Cache] = [*details.groups, *details.caches]
-    found = usable((it.first, it.first + it.count) for it in objects)
+    covered = usable((part.first, part.first + part.count) for part in objects)
     for numbers in zip(*((pu.package, pu.llc, pu.core) for pu in machine), strict=True):
-        starts = [at for at, it in enumerate(numbers) if at == 0 or it != numbers[at - 1]]
+        starts = [
+            place
+            for place, number in enumerate(numbers)
+            if place == 0 or number != numbers[place - 1]
+        ]
         runs = zip(starts, [*starts[1:], len(numbers)], strict=True)
-        found |= usable(run for run in runs if numbers[run[0]] is not None)
-    # hwloc puts a group around the CPUs of a lgroup where no other object has just these,
+        covered |= usable(run for run in runs if numbers[run[0]] is not None)
+    # hwloc puts a group around the CPUs of a NUMA node where no other object has just these,
     # unless it crosses one. Of the spans around the gap between two PUs it is enough to know the
-    # innermost one, so that thousands of lgroups cost no more than their CPUs.
+    # innermost one, so that thousands of NUMA nodes cost no more than their CPUs.
     position = {pu.os: place for place, pu in enumerate(machine)}
     places = [sorted(position[cpu] for cpu in node.cpus) for node in topology.nodes if node.cpus]
-    lgroups = usable(
+    node_spans = usable(
         (place[0], place[-1] + 1) for place in places if place[-1] - place[0] == len(place) - 1
     )
     inner: list[_Span] = [(0, len(topology.pus))] * (len(topology.pus) + 1)  # before each PU
-    for first, end in sorted(found, key=lambda span: span[0] - span[1]):  # the widest first
+    for first, end in sorted(covered, key=lambda span: span[0] - span[1]):  # the widest first
         inner[first + 1 : end] = [(first, end)] * (end - first - 1)
-    for first, end in sorted(lgroups - found):
+    for first, end in sorted(node_spans - covered):
         if inner[first][1] < end or inner[end][0] > first:
             continue
-        found.add((first, end))
+        covered.add((first, end))
         for gap in range(first + 1, end):
             if inner[gap][1] - inner[gap][0] > end - first:
                 inner[gap] = (first, end)
-    return found
+    return covered
 
 
-def _ceil(number: int, by: int) -> int:
-    return -(-number // by)
+def _ceil(number: int, divisor: int) -> int:
+    return -(-number // divisor)

@@ -113,7 +113,7 @@ def kit_benchmark(kit: KitBenchmark) -> tuple[Benchmark, Size]:
     """Return a kit's benchmark in the words of suites, as far as they have words for it."""
     size = Size(
         name=kit.run.size or "speccmds",
-        commands=(Command((), (), None, None, None),),
+        commands=(Command(),),
         reference_s=kit.reference_s,
     )
     benchmark = Benchmark(

@@ -217,7 +217,7 @@ def load_of(
 
 def command_workload(request: Request) -> Workload:
     """Return the command behind `--` as a benchmark."""
-    size = Size(name="command", commands=(Command((), (), None, None, None),))
+    size = Size(name="command", commands=(Command(),))
     benchmark = Benchmark(
         name=request.called or name_of(request.command[0]),
         command=request.command,

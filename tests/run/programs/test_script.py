@@ -237,7 +237,7 @@ def test_a_size_may_have_programs_of_its_own(tmp_path: Path) -> None:
     assert command_lines(gone, size, build(gone, "base", tmp_path, size)) == lines["other"]
     with pytest.raises(InputError, match="benchmark p: 'no-such-program' is not in PATH"):
         build(gone, "base", tmp_path, wanted.sizes["all"])
-    nope = replace(size, commands=(Command(("nope",), (), None, None, None),) * 2)
+    nope = replace(size, commands=(Command(program=("nope",)),) * 2)
     with pytest.raises(InputError, match="benchmark p: 'nope' is not in PATH"):
         build(wanted, "base", tmp_path, nope)
 
