@@ -204,4 +204,6 @@ class Rig:
 
             supervisor = Supervisor(job, keeper, emit, signals)
             outcome = trio.run(supervisor.run)
+        if "rater and its launcher disagree" in str(outcome.reason):
+            raise AssertionError(outcome.reason)
         return Seen(outcome, events)

@@ -155,8 +155,8 @@ class Observer:
         """Give a copy the results of its looks; from now on another process may have its pid."""
         watched = self._watched.pop(child.pid, None)
         if watched is not None:
-            child.other_threads = [*watched.threads.values()]
-            child.memory = watched.memory()
+            child.observed.other_threads = [*watched.threads.values()]
+            child.observed.memory = watched.memory()
         if not self._watched:  # of short phases nobody takes what is in line
             self._line.clear()
 

@@ -15,8 +15,9 @@ from rater.record.run import (
     Validity,
     escape_undecodable,
 )
-from rater.run.launcher.copies import Child, cannot_execute
+from rater.run.launcher.copies import Child, StopReason
 from rater.run.launcher.limits import KernelKills
+from rater.run.launcher.start_errors import cannot_execute
 from rater.run.launcher.table import Record
 from rater.run.programs.script import failed_command
 from rater.text.values import to_dict
@@ -138,10 +139,10 @@ def _decode_shell_status(value: int) -> tuple[int | None, int | None]:
 # -- What a copy's end means: its status in the run's words, and the event that says so ------------
 
 _STATUS_BY_STOP_REASON = {  # by why rater ended a copy
-    "timeout": CopyStatus.TIMEOUT,
-    "stop": CopyStatus.INTERRUPTED,
-    "output": CopyStatus.FAILED,
-    "traced": CopyStatus.FAILED,
+    StopReason.TIMEOUT: CopyStatus.TIMEOUT,
+    StopReason.STOP: CopyStatus.INTERRUPTED,
+    StopReason.OUTPUT: CopyStatus.FAILED,
+    StopReason.TRACED: CopyStatus.FAILED,
 }
 _PER_CENT = 100  # of a copy's time: how long the launcher stood still below that does not matter
 # The kernel counts resident pages per CPU and folds them lazily.
@@ -190,7 +191,7 @@ def ended_event(
     status, notes = _judge_end(child, record, kills)
     delay_ns = delay_cpu_ns = None
     if record.cpu_ns >= 0:
-        others = child.other_threads
+        others = child.observed.other_threads
         delays_ns = record.delay_ns + sum(it.delay_ns for it in others)
         delay_ns = max(0, delays_ns - max(0, record.gate_delay_ns))
         cpu_ns = record.cpu_ns + sum(it.cpu_ns for it in others)
@@ -231,13 +232,13 @@ def ended_event(
         pid=child.pid,
         note="; ".join(notes) or None,
         run_dir=escape_undecodable(child.spec.files) if kept else None,
-        gate=child.gate_facts,
+        gate=child.observed.gate_facts,
         last_cpu=None if record.last_cpu < 0 else record.last_cpu,
         workloads=workloads,
-        late_ns=child.late_ns,
+        late_ns=child.remarks.late_ns,
         run_delay_ns=delay_ns,
         run_delay_cpu_ns=delay_cpu_ns,
-        **(to_dict(child.memory) if child.memory else {}),
+        **(to_dict(child.observed.memory) if child.observed.memory else {}),
     )
 
 
@@ -247,23 +248,23 @@ def describe_exit(child: Child) -> str:
 
 
 def _judge_end(child: Child, record: Record, kills: KernelKills) -> tuple[CopyStatus, list[str]]:
-    notes, code = list(child.notes), child.exit_code
+    notes, code = list(child.remarks.notes), child.exit_code
     if record.left_group:
         notes.append(f"{LEFT_BEHIND} in its process group; they were killed")
-    if child.ignored_s is not None:
+    if child.remarks.ignored_s is not None:
         killed = ", killed" if child.signal == signal.SIGKILL else ""
-        notes.append(f"ignored SIGTERM for {child.ignored_s:g} s{killed}")
-    if child.late_ns is not None:
+        notes.append(f"ignored SIGTERM for {child.remarks.ignored_s:g} s{killed}")
+    if child.remarks.late_ns is not None:
         notes.append(
             "rater's launcher did not run when it ended: that was up to "
-            f"{child.late_ns / 1e9:.3g} s before it was stamped"
+            f"{child.remarks.late_ns / 1e9:.3g} s before it was stamped"
         )
     if child.stop_reason is not None:
         return _STATUS_BY_STOP_REASON[child.stop_reason], notes
     if child.ended_well:
-        return CopyStatus.OK if child.late_ns is None else CopyStatus.FAILED, notes
-    if child.not_executed is not None:
-        notes.append(cannot_execute(child.not_executed, child.spec.argv))
+        return CopyStatus.OK if child.remarks.late_ns is None else CopyStatus.FAILED, notes
+    if child.remarks.exec_errno is not None:
+        notes.append(cannot_execute(child.remarks.exec_errno, child.spec.argv))
         return CopyStatus.FAILED, notes
     ended_by = failed_command(child.spec.argv, child.spec.stderr, code, child.signal)
     if ended_by:

@@ -1,4 +1,8 @@
-"""One phase: copies held at the gate, released, their ends taken, judged by nobody yet."""
+"""One phase, by the records of the launcher: copies wait at the gate, are released, and end.
+
+A phase only writes down what happened. Outputs of copies are judged later, by
+`supervisor.Judge`, so that no check runs beside a copy that is timed.
+"""
 
 from __future__ import annotations
 
@@ -14,170 +18,25 @@ from rater.plan.schedule import Phase
 from rater.record.events import Event, Noted, PhaseStarted
 from rater.record.run import CopyStatus
 from rater.run.host.procfs import read_text, status_of
-from rater.run.launcher.copies import (
-    Child,
-    Copy,
-    CopySpec,
-    interleave_by_cpus,
-    make_entry,
-    what_is_broken,
-)
+from rater.run.launcher.child_state import IllegalMoveError, Move, can_move, move_of
+from rater.run.launcher.copies import Child, Copy, CopySpec, StopReason
 from rater.run.launcher.launcher import LauncherDiedError
 from rater.run.launcher.limits import raise_limit
-from rater.run.launcher.table import ProcessFlag, Record, RecordKind, RequestKind
+from rater.run.launcher.start_errors import start_error
+from rater.run.launcher.table import ProcessFlag, Record, RecordKind, RequestKind, StartStep
 from rater.run.observe.perf import PhaseCounting
 from rater.run.supervise.ends import describe_exit, lateness_ns, suspended_ns
 from rater.run.supervise.job import PhaseRecord, RunState
+from rater.run.supervise.next_runs import PhaseCopies
 from rater.run.supervise.stopping import Stopper, WindowWatch, free_traced, watch_disk
-from rater.system.errors import RaterError
-
-# -- The copies of a phase: which run of each follows the one that goes on, made ready for it ------
-
-
-class PhaseCopies:
-    """Has the next run of each copy waiting, or being made, while one goes on; on the trio thread.
-
-    The launcher begins it with the end of the one before. In steady mode runs that set something
-    up first are made after that end: what they do is not to be beside a run of the same copy.
-    """
-
-    def __init__(
-        self,
-        state: RunState,
-        phase: Phase,
-        specs: dict[tuple[int, int], CopySpec],
-        record: PhaseRecord,
-        flags: tuple[int, int],
-    ) -> None:
-        """`specs` by copy and position in its queue; `flags` of first runs, and of later ones."""
-        self.copies = record.copies
-        self.children: dict[int, Child] = {}  # by token: those that are not over
-        self.has_followers = bool(phase.window) or any(
-            len(queue.steps) > 1 for queue in phase.queues
-        )
-        self.until_over = trio.CancelScope()
-        self.all_at_gates = trio.Event()  # all that begin with the release
-        self._state = state
-        self._phase = phase.number
-        self._specs = specs
-        self._programs = state.job.workplace.programs
-        self._record = record
-        self._flags = flags
-        self._offsets_ns = {queue.copy: queue.offset_ns for queue in phase.queues}
-        self._unfinished = set(self.copies)
-        self._to_make: list[Copy] = []  # whose next runs are to be made
-        self._requested = trio.Event()
-
-    async def fork_first(self) -> None:
-        """Have the first run of every copy forked."""
-        first = [self._make_child(copy) for copy in self.copies.values()]
-        for child in first:
-            child.offset_ns = self._offsets_ns[child.copy]
-        await self._fork(first)
-
-    async def make_next(self) -> None:
-        """Make what is to follow, as much together as there is, until cancelled."""
-        while True:
-            await self._requested.wait()
-            self._requested = trio.Event()
-            asked, self._to_make = self._to_make, []
-            if any(self._runs_setup(it) or (it.repeats and it.has_own_directory) for it in asked):
-                made = await trio.to_thread.run_sync(self._try_to_make, asked)
-            else:
-                made = self._try_to_make(asked)
-            for copy, one in zip(asked, made, strict=True):
-                copy.is_being_made = False
-                if isinstance(one, RaterError):
-                    self._state.stop(None, str(one))
-            going = []
-            for copy, one in zip(asked, made, strict=True):
-                if isinstance(one, Child) and not self.begins_no_more(copy):
-                    going.append(one)
-                    continue
-                if isinstance(one, Child):
-                    self._record.keep_uncounted(one)
-                self.continue_copy(copy)
-            if going:
-                await self._fork(going)
-
-    def _try_to_make(self, copies: Iterable[Copy]) -> list[Child | RaterError]:
-        made: list[Child | RaterError] = []
-        for copy in copies:
-            try:
-                made.append(self._make_child(copy))
-            except RaterError as error:
-                made.append(error)
-        return made
-
-    def _make_child(self, copy: Copy) -> Child:
-        """Return the next run of a copy, with what it needs; in a worker thread if that is made."""
-        position, step = copy.next_position, copy.next_step
-        spec = self._specs.get((copy.number, position))
-        if spec is None:
-            workplace, stop = self._state.job.workplace, self._state.stop_flag.is_set
-            spec = workplace.spec(copy.number, position, step, stop)
-        before = 0 if copy.latest is None else copy.latest.token
-        launcher = self._state.guard.launcher
-        repeats = position >= len(copy.steps)
-        whose = (launcher, 0, copy.number, position, step, spec, self._phase, repeats)
-        return Child(*whose, after=before)
-
-    def _runs_setup(self, copy: Copy) -> bool:
-        """Tell whether a command is run before each run of a copy that is repeated."""
-        return copy.repeats and bool(self._programs[copy.next_step.benchmark].setup)
-
-    async def _fork(self, children: Iterable[Child]) -> None:
-        launcher, placements = self._state.guard.launcher, self._state.job.placements
-        table = []
-        for child in interleave_by_cpus(children, placements):
-            child.token = next(launcher.tokens)
-            self.children[child.token] = self.copies[child.copy].coming = child
-            table.append(make_entry(child, placements[child.copy], self._flags[bool(child.after)]))
-        await launcher.start(table)
-
-    def begins_no_more(self, copy: Copy) -> bool:
-        """Tell whether no further run of a copy is to begin."""
-        return copy.is_last or copy.is_through or self._state.stop_flag.is_set()
-
-    def continue_copy(self, copy: Copy) -> None:
-        """Have the next run of a copy made, or take note that it has come to its end."""
-        if copy.coming is not None or copy.is_being_made:
-            return
-        if self.begins_no_more(copy):
-            if copy.child is None:
-                self._unfinished.discard(copy.number)
-                if not self._unfinished:
-                    self.until_over.cancel()
-        elif copy.child is None or not self._runs_setup(copy):
-            copy.is_being_made = True
-            self._to_make.append(copy)
-            self._requested.set()
-
-    def end_repeating(self, child: Child) -> None:
-        """Begin no further run of a copy that is repeated."""
-        copy = self.copies[child.copy]
-        copy.is_last |= copy.repeats
-        if copy.is_last and copy.coming is not None:
-            child.launcher.ask(RequestKind.DISCARD, copy.coming.token)
-
-    def remove(self, child: Child) -> Copy:
-        """Take note that one is over, or will not be waited for; `continue_copy` is to follow."""
-        del self.children[child.token]
-        copy = self.copies[child.copy]
-        if copy.child is child:
-            copy.child = None
-        else:
-            copy.coming = None
-        return copy
-
 
 # -- A phase from its first fork to its last end ---------------------------------------------------
 
-_TEND_S = 1.0  # how often it is seen to that the launcher goes on
+_TEND_S = 1.0  # between two looks at whether the launcher was stopped from outside
 
 
 class PhaseRun:
-    """Runs one phase of a run, on the trio thread; `record` has what is to be judged."""
+    """Runs one phase of a run, on the trio thread; `record` has the ends that are to be judged."""
 
     def __init__(
         self, state: RunState, phase: Phase, specs: dict[tuple[int, int], CopySpec]
@@ -190,11 +49,13 @@ class PhaseRun:
         if job.counters:
             raise_limit(len(job.placements), job.counters.most_events)
             self._counting = PhaseCounting(job.counters, phase.number, state.emit)
-        first = ProcessFlag(0) if state.gates is None else ProcessFlag.PROOF
-        later = first | (ProcessFlag.WELL if self._window else 0)
-        later |= ProcessFlag.HELD if self._counting else 0
+        first_flags = ProcessFlag(0) if state.gates is None else ProcessFlag.PROOF
+        later_flags = first_flags | (ProcessFlag.WELL if self._window else 0)
+        later_flags |= ProcessFlag.HELD if self._counting else 0
         self.record = PhaseRecord(state, phase)
-        self._copies = PhaseCopies(state, phase, specs, self.record, (first, later))
+        self._copies = PhaseCopies(
+            state, phase, specs, self.record, first_flags=first_flags, later_flags=later_flags
+        )
         self._children = self._copies.children
         self._stopper = Stopper(job, self._children, self._give_up, self._copies.end_repeating)
         self._pauses = Pauses()
@@ -212,7 +73,7 @@ class PhaseRun:
                 nursery.start_soon(self._tend_launcher)
                 await self._release_and_wait(head, nursery)
             self.record.end_counters()
-        except* LauncherDiedError as errors:
+        except* (LauncherDiedError, IllegalMoveError) as errors:
             self._state.stop(None, str(errors.exceptions[0]))
         finally:
             with trio.CancelScope(shield=True):
@@ -234,6 +95,15 @@ class PhaseRun:
             nursery.cancel_scope.cancel()
             return
         self.record.begin(head)
+        self._start_watching(nursery)
+        self._launcher.ask(RequestKind.RELEASE)
+        self._released = True
+        with self._copies.until_over:
+            await trio.sleep_forever()
+        nursery.cancel_scope.cancel()
+
+    def _start_watching(self, nursery: trio.Nursery) -> None:
+        """Start what goes on beside the copies until the last of them has ended."""
         nursery.start_soon(self._stopper.run)
         nursery.start_soon(watch_disk, self._state.job, self._children, self._stopper.kill)
         nursery.start_soon(free_traced, self._children, self._state.guard)
@@ -244,11 +114,6 @@ class PhaseRun:
             if self._counting is not None:
                 nursery.start_soon(self._counting.run)
         self.record.watch(nursery, self._children)
-        self._launcher.ask(RequestKind.RELEASE)
-        self._released = True
-        with self._copies.until_over:
-            await trio.sleep_forever()
-        nursery.cancel_scope.cancel()
 
     async def _tend_launcher(self) -> None:
         while True:
@@ -259,7 +124,7 @@ class PhaseRun:
                 self._state.emit(Noted(trouble))
 
     async def _end_all(self) -> None:
-        """Kill what was not waited for, and take its end; nothing of it counts."""
+        """Kill the runs that were not waited for, and take their ends, which do not count."""
         self._launcher.ask(RequestKind.DISCARD)
         self.signal_all(signal.SIGKILL)
         with trio.move_on_after(_TEND_S), suppress(LauncherDiedError):
@@ -269,14 +134,14 @@ class PhaseRun:
                         self._children.pop(record.token, None)
         self._children.clear()
 
-    # -- what the launcher says -------------------------------------------------------------------
+    # -- records of the launcher ------------------------------------------------------------------
 
     async def _take_records(self) -> None:
         while True:
             for record in await self._launcher.receive():
                 self._take_record(record)
-            gates = [child.pid for child in self._children.values()]
-            if not self._released and gates and all(gates):
+            pids = [child.pid for child in self._children.values()]
+            if not self._released and pids and all(pids):
                 self._copies.all_at_gates.set()
             if self.record.reports.flooded and not self._state.stop_flag.is_set():
                 self._state.stop(
@@ -286,28 +151,36 @@ class PhaseRun:
                 )
 
     def _take_record(self, record: Record) -> None:
-        child = self._children.get(record.token)
+        """Change the phase by one record; raises `IllegalMoveError` before anything is changed."""
         match record.kind:
             case RecordKind.REPORT:
                 self.record.reports.read(record.text, record.at_ns)
             case RecordKind.STALLED:
                 self._pauses.stalls_ns.append(record.at_ns)
             case RecordKind.RELEASED:
-                for one in self._children.values():
-                    if not one.offset_ns:
-                        self._note_start(one, record.at_ns, record.at_ns)
-            case RecordKind.READY if child is not None:
+                self._note_release(record.at_ns)
+            case _:
+                child = self._children.get(record.token)
+                if child is not None:  # else it was given up, or ended with the run
+                    self._take_record_of(child, record)
+
+    def _take_record_of(self, child: Child, record: Record) -> None:
+        move = move_of(record)
+        if move is not None:
+            child.move(move)
+        match record.kind:
+            case RecordKind.READY:
                 self._note_process(child, record.pid)
                 if child.after and self._counting is not None:
                     self._counting.hold(child)
-            case RecordKind.STARTED if child is not None:
+            case RecordKind.STARTED:
                 self._note_process(child, record.pid)
                 self._note_start(child, record.start_ns, record.planned_ns or None)
-            case RecordKind.BROKEN if child is not None:
+            case RecordKind.BROKEN:
                 self._note_broken(child, record)
-            case RecordKind.REFUSED if child is not None:
+            case RecordKind.REFUSED:
                 self._give_up(child, of_another=True)
-            case RecordKind.ENDED if child is not None:
+            case RecordKind.ENDED:
                 self._note_end(child, record)
 
     def _note_process(self, child: Child, pid: int) -> None:
@@ -317,13 +190,27 @@ class PhaseRun:
             if child.spec.workloads:
                 self.record.reports.expect(pid, child.spec.workloads)
 
+    def _note_release(self, at_ns: int) -> None:
+        """Take the start of all that waited at the gate of all; those with an offset follow."""
+        for child in self._children.values():
+            if not child.offset_ns:
+                child.move(Move.START)
+                self._note_start(child, at_ns, at_ns)
+
     def _note_broken(self, child: Child, record: Record) -> None:
-        trouble = what_is_broken(child, self._state.job.placements[child.copy], record)
-        if trouble is not None:
-            self._state.stop(None, str(trouble))
-        if not record.pid:  # it does not exist, and nothing behind it in its table
-            for one in [it for it in self._children.values() if it.token >= child.token]:
-                self._note_never_began(one, self._copies.remove(one))
+        if record.pid and record.status == StartStep.EXECUTE:  # it fails, the others run on
+            child.remarks.exec_errno = record.error
+            return
+        never_forked = []
+        if not record.pid:  # the launcher leaves a table at the first process that it cannot fork
+            behind = [other for other in self._children.values() if other.token > child.token]
+            for other in behind:
+                other.move(Move.FORK_FAILED)
+            never_forked = [(run, self._copies.remove(run)) for run in (child, *behind)]
+        place = self._state.job.placements[child.copy]
+        self._state.stop(None, str(start_error(child, place, record)))
+        for run, copy in never_forked:
+            self._note_never_began(run, copy)
 
     def _note_start(self, child: Child, start_ns: int, planned_ns: int | None) -> None:
         copy = self._copies.copies[child.copy]
@@ -337,8 +224,8 @@ class PhaseRun:
         self._copies.continue_copy(copy)
         if self._window is not None and self._window.closed:
             self._stopper.kill(child)
-        elif self._state.stop_flag.is_set():  # the launcher was quicker
-            child.stop_reason = "stop"
+        elif self._state.stop_flag.is_set():  # it began before the launcher read DISCARD
+            child.stop_reason = StopReason.STOP
             self._stopper.ask_to_end(child)
 
     def _note_end(self, child: Child, record: Record) -> None:
@@ -347,27 +234,32 @@ class PhaseRun:
         if self._state.observer is not None:
             self._state.observer.ended(child)
         if self._counting is not None:
-            self._counting.ended(child, counts=child.start_ns is not None and not child.is_filler)
-        if child.start_ns is None:
+            self._counting.ended(child, counts=child.has_begun and not child.is_filler)
+        if not child.has_begun:
             self._note_never_began(child, copy)
             return
-        if child.is_filler:
-            self.record.keep_uncounted(child)
-            well = child.ended_well
-        else:
-            child.late_ns = lateness_ns(record) if record.stalled_ns else None
-            status = self.record.record_end(copy, child, record)
-            well = status is CopyStatus.OK or (child.late_ns is not None and child.ended_well)
-            first = child.position == 0
-            if self._window is not None and self._window.note_end(record.at_ns, first=first):
-                self._close_window()
-        if not well:  # it would only fail again, perhaps a thousand times a second
+        if not self._record_end(copy, child, record):
+            # It would only fail again, perhaps a thousand times a second.
             self._copies.end_repeating(child)
         self._copies.continue_copy(copy)
 
+    def _record_end(self, copy: Copy, child: Child, record: Record) -> bool:
+        """Record the end of a run that had begun; tell whether the next one is worth to begin."""
+        if child.is_filler:
+            self.record.keep_uncounted(child)
+            return child.ended_well
+        child.remarks.late_ns = lateness_ns(record) if record.stalled_ns else None
+        status = self.record.record_end(copy, child, record)
+        first = child.position == 0
+        if self._window is not None and self._window.note_end(record.at_ns, first=first):
+            self._close_window()
+        # A late stamp is the launcher's failure, not the benchmark's.
+        only_late = child.remarks.late_ns is not None and child.ended_well
+        return status is CopyStatus.OK or only_late
+
     def _note_never_began(self, child: Child, copy: Copy) -> None:
         self.record.keep_uncounted(child)
-        if copy.child is not None:  # with its end another one is made
+        if copy.child is not None:  # its end has the next run made
             return
         if child.end_record is not None and not self._copies.begins_no_more(copy):
             why = describe_exit(child)
@@ -383,8 +275,8 @@ class PhaseRun:
         self._copies.all_at_gates.set()
         self._launcher.ask(RequestKind.DISCARD)
         for child in [*self._children.values()]:
-            child.stop_reason = child.stop_reason or "stop"
-            if child.start_ns is not None:
+            child.stop_reason = child.stop_reason or StopReason.STOP
+            if child.has_begun:
                 self._stopper.ask_to_end(child)
 
     def resume(self, pause_s: float) -> bool:
@@ -393,13 +285,13 @@ class PhaseRun:
         self.signal_all(signal.SIGCONT)
         return self._window is not None and self._window.note_suspension()
 
-    def signal_all(self, number: int) -> None:
+    def signal_all(self, signal_number: int) -> None:
         """Send a signal to every living copy."""
         for child in self._children.values():
-            child.send(number)
+            child.send(signal_number)
 
     def kill_all(self, *, last: bool = False) -> None:
-        """Kill every living copy; `last`: what does not die of it is soon given up."""
+        """Kill every living copy; `last`: a copy that does not die of it is soon given up."""
         for child in [*self._children.values()]:
             self._stopper.kill(child, last=last)
 
@@ -408,7 +300,7 @@ class PhaseRun:
         return {child.pid for child in self._children.values()}
 
     def _close_window(self) -> None:
-        """Nothing that counts runs any more: end what only kept the load up."""
+        """Nothing that counts runs any more: end the fillers, which only kept the load up."""
         assert self._window is not None
         self._window.closed = True
         self.record.end_counters(fillers=True)
@@ -417,11 +309,13 @@ class PhaseRun:
         self.kill_all()
 
     def _give_up(self, child: Child, *, of_another: bool = False) -> None:
-        """Go on without a copy that nobody here can end: the run ends, the copy does not."""
-        if not child.orphaned and self._state.guard.kill_orphans(child.pid, child.copy):
-            child.orphaned, child.killed = True, False  # one of them may have traced it
-            self._stopper.kill(child, last=True)
+        """Go on without a copy that rater cannot end: the run ends, the copy does not."""
+        may_free = can_move(child.state, Move.FREE)
+        if may_free and self._state.guard.kill_orphans(child.pid, child.copy):
+            child.move(Move.FREE)  # one of its descendants may have traced it
+            self._stopper.kill_freed(child)
             return
+        child.move(Move.GIVE_UP)
         copy = self._copies.remove(child)
         self._state.guard.immune.add(child.pid)
         self._state.stop(None, _describe_immortal(child, of_another=of_another))

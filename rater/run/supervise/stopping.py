@@ -13,22 +13,23 @@ import trio
 
 from rater.plan.schedule import Window
 from rater.run.host.procfs import status_of
-from rater.run.launcher.copies import Child
+from rater.run.launcher.child_state import ChildState, Move, can_move
+from rater.run.launcher.copies import Child, StopReason
 from rater.run.launcher.guard import Guard
 from rater.run.programs.child_process import cut, written_bytes
 from rater.run.supervise.job import Job
 
 # -- Ending copies before they end: the time limit, SIGTERM, and SIGKILL after the grace -----------
 
-_DEATH_S = 5.0  # so long a copy may take to die of SIGKILL,
-_LAST_DEATH_S = 1.0  # or so long when the user has asked twice
+_DEATH_S = 5.0  # a copy that lives on for so long after SIGKILL is given up
+_LAST_DEATH_S = 1.0  # the same where somebody waits for the end of rater
 
 
 class Stopper:
-    """Asks copies to end, and makes them; `run` is a task beside the phase.
+    """Asks copies to end, and kills those that do not; `run` is a task beside the phase.
 
-    `children` are those that are not over, by token. `give_up` is told of one that cannot be
-    killed, `ending` of one that is asked to end.
+    `children` are the runs that are not over, by token. `give_up` is called for one that does not
+    die of SIGKILL, `before_end` for one that is asked to end or killed.
     """
 
     def __init__(
@@ -36,75 +37,93 @@ class Stopper:
         job: Job,
         children: Mapping[int, Child],
         give_up: Callable[[Child], None],
-        ending: Callable[[Child], None],
+        before_end: Callable[[Child], None],
     ) -> None:
         self._job = job
         self._children = children
         self._give_up = give_up
-        self._before_end = ending
-        self._until_s = math.inf  # nothing is due before
-        self._changed = trio.Event()
+        self._before_end = before_end
+        self._wakes_s = math.inf  # time.monotonic(): no deadline lies before
+        self._has_earlier_deadline = trio.Event()
 
     def hold_to_time_limit(self, child: Child) -> None:
-        """Hold a copy that was just released to the time limit, if there is one."""
+        """Give a copy that was just released its time limit, if there is one."""
         if self._job.timeout_s is not None:
             assert child.start_ns is not None
-            self._set_due(child, child.start_ns / 1e9 + self._job.timeout_s)
+            self._set_deadline(child, child.start_ns / 1e9 + self._job.timeout_s)
 
     def ask_to_end(self, child: Child) -> None:
-        """Send SIGTERM; what still lives after the grace is killed."""
+        """Send SIGTERM; a copy that still lives after the grace is killed."""
+        child.move(Move.ASK)
         self._before_end(child)
         child.send(signal.SIGTERM)
         child.send(signal.SIGCONT)  # a stopped process must run to take its SIGTERM
-        self._set_due(child, time.monotonic() + self._job.grace_s)
+        self._set_deadline(child, time.monotonic() + self._job.grace_s)
 
     def kill(self, child: Child, *, last: bool = False) -> None:
-        """Kill a copy; one that does not die of it is given up. `last`: soon."""
+        """Kill a copy, which is given up if it does not die of that. `last`: given up soon."""
+        was_killed = _was_killed(child.state)
+        self._send_kill(child)
+        deadline_s = time.monotonic() + (_LAST_DEATH_S if last else _DEATH_S)
+        # A second SIGKILL changes nothing, so it does not put off that the copy is given up.
+        self._set_deadline(child, min(deadline_s, child.deadline_s) if was_killed else deadline_s)
+
+    def kill_freed(self, child: Child) -> None:
+        """Kill a copy once more whose descendants were killed: now it may die of SIGKILL."""
+        self._send_kill(child)
+        self._set_deadline(child, time.monotonic() + _LAST_DEATH_S)
+
+    def _send_kill(self, child: Child) -> None:
+        child.move(Move.KILL)
         self._before_end(child)
         child.send(signal.SIGKILL)
-        due_s = time.monotonic() + (_LAST_DEATH_S if last else _DEATH_S)
-        self._set_due(child, min(due_s, child.due_s) if child.killed else due_s)
-        child.killed = True
 
     def pause(self, pause_s: float) -> None:
         """Move the time limits on by the time that copies were stopped (Ctrl-Z)."""
         for child in self._children.values():
             if child.stop_reason is None:
-                child.due_s += pause_s
+                child.deadline_s += pause_s
 
-    def _set_due(self, child: Child, due_s: float) -> None:
-        child.due_s = due_s
-        if due_s < self._until_s:
-            self._changed.set()
+    def _set_deadline(self, child: Child, deadline_s: float) -> None:
+        child.deadline_s = deadline_s
+        if deadline_s < self._wakes_s:
+            self._has_earlier_deadline.set()
 
     async def run(self) -> None:
-        """Sleep until the next copy is due, until cancelled."""
+        """Act at each copy's deadline, and sleep between them, until cancelled."""
         while True:
             now_s = time.monotonic()
-            for child in [it for it in self._children.values() if it.due_s <= now_s]:
+            due = [child for child in self._children.values() if child.deadline_s <= now_s]
+            for child in due:
                 self._escalate(child)
-            self._changed = trio.Event()
-            self._until_s = min((it.due_s for it in self._children.values()), default=math.inf)
-            with trio.move_on_after(max(0.0, self._until_s - time.monotonic())):
-                await self._changed.wait()
+            self._has_earlier_deadline = trio.Event()
+            deadlines_s = (child.deadline_s for child in self._children.values())
+            self._wakes_s = min(deadlines_s, default=math.inf)
+            with trio.move_on_after(max(0.0, self._wakes_s - time.monotonic())):
+                await self._has_earlier_deadline.wait()
 
     def _escalate(self, child: Child) -> None:
-        if child.killed:
+        """Take the next step with a copy whose deadline is over: ask, kill, or give up."""
+        if _was_killed(child.state):
             self._give_up(child)
         elif child.stop_reason is not None:
-            child.ignored_s = self._job.grace_s
+            child.remarks.ignored_s = self._job.grace_s
             self.kill(child)
         else:
-            child.stop_reason = "timeout"
-            child.notes.append(f"ran longer than {self._job.timeout_s:g} s")
+            child.stop_reason = StopReason.TIMEOUT
+            child.remarks.notes.append(f"ran longer than {self._job.timeout_s:g} s")
             self.ask_to_end(child)
+
+
+def _was_killed(state: ChildState) -> bool:
+    return state in (ChildState.KILLED, ChildState.KILLED_AT_GATE, ChildState.KILLED_ALONE)
 
 
 # -- No copy fills the disk: outputs are watched while copies run ----------------------------------
 
-_CHECK_S = 1.0
+_CHECK_S = 1.0  # between two looks, of the disk and of traced copies
 _RESERVE_BYTES = 64 << 20  # below this much free space the largest writer is stopped
-_WORTH_STOPPING_BYTES = 1 << 20
+_WORTH_STOPPING_BYTES = 1 << 20  # of output; a copy that wrote less does not fill the disk
 
 
 async def watch_disk(
@@ -114,59 +133,78 @@ async def watch_disk(
 
     One system call a second while the disk does not shrink by more than the limit.
     """
-    free_before = _free_bytes(job.work)
+    free_before_bytes = _free_bytes(job.work)
     while True:
         await trio.sleep(_CHECK_S)
-        free = _free_bytes(job.work)
-        full = free < _RESERVE_BYTES
-        if not full and free_before - free < job.output_limit_bytes:
+        free_bytes = _free_bytes(job.work)
+        is_full = free_bytes < _RESERVE_BYTES
+        if is_full or free_before_bytes - free_bytes >= job.output_limit_bytes:
+            _stop_writers(job.output_limit_bytes, children, kill, is_full=is_full)
+
+
+def _stop_writers(
+    limit_bytes: int,
+    children: Mapping[int, Child],
+    kill: Callable[[Child], None],
+    *,
+    is_full: bool,
+) -> None:
+    """Stop copies beyond the limit; of a full disk the largest writer, though within the limit."""
+    running = [child for child in children.values() if child.has_begun]
+    sizes_bytes = {
+        child.token: written_bytes((child.spec.stdout, child.spec.stderr)) for child in running
+    }
+    for child in sorted(running, key=lambda child: sizes_bytes[child.token], reverse=True):
+        size_bytes = sizes_bytes[child.token]
+        is_over_limit = size_bytes > limit_bytes
+        fills_disk = is_full and size_bytes > _WORTH_STOPPING_BYTES
+        if child.stop_reason is not None or not (is_over_limit or fills_disk):
             continue
-        running = [it for it in children.values() if it.start_ns is not None]
-        sizes = [(written_bytes((it.spec.stdout, it.spec.stderr)), it.token, it) for it in running]
-        for written, _, child in sorted(sizes, reverse=True):
-            over = written > job.output_limit_bytes
-            if child.stop_reason is None and (over or (full and written > _WORTH_STOPPING_BYTES)):
-                limit = (
-                    f"the limit of {job.output_limit_bytes / 1e6:.0f} MB (--output-limit)"
-                    if over
-                    else "the disk can hold"
-                )
-                child.stop_reason = "output"
-                child.notes.append(f"wrote {written / 1e6:.0f} MB of output, more than {limit}")
-                kill(child)
-                cut((child.spec.stdout, child.spec.stderr))
-                full = False
+        limit = (
+            f"the limit of {limit_bytes / 1e6:.0f} MB (--output-limit)"
+            if is_over_limit
+            else "the disk can hold"
+        )
+        child.stop_reason = StopReason.OUTPUT
+        child.remarks.notes.append(f"wrote {size_bytes / 1e6:.0f} MB of output, more than {limit}")
+        kill(child)
+        cut((child.spec.stdout, child.spec.stderr))
+        is_full = False
 
 
 def _free_bytes(folder: Path) -> int:
-    now = os.statvfs(folder)
-    return now.f_bavail * now.f_frsize
+    file_system = os.statvfs(folder)
+    return file_system.f_bavail * file_system.f_frsize
 
 
-# -- Dead copies that something of their own traces: until that dies their end is told to nobody --
+# -- Dead copies that one of their descendants traces: until that dies nobody is told of their end -
 
-_LOOKED_AT = 8  # copies, each second
+_TRACED_LOOKS = 8  # copies that are looked at each second, so that thousands cost no more
 
 
 async def free_traced(children: Mapping[int, Child], guard: Guard) -> None:
-    """Kill what a dead copy left, where it traces the copy; a few are looked at each time."""
-    at = 0
+    """Kill the descendants of dead copies that one of them traces, a few copies at a time."""
+    next_place = 0
     while True:
         await trio.sleep(_CHECK_S)
-        running = [it for it in children.values() if it.start_ns is not None]
-        for number in range(at, at + min(_LOOKED_AT, len(running))):
-            child = running[number % len(running)]
-            status = status_of(child.pid)
-            if not (status.tracer and status.state.startswith("Z")) or child.orphaned:
-                continue
-            if guard.kill_orphans(child.pid, child.copy):
-                child.orphaned = True
-                child.stop_reason = child.stop_reason or "traced"
-                child.notes.append(
-                    f"it was dead, and process {status.tracer} that it had started traced it: when "
-                    "it ended is not known"
-                )
-        at += _LOOKED_AT
+        running = [child for child in children.values() if child.has_begun]
+        for place in range(next_place, next_place + min(_TRACED_LOOKS, len(running))):
+            _free_if_traced(running[place % len(running)], guard)
+        next_place += _TRACED_LOOKS
+
+
+def _free_if_traced(child: Child, guard: Guard) -> None:
+    status = status_of(child.pid)
+    is_traced_zombie = status.tracer and status.state.startswith("Z")
+    if not is_traced_zombie or not can_move(child.state, Move.FREE):
+        return
+    if guard.kill_orphans(child.pid, child.copy):
+        child.move(Move.FREE)
+        child.stop_reason = child.stop_reason or StopReason.TRACED
+        child.remarks.notes.append(
+            f"it was dead, and process {status.tracer} that it had started traced it: when it "
+            "ended is not known"
+        )
 
 
 # -- Steady mode's window: which runs count, and when nothing that counts runs any more ------------

@@ -18,7 +18,7 @@ import trio
 from rater.record.events import CopyStarted, Event, Noted, PhaseStarted
 from rater.record.run import CopyStatus, RunStatus
 from rater.run.launcher.copies import Child
-from rater.run.launcher.guard import PREPARED, Leftover, child_pids, guard, limit_mark
+from rater.run.launcher.guard import PREPARED, Guard, Leftover, child_pids, guard, limit_mark
 from rater.run.launcher.launcher import NAME, Launcher, launcher_program
 from rater.run.launcher.table import RECORD, ProcessEntry, Record, RecordKind
 from rater.run.supervise.supervisor import Supervisor
@@ -251,6 +251,27 @@ def test_a_copy_that_ends_by_itself_while_a_process_of_its_own_traces_it_is_no_t
     ended = seen.by_copy(0)
     assert (ended.status, ended.exit_code) == (CopyStatus.FAILED, 0)
     assert "that it had started traced it: when it ended is not known" in str(ended.note)
+
+
+def test_what_a_copy_had_started_is_killed_once_before_the_copy_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rater.run.supervise.stopping._DEATH_S", 0.1)
+    monkeypatch.setattr("rater.run.supervise.stopping._LAST_DEATH_S", 0.1)
+    monkeypatch.setattr(Child, "send", lambda self, number: None)
+    freed: list[int] = []
+
+    def always_finds_some(guard: Guard, pid: int, copy: int) -> bool:
+        freed.append(copy)
+        assert len(freed) == 1, "a copy that forks for ever would never be given up"
+        return True
+
+    monkeypatch.setattr(Guard, "kill_orphans", always_finds_some)
+    begin_s = time.monotonic()
+    seen = Rig(tmp_path, timeout_s=0.1, grace_s=0.1).run({"frozen": "sleep 60"}, copies=1)
+    assert freed == [0]
+    assert time.monotonic() - begin_s < 30
+    assert "copy 0 of frozen does not die of SIGKILL" in str(seen.outcome.reason)
 
 
 def test_a_dead_copy_that_a_stranger_traces_is_named_with_its_tracer(

@@ -566,7 +566,7 @@ def test_looks_follow_after_half_a_copy_s_age_and_stand_for_the_time_between(
 
         first, second = observe(observer, [old], enough)
     assert 9.7e9 <= first.age_ns < 10.125e9 <= second.age_ns  # 1 2 3 4.5 6.75 10.125
-    memory = old.memory
+    memory = old.observed.memory
     assert memory is not None and (memory.peak_rss_bytes, memory.rss_looks) == (300, 2)
     assert 9.7e9 <= memory.stopped_ns < 10.125e9
     share = memory.stopped_ns / second.age_ns

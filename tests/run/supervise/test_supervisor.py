@@ -27,9 +27,9 @@ from rater.record.events import (
 )
 from rater.record.run import CopyStatus, RunStatus, Validity
 from rater.run.host.idle import IdleWatch
-from rater.run.launcher.copies import cannot_execute, cannot_fork
 from rater.run.launcher.guard import child_pids
 from rater.run.launcher.launcher import NAME
+from rater.run.launcher.start_errors import cannot_execute, cannot_fork
 from rater.run.launcher.table import RECORD, Record
 from rater.run.supervise.ends import lateness_ns
 from rater.run.supervise.supervisor import Supervisor
