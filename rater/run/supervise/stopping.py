@@ -68,6 +68,11 @@ class Stopper:
         # A second SIGKILL changes nothing, so it does not put off that the copy is given up.
         self._set_deadline(child, min(deadline_s, child.deadline_s) if was_killed else deadline_s)
 
+    def kill_all(self, *, last: bool = False) -> None:
+        """Kill every living copy."""
+        for child in [*self._children.values()]:
+            self.kill(child, last=last)
+
     def kill_freed(self, child: Child) -> None:
         """Kill a copy once more whose descendants were killed: now it may die of SIGKILL."""
         self._send_kill(child)

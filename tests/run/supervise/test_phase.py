@@ -113,7 +113,7 @@ def test_records_in_any_order_are_taken_once_or_refused_unchanged(
                         phase._stopper._escalate(child)
             else:
                 assert isinstance(step, Record)
-                phase._take_record(step)
+                phase._taker.take(step)
         except IllegalMoveError:
             assert isinstance(step, Record), "an act of rater itself is always legal"
             if step.kind != RecordKind.RELEASED:  # which is of several runs

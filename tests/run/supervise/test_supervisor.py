@@ -467,7 +467,7 @@ def test_a_run_during_which_the_machine_was_suspended_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asleep_ns = iter([5_000 * MS, 5_900 * MS, 5_900 * MS, 17_900 * MS])
-    monkeypatch.setattr("rater.run.supervise.phase.suspended_ns", lambda: next(asleep_ns))
+    monkeypatch.setattr("rater.run.supervise.records.suspended_ns", lambda: next(asleep_ns))
     notes = Rig(tmp_path).run({"a": "true", "b": "true"}, copies=1).notes
     assert notes.count("the machine was suspended") == 1
     assert "suspended for 12 s while copies ran: their times are without that" in notes
