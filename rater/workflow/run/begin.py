@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -60,7 +60,7 @@ from rater.workflow.run.session import MadeRun, stderr_excerpt
 
 
 @dataclass(kw_only=True)
-class OneRun(Campaign):
+class OneRun(Campaign[MadeRun]):
     """A campaign of one run."""
 
     new: RunLauncher
@@ -70,9 +70,20 @@ class OneRun(Campaign):
         """Return the one there is."""
         return self.new
 
-    def judge(self, _: SweepSlot, made: MadeRun, *__: object) -> None:
-        """Show what came of it."""
-        self._status, run = made.status, made.run
+    def examine(self, slot: SweepSlot, made: MadeRun, took_s: float) -> MadeRun:
+        """Return the run: nothing else is looked at."""
+        del slot, took_s
+        return made
+
+    def stopped(self, slot: SweepSlot, made: MadeRun) -> None:
+        """Show the part that was made."""
+        self.judge(slot, made, ())
+
+    def judge(self, slot: SweepSlot, examined: MadeRun, ahead: Sequence[SweepSlot]) -> None:
+        """Show what came of the run."""
+        del slot, ahead
+        made, run = examined, examined.run
+        self._status = made.status
         if run is None:
             return
         if self.output.json or not self.output.quiet:

@@ -1,12 +1,20 @@
-"""Runs in a plan, made one after the other on a machine that is held: the one engine for them.
+"""Runs made one after the other on a machine that is held: the one engine for them.
 
-`rater run`, `rerun` and `--resume`, sweeps, `divots --confirm` and the self-test are its kinds.
+`Campaign` is a template. Its `execute` takes the machine's lock, opens the database, makes the runs
+of all slots and puts the machine's settings back. A kind of campaign overrides methods for what is
+particular to it. `rater run`, `rerun` and `--resume` are campaigns of one run (`OneRun`). Sweeps,
+`divots --confirm` and the self-test are of many.
+
+For each slot the order is: rest, `attempt`, `set_up`, the run itself, `check_run`, `examine` and
+`disturbance`. A disturbed run goes to `discard` and is made again; any other goes to `judge`. Then
+`check_stop` may end the campaign.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -41,63 +49,69 @@ if TYPE_CHECKING:
     from rater.run.launcher.guard import Guard
 
 ONE_SLOT = (SweepSlot(1, 1, 0),)
-_MOST_IN_VAIN = 3  # runs that stayed disturbed: to make others again is no help either
+# After so many runs in a row that stayed disturbed through all their retries no run is made again:
+# the disturbance does not pass, and retries would only multiply the time.
+_MOST_DISTURBED_IN_A_ROW = 3
 
 
 class CampaignPoint(Struct, frozen=True):
-    """What runs of one kind are made of."""
+    """The runs of one kind: what was asked for, and the plan."""
 
     label: str
     request: Request
-    plan: RunPlan | None  # None: settings change what the machine is
-    settings: dict[str, str] = {}  # of the machine, set before each of its runs
+    plan: RunPlan | None  # None where its settings change which CPUs there are
+    settings: dict[str, str] = {}  # of the machine, set before each of these runs
 
 
 class ConditionsChangedError(InputError):
-    """What would be compared is not the same any more."""
+    """The machine, a program or a suite changed, so that runs could not be compared."""
 
 
 class CampaignEnded(Struct, frozen=True):
-    """How the runs came to their end."""
+    """How a campaign ended."""
 
     status: RunStatus
     reason: str | None
     exit_status: int
-    is_over: bool = False  # no run is missing that is worth making
+    is_over: bool = False  # `--resume` would make no run that is worth making
 
     @property
     def goes_on(self) -> bool:
-        """Whether there is something to go on with, by `--resume`."""
+        """Whether `--resume` has runs to make."""
         return bool(self.exit_status) and not self.is_over
 
     @staticmethod
     def stopped(status: int) -> CampaignEnded:
-        """Return that a signal ended it; `status`: 128 and its number."""
+        """Return the end by a signal; `status` is 128 + the number of the signal."""
         name = signal.Signals(status - 128).name
         return CampaignEnded(RunStatus.INTERRUPTED, f"stopped by {name}", status)
 
 
 @dataclass(kw_only=True)
-class Campaign:
-    """Makes the runs of its slots in their order; a kind of it says what becomes of each."""
+class Campaign[ExaminedRun]:
+    """Makes the runs of its slots in their order.
 
-    what: str  # for who finds the machine taken, or its settings changed
+    `ExaminedRun` is the value that a kind of campaign makes of a run: `examine` returns it,
+    `disturbance` and `judge` read it.
+    """
+
+    what: str  # its command, told to a user who finds the machine taken or its settings changed
     output: Output
     points: Trusted[Mapping[int, CampaignPoint]]
     slots: Sequence[SweepSlot] = ONE_SLOT
     quiet: bool = False
-    screen: bool = False  # show each run as it goes
+    screen: bool = False  # whether each run is shown as it goes
     retries: int = 0  # of a run that others disturbed
     tuner: SettingsSession = field(init=False)
     store: Store = field(init=False)
-    _left: tuple[str, ...] = ()  # what a dead rater left of the settings
+    _left: tuple[str, ...] = ()  # warnings of settings that a dead rater left changed
     _load: ForeignLoadSampler | None = None  # begun as the last run ended
-    _in_vain: int = 0  # runs, one after the other, that stayed disturbed
+    _disturbed_in_a_row: int = 0  # runs that stayed disturbed through all their retries
 
-    # -- what its kinds say ------------------------------------------------------------------------
+    # -- the parts that a kind of campaign overrides -----------------------------------------------
 
     def begin(self, stack: ExitStack) -> None:
-        """Do what comes before the first run, with the machine held; `stack` is left at the end."""
+        """Do all that comes before the first run, with the machine held; `stack` ends behind it."""
 
     def attempt(self, slot: SweepSlot, tries: int) -> RunLauncher:
         """Return how the run of a slot is stored; `tries`: runs that were made for it before."""
@@ -105,38 +119,46 @@ class Campaign:
         return RunLauncher()
 
     def listeners(self, slot: SweepSlot, keeper: Guard) -> Sequence[Sink]:
-        """Return what else hears its events."""
+        """Return further listeners to the events of the run."""
         del slot, keeper
         return ()
 
     def set_up(self, point: CampaignPoint, own: RunSettings) -> None:
-        """Set what a run wants of the machine; `own` is put back behind it."""
+        """Set what a run wants of the machine; `own` is put back behind the run."""
         own.set(tuned_settings_of(point.request))
 
     def check_run(self, made: MadeRun) -> None:
         """Raise where a run was not made as its point says."""
 
     def plan_of(self, slot: SweepSlot) -> RunPlan:
-        """Return what is to run, with the settings of its point in force."""
+        """Return the plan of a run, with the settings of its point in force."""
         plan = self.points.value[slot.point].plan
         assert plan is not None
         return plan
 
-    def disturbance(self, slot: SweepSlot, made: MadeRun) -> str | None:
-        """Return what others did to a run, where that was too much."""
-        del slot, made
+    def examine(self, slot: SweepSlot, made: MadeRun, took_s: float) -> ExaminedRun:
+        """Load and analyse a run that no signal ended; `took_s`: with its set-up."""
+        raise NotImplementedError
+
+    def disturbance(self, examined: ExaminedRun) -> str | None:
+        """Return why a run counts as disturbed by other work; None where it does not."""
+        del examined
         return None
 
-    def repeats(self, tries: int) -> bool:
+    def repeats(self, tries: int, examined: ExaminedRun) -> bool:
         """Tell whether a disturbed run is made again."""
-        return tries < self.retries and self._in_vain < _MOST_IN_VAIN
+        del examined
+        return tries < self.retries and not self._retries_are_vain
 
     def discard(self, slot: SweepSlot, made: MadeRun, why: str) -> None:
         """Drop a disturbed run, which is made again."""
 
-    def judge(self, slot: SweepSlot, made: MadeRun, ahead: Sequence[SweepSlot]) -> None:
+    def judge(self, slot: SweepSlot, examined: ExaminedRun, ahead: Sequence[SweepSlot]) -> None:
         """Say what came of a run that counts."""
         raise NotImplementedError
+
+    def stopped(self, slot: SweepSlot, made: MadeRun) -> None:
+        """Hear of a run that a signal ended; no other is made."""
 
     def not_made(self, slot: SweepSlot, error: RaterError) -> None:
         """Hear why a run could not be made."""
@@ -144,21 +166,21 @@ class Campaign:
         raise error
 
     def check_stop(self, slot: SweepSlot, ahead: Sequence[SweepSlot]) -> CampaignEnded | None:
-        """Return how it ends behind this slot; None: it goes on."""
+        """Return the end of the campaign behind this slot; None where it goes on."""
 
     def conclude(self) -> CampaignEnded:
-        """Return how it ended with all runs made."""
+        """Return the end of the campaign with all runs made."""
         return CampaignEnded(RunStatus.COMPLETE, None, 0)
 
     def close(self, ended: CampaignEnded) -> None:
-        """Keep how it ended, before the machine is let go."""
+        """Store how the campaign ended, before the machine is let go."""
 
     def fail(self, error: RaterError) -> RaterError:
-        """Keep that it failed; return what to raise."""
+        """Store that the campaign failed; return what to raise."""
         return error
 
     def say(self, text: str, point: CampaignPoint | None = None) -> None:
-        """Tell the user something, on standard error; `point`: of its run."""
+        """Tell the user something on standard error; `point`: of whose run the text is."""
         del point
         if not self.quiet:
             print_error(text)
@@ -166,17 +188,18 @@ class Campaign:
     # -- the engine --------------------------------------------------------------------------------
 
     def execute(self) -> CampaignEnded:
-        """Make the runs under the machine's lock, and put its settings back however that ends."""
+        """Make the runs under the machine's lock; its settings are put back in any case."""
         requests = [point.request for point in self.points.value.values()]
         holder = (
             f"{self.what}, process {os.getpid()}, user {user_name(os.getuid())}, "
             f"since {utc_timestamp()}"
         )
         ended: CampaignEnded | None = None
-        first: StopOnFirstSignal | None = None
+        first_signal: StopOnFirstSignal | None = None
         try:
-            with stoppable() as first, ExitStack() as stack, closing(first):
-                # Left once the first is closed: a signal must not break off putting back.
+            with stoppable() as first_signal, ExitStack() as stack, closing(first_signal):
+                # `stack` is left once `first_signal` is closed: a signal must not break off
+                # putting the settings back.
                 lock = machine_lock(
                     default_lock_path(),
                     holder,
@@ -200,27 +223,28 @@ class Campaign:
         except StoppedBySignal as stopped:  # before the first run, or while it was ended
             ended = ended or CampaignEnded.stopped(stopped.exit_status)
         except Exception as error:
-            # Raised in the midst of a library, a signal may come out as the library's own error;
-            # that settings could not be put back is rater's.
-            if isinstance(error, RaterError) or first is None or first.received is None:
+            # A signal that is raised in the midst of a library may come out as the library's own
+            # error. A `RaterError` says that settings could not be put back.
+            received = first_signal.received if first_signal else None
+            if isinstance(error, RaterError) or received is None:
                 raise
-            ended = ended or CampaignEnded.stopped(128 + first.received)
+            ended = ended or CampaignEnded.stopped(128 + received)
         return ended
 
     def make_all(self) -> CampaignEnded:
-        """Make the runs of all slots, or fewer where they are not needed; return how it ended."""
+        """Make the runs of all slots, or fewer where `check_stop` ends it; return how it ended."""
         watch: IdleWatch | None = None
-        for place, slot in enumerate(self.slots):
-            point, ahead = self.points.value[slot.point], self.slots[place + 1 :]
-            if place == 0 and ahead:
-                watch = _watch(point.request, self.say)
-            tries, again = 0, True
-            while again:
+        for position, slot in enumerate(self.slots):
+            point, ahead = self.points.value[slot.point], self.slots[position + 1 :]
+            if position == 0 and ahead:
+                watch = _idle_watch(point.request, self.say)
+            tries, is_again = 0, True
+            while is_again:
                 status = 0
-                if place or tries:
+                if position or tries:
                     status = rest_before(point.request, watch, self.say)
                 if status == 0:
-                    status, again = self._make(slot, ahead, tries)
+                    status, is_again = self._make(slot, ahead, tries)
                 if status > 128:
                     return CampaignEnded.stopped(status)
                 tries += 1
@@ -229,8 +253,13 @@ class Campaign:
                 return ended
         return self.conclude()
 
+    @property
+    def _retries_are_vain(self) -> bool:
+        return self._disturbed_in_a_row >= _MOST_DISTURBED_IN_A_ROW
+
     def _make(self, slot: SweepSlot, ahead: Sequence[SweepSlot], tries: int) -> tuple[int, bool]:
         """Make one run; return its status, and whether it is made again, as others disturbed it."""
+        began_s = time.monotonic()
         try:
             made = self._run(slot, tries)
         except (StoreError, ConditionsChangedError, SettingChangedError):
@@ -238,18 +267,23 @@ class Campaign:
         except RaterError as error:
             self.not_made(slot, error)
             return 0, False
-        why = self.disturbance(slot, made) if made.status <= 128 else None
-        if why and self.repeats(tries):
-            self.discard(slot, made, why)
+        if made.status > 128:
+            self.stopped(slot, made)
+            return made.status, False
+        examined = self.examine(slot, made, time.monotonic() - began_s)
+        disturbance = self.disturbance(examined)
+        if disturbance and self.repeats(tries, examined):
+            self.discard(slot, made, disturbance)
             return made.status, True
-        self._in_vain = self._in_vain + 1 if why else 0
-        if self.retries and self._in_vain == _MOST_IN_VAIN and not self.repeats(0):
+        self._disturbed_in_a_row = self._disturbed_in_a_row + 1 if disturbance else 0
+        is_told_now = self._disturbed_in_a_row == _MOST_DISTURBED_IN_A_ROW
+        if self.retries and is_told_now and not self.repeats(0, examined):
             self.say("runs stay disturbed: no more of them are made again")
-        self.judge(slot, made, ahead)
+        self.judge(slot, examined, ahead)
         return made.status, False
 
     def _run(self, slot: SweepSlot, tries: int) -> MadeRun:
-        """Make one run, with what it sets of the machine put back behind it."""
+        """Make one run, and put back what it sets of the machine."""
         point = self.points.value[slot.point]
 
         def report(text: str) -> None:
@@ -259,7 +293,7 @@ class Campaign:
         with RunSettings(self.tuner, report) as own:
             self.set_up(point, own)
             session = Session(
-                asked=Trusted(self.plan_of(slot)),  # as this took its points
+                asked=Trusted(self.plan_of(slot)),  # the campaign took trusted points
                 store=self.store,
                 attempt=attempt,
                 settings=own,
@@ -279,13 +313,13 @@ class Campaign:
 
 
 class StopOnFirstSignal(Struct):
-    """Takes one signal: those that come while what it began is ended do not count."""
+    """Takes one signal; signals that come while rater ends because of it do not count."""
 
     received: int | None = None
     _is_closed: bool = False
 
     def close(self) -> None:
-        """Take none from here on: what follows must not be broken off."""
+        """Take no signal from here on: what follows must not be broken off."""
         self._is_closed = True
 
     def stop(self, signum: int, _: FrameType | None) -> None:
@@ -300,15 +334,15 @@ class StopOnFirstSignal(Struct):
 def stoppable() -> Iterator[StopOnFirstSignal]:
     """Turn the first signal that ends rater into `StoppedBySignal`, so that settings are put back.
 
-    While copies run the supervisor has them.
+    While copies run the supervisor takes the signals.
     """
-    first = StopOnFirstSignal()
-    with handle_stop_signals(first.stop):
-        yield first
+    first_signal = StopOnFirstSignal()
+    with handle_stop_signals(first_signal.stop):
+        yield first_signal
 
 
 def rest_before(request: Request, watch: IdleWatch | None, report: Callable[[str], None]) -> int:
-    """Rest before a run as between the phases of one; return 0, or 128 and a signal."""
+    """Rest as between the phases of a run; return 0, or 128 + the number of a signal."""
     if request.cooldown_s <= 0 and watch is None:
         return 0
     import trio
@@ -317,7 +351,9 @@ def rest_before(request: Request, watch: IdleWatch | None, report: Callable[[str
 
     async def resting() -> int:
         status = 0
-        wanted = [it for it in STOP_SIGNALS if signal.getsignal(it) is not signal.SIG_IGN]
+        wanted = [
+            number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN
+        ]
         with trio.open_signal_receiver(*wanted) as arrivals:
             async with trio.open_nursery() as nursery:
 
@@ -336,7 +372,7 @@ def rest_before(request: Request, watch: IdleWatch | None, report: Callable[[str
     return trio.run(resting)
 
 
-def _watch(request: Request, report: Callable[[str], None]) -> IdleWatch | None:
+def _idle_watch(request: Request, report: Callable[[str], None]) -> IdleWatch | None:
     if request.until_idle_s is None:
         return None
     import trio

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import batched
 from statistics import median
@@ -195,7 +196,7 @@ def _command(request: Request) -> str:
 
 
 @dataclass(kw_only=True)
-class _Pairs(Campaign):
+class _Pairs(Campaign[MadeRun]):
     """Both sides in turn, and how much slower the first one was in each pair."""
 
     view: ConfirmView
@@ -213,9 +214,19 @@ class _Pairs(Campaign):
         side = (("side", _SIDES[slot.point]), ("pair", str(slot.block)))
         return replace(plan, request=replace(plan.request, tags=((TAG, f"{self.view.run}"), *side)))
 
-    def judge(self, slot: SweepSlot, made: MadeRun, *_: object) -> None:
+    def examine(self, slot: SweepSlot, made: MadeRun, took_s: float) -> MadeRun:
+        """Return the run: all that is looked at came with it."""
+        del slot, took_s
+        return made
+
+    def stopped(self, slot: SweepSlot, made: MadeRun) -> None:
+        """Say that there is no verdict."""
+        self.judge(slot, made, ())
+
+    def judge(self, slot: SweepSlot, examined: MadeRun, ahead: Sequence[SweepSlot]) -> None:
         """Keep the times of a side, and with the second one compare them."""
-        run = made.run
+        del ahead
+        made, run = examined, examined.run
         if made.status or run is None:
             print_error(f"run {made.number} did not end well: no verdict")
             self._failed = made.status or 1

@@ -297,8 +297,15 @@ def _inject(output: Output, asked: SelfTestOptions) -> int:
     return runs.execute().exit_status
 
 
+class _InjectedRun(Struct, frozen=True):
+    """A run in which a slowdown was planted, and how well it was found."""
+
+    result: RunResult
+    judgement: Judgement | None  # None: the machine is too noisy to plant anything
+
+
 @dataclass(kw_only=True)
-class _Injected(Campaign):
+class _Injected(Campaign[_InjectedRun]):
     """Real copies, slowed by processes that compete with them."""
 
     test: _SelfTest
@@ -306,8 +313,6 @@ class _Injected(Campaign):
     _patience_s: float = 0.0  # until when a quiet machine is waited for, of the clock
     _watch: ForeignLoadSampler = field(init=False)
     _injector: Injector = field(init=False)
-    _ran: RunResult = field(init=False)
-    _judgement: Judgement | None = None
 
     def say(self, text: str, point: CampaignPoint | None = None) -> None:
         """Tell whom it waits for, and nothing of single runs."""
@@ -336,28 +341,35 @@ class _Injected(Campaign):
         self._injector = Injector(injection, self.test.run.placements, keeper)
         return (self._injector,)
 
-    def disturbance(self, slot: SweepSlot, made: MadeRun) -> str | None:
-        """Return what others did to a run that is not right.
-
-        They can only hide what was planted or add to it: what is right in spite of it is right.
-        """
+    def examine(self, slot: SweepSlot, made: MadeRun, took_s: float) -> _InjectedRun:
+        """Search the run, and judge whether the planted slowdown was found."""
+        del took_s
         injection = self.test.injections[slot.point]
         if made.status or made.run is None:
             raise RunError(f"the self-test's run of {injection.kind} failed: it was given up")
         times = self.store.times(made.number)
-        found = analyse(times.chunks, times.benchmarks, Thresholds(), core_pus=times.core_pus)
+        analysis = analyse(times.chunks, times.benchmarks, Thresholds(), core_pus=times.core_pus)
         busy = self._watch.busy(_NAMED_SHARE, stale_s=math.inf)
-        self._ran = result_of(made.run, found, self._injector.taken_s, busy)
-        self._judgement = self.test.judge(injection, self._ran)
-        if self._judgement is None:
-            return self._ran.disturbed or "copies differ too much"
-        return None if self._judgement.verdict is Verdict.RIGHT else self._ran.disturbed or None
+        result = result_of(made.run, analysis, self._injector.taken_s, busy)
+        return _InjectedRun(result, self.test.judge(injection, result))
 
-    def repeats(self, tries: int) -> bool:
-        """Tell whether to go on: of a machine that is too noisy one run is enough to say so."""
-        late = time.monotonic() > self._until_s
-        usual = tries < self.retries and not late and self._judgement is not None
-        return usual or time.monotonic() <= self._patience_s
+    def disturbance(self, examined: _InjectedRun) -> str | None:
+        """Return what others did to a run whose slowdown was not found rightly.
+
+        Others can only hide what was planted or add to it. A run that is right in spite of them
+        is right.
+        """
+        if examined.judgement is None:
+            return examined.result.disturbed or "copies differ too much"
+        if examined.judgement.verdict is Verdict.RIGHT:
+            return None
+        return examined.result.disturbed or None
+
+    def repeats(self, tries: int, examined: _InjectedRun) -> bool:
+        """Tell whether to go on: one run is enough to say that a machine is too noisy."""
+        is_late = time.monotonic() > self._until_s
+        is_usual = tries < self.retries and not is_late and examined.judgement is not None
+        return is_usual or time.monotonic() <= self._patience_s
 
     def discard(self, slot: SweepSlot, made: MadeRun, why: str) -> None:
         """Count it."""
@@ -365,9 +377,15 @@ class _Injected(Campaign):
         self.test.again += 1
         self.say(f"selftest once more: {why}")
 
-    def judge(self, *_: object) -> None:
-        """Keep what it came to."""
-        self.test.take(self._judgement)
+    def judge(self, slot: SweepSlot, examined: _InjectedRun, ahead: Sequence[SweepSlot]) -> None:
+        """Keep the judgement."""
+        del slot, ahead
+        self.test.take(examined.judgement)
+
+    def stopped(self, slot: SweepSlot, made: MadeRun) -> None:
+        """Keep that nothing was judged."""
+        del slot, made
+        self.test.take(None)
 
     def check_stop(self, _: SweepSlot, ahead: Sequence[SweepSlot]) -> CampaignEnded | None:
         """Give up what is left on a machine that is too noisy, or disturbed for too long."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import statistics
-import time
 import uuid as uuids
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.analysis.compare.conditions import Conditions, condition_differences, stored_conditions
@@ -179,34 +179,52 @@ _BUSY = "busy before the start"
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
+class ExaminedSlot(Struct, frozen=True, kw_only=True):
+    """A run of a sweep that no signal ended."""
+
+    number: int  # of the run
+    slot_run: SlotRun
+    stored: StoredRun
+    analysis: Analysis | None  # None for a run that was not made to its end
+    took_s: float  # with its set-up
+
+
 @dataclass(kw_only=True)
-class SweepCampaign(Campaign):
-    """Makes what is missing of a sweep."""
+class SweepTally:
+    """What came of the runs so far."""
+
+    made: int = 0  # runs that were begun
+    failed: int = 0  # runs of which copies failed, those before `--resume` included
+    not_made: int = 0  # runs that could not be made, or not to their end
+    not_made_in_a_row: int = 0
+    broken: list[int] = field(default_factory=list)  # numbers of runs of which no copy ended well
+
+    def count_not_made(self) -> None:
+        """Count a run that could not be made."""
+        self.not_made += 1
+        self.not_made_in_a_row += 1
+
+
+@dataclass(kw_only=True)
+class SweepCampaign(Campaign[ExaminedSlot]):
+    """Makes the missing runs of a sweep."""
 
     grid: Mapping[int, GridPoint]
     kinds: Mapping[str, AxisKind]  # of its axes
-    # Stores that it begins, is told which points turned out not to be able to run.
+    # Stores that the sweep begins, and returns its number; its second argument says why points that
+    # were built turned out not to be able to run.
     enter: Callable[[Store, Mapping[int, str]], int]
-    undo: Callable[[Store], None] | None  # takes that back where nothing was made
+    undo: Callable[[Store], None] | None  # takes `enter` back where nothing was made
     may_leave_out: bool  # points that cannot run
-    compare_before: bool  # refuse to go on where something changed
-    until: float | None
+    compare_before: bool  # refuse to go on where conditions changed
+    until: float | None  # share within which every comparison has to be decided
     sweep: StoredSweep = field(init=False)
     number: int | None = None
-    _times: SweepEta = field(init=False)
-    _reported: set[str] = field(default_factory=set)
-    _before: dict[int, int] = field(init=False)  # by point: a run that was done at the beginning
-    _began_s: float = 0.0
-    _took_s: float = 0.0
-    _now: SlotRun = field(init=False)  # of the last run, with that and what is slow in it
-    _stored: StoredRun = field(init=False)
-    _found: Analysis | None = None
-    _changes_cpus: bool = False  # so that every run looks at the topology anew
-    _made: int = 0  # runs that were begun
-    _broken: list[int] = field(default_factory=list)  # runs of which no copy ended well
-    _failed: int = 0
-    _not_made: int = 0
-    _in_a_row: int = 0
+    _eta: SweepEta = field(init=False)
+    _reported: set[str] = field(default_factory=set)  # remarks that were said of a run
+    _done_before: dict[int, int] = field(init=False)  # by point: a run that was done at the start
+    _changes_cpus: bool = False  # whether settings do, so that each run looks at the topology anew
+    _tally: SweepTally = field(default_factory=SweepTally)
 
     def begin(self, stack: ExitStack) -> None:
         """Try the settings, build all, and store that it begins."""
@@ -232,14 +250,14 @@ class SweepCampaign(Campaign):
         self.say(f"sweep {self.number}: {count(len(self.sweep.missing), 'run')} to make")
         self.points = Trusted({n: it for n, it in points.items() if n not in refused})
         self.slots = [it for it in self.sweep.missing if it.point in self.points.value]
-        self._before = {
+        self._done_before = {
             slot.slot.point: slot.run for slot in self.sweep.slots if slot.done and slot.run
         }
-        self._failed = sum(slot.failed for slot in self.sweep.slots)
-        self._times = SweepEta({number: it.plan for number, it in self.points.value.items()})
+        self._tally.failed = sum(slot.failed for slot in self.sweep.slots)
+        self._eta = SweepEta({number: it.plan for number, it in self.points.value.items()})
         for it in self.sweep.slots:
             if it.done:
-                self._times.add(it.slot.point, it.elapsed_s)
+                self._eta.add(it.slot.point, it.elapsed_s)
 
     def _with_settings(self) -> dict[int, CampaignPoint]:
         points = self.points.value
@@ -254,7 +272,6 @@ class SweepCampaign(Campaign):
 
     def attempt(self, slot: SweepSlot, _: int) -> RunLauncher:
         """Return a run that is stored together with its slot."""
-        self._began_s = time.monotonic()
         values = self.grid[slot.point].values
         return SlotAttempt(self.sweep.number, slot, values, self._comparable(slot.point))
 
@@ -285,7 +302,7 @@ class SweepCampaign(Campaign):
 
     def check_run(self, made: MadeRun) -> None:
         """Raise `SettingChangedError` where somebody changed a setting meanwhile."""
-        self._made += 1
+        self._tally.made += 1
         try:
             self.tuner.refuse_taken()
         except SettingChangedError as error:
@@ -295,18 +312,17 @@ class SweepCampaign(Campaign):
 
     def not_made(self, slot: SweepSlot, error: RaterError) -> None:
         """Count it: the others are made all the same."""
-        self._not_made += 1
-        self._in_a_row += 1
+        self._tally.count_not_made()
         print_error(f"{self._where(slot)}: not made: {error}")
 
     def conclude(self) -> CampaignEnded:
         """Return how it ended."""
         total = count(len(self.sweep.slots), "run")
-        if self._not_made:
-            said = f"{self._not_made} of {total} could not be made"
+        if self._tally.not_made:
+            said = f"{self._tally.not_made} of {total} could not be made"
             return CampaignEnded(RunStatus.FAILED, said, 1)
-        if self._failed:
-            said = f"copies failed in {self._failed} of {total}"
+        if self._tally.failed:
+            said = f"copies failed in {self._tally.failed} of {total}"
             return CampaignEnded(RunStatus.FAILED, said, 1, is_over=True)
         return CampaignEnded(RunStatus.COMPLETE, None, 0)
 
@@ -318,7 +334,7 @@ class SweepCampaign(Campaign):
         """Store that it failed, or take back that it began; return what to raise."""
         number = self.sweep.number
         with suppress(StoreError):  # it may be what failed
-            if isinstance(error, ConditionsChangedError) and not self._made and self.undo:
+            if isinstance(error, ConditionsChangedError) and not self._tally.made and self.undo:
                 self.undo(self.store)
             else:
                 end_sweep(self.store, number, RunStatus.FAILED, str(error), utc_timestamp())
@@ -330,34 +346,34 @@ class SweepCampaign(Campaign):
     def check_stop(self, slot: SweepSlot, ahead: Sequence[SweepSlot]) -> CampaignEnded | None:
         """Return why no more runs are needed, or possible; None: it goes on."""
         asked = self.sweep.asked
-        if asked.stop_on_failure and (self._failed or self._not_made):
+        if asked.stop_on_failure and (self._tally.failed or self._tally.not_made):
             label = self.points.value[slot.point].label
             return CampaignEnded(RunStatus.FAILED, f"stopped: {label} failed", 1)
         if ahead and ahead[0].block != slot.block and self._all_failed(slot.block):
             # Those of later blocks alone, which `--resume` would make, compare nothing.
             reason = "stopped: all copies of all runs of the first block failed"
             return CampaignEnded(RunStatus.FAILED, reason, 1, is_over=True)
-        if self._in_a_row >= _MOST_IN_A_ROW:
-            reason = f"{self._in_a_row} runs one after the other could not be made"
+        if self._tally.not_made_in_a_row >= _MOST_IN_A_ROW:
+            reason = f"{self._tally.not_made_in_a_row} runs one after the other could not be made"
             return CampaignEnded(RunStatus.FAILED, reason, 1)
         is_last = bool(ahead) and ahead[0].block != slot.block
-        if self.until is None or not is_last or slot.block < _FIRST_TEST or self._not_made:
+        if self.until is None or not is_last or slot.block < _FIRST_TEST or self._tally.not_made:
             return None
         if (said := _decided(self.store, self.sweep, self.until)) is None:
             return None
         reason = f"decided after block {slot.block} of {asked.rounds}: {said}"
-        return CampaignEnded(RunStatus.COMPLETE, reason, 1 if self._failed else 0)
+        return CampaignEnded(RunStatus.COMPLETE, reason, 1 if self._tally.failed else 0)
 
     def _all_failed(self, block: int) -> bool:
         of_block = [slot for slot in self.slots if slot.block == block]
-        return block == self.slots[0].block and len(self._broken) == len(of_block)
+        return block == self.slots[0].block and len(self._tally.broken) == len(of_block)
 
     def _comparable(self, point: int) -> tuple[int, bool] | None:
-        if not self.compare_before or not self._before:
+        if not self.compare_before or not self._done_before:
             return None
-        if point in self._before:
-            return self._before[point], True
-        return next(iter(self._before.values())), False
+        if point in self._done_before:
+            return self._done_before[point], True
+        return next(iter(self._done_before.values())), False
 
     # -- words ------------------------------------------------------------------------------------
 
@@ -371,51 +387,67 @@ class SweepCampaign(Campaign):
             text = f"{point.label}: {text}"
         super().say(text)
 
-    def disturbance(self, slot: SweepSlot, made: MadeRun) -> str | None:
-        """Return what others cost the copies of a run that is done, where that was too much."""
+    def examine(self, slot: SweepSlot, made: MadeRun, took_s: float) -> ExaminedSlot:
+        """Load a run, and search it for divots where it was made to its end."""
         from rater.workflow.results.divots import analysis_for_results
 
-        self._took_s = time.monotonic() - self._began_s
-        self._stored = made.run or self.store.load(made.number)
-        (self._now,) = (
-            it for it in load_sweep(self.store, self.sweep.number).slots if it.slot == slot
+        stored = made.run or self.store.load(made.number)
+        (slot_run,) = (
+            slot_run
+            for slot_run in load_sweep(self.store, self.sweep.number).slots
+            if slot_run.slot == slot
         )
-        self._found = analysis_for_results(self.store, self._stored) if self._now.done else None
-        is_disturbed = self._found is not None and is_too_disturbed(self._found.others_cost)
-        return self._found.disturbed[0] if self._found is not None and is_disturbed else None
+        return ExaminedSlot(
+            number=made.number,
+            slot_run=slot_run,
+            stored=stored,
+            analysis=analysis_for_results(self.store, stored) if slot_run.done else None,
+            took_s=took_s,
+        )
+
+    def disturbance(self, examined: ExaminedSlot) -> str | None:
+        """Return what others cost the copies of a run that is done, where that was too much."""
+        analysis = examined.analysis
+        if analysis is None or not is_too_disturbed(analysis.others_cost):
+            return None
+        return analysis.disturbed[0]
 
     def discard(self, slot: SweepSlot, made: MadeRun, why: str) -> None:
         """Keep it, but not as a run of the sweep."""
         discard_run(self.store, made.number, why)
         self.say(f"{self._where(slot)}: run {made.number} is made again: {why}")
 
-    def judge(self, slot: SweepSlot, made: MadeRun, ahead: Sequence[SweepSlot]) -> None:
+    def judge(self, slot: SweepSlot, examined: ExaminedSlot, ahead: Sequence[SweepSlot]) -> None:
         """Say what came of a run, and how long those ahead will take."""
-        if made.status > 128:
-            return
-        now, stored, where = self._now, self._stored, self._where(slot)
-        if not now.done:
-            self._not_made += 1
-            self._in_a_row += 1
+        slot_run, stored, where = examined.slot_run, examined.stored, self._where(slot)
+        if not slot_run.done:
+            self._tally.count_not_made()
             reason = stored.head.reason or stored.head.status.value
-            print_error(f"{where}: run {made.number} not done: {reason}")
+            print_error(f"{where}: run {examined.number} not done: {reason}")
             return
-        self._in_a_row = 0
-        self._times.add(slot.point, now.elapsed_s, self._took_s)
-        self._failed += bool(now.failed)
-        said = _result(stored, failed=bool(now.failed))
-        said += f", {DISTURBED}" if self._found is not None and self._found.disturbed else ""
-        left_s = self._times.left_s(ahead)
+        self._tally.not_made_in_a_row = 0
+        self._eta.add(slot.point, slot_run.elapsed_s, examined.took_s)
+        has_failed = bool(slot_run.failed)
+        self._tally.failed += has_failed
+        result = _result(stored, failed=has_failed)
+        if examined.analysis is not None and examined.analysis.disturbed:
+            result += f", {DISTURBED}"
+        left_s = self._eta.left_s(ahead)
         left = "" if left_s is None or not ahead else f"; {format_duration(left_s)} left"
-        if now.failed and self.quiet:
-            print_error(f"{where}: {said}")
-        self.say(f"{where}: {said} ({format_duration(self._took_s)}){left}")
-        if now.failed:
-            self._broken += [] if any(map(is_good, stored.copies)) else [made.number]
-            why = stderr_excerpt(stored)
-            if why and why not in self._reported:
-                self._reported.add(why)
-                print_error(why)
+        if has_failed and self.quiet:
+            print_error(f"{where}: {result}")
+        self.say(f"{where}: {result} ({format_duration(examined.took_s)}){left}")
+        if has_failed:
+            self._say_failure(examined)
+
+    def _say_failure(self, examined: ExaminedSlot) -> None:
+        """Print the standard error of a failed copy, once where several runs have the same."""
+        if not any(map(is_good, examined.stored.copies)):
+            self._tally.broken.append(examined.number)
+        excerpt = stderr_excerpt(examined.stored)
+        if excerpt and excerpt not in self._reported:
+            self._reported.add(excerpt)
+            print_error(excerpt)
 
     def _where(self, slot: SweepSlot) -> str:
         in_block = sum(it.slot.block == slot.block for it in self.sweep.slots)
