@@ -278,16 +278,6 @@ def test_the_forms_of_import_are_told_apart(
 # -- export ---------------------------------------------------------------------------------------
 
 
-def test_an_estimate_that_rater_once_exported_is_no_result_of_spec(
-    rater: Rater, tmp_path: Path
-) -> None:
-    own = 'spec.cpu2006.rater_estimate: 1\nspec.cpu2006.rater_run: {"mode": "staggered"}\n'
-    path = write(tmp_path, HEAD + own + bracket(more='rater_copy001: {"status": "failed"}'))
-    status, out, _ = rater("spec", "import", path)
-    assert (status, "the file is an estimate that rater exported" in flat(out)) == (0, True)
-    assert json.loads(rater("spec", "import", path, "--json")[1])["runs"][0]["problem_count"] == 0
-
-
 def test_failed_copies_of_a_result_file_are_failed_in_the_observations(
     rater: Rater, tmp_path: Path
 ) -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from rater.record.run import CopyStatus
 from rater.speccpu.config import keys
 from rater.speccpu.config.config import read_config
 from rater.speccpu.results.log import read_log
@@ -303,26 +302,6 @@ def test_a_torn_configuration_costs_only_the_placement() -> None:
     assert file.config is None
     assert problems(file)[0].startswith("line 1: the configuration inside (rawconfig)")
     assert len(file.iterations) == 1
-
-
-def test_failures_in_the_words_of_our_own_export_are_read() -> None:
-    more = (
-        "errors000: copy 0: output miscompare:\n"
-        "errors001: copy 1: output miscompare: a.out\n"
-        "errors002: copy 2: timeout\n"
-        "errors003: copy 2 non-zero return code (exit code=0, signal=15)\n"
-        "errors004: copy 3 non-zero return code (exit code=0, signal=2)\n"
-        "errors005: copy 3: interrupted\n"
-        "errors006: copy 4: failed"
-    )
-    (one,) = read(bracket(more=more)).iterations
-    assert one.failures == {
-        0: Failure(None, None, ""),
-        1: Failure(None, None, "a.out"),
-        2: Failure(None, 15, None, CopyStatus.TIMEOUT),
-        3: Failure(None, 2, None, CopyStatus.INTERRUPTED),
-        4: Failure(None, None),
-    }
 
 
 def test_a_name_that_the_file_ends_in_is_not_used() -> None:

@@ -401,8 +401,6 @@ def _references(file: SpecFile) -> dict[str, float]:
 
 
 def _remarks(file: SpecFile, places: BindingResolver, left_out: Sequence[str]) -> Iterator[str]:
-    if file.estimate:
-        yield "the file is an estimate that rater exported, no result of SPEC's tools"
     yield from file.notes
     if left_out:
         yield f"left out, as they count in no result: {', '.join(left_out)}"

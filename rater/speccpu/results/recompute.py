@@ -110,7 +110,7 @@ def copy_row(
 def _status(failure: Failure | None) -> CopyStatus:
     if failure is None:
         return CopyStatus.OK
-    return failure.status if failure.detail is None else CopyStatus.WRONG_OUTPUT
+    return CopyStatus.FAILED if failure.detail is None else CopyStatus.WRONG_OUTPUT
 
 
 # -- Results worked out again from a file's own times, and where the file says otherwise -----------

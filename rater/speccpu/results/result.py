@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from rater.record.run import CopyStatus
 from rater.speccpu.config.keys import Problems
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ class Failure(Struct, frozen=True):
     exit_code: int | None  # None: a signal, or the output was wrong
     signal: int | None
     detail: str | None = None  # of wrong output
-    status: CopyStatus = CopyStatus.FAILED  # TIMEOUT and INTERRUPTED: rater's own exports tell
 
 
 class ReportedNumber(Struct, frozen=True):
@@ -130,7 +128,6 @@ class SpecFile(Struct, kw_only=True):
     notes: list[str] = field(default_factory=list)  # what a reader must know of the import
     problems: Problems = field(default_factory=Problems)
     lines: int = 0
-    estimate: bool = False  # written by rater's own export
 
 
 # -- The lines of a file, with its SHA-256 ---------------------------------------------------------

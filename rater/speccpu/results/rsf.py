@@ -11,9 +11,8 @@ import zlib
 from collections.abc import Callable, Mapping
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from rater.record.run import MOST_COPIES, CopyStatus
+from rater.record.run import MOST_COPIES
 from rater.speccpu.config import keys
 from rater.speccpu.config.config import SpecConfig, read_config
 from rater.speccpu.config.keys import Problems
@@ -106,8 +105,6 @@ def shorten(text: str) -> str:
 
 # -- What a raw file says of the run as a whole: facts, the machine's sysinfo, the configuration ---
 
-ESTIMATE_KEY = "rater_estimate"  # in files that `rater export --format rsf` wrote
-ESTIMATE_TEXT = "estimate made by rater: not a result of SPEC's tools and not a SPEC metric"
 _INDEXED = re.compile(r"([A-Za-z_]+?)(\d{3,6})$")
 # `lscpu` and `numactl --hardware` in the notes of sysinfo; the second may go on in more lines.
 _RUNNING_ON = re.compile(r"\s*running on (\S+)")
@@ -154,10 +151,8 @@ class Head:
             figure = figure_of(text, value.line)  # or `Not Run`
             if figure and file.means.setdefault(_MEANS[key], figure).value != figure.value:
                 known = ""
-        elif key == ESTIMATE_KEY:
-            file.estimate = True
         elif name == "errors":
-            if text and text != ESTIMATE_TEXT and len(file.errors) < MOST_ERRORS:
+            if text and len(file.errors) < MOST_ERRORS:
                 file.errors.append(text)
         elif name == "notes_plat_sysinfo_":
             self._sysinfo(text)
@@ -272,27 +267,9 @@ _FIELDS: dict[str, tuple[str, Callable[[RawValue], object]]] = {
 }
 
 
-def _returned(known: Failure, found: re.Match[str]) -> Failure:
-    killed = int(found[3]) or None
-    return replace(known, exit_code=None if killed else int(found[2]), signal=killed)
-
-
-# How a copy failed, in an error of its iteration; the last two as rater exports them.
-_FAILURES: tuple[tuple[re.Pattern[str], Callable[[Failure, re.Match[str]], Failure]], ...] = (
-    (
-        re.compile(
-            r"copy (\d{1,6}) non-zero return code \(exit code=(-?\d{1,6}), signal=(\d{1,4})\)"
-        ),
-        _returned,
-    ),
-    (
-        re.compile(r"^copy (\d{1,6}): output miscompare:\s*(.*)", re.ASCII),
-        lambda known, found: Failure(None, None, found[2][:_LONGEST_ERROR]),
-    ),
-    (
-        re.compile(r"^copy (\d{1,6}): (failed|timeout|interrupted)$", re.ASCII),
-        lambda known, found: replace(known, status=CopyStatus(found[2])),
-    ),
+# How a copy failed, in an error of its iteration.
+_FAILED_COPY = re.compile(
+    r"copy (\d{1,6}) non-zero return code \(exit code=(-?\d{1,6}), signal=(\d{1,4})\)"
 )
 
 
@@ -424,7 +401,7 @@ class _Reader:
 
     def benchmark(self, one: SpecIteration, value: RawValue) -> None:
         of_key, name = self.last_key[0], value.text
-        if name and not self.file.estimate and keys.undotted(name) != of_key:
+        if name and keys.undotted(name) != of_key:
             value.problem(
                 f"benchmark: {shorten(name)}, but the key says {keys.dotted(of_key)}: the key holds"
             )
@@ -456,7 +433,7 @@ class _Reader:
         one.machine = one.machine or facts.get("mach") or "default"
         one.rate = one.rate and facts.get("rate") != "0"
         never = [copy for copy, s in one.times_s.items() if s == 0 and copy not in one.failures]
-        if never and one.valid == "S" and not self.file.estimate:
+        if never and one.valid == "S":
             self.of(one, f"0 s is no time of a copy: copies {format_list(never)}")
             for copy in never:
                 del one.times_s[copy]
@@ -491,10 +468,10 @@ class _Reader:
 def _add_error(one: SpecIteration, text: str) -> None:
     if text and len(one.errors) < MOST_ERRORS:
         one.errors.append(text[:_LONGEST_ERROR])
-    for pattern, failure in _FAILURES:
-        for found in pattern.finditer(text):
-            if (copy := int(found[1])) < MOST_COPIES:
-                one.failures[copy] = failure(one.failures.get(copy, Failure(None, None)), found)
+    for match in _FAILED_COPY.finditer(text):
+        copy, exit_code, signal = map(int, match.groups())
+        if copy < MOST_COPIES:
+            one.failures[copy] = Failure(None if signal else exit_code, signal or None)
 
 
 # -- Text as SPEC CPU packs it into a raw file (`rawconfig000`, `rawconfig001`, ...) ---------------
