@@ -103,7 +103,7 @@ def test_data_is_told_apart_and_counted_page_by_page(tmp_path: Path, page_cache:
     trace = read_trace(
         found.document,
         huge_bytes=2 * MB,
-        told=True,
+        has_ranges=True,
         elapsed_s=found.elapsed_s,
         native_s=None,
         tlb="",

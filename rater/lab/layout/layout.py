@@ -84,9 +84,9 @@ class PageRange(Struct, frozen=True):
     end: int
 
     def __str__(self) -> str:
-        start, end = (size_text(it) for it in (self.start, self.end))
-        where = "" if self.end == EVERYTHING else f"@{start}-{end}"
-        return f"{size_text(self.page_bytes)}{where}"
+        start, end = (size_text(position) for position in (self.start, self.end))
+        place_text = "" if self.end == EVERYTHING else f"@{start}-{end}"
+        return f"{size_text(self.page_bytes)}{place_text}"
 
 
 class PageRanges(Struct, frozen=True):
@@ -95,7 +95,7 @@ class PageRanges(Struct, frozen=True):
     ranges: tuple[PageRange, ...]  # in order, not overlapping
 
     def __str__(self) -> str:
-        return "+".join(str(it) for it in self.ranges)
+        return "+".join(str(page_range) for page_range in self.ranges)
 
 
 type PageForm = PageShare | PageRanges
@@ -174,13 +174,15 @@ def _layout(word: str) -> PageLayout:
         return PageLayout(heap=form, mmap=form, static=form, best=best)
     forms: dict[str, PageForm] = {}
     for part in word.split(";"):
-        name, colon, rest = (it.strip() for it in part.partition(":"))
+        name, colon, form_text = (piece.strip() for piece in part.partition(":"))
         if not colon or name not in list(Category):
-            known = ", ".join(Category)
-            raise ValueError(f"{part.strip()!r} does not begin with a category ({known}) and a :")
+            categories = ", ".join(Category)
+            raise ValueError(
+                f"{part.strip()!r} does not begin with a category ({categories}) and a :"
+            )
         if name in forms:
             raise ValueError(f"{name} is given twice")
-        forms[name] = _form(rest)
+        forms[name] = _form(form_text)
     return PageLayout(**forms, split=True, best=best)
 
 
@@ -195,8 +197,8 @@ def _form(word: str) -> PageForm:
             raise ValueError(f"{word!r} has no seed; write random:{share or '50%'}:1")
         return _plain(PageShare(_percent(share), PageSpread.RANDOM, seed=int(seed)))
     if "%" in word:
-        share, at, place = word.partition("@")
-        percent, at_percent = _percent(share), _percent(place) if at else 0.0
+        share, at_sign, place = word.partition("@")
+        percent, at_percent = _percent(share), _percent(place) if at_sign else 0.0
         if percent + at_percent > 100:
             raise ValueError(f"{word!r} ends behind 100 %: {percent + at_percent:g} %")
         return _plain(PageShare(percent, at_percent=at_percent))
@@ -213,19 +215,19 @@ def _plain(share: PageShare) -> PageShare:
 def _ranges(word: str) -> PageRanges:
     ranges = []
     for part in map(str.strip, word.split("+")):
-        page, at, place = part.partition("@")
+        page, at_sign, place = part.partition("@")
         start, dash, end = place.partition("-")
-        if not (at and dash):
+        if not (at_sign and dash):
             raise ValueError(f"{part!r} is no range of addresses as in 2M@64M-128M")
-        one = PageRange(_page_bytes(page, " of pages"), _bytes(start), _bytes(end))
-        if one.start >= one.end:
+        page_range = PageRange(_page_bytes(page, " of pages"), _bytes(start), _bytes(end))
+        if page_range.start >= page_range.end:
             raise ValueError(f"{part!r} ends where it begins, or in front of it")
-        if one.start % one.page_bytes or one.end % one.page_bytes:
-            size = size_text(one.page_bytes)
+        if page_range.start % page_range.page_bytes or page_range.end % page_range.page_bytes:
+            size = size_text(page_range.page_bytes)
             raise ValueError(f"{part!r} does not begin and end at multiples of {size}")
-        if one.page_bytes != BASE_BYTES:
-            ranges.append(one)
-    ranges.sort(key=lambda it: it.start)
+        if page_range.page_bytes != BASE_BYTES:
+            ranges.append(page_range)
+    ranges.sort(key=lambda page_range: page_range.start)
     for before, after in pairwise(ranges):
         if after.start < before.end:
             raise ValueError(f"{before} and {after} overlap")
@@ -234,16 +236,16 @@ def _ranges(word: str) -> PageRanges:
     return PageRanges(tuple(ranges))
 
 
-def _page_bytes(word: str, what: str) -> int:
-    size = _bytes(word, what)
+def _page_bytes(word: str, meaning: str) -> int:
+    size = _bytes(word, meaning)
     if size < BASE_BYTES or size & (size - 1):
         raise ValueError(f"{size_text(size)} is no page size: they are 4k, 64k, 2M, 1G and such")
     return size
 
 
-def _bytes(word: str, what: str = "") -> int:
+def _bytes(word: str, meaning: str = "") -> int:
     if not _SIZE.fullmatch(word.strip()):
-        raise ValueError(f"{word.strip()!r} is no size{what}")
+        raise ValueError(f"{word.strip()!r} is no size{meaning}")
     return 0 if int(re.findall(r"\d+", word)[0]) == 0 else size_bytes(word)
 
 
@@ -301,8 +303,8 @@ def backing_of(layout: PageLayout, *, pooled: bool, huge_bytes: int) -> str:
 
     Pages larger than the machine's transparent ones (1 GB) are always of a pool.
     """
-    some = dict.fromkeys(Category, EVERYTHING >> 12)
-    sizes = {window.page_bytes for window in page_windows(layout, some, huge_bytes)}
+    any_extents = dict.fromkeys(Category, EVERYTHING >> 12)
+    sizes = {window.page_bytes for window in page_windows(layout, any_extents, huge_bytes)}
     kinds = {HUGETLB if pooled or size > huge_bytes else THP for size in sizes}
     return ", ".join(sorted(kinds or {HUGETLB if pooled else THP}))
 
@@ -319,25 +321,30 @@ def planned_bytes(windows: Iterable[PageWindow], category: Category, extent: int
 def huge_share(layout: PageLayout, extents: Extents, huge_bytes: int) -> float:
     """Return which part (0 to 1) of all data a layout has in pages larger than base pages."""
     windows = page_windows(layout, extents, huge_bytes)
-    whole = sum(extents.values())
-    covered = sum(planned_bytes(windows, it, extent) for it, extent in extents.items())
-    return covered / whole if whole else 0.0
+    whole_bytes = sum(extents.values())
+    covered_bytes = sum(
+        planned_bytes(windows, category, extent) for category, extent in extents.items()
+    )
+    return covered_bytes / whole_bytes if whole_bytes else 0.0
 
 
-def _of(form: PageForm, extent: int, huge: int) -> list[tuple[int, int, int]]:
+def _of(form: PageForm, extent_bytes: int, huge_bytes: int) -> list[tuple[int, int, int]]:
     if isinstance(form, PageRanges):
-        return _merged((it.start, it.end, it.page_bytes) for it in form.ranges)
+        return _merged(
+            (page_range.start, page_range.end, page_range.page_bytes) for page_range in form.ranges
+        )
     if form in (NO_HUGE, ALL_HUGE):
-        return [(0, EVERYTHING, huge)] if form == ALL_HUGE else []
+        return [(0, EVERYTHING, huge_bytes)] if form == ALL_HUGE else []
     return _merged(
-        (start * huge, end * huge, huge) for start, end in _slots(form, -(-extent // huge))
+        (start * huge_bytes, end * huge_bytes, huge_bytes)
+        for start, end in _slots(form, -(-extent_bytes // huge_bytes))
     )
 
 
 def _slots(share: PageShare, slots: int) -> list[tuple[int, int]]:
-    part = share.percent / 100
+    fraction = share.percent / 100
     if share.spread is PageSpread.GROWING:
-        count = round(slots * part)
+        count = round(slots * fraction)
         start = min(round(slots * share.at_percent / 100), slots - count)
         return [(start, start + count)] if count else []
     step = max(1, -(-slots // (2 * MOST_WINDOWS)))  # at most every second one begins a window
@@ -346,19 +353,21 @@ def _slots(share: PageShare, slots: int) -> list[tuple[int, int]]:
         # floor((i + 1) f) > floor(i f): of any first part, the share too; from a half on, so that
         # the whole is nearest to it.
         chosen: Iterable[int] = (
-            i for i in range(units) if int((i + 1) * part + 0.5) > int(i * part + 0.5)
+            unit
+            for unit in range(units)
+            if int((unit + 1) * fraction + 0.5) > int(unit * fraction + 0.5)
         )
     else:
-        chosen = sorted(random.Random(share.seed).sample(range(units), round(units * part)))
-    return [(i * step, min(slots, (i + 1) * step)) for i in chosen]
+        chosen = sorted(random.Random(share.seed).sample(range(units), round(units * fraction)))
+    return [(unit * step, min(slots, (unit + 1) * step)) for unit in chosen]
 
 
 def _merged(windows: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    out: list[tuple[int, int, int]] = []
+    merged: list[tuple[int, int, int]] = []
     for start, end, page in windows:
-        adjacent = out and out[-1][1:] == (start, page)
-        out.append((out.pop()[0] if adjacent else start, end, page))
-    return out
+        adjacent = merged and merged[-1][1:] == (start, page)
+        merged.append((merged.pop()[0] if adjacent else start, end, page))
+    return merged
 
 
 # -- What the preloaded library is told: the value of RATER_PAGES ----------------------------------
@@ -389,13 +398,18 @@ class PageDirective(Struct, frozen=True, kw_only=True):
         parts += ["strict"] if self.strict else []
         parts += [f"process={0:010}"]
         for category in Category:
-            sizes: dict[int, list[str]] = {}
-            for it in self.of(category):
-                first, behind = it.start // it.page_bytes, it.end // it.page_bytes
-                sizes.setdefault(it.page_bytes, []).append(f"{first}+{behind - first}")
+            pages_by_size: dict[int, list[str]] = {}
+            for window in self.of(category):
+                first_page, end_page = (
+                    window.start // window.page_bytes,
+                    window.end // window.page_bytes,
+                )
+                pages_by_size.setdefault(window.page_bytes, []).append(
+                    f"{first_page}+{end_page - first_page}"
+                )
             parts += [
-                f"{category[0]}{size.bit_length() - 1}={','.join(them)}"
-                for size, them in sizes.items()
+                f"{category[0]}{size.bit_length() - 1}={','.join(page_texts)}"
+                for size, page_texts in pages_by_size.items()
             ]
         return " ".join((*parts, *([] if reports is None else [f"report={reports}"])))
 
@@ -408,15 +422,19 @@ def clip_windows(
     A category that `limits` does not have keeps its windows. Data that is static ends where .bss
     does: of pages larger than the machine's huge ones it has as many as fit into it.
     """
-    for it in windows:
-        limit = limits.get(it.category)
-        if it.end < EVERYTHING or limit is None:
-            yield it
+    for window in windows:
+        limit_bytes = limits.get(window.category)
+        if window.end < EVERYTHING or limit_bytes is None:
+            yield window
             continue
-        only_whole = it.category is Category.STATIC and it.page_bytes > huge_bytes
-        end = (limit if only_whole else limit + it.page_bytes - 1) // it.page_bytes * it.page_bytes
-        if end > it.start:
-            yield replace(it, end=end)
+        only_whole = window.category is Category.STATIC and window.page_bytes > huge_bytes
+        end = (
+            (limit_bytes if only_whole else limit_bytes + window.page_bytes - 1)
+            // window.page_bytes
+            * window.page_bytes
+        )
+        if end > window.start:
+            yield replace(window, end=end)
 
 
 def pool_pages(windows: Iterable[PageWindow], huge_bytes: int, *, pooled: bool) -> dict[int, int]:
@@ -424,20 +442,22 @@ def pool_pages(windows: Iterable[PageWindow], huge_bytes: int, *, pooled: bool) 
 
     Pages larger than the machine's transparent ones (1 GB) are always of a pool.
     """
-    found: dict[int, int] = {}
-    for it in _of_pool(windows, huge_bytes, pooled=pooled):
-        found[it.page_bytes] = found.get(it.page_bytes, 0) + it.pages
-    return found
+    pages_by_size: dict[int, int] = {}
+    for window in _of_pool(windows, huge_bytes, pooled=pooled):
+        pages_by_size[window.page_bytes] = pages_by_size.get(window.page_bytes, 0) + window.pages
+    return pages_by_size
 
 
 def pool_pages_text(windows: Iterable[PageWindow], huge_bytes: int, *, pooled: bool) -> str:
     """Say which data takes how many pages of pools: `heap 1, mmap 1`; nothing where one does."""
-    found: dict[Category, int] = {}
-    for it in _of_pool(windows, huge_bytes, pooled=pooled):
-        found[it.category] = found.get(it.category, 0) + it.pages
-    if len(found) < 2:
+    pages_by_category: dict[Category, int] = {}
+    for window in _of_pool(windows, huge_bytes, pooled=pooled):
+        pages_by_category[window.category] = (
+            pages_by_category.get(window.category, 0) + window.pages
+        )
+    if len(pages_by_category) < 2:
         return ""
-    return ", ".join(f"{category} {pages}" for category, pages in found.items())
+    return ", ".join(f"{category} {pages}" for category, pages in pages_by_category.items())
 
 
 def _of_pool(

@@ -1,4 +1,4 @@
-"""What this machine can give of page sizes: pools of huge pages, what they must hold, filled."""
+"""Page sizes that this machine has: pools of huge pages, their needs and how they are filled."""
 
 from __future__ import annotations
 
@@ -50,16 +50,25 @@ def pool_needs(
     """
     needs = Counter[tuple[int, int | None]]()
     for pages_by_size in programs:
-        of_one = Counter[tuple[int, int | None]]()
+        program_needs = Counter[tuple[int, int | None]]()
         for placed in placements:
             nodes = placed.memory_nodes or (placed.node,)
             if placed.memory_policy is MemoryPolicy.PREFERRED:
                 nodes = nodes[:1]
-            for size, pages in pages_by_size.items():
-                of_one.update({(size, node): -(-pages // len(nodes)) for node in nodes})
-        needs |= of_one
-    order = sorted(needs, key=lambda it: (it[0], it[1] is None, it[1] or 0))
-    return tuple(PoolNeed(node, size, needs[size, node]) for size, node in order)
+            for page_bytes, pages in pages_by_size.items():
+                program_needs.update(
+                    {(page_bytes, node): -(-pages // len(nodes)) for node in nodes}
+                )
+        needs |= program_needs
+    order = sorted(
+        needs,
+        key=lambda size_and_node: (
+            size_and_node[0],
+            size_and_node[1] is None,
+            size_and_node[1] or 0,
+        ),
+    )
+    return tuple(PoolNeed(node, page_bytes, needs[page_bytes, node]) for page_bytes, node in order)
 
 
 class PoolShortage(Struct, frozen=True):
@@ -94,20 +103,22 @@ def pool_shortages(
     over.
     """
     needs = list(needs)
-    found = []
+    shortages = []
     for size in sorted({need.page_bytes for need in needs}):
         pools = {room.node: room for room in rooms if room.size_bytes == size}
-        of = {need.node: need.pages for need in needs if need.page_bytes == size}
-        own = {node: of.get(node, 0) for node in pools}
-        left = sum(max(0, room.free - own[node]) for node, room in pools.items())
-        anywhere = of.get(None, 0) + (promised or {}).get(size, 0)
-        lacking = anywhere - left - (on_demand or {}).get(size, 0)
-        part = -(-lacking // len(pools)) if pools and lacking > 0 else 0
+        pages_by_node = {need.node: need.pages for need in needs if need.page_bytes == size}
+        needed_by_node = {node: pages_by_node.get(node, 0) for node in pools}
+        spare_pages = sum(max(0, room.free - needed_by_node[node]) for node, room in pools.items())
+        unbound_pages = pages_by_node.get(None, 0) + (promised or {}).get(size, 0)
+        lacking = unbound_pages - spare_pages - (on_demand or {}).get(size, 0)
+        share = -(-lacking // len(pools)) if pools and lacking > 0 else 0
         for node, room in sorted(pools.items()):
-            needed = own[node] if not part else max(own[node], room.free) + part
+            needed = (
+                needed_by_node[node] if not share else max(needed_by_node[node], room.free) + share
+            )
             if room.free < needed:
-                found.append(PoolShortage(room, needed))
-    return tuple(found)
+                shortages.append(PoolShortage(room, needed))
+    return tuple(shortages)
 
 
 def pool_settings(shortages: Iterable[PoolShortage]) -> dict[str, str]:
@@ -130,13 +141,13 @@ def shortage_text(shortages: Sequence[PoolShortage]) -> str:
         + (f" (memory for {shortage.room.most} more at most)" if shortage.is_hopeless else "")
         for shortage in shortages
     ]
-    ways = [
+    commands = [
         f"echo {shortage.total} > {shortage.room.path}"
         for shortage in shortages
         if not shortage.is_hopeless
     ]
-    way = f"; as root: {truncate_list(ways)}" if ways else ""
-    return f"{truncate_list(lines)}{way}"
+    remedy = f"; as root: {truncate_list(commands)}" if commands else ""
+    return f"{truncate_list(lines)}{remedy}"
 
 
 # -- What this machine can give of page sizes, and why not -----------------------------------------
@@ -150,21 +161,23 @@ _LEAST_HEAP = 64 << 20
 
 def huge_page_bytes(root: Path) -> int:
     """Return the size of the machine's transparent huge pages, else of its pool's; 2 MB unknown."""
-    found = read_number(root / _THP / "hpage_pmd_size")
-    return found or meminfo(root / "proc/meminfo").get("Hugepagesize") or 2 << 20
+    page_bytes = read_number(root / _THP / "hpage_pmd_size")
+    return page_bytes or meminfo(root / "proc/meminfo").get("Hugepagesize") or 2 << 20
 
 
 def pool_sizes(root: Path) -> list[int]:
     """Return the page sizes that this kernel has pools of, in bytes."""
-    return sorted(_kilobytes(it.name) << 10 for it in list_folder(root / _POOLS, "hugepages-*kB"))
+    return sorted(
+        _kilobytes(folder.name) << 10 for folder in list_folder(root / _POOLS, "hugepages-*kB")
+    )
 
 
 def transparent_sizes(root: Path) -> list[int]:
     """Return the sizes that transparent pages can have here, in bytes."""
-    found = {_kilobytes(it.name) << 10 for it in list_folder(root / _THP, "hugepages-*kB")}
+    sizes = {_kilobytes(folder.name) << 10 for folder in list_folder(root / _THP, "hugepages-*kB")}
     if (root / _THP / "enabled").exists():
-        found.add(huge_page_bytes(root))
-    return sorted(found)
+        sizes.add(huge_page_bytes(root))
+    return sorted(sizes)
 
 
 def _kilobytes(name: str) -> int:
@@ -181,20 +194,26 @@ def machine_problems(
     page_bytes = resource.getpagesize()
     if page_bytes != BASE_BYTES:
         return [f"base pages are of {size_text(page_bytes)} here, and --pages is for 4k"]
-    huge = huge_page_bytes(root)
-    some = dict.fromkeys(Category, EVERYTHING >> 12)
-    sizes = {window.page_bytes for window in page_windows(layout, some, huge)}
-    of_pool = {size for size in sizes if pooled or size > huge}
-    return [*_pool_problems(of_pool, root), *_thp_problems(sizes - of_pool, huge, root, planned)]
+    huge_bytes = huge_page_bytes(root)
+    any_extents = dict.fromkeys(Category, EVERYTHING >> 12)
+    sizes = {window.page_bytes for window in page_windows(layout, any_extents, huge_bytes)}
+    pool_sizes_wanted = {size for size in sizes if pooled or size > huge_bytes}
+    return [
+        *_pool_problems(pool_sizes_wanted, root),
+        *_thp_problems(sizes - pool_sizes_wanted, huge_bytes, root, planned),
+    ]
 
 
 def _pool_problems(sizes: Iterable[int], root: Path) -> Iterator[str]:
-    have = pool_sizes(root)
+    kernel_sizes = pool_sizes(root)
     for size in sorted(sizes):
-        if size not in have:
-            known = ", ".join(map(size_text, have)) or "none"
-            more = "; add hugepagesz=1G to the kernel's command line" if size == 1 << 30 else ""
-            yield f"this kernel has no pool of pages of {size_text(size)} (it has: {known}){more}"
+        if size not in kernel_sizes:
+            known_sizes = ", ".join(map(size_text, kernel_sizes)) or "none"
+            remedy = "; add hugepagesz=1G to the kernel's command line" if size == 1 << 30 else ""
+            yield (
+                f"this kernel has no pool of pages of {size_text(size)} (it has: {known_sizes})"
+                f"{remedy}"
+            )
 
 
 def _thp_problems(
@@ -231,12 +250,7 @@ def _thp_problems(
             f"`rater sweep --axis {name}=madvise`, or echo madvise > /{_THP}/{file}"
         )
         return
-    larger = [
-        it
-        for it in have
-        if it > size
-        and (thp if (own := now.get(f"thp.{it >> 10}kB", "never")) == "inherit" else own) in _GIVEN
-    ]
+    larger = [size_on for size_on in have if size_on > size and _is_on(size_on, now)]
     if larger:
         name = f"thp.{larger[-1] >> 10}kB"
         yield (
@@ -245,6 +259,12 @@ def _thp_problems(
             f"`rater sweep --axis {name}=never`, or echo never > "
             f"/{_THP}/hugepages-{larger[-1] >> 10}kB/enabled"
         )
+
+
+def _is_on(page_bytes: int, settings: Mapping[str, str]) -> bool:
+    """Tell whether the kernel gives transparent pages of a size that is not the machine's own."""
+    value = settings.get(f"thp.{page_bytes >> 10}kB", "never")
+    return (settings.get("thp", "always") if value == "inherit" else value) in _GIVEN
 
 
 def lacking_pages(needs: Iterable[PoolNeed], root: Path) -> tuple[PoolShortage, ...]:
@@ -269,27 +289,31 @@ def reserves(
     the kernel does not let programs reserve more than there is.
     """
     memory = meminfo(root / "proc/meminfo")
-    strict = read_text(root / "proc/sys/vm/overcommit_memory") == "2"
-    heap = memory.get("MemTotal", 8 << 30) // 4 * 3
-    mmap = 2 * heap
-    if heap_given is not None or strict:
-        heap = (heap_given or extents.get(Category.HEAP, 0)) * 5 // 4 + _LEAST_HEAP
-        mmap = max(heap, extents.get(Category.MMAP, 0) * 5 // 4 + _LEAST_HEAP)
-    huge = huge_page_bytes(root)
-    return -(-heap // huge) * huge, -(-mmap // huge) * huge
+    is_strict = read_text(root / "proc/sys/vm/overcommit_memory") == "2"
+    heap_bytes = memory.get("MemTotal", 8 << 30) // 4 * 3
+    mmap_bytes = 2 * heap_bytes
+    if heap_given is not None or is_strict:
+        heap_bytes = (heap_given or extents.get(Category.HEAP, 0)) * 5 // 4 + _LEAST_HEAP
+        mmap_bytes = max(heap_bytes, extents.get(Category.MMAP, 0) * 5 // 4 + _LEAST_HEAP)
+    huge_bytes = huge_page_bytes(root)
+    return -(-heap_bytes // huge_bytes) * huge_bytes, -(-mmap_bytes // huge_bytes) * huge_bytes
 
 
-def limit_problem(heap: int, mmap: int) -> str | None:
+def limit_problem(heap_bytes: int, mmap_bytes: int) -> str | None:
     """Return why limits of this process, which copies inherit, do not let them reserve so much."""
-    for limit, what, option in (
+    for limit, limit_name, option in (
         (resource.RLIMIT_AS, "address space", "-v"),
         (resource.RLIMIT_DATA, "data", "-d"),
     ):
-        soft, _ = resource.getrlimit(limit)
-        if soft != resource.RLIM_INFINITY and soft < heap + mmap + _KEPT_FREE:
+        soft_limit, _ = resource.getrlimit(limit)
+        if (
+            soft_limit != resource.RLIM_INFINITY
+            and soft_limit < heap_bytes + mmap_bytes + _KEPT_FREE
+        ):
             return (
-                f"the limit of {what} is {size_text(soft >> 20 << 20)} here (ulimit {option}), and "
-                f"the heap and mappings are reserved with {(heap + mmap) / 1e9:.3g} GB: raise it "
+                f"the limit of {limit_name} is {size_text(soft_limit >> 20 << 20)} here (ulimit "
+                f"{option}), and the heap and mappings are reserved with "
+                f"{(heap_bytes + mmap_bytes) / 1e9:.3g} GB: raise it "
                 f"(ulimit -S{option[1]} unlimited), or say how large the heap becomes "
                 "(--pages-heap 512M)"
             )
@@ -297,14 +321,14 @@ def limit_problem(heap: int, mmap: int) -> str | None:
 
 
 def gains_rights(program: Path) -> str | None:
-    """Return why the loader takes no library for a program from the user who starts it."""
+    """Return why the loader ignores LD_PRELOAD for a program; None when it does not."""
     try:
-        found = program.stat()
+        status = program.stat()
     except OSError:
         return None
-    if found.st_mode & 0o4000 and found.st_uid != os.getuid():
+    if status.st_mode & 0o4000 and status.st_uid != os.getuid():
         return "is setuid"
-    if found.st_mode & 0o2000 and found.st_gid != os.getgid():
+    if status.st_mode & 0o2000 and status.st_gid != os.getgid():
         return "is setgid"
     if os.getuid() and _has_capabilities(program):
         return "has capabilities of its own (setcap)"
@@ -318,25 +342,27 @@ def _has_capabilities(program: Path) -> bool:
         return False
 
 
-# -- Pools of huge pages that copies take from: set to what they need, where that can be -----------
+# -- Pools of huge pages that copies take from, set to the pages that copies need ------------------
 
 
 def fill_pools(
     needs: Sequence[PoolNeed], fill: Callable[[Mapping[str, str]], None], root: Path
 ) -> tuple[tuple[tuple[str, str], ...], list[str]]:
-    """Have pools hold what copies need.
+    """Set pools so that they have the pages that copies need.
 
-    Return what they were set to, by the names that runs record, and what they lack then, in words.
+    Return their settings, by the names that runs record, and descriptions of what they still lack.
     """
-    short = lacking_pages(needs, root)
-    wanted = {} if any(it.is_hopeless for it in short) else pool_settings(short)
-    why = ""
-    if wanted:
+    shortages = lacking_pages(needs, root)
+    settings = (
+        {} if any(shortage.is_hopeless for shortage in shortages) else pool_settings(shortages)
+    )
+    reason = ""
+    if settings:
         try:
-            fill(wanted)
+            fill(settings)
         except RaterError as error:
-            why = f" ({error})"
-        short = lacking_pages(needs, root)
-    pools = (find_setting(name, root) for name in wanted)
-    now = tuple((pool.also, pool.read().description) for pool in pools)
-    return now, [shortage_text(short) + why] if short else []
+            reason = f" ({error})"
+        shortages = lacking_pages(needs, root)
+    pools = (find_setting(name, root) for name in settings)
+    settings_now = tuple((pool.also, pool.read().description) for pool in pools)
+    return settings_now, [shortage_text(shortages) + reason] if shortages else []

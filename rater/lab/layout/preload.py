@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 import trio
@@ -41,13 +40,13 @@ def build_library(cache: Path, *, split: bool) -> BuiltProgram:
     flags: tuple[str, ...] = _FLAGS
     if split:
         name, flags = "rater-pages-split.so", (*_FLAGS, "-DSPLIT")
-    built = compile_program(name, sources, flags, _LIBRARIES, cache)
-    if any(sign in str(built.executable) for sign in " :"):
+    library = compile_program(name, sources, flags, _LIBRARIES, cache)
+    if any(sign in str(library.executable) for sign in " :"):
         raise InputError(
-            f"--pages: the library lies in {built.executable.parent}, and LD_PRELOAD takes no path "
-            "with blanks or colons: set RATER_CACHE to another folder"
+            f"--pages: the library lies in {library.executable.parent}, and LD_PRELOAD takes no "
+            "path with blanks or colons: set RATER_CACHE to another folder"
         )
-    return built
+    return library
 
 
 # -- What the library in a copy reports: lines of one file a copy, read with no trust in them ------
@@ -63,21 +62,21 @@ _REPORT = re.compile(  # of version 2
 BEGIN, LOOK = "begin", "look"
 
 
-class RegionSeen(Struct, frozen=True):
+class RegionSeen(Struct, frozen=True, kw_only=True):
     """One region of a process; sizes in bytes."""
 
-    base: int  # address; 0: there is none
+    base: int  # address, 0 of an absent region
     end: int
     extent: int
     there: int
     touched: int
     large: int  # in larger pages, inside windows
-    stray: int  # and outside
+    stray: int  # in larger pages, outside windows
     giant: int  # of `large`, in windows of larger pages than transparent ones
 
 
-class RestSeen(Struct, frozen=True):
-    """What of a process lies in no region; sizes in bytes."""
+class RestSeen(Struct, frozen=True, kw_only=True):
+    """The memory of a process in no region; sizes in bytes."""
 
     there: int = 0
     large: int = 0  # in larger pages
@@ -87,12 +86,12 @@ class RestSeen(Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """What it is, in words."""
-        other = max(0, self.there - self.files - self.shared)
-        kinds = (("files", self.files), ("shared", self.shared), ("stacks, reserves", other))
-        text = ", ".join(f"{what} {size / 1e6:.3g} MB" for what, size in kinds if size)
-        kept = f"of the heap {self.kept / 1e6:.3g} MB were free and kept at the end"
-        return "; ".join((*([text] if text else []), *([kept] if self.kept else [])))
+        """Describe the kinds of this memory."""
+        other_bytes = max(0, self.there - self.files - self.shared)
+        kinds = (("files", self.files), ("shared", self.shared), ("stacks, reserves", other_bytes))
+        text = ", ".join(f"{kind} {size / 1e6:.3g} MB" for kind, size in kinds if size)
+        kept_text = f"of the heap {self.kept / 1e6:.3g} MB were free and kept at the end"
+        return "; ".join((*([text] if text else []), *([kept_text] if self.kept else [])))
 
 
 class ProcessSeen(Struct, frozen=True, kw_only=True):
@@ -128,22 +127,20 @@ def read_reports(path: Path) -> Iterator[ProcessSeen]:
             return
         raise
     for line in text.decode("ascii", "replace").splitlines():
-        found = parse_report(line)
-        if found is not None:
-            yield found
+        report = parse_report(line)
+        if report is not None:
+            yield report
 
 
 def parse_report(line: str) -> ProcessSeen | None:
-    """Return the report that a line is; None where it is none."""
-    found = _REPORT.fullmatch(line)
-    if found is None:
+    """Return the report of a line; None for any other text."""
+    match = _REPORT.fullmatch(line)
+    if match is None:
         return None
-    event, numbers, troubles, *seen, rest = found.groups()
-    pid, group, began_ns, _, forked, forks, moved, foreign = map(int, numbers.split())
-    regions = tuple(
-        RegionSeen(int(base, 16), int(end, 16), *map(int, sizes))
-        for base, end, *sizes in (it.split(",") for it in seen)
-    )
+    event, numbers, troubles, *region_texts, rest_text = match.groups()
+    pid, group, began_ns, _, forked, forks, moved_break, foreign_malloc = map(int, numbers.split())
+    regions = tuple(map(_parse_region, region_texts))
+    there, large, files, shared, kept = map(int, rest_text.split(","))
     return ProcessSeen(
         event=event,
         pid=pid,
@@ -151,20 +148,35 @@ def parse_report(line: str) -> ProcessSeen | None:
         began_ns=began_ns,
         forked=bool(forked),
         forks=forks,
-        moved_break=moved,
-        foreign_malloc=bool(foreign),
+        moved_break=moved_break,
+        foreign_malloc=bool(foreign_malloc),
         troubles="" if troubles == "-" else troubles,
         regions=regions,
-        rest=RestSeen(*map(int, rest.split(","))),
+        rest=RestSeen(there=there, large=large, files=files, shared=shared, kept=kept),
+    )
+
+
+def _parse_region(text: str) -> RegionSeen:
+    base, end, *sizes = text.split(",")
+    extent, there, touched, large, stray, giant = map(int, sizes)
+    return RegionSeen(
+        base=int(base, 16),
+        end=int(end, 16),
+        extent=extent,
+        there=there,
+        touched=touched,
+        large=large,
+        stray=stray,
+        giant=giant,
     )
 
 
 def latest_reports(reports: Iterable[ProcessSeen]) -> list[ProcessSeen]:
     """Return the last report of every process: each has what was most so far."""
-    found: dict[tuple[int, int], ProcessSeen] = {}
-    for one in reports:
-        found[one.pid, one.began_ns] = one
-    return list(found.values())
+    latest: dict[tuple[int, int], ProcessSeen] = {}
+    for report in reports:
+        latest[report.pid, report.began_ns] = report
+    return list(latest.values())
 
 
 def page_regions(
@@ -174,13 +186,13 @@ def page_regions(
 
     By category, and what no layout reaches last.
     """
-    every = list(processes)
-    if not every:
+    seen_processes = list(processes)
+    if not seen_processes:
         return ()
-    main = max(every, key=lambda it: (it.there, not it.forked))
-    note = _note(main)
-    shares = dict(order.extents)
-    found = []
+    main = max(seen_processes, key=lambda process: (process.there, not process.forked))
+    note = _describe_troubles(main)
+    extent_by_category = dict(order.extents)
+    regions = []
     rest = RegionSeen(
         base=0,
         end=0,
@@ -191,85 +203,96 @@ def page_regions(
         stray=main.rest.large,
         giant=0,
     )
-    for category, seen in zip((*Category, REST), (*main.regions, rest), strict=True):
-        if not (seen.base or seen.there):
+    for category, region in zip((*Category, REST), (*main.regions, rest), strict=True):
+        if not (region.base or region.there):
             continue
         windows = [window for window in order.windows if window.category == category]
         sizes = [window.page_bytes for window in windows]
-        largest, reach = max(sizes, default=BASE_BYTES), seen.end - seen.base
-        extent, known = seen.extent, shares.get(category)
-        if known is not None and largest > huge_bytes:  # too large to tell how far data goes in it
-            extent = min(extent, max(known, extent - largest))
-        found.append(
+        largest_bytes, reach_bytes = max(sizes, default=BASE_BYTES), region.end - region.base
+        extent_bytes, share_of_bytes = region.extent, extent_by_category.get(category)
+        if (
+            share_of_bytes is not None and largest_bytes > huge_bytes
+        ):  # too large to tell how far data goes in it
+            extent_bytes = min(extent_bytes, max(share_of_bytes, extent_bytes - largest_bytes))
+        regions.append(
             PageRegion(
                 category=category,
                 split=order.split,
-                share_of_bytes=known,
-                extent_bytes=extent,
-                resident_bytes=seen.there,
+                share_of_bytes=share_of_bytes,
+                extent_bytes=extent_bytes,
+                resident_bytes=region.there,
                 planned_bytes=sum(
-                    max(0, min(window.end, seen.extent) - window.start)
+                    max(0, min(window.end, region.extent) - window.start)
                     for window in windows
-                    if window.start < reach
+                    if window.start < reach_bytes
                 ),
-                touched_bytes=seen.touched,
-                huge_bytes=None if any(size < huge_bytes for size in sizes) else seen.large,
-                stray_bytes=seen.stray,
-                page_bytes=_by_size(seen, max(largest, huge_bytes), huge_bytes),
-                largest_page_bytes=largest,
+                touched_bytes=region.touched,
+                huge_bytes=None if any(size < huge_bytes for size in sizes) else region.large,
+                stray_bytes=region.stray,
+                page_bytes=_by_size(region, max(largest_bytes, huge_bytes), huge_bytes),
+                largest_page_bytes=largest_bytes,
                 seen=main.event,
-                processes=len(every),
+                processes=len(seen_processes),
                 forks=main.forks,
                 note=main.rest.note if category == REST else note,
             )
         )
-    return tuple(found)
+    return tuple(regions)
 
 
-def _by_size(seen: RegionSeen, giant_bytes: int, huge_bytes: int) -> tuple[tuple[int, int], ...]:
-    found = Counter({BASE_BYTES: max(0, seen.there - seen.large - seen.stray)})
-    found[huge_bytes] += max(0, seen.large - seen.giant + seen.stray)
-    found[giant_bytes] += max(0, seen.giant)
-    return tuple(sorted((size, amount) for size, amount in found.items() if amount))
+def _by_size(region: RegionSeen, giant_bytes: int, huge_bytes: int) -> tuple[tuple[int, int], ...]:
+    bytes_by_size = Counter({BASE_BYTES: max(0, region.there - region.large - region.stray)})
+    bytes_by_size[huge_bytes] += max(0, region.large - region.giant + region.stray)
+    bytes_by_size[giant_bytes] += max(0, region.giant)
+    return tuple(sorted((size, amount) for size, amount in bytes_by_size.items() if amount))
 
 
-def _note(main: ProcessSeen) -> str | None:
-    found = []
+def _describe_troubles(main: ProcessSeen) -> str | None:
+    notes = []
     if main.event == BEGIN:
-        found.append("it ended before anything could be seen of it")
+        notes.append("it ended before anything could be seen of it")
     if main.foreign_malloc:
-        found.append("it has a malloc of its own: only its mappings have the layout")
+        notes.append("it has a malloc of its own: only its mappings have the layout")
     if main.moved_break:
-        found.append(
+        notes.append(
             f"it moved the break itself ({main.moved_break} times): that is in no category"
         )
     for trouble in main.troubles.split(",") if main.troubles else ():
-        what, _, number = trouble.rpartition(":")
-        why = os.strerror(int(number)) if number.isdigit() and len(number) < 5 else number
-        what = what.replace("_", " ")[:120]
-        found.append(what if number == "0" else f"{what}: {why[:80]}")
-    return "; ".join(found) or None
+        trouble_text, _, number = trouble.rpartition(":")
+        reason = os.strerror(int(number)) if number.isdigit() and len(number) < 5 else number
+        trouble_text = trouble_text.replace("_", " ")[:120]
+        notes.append(trouble_text if number == "0" else f"{trouble_text}: {reason[:80]}")
+    return "; ".join(notes) or None
 
 
 # -- Regions of a running process, read from outside: for copies that are killed or pass exits by --
 
+_LOOKED_AT = ("extent", "there", "touched", "large", "stray", "giant")  # as rater_look writes them
 _LOOKING = threading.Lock()  # the library has one place for what it sees
 
 
 def look_at(process: ProcessSeen, order: PageDirective, setup: PageSetup) -> ProcessSeen | None:
-    """Return what a process has now; `process` says where. None: it ended, or cannot be read."""
+    """Return a report of a process now, of the regions that `process` names.
+
+    None when it has ended, or cannot be read.
+    """
     ends = [end for region in process.regions for end in (region.base, region.end)]
-    found = (ctypes.c_uint64 * (6 * len(process.regions) + 4))()
-    where = (ctypes.c_uint64 * len(ends))(*ends)
-    huge, words = ctypes.c_uint64(setup.huge_bytes), order.words(None).encode()
+    sizes = (ctypes.c_uint64 * (6 * len(process.regions) + 4))()
+    addresses = (ctypes.c_uint64 * len(ends))(*ends)
+    huge, order_text = ctypes.c_uint64(setup.huge_bytes), order.words(None).encode()
     with _LOOKING, suppress(OSError):
-        if ctypes.CDLL(str(setup.library)).rater_look(process.pid, words, huge, where, found):
-            numbers = iter(found)
+        if ctypes.CDLL(str(setup.library)).rater_look(
+            process.pid, order_text, huge, addresses, sizes
+        ):
+            numbers = list(sizes)
             regions = tuple(
-                RegionSeen(region.base, region.end, *islice(numbers, 6))
-                for region in process.regions
+                replace(
+                    region,
+                    **dict(zip(_LOOKED_AT, numbers[start : start + 6], strict=True)),
+                )
+                for region, start in zip(process.regions, range(0, len(numbers), 6), strict=False)
             )
-            there, large, files, shared = numbers
+            there, large, files, shared = numbers[-4:]
             rest = RestSeen(
                 there=there, large=large, files=files, shared=shared, kept=process.rest.kept
             )
@@ -313,39 +336,43 @@ class PageProof:
             await trio.sleep(_EVERY_S)
             now_ns = time.monotonic_ns()
             due = [
-                it
-                for it in alive.values()
-                if it.start_ns is not None
-                and not it.is_filler
-                and now_ns - it.start_ns >= self._next_ns.get(it.pid, _FIRST_NS)
+                each_child
+                for each_child in alive.values()
+                if each_child.start_ns is not None
+                and not each_child.is_filler
+                and now_ns - each_child.start_ns >= self._next_ns.get(each_child.pid, _FIRST_NS)
             ]
             if not due:
                 continue
             for child in due:
                 self._next_ns[child.pid] = 2 * (now_ns - (child.start_ns or now_ns))
-            wanted = [(it.copy, it.pid, it.step.benchmark) for it in due]
+            copies = [
+                (each_child.copy, each_child.pid, each_child.step.benchmark) for each_child in due
+            ]
             looks, spent_ns = await trio.to_thread.run_sync(
-                partial(self._look, wanted), abandon_on_cancel=True
+                partial(self._look_at_copies, copies), abandon_on_cancel=True
             )
             self.spent_ns += spent_ns
             for child, seen in zip(due, looks, strict=True):
                 if seen:
                     self._looked[child.copy, child.position] = seen
 
-    def _look(self, wanted: list[tuple[int, int, str]]) -> tuple[list[list[ProcessSeen]], int]:
+    def _look_at_copies(
+        self, copies: list[tuple[int, int, str]]
+    ) -> tuple[list[list[ProcessSeen]], int]:
         begin_ns = time.thread_time_ns()
-        found = []
-        for copy, pid, benchmark in wanted:
+        seen_by_copy = []
+        for copy, pid, benchmark in copies:
             order = self._setup.orders[benchmark]
             seen = []
             for process in latest_reports(read_reports(self._setup.reports / str(copy))):
                 # A report says which process it is of: only those of this copy are looked at.
-                if process.group == pid and _group(process.pid) == pid:
-                    now = look_at(process, order, self._setup)
-                    if now is not None:
-                        seen.append(now)
-            found.append(seen)
-        return found, time.thread_time_ns() - begin_ns
+                if process.group == pid and _process_group(process.pid) == pid:
+                    process_now = look_at(process, order, self._setup)
+                    if process_now is not None:
+                        seen.append(process_now)
+            seen_by_copy.append(seen)
+        return seen_by_copy, time.thread_time_ns() - begin_ns
 
     def ended(self, child: Child, now_ns: int) -> None:
         """Take note of a copy that ended and counts."""
@@ -359,30 +386,34 @@ class PageProof:
             reports = latest_reports(read_reports(path))
             with suppress(OSError):
                 path.unlink()
-            for ran, end_ns in runs:
-                those = [
-                    report for report in reports if (ran.start_ns or 0) <= report.began_ns <= end_ns
+            for child, end_ns in runs:
+                child_reports = [
+                    report
+                    for report in reports
+                    if (child.start_ns or 0) <= report.began_ns <= end_ns
                 ]
                 regions = page_regions(
-                    _most(those, self._looked.get((copy, ran.position), [])),
-                    self._setup.orders[ran.step.benchmark],
+                    _merge_looks(child_reports, self._looked.get((copy, child.position), [])),
+                    self._setup.orders[child.step.benchmark],
                     self._setup.huge_bytes,
                 )
-                yield PagesHad(self._phase, copy, ran.position, regions)
+                yield PagesHad(self._phase, copy, child.position, regions)
 
 
-def _most(reports: list[ProcessSeen], looked: list[ProcessSeen]) -> list[ProcessSeen]:
-    found = {(report.pid, report.began_ns): report for report in reports}
+def _merge_looks(reports: list[ProcessSeen], looked: list[ProcessSeen]) -> list[ProcessSeen]:
+    process_by_id = {(report.pid, report.began_ns): report for report in reports}
     for look in looked:
         key = (look.pid, look.began_ns)
-        before = found.get(key)
-        if before is not None and look.there > before.there:
-            rest = replace(look.rest, kept=before.rest.kept)
-            found[key] = replace(look, forks=before.forks, troubles=before.troubles, rest=rest)
-    return list(found.values())
+        report_before = process_by_id.get(key)
+        if report_before is not None and look.there > report_before.there:
+            rest = replace(look.rest, kept=report_before.rest.kept)
+            process_by_id[key] = replace(
+                look, forks=report_before.forks, troubles=report_before.troubles, rest=rest
+            )
+    return list(process_by_id.values())
 
 
-def _group(pid: int) -> int | None:
+def _process_group(pid: int) -> int | None:
     try:
         return os.getpgid(pid)
     except OSError:

@@ -29,7 +29,7 @@ _UNSEEN = "nothing was seen of it: it ended before, or does not load the library
 
 
 class PageVerdict(StrEnum):
-    """What is known of a copy's page sizes."""
+    """The judgement of a copy's page sizes."""
 
     MET = "as planned"
     DIFFERS = "differs"
@@ -46,7 +46,7 @@ class CopyPages(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         it = self.copy
         return f"copy {it.copy} of {it.benchmark}, iteration {it.iteration}"
 
@@ -59,12 +59,12 @@ class CategoryPages(Struct, frozen=True, kw_only=True):
     copies: int  # runs that were seen
     resident_bytes: float  # median
     planned_share: float  # median, 0 to 1: of what the data came to
-    huge_share: float | None  # the same that was had; None: it cannot be seen
+    huge_share: float | None  # median share in large pages; None when it cannot be seen
     differ: int  # runs that had something else
     not_known: int
 
 
-class RunPages(Struct, frozen=True):
+class RunPages(Struct, frozen=True, kw_only=True):
     """Page sizes of a run's copies."""
 
     reached: float | None  # median of the copies
@@ -94,50 +94,60 @@ def asked_pages(run: StoredRun) -> tuple[PageLayout, str] | None:
 
 
 def prove_pages(run: StoredRun) -> RunPages | None:
-    """Return what the copies of a run had; None where page sizes were not chosen."""
+    """Return the page sizes of a run's copies; None when the run did not choose them."""
     asked = asked_pages(run)
     if asked is None:
         return None
     layout, backing = asked
     copies = tuple(_proved(copy, layout) for copy in run.without_torn().copies)
     by_name = group_by_key((copy.copy.benchmark, copy) for copy in copies)
-    categories = tuple(row for name, those in by_name.items() for row in _categories(name, those))
+    categories = tuple(
+        row for name, its_copies in by_name.items() for row in _categories(name, its_copies)
+    )
     reached = [copy.reached for copy in copies if copy.reached is not None]
-    return RunPages(median(reached) if reached else None, str(layout), backing, copies, categories)
+    return RunPages(
+        reached=median(reached) if reached else None,
+        layout=str(layout),
+        backing=backing,
+        copies=copies,
+        categories=categories,
+    )
 
 
 def _proved(copy: CopyEnded, layout: PageLayout) -> CopyPages:
     reasons: list[str] = []
     verdict = PageVerdict.MET
-    shaped = [page for page in copy.pages if page.category != REST]
-    for region in shaped:
-        found = list(_differences(region, layout))
-        if found:
+    shaped_regions = [page for page in copy.pages if page.category != REST]
+    for region in shaped_regions:
+        differences = list(_differences(region, layout))
+        if differences:
             verdict = PageVerdict.DIFFERS
-            reasons += [f"{region.category}: {text}" for text in found]
-    notes = dict.fromkeys(it.note for it in shaped if it.note)
+            reasons += [f"{region.category}: {text}" for text in differences]
+    notes = dict.fromkeys(region_seen.note for region_seen in shaped_regions if region_seen.note)
     reasons += notes
     if not copy.pages:
         verdict, reasons = PageVerdict.NOT_KNOWN, [_UNSEEN]
-    elif verdict is PageVerdict.MET and any(it.huge_bytes is None for it in shaped):
+    elif verdict is PageVerdict.MET and any(
+        region_seen.huge_bytes is None for region_seen in shaped_regions
+    ):
         verdict = PageVerdict.NOT_KNOWN
         reasons.append("the kernel does not tell which memory lies in pages of that size")
     elif verdict is PageVerdict.MET and notes:
         verdict = PageVerdict.DIFFERS
-    whole = _whole_bytes(copy)
-    reached = min(1.0, sum(map(_data_bytes, shaped)) / whole) if whole else None
+    whole_bytes = _whole_bytes(copy)
+    reached = min(1.0, sum(map(_data_bytes, shaped_regions)) / whole_bytes) if whole_bytes else None
     return CopyPages(copy, verdict, tuple(reasons), reached)
 
 
 def large_share(copy: CopyEnded) -> float | None:
     """Return the per cent of a copy's memory, all of it, in large pages; None: not known."""
-    whole = _whole_bytes(copy)
-    if not whole or any(page.huge_bytes is None for page in copy.pages):
+    whole_bytes = _whole_bytes(copy)
+    if not whole_bytes or any(page.huge_bytes is None for page in copy.pages):
         return None
-    large = (
+    large_bytes = (
         min((page.huge_bytes or 0) + page.stray_bytes, _data_bytes(page)) for page in copy.pages
     )
-    return 100 * sum(large) / whole
+    return 100 * sum(large_bytes) / whole_bytes
 
 
 def _data_bytes(region: PageRegion) -> int:
@@ -150,27 +160,27 @@ def _whole_bytes(copy: CopyEnded) -> int:
 
     What it gave back before anybody looked is in its largest resident memory, pools are not.
     """
-    seen = sum(map(_data_bytes, copy.pages))
-    return max(seen, copy.max_rss_bytes or 0) if seen else 0
+    seen_bytes = sum(map(_data_bytes, copy.pages))
+    return max(seen_bytes, copy.max_rss_bytes or 0) if seen_bytes else 0
 
 
 def _differences(region: PageRegion, layout: PageLayout) -> Iterator[str]:
-    slack = _PAGES_OFF * region.largest_page_bytes
+    slack_bytes = _PAGES_OFF * region.largest_page_bytes
     form = layout.of(Category(region.category))
     if isinstance(form, PageShare) and region.share_of_bytes is not None:
-        wanted = form.percent / 100 * region.extent_bytes
-        if abs(wanted - region.planned_bytes) > slack:
+        wanted_bytes = form.percent / 100 * region.extent_bytes
+        if abs(wanted_bytes - region.planned_bytes) > slack_bytes:
             yield (
                 f"shares are of {_mb(region.share_of_bytes)}, it has {_mb(region.extent_bytes)}: "
                 f"{_percent(region.planned_bytes, region.extent_bytes)} planned of it"
             )
-    if region.huge_bytes is not None and region.touched_bytes - region.huge_bytes > slack:
+    if region.huge_bytes is not None and region.touched_bytes - region.huge_bytes > slack_bytes:
         forked = f", {region.forks} times forked" if region.forks else ""
         yield (f"{_mb(region.huge_bytes)} of {_mb(region.touched_bytes)} in large pages{forked}")
-    if region.planned_bytes - region.touched_bytes > slack:
-        rest = region.planned_bytes - region.touched_bytes
-        yield f"{_mb(rest)} of {_mb(region.planned_bytes)} planned were never touched"
-    if region.stray_bytes > slack:
+    if region.planned_bytes - region.touched_bytes > slack_bytes:
+        untouched_bytes = region.planned_bytes - region.touched_bytes
+        yield f"{_mb(untouched_bytes)} of {_mb(region.planned_bytes)} planned were never touched"
+    if region.stray_bytes > slack_bytes:
         yield f"{_mb(region.stray_bytes)} in large pages that were not planned"
 
 
@@ -179,24 +189,27 @@ def _categories(name: str, copies: Sequence[CopyPages]) -> Iterator[CategoryPage
         (page.category, (copy, page)) for copy in copies for page in copy.copy.pages
     )
     for category in (*Category, REST):
-        rows = [(copy, it) for copy, it in regions.get(category, ()) if it.resident_bytes]
+        rows = [
+            (copy, region) for copy, region in regions.get(category, ()) if region.resident_bytes
+        ]
         if not rows:
             continue
-        seen = [it for _, it in rows if it.huge_bytes is not None]
+        regions_seen = [region for _, region in rows if region.huge_bytes is not None]
         verdicts = [copy.verdict for copy, _ in rows]
         yield CategoryPages(
             benchmark=name,
             category=category,
             copies=len(rows),
-            resident_bytes=median(it.resident_bytes for _, it in rows),
+            resident_bytes=median(region.resident_bytes for _, region in rows),
             planned_share=median(
-                min(1.0, it.planned_bytes / it.extent_bytes) if it.extent_bytes else 0.0
-                for _, it in rows
+                min(1.0, region.planned_bytes / region.extent_bytes) if region.extent_bytes else 0.0
+                for _, region in rows
             ),
             huge_share=median(
-                ((it.huge_bytes or 0) + it.stray_bytes) / it.resident_bytes for it in seen
+                ((region.huge_bytes or 0) + region.stray_bytes) / region.resident_bytes
+                for region in regions_seen
             )
-            if seen
+            if regions_seen
             else None,
             differ=verdicts.count(PageVerdict.DIFFERS),
             not_known=verdicts.count(PageVerdict.NOT_KNOWN),
@@ -217,18 +230,23 @@ type SideRuns = Sequence[StoredRun]
 
 
 def base_side(sides: Sequence[SideRuns]) -> int | None:
-    """Return which side has all in base pages with the library: what layouts are compared with.
+    """Return the place of the side with all in base pages, which layouts are compared with.
 
-    None where no side has that alone, or none has a layout.
+    None when no side has that layout in all its runs, or no side has another one.
     """
     layouts = [_layouts(runs) for runs in sides]
-    if not any(it is not None and not it.is_base for found in layouts for it in found):
+    if not any(
+        layout is not None and not layout.is_base
+        for side_layouts in layouts
+        for layout in side_layouts
+    ):
         return None
     return next(
         (
             place
-            for place, found in enumerate(layouts)
-            if found and all(it is not None and it.is_base for it in found)
+            for place, side_layouts in enumerate(layouts)
+            if side_layouts
+            and all(layout is not None and layout.is_base for layout in side_layouts)
         ),
         None,
     )
@@ -241,24 +259,32 @@ def layout_warnings(sides: Sequence[tuple[str, SideRuns]]) -> tuple[str, ...]:
 
 def _warnings(sides: Sequence[tuple[str, SideRuns]]) -> Iterator[str]:
     layouts = {label: _layouts(runs) for label, runs in sides}
-    without = [label for label, found in layouts.items() if None in found]
-    having = [label for label, found in layouts.items() if any(found)]
-    if without and having:
+    labels_without = [label for label, side_layouts in layouts.items() if None in side_layouts]
+    labels_with = [label for label, side_layouts in layouts.items() if any(side_layouts)]
+    if labels_without and labels_with:
         yield (
-            f"{truncate_list(having)} with --pages beside {truncate_list(without)} without: "
-            "--pages alone changes "
+            f"{truncate_list(labels_with)} with --pages beside {truncate_list(labels_without)} "
+            "without: --pages alone changes "
             "times (one arena of malloc, no memory given back); compare layouts with --pages 0%"
         )
-    apart = [label for label, found in layouts.items() if any(it and it.split for it in found)]
-    whole = [label for label, found in layouts.items() if any(it and not it.split for it in found)]
-    if apart and whole:
+    labels_split = [
+        label
+        for label, side_layouts in layouts.items()
+        if any(layout and layout.split for layout in side_layouts)
+    ]
+    labels_whole = [
+        label
+        for label, side_layouts in layouts.items()
+        if any(layout and not layout.split for layout in side_layouts)
+    ]
+    if labels_split and labels_whole:
         yield (
-            f"{truncate_list(apart)} keeps large blocks apart from small ones, "
-            f"{truncate_list(whole)} does not: "
+            f"{truncate_list(labels_split)} keeps large blocks apart from small ones, "
+            f"{truncate_list(labels_whole)} does not: "
             "compare layouts by category with --pages heap:base"
         )
     for label, runs in sides:
-        proofs = [it for it in map(prove_pages, runs) if it is not None]
+        proofs = [run_pages for run_pages in map(prove_pages, runs) if run_pages is not None]
         differ = sum(len(proof.of(PageVerdict.DIFFERS)) for proof in proofs)
         if differ:
             whole_number = sum(len(proof.copies) for proof in proofs)

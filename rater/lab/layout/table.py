@@ -19,9 +19,14 @@ _MOST_BENCHMARKS = 4  # shown unasked
 def page_parts(pages: RunPages, *, every: bool = False) -> Iterator[Part]:
     """Yield what the copies of a run had."""
     rows = pages.categories
-    shown = rows if every else [it for it in rows if it.resident_bytes >= 1 << 20] or rows
-    if len({it.benchmark for it in shown}) > _MOST_BENCHMARKS and not every:
-        shown = [it for it in shown if it.differ]
+    shown = (
+        rows
+        if every
+        else [category_row for category_row in rows if category_row.resident_bytes >= 1 << 20]
+        or rows
+    )
+    if len({category_row.benchmark for category_row in shown}) > _MOST_BENCHMARKS and not every:
+        shown = [category_row for category_row in shown if category_row.differ]
     columns = (
         Field(heading="pages", value=lambda row: row.benchmark, form=TEXT, flexible=True),
         Field(heading="data", value=lambda row: row.category, form=TEXT),
@@ -33,30 +38,39 @@ def page_parts(pages: RunPages, *, every: bool = False) -> Iterator[Part]:
     )
     yield ViewTable(title="", rows=shown, fields=columns)
     differ = pages.of(PageVerdict.DIFFERS)
-    met = len(pages.of(PageVerdict.MET))
-    text = f"{pages.layout} ({pages.backing}): {met} of "
+    met_copies = len(pages.of(PageVerdict.MET))
+    text = f"{pages.layout} ({pages.backing}): {met_copies} of "
     text += f"{count(len(pages.copies), 'copy run')} as planned"
     if pages.reached is not None:
         text += f"; reached {100 * pages.reached:.0f} % of this program's memory"
-    little = pages.reached is not None and pages.reached < _LITTLE
+    is_little = pages.reached is not None and pages.reached < _LITTLE
     named = differ if every else differ[:_MOST_COPIES]
     more = len(differ) - len(named)
     first = {copy.copy.benchmark: copy.copy for copy in reversed(pages.copies)}
-    unknown = group_by_key((one.reasons, one.copy.copy) for one in pages.of(PageVerdict.NOT_KNOWN))
+    unknown = group_by_key(
+        (copy_pages.reasons, copy_pages.copy.copy) for copy_pages in pages.of(PageVerdict.NOT_KNOWN)
+    )
     yield facts(
         (
-            ("--pages", text, "bold red" if differ else "yellow" if little else ""),
+            ("--pages", text, "bold red" if differ else "yellow" if is_little else ""),
             *(
                 (f"rest of {name}", region.note)
-                for name, one in reversed(first.items())
-                for region in one.pages
+                for name, copy_pages in reversed(first.items())
+                for region in copy_pages.pages
                 if region.category == REST
             ),
-            *(("differs", f"{one.name}: {'; '.join(one.reasons)}", "red") for one in named),
+            *(
+                ("differs", f"{copy_pages.name}: {'; '.join(copy_pages.reasons)}", "red")
+                for copy_pages in named
+            ),
             ("", more and f"and {more} more differ (--proof names them all)", "red"),
             *(
-                ("unknown", f"copies {format_list(set(of))}: {truncate_list(list(why))}", "yellow")
-                for why, of in unknown.items()
+                (
+                    "unknown",
+                    f"copies {format_list(set(copies))}: {truncate_list(list(reasons))}",
+                    "yellow",
+                )
+                for reasons, copies in unknown.items()
             ),
         )
     )

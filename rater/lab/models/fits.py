@@ -71,7 +71,7 @@ class PolynomialFit(Struct, frozen=True, kw_only=True):
     def band(self, x: Floats) -> Floats | None:
         """Return half the width of the 95 % confidence band of the curve at each x.
 
-        None where no degree of freedom is left.
+        None without a degree of freedom.
         """
         if self.degrees_of_freedom < 1:
             return None
@@ -91,19 +91,22 @@ class PolynomialFit(Struct, frozen=True, kw_only=True):
 
 
 def fit_polynomial(x: Floats, y: Floats, degree: int) -> PolynomialFit | None:
-    """Fit y (n values) by a polynomial of x; None where x has too few values for the degree."""
+    """Fit y (n values) by a polynomial of x; None when x has too few values for the degree.
+
+    With A = Q R, the powers of the scaled x, the coefficients solve R c = Q' y.
+    """
     distinct = len(np.unique(x))
     if distinct < degree + 1 or len(x) < 2:
         return None
     low, high = float(x.min()), float(x.max())
     centre, half = (low + high) / 2, (high - low) / 2 or 1.0
     rows = _polynomial_powers((x - centre) / half, degree)
-    q, r = np.linalg.qr(rows)
-    scaled = np.linalg.solve(r, q.T @ y)
-    inverse = np.linalg.inv(r)
+    orthogonal, triangular = np.linalg.qr(rows)
+    scaled = np.linalg.solve(triangular, orthogonal.T @ y)
+    inverse = np.linalg.inv(triangular)
     residuals = y - rows @ scaled
     freedom = len(y) - degree - 1
-    quality = quality_of(y, residuals, np.sum(q * q, axis=1), degree + 1)
+    quality = quality_of(y, residuals, np.sum(orthogonal * orthogonal, axis=1), degree + 1)
     sigma = math.sqrt(quality.rss / freedom) if freedom > 0 else math.nan
     return PolynomialFit(
         degree=degree,
@@ -119,10 +122,10 @@ def fit_polynomial(x: Floats, y: Floats, degree: int) -> PolynomialFit | None:
 
 
 def quality_of(y: Floats, residuals: Floats, leverages: Floats, parameters: int) -> Quality:
-    """Return the quality of a fit.
+    """Return the quality of a fit of n values y.
 
-    `leverages`: diagonal of the hat matrix, of which the errors of leaving one out follow
-    (residual / (1 - leverage), Allen's PRESS).
+    R2 = 1 - rss / sum((y - mean y)^2). `leverages`: diagonal of the hat matrix, of which the errors
+    of leaving one out follow (residual / (1 - leverage), Allen's PRESS).
     """
     n = len(y)
     scale = float(np.max(np.abs(y))) or 1.0
@@ -149,7 +152,7 @@ def aicc(rss: float, n: int, parameters: int) -> float | None:
     """Return Akaike's criterion for least squares, corrected for small samples; smaller is better.
 
     n ln(rss / n) + 2 k + 2 k (k + 1) / (n - k - 1), k with the variance (Hurvich and Tsai,
-    Biometrika 76, 1989). None where n - k - 1 is not positive.
+    Biometrika 76, 1989). None unless n - k - 1 is positive.
     """
     room = n - parameters - 1
     if room < 1:
@@ -157,9 +160,9 @@ def aicc(rss: float, n: int, parameters: int) -> float | None:
     return n * math.log(rss / n) + 2 * parameters + 2 * parameters * (parameters + 1) / room
 
 
-def _polynomial_powers(z: Floats, degree: int) -> Floats:
-    found: Floats = np.vander(z, degree + 1, increasing=True)
-    return found
+def _polynomial_powers(scaled_x: Floats, degree: int) -> Floats:
+    powers: Floats = np.vander(scaled_x, degree + 1, increasing=True)
+    return powers
 
 
 def _unscaled(scaled: Floats, centre: float, half: float) -> tuple[float, ...]:
@@ -182,7 +185,7 @@ class TwoPointModel(Struct, frozen=True):
 
     first: int  # places of its layouts, the smaller x first
     second: int
-    errors: tuple[float | None, ...]  # (prediction - y) / y of each layout; None: it is one of them
+    errors: tuple[float | None, ...]  # (prediction - y) / y of each layout, None of its own two
     outside: tuple[bool, ...]  # whether a layout lies beyond both: extrapolated
 
     @property
@@ -201,7 +204,7 @@ class TwoPointModel(Struct, frozen=True):
 
 
 def two_point_models(x: Floats, y: Floats) -> tuple[TwoPointModel, ...]:
-    """Return the lines through all pairs of layouts of different x; () for fewer than three.
+    """Return the lines through all pairs of layouts (x, y) of different x; () for fewer than three.
 
     The pair of the smallest and the largest x stands first, the others follow by how far they lie
     apart.
@@ -209,13 +212,17 @@ def two_point_models(x: Floats, y: Floats) -> tuple[TwoPointModel, ...]:
     if len(x) < 3 or np.any(y == 0):
         return ()
     order = np.argsort(x, kind="stable")
-    pairs = [(int(a), int(b)) for a, b in combinations(order, 2) if x[a] < x[b]]
+    pairs = [
+        (int(first), int(second))
+        for first, second in combinations(order, 2)
+        if x[first] < x[second]
+    ]
     pairs.sort(key=lambda pair: -abs(float(x[pair[1]] - x[pair[0]])))
-    return tuple(_line(x, y, a, b) for a, b in pairs)
+    return tuple(_fit_line(x, y, first, second) for first, second in pairs)
 
 
 def shown_pairs(models: Sequence[TwoPointModel], x: Floats) -> list[TwoPointModel]:
-    """Return the pairs that a table has room for: ends, each end with the middle, quarters.
+    """Return the pairs of a table: the ends of x, each end with the middle, quarters.
 
     As OPERA's Table 1 has its few layouts; JSON has all of them.
     """
@@ -228,12 +235,15 @@ def shown_pairs(models: Sequence[TwoPointModel], x: Floats) -> list[TwoPointMode
     return [model for model in models if frozenset((model.first, model.second)) in wanted]
 
 
-def _line(x: Floats, y: Floats, a: int, b: int) -> TwoPointModel:
-    slope = (y[b] - y[a]) / (x[b] - x[a])
-    errors = (y[a] + slope * (x - x[a]) - y) / y
+def _fit_line(x: Floats, y: Floats, first: int, second: int) -> TwoPointModel:
+    """Return the line through two layouts, and its errors (prediction - y) / y at each x."""
+    slope = (y[second] - y[first]) / (x[second] - x[first])
+    errors = (y[first] + slope * (x - x[first]) - y) / y
     return TwoPointModel(
-        a,
-        b,
-        tuple(None if i in (a, b) else float(error) for i, error in enumerate(errors)),
-        tuple(bool(value < x[a] or value > x[b]) for value in x),
+        first=first,
+        second=second,
+        errors=tuple(
+            None if place in (first, second) else float(error) for place, error in enumerate(errors)
+        ),
+        outside=tuple(bool(value < x[first] or value > x[second]) for value in x),
     )

@@ -75,8 +75,9 @@ def page_lab(
     predicting: Quantity = OF_TIME,
     traces: Mapping[str, BenchmarkTrace] | None = None,
 ) -> PageLab:
-    """Put a sweep together; `looks` as `compare` has it, `predicting`: what the models are of,
-    `traces`: by benchmark, what is known of its misses.
+    """Put a sweep together.
+
+    `looks`: as in `compare`; `predicting`: y of the models; `traces`: stored ones by benchmark.
 
     The baseline is the layout all in base pages, else the first. Raises `InputError` for a sweep
     that has no axis `pages`, or other axes beside it.
@@ -87,12 +88,12 @@ def page_lab(
         raise InputError(f"sweep {sweep} is none over page layouts alone (its axes: {named})")
     if len(points) < 2:
         raise InputError(f"sweep {sweep}: one layout has runs; two or more can be compared")
-    ordered = sorted(points, key=lambda point: not parse_pages(_text(point)).is_base)
+    ordered = sorted(points, key=lambda point: not parse_pages(_pages_text(point)).is_base)
     comparison = compare(ordered, looks=looks)
-    shares = [_share(point) for point in ordered]
-    largest = max(range(1, len(shares)), key=lambda at: (shares[at], at))
-    known = traces or {}
-    models, no_models = _models(ordered, predicting, known)
+    shares = [_planned_share(point) for point in ordered]
+    largest = max(range(1, len(shares)), key=lambda side: (shares[side], side))
+    traces_by_name = traces or {}
+    models, no_models = _models(ordered, predicting, traces_by_name)
     return PageLab(
         sweep=sweep,
         points=tuple(ordered),
@@ -102,19 +103,19 @@ def page_lab(
         memory=memory_rows(ordered),
         cpi=cpi_changes(comparison.sides),
         models=models,
-        energy=_models(ordered, OF_ENERGY, known)[0],
+        energy=_models(ordered, OF_ENERGY, traces_by_name)[0],
         no_models=no_models,
-        checks=_checks(ordered, predicting, known),
+        checks=_checks(ordered, predicting, traces_by_name),
         missing=tuple(missing),
     )
 
 
-def _text(point: Point) -> str:
+def _pages_text(point: Point) -> str:
     return dict(point.values)[PAGES]
 
 
-def _share(point: Point) -> float:
-    share = share_of(_text(point))
+def _planned_share(point: Point) -> float:
+    share = share_of(_pages_text(point))
     return -1.0 if share is None else share
 
 
@@ -131,10 +132,10 @@ def _checks(
     points: Sequence[Point], predicting: Quantity, traces: Mapping[str, BenchmarkTrace]
 ) -> tuple[RankingCheck, ...]:
     try:
-        found = observe(points, ModelRequest(predicting, PredictorKind.HUGE)) if traces else ()
+        observed = observe(points, ModelRequest(predicting, PredictorKind.HUGE)) if traces else ()
     except InputError:
         return ()
-    texts = {point.label: _text(point) for point in points}
+    texts = {point.label: _pages_text(point) for point in points}
     order = list(texts.values())  # all in base pages first
     return tuple(
         ranking_check(
@@ -142,10 +143,10 @@ def _checks(
             traces[data.benchmark],
             sorted(
                 ((texts[layout.label], layout.values) for layout in data.layouts),
-                key=lambda it: order.index(it[0]),
+                key=lambda text_and_values: order.index(text_and_values[0]),
             ),
         )
-        for data in found
+        for data in observed
         if data.benchmark in traces
     )
 
@@ -179,13 +180,13 @@ class RankingCheck(Struct, frozen=True, kw_only=True):
 
 
 def misses_of(traces: Mapping[str, BenchmarkTrace]) -> Callable[[str, str], float | None] | None:
-    """Return what tells page walks by benchmark and text of --pages; None: there is no trace."""
+    """Return a function of benchmark and --pages to page walks; None without a trace."""
     if not traces:
         return None
 
     def predicted(benchmark: str, text: str) -> float | None:
-        found = traces.get(benchmark)
-        return None if found is None else predicted_misses(found.trace, text).walks
+        trace = traces.get(benchmark)
+        return None if trace is None else predicted_misses(trace.trace, text).walks
 
     return predicted
 
@@ -216,13 +217,17 @@ def ranking_check(
 
 def _saved_ns(traced: BenchmarkTrace, ranked: Sequence[RankedMapping], text: str) -> float:
     trace, costs = traced.trace, traced.costs
-    base, here = (predicted_misses(trace, it) for it in ("0%", text))
-    touched = sum(trace.of_size(BASE_PAGE).pages)
-    everything = next((it for it in ranked if set(it.mapping.sizes) == {_HUGE}), None)
+    base_misses, misses = (predicted_misses(trace, layout_text) for layout_text in ("0%", text))
+    touched_pages = sum(trace.of_size(BASE_PAGE).pages)
+    all_huge = next(
+        (layout_text for layout_text in ranked if set(layout_text.mapping.sizes) == {_HUGE}), None
+    )
     share = huge_share(parse_pages(text), extents(trace), _HUGE)
-    faults = share * everything.faults_saved_ns if everything else 0.0
-    walks = (base.walks - here.walks) * costs.walk_ns(touched, _LOADS)
-    return walks + (base.l1_misses - here.l1_misses) * costs.l1_miss_ns(_LOADS) + faults
+    faults_ns = share * all_huge.faults_saved_ns if all_huge else 0.0
+    walks_ns = (base_misses.walks - misses.walks) * costs.walk_ns(touched_pages, _LOADS)
+    return (
+        walks_ns + (base_misses.l1_misses - misses.l1_misses) * costs.l1_miss_ns(_LOADS) + faults_ns
+    )
 
 
 # -- Which model the layouts warrant, and how many more would tell ---------------------------------
@@ -248,7 +253,7 @@ _LEAST_ROOM = 3  # n - k - 1
 
 
 class TermState(StrEnum):
-    """What is known of the term that a model has more than the one below it."""
+    """The judgement of the highest term of a model, which the model below does not have."""
 
     THERE = "there"
     NOISE = "below the noise of runs"  # significant, but smaller than runs differ
@@ -269,7 +274,7 @@ class TermVerdict(Struct, frozen=True, kw_only=True):
     p: float | None = None  # of the F test; None: no degree of freedom
     largest_difference: float = 0.0  # between this model and the best one below it, of y
     noise: float = 0.0  # standard error of a layout's value from runs alone, of y
-    more_layouts: int | None = None  # to tell; None: it is told, or more than 1000
+    more_layouts: int | None = None  # that would decide; None when decided, or more than 1000
 
 
 class ModelChoice(Struct, frozen=True):
@@ -293,9 +298,9 @@ def choose_model(
     best, *others = fits
     verdicts = []
     for fit in others:
-        differs = float(np.max(np.abs(fit.at(x) - best.at(x)))) / (abs(float(y.mean())) or 1.0)
-        verdict = replace(_judged(best, fit, y), largest_difference=differs, noise=noise)
-        if verdict.state is TermState.THERE and differs <= noise:
+        difference = float(np.max(np.abs(fit.at(x) - best.at(x)))) / (abs(float(y.mean())) or 1.0)
+        verdict = replace(_judge_term(best, fit, y), largest_difference=difference, noise=noise)
+        if verdict.state is TermState.THERE and difference <= noise:
             verdict = replace(verdict, state=TermState.NOISE)
         verdicts.append(verdict)
         if verdict.state is TermState.THERE:
@@ -303,23 +308,23 @@ def choose_model(
     return ModelChoice(best.name if best.degree else None, tuple(verdicts))
 
 
-def _judged(best: PolynomialFit, fit: PolynomialFit, y: Floats) -> TermVerdict:
-    mean = abs(float(y.mean())) or 1.0
+def _judge_term(best: PolynomialFit, fit: PolynomialFit, values: Floats) -> TermVerdict:
+    mean = abs(float(values.mean())) or 1.0
     term, error = fit.highest_term()
     scale = (2 if fit.degree == 1 else 1) / mean
     effect = term * scale
     unknown = TermVerdict(degree=fit.degree, state=TermState.UNKNOWN, effect=effect)
     if fit.degrees_of_freedom < 1:
         return unknown
-    half = t_quantile(CONFIDENCE, fit.degrees_of_freedom) * error * scale
-    p = _chance(best, fit)
-    known = replace(unknown, low=effect - half, high=effect + half, p=p)
-    if p < _ALPHA and _aicc_agrees(fit, best, len(y)):
-        return replace(known, state=TermState.THERE)
-    if abs(effect) + half <= MARGIN:
-        return replace(known, state=TermState.SMALL)
-    more = _more_layouts(abs(effect), half, fit.degrees_of_freedom, len(y))
-    return replace(known, more_layouts=more)
+    half_width = t_quantile(CONFIDENCE, fit.degrees_of_freedom) * error * scale
+    chance = _chance(best, fit)
+    judged = replace(unknown, low=effect - half_width, high=effect + half_width, p=chance)
+    if chance < _ALPHA and _aicc_agrees(fit, best, len(values)):
+        return replace(judged, state=TermState.THERE)
+    if abs(effect) + half_width <= MARGIN:
+        return replace(judged, state=TermState.SMALL)
+    more_layouts = _more_layouts(abs(effect), half_width, fit.degrees_of_freedom, len(values))
+    return replace(judged, more_layouts=more_layouts)
 
 
 def _chance(small: PolynomialFit, large: PolynomialFit) -> float:
@@ -331,14 +336,15 @@ def _chance(small: PolynomialFit, large: PolynomialFit) -> float:
     )
 
 
-def _aicc_agrees(fit: PolynomialFit, best: PolynomialFit, n: int) -> bool:
-    here, there = fit.quality.aicc, best.quality.aicc
-    if here is None or there is None or n - fit.quality.parameters - 2 < _LEAST_ROOM:
+def _aicc_agrees(fit: PolynomialFit, best: PolynomialFit, layouts: int) -> bool:
+    fit_aicc, best_aicc = fit.quality.aicc, best.quality.aicc
+    if fit_aicc is None or best_aicc is None or layouts - fit.quality.parameters - 2 < _LEAST_ROOM:
         return True  # its correction would be all there is to it
-    return here < there
+    return fit_aicc < best_aicc
 
 
 def _more_layouts(effect: float, half: float, freedom: int, n: int) -> int | None:
+    """Return how many more layouts than n decide: half widths shrink with the root of n."""
     goal = max(effect, MARGIN - effect)
     parameters = n - freedom
     error = half / t_quantile(CONFIDENCE, freedom)
@@ -387,10 +393,11 @@ def models_of(every: Sequence[ModelData], *, degree: int = 2) -> tuple[SweepMode
 
 
 def _model(observed: ModelData, degree: int) -> SweepModel:
+    """Return the polynomials of x that describe y, and lines through two of the layouts."""
     x = np.array([layout.x for layout in observed.layouts])
     y = np.array([layout.y for layout in observed.layouts])
     if len(np.unique(x)) < LEAST_VALUES:
         return SweepModel(observed, (), (), None)
-    fits = [fit for d in range(degree + 1) if (fit := fit_polynomial(x, y, d)) is not None]
+    fits = [fit for power in range(degree + 1) if (fit := fit_polynomial(x, y, power)) is not None]
     choice = choose_model((x, y), fits, observed.layout_noise)
     return SweepModel(observed, tuple(fits), two_point_models(x, y), choice)

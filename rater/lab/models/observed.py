@@ -29,7 +29,6 @@ from rater.lab.models.quantities import (
 from rater.system.errors import InputError
 from rater.text.values import group_by_key, truncate_list
 
-#
 # y is the median over a layout's runs, after what all layouts have in common in a round is taken
 # off (where every layout has a run in every round). x from counters is the median over the runs
 # too.
@@ -38,10 +37,10 @@ type Predicted = Callable[[str, str], float | None]  # benchmark, text of --page
 
 
 class ModelRequest(Struct, frozen=True):
-    """What is asked for."""
+    """The quantities of a model: y, x and the axis of the sweep."""
 
     predicting: Quantity = OF_TIME
-    explaining: PredictorKind | None = None  # None: the first that there is
+    explaining: PredictorKind | None = None  # None takes the first that is known
     axis: str | None = None
 
 
@@ -56,7 +55,7 @@ class LayoutValue(Struct, frozen=True, kw_only=True):
     features: tuple[tuple[str, float], ...]  # walks, misses, hits of a copy, where counted
 
 
-class ModelData(Struct, frozen=True):
+class ModelData(Struct, frozen=True, kw_only=True):
     """All layouts of one benchmark under the same other conditions."""
 
     benchmark: str
@@ -66,7 +65,7 @@ class ModelData(Struct, frozen=True):
     y: Quantity
     layouts: tuple[LayoutValue, ...]  # ascending x
     noise: Noise  # of one run's y
-    lacking: tuple[str, ...]  # what is left out, and why
+    lacking: tuple[str, ...]  # layouts that are left out, and why
 
     @property
     def name(self) -> str:
@@ -89,12 +88,16 @@ class _LayoutRun(Struct, frozen=True):
     def counted(self, key: Key) -> BenchmarkCounts | None:
         """Return the counts of a benchmark, those with the kernel's part first."""
         name, tune = key
-        every = [
+        candidates = [
             count
             for count in self.counts
             if count.benchmark == name and tune in (None, count.tune) and count.rates is not None
         ]
-        return min(every, key=lambda it: (it.user_only, -len(counted_features(it))), default=None)
+        return min(
+            candidates,
+            key=lambda counts: (counts.user_only, -len(counted_features(counts))),
+            default=None,
+        )
 
 
 def observe(
@@ -107,12 +110,12 @@ def observe(
     `predicted`: the misses of a copy that a stored trace predicts. Raises `InputError` where no
     x or no y is known.
     """
-    every_run = [one.run for point in points for one in point.runs]
-    needed = wanted.explaining is PredictorKind.AXIS or (
+    point_runs = [point_run.run for point in points for point_run in point.runs]
+    needs_axis = wanted.explaining is PredictorKind.AXIS or (
         wanted.explaining in (None, PredictorKind.HUGE)
-        and not any(run.counted or any(copy.pages for copy in run.copies) for run in every_run)
+        and not any(run.counted or any(copy.pages for copy in run.copies) for run in point_runs)
     )
-    axis = model_axis(points, wanted.axis, needed=needed)
+    axis = model_axis(points, wanted.axis, needed=needs_axis)
     observing = _Observing(
         members={point.label: _members(point) for point in points},
         axis=axis,
@@ -120,26 +123,28 @@ def observe(
         predicted=predicted,
         reasons=[],
     )
-    every = [it for of in observing.members.values() for it in of]
-    keys = dict.fromkeys(key for it in every for key in it.rates.rates)
+    layout_runs = [run for members in observing.members.values() for run in members]
+    keys = dict.fromkeys(key for run in layout_runs for key in run.rates.rates)
     if not keys:
-        told = dict.fromkeys(text for it in every for text in it.rates.left_out)
-        raise InputError(f"no benchmark has a valid result: {truncate_list(list(told), 3)}")
-    found = [
-        one
-        for held, of_held in _by_held(points, axis.name if axis else PAGES).items()
+        left_out = dict.fromkeys(text for run in layout_runs for text in run.rates.left_out)
+        raise InputError(f"no benchmark has a valid result: {truncate_list(list(left_out), 3)}")
+    models = [
+        data
+        for held, held_points in _by_held(points, axis.name if axis else PAGES).items()
         for key in keys
-        if (one := observing.of(key, held, of_held)) is not None
+        if (data := observing.observe_benchmark(key, held, held_points)) is not None
     ]
-    if not found:
+    if not models:
         raise InputError("no model: " + truncate_list(list(dict.fromkeys(observing.reasons)), 3))
-    return tuple(found)
+    return tuple(models)
 
 
 def _members(point: Point) -> tuple[_LayoutRun, ...]:
-    rates = same_keys([run_rates(one.run, one.block) for one in point.runs])
-    runs = zip(point.runs, rates, strict=True)
-    return tuple(_LayoutRun(one, of, run_counts(one.run).benchmarks) for one, of in runs)
+    rates = same_keys([run_rates(point_run.run, point_run.block) for point_run in point.runs])
+    return tuple(
+        _LayoutRun(point_run, rates_of_run, run_counts(point_run.run).benchmarks)
+        for point_run, rates_of_run in zip(point.runs, rates, strict=True)
+    )
 
 
 def _by_held(points: Sequence[Point], axis: str) -> dict[str, list[Point]]:
@@ -153,8 +158,15 @@ def _by_held(points: Sequence[Point], axis: str) -> dict[str, list[Point]]:
     )
 
 
+class _Predictor(Struct, frozen=True):
+    """A quantity that can stand as x, and its values."""
+
+    quantity: Quantity
+    values: Mapping[str, float]  # by the label of the layout, of those where it is known
+
+
 class _Observing(Struct, frozen=True, kw_only=True):
-    """All runs of all layouts, and what is asked of them."""
+    """All runs of all layouts, and the quantities of the models."""
 
     members: Mapping[str, Sequence[_LayoutRun]]  # by the label of the layout
     axis: NumericAxis | None
@@ -162,107 +174,138 @@ class _Observing(Struct, frozen=True, kw_only=True):
     predicted: Predicted | None
     reasons: list[str]  # why benchmarks have no model; grows
 
-    def of(self, key: Key, held: str, points: Sequence[Point]) -> ModelData | None:
-        """Return the layouts of one benchmark; None: nothing is known, see `reasons`."""
-        y_of = self.wanted.predicting
+    def observe_benchmark(self, key: Key, held: str, points: Sequence[Point]) -> ModelData | None:
+        """Return the layouts of one benchmark; None, and a text in `reasons`, without x or y."""
+        effort = self.wanted.predicting
         runs = {point.label: self._efforts(key, point) for point in points}
-        known = [point for point in points if runs[point.label]]
-        lacking = [f"{p.label}: no {y_of.name}" for p in points if not runs[p.label]]
-        if not known:
-            self.reasons.append(f"{key[0]}: no {y_of.name} is known")
+        labels = [point.label for point in points if runs[point.label]]
+        lacking = [f"{label}: no {effort.name}" for label, efforts in runs.items() if not efforts]
+        if not labels:
+            self.reasons.append(f"{key[0]}: no {effort.name} is known")
             return None
-        features = {
-            point.label: _medians(
-                counted_features(counts)
-                for it, _ in runs[point.label]
-                if (counts := it.counted(key)) is not None
-            )
-            for point in known
-        }
-        wanted = self.wanted.explaining
-        kinds = _AXES if wanted is PredictorKind.AXIS else (wanted,)
-        sources = [  # where none is asked for, only what all layouts have
-            found
-            for found in self._sources(key, known, features)
-            if (found[0].kind in kinds if wanted else len(found[1]) == len(known)) and found[1]
-        ]
-        chosen = max(sources, key=lambda found: len(found[1]), default=None)  # of equals the first
-        if chosen is None:
-            why = _MISSING_X.get(wanted, "no axis of numbers, and no page walks were counted")
-            self.reasons.append(f"{key[0]}: {why}")
+        features = {label: self._features(key, runs[label]) for label in labels}
+        with_effort = [point for point in points if runs[point.label]]
+        predictor = self._choose_predictor(key, with_effort, features)
+        if predictor is None:
             return None
-        quantity, x_of = chosen
-        lacking += [f"{p.label}: no {quantity.name}" for p in known if p.label not in x_of]
-        labels = [point.label for point in known if point.label in x_of]
-        noise, y_at = _adjusted({label: _by_block(runs[label]) for label in labels})
+        quantity, x_values = predictor.quantity, predictor.values
+        lacking += [f"{label}: no {quantity.name}" for label in labels if label not in x_values]
+        labels = [label for label in labels if label in x_values]
+        noise, y_values = _adjusted({label: _by_block(runs[label]) for label in labels})
         layouts = [
             LayoutValue(
                 label=label,
-                x=x_of[label],
-                y=y_at[label],
-                values=tuple(y for _, y in runs[label]),
-                runs=tuple(it.rates.run for it, _ in runs[label]),
+                x=x_values[label],
+                y=y_values[label],
+                values=tuple(value for _, value in runs[label]),
+                runs=tuple(run.rates.run for run, _ in runs[label]),
                 features=tuple(features[label].items()),
             )
             for label in labels
         ]
-        layouts.sort(key=lambda one: one.x)
-        return ModelData(*key, held, quantity, y_of, tuple(layouts), noise, tuple(lacking))
-
-    def _efforts(self, key: Key, point: Point) -> list[tuple[_LayoutRun, float]]:
-        found = []
-        for it in self.members[point.label]:
-            rate = it.rates.rates.get(key)
-            if rate is not None:
-                y = effort_of(self.wanted.predicting, it.run.run, key, rate, it.counted(key))
-                if y:
-                    found.append((it, y))
-        return found
-
-    def _sources(
-        self, key: Key, points: Sequence[Point], features: Mapping[str, Mapping[str, float]]
-    ) -> Iterator[tuple[Quantity, dict[str, float]]]:
-        """Yield what can stand as x, the best first: counted, predicted, the value of the axis."""
-        for name, text in ((WALKS, "page-walk cycles of a copy"), (MISSES, "TLB misses of a copy")):
-            counted = {label: of[name] for label, of in features.items() if name in of}
-            yield Quantity(name, text, "", "counted by the hardware"), counted
-        if self.axis is None or self.axis.name == PAGES:
-            yield from self._of_pages(key, points)
-        if self.axis is None:
-            return
-        values = {point.label: dict(point.values)[self.axis.name] for point in points}
-        yield (
-            self.axis.quantity,
-            {label: self.axis.values[text] for label, text in values.items()},
+        benchmark, tune = key
+        return ModelData(
+            benchmark=benchmark,
+            tune=tune,
+            held=held,
+            x=quantity,
+            y=effort,
+            layouts=tuple(sorted(layouts, key=lambda layout: layout.x)),
+            noise=noise,
+            lacking=tuple(lacking),
         )
 
-    def _of_pages(
-        self, key: Key, points: Sequence[Point]
-    ) -> Iterator[tuple[Quantity, dict[str, float]]]:
-        values = {point.label: dict(point.values).get(PAGES) for point in points}
-        if self.predicted is not None:
-            found = {
-                label: self.predicted(key[0], text)
-                for label, text in values.items()
-                if text is not None
-            }
-            yield (
-                Quantity(MISSES, "TLB misses of a copy", "", "predicted from a stored trace"),
-                {label: misses for label, misses in found.items() if misses is not None},
+    def _efforts(self, key: Key, point: Point) -> list[tuple[_LayoutRun, float]]:
+        """Return the runs of a layout that have y, each with it."""
+        efforts = []
+        for run in self.members[point.label]:
+            rate = run.rates.rates.get(key)
+            if rate is not None:
+                counts = run.counted(key)
+                value = effort_of(self.wanted.predicting, run.run.run, key, rate, counts)
+                if value:
+                    efforts.append((run, value))
+        return efforts
+
+    def _features(self, key: Key, efforts: Sequence[tuple[_LayoutRun, float]]) -> dict[str, float]:
+        """Return walks, misses and hits of a layout, medians over its runs, where counted."""
+        counts = (run.counted(key) for run, _ in efforts)
+        return _medians(counted_features(each) for each in counts if each is not None)
+
+    def _choose_predictor(
+        self, key: Key, points: Sequence[Point], features: Mapping[str, Mapping[str, float]]
+    ) -> _Predictor | None:
+        """Return the predictor that most layouts have, of equals the first.
+
+        Without a wish only predictors count that all layouts have. None, and a text in `reasons`,
+        where no predictor is known.
+        """
+        wanted = self.wanted.explaining
+        kinds = _AXES if wanted is PredictorKind.AXIS else (wanted,)
+        predictors = [
+            predictor
+            for predictor in self._predictors(key, points, features)
+            if predictor.values
+            and (
+                predictor.quantity.kind in kinds if wanted else len(predictor.values) == len(points)
             )
-        had = {
-            point.label: [
-                share
-                for it in self.members[point.label]
-                if (share := huge_share(it.run.run, key)) is not None
-            ]
+        ]
+        if not predictors:
+            reason = _MISSING_X.get(wanted, "no axis of numbers, and no page walks were counted")
+            self.reasons.append(f"{key[0]}: {reason}")
+            return None
+        return max(predictors, key=lambda predictor: len(predictor.values))
+
+    def _predictors(
+        self, key: Key, points: Sequence[Point], features: Mapping[str, Mapping[str, float]]
+    ) -> Iterator[_Predictor]:
+        """Yield what can stand as x, the best first: counted, predicted, proved, the axis."""
+        for kind, name in ((WALKS, "page-walk cycles of a copy"), (MISSES, "TLB misses of a copy")):
+            quantity = Quantity(kind, name, "", "counted by the hardware")
+            yield _Predictor(
+                quantity,
+                {label: counted[kind] for label, counted in features.items() if kind in counted},
+            )
+        if self.axis is None or self.axis.name == PAGES:
+            yield from self._predicted_misses(key, points)
+            yield self._proved_shares(key, points)
+        if self.axis is not None:
+            texts = {point.label: dict(point.values)[self.axis.name] for point in points}
+            values = {label: self.axis.values[text] for label, text in texts.items()}
+            yield _Predictor(self.axis.quantity, values)
+
+    def _predicted_misses(self, key: Key, points: Sequence[Point]) -> Iterator[_Predictor]:
+        """Yield the misses that a stored trace predicts, where there is one."""
+        if self.predicted is None:
+            return
+        texts = {point.label: dict(point.values).get(PAGES) for point in points}
+        misses = {
+            label: self.predicted(key[0], text) for label, text in texts.items() if text is not None
+        }
+        yield _Predictor(
+            Quantity(MISSES, "TLB misses of a copy", "", "predicted from a stored trace"),
+            {label: value for label, value in misses.items() if value is not None},
+        )
+
+    def _proved_shares(self, key: Key, points: Sequence[Point]) -> _Predictor:
+        """Return the per cent of memory that copies had in large pages, medians over runs."""
+        shares = {
+            point.label: [huge_share(run.run.run, key) for run in self.members[point.label]]
             for point in points
         }
-        yield (
+        seen_shares = {
+            label: [share for share in of_layout if share is not None]
+            for label, of_layout in shares.items()
+        }
+        return _Predictor(
             Quantity(
                 PredictorKind.HUGE, "large pages", "%", "the share that copies had, as proved"
             ),
-            {label: statistics.median(shares) for label, shares in had.items() if shares},
+            {
+                label: statistics.median(of_layout)
+                for label, of_layout in seen_shares.items()
+                if of_layout
+            },
         )
 
 
@@ -276,37 +319,46 @@ _MISSING_X: dict[PredictorKind | None, str] = {
 }
 
 
-def _medians(every: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    found = list(every)
-    names = {name for one in found for name in one}
+def _medians(feature_sets: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    values = group_by_key((name, value) for each in feature_sets for name, value in each.items())
     return {
-        name: statistics.median(one[name] for one in found if name in one)
-        for name in (WALKS, MISSES, HITS)
-        if name in names
+        name: statistics.median(values[name]) for name in (WALKS, MISSES, HITS) if name in values
     }
 
 
-def _by_block(runs: Sequence[tuple[_LayoutRun, float]]) -> dict[int, float]:
+def _by_block(efforts: Sequence[tuple[_LayoutRun, float]]) -> dict[int, float]:
+    """Return y by the round of its run; a run of no round has a number below 0 of its own."""
     return {
-        -1 - place if it.run.block is None else it.run.block: y
-        for place, (it, y) in enumerate(runs)
+        -1 - place if run.run.block is None else run.run.block: value
+        for place, (run, value) in enumerate(efforts)
     }
 
 
-def _adjusted(ys: Mapping[str, Mapping[int, float]]) -> tuple[Noise, dict[str, float]]:
-    groups = list(ys.values())
-    rounds = noise_within_rounds(groups) if all(min(of) >= 0 for of in groups) else None
-    common: dict[int, float] = {}
-    if rounds is not None:
-        of_round = {
-            block: statistics.median(math.log(of[block]) for of in groups) for block in groups[0]
+def _adjusted(
+    values_by_label: Mapping[str, Mapping[int, float]],
+) -> tuple[Noise, dict[str, float]]:
+    """Return the noise of a run's y, and each layout's y without the effects of rounds.
+
+    A round's effect is the median of ln y over layouts, less the median of all rounds. It is known
+    where every layout has a run in every round.
+    """
+    layouts = list(values_by_label.values())
+    in_rounds = all(min(by_round) >= 0 for by_round in layouts)
+    noise_in_rounds = noise_within_rounds(layouts) if in_rounds else None
+    round_effects: dict[int, float] = {}
+    if noise_in_rounds is not None:
+        round_logs = {
+            block: statistics.median(math.log(by_round[block]) for by_round in layouts)
+            for block in layouts[0]
         }
-        middle = statistics.median(of_round.values())
-        common = {block: value - middle for block, value in of_round.items()}
-    noise = rounds or run_to_run_noise([list(of.values()) for of in groups])
+        middle = statistics.median(round_logs.values())
+        round_effects = {block: value - middle for block, value in round_logs.items()}
+    noise = noise_in_rounds or run_to_run_noise([list(by_round.values()) for by_round in layouts])
     return noise, {
         label: math.exp(
-            statistics.median(math.log(y) - common.get(block, 0.0) for block, y in of.items())
+            statistics.median(
+                math.log(value) - round_effects.get(block, 0.0) for block, value in by_round.items()
+            )
         )
-        for label, of in ys.items()
+        for label, by_round in values_by_label.items()
     }

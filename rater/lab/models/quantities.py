@@ -28,7 +28,7 @@ _HIT_EVENTS = (("stlb_hit",), ("stlb_hit_load", "stlb_hit_store"))
 
 
 class PredictorKind(StrEnum):
-    """What a model predicts it from."""
+    """The quantity that a model predicts from, x."""
 
     WALKS = WALKS
     MISSES = MISSES
@@ -52,8 +52,8 @@ class Quantity(Struct, frozen=True):
 
 # What a model predicts, of one copy, by the words of --y.
 EFFORTS = {
-    it.kind: it
-    for it in (
+    effort.kind: effort
+    for effort in (
         Quantity("time", "time of a copy", "s", "median copy of a run"),
         Quantity("cpu", "CPU time of a copy", "s", "user and system, median copy of a run"),
         Quantity(
@@ -78,14 +78,14 @@ def effort_named(word: str) -> Quantity:
 
 
 def effort_of(
-    wanted: Quantity,
+    quantity: Quantity,
     run: StoredRun,
     key: Key,
     rate: Result,
     counts: BenchmarkCounts | None,
 ) -> float | None:
     """Return y of a benchmark in a run; None: not known."""
-    kind = wanted.kind
+    kind = quantity.kind
     if kind == "time":
         return rate.median_copy_s
     if kind == "energy":
@@ -119,8 +119,8 @@ def huge_share(run: StoredRun, key: Key) -> float | None:
 
     As it was proved; None: that was not seen.
     """
-    found = [share for copy in _copies(run, key) if (share := large_share(copy)) is not None]
-    return statistics.median(found) if found else None
+    shares = [share for copy in _copies(run, key) if (share := large_share(copy)) is not None]
+    return statistics.median(shares) if shares else None
 
 
 def counted_features(counts: BenchmarkCounts) -> dict[str, float]:
@@ -132,14 +132,14 @@ def counted_features(counts: BenchmarkCounts) -> dict[str, float]:
     if rates is None:
         return {}
     metrics = dict(counts.metrics)
-    found = {}
+    features = {}
     if _WALK_METRIC in metrics:
-        found[WALKS] = metrics[_WALK_METRIC] * rates.instructions
+        features[WALKS] = metrics[_WALK_METRIC] * rates.instructions
     for name, choices in ((MISSES, _MISS_EVENTS), (HITS, _HIT_EVENTS)):
         value = _first(rates.by_event, choices)
         if value is not None:
-            found[name] = value * rates.instructions
-    return found
+            features[name] = value * rates.instructions
+    return features
 
 
 def _first(by_event: Mapping[str, float], choices: tuple[tuple[str, ...], ...]) -> float | None:
@@ -173,27 +173,27 @@ def axes_of(points: Sequence[Point]) -> dict[str, list[str]]:
 
 
 def model_axis(points: Sequence[Point], name: str | None, *, needed: bool) -> NumericAxis | None:
-    """Return the axis that a model is along: `name`, else `pages`, else the only one of numbers.
+    """Return the axis of a model: `name`, else `pages`, else the only one of numbers.
 
-    None where there is none and it is not `needed`; else raises `InputError`.
+    None when there is none and it is not `needed`; else raises `InputError`.
     """
     axes = axes_of(points)
     if name is not None and name not in axes:
         raise InputError(f"--axis {name}: not an axis of this sweep; {_known(axes)}")
     chosen = name or (PAGES if PAGES in axes else None)
     if chosen is not None:
-        found = _numeric(chosen, axes[chosen])
-        if found is None and needed:
+        numeric_axis = _numeric(chosen, axes[chosen])
+        if numeric_axis is None and needed:
             raise InputError(
                 f"axis {chosen}: a model needs numbers, and {_odd(axes[chosen], chosen)!r} "
                 "is none; name another axis with --axis, or count what it changes "
                 "(--counters, then --x walks)"
             )
-        return found
+        return numeric_axis
     numeric = [
-        found
+        numeric_axis
         for axis, values in axes.items()
-        if len(values) > 1 and (found := _numeric(axis, values)) is not None
+        if len(values) > 1 and (numeric_axis := _numeric(axis, values)) is not None
     ]
     if len(numeric) == 1:
         return numeric[0]
@@ -217,7 +217,7 @@ def _odd(values: Sequence[str], axis: str) -> str:
 def share_of(text: str) -> float | None:
     """Return the per cent of large pages that a text of --pages plans.
 
-    None where that depends on how large each category of the data is.
+    None when that depends on how large each category of the data is.
     """
     layout = parse_pages(text)
     forms = set(layout.forms)
@@ -233,17 +233,19 @@ def _numeric(axis: str, values: Sequence[str]) -> NumericAxis | None:
         planned = Quantity(PredictorKind.HUGE, "large pages", "%", "the share that --pages planned")
         return NumericAxis(axis, shares, planned)
     for read, unit in ((_number, ""), (_percent, "%"), (_size, "bytes")):
-        found = _all(values, read)
-        if found is not None:
+        value_by_text = _all(values, read)
+        if value_by_text is not None:
             source = f"the values of the axis {axis}"
-            return NumericAxis(axis, found, Quantity(PredictorKind.AXIS, axis, unit, source))
+            return NumericAxis(
+                axis, value_by_text, Quantity(PredictorKind.AXIS, axis, unit, source)
+            )
     return None
 
 
 def _all(values: Sequence[str], read: Callable[[str], float | None]) -> dict[str, float] | None:
-    found = {text: read(text) for text in values}
-    known = {text: value for text, value in found.items() if value is not None}
-    return known if len(known) == len(found) else None
+    value_or_none = {text: read(text) for text in values}
+    value_by_text = {text: value for text, value in value_or_none.items() if value is not None}
+    return value_by_text if len(value_by_text) == len(value_or_none) else None
 
 
 def _number(text: str) -> float | None:

@@ -111,13 +111,13 @@ def _terms_table(model: SweepModel) -> ViewTable:
     fields = (
         Field(
             heading=model.observed.y.name,
-            value=lambda it: _TERMS.get(it.degree, NAMES[it.degree]),
+            value=lambda term: _TERMS.get(term.degree, NAMES[term.degree]),
             form=TEXT,
         ),
-        Field(heading="effect|%", value=lambda it: it.effect, form=CHANGE),
-        Field(heading=("95 % interval", "from"), value=lambda it: it.low, form=CHANGE),
-        Field(heading="to|%", value=lambda it: it.high, form=CHANGE),
-        Field(heading="verdict", value=lambda it: _verdict(model, it), wrap=True),
+        Field(heading="effect|%", value=lambda term: term.effect, form=CHANGE),
+        Field(heading=("95 % interval", "from"), value=lambda term: term.low, form=CHANGE),
+        Field(heading="to|%", value=lambda term: term.high, form=CHANGE),
+        Field(heading="verdict", value=lambda term: _verdict(model, term), wrap=True),
     )
     return ViewTable(title="", rows=model.choice.terms if model.choice else (), fields=fields)
 
@@ -179,21 +179,21 @@ TABLE = {
 
 
 def models_document(
-    sweep: int, models: Sequence[SweepModel], told: Sequence[str], disturbed: Sequence[str] = ()
+    sweep: int, models: Sequence[SweepModel], missing: Sequence[str], disturbed: Sequence[str] = ()
 ) -> object:
     """Return everything."""
-    points = {"points_without_runs": told, "disturbed": disturbed}
+    points = {"points_without_runs": missing, "disturbed": disturbed}
     return to_json({"rater": 1, "sweep": sweep, **points, "models": models}, TABLE)
 
 
 # -- Models of layouts on a terminal and a page: what is warranted, fits, two-point lines ----------
 
 
-def models_parts(models: Sequence[SweepModel], told: Sequence[str] = ()) -> Iterator[Part]:
+def models_parts(models: Sequence[SweepModel], missing: Sequence[str] = ()) -> Iterator[Part]:
     """Yield every model; `told`: points without runs."""
-    yield from (Line(text, "yellow") for text in told)
+    yield from (Line(text, "yellow") for text in missing)
     for place, model in enumerate(models):
-        yield "" if place or told else None
+        yield "" if place or missing else None
         yield from model_parts(model)
     yield ""
     yield Line(HOW, "dim")
@@ -206,8 +206,9 @@ def model_parts(model: SweepModel) -> Iterator[Part]:
     many = f"{count(len(observed.layouts), 'layout')}, {count(len(runs), 'run')}"
     yield Line(f"{observed.name}: {many}", "bold")
     yield " ".join(
-        f"{letter}: {one.name}{f' ({one.unit})' if one.unit else ''}, {one.source}."
-        for letter, one in (("x", observed.x), ("y", observed.y))
+        f"{letter}: {quantity.name}{f' ({quantity.unit})' if quantity.unit else ''}, "
+        f"{quantity.source}."
+        for letter, quantity in (("x", observed.x), ("y", observed.y))
     )
     yield from (Line(text, "yellow") for text in observed.lacking)
     yield Line(next(choice_texts(model)), "bold")
@@ -244,13 +245,13 @@ def _pairs_table(model: SweepModel) -> ViewTable:
     labels = [_short(layout.label) for layout in model.observed.layouts]
     worst = max(model.pairs, key=lambda one: one.maximum_error)
 
-    def beyond(one: TwoPointModel) -> str:
-        at = max(
-            (i for i, error in enumerate(one.errors) if error is not None),
-            key=lambda i: abs(one.errors[i] or 0.0),
+    def beyond(pair: TwoPointModel) -> str:
+        worst_place = max(
+            (place for place, error in enumerate(pair.errors) if error is not None),
+            key=lambda place: abs(pair.errors[place] or 0.0),
         )
-        words = " (outside)" if one.outside[at] else ""
-        return f"{signed_percent(one.errors[at])} at {labels[at]}{words}"
+        words = " (outside)" if pair.outside[worst_place] else ""
+        return f"{signed_percent(pair.errors[worst_place])} at {labels[worst_place]}{words}"
 
     title = (
         f"Lines through two layouts, and their errors for the others ({len(model.pairs)} pairs; "

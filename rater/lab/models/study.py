@@ -63,7 +63,7 @@ class LabPage(Struct, frozen=True):
     """Where the page goes."""
 
     file: Path | None  # None: rater-lab-pages-SWEEP.html
-    vega: str | None  # as a script; None: it is not installed
+    vega: str | None  # the library as a script; None when it is not installed
 
     def path(self, sweep: int) -> Path:
         """Return where it goes."""
@@ -71,7 +71,7 @@ class LabPage(Struct, frozen=True):
 
 
 class StudyOptions(Struct, frozen=True):
-    """What was typed of a study itself."""
+    """The options of a study itself."""
 
     layouts: str | None
     quick: bool
@@ -87,11 +87,11 @@ def lab_pages(
     file: str | None,
     y: str,
 ) -> int:
-    """Sweep page layouts, or take a sweep that is stored, and tell what it came to."""
+    """Sweep page layouts, or take a stored sweep, and show the models of y over them."""
     page = _page_of(None if file is None else Path(file), json=output.json)
     if show is not None:
-        own = [f"--{name}" for name in study.__struct_fields__ if getattr(study, name)]
-        if given := [*asked.words(), *sweep.words(), *own]:
+        study_words = [f"--{name}" for name in study.__struct_fields__ if getattr(study, name)]
+        if given := [*asked.words(), *sweep.words(), *study_words]:
             raise InputError(f"--show {show} runs nothing: leave out {' '.join(given)}")
         with open_existing_store(output) as store:
             _tell(page, y, output, store, find_sweep(store, show))
@@ -112,33 +112,37 @@ def _page_of(path: Path | None, *, json: bool) -> LabPage:
         return LabPage(path, None)
 
 
-def _sweep_of(asked: Asked, own: SweepOptions, study: StudyOptions) -> tuple[Asked, SweepOptions]:
+def _sweep_of(
+    typed: Asked, sweep_options: SweepOptions, study: StudyOptions
+) -> tuple[Asked, SweepOptions]:
     layouts = study.layouts or (QUICK_LAYOUTS if study.quick else LAYOUTS)
-    wanted = [parse_pages(text) for text in layouts.split(",")]
-    if not any(layout.is_base for layout in wanted):
+    parsed_layouts = [parse_pages(text) for text in layouts.split(",")]
+    if not any(layout.is_base for layout in parsed_layouts):
         raise InputError(
             f"--layouts {layouts}: layouts are compared with 0%, which is none of them; add it"
         )
-    own = replace(own, axis=(f"{PAGES}={layouts}",))
-    if not asked.suites and asked.command is None:
-        asked = replace(asked, suites=(SUITE,))
+    sweep_options = replace(sweep_options, axis=(f"{PAGES}={layouts}",))
+    if not typed.suites and typed.command is None:
+        typed = replace(typed, suites=(SUITE,))
     if study.quick:
-        quick = {"iterations": 1} | ({"size": "test"} if asked.command is None else {})
-        asked = replace(asked, options=quick | asked.options)
-        own = replace(own, rounds=2 if own.rounds is None else own.rounds)
-    return asked, own
+        quick = {"iterations": 1} | ({"size": "test"} if typed.command is None else {})
+        typed = replace(typed, options=quick | typed.options)
+        sweep_options = replace(
+            sweep_options, rounds=2 if sweep_options.rounds is None else sweep_options.rounds
+        )
+    return typed, sweep_options
 
 
-def tell_ended(page: LabPage, y: str, output: Output, store: Store, sweep: int) -> None:
-    """Tell what a sweep that has ended came to, however early it did."""
+def tell_ended(page: LabPage, effort_word: str, output: Output, store: Store, sweep: int) -> None:
+    """Show the results of a sweep that has ended, or was stopped early."""
     slots = load_sweep(store, sweep).slots
     if len({slot.slot.point for slot in slots if slot.done}) < 2:  # stopped: nothing to compare
         show_sweep(output, store, sweep)
     else:
-        _tell(page, y, output, store, sweep)
+        _tell(page, effort_word, output, store, sweep)
 
 
-def _tell(page: LabPage, y: str, output: Output, store: Store, sweep: int) -> None:
+def _tell(page: LabPage, effort_word: str, output: Output, store: Store, sweep: int) -> None:
     word = f"{PREFIX}{sweep}"
     points = load_points(store, [word])
     lab = page_lab(
@@ -146,7 +150,7 @@ def _tell(page: LabPage, y: str, output: Output, store: Store, sweep: int) -> No
         points,
         looks=count_interim_looks(store, points),
         missing=missing_points(store, [word]),
-        predicting=effort_named(y),
+        predicting=effort_named(effort_word),
         traces=traces_of(store, points),
     )
     path = None if output.json and page.file is None else _write(page, store, lab)
@@ -166,13 +170,18 @@ def _tell(page: LabPage, y: str, output: Output, store: Store, sweep: int) -> No
 def _write(page: LabPage, store: Store, lab: PageLab) -> Path | None:
     if page.vega is None:
         return None
-    shown = [lab.comparison.sides[at].runs[-1].run for at in (0, lab.largest)]
+    shown = [lab.comparison.sides[side].runs[-1].run for side in (0, lab.largest)]
     pages = [load_report_run(store, run) for run in shown]
     between = find_recurring(
-        store, [(it.run.head, it.divots) for it in pages if it.divots is not None]
+        store,
+        [
+            (report_run.run.head, report_run.divots)
+            for report_run in pages
+            if report_run.divots is not None
+        ],
     )
     note = "The pictures of single copies below are of the last run of each of these two layouts: "
-    labels = ", ".join(lab.comparison.sides[at].label for at in (0, lab.largest))
+    labels = ", ".join(lab.comparison.sides[side].label for side in (0, lab.largest))
     together = RunSet(
         comparison=lab.comparison,
         scaling=None,
@@ -201,11 +210,11 @@ def model_sweep(
 ) -> int:
     """Print the models of a sweep."""
     drawing = drawing_file(file)
-    wanted = ModelRequest(effort_named(y), None if x is None else PredictorKind(x), axis)
+    model_request = ModelRequest(effort_named(y), None if x is None else PredictorKind(x), axis)
     with open_existing_store(output) as store:
         number = find_sweep(store, which)
-        told = missing_points(store, [f"{PREFIX}{number}"])
-        models = models_in(store, number, wanted, degree)
+        missing = missing_points(store, [f"{PREFIX}{number}"])
+        models = models_in(store, number, model_request, degree)
         disturbed = disturbed_points(load_points(store, [f"{PREFIX}{number}"]))
     if drawing is not None:
         names = truncate_list([model.observed.name for model in models])
@@ -214,20 +223,22 @@ def model_sweep(
         write_drawing(models_svg(models, f"sweep {number}: {names}"), drawing)
 
     def parts(_: object) -> Iterator[Part]:
-        yield from models_parts(models, [*told, *disturbed])
+        yield from models_parts(models, [*missing, *disturbed])
         if file is not None:
             yield Line(f"{file}: {count(len(models), 'panel')}", whole=True)
 
-    print_view(output, models_document(number, models, told, disturbed), parts)
+    print_view(output, models_document(number, models, missing, disturbed), parts)
     return 0
 
 
 def models_in(
-    store: Store, sweep: int, wanted: ModelRequest, degree: int = 2
+    store: Store, sweep: int, model_request: ModelRequest, degree: int = 2
 ) -> tuple[SweepModel, ...]:
     """Return the models of a stored sweep; raises `InputError` where there is nothing to model."""
     points = load_points(store, [f"{PREFIX}{sweep}"])
-    return models_of(observe(points, wanted, misses_of(traces_of(store, points))), degree=degree)
+    return models_of(
+        observe(points, model_request, misses_of(traces_of(store, points))), degree=degree
+    )
 
 
 # -- Stored traces (`rater lab trace`) of the benchmarks of a sweep --------------------------------
@@ -238,15 +249,15 @@ def traces_of(store: Store, points: Sequence[Point]) -> dict[str, BenchmarkTrace
     head = points[0].runs[0].run.head
     suites = set((head.suite or "").split(", ")) if head.suite else {None}
     latest = {
-        it.name: it.number
-        for it in trace_heads(store)
-        if it.name in head.benchmarks
-        and (it.suite in suites)
-        and (it.suite is None or it.size == head.size)
+        trace_head.name: trace_head.number
+        for trace_head in trace_heads(store)
+        if trace_head.name in head.benchmarks
+        and (trace_head.suite in suites)
+        and (trace_head.suite is None or trace_head.size == head.size)
     }
-    found = {}
+    trace_by_name = {}
     for name, number in latest.items():
         stored = load_trace(store, number)
         costs = page_costs(stored.costs, parse_tlb(stored.trace.tlb))
-        found[name] = BenchmarkTrace(number, stored.trace, costs)
-    return found
+        trace_by_name[name] = BenchmarkTrace(number, stored.trace, costs)
+    return trace_by_name

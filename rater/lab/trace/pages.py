@@ -105,7 +105,7 @@ _HUGE = PAGE_SIZES[2]
 
 
 class TraceOptions(Struct, frozen=True, kw_only=True):
-    """What was asked for of a trace."""
+    """The options of `rater lab trace`."""
 
     which: str | None  # SUITE/BENCHMARK
     command: tuple[str, ...] | None
@@ -145,17 +145,17 @@ def pages(output: Output, asked: TraceOptions, listing: bool) -> int:
     return 0
 
 
-def _record_trace(output: Output, asked: TraceOptions) -> StoredTrace:
+def _record_trace(output: Output, options: TraceOptions) -> StoredTrace:
     check_current_directory()
-    sizes = parse_page_sizes(asked.sizes)
-    cache, limits = cache_root(), Limits(asked.timeout, _OUTPUT_LIMIT_BYTES)
-    named = parse_tlb(asked.tlb) if asked.tlb else None
+    sizes = parse_page_sizes(options.sizes)
+    cache, limits = cache_root(), Limits(options.timeout, _OUTPUT_LIMIT_BYTES)
+    named_tlb = parse_tlb(options.tlb) if options.tlb else None
     tools = build_tools(find_valgrind(), cache)
     with open_store(default_path(output.db)) as store:  # what cannot be stored is not traced
         with guard(str(uuid4()), 1):
-            subject = subject_of(asked, cache, limits)
-            measured = machine_costs(cache, anew=asked.measure)
-            tlb = named or tlb_of_cpuid(measured["cpuid"])
+            subject = subject_of(options, cache, limits)
+            costs = machine_costs(cache, anew=options.measure)
+            tlb = named_tlb or tlb_of_cpuid(costs["cpuid"])
             if tlb is None:
                 raise InputError(
                     "this processor does not tell its TLB: give it with --tlb, as 64x4,1536x12 "
@@ -163,21 +163,21 @@ def _record_trace(output: Output, asked: TraceOptions) -> StoredTrace:
                 )
             with trial_folder(cache) as work:
                 stage = Sandbox(subject, work, limits)
-                trace = _traced(stage, tools, tlb, sizes, asked.sample)
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        number = keep_trace(store, trace, measured, host=os.uname().nodename, traced_at=now)
+                trace = _traced(stage, tools, tlb, sizes, options.sample)
+        traced_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        number = keep_trace(store, trace, costs, host=os.uname().nodename, traced_at=traced_at)
         return load_trace(store, number)
 
 
-def _present(output: Output, asked: TraceOptions, stored: StoredTrace, file: Path | None) -> None:
-    trace, loads = stored.trace, Loads(asked.loads)
+def _present(output: Output, options: TraceOptions, stored: StoredTrace, file: Path | None) -> None:
+    trace, loads = stored.trace, Loads(options.loads)
     tlb = parse_tlb(trace.tlb)
     costs = page_costs(stored.costs, tlb)
     ranked = rank_mappings(trace, costs)
-    saved_ns = [it.saved_ns(loads) for it in ranked]
+    saved_ns = [mapping.saved_ns(loads) for mapping in ranked]
     times = stored.checks
-    if asked.check:
-        times = run_check(output, asked, stored, ranked, saved_ns)
+    if options.check:
+        times = run_check(output, options, stored, ranked, saved_ns)
         with open_existing_store(output) as store:
             keep_check(store, stored.number, times)
     check = checked(ranked, saved_ns, times)
@@ -188,7 +188,7 @@ def _present(output: Output, asked: TraceOptions, stored: StoredTrace, file: Pat
         costs=costs,
         ranked=ranked,
         loads=loads,
-        budget=asked.budget,
+        budget=options.budget,
         check=check,
     )
     if file is not None:
@@ -197,7 +197,7 @@ def _present(output: Output, asked: TraceOptions, stored: StoredTrace, file: Pat
     def parts(_: object) -> Iterator[Part]:
         yield from trace_parts(view)
         if file is not None:
-            yield Line(f"{asked.file}: {len(trace.reuse)} panels", whole=True)
+            yield Line(f"{options.file}: {len(trace.reuse)} panels", whole=True)
 
     print_view(output, pages_document(view), parts)
 
@@ -227,7 +227,7 @@ def _traced(
     return read_trace(
         traced.document,
         huge_bytes=_HUGE,
-        told=not problems,
+        has_ranges=not problems,
         elapsed_s=traced.elapsed_s,
         native_s=native_s,
         tlb=str(tlb),
@@ -272,20 +272,20 @@ class TraceTarget(Struct, frozen=True, kw_only=True):
     program: Callable[[tuple[str, ...]], Program]  # what stands in front of each command
 
 
-def subject_of(asked: TraceOptions, cache: Path, limits: Limits) -> TraceTarget:
-    """Build, find and set up what the command line means; raises `InputError`."""
-    if asked.command is not None and asked.which is not None:
+def subject_of(options: TraceOptions, cache: Path, limits: Limits) -> TraceTarget:
+    """Build, find and set up the program of the command line; raises `InputError`."""
+    if options.command is not None and options.which is not None:
         raise InputError(
-            f"both a benchmark ({asked.which}) and a command behind `--`: one trace is of one"
+            f"both a benchmark ({options.which}) and a command behind `--`: one trace is of one"
         )
-    if asked.command is not None:
-        return _of_command(asked.command)
-    if asked.which is None:
+    if options.command is not None:
+        return _of_command(options.command)
+    if options.which is None:
         raise InputError(
             "what is to be traced? SUITE/BENCHMARK, as in `rater lab trace mini/gups`, or a "
             "command: `rater lab trace -- ./program`"
         )
-    return _of_suite(asked, cache, limits)
+    return _of_suite(options, cache, limits)
 
 
 def _of_command(command: Sequence[str]) -> TraceTarget:
@@ -293,9 +293,12 @@ def _of_command(command: Sequence[str]) -> TraceTarget:
         raise InputError(
             "nothing behind `--`; expected a command, as in `rater lab trace -- ./bench`"
         )
-    found = find_command(command[0])
-    lines = (CommandLine(words=(str(found), *command[1:])),)
-    name = "".join(c if c.isalnum() or c in "._-" else "_" for c in found.name)[:60]
+    executable = find_command(command[0])
+    lines = (CommandLine(words=(str(executable), *command[1:])),)
+    name = "".join(
+        character if character.isalnum() or character in "._-" else "_"
+        for character in executable.name
+    )[:60]
 
     def program(wrap: tuple[str, ...]) -> Program:
         return Program(
@@ -303,25 +306,32 @@ def _of_command(command: Sequence[str]) -> TraceTarget:
         )
 
     return TraceTarget(
-        name=name, suite=None, size=None, command=tuple(command), files=(found,), program=program
+        name=name,
+        suite=None,
+        size=None,
+        command=tuple(command),
+        files=(executable,),
+        program=program,
     )
 
 
-def _of_suite(asked: TraceOptions, cache: Path, limits: Limits) -> TraceTarget:
-    which = asked.which or ""
-    suite = select_from_suite(load_suite(split_selection(which)[0]), which)
+def _of_suite(options: TraceOptions, cache: Path, limits: Limits) -> TraceTarget:
+    selection = options.which or ""
+    suite = select_from_suite(load_suite(split_selection(selection)[0]), selection)
     if len(suite.benchmarks) != 1:
-        names = ", ".join(it.name for it in suite.benchmarks[:20])
-        raise InputError(f"{which} is {len(suite.benchmarks)} benchmarks, trace one: {names}")
+        names = ", ".join(benchmark_found.name for benchmark_found in suite.benchmarks[:20])
+        raise InputError(f"{selection} is {len(suite.benchmarks)} benchmarks, trace one: {names}")
     [benchmark] = suite.benchmarks
-    size = pick_size(benchmark, asked.size)
+    size = pick_size(benchmark, options.size)
     if size is None:
-        known = ", ".join(benchmark.sizes)
-        raise InputError(f"benchmark {benchmark.name} has no size {asked.size}; there are: {known}")
-    left = try_setup(suite, size.name, cache, limits)
-    built = build(benchmark, asked.tune, cache, size)
+        size_names = ", ".join(benchmark.sizes)
+        raise InputError(
+            f"benchmark {benchmark.name} has no size {options.size}; there are: {size_names}"
+        )
+    setup_files = try_setup(suite, size.name, cache, limits)
+    built = build(benchmark, options.tune, cache, size)
     lines = command_lines(benchmark, size, built)
-    inputs = ready_inputs(benchmark, size, cache, left)
+    inputs = ready_inputs(benchmark, size, cache, setup_files)
     environment = benchmark_environment(suite, benchmark, size, cache)
 
     def program(wrap: tuple[str, ...]) -> Program:
@@ -362,7 +372,12 @@ class Sandbox:
         self._runs += 1
         program = self.subject.program(wrap)
         folders = RunFolders(
-            self._work, self._mark, {program.name: program}, (_UNBOUND,), (), keep=False
+            work=self._work,
+            uuid=self._mark,
+            programs={program.name: program},
+            placements=(_UNBOUND,),
+            added=(),
+            keep=False,
         )
         step = Step(program.name, self._runs)
         spec = folders.spec(0, 0, step)
@@ -409,13 +424,13 @@ def run_check(
     if len(places) == 1:
         raise InputError("--check: the program touches no data that could have larger pages")
     layouts = [mapping_layout(ranked[place].mapping.sizes) for place in places]
-    found: dict[str, tuple[float, ...]] = {}
+    times_by_layout: dict[str, tuple[float, ...]] = {}
 
     def keep(_: Output, store: Store, sweep: int) -> None:
         for point in load_points(store, [f"{PREFIX}{sweep}"]):
             layout = dict(point.values)["pages"]
-            by_block = sorted(point.runs, key=lambda it: it.block or 0)
-            found[layout] = tuple(_time_s(it.run) for it in by_block)
+            runs = sorted(point.runs, key=lambda point_run: point_run.block or 0)
+            times_by_layout[layout] = tuple(_time_s(point_run.run) for point_run in runs)
 
     trace = stored.trace
     options = {"copies": "1", "iterations": _ITERATIONS, "timeout": asked.timeout}
@@ -424,11 +439,11 @@ def run_check(
         options |= {"tune": asked.tune, **({"size": trace.size} if trace.size else {})}
         typed = Asked((f"{trace.suite}/{trace.name}",), options=options)
     axis = (f"pages={','.join(layouts)}",)
-    own = SweepOptions(axis=axis, rounds=asked.rounds, stop_on_failure=True)
-    status = run_sweep(typed, own, Output(db=output.db, json=output.json), keep)
-    if status != 0 or set(found) != set(layouts):
+    sweep_options = SweepOptions(axis=axis, rounds=asked.rounds, stop_on_failure=True)
+    status = run_sweep(typed, sweep_options, Output(db=output.db, json=output.json), keep)
+    if status != 0 or set(times_by_layout) != set(layouts):
         raise RunError("--check: not all runs ended well (`rater sweep --show last`)")
-    return {layout: found[layout] for layout in layouts}
+    return {layout: times_by_layout[layout] for layout in layouts}
 
 
 def checked(
@@ -436,15 +451,15 @@ def checked(
     saved_ns: Sequence[float],
     times: Mapping[str, Sequence[float]],
 ) -> BenefitCheck | None:
-    """Return times of runs against the prediction, None where there are none."""
-    layouts = [mapping_layout(it.mapping.sizes) for it in ranked]
-    those = [place for place, layout in enumerate(layouts) if layout in times]
-    if len(those) < 2 or those[0] != 0:
+    """Return times of runs against the prediction; None with fewer than two layouts that ran."""
+    layouts = [mapping_layout(mapping.mapping.sizes) for mapping in ranked]
+    places = [place for place, layout in enumerate(layouts) if layout in times]
+    if len(places) < 2 or places[0] != 0:
         return None
     return check_benefits(
-        [layouts[place] for place in those],
-        [saved_ns[place] for place in those],
-        [times[layouts[place]] for place in those],
+        [layouts[place] for place in places],
+        [saved_ns[place] for place in places],
+        [times[layouts[place]] for place in places],
     )
 
 
@@ -455,6 +470,6 @@ def _time_s(run: StoredRun) -> float:
         if copy.status is CopyStatus.OK
     ]
     if not times:
-        why = f"`rater show {run.head.run}`"
-        raise RunError(f"--check: no copy of run {run.head.run} ended well ({why})")
+        command = f"`rater show {run.head.run}`"
+        raise RunError(f"--check: no copy of run {run.head.run} ended well ({command})")
     return min(times) * 1e-9

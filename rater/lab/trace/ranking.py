@@ -46,9 +46,12 @@ def far_references(reuse: PageReuse, entries: int, category: int | None = None) 
     """
     chosen = range(len(CATEGORIES)) if category is None else (category,)
     far = sum(
-        count for c in chosen for distance, count in reuse.histogram[c] if distance >= entries
+        count
+        for category_index in chosen
+        for distance, count in reuse.histogram[category_index]
+        if distance >= entries
     )
-    return far + sum(reuse.pages[c] for c in chosen)
+    return far + sum(reuse.pages[category_index] for category_index in chosen)
 
 
 def working_set(reuse: PageReuse, share: float) -> int:
@@ -86,33 +89,37 @@ def predicted_misses(trace: PageTrace, layout: str | PageLayout) -> PredictedMis
     """
     chosen = parse_pages(layout) if isinstance(layout, str) else layout
     windows = page_windows(chosen, extents(trace), REGION_BYTES)
-    of: defaultdict[str, list[PageWindow]] = defaultdict(list)
+    windows_by_category: defaultdict[str, list[PageWindow]] = defaultdict(list)
     for window in windows:
-        of[window.category].append(window)
+        windows_by_category[window.category].append(window)
     base = trace.mappings[0]
-    l1: float = sum(base.l1_misses[len(CHOSEN) :])
+    l1_misses: float = sum(base.l1_misses[len(CHOSEN) :])
     walks: float = sum(base.walks[len(CHOSEN) :])
     for region in trace.regions:
-        share = _share(region, of[region.category])
-        l1 += region.l1_base + share * (region.l1_huge - region.l1_base)
+        share = _share(region, windows_by_category[region.category])
+        l1_misses += region.l1_base + share * (region.l1_huge - region.l1_base)
         walks += region.walks_base + share * (region.walks_huge - region.walks_base)
-    return PredictedMisses(l1, walks)
+    return PredictedMisses(l1_misses, walks)
 
 
 def extents(trace: PageTrace) -> dict[Category, int]:
     """Return how far each category reaches from its start, in bytes: what shares are of."""
-    found = dict.fromkeys(Category, 0)
+    extent_by_category = dict.fromkeys(Category, 0)
     for region in trace.regions:
         category = Category(region.category)
-        found[category] = max(found[category], (region.region + 1) * REGION_BYTES)
-    return found
+        extent_by_category[category] = max(
+            extent_by_category[category], (region.region + 1) * REGION_BYTES
+        )
+    return extent_by_category
 
 
 def _share(region: RegionMisses, windows: Sequence[PageWindow]) -> float:
     start = region.region * REGION_BYTES
     end = start + REGION_BYTES
-    covered = sum(max(0, min(window.end, end) - max(window.start, start)) for window in windows)
-    return min(1.0, covered / REGION_BYTES)
+    covered_bytes = sum(
+        max(0, min(window.end, end) - max(window.start, start)) for window in windows
+    )
+    return min(1.0, covered_bytes / REGION_BYTES)
 
 
 # -- What TLB misses and first touches cost, from measurements of one machine ----------------------
@@ -186,10 +193,13 @@ class PageCosts(Struct, frozen=True, kw_only=True):
         )
         if not beyond:
             return 0.0
-        costs = [it.of(loads) for it in beyond]
-        smooth = [statistics.median(costs[max(0, i - 1) : i + 2]) for i in range(len(costs))]
-        at = [math.log2(it.pages) for it in beyond]
-        walk_ns = float(np.interp(math.log2(max(1, pages)), at, smooth))
+        costs_ns = [beyond_point.of(loads) for beyond_point in beyond]
+        smooth_ns = [
+            statistics.median(costs_ns[max(0, place - 1) : place + 2])
+            for place in range(len(costs_ns))
+        ]
+        log_pages = [math.log2(beyond_point.pages) for beyond_point in beyond]
+        walk_ns = float(np.interp(math.log2(max(1, pages)), log_pages, smooth_ns))
         return max(0.0, walk_ns - self.l1_miss_ns(loads))
 
     def fault_ns(self, page_bytes: int) -> float:
@@ -198,25 +208,25 @@ class PageCosts(Struct, frozen=True, kw_only=True):
         The two measured sizes give both; where huge pages were not had, a larger page is taken to
         cost as much a byte as a base page.
         """
-        base = self.fault_base_ns or 0.0
+        base_ns = self.fault_base_ns or 0.0
         if self.fault_huge_ns is None:
-            return base * page_bytes / BASE_PAGE
-        a_byte = max(0.0, self.fault_huge_ns - base) / (_HUGE - BASE_PAGE)
-        return base + a_byte * (page_bytes - BASE_PAGE)
+            return base_ns * page_bytes / BASE_PAGE
+        ns_per_byte = max(0.0, self.fault_huge_ns - base_ns) / (_HUGE - BASE_PAGE)
+        return base_ns + ns_per_byte * (page_bytes - BASE_PAGE)
 
 
 def page_costs(document: Mapping[str, Any], tlb: Tlb) -> PageCosts:
     """Return the costs that the program of `cost.c` printed; huge pages half had do not count."""
     points = tuple(
         MissPoint(
-            it["pages"],
-            it["dependent_small_ns"] - it["dependent_huge_ns"],
-            it["independent_small_ns"] - it["independent_huge_ns"],
+            load_point["pages"],
+            load_point["dependent_small_ns"] - load_point["dependent_huge_ns"],
+            load_point["independent_small_ns"] - load_point["independent_huge_ns"],
             # Not measured by an older rater, whose traces do not tell stores apart either.
-            it.get("store_small_ns", 0.0) - it.get("store_huge_ns", 0.0),
+            load_point.get("store_small_ns", 0.0) - load_point.get("store_huge_ns", 0.0),
         )
-        for it in document["loads"]
-        if it["huge_bytes"] >= it["pages"] * BASE_PAGE
+        for load_point in document["loads"]
+        if load_point["huge_bytes"] >= load_point["pages"] * BASE_PAGE
     )
     faults = document["faults"] or {}
     return PageCosts(
@@ -252,42 +262,43 @@ def rank_mappings(trace: PageTrace, costs: PageCosts) -> tuple[RankedMapping, ..
 
     What a mapping saves is misses x cost + faults x cost.
     """
-    touched = sum(trace.of_size(BASE_PAGE).pages)
+    touched_pages = sum(trace.of_size(BASE_PAGE).pages)
     base = trace.mappings[0]
-    before = {it: _misses_ns(base, touched, costs, it) for it in Loads}
-    found = []
+    base_ns = {loads: _misses_ns(base, touched_pages, costs, loads) for loads in Loads}
+    ranked = []
     for mapping in trace.mappings:
-        pages, size = _large(trace, mapping)
-        found.append(
+        pages, large_bytes = _large(trace, mapping)
+        ranked.append(
             RankedMapping(
                 mapping=mapping,
                 large_pages=pages,
-                large_bytes=size,
+                large_bytes=large_bytes,
                 walks_saved=sum(base.walks) - sum(mapping.walks),
                 l1_misses_saved=sum(base.l1_misses) - sum(mapping.l1_misses),
                 misses_saved_ns={
-                    it: before[it] - _misses_ns(mapping, touched, costs, it) for it in Loads
+                    loads: base_ns[loads] - _misses_ns(mapping, touched_pages, costs, loads)
+                    for loads in Loads
                 },
                 faults_saved_ns=_faults_saved_ns(trace, mapping, costs),
             )
         )
-    return tuple(found)
+    return tuple(ranked)
 
 
 def by_saving(ranked: Sequence[RankedMapping], loads: Loads) -> list[RankedMapping]:
     """Return mappings, what saves most first; of what saves the same, the fewest large pages."""
-    return sorted(ranked, key=lambda it: (-it.saved_ns(loads), it.large_bytes))
+    return sorted(ranked, key=lambda mapping: (-mapping.saved_ns(loads), mapping.large_bytes))
 
 
 def benefits(ranked: Sequence[RankedMapping], loads: Loads) -> list[float]:
     """Return what each saves as a share of what the best one does; 0 where none saves."""
-    best = max(it.saved_ns(loads) for it in ranked)
-    return [it.saved_ns(loads) / best if best > 0 else 0.0 for it in ranked]
+    best = max(mapping.saved_ns(loads) for mapping in ranked)
+    return [mapping.saved_ns(loads) / best if best > 0 else 0.0 for mapping in ranked]
 
 
 def best_within(ranked: Sequence[RankedMapping], pages: int, loads: Loads) -> RankedMapping:
     """Return the mapping that saves most with at most so many large pages."""
-    return by_saving([it for it in ranked if it.large_pages <= pages], loads)[0]
+    return by_saving([mapping for mapping in ranked if mapping.large_pages <= pages], loads)[0]
 
 
 def different_mappings(trace: PageTrace, ranked: Sequence[RankedMapping]) -> list[int]:
@@ -296,17 +307,17 @@ def different_mappings(trace: PageTrace, ranked: Sequence[RankedMapping]) -> lis
     Mappings are alike where they differ only in data of which the program has none.
     """
 
-    def sizes(one: RankedMapping) -> tuple[int, ...]:
-        chosen = enumerate(one.mapping.sizes)
+    def sizes(mapping: RankedMapping) -> tuple[int, ...]:
+        chosen = enumerate(mapping.mapping.sizes)
         return tuple(size if trace.references[place] else 0 for place, size in chosen)
 
-    found: dict[tuple[int, ...], int] = {}
-    for place, one in enumerate(ranked):
-        found.setdefault(sizes(one), place)
-    return list(found.values())
+    place_by_sizes: dict[tuple[int, ...], int] = {}
+    for place, mapping in enumerate(ranked):
+        place_by_sizes.setdefault(sizes(mapping), place)
+    return list(place_by_sizes.values())
 
 
-def _misses_ns(mapping: PageMapping, touched: int, costs: PageCosts, loads: Loads) -> float:
+def _misses_ns(mapping: PageMapping, touched_pages: int, costs: PageCosts, loads: Loads) -> float:
     """Return what a mapping's misses cost: those of loads, and those of stores, which wait less.
 
     A walk for a base page costs by the program's footprint, one for a larger page as in the
@@ -315,7 +326,7 @@ def _misses_ns(mapping: PageMapping, touched: int, costs: PageCosts, loads: Load
     sizes = (*mapping.sizes, *(BASE_PAGE,) * (len(CATEGORIES) - len(CHOSEN)))
 
     def cost(kind: Loads | None, l1: Sequence[int], walks: Sequence[int]) -> float:
-        base, large = costs.walk_ns(touched, kind), costs.walk_ns(0, kind)
+        base, large = costs.walk_ns(touched_pages, kind), costs.walk_ns(0, kind)
         of_walks = sum(
             count * (base if size == BASE_PAGE else large)
             for count, size in zip(walks, sizes, strict=True)
@@ -350,7 +361,7 @@ def _large(trace: PageTrace, mapping: PageMapping) -> tuple[int, int]:
 
 def shown_categories(trace: PageTrace) -> list[int]:
     """Return the categories that were referred to, by their place in CATEGORIES."""
-    return [i for i in range(len(CATEGORIES)) if trace.references[i]]
+    return [place for place in range(len(CATEGORIES)) if trace.references[place]]
 
 
 # -- Predicted against measured benefits of mappings: the error in per cent of the most ------------
@@ -392,7 +403,7 @@ class BenefitCheck(Struct, frozen=True, kw_only=True):
     def mean_error(self) -> float:
         """Mean of absolute errors over mappings but the base, as a share."""
         rest = self.mappings[1:]
-        return statistics.fmean(abs(it.error) for it in rest) if rest else 0.0
+        return statistics.fmean(abs(mapping.error) for mapping in rest) if rest else 0.0
 
     @property
     def max_error(self) -> float:
@@ -408,35 +419,37 @@ def check_benefits(
     A mapping saves the median over rounds of (base - it) in the same round, which slow drift of
     the machine hits alike; its noise is the spread of that share over bootstrap samples of rounds.
     """
-    rounds = min(len(it) for it in times_s)
-    times = np.array([list(it[:rounds]) for it in times_s])
+    rounds = min(len(round_times) for round_times in times_s)
+    times = np.array([list(round_times[:rounds]) for round_times in times_s])
     differences = times[0] - times
-    saved = np.median(differences, axis=1)
-    most, best = float(saved.max()), int(saved.argmax())
+    saved_s = np.median(differences, axis=1)
+    most_s, best = float(saved_s.max()), int(saved_s.argmax())
     random = np.random.default_rng(_SEED)
     drawn = random.integers(0, rounds, (_DRAWS, rounds))
-    again = np.median(differences[:, drawn], axis=2)  # mappings x draws
-    noise_s = float(np.std(again[best])) if best else float(np.std(again[1:], axis=1).mean())
-    spread = np.std(again / most, axis=1) if most > 0 else np.zeros(len(times))
+    resampled = np.median(differences[:, drawn], axis=2)  # mappings x draws
+    noise_s = (
+        float(np.std(resampled[best])) if best else float(np.std(resampled[1:], axis=1).mean())
+    )
+    spread = np.std(resampled / most_s, axis=1) if most_s > 0 else np.zeros(len(times))
     largest = max(*saved_ns, 0.0)
     return BenefitCheck(
         mappings=tuple(
             CheckedMapping(
                 name=name,
-                times_s=tuple(map(float, own)),
-                median_s=float(np.median(own)),
+                times_s=tuple(map(float, mapping_times)),
+                median_s=float(np.median(mapping_times)),
                 predicted=predicted / largest if largest > 0 else 0.0,
-                measured=float(less / most) if most > 0 else 0.0,
+                measured=float(saved_time_s / most_s) if most_s > 0 else 0.0,
                 noise=float(noise),
             )
-            for name, predicted, own, less, noise in zip(
-                names, saved_ns, times, saved, spread, strict=True
+            for name, predicted, mapping_times, saved_time_s, noise in zip(
+                names, saved_ns, times, saved_s, spread, strict=True
             )
         ),
         predicted_s=largest * 1e-9,
-        most_saved_s=most,
+        most_saved_s=most_s,
         most_saved_noise_s=noise_s,
-        told=most > _CHECK_SURE * noise_s,
+        told=most_s > _CHECK_SURE * noise_s,
     )
 
 
@@ -451,5 +464,5 @@ def mappings_to_check(
     if every:
         return different
     in_order = sorted(different, key=lambda place: saved_ns[place])
-    most = max(different, key=lambda place: ranked[place].large_bytes)
-    return sorted({0, in_order[0], in_order[-1], most})
+    largest = max(different, key=lambda place: ranked[place].large_bytes)
+    return sorted({0, in_order[0], in_order[-1], largest})

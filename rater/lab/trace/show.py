@@ -68,7 +68,7 @@ _CHECK = {
 
 
 class TraceView(Struct, frozen=True, kw_only=True):
-    """A trace with what is told of it."""
+    """A trace with its ranking, its check and the options of the view."""
 
     number: int
     trace: PageTrace
@@ -91,19 +91,22 @@ def pages_document(view: TraceView) -> dict[str, Any]:
         "references": _by_category(trace.references),
         "stores": _by_category(trace.stores),
         "pages": [
-            _reuse(it)
-            | {"working_set_99": working_set(it, 0.99), "working_set_999": working_set(it, 0.999)}
-            for it in trace.reuse
+            _reuse(reuse)
+            | {
+                "working_set_99": working_set(reuse, 0.99),
+                "working_set_999": working_set(reuse, 0.999),
+            }
+            for reuse in trace.reuse
         ],
         "costs": {
             **JsonFields("cycle_ns fault_base_ns fault_huge_ns").read(costs),
-            "l1_miss_ns": {name: costs.l1_miss_ns(it) for name, it in _KINDS.items()},
-            "walk_ns": {name: costs.walk_ns(touched, it) for name, it in _KINDS.items()},
+            "l1_miss_ns": {name: costs.l1_miss_ns(reuse) for name, reuse in _KINDS.items()},
+            "walk_ns": {name: costs.walk_ns(touched, reuse) for name, reuse in _KINDS.items()},
         },
         "loads": view.loads,
         "mappings": [
-            _mapping(one, benefit, costs)
-            for one, benefit in zip(ranked, benefits(ranked, view.loads), strict=True)
+            _mapping(mapping, benefit, costs)
+            for mapping, benefit in zip(ranked, benefits(ranked, view.loads), strict=True)
         ],
         "best": mapping_layout(best_within(ranked, 1 << 62, view.loads).mapping.sizes),
     }
@@ -133,15 +136,15 @@ def _reuse(reuse: PageReuse) -> dict[str, Any]:
     }
 
 
-def _mapping(one: RankedMapping, benefit: float, costs: PageCosts) -> dict[str, Any]:
-    saved = {it: one.saved_ns(it) for it in Loads}
+def _mapping(ranked: RankedMapping, benefit: float, costs: PageCosts) -> dict[str, Any]:
+    saved = {loads: ranked.saved_ns(loads) for loads in Loads}
     misses = ("l1_misses", "walks", "store_walks")
     return {
-        "layout": mapping_layout(one.mapping.sizes),
-        **JsonFields("large_pages large_bytes faults_saved_ns").read(one),
-        **{name: sum(getattr(one.mapping, name)) for name in misses},
+        "layout": mapping_layout(ranked.mapping.sizes),
+        **JsonFields("large_pages large_bytes faults_saved_ns").read(ranked),
+        **{name: sum(getattr(ranked.mapping, name)) for name in misses},
         "saved_ns": saved,
-        "saved_cycles": {it: ns / costs.cycle_ns for it, ns in saved.items()},
+        "saved_cycles": {loads: saved_ns / costs.cycle_ns for loads, saved_ns in saved.items()},
         "benefit": benefit,
     }
 
@@ -155,125 +158,139 @@ MILLISECONDS = Form(lambda values: [milliseconds(it) for it in values])  # of ns
 
 def trace_parts(view: TraceView) -> Iterator[Part]:
     """Yield what a program refers to, by page size, category and reuse distance; mappings."""
-    trace, tlb = view.trace, view.tlb
+    trace = view.trace
     size = f", {trace.size}" if trace.size else ""
     native = f", {format_duration(trace.native_s)} by itself" if trace.native_s is not None else ""
-    what = f"trace {view.number}, {trace.name}{size}"
-    yield Line(f"{what}: {format_count(sum(trace.references))} references", "bold")
+    title = f"trace {view.number}, {trace.name}{size}"
+    yield Line(f"{title}: {format_count(sum(trace.references))} references", "bold")
     yield (
         f"traced by {trace.engine} in {format_duration(trace.elapsed_s)}{native}; "
         f"{'exact' if trace.rate == 1 else f'from {percent(trace.rate)} % of all pages'}; "
-        f"TLB {tlb}"
+        f"TLB {view.tlb}"
     )
     yield from (Line(note, "yellow") for note in trace.notes)
-
-    def far(of: PageReuse, level: int, category: int | None = None) -> int:
-        return far_references(of, tlb.entries(of.page_bytes)[level], category)
-
-    yield ViewTable(
-        title="",
-        rows=trace.reuse,
-        fields=(
-            Field(heading="page|size", value=lambda it: page_name(it.page_bytes), form=TEXT),
-            Field(heading="pages|touched", value=lambda it: sum(it.pages), form=COUNT),
-            Field(
-                heading="memory|MB",
-                value=lambda it: sum(it.pages) * it.page_bytes / 1e6,
-                form=NUMBER,
-            ),
-            Field(heading="page|faults", value=lambda it: sum(it.faults), form=COUNT),
-            Field(heading="pages for|99 %", value=lambda it: working_set(it, 0.99), form=COUNT),
-            Field(
-                heading="pages for|99.9 %",
-                value=lambda it: working_set(it, 0.999),
-                form=COUNT,
-                optional=1,
-            ),
-            Field(heading="L1 misses|if LRU", value=lambda it: far(it, 0), form=COUNT, optional=2),
-            Field(heading="walks|if LRU", value=lambda it: far(it, 1), form=COUNT),
-            Field(heading="sampling|+- %", value=lambda it: it.error, form=PERCENT),
-        ),
-    )
-    base, huge, mapping = trace.of_size(BASE_PAGE), trace.of_size(_HUGE), trace.mappings[0]
-    used = shown_categories(trace)
-    yield ViewTable(
-        title="",
-        rows=used,
-        fields=(
-            Field(heading="data|", value=lambda it: CATEGORIES[it], form=TEXT),
-            Field(heading="refer-|ences", value=lambda it: trace.references[it], form=COUNT),
-            Field(heading="4 KB|pages", value=lambda it: base.pages[it], form=COUNT),
-            Field(heading="2 MB|pages", value=lambda it: huge.pages[it], form=COUNT),
-            Field(heading="faults|4 KB", value=lambda it: base.faults[it], form=COUNT),
-            Field(
-                heading=f"farther|than {tlb.entries(BASE_PAGE)[1]}",
-                value=lambda it: far(base, 1, it),
-                form=COUNT,
-            ),
-            Field(
-                heading="L1 misses|4 KB",
-                value=lambda it: mapping.l1_misses[it],
-                form=COUNT,
-                optional=1,
-            ),
-            Field(heading="walks|4 KB", value=lambda it: mapping.walks[it], form=COUNT),
-        ),
-    )
-    shares = (
-        Field(
-            heading=f"{CATEGORIES[i]}|%",
-            value=partial(lambda i, row: row[1][i] or None, i),
-            form=PERCENT,
-        )
-        for i in used
-    )
-    columns = (
-        Field(heading="reuse distance|in 4 KB pages", value=lambda row: row[0]),
-        Field(heading="references|%", value=lambda row: sum(row[1]), form=PERCENT),
-        *shares,
-    )
-    yield ViewTable(title="", rows=octave_bars(base), fields=columns)
+    yield _page_sizes_table(view)
+    yield _categories_table(view)
+    yield _distances_table(trace)
     yield from _ranking_parts(view)
     if view.check is not None:
         yield from check_parts(view.check)
 
 
+def _page_sizes_table(view: TraceView) -> ViewTable:
+    def misses(level: int) -> Callable[[PageReuse], int]:
+        return lambda reuse: far_references(reuse, view.tlb.entries(reuse.page_bytes)[level])
+
+    fields = (
+        Field(heading="page|size", value=lambda reuse: page_name(reuse.page_bytes), form=TEXT),
+        Field(heading="pages|touched", value=lambda reuse: sum(reuse.pages), form=COUNT),
+        Field(
+            heading="memory|MB",
+            value=lambda reuse: sum(reuse.pages) * reuse.page_bytes / 1e6,
+            form=NUMBER,
+        ),
+        Field(heading="page|faults", value=lambda reuse: sum(reuse.faults), form=COUNT),
+        Field(heading="pages for|99 %", value=lambda reuse: working_set(reuse, 0.99), form=COUNT),
+        Field(
+            heading="pages for|99.9 %",
+            value=lambda reuse: working_set(reuse, 0.999),
+            form=COUNT,
+            optional=1,
+        ),
+        Field(heading="L1 misses|if LRU", value=misses(0), form=COUNT, optional=2),
+        Field(heading="walks|if LRU", value=misses(1), form=COUNT),
+        Field(heading="sampling|+- %", value=lambda reuse: reuse.error, form=PERCENT),
+    )
+    return ViewTable(title="", rows=view.trace.reuse, fields=fields)
+
+
+def _categories_table(view: TraceView) -> ViewTable:
+    """Return a row for each category, a place in CATEGORIES."""
+    trace = view.trace
+    base, huge, mapping = trace.of_size(BASE_PAGE), trace.of_size(_HUGE), trace.mappings[0]
+    entries = view.tlb.entries(BASE_PAGE)[1]
+    fields = (
+        Field(heading="data|", value=lambda place: CATEGORIES[place], form=TEXT),
+        Field(heading="refer-|ences", value=lambda place: trace.references[place], form=COUNT),
+        Field(heading="4 KB|pages", value=lambda place: base.pages[place], form=COUNT),
+        Field(heading="2 MB|pages", value=lambda place: huge.pages[place], form=COUNT),
+        Field(heading="faults|4 KB", value=lambda place: base.faults[place], form=COUNT),
+        Field(
+            heading=f"farther|than {entries}",
+            value=lambda place: far_references(base, entries, place),
+            form=COUNT,
+        ),
+        Field(
+            heading="L1 misses|4 KB",
+            value=lambda place: mapping.l1_misses[place],
+            form=COUNT,
+            optional=1,
+        ),
+        Field(heading="walks|4 KB", value=lambda place: mapping.walks[place], form=COUNT),
+    )
+    return ViewTable(title="", rows=shown_categories(trace), fields=fields)
+
+
+def _distances_table(trace: PageTrace) -> ViewTable:
+    def share(category: int) -> Callable[[tuple[str, list[float]]], float | None]:
+        return lambda row: row[1][category] or None
+
+    fields = (
+        Field(heading="reuse distance|in 4 KB pages", value=lambda row: row[0]),
+        Field(heading="references|%", value=lambda row: sum(row[1]), form=PERCENT),
+        *(
+            Field(heading=f"{CATEGORIES[category]}|%", value=share(category), form=PERCENT)
+            for category in shown_categories(trace)
+        ),
+    )
+    return ViewTable(title="", rows=octave_bars(trace.of_size(BASE_PAGE)), fields=fields)
+
+
 def _ranking_parts(view: TraceView) -> Iterator[Part]:
-    """Yield mappings, the best first, what they need and save, and the best within the budget."""
+    """Yield mappings, the best first, with their pages and savings, and the best in the budget."""
     trace, ranked, loads, budget = view.trace, view.ranked, view.loads, view.budget
     rows = by_saving([ranked[place] for place in different_mappings(trace, ranked)], loads)
     most_ns = rows[0].saved_ns(loads)
     native_ns = trace.native_s * 1e9 if trace.native_s else None
 
-    def share(of: float | None) -> Callable[[RankedMapping], float | None]:
-        return lambda it: it.saved_ns(loads) / of if of and of > 0 else None
+    def share(whole_ns: float | None) -> Callable[[RankedMapping], float | None]:
+        return lambda mapping: (
+            mapping.saved_ns(loads) / whole_ns if whole_ns and whole_ns > 0 else None
+        )
 
     fields = (
         Field(
             heading="page sizes|",
-            value=lambda it: mapping_name(it.mapping.sizes),
+            value=lambda mapping: mapping_name(mapping.mapping.sizes),
             form=TEXT,
             flexible=True,
         ),
-        Field(heading="large|pages", value=lambda it: it.large_pages),
+        Field(heading="large|pages", value=lambda mapping: mapping.large_pages),
         Field(
-            heading="L1 misses|saved", value=lambda it: it.l1_misses_saved, form=COUNT, optional=2
+            heading="L1 misses|saved",
+            value=lambda mapping: mapping.l1_misses_saved,
+            form=COUNT,
+            optional=2,
         ),
-        Field(heading="walks|saved", value=lambda it: it.walks_saved, form=COUNT, optional=1),
-        Field(heading="faults|ms", value=lambda it: it.faults_saved_ns, form=MILLISECONDS),
+        Field(
+            heading="walks|saved", value=lambda mapping: mapping.walks_saved, form=COUNT, optional=1
+        ),
+        Field(
+            heading="faults|ms", value=lambda mapping: mapping.faults_saved_ns, form=MILLISECONDS
+        ),
         Field(
             heading="ms if in-|dependent",
-            value=lambda it: it.saved_ns(_LOADS[0]),
+            value=lambda mapping: mapping.saved_ns(_LOADS[0]),
             form=MILLISECONDS,
             optional=3,
         ),
         Field(
             heading="ms if de-|pendent",
-            value=lambda it: it.saved_ns(_LOADS[1]),
+            value=lambda mapping: mapping.saved_ns(_LOADS[1]),
             form=MILLISECONDS,
             optional=3,
         ),
-        Field(heading="saved|ms", value=lambda it: it.saved_ns(loads), form=MILLISECONDS),
+        Field(heading="saved|ms", value=lambda mapping: mapping.saved_ns(loads), form=MILLISECONDS),
         Field(heading="of the|run %", value=share(native_ns), form=PERCENT),
         Field(heading="of the|most %", value=share(most_ns), form=PERCENT),
     )
@@ -297,40 +314,42 @@ _LOADS = (Loads.INDEPENDENT, Loads.DEPENDENT)
 
 
 def _costs_text(trace: PageTrace, costs: PageCosts) -> str:
-    touched = sum(trace.of_size(BASE_PAGE).pages)
-    l1_miss, walk = (
-        "..".join(f"{cost(it):.2f}" for it in _LOADS)
-        for cost in (costs.l1_miss_ns, partial(costs.walk_ns, touched))
+    touched_pages = sum(trace.of_size(BASE_PAGE).pages)
+    l1_miss_text, walk_text = (
+        "..".join(f"{cost(loads):.2f}" for loads in _LOADS)
+        for cost in (costs.l1_miss_ns, partial(costs.walk_ns, touched_pages))
     )
     huge_ns = costs.fault_huge_ns
-    huge = "not measured (no huge pages here)" if huge_ns is None else f"{huge_ns / 1e3:.0f} us"
+    huge_text = (
+        "not measured (no huge pages here)" if huge_ns is None else f"{huge_ns / 1e3:.0f} us"
+    )
     return (
-        f"costs measured here, independent..dependent loads: an L1 miss {l1_miss} ns, a walk "
-        f"{walk} ns at {format_count(touched)} pages; a fault "
-        f"{(costs.fault_base_ns or 0) / 1e3:.2f} us (4 KB), {huge} (2 MB)"
+        f"costs measured here, independent..dependent loads: an L1 miss {l1_miss_text} ns, a walk "
+        f"{walk_text} ns at {format_count(touched_pages)} pages; a fault "
+        f"{(costs.fault_base_ns or 0) / 1e3:.2f} us (4 KB), {huge_text} (2 MB)"
     )
 
 
 def heads_parts(heads: Sequence[TraceHead]) -> Iterator[Part]:
-    """Yield which traces there are."""
+    """Yield a table of the stored traces."""
     if not heads:
         yield Line("no traces stored yet; `rater lab trace SUITE/BENCHMARK` makes one")
     fields = (
-        Field(heading="trace|", value=lambda it: it.number),
+        Field(heading="trace|", value=lambda head: head.number),
         Field(
             heading="when|UTC",
-            value=lambda it: it.traced_at.replace("T", " ").removesuffix("Z"),
+            value=lambda head: head.traced_at.replace("T", " ").removesuffix("Z"),
             form=TEXT,
         ),
-        Field(heading="host|", value=lambda it: it.host, form=TEXT, flexible=True, optional=1),
+        Field(heading="host|", value=lambda head: head.host, form=TEXT, flexible=True, optional=1),
         Field(
             heading="what|",
-            value=lambda it: f"{it.suite}/{it.name}" if it.suite else it.name,
+            value=lambda head: f"{head.suite}/{head.name}" if head.suite else head.name,
             form=TEXT,
         ),
-        Field(heading="size|", value=lambda it: it.size, form=TEXT),
-        Field(heading="% of all|pages", value=lambda it: it.rate, form=PERCENT, optional=2),
-        Field(heading="traced|s", value=lambda it: it.elapsed_s, form=NUMBER),
+        Field(heading="size|", value=lambda head: head.size, form=TEXT),
+        Field(heading="% of all|pages", value=lambda head: head.rate, form=PERCENT, optional=2),
+        Field(heading="traced|s", value=lambda head: head.elapsed_s, form=NUMBER),
     )
     yield ViewTable(title="", rows=heads, fields=fields)
 
@@ -338,13 +357,13 @@ def heads_parts(heads: Sequence[TraceHead]) -> Iterator[Part]:
 def check_parts(check: BenefitCheck) -> Iterator[Part]:
     """Yield predicted against measured benefits."""
     fields = (
-        Field(heading="page sizes|", value=lambda it: it.name, form=TEXT, flexible=True),
-        Field(heading="runs|", value=lambda it: len(it.times_s), optional=1),
-        Field(heading="median|s", value=lambda it: f"{it.median_s:.4f}"),
-        Field(heading="predicted|% of most", value=lambda it: it.predicted, form=PERCENT),
-        Field(heading="measured|% of most", value=lambda it: it.measured, form=PERCENT),
-        Field(heading="noise|+- %", value=lambda it: it.noise, form=PERCENT),
-        Field(heading="error|%", value=lambda it: it.error, form=CHANGE),
+        Field(heading="page sizes|", value=lambda mapping: mapping.name, form=TEXT, flexible=True),
+        Field(heading="runs|", value=lambda mapping: len(mapping.times_s), optional=1),
+        Field(heading="median|s", value=lambda mapping: f"{mapping.median_s:.4f}"),
+        Field(heading="predicted|% of most", value=lambda mapping: mapping.predicted, form=PERCENT),
+        Field(heading="measured|% of most", value=lambda mapping: mapping.measured, form=PERCENT),
+        Field(heading="noise|+- %", value=lambda mapping: mapping.noise, form=PERCENT),
+        Field(heading="error|%", value=lambda mapping: mapping.error, form=CHANGE),
     )
     yield ViewTable(title="", rows=check.mappings, fields=fields)
     saved = (
@@ -377,23 +396,29 @@ def octave_bars(reuse: PageReuse) -> Bars:
     """Return shares of all references by distance: 0, 1, 2-3, 4-7 and so on, then first touches."""
     octaves: Counter[tuple[int, int]] = Counter()
     for category, rows in enumerate(reuse.histogram):
-        for distance, this_count in rows:
-            octaves[distance.bit_length(), category] += this_count
+        for distance, references in rows:
+            octaves[distance.bit_length(), category] += references
     everything = octaves.total() + sum(reuse.pages)
     if not everything:
         return []
     last = max((octave for octave, _ in octaves), default=0)
     bars: Bars = [
-        (_octave_name(n), [octaves[n, c] / everything for c in range(len(CATEGORIES))])
-        for n in range(last + 1)
+        (
+            _octave_name(octave_number),
+            [
+                octaves[octave_number, category_number] / everything
+                for category_number in range(len(CATEGORIES))
+            ],
+        )
+        for octave_number in range(last + 1)
     ]
     return [*bars, ("first touch", [count / everything for count in reuse.pages])]
 
 
-def _octave_name(n: int) -> str:
-    if n < 2:
-        return str(n)
-    low, high = 1 << (n - 1), (1 << n) - 1
+def _octave_name(octave: int) -> str:
+    if octave < 2:
+        return str(octave)
+    low, high = 1 << (octave - 1), (1 << octave) - 1
     return f"{_short(low)}-{_short(high)}"
 
 
@@ -407,34 +432,42 @@ def _percent(share: float) -> str:
 
 def reuse_svg(trace: PageTrace) -> str:
     """Return all page sizes as an SVG, a panel each."""
-    all_bars = [(it.page_bytes, octave_bars(it)) for it in trace.reuse]
+    all_bars = [(reuse.page_bytes, octave_bars(reuse)) for reuse in trace.reuse]
     # Rows of all panels are alike, so that they are compared along a line.
     titles = [title for title, _ in max((bars for _, bars in all_bars), key=len)]
     figures = []
     for page_bytes, bars in all_bars:
-        known = dict(bars)
+        shares_by_title = dict(bars)
         chart = _chart(
-            [(title, known.get(title, [0.0] * len(CATEGORIES))) for title in titles], trace
+            [(title, shares_by_title.get(title, [0.0] * len(CATEGORIES))) for title in titles],
+            trace,
         )
         chart["signals"]["title"] = f"{page_name(page_bytes)} pages"
         figures.append(
             PlacedChart(kind="cpi", chart=chart, width=_WIDTH, height=len(titles) * _LINE, above=20)
         )
-    what = sanitize(
+    trace_title = sanitize(
         f"{trace.name}: page reuse distances, % of {format_count(sum(trace.references))}"
     )
-    return sheet_svg(f"{what} references", figures, columns=2)
+    return sheet_svg(f"{trace_title} references", figures, columns=2)
 
 
 def _chart(rows: Sequence[tuple[str, list[float]]], trace: PageTrace) -> dict[str, Any]:
-    used = shown_categories(trace)
+    categories = shown_categories(trace)
     bars = []
     for title, shares in rows:
-        known = ((CATEGORIES[i], 100 * shares[i]) for i in used)
-        parts = [(name, size, [name, f"{size:.3g} % of all references"]) for name, size in known]
-        total = sum(shares[i] for i in used)
+        percent_by_name = (
+            (CATEGORIES[category], 100 * shares[category]) for category in categories
+        )
+        parts = [
+            (name, size, [name, f"{size:.3g} % of all references"])
+            for name, size in percent_by_name
+        ]
+        total = sum(shares[category] for category in categories)
         bars.append(StackedRow(title, True, parts, _percent(total) if total else ""))
-    return stacked_chart(bars, {CATEGORIES[i]: _COLOURS[i] for i in used})
+    return stacked_chart(
+        bars, {CATEGORIES[category]: _COLOURS[category] for category in categories}
+    )
 
 
 # -- Words for pages: counts, sizes and costs; what stands in tables and JSON alike ----------------

@@ -1,9 +1,9 @@
-"""Traced runs in and out."""
+"""Traced runs written to and read from the database."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -15,7 +15,6 @@ from rater.lab.trace.tlb import (
     PageMapping,
     PageReuse,
     PageTrace,
-    PerCategory,
     RegionMisses,
     TraceHead,
 )
@@ -32,11 +31,11 @@ _HEAD = (
 
 
 class StoredTrace(Struct, frozen=True):
-    """A trace with what it is known by."""
+    """A trace as the database has it: with its number, the costs of misses, and times of runs."""
 
     number: int
     trace: PageTrace
-    costs: Mapping[str, Any]  # as `run.pages.costs` returned them
+    costs: Mapping[str, Any]  # document of `lab.trace.tracer.machine_costs`
     checks: Mapping[str, Sequence[float]]  # times of runs in s, by layout
 
 
@@ -65,12 +64,15 @@ def keep_trace(
             )
 
         add("page_category", zip(CATEGORIES, trace.references, trace.stores, strict=True))
-        for it in trace.reuse:
-            add("page_size", [(it.page_bytes, it.error, it.error_from)])
-            touched = zip(CATEGORIES, it.pages, it.faults, strict=True)
-            add("page_touched", ((it.page_bytes, *row) for row in touched))
-            named = zip(CATEGORIES, it.histogram, strict=True)
-            add("page_reuse", ((it.page_bytes, name, *row) for name, rows in named for row in rows))
+        for reuse in trace.reuse:
+            add("page_size", [(reuse.page_bytes, reuse.error, reuse.error_from)])
+            touched = zip(CATEGORIES, reuse.pages, reuse.faults, strict=True)
+            add("page_touched", ((reuse.page_bytes, *row) for row in touched))
+            named = zip(CATEGORIES, reuse.histogram, strict=True)
+            add(
+                "page_reuse",
+                ((reuse.page_bytes, category, *row) for category, rows in named for row in rows),
+            )
         for position, mapping in enumerate(trace.mappings):
             missed = zip(CATEGORIES, mapping.l1_misses, mapping.walks, strict=True)
             of_stores = zip(mapping.store_l1_misses, mapping.store_walks, strict=True)
@@ -101,7 +103,7 @@ def keep_check(store: Store, number: int, times_s: Mapping[str, Sequence[float]]
 
 
 def trace_heads(store: Store) -> list[TraceHead]:
-    """Return what traces there are, in the order they were stored."""
+    """Return the stored traces without their counts, in the order they were stored."""
     with store.reading() as connection:
         return connection.read(TraceHead, _HEAD)
 
@@ -117,61 +119,89 @@ def find_trace(store: Store, word: str) -> int:
 
 
 def load_trace(store: Store, number: int) -> StoredTrace:
-    """Return a trace as it was; raises `InputError` where there is none."""
+    """Return a stored trace; raises `InputError` when there is none of this number."""
     with store.reading() as connection:
-        row = connection.execute("SELECT * FROM page_trace WHERE id = ?", (number,))
-        names = [column[0] for column in row.description]
-        found = row.fetchone()
-        if found is None:
+        cursor = connection.execute("SELECT * FROM page_trace WHERE id = ?", (number,))
+        columns = [column[0] for column in cursor.description]
+        row = cursor.fetchone()
+        if row is None:
             raise InputError(f"there is no trace {number}; `rater lab trace --list` shows them")
-        head = dict(zip(names, found, strict=True))
+        head = dict(zip(columns, row, strict=True))
 
-        def rows(table: str, columns: str, order: str = "1") -> list[tuple[Any, ...]]:
-            query = f"SELECT {columns} FROM {table} WHERE trace_id = ? ORDER BY {order}"
+        def read_rows(table: str, selected: str, order: str = "1") -> list[tuple[Any, ...]]:
+            query = f"SELECT {selected} FROM {table} WHERE trace_id = ? ORDER BY {order}"
             return connection.execute(query, (number,)).fetchall()
 
-        counts = {name: more for name, *more in rows("page_category", "category, refs, stores")}
-        touched = rows("page_touched", "page_bytes, category, pages, faults")
-        reuse = rows("page_reuse", "page_bytes, category, distance, refs", "1, 2, 3")
-        sizes = rows("page_size", "page_bytes, error, error_from")
-        mappings = rows(
-            "page_mapping",
-            "position, heap_bytes, mmap_bytes, static_bytes, category, l1_misses, walks, "
-            "coalesce(store_l1_misses, 0), coalesce(store_walks, 0)",
+        counts = {
+            category: (references, stores)
+            for category, references, stores in read_rows("page_category", "category, refs, stores")
+        }
+        trace = PageTrace(
+            **{name: head[name] for name in _PLAIN},
+            command=tuple(json.loads(head["command"])),
+            notes=tuple(json.loads(head["notes"])),
+            references=tuple(counts[category][0] for category in CATEGORIES),
+            stores=tuple(counts[category][1] for category in CATEGORIES),
+            reuse=_load_reuse(read_rows),
+            mappings=_load_mappings(read_rows),
+            regions=connection.read_table(
+                RegionMisses, "page_region_misses", order="category, region", trace_id=number
+            ),
         )
-        regions = connection.read_table(
-            RegionMisses, "page_region_misses", order="category, region", trace_id=number
+        times_s: dict[str, list[float]] = {}
+        for layout, time_s in read_rows("page_check", "layout, elapsed_s", "layout, round"):
+            times_s.setdefault(layout, []).append(time_s)
+    return StoredTrace(number=number, trace=trace, costs=json.loads(head["costs"]), checks=times_s)
+
+
+# Table, columns and order of the rows of one trace.
+type _ReadRows = Callable[..., list[tuple[Any, ...]]]
+
+
+def _load_reuse(read_rows: _ReadRows) -> tuple[PageReuse, ...]:
+    histograms = group_by_key(
+        ((size, category), (distance, references))
+        for size, category, distance, references in read_rows(
+            "page_reuse", "page_bytes, category, distance, refs", "1, 2, 3"
         )
-        times: dict[str, list[float]] = {}
-        for layout, time in rows("page_check", "layout, elapsed_s", "layout, round"):
-            times.setdefault(layout, []).append(time)
-    histograms = group_by_key((row[:2], row[2:]) for row in reuse)
-    trace = PageTrace(
-        **{name: head[name] for name in _PLAIN},
-        command=tuple(json.loads(head["command"])),
-        notes=tuple(json.loads(head["notes"])),
-        references=tuple(counts[name][0] for name in CATEGORIES),
-        stores=tuple(counts[name][1] for name in CATEGORIES),
-        reuse=tuple(
-            PageReuse(
-                page_bytes=size,
-                faults=_of(touched, (size,), 3),
-                pages=_of(touched, (size,), 2),
-                histogram=tuple(tuple(histograms.get((size, name), ())) for name in CATEGORIES),
-                error=error,
-                error_from=far,
-            )
-            for size, error, far in sizes
-        ),
-        mappings=tuple(
-            PageMapping(*key[1:], *(_of(mappings, key, place) for place in range(5, 9)))
-            for key in dict.fromkeys(row[:4] for row in mappings)
-        ),
-        regions=regions,
     )
-    return StoredTrace(number, trace, json.loads(head["costs"]), times)
+    touched = {
+        (size, category): (pages, faults)
+        for size, category, pages, faults in read_rows(
+            "page_touched", "page_bytes, category, pages, faults"
+        )
+    }
+    return tuple(
+        PageReuse(
+            page_bytes=size,
+            faults=tuple(touched[size, category][1] for category in CATEGORIES),
+            pages=tuple(touched[size, category][0] for category in CATEGORIES),
+            histogram=tuple(tuple(histograms.get((size, category), ())) for category in CATEGORIES),
+            error=error,
+            error_from=error_from,
+        )
+        for size, error, error_from in read_rows("page_size", "page_bytes, error, error_from")
+    )
 
 
-def _of(rows: Iterable[Sequence[Any]], key: tuple[Any, ...], column: int) -> PerCategory:
-    found = {row[len(key)]: row[column] for row in rows if tuple(row[: len(key)]) == key}
-    return tuple(found[name] for name in CATEGORIES)
+def _load_mappings(read_rows: _ReadRows) -> tuple[PageMapping, ...]:
+    misses_by_mapping: dict[tuple[int, ...], dict[str, tuple[int, ...]]] = {}
+    for position, heap_bytes, mmap_bytes, static_bytes, category, *misses in read_rows(
+        "page_mapping",
+        "position, heap_bytes, mmap_bytes, static_bytes, category, l1_misses, walks, "
+        "coalesce(store_l1_misses, 0), coalesce(store_walks, 0)",
+    ):
+        mapping = (position, heap_bytes, mmap_bytes, static_bytes)
+        misses_by_mapping.setdefault(mapping, {})[category] = tuple(misses)
+    return tuple(
+        PageMapping(
+            heap_bytes=heap_bytes,
+            mmap_bytes=mmap_bytes,
+            static_bytes=static_bytes,
+            l1_misses=tuple(misses[category][0] for category in CATEGORIES),
+            walks=tuple(misses[category][1] for category in CATEGORIES),
+            store_l1_misses=tuple(misses[category][2] for category in CATEGORIES),
+            store_walks=tuple(misses[category][3] for category in CATEGORIES),
+        )
+        for (_, heap_bytes, mmap_bytes, static_bytes), misses in misses_by_mapping.items()
+    )

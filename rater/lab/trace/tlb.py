@@ -43,7 +43,7 @@ class PageReuse(Struct, frozen=True, kw_only=True):
         return sum(count for _, count in self.histogram[category])
 
 
-class PageMapping(Struct, frozen=True):
+class PageMapping(Struct, frozen=True, kw_only=True):
     """A page size for each category that has a choice, and what the TLB misses then."""
 
     heap_bytes: int
@@ -61,7 +61,7 @@ class PageMapping(Struct, frozen=True):
         return self.heap_bytes, self.mmap_bytes, self.static_bytes
 
 
-class RegionMisses(Struct, frozen=True):
+class RegionMisses(Struct, frozen=True, kw_only=True):
     """What 2 MiB of addresses of one category miss when all lies in one page size."""
 
     category: str
@@ -96,7 +96,7 @@ class PageTrace(Struct, frozen=True, kw_only=True):
 
     def of_size(self, page_bytes: int) -> PageReuse:
         """Return the references to pages of one of PAGE_SIZES."""
-        return next(it for it in self.reuse if it.page_bytes == page_bytes)
+        return next(reuse for reuse in self.reuse if reuse.page_bytes == page_bytes)
 
 
 class TraceHead(Struct, frozen=True, kw_only=True):
@@ -165,8 +165,8 @@ class TlbArray(Struct, frozen=True):
     ways: int
 
     def __str__(self) -> str:
-        of = "" if self.sizes == _ALL else "/".join(map(size_text, self.sizes)) + ":"
-        return f"{of}{self.entries}x{self.ways}"
+        sizes_text = "" if self.sizes == _ALL else "/".join(map(size_text, self.sizes)) + ":"
+        return f"{sizes_text}{self.entries}x{self.ways}"
 
     @property
     def argument(self) -> str:
@@ -182,13 +182,16 @@ class Tlb(Struct, frozen=True):
 
     def __str__(self) -> str:
         levels = sorted({array.level for array in self.arrays})
-        return ",".join("+".join(str(a) for a in self.arrays if a.level == n) for n in levels)
+        return ",".join(
+            "+".join(str(each_array) for each_array in self.arrays if each_array.level == level)
+            for level in levels
+        )
 
     def entries(self, page_bytes: int) -> tuple[int, int]:
         """Return how many pages of a size the first level holds, and the largest."""
-        of = [array for array in self.arrays if page_bytes in array.sizes]
-        first = sum(it.entries for it in of if it.level == 1)
-        return first, max((it.entries for it in of), default=0)
+        arrays = [array for array in self.arrays if page_bytes in array.sizes]
+        first_entries = sum(each_array.entries for each_array in arrays if each_array.level == 1)
+        return first_entries, max((each_array.entries for each_array in arrays), default=0)
 
 
 def parse_tlb(text: str) -> Tlb:
@@ -216,14 +219,14 @@ def _tlb(levels: Sequence[str]) -> Tlb:
                 raise ValueError(f"{word!r}: entries are no multiple of 1 to {_MOST_WAYS} ways")
             sizes = _ALL if match[1] is None else _known_sizes(match[1].split("/"))
             arrays.append(TlbArray(level, sizes, entries, ways))
-        found = [size for array in arrays if array.level == level for size in array.sizes]
-        if len(found) != len(set(found)):
+        sizes_of_level = [size for array in arrays if array.level == level for size in array.sizes]
+        if len(sizes_of_level) != len(set(sizes_of_level)):
             raise ValueError(f"level {level} has two arrays for one page size")
     return Tlb(tuple(arrays))
 
 
 def tlb_of_cpuid(leaves: CpuidLeaves) -> Tlb | None:
-    """Return the data TLB that CPUID describes, None where it tells none.
+    """Return the data TLB that CPUID describes; None when it describes none.
 
     AMD: leaves 0x80000005, 6 and 19. Intel: leaf 0x18, else the descriptors of leaf 2. Pages of
     64 KB stand where those of 4 KB do: a processor that joins neighbours is not modelled. Where
@@ -239,7 +242,7 @@ def tlb_of_cpuid(leaves: CpuidLeaves) -> Tlb | None:
             else array
             for array in arrays
         ]
-    return Tlb(tuple(sorted(arrays, key=lambda it: (it.level, it.sizes))))
+    return Tlb(tuple(sorted(arrays, key=lambda each_array: (each_array.level, each_array.sizes))))
 
 
 def _amd(leaves: CpuidLeaves) -> list[TlbArray]:
@@ -268,11 +271,15 @@ def _joined(arrays: Sequence[tuple[int, int, int, int]]) -> list[TlbArray]:
 
     Where ways differ by size, those of the smallest pages are taken.
     """
-    found: dict[tuple[int, int], TlbArray] = {}
+    array_by_place: dict[tuple[int, int], TlbArray] = {}
     for level, size, entries, ways in sorted(arrays):
-        before = found.setdefault((level, entries), TlbArray(level, (), entries, ways))
-        found[level, entries] = replace(before, sizes=(*before.sizes, *_with_64k((size,))))
-    return list(found.values())
+        joined_array = array_by_place.setdefault(
+            (level, entries), TlbArray(level, (), entries, ways)
+        )
+        array_by_place[level, entries] = replace(
+            joined_array, sizes=(*joined_array.sizes, *_with_64k((size,)))
+        )
+    return list(array_by_place.values())
 
 
 def _intel_leaf_18(leaves: CpuidLeaves) -> list[TlbArray]:
@@ -290,7 +297,7 @@ def _intel_leaf_18(leaves: CpuidLeaves) -> list[TlbArray]:
 
 
 def _intel_leaf_2(leaves: CpuidLeaves) -> list[TlbArray]:
-    registers = [it for it in leaves.get("2", ()) if not it >> 31]
+    registers = [each_register for each_register in leaves.get("2", ()) if not each_register >> 31]
     codes = [register >> shift & 0xFF for register in registers for shift in (0, 8, 16, 24)]
     return _without_twins(
         TlbArray(level, _with_64k(sizes), entries, ways or entries)
@@ -315,10 +322,10 @@ def _without_twins(arrays: Iterable[TlbArray]) -> list[TlbArray]:
 
 def _known_sizes(words: Iterable[str]) -> tuple[int, ...]:
     """Return page sizes, ascending; raises `ValueError`."""
-    found = {size_bytes(word) for word in words}
-    if not found <= set(PAGE_SIZES):
+    sizes = {size_bytes(word) for word in words}
+    if not sizes <= set(PAGE_SIZES):
         raise ValueError(f"page sizes are {', '.join(map(size_text, PAGE_SIZES))}")
-    return tuple(sorted(found))
+    return tuple(sorted(sizes))
 
 
 # -- All ways to give each category of data a page size --------------------------------------------
@@ -355,9 +362,9 @@ def mapping_argument(sizes: MappingSizes) -> str:
 def parse_page_sizes(text: str) -> tuple[int, ...]:
     """Return the page sizes of `--sizes 4k,2M`, ascending; raises `InputError`."""
     try:
-        found = _known_sizes(text.split(","))
+        sizes = _known_sizes(text.split(","))
     except ValueError as error:
         raise InputError(f"--sizes {text}: {error}") from None
-    if found[0] != BASE_PAGE or len(found) < 2:
+    if sizes[0] != BASE_PAGE or len(sizes) < 2:
         raise InputError(f"--sizes {text}: expected 4k and a larger page size, as in 4k,2M")
-    return found
+    return sizes

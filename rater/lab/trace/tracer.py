@@ -67,6 +67,7 @@ _TOOL_FLAGS = (
     *("-fomit-frame-pointer", "-fno-pie", "-static", "-no-pie", "-nodefaultlibs"),
     *("-nostartfiles", "-u", "_start", "-Wl,--build-id=none"),
 )
+_LIBRARY_FOLDERS = ("lib/*/valgrind", "lib/valgrind", "lib64/valgrind", "libexec/valgrind")
 _LOAD_ADDRESS = {"amd64": "0x58000000", "arm64": "0x58000000"}
 
 
@@ -82,7 +83,7 @@ class Valgrind(Struct, frozen=True, kw_only=True):
 
 
 class TraceTools(Struct, frozen=True):
-    """What a traced run needs, ready to be executed."""
+    """The programs of a traced run, compiled."""
 
     valgrind: Valgrind
     tool: Path
@@ -90,7 +91,7 @@ class TraceTools(Struct, frozen=True):
 
     @property
     def engine(self) -> str:
-        """What traces, for people."""
+        """Name and version of the tracer, for people."""
         return f"valgrind {self.valgrind.version}"
 
     @contextmanager
@@ -114,34 +115,31 @@ def find_valgrind(environment: Mapping[str, str] = os.environ, root: Path = Path
             f"rater lab trace traces programs on {', '.join(_ARCHITECTURES)}, "
             f"this machine is {platform.machine()}"
         )
-    found = shutil.which("valgrind", path=environment.get("PATH"))
-    if found is None:
+    executable = shutil.which("valgrind", path=environment.get("PATH"))
+    if executable is None:
         raise InputError(f"rater lab trace traces programs with valgrind, not in PATH: {_INSTALL}")
-    program = Path(found).resolve()
-    version = run_tool([found, "--version"], Path("/")).output
+    program = Path(executable).resolve()
+    version = run_tool([executable, "--version"], Path("/")).output
     match = _VERSION.search(version)
     if match is None or (int(match[1]), int(match[2])) < _OLDEST:
         oldest = ".".join(map(str, _OLDEST))
         raise InputError(
-            f"{found} says {version[:60]!r}: rater lab trace wants valgrind {oldest} on"
+            f"{executable} says {version[:60]!r}: rater lab trace wants valgrind {oldest} on"
         )
-    prefix = program.parent.parent
+    prefixes = dict.fromkeys((program.parent.parent, root / "usr", root / "usr/local"))
+
+    def locate(description: str, name: str, folders: Sequence[str]) -> Path:
+        folder = _folder_with(name, prefixes, folders)
+        if folder is None:
+            raise InputError(f"{executable} is there, but {description} not: {_INSTALL}")
+        return folder
+
     core, tool = f"libcoregrind-{architecture}-linux.a", f"none-{architecture}-linux"
-    prefixes = dict.fromkeys((prefix, root / "usr", root / "usr/local"))
-    lib = ("lib/*/valgrind", "lib/valgrind", "lib64/valgrind", "libexec/valgrind")
-    headers = _with("pub_tool_tooliface.h", prefixes, ("include/valgrind",))
-    libraries = _with(core, prefixes, lib)
-    parts = _with(tool, prefixes, lib)
-    for what, where in (
-        ("the headers for tools", headers),
-        (core, libraries),
-        (f"its own tool {tool}", parts),
-    ):
-        if where is None:
-            raise InputError(f"{found} is there, but {what} not: {_INSTALL}")
-    assert headers is not None and libraries is not None and parts is not None
+    headers = locate("the headers for tools", "pub_tool_tooliface.h", ("include/valgrind",))
+    libraries = locate(core, core, _LIBRARY_FOLDERS)
+    parts = locate(f"its own tool {tool}", tool, _LIBRARY_FOLDERS)
     return Valgrind(
-        program=Path(found),
+        program=Path(executable),
         version=version.strip().removeprefix("valgrind-"),
         headers=headers,
         libraries=libraries,
@@ -151,21 +149,24 @@ def find_valgrind(environment: Mapping[str, str] = os.environ, root: Path = Path
 
 
 def build_tools(valgrind: Valgrind, cache: Path) -> TraceTools:
-    """Compile what a traced run needs, once a valgrind, compiler and version of rater.
+    """Compile the programs of a traced run, once a valgrind, compiler and version of rater.
 
     Raises `InputError` with the compiler's message.
     """
-    a = valgrind.architecture
+    architecture = valgrind.architecture
     libraries = [
-        str(valgrind.libraries / f"{name}-{a}-linux.a")
+        str(valgrind.libraries / f"{name}-{architecture}-linux.a")
         for name in ("libcoregrind", "libvex", "libgcc-sup")
     ]
     present = [library for library in libraries if Path(library).exists()]
     flags = (
         *_TOOL_FLAGS,
-        f"-Wl,-Ttext-segment={_LOAD_ADDRESS[a]}",
-        *(f"-D{it}=1" for it in (f"VGA_{a}", "VGO_linux", f"VGP_{a}_linux")),
-        f"-DVGPV_{a}_linux_vanilla=1",
+        f"-Wl,-Ttext-segment={_LOAD_ADDRESS[architecture]}",
+        *(
+            f"-D{definition}=1"
+            for definition in (f"VGA_{architecture}", "VGO_linux", f"VGP_{architecture}_linux")
+        ),
+        f"-DVGPV_{architecture}_linux_vanilla=1",
         f"-I{valgrind.headers}",
         # Its libraries are linked in: others are another program.
         f'-DLIBRARIES="{sha256_of(Path(present[0]))[:16]}"',
@@ -186,15 +187,15 @@ def native_program(name: str, cache: Path, flags: Sequence[str] = ()) -> Path:
     return compile_program(f"rater-{name}", [source], ("-O2", *flags), (), cache).executable
 
 
-def _with(name: str, prefixes: Mapping[Path, None], folders: Sequence[str]) -> Path | None:
-    found = (
+def _folder_with(name: str, prefixes: Mapping[Path, None], folders: Sequence[str]) -> Path | None:
+    folders_found = (
         folder
         for prefix in prefixes
         for pattern in folders
         for folder in sorted(prefix.glob(pattern))
         if (folder / name).exists()
     )
-    return next(found, None)
+    return next(folders_found, None)
 
 
 # -- What TLB misses and page faults cost on this machine: measured once, kept in the cache --------
@@ -226,8 +227,8 @@ def machine_costs(cache: Path, *, anew: bool = False) -> dict[str, Any]:
                 f"measuring what TLB misses cost failed (status {ended.status}): {ended.output}"
             )
         replace_file(path, ended.output.encode(), mode=0o600)
-    found: dict[str, Any] = json.loads(ended.output)
-    return found
+    costs: dict[str, Any] = json.loads(ended.output)
+    return costs
 
 
 def _fingerprint() -> tuple[str, ...]:
@@ -242,7 +243,7 @@ def _footprint_mib(*, still: bool = False) -> int:
     return max(_LEAST_MIB, min(_LARGEST_MIB, mib // _LARGEST_SHARE))
 
 
-# -- What the analyser printed as a `PageTrace` ----------------------------------------------------
+# -- The analyser's document as a `PageTrace` ------------------------------------------------------
 
 _LEAST_GROUPS = 8  # of a sample's 16, with references in them: fewer tell no error
 
@@ -251,7 +252,7 @@ def read_trace(
     document: Mapping[str, Any],
     *,
     huge_bytes: int,
-    told: bool,
+    has_ranges: bool,
     **known: Any,
 ) -> PageTrace:
     """Return a trace; `known` is what is not the analyser's: its times, its TLB, what ran.
@@ -268,9 +269,9 @@ def read_trace(
         processes=int(document["forks"]),
         references=tuple(document["references"]),
         stores=tuple(document["stores"]),
-        reuse=tuple(_reuse(it, rate) for it in document["sizes"]),
-        mappings=tuple(_mapping(it, rate) for it in document["mappings"]),
-        regions=_regions(document, huge_bytes, rate, told=told),
+        reuse=tuple(_reuse(item, rate) for item in document["sizes"]),
+        mappings=tuple(_mapping(item, rate) for item in document["mappings"]),
+        regions=_regions(document, huge_bytes, rate, has_ranges=has_ranges),
     )
 
 
@@ -285,7 +286,15 @@ def _reuse(size: Mapping[str, Any], rate: float) -> PageReuse:
         if rate < 1:
             rows = {distance: round(count / rate) for distance, count in rows.items()}
         rows[0] = rows.get(0, 0) + near  # to the page before: counted, not sampled
-        histogram.append(tuple(sorted(it for it in rows.items() if it[1])))
+        histogram.append(
+            tuple(
+                sorted(
+                    distance_and_count
+                    for distance_and_count in rows.items()
+                    if distance_and_count[1]
+                )
+            )
+        )
     return PageReuse(
         page_bytes=1 << size["shift"],
         faults=tuple(size["faults"]),
@@ -307,7 +316,7 @@ def _error(far: Sequence[int], sampled: Sequence[int]) -> float | None:
     if len(groups) < _LEAST_GROUPS or not total:
         return None
     mean = total / len(far)
-    variance = sum((it - mean) ** 2 for it in far) / (len(far) - 1)
+    variance = sum((far_count - mean) ** 2 for far_count in far) / (len(far) - 1)
     return math.sqrt(len(far) * variance) / total
 
 
@@ -317,34 +326,73 @@ def _sizes(mapping: Mapping[str, Any]) -> MappingSizes:
 
 
 def _mapping(mapping: Mapping[str, Any], rate: float) -> PageMapping:
-    kinds = ("l1", "l2", "store_l1", "store_l2")
-    return PageMapping(*_sizes(mapping), *(_scaled(mapping[kind], rate) for kind in kinds))
+    heap_bytes, mmap_bytes, static_bytes = _sizes(mapping)
+    return PageMapping(
+        heap_bytes=heap_bytes,
+        mmap_bytes=mmap_bytes,
+        static_bytes=static_bytes,
+        l1_misses=_scaled(mapping["l1"], rate),
+        walks=_scaled(mapping["l2"], rate),
+        store_l1_misses=_scaled(mapping["store_l1"], rate),
+        store_walks=_scaled(mapping["store_l2"], rate),
+    )
+
+
+type _RegionCounts = dict[tuple[int, int], tuple[int, int]]  # by category and region: L1, walks
 
 
 def _regions(
-    document: Mapping[str, Any], huge_bytes: int, rate: float, *, told: bool
+    document: Mapping[str, Any], huge_bytes: int, rate: float, *, has_ranges: bool
 ) -> tuple[RegionMisses, ...]:
-    by_sizes = {_sizes(it): it["regions"] for it in document["mappings"]}
-    base, huge = (by_sizes.get((size,) * 3) for size in (4096, huge_bytes))
-    if base is None or huge is None:
+    """Return the misses of each 2 MiB, with all in base pages and with all in huge pages.
+
+    Empty when the analyser had no mapping of all data to one of these sizes.
+    """
+    by_sizes = {_sizes(mapping): mapping["regions"] for mapping in document["mappings"]}
+    base_rows, huge_rows = (by_sizes.get((size,) * 3) for size in (4096, huge_bytes))
+    if base_rows is None or huge_rows is None:
         return ()
-    found: dict[tuple[int, int], list[int]] = {}
-    for place, rows in ((0, base), (2, huge)):
-        for category, region, l1, walks in rows:
-            row = found.setdefault((category, region), [0, 0, 0, 0])
-            row[place], row[place + 1] = l1, walks
-    begins = document["begins"]
-    rows = []
-    for place, name in enumerate(CHOSEN):
-        regions = sorted(region for category, region in found if category == place)
-        for number, region in enumerate(regions):
-            # The library of --pages has one range for the heap, one for mappings; without it
-            # mappings lie apart, and count one behind the other.
-            ranged = told and place < len(begins) and begins[place]
-            at = region - begins[place] // REGION_BYTES if ranged else number
-            if at >= 0:
-                rows.append(RegionMisses(name, at, *_scaled(found[place, region], rate)))
-    return tuple(rows)
+    base, huge = _region_counts(base_rows), _region_counts(huge_rows)
+    numbers = _region_numbers([*base, *huge], document["begins"], has_ranges=has_ranges)
+    misses = []
+    for (category, region), number in numbers.items():
+        l1_base, walks_base = _scaled(base.get((category, region), (0, 0)), rate)
+        l1_huge, walks_huge = _scaled(huge.get((category, region), (0, 0)), rate)
+        misses.append(
+            RegionMisses(
+                category=CHOSEN[category],
+                region=number,
+                l1_base=l1_base,
+                walks_base=walks_base,
+                l1_huge=l1_huge,
+                walks_huge=walks_huge,
+            )
+        )
+    return tuple(misses)
+
+
+def _region_counts(rows: Sequence[Sequence[int]]) -> _RegionCounts:
+    return {(category, region): (l1_misses, walks) for category, region, l1_misses, walks in rows}
+
+
+def _region_numbers(
+    regions: Sequence[tuple[int, int]], begins: Sequence[int], *, has_ranges: bool
+) -> dict[tuple[int, int], int]:
+    """Return the number of each region within its category, by category and place of the region.
+
+    The library of --pages has one range for the heap and one for mappings, whose begin is known:
+    numbers count from there, and a region in front of it has none. Without the library mappings
+    lie apart: their regions are counted one behind the other.
+    """
+    numbers = {}
+    for category in range(len(CHOSEN)):
+        of_category = sorted({region for each, region in regions if each == category})
+        is_range = has_ranges and category < len(begins) and begins[category]
+        for position, region in enumerate(of_category):
+            number = region - begins[category] // REGION_BYTES if is_range else position
+            if number >= 0:
+                numbers[category, region] = number
+    return numbers
 
 
 # -- A program under the tracer, and the analyser that reads what it refers to meanwhile -----------
@@ -353,7 +401,7 @@ _PIPE_BYTES = 1 << 20
 
 
 class TraceAnalysis(Struct, frozen=True):
-    """What the analyser is asked for."""
+    """The command line of the analyser as values."""
 
     arrays: tuple[str, ...]  # of the TLB, as it takes them
     mappings: tuple[str, ...]
@@ -369,14 +417,14 @@ class TraceAnalysis(Struct, frozen=True):
 
 
 class TraceRun(Struct, frozen=True):
-    """What one traced run gave."""
+    """The result of one traced run."""
 
     document: dict[str, Any]  # of the analyser
     elapsed_s: float
     status: int  # exit code, or less than 0 the signal that ended it
 
 
-def tracer_words(tools: TraceTools, descriptor: int, *, told: bool) -> tuple[str, ...]:
+def tracer_words(tools: TraceTools, descriptor: int, *, has_ranges: bool) -> tuple[str, ...]:
     """Return what stands in front of each traced command; `told`: it says what its ranges are."""
     return (
         str(tools.valgrind.program),
@@ -385,7 +433,7 @@ def tracer_words(tools: TraceTools, descriptor: int, *, told: bool) -> tuple[str
         "--trace-children=yes",
         f"--page-fd={descriptor}",
         f"--page-inode={os.fstat(descriptor).st_ino}",
-        f"--told-ranges={'yes' if told else 'no'}",
+        f"--told-ranges={'yes' if has_ranges else 'no'}",
     )
 
 
@@ -431,10 +479,11 @@ def run_traced(
         if analyser.returncode != 0:
             text = problem.decode(errors="replace").strip() or ended_text(analyser.returncode)
             raise RunError(f"the analyser of page references failed: {text}")
-        return TraceRun(json.loads(output), *ended)
+        elapsed_s, status = ended
+        return TraceRun(document=json.loads(output), elapsed_s=elapsed_s, status=status)
 
     try:
-        return running(tracer_words(tools, writing, told=library is not None), traced)
+        return running(tracer_words(tools, writing, has_ranges=library is not None), traced)
     finally:
         for end in tuple(ends):
             _close(ends, end)
@@ -445,7 +494,7 @@ def _close(ends: set[int], end: int) -> None:
     os.close(end)
 
 
-def _preloaded(library: Path, of: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+def _preloaded(library: Path, environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     """Return the variables that let a program lay out its data as `rater run --pages` does.
 
     All in base pages, and it tells the tracer what is where.
@@ -454,7 +503,7 @@ def _preloaded(library: Path, of: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     order = PageDirective(
         windows=(), heap_bytes=heap, mmap_bytes=mmap, split=True, pooled=False, strict=False
     )
-    before = of.get(b"LD_PRELOAD", b"")
+    before = environment.get(b"LD_PRELOAD", b"")
     return {
         b"LD_PRELOAD": b":".join([os.fsencode(library), *([before] if before else [])]),
         VARIABLE.encode(): order.words(None).encode(),
@@ -498,6 +547,8 @@ def run_to_end(
     with Path(spec.stderr).open("rb") as stderr:
         text = both_ends(stderr.fileno())
     if ended.status and "valgrind: " in text:
-        at = text.index("valgrind: ")
-        raise RunError(f"the tracer could not run {spec.argv[-1]}: {text[at : at + 300]}")
+        position = text.index("valgrind: ")
+        raise RunError(
+            f"the tracer could not run {spec.argv[-1]}: {text[position : position + 300]}"
+        )
     return ended.elapsed_s, ended.status
