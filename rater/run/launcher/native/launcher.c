@@ -1,12 +1,14 @@
 /* The launcher: parent, subreaper and watchdog of the copies of one run.
 
-   `rater-launcher SOCKET PROCESSES MARK LOCKS CGROUP`: so many processes at most, copies and those
-   that wait to follow them; the soft limit of file locks that marks all that rater starts, and the
-   one to give back to copies; the run's cgroup, which it is in, or "".
+   `rater-launcher SOCKET PROCESSES MARK LOCKS CGROUP`: PROCESSES is the most that can exist at
+   a time, copies and those that wait to follow them. MARK is the soft limit of file locks that
+   marks all processes of a run, LOCKS the limit to give back to copies. CGROUP is the run's,
+   which the launcher is in, or "".
 
-   It forks from its own small memory, holds every child at a gate, stamps releases and ends at
-   real-time priority where that is allowed, and says what happened in records. It has no state
-   beyond its processes: when the socket ends without GOODBYE, rater has died, and all is killed. */
+   It forks from its own small memory and holds every child at a gate. It stamps releases and
+   ends, at real-time priority where that is allowed, and writes down in records what happened.
+   It has no state beyond its processes: where the socket ends without GOODBYE, rater has died,
+   and all are killed. */
 #include "launcher.h"
 
 #include <poll.h>
@@ -17,49 +19,63 @@
 #include <sys/stat.h>
 #include <termios.h>
 
-/* Whoever waits cannot tell a late wake-up: so it looks this often, and where that comes late by
-   more, it did not run itself: stopped, without a CPU, or the machine was paused. */
+/* An end is stamped when the launcher runs, so a launcher that does not run stamps it late. It
+   wakes up every BEAT_NS while copies run. A wake-up that comes late by more than LATE_NS shows
+   that it did not run: it was stopped, had no CPU, or the whole machine was paused. */
 #define BEAT_NS 250000000LL
-#define LATE_NS 750000000LL /* a full machine, a slow virtual one: half a second was seen */
-#define GATHER_NS 20000000LL /* ends come in bursts, and are stamped: rater is woken once for many */
-#define BURST 3             /* ends handled one by one before all that have ended are stamped */
-#define MOST_TABLE (1u << 30)
-#define MOST_BACKLOG 5000 /* records that rater has not taken: reports wait */
+#define LATE_NS 750000000LL /* wake-ups half a second late were seen on full and virtual machines */
+#define GATHER_NS 20000000LL /* ends come in bursts: rater is woken once for all in this time */
+#define BURST 3              /* ends that are handled one by one before all others are stamped */
+#define MOST_TABLE (1u << 30)     /* bytes */
+#define MOST_BACKLOG 5000         /* records that rater has not taken; more reports are not read */
 #define MOST_PROCESSES (1u << 20)
-#define MOST_REPORTS 512 /* pieces, of what a pipe holds: a flood does not hold back an end */
+#define MOST_REPORTS 512 /* pieces read before an end: all that a pipe holds, no flood */
 #define NEVER INT64_MAX
 
-enum { FREE, SPAWNED, WAITING, DUE, RUNNING }; /* WAITING: it is at its gate, and that is said */
+enum state {
+    FREE,    /* this place has no process */
+    SPAWNED, /* on its way to its gate, or there without a READY */
+    WAITING, /* READY was said */
+    DUE,     /* released, and waits for its offset to pass */
+    RUNNING
+};
 
 struct process {
     pid_t pid;
-    uint32_t token, after, copy, flags;
-    int state, shares, asked; /* shares: the gate of all; asked: that it is ready is to be said */
-    int64_t due_ns, ended_ns; /* due: from the release, until that is done */
-    unsigned char accepted[256 / 8];
+    uint32_t token, after, copy, flags; /* of its entry */
+    enum state state;
+    bool shares_gate;   /* it waits at the gate that a release opens for all */
+    bool owes_ready;    /* READY is to be said once it is at its gate */
+    int64_t due_ns;     /* when it begins; until the release, its offset from that */
+    int64_t ended_ns;   /* the stamp of its end; 0: none yet */
+    unsigned char accepted[256 / 8]; /* mask: exit codes that are no failure */
     struct slot slot;
 };
 
-struct last { /* of a copy: which of its processes ended, and how */
+struct last { /* which process of a copy ended last, and whether well */
     uint32_t token;
-    int well;
+    bool ended_well;
 };
 
-#define EACH(it) for (struct process *it = processes; it < processes + used; it++)
+#define EACH(item) for (struct process *item = processes; item < processes + used; item++)
 
-/* Memory of these is shared with children: most do not use it, but then forks are quicker. */
+/* This memory is shared with children. Most of them do not need it, but a fork is quicker when
+   it has no private copies to prepare. */
 static struct process *processes;
-static pid_t *pids; /* by place; 0: that is free */
-static struct last *last;
+static pid_t *pids; /* by place; 0: the place is free */
+static struct last *last; /* by copy */
 static uint32_t *opened;  /* how often the gate of all was opened */
 static uint32_t *awaited; /* token of the process that wakes us when it is ready */
-static unsigned capacity, used, running, followers, asked;
+
+/* `used` places from the first on; of all processes those that run, follow another, and owe
+   READY. */
+static unsigned capacity, used, running, followers, owing_ready;
 static int rater_fd, reports[2];
-static int64_t seen_ns; /* what had ended until then is known */
-static int64_t due_ns = NEVER, flush_ns = NEVER;
-static struct { /* records on their way to rater */
+static int64_t seen_ns; /* every process that ended before this time has been handled */
+static int64_t next_due_ns = NEVER, flush_ns = NEVER;
+static struct { /* records on their way to rater: `sent` of `size`, with room for more */
     struct record *records;
-    size_t size, room, at;
+    size_t size, room, sent;
 } out;
 
 static _Noreturn void die(const char *what) {
@@ -87,45 +103,48 @@ static struct record *say(int kind, const struct process *process, int64_t at_ns
         record->token = process->token;
         record->pid = process->pid;
     }
-    int waits = (kind == ENDED || kind == REPORT) && running && !followers;
-    if (!waits || flush_ns == NEVER)
-        flush_ns = waits ? now_ns() + GATHER_NS : 0;
+    /* Nobody acts on an end while others run and none follows: it waits for more of them. */
+    bool can_wait = (kind == ENDED || kind == REPORT) && running && !followers;
+    if (!can_wait || flush_ns == NEVER)
+        flush_ns = can_wait ? now_ns() + GATHER_NS : 0;
     return record;
 }
 
-static struct record *say_broken(const struct process *process, int stage, int error) {
+static struct record *say_broken(const struct process *process, int step, int error) {
     struct record *record = say(BROKEN, process, now_ns());
-    record->status = stage;
+    record->status = step;
     record->error = error;
     return record;
 }
 
-/* Sends what does not wait; tells whether some is left that rater has no room for. */
-static int flush(int64_t now) {
-    while (out.at < out.size && flush_ns <= now) {
-        size_t count = out.size - out.at < MOST_RECORDS ? out.size - out.at : MOST_RECORDS;
-        if (send(rater_fd, &out.records[out.at], count * sizeof *out.records,
+enum flushed { SENT, SOCKET_FULL };
+
+/* Sends all records, once their time has come. */
+static enum flushed flush(int64_t now) {
+    while (out.sent < out.size && flush_ns <= now) {
+        size_t count = out.size - out.sent < MOST_RECORDS ? out.size - out.sent : MOST_RECORDS;
+        if (send(rater_fd, &out.records[out.sent], count * sizeof *out.records,
                  MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-            return 1;
-        out.at += count;
+            return SOCKET_FULL;
+        out.sent += count;
     }
-    if (out.at == out.size) {
-        out.at = out.size = 0;
+    if (out.sent == out.size) {
+        out.sent = out.size = 0;
         flush_ns = NEVER;
     }
-    return 0;
+    return SENT;
 }
 
-/* -- Begin: one process, or all that wait at the gate of all ------------------------------------ */
+/* -- Begin: one process, or all that wait at the gate of all ----------------------------------- */
 
-/* Says no more, and waits no more, that a process is ready. */
-static void answer(struct process *process) {
-    asked -= process->asked;
-    process->asked = 0;
+/* No READY is to be said of a process any more. */
+static void settle_ready(struct process *process) {
+    owing_ready -= process->owes_ready;
+    process->owes_ready = false;
 }
 
-static void started(struct process *process, int64_t now, int64_t planned_ns) {
-    answer(process);
+static void note_start(struct process *process, int64_t now, int64_t planned_ns) {
+    settle_ready(process);
     followers -= process->after != 0;
     process->state = RUNNING;
     process->slot.figures.start_ns = now;
@@ -135,20 +154,21 @@ static void started(struct process *process, int64_t now, int64_t planned_ns) {
 }
 
 static void begin(struct process *process, int64_t planned_ns) {
-    int64_t now = now_ns();
+    int64_t now = now_ns(); /* before all work: the time is that of the wake-up */
     __atomic_store_n(&process->slot.go, 1, __ATOMIC_RELEASE);
     syscall(SYS_futex, &process->slot.go, FUTEX_WAKE, 1, NULL, NULL, 0);
-    started(process, now, planned_ns);
+    note_start(process, now, planned_ns);
     say(STARTED, process, now)->figures = process->slot.figures;
 }
 
-/* Begins a process whose predecessor has ended, or discards it. */
+/* Begins a process if the one before it has ended; kills it if that one had to end well and did
+   not. */
 static void follow(struct process *process) {
     const struct last *before = &last[process->copy];
     if (!process->after || process->flags & HELD || process->state == RUNNING ||
         before->token != process->after)
         return;
-    if (process->flags & WELL && !before->well)
+    if (process->flags & WELL && !before->ended_well)
         kill(process->pid, SIGKILL);
     else
         begin(process, 0);
@@ -158,64 +178,69 @@ static void release(void) {
     int64_t now = now_ns();
     __atomic_add_fetch(opened, 1, __ATOMIC_RELEASE);
     syscall(SYS_futex, opened, FUTEX_WAKE, 0x7fffffff, NULL, NULL, 0);
-    EACH(it) {
-        if ((it->state != SPAWNED && it->state != WAITING) || it->after)
+    EACH(process) {
+        if ((process->state != SPAWNED && process->state != WAITING) || process->after)
             continue;
-        it->state = DUE;
-        it->due_ns += now;
-        if (it->shares)
-            started(it, now, now);
-        else if (it->due_ns < due_ns)
-            due_ns = it->due_ns;
+        process->state = DUE;
+        process->due_ns += now;
+        if (process->shares_gate)
+            note_start(process, now, now);
+        else if (process->due_ns < next_due_ns)
+            next_due_ns = process->due_ns;
     }
     say(RELEASED, NULL, now);
 }
 
 static void begin_due(void) {
-    if (due_ns > now_ns())
+    if (next_due_ns > now_ns())
         return;
-    due_ns = NEVER;
-    EACH(it)
-        if (it->state == DUE && it->due_ns <= now_ns())
-            begin(it, it->due_ns);
-        else if (it->state == DUE && it->due_ns < due_ns)
-            due_ns = it->due_ns;
+    next_due_ns = NEVER;
+    EACH(process) {
+        if (process->state != DUE)
+            continue;
+        if (process->due_ns <= now_ns())
+            begin(process, process->due_ns);
+        else if (process->due_ns < next_due_ns)
+            next_due_ns = process->due_ns;
+    }
 }
 
-static int is_ready(const struct process *process) {
-    return (int)__atomic_load_n(&process->slot.ready, __ATOMIC_SEQ_CST);
+static bool is_ready(const struct process *process) {
+    return __atomic_load_n(&process->slot.ready, __ATOMIC_SEQ_CST) != 0;
 }
 
-/* Waits for one process at a time: the last that is not ready, as most are ready before it. Tells
-   whether one is on its way that follows nobody. Either we see that it is ready, or it sees that we
-   wait for it; and when it dies, that wakes us too. */
-static int await_ready(void) {
-    int some = 0;
-    struct process *last_one = NULL;
-    EACH(it)
-        if (it->asked && !is_ready(it)) {
-            some |= !it->after;
-            last_one = it;
+/* Returns whether a process that follows no other one is still on its way to its gate. If so,
+   one that is on its way wakes us when it arrives: the last one, as most others arrive before
+   it. Either we see that it is ready, or it sees that we wait for it. Its death wakes us too. */
+static bool await_ready(void) {
+    bool first_runs_lack = false;
+    struct process *last_on_way = NULL;
+    EACH(process) {
+        if (process->owes_ready && !is_ready(process)) {
+            first_runs_lack |= !process->after;
+            last_on_way = process;
         }
-    if (!last_one)
-        return 0;
-    __atomic_store_n(awaited, last_one->token, __ATOMIC_SEQ_CST);
-    return is_ready(last_one) ? await_ready() : some;
+    }
+    if (!last_on_way)
+        return false;
+    __atomic_store_n(awaited, last_on_way->token, __ATOMIC_SEQ_CST);
+    return is_ready(last_on_way) ? await_ready() : first_runs_lack;
 }
 
-/* Says of all that are at their gates that they are, once none is on its way there. */
+/* Says READY of all that are at their gates, once no first run is on its way to its gate. */
 static void say_ready(void) {
-    if (!asked || await_ready())
+    if (!owing_ready || await_ready())
         return;
-    EACH(it)
-        if (it->asked && is_ready(it)) {
-            answer(it);
-            it->state = WAITING;
-            say(READY, it, now_ns());
+    EACH(process) {
+        if (process->owes_ready && is_ready(process)) {
+            settle_ready(process);
+            process->state = WAITING;
+            say(READY, process, now_ns());
         }
+    }
 }
 
-/* -- Ends: stamped, looked at as zombies, their groups killed, and reaped ------------------------- */
+/* -- Ends: stamped, looked at as zombies, their groups killed, and reaped ---------------------- */
 
 static void look_at_zombie(pid_t pid, struct figures *figures) {
     char path[64], line[1024], *field;
@@ -224,190 +249,247 @@ static void look_at_zombie(pid_t pid, struct figures *figures) {
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
     if (read_small(path, line, sizeof line) <= 0 || !(field = strrchr(line, ')')))
         return;
-    for (int n = 2; field && n < 39; n++) /* proc_pid_stat(5) */
+    /* Behind the name, which is field 2, each space begins a field: 39 is the CPU
+       (proc_pid_stat(5)). */
+    for (int number = 2; field && number < 39; number++)
         field = strchr(field + 1, ' ');
     if (field)
         figures->last_cpu = atoi(field);
 }
 
-/* Hands on a piece of what scripts report of their commands, with the time; tells whether any. */
-static int hear_reports(void) {
+/* Hands on a piece of what scripts report of their commands, with the time. Returns whether
+   there was any. */
+static bool hear_reports(void) {
     char text[TEXT_BYTES];
-    ssize_t got = read(reports[0], text, sizeof text);
-    if (got > 0) {
-        struct record *record = say(REPORT, NULL, now_ns());
-        record->status = (int32_t)got;
-        memcpy(record->text, text, (size_t)got);
-    }
-    return got > 0;
+    ssize_t size = read(reports[0], text, sizeof text);
+    if (size <= 0)
+        return false;
+    struct record *record = say(REPORT, NULL, now_ns());
+    record->status = (int32_t)size;
+    memcpy(record->text, text, (size_t)size);
+    return true;
 }
 
-static void ended(struct process *process, int64_t at_ns, int64_t stalled_ns, int by_signal) {
-    struct figures found = process->slot.figures;
-    found.stalled_ns = stalled_ns;
-    if (stalled_ns)
-        found.seen_ns = seen_ns > found.start_ns ? seen_ns : found.start_ns;
-    if (process->flags & PROOF)
-        look_at_zombie(process->pid, &found);
-    for (int n = 0; process->flags & REPORTS && n < MOST_REPORTS && hear_reports(); n++)
-        ; /* what it reported comes before its end */
-    if (by_signal) {
-        prlimit(process->pid, RLIMIT_CPU, NULL, &found.cpu_limit);
-        prlimit(process->pid, RLIMIT_FSIZE, NULL, &found.file_limit);
-    }
+static int64_t time_ns(struct timeval time) {
+    return time.tv_sec * 1000000000LL + time.tv_usec * 1000LL;
+}
+
+/* Kills what is left of the group of a zombie, reaps it, and adds what the kernel counted of it.
+   Returns its status. */
+static int reap_one(const struct process *process, struct figures *figures) {
     struct rusage usage;
     int status = 0;
-    kill(-process->pid, SIGKILL); /* as long as it is a zombie the number is no other group's */
+    /* As long as the process is a zombie, no other group can have its number. */
+    kill(-process->pid, SIGKILL);
     wait4(process->pid, &status, 0, &usage);
-    found.left = kill(-process->pid, 0) == 0;
-    found.user_ns = usage.ru_utime.tv_sec * 1000000000LL + usage.ru_utime.tv_usec * 1000LL;
-    found.system_ns = usage.ru_stime.tv_sec * 1000000000LL + usage.ru_stime.tv_usec * 1000LL;
-    found.peak_bytes = usage.ru_maxrss * 1024LL;
-    found.minor_faults = usage.ru_minflt;
-    found.major_faults = usage.ru_majflt;
-    found.voluntary = usage.ru_nvcsw;
-    found.involuntary = usage.ru_nivcsw;
-    const struct slot *slot = &process->slot;
-    if (slot->stage)
-        memcpy(say_broken(process, slot->stage, slot->error)->text, slot->given, TEXT_BYTES);
-    if (process->state == RUNNING) {
-        running--;
-        int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-        int well = code >= 0 && process->accepted[code / 8] >> code % 8 & 1;
-        last[process->copy] = (struct last){process->token, well};
-    } else
-        followers -= process->after != 0;
-    struct record *record = say(ENDED, process, at_ns);
-    record->status = status;
-    record->figures = found;
-    answer(process);
-    process->state = FREE;
-    pids[process - processes] = 0;
-    if (followers)
-        EACH(it)
-            if (it->state != FREE && it->after == process->token)
-                follow(it);
+    figures->left_group = kill(-process->pid, 0) == 0;
+    figures->user_ns = time_ns(usage.ru_utime);
+    figures->system_ns = time_ns(usage.ru_stime);
+    figures->peak_bytes = usage.ru_maxrss * 1024LL;
+    figures->minor_faults = usage.ru_minflt;
+    figures->major_faults = usage.ru_majflt;
+    figures->voluntary = usage.ru_nvcsw;
+    figures->involuntary = usage.ru_nivcsw;
+    return status;
 }
 
-static struct process *of_pid(pid_t pid) {
-    for (unsigned at = 0; at < used; at++)
-        if (pids[at] == pid)
-            return &processes[at];
+static bool is_accepted(const struct process *process, int status) {
+    int code = WEXITSTATUS(status);
+    return WIFEXITED(status) && process->accepted[code / 8] >> code % 8 & 1;
+}
+
+/* Handles the end of a process that is still a zombie, begins the one that follows it, and says
+   both. */
+static void handle_end(struct process *process, int64_t at_ns, int64_t stalled_ns, bool by_signal) {
+    struct figures figures = process->slot.figures;
+    figures.stalled_ns = stalled_ns;
+    if (stalled_ns)
+        figures.seen_ns = seen_ns > figures.start_ns ? seen_ns : figures.start_ns;
+    if (process->flags & PROOF)
+        look_at_zombie(process->pid, &figures);
+    if (process->flags & REPORTS) { /* rater is to read its reports before its end */
+        for (int pieces = 0; pieces < MOST_REPORTS && hear_reports(); pieces++) {
+        }
+    }
+    if (by_signal) {
+        prlimit(process->pid, RLIMIT_CPU, NULL, &figures.cpu_limit);
+        prlimit(process->pid, RLIMIT_FSIZE, NULL, &figures.file_limit);
+    }
+    int status = reap_one(process, &figures);
+    const struct slot *slot = &process->slot;
+    if (slot->step)
+        memcpy(say_broken(process, slot->step, slot->error)->text, slot->given, TEXT_BYTES);
+    if (process->state == RUNNING) {
+        running--;
+        last[process->copy] = (struct last){process->token, is_accepted(process, status)};
+    } else {
+        followers -= process->after != 0;
+    }
+    struct record *record = say(ENDED, process, at_ns);
+    record->status = status;
+    record->figures = figures;
+    settle_ready(process);
+    process->state = FREE;
+    pids[process - processes] = 0;
+    if (!followers)
+        return;
+    EACH(follower) {
+        if (follower->state != FREE && follower->after == process->token)
+            follow(follower);
+    }
+}
+
+static struct process *find_process(pid_t pid) {
+    for (unsigned place = 0; place < used; place++) {
+        if (pids[place] == pid)
+            return &processes[place];
+    }
     return NULL;
 }
 
-/* Stamps all that have ended, before the first of them is handled; returns how many. */
+/* Stamps all processes that have ended and have no stamp; returns how many. */
 static int stamp(int64_t now) {
     siginfo_t info;
     int stamped = 0;
-    EACH(it) {
+    EACH(process) {
         info.si_pid = 0;
-        if (it->state == RUNNING && !it->ended_ns &&
-            !waitid(P_PID, (id_t)it->pid, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid) {
-            it->ended_ns = now;
+        if (process->state == RUNNING && !process->ended_ns &&
+            !waitid(P_PID, (id_t)process->pid, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid) {
+            process->ended_ns = now;
             stamped++;
         }
     }
     return stamped;
 }
 
+/* Handles all ends. A few are handled one by one, as most often there are no more. In a burst
+   all are stamped first, so that no end waits for its stamp until others were handled. */
 static void reap(int64_t stalled_ns) {
     siginfo_t info;
-    for (int one_by_one = BURST;; one_by_one--) {
+    for (int until_stamps = BURST;; until_stamps--) {
         info.si_pid = 0;
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid)
             return;
         int64_t now = now_ns();
-        if (!one_by_one)
-            one_by_one = BURST + stamp(now);
-        struct process *process = of_pid(info.si_pid);
+        if (!until_stamps)
+            until_stamps = BURST + stamp(now);
+        struct process *process = find_process(info.si_pid);
         if (process)
-            ended(process, process->ended_ns ? process->ended_ns : now, stalled_ns,
-                  info.si_code != CLD_EXITED);
-        else /* what a copy had left, whose parent we became */
+            handle_end(process, process->ended_ns ? process->ended_ns : now, stalled_ns,
+                       info.si_code != CLD_EXITED);
+        else /* a descendant of a copy, whose parent we became */
             waitpid(info.si_pid, NULL, 0);
     }
 }
 
-/* Takes all ends, and says so where they may have been due for long: it did not run itself. */
-static void look(int64_t now) {
-    int64_t stalled = running ? now - seen_ns - BEAT_NS : 0;
-    if (stalled > LATE_NS)
-        say(STALLED, NULL, stalled);
-    reap(stalled > LATE_NS ? stalled : 0);
+/* Handles all ends. Says STALLED where they may have waited, as the launcher itself did not run. */
+static void take_ends(int64_t now) {
+    int64_t late_ns = running ? now - seen_ns - BEAT_NS : 0;
+    int64_t stalled_ns = late_ns > LATE_NS ? late_ns : 0;
+    if (stalled_ns)
+        say(STALLED, NULL, stalled_ns);
+    reap(stalled_ns);
     seen_ns = now;
 }
 
-/* -- Requests -------------------------------------------------------------------------------------- */
+/* -- Requests ---------------------------------------------------------------------------------- */
 
-/* Forks one process where it is to run, so that it is not moved; `own`: the CPUs that rater was given,
-   `at`: those that the launcher has by now. Tells whether that went well. */
-static int spawn(struct view table, const struct entry *entry, const unsigned char *own,
-                 unsigned char *at) {
-    static unsigned place;
+struct cpus { /* masks */
+    unsigned char given[MASK_BYTES];   /* those that rater gave the launcher */
+    unsigned char current[MASK_BYTES]; /* those that the launcher is bound to now */
+};
+
+enum spawned { SPAWN_DONE, SPAWN_FAILED };
+
+static enum spawned fail(const struct process *process, int step, int error) {
+    say_broken(process, step, error);
+    return SPAWN_FAILED;
+}
+
+/* Moves the launcher to the CPUs of a process that it is to fork, which then is not moved
+   itself. */
+static enum spawned move_to_cpus(struct view table, const struct entry *entry, struct cpus *cpus,
+                                 const struct process *born) {
+    unsigned char wanted[MASK_BYTES];
+    if (!find_mask(table, entry->cpus, wanted))
+        memcpy(wanted, cpus->given, MASK_BYTES);
+    if (!memcmp(wanted, cpus->current, MASK_BYTES))
+        return SPAWN_DONE;
+    if (sched_setaffinity(0, MASK_BYTES, (cpu_set_t *)wanted))
+        return fail(born, CPUS, errno);
+    memset(cpus->current, 0, MASK_BYTES);
+    sched_getaffinity(0, MASK_BYTES, (cpu_set_t *)cpus->current);
+    if (!memcmp(wanted, cpus->current, MASK_BYTES))
+        return SPAWN_DONE;
+    memcpy(say_broken(born, CPUS_GIVEN, 0)->text, cpus->current, TEXT_BYTES);
+    return SPAWN_FAILED;
+}
+
+/* Forks one process. A failure is said. */
+static enum spawned spawn(struct view table, const struct entry *entry, struct cpus *cpus) {
+    static unsigned place; /* where the search for a free place begins: behind the last process */
     struct process born = {.token = entry->token, .after = entry->after, .copy = entry->copy,
                            .flags = entry->flags, .state = SPAWNED, .due_ns = entry->offset_ns,
-                           .shares = !entry->after && !entry->offset_ns,
-                           .asked = !entry->after || entry->flags & HELD,
+                           .shares_gate = !entry->after && !entry->offset_ns,
+                           .owes_ready = !entry->after || entry->flags & HELD,
                            .slot = {.figures = {.cpu_ns = -1, .delay_ns = -1, .last_cpu = -1,
                                                 .cpu_limit = {-1UL, -1UL},
                                                 .file_limit = {-1UL, -1UL}}}};
-    unsigned char wanted[MASK_BYTES];
     unsigned tried = 0;
     for (; tried < capacity && pids[place]; tried++)
         place = (place + 1) % capacity;
     if (tried == capacity || entry->copy >= capacity)
-        return !say_broken(&born, FORKED, EAGAIN);
-    if (!find_mask(table, entry->cpus, wanted))
-        memcpy(wanted, own, MASK_BYTES);
-    if (memcmp(wanted, at, MASK_BYTES)) {
-        if (sched_setaffinity(0, MASK_BYTES, (cpu_set_t *)wanted))
-            return !say_broken(&born, CPUS, errno);
-        memset(at, 0, MASK_BYTES);
-        sched_getaffinity(0, MASK_BYTES, (cpu_set_t *)at);
-        if (memcmp(wanted, at, MASK_BYTES))
-            return !memcpy(say_broken(&born, CPUS_GIVEN, 0)->text, at, TEXT_BYTES);
-    }
-    find_mask(table, entry->accepted, wanted);
-    memcpy(born.accepted, wanted, sizeof born.accepted);
+        return fail(&born, FORKED, EAGAIN);
+    if (move_to_cpus(table, entry, cpus, &born) == SPAWN_FAILED)
+        return SPAWN_FAILED;
+    unsigned char accepted[MASK_BYTES];
+    find_mask(table, entry->accepted, accepted);
+    memcpy(born.accepted, accepted, sizeof born.accepted);
     struct process *process = &processes[place];
     *process = born;
-    struct gate gate = {born.shares ? opened : &process->slot.go, born.shares ? *opened : 0, awaited,
-                        reports[1]};
+    struct gate gate = {.word = &process->slot.go, .awaited = awaited, .reports = reports[1]};
+    if (born.shares_gate) {
+        gate.word = opened;
+        gate.closed = *opened;
+    }
     pid_t pid = fork();
     if (!pid)
         child(table, entry, &process->slot, gate);
     if (pid < 0) {
         process->state = FREE;
-        return !say_broken(&born, FORKED, errno);
+        return fail(&born, FORKED, errno);
     }
-    setpgid(pid, pid); /* as the child does: whoever is first */
-    process->pid = pids[place] = pid; /* not before: the child shares this memory */
+    setpgid(pid, pid); /* the child does the same: whoever is first */
+    process->pid = pids[place] = pid; /* not before the fork: the child shares this memory */
     used = used > place ? used : place + 1;
-    asked += born.asked;
+    owing_ready += born.owes_ready;
     followers += born.after != 0;
     follow(process);
-    return 1;
+    return SPAWN_DONE;
 }
 
+/* Forks the processes of a table up to the first that cannot be forked. */
 static void start_all(struct view table) {
     const struct table *head = (const struct table *)table.bytes;
     const struct entry *entries = (const struct entry *)(head + 1);
-    unsigned char own[MASK_BYTES] = {0}, at[MASK_BYTES];
     if (head->format != FORMAT || table.bytes[table.size - 1] ||
         head->entries > (table.size - sizeof *head) / sizeof *entries) {
         say_broken(NULL, 0, EBADMSG);
         return;
     }
-    sched_getaffinity(0, MASK_BYTES, (cpu_set_t *)own);
-    memcpy(at, own, MASK_BYTES);
-    for (uint32_t i = 0; i < head->entries && spawn(table, &entries[i], own, at); i++) {
-        if (running) /* as many take long */
-            look(now_ns());
+    struct cpus cpus = {.given = {0}};
+    sched_getaffinity(0, MASK_BYTES, (cpu_set_t *)cpus.given);
+    memcpy(cpus.current, cpus.given, MASK_BYTES);
+    for (uint32_t i = 0; i < head->entries; i++) {
+        if (spawn(table, &entries[i], &cpus) == SPAWN_FAILED)
+            break;
+        /* Many forks take long, and copies that run or are due do not wait for them. */
+        if (running)
+            take_ends(now_ns());
         begin_due();
     }
-    if (memcmp(at, own, MASK_BYTES))
-        sched_setaffinity(0, MASK_BYTES, (cpu_set_t *)own);
+    if (memcmp(cpus.current, cpus.given, MASK_BYTES))
+        sched_setaffinity(0, MASK_BYTES, (cpu_set_t *)cpus.given);
     say_ready();
 }
 
@@ -428,8 +510,10 @@ static void start(int file) {
 
 static void send_signal(const struct process *process, int number) {
     kill(-process->pid, number);
-    /* And to itself, where it has left that group. */
-    if (kill(process->pid, getpgid(process->pid) == process->pid ? 0 : number) && errno == EPERM)
+    /* A process that has left its group gets the signal itself. Otherwise signal 0 asks
+       whether we may send one: no more, where the process has become another user's. */
+    bool leads_group = getpgid(process->pid) == process->pid;
+    if (kill(process->pid, leads_group ? 0 : number) && errno == EPERM)
         say(REFUSED, process, now_ns());
 }
 
@@ -438,23 +522,28 @@ static void handle(struct request request, int file) {
         start(file);
     else if (request.kind == RELEASE)
         release();
-    EACH(it) {
-        int meant = it->token == request.token;
-        if (it->state == FREE)
+    EACH(process) {
+        bool is_meant = process->token == request.token;
+        if (process->state == FREE)
             continue;
-        if (request.kind == ALLOW && meant) {
-            it->flags &= ~HELD;
-            follow(it);
-        } else if (request.kind == SIGNAL && meant)
-            send_signal(it, request.value);
-        else if (request.kind == DISCARD && it->state != RUNNING && (meant || !request.token))
-            kill(it->pid, SIGKILL);
+        if (request.kind == ALLOW && is_meant) {
+            process->flags &= ~HELD;
+            follow(process);
+        } else if (request.kind == SIGNAL && is_meant) {
+            send_signal(process, request.value);
+        } else if (request.kind == DISCARD && process->state != RUNNING &&
+                   (is_meant || !request.token)) {
+            kill(process->pid, SIGKILL);
+        }
     }
 }
 
-/* Takes a message of rater's, requests or one with the table of START; returns 1 as long as there
-   are more to come, else 0 or, where something is to be hunted, -1. */
-static int listen_to_rater(void) {
+/* What the launcher does after a message: go on, end, or kill all that is left of the run and
+   end. */
+enum course { GO_ON, LEAVE, HUNT };
+
+/* Takes a message of rater: requests, or one request with the table of START. */
+static enum course listen_to_rater(void) {
     struct request requests[MOST_RECORDS];
     union {
         struct cmsghdr head;
@@ -463,27 +552,31 @@ static int listen_to_rater(void) {
     struct iovec into = {requests, sizeof requests};
     struct msghdr message = {.msg_iov = &into, .msg_iovlen = 1, .msg_control = &control,
                              .msg_controllen = sizeof control};
-    ssize_t got = recvmsg(rater_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
-        return 1;
-    int file = -1, more = got > 0 ? 1 : -1;
+    ssize_t size = recvmsg(rater_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (size < 0 && (errno == EAGAIN || errno == EINTR))
+        return GO_ON;
+    if (size <= 0)
+        return HUNT; /* the socket ended without GOODBYE: rater has died */
+    int file = -1;
     if (message.msg_controllen >= CMSG_LEN(sizeof file))
         memcpy(&file, CMSG_DATA(&control.head), sizeof file);
-    for (size_t i = 0; more > 0 && i < (size_t)got / sizeof *requests; i++) {
+    enum course course = GO_ON;
+    for (size_t i = 0; course == GO_ON && i < (size_t)size / sizeof *requests; i++) {
         handle(requests[i], file);
         if (requests[i].kind == GOODBYE)
-            more = requests[i].value ? -1 : 0;
+            course = requests[i].value ? HUNT : LEAVE;
     }
     close(file);
-    return more;
+    return course;
 }
 
-/* -- The launcher's own life --------------------------------------------------------------------- */
+/* -- The launcher's own life ------------------------------------------------------------------- */
 
 static void wake(int number) {
-    (void)number; /* it has ended `ppoll`, and does no more */
+    (void)number; /* the signal has ended `ppoll`, which is all that it is for */
 }
 
+/* Makes this process what a launcher has to be: its signals, descriptors, group and priority. */
 static void settle(void) {
     sigset_t every;
     struct sigaction wakes = {.sa_handler = wake, .sa_flags = SA_NOCLDSTOP};
@@ -495,45 +588,60 @@ static void settle(void) {
         die("descriptors");
     fcntl(reports[0], F_SETFL, O_NONBLOCK);
     fcntl(rater_fd, F_SETFD, FD_CLOEXEC);
-    setpgid(0, 0); /* Ctrl-C and Ctrl-Z at the terminal are for rater, */
+    setpgid(0, 0); /* Ctrl-C and Ctrl-Z at the terminal are for rater alone */
     int terminal = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
-    if (terminal >= 0) { /* which copies are not to read: in our session, they have none */
+    if (terminal >= 0) { /* without a terminal here, copies have none that they could read */
         ioctl(terminal, TIOCNOTTY);
         close(terminal);
     }
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     struct sched_param first = {.sched_priority = 1};
-    /* Left alone where the user chose a policy or niceness: copies are to inherit that. */
+    /* A policy or niceness that the user chose is left alone, as copies are to inherit it. */
     if (sched_getscheduler(0) == SCHED_OTHER && getpriority(PRIO_PROCESS, 0) == 0)
         sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &first);
 }
 
-/* Serves rater until it says goodbye or dies; returns whether something is to be hunted then. */
-static int serve(void) {
+static int64_t earlier(int64_t first_ns, int64_t second_ns) {
+    return first_ns < second_ns ? first_ns : second_ns;
+}
+
+/* Returns when the launcher is to wake up if nothing else wakes it: for a copy that is due, a
+   beat while copies run, or records whose time comes. Those wait for room where the socket is
+   full. */
+static int64_t next_wake_ns(enum flushed flushed) {
+    int64_t wake_ns = earlier(next_due_ns, running ? seen_ns + BEAT_NS : NEVER);
+    return flushed == SENT ? earlier(wake_ns, flush_ns) : wake_ns;
+}
+
+/* Sleeps until a time, an end of a child, or what is asked for in `fds`. */
+static void sleep_until(int64_t wake_ns, int64_t now, struct pollfd *fds, nfds_t count) {
     sigset_t but_children;
     sigfillset(&but_children);
     sigdelset(&but_children, SIGCHLD);
-    int more = 1;
-    while (more > 0) {
-        int64_t now = now_ns(), next_ns = running ? seen_ns + BEAT_NS : NEVER;
-        int full = flush(now);
-        next_ns = due_ns < next_ns ? due_ns : next_ns;
-        next_ns = flush_ns < next_ns && !full ? flush_ns : next_ns;
-        int64_t wait = next_ns > now ? next_ns - now : 0;
-        struct timespec time = {.tv_sec = wait / 1000000000LL, .tv_nsec = wait % 1000000000LL};
-        struct pollfd fds[] = {{rater_fd, POLLIN | (full ? POLLOUT : 0), 0},
+    int64_t wait_ns = wake_ns > now ? wake_ns - now : 0;
+    struct timespec wait = {.tv_sec = wait_ns / 1000000000LL, .tv_nsec = wait_ns % 1000000000LL};
+    if (ppoll(fds, count, wake_ns == NEVER ? NULL : &wait, &but_children) < 0 && errno != EINTR)
+        die("poll");
+}
+
+/* Serves rater until it says GOODBYE or dies. Returns LEAVE or HUNT. */
+static enum course serve(void) {
+    enum course course = GO_ON;
+    while (course == GO_ON) {
+        int64_t now = now_ns();
+        enum flushed flushed = flush(now);
+        struct pollfd fds[] = {{rater_fd, POLLIN | (flushed == SOCKET_FULL ? POLLOUT : 0), 0},
                                {reports[0], out.size < MOST_BACKLOG ? POLLIN : 0, 0}};
-        if (ppoll(fds, 2, next_ns == NEVER ? NULL : &time, &but_children) < 0 && errno != EINTR)
-            die("poll");
+        sleep_until(next_wake_ns(flushed), now, fds, 2);
         begin_due();
-        look(now_ns());
+        take_ends(now_ns());
         say_ready();
         if (fds[1].revents & POLLIN)
             hear_reports();
         if (fds[0].revents & ~POLLOUT)
-            more = listen_to_rater();
+            course = listen_to_rater();
     }
-    return more < 0;
+    return course;
 }
 
 int main(int argc, char **argv) {
@@ -554,7 +662,7 @@ int main(int argc, char **argv) {
     awaited = opened + 1;
     settle();
     say(HELLO, NULL, now_ns())->status = FORMAT;
-    if (serve())
+    if (serve() == HUNT)
         hunt(&prey);
     return 0;
 }

@@ -1,13 +1,13 @@
-/* What rater and its launcher say to each other, over one socket of messages.
+/* The protocol of rater and its launcher, over one socket that keeps messages apart.
 
-   rater sends requests; with START goes a descriptor of the memory that its table is in. The launcher
-   sends records, whole ones and at most MOST_RECORDS in a message. Numbers are those of the machine.
-   `rater/run/launcher/table.py` packs and unpacks the same: FORMAT is checked on both sides, and rises
-   with every change of a structure.
+   rater sends requests. With START it sends a file descriptor too, of a memory that holds a
+   table. The launcher sends records, at most MOST_RECORDS in a message. Numbers have the byte
+   order of the machine. `rater/run/launcher/table.py` packs and unpacks the same structures:
+   both sides check FORMAT, which rises with every change of a structure.
 
-   An offset in a table counts from the table's first byte. A string there ends with a zero byte;
-   a list is a number and so many strings behind each other; a mask is a number of bytes and the bytes,
-   least significant first. */
+   An offset in a table counts from the table's first byte. A string ends with a zero byte. A
+   list is a number, and behind it as many strings. A mask is a number of bytes, and behind it
+   these bytes, the least significant first. Times are of CLOCK_MONOTONIC, in nanoseconds. */
 #ifndef RATER_LAUNCHER_H
 #define RATER_LAUNCHER_H
 #define _GNU_SOURCE
@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,82 +29,103 @@
 #include <unistd.h>
 
 #define FORMAT 2u
-#define NOTHING 0xffffffffu /* no mask, no string: the copy has what the launcher was given */
-#define MASK_BYTES 1024     /* 8192 CPUs */
+#define NO_OFFSET 0xffffffffu /* instead of a mask: the copy has what the launcher was given */
+#define MASK_BYTES 1024       /* 8192 CPUs */
 #define TEXT_BYTES 168
 #define MOST_RECORDS 64
-#define REPORT_FD 9 /* rater/run/programs/script.py: of copies, so none that their gate needs */
+/* Scripts of copies report their commands on this descriptor (rater/run/programs/script.py). The
+   launcher keeps its own end of that pipe above it, as a child puts the pipe on this number. */
+#define REPORT_FD 9
 
-enum { START = 1, RELEASE, ALLOW, SIGNAL, DISCARD, GOODBYE };
+/* -- Requests of rater ------------------------------------------------------------------------- */
+
+enum request_kind {
+    START = 1, /* fork the processes of a table; each waits at its gate */
+    RELEASE,   /* all at their gates begin that follow no other process */
+    ALLOW,     /* a process that is HELD may follow the one before it */
+    SIGNAL,    /* send a signal to a process and its group */
+    DISCARD,   /* kill processes that have not begun */
+    GOODBYE    /* the launcher ends */
+};
 
 struct request {
     uint32_t kind;
-    uint32_t token; /* of one process; DISCARD: 0 is all that wait */
-    int32_t value;  /* SIGNAL: its number; GOODBYE: 1 hunts what is left first */
+    uint32_t token; /* of one process; DISCARD: 0 means all that wait */
+    int32_t value;  /* SIGNAL: its number; GOODBYE: 1 means that all that is left is killed first */
 };
 
-struct table { /* of START */
+struct table { /* of START; as many entries follow it */
     uint32_t format, entries;
 };
 
-enum { REPORTS = 1, PROOF = 2, WELL = 4, HELD = 8 };
-
-struct entry {
-    uint32_t token; /* of this process, from 1 */
-    uint32_t after; /* it begins when that one ends; 0: with RELEASE */
-    uint32_t copy;
-    uint32_t flags;        /* WELL: not when that one failed; HELD: not before ALLOW either */
-    uint32_t argv;         /* list; the first word is the file that is executed */
-    uint32_t shared, own;  /* lists: variables of many copies, and of this one */
-    uint32_t directory, output, error;
-    uint32_t cpus, nodes;  /* masks */
-    uint32_t accepted;     /* mask: exit codes that are no failure */
-    int32_t policy;        /* of memory, as set_mempolicy(2) has it; negative: as it is */
-    int32_t transparent;   /* huge pages: 1 as the kernel likes, 0 none, negative: as it is */
-    int32_t unused;
-    int64_t offset_ns;     /* it begins so long after RELEASE */
+enum process_flag {
+    REPORTS = 1, /* it has the pipe on REPORT_FD */
+    PROOF = 2,   /* schedstat is read at its gate and at its end */
+    WELL = 4,    /* it does not follow a process that failed */
+    HELD = 8     /* it does not follow before ALLOW */
 };
 
-enum { HELLO = 1, READY, RELEASED, STARTED, ENDED, BROKEN, REFUSED, REPORT, STALLED };
+struct entry {
+    uint32_t token; /* name of this process in requests and records, from 1 */
+    uint32_t after; /* token of the process whose end it begins with; 0: it begins with RELEASE */
+    uint32_t copy;
+    uint32_t flags;                             /* of enum process_flag */
+    uint32_t argv;                              /* list; its first string is the file to execute */
+    uint32_t shared_variables, own_variables;   /* lists: of many copies, and of this copy alone */
+    uint32_t directory, output, error;          /* strings: paths */
+    uint32_t cpus, nodes;                       /* masks */
+    uint32_t accepted;                          /* mask: exit codes that are no failure */
+    int32_t policy;      /* of memory, in numbers of set_mempolicy(2); negative: unchanged */
+    int32_t transparent; /* huge pages: 1 by the kernel's setting, 0 none, negative: unchanged */
+    int32_t unused;
+    int64_t offset_ns; /* from RELEASE to its begin */
+};
 
-/* What a process could not do before its program began. */
-enum { FORKED = 1, GROUP, CPUS, CPUS_GIVEN, MEMORY, MEMORY_GIVEN, PAGES, LIMITS, DIRECTORY,
-       OUTPUT, ERROR, EXECUTE };
+/* -- Records of the launcher ------------------------------------------------------------------- */
+
+enum record_kind { HELLO = 1, READY, RELEASED, STARTED, ENDED, BROKEN, REFUSED, REPORT, STALLED };
+
+/* The steps of a start: BROKEN names the one that failed. EXECUTE alone comes after the release. */
+enum start_step { FORKED = 1, GROUP, CPUS, CPUS_GIVEN, MEMORY, MEMORY_GIVEN, PAGES, LIMITS,
+                  DIRECTORY, OUTPUT, ERROR, EXECUTE };
 
 struct figures {
-    int64_t start_ns, planned_ns; /* CLOCK_MONOTONIC; 0: never released */
-    int64_t seen_ns;              /* ENDED late: it had not ended then; 0: its stamp is right */
-    int64_t stalled_ns;           /* for so long the launcher itself did not run */
+    int64_t start_ns, planned_ns; /* 0: it was never released */
+    int64_t seen_ns;    /* ENDED: the process had not ended at this time; 0: its stamp is in time */
+    int64_t stalled_ns; /* ENDED: the launcher itself had not run for so long */
+    /* Of the child at its gate: what rater takes off the figures of the whole process. */
     int64_t gate_cpu_ns, gate_delay_ns, gate_peak_bytes;
-    int64_t cpu_ns, delay_ns; /* of its first thread, as schedstat has them; -1: not known */
+    int64_t cpu_ns, delay_ns; /* schedstat of its first thread; -1: not known */
     int64_t user_ns, system_ns, peak_bytes, minor_faults, major_faults, voluntary, involuntary;
-    /* Limits of one that a signal ended; -1: unlimited, or not read. */
-    struct rlimit cpu_limit, file_limit; /* seconds, bytes: soft, hard */
-    int32_t last_cpu; /* -1: not known */
-    int32_t left;     /* processes of its group were there, and were killed */
+    /* Soft and hard limits of a process that a signal ended; -1: unlimited, or not read. */
+    struct rlimit cpu_limit, file_limit; /* seconds; bytes */
+    int32_t last_cpu;   /* -1: not known */
+    int32_t left_group; /* 1: processes of its group had outlived it, and were killed */
 };
 
 struct record {
     uint32_t kind, token;
     int32_t pid;
-    int32_t status; /* ENDED: as wait(2) has it; BROKEN: where; REPORT: bytes; HELLO: FORMAT */
-    int32_t error;  /* BROKEN: errno, or the policy that the kernel has */
+    int32_t status; /* ENDED: of wait(2); BROKEN: start_step; REPORT: bytes; HELLO: FORMAT */
+    int32_t error;  /* BROKEN: errno; MEMORY_GIVEN: the policy that the kernel set instead */
     int32_t unused;
-    int64_t at_ns;
+    int64_t at_ns; /* when it happened; STALLED: for how long */
     union {
-        struct figures figures;
-        unsigned char text[TEXT_BYTES]; /* REPORT: bytes; BROKEN: mask that the kernel gave */
+        struct figures figures;         /* STARTED, ENDED */
+        unsigned char text[TEXT_BYTES]; /* REPORT; BROKEN: the mask that the kernel set instead */
     };
 };
+
+/* -- Within the launcher ----------------------------------------------------------------------- */
 
 int64_t now_ns(void);
 int read_small(const char *path, char *text, size_t size);
 void read_schedstat(const char *path, int64_t *cpu_ns, int64_t *delay_ns);
 
-/* hunt.c: what is done when rater has died, or left something that it could not kill */
+/* hunt.c: what is done when rater has died, or left a process that it could not kill */
 struct prey {
-    unsigned long long locks; /* limit of file locks that processes of the run have */
-    const char *cgroup;       /* of the run; "": there is none */
+    unsigned long long locks; /* the soft limit of file locks that marks processes of the run */
+    const char *cgroup;       /* of the run; "": the run has none */
 };
 void hunt(const struct prey *prey);
 
@@ -112,18 +134,18 @@ struct view { /* a table and its size */
     const char *bytes;
     uint32_t size;
 };
-struct slot { /* in memory that launcher and child share */
-    uint32_t go, ready;
-    int32_t stage, error;
-    struct figures figures;
-    unsigned char given[TEXT_BYTES];
+struct slot { /* what launcher and child tell each other of one process, in shared memory */
+    uint32_t go, ready;              /* go: futex, 1 once it may begin; ready: 1 once it waits */
+    int32_t step, error;             /* enum start_step, 0: nothing failed; and its errno */
+    struct figures figures;          /* of the gate */
+    unsigned char given[TEXT_BYTES]; /* the mask that the kernel set instead of the wanted one */
 };
 struct gate {
-    uint32_t *word, closed;  /* it waits as long as the word is this */
+    uint32_t *word, closed;  /* the child waits as long as the word has the value `closed` */
     const uint32_t *awaited; /* token of the process that wakes the launcher when it is ready */
-    int reports;             /* that a script reports its commands by */
+    int reports;             /* the pipe by which scripts report their commands */
 };
-int find_mask(struct view table, uint32_t offset, unsigned char *bytes);
+bool find_mask(struct view table, uint32_t offset, unsigned char *bytes);
 void remember_origin(unsigned long long locks);
 _Noreturn void child(struct view table, const struct entry *entry, struct slot *slot,
                      struct gate gate);
