@@ -27,21 +27,21 @@ from rater.analysis.stats.robust import Floats
 # point must also be below a quarter by more than noise. A fall is a later point below the peak by
 # more than noise, all pairs of points considered.
 
-SHARE = 0.5  # of what a copy gave at the start; less is beyond the knee
+SHARE = 0.5  # of the rate a copy at the start; beyond the knee a copy adds less
 LEAST_POINTS = 3
-_KNEE_ALPHA = 0.01  # a knee, or a fall, is named by chance
-_FLAT = 0.25  # of what a copy gave at the start; a plateau is below that by more than noise
-_BETTER_ALPHA = 0.025  # a point on a plateau counts as better by chance
+_KNEE_ALPHA = 0.01  # probability that a knee, or a fall, is named by chance
+_FLAT = 0.25  # of the rate a copy at the start; a plateau rises by less, beyond noise
+_BETTER_ALPHA = 0.025  # probability that a point on a plateau counts as better by chance
 
 
 class CurveShape(Struct, frozen=True, kw_only=True):
-    """What was found of a curve; numbers of copies, None where there is no such place."""
+    """Where a curve bends, as numbers of copies; a place that it does not have is None."""
 
-    knee: int | None  # beyond it a copy adds less than half of what it did at the start
+    knee: int | None  # beyond it a copy adds less than half of the first copies' rate
     plateau: int | None  # beyond it no number of copies is better by more than noise
     peak: int  # where the rate is highest, by however little
     falls_at: int | None  # the first beyond the peak that is lower by more than noise
-    reason: str | None  # why nothing can be said of knee and plateau, in words
+    reason: str | None  # why knee and plateau are not known, in words
     # Without a knee: where one would be, by the means, if noise did not hide it. The numbers of
     # copies must at least double beyond it: over less, noise alone gives such means.
     maybe: int | None = None
@@ -60,14 +60,10 @@ def curve_shape(
     than CPUs, do says nothing of a bend among those, so it is looked for among them alone, and
     with the others only at the last of them and beyond.
     """
-    curve = _Measured(copies, rates, [noise.of_mean(of_it) for of_it in runs])
+    curve = _Measured(copies, rates, [noise.of_mean(count) for count in runs])
     end = len(copies) - 1
-    peak = max(range(end + 1), key=lambda i: (rates[i], -i))
-    pairs = max(1, end * (end + 1) // 2)
-    fallen = noise.quantile(_KNEE_ALPHA / pairs)
-    falls_at = next(
-        (copies[i] for i in range(peak + 1, end + 1) if curve.above(peak, i) > fallen), None
-    )
+    peak = max(range(end + 1), key=lambda point: (rates[point], -point))
+    falls_at = _first_fall(curve, peak, noise)
     if end + 1 < LEAST_POINTS:
         reason = f"{end + 1} numbers of copies; a knee needs {LEAST_POINTS}"
         return CurveShape(
@@ -76,18 +72,19 @@ def curve_shape(
     level, better = noise.quantile(_KNEE_ALPHA / end), noise.quantile(_BETTER_ALPHA)
     border = end if fair is None else max(fair - 1, 0)
     # The last point has nothing behind it that could be less.
-    reach = [border if i < border else end for i in range(end)]
-    bent = [i for i in range(end) if curve.stays_below(SHARE, i, reach[i], level)]
+    reach = [border if point < border else end for point in range(end)]
+    bent = [point for point in range(end) if curve.stays_below(SHARE, point, reach[point], level)]
     flat = [
-        i
-        for i in bent
-        if curve.stays_below(_FLAT, i, reach[i], better)
-        and all(curve.above(j, i) <= better for j in range(i + 1, end + 1))
+        point
+        for point in bent
+        if curve.stays_below(_FLAT, point, reach[point], better)
+        and all(curve.above(later, point) <= better for later in range(point + 1, end + 1))
     ]
     hidden = [
-        i
-        for i in range(end)
-        if copies[reach[i]] >= 2 * copies[i] and curve.stays_below(SHARE, i, reach[i], 0.0)
+        point
+        for point in range(end)
+        if copies[reach[point]] >= 2 * copies[point]
+        and curve.stays_below(SHARE, point, reach[point], 0.0)
     ]
     return CurveShape(
         knee=copies[bent[0]] if bent else None,
@@ -99,35 +96,50 @@ def curve_shape(
     )
 
 
+def _first_fall(curve: _Measured, peak: int, noise: Noise) -> int | None:
+    """Return the first copies beyond the peak with a rate below it by more than noise.
+
+    All pairs of points are considered (Bonferroni).
+    """
+    last = len(curve.copies) - 1
+    pairs = max(1, last * (last + 1) // 2)
+    least = noise.quantile(_KNEE_ALPHA / pairs)
+    later = range(peak + 1, last + 1)
+    return next((curve.copies[point] for point in later if curve.above(peak, point) > least), None)
+
+
 class _Measured(Struct, frozen=True):
     copies: Sequence[int]
     rates: Sequence[float]
     errors: Sequence[float]  # standard errors of the logs of the rates
 
-    def stays_below(self, share: float, i: int, last: int, level: float) -> bool:
-        """Tell whether the rise from point i is below that share of the start's.
+    def stays_below(self, share: float, start: int, last: int, level: float) -> bool:
+        """Tell whether the rise from point `start` is below that share of the curve's start.
 
-        To each later point as far as `last`, and to `last` by `level` standard errors.
+        To each later point as far as `last`, and to `last` by `level` standard errors. The error is
+        propagated from three rates x with relative errors e: of a sum of w x it is the root of the
+        sum of (w x e)^2.
         """
-        if any(self._short(share, i, j) <= 0 for j in range(i + 1, last + 1)):
+        if any(self._shortfall(share, start, later) <= 0 for later in range(start + 1, last + 1)):
             return False
-        # What it is short by is linear in three rates.
         weights = [0.0] * len(self.copies)
-        weights[0] += share * (self.copies[last] - self.copies[i]) / self.copies[0]
-        weights[i] += 1
+        weights[0] += share * (self.copies[last] - self.copies[start]) / self.copies[0]
+        weights[start] += 1
         weights[last] -= 1
-        parts = zip(weights, self.rates, self.errors, strict=True)
-        return self._short(share, i, last) > level * math.hypot(*(w * x * e for w, x, e in parts))
+        terms = zip(weights, self.rates, self.errors, strict=True)
+        error = math.hypot(*(w * x * e for w, x, e in terms))
+        return self._shortfall(share, start, last) > level * error
 
-    def _short(self, share: float, i: int, j: int) -> float:
-        """Return by how much point j stays below so much of the start's rise from point i."""
+    def _shortfall(self, share: float, start: int, later: int) -> float:
+        """Return the rate that a later point lacks to such a share of the curve's start."""
         a_copy = share * self.rates[0] / self.copies[0]
-        return self.rates[i] + a_copy * (self.copies[j] - self.copies[i]) - self.rates[j]
+        added = self.copies[later] - self.copies[start]
+        return self.rates[start] + a_copy * added - self.rates[later]
 
-    def above(self, i: int, j: int) -> float:
-        """Return how many standard errors the log of rate i lies above that of rate j."""
-        error = math.hypot(self.errors[i], self.errors[j])
-        difference = math.log(self.rates[i] / self.rates[j])
+    def above(self, point: int, other: int) -> float:
+        """Return how many standard errors the log of a rate lies above that of another."""
+        error = math.hypot(self.errors[point], self.errors[other])
+        difference = math.log(self.rates[point] / self.rates[other])
         return difference / error if error else math.inf * difference if difference else 0.0
 
 
@@ -160,25 +172,29 @@ class _Measured(Struct, frozen=True):
 USL_LEAST_POINTS = 4  # three coefficients, and one to see whether they fit
 LEAST_RANGE = 4  # the largest number of copies over the smallest
 BAD_RMS = 0.10
-_FAR = 4  # times the largest number of copies: a peak that may lie beyond is none of this curve
-_USL_ALPHA = 0.05  # that a straight line is not one, by chance
-_STEPS = 200
-_HALVES = 24
-_LEAST_STEP = 1e-12  # where the law goes through all points
-_UNBOUNDED = 1e6  # times the first step: what is not outside there has no bound
+_FAR = 4  # times the largest number of copies: a peak that may lie beyond is not told
+_USL_ALPHA = 0.05  # probability that noise alone makes a straight line look bent
+_CONFIDENCE = 0.95  # of all intervals of the law
+_STEPS = 200  # of an iteration at most; tens are usual
+_HALVES = 24  # of an interval: its end is exact to 1e-7 of the bracket
+_LEAST_STEP = 1e-12  # of a coefficient, if the law goes through all points
+_UNBOUNDED = 1e6  # times the first step: a coefficient still within there has no bound
+# Levenberg and Marquardt's damping: by Marquardt's strategy it grows with a failed step (SIAM J.
+# 11, 1963, with a factor of 10), and beyond the largest no step can help.
+_DAMPING, _DAMPING_FACTOR, _LEAST_DAMPING, _MOST_DAMPING = 1e-3, 8, 1e-12, 1e12
 # Which of sigma and kappa are free.
 _CHOICES = ((True, True), (True, False), (False, True), (False, False))
 
 
 class LawScale(StrEnum):
-    """What the squares of a fit are of."""
+    """The quantity whose squared residuals a fit makes least."""
 
     LOG = "log X"
     RATE = "X"
 
 
 class Coefficient(Struct, frozen=True):
-    """A fitted value with its standard error; None: it is held at its bound 0."""
+    """A fitted value and its interval; one that is held at its bound 0 has no standard error."""
 
     value: float
     error: float | None
@@ -192,7 +208,7 @@ class Coefficient(Struct, frozen=True):
 
 
 class Usl(Struct, frozen=True, kw_only=True):
-    """The law as it fits a curve."""
+    """The law with the coefficients that fit a curve."""
 
     rate: Coefficient  # lambda: of one copy, in the unit of the rates
     sigma: Coefficient
@@ -201,13 +217,12 @@ class Usl(Struct, frozen=True, kw_only=True):
     residuals: tuple[float, ...]  # measured / fitted - 1, by number of copies
     rms: float  # of the residuals; fitted to X: as a share of the mean rate
     degrees: int  # of freedom: numbers of copies less coefficients that were fitted
-    # Copies; None: none follows from the fit (kappa is 0), or its interval is open.
-    peak: float | None
+    peak: float | None  # copies; None: kappa is 0, or the interval of the peak is open
     extrapolated: bool  # the peak lies beyond the largest number of copies
-    # Without a peak: it lies beyond so many copies, if there is one (kappa at its upper bound, or
-    # where the interval of the peak begins).
+    # Without a peak: if there is one it lies beyond so many copies (kappa at its upper bound, or
+    # the lower end of the interval of the peak).
     none_before: float | None
-    limit: float | None  # without kappa: the rate that it comes near and never reaches
+    limit: float | None  # without kappa: lambda / sigma, which the rate never reaches
     scale: LawScale = LawScale.LOG
     peak_interval: tuple[float, float] | None = None  # of 95 %; None: no peak
 
@@ -238,9 +253,8 @@ def fit_usl(
     """Fit the law; `copies` ascend, each once, `rates` are means over so many `runs`.
 
     Refused: fewer than four numbers of copies; a largest below four times the smallest; and
-    where a straight line fits as well: what the law explains beyond it on log X is within `noise`
-    (F with 2 degrees of freedom, whose tail has a closed form; with both coefficients at least 0 it
-    is a little strict).
+    a straight line that fits as well: the squares that the law explains beyond it on log X are
+    within `noise` (an F test, a little strict as both coefficients are at least 0).
     """
     if len(copies) < USL_LEAST_POINTS:
         return NoLaw(
@@ -251,145 +265,168 @@ def fit_usl(
             f"{copies[0]} to {copies[-1]} copies cover too little; the largest must be "
             f"{LEAST_RANGE} times the smallest"
         )
-    n, x = np.array(copies, dtype=np.float64), np.array(rates, dtype=np.float64)
-    curve = _Points(n, x, LawScale.LOG)
-    at, free = _least(curve)
-    straight, left = curve.squares((0.0, 0.0)), curve.squares(at)
-    error = math.sqrt(sum(noise.of_mean(r) ** 2 for r in runs) / len(runs))
-    if not any(free) or _by_chance(straight - left, error, noise.degrees) > _USL_ALPHA:
+    counts, measured = np.array(copies, dtype=np.float64), np.array(rates, dtype=np.float64)
+    curve = _Points(counts, measured, LawScale.LOG)
+    coefficients, free = _least(curve)
+    straight, bent = curve.squares((0.0, 0.0)), curve.squares(coefficients)
+    error = math.sqrt(sum(noise.of_mean(count) ** 2 for count in runs) / len(runs))
+    if not any(free) or _by_chance(straight - bent, error, noise.degrees) > _USL_ALPHA:
         rms = math.sqrt(straight / len(copies))
         return NoLaw(f"a straight line fits as well (within {rms * 100:.1f} %)")
     if scale is LawScale.RATE:
-        curve = _Points(n, x, scale)
-        at, free = _least(curve)
-    return _result(curve, at, free)
+        curve = _Points(counts, measured, scale)
+        coefficients, free = _least(curve)
+    return _result(curve, coefficients, free)
 
 
-type _At = tuple[float, float]  # sigma, kappa
+type _Coefficients = tuple[float, float]  # sigma, kappa
 
 
 class _Points(Struct, frozen=True):
-    """What is fitted: with the best lambda, what is left of it and how that changes."""
+    """A measured curve, and how the law with given sigma and kappa and the best lambda fits it."""
 
-    n: Floats
-    x: Floats
+    copies: Floats
+    rates: Floats
     scale: LawScale
 
-    def slowed(self, at: _At) -> Floats:
-        return 1 + at[0] * (self.n - 1) + at[1] * self.n * (self.n - 1)
+    def slowed(self, coefficients: _Coefficients) -> Floats:
+        return (
+            1
+            + coefficients[0] * (self.copies - 1)
+            + coefficients[1] * self.copies * (self.copies - 1)
+        )
 
-    def rate(self, at: _At) -> float:
+    def rate(self, coefficients: _Coefficients) -> float:
         """Return the best lambda."""
         if self.scale is LawScale.LOG:
-            return math.exp(float(np.log(self.x / self.n * self.slowed(at)).mean()))
-        shape = self.n / self.slowed(at)
-        return float(self.x @ shape) / float(shape @ shape)
+            return math.exp(
+                float(np.log(self.rates / self.copies * self.slowed(coefficients)).mean())
+            )
+        shape = self.copies / self.slowed(coefficients)
+        return float(self.rates @ shape) / float(shape @ shape)
 
-    def residuals(self, at: _At) -> Floats:
+    def residuals(self, coefficients: _Coefficients) -> Floats:
         """Return log of measured over fitted; on X the difference over the mean rate."""
-        fitted = self.rate(at) * self.n / self.slowed(at)
+        fitted = self.rate(coefficients) * self.copies / self.slowed(coefficients)
         if self.scale is LawScale.LOG:
-            return np.asarray(np.log(self.x / fitted))
-        return np.asarray((self.x - fitted) / self.x.mean())
+            return np.asarray(np.log(self.rates / fitted))
+        return np.asarray((self.rates - fitted) / self.rates.mean())
 
-    def squares(self, at: _At) -> float:
-        if self.slowed(at).min() <= 0:
+    def squares(self, coefficients: _Coefficients) -> float:
+        if self.slowed(coefficients).min() <= 0:
             return math.inf
-        return float((self.residuals(at) ** 2).sum())
+        return float((self.residuals(coefficients) ** 2).sum())
 
-    def weights(self, at: _At) -> Floats:
+    def weights(self, coefficients: _Coefficients) -> Floats:
         """Return how a residual falls as log lambda grows."""
         if self.scale is LawScale.LOG:
-            return np.ones_like(self.n)
-        return np.asarray(self.rate(at) * self.n / self.slowed(at) / self.x.mean())
+            return np.ones_like(self.copies)
+        return np.asarray(
+            self.rate(coefficients) * self.copies / self.slowed(coefficients) / self.rates.mean()
+        )
 
-    def slopes(self, at: _At) -> Floats:
-        """Return how residuals grow with sigma and kappa, lambda as it is."""
-        columns = np.stack([self.n - 1, self.n * (self.n - 1)], axis=1)
-        return np.asarray(columns * (self.weights(at) / self.slowed(at))[:, None])
+    def slopes(self, coefficients: _Coefficients) -> Floats:
+        """Return (points, 2): how residuals grow with sigma and kappa if lambda is held."""
+        columns = np.stack([self.copies - 1, self.copies * (self.copies - 1)], axis=1)
+        return np.asarray(
+            columns * (self.weights(coefficients) / self.slowed(coefficients))[:, None]
+        )
 
-    def projected(self, at: _At) -> Floats:
-        """Return the slopes with lambda at its best."""
-        weights, slopes = self.weights(at), self.slopes(at)
+    def projected(self, coefficients: _Coefficients) -> Floats:
+        """Return (points, 2): how residuals grow with sigma and kappa, at the best lambda."""
+        weights, slopes = self.weights(coefficients), self.slopes(coefficients)
         return np.asarray(slopes - np.outer(weights, weights @ slopes) / float(weights @ weights))
 
 
-def _least(curve: _Points) -> tuple[_At, tuple[bool, bool]]:
+def _least(curve: _Points) -> tuple[_Coefficients, tuple[bool, bool]]:
     """Return sigma and kappa of the least squares, none below 0, and which of them are free."""
-    begin = _linear_form(curve)
-    fits = [(_descend(curve, begin, free), free) for free in _CHOICES]
+    start = _linear_form(curve)
+    fits = [(_descend(curve, start, free), free) for free in _CHOICES]
     allowed = [(fit, free) for fit, free in fits if fit is not None and min(fit) >= 0]
     return min(allowed, key=lambda found: curve.squares(found[0]))
 
 
 def _by_chance(explained: float, error: float, degrees: int | None) -> float:
-    """Return how often noise alone would explain so much with two more coefficients."""
+    """Return how often noise alone would explain so much with two more coefficients.
+
+    The ratio F = explained / 2 / error^2 has 2 and m degrees of freedom: P(larger) = (1 + 2 F /
+    m)^(-m / 2), and exp(-F) if `error` is exact (Abramowitz and Stegun 26.6.4).
+    """
     if not error:
         return 0.0 if explained > 0 else 1.0
-    half = explained / error**2 / 2
-    return math.exp(-half) if degrees is None else (1 + 2 * half / degrees) ** (-degrees / 2)
+    half_ratio = explained / error**2 / 2
+    return (
+        math.exp(-half_ratio)
+        if degrees is None
+        else (1 + 2 * half_ratio / degrees) ** (-degrees / 2)
+    )
 
 
-def _linear_form(curve: _Points) -> _At:
-    """Return where to begin: n / X is linear in three, weighted to relative errors."""
-    n = curve.n
-    rows = (curve.x / n)[:, None] * np.stack([np.ones_like(n), n - 1, n * (n - 1)], axis=1)
+def _linear_form(curve: _Points) -> _Coefficients:
+    """Return a first guess: n / X is linear in 1, n - 1 and n (n - 1); errors are relative."""
+    n = curve.copies
+    rows = (curve.rates / n)[:, None] * np.stack([np.ones_like(n), n - 1, n * (n - 1)], axis=1)
     (whole, sigma, kappa), *_ = np.linalg.lstsq(rows, np.ones_like(n), rcond=None)
     if whole <= 0:
         return 0.0, 0.0
     return max(0.0, float(sigma / whole)), max(0.0, float(kappa / whole))
 
 
-def _descend(curve: _Points, begin: _At, free: tuple[bool, bool]) -> _At | None:
-    """Return sigma and kappa of the least squares, below 0 where that is least.
+def _descend(curve: _Points, start: _Coefficients, free: tuple[bool, bool]) -> _Coefficients | None:
+    """Return sigma and kappa with the least squares, negative ones too; None: not reached.
 
-    None: it was not reached. What is not free is 0.
+    A coefficient that is not `free` is 0. Steps are those of Levenberg and Marquardt, with J the
+    slopes of the residuals r: (J'J + damping diag(J'J)) step = -J'r.
     """
     columns = np.flatnonzero(free)
     if not columns.size:
         return 0.0, 0.0
-    at = np.array(begin) * free
-    squares, damping = curve.squares((at[0], at[1])), 1e-3
+    coefficients = np.array(start) * free
+    squares, damping = curve.squares((coefficients[0], coefficients[1])), _DAMPING
     for _ in range(_STEPS):
-        slopes = curve.projected((at[0], at[1]))[:, columns]
+        slopes = curve.projected((coefficients[0], coefficients[1]))[:, columns]
         normal = slopes.T @ slopes
-        gradient = slopes.T @ curve.residuals((at[0], at[1]))
+        gradient = slopes.T @ curve.residuals((coefficients[0], coefficients[1]))
         step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), -gradient)
-        tried = at.copy()
-        tried[columns] += step
-        reached = curve.squares((tried[0], tried[1]))
-        if reached > squares:
-            damping *= 8
-            if damping > 1e12:
+        candidate = coefficients.copy()
+        candidate[columns] += step
+        candidate_squares = curve.squares((candidate[0], candidate[1]))
+        if candidate_squares > squares:
+            damping *= _DAMPING_FACTOR
+            if damping > _MOST_DAMPING:
                 break
             continue
-        small = np.all(np.abs(step) <= 1e-10 * (np.abs(at[columns]) + 1e-12))
-        at, squares, damping = tried, reached, max(damping / 8, 1e-12)
-        if small:
+        is_small = np.all(np.abs(step) <= 1e-10 * (np.abs(coefficients[columns]) + 1e-12))
+        coefficients, squares, damping = (
+            candidate,
+            candidate_squares,
+            max(damping / _DAMPING_FACTOR, _LEAST_DAMPING),
+        )
+        if is_small:
             break
     else:
         return None
-    return float(at[0]), float(at[1])
+    return float(coefficients[0]), float(coefficients[1])
 
 
-def _allowed(curve: _Points, at: _At) -> float:
-    """Return the squares up to which what is fitted may be the truth (95 %)."""
-    degrees = curve.n.size - USL_LEAST_POINTS + 1
-    return curve.squares(at) * (1 + t_quantile(0.95, degrees) ** 2 / degrees)
+def _allowed(curve: _Points, coefficients: _Coefficients) -> float:
+    """Return the squares that the true coefficients have at most (95 %): S (1 + t^2 / degrees)."""
+    degrees = curve.copies.size - USL_LEAST_POINTS + 1
+    return curve.squares(coefficients) * (1 + t_quantile(_CONFIDENCE, degrees) ** 2 / degrees)
 
 
-def _interval(curve: _Points, at: _At, which: int) -> tuple[float, float]:
-    """Return the interval of sigma (0) or kappa (1) by its profile; infinite: without bound."""
-    most = _allowed(curve, at)
-    along = (0.0, 1.0) if which == 0 else (1.0, 0.0)
+def _interval(curve: _Points, coefficients: _Coefficients, index: int) -> tuple[float, float]:
+    """Return the interval of sigma (index 0) or kappa (1) by its profile; infinite: no bound."""
+    most_squares = _allowed(curve, coefficients)
+    along = (0.0, 1.0) if index == 0 else (1.0, 0.0)
 
     def within(value: float) -> bool:
-        fixed = (value, 0.0) if which == 0 else (0.0, value)
-        return _profile(curve, fixed, along, at[1 - which]) <= most
+        fixed = (value, 0.0) if index == 0 else (0.0, value)
+        return _profile(curve, fixed, along, coefficients[1 - index]) <= most_squares
 
-    value = at[which]
-    slopes = curve.projected(at)[:, which]
-    step = max(_LEAST_STEP, math.sqrt(most / float((slopes**2).sum())))
+    value = coefficients[index]
+    slopes = curve.projected(coefficients)[:, index]
+    step = max(_LEAST_STEP, math.sqrt(most_squares / float((slopes**2).sum())))
     high = value + step
     while within(high):
         high += high - value
@@ -399,84 +436,140 @@ def _interval(curve: _Points, at: _At, which: int) -> tuple[float, float]:
     return low, _border(within, value, high)
 
 
-def _peak_interval(curve: _Points, at: _At, peak: float) -> tuple[float, float]:
-    """Return the interval of the peak by its profile; infinite where it may lie far beyond."""
-    most = _allowed(curve, at)
+def _peak_interval(curve: _Points, coefficients: _Coefficients, peak: float) -> tuple[float, float]:
+    """Return the interval of the peak by its profile; infinite: it may lie far beyond."""
+    most_squares = _allowed(curve, coefficients)
 
     def within(copies: float) -> bool:  # kappa = (1 - sigma) / copies^2
         square = copies**2
-        return _profile(curve, (0.0, 1 / square), (1.0, -1 / square), at[0], 1.0) <= most
+        return (
+            _profile(curve, (0.0, 1 / square), (1.0, -1 / square), coefficients[0], 1.0)
+            <= most_squares
+        )
 
-    far = _FAR * float(curve.n[-1])
+    far = _FAR * float(curve.copies[-1])
     low = 1.0 if within(1.0) else _border(within, peak, 1.0)
     return low, math.inf if peak >= far or within(far) else _border(within, peak, far)
 
 
 def _border(within: Callable[[float], bool], inside: float, outside: float) -> float:
+    """Return the last value that is within, on the way from one inside to one outside."""
     for _ in range(_HALVES):
         middle = (inside + outside) / 2
         inside, outside = (middle, outside) if within(middle) else (inside, middle)
     return inside
 
 
-def _profile(curve: _Points, fixed: _At, along: _At, start: float, most: float = math.inf) -> float:
-    """Return the least squares at `fixed` and so many times `along`, from 0 to `most` times."""
+def _profile(
+    curve: _Points,
+    base: _Coefficients,
+    along: _Coefficients,
+    start: float,
+    most_times: float = math.inf,
+) -> float:
+    """Return the least squares at `base` and 0 to `most_times` times `along` (Gauss and Newton)."""
 
-    def at(times: float) -> _At:
-        return fixed[0] + times * along[0], fixed[1] + times * along[1]
+    def coefficients_at(times: float) -> _Coefficients:
+        return base[0] + times * along[0], base[1] + times * along[1]
 
     times = start
     for _ in range(_STEPS):
-        slope = curve.projected(at(times)) @ np.array(along)
-        moved = times - float(slope @ curve.residuals(at(times))) / float(slope @ slope)
-        moved = min(most, max(0.0, moved))
-        small = abs(moved - times) <= 1e-6 * (times + 1e-9)
-        times = moved
-        if small:
+        slope = curve.projected(coefficients_at(times)) @ np.array(along)
+        curvature = float(slope @ slope)
+        if not curvature:  # so far out that the law is flat there: nothing changes any more
             break
-    return curve.squares(at(times))
+        moved = times - float(slope @ curve.residuals(coefficients_at(times))) / curvature
+        moved = min(most_times, max(0.0, moved))
+        is_small = abs(moved - times) <= 1e-6 * (times + 1e-9)
+        times = moved
+        if is_small:
+            break
+    return curve.squares(coefficients_at(times))
 
 
-def _result(curve: _Points, at: _At, free: tuple[bool, bool]) -> Usl:
-    n, left, rate = curve.n, curve.residuals(at), curve.rate(at)
-    columns = np.flatnonzero(free)
-    slopes = np.hstack([-curve.weights(at)[:, None], curve.slopes(at)[:, columns]])
-    degrees = n.size - slopes.shape[1]
-    variance = float((left**2).sum()) / degrees
-    scale = np.abs(slopes).max(axis=0)  # kappa's slopes are n times sigma's
-    covariance = np.linalg.inv((slopes / scale).T @ (slopes / scale)) / np.outer(scale, scale)
-    errors = np.sqrt(np.diag(covariance) * variance)
-    reach = t_quantile(0.95, degrees)
-    of_log = float(errors[0])
-    known = {int(column): float(errors[place + 1]) for place, column in enumerate(columns)}
+def _result(curve: _Points, coefficients: _Coefficients, free: tuple[bool, bool]) -> Usl:
+    residuals, rate = curve.residuals(coefficients), curve.rate(coefficients)
+    errors = _standard_errors(curve, coefficients, free)
+    degrees = len(curve.copies) - len(errors)
+    reach = t_quantile(_CONFIDENCE, degrees) * errors[0]
+    of_free = iter(errors[1:])
     sigma, kappa = (
-        Coefficient(at[which], known.get(which), *_interval(curve, at, which)) for which in (0, 1)
+        _coefficient(curve, coefficients, index, next(of_free) if free[index] else None)
+        for index in (0, 1)
     )
-    peak = none_before = limit = None
-    if not kappa.low and math.isfinite(kappa.high):
-        none_before = math.sqrt(max(0.0, 1 - sigma.value) / kappa.high)
-    interval = None
-    if kappa.low > 0:
-        peak = max(1.0, math.sqrt(max(0.0, 1 - sigma.value) / kappa.value))
-        interval = _peak_interval(curve, at, peak)
-        if math.isinf(interval[1]):
-            none_before, peak, interval = interval[0], None, None
-    elif kappa.error is None and sigma.low > 0:
-        limit = rate / sigma.value
+    peak = _peak(curve, coefficients, sigma, kappa)
+    last = float(curve.copies[-1])
     return Usl(
         rate=Coefficient(
-            rate, rate * of_log, rate * math.exp(-reach * of_log), rate * math.exp(reach * of_log)
+            value=rate,
+            error=rate * errors[0],
+            low=rate * math.exp(-reach),
+            high=rate * math.exp(reach),
         ),
         sigma=sigma,
         kappa=kappa,
-        copies=tuple(int(count) for count in n),
-        residuals=tuple((curve.x * curve.slowed(at) / n / rate - 1).tolist()),
-        rms=math.sqrt(float((left**2).mean())),
+        copies=tuple(int(count) for count in curve.copies),
+        residuals=tuple(
+            (curve.rates * curve.slowed(coefficients) / curve.copies / rate - 1).tolist()
+        ),
+        rms=math.sqrt(float((residuals**2).mean())),
         degrees=degrees,
-        peak=peak,
-        extrapolated=peak is not None and peak > float(n[-1]),
-        none_before=none_before if none_before and none_before > float(n[-1]) else None,
-        limit=limit,
+        peak=peak.copies,
+        extrapolated=peak.copies is not None and peak.copies > last,
+        none_before=peak.none_before if peak.none_before and peak.none_before > last else None,
+        limit=rate / sigma.value
+        if not kappa.low and kappa.error is None and sigma.low > 0
+        else None,
         scale=curve.scale,
-        peak_interval=interval,
+        peak_interval=peak.interval,
     )
+
+
+def _standard_errors(
+    curve: _Points, coefficients: _Coefficients, free: tuple[bool, bool]
+) -> list[float]:
+    """Return those of log lambda, and of the free ones of sigma and kappa.
+
+    With the slopes J of the residuals r, n points and p coefficients: the covariance is
+    (J'J)^-1 r'r / (n - p). J is scaled before it is inverted: kappa's slopes are n times sigma's.
+    """
+    columns = np.flatnonzero(free)
+    weights, slopes = curve.weights(coefficients), curve.slopes(coefficients)
+    slopes = np.hstack([-weights[:, None], slopes[:, columns]])
+    degrees = len(curve.copies) - slopes.shape[1]
+    variance = float((curve.residuals(coefficients) ** 2).sum()) / degrees
+    scale = np.abs(slopes).max(axis=0)
+    covariance = np.linalg.inv((slopes / scale).T @ (slopes / scale)) / np.outer(scale, scale)
+    errors: list[float] = np.sqrt(np.diag(covariance) * variance).tolist()
+    return errors
+
+
+def _coefficient(
+    curve: _Points, coefficients: _Coefficients, index: int, error: float | None
+) -> Coefficient:
+    low, high = _interval(curve, coefficients, index)
+    return Coefficient(value=coefficients[index], error=error, low=low, high=high)
+
+
+class _Peak(Struct, frozen=True, kw_only=True):
+    """Fields of `Usl`."""
+
+    copies: float | None = None
+    interval: tuple[float, float] | None = None
+    none_before: float | None = None
+
+
+def _peak(
+    curve: _Points, coefficients: _Coefficients, sigma: Coefficient, kappa: Coefficient
+) -> _Peak:
+    """Return the peak, sqrt((1 - sigma) / kappa), or before how many copies there is none."""
+    waits = max(0.0, 1 - sigma.value)
+    if kappa.low > 0:
+        copies = max(1.0, math.sqrt(waits / kappa.value))
+        low, high = _peak_interval(curve, coefficients, copies)
+        if math.isinf(high):
+            return _Peak(none_before=low)
+        return _Peak(copies=copies, interval=(low, high))
+    if math.isfinite(kappa.high):
+        return _Peak(none_before=math.sqrt(waits / kappa.high))
+    return _Peak()

@@ -104,9 +104,11 @@ def two_sided_p(t: float, degrees: float) -> float:
     return _incomplete_beta(degrees / 2, 0.5, degrees, t * t)
 
 
-def f_exceeded(ratio: float, above: int, below: int) -> float:
+def f_exceeded(ratio: float, degrees_above: int, degrees_below: int) -> float:
     """Return how often a ratio of variances of so many degrees of freedom is larger (F test)."""
-    return _incomplete_beta(below / 2, above / 2, below, above * ratio)
+    return _incomplete_beta(
+        degrees_below / 2, degrees_above / 2, degrees_below, degrees_above * ratio
+    )
 
 
 @cache
@@ -118,9 +120,9 @@ def t_quantile(confidence: float, degrees: float) -> float:
     """
     if not (degrees > 0 and 0 < confidence < 1):
         raise ValueError(f"confidence {confidence}, {degrees} degrees of freedom")
-    wanted = 1 - confidence
+    tail = 1 - confidence
     low, high = 0.0, 1.0
-    while two_sided_p(high, degrees) > wanted:
+    while two_sided_p(high, degrees) > tail:
         low, high = high, 2 * high
         if math.isinf(high):
             return high
@@ -128,38 +130,38 @@ def t_quantile(confidence: float, degrees: float) -> float:
     t = (low + high) / 2
     for _ in range(_MOST_STEPS):
         p = two_sided_p(t, degrees)
-        low, high = (t, high) if p > wanted else (low, t)
-        step = (p - wanted) / (2 * _density(t, degrees))
-        following = t + step
-        if not low < following < high:
-            following = (low + high) / 2
-        if abs(following - t) <= _EXACT * t:
-            return following
-        t = following
+        low, high = (t, high) if p > tail else (low, t)
+        step = (p - tail) / (2 * _density(t, degrees))
+        next_t = t + step
+        if not low < next_t < high:
+            next_t = (low + high) / 2
+        if abs(next_t - t) <= _EXACT * t:
+            return next_t
+        t = next_t
     return t
 
 
 def _density(t: float, degrees: float) -> float:
     log_front = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2)
-    log_rest = (degrees + 1) / 2 * math.log1p(t * t / degrees)
-    return math.exp(log_front - log_rest) / math.sqrt(degrees * math.pi) or _TINY
+    log_power = (degrees + 1) / 2 * math.log1p(t * t / degrees)
+    return math.exp(log_front - log_power) / math.sqrt(degrees * math.pi) or _TINY
 
 
 def _incomplete_beta(a: float, b: float, rest: float, square: float) -> float:
     """Return I_x(a, b) for x = rest / (rest + square): 1 - x keeps its digits that way."""
     if square == 0:
         return 1.0
-    x, other = rest / (rest + square), square / (rest + square)
+    x, complement = rest / (rest + square), square / (rest + square)
     if x == 0:
         return 0.0
-    log_x = math.log1p(-other) if other < 0.5 else math.log(x)
+    log_x = math.log1p(-complement) if complement < 0.5 else math.log(x)
     log_front = (
-        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * log_x + b * math.log(other)
+        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * log_x + b * math.log(complement)
     )
     front = math.exp(log_front)
     if x < (a + 1) / (a + b + 2):
         return front * _fraction(a, b, x) / a
-    return 1 - front * _fraction(b, a, other) / b
+    return 1 - front * _fraction(b, a, complement) / b
 
 
 def _fraction(a: float, b: float, x: float) -> float:
@@ -277,12 +279,12 @@ class Estimate(Struct, frozen=True, kw_only=True):
     def degrees(self, more: int = 0) -> float:
         """Return the degrees of freedom (Satterthwaite), or what they would be; 0: none."""
         terms = [(part.share**2 * _of_mean(part, more), part.degrees + more) for part in self.parts]
-        whole = sum(variance for variance, _ in terms)
+        total = sum(variance for variance, _ in terms)
         most = self.most_degrees + more * len(terms)
-        if not whole:
+        if not total:
             return float(min(most, sum(degrees for _, degrees in terms)))
-        found = 1 / sum((variance / whole) ** 2 / degrees for variance, degrees in terms)
-        return min(most, found)
+        by_satterthwaite = 1 / sum((variance / total) ** 2 / degrees for variance, degrees in terms)
+        return min(most, by_satterthwaite)
 
 
 def paired_estimate(differences: Sequence[float], *, step: float = 0.0) -> Estimate:
@@ -299,20 +301,20 @@ def paired_estimate(differences: Sequence[float], *, step: float = 0.0) -> Estim
 
 
 def unpaired_estimate(
-    here: Sequence[float], there: Sequence[float], *, step: float = 0.0
+    values: Sequence[float], baseline: Sequence[float], *, step: float = 0.0
 ) -> Estimate:
     """Return mean(here) - mean(there) of logarithms; both have at least one.
 
     `step`: see `paired_estimate`.
     """
-    difference = statistics.fmean(here) - statistics.fmean(there)
-    sizes = (len(here), len(there))
+    difference = statistics.fmean(values) - statistics.fmean(baseline)
+    sizes = (len(values), len(baseline))
     if min(sizes) < 2:
         refused = ONE_RUN_EACH if max(sizes) < 2 else ONE_RUN
         return Estimate(log_ratio=difference, parts=(), basis=Basis.NOTHING, refused=refused)
     parts = tuple(
         VarianceTerm(max(_variance(side), step**2 / _UNIFORM), len(side), len(side) - 1)
-        for side in (here, there)
+        for side in (values, baseline)
     )
     return Estimate(
         log_ratio=difference,
@@ -358,8 +360,8 @@ def mean_estimate(estimates: Sequence[Estimate]) -> Estimate:
 
 def _shared_alternatives(estimates: Sequence[Estimate]) -> tuple[Alternative, ...]:
     """Return those of a mean, by reason: as probable as on average, as wide as the widest."""
-    many = len(estimates)
-    found = group_by_key(
+    count = len(estimates)
+    by_reason = group_by_key(
         (alternative.reason, alternative)
         for estimate in estimates
         for alternative in estimate.alternatives
@@ -367,13 +369,13 @@ def _shared_alternatives(estimates: Sequence[Estimate]) -> tuple[Alternative, ..
     return tuple(
         Alternative(
             reason=reason,
-            weight=whole / many,
-            shift=math.fsum(one.weight * one.shift for one in own) / (whole * many),
-            widening=max(one.widening for one in own),
-            degrees=min(one.degrees for one in own),
+            weight=total / count,
+            shift=math.fsum(member.weight * member.shift for member in members) / (total * count),
+            widening=max(member.widening for member in members),
+            degrees=min(member.degrees for member in members),
         )
-        for reason, own in found.items()
-        if (whole := math.fsum(one.weight for one in own))
+        for reason, members in by_reason.items()
+        if (total := math.fsum(member.weight for member in members))
     )
 
 

@@ -59,8 +59,8 @@ def run_to_run_noise(rates: Sequence[Sequence[float]]) -> Noise:
     5 % is assumed, or what was seen where that is more.
     """
     squares, degrees = 0.0, 0
-    for group in rates:
-        logs = [math.log(rate) for rate in group]
+    for rates_of_group in rates:
+        logs = [math.log(rate) for rate in rates_of_group]
         mean = statistics.fmean(logs)
         squares += sum((value - mean) ** 2 for value in logs)
         degrees += len(logs) - 1
@@ -247,20 +247,20 @@ class _Part(Struct, frozen=True):
 def _mixture(estimate: Estimate, more: int = 0) -> list[_Part]:
     """Return what an estimate with an error makes probable, or would with `more` values."""
     error, degrees = estimate.error(more) or 0.0, estimate.degrees(more)
-    others = [
-        alternative for alternative in estimate.alternatives if alternative.weight > _NEGLIGIBLE
-    ]
-    alone = _Part(1 - sum(one.weight for one in others), estimate.log_ratio, error, degrees)
+    others = [candidate for candidate in estimate.alternatives if candidate.weight > _NEGLIGIBLE]
+    alone = _Part(
+        1 - sum(alternative.weight for alternative in others), estimate.log_ratio, error, degrees
+    )
     return [
         *([alone] if alone.weight > _NEGLIGIBLE else []),
         *(
             _Part(
-                one.weight,
-                estimate.log_ratio + one.shift,
-                error * one.widening,
-                max(1.0, degrees + one.degrees),
+                alternative.weight,
+                estimate.log_ratio + alternative.shift,
+                error * alternative.widening,
+                max(1.0, degrees + alternative.degrees),
             )
-            for one in others
+            for alternative in others
         ),
     ]
 
@@ -373,16 +373,19 @@ def _doubts(
 ) -> tuple[str, ...]:
     """Return what stands beside a verdict: of an unknown one what it failed at."""
     weights: dict[str, float] = {}
-    for one in estimate.alternatives:
-        weights[one.reason] = weights.get(one.reason, 0.0) + one.weight
+    for alternative in estimate.alternatives:
+        weights[alternative.reason] = weights.get(alternative.reason, 0.0) + alternative.weight
     likely = tuple(reason for reason, weight in weights.items() if weight >= TOLD)
     if verdict is not Decision.UNKNOWN:
-        beside = (*estimate.doubts, *(one for one in likely if one != DRIFT))
+        beside = (
+            *estimate.doubts,
+            *(alternative for alternative in likely if alternative != DRIFT),
+        )
         return tuple(dict.fromkeys(beside))
     alone = _reach_of(replace(estimate, alternatives=()), confidence)
     if weights and alone.verdict(edge, less_is_better=False) is not Decision.UNKNOWN:
         return likely or (max(weights, key=lambda reason: weights[reason]),)
-    return tuple(one for one in likely if one != DRIFT)
+    return tuple(alternative for alternative in likely if alternative != DRIFT)
 
 
 def _more(estimate: Estimate, edge: float, confidence: float) -> int | None:

@@ -21,15 +21,15 @@ def quantiles(values: Floats, *shares: float) -> list[Floats]:
     ordered = np.sort(values, axis=-1)  # NaN last
     count = np.sum(~np.isnan(values), axis=-1)
     last = np.maximum(count - 1, 0)
-    found = []
+    results = []
     for share in shares:
         place = share * last
         low = np.floor(place).astype(np.intp)
         high = np.minimum(low + 1, last)
         below = np.take_along_axis(ordered, low[..., None], axis=-1)[..., 0]
         above = np.take_along_axis(ordered, high[..., None], axis=-1)[..., 0]
-        found.append(below + (above - below) * (place - low))
-    return found
+        results.append(below + (above - below) * (place - low))
+    return results
 
 
 def median(values: Floats) -> Floats:
@@ -41,9 +41,9 @@ def median(values: Floats) -> Floats:
 
 def mean(values: Floats, axis: int = -1) -> Floats:
     """Return the mean of what is known along an axis; NaN where there is nothing."""
-    known = ~np.isnan(values)
-    total = np.sum(np.where(known, values, 0.0), axis=axis)
-    count = np.sum(known, axis=axis)
+    has_value = ~np.isnan(values)
+    total = np.sum(np.where(has_value, values, 0.0), axis=axis)
+    count = np.sum(has_value, axis=axis)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
@@ -59,9 +59,9 @@ def subtract_median(values: Floats) -> Floats:
 
 def theil_sen(x: Floats, y: Floats) -> float:
     """Return the median slope over all pairs that differ in x; 0 without such a pair."""
-    dx = x[:, None] - x[None, :]
-    dy = y[:, None] - y[None, :]
-    usable = (dx > 0) & ~np.isnan(dy)
+    x_steps = x[:, None] - x[None, :]
+    y_steps = y[:, None] - y[None, :]
+    usable = (x_steps > 0) & ~np.isnan(y_steps)
     if not usable.any():
         return 0.0
-    return float(np.median(dy[usable] / dx[usable]))
+    return float(np.median(y_steps[usable] / x_steps[usable]))

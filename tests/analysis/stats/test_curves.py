@@ -413,3 +413,10 @@ def test_a_real_knee_is_found_at_its_place_through_noise(sd: float, runs: int) -
     assert sum(one.knee == 8 for one in shapes) >= 98
     assert sum(one.plateau == 8 for one in shapes) >= 90
     assert sum(one.falls_at is not None for one in shapes) <= 2
+
+
+def test_a_profile_that_is_flat_far_out_has_an_end() -> None:
+    copies = [31, 38, 64, 84, 126, 128]
+    rates = [16.499874886, 17.640687371, 18.527821805, 17.875899393, 15.263942606, 15.122773709]
+    law = fit_usl(copies, rates, [2] * len(copies), Noise(0.01, None))
+    assert isinstance(law, Usl) and law.peak == pytest.approx(62, abs=3)
