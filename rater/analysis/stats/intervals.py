@@ -219,7 +219,7 @@ class _LogInterval(Struct, frozen=True):
     high: float
 
     def verdict(self, edge: float, *, less_is_better: bool) -> Decision:
-        """Return what it says; `edge`: a logarithm, within which two are the same."""
+        """Return the verdict; two sides whose logs differ by less than `edge` are the same."""
         if self.low > 0 or self.high < 0:
             better = (self.low > 0) is not less_is_better
             return Decision.BETTER if better else Decision.WORSE
@@ -237,32 +237,32 @@ class _Part(Struct, frozen=True):
     error: float
     degrees: float
 
-    def beyond(self, x: float, sign: int) -> float:
-        """Return how much of it lies above x, with sign -1 below it."""
-        t = sign * (x - self.middle) / self.error
-        tail = two_sided_p(t, self.degrees) / 2
-        return self.weight * (tail if t > 0 else 1 - tail)
+    def beyond(self, value: float, sign: int) -> float:
+        """Return the part of its weight that lies above a value, with sign -1 below it."""
+        score = sign * (value - self.middle) / self.error
+        tail = two_sided_p(score, self.degrees) / 2
+        return self.weight * (tail if score > 0 else 1 - tail)
 
 
 def _mixture(estimate: Estimate, more: int = 0) -> list[_Part]:
-    """Return what an estimate with an error makes probable, or would with `more` values."""
+    """Return the distributions that an estimate makes probable, or would with `more` values."""
     error, degrees = estimate.error(more) or 0.0, estimate.degrees(more)
-    others = [candidate for candidate in estimate.alternatives if candidate.weight > _NEGLIGIBLE]
-    alone = _Part(
-        1 - sum(alternative.weight for alternative in others), estimate.log_ratio, error, degrees
-    )
-    return [
-        *([alone] if alone.weight > _NEGLIGIBLE else []),
-        *(
-            _Part(
-                alternative.weight,
-                estimate.log_ratio + alternative.shift,
-                error * alternative.widening,
-                max(1.0, degrees + alternative.degrees),
-            )
-            for alternative in others
-        ),
+    alternatives = [
+        alternative for alternative in estimate.alternatives if alternative.weight > _NEGLIGIBLE
     ]
+    independent = 1 - sum(alternative.weight for alternative in alternatives)
+    parts = [
+        _Part(
+            alternative.weight,
+            estimate.log_ratio + alternative.shift,
+            error * alternative.widening,
+            max(1.0, degrees + alternative.degrees),
+        )
+        for alternative in alternatives
+    ]
+    if independent > _NEGLIGIBLE:
+        parts.insert(0, _Part(independent, estimate.log_ratio, error, degrees))
+    return parts
 
 
 def _reach_of(estimate: Estimate, confidence: float) -> _LogInterval:
@@ -306,90 +306,93 @@ def ratio_interval(
     less_is_better: bool = False,
     next_confidence: float | None = None,
 ) -> RatioInterval:
-    """Return what an estimate says; `margin`: 0.01 for `same within 1 %`.
+    """Return the interval and verdict of an estimate; `margin`: 0.01 for `same within 1 %`.
 
-    Values without any noise at all, of which no step is known either: no difference is
-    `same`, a difference is `inconclusive`. What is refused has neither interval nor verdict.
-    `next_confidence`: of the interval that is looked at when there are more values; None: the same.
+    Of values without any noise at all, of which no step is known either, no difference is
+    `same`, a difference is `inconclusive`. A refused estimate has neither interval nor verdict.
+    `next_confidence`: of the interval once there are more values; None: the same.
     """
-    count = min((part.count for part in estimate.parts), default=1)
     interval = RatioInterval(
         ratio=estimate.ratio,
         margin=margin,
         basis=estimate.basis,
-        count=count,
+        count=min((part.count for part in estimate.parts), default=1),
         blur=estimate.blur,
         refused=estimate.refused,
     )
-    error = estimate.error()
-    if error is None or estimate.refused:
+    if estimate.error() is None or estimate.refused:
         return interval
-    whole = _reach_of(estimate, confidence)
+    logs = _reach_of(estimate, confidence)
     interval = replace(
-        interval, degrees=estimate.degrees(), low=_exp(whole.low), high=_exp(whole.high)
+        interval, degrees=estimate.degrees(), low=_exp(logs.low), high=_exp(logs.high)
     )
     effect = abs(estimate.log_ratio)
-    if not error:
-        if effect > NO_DIFFERENCE:
-            return replace(interval, p=1.0)
-        return replace(
-            *(interval,),
-            p=1.0,
-            verdict=Decision.SAME,
-            within=True,
-            more=None,
-            doubts=estimate.doubts,
-        )
+    if not estimate.error():
+        return _without_noise(interval, estimate)
     edge = math.log1p(margin)
-    verdict = whole.verdict(edge, less_is_better=less_is_better)
-    slow: tuple[SlowRuns, ...] = ()
-    if not less_is_better:
-        slow = tuple(one for one in estimate.slow if one.slower > margin)
-    if slow and estimate.rest and verdict in (Decision.UNKNOWN, Decision.SAME):
-        # A step of a mode is no noise: it is told by how often, and the others by their own.
-        others = ratio_interval(estimate.rest, margin, confidence)
-        if others.verdict is Decision.SAME:
-            verdict = Decision.RARELY
-    unknown = verdict is Decision.UNKNOWN
-    coarse = unknown and max(effect, edge - effect) <= estimate.blur
+    slow = () if less_is_better else _slow_beyond(estimate, margin)
+    verdict = logs.verdict(edge, less_is_better=less_is_better)
+    if slow and _is_rarely_slow(estimate, verdict, margin, confidence):
+        verdict = Decision.RARELY
+    is_coarse = verdict is Decision.UNKNOWN and max(effect, edge - effect) <= estimate.blur
     doubts = _doubts(estimate, verdict, edge, confidence)
     more: int | None = None
-    if unknown:  # more runs of the same kind would drift as well
+    if verdict is Decision.UNKNOWN and not is_coarse:
+        # More runs of the same kind would drift as well.
         more = 0 if DRIFT in doubts else _more(estimate, edge, next_confidence or confidence)
     return replace(
         interval,
         p=_by_chance(estimate),
         verdict=verdict,
-        within=whole.within(edge),
-        more=None if coarse else more,
-        coarse=coarse,
+        within=logs.within(edge),
+        more=more,
+        coarse=is_coarse,
         doubts=doubts,
         slow=slow,
     )
 
 
+def _without_noise(interval: RatioInterval, estimate: Estimate) -> RatioInterval:
+    """Return the interval of values that are all alike: noise is not known from them."""
+    if abs(estimate.log_ratio) > NO_DIFFERENCE:
+        return replace(interval, p=1.0)
+    return replace(
+        interval, p=1.0, verdict=Decision.SAME, within=True, more=None, doubts=estimate.doubts
+    )
+
+
+def _slow_beyond(estimate: Estimate, margin: float) -> tuple[SlowRuns, ...]:
+    return tuple(slow for slow in estimate.slow if slow.slower > margin)
+
+
+def _is_rarely_slow(
+    estimate: Estimate, verdict: Decision, margin: float, confidence: float
+) -> bool:
+    """Tell whether sides differ in their slow runs alone: a slow mode is no noise of the others."""
+    if estimate.rest is None or verdict not in (Decision.UNKNOWN, Decision.SAME):
+        return False
+    return ratio_interval(estimate.rest, margin, confidence).verdict is Decision.SAME
+
+
 def _doubts(
     estimate: Estimate, verdict: Decision, edge: float, confidence: float
 ) -> tuple[str, ...]:
-    """Return what stands beside a verdict: of an unknown one what it failed at."""
+    """Return the doubts told beside a verdict; of an unknown one those that made it unknown."""
     weights: dict[str, float] = {}
     for alternative in estimate.alternatives:
         weights[alternative.reason] = weights.get(alternative.reason, 0.0) + alternative.weight
     likely = tuple(reason for reason, weight in weights.items() if weight >= TOLD)
     if verdict is not Decision.UNKNOWN:
-        beside = (
-            *estimate.doubts,
-            *(alternative for alternative in likely if alternative != DRIFT),
-        )
-        return tuple(dict.fromkeys(beside))
+        reasons = [*estimate.doubts, *(reason for reason in likely if reason != DRIFT)]
+        return tuple(dict.fromkeys(reasons))
     alone = _reach_of(replace(estimate, alternatives=()), confidence)
     if weights and alone.verdict(edge, less_is_better=False) is not Decision.UNKNOWN:
         return likely or (max(weights, key=lambda reason: weights[reason]),)
-    return tuple(alternative for alternative in likely if alternative != DRIFT)
+    return tuple(reason for reason in likely if reason != DRIFT)
 
 
 def _more(estimate: Estimate, edge: float, confidence: float) -> int | None:
-    """Return how many more rounds make the interval narrow enough for the effect there is."""
+    """Return how many more rounds make the interval narrow enough for the measured effect."""
     effect = abs(estimate.log_ratio)
     room = max(effect, edge - effect) - estimate.blur
 
