@@ -59,7 +59,7 @@ def _kinds(text: str) -> frozenset[str]:
 
 
 class LintOptions(Struct, frozen=True, kw_only=True):
-    """What was asked for of a check."""
+    """The options of a check of bind lists."""
 
     config: str
     topology: str | None
@@ -85,37 +85,37 @@ def _lint(arguments: Namespace) -> int:
     )
 
 
-def lint_binds(output: Output, asked: LintOptions) -> int:
+def lint_binds(output: Output, request: LintOptions) -> int:
     """Print the mistakes of a bind list; return 1 where there are some."""
     from rater.speccpu.lint.bind_list import LintContext, read_source
     from rater.speccpu.lint.check import lint
     from rater.speccpu.show import lint_document, lint_parts
 
-    topology = _machine(asked.topology)
-    source = read_source(Path(asked.config), dict(asked.define), asked.label)
-    found = lint(
+    topology = _machine(request.topology)
+    source = read_source(Path(request.config), dict(request.define), request.label)
+    report = lint(
         LintContext(
             source=source,
             topology=topology,
-            copies=asked.copies,
-            section=asked.section,
-            ignore=asked.ignore,
+            copies=request.copies,
+            section=request.section,
+            ignore=request.ignore,
         )
     )
-    if not found.scopes:
-        why = f" for {asked.section}" if asked.section else ""
-        more = f" ({'; '.join(found.unchecked[:3])})" if len(found.unchecked) > 1 else ""
+    if not report.scopes:
+        why = f" for {request.section}" if request.section else ""
+        more = f" ({'; '.join(report.unchecked[:3])})" if len(report.unchecked) > 1 else ""
         raise InputError(
-            f"{asked.config}: no submit, bind or bindN line{why}: nothing to check{more}"
+            f"{request.config}: no submit, bind or bindN line{why}: nothing to check{more}"
         )
     machine = topology.source if topology else None
-    hint = _hint(found, topology)
+    hint = _hint(report, topology)
     print_view(
         output,
-        lint_document(found, source, machine),
-        lambda _: lint_parts(found, source, machine, hint=hint),
+        lint_document(report, source, machine),
+        lambda _: lint_parts(report, source, machine, hint=hint),
     )
-    return 1 if found.findings else 0
+    return 1 if report.findings else 0
 
 
 def _machine(described: str | None) -> Topology | None:
@@ -128,10 +128,10 @@ def _machine(described: str | None) -> Topology | None:
     return machine.load_topology(described)
 
 
-def _hint(found: LintReport, topology: Topology | None) -> str:
+def _hint(report: LintReport, topology: Topology | None) -> str:
     if topology is not None:
         return ""
-    cpus = {cpu for scope in found.scopes for seat in scope.seats for cpu in seat.cpus}
+    cpus = {cpu for scope in report.scopes for seat in scope.seats for cpu in seat.cpus}
     if cpus and cpus == os.sched_getaffinity(0):
         return "the list names just the CPUs of this machine: --topology this checks it so"
     return ""
@@ -173,21 +173,23 @@ def import_spec(
         for place, name in enumerate(files):
             try:
                 file = read_spec(Path(name), _progress(name), dict(define), label)
-                one = to_import(file, where)
+                imported = to_import(file, where)
             except InputError as error:
                 errors.append(str(error))
                 print_error(error)
                 continue
             store = store or open_store(default_path(output.db))
-            number, added = store.add(one.stored, one.copies())
+            number, added = store.add(imported.stored, imported.copies())
             if output.json:
-                documents.append(import_document(one, number, added))
+                documents.append(import_document(imported, number, added))
                 continue
             if place:
                 print()
             asked = where or define or label
             again = f" (to read it so: `rater rm {number}` first)" if asked else ""
-            print_view(output, one, partial(import_parts, run=number, added=added, again=again))
+            print_view(
+                output, imported, partial(import_parts, run=number, added=added, again=again)
+            )
     finally:
         if store is not None:
             store.close()

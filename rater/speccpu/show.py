@@ -1,4 +1,4 @@
-"""What was read of SPEC's files, and what was found in a bind list."""
+"""Results read from SPEC's files, and the mistakes in a bind list."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _FORMATS = {"rsf": "raw file", "log": "log", "csv": "CSV report"}
 _MOST = 10  # remarks, problems, disagreements: --json has all
 
 
-def import_parts(one: SpecImport, run: int, added: bool, *, again: str = "") -> Iterator[Part]:
+def import_parts(imported: SpecImport, run: int, added: bool, *, again: str = "") -> Iterator[Part]:
     """Yield one imported file; `again`: what to say of a file that was stored already."""
-    file, recomputed = one.file, one.recomputed
+    file, recomputed = imported.file, imported.recomputed
     if not added:
         yield Line(f"run {run}: {file.name} is stored already, nothing was added{again}", "bold")
         return
@@ -41,9 +41,9 @@ def import_parts(one: SpecImport, run: int, added: bool, *, again: str = "") -> 
     problems = file.problems
     yield facts(
         (
-            ("holds", counted(one)),
-            ("copies", one.places.summary()),
-            ("notes", _some(one.remarks)),
+            ("holds", counted(imported)),
+            ("copies", imported.places.summary()),
+            ("notes", _some(imported.remarks)),
             ("geometric mean", means),
             ("checked", [agree, *_some(wrong)] if agree else []),
             ("problems", [str(problems.count), *_some(problems)] if problems.count else []),
@@ -58,17 +58,17 @@ def _some(told: Iterable[object]) -> list[str]:
     return [*texts[:_MOST], *([f"and {more} more (--json has all)"] if more > 0 else [])]
 
 
-def counted(one: SpecImport) -> str:
+def counted(imported: SpecImport) -> str:
     """Return benchmarks, tunes, iterations and copies of a file in a line."""
-    iterations = one.file.iterations
-    head = one.stored.head
+    iterations = imported.file.iterations
+    head = imported.stored.head
     tunes = " and ".join(sorted({iteration.tune for iteration in iterations}))
     parts = [
         f"{count(len(head.benchmarks), 'benchmark')} {tunes}",
         count(head.iterations, "iteration"),
         copies_text(head.copies),
-        count(len(one.brackets), "bracket") if head.order != "rotated" else "rotated",
-        count(one.copy_runs, "copy time"),
+        count(len(imported.brackets), "bracket") if head.order != "rotated" else "rotated",
+        count(imported.copy_runs, "copy time"),
     ]
     bad = sum(not iteration.good for iteration in iterations)
     failed = sum(len(iteration.failures) for iteration in iterations)
@@ -109,10 +109,12 @@ _IMPORT = JsonFields(
 )
 
 
-def import_document(one: SpecImport, run: int, added: bool) -> dict[str, Any]:
+def import_document(imported: SpecImport, run: int, added: bool) -> dict[str, Any]:
     """Return one imported file as JSON values."""
-    file = one.file
-    document: dict[str, Any] = to_json({**_IMPORT.read(one), "run": run, "added": added}, _TABLE)
+    file = imported.file
+    document: dict[str, Any] = to_json(
+        {**_IMPORT.read(imported), "run": run, "added": added}, _TABLE
+    )
     results = zip(document["results"], file.iterations, strict=True)
     document["results"] = [it | {"own_ratio": own_ratio(of, file.suite)} for it, of in results]
     return document
@@ -126,37 +128,37 @@ def _mean(mean: float | None, tune: str, recomputed: RecomputedResults) -> str:
     return shown + (left if without else "")
 
 
-# -- What was found in a bind list: a line each for people and editors, or JSON --------------------
+# -- Mistakes in a bind list: a line each for people and editors, or JSON --------------------------
 
 _MOST_OF_A_KIND = 12  # lines; a list for another machine is wrong in every one
 
 
 def lint_parts(
-    found: LintReport, source: Source, topology: str | None, *, hint: str = ""
+    report: LintReport, source: Source, topology: str | None, *, hint: str = ""
 ) -> Iterator[Part]:
     """Yield findings, notes and what was left out; `hint`: what to say of this machine."""
-    by_kind = group_by_key((finding.kind, finding) for finding in found.findings)
+    by_kind = group_by_key((finding.kind, finding) for finding in report.findings)
     many = {kind: them for kind, them in by_kind.items() if len(them) > _MOST_OF_A_KIND + 1}
     hidden = [one for them in many.values() for one in them[_MOST_OF_A_KIND:]]
-    for one in found.findings:
+    for one in report.findings:
         if one not in hidden:
             of = f" ({', '.join(one.scopes)})" if one.scopes else ""
             yield Line(f"{source.where(one.line)}: {one.text}{of} [{one.kind}]", whole=True)
     for kind, them in many.items():
         last, more = source.where(them[-1].line), len(them) - _MOST_OF_A_KIND
         yield Line(f"{last}: and {more} more up to here [{kind}] (--json has all)", whole=True)
-    yield Line(_summary(found, source, topology), "bold" if found.findings else "")
-    yield from (f"  note: {note}" for note in found.notes)
-    yield from (Line(f"  not checked: {left}", "yellow") for left in found.unchecked)
+    yield Line(_summary(report, source, topology), "bold" if report.findings else "")
+    yield from (f"  note: {note}" for note in report.notes)
+    yield from (Line(f"  not checked: {left}", "yellow") for left in report.unchecked)
     yield f"  {hint}" if hint else None
 
 
-def _summary(found: LintReport, source: Source, topology: str | None) -> str:
+def _summary(report: LintReport, source: Source, topology: str | None) -> str:
     on = f" on {topology}" if topology else ""
-    ignored = f" ({found.ignored} ignored)" if found.ignored else ""
-    number = len(found.findings)
+    ignored = f" ({report.ignored} ignored)" if report.ignored else ""
+    number = len(report.findings)
     result = count(number, "finding") if number else "nothing found"
-    lists = "; ".join(_list_line(scope, several=len(found.scopes) > 1) for scope in found.scopes)
+    lists = "; ".join(_list_line(scope, several=len(report.scopes) > 1) for scope in report.scopes)
     name = f"the configuration inside {source.name}" if source.packed else source.name
     return f"{name}: {result}{ignored}; {lists}{on}"
 
@@ -172,7 +174,7 @@ def _list_line(scope: Scope, *, several: bool) -> str:
     return label + (", ".join(parts) or "no CPUs named")
 
 
-def lint_document(found: LintReport, source: Source, topology: str | None) -> dict[str, Any]:
+def lint_document(report: LintReport, source: Source, topology: str | None) -> dict[str, Any]:
     """Return all of it as JSON values."""
     where = {"where": lambda one: source.where(one.line)}
     table = {
@@ -192,11 +194,11 @@ def lint_document(found: LintReport, source: Source, topology: str | None) -> di
         "file": source.name,
         "packed": source.packed,
         "topology": topology,
-        "findings": found.findings,
-        "ignored": found.ignored,
-        "lists": found.scopes,
-        "notes": found.notes,
-        "not_checked": found.unchecked,
+        "findings": report.findings,
+        "ignored": report.ignored,
+        "lists": report.scopes,
+        "notes": report.notes,
+        "not_checked": report.unchecked,
     }
     values: dict[str, Any] = to_json(document, table)
     return values

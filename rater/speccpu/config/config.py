@@ -66,7 +66,7 @@ class Preprocessor:
         self._macros[name] = _sum(self.replaced(value).strip())[:_MACROS_LONGEST]
 
     def replaced(self, line: str) -> str:
-        """Return the line with its macros; one that is not defined stays as it is."""
+        """Return the line with its macros; one that is not defined stays unchanged."""
         for _ in range(_ROUNDS):
             if "%{" not in line or self._left <= 0:
                 break
@@ -139,8 +139,8 @@ class Preprocessor:
 
     def _tokens(self, text: str) -> list[str]:
 
-        def defined(found: re.Match[str]) -> str:
-            known = next(filter(None, found.groups())) in self._macros
+        def defined(match: re.Match[str]) -> str:
+            known = next(filter(None, match.groups())) in self._macros
             self._outside = self._outside or not known
             return f" {known:d} "
 
@@ -377,8 +377,8 @@ class SpecConfig(Struct, kw_only=True):
         held = self.holding(benchmark, tune, of)
         lines, listed = _numbered(held, "bind"), held.get("bind")
 
-        def rank(one: ConfigSetting) -> _Rank:
-            return one.section.rank(benchmark, tune, of or self.ran_as) or ()
+        def rank(setting: ConfigSetting) -> _Rank:
+            return setting.section.rank(benchmark, tune, of or self.ran_as) or ()
 
         nearer = listed is not None and all(rank(listed) > rank(line) for line in lines)
         if lines and (list_last or not nearer):
@@ -552,9 +552,9 @@ def _meant(name: str, benchmark: str) -> int:
     return -1
 
 
-def _named(one: str | None, names: tuple[str, ...]) -> int:
-    if one is not None and one != "default" and one in names:
+def _named(section: str | None, names: tuple[str, ...]) -> int:
+    if section is not None and section != "default" and section in names:
         return 1
     if "default" in names:
         return 0
-    return 1 if one is None else -1
+    return 1 if section is None else -1

@@ -189,14 +189,14 @@ class _Shell:
             yield command
 
     def _let(self, text: str, certain: bool) -> None:
-        found = _LET_SUM.match(text.strip().strip("\"'"))
-        if found is None:
+        assignment = _LET_SUM.match(text.strip().strip("\"'"))
+        if assignment is None:
             return
-        value = evaluate(found[2], self.values)
+        value = evaluate(assignment[2], self.values)
         if value is None or not certain:
-            self.values.pop(found[1], None)
+            self.values.pop(assignment[1], None)
         else:
-            self.values[found[1]] = str(value)
+            self.values[assignment[1]] = str(value)
 
 
 def _commands(text: str) -> Iterator[tuple[str, str]]:
@@ -294,13 +294,13 @@ def _computed(text: str, values: dict[str, str]) -> str:
     return _PRINTED.sub(_printed, text) if "printf" in text else text
 
 
-def _expr(found: re.Match[str]) -> str:
-    text = (found[1] or found[2]).replace("\\*", "*").replace("'*'", "*").replace('"*"', "*")
+def _expr(match: re.Match[str]) -> str:
+    text = (match[1] or match[2]).replace("\\*", "*").replace("'*'", "*").replace('"*"', "*")
     return f"$(({text.strip()}))"
 
 
-def _printed(found: re.Match[str]) -> str:
-    kind, value = found[2].lower(), int(found[3])
+def _printed(match: re.Match[str]) -> str:
+    kind, value = match[2].lower(), int(match[3])
     return f"0x{value:x}" if kind == "x" else str(value)
 
 

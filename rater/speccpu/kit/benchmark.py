@@ -39,7 +39,7 @@ COMPARE = "compare.cmd"
 _MOST_PROBLEMS = 6
 
 
-class KitBenchmark(Struct, frozen=True):
+class KitBenchmark(Struct, frozen=True, kw_only=True):
     """One benchmark of a kit, as its command file says it is to be run."""
 
     run: KitRun
@@ -60,16 +60,16 @@ class KitBenchmark(Struct, frozen=True):
 def read_benchmark(run: KitRun) -> KitBenchmark:
     """Read a command file and what lies beside it; raises `InputError` naming file and line."""
     commands = parse_speccmds(_text(run.file), str(run.file))
-    own = run.file.parent
+    directory = run.file.parent
     # `-C ../run_x.0001` is one directory
-    named = [Path(os.path.normpath(own / name)) for name in commands.directories]
-    directories = named or [own]
+    named = [Path(os.path.normpath(directory / name)) for name in commands.directories]
+    directories = named or [directory]
     remarks: list[str] = []
     if run.file.name != COMMANDS and run.tune is None:
         # A copy of a command file lies anywhere: its directories know what it is of.
         run = named_run(run.file, directories[0], run.made_ns)
-    elif directories[0].name == own.name and not _same([directories[0], own]):
-        directories, remark = _of_which_tree(own, directories, commands)
+    elif directories[0].name == directory.name and not _same([directories[0], directory]):
+        directories, remark = _of_which_tree(directory, directories, commands)
         remarks.append(f"{run.benchmark}: its command file names {remark}")
     first = directories[0]
     twice = sorted(_same(directories))
@@ -94,7 +94,7 @@ def read_benchmark(run: KitRun) -> KitBenchmark:
 
 
 def _of_which_tree(
-    own: Path, directories: list[Path], commands: CommandFile
+    folder: Path, directories: list[Path], commands: CommandFile
 ) -> tuple[list[Path], str]:
     """Return the directories that are used where the tree was moved or copied, and a remark.
 
@@ -102,7 +102,7 @@ def _of_which_tree(
     """
     first = directories[0]
     named = _root(first) or first.parent
-    siblings = [own.parent / directory.name for directory in directories]
+    siblings = [folder.parent / directory.name for directory in directories]
     is_there = _is_folder(first)
     if is_there and not all(map(_is_folder, siblings)):
         return directories, (
@@ -133,15 +133,15 @@ def problems_of(kit: KitBenchmark, copies: int) -> tuple[str, ...]:
 def programs_of(kit: KitBenchmark) -> tuple[Path, ...]:
     """Return the programs of a benchmark that lie in the run directory of copy 0 or beside it."""
     first = kit.directories[0]
-    found: dict[Path, None] = {}
+    programs: dict[Path, None] = {}
     for command in kit.commands.commands:
         for word in words_of(command.text):
             # In `echo "../run_x/exe args" > run.sh ; ...` the program stands inside a word.
             for part in word.split()[:1]:
                 file = Path(os.path.normpath(os.path.join(first, part)))  # noqa: PTH118 - `..`
                 if "/" in part and is_file(file) and os.access(file, os.X_OK):
-                    found[file] = None
-    return tuple(found)
+                    programs[file] = None
+    return tuple(programs)
 
 
 def compared_files(comparison: Sequence[SpecCommand]) -> tuple[str, ...]:
@@ -181,16 +181,16 @@ def _is_folder(path: Path) -> bool:
 
 
 def _same(directories: Sequence[Path]) -> set[str]:
-    found: dict[object, Path] = {}
+    directory_by_key: dict[object, Path] = {}
     twice = set()
     for directory in directories:
         key: object = directory
         with suppress(OSError):
             stat = directory.stat()
             key = (stat.st_dev, stat.st_ino)
-        if key in found:
+        if key in directory_by_key:
             twice.add(f"{directory}")
-        found[key] = directory
+        directory_by_key[key] = directory
     return twice
 
 
@@ -296,9 +296,9 @@ def about_binding(kit: KitBenchmark, *, from_file: bool) -> list[str]:
     binds = kit.commands.binds
     asked = any(uses_bind(command.text) for command in kit.commands.commands)
     first = next((bind for bind in binds if bind_kind(bind) is not BindKind.CPUS), None)
-    own = _own_binding(kit, 0, from_file=from_file)
+    binding = _own_binding(kit, 0, from_file=from_file)
     if from_file and first is not None:
-        if not asked and own == UNBOUND:
+        if not asked and binding == UNBOUND:
             return [
                 f"{kit.name}: copies are not bound: the commands have no $BIND for "
                 f"{_cut(first)!r} of the command file to stand in"
@@ -308,11 +308,15 @@ def about_binding(kit: KitBenchmark, *, from_file: bool) -> list[str]:
                 f"{kit.name}: {_cut(first)!r} of the command file binds copies, not rater: the "
                 "placement shown is what it says; the samples tell where copies were"
             ]
-    if own != UNBOUND and not (from_file and asked):
-        known = "is not known" if own.problem or own.relative or not own.cpus else "is theirs"
-        why = " (it fails inside another binding)" if own.by == "numactl" else ""
+    if binding != UNBOUND and not (from_file and asked):
+        known = (
+            "is not known"
+            if binding.problem or binding.relative or not binding.cpus
+            else "is theirs"
+        )
+        why = " (it fails inside another binding)" if binding.by == "numactl" else ""
         return [
-            f"{kit.name}: {own.by} in the commands binds copies, not rater{why}: --layout and "
+            f"{kit.name}: {binding.by} in the commands binds copies, not rater{why}: --layout and "
             f"--bind have no effect, the placement shown {known}; the samples tell where copies "
             "were"
         ]
@@ -342,8 +346,8 @@ def places_of_file(
     """
     by_kit = []
     for kit in kits:
-        own = commands_bind([kit])
-        if from_file and not kit.commands.binds and own is None:
+        bound_by = commands_bind([kit])
+        if from_file and not kit.commands.binds and bound_by is None:
             raise InputError(
                 f"--bind-from-file: {kit.run.file} has no -b lines (`bind` in the configuration "
                 "makes them): leave the option out, and rater places copies"
@@ -351,7 +355,7 @@ def places_of_file(
         by_kit.append(
             tuple(_placed(kit, copy, topology, memory, from_file) for copy in range(copies))
         )
-        if by_kit[0] != by_kit[-1] or (not from_file and own is None):
+        if by_kit[0] != by_kit[-1] or (not from_file and bound_by is None):
             raise InputError(
                 f"{'--bind-from-file: ' if from_file else ''}{kits[0].name} and {kit.name} bind "
                 "their copies differently: run them one after the other"
@@ -373,11 +377,11 @@ def places_of_file(
 def _placed(
     kit: KitBenchmark, copy: int, topology: Topology, memory: Memory, from_file: bool
 ) -> Placement:
-    own = _own_binding(kit, copy, from_file=from_file)
+    binding = _own_binding(kit, copy, from_file=from_file)
     bind = kit.commands.binds[copy] if from_file and kit.commands.binds else ""
-    ours = own == UNBOUND and bind_kind(bind) is BindKind.CPUS
+    ours = binding == UNBOUND and bind_kind(bind) is BindKind.CPUS
     try:
-        cpus = parse_list(bind) if ours else own.cpus or ()
+        cpus = parse_list(bind) if ours else binding.cpus or ()
     except ValueError as error:
         raise InputError(f"{kit.run.file}: -b of copy {copy}: {error}") from error
     pus = {pu.os: pu for pu in topology.pus if pu.os in cpus}
@@ -387,7 +391,7 @@ def _placed(
             f"{kit.run.file}: -b {bind} of copy {copy}: {topology.source} has no usable CPU "
             f"{format_list(missing)}; leave out --bind-from-file, and rater places copies"
         )
-    home = pus.get(cpus[0]) if cpus and not own.relative else None
+    home = pus.get(cpus[0]) if cpus and not binding.relative else None
     if home is None:
         return Placement.unbound(copy=copy)
     if not ours:

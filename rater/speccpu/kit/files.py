@@ -34,13 +34,13 @@ _PLACES = ("benchspec/*/*/run/*", "*/*/run/*", "*/run/*", "run/*", "*", ".")
 _SHOWN = 6  # names in an error
 
 
-class KitRun(Struct, frozen=True):
-    """A command file, and what the names around it say of it."""
+class KitRun(Struct, frozen=True, kw_only=True):
+    """A command file, and the facts in the names of the folders around it."""
 
     file: Path  # absolute
     benchmark: str  # 429.mcf
-    tune: str | None  # base or peak; None: the directory's name does not say
-    size: str | None  # test, train, ref, refrate; None as above
+    tune: str | None  # base or peak; None if the directory's name does not say it
+    size: str | None  # test, train, ref, refrate; None likewise
     label: str | None
     number: int  # of the directory of copy 0
     made_ns: int  # when the file was written
@@ -68,8 +68,8 @@ def find_runs(folder: str) -> tuple[tuple[KitRun, ...], tuple[str, ...]]:
     for place in _PLACES:
         closed: list[Path] = []
         parts = [part for part in place.split("/") if part != "."]
-        found = [kit_run(file) for file in _below(path, parts, closed)]
-        if found:
+        runs = [kit_run(file) for file in _below(path, parts, closed)]
+        if runs:
             break
         ever += closed
     else:
@@ -87,14 +87,14 @@ def find_runs(folder: str) -> tuple[tuple[KitRun, ...], tuple[str, ...]]:
             f"left out: no permission to look into {_listed(map(str, closed))}: what is there "
             "is not run",
         )
-    known = sorted({run.benchmark for run in found})
+    known = sorted({run.benchmark for run in runs})
     for name in wanted:
         if name not in known:
             raise InputError(
                 f"{PREFIX}{folder}: no such folder, and no run directory of {name} in {path}; "
                 + (notes[0] if notes else did_you_mean(name, known))
             )
-    return tuple(run for run in found if not wanted or run.benchmark in wanted), notes
+    return tuple(run for run in runs if not wanted or run.benchmark in wanted), notes
 
 
 def _below(folder: Path, parts: Sequence[str], closed: list[Path]) -> list[Path]:
@@ -138,9 +138,24 @@ def named_run(file: Path, directory: Path, made_ns: int) -> KitRun:
         name = file.name.removesuffix(".cmd").removesuffix(".speccmds")
     if match is None:
         number = int(directory.name) if directory.name.isdecimal() else 0
-        return KitRun(file, name or "speccmds", None, None, None, number, made_ns)
-    tune, size, label = match[1], match[2], match[3]
-    return KitRun(file, name, tune, size, label, int(match[4]), made_ns)
+        return KitRun(
+            file=file,
+            benchmark=name or "speccmds",
+            tune=None,
+            size=None,
+            label=None,
+            number=number,
+            made_ns=made_ns,
+        )
+    return KitRun(
+        file=file,
+        benchmark=name,
+        tune=match[1],
+        size=match[2],
+        label=match[3],
+        number=int(match[4]),
+        made_ns=made_ns,
+    )
 
 
 def newest_runs(
@@ -158,13 +173,13 @@ def newest_runs(
         )
         there = _listed(f"{run.tune} {run.size}" for run in runs if run.size)
         raise InputError(f"{where}: no run directory for {asked}; there are: {there or 'unnamed'}")
-    for what, values in (
+    for kind, values in (
         ("size", {run.size for run in fitting if run.size}),
         ("tune", {run.tune for run in fitting if run.tune}),
     ):
         if len(values) > 1:
             raise InputError(
-                f"{where}: run directories of {what}s {_listed(values)}; choose one with --{what}"
+                f"{where}: run directories of {kind}s {_listed(values)}; choose one with --{kind}"
             )
     by_name: dict[str, list[KitRun]] = {}
     for run in fitting:
@@ -188,8 +203,8 @@ def newest_runs(
     return tuple(chosen), tuple(notes)
 
 
-def _is(found: str | None, asked: str | None, suffix: str = "") -> bool:
-    return asked is None or found is None or found in (asked, asked + suffix)
+def _is(actual: str | None, expected: str | None, suffix: str = "") -> bool:
+    return expected is None or actual is None or actual in (expected, expected + suffix)
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -219,7 +234,7 @@ _STDIN = "CNZ"  # -N: closed, null device, file of no length
 _REDIRECTION = re.compile(r"\d*(?:>>?|<)[&|]?")
 
 
-class SpecCommand(Struct, frozen=True):
+class SpecCommand(Struct, frozen=True, kw_only=True):
     """One workload: run once by every copy, in the order of the file."""
 
     text: str  # for a shell; `$SPECCOPYNUM` and `$BIND` as they stand in the file
@@ -230,7 +245,7 @@ class SpecCommand(Struct, frozen=True):
 
 
 class CommandFile(Struct, frozen=True, kw_only=True):
-    """What a command file says."""
+    """The content of a command file."""
 
     commands: tuple[SpecCommand, ...]
     directories: tuple[str, ...] = ()  # -C, by copy; empty: the one that holds the file
@@ -373,8 +388,14 @@ class _Reader:
             else:
                 files[letter] = value
         if rest:
-            streams = (files.get("i"), files.get("o"), files.get("e"))
-            self._commands.append(SpecCommand(rest, *streams, self._line))
+            command = SpecCommand(
+                text=rest,
+                stdin=files.get("i"),
+                stdout=files.get("o"),
+                stderr=files.get("e"),
+                line=self._line,
+            )
+            self._commands.append(command)
         elif files:
             self._wrong("-i, -o or -e without a command behind it")
 

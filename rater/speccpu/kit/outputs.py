@@ -59,46 +59,46 @@ def states(directory: str, names: Sequence[str]) -> dict[str, State]:
     File systems stamp by the kernel's tick (up to 10 ms): another write at once may not show.
     Not by mtime, which `cp -p` of an input leaves as it is.
     """
-    found = {}
+    states_by_file = {}
     until_ns = time.time_ns() - _TICK_NS
     for name in names:
         with suppress(OSError, ValueError):
             stat = os.stat(f"{directory}/{name}")  # noqa: PTH116 - a thousand copies
             if stat.st_ctime_ns < until_ns:
-                found[name] = (stat.st_ino, stat.st_size, stat.st_ctime_ns)
-    return found
+                states_by_file[name] = (stat.st_ino, stat.st_size, stat.st_ctime_ns)
+    return states_by_file
 
 
 def _compare_one(
-    one: KitOutput,
+    kit_output: KitOutput,
     log: str,
     stop: Callable[[], bool],
     limits: Limits,
     too_long: threading.Event,
 ) -> CheckResult:
-    comparison, slow = one.comparison, f"comparing took over {limits.time_s:.0f} s"
-    now = states(one.directory, tuple(one.before))
-    for name, state in one.before.items():
+    comparison, slow = kit_output.comparison, f"comparing took over {limits.time_s:.0f} s"
+    now = states(kit_output.directory, tuple(kit_output.before))
+    for name, state in kit_output.before.items():
         if now.get(name) == state:
             return CheckResult(Validity.INVALID, f"{name} was not written: it is of an earlier run")
     if stop() or too_long.is_set():
         return CheckResult(Validity.UNCHECKED) if stop() else _not_validated(slow)
     for name in comparison.leftovers():
         with suppress(OSError):
-            os.unlink(f"{one.directory}/{name}")  # noqa: PTH108 - text, as the directory is
+            os.unlink(f"{kit_output.directory}/{name}")  # noqa: PTH108 - text, as the directory is
     argv = to_argv(comparison.lines)
     environment = {**os.environ, **dict(comparison.environment)}
     printed = f"{log}.out"
     try:
         with open(log, "wb") as errors, open(printed, "wb") as out:  # noqa: PTH123 - text, as above
             own = {name: value for name, value in environment.items() if name}
-            ended = run_child(argv, one.directory, own, (out, errors), limits, stop=stop)
+            ended = run_child(argv, kit_output.directory, own, (out, errors), limits, stop=stop)
         if ended.excess is LimitExceeded.STOPPED:
             return CheckResult(Validity.UNCHECKED)
         if ended.excess is not None:
             too_long.set()
             return _not_validated(slow)
-        return _judged(one, log, argv, ended.status)
+        return _judged(kit_output, log, argv, ended.status)
     except OSError as error:
         return _not_validated(f"{error.strerror}: {error.filename}")
     finally:
@@ -111,22 +111,22 @@ def _not_validated(why: str) -> CheckResult:
     return CheckResult(Validity.NOT_CHECKED, f"not validated: {why}")
 
 
-def _judged(one: KitOutput, log: str, argv: Sequence[str], code: int) -> CheckResult:
+def _judged(kit_output: KitOutput, log: str, argv: Sequence[str], code: int) -> CheckResult:
     """Return what comparing commands found, which ended with `code` (negative: by a signal).
 
     Found is what specdiff reports: a `.mis`, or words on standard output with an exit code. One
     that breaks (a signal, no such program, an exit code and no words) has found nothing.
     """
-    mismatches = [f"{one.directory}/{name}.mis" for name in one.comparison.outputs]
+    mismatches = [f"{kit_output.directory}/{name}.mis" for name in kit_output.comparison.outputs]
     found = next((path for path in mismatches if _first_line(path)), None)
     if code == 0 and found is None:
         return CheckResult(Validity.VALID)
-    failed = one.comparison.lines[failed_position(argv, log) - 1]
-    output = f"{one.directory}/{failed.stdout}" if failed.stdout else f"{log}.out"
+    failed = kit_output.comparison.lines[failed_position(argv, log) - 1]
+    output = f"{kit_output.directory}/{failed.stdout}" if failed.stdout else f"{log}.out"
     by_signal = -code if code < 0 else code - 128 if code in _SIGNALS else None
     printed = _first_line(output)
     if by_signal or code in _CANNOT_RUN or (found is None and not printed):
-        error = f"{one.directory}/{failed.stderr}" if failed.stderr else log
+        error = f"{kit_output.directory}/{failed.stderr}" if failed.stderr else log
         ended = f"signal {by_signal}" if by_signal else f"exit code {code}"
         detail = (
             _first_line(error) or f"{ended} of {printable(failed.words[-1], _LONGEST_DETAIL, ' ')}"

@@ -57,7 +57,7 @@ _ENVIRONMENT = (("OMP_NUM_THREADS", "1"), ("OMP_THREAD_LIMIT", "1"))
 
 
 class Kit(Struct, frozen=True):
-    """What was asked for of kits."""
+    """The benchmarks of kits that a run asks for."""
 
     name: str  # as the run's suite
     benchmarks: tuple[KitBenchmark, ...]
@@ -75,8 +75,8 @@ def read_kit(request: Request) -> Kit:
         found, notes = newest_runs(there, size, tune, selection)
         runs += found
         remarks += [*closed, *notes]
-    own = [kit_run(Path(file)) for file in request.speccmds]
-    kits = [read_benchmark(run) for run in (*runs, *own)]
+    named_runs = [kit_run(Path(file)) for file in request.speccmds]
+    kits = [read_benchmark(run) for run in (*runs, *named_runs)]
     twice = [name for name, times in Counter(kit.name for kit in kits).items() if times > 1]
     if twice:
         files = ", ".join(str(kit.run.file) for kit in kits if kit.name == twice[0])
@@ -92,7 +92,7 @@ def read_kit(request: Request) -> Kit:
     if any(kit.reference_s is not None for kit in kits):
         remarks.append("ratios are rater's own estimates, not SPEC metrics")
     names = [Path(selection.removeprefix(PREFIX)).resolve().name for selection in request.suites]
-    names += [run.file.parent.name for run in own]
+    names += [run.file.parent.name for run in named_runs]
     name = ", ".join(f"{PREFIX}{escape_undecodable(name)}" for name in dict.fromkeys(names))
     return Kit(name, tuple(kits), tuple(map(escape_undecodable, remarks)))
 
@@ -248,7 +248,7 @@ def kit_program(
     outputs = [[name for name in pair if name] for pair in streams]
     spec = (("SPEC", str(kit.root)),) if kit.root and "SPEC" not in os.environ else ()
     compared = compared_files(kit.comparison)
-    own = []
+    copies = []
     for placement in placements:
         bind = bind_of(kit, placement, from_file=request.bind_from_file)
         comparison = KitComparison(
@@ -270,12 +270,12 @@ def kit_program(
         ]
         argv = argv_of_texts(texts, lines, outputs, wrap)
         directory = kit.directories[placement.copy]
-        own.append(KitCopy(argv, directory, comparison if kit.comparison else None))
+        copies.append(KitCopy(argv, directory, comparison if kit.comparison else None))
     return Program(
         name=kit.name,
         argv=(),
         environment=benchmark.environment,
-        own=tuple(own),
+        own=tuple(copies),
     )
 
 

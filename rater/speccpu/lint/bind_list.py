@@ -299,9 +299,9 @@ def _candidates(
             yield name, _example(name, taken), tune, None
 
 
-def _example(name: str, taken: set[str]) -> str:
+def _example(name: str, used: set[str]) -> str:
     if name in _EXAMPLES:
-        free = [one for one in _EXAMPLES[name] if one[:3] not in taken]
+        free = [one for one in _EXAMPLES[name] if one[:3] not in used]
         return free[0] if free else _EXAMPLES[name][0]
     if name.isdigit():
         suite = keys.suite_of(f"{name}.")
@@ -419,9 +419,9 @@ def nodes_text(nodes: Iterable[int]) -> str:
     return _called("node", nodes)
 
 
-def _called(what: str, numbers: Iterable[int]) -> str:
+def _called(name: str, numbers: Iterable[int]) -> str:
     each = set(numbers)
     text = format_list(each)
     if len(text) > 60:  # of lists with holes a part is enough to find them
         text = text[:60].rpartition(",")[0] + f",... ({len(each)})"
-    return f"{what if len(each) == 1 else what + 's'} {text}"
+    return f"{name if len(each) == 1 else name + 's'} {text}"

@@ -62,20 +62,22 @@ def lint(context: LintContext) -> LintReport:
     """Check a configuration."""
     source, section = context.source, context.section
     scopes = scopes_of(context)
-    found: dict[LintFinding, list[str]] = {}
+    findings: dict[LintFinding, list[str]] = {}
     for scope in scopes:
         for one in _of_scope(scope):
-            found.setdefault(one, []).append(scope.label)
+            findings.setdefault(one, []).append(scope.label)
     of_scopes = None if section is None else [b.section for s in scopes for b in s.binds]
     sections = {setting.line: setting.section for setting in source.config.settings}
     for one in _repeated(source, of_scopes):
-        found[one] = [s.label for s in scopes if sections[one.line] in {b.section for b in s.binds}]
+        findings[one] = [
+            s.label for s in scopes if sections[one.line] in {b.section for b in s.binds}
+        ]
     for one in _not_used(scopes):
-        found[one] = []
+        findings[one] = []
     checked = [scope.label for scope in scopes if scope.seats]
     everything = [
         replace(one, scopes=() if set(checked) <= set(labels) else tuple(labels))
-        for one, labels in found.items()
+        for one, labels in findings.items()
     ]
     everything.sort(key=lambda one: (one.line, one.order))
     kept = tuple(one for one in everything if one.kind not in context.ignore)
@@ -125,24 +127,24 @@ def _repeated(source: Source, sections: list[Section] | None) -> Iterator[LintFi
     first: dict[tuple[object, str], ConfigSetting] = {}
     lines = 0
     again: list[tuple[ConfigSetting, ConfigSetting]] = []
-    for one in source.config.settings:
-        number = _BIND_NAME.match(one.name)
-        if number is None and one.name != "bind":
+    for setting in source.config.settings:
+        number = _BIND_NAME.match(setting.name)
+        if number is None and setting.name != "bind":
             continue
-        if sections is not None and one.section not in sections:
+        if sections is not None and setting.section not in sections:
             continue
         lines += number is not None
-        name = f"bind{int(number[1])}" if number else one.name
-        before = first.setdefault((one.section, name), one)
-        if before is not one:
-            again.append((one, before))
-            first[one.section, name] = one
-    for one, before in again:
+        name = f"bind{int(number[1])}" if number else setting.name
+        before = first.setdefault((setting.section, name), setting)
+        if before is not setting:
+            again.append((setting, before))
+            first[setting.section, name] = setting
+    for setting, before in again:
         yield LintFinding(
-            line=one.line,
+            line=setting.line,
             kind="repeated",
-            text=f"{one.name} is given again ({source.number(before.line)}: {before.value[:50]}), "
-            f"and only one of them counts: {count(lines, 'bindN line')} are "
+            text=f"{setting.name} is given again ({source.number(before.line)}: "
+            f"{before.value[:50]}), and only one of them counts: {count(lines, 'bindN line')} are "
             f"{count(lines - len(again), 'bind')}; give it a number of its own",
         )
 
@@ -151,13 +153,13 @@ def _gaps(scope: Scope) -> Iterator[LintFinding]:
     if scope.form != "bindN":
         return
     expected = 0
-    for one in scope.binds:
-        number = int(one.name[4:])
+    for bind in scope.binds:
+        number = int(bind.name[4:])
         if number > expected:
             missing = f"bind{expected}" + (f"-bind{number - 1}" if number > expected + 1 else "")
             after = f"after bind{expected - 1}" if expected else "as the first"
             yield LintFinding(
-                line=one.line,
+                line=bind.line,
                 kind="gap",
                 text=f"bind{number} comes {after}: {missing} is missing; number binds from 0, "
                 "without gaps",
@@ -217,16 +219,16 @@ def _numbers_of_copies(scope: Scope) -> Iterator[LintFinding]:
     elif copies < values and not scope.deliberate:
         beyond = scope.seats[copies]
         unused = values - copies
-        what = f"{beyond.name} ({_number(scope, beyond.line)})"
+        text = f"{beyond.name} ({_number(scope, beyond.line)})"
         if unused > 1:
-            what += f" to {scope.seats[values - 1].name}"
+            text += f" to {scope.seats[values - 1].name}"
         left = {c for s in scope.seats[copies:] for c in s.cpus}
         left -= {c for s in scope.used for c in s.cpus}
         idle = f", {cpus_text(left)} stay{'s' if len(left) == 1 else ''} idle" if left else ""
         yield LintFinding(
             line=line,
             kind="many-binds",
-            text=f"{copies_text(copies)} and {count(values, 'bind')}: {what} "
+            text=f"{copies_text(copies)} and {count(values, 'bind')}: {text} "
             f"{'is' if unused == 1 else 'are'} not used{idle}; run "
             f"{values} copies or shorten the list",
             cpus=tuple(sorted(left)),

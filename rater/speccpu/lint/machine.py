@@ -53,7 +53,7 @@ def misplaced(node_of: Mapping[int, int]) -> dict[int, int]:
         return {}
     if min(Counter(expected.values()).values()) < _FEWEST_OF_A_NODE:
         return {}
-    found = {}
+    expected_node = {}
     for this_place, cpu in enumerate(cpus):
         if node_of[cpu] == expected[cpu]:
             continue
@@ -63,8 +63,8 @@ def misplaced(node_of: Mapping[int, int]) -> dict[int, int]:
         if len(around) == 2 and all(
             node_of[one] == expected[one] == expected[cpu] for one in around
         ):
-            found[cpu] = expected[cpu]
-    return found
+            expected_node[cpu] = expected[cpu]
+    return expected_node
 
 
 def _blocks(cpus: list[int], node_of: Mapping[int, int]) -> list[int]:
@@ -144,8 +144,8 @@ def _absent(seat: BoundCopy, topology: Topology, machine: set[int]) -> Iterator[
     missing = bound - machine
     if missing:
         offline = missing <= set(topology.details.offline)
-        there = f"{topology.source} has {cpus_text(machine)}"
-        why = "offline or not allowed" if offline else f"not there: {there}"
+        existing = f"{topology.source} has {cpus_text(machine)}"
+        why = "offline or not allowed" if offline else f"not there: {existing}"
         verb = "is" if len(missing) == 1 else "are"
         text = f" binds {cpus_text(missing)}, which {verb} {why}"
         yield seat.finding("cpu-missing", text, sorted(missing))
@@ -158,8 +158,8 @@ def _absent(seat: BoundCopy, topology: Topology, machine: set[int]) -> Iterator[
         yield seat.finding("cpu-missing", text, sorted(forbidden))
     absent = {*seat.binding.mem_nodes, *seat.binding.cpu_nodes} - topology.by_node.keys()
     if absent:
-        there = nodes_text(topology.by_node) if topology.by_node else "no node"
-        text = f" names {nodes_text(absent)}: the machine has {there} with memory"
+        existing = nodes_text(topology.by_node) if topology.by_node else "no node"
+        text = f" names {nodes_text(absent)}: the machine has {existing} with memory"
         yield seat.finding("node-missing", text)
     shut = {
         n for n in seat.binding.mem_nodes if n not in absent and not topology.by_node[n].allowed

@@ -35,27 +35,27 @@ def derive_references(file: SpecFile) -> None:
     step = _STEP.get(file.suite or "", 1)
     factor = keys.RATE_FACTOR.get(file.suite or "", 1.0)
     groups: dict[str, list[SpecIteration]] = {}
-    for one in file.iterations:
-        groups.setdefault(one.benchmark, []).append(one)
+    for iteration in file.iterations:
+        groups.setdefault(iteration.benchmark, []).append(iteration)
     for members in groups.values():
         reference = _reference(members, step, factor)
         if reference:
-            for one in members:
-                one.reference_s, one.reference_derived = reference, True
+            for iteration in members:
+                iteration.reference_s, iteration.reference_derived = reference, True
 
 
 def _reference(members: Sequence[SpecIteration], step: int, factor: float) -> float | None:
     first = None
     low, high = 0.0, math.inf
-    for one in members:
-        if one.ratio is None or not one.reported_s or not one.planned:
+    for iteration in members:
+        if iteration.ratio is None or not iteration.reported_s or not iteration.planned:
             continue
-        unit = one.reported_s / (one.planned * factor)
-        reach = one.ratio.half_unit * 1.01
-        low = max(low, (one.ratio.value - reach) * unit)
-        high = min(high, (one.ratio.value + reach) * unit)
+        unit = iteration.reported_s / (iteration.planned * factor)
+        reach = iteration.ratio.half_unit * 1.01
+        low = max(low, (iteration.ratio.value - reach) * unit)
+        high = min(high, (iteration.ratio.value + reach) * unit)
         if first is None:
-            first = one.ratio.value * unit
+            first = iteration.ratio.value * unit
     if first is None or low > high:
         return first
     whole = math.ceil(low / step) * step
@@ -182,7 +182,7 @@ class _LogLines:
         joined, last = as_text(raw[:_LONGEST_RECORD]), number
         taken: list[Line] = []
         pattern = RECORDS[kind]
-        while (found := pattern.match(joined.strip())) is None and len(taken) < _MOST_JOINED:
+        while (matched := pattern.match(joined.strip())) is None and len(taken) < _MOST_JOINED:
             line = self.next()
             if line is None:
                 break
@@ -191,8 +191,8 @@ class _LogLines:
                 break
             joined += as_text(line[1][:_LONGEST_RECORD])
             last = line[0]
-        if found is not None:
-            return self._longer(found, joined, kind, last)
+        if matched is not None:
+            return self._longer(matched, joined, kind, last)
         self._waiting.extend(reversed(taken))
         if self._lines.cut and not taken:
             self._problems.add(number, _CUT)
@@ -202,7 +202,7 @@ class _LogLines:
         return None
 
     def _longer(
-        self, found: re.Match[str], text: str, kind: str, last: int
+        self, match: re.Match[str], text: str, kind: str, last: int
     ) -> re.Match[str] | None:
         """Join a record that is whole without it, and yet goes on in the next line.
 
@@ -211,23 +211,23 @@ class _LogLines:
         """
         if kind == "running" and not _COPIES.search(text):
             wanted = _COPIES
-        elif kind == "ended" and found[1] == "Error":
+        elif kind == "ended" and match[1] == "Error":
             wanted = _ERROR_END
         elif text[-1:] in _NUMERIC and kind in ("copy", "old_copy", "reported"):
             wanted = _DIGITS
         else:
-            return found
+            return match
         more = self.following()
         if more and wanted.search(more if wanted is _DIGITS else text + more):
             longer = RECORDS[kind].match((text + more).lstrip())
             if longer is not None:
                 self.next()
-                found, last = longer, last + 1
+                match, last = longer, last + 1
         at_end = self._lines.cut and last == self._lines.count
-        if at_end and wanted is _DIGITS and found.string[-1:] in _NUMERIC:
+        if at_end and wanted is _DIGITS and match.string[-1:] in _NUMERIC:
             self._problems.add(last, f"{_CUT}, its value is not used")
             return None
-        return found
+        return match
 
 
 # -- SPEC CPU's logs (`CPU2006.001.log`, `CPU2017.001.log`), of any size, read in one pass ---------
@@ -254,9 +254,9 @@ class _Iterations:
         self.shift: dict[_Of, int] = {}
         self.repeated = 0
 
-    def known(self, one: SpecIteration) -> bool:
+    def known(self, iteration: SpecIteration) -> bool:
         """Tell whether tune, size and number of a bracket are known."""
-        return self.found.get((_of(one), one.iteration)) is one
+        return self.found.get((_of(iteration), iteration.iteration)) is iteration
 
     def place(
         self, now: SpecIteration, tune: str, size: str, run: int | None, line: int
@@ -282,16 +282,16 @@ class _Iterations:
             raise InputError(f"{self.name}: more than {_MOST_ITERATIONS} iterations, no log")
         return self.found.setdefault((of_it, now.iteration), now)
 
-    def end(self, one: SpecIteration, *, left: bool) -> None:
-        of_it = _of(one)
-        self.ended[of_it, one.iteration] = not left
-        self.latest[of_it] = max(one.iteration, self.latest.get(of_it, 0))
-        if not left:
-            self.runs[of_it] = one.iteration
+    def end(self, iteration: SpecIteration, *, unfinished: bool) -> None:
+        of_it = _of(iteration)
+        self.ended[of_it, iteration.iteration] = not unfinished
+        self.latest[of_it] = max(iteration.iteration, self.latest.get(of_it, 0))
+        if not unfinished:
+            self.runs[of_it] = iteration.iteration
 
 
-def _of(one: SpecIteration) -> _Of:
-    return one.benchmark, one.tune, one.size or ""
+def _of(iteration: SpecIteration) -> _Of:
+    return iteration.benchmark, iteration.tune, iteration.size or ""
 
 
 def read_log(lines: Lines, name: str) -> SpecFile:
@@ -322,26 +322,26 @@ class _Reader:
 
     # -- records --------------------------------------------------------------------------------
 
-    def header(self, number: int, found: re.Match[str]) -> None:
+    def header(self, number: int, match: re.Match[str]) -> None:
         self.headers.append(number)
         if len(self.headers) == 1:
-            self.file.facts["tools"] = found[1]
-            self.file.hostname = found[2]
+            self.file.facts["tools"] = match[1]
+            self.file.hostname = match[2]
         self.leave()
 
-    def running(self, number: int, found: re.Match[str]) -> None:
-        if _FOR_COPY.search(" " + found[3]):
+    def running(self, number: int, match: re.Match[str]) -> None:
+        if _FOR_COPY.search(" " + match[3]):
             return  # rolling round-robin rate: the copy's own line, no bracket of all copies
-        rest = found[3].split()
-        copies = _COPIES.search(found[3])
+        rest = match[3].split()
+        copies = _COPIES.search(match[3])
         self.leave()
         self.now = SpecIteration(
-            benchmark=found[2],
+            benchmark=match[2],
             tune=next((word for word in rest if word in TUNES), ""),
             iteration=0,
             line=number,
             size=next((word for word in rest if _SIZE.match(word)), None),
-            number=int(found[1]) if found[1] else None,
+            number=int(match[1]) if match[1] else None,
             copies=copies_of(copies[1] if copies else None),
         )
 
@@ -366,9 +366,9 @@ class _Reader:
         if binds:  # each list once: those of most brackets are equal
             now.binds = self.binds.setdefault(tuple(binds), tuple(binds))
 
-    def workload(self, number: int, found: re.Match[str]) -> None:
+    def workload(self, number: int, match: re.Match[str]) -> None:
         if self.now is not None:
-            copy, workload, seconds = int(found[1]), int(found[2]), float(found[3])
+            copy, workload, seconds = int(match[1]), int(match[2]), float(match[3])
             self.now.sums_s[copy] = self.now.sums_s.get(copy, 0.0) + seconds
             of_copy = self.now.running_s.setdefault(copy, array("d"))
             if workload == len(of_copy) + 1 and seconds <= LONGEST_S:
@@ -382,95 +382,96 @@ class _Reader:
             self.now = SpecIteration(benchmark=benchmark, tune="", iteration=0, line=number)
         return self.now
 
-    def copy(self, number: int, found: re.Match[str]) -> None:
-        copy, seconds = int(found[1]), float(found[6])
-        now = self.bracket_of(number, found[2])
+    def copy(self, number: int, match: re.Match[str]) -> None:
+        copy, seconds = int(match[1]), float(match[6])
+        now = self.bracket_of(number, match[2])
         if copy >= MOST_COPIES or seconds > LONGEST_S:
-            self.problems.add(number, f"no copy or no time: copy {copy}, {found[6]} s")
+            self.problems.add(number, f"no copy or no time: copy {copy}, {match[6]} s")
             return
         if now.copies is not None and copy >= now.copies:
-            self.problems.add(number, f"copy {copy} of {found[2]}, which runs {now.copies} copies")
-        one = self.now = self.iterations.place(now, found[3], found[4], int(found[5]), number)
-        if copy in one.times_s:
+            self.problems.add(number, f"copy {copy} of {match[2]}, which runs {now.copies} copies")
+        iteration = self.now = self.iterations.place(now, match[3], match[4], int(match[5]), number)
+        if copy in iteration.times_s:
             self.problems.add(
-                number, f"a second time of copy {copy} of {one.name}; the first is kept"
+                number, f"a second time of copy {copy} of {iteration.name}; the first is kept"
             )
             return
-        one.times_s[copy] = seconds
-        workloads = one.running_s.pop(copy, None)
+        iteration.times_s[copy] = seconds
+        workloads = iteration.running_s.pop(copy, None)
         if workloads is not None and len(workloads) > 1:
             self.workloads += len(workloads)
             if self.workloads <= _MOST_WORKLOADS:
-                one.workloads_s[copy] = workloads
-        total = one.sums_s.pop(copy, None)
+                iteration.workloads_s[copy] = workloads
+        total = iteration.sums_s.pop(copy, None)
         if total is not None and not math.isclose(total, seconds, rel_tol=1e-6, abs_tol=1e-4):
             self.problems.add(
                 number,
-                f"copy {copy} of {one.name}: {found[6]} s, but its workloads took {total:.6f} s",
+                f"copy {copy} of {iteration.name}: {match[6]} s, but its workloads took "
+                f"{total:.6f} s",
             )
 
-    def old_copy(self, number: int, found: re.Match[str]) -> None:
+    def old_copy(self, number: int, match: re.Match[str]) -> None:
         if self.now is None:
             self.problems.add(number, "the time of a copy, and no benchmark runs")
-        elif int(found[1]) < MOST_COPIES and float(found[2]) <= LONGEST_S:
-            self.now.old_s.setdefault(int(found[1]), float(found[2]))
+        elif int(match[1]) < MOST_COPIES and float(match[2]) <= LONGEST_S:
+            self.now.old_s.setdefault(int(match[1]), float(match[2]))
 
-    def returned(self, number: int, found: re.Match[str]) -> None:
-        copy, code, killed = int(found[2]), int(found[3]), int(found[4])
-        if self.now is not None and self.now.benchmark == found[1] and copy < MOST_COPIES:
+    def returned(self, number: int, match: re.Match[str]) -> None:
+        copy, code, killed = int(match[2]), int(match[3]), int(match[4])
+        if self.now is not None and self.now.benchmark == match[1] and copy < MOST_COPIES:
             # Else it was built or set up.
             self.now.failures[copy] = Failure(None if killed else code, killed or None)
 
-    def miscompare(self, number: int, found: re.Match[str]) -> None:
+    def miscompare(self, number: int, match: re.Match[str]) -> None:
         if self.now is None:
             return
-        text = f"{found.string} {self.lines.following().strip()}"
+        text = f"{match.string} {self.lines.following().strip()}"
         for copy, folder in enumerate(self.now.directories):
             if f"/{folder.rsplit('/', 1)[-1]}/" in text:
-                self.now.failures.setdefault(copy, Failure(None, None, found[1]))
+                self.now.failures.setdefault(copy, Failure(None, None, match[1]))
         if len(self.now.errors) < MOST_ERRORS:
-            self.now.errors.append(f"Miscompare of {found[1]}")
+            self.now.errors.append(f"Miscompare of {match[1]}")
 
-    def not_run(self, number: int, found: re.Match[str]) -> None:
-        error = found[0][:_LONGEST_ERROR]
+    def not_run(self, number: int, match: re.Match[str]) -> None:
+        error = match[0][:_LONGEST_ERROR]
         if len(self.file.errors) < MOST_ERRORS and error not in self.file.errors:
             self.file.errors.append(error)
 
-    def reported(self, number: int, found: re.Match[str]) -> None:
+    def reported(self, number: int, match: re.Match[str]) -> None:
         if self.now is None:
             return
-        seconds = float(found[3])
-        exact = int(found[1]) + int(found[2]) / 1e9
+        seconds = float(match[3])
+        exact = int(match[1]) + int(match[2]) / 1e9
         if not math.isclose(seconds, exact, abs_tol=1e-5, rel_tol=1e-9):
-            self.problems.add(number, f"reported {found[3]} s, but {found[1]} s {found[2]} ns")
+            self.problems.add(number, f"reported {match[3]} s, but {match[1]} s {match[2]} ns")
         if seconds <= LONGEST_S:
-            self.now.reported_s, self.now.reported_places = seconds, len(found[4] or "")
+            self.now.reported_s, self.now.reported_places = seconds, len(match[4] or "")
 
-    def began(self, number: int, found: re.Match[str]) -> None:
+    def began(self, number: int, match: re.Match[str]) -> None:
         if self.now is not None:
-            self.now.start_s = float(found[1])
+            self.now.start_s = float(match[1])
 
-    def ended(self, number: int, found: re.Match[str]) -> None:
-        now = self.bracket_of(number, found[2])
-        tune, size = (found[3], found[4]) if found[3] in TUNES else (found[4], found[3])
+    def ended(self, number: int, match: re.Match[str]) -> None:
+        now = self.bracket_of(number, match[2])
+        tune, size = (match[3], match[4]) if match[3] in TUNES else (match[4], match[3])
         if _SIZE.match(tune):  # a label that is no tune: the order shows it
             tune, size = size, tune
-        one = now
+        iteration = now
         if not self.iterations.known(now):
-            one = self.iterations.place(now, tune, size, None, now.line)
-        if one.reported_s is None and float(found[7]) <= LONGEST_S:
-            one.reported_s, one.reported_places = float(found[7]), len(found[8] or "")
-        ratio = float(found[5])
-        one.ratio = ReportedNumber(ratio, len(found[6] or ""), number) if ratio > 0 else None
-        one.copies = copies_of(found[9]) if found[9] else one.copies
-        code = _ERROR_CODE.search(found[10])
-        one.valid = "S" if found[1] == "Success" else code[1] if code else None
-        if found[1] == "Error" and one.valid in (None, "S"):
-            crashed = any(failure.detail is None for failure in one.failures.values())
-            one.valid = "VE" if one.errors and not crashed else "RE"
-        if not one.times_s:  # older tools, or a log of little detail: sums of the workloads
-            one.times_s.update(one.old_s or one.sums_s)
-        self.iterations.end(one, left=False)
+            iteration = self.iterations.place(now, tune, size, None, now.line)
+        if iteration.reported_s is None and float(match[7]) <= LONGEST_S:
+            iteration.reported_s, iteration.reported_places = float(match[7]), len(match[8] or "")
+        ratio = float(match[5])
+        iteration.ratio = ReportedNumber(ratio, len(match[6] or ""), number) if ratio > 0 else None
+        iteration.copies = copies_of(match[9]) if match[9] else iteration.copies
+        code = _ERROR_CODE.search(match[10])
+        iteration.valid = "S" if match[1] == "Success" else code[1] if code else None
+        if match[1] == "Error" and iteration.valid in (None, "S"):
+            crashed = any(failure.detail is None for failure in iteration.failures.values())
+            iteration.valid = "VE" if iteration.errors and not crashed else "RE"
+        if not iteration.times_s:  # older tools, or a log of little detail: sums of the workloads
+            iteration.times_s.update(iteration.old_s or iteration.sums_s)
+        self.iterations.end(iteration, unfinished=False)
         self.now = None
 
     def leave(self) -> None:
@@ -482,7 +483,7 @@ class _Reader:
             now = self.iterations.place(now, now.tune, now.size, None, now.line)
             now.times_s.update(now.old_s)
         if self.iterations.known(now):
-            self.iterations.end(now, left=True)
+            self.iterations.end(now, unfinished=True)
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -491,7 +492,7 @@ class _Reader:
         self.leave()
         for key, one in iterations.found.items():
             dirs = one.directories
-            one.folders = {c: dirs[c] for c in one.failures if c < len(dirs)}
+            one.folders = {copy: dirs[copy] for copy in one.failures if copy < len(dirs)}
             if not iterations.ended.get(key):
                 self.problems.add(one.line, f"{one.name}: its end is not in the file")
         if len(self.headers) > 1:

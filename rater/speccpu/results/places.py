@@ -81,7 +81,7 @@ UNBOUND = Binding()
 
 def _counted(places: Sequence[int], numbers: Sequence[int]) -> tuple[int, ...]:
     beyond = (numbers[-1] + 1 if numbers else 0) - len(numbers)
-    return tuple(numbers[p] if p < len(numbers) else p + beyond for p in places)
+    return tuple(numbers[place] if place < len(numbers) else place + beyond for place in places)
 
 
 def binding_of(submit: str, bind: str | None, copy: int) -> Binding:
@@ -99,7 +99,7 @@ def read_binding(command: str, _depth: int = 0) -> Binding:
 
 
 def _read(commands: Iterable[str], depth: int = 0) -> Binding:
-    found = UNBOUND
+    binding = UNBOUND
     parts = list(commands)
     unclear: list[str] = []  # the conditions around
     for part in parts:
@@ -113,22 +113,22 @@ def _read(commands: Iterable[str], depth: int = 0) -> Binding:
         if unclear and one.is_bound:
             shown = " ".join(unclear[0].split())[:60]
             one = Binding(by=one.by, problem=f"a condition of the shell is not understood: {shown}")
-        found = _merged(found, one)
-    if not found.is_bound and not found.problem and len(parts) == 1 and _is_list(parts[0]):
+        binding = _merged(binding, one)
+    if not binding.is_bound and not binding.problem and len(parts) == 1 and _is_list(parts[0]):
         return _plain(parts[0])
-    return found
+    return binding
 
 
 def _command(part: str, depth: int) -> Binding:
-    found = UNBOUND
+    binding = UNBOUND
     words = _words(part)
     for place, word in enumerate(words):
         reader = _TOOLS.get(word.rsplit("/", 1)[-1])
         if reader is not None:
-            found = _merged(found, reader(words[place + 1 :]))
+            binding = _merged(binding, reader(words[place + 1 :]))
         elif depth < _DEEPEST and word != part.strip() and _holds_tool(word):
-            found = _merged(found, read_binding(word, depth + 1))
-    return found
+            binding = _merged(binding, read_binding(word, depth + 1))
+    return binding
 
 
 def _holds_tool(word: str) -> bool:
@@ -226,14 +226,14 @@ class BindingResolver:
         # What is to be said, by a key of `_NOTES`, and of which CPUs, nodes or copies.
         self._said = defaultdict[str, set[int]](set)
 
-    def of(self, one: SpecIteration, copy: int) -> BoundPlace:
+    def of(self, iteration: SpecIteration, copy: int) -> BoundPlace:
         """Return where a copy of an iteration was."""
-        submit, binds = self._command_of(one)
+        submit, binds = self._command_of(iteration)
         if not submit:
             return NOWHERE
         bind = binds[copy % len(binds)] if binds else None
         number = copy if _BY_COPY.search(submit) or (bind and _BY_COPY.search(bind)) else 0
-        key = (submit, bind, number, one.threads or 1)
+        key = (submit, bind, number, iteration.threads or 1)
         place = self._known.get(key)
         if place is None:
             self._work += len(submit) + len(bind or "")
@@ -241,7 +241,7 @@ class BindingResolver:
                 self._unclear[_TOO_MUCH] += 1
                 return NOWHERE
             place = self._known[key] = self._place(
-                binding_of(submit, bind, copy), one.threads or 1, copy
+                binding_of(submit, bind, copy), iteration.threads or 1, copy
             )
         if place is not NOWHERE:
             self._of_copy[copy].add(place)
@@ -255,13 +255,13 @@ class BindingResolver:
     def pus(self) -> tuple[MachinePU, ...]:
         """Return the machine's CPUs: of the topology, else those that copies are known to be on."""
         if self.topology is not None:
-            known = self.file.node_of
+            node_by_cpu = self.file.node_of
             return tuple(
                 MachinePU(
                     cpu=pu.os,
                     core=pu.core,
                     llc=pu.llc,
-                    node=known.get(pu.os, pu.node),
+                    node=node_by_cpu.get(pu.os, pu.node),
                     package=pu.package,
                 )
                 for pu in sorted(self.topology.machine_pus, key=lambda pu: pu.os)
@@ -301,7 +301,7 @@ class BindingResolver:
             f"binding not understood ({_times(times)}): {problem}"
             for problem, times in list(self._unclear.items())[:_MOST_NOTES]
         ]
-        known = any(p.node is not None for places in self._of_copy.values() for p in places)
+        known = any(place.node is not None for places in self._of_copy.values() for place in places)
         if self.topology is None and self._of_copy and not known:
             self._said["unknown nodes"] = set()
         machine = self.topology.source if self.topology else ""
@@ -328,18 +328,18 @@ class BindingResolver:
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _command_of(self, one: SpecIteration) -> tuple[str, tuple[str, ...]]:
+    def _command_of(self, iteration: SpecIteration) -> tuple[str, tuple[str, ...]]:
         if self.file.format == "log":
-            return one.command or "", one.binds
+            return iteration.command or "", iteration.binds
         config = self.file.config
-        if config is None or one.submit is False:
+        if config is None or iteration.submit is False:
             return "", ()
-        key = (one.benchmark, one.tune, Variant(one.label, one.machine))
+        key = (iteration.benchmark, iteration.tune, Variant(iteration.label, iteration.machine))
         if key not in self._submits:
             submit = config.submit(*key)
             binds = tuple(bind.text for bind in config.binds(*key))
             command = submit[0] if submit else ""
-            if not command and binds and one.submit:
+            if not command and binds and iteration.submit:
                 # The file says that there was one; what it binds by is in its bind lines.
                 command = "$BIND $command"
                 self._said["no submit"] = set()
@@ -417,28 +417,28 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _named(what: str, numbers: set[int]) -> str:
-    plural = {"copy": "copies"}.get(what, f"{what}s")
-    return f"{what if len(numbers) == 1 else plural} {_list(numbers)}"
+def _named(noun: str, numbers: set[int]) -> str:
+    plural = {"copy": "copies"}.get(noun, f"{noun}s")
+    return f"{noun if len(numbers) == 1 else plural} {_list(numbers)}"
 
 
 def _list(numbers: Iterable[int]) -> str:
-    known = sorted(set(numbers))
-    text = format_list(known)
+    ordered = sorted(set(numbers))
+    text = format_list(ordered)
     if len(text) <= _LONGEST_LIST:
         return text
-    step = known[1] - known[0]
-    if known == list(range(known[0], known[-1] + 1, step)):
-        return f"{known[0]}-{known[-1]}:{step}"
+    step = ordered[1] - ordered[0]
+    if ordered == list(range(ordered[0], ordered[-1] + 1, step)):
+        return f"{ordered[0]}-{ordered[-1]}:{step}"
     first = text[:_LONGEST_LIST].rpartition(",")[0]
-    return f"{first},...,{known[-1]} ({len(known)} in all)"
+    return f"{first},...,{ordered[-1]} ({len(ordered)} in all)"
 
 
 # -- the tools ------------------------------------------------------------------------------------
 
 
 def _numactl(words: Sequence[str]) -> Binding:
-    found = UNBOUND
+    binding = UNBOUND
     place = 0
     while place < len(words) and words[place] != "--":
         word = words[place]
@@ -448,7 +448,7 @@ def _numactl(words: Sequence[str]) -> Binding:
             if place and not any(one.startswith("-") for one in words[place + 1 : place + 2]):
                 break
             problem = f"numactl {word[:40]}: not known what it stands for"
-            found = _merged(found, Binding(by="numactl", problem=problem))
+            binding = _merged(binding, Binding(by="numactl", problem=problem))
             place += 1
             continue
         if not word.startswith("-"):
@@ -469,9 +469,9 @@ def _numactl(words: Sequence[str]) -> Binding:
             value = words[place]
             place += 1
         if not name:
-            return _merged(found, Binding(by="numactl", problem=f"numactl {word} is not known"))
-        found = _merged(found, _numactl_option(name, value))
-    return found
+            return _merged(binding, Binding(by="numactl", problem=f"numactl {word} is not known"))
+        binding = _merged(binding, _numactl_option(name, value))
+    return binding
 
 
 def _whole_name(name: str) -> str:
@@ -551,30 +551,30 @@ def _plain(text: str) -> Binding:
     return Binding(cpus=numbers or None, by="list", problem=problem)
 
 
-def _numbers(text: str, what: str) -> tuple[tuple[int, ...], str | None]:
+def _numbers(text: str, where: str) -> tuple[tuple[int, ...], str | None]:
     numbers: set[int] = set()
     try:
         for item in text.split(","):
             plain, _, stride = item.partition(":")
             if stride and not re.fullmatch(r"[1-9]\d{0,4}", stride, re.ASCII):
-                return (), f"{what[:60]}: no stride: {stride[:20]!r}"
+                return (), f"{where[:60]}: no stride: {stride[:20]!r}"
             numbers.update(parse_list(plain)[:: int(stride or 1)])
     except ValueError as error:
-        return (), f"{what[:60]}: {error}"
+        return (), f"{where[:60]}: {error}"
     if not numbers:
-        return (), f"{what[:60]}: no number"
+        return (), f"{where[:60]}: no number"
     return tuple(sorted(numbers)), None
 
 
-def _merged(one: Binding, other: Binding) -> Binding:
+def _merged(binding: Binding, other: Binding) -> Binding:
     return Binding(
-        cpus=other.cpus or one.cpus,
-        cpu_nodes=other.cpu_nodes or one.cpu_nodes,
-        policy=other.policy or one.policy,
-        mem_nodes=other.mem_nodes if other.policy else one.mem_nodes,
-        by=other.by if other.is_bound else one.by or other.by,
-        problem=one.problem or other.problem,
-        relative=other.relative if other.cpus else one.relative,
-        relative_nodes=other.relative_nodes if other.policy else one.relative_nodes,
-        all_nodes=other.all_nodes if other.policy else one.all_nodes,
+        cpus=other.cpus or binding.cpus,
+        cpu_nodes=other.cpu_nodes or binding.cpu_nodes,
+        policy=other.policy or binding.policy,
+        mem_nodes=other.mem_nodes if other.policy else binding.mem_nodes,
+        by=other.by if other.is_bound else binding.by or other.by,
+        problem=binding.problem or other.problem,
+        relative=other.relative if other.cpus else binding.relative,
+        relative_nodes=other.relative_nodes if other.policy else binding.relative_nodes,
+        all_nodes=other.all_nodes if other.policy else binding.all_nodes,
     )

@@ -53,7 +53,7 @@ _STANDARD_INPUT = ("-", "/dev/stdin")
 
 def read_spec(
     path: Path,
-    told: Callable[[int], object] = id,
+    on_bytes: Callable[[int], object] = id,
     defines: Mapping[str, str] | None = None,
     label: str | None = None,
 ) -> SpecFile:
@@ -65,7 +65,7 @@ def read_spec(
     when there is no file, too large a one, or no result of SPEC CPU in it.
     """
     data, problem = _content(path)
-    head, lines = data[:HEAD_BYTES], Lines(data, told)
+    head, lines = data[:HEAD_BYTES], Lines(data, on_bytes)
     name = "standard input" if str(path) in _STANDARD_INPUT else path.name
     if is_raw(head):
         file = read_rsf(lines, name, defines, label)
@@ -125,7 +125,7 @@ def _nothing(path: Path, head: bytes, file: SpecFile, problem: str | None) -> st
     return f"{path}: no results of SPEC CPU in it; {wanted}"
 
 
-# What else lies beside a result, by what is in it, and what it is.
+# Other files that lie beside a result: their kind, by a pattern of their content.
 _OTHER_FILES = {
     rb"^\d{9,10}\.\d+: ": (
         "a log with a time before every line (.log.debug, log_timestamp), which "
@@ -161,8 +161,8 @@ def read_table(lines: Lines, name: str) -> SpecFile:
     """Read the full table of results of a CSV report: a row an iteration, base beside peak."""
     file = lines.file(name, "csv")
     columns: list[tuple[str, str] | None] = []
-    found: dict[tuple[str, str, int], SpecIteration] = {}
-    seen: Counter[tuple[str, str]] = Counter()
+    iterations: dict[tuple[str, str, int], SpecIteration] = {}
+    rows_seen: Counter[tuple[str, str]] = Counter()
     closed = False  # the tables behind the full one repeat what was selected
     for number, raw in lines:
         cells = next(csv.reader([as_text(raw)]), [])
@@ -176,15 +176,17 @@ def read_table(lines: Lines, name: str) -> SpecFile:
                 values = {at[1]: cell for at, cell in cells_of if at and cell and at[0] == tune}
                 if not values:
                     continue
-                seen[cells[0], tune] += 1
-                key = (cells[0], tune, of_row or seen[cells[0], tune])
-                one = SpecIteration(*key, number, size=size)
+                rows_seen[cells[0], tune] += 1
+                key = (cells[0], tune, of_row or rows_seen[cells[0], tune])
+                one = SpecIteration(
+                    benchmark=key[0], tune=key[1], iteration=key[2], line=number, size=size
+                )
                 _take(values, one, number)
-                if not closed and found.setdefault(key, one) is not one:
+                if not closed and iterations.setdefault(key, one) is not one:
                     file.problems.add(number, f"a second row of {one.name}; the first is kept")
         elif columns and not cells:
-            closed = bool(found)
-    file.iterations = timed_only(list(found.values()), file.notes)
+            closed = bool(iterations)
+    file.iterations = timed_only(list(iterations.values()), file.notes)
     file.suite = next(
         filter(None, (keys.suite_of(iteration.benchmark) for iteration in file.iterations)), None
     )
@@ -198,7 +200,7 @@ def _described(cells: Sequence[str]) -> tuple[str | None, int | None]:
     return (found[1], int(found[2])) if found else (None, None)
 
 
-def _take(values: Mapping[str, str], one: SpecIteration, number: int) -> None:
+def _take(values: Mapping[str, str], iteration: SpecIteration, number: int) -> None:
 
     def figure(*columns: str) -> ReportedNumber | None:
         text = next((values[column] for column in columns if column in values), "")
@@ -207,14 +209,14 @@ def _take(values: Mapping[str, str], one: SpecIteration, number: int) -> None:
 
     seconds, ratio = figure("Run Time"), figure("Rate", "Ratio")
     if seconds is not None and 0 < seconds.value <= LONGEST_S:
-        one.reported_s, one.reported_places = seconds.value, seconds.places
-    one.ratio = ratio if ratio and ratio.value > 0 else None
+        iteration.reported_s, iteration.reported_places = seconds.value, seconds.places
+    iteration.ratio = ratio if ratio and ratio.value > 0 else None
     threads, copies = figure("# Threads"), values.get("# Copies", "1")
-    one.threads = int(threads.value) if threads else None
-    one.rate = not one.benchmark.endswith("_s")
-    one.copies = copies_of(copies if re.fullmatch(r"\d{1,9}", copies, re.ASCII) else None)
-    one.selected = values["Selected"] in ("1", "*") if "Selected" in values else None
-    one.valid = values.get("Status", "S" if one.ratio else "NR")[:20]
+    iteration.threads = int(threads.value) if threads else None
+    iteration.rate = not iteration.benchmark.endswith("_s")
+    iteration.copies = copies_of(copies if re.fullmatch(r"\d{1,9}", copies, re.ASCII) else None)
+    iteration.selected = values["Selected"] in ("1", "*") if "Selected" in values else None
+    iteration.valid = values.get("Status", "S" if iteration.ratio else "NR")[:20]
 
 
 # -- A result file as a run that can be stored -----------------------------------------------------
@@ -263,15 +265,19 @@ def to_import(file: SpecFile, topology: Topology | None) -> SpecImport:
     if not scored:
         raise InputError(f"{file.name}: no benchmark that counts; nothing to import")
     file.iterations = scored
-    rotated = all(one.is_rotated for one in scored)
+    rotated = all(iteration.is_rotated for iteration in scored)
     recomputed = recompute_rotated(file) if rotated else recompute(file)
     places = BindingResolver(file, topology)
     brackets = rotated_brackets(scored) if rotated else _brackets(scored)
-    for one in scored:  # before anything is said about places
-        for copy in one.times_s:
-            places.of(one, rotated_place(one)[1] if rotated else copy)
+    for iteration in scored:  # before anything is said about places
+        for copy in iteration.times_s:
+            places.of(iteration, rotated_place(iteration)[1] if rotated else copy)
     references = _references(file)
-    threads = {one.benchmark: min(65535, one.threads) for one in scored if one.threads}
+    threads = {
+        iteration.benchmark: min(65535, iteration.threads)
+        for iteration in scored
+        if iteration.threads
+    }
     remarks = tuple(_remarks(file, places, left_out))
     stored = StoredRun(
         head=_head(file, scored, rotated),
@@ -285,7 +291,7 @@ def to_import(file: SpecFile, topology: Topology | None) -> SpecImport:
                 compiler=file.facts.get("sw_compiler") or file.facts.get("sw_compiler000"),
                 threads=threads.get(name, 1),
             )
-            for name in dict.fromkeys(one.benchmark for one in scored)
+            for name in dict.fromkeys(iteration.benchmark for iteration in scored)
         ),
         pus=places.pus(),
         brackets=tuple(bracket for bracket, _ in brackets),
@@ -302,7 +308,7 @@ def to_import(file: SpecFile, topology: Topology | None) -> SpecImport:
             disagreements=len(recomputed.disagreements),
         ),
     )
-    runs = sum(1 if rotated else len(one.times_s) for one in scored)
+    runs = sum(1 if rotated else len(iteration.times_s) for iteration in scored)
     return SpecImport(
         file=file,
         recomputed=recomputed,
@@ -320,11 +326,13 @@ def identity(sha256: str) -> str:
 
 
 def _head(file: SpecFile, scored: Sequence[SpecIteration], rotated: bool) -> RunHead:
-    tunes = sorted({one.tune for one in scored})
+    tunes = sorted({iteration.tune for iteration in scored})
     status, reason = _how_it_ended(scored)
     started = file.started_s if file.started_s and file.started_s < _LATEST_S else None
-    copies = max((_copies_of(one) for one in scored), default=1)
-    numbers = {rotated_place(one)[0] if rotated else one.iteration for one in scored}
+    copies = max((_copies_of(iteration) for iteration in scored), default=1)
+    numbers = {
+        rotated_place(iteration)[0] if rotated else iteration.iteration for iteration in scored
+    }
     moment = None if started is None else datetime.fromtimestamp(int(started), UTC)
     return RunHead(
         run=0,
@@ -345,19 +353,21 @@ def _head(file: SpecFile, scored: Sequence[SpecIteration], rotated: bool) -> Run
         suite=file.suite,
         size=file.size,
         tune=tunes[0] if len(tunes) == 1 else None,
-        benchmarks=tuple(dict.fromkeys(one.benchmark for one in scored)),
+        benchmarks=tuple(dict.fromkeys(iteration.benchmark for iteration in scored)),
     )
 
 
-def _copies_of(one: SpecIteration) -> int:
-    return max(1, one.copies or 0, len(one.times_s), max(one.times_s, default=0) + 1)
+def _copies_of(iteration: SpecIteration) -> int:
+    return max(
+        1, iteration.copies or 0, len(iteration.times_s), max(iteration.times_s, default=0) + 1
+    )
 
 
 def _how_it_ended(scored: Sequence[SpecIteration]) -> tuple[RunStatus, str | None]:
     bad: dict[str, int] = {}
-    for one in scored:
-        if not one.good and (one.failures or one.valid is not None):
-            code = one.valid if one.valid not in (None, "S") else "a copy failed"
+    for iteration in scored:
+        if not iteration.good and (iteration.failures or iteration.valid is not None):
+            code = iteration.valid if iteration.valid not in (None, "S") else "a copy failed"
             bad[code or ""] = bad.get(code or "", 0) + 1
     if bad:
         codes = ", ".join(f"{code} {count}" for code, count in sorted(bad.items()))
@@ -365,7 +375,7 @@ def _how_it_ended(scored: Sequence[SpecIteration]) -> tuple[RunStatus, str | Non
             RunStatus.FAILED,
             f"{sum(bad.values())} of {len(scored)} brackets are not valid: {codes}",
         )
-    open_ones = sum(one.valid is None for one in scored)
+    open_ones = sum(iteration.valid is None for iteration in scored)
     if open_ones:
         return (
             RunStatus.INTERRUPTED,
@@ -387,15 +397,16 @@ def _host(file: SpecFile) -> Host:
 
 def _references(file: SpecFile) -> dict[str, float]:
     references: dict[str, float] = {}
-    for one in file.iterations:
+    for iteration in file.iterations:
         if (
-            one.reference_s
-            and references.setdefault(one.benchmark, one.reference_s) != one.reference_s
+            iteration.reference_s
+            and references.setdefault(iteration.benchmark, iteration.reference_s)
+            != iteration.reference_s
         ):
             file.problems.add(
-                one.line,
-                f"{one.name}: reference time {one.reference_s:g} s, "
-                f"elsewhere {references[one.benchmark]:g} s",
+                iteration.line,
+                f"{iteration.name}: reference time {iteration.reference_s:g} s, "
+                f"elsewhere {references[iteration.benchmark]:g} s",
             )
     return references
 
@@ -437,10 +448,10 @@ def _findings(file: SpecFile, recomputed: RecomputedResults) -> Iterator[str]:
     yield from _first(problems, file.problems.count, _MOST_NOTES, "problems in the file")
 
 
-def _first(texts: Sequence[str], number: int, most: int, what: str) -> Iterator[str]:
+def _first(texts: Sequence[str], number: int, most: int, noun: str) -> Iterator[str]:
     yield from texts[:most]
     if number > most:
-        yield f"and {number - most} more {what}"
+        yield f"and {number - most} more {noun}"
 
 
 def _missing(file: SpecFile) -> Iterator[str]:
@@ -472,26 +483,38 @@ def _brackets(
     of all benchmarks before the next.
     """
     # What never ran has no start, and comes last.
-    starts = [one.start_s for one in scored if one.times_s or one.reported_s is not None]
-    known = [start for start in starts if start is not None]
-    first_s = min(known, default=None) if len(known) == len(starts) else None
-    ordered = sorted(scored, key=lambda one: (one.tune, one.iteration, one.line))
+    starts = [
+        iteration.start_s
+        for iteration in scored
+        if iteration.times_s or iteration.reported_s is not None
+    ]
+    known_starts = [start for start in starts if start is not None]
+    first_s = min(known_starts, default=None) if len(known_starts) == len(starts) else None
+    ordered = sorted(
+        scored, key=lambda iteration: (iteration.tune, iteration.iteration, iteration.line)
+    )
     if first_s is not None:
-        ordered.sort(key=lambda one: math.inf if one.start_s is None else one.start_s)
-    found: list[tuple[PhaseEnded, tuple[SpecIteration, ...]]] = []
-    for phase, one in enumerate(ordered):
+        ordered.sort(
+            key=lambda iteration: math.inf if iteration.start_s is None else iteration.start_s
+        )
+    brackets: list[tuple[PhaseEnded, tuple[SpecIteration, ...]]] = []
+    for phase, iteration in enumerate(ordered):
         start_ns = finish_ns = None
-        if first_s is not None and one.start_s is not None and one.reported_s is not None:
-            start_ns = round((one.start_s - first_s) * 1e9)
-            finish_ns = start_ns + round(one.reported_s * 1e9)
-            if one.start_s - first_s > LONGEST_S:
+        if (
+            first_s is not None
+            and iteration.start_s is not None
+            and iteration.reported_s is not None
+        ):
+            start_ns = round((iteration.start_s - first_s) * 1e9)
+            finish_ns = start_ns + round(iteration.reported_s * 1e9)
+            if iteration.start_s - first_s > LONGEST_S:
                 start_ns = finish_ns = None
         bracket = bracket_row(
             phase,
-            one.tune,
-            one,
+            iteration.tune,
+            iteration,
             start_ns=start_ns,
             finish_ns=finish_ns,
         )
-        found.append((bracket, (one,)))
-    return found
+        brackets.append((bracket, (iteration,)))
+    return brackets

@@ -19,36 +19,36 @@ from rater.text.values import count
 def bracket_row(
     phase: int,
     tune: str,
-    one: SpecIteration | None = None,
+    iteration: SpecIteration | None = None,
     start_ns: int | None = None,
     finish_ns: int | None = None,
 ) -> PhaseEnded:
     """Return the row of an iteration, or of the queues of all copies."""
     reported = None
-    if one is not None:
+    if iteration is not None:
         reported = PublishedResult(
-            copies=one.copies,
-            reported_s=one.reported_s,
-            reference_s=one.reference_s,
-            ratio=one.ratio.value if one.ratio else None,
-            selected=one.selected,
-            valid=one.valid,
-            errors="\n".join(one.errors) or None,
+            copies=iteration.copies,
+            reported_s=iteration.reported_s,
+            reference_s=iteration.reference_s,
+            ratio=iteration.ratio.value if iteration.ratio else None,
+            selected=iteration.selected,
+            valid=iteration.valid,
+            errors="\n".join(iteration.errors) or None,
         )
     return PhaseEnded(
         phase=phase,
-        benchmark=one.benchmark if one else None,
-        iteration=one.iteration if one else None,
+        benchmark=iteration.benchmark if iteration else None,
+        iteration=iteration.iteration if iteration else None,
         tune=tune,
         counted=True,
         start_ns=start_ns,
         finish_ns=finish_ns,
         last_start_ns=None,
         first_finish_ns=None,
-        complete=one is None
-        or not one.copies
-        or len(one.times_s) >= one.copies
-        or (one.good and not one.times_s),
+        complete=iteration is None
+        or not iteration.copies
+        or len(iteration.times_s) >= iteration.copies
+        or (iteration.good and not iteration.times_s),
         reported=reported,
     )
 
@@ -155,16 +155,23 @@ class RecomputedResults(Struct, frozen=True):
     disagreements: tuple[Disagreement, ...]
 
 
-def own_ratio(one: SpecIteration, suite: str | None) -> float | None:
+def own_ratio(iteration: SpecIteration, suite: str | None) -> float | None:
     """Return the ratio of an iteration, valid or not; None without reference or time."""
-    if not one.reference_s or not one.reported_s:
+    if not iteration.reference_s or not iteration.reported_s:
         return None
-    if not one.rate:
-        return keys.SPEED_FACTOR.get(suite or "", 1.0) * one.reference_s / one.reported_s
-    copies = one.planned
+    if not iteration.rate:
+        return (
+            keys.SPEED_FACTOR.get(suite or "", 1.0) * iteration.reference_s / iteration.reported_s
+        )
+    copies = iteration.planned
     if not copies:
         return None
-    return keys.RATE_FACTOR.get(suite or "", 1.0) * copies * one.reference_s / one.reported_s
+    return (
+        keys.RATE_FACTOR.get(suite or "", 1.0)
+        * copies
+        * iteration.reference_s
+        / iteration.reported_s
+    )
 
 
 def recompute(file: SpecFile) -> RecomputedResults:
@@ -203,15 +210,15 @@ class _Check:
         """Return what all benchmarks come to, and compare it."""
         file = self.file
         groups: dict[tuple[str, str], list[SpecIteration]] = {}
-        for one in file.iterations:
-            groups.setdefault((one.tune, one.benchmark), []).append(one)
+        for iteration in file.iterations:
+            groups.setdefault((iteration.tune, iteration.benchmark), []).append(iteration)
         results = []
         for tune, benchmark in sorted(groups):
-            members = sorted(groups[tune, benchmark], key=lambda one: one.iteration)
+            members = sorted(groups[tune, benchmark], key=lambda iteration: iteration.iteration)
             results.append(self.benchmark(benchmark, tune, members))
             by_copy: _TimesByCopy = {}
-            for one in members:
-                for copy, seconds in one.times_s.items():
+            for iteration in members:
+                for copy, seconds in iteration.times_s.items():
                     by_copy.setdefault(copy, []).append(seconds)
             reference_s = next(
                 (member.reference_s for member in members if member.reference_s), None
@@ -235,23 +242,30 @@ class _Check:
                 self.number(written, over, "geometric mean", mean, 1e-6 + self.loose)
         return RecomputedResults(tuple(results), tuple(means), self.compared, tuple(self.found))
 
-    def disagrees(self, line: int, where: str, what: str, written: str, own: str) -> None:
+    def disagrees(self, line: int, where: str, noun: str, written: str, computed: str) -> None:
         """Note a value of the file that its own numbers contradict."""
-        self.found.append(Disagreement(line=line, where=where, what=what, file=written, own=own))
+        self.found.append(
+            Disagreement(line=line, where=where, what=noun, file=written, own=computed)
+        )
 
     def number(
-        self, written: ReportedNumber, where: str, what: str, own: float | None, relative: float
+        self,
+        written: ReportedNumber,
+        where: str,
+        noun: str,
+        computed: float | None,
+        relative: float,
     ) -> None:
         """Compare a number; `relative` is how exact our own is."""
         self.compared += 1
         places = min(written.places, 12)
         shown = f"{written.value:.{places}f}"
-        if own is None:
-            self.disagrees(written.line, where, what, shown, "none")
+        if computed is None:
+            self.disagrees(written.line, where, noun, shown, "none")
         elif not math.isclose(
-            written.value, own, rel_tol=relative + 1e-9, abs_tol=1.02 * written.half_unit
+            written.value, computed, rel_tol=relative + 1e-9, abs_tol=1.02 * written.half_unit
         ):
-            self.disagrees(written.line, where, what, shown, f"{own:.{max(places, 1)}f}")
+            self.disagrees(written.line, where, noun, shown, f"{computed:.{max(places, 1)}f}")
 
     def statistic(
         self,
@@ -314,30 +328,37 @@ class _Check:
             ratio=ratio,
         )
 
-    def iteration(self, one: SpecIteration, ratio: float | None) -> None:
+    def iteration(self, iteration: SpecIteration, ratio: float | None) -> None:
         """Compare the ratio, the bracket and the statistics of an iteration."""
-        exact = _exactness(one) + self.loose
+        exact = _exactness(iteration) + self.loose
         # The ratio of what failed is `--` in raw files and means nothing in a log.
-        if one.ratio is not None and one.good:
-            self.number(one.ratio, one.name, "ratio", ratio, exact)
-        if not one.times_s:
+        if iteration.ratio is not None and iteration.good:
+            self.number(iteration.ratio, iteration.name, "ratio", ratio, exact)
+        if not iteration.times_s:
             return
-        times = list(one.times_s.values())
-        last, slowest = max(one.times_s.items(), key=lambda it: it[1])
-        bracket_s = one.reported_s or 0.0
-        slack_s = bracket_s * _SLACK + _SLACK_S + 10.0**-one.reported_places
+        times = list(iteration.times_s.values())
+        last, slowest = max(iteration.times_s.items(), key=lambda it: it[1])
+        bracket_s = iteration.reported_s or 0.0
+        slack_s = bracket_s * _SLACK + _SLACK_S + 10.0**-iteration.reported_places
         if bracket_s and slowest > bracket_s + slack_s:
             self.compared += 1
             own = f"{slowest:.6f} of copy {last}"
-            self.disagrees(one.line, one.name, "time of the bracket", f"{bracket_s:.6f}", own)
-        if one.copies in (None, len(times)):
+            self.disagrees(
+                iteration.line, iteration.name, "time of the bracket", f"{bracket_s:.6f}", own
+            )
+        if iteration.copies in (None, len(times)):
             # Rounded times to six decimals; of short runs that is much.
             loose = max(exact, 1e-6 / max(min(times), 1e-6))
-            for key, written in one.stats.items():
-                self.statistic(key, written, one.name, times, one.reference_s, loose=loose)
+            for key, written in iteration.stats.items():
+                self.statistic(
+                    key, written, iteration.name, times, iteration.reference_s, loose=loose
+                )
 
     def selected(
-        self, members: Sequence[SpecIteration], own: int | None, ratios: Mapping[int, float | None]
+        self,
+        members: Sequence[SpecIteration],
+        chosen: int | None,
+        ratios: Mapping[int, float | None],
     ) -> None:
         """Compare which iteration the file has selected."""
         marked = [member for member in members if member.selected is not None]
@@ -346,12 +367,12 @@ class _Check:
             return
         self.compared += 1
         names = ", ".join(str(one.iteration) for one in selected) or "none"
-        if own is not None and len(selected) == 1:
-            there, here = ratios.get(selected[0].iteration), ratios.get(own)
+        if chosen is not None and len(selected) == 1:
+            there, here = ratios.get(selected[0].iteration), ratios.get(chosen)
             # Of iterations with the same ratio any may be selected.
             if there is not None and math.isclose(there, here or 0.0, rel_tol=1e-9):
                 return
-        if names != (shown := "none" if own is None else str(own)):
+        if names != (shown := "none" if chosen is None else str(chosen)):
             line = (selected or marked)[0].line
             where = f"{members[0].benchmark} {members[0].tune}"
             self.disagrees(line, where, "selected iteration", names, shown)
@@ -375,13 +396,13 @@ def _middle(scored: Sequence[tuple[float, int]]) -> int | None:
     return sorted(scored)[(len(scored) - 1) // 2][1] if scored else None
 
 
-def _exactness(one: SpecIteration) -> float:
+def _exactness(iteration: SpecIteration) -> float:
     """Return how exact a ratio can be worked out: SPEC rounds reference / time before it counts."""
-    time_s, reference_s = one.reported_s or 0.0, one.reference_s or 0.0
+    time_s, reference_s = iteration.reported_s or 0.0, iteration.reference_s or 0.0
     if not time_s or not reference_s:
         return 0.0
-    rounded = 0.5 * 10.0 ** -(one.decimals if one.decimals is not None else 6)
-    of_time = 0.5 * 10.0 ** -min(one.reported_places, 9) / time_s
+    rounded = 0.5 * 10.0 ** -(iteration.decimals if iteration.decimals is not None else 6)
+    of_time = 0.5 * 10.0 ** -min(iteration.reported_places, 9) / time_s
     return rounded * time_s / reference_s + of_time
 
 
@@ -406,22 +427,24 @@ def _quartiles(name: str, values: Sequence[float]) -> list[float]:
         return [0.0 if name == "iqr" else values[0]]
     ordered = sorted(values)
     half = len(ordered) // 2
-    both = [(statistics.median(ordered[:half]), statistics.median(ordered[-half:]))]
+    quartiles = [(statistics.median(ordered[:half]), statistics.median(ordered[-half:]))]
     whole = half + len(ordered) % 2  # the middle one belongs to both halves
-    both.append((statistics.median(ordered[:whole]), statistics.median(ordered[-whole:])))
+    quartiles.append((statistics.median(ordered[:whole]), statistics.median(ordered[-whole:])))
     for kind in ("inclusive", "exclusive"):
         low, _, high = statistics.quantiles(ordered, n=4, method=kind)
-        both.append((low, high))
-    return [high - low if name == "iqr" else low if name == "q1" else high for low, high in both]
+        quartiles.append((low, high))
+    return [
+        high - low if name == "iqr" else low if name == "q1" else high for low, high in quartiles
+    ]
 
 
 # -- CPU2026's rolling round-robin rate: records of single copies as queues ------------------------
 
 
-def rotated_place(one: SpecIteration) -> tuple[int, int]:
+def rotated_place(iteration: SpecIteration) -> tuple[int, int]:
     """Return iteration and copy of a record: its number is iteration x copies + copy."""
-    copies = one.copies or MOST_COPIES
-    return divmod(one.iteration, copies)
+    copies = iteration.copies or MOST_COPIES
+    return divmod(iteration.iteration, copies)
 
 
 def rotated_brackets(

@@ -42,7 +42,7 @@ class ReportedNumber(Struct, frozen=True):
         return 0.5 * 10.0**-self.places
 
 
-class SpecIteration(Struct):
+class SpecIteration(Struct, kw_only=True):
     """One benchmark run once by its copies, as the file reports it."""
 
     benchmark: str  # "400.perlbench"
@@ -151,8 +151,8 @@ class Lines:
     Line ends are LF and CR LF, mixed as hand-edited files have them, and a lone CR is none.
     """
 
-    def __init__(self, data: bytes, told: Callable[[int], object] = id) -> None:
-        self._data, self._told = data, told
+    def __init__(self, data: bytes, on_bytes: Callable[[int], object] = id) -> None:
+        self._data, self._told = data, on_bytes
         self._problems = Problems()
         self.cut = bool(data) and not data.endswith(b"\n")  # the last line has no end
         self.count = data.count(b"\n") + self.cut

@@ -29,7 +29,7 @@ from rater.speccpu.results.result import (
 )
 from rater.text.cpuset import format_list, parse_list
 
-# -- Values of a raw file as what they stand for; what is none is a problem with its line ----------
+# -- Values of a raw file by their type; a text of another type is a problem with its line ---------
 
 NUMBER = re.compile(r"[+-]?\d{1,18}(?:\.(\d{0,18}))?(?:[eE][+-]?\d{1,3})?$", re.ASCII)
 _LATEST_S = 1e11  # since 1970
@@ -80,11 +80,11 @@ class RawValue(Struct):
 
 
 def figure_of(text: str, line: int) -> ReportedNumber | None:
-    """Return a number with its decimals, None where it is none."""
-    found = NUMBER.match(text)
-    if found is None or not math.isfinite(value := float(text)):
+    """Return a number with its decimals; None for a text that is no number."""
+    match = NUMBER.match(text)
+    if match is None or not math.isfinite(value := float(text)):
         return None
-    return ReportedNumber(value, len(found[1] or ""), line)
+    return ReportedNumber(value, len(match[1] or ""), line)
 
 
 def moment_of(figure: ReportedNumber | None) -> float | None:
@@ -142,15 +142,15 @@ class Head:
         file, key, text = self._file, value.key, value.text
         indexed = _INDEXED.match(key)
         name = indexed[1] if indexed else None
-        known = text
+        kept = text
         if indexed and name == "rawconfig":
             self._config_line = self._config_line or value.line
             if (piece := int(indexed[2])) in self._config or len(self._config) < _MOST_PIECES:
-                known = self._config.setdefault(piece, text)
+                kept = self._config.setdefault(piece, text)
         elif key in _MEANS:
             figure = figure_of(text, value.line)  # or `Not Run`
             if figure and file.means.setdefault(_MEANS[key], figure).value != figure.value:
-                known = ""
+                kept = ""
         elif name == "errors":
             if text and len(file.errors) < MOST_ERRORS:
                 file.errors.append(text)
@@ -160,8 +160,8 @@ class Head:
             before = file.facts.get(name)
             file.facts[name] = f"{before} {text}"[:_LONGEST_FACT] if before else text
         elif key in _FACTS and text:
-            known = file.facts.setdefault(key, text)
-        if known != text:
+            kept = file.facts.setdefault(key, text)
+        if kept != text:
             value.problem(f"{key} again, and another: the first is kept")
 
     def _sysinfo(self, text: str) -> None:
@@ -181,8 +181,8 @@ class Head:
         if self._node is None or not (cpus or _MORE_CPUS.match(more)):
             self._node = None
             return
-        found = (int(word) for word in more.split() if len(word) <= _LONGEST_CPU)
-        self._by_numactl |= dict.fromkeys(found, self._node)
+        cpus_of_line = (int(word) for word in more.split() if len(word) <= _LONGEST_CPU)
+        self._by_numactl |= dict.fromkeys(cpus_of_line, self._node)
 
     def finish(self) -> None:
         """Write into the file what only all lines together say."""
@@ -315,12 +315,12 @@ class _Reader:
     def line(self, number: int, text: str, *, cut: bool) -> None:
         if not text.strip() or text.lstrip().startswith("#"):
             return
-        found = _LINE.match(text)
-        if found is None:
+        match = _LINE.match(text)
+        if match is None:
             self.problems.add(number, f"no `key: value` line: {shorten(text)}")
             return
-        suite = found[1].lower()
-        value = RawValue(number, found[2], (found[3] or "").strip(), self.problems)
+        suite = match[1].lower()
+        value = RawValue(number, match[2], (match[3] or "").strip(), self.problems)
         key, parts = value.key, value.key.split(".")
         named = key.endswith(".benchmark") and keys.undotted(value.text) != parts[1]
         if cut and (named or NUMBER.match(value.text)):
@@ -367,46 +367,48 @@ class _Reader:
         elif before != value.text:
             value.problem(f"a second {name} of {one.name}; the first is kept")
 
-    def copy_time(self, one: SpecIteration, number: str, value: RawValue) -> None:
+    def copy_time(self, iteration: SpecIteration, number: str, value: RawValue) -> None:
         if not is_whole(number, 6) or int(number) >= MOST_COPIES:
             value.problem(f"no number of a copy: copytime{shorten(number)}")
             return
         seconds = value.seconds()
-        if seconds is not None and one.times_s.setdefault(int(number), seconds) != seconds:
-            value.problem(f"a second time of copy {int(number)} of {one.name}; the first is kept")
+        if seconds is not None and iteration.times_s.setdefault(int(number), seconds) != seconds:
+            value.problem(
+                f"a second time of copy {int(number)} of {iteration.name}; the first is kept"
+            )
 
-    def field(self, one: SpecIteration, value: RawValue) -> None:
+    def field(self, iteration: SpecIteration, value: RawValue) -> None:
         name = value.key
         if name in _FIELDS:
             attribute, read = _FIELDS[name]
-            found = read(value)
-            if found is not None:
-                setattr(one, attribute, found)
+            content = read(value)
+            if content is not None:
+                setattr(iteration, attribute, content)
             if name == "runmode":
-                one.rate = value.text != "speed"
+                iteration.rate = value.text != "speed"
         elif name == "benchmark":
-            self.benchmark(one, value)
+            self.benchmark(iteration, value)
         elif name == "reported_time":
-            one.reported_s = value.seconds()
+            iteration.reported_s = value.seconds()
             figure = figure_of(value.text, value.line)
-            one.reported_places = figure.places if figure else 0
+            iteration.reported_places = figure.places if figure else 0
         elif name == "iteration":
             number = value.whole() if value.text != "-1" else None  # it never ran
             if number is not None:
-                self.numbers.append((value.line, one, number))
+                self.numbers.append((value.line, iteration, number))
         elif name.startswith("errors"):
-            _add_error(one, value.text)
+            _add_error(iteration, value.text)
         elif (_STAT.match(name) or name in _FIGURES) and (figure := value.figure()):
-            one.stats[name] = figure
+            iteration.stats[name] = figure
 
-    def benchmark(self, one: SpecIteration, value: RawValue) -> None:
+    def benchmark(self, iteration: SpecIteration, value: RawValue) -> None:
         of_key, name = self.last_key[0], value.text
         if name and keys.undotted(name) != of_key:
             value.problem(
                 f"benchmark: {shorten(name)}, but the key says {keys.dotted(of_key)}: the key holds"
             )
         elif name and len(name) < 200:
-            one.benchmark = name
+            iteration.benchmark = name
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -424,54 +426,62 @@ class _Reader:
                 )
         self.head.finish()
 
-    def complete(self, one: SpecIteration) -> None:
+    def complete(self, iteration: SpecIteration) -> None:
         """Fill in what the whole file says of it, and name what contradicts itself."""
-        self.reported(one)
+        self.reported(iteration)
         facts = self.file.facts
-        one.size = one.size or self.file.size
-        one.label = one.label or facts.get("label") or facts.get("ext")
-        one.machine = one.machine or facts.get("mach") or "default"
-        one.rate = one.rate and facts.get("rate") != "0"
-        never = [copy for copy, s in one.times_s.items() if s == 0 and copy not in one.failures]
-        if never and one.valid == "S":
-            self.of(one, f"0 s is no time of a copy: copies {format_list(never)}")
+        iteration.size = iteration.size or self.file.size
+        iteration.label = iteration.label or facts.get("label") or facts.get("ext")
+        iteration.machine = iteration.machine or facts.get("mach") or "default"
+        iteration.rate = iteration.rate and facts.get("rate") != "0"
+        never = [
+            copy
+            for copy, s in iteration.times_s.items()
+            if s == 0 and copy not in iteration.failures
+        ]
+        if never and iteration.valid == "S":
+            self.of(iteration, f"0 s is no time of a copy: copies {format_list(never)}")
             for copy in never:
-                del one.times_s[copy]
-        beyond = [copy for copy in one.times_s if one.copies is not None and copy >= one.copies]
-        if beyond and not one.is_rotated:
-            self.of(one, f"a time of copy {min(beyond)}, but {one.copies} copies")
-        if one.valid is None and (one.times_s or one.reported_s is not None):
-            self.of(one, "nothing says whether it is valid")
+                del iteration.times_s[copy]
+        beyond = [
+            copy
+            for copy in iteration.times_s
+            if iteration.copies is not None and copy >= iteration.copies
+        ]
+        if beyond and not iteration.is_rotated:
+            self.of(iteration, f"a time of copy {min(beyond)}, but {iteration.copies} copies")
+        if iteration.valid is None and (iteration.times_s or iteration.reported_s is not None):
+            self.of(iteration, "nothing says whether it is valid")
 
-    def reported(self, one: SpecIteration) -> None:
+    def reported(self, iteration: SpecIteration) -> None:
         """Hold the time of the bracket against its seconds and nanoseconds."""
-        seconds, nanoseconds = (one.stats.pop(name, None) for name in _FIGURES)
+        seconds, nanoseconds = (iteration.stats.pop(name, None) for name in _FIGURES)
         if seconds is None:
             return
         exact = seconds.value + (nanoseconds.value / 1e9 if nanoseconds else 0.0)
         places = 9 if nanoseconds else 0
-        if one.reported_s is None:
-            one.reported_s, one.reported_places = exact, places
+        if iteration.reported_s is None:
+            iteration.reported_s, iteration.reported_places = exact, places
             return
-        decimals = min(one.reported_places, 9)
-        if abs(one.reported_s - exact) > 1.02 * (10.0**-places + 10.0**-decimals):
+        decimals = min(iteration.reported_places, 9)
+        if abs(iteration.reported_s - exact) > 1.02 * (10.0**-places + 10.0**-decimals):
             self.problems.add(
                 seconds.line,
-                f"{one.name}: reported_time {one.reported_s:.{decimals}f}, "
+                f"{iteration.name}: reported_time {iteration.reported_s:.{decimals}f}, "
                 f"but reported_sec and reported_nsec are {exact:.{places}f}",
             )
 
-    def of(self, one: SpecIteration, text: str) -> None:
-        self.problems.add(one.line, f"{one.name}: {text}")
+    def of(self, iteration: SpecIteration, text: str) -> None:
+        self.problems.add(iteration.line, f"{iteration.name}: {text}")
 
 
-def _add_error(one: SpecIteration, text: str) -> None:
-    if text and len(one.errors) < MOST_ERRORS:
-        one.errors.append(text[:_LONGEST_ERROR])
+def _add_error(iteration: SpecIteration, text: str) -> None:
+    if text and len(iteration.errors) < MOST_ERRORS:
+        iteration.errors.append(text[:_LONGEST_ERROR])
     for match in _FAILED_COPY.finditer(text):
         copy, exit_code, signal = map(int, match.groups())
         if copy < MOST_COPIES:
-            one.failures[copy] = Failure(None if signal else exit_code, signal or None)
+            iteration.failures[copy] = Failure(None if signal else exit_code, signal or None)
 
 
 # -- Text as SPEC CPU packs it into a raw file (`rawconfig000`, `rawconfig001`, ...) ---------------
