@@ -213,9 +213,20 @@ def _classes() -> Mapping[str, ast.ClassDef]:
     }
 
 
+def _takes_any_number(node: ast.ClassDef) -> bool:
+    """Tell whether objects of a class are made from `*parts`, which have no names."""
+    return any(
+        function.name in ("__init__", "__new__") and function.args.vararg is not None
+        for function in node.body
+        if isinstance(function, ast.FunctionDef)
+    )
+
+
 def _positional(source: Source) -> Iterator[Place]:
     for node in ast.walk(source.tree):
         if not isinstance(node, ast.Call) or _called(node) not in _classes():
+            continue
+        if _takes_any_number(_classes()[_called(node)]):
             continue
         starred = any(isinstance(argument, ast.Starred) for argument in node.args)
         if len(node.args) > MOST_FIELDS_BY_POSITION or (starred and len(node.args) > 1):

@@ -40,14 +40,14 @@ TABLE = {
     Comparison: JsonFields(
         "by margin confidence looks comparisons=compared by_chance",
         {
-            "points": lambda it: [
+            "points": lambda compared: [
                 {
                     "label": side.label,
-                    "baseline": side is it.sides[0],
+                    "baseline": side is compared.sides[0],
                     "values": [dict(point.values) for point in side.points],
                     "runs": side.runs,
                 }
-                for side in it.sides
+                for side in compared.sides
             ]
         },
         "differences copies mixed_copies mixed_kinds",
@@ -114,7 +114,7 @@ _MARKS = {
 _STYLES = {Decision.BETTER: "green", Decision.WORSE: "red", Decision.RARELY: "yellow"}
 _CHANGES = frozenset({Decision.BETTER, Decision.WORSE, Decision.RARELY})
 _MOST_BRIEF = 7  # benchmarks
-_MOST_WORDY = 4  # verdicts that say in the table what they stand on
+_MOST_WORDY = 4  # verdicts with their reason in the table
 _MOST_REASONS = 6  # why there is nothing to compare
 _LONGEST_HEADING = 16
 _LEAST_FACTOR, _MOST_FACTOR = 0.001, 1000  # beyond, a number says no more
@@ -173,7 +173,7 @@ def comparison_parts(comparison: Comparison, *, detailed: bool = True) -> Iterat
         yield f"and {count(len(rows) - len(shown), 'benchmark')} that changed less"
     if detailed:
         if short and not is_matrix:
-            yield from _words(comparison)
+            yield from _verdict_reasons(comparison)
         yield _inside(comparison)
     yield from difference_parts(comparison, detailed=detailed)
     yield from trouble_parts(comparison.troubles, most=0 if detailed else 2)
@@ -189,7 +189,7 @@ def _side_text(side: Side, name: str) -> str:
 
 
 def _effects(rows: Sequence[EffectRow], comparison: Comparison, short: bool) -> ViewTable:
-    """Return a line for each benchmark and point; `short`: verdicts without what they stand on."""
+    """Return a line for each benchmark and point; `short`: verdicts without their reasons."""
     sides = comparison.sides
     cells = [
         (row, side, cell) for row in rows for side, cell in zip(sides[1:], row.cells, strict=True)
@@ -201,7 +201,9 @@ def _effects(rows: Sequence[EffectRow], comparison: Comparison, short: bool) -> 
     if len(sides) > 2:  # one benchmark, so that its name and the baseline are said once
         first = f"{_alike(values, baselines)[0]} {rows[0].unit} ({MEAN})"
         title = f"{effect_name(rows[0])}: {sides[0].label} has {first}"
-        what = [Field(heading="point", value=lambda it: it[1].label, form=TEXT, flexible=True)]
+        first_fields = [
+            Field(heading="point", value=lambda it: it[1].label, form=TEXT, flexible=True)
+        ]
         heading: Heading = rate_heading(rows[0].unit)
     else:
         units = {row.unit for row in rows}
@@ -212,7 +214,7 @@ def _effects(rows: Sequence[EffectRow], comparison: Comparison, short: bool) -> 
         if max(map(len, labels)) > _LONGEST_HEADING // 2:
             labels = ["baseline", "point"]
         of_baseline = Form(partial(_alike, values))
-        what = [
+        first_fields = [
             Field(
                 heading=("benchmark", unit),
                 value=lambda it: effect_name(it[0]),
@@ -233,7 +235,7 @@ def _effects(rows: Sequence[EffectRow], comparison: Comparison, short: bool) -> 
         ]
         heading = (labels[1], MEAN)
     columns = (
-        *what,
+        *first_fields,
         Field(
             heading=heading,
             value=lambda it: it[2].value,
@@ -254,15 +256,15 @@ def _effects(rows: Sequence[EffectRow], comparison: Comparison, short: bool) -> 
         Field(heading="verdict", value=lambda it: _verdict(it[2], compared, short), wrap=True),
     )
 
-    def style(it: _Cell) -> str:
-        return _STYLES.get(it[2].speedup.verdict, "") if it[2].speedup else ""
+    def style(row_cell: _Cell) -> str:
+        return _STYLES.get(row_cell[2].speedup.verdict, "") if row_cell[2].speedup else ""
 
     return ViewTable(title=title, rows=cells, fields=columns, style=style)
 
 
-def _alike(beside: Sequence[float | None], values: Sequence[float | None]) -> list[str]:
+def _alike(neighbours: Sequence[float | None], values: Sequence[float | None]) -> list[str]:
     """Write values with the decimals that they and those beside them need together."""
-    return NUMBER.cells([*values, *beside])[: len(values)]
+    return NUMBER.cells([*values, *neighbours])[: len(values)]
 
 
 def _matrix(rows: Sequence[EffectRow], comparison: Comparison, letters: bool) -> ViewTable:
@@ -303,14 +305,16 @@ def _inside(comparison: Comparison) -> ViewTable:
         and not cell.slowest_over_median.within
     ]
 
-    def median(it: _Cell) -> str | None:
-        told = it[2].median_copy
-        if told is None:
+    def median(row_cell: _Cell) -> str | None:
+        interval = row_cell[2].median_copy
+        if interval is None:
             return None
-        change = f"{percent(abs(told.ratio - 1))} % {'faster' if told.ratio > 1 else 'slower'}"
-        if told.verdict is Decision.SAME:
-            return told.short
-        return change if told.decided else f"{change} (inconclusive)"
+        change = (
+            f"{percent(abs(interval.ratio - 1))} % {'faster' if interval.ratio > 1 else 'slower'}"
+        )
+        if interval.verdict is Decision.SAME:
+            return interval.short
+        return change if interval.decided else f"{change} (inconclusive)"
 
     columns = (
         Field(heading="benchmark", value=lambda it: effect_name(it[0]), form=TEXT, flexible=True),
@@ -346,28 +350,34 @@ def rate_heading(unit: str) -> str:
 
 def _top_changes(rows: Sequence[EffectRow], most: int) -> list[EffectRow]:
     """Return the suite's rows and, of many benchmarks, those that changed most, in their order."""
-    told = sorted((row for row in rows if not row.over), key=_telling_change, reverse=True)
-    kept = told[: max(1, most - sum(bool(row.over) for row in rows))]
+    by_change = sorted((row for row in rows if not row.over), key=_telling_change, reverse=True)
+    kept = by_change[: max(1, most - sum(bool(row.over) for row in rows))]
     return [row for row in rows if row.over or row in kept]
 
 
 def _telling_change(row: EffectRow) -> tuple[bool, float]:
     """Return what sorts rows by their largest change, those with a verdict of one first."""
-    told = [cell.speedup for cell in row.cells if cell.speedup]
-    changed = any(one.verdict in _CHANGES for one in told)
-    return changed, max((abs(log(one.ratio)) for one in told if one.ratio > 0), default=0.0)
+    intervals = [cell.speedup for cell in row.cells if cell.speedup]
+    changed = any(interval.verdict in _CHANGES for interval in intervals)
+    return changed, max(
+        (abs(log(interval.ratio)) for interval in intervals if interval.ratio > 0), default=0.0
+    )
 
 
-def factor_text(told: RatioInterval | None) -> str | None:
-    """Return how many times faster; None: it cannot be told."""
-    return _figures(told.ratio) if told and told.verdict is not Decision.CANNOT_TELL else None
+def factor_text(interval: RatioInterval | None) -> str | None:
+    """Return how many times faster, or None if the comparison cannot tell."""
+    return (
+        _figures(interval.ratio)
+        if interval and interval.verdict is not Decision.CANNOT_TELL
+        else None
+    )
 
 
-def interval_text(told: RatioInterval | None) -> str | None:
+def interval_text(interval: RatioInterval | None) -> str | None:
     """Return the ends of the interval of a factor."""
-    if told is None or told.low is None or told.high is None:
+    if interval is None or interval.low is None or interval.high is None:
         return None
-    return f"{_figures(told.low)}-{_figures(told.high)}"
+    return f"{_figures(interval.low)}-{_figures(interval.high)}"
 
 
 def _figures(ratio: float) -> str:
@@ -385,15 +395,15 @@ def _verdict(cell: Effect, compared: bool, short: bool) -> str | None:
     return words + (" *" if cell.holds and compared else "")
 
 
-def _words(comparison: Comparison) -> Iterator[str]:
+def _verdict_reasons(comparison: Comparison) -> Iterator[str]:
     """Yield what verdicts stand on, those alike in one sentence."""
     several = len(comparison.sides) > 2
-    found = group_by_key(
+    names_by_words = group_by_key(
         (cell.speedup.words, f"{effect_name(row)}, {side.label}" if several else effect_name(row))
         for row, side, cell in comparison.verdicts()
         if cell.speedup and cell.speedup.words != cell.speedup.short
     )
-    yield from (f"{words}: {truncate_list(names, 6)}" for words, names in found.items())
+    yield from (f"{words}: {truncate_list(names, 6)}" for words, names in names_by_words.items())
 
 
 def _marked(cell: Effect) -> str | None:
@@ -404,13 +414,13 @@ def _marked(cell: Effect) -> str | None:
     return f"{factor_text(cell.speedup) or '-'}{f'({mark})' if doubted else mark}"
 
 
-def _in_brackets(told: RatioInterval | None) -> str | None:
+def _in_brackets(interval: RatioInterval | None) -> str | None:
     """Return a change, in brackets where it may be chance."""
-    if told is None:
+    if interval is None:
         return None
-    share = told.ratio - 1
+    share = interval.ratio - 1
     change = f">+{_MOST_FACTOR * 100}" if share > _MOST_FACTOR else signed_percent(share)
-    return change if told.verdict in (Decision.BETTER, Decision.WORSE) else f"({change})"
+    return change if interval.verdict in (Decision.BETTER, Decision.WORSE) else f"({change})"
 
 
 # -- What a comparison stands on, below its table --------------------------------------------------
@@ -491,8 +501,10 @@ def _details(
         if speedup.verdict is Decision.UNKNOWN and speedup.more != 0
     ]
     if unknown and is_matrix:
-        known = [more for more in unknown if more is not None]
-        rounds = "more than 1000 rounds" if None in unknown else count(max(known), "more round")
+        known_rounds = [more for more in unknown if more is not None]
+        rounds = (
+            "more than 1000 rounds" if None in unknown else count(max(known_rounds), "more round")
+        )
         yield f"? inconclusive: {rounds} needed to decide all of them, at this noise."
 
 
@@ -502,10 +514,14 @@ def _tallies(comparison: Comparison) -> Iterator[str]:
         cells = [row.cells[place] for row in comparison.benchmarks]
         lines = []
         for verdict in Decision:
-            own = [cell for cell in cells if cell.speedup and cell.speedup.verdict is verdict]
-            held = sum(cell.holds for cell in own)
-            if own:
-                lines.append(f"{len(own)} {verdict}" + (f" ({held} hold up)" if held else ""))
+            decided_cells = [
+                cell for cell in cells if cell.speedup and cell.speedup.verdict is verdict
+            ]
+            held = sum(cell.holds for cell in decided_cells)
+            if decided_cells:
+                lines.append(
+                    f"{len(decided_cells)} {verdict}" + (f" ({held} hold up)" if held else "")
+                )
         lacking = sum(cell.speedup is None for cell in cells)
         lines += [f"{lacking} not compared"] if lacking else []
         yield f"{side.label}: of {len(cells)} benchmarks: {', '.join(lines)}"
@@ -513,27 +529,36 @@ def _tallies(comparison: Comparison) -> Iterator[str]:
 
 def _of_pairs(cell: Effect) -> bool:
     """Tell whether the speedup is visibly another than that of the values: of fewer runs."""
-    told = cell.speedup
-    if told is None or told.by_cpu or not cell.improvement or not cell.value or not cell.baseline:
+    interval = cell.speedup
+    if (
+        interval is None
+        or interval.by_cpu
+        or not cell.improvement
+        or not cell.value
+        or not cell.baseline
+    ):
         return False
-    return abs(cell.value / cell.baseline / told.ratio - 1) > _SAME_SPEEDUP
+    return abs(cell.value / cell.baseline / interval.ratio - 1) > _SAME_SPEEDUP
 
 
-def _stands_on(told: Sequence[RatioInterval]) -> Iterator[str]:
+def _stands_on(intervals: Sequence[RatioInterval]) -> Iterator[str]:
     """Say what the intervals are from, the strongest first."""
     for basis in Basis:
-        own = [one for one in told if one.basis is basis]
-        if not own:
+        alike = [interval for interval in intervals if interval.basis is basis]
+        if not alike:
             continue
-        some_of = "" if len(own) == len(told) else f" ({len(own)} of {len(told)})"
-        least, most = min(one.count for one in own), max(one.count for one in own)
+        some_of = "" if len(alike) == len(intervals) else f" ({len(alike)} of {len(intervals)})"
+        least, most = (
+            min(interval.count for interval in alike),
+            max(interval.count for interval in alike),
+        )
         many = str(least) if least == most else f"{least} to {most}"
         if basis is Basis.BLOCKS:
-            yield f"intervals{some_of}: paired within {many} blocks, Student's t{_freedom(own)}"
+            yield f"intervals{some_of}: paired within {many} blocks, Student's t{_freedom(alike)}"
         elif basis is Basis.RUNS:
             yield (
                 f"intervals{some_of}: Welch's over runs ({many} of the side that has fewer)"
-                f"{_freedom(own)}; the runs are not in blocks, so a drift would count as effect"
+                f"{_freedom(alike)}; the runs are not in blocks, so a drift would count as effect"
             )
         else:
             yield (
@@ -542,8 +567,8 @@ def _stands_on(told: Sequence[RatioInterval]) -> Iterator[str]:
             )
 
 
-def _freedom(told: Sequence[RatioInterval]) -> str:
-    degrees = [one.degrees for one in told if one.degrees is not None]
+def _freedom(intervals: Sequence[RatioInterval]) -> str:
+    degrees = [interval.degrees for interval in intervals if interval.degrees is not None]
     if not degrees:
         return ""
     least = f"{min(degrees):.3g}"
@@ -561,7 +586,7 @@ def _level(comparison: Comparison) -> str:
 def memory_parts(rows: Sequence[MemoryRow], labels: Sequence[str]) -> Iterator[Part]:
     """Yield a line for each benchmark, as many points beside each other as there is room for."""
     letters = max(map(len, labels)) > _LONGEST_HEADING
-    headings = [column_letters(i) for i in range(len(labels))] if letters else labels
+    headings = [column_letters(number) for number in range(len(labels))] if letters else labels
     if letters:
         yield from (f"{heading}  {label}" for heading, label in zip(headings, labels, strict=True))
 
@@ -624,11 +649,11 @@ def write_memory_csv(rows: Sequence[MemoryRow], labels: Sequence[str], out: Text
 def cpi_parts(changes: Sequence[CpiChange], sides: Sequence[Side]) -> Iterator[Part]:
     """Yield a table for each benchmark; nothing where nothing was counted on two sides."""
 
-    def cycles(it: CpiChange, place: int) -> float | None:
-        return it.cycles[place]
+    def cycles(cpi_change: CpiChange, place: int) -> float | None:
+        return cpi_change.cycles[place]
 
-    def change(it: CpiChange, place: int) -> float | None:
-        return it.changes[place]
+    def change(cpi_change: CpiChange, place: int) -> float | None:
+        return cpi_change.changes[place]
 
     three = Form(lambda values: [format_number(value, 3) for value in values])
     for (benchmark, tune), rows in groupby(changes, key=lambda it: (it.benchmark, it.tune)):

@@ -38,18 +38,20 @@ def _warnings(title: str, rows: Sequence[tuple[str, str]], most: int = 0) -> Vie
 def difference_parts(comparison: Comparison, *, detailed: bool) -> Iterator[Part]:
     """Yield what weighs, then notes, then what is not known of imported runs."""
     weighs = [difference for difference in comparison.differences if difference.significant]
-    axes = dict.fromkeys(a for s in comparison.sides for p in s.points for a, _ in p.values)
+    axes = dict.fromkeys(
+        axis for side in comparison.sides for point in side.points for axis, _ in point.values
+    )
     beside = f" beside {truncate_list(list(axes))}" if axes else ""
     most = _MOST_DIFFERENCES if detailed else 3
     yield _warnings(f"The runs differ{beside} in:", _texts(weighs, comparison), most)
     if not detailed:
         return
-    known = [
+    differences = [
         difference
         for difference in comparison.differences
         if not difference.unknown and not difference.significant
     ]
-    yield _warnings("Worth a note:", _texts(known, comparison), most)
+    yield _warnings("Worth a note:", _texts(differences, comparison), most)
     unknown = [difference.what for difference in comparison.differences if difference.unknown]
     if unknown:
         yield f"Not known of every run (imported): {truncate_list(unknown, 8)}"
@@ -60,32 +62,36 @@ def difference_parts(comparison: Comparison, *, detailed: bool) -> Iterator[Part
 def _texts(several: Sequence[PointDifference], comparison: Comparison) -> list[tuple[str, str]]:
     """Return what differs and how; what is of several benchmarks and differs alike has one row."""
     groups: dict[tuple[object, ...], list[PointDifference]] = {}
-    for one in several:
-        kind, of, _ = one.what.partition(" of ")
-        groups.setdefault((kind if of else one.what, one.values, one.inside), []).append(one)
+    for difference in several:
+        kind, of, _ = difference.what.partition(" of ")
+        groups.setdefault(
+            (kind if of else difference.what, difference.values, difference.inside), []
+        ).append(difference)
     return [_difference_row(members, comparison) for members in groups.values()]
 
 
 def _difference_row(members: Sequence[PointDifference], comparison: Comparison) -> tuple[str, str]:
-    one = members[0]
-    kind, of, _ = one.what.partition(" of ")
-    what = f"{kind} of {truncate_list([member.what.removeprefix(kind + of) for member in members])}"
+    first = members[0]
+    kind, of, _ = first.what.partition(" of ")
+    names = (
+        f"{kind} of {truncate_list([member.what.removeprefix(kind + of) for member in members])}"
+    )
     parts = [
         f"{crop(value, _LONGEST_VALUE, ascii_only=True) if value else 'none'} "
         f"({_who(numbers, comparison)})"
-        for value, numbers in one.values
+        for value, numbers in first.values
     ]
-    inside = f"; differs within {truncate_list(one.inside)}" if one.inside else ""
-    return f"{what if of else one.what}:", truncate_list(parts, 6) + inside
+    inside = f"; differs within {truncate_list(first.inside)}" if first.inside else ""
+    return f"{names if of else first.what}:", truncate_list(parts, 6) + inside
 
 
-def _doctor_text(one: DoctorDifference, comparison: Comparison) -> str:
+def _doctor_text(difference: DoctorDifference, comparison: Comparison) -> str:
     parts = [
         f"{verdict.value}, {crop(seen, _LONGEST_VALUE, ascii_only=True)} "
         f"({_who(numbers, comparison)})"
-        for verdict, seen, numbers in one.values
+        for verdict, seen, numbers in difference.values
     ]
-    return f"{'; '.join(parts)}: {one.why}"
+    return f"{'; '.join(parts)}: {difference.why}"
 
 
 def _who(numbers: Sequence[int], comparison: Comparison) -> str:
@@ -93,10 +99,10 @@ def _who(numbers: Sequence[int], comparison: Comparison) -> str:
     left = set(numbers)
     names = []
     for side in comparison.sides:
-        own = {one.run.head.run for one in side.runs}
-        if own <= left and side.points[0].values:
+        own_runs = {point_run.run.head.run for point_run in side.runs}
+        if own_runs <= left and side.points[0].values:
             names.append(side.label)
-            left -= own
+            left -= own_runs
     if left:
         names.append(runs_text(sorted(left)))
     return truncate_list(names, 3)
@@ -113,34 +119,37 @@ def _disturbances(troubles: Sequence[DisturbedRun]) -> Iterator[tuple[str, str]]
     if unjudged:
         yield "too disturbed to judge:", runs_text(unjudged, _MOST_RUNS)
     for matter, words in DISTURBANCES.items():
-        own = [
-            (trouble.run, it)
+        disturbances = [
+            (trouble.run, disturbance)
             for trouble in troubles
-            for it in trouble.notable
-            if it.matter is matter
+            for disturbance in trouble.notable
+            if disturbance.matter is matter
         ]
-        own.sort(key=lambda pair: -(pair[1].share or pair[1].times or 0))
-        if own:
-            texts = [_disturbance_text(run, it) for run, it in own]
+        disturbances.sort(key=lambda pair: -(pair[1].share or pair[1].times or 0))
+        if disturbances:
+            texts = [_disturbance_text(run, disturbance) for run, disturbance in disturbances]
             yield f"{words}:", truncate_list(texts, _MOST_SHARES)
     moved = [trouble for trouble in troubles if trouble.not_met]
     if moved:
-        copies = [f"run {one.run} (copies {format_list(one.not_met)})" for one in moved]
+        copies = [
+            f"run {disturbed_run.run} (copies {format_list(disturbed_run.not_met)})"
+            for disturbed_run in moved
+        ]
         yield "copies not placed as planned:", truncate_list(copies, _MOST_RUNS)
     shared = [trouble.run for trouble in troubles if trouble.shared]
     if shared:
         yield "made with --share, beside other runs:", runs_text(shared, _MOST_RUNS)
     warned: dict[str, dict[int, None]] = {}
-    for one in troubles:
-        for text in one.warnings:
-            warned.setdefault(text.partition(": ")[0], {})[one.run] = None
+    for disturbed_run in troubles:
+        for text in disturbed_run.warnings:
+            warned.setdefault(text.partition(": ")[0], {})[disturbed_run.run] = None
     for text, runs in warned.items():
-        what = crop(text, _LONGEST_WARNING, ascii_only=True)
-        yield f"{what}:", runs_text(sorted(runs), _MOST_RUNS)
+        text_shown = crop(text, _LONGEST_WARNING, ascii_only=True)
+        yield f"{text_shown}:", runs_text(sorted(runs), _MOST_RUNS)
 
 
-def _disturbance_text(run: int, one: MachineDisturbance) -> str:
-    if one.share is None:
-        return f"run {run} ({one.times} times)"
-    cpu = "" if one.cpu is None else f" of CPU {one.cpu}"
-    return f"{percent(one.share)} %{cpu} (run {run})"
+def _disturbance_text(run: int, disturbance: MachineDisturbance) -> str:
+    if disturbance.share is None:
+        return f"run {run} ({disturbance.times} times)"
+    cpu = "" if disturbance.cpu is None else f" of CPU {disturbance.cpu}"
+    return f"{percent(disturbance.share)} %{cpu} (run {run})"

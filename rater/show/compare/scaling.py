@@ -55,13 +55,13 @@ def scaling_parts(
     """Yield everything; `missing`: points of a sweep that have no run, in words."""
     several = len(scaling.curves) > 1
     if several:
-        many = len(scaling.curves)
-        yield Line(f"{many} curves: these runs differ in more than their copies", "bold")
+        curve_count = len(scaling.curves)
+        yield Line(f"{curve_count} curves: these runs differ in more than their copies", "bold")
         yield _overview(scaling.curves)
     paired = {
         run
         for runs in (
-            *(one.one_a_core + one.all_threads for one in smt),
+            *(smt_yield.one_a_core + smt_yield.all_threads for smt_yield in smt),
             *(pair.homogeneous + pair.rotated for pair in rotated),
         )
         for run in runs
@@ -78,9 +78,11 @@ def scaling_parts(
 
 def _overview(curves: Sequence[Curve]) -> ViewTable:
     """Return what all curves come to, a line each, at the copies that speedups are told at."""
-    rows = [(curve, one) for curve in curves for one in (curve.suites or curve.benchmarks)[:1]]
+    rows = [
+        (curve, series) for curve in curves for series in (curve.suites or curve.benchmarks)[:1]
+    ]
 
-    def at(row: tuple[Curve, Series], name: str) -> float | None:
+    def value_of(row: tuple[Curve, Series], name: str) -> float | None:
         return getattr(row[1].at(row[0].fair), name, None)
 
     columns = (
@@ -89,11 +91,11 @@ def _overview(curves: Sequence[Curve]) -> ViewTable:
         Field(heading="with|copies", value=lambda row: row[0].fair),
         Field(
             heading=rate_heading(rows[0][1].unit),
-            value=lambda row: at(row, "rate"),
+            value=lambda row: value_of(row, "rate"),
             form=Form(format_together),
         ),
-        Field(heading="speedup", value=lambda row: at(row, "speedup"), form=_FACTORS),
-        Field(heading="of|linear", value=lambda row: at(row, "efficiency"), form=_FACTORS),
+        Field(heading="speedup", value=lambda row: value_of(row, "speedup"), form=_FACTORS),
+        Field(heading="of|linear", value=lambda row: value_of(row, "efficiency"), form=_FACTORS),
         Field(heading="knee", value=lambda row: _knee(row[1])),
         Field(heading="no gain|beyond", value=lambda row: row[1].shape.plateau),
     )
@@ -106,11 +108,11 @@ def _title(series: Series) -> str:
 
 def _curve_parts(curve: Curve, *, named: bool) -> Iterator[Part]:
     conditions = dict(curve.conditions)
-    known = ", ".join(conditions[name] for name in ("size", "tune") if name in conditions)
-    what = f"{conditions.get('suite', '-')} ({known})"
+    tune = ", ".join(conditions[name] for name in ("size", "tune") if name in conditions)
+    suite = f"{conditions.get('suite', '-')} ({tune})"
     yield Line("")
     yield Line(
-        f"{curve.name + ': ' if named else ''}{what.replace(' ()', '')} on "
+        f"{curve.name + ': ' if named else ''}{suite.replace(' ()', '')} on "
         f"{conditions.get('host', 'a host not named')}, {conditions.get('mode', '-')}: "
         f"{', '.join(map(str, curve.copies[:-1]))} and {curve.copies[-1]} copies, "
         f"{_runs(curve.runs)}",
@@ -129,8 +131,8 @@ def _curve_parts(curve: Curve, *, named: bool) -> Iterator[Part]:
     yield from trouble_parts(curve.troubles)
     yield machine_text(curve)
     yield from limits(curve)
-    for one in curve.suites[:1] or curve.benchmarks[:1]:
-        yield _points(curve, one)
+    for series in curve.suites[:1] or curve.benchmarks[:1]:
+        yield _points(curve, series)
     if len(curve.series) > 1:
         yield from _series_parts(curve)
     yield from _law_parts(curve)
@@ -160,23 +162,44 @@ def _points(curve: Curve, series: Series) -> ViewTable:
     places = needed_decimals([point.rate for point in series.points])
     rates = Form(lambda values: [format_number(value, places) for value in values])
     spread = (
-        Field(heading="runs", value=lambda one: len(one.runs), optional=3),
-        Field(heading="lowest|to highest", value=lambda one: _range(one.rates, places), optional=2),
+        Field(heading="runs", value=lambda scale_point: len(scale_point.runs), optional=3),
+        Field(
+            heading="lowest|to highest",
+            value=lambda scale_point: _range(scale_point.rates, places),
+            optional=2,
+        ),
     )
     columns = (
-        Field(heading=(_title(series), "copies"), value=lambda one: one.copies),
-        Field(heading="placed|", value=lambda one: share_text(curve.place(one.copies))),
-        Field(heading=rate_heading(series.unit), value=lambda one: one.rate, form=rates),
+        Field(heading=(_title(series), "copies"), value=lambda scale_point: scale_point.copies),
+        Field(
+            heading="placed|", value=lambda scale_point: share_text(curve.place(scale_point.copies))
+        ),
+        Field(
+            heading=rate_heading(series.unit),
+            value=lambda scale_point: scale_point.rate,
+            form=rates,
+        ),
         *(spread if any(len(point.runs) > 1 for point in series.points) else ()),
-        Field(heading="speedup", value=lambda one: one.speedup, form=_FACTORS),
-        Field(heading="of|linear", value=lambda one: one.efficiency, form=_FACTORS),
-        Field(heading="of linear|per node", value=lambda one: one.per_lgroup, form=_FACTORS),
-        Field(heading="J|/copy", value=lambda one: one.joules_per_copy, form=NUMBER),
-        Field(heading="gain per|extra copy", value=lambda one: one.gain, form=_FACTORS, optional=1),
+        Field(heading="speedup", value=lambda scale_point: scale_point.speedup, form=_FACTORS),
+        Field(heading="of|linear", value=lambda scale_point: scale_point.efficiency, form=_FACTORS),
+        Field(
+            heading="of linear|per node",
+            value=lambda scale_point: scale_point.per_lgroup,
+            form=_FACTORS,
+        ),
+        Field(
+            heading="J|/copy", value=lambda scale_point: scale_point.joules_per_copy, form=NUMBER
+        ),
+        Field(
+            heading="gain per|extra copy",
+            value=lambda scale_point: scale_point.gain,
+            form=_FACTORS,
+            optional=1,
+        ),
     )
 
-    def style(one: ScalePoint) -> str:
-        return "" if curve.place(one.copies).share is not Share.CPUS else "dim"
+    def style(scale_point: ScalePoint) -> str:
+        return "" if curve.place(scale_point.copies).share is not Share.CPUS else "dim"
 
     return ViewTable(title="", rows=series.points, fields=columns, style=style)
 
@@ -198,20 +221,20 @@ def _series_parts(curve: Curve) -> Iterator[Part]:
     middle = [copies for copies in curve.copies[1:-1] if copies != fair]
     order = {copies: place for place, copies in enumerate(_by_halves(middle), 1)}
 
-    def efficiency(one: Series, copies: int) -> float | None:
-        return getattr(one.at(copies), "efficiency", None)
+    def efficiency(series: Series, copies: int) -> float | None:
+        return getattr(series.at(copies), "efficiency", None)
 
     unit = rate_heading(rows[0].unit).replace("|/", "/").replace("|", " ")
     bends = (
         Field(heading="knee", value=_knee),
-        Field(heading="no gain|beyond", value=lambda one: one.shape.plateau),
-        Field(heading="falls|at", value=lambda one: one.shape.falls_at),
+        Field(heading="no gain|beyond", value=lambda series: series.shape.plateau),
+        Field(heading="falls|at", value=lambda series: series.shape.falls_at),
     )
     columns = (
         Field(heading="of linear|copies", value=_title, form=TEXT, flexible=True),
         Field(
             heading=(unit, str(base)),
-            value=lambda one: format_number(getattr(one.at(base), "rate", None)),
+            value=lambda series: format_number(getattr(series.at(base), "rate", None)),
             optional=len(curve.copies) + 1,
         ),
         *(
@@ -226,14 +249,14 @@ def _series_parts(curve: Curve) -> Iterator[Part]:
         *(bends if len(curve.copies) >= LEAST_POINTS else ()),
     )
     yield ViewTable(
-        title="", rows=rows, fields=columns, style=lambda one: "bold" if one.is_suite else ""
+        title="", rows=rows, fields=columns, style=lambda series: "bold" if series.is_suite else ""
     )
-    lone = [one for one in rows if one.points[0].copies != base]
-    lines = [f"{one.name} ({one.points[0].copies})" for one in lone]
-    what = "one copy" if base == 1 else f"{base} copies, the fewest"
+    lone = [series for series in rows if series.points[0].copies != base]
+    lines = [f"{series.name} ({series.points[0].copies})" for series in lone]
+    baseline = "one copy" if base == 1 else f"{base} copies, the fewest"
     also = f"; for some of another number: {truncate_list(lines)}" if lines else ""
-    mark = " ?: within noise." if any(one.shape.maybe is not None for one in rows) else ""
-    yield Line(f"1.00: per-copy speed equals that of {what}{also}.{mark}", "dim")
+    mark = " ?: within noise." if any(series.shape.maybe is not None for series in rows) else ""
+    yield Line(f"1.00: per-copy speed equals that of {baseline}{also}.{mark}", "dim")
 
 
 def _by_halves(numbers: Sequence[int]) -> list[int]:
@@ -242,7 +265,7 @@ def _by_halves(numbers: Sequence[int]) -> list[int]:
         return []
     middle = len(numbers) // 2
     left, right = _by_halves(numbers[:middle]), _by_halves(numbers[middle + 1 :])
-    mixed = [one for pair in zip(left, right, strict=False) for one in pair]
+    mixed = [number for pair in zip(left, right, strict=False) for number in pair]
     longer = left if len(left) > len(right) else right
     return [numbers[middle], *mixed, *longer[min(len(left), len(right)) :]]
 
@@ -253,7 +276,7 @@ def _knee(series: Series) -> int | str | None:
 
 
 def _law_parts(curve: Curve) -> Iterator[Part]:
-    fitted = [(one, one.law) for one in curve.series if isinstance(one.law, Usl)]
+    fitted = [(series, series.law) for series in curve.series if isinstance(series.law, Usl)]
     if fitted:
         laws = [law for _, law in fitted]
         held = any(None in (law.sigma.symmetric, law.kappa.symmetric) for law in laws)
@@ -281,22 +304,22 @@ def _law_parts(curve: Curve) -> Iterator[Part]:
         )
         yield ViewTable(title="", rows=fitted, fields=columns)
     refused = group_by_key(
-        (one.law.reason, one.name) for one in curve.series if isinstance(one.law, NoLaw)
+        (series.law.reason, series.name) for series in curve.series if isinstance(series.law, NoLaw)
     )
     for reason, names in refused.items():
-        whose = f" for {truncate_list(names, 6)}" if fitted or len(refused) > 1 else ""
-        yield Line(f"Universal Scalability Law not fitted{whose}: {reason}.", "dim")
+        of_benchmarks = f" for {truncate_list(names, 6)}" if fitted or len(refused) > 1 else ""
+        yield Line(f"Universal Scalability Law not fitted{of_benchmarks}: {reason}.", "dim")
 
 
-def _value(one: Coefficient, places: int) -> str:
-    return "0" if one.error is None else f"{one.value:.{places}f}"
+def _value(coefficient: Coefficient, places: int) -> str:
+    return "0" if coefficient.error is None else f"{coefficient.value:.{places}f}"
 
 
-def _error(one: Coefficient) -> str:
-    """Return the standard error, of one at or near its bound 0 what it is below (95 %)."""
-    if one.symmetric is not None:
-        return f"{one.symmetric:.1g}"
-    return "held" if math.isinf(one.high) else f"<{one.high:.1g}"
+def _error(coefficient: Coefficient) -> str:
+    """Return the standard error; near the bound 0 the upper limit (95 %) instead."""
+    if coefficient.symmetric is not None:
+        return f"{coefficient.symmetric:.1g}"
+    return "held" if math.isinf(coefficient.high) else f"<{coefficient.high:.1g}"
 
 
 def _peak(law: Usl) -> str:
@@ -311,32 +334,33 @@ def _peak(law: Usl) -> str:
 
 
 def _noise(curve: Curve) -> Line:
-    assumed = [one for one in curve.series if one.noise.degrees is None]
+    assumed = [series for series in curve.series if series.noise.degrees is None]
     if assumed:
-        most = max(one.noise.sd for one in assumed)
+        most = max(series.noise.sd for series in assumed)
         seen = f" (up to {percent(most, 0)} % where that was seen)" if most > ASSUMED_SD else ""
         return Line(
             f"Assumed run-to-run noise: {percent(ASSUMED_SD, 0)} %{seen} (too few repeats to "
             "measure it). More rounds confirm knees and falls.",
             "dim",
         )
-    known = [benchmark.noise.sd for benchmark in curve.benchmarks]
-    text = percent(known[0])
-    if len(known) > 1:
-        text = f"{percent(min(known))} to {percent(max(known))}"
+    deviations = [benchmark.noise.sd for benchmark in curve.benchmarks]
+    text = percent(deviations[0])
+    if len(deviations) > 1:
+        text = f"{percent(min(deviations))} to {percent(max(deviations))}"
     whole = all(benchmark.noise.in_rounds for benchmark in curve.benchmarks)
     rounds = " (after removing differences between rounds)" if whole else ""
     return Line(f"Run-to-run noise: {text} %{rounds}.", "dim")
 
 
-def _smt(one: SmtYield) -> ViewTable:
-    where = "all" if one.of_machine else "the same"
+def _smt(smt_yield: SmtYield) -> ViewTable:
+    where = "all" if smt_yield.of_machine else "the same"
     title = (
-        f"SMT: {one.threads} copies a core against one on {where} {count(one.cores, 'core')} "
-        f"({_runs(one.one_a_core)} and {_runs(one.all_threads)})"
+        f"SMT: {smt_yield.threads} copies a core against one on {where} "
+        f"{count(smt_yield.cores, 'core')} "
+        f"({_runs(smt_yield.one_a_core)} and {_runs(smt_yield.all_threads)})"
     )
-    full = f"{one.threads} a core|copies/h"
-    return _changes(title, one.changes, "one a core|copies/h", full, "yield")
+    full = f"{smt_yield.threads} a core|copies/h"
+    return _changes(title, smt_yield.changes, "one a core|copies/h", full, "yield")
 
 
 def _order_parts(pair: OrderComparison) -> Iterator[Part]:
@@ -364,27 +388,34 @@ def _order_parts(pair: OrderComparison) -> Iterator[Part]:
 
 
 def _changes(
-    title: str, changes: Sequence[Change], before: str, after: str, what: str
+    title: str, changes: Sequence[Change], before: str, after: str, quantity: str
 ) -> ViewTable:
     columns = (
         Field(
             heading="",
-            value=lambda one: one.benchmark or f"all ({len(changes) - 1})",
+            value=lambda change: change.benchmark or f"all ({len(changes) - 1})",
             form=TEXT,
             flexible=True,
         ),
-        Field(heading=before, value=lambda one: format_number(one.before)),
-        Field(heading=after, value=lambda one: format_number(one.after)),
-        Field(heading=f"{what}|%", value=lambda one: one.share, form=CHANGE),
-        Field(heading="", value=lambda one: "" if one.beyond_noise else "within noise", form=TEXT),
+        Field(heading=before, value=lambda change: format_number(change.before)),
+        Field(heading=after, value=lambda change: format_number(change.after)),
+        Field(heading=f"{quantity}|%", value=lambda change: change.share, form=CHANGE),
+        Field(
+            heading="",
+            value=lambda change: "" if change.beyond_noise else "within noise",
+            form=TEXT,
+        ),
     )
     return ViewTable(
-        title=title, rows=changes, fields=columns, style=lambda one: "" if one.benchmark else "bold"
+        title=title,
+        rows=changes,
+        fields=columns,
+        style=lambda change: "" if change.benchmark else "bold",
     )
 
 
-def _beyond(one: Change) -> str:
-    return "" if one.beyond_noise else " (within the noise of runs)"
+def _beyond(change: Change) -> str:
+    return "" if change.beyond_noise else " (within the noise of runs)"
 
 
 # -- What a curve says in words ----------------------------------------------------------------
@@ -417,35 +448,44 @@ def machine_text(curve: Curve) -> str | None:
         share: [place.copies for place in curve.places if place.share is share]
         for share in (Share.THREADS, Share.CPUS)
     }
-    for share, what in ((Share.THREADS, "cores"), (Share.CPUS, "CPUs")):
+    for share, shared_part in ((Share.THREADS, "cores"), (Share.CPUS, "CPUs")):
         if shared[share]:
-            text += f"; {join_and([*map(str, shared[share])])} copies share {what}"
+            text += f"; {join_and([*map(str, shared[share])])} copies share {shared_part}"
     return f"{text}."
 
 
 def limits(curve: Curve) -> Iterator[str]:
     """Say what all benchmarks come to together, and where that bends; each has a row of its own."""
     suites = [suite for suite in curve.suites if suite.name == "all"]
-    for one in suites or (curve.benchmarks if len(curve.benchmarks) == 1 else ()):
-        first, at, shape = one.points[0], one.at(curve.fair), one.shape
-        many = len(one.over)
-        who = one.name if not many else "Both benchmarks" if many == 2 else f"All {many} benchmarks"
-        if at is not None and at is not first:
+    for series in suites or (curve.benchmarks if len(curve.benchmarks) == 1 else ()):
+        first, fair_point, shape = series.points[0], series.at(curve.fair), series.shape
+        many = len(series.over)
+        benchmarks = (
+            series.name
+            if not many
+            else "Both benchmarks"
+            if many == 2
+            else f"All {many} benchmarks"
+        )
+        if fair_point is not None and fair_point is not first:
             node = (
-                "" if at.per_lgroup is None else f" ({at.per_lgroup:.2f} of linear per NUMA node)"
+                ""
+                if fair_point.per_lgroup is None
+                else f" ({fair_point.per_lgroup:.2f} of linear per NUMA node)"
             )
+            verb = "do" if fair_point.copies > 1 else "does"
             yield (
-                f"{who}: {copies_text(at.copies)} {'do' if at.copies > 1 else 'does'} "
-                f"{at.speedup:.2f} times the work of {copies_text(first.copies)}, "
-                f"{at.efficiency:.2f} of linear{node}."
+                f"{benchmarks}: {copies_text(fair_point.copies)} {verb} "
+                f"{fair_point.speedup:.2f} times the work of {copies_text(first.copies)}, "
+                f"{fair_point.efficiency:.2f} of linear{node}."
             )
-            who = "Together"
+            benchmarks = "Together"
         low = min(
-            (point for point in one.points if shape.falls_at and point.copies >= shape.falls_at),
+            (point for point in series.points if shape.falls_at and point.copies >= shape.falls_at),
             key=lambda it: it.rate,
             default=None,
         )
-        peak = max(one.points, key=lambda it: it.rate)
+        peak = max(series.points, key=lambda it: it.rate)
         bends = {
             "knee at {}: from there a copy more adds less than half of what the first gave": (
                 shape.knee if shape.knee != shape.plateau else None
@@ -458,7 +498,7 @@ def limits(curve: Curve) -> Iterator[str]:
         if low is not None:
             words[-1] += f", {signed_percent(low.rate / peak.rate - 1, 0)} % at {low.copies}"
         if words:
-            yield f"{who}: {'; '.join(words)}."
+            yield f"{benchmarks}: {'; '.join(words)}."
 
 
 # -- Scaling as values for JSON --------------------------------------------------------------------
@@ -469,8 +509,9 @@ TABLE = {
         {"limits": limits},
         "placements=places suites benchmarks",
         {
-            "differences": lambda one: [
-                DIFFERENCE.read(difference) | {"runs": runs} for difference, runs in one.differences
+            "differences": lambda curve: [
+                DIFFERENCE.read(difference) | {"runs": runs}
+                for difference, runs in curve.differences
             ]
         },
         "lacking disturbed=troubles",
@@ -478,23 +519,25 @@ TABLE = {
     **TROUBLES,
     CpusUsed: JsonFields(
         "copies each_has=share",
-        {"cores": lambda one: None if one.cores is None else len(one.cores)},
+        {"cores": lambda curve: None if curve.cores is None else len(curve.cores)},
         "copies_per_core=per_core threads_per_core=threads copies_per_lgroup=lgroups"
         " cpus=used_cpus machine_cpus=cpus machine_cores",
     ),
     Series: JsonFields(
         {
-            "*": lambda one: (
-                {"suite": one.name, "over": one.over} if one.is_suite else {"benchmark": one.name}
+            "*": lambda series: (
+                {"suite": series.name, "over": series.over}
+                if series.is_suite
+                else {"benchmark": series.name}
             )
         },
         "category unit points",
         {
-            "noise": lambda one: {
-                "sd": one.noise.sd,
-                "degrees_of_freedom": one.noise.degrees,
-                "assumed": one.noise.degrees is None,
-                "within_rounds": one.noise.in_rounds,
+            "noise": lambda series: {
+                "sd": series.noise.sd,
+                "degrees_of_freedom": series.noise.degrees,
+                "assumed": series.noise.degrees is None,
+                "within_rounds": series.noise.in_rounds,
             }
         },
         "knee_copies=shape.knee knee_within_noise_copies=shape.maybe"

@@ -1,4 +1,4 @@
-"""Sweeps: what is to be run, what is there, what the points came to, in full and on a screen."""
+"""Sweeps: the planned runs, those that are stored, and the results of the points."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class SweepView(Struct, frozen=True, kw_only=True):
 
     @property
     def asked(self) -> SweepSpec:
-        """What was asked for."""
+        """The request of the sweep."""
         return self.sweep.asked
 
     @property
@@ -158,8 +158,8 @@ def _results(view: SweepView, comparison: Comparison | None) -> Iterator[Part]:
             if cell.speedup and cell.improvement is not None
         }
 
-    def extreme(of: Callable[..., float]) -> Callable[[PointView], float | None]:
-        return lambda it: of((result.value for result in it.results), default=None)
+    def extreme(extremum: Callable[..., float]) -> Callable[[PointView], float | None]:
+        return lambda it: extremum((result.value for result in it.results), default=None)
 
     def runs(point: PointView) -> str | None:
         return None if point.left_out is not None else f"{len(point.runs)}/{view.asked.rounds}"
@@ -177,7 +177,7 @@ def _results(view: SweepView, comparison: Comparison | None) -> Iterator[Part]:
         title="", rows=view.points, fields=columns, note=f"speed-up: over {base}" if base else ""
     )
     yield from _left_out(view)
-    without = [p.label for p in view.running if p.runs and not p.results]
+    without = [point.label for point in view.running if point.runs and not point.results]
     if without:
         yield Line(
             f"no result (a copy failed in every run): {truncate_list(without, _LABELS_SHOWN)}",
@@ -290,7 +290,7 @@ def dry_document(view: SweepView) -> dict[str, object]:
         **dict.fromkeys(("sweep", "uuid", "status", "started_at")),
         "dry_run": True,
         "expected_s": view.total_s,
-        "refused": [*view.obstacles, *(p.left_out for p in view.points if p.left_out)],
+        "refused": [*view.obstacles, *(point.left_out for point in view.points if point.left_out)],
     }
 
 

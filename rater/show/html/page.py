@@ -130,8 +130,10 @@ def _page_title(runs: Sequence[ReportRun]) -> str:
     names = []
     for page_run in runs:
         head = page_run.run.head
-        what = ", ".join(part for part in run_title(head.suite, head.benchmarks) if part)
-        names.append(f"run {head.run}: {what}" + (f" on {head.hostname}" if head.hostname else ""))
+        what_ran = ", ".join(part for part in run_title(head.suite, head.benchmarks) if part)
+        names.append(
+            f"run {head.run}: {what_ran}" + (f" on {head.hostname}" if head.hostname else "")
+        )
     return " | ".join(names)
 
 
@@ -214,12 +216,12 @@ _FACTS = JsonFields(
 
 
 def _run_facts(page_run: ReportRun) -> list[tuple[str, str]]:
-    """Return what is known of a run and its machine by name, in the words of the record."""
+    """Return the facts of a run and its machine by name, in the words of the record."""
     run, head = page_run.run, page_run.run.head
     host, file, observed = run.host, run.imported, run.observed
     bound = sorted({cpu for placed in run.placements for cpu in placed.cpus or ()})
     discarded = f", the first {head.discard} not counted" if head.discard else ""
-    known = {
+    values = {
         **_FACTS.read(run),
         "memory": None if host.memory_bytes is None else format_gigabytes(host.memory_bytes),
         "iterations": f"{head.iterations}{discarded}",
@@ -240,7 +242,7 @@ def _run_facts(page_run: ReportRun) -> list[tuple[str, str]]:
         and f"{observed.samples} samples, {observed.share * 100:.2g} % of one CPU",
         "CPUs used": format_list(bound),
     }
-    shown = ((name.replace("_", " "), value) for name, value in known.items())
+    shown = ((name.replace("_", " "), value) for name, value in values.items())
     return [(name, str(value)) for name, value in shown if value not in (None, "")]
 
 
@@ -274,14 +276,14 @@ def common_ranges(runs: Sequence[ReportRun]) -> dict[tuple[str, str | None], tup
     """Return one axis in seconds for each benchmark of several runs, so that they compare."""
     if len(runs) < 2:
         return {}
-    found = group_by_key(
+    ends_by_panel = group_by_key(
         ((panel.benchmark, panel.tune), end)
         for page_run in runs
         for panel in page_run.picture.panels
         if panel.dots
         for end in (panel.low_s, panel.high_s)
     )
-    return {key: (min(ends), max(ends)) for key, ends in found.items()}
+    return {key: (min(ends), max(ends)) for key, ends in ends_by_panel.items()}
 
 
 def compared(runs: Sequence[ReportRun], together: RunSet) -> Iterator[Html]:
@@ -315,9 +317,9 @@ def compared(runs: Sequence[ReportRun], together: RunSet) -> Iterator[Html]:
         yield from together.study.sections
     if together.scaling is not None:
         yield _scaling(together.scaling)
-    found = [f"{one.kind}: {one.summary}" for one in together.between]
+    differences = [f"{one.kind}: {one.summary}" for one in together.between]
     none = "no CPU, NUMA node or copy stands out in more than one run"
-    yield element("section", element("h2", "What comes back"), html_parts(found or [none]))
+    yield element("section", element("h2", "What comes back"), html_parts(differences or [none]))
 
 
 def _several_title(together: RunSet) -> str:
@@ -338,13 +340,13 @@ def _shared_words(
     words = {page_run.run.head.run: words_of_run(page_run) for page_run in runs}
     first, *others = words.values()
     shared = [word for word in first if all(word in other for other in others)]
-    own = group_by_key(
+    names_by_words = group_by_key(
         (", ".join(word for word in of_run if word not in shared), run)
         for run, of_run in words.items()
     )
     distinct = [
         f"{'run' if len(of) == 1 else 'runs'} {', '.join(map(str, of))}: {left}"
-        for left, of in own.items()
+        for left, of in names_by_words.items()
         if left
     ]
     return "; ".join(([", ".join(shared)] if shared else []) + distinct)

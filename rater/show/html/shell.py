@@ -49,7 +49,9 @@ def page_html(
         hashes=" ".join(map(script_hash, inlined)),
         title=html.escape(sanitize(title)),
         style="".join(map(asset, styles)),
-        skip="".join(f'<a class="skip" href="#{to}">{text}</a>\n' for to, text in skip.items()),
+        skip="".join(
+            f'<a class="skip" href="#{place}">{text}</a>\n' for place, text in skip.items()
+        ),
         main=main,
         data=packed(data),
         scripts="".join(f"<script>{script}</script>\n" for script in inlined),
@@ -134,9 +136,9 @@ class HtmlPrinter(Printer):
 
     def take(self) -> Html:
         """Return what was printed since the last time."""
-        found = joined(*self.parts)
+        printed = joined(*self.parts)
         self.parts.clear()
-        return found
+        return printed
 
 
 def html_parts(*several: Iterable[Part]) -> Html:

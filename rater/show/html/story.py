@@ -36,7 +36,7 @@ from rater.system.process import typed_command
 from rater.text.cpuset import format_list
 from rater.text.values import count, group_by_key, percent, truncate_list
 
-# -- The top of a page: what ran, what it came to, and what is slow in words that lead to pictures -
+# -- The top of a page: what ran, its results, and what is slow in words that lead to pictures ----
 
 _OPEN = 5  # divots whose words are there at once; the others unfold
 # What firmware and SPEC's tools write where nobody has said it better.
@@ -82,27 +82,27 @@ def story(page_run: ReportRun, machine: Html, *, several: bool, first: bool = Tr
 def run_texts(page_run: ReportRun) -> list[str]:
     """Return what ran as the terminal has it; of many benchmarks without a suite their number."""
     head = page_run.run.head
-    what, *more = run_words(head)
-    if head.suite is None and len(what) > _LONG:
-        what = count(len(head.benchmarks), "benchmark")
-    return [what, *more]
+    what_ran, *more = run_words(head)
+    if head.suite is None and len(what_ran) > _LONG:
+        what_ran = count(len(head.benchmarks), "benchmark")
+    return [what_ran, *more]
 
 
 def score_lost(summary: Summary) -> float | None:
-    """Return the share of the suite's score that slow copies cost; None where that is not given.
+    """Return the share of the suite's score that slow copies cost, or None without such a share.
 
     As the suite's ratio is the geometric mean of the benchmarks' ratios, so is what is left
     of it: 1 less the geometric mean of 1 - (score lost) over the selected iterations.
     """
-    left = [
+    kept_shares = [
         1 - iteration.score_lost
         for benchmark in summary.benchmarks
         for iteration in benchmark.iterations
         if iteration.selected and iteration.score_lost is not None
     ]
-    if not left or min(left) <= 0:
+    if not kept_shares or min(kept_shares) <= 0:
         return None
-    return 1 - math.exp(math.fsum(map(math.log, left)) / len(left))
+    return 1 - math.exp(math.fsum(map(math.log, kept_shares)) / len(kept_shares))
 
 
 def _figures(page_run: ReportRun) -> Html:
@@ -121,10 +121,13 @@ def _figures(page_run: ReportRun) -> Html:
         figures.append(
             (f"{percent(lost)} %", f"of the score lost to slow copies{_without(summary)}")
         )
-    found, divots = _divots(page_run), page_run.divots
-    known = divots is not None and (can_judge(divots) or bool(divots.sure and found))
+    findings, divots = _divots(page_run), page_run.divots
+    is_judged = divots is not None and (can_judge(divots) or bool(divots.sure and findings))
     figures.append(
-        (str(len(found)) if known else "not known", "divot" if len(found) == 1 else "divots")
+        (
+            str(len(findings)) if is_judged else "not known",
+            "divot" if len(findings) == 1 else "divots",
+        )
     )
     stopped = sum(one.status is CopyStatus.INTERRUPTED for one in summary.failed)
     for many, how in ((len(summary.failed) - stopped, "failed"), (stopped, "interrupted")):
@@ -150,7 +153,7 @@ def _lasted(elapsed_s: float) -> str:
 
 
 def machine_words(page_run: ReportRun) -> list[str]:
-    """Return what is known of the machine in words: its name, its processor, its parts."""
+    """Return the facts of the machine in words: its name, its processor, its parts."""
     host = page_run.run.host
     settings = dict(page_run.run.settings)
     names = (host.product, host.cpu_model)
@@ -184,16 +187,20 @@ def _without(summary: Summary) -> str:
 
 def _slow(page_run: ReportRun, *, several: bool) -> Iterator[Html]:
     head, analysis = page_run.run.head, page_run.divots
-    found = _divots(page_run)
-    title = "What stands out, slow or fast" if any(one.fast for one in found) else "What is slow"
+    findings = _divots(page_run)
+    title = (
+        "What stands out, slow or fast"
+        if any(finding.fast for finding in findings)
+        else "What is slow"
+    )
     yield element("h3" if several else "h2", title)
     if analysis is None:
         again = f"`rater divots {head.run}` makes it once more"
         yield html_parts([f"The search for divots failed; {again}."])
         return
-    yield html_parts(verdict_lines(head, analysis, found))
+    yield html_parts(verdict_lines(head, analysis, findings))
     # One list: the numbers are those of `rater divots`, which commands name.
-    items = [_divot(place, one, page_run) for place, one in enumerate(found, 1)]
+    items = [_divot(place, finding, page_run) for place, finding in enumerate(findings, 1)]
     most = 0 if analysis.disturbed else _OPEN
     if items[:most]:
         yield element("ol", *items[:most])
@@ -202,14 +209,18 @@ def _slow(page_run: ReportRun, *, several: bool) -> Iterator[Html]:
         words = element("summary", f"{len(items) - most} {rest}")
         yield element("details", words, element("ol", *items[most:], start=most + 1))
     yield html_parts(remark_parts(analysis, analysis.findings))
-    if found:
+    if findings:
         yield html_parts([Line(visible_line(analysis.visible), "dim")])
 
 
-def _divot(place: int, one: Finding, page_run: ReportRun) -> Html:
+def _divot(place: int, finding: Finding, page_run: ReportRun) -> Html:
     # Place first, and bold: what a reader looks for. Nothing is said that a terminal does not say.
-    line = evidence_line(one)
-    lead, rest = (one.place, line[len(one.place) :]) if line.startswith(one.place) else ("", line)
+    line = evidence_line(finding)
+    lead, rest = (
+        (finding.place, line[len(finding.place) :])
+        if line.startswith(finding.place)
+        else ("", line)
+    )
     analysis = page_run.divots
     command = analysis.confirm[place - 1] if analysis and analysis.confirm else None
     return element(
@@ -217,9 +228,9 @@ def _divot(place: int, one: Finding, page_run: ReportRun) -> Html:
         element("b", lead) if lead else "",
         rest,
         " ",
-        links_of(one, page_run),
+        links_of(finding, page_run),
         element("code", typed_command(command), class_="next") if command else "",
-        class_="dim" if one.cost < 0.002 and not one.fast else None,
+        class_="dim" if finding.cost < 0.002 and not finding.fast else None,
     )
 
 
@@ -228,81 +239,89 @@ def _divot(place: int, one: Finding, page_run: ReportRun) -> Html:
 _MOST_LINKED = 6
 
 
-def links_of(one: Finding, page_run: ReportRun) -> Html:
+def links_of(finding: Finding, page_run: ReportRun) -> Html:
     """Return links to the panels of the benchmarks that it slows most; they choose its copies."""
     sizes: dict[tuple[str, str | None], float] = {}
-    for cell in one.cells:
+    for cell in finding.cells:
         key = (cell.benchmark, cell.tune)
         sizes[key] = max(sizes.get(key, 0.0), abs(cell.slowdown - 1))
-    places = {(p.benchmark, p.tune): n for n, p in enumerate(page_run.picture.panels)}
-    wanted = sorted((key for key in sizes if key in places), key=lambda key: -sizes[key])
-    if not wanted:
-        wanted = [key for key in places if not one.benchmarks or key[0] in one.benchmarks][:1]
-    by_cpu = page_run.picture.axis == "CPU" and bool(one.cpus)
-    pick: dict[str, object] = {
+    places = {
+        (panel.benchmark, panel.tune): place for place, panel in enumerate(page_run.picture.panels)
+    }
+    panel_keys = sorted((key for key in sizes if key in places), key=lambda key: -sizes[key])
+    if not panel_keys:
+        panel_keys = [
+            key for key in places if not finding.benchmarks or key[0] in finding.benchmarks
+        ][:1]
+    by_cpu = page_run.picture.axis == "CPU" and bool(finding.cpus)
+    chosen: dict[str, object] = {
         "field": "cpu" if by_cpu else "copy",
-        "values": list(one.cpus if by_cpu else one.copies),
-        "text": f"divot: {_name(one)}",
+        "values": list(finding.cpus if by_cpu else finding.copies),
+        "text": f"divot: {_name(finding)}",
         "run": page_run.run.head.run,
     }
-    if one.kind not in PLACED:
-        pick |= _part(one, page_run)
-    elif one.benchmarks or one.iterations:
+    if finding.kind not in PLACED:
+        chosen |= _part(finding, page_run)
+    elif finding.benchmarks or finding.iterations:
         # Its copies are chosen everywhere: the same slow part shows in other benchmarks, or not.
-        pick["own"] = _part(one, page_run)
+        chosen["own"] = _part(finding, page_run)
     links = [
         element(
             "a",
             page_run.picture.panels[places[key]].title,
             href=f"#{panel_id(page_run.run.head.run, places[key])}",
-            data_pick=json.dumps(pick),
+            data_pick=json.dumps(chosen),
         )
-        for key in wanted[:_MOST_LINKED]
+        for key in panel_keys[:_MOST_LINKED]
     ]
     if not links:
         return Html("")
-    more = f" and {len(wanted) - len(links)} more" if len(wanted) > len(links) else ""
+    more = f" and {len(panel_keys) - len(links)} more" if len(panel_keys) > len(links) else ""
     spaced = [part for link in links for part in (" ", link)]
     return element(
         "span", "picture:" if len(links) == 1 else "pictures:", *spaced, more, class_="links"
     )
 
 
-def _name(one: Finding) -> str:
+def _name(finding: Finding) -> str:
     """Return what a divot is called where it stands alone: what is of all copies has no place."""
-    if one.kind in PLACED:
-        return one.place
-    what = ", ".join(one.benchmarks[:2]) if 0 < len(one.benchmarks) <= 2 else "benchmarks"
-    kind = (
-        "NUMA nodes that take turns" if one.kind is Kind.WANDERING else one.kind.replace("-", " ")
+    if finding.kind in PLACED:
+        return finding.place
+    benchmarks = (
+        ", ".join(finding.benchmarks[:2]) if 0 < len(finding.benchmarks) <= 2 else "benchmarks"
     )
-    name = f"{kind} of {one.place}" if one.has_place else f"{kind} in {what}"
-    return f"{name}, {_iterations(one.iterations)}" if one.iterations else name
+    kind = (
+        "NUMA nodes that take turns"
+        if finding.kind is Kind.WANDERING
+        else finding.kind.replace("-", " ")
+    )
+    name = f"{kind} of {finding.place}" if finding.has_place else f"{kind} in {benchmarks}"
+    return f"{name}, {_iterations(finding.iterations)}" if finding.iterations else name
 
 
 def _iterations(numbers: Sequence[int]) -> str:
     return f"iteration{'' if len(numbers) == 1 else 's'} {format_list(numbers)}"
 
 
-def _part(one: Finding, page_run: ReportRun) -> dict[str, object]:
+def _part(finding: Finding, page_run: ReportRun) -> dict[str, object]:
     """Return of what a divot that is of no part of the machine is: benchmarks and iterations.
 
     `turns`: by iteration the NUMA nodes that were slow in it, where they take turns.
     """
     part: dict[str, object] = {}
-    if one.benchmarks:
-        part["benchmarks"] = [sanitize(name) for name in one.benchmarks]
-    if one.tune is not None:
-        part["tune"] = one.tune
+    if finding.benchmarks:
+        part["benchmarks"] = [sanitize(name) for name in finding.benchmarks]
+    if finding.tune is not None:
+        part["tune"] = finding.tune
     turns: dict[int, list[int]] = {}
-    for word in str(dict(one.details).get("turns", "")).split():
+    for word in str(dict(finding.details).get("turns", "")).split():
         place, node, _ = word.split(":")
         if int(place) < len(page_run.picture.iterations):
             turns.setdefault(page_run.picture.iterations[int(place)], []).append(int(node))
     if turns:
         return part | {"turns": turns}
-    its = one.iterations or sorted({cell.iteration for cell in one.cells})
-    return part | ({"its": list(its)} if its else {})
+    iterations = finding.iterations or sorted({cell.iteration for cell in finding.cells})
+    return part | ({"its": list(iterations)} if iterations else {})
 
 
 def panel_id(run: int, place: int) -> str:
@@ -388,7 +407,7 @@ def _local_shares(summary: Summary) -> dict[tuple[str, int, int], float]:
 
 def _lost(summary: Summary) -> dict[tuple[str, str | None], float]:
     """Return the most that slow copies cost each benchmark in a counted iteration."""
-    found: dict[tuple[str, str | None], float] = {}
+    lost_by_panel: dict[tuple[str, str | None], float] = {}
     for benchmark in summary.benchmarks:
         shares = [
             iteration.score_lost
@@ -396,5 +415,5 @@ def _lost(summary: Summary) -> dict[tuple[str, str | None], float]:
             if iteration.counted and iteration.score_lost
         ]
         if shares:
-            found[benchmark.benchmark, benchmark.tune] = round(max(shares), 5)
-    return found
+            lost_by_panel[benchmark.benchmark, benchmark.tune] = round(max(shares), 5)
+    return lost_by_panel

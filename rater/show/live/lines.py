@@ -48,12 +48,12 @@ class View:
 def title(run: StoredRun, ascii_only: bool) -> str:
     """Return what runs, and how, in a line."""
     head = run.head
-    what, how_many = run_title(head.suite, [used.name for used in run.benchmarks])
+    what_ran, how_many = run_title(head.suite, [used.name for used in run.benchmarks])
     details = ", ".join(detail for detail in (head.size, head.tune) if detail)
     stagger = f", {head.stagger_ms:g} ms between starts" if head.stagger_ms else ""
     order = " in rotated order" if head.window_s is not None and head.order == "rotated" else ""
-    what += f" ({details})" if details else ""
-    text = f"{what}{f', {how_many}' if how_many else ''}   {head.mode}{order}, "
+    what_ran += f" ({details})" if details else ""
+    text = f"{what_ran}{f', {how_many}' if how_many else ''}   {head.mode}{order}, "
     return sanitize(text + copies_text(head.copies) + stagger, ascii_only=ascii_only)
 
 

@@ -89,7 +89,9 @@ class StateTable:
         nodes = {placement.copy: placement.node for placement in run.placements}
         of_nodes = group_by_key((nodes.get(copy), copy) for copy in range(run.head.copies))
         ordered = sorted(of_nodes.items(), key=lambda item: (item[0] is None, item[0] or 0))
-        self._groups = [("not bound" if n is None else str(n), copies) for n, copies in ordered]
+        self._groups = [
+            ("not bound" if number is None else str(number), copies) for number, copies in ordered
+        ]
         self._signs = _SIGNS[ascii_only]
 
     def lines(self, states: bytearray, slow: set[int], width: int, height: int) -> list[Line]:
@@ -98,8 +100,10 @@ class StateTable:
         for copy in slow:
             if drawn[copy] == RUNNING:
                 drawn[copy] = _SLOW
-        columns = [s for s in _COLUMNS if s not in _OPTIONAL or s in drawn]
-        heads = [self._signs[s] + (f" {_NAMES[s]}" if width >= _NARROW else "") for s in columns]
+        columns = [kind for kind in _COLUMNS if kind not in _OPTIONAL or kind in drawn]
+        heads = [
+            self._signs[kind] + (f" {_NAMES[kind]}" if width >= _NARROW else "") for kind in columns
+        ]
         digits = len(str(len(states)))
         total = [(f"all {len(states)}", drawn)] if len(self._groups) > 1 else []
         rows = [(name, bytes([drawn[copy] for copy in of])) for name, of in self._groups]
@@ -135,7 +139,7 @@ class StateTable:
         if len(rows) <= max(1, height):
             return rows, 0
         wanted = sorted(
-            rows, key=lambda row: not any(s in row[1] for s in (_SLOW, FAILED, STOPPED))
+            rows, key=lambda row: not any(state in row[1] for state in (_SLOW, FAILED, STOPPED))
         )
         kept = {name for name, _ in wanted[: max(1, height - 1)]}
         return [row for row in rows if row[0] in kept], len(rows) - len(kept)
@@ -145,10 +149,14 @@ def _bar(states: Sequence[int], length: int) -> Sequence[int]:
     """Return as many signs in proportion; a share too small for one still has one."""
     shares = [(state, states.count(state)) for state in (DONE, FAILED, STOPPED)]
     shares += [(state, states.count(state)) for state in (_SLOW, RUNNING, WAITING)]
-    lengths = {s: max(1, round(many * length / len(states))) for s, many in shares if many}
+    lengths = {
+        kind: max(1, round(copy_count * length / len(states)))
+        for kind, copy_count in shares
+        if copy_count
+    }
     while (lacking := length - sum(lengths.values())) != 0:
-        lengths[max(lengths, key=lambda s: lengths[s])] += 1 if lacking > 0 else -1
-    return [state for state, many in lengths.items() for _ in range(many)]
+        lengths[max(lengths, key=lambda kind: lengths[kind])] += 1 if lacking > 0 else -1
+    return [state for state, copy_count in lengths.items() for _ in range(copy_count)]
 
 
 class LiveView(View):
@@ -320,8 +328,8 @@ class LiveView(View):
         right = (False, False, *([False] if progress.rotated else []), True, False)
         table = align_columns(rows, right) if rows else []
         lines = [
-            [Segment(text, _YELLOW if one.running else None)]
-            for text, one in zip(table, standouts, strict=False)
+            [Segment(text, _YELLOW if standout.running else None)]
+            for text, standout in zip(table, standouts, strict=False)
         ]
         if progress.last_failure is not None:
             text = self._clean(progress.last_failure)
@@ -338,14 +346,14 @@ class LiveView(View):
             remarks.append(f"note: {self._clean(progress.last_note)}")
         return lines + [[Segment(text, _DIM)] for text in remarks]
 
-    def _standout_row(self, one: Outlier) -> tuple[str, ...]:
-        where = place_texts(*self._places.get(one.copy, (None, None)))
+    def _standout_row(self, outlier: Outlier) -> tuple[str, ...]:
+        where = place_texts(*self._places.get(outlier.copy, (None, None)))
         return (
-            f"slow: copy {one.copy}",
+            f"slow: copy {outlier.copy}",
             ", ".join(where) or "not bound",
-            *([self._clean(one.benchmark)] if self.progress.rotated else []),
-            f"{format_number(one.elapsed_s)} s",
-            f"{one.over * 100:.0f} % over the median{' so far' if one.running else ''}",
+            *([self._clean(outlier.benchmark)] if self.progress.rotated else []),
+            f"{format_number(outlier.elapsed_s)} s",
+            f"{outlier.over * 100:.0f} % over the median{' so far' if outlier.running else ''}",
         )
 
     def _clean(self, text: str) -> str:
@@ -353,7 +361,7 @@ class LiveView(View):
 
 
 def _writable_poll(stream: IO[str]) -> select.poll | None:
-    """Return something that tells whether the terminal takes more, None where nothing can."""
+    """Return a poll that tells whether the terminal takes more, or None if it cannot be polled."""
     try:
         poll = select.poll()
         poll.register(stream.fileno(), select.POLLOUT)

@@ -67,7 +67,7 @@ class WindowCount:
             self.completions += inside_ns / (finish_ns - start_ns)
         return finish_ns >= self.end_ns
 
-    def text(self, elapsed_s: float) -> str:
+    def describe(self, elapsed_s: float) -> str:
         """Return `warm-up 3 of 10 s`, `window 42 of 60 s, 1234 runs, 98/s`, or what it waits for.
 
         `elapsed_s`: since the first release of the phase.
@@ -132,11 +132,11 @@ class Forecast:
             self._scale[1] += phase.expected_s
 
     def planned(self, number: int) -> PhaseAhead:
-        """Return what is known of a phase."""
+        """Return the phase as it was planned; an unknown one has no benchmark and no time."""
         return self._phases.get(number, _UNKNOWN)
 
     def phase_s(self, number: int, run_s: float) -> float | None:
-        """Return what a phase takes, None where that is not known; `run_s`: a run, steady mode."""
+        """Return the expected seconds of a phase, or None; `run_s`: of one run, in steady mode."""
         head, phase = self._run.head, self.planned(number)
         if head.window_s is not None:  # until the window is over, and one run more
             return (head.warmup_s or 0.0) + head.window_s + run_s
@@ -187,7 +187,7 @@ class PhaseResult(Struct, frozen=True, kw_only=True):
 
     @property
     def window_s(self) -> float | None:
-        """How long the window of steady mode was; None: it never closed."""
+        """Length of the window of steady mode, or None if it never closed."""
         start_ns, finish_ns = self.ended.window_start_ns, self.ended.window_finish_ns
         return None if start_ns is None or finish_ns is None else (finish_ns - start_ns) / 1e9
 
@@ -383,7 +383,7 @@ class Progress:
     def window_text(self, now_ns: int) -> str | None:
         """Say how far a phase of steady mode is, None of others and before its start."""
         elapsed_s = self.phase_elapsed_s(now_ns)
-        return self._window.text(elapsed_s) if self._window and elapsed_s is not None else None
+        return self._window.describe(elapsed_s) if self._window and elapsed_s is not None else None
 
     def standouts(self, now_ns: int) -> list[Outlier]:
         """Return the copies that stand out, each once, furthest over its median first.
@@ -391,7 +391,7 @@ class Progress:
         A benchmark has a median worth the name once half of the copies that run
         it side by side have finished.
         """
-        found: dict[int, Outlier] = {}
+        outliers: dict[int, Outlier] = {}
         ring = len(self.run.benchmarks) if self.rotated else 1
         needed = max(1, self.run.head.copies // max(1, ring) // 2)
         limits: dict[str, float] = {}
@@ -401,8 +401,8 @@ class Progress:
             median = limits[name] = times.median()
             for elapsed, copy in times.slowest:
                 over = elapsed / median - 1
-                if over > _FINISHED_OVER and (copy not in found or over > found[copy].over):
-                    found[copy] = Outlier(
+                if over > _FINISHED_OVER and (copy not in outliers or over > outliers[copy].over):
+                    outliers[copy] = Outlier(
                         copy=copy, benchmark=name, elapsed_s=elapsed / 1e9, over=over, running=False
                     )
         if limits and self.counts[RUNNING] and self._origin_ns is not None:
@@ -411,14 +411,14 @@ class Progress:
                 median = limits.get(self._benchmark[copy], 0.0) if state == RUNNING else 0.0
                 elapsed = run_ns - self._start_ns[copy]
                 if median and elapsed > median * (1 + _RUNNING_OVER):
-                    found[copy] = Outlier(
+                    outliers[copy] = Outlier(
                         copy=copy,
                         benchmark=self._benchmark[copy],
                         elapsed_s=elapsed / 1e9,
                         over=elapsed / median - 1,
                         running=True,
                     )
-        return sorted(found.values(), key=lambda one: (-one.over, one.copy))
+        return sorted(outliers.values(), key=lambda one: (-one.over, one.copy))
 
     def time_left_s(self, now_ns: int) -> tuple[float, bool] | None:
         """Return the expected seconds to the end and whether that is a lower bound.
@@ -429,10 +429,10 @@ class Progress:
             return None
         numbers = range(self.phase_number + 1, self.phase.total_phases + 1)
         expected = [self._expected_s(number) for number in numbers]
-        known = [one for one in expected if one is not None]
-        if len(known) < len(expected):
+        known_s = [one for one in expected if one is not None]
+        if len(known_s) < len(expected):
             return None
-        ahead_s = sum(known, 0.0)
+        ahead_s = sum(known_s, 0.0)
         if self.stage in ("checking outputs", "resting"):
             return ahead_s, False
         elapsed_s = max(0.0, self.phase_elapsed_s(now_ns) or 0.0)

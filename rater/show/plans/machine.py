@@ -29,33 +29,33 @@ _WIDEST = 20  # characters of a value that has its own column
 
 
 def settings_document(
-    here: Iterable[KernelSetting],
+    settings: Iterable[KernelSetting],
     root: Path,
     absent: Sequence[MissingSettings],
     journals: Sequence[Path],
 ) -> dict[str, Any]:
     """Return settings for JSON; null for what is unbounded, unknown or no hindrance."""
-    found = []
-    for it in here:
-        now, obstacle, numeric = it.read(), it.obstacle(), it.choices is None
-        found.append(
+    rows = []
+    for setting in settings:
+        now, obstacle, numeric = setting.read(), setting.obstacle(), setting.choices is None
+        rows.append(
             {
-                "name": it.name,
-                "recorded_as": it.also or None,
-                "group": it.group,
-                "what": it.what,
+                "name": setting.name,
+                "recorded_as": setting.also or None,
+                "group": setting.group,
+                "what": setting.what,
                 "value": now.description,
-                "choices": it.choices and list(it.choices),
-                "least": it.least if numeric else None,
-                "most": it.most if numeric and it.most < _UNBOUNDED else None,
+                "choices": setting.choices and list(setting.choices),
+                "least": setting.least if numeric else None,
+                "most": setting.most if numeric and setting.most < _UNBOUNDED else None,
                 "settable": obstacle is None,
                 "obstacle": obstacle,
                 "files": {str(root / file): value for file, value in now.files},
             }
         )
     return {
-        "settings": found,
-        "lacking": objects("names why", [(list(it.names), it.why) for it in absent]),
+        "settings": rows,
+        "lacking": objects("names why", [(list(setting.names), setting.why) for setting in absent]),
         "journals": [str(path) for path in journals],
     }
 
@@ -66,22 +66,22 @@ def settings_parts(document: Row, *, detailed: bool) -> Iterator[Part]:
     Else neighbours that differ in a page size only share a row.
     """
     rows = document["settings"] if detailed else list(_merged(document["settings"]))
-    obstacles = {it["obstacle"] for it in rows}
+    obstacles = {setting_row["obstacle"] for setting_row in rows}
     common = next(iter(obstacles)) if len(obstacles) == 1 else None
 
-    def value(it: Row) -> str:
-        return it["value"] if len(it["value"]) <= _WIDEST else "mixed"
+    def value(row: Row) -> str:
+        return row["value"] if len(row["value"]) <= _WIDEST else "mixed"
 
-    def about(it: Row) -> list[str]:
-        numbers = f"{it['least']}..{'' if it['most'] is None else it['most']}"
-        texts = [f"{it['what']}: {', '.join(it['choices']) if it['choices'] else numbers}"]
-        if len(it["value"]) > _WIDEST:  # differs from CPU to CPU
-            texts.append(f"now {it['value']}")
-        if it["obstacle"] != common:
-            texts.append(f"cannot be set: {it['obstacle']}")
+    def about(row: Row) -> list[str]:
+        numbers = f"{row['least']}..{'' if row['most'] is None else row['most']}"
+        texts = [f"{row['what']}: {', '.join(row['choices']) if row['choices'] else numbers}"]
+        if len(row["value"]) > _WIDEST:  # differs from CPU to CPU
+            texts.append(f"now {row['value']}")
+        if row["obstacle"] != common:
+            texts.append(f"cannot be set: {row['obstacle']}")
         if detailed:
-            first, *others = it["files"]
-            texts += [f"recorded as {it['recorded_as']}"] if it["recorded_as"] else []
+            first, *others = row["files"]
+            texts += [f"recorded as {row['recorded_as']}"] if row["recorded_as"] else []
             texts.append(f"{first} and {len(others)} more" if others else first)
         return texts
 
@@ -91,7 +91,9 @@ def settings_parts(document: Row, *, detailed: bool) -> Iterator[Part]:
         Field(heading="meaning: values", value=about, wrap=True),
     )
     yield ViewTable(title="", rows=rows, fields=columns, group="group")
-    missing = [(", ".join(it["names"]), it["why"]) for it in document["lacking"]]
+    missing = [
+        (", ".join(setting_row["names"]), setting_row["why"]) for setting_row in document["lacking"]
+    ]
     yield facts(missing, "Unavailable here")
     if common and rows:
         yield f"None of them can be set now: {common}"
@@ -101,12 +103,12 @@ def settings_parts(document: Row, *, detailed: bool) -> Iterator[Part]:
 def _merged(rows: Iterable[Row]) -> Iterator[Row]:
     """Join rows of page sizes that have one value and one use."""
 
-    def family(it: Row) -> tuple[str, ...]:
-        first, _, rest = it["name"].partition(".")
+    def family(row: Row) -> tuple[str, ...]:
+        first, _, rest = row["name"].partition(".")
         size, _, use = rest.partition(".")
         if first == "thp" and size.endswith("kB"):
-            return ("thp", use, it["value"], it["obstacle"] or "")
-        return (it["name"],)
+            return ("thp", use, row["value"], row["obstacle"] or "")
+        return (row["name"],)
 
     for first, *others in group_by_key((family(it), it) for it in rows).values():
         if not others:
@@ -139,8 +141,11 @@ def counters_document(
 def counters_parts(document: Row) -> Iterator[Part]:
     """Yield the groups by table, and once for all that share it why they do not count."""
 
-    def events(it: Row) -> str:
-        texts = [f"{e} (not counted)" if e in it["missing"] else e for e in it["events"]]
+    def events(row: Row) -> str:
+        texts = [
+            f"{event} (not counted)" if event in row["missing"] else event
+            for event in row["events"]
+        ]
         return ", ".join(texts)
 
     yield f"processor: {document['processor']['name'] or 'not named by the kernel'}"
@@ -168,10 +173,10 @@ def counters_parts(document: Row) -> Iterator[Part]:
         yield (
             "energy: not counted here (no powercap, power PMU or hwmon: usual in virtual machines)"
         )
-    for it in document["energy"] or ():
-        domains = f": {', '.join(it['domains'])}" if it["domains"] else ""
-        yield f"energy by {it['source']}{domains}"
-        yield f"    {it['refused']}" if it["refused"] else None
+    for source in document["energy"] or ():
+        domains = f": {', '.join(source['domains'])}" if source["domains"] else ""
+        yield f"energy by {source['source']}{domains}"
+        yield f"    {source['refused']}" if source["refused"] else None
     yield (
         "`rater run --counters GROUP,...` counts one group an iteration; "
         "`rater show --counters` shows the counts."
@@ -209,7 +214,7 @@ _LAYOUT = JsonFields(
 
 
 def layout_document(layout: Layout, path: Path | None) -> dict[str, Any]:
-    """Return one layout for JSON; null for what it does not say."""
+    """Return one layout for JSON; null for a key that the layout does not set."""
     head = {"name": layout.name, "path": path}
     document: dict[str, Any] = to_json(head | _LAYOUT.read(layout) | {"error": None})
     return document
@@ -218,10 +223,10 @@ def layout_document(layout: Layout, path: Path | None) -> dict[str, Any]:
 def layouts_parts(layouts: Sequence[Row]) -> Iterator[Part]:
     """Yield the built-in layouts, and what may be written instead."""
 
-    def about(it: Row) -> list[str]:
-        if it["error"]:
-            return [f"broken: `rater plan layouts show {it['name']}`"]
-        return [it["description"], *([f"= {it['equals']}"] if it["equals"] else [])]
+    def about(row: Row) -> list[str]:
+        if row["error"]:
+            return [f"broken: `rater plan layouts show {row['name']}`"]
+        return [row["description"], *([f"= {row['equals']}"] if row["equals"] else [])]
 
     rows = [(layout["name"], about(layout)) for layout in layouts]
     yield facts([*rows, *((text, [meaning]) for text, meaning in _WRITTEN)])
@@ -273,10 +278,10 @@ TABLE = {
 
 def doctor_document(view: DoctorView) -> dict[str, Any]:
     """Return all of it for JSON; `more_now` null: the kernel does not tell."""
-    found = Counter(finding.verdict for finding in view.findings)
+    counts = Counter(finding.verdict for finding in view.findings)
     return {
         "of": view.of,
-        "counts": {verdict.value: found[verdict] for verdict in DoctorVerdict},
+        "counts": {verdict.value: counts[verdict] for verdict in DoctorVerdict},
         "findings": to_json(view.findings, TABLE),
         "huge_pages": to_json(view.rooms, TABLE),
         "tuned": dict(view.tuned),
@@ -285,23 +290,31 @@ def doctor_document(view: DoctorView) -> dict[str, Any]:
 
 def doctor_parts(document: Row, *, detailed: bool) -> Iterator[Part]:
     """Yield what is bad, then what is to consider; `detailed`: all, each with its reason."""
-    told = [f"{many} {verdict}" for verdict, many in document["counts"].items() if many]
-    yield f"{document['of']}: {', '.join(told)}".replace("consider", "to consider (?)", 1)
-    by_word = group_by_key((it["verdict"], it) for it in document["findings"])
-    bad, consider, good, unknown = (by_word.get(it.value, []) for it in DoctorVerdict)
+    counts = [f"{many} {verdict}" for verdict, many in document["counts"].items() if many]
+    yield f"{document['of']}: {', '.join(counts)}".replace("consider", "to consider (?)", 1)
+    by_word = group_by_key(
+        (finding_row["verdict"], finding_row) for finding_row in document["findings"]
+    )
+    bad, consider, good, unknown = (
+        by_word.get(finding_row.value, []) for finding_row in DoctorVerdict
+    )
     marks = {DoctorVerdict.BAD.value: "BAD", DoctorVerdict.CONSIDER.value: "?"}
 
-    def title(it: Row) -> str:
-        name: str = it["check"]
+    def title(row: Row) -> str:
+        name: str = row["check"]
         return _TITLES.get(name, name)
 
-    def about(it: Row) -> list[str]:
-        why = [f"why: {it['why']}"] if detailed else []
-        mend = it["command"] and it["verdict"] in marks
-        return [it["seen"], *why, *([f"{COMMAND}{it['command']}"] if mend else [])]
+    def about(row: Row) -> list[str]:
+        why = [f"why: {row['why']}"] if detailed else []
+        mend = row["command"] and row["verdict"] in marks
+        return [row["seen"], *why, *([f"{COMMAND}{row['command']}"] if mend else [])]
 
     columns = (
-        Field(heading="", value=lambda it: marks.get(it["verdict"], it["verdict"]), form=TEXT),
+        Field(
+            heading="",
+            value=lambda finding_row: marks.get(finding_row["verdict"], finding_row["verdict"]),
+            form=TEXT,
+        ),
         Field(heading="", value=title, form=TEXT),
         Field(heading="", value=about, wrap=True),
     )
@@ -325,13 +338,20 @@ def doctor_parts(document: Row, *, detailed: bool) -> Iterator[Part]:
 def _pool_parts(pools: Sequence[Row], *, detailed: bool) -> Iterator[Part]:
     """Yield how many huge pages can be had now, and with `detailed` the command for each pool."""
 
-    def more(it: Row) -> int:
-        pages: int = it["more_at_most"] if it["more_now"] is None else it["more_now"]
+    def more(row: Row) -> int:
+        pages: int = row["more_at_most"] if row["more_now"] is None else row["more_now"]
         return pages
 
-    def size(it: Row) -> str:
-        unit = next((u for u in ((30, "GB"), (20, "MB")) if it["size_bytes"] >> u[0]), (10, "kB"))
-        return f"{it['size_bytes'] >> unit[0]} {unit[1]}"
+    def size(row: Row) -> str:
+        unit = next(
+            (
+                unit_bits
+                for unit_bits in ((30, "GB"), (20, "MB"))
+                if row["size_bytes"] >> unit_bits[0]
+            ),
+            (10, "kB"),
+        )
+        return f"{row['size_bytes'] >> unit[0]} {unit[1]}"
 
     if detailed:
         columns = (
@@ -339,12 +359,14 @@ def _pool_parts(pools: Sequence[Row], *, detailed: bool) -> Iterator[Part]:
             Field(heading="page", value=size),
             Field(heading="in the|pool", value="total_pages"),
             Field(heading="of them|free", value="free_pages"),
-            Field(heading="more|now", value=lambda it: it["more_now"]),
+            Field(heading="more|now", value=lambda pool_row: pool_row["more_now"]),
             Field(heading="at|most", value="more_at_most"),
         )
         yield ViewTable(title="Huge pages available now", rows=pools, fields=columns)
-        for it in pools:
-            yield Line(f"echo {it['total_pages'] + more(it)} > {it['file']}", whole=True)
+        for pool_row in pools:
+            yield Line(
+                f"echo {pool_row['total_pages'] + more(pool_row)} > {pool_row['file']}", whole=True
+            )
         gigabytes = next(
             (pool["size_bytes"] >> 30 for pool in pools if pool["more_now"] is None), None
         )
@@ -355,7 +377,7 @@ def _pool_parts(pools: Sequence[Row], *, detailed: bool) -> Iterator[Part]:
             )
         return
     texts = []
-    for _, own in groupby(sorted(pools, key=lambda it: it["size_bytes"]), key=size):
+    for _, own in groupby(sorted(pools, key=lambda pool_row: pool_row["size_bytes"]), key=size):
         low, *_, high = sorted(own, key=more) * 2
         text = f"{size(low)} {'at most ' if low['more_now'] is None else ''}{more(low)}"
         if more(low) != more(high):

@@ -24,24 +24,30 @@ if TYPE_CHECKING:
 # -- What a run would execute, for whom it is not their own: commands, set-ups, variables ----------
 
 
-def executed_facts(it: Row) -> ViewTable:
+def executed_facts(row: Row) -> ViewTable:
     """Return what would be executed, whole, and where: what is not seen is not known."""
-    return facts(_executed(it))
+    return facts(_executed(row))
 
 
-def _executed(it: Row) -> Iterator[tuple[str, object]]:
-    commands = it["commands"]
-    yield "set-up", it["setups"]
-    yield "runs", [text if len(commands) == 1 else f"{of}: {text}" for of, text in commands.items()]
-    yield "wrap", it["wrap"]
-    yield "prepare", it["prepare"]
-    yield "env", [f"{name}={value}" for name, value in it["environment"].items()]
-    none = ["nothing: what the doctor would set is as it should be, or not here"] * it["tuned"]
-    yield "sets", [f"{name}={value}" for name, value in it["settings"].items()] or none
-    yield "pages", [*it["pages"]]
-    yield "in", it["directory"]
-    if it["directories"]:
-        yield "copies", f"each in a directory of its own below {it['directories']}"
+def _executed(row: Row) -> Iterator[tuple[str, object]]:
+    commands = row["commands"]
+    yield "set-up", row["setups"]
+    yield (
+        "runs",
+        [
+            text if len(commands) == 1 else f"{benchmark}: {text}"
+            for benchmark, text in commands.items()
+        ],
+    )
+    yield "wrap", row["wrap"]
+    yield "prepare", row["prepare"]
+    yield "env", [f"{name}={value}" for name, value in row["environment"].items()]
+    none = ["nothing: what the doctor would set is as it should be, or not here"] * row["tuned"]
+    yield "sets", [f"{name}={value}" for name, value in row["settings"].items()] or none
+    yield "pages", [*row["pages"]]
+    yield "in", row["directory"]
+    if row["directories"]:
+        yield "copies", f"each in a directory of its own below {row['directories']}"
 
 
 # -- Where copies are, as tables and for JSON: copy by copy, and lgroup by lgroup ------------------
@@ -54,16 +60,19 @@ def copies_document(
     topology: Topology, placements: Sequence[Placement], stagger_ns: int
 ) -> list[dict[str, Any]]:
     """Return every copy for JSON, in ascending order."""
-    distinct = {(p.memory_policy, p.memory_nodes, id(p.cpus)): p for p in placements}
-    nodes = {key: nodes_of_memory(p, topology) for key, p in distinct.items()}
+    distinct = {
+        (placement.memory_policy, placement.memory_nodes, id(placement.cpus)): placement
+        for placement in placements
+    }
+    nodes = {key: nodes_of_memory(placement, topology) for key, placement in distinct.items()}
 
-    def memory(p: Placement) -> dict[str, object]:
-        from_nodes = nodes[p.memory_policy, p.memory_nodes, id(p.cpus)]
-        return {"policy": p.memory_policy, "nodes": from_nodes}
+    def memory(placement: Placement) -> dict[str, object]:
+        from_nodes = nodes[placement.memory_policy, placement.memory_nodes, id(placement.cpus)]
+        return {"policy": placement.memory_policy, "nodes": from_nodes}
 
-    own = {"memory": memory, "start_ms": lambda p: p.copy * stagger_ns / 1e6}
-    copies = JsonFields("copy cpus core llc node package", own)
-    return [copies.read(p) for p in placements]
+    computed = {"memory": memory, "start_ms": lambda placement: placement.copy * stagger_ns / 1e6}
+    copies = JsonFields("copy cpus core llc node package", computed)
+    return [copies.read(placement) for placement in placements]
 
 
 _SHARE = JsonFields(
@@ -84,8 +93,8 @@ def place_parts(document: Row) -> Iterator[Part]:
         yield f"{len(copies)} copies, shown by NUMA node (--json has each):"
 
     def sources(node: Row) -> str | None:
-        found = dict.fromkeys(_memory(copies[copy]) for copy in node["copies"])
-        return ", ".join(found) or None
+        memories = dict.fromkeys(_memory(copies[copy]) for copy in node["copies"])
+        return ", ".join(memories) or None
 
     where = (
         Field(heading="memory|from", value=sources, form=TEXT, flexible=True),
@@ -99,10 +108,10 @@ def place_parts(document: Row) -> Iterator[Part]:
         node["node"] for node in nodes if not node["memory_allowed"] and node["node"] is not None
     ]
     if forbidden:
-        one = len(forbidden) == 1
+        single = len(forbidden) == 1
         yield (
-            f"node{'' if one else 's'} {format_list(forbidden)}: memory not allowed (a cpuset), "
-            f"for {'its' if one else 'their'} CPUs all memory is remote"
+            f"node{'' if single else 's'} {format_list(forbidden)}: memory not allowed (a cpuset), "
+            f"for {'its' if single else 'their'} CPUs all memory is remote"
         )
 
 
@@ -123,8 +132,8 @@ def _memory(copy: Row) -> str:
     return f"{policy}, node {format_list(nodes)}" if nodes else str(policy)
 
 
-def _of(used: int, there: int) -> str | None:
-    return f"{used}/{there}" if there else None
+def _used_text(used: int, whole: int) -> str | None:
+    return f"{used}/{whole}" if whole else None
 
 
 _COPIES = (
@@ -140,8 +149,8 @@ _NODES = (
     Field(heading="node", value=lambda it: "none" if it["node"] is None else it["node"]),
     Field(heading="package", value=lambda it: format_list(it["packages"]) or None, optional=3),
     Field(heading="copies", value=lambda it: len(it["copies"])),
-    Field(heading="cores|used", value=lambda it: _of(it["cores_used"], it["cores"])),
-    Field(heading="CPUs|used", value=lambda it: _of(len(it["cpus"]), it["pus"])),
+    Field(heading="cores|used", value=lambda it: _used_text(it["cores_used"], it["cores"])),
+    Field(heading="CPUs|used", value=lambda it: _used_text(len(it["cpus"]), it["pus"])),
     Field(
         heading="memory|GB",
         value=lambda it: it["memory_bytes"] if it["memory_allowed"] else None,
@@ -172,7 +181,7 @@ def plan_document(
     topology: Topology,
     placements: Sequence[Placement],
     shares: Iterable[NodeShare],
-    known: Mapping[str, object],
+    more: Mapping[str, object],
 ) -> dict[str, Any]:
     """Return the JSON document of a plan; `known`: what else there is, by its key."""
     document: dict[str, Any] = to_json(
@@ -181,32 +190,34 @@ def plan_document(
             **_PLAN.read(plan),
             "copies": copies_document(topology, placements, plan.stagger_ns),
             "lgroups": [_SHARE.read(share) for share in shares],
-            **known,
+            **more,
         }
     )
     return document
 
 
 def plan_parts(document: Row) -> Iterator[Part]:
-    """Yield the plan for people: of a dry run also what is executed and what it takes."""
+    """Yield the plan for people: of a dry run also its commands and its costs."""
     dry, benchmarks = "dry_run" in document, document["benchmarks"]
-    what, how = benchmarks[0], document["mode"]
+    what_runs, mode = benchmarks[0], document["mode"]
     if document["suite"] is not None:
-        what = f"suite {document['suite']}, size {document['size']}, tune {document['tune']}: "
-        what += count(len(benchmarks), "benchmark")
+        what_runs = f"suite {document['suite']}, size {document['size']}, tune {document['tune']}: "
+        what_runs += count(len(benchmarks), "benchmark")
     rotated = document["order"] == Order.ROTATED.value
     if rotated and document["window_s"] is not None:
-        how += " in rotated order"
-    how += f", {copies_text(len(document['copies']))}, {count(document['iterations'], 'iteration')}"
+        mode += " in rotated order"
+    mode += (
+        f", {copies_text(len(document['copies']))}, {count(document['iterations'], 'iteration')}"
+    )
     if document["discard"]:
-        how += f" (the first {document['discard']} not counted)"
+        mode += f" (the first {document['discard']} not counted)"
     if dry:
         yield "dry run: nothing is started, built or stored"
     reserved = document["reserved_cpus"]
     yield facts(
         (
-            ("what", what),
-            ("how", how),
+            ("what", what_runs),
+            ("how", mode),
             *_timing(document),
             ("where", f"layout {document['layout']} on {document['machine']}"),
             ("reserved", reserved and f"CPUs {format_list(reserved)}, for the system and rater"),
@@ -215,7 +226,7 @@ def plan_parts(document: Row) -> Iterator[Part]:
     yield from place_parts(document)
     if rotated:
         orders = document["orders"]
-        texts = [f"{_some(it['copies'])}: {' '.join(it['benchmarks'])}" for it in orders]
+        texts = [f"{_some(entry['copies'])}: {' '.join(entry['benchmarks'])}" for entry in orders]
         more = len(texts) - _ORDERS_SHOWN
         texts[_ORDERS_SHOWN:] = [f"and {more} more orders (--json has all)"] if more > 0 else []
         order = ["copies with the same queue, one round", *texts]
@@ -227,7 +238,10 @@ def plan_parts(document: Row) -> Iterator[Part]:
             *(_executed(document["executes"]) if dry else ()),
             *(_estimates(document) if dry else ()),
             *(("warning", text) for text in document["warnings"]),
-            *(("REFUSED", f"`rater run` would refuse this: {it}") for it in document["refused"]),
+            *(
+                ("REFUSED", f"`rater run` would refuse this: {entry}")
+                for entry in document["refused"]
+            ),
         )
     )
 
@@ -252,7 +266,7 @@ def _timing(document: Row) -> Iterator[tuple[str, object]]:
         yield "counted", f"{', '.join(document['counters'])}: one an iteration, in turn"
     threads = document["threads"]
     if max(threads.values(), default=1) > 1:
-        each = ", ".join(f"{name} {many}" for name, many in threads.items())
+        each = ", ".join(f"{name} {thread_count}" for name, thread_count in threads.items())
         same = len(set(threads.values())) == 1
         most = f"{max(threads.values())} CPUs for each copy"
         yield "threads", most if same else f"CPUs that a copy uses: {each}"
@@ -268,8 +282,10 @@ def _estimates(document: Row) -> Iterator[tuple[str, object]]:
     expected_s = document["expected_s"]
     if expected_s is None:
         least_s = document["stagger_ms"] * (len(document["copies"]) - 1) / 1e3 * document["phases"]
-        known = f"at least {format_duration(least_s)} of staggered starts" if least_s else "unknown"
-        yield "time", f"{known} (no reference time to estimate from)"
+        time_text = (
+            f"at least {format_duration(least_s)} of staggered starts" if least_s else "unknown"
+        )
+        yield "time", f"{time_text} (no reference time to estimate from)"
     elif document["window_s"] is not None:
         basis = "the windows and the runs that cross their ends"
         yield "time", f"about {format_duration(expected_s)}, {basis}"
@@ -295,17 +311,17 @@ def _some(copies: Sequence[int]) -> str:
 # -- What changed since a run was made, and what it lacks: as text and as values for JSON ----------
 
 
-def changes_text(found: Sequence[ConditionDifference]) -> str:
+def changes_text(differences: Sequence[ConditionDifference]) -> str:
     """Return a line for each difference, indented, each behind a line end."""
-    return "".join(f"\n  {sanitize(str(difference))}" for difference in found)
+    return "".join(f"\n  {sanitize(str(difference))}" for difference in differences)
 
 
 DIFFERENCE = JsonFields("what before now weighs=significant")
 
 
-def changes_document(found: Sequence[ConditionDifference]) -> list[dict[str, object]]:
+def changes_document(differences: Sequence[ConditionDifference]) -> list[dict[str, object]]:
     """Return differences for JSON."""
-    return [DIFFERENCE.read(it) for it in found]
+    return [DIFFERENCE.read(it) for it in differences]
 
 
 def difference_parts(differences: Sequence[Row], since: str) -> Iterator[Part]:
@@ -322,7 +338,7 @@ def difference_parts(differences: Sequence[Row], since: str) -> Iterator[Part]:
         yield f"nothing that is known before building differs from {since}"
 
 
-def remainder_document(head: RunHead, left: RemainingPlan) -> dict[str, Any]:
+def remainder_document(head: RunHead, remaining: RemainingPlan) -> dict[str, Any]:
     """Return which phases of a run are done, torn and missing."""
     return {
         "dry_run": True,
@@ -339,13 +355,13 @@ def remainder_document(head: RunHead, left: RemainingPlan) -> dict[str, Any]:
                 "state": phase.state.value,
                 "runs_as": None if phase.state is PhaseState.DONE else phase.phase.number,
             }
-            for phase in left.phases
+            for phase in remaining.phases
         ],
     }
 
 
-def _number(it: PlannedPhase) -> int:
-    return it.phase.number if it.stored is None else it.stored
+def _number(planned: PlannedPhase) -> int:
+    return planned.phase.number if planned.stored is None else planned.stored
 
 
 def remainder_parts(document: Row) -> Iterator[Part]:
@@ -358,12 +374,12 @@ def remainder_parts(document: Row) -> Iterator[Part]:
         f"{done} of {count(len(phases), 'phase')} done"
     )
 
-    def name(it: Row) -> str:
-        return phase_name(it["benchmark"], it["iteration"], it["counted"], ascii_only=False)
+    def name(row: Row) -> str:
+        return phase_name(row["benchmark"], row["iteration"], row["counted"], ascii_only=False)
 
-    def state(it: Row) -> str:
-        torn = it["state"] == PhaseState.TORN.value
-        return f"torn: runs again as phase {it['runs_as']}" if torn else str(it["state"])
+    def state(row: Row) -> str:
+        torn = row["state"] == PhaseState.TORN.value
+        return f"torn: runs again as phase {row['runs_as']}" if torn else str(row["state"])
 
     columns = (
         Field(heading="phase", value="phase"),

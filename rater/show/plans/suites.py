@@ -41,8 +41,10 @@ def suite_document(suite: Suite) -> dict[str, Any]:
     return document
 
 
-def _benchmark(one: Benchmark) -> dict[str, object]:
-    return _BENCHMARK.read(one) | {"sizes": [_size(one, size) for size in one.sizes.values()]}
+def _benchmark(benchmark: Benchmark) -> dict[str, object]:
+    return _BENCHMARK.read(benchmark) | {
+        "sizes": [_size(benchmark, size) for size in benchmark.sizes.values()]
+    }
 
 
 def _size(benchmark: Benchmark, size: Size) -> dict[str, object]:
@@ -74,7 +76,7 @@ def suite_parts(suite: Row) -> Iterator[Part]:
     stated = " or ".join(_LEFT_OUT[word] for word in suite["leave_out"])
     for label, text in (
         ("reference times", suite["reference_machine"]),
-        ("set-up, once a run", suite["setup"] and _words(suite["setup"], folder)),
+        ("set-up, once a run", suite["setup"] and _command_words(suite["setup"], folder)),
         ("environment", _variables(suite["environment"])),
         ("left out of a run", stated and f"benchmarks that are {stated}"),
     ):
@@ -108,7 +110,11 @@ def suite_parts(suite: Row) -> Iterator[Part]:
 def _about(benchmark: Row, folder: Path) -> Iterator[str]:
     """Yield what a benchmark is, and only what is out of the ordinary."""
     sources = [Path(source).name for source in benchmark["sources"]]
-    yield benchmark["description"] or " ".join(sources) or _words(benchmark["command"], folder)
+    yield (
+        benchmark["description"]
+        or " ".join(sources)
+        or _command_words(benchmark["command"], folder)
+    )
     if benchmark["threads"] > 1:
         yield f"threads: {benchmark['threads']}, each copy gets as many CPUs"
     for metric in benchmark["metrics"]:
@@ -119,17 +125,19 @@ def _about(benchmark: Row, folder: Path) -> Iterator[str]:
         ]
         yield f"reports {', '.join(parts)}"
     if benchmark["setup"]:
-        yield f"set-up, before each run of a copy: {_words(benchmark['setup'], folder)}"
+        yield f"set-up, before each run of a copy: {_command_words(benchmark['setup'], folder)}"
     if benchmark["environment"]:
         yield f"environment: {_variables(benchmark['environment'])}"
 
 
 def _size_fields(size: str) -> Iterator[Field]:
-    def of(benchmark: Row) -> Row:
-        return next((it for it in benchmark["sizes"] if it["name"] == size), {})
+    def size_of(benchmark: Row) -> Row:
+        return next((entry for entry in benchmark["sizes"] if entry["name"] == size), {})
 
     def megabytes(benchmark: Row) -> str | None:
-        per_copy, of_all = (of(benchmark).get(f"{it}memory_bytes") for it in ("", "total_"))
+        per_copy, of_all = (
+            size_of(benchmark).get(f"{entry}memory_bytes") for entry in ("", "total_")
+        )
         stated = per_copy if of_all is None else of_all
         if stated is None:
             return None
@@ -137,7 +145,10 @@ def _size_fields(size: str) -> Iterator[Field]:
         return number + ("" if of_all is None else "*")
 
     yield Field(
-        heading=f"{size} s", value=lambda it: of(it).get("reference_s"), form=NUMBER, flexible=True
+        heading=f"{size} s",
+        value=lambda entry: size_of(entry).get("reference_s"),
+        form=NUMBER,
+        flexible=True,
     )
     yield Field(heading=f"{size} MB", value=megabytes, flexible=True)
 
@@ -154,22 +165,22 @@ def _details(benchmark: Row, size: Row, folder: Path) -> Iterator[tuple[str, obj
 
 
 def _command_line(benchmark: Row, command: Row, folder: Path) -> str:
-    text = _words([*(command["program"] or [benchmark["name"]]), *command["args"]], folder)
+    text = _command_words([*(command["program"] or [benchmark["name"]]), *command["args"]], folder)
     for sign, stream in (("<", "stdin"), (">", "stdout"), ("2>", "stderr")):
         text += f" {sign} {shlex.quote(command[stream])}" if command[stream] else ""
     return text
 
 
-def _input(it: Row, folder: Path) -> str:
-    if it["path"] is not None:
-        origin = "" if Path(it["path"]).name == it["name"] else _near(it["path"], folder)
-    elif it["generator"] is not None:
-        origin = f"made by {Path(it['generator']['sources'][0]).name}"
+def _input(row: Row, folder: Path) -> str:
+    if row["path"] is not None:
+        origin = "" if Path(row["path"]).name == row["name"] else _near(row["path"], folder)
+    elif row["generator"] is not None:
+        origin = f"made by {Path(row['generator']['sources'][0]).name}"
     else:
-        made = it["made"] or ""
-        origin = "from the set-up" if made == it["name"] else f"{made} from the set-up"
-    remarks = [*([origin] if origin else []), *(["its own copy"] if it["copy"] else [])]
-    return f"{it['name']} ({', '.join(remarks)})" if remarks else it["name"]
+        generator = row["made"] or ""
+        origin = "from the set-up" if generator == row["name"] else f"{generator} from the set-up"
+    remarks = [*([origin] if origin else []), *(["its own copy"] if row["copy"] else [])]
+    return f"{row['name']} ({', '.join(remarks)})" if remarks else row["name"]
 
 
 def _answer(want: Row) -> str:
@@ -183,7 +194,7 @@ def _answer(want: Row) -> str:
     return text + (f', but not lines with "{want["ignore"]}"' if want["ignore"] else "")
 
 
-def _words(command: Sequence[str], folder: Path) -> str:
+def _command_words(command: Sequence[str], folder: Path) -> str:
     """Return a command line as a shell would take it, programs near the suite's file by `./`."""
     return _on_one_line(shlex.join([_near(command[0], folder), *command[1:]]))
 
@@ -210,7 +221,7 @@ def _on_one_line(words: str) -> str:
 def listed_document(
     name: str, path: Path, folder: Path | None, instead: Path | None, suite: Suite | None
 ) -> dict[str, Any]:
-    """Return a line of the list of suites; `folder` None: it comes with rater.
+    """Return a line of the list of suites; without a `folder` the suite comes with rater.
 
     `instead`: the file that the name stands for, when it is another one; no `suite`: it does not
     read.
@@ -238,13 +249,18 @@ def suites_parts(suites: Sequence[Row]) -> Iterator[Part]:
     columns = (
         Field(heading="suite", value="name", form=TEXT),
         Field(
-            heading="benchmarks", value=lambda it: None if it["error"] else len(it["benchmarks"])
+            heading="benchmarks",
+            value=lambda suite_row: None if suite_row["error"] else len(suite_row["benchmarks"]),
         ),
-        Field(heading="sizes", value=lambda it: ",".join(it["sizes"]) or None, form=TEXT),
+        Field(
+            heading="sizes", value=lambda suite_row: ",".join(suite_row["sizes"]) or None, form=TEXT
+        ),
         Field(
             heading="description",
-            value=lambda it: (
-                f"broken: `rater suites check {it['name']}`" if it["error"] else it["description"]
+            value=lambda suite_row: (
+                f"broken: `rater suites check {suite_row['name']}`"
+                if suite_row["error"]
+                else suite_row["description"]
             ),
             wrap=True,
         ),
@@ -254,13 +270,15 @@ def suites_parts(suites: Sequence[Row]) -> Iterator[Part]:
         title="",
         rows=listed,
         fields=columns,
-        group=lambda it: f"in {it['folder']}" if it["folder"] else "",
+        group=lambda suite_row: f"in {suite_row['folder']}" if suite_row["folder"] else "",
     )
-    for it in suites:
-        if it["instead"] is not None:
-            ours = any(suite["path"] == it["instead"] and not suite["folder"] for suite in suites)
-            first = "the suite that comes with rater" if ours else it["instead"]
-            yield f"the name {it['name']} means {first}, not {it['path']}"
+    for suite_row in suites:
+        if suite_row["instead"] is not None:
+            ours = any(
+                suite["path"] == suite_row["instead"] and not suite["folder"] for suite in suites
+            )
+            first = "the suite that comes with rater" if ours else suite_row["instead"]
+            yield f"the name {suite_row['name']} means {first}, not {suite_row['path']}"
     yield "more: `rater suites show SUITE`    run one: `rater run SUITE`"
     yield "begin your own: `rater suites new NAME`"
 

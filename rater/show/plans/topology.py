@@ -68,19 +68,22 @@ class TopoView(Struct, frozen=True, dict=True):
         topology, details = self.topology, self.topology.details
         usable = set(topology.by_cpu) | set(details.forbidden)
         rest = tuple(sorted(pu.os for pu in topology.machine_pus if pu.os not in usable))
-        here = topology.is_this_system
-        found = [
-            (details.offline, f"offline{'' if here else ' or not allowed when the file was made'}"),
+        is_here = topology.is_this_system
+        reasons = [
+            (
+                details.offline,
+                f"offline{'' if is_here else ' or not allowed when the file was made'}",
+            ),
             (details.forbidden, "not allowed by a cpuset (cgroup, container, batch system)"),
             (rest, "not in the affinity of this process (taskset, or a parent that bound it)"),
         ]
-        return [(cpus, why) for cpus, why in found if cpus]
+        return [(cpus, why) for cpus, why in reasons if cpus]
 
 
 def siblings(view: TopoView) -> Counter[tuple[int, ...]]:
     """Count cores by what their PUs' OS numbers are above the lowest of them."""
     cores = (_numbers(pus) for pus in view.cores.values())
-    return Counter(tuple(n - numbers[0] for n in numbers) for numbers in cores)
+    return Counter(tuple(number - numbers[0] for number in numbers) for numbers in cores)
 
 
 def kind_rank(view: TopoView, kind: CpuKind) -> int | None:
@@ -196,43 +199,52 @@ _MOST_ALIKE = 6  # sizes of one cache, patterns of siblings
 
 def topo_parts(document: Row) -> Iterator[Part]:
     """Yield the machine for people."""
-    by_cpu = {it["cpu"]: it for it in document["cpus"]}
+    by_cpu = {entry["cpu"]: entry for entry in document["cpus"]}
     yield from _head(document)
-    rows = [it | {"note": _note(it, document["nodes"])} for it in document["nodes"]]
+    rows = [entry | {"note": _note(entry, document["nodes"])} for entry in document["nodes"]]
     homeless = document["cpus_without_node"]
     if homeless:
-        own = [by_cpu[cpu] for cpu in homeless]
-        found = {f"{key}s": {it[key] for it in own} - {None} for key in ("package", "core", "llc")}
-        usable = [it["cpu"] for it in own if it["usable"]]
+        homeless_cpus = [by_cpu[cpu] for cpu in homeless]
+        numbers = {
+            f"{key}s": {entry[key] for entry in homeless_cpus} - {None}
+            for key in ("package", "core", "llc")
+        }
+        usable = [entry["cpu"] for entry in homeless_cpus if entry["usable"]]
         note = "(no memory of their own)"
-        rows.append({"node": "none", "cpus": homeless, "usable_cpus": usable, "note": note} | found)
+        rows.append(
+            {"node": "none", "cpus": homeless, "usable_cpus": usable, "note": note} | numbers
+        )
     described = document["cores_described"]
-    homes = Counter(llc for it in document["nodes"] for llc in it["llcs"])
+    homes = Counter(llc for entry in document["nodes"] for llc in entry["llcs"])
 
-    def some(it: Row) -> str:
-        usable, there = len(it["usable_cpus"]), len(it["cpus"])
-        return str(there) if usable == there else f"{usable} of {there}"
+    def some(row: Row) -> str:
+        usable, all_cpus = len(row["usable_cpus"]), len(row["cpus"])
+        return str(all_cpus) if usable == all_cpus else f"{usable} of {all_cpus}"
 
-    def llcs(it: Row) -> str | None:
-        shared = any(homes[llc] > 1 for llc in it["llcs"])
-        return f"{len(it['llcs'])}{' shared' if shared else ''}" if it["llcs"] else None
+    def llcs(row: Row) -> str | None:
+        shared = any(homes[llc] > 1 for llc in row["llcs"])
+        return f"{len(row['llcs'])}{' shared' if shared else ''}" if row["llcs"] else None
 
     nodes = (
         Field(heading="node", value="node"),
-        Field(heading="package", value=lambda it: format_list(it["packages"]) or None, optional=2),
-        Field(heading="cores", value=lambda it: len(it["cores"]) if described else None),
+        Field(
+            heading="package",
+            value=lambda entry: format_list(entry["packages"]) or None,
+            optional=2,
+        ),
+        Field(heading="cores", value=lambda entry: len(entry["cores"]) if described else None),
         Field(heading="CPUs", value=some),
         Field(heading="LLCs", value=llcs, optional=1),
         Field(heading="memory|GB", value="memory_bytes", form=GIGABYTES, optional=3),
         Field(
             heading="CPU numbers",
-            value=lambda it: f"{format_list(it['cpus'])}  {it['note']}".strip(),
+            value=lambda entry: f"{format_list(entry['cpus'])}  {entry['note']}".strip(),
             wrap=True,
         ),
     )
     yield ViewTable(title="", rows=rows, fields=nodes, most=_MOST_ROWS)
     text, matrix = _distances(document["distances"])
-    yield from _memory_now([it | it["now"] for it in document["nodes"] if it["now"]])
+    yield from _memory_now([entry | entry["now"] for entry in document["nodes"] if entry["now"]])
     yield facts(
         (
             ("threads", list(_threads(document)) if described else []),
@@ -243,7 +255,10 @@ def topo_parts(document: Row) -> Iterator[Part]:
             ("no memory", _forbidden(document)),
             (
                 "not usable",
-                [f"{cpus_text(it['cpus'])}: {it['reason']}" for it in document["not_usable"]],
+                [
+                    f"{cpus_text(entry['cpus'])}: {entry['reason']}"
+                    for entry in document["not_usable"]
+                ],
             ),
         )
     )
@@ -258,21 +273,21 @@ def _head(document: Row) -> Iterator[str]:
     bare = sum(not node["cpus"] for node in nodes)
     several = count(len(nodes), "NUMA node") + (f" ({bare} without CPUs)" if bare else "")
     cpus = counts["pus"]
-    known = {
+    described = {
         "packages": counts["packages"],
         "caches": counts["llcs"],
         "cores": document["cores_described"],
         "distances": document["distances"] or len(nodes) < 2,
     }
     parts = [
-        count(counts["packages"], "package") if known["packages"] else "",
+        count(counts["packages"], "package") if described["packages"] else "",
         several,
-        count(counts["llcs"], "LLC") if known["caches"] else "",
-        count(counts["cores"], "core") if known["cores"] else "",
+        count(counts["llcs"], "LLC") if described["caches"] else "",
+        count(counts["cores"], "core") if described["cores"] else "",
         count(cpus, "CPU"),
         f"of which {counts['usable_pus']} may be used" if counts["usable_pus"] < cpus else "",
     ]
-    unknown = ", ".join(name for name, there in known.items() if not there)
+    unknown = ", ".join(name for name, there in described.items() if not there)
     text = ", ".join(part for part in parts if part)
     yield f"{text}; not described: {unknown}" if unknown else text
 
@@ -281,8 +296,8 @@ def _note(node: Row, nodes: Sequence[Row]) -> str:
     """Say what is special about a node: memory without CPUs, memory of another kind."""
     parts = [node["subtype"]] if node["subtype"] not in (None, "", "DRAM") else []
     if not node["cpus"]:
-        own = set(node["near_cpus"])
-        near = [it["node"] for it in nodes if it["default"] and own & set(it["near_cpus"])]
+        near_cpus = set(node["near_cpus"])
+        near = [it["node"] for it in nodes if it["default"] and near_cpus & set(it["near_cpus"])]
         parts.append(f"no CPUs; near node {format_list(near)}" if near else "no CPUs")
     if not node["allowed"]:
         parts.append("memory not allowed")
@@ -291,13 +306,15 @@ def _note(node: Row, nodes: Sequence[Row]) -> str:
 
 def _memory_now(nodes: Sequence[Row]) -> Iterator[Part]:
     def pool(node: Row, size: int) -> Row | None:
-        return next((it for it in node["huge_pages"] if it["size_bytes"] == size), None)
+        return next(
+            (page_pool for page_pool in node["huge_pages"] if page_pool["size_bytes"] == size), None
+        )
 
     def free(node: Row, size: int) -> str | None:
-        own = pool(node, size)
-        return None if own is None else f"{own['free']}/{own['total']}"
+        huge_pool = pool(node, size)
+        return None if huge_pool is None else f"{huge_pool['free']}/{huge_pool['total']}"
 
-    sizes = sorted({it["size_bytes"] for node in nodes for it in node["huge_pages"]})
+    sizes = sorted({page_pool["size_bytes"] for node in nodes for page_pool in node["huge_pages"]})
     kept = [size for size in sizes if any((pool(node, size) or {}).get("total") for node in nodes)]
     columns = (
         Field(heading="node", value="node"),
@@ -317,18 +334,22 @@ def _memory_now(nodes: Sequence[Row]) -> Iterator[Part]:
 
 
 def _threads(document: Row) -> Iterator[str]:
-    by_threads = group_by_key((it["threads"], it) for it in document["siblings"])
+    by_threads = group_by_key(
+        (pattern_row["threads"], pattern_row) for pattern_row in document["siblings"]
+    )
     for threads in sorted(by_threads, reverse=True):
-        found = by_threads[threads]
-        cores = sum(it["cores"] for it in found)
-        who = "every core has" if len(by_threads) == 1 else f"{count(cores, 'core')} with"
+        patterns = by_threads[threads]
+        cores = sum(pattern_row["cores"] for pattern_row in patterns)
+        cores_named = "every core has" if len(by_threads) == 1 else f"{count(cores, 'core')} with"
         if threads == 1:
-            yield f"{who} 1 (no SMT)"
-        elif len(found) <= _MOST_ALIKE:
-            how = " or ".join(_pattern(it["offsets"]) for it in found)
-            yield f"{who} {threads}: CPUs {how}"
+            yield f"{cores_named} 1 (no SMT)"
+        elif len(patterns) <= _MOST_ALIKE:
+            offsets_named = " or ".join(
+                _pattern(pattern_row["offsets"]) for pattern_row in patterns
+            )
+            yield f"{cores_named} {threads}: CPUs {offsets_named}"
         else:
-            yield f"{who} {threads}, numbered without a rule (--json has them)"
+            yield f"{cores_named} {threads}, numbered without a rule (--json has them)"
 
 
 def _pattern(offsets: Sequence[int]) -> str:
@@ -340,19 +361,19 @@ def _pattern(offsets: Sequence[int]) -> str:
 
 def _caches(document: Row) -> Iterator[str]:
     kinds = group_by_key(
-        ((it["level"], it["type"]), (it["size_bytes"], len(it["cpus"])))
-        for it in document["caches"]
+        ((cache_row["level"], cache_row["type"]), (cache_row["size_bytes"], len(cache_row["cpus"])))
+        for cache_row in document["caches"]
     )
     for level, type_ in sorted(kinds, reverse=True):
-        found = Counter(kinds[level, type_]).most_common()
+        sizes = Counter(kinds[level, type_]).most_common()
         name = f"L{level}{'d' if type_ == 'data' else ''}"
-        for (size, cpus), many in found[:_MOST_ALIKE]:
+        for (size, cpus), cache_count in sizes[:_MOST_ALIKE]:
             yield (
-                f"{name:<3}  {many} x {_binary(size) if size else 'unknown size'}, "
+                f"{name:<3}  {cache_count} x {_binary(size) if size else 'unknown size'}, "
                 f"one for {'each CPU' if cpus == 1 else f'{cpus} CPUs'}"
             )
-        if len(found) > _MOST_ALIKE:
-            yield f"{name:<3}  {len(found) - _MOST_ALIKE} more of other kinds"
+        if len(sizes) > _MOST_ALIKE:
+            yield f"{name:<3}  {len(sizes) - _MOST_ALIKE} more of other kinds"
 
 
 def _kinds(document: Row, by_cpu: Mapping[int, Row]) -> Iterator[str]:
@@ -396,21 +417,29 @@ def _distances(distances: Row | None) -> tuple[str, ViewTable | None]:
     if distances is None or len(distances["nodes"]) < 2:
         return "", None
     nodes, matrix = distances["nodes"], distances["matrix"]
-    own = [row[i] for i, row in enumerate(matrix)]
-    others = [value for i, row in enumerate(matrix) for j, value in enumerate(row) if i != j]
-    if len({*own}) == len({*others}) == 1:
-        return f"{own[0]:g} to itself, {others[0]:g} to every other node", None
+    diagonal = [row[place] for place, row in enumerate(matrix)]
+    others = [
+        value
+        for place, row in enumerate(matrix)
+        for target, value in enumerate(row)
+        if place != target
+    ]
+    if len({*diagonal}) == len({*others}) == 1:
+        return f"{diagonal[0]:g} to itself, {others[0]:g} to every other node", None
     if len(nodes) > _MOST_IN_MATRIX:
-        rows = [Counter(row) - Counter([row[i]]) for i, row in enumerate(matrix)]
+        rows = [Counter(row) - Counter([row[place]]) for place, row in enumerate(matrix)]
         far = [f"{_range([row[it] for row in rows])} at {it:g}" for it in sorted({*others})]
-        return f"{_range(own)} to itself; from any one, {truncate_list(far, 24)}", None
-    order = sorted(range(len(nodes)), key=lambda i: nodes[i])
+        return f"{_range(diagonal)} to itself; from any one, {truncate_list(far, 24)}", None
+    order = sorted(range(len(nodes)), key=lambda place: nodes[place])
 
-    def distance(i: int, j: int) -> str:
-        return f"{matrix[i][j]:g}"
+    def distance(place: int, target: int) -> str:
+        return f"{matrix[place][target]:g}"
 
-    columns = [Field(heading=str(nodes[j]), value=partial(distance, j=j)) for j in order]
-    first = Field(heading="from, to node", value=lambda i: nodes[i])
+    columns = [
+        Field(heading=str(nodes[target]), value=partial(distance, target=target))
+        for target in order
+    ]
+    first = Field(heading="from, to node", value=lambda place: nodes[place])
     return "", ViewTable(title="distances", rows=order, fields=[first, *columns], repeated=1)
 
 
