@@ -17,7 +17,7 @@ SPREAD := -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 LAUNCHER := rater/run/launcher/rater-launcher
 
-.PHONY: run test test-fast golden findings bench torture lint site docs captures clean
+.PHONY: run test test-fast schemas golden findings bench torture lint site docs captures clean
 
 run: $(LAUNCHER) $(STAMP)
 	@status=0; $(BIN)/rater run $(SUITE) --size $(SIZE) || status=$$?; \
@@ -33,6 +33,10 @@ test-fast: $(LAUNCHER) $(STAMP)
 	  tests/test_architecture.py tests/text tests/plan tests/settings tests/speccpu tests/store \
 	  tests/analysis tests/show --ignore tests/show/html \
 	  $(addprefix tests/fleet/test_,plan.py merge.py hosts.py) $(addprefix tests/lab/test_,layout.py models.py)
+
+# Schemas of the JSON documents from their types: docs/reference/json.
+schemas: $(STAMP)
+	@$(BIN)/python -m tests.support.json_schemas
 
 # The screens of tests/golden as they are now, to be read as a difference; NAMES=slow-node: of one.
 golden: $(LAUNCHER) $(STAMP)

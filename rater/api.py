@@ -162,7 +162,7 @@ def load(which: str | int = "last", *, db: str | None = None) -> LoadedRun:
         stored = store.load(store.find(str(which)))
         found = analysis_for_results(store, stored)
     return LoadedRun(
-        head=head_document(stored.head),
+        head=dict(head_document(stored.head)),
         copies=columns_of_copies(stored),
         brackets=_brackets(stored),
         settings=dict(stored.settings),

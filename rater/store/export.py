@@ -6,7 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -18,6 +18,9 @@ from rater.record.stored import RunHead, StoredRun
 from rater.store.observations import ENERGY, SHARED_BY_PU, VERSION, status_of_rows
 from rater.text.cpuset import format_list
 from rater.text.values import JsonFields, Table, group_by_key, to_json
+
+if TYPE_CHECKING:
+    from rater.record.documents import HeadJson
 
 
 def observations_document(stored: StoredRun) -> dict[str, Any]:
@@ -226,9 +229,9 @@ _TABLE: Table = {
 }
 
 
-def head_document(head: RunHead) -> dict[str, Any]:
+def head_document(head: RunHead) -> HeadJson:
     """Return the head of a run as JSON values: one of `rater list --json`."""
-    document: dict[str, Any] = to_json(head, _TABLE)
+    document: HeadJson = to_json(head, _TABLE)
     return document
 
 

@@ -1,22 +1,35 @@
-"""What each JSON document looks like, as JSON Schema: `make freeze` writes `docs/reference/json/`.
+"""JSON Schemas of the documents: `make schemas` writes `docs/reference/json/` from their types.
 
-Made from documents about runs of every sort; what no sample has (a key that was always null) is
-left open. A test holds today's documents to the files, so that none loses a key or a type.
+The types are TypedDicts: in `rater/show/documents/`, and in `rater/record/documents.py` for those
+that the store makes. Their docstrings, and the texts in `Annotated`, become descriptions.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    TypeAliasType,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
-from genson import SchemaBuilder
-
+from rater.record import documents as stored
+from rater.show.documents import divots, run
 from tests.support.places import CHECKOUT
 
 FOLDER = CHECKOUT / "docs" / "reference" / "json"
-DESCRIPTION = "https://json-schema.org/draft/2020-12/schema"
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # Commands by the name of their schema; run 1 is replaced by others.
 COMMANDS = {
     "list": ("list",),
@@ -39,28 +52,21 @@ COMMANDS = {
     "settings": ("settings",),
     "doctor": ("doctor",),
 }
-# Objects whose keys are names of the user or the machine, not of ours.
-_NAMED = frozenset(
-    [
-        "tags",
-        "settings",
-        "environment",
-        "commands",
-        "metrics",
-        "node_bytes",
-        "page_bytes",
-        "astray_bytes",
-        "page_shares",
-        "by_node",
-        "counts",
-        "labels",
-        "page_text",
-        "values",
-    ]
-)
-
-_ALWAYS = frozenset(("rater", "run", "uuid", "status", "mode", "copies", "benchmark", "copy"))
-# Runs of other sorts, of which the schemas are made as well.
+# The keys that options of `show` add to its document.
+ADDED: Mapping[str, tuple[str, ...]] = {
+    "show-copies": ("copy_times", "copy_runs"),
+    "show-cpus": ("readings",),
+    "show-proof": (),
+}
+TYPES: Mapping[str, Any] = {
+    "list": list[stored.ListedRunJson],
+    "show": run.RunDocument,
+    "export": stored.ExportDocument,
+    "observations": stored.ObservationsDocument,
+    "divots": divots.DivotsDocument,
+    "divots-of-several": divots.SeveralDivotsDocument,
+}
+# Runs of other sorts, whose documents have to fit as well.
 OTHERS = (
     ("--mode", "rotated", "--iterations", "2", "mini/lu,sort", "--size", "test"),
     ("--mode", "steady", "--window", "2", "mini/lu", "--size", "test"),
@@ -70,13 +76,14 @@ OTHERS = (
 )
 
 type Ask = Callable[..., tuple[int, str, str]]
+type Schema = dict[str, Any]
 
 
-def documents(ask: Ask, run: str = "1") -> Iterator[tuple[str, Any]]:
-    """Yield every command's document, by the name of its schema; `run`: the run that they show."""
+def documents(ask: Ask, run_number: str = "1") -> Iterator[tuple[str, Any]]:
+    """Yield every command's document by the name of its schema; of another run than 1: some."""
     for name, typed in COMMANDS.items():
-        words = tuple(run if word == "1" else word for word in typed)
-        if run != "1" and run not in words:
+        words = tuple(run_number if word == "1" else word for word in typed)
+        if run_number != "1" and run_number not in words:
             continue
         asked = words if name in ("export", "observations") else (words[0], "--json", *words[1:])
         status, out, err = ask(*asked)
@@ -84,42 +91,95 @@ def documents(ask: Ask, run: str = "1") -> Iterator[tuple[str, Any]]:
         yield name, json.loads(out)
 
 
-def schema_of(samples: list[Any], title: str) -> dict[str, Any]:
-    """Return what all samples fit."""
-    builder = SchemaBuilder(DESCRIPTION)
-    for sample in samples:
-        builder.add_object(sample)
-    return {"title": title, **_opened(builder.to_schema())}
+# -- A schema of a type ----------------------------------------------------------------------------
+
+_SIMPLE = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
 
-def _opened(schema: Any, name: str = "") -> Any:
-    if not isinstance(schema, Mapping):
-        return schema
-    if schema.get("type") == "null":
-        return {}  # nothing is known of what it is otherwise
-    if name in _NAMED and "properties" in schema:
-        return {"type": "object"}
-    found = dict(schema)
-    kinds = found.get("type")
-    kinds = [kinds] if isinstance(kinds, str) else kinds
-    if name not in _ALWAYS and kinds is not None and kinds not in (["object"], ["array"]):
-        found["type"] = [*kinds, *(["null"] if "null" not in kinds else [])]  # what is not known
-    if "properties" in found:
-        found["properties"] = {
-            key: _opened(value, key) for key, value in found["properties"].items()
+def schema_of(name: str) -> Schema:
+    """Return the schema of a document."""
+    if name in ADDED:
+        show = schema_of("show")
+        return show | {"required": [*show.get("required", ()), *ADDED[name]]}
+    definitions: dict[str, Schema] = {}
+    document = _schema(TYPES[name], definitions)
+    top = definitions[_top_name(document)]
+    # `print_json` puts the version first in each document, of a list in each member.
+    version = {"type": "integer", "description": "Version of the document."}
+    top["properties"] = {"rater": version, **top["properties"]}
+    top["required"] = ["rater", *top["required"]]
+    title = f"rater {' '.join(COMMANDS[name])}"
+    return {"title": title, "$schema": DIALECT, **document, "$defs": definitions}
+
+
+def _top_name(document: Schema) -> str:
+    reference: str = document.get("items", document)["$ref"]
+    return reference.rpartition("/")[2]
+
+
+def _schema(kind: Any, definitions: dict[str, Schema]) -> Schema:
+    """Return the schema of a type; those of TypedDicts are put into `definitions`."""
+    if isinstance(kind, TypeAliasType):
+        kind = kind.__value__
+    if get_origin(kind) is not None:
+        return _parametrised(kind, definitions)
+    if is_typeddict(kind):
+        return _reference(kind, definitions)
+    if kind in (Any, object):
+        return {}
+    if kind in _SIMPLE:
+        return {"type": _SIMPLE[kind]}
+    return {"enum": [member.value for member in kind]}
+
+
+def _parametrised(kind: Any, definitions: dict[str, Schema]) -> Schema:
+    """Return the schema of a type with others in brackets."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return {"enum": [*arguments]}
+    if origin in (Union, UnionType):
+        return _union([_schema(argument, definitions) for argument in arguments])
+    inner = _schema(arguments[-1 if origin is dict else 0], definitions)
+    shapes: Mapping[Any, Schema] = {
+        NotRequired: inner,
+        Annotated: inner | {"description": " ".join(getattr(kind, "__metadata__", ()))},
+        list: {"type": "array", "items": inner},
+        dict: {"type": "object", "additionalProperties": inner},
+    }
+    return shapes[origin]
+
+
+def _union(schemas: list[Schema]) -> Schema:
+    """Return the schema of what fits any; simple types share one `type`."""
+    if all(schema.keys() == {"type"} for schema in schemas):
+        return {"type": [schema["type"] for schema in schemas]}
+    return {"anyOf": schemas}
+
+
+def _reference(kind: Any, definitions: dict[str, Schema]) -> Schema:
+    name = kind.__name__
+    if name not in definitions:
+        definitions[name] = {}  # before its members, which may be of the same type
+        hints = get_type_hints(kind, include_extras=True)
+        definitions[name] = {
+            "type": "object",
+            "description": " ".join((kind.__doc__ or "").split()),
+            "properties": {key: _schema(hint, definitions) for key, hint in hints.items()},
+            "required": [key for key, hint in hints.items() if get_origin(hint) is not NotRequired],
         }
-    for key in ("items", "anyOf"):
-        if isinstance(found.get(key), list):
-            found[key] = [_opened(one, name) for one in found[key]]
-        elif key in found:
-            found[key] = _opened(found[key], name)
-    return found
+    return {"$ref": f"#/$defs/{name}"}
 
 
-def read(name: str) -> dict[str, Any]:
-    """Return a schema as it was written."""
-    schema: dict[str, Any] = json.loads(path_of(name).read_text())
-    return schema
+def closed(schema: Schema) -> Schema:
+    """Return a schema that no object fits which has a key beyond those of its type."""
+    definitions = {
+        name: definition | {"additionalProperties": False}
+        for name, definition in schema["$defs"].items()
+    }
+    return schema | {"$defs": definitions}
+
+
+# -- The files -------------------------------------------------------------------------------------
 
 
 def path_of(name: str) -> Path:
@@ -127,10 +187,29 @@ def path_of(name: str) -> Path:
     return FOLDER / f"{name}.schema.json"
 
 
-def write(found: Mapping[str, list[Any]]) -> None:
-    """Write the schemas of documents, by name."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, samples in found.items():
-        title = f"rater {' '.join(COMMANDS[name])}"
-        text = json.dumps(schema_of(samples, title), indent=1)
-        path_of(name).write_text(text + "\n")
+def text_of(name: str) -> str:
+    """Return the file of a schema as it should be."""
+    if name in ADDED:
+        schema: Schema = {
+            "title": f"rater {' '.join(COMMANDS[name])}",
+            "$schema": DIALECT,
+            "$ref": path_of("show").name,
+            "required": [*ADDED[name]],
+        }
+    else:
+        schema = schema_of(name)
+    return json.dumps(schema, indent=1) + "\n"
+
+
+def main() -> int:
+    """Write the schemas that are not as they should be."""
+    for name in (*TYPES, *ADDED):
+        path, text = path_of(name), text_of(name)
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+            print(path.relative_to(CHECKOUT))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -22,6 +22,9 @@ from rater.system.errors import InputError, RaterError
 from rater.system.process import print_error
 from rater.text.values import duration_s
 from rater.workflow.arguments import Output, open_to_list, print_view
+
+if TYPE_CHECKING:
+    from rater.record.documents import ListedRunJson
 
 _MOST_RUNS = 10**9  # SQLite's numbers end
 
@@ -68,14 +71,16 @@ def _page(store: Store, wanted: RunFilter, limit: int | None, longest_s: float) 
     return RunPage(runs, count, narrowed=wanted != RunFilter())
 
 
-def _document(run: ListedRun) -> dict[str, Any]:
+def _document(run: ListedRun) -> ListedRunJson:
     from rater.store.export import head_document
 
-    return (
-        head_document(run.head)
-        | disturbed_json(run.head)
-        | {"score": run.score, "score_unit": run.unit, "divots": run.divots}
-    )
+    return {
+        **head_document(run.head),
+        **disturbed_json(run.head),
+        "score": run.score,
+        "score_unit": run.unit,
+        "divots": run.divots,
+    }
 
 
 def _filter(options: ListOptions) -> RunFilter:
