@@ -68,7 +68,7 @@ def find_barrier_run(head: RunHead, heads: Sequence[RunHead]) -> int | None:
     of its benchmarks in homogeneous mode (for a steady run in rotated order: in
     rotated mode, and exactly the same benchmarks).
     """
-    found = [
+    candidates = [
         other.run
         for other in heads
         if other.run != head.run
@@ -79,7 +79,7 @@ def find_barrier_run(head: RunHead, heads: Sequence[RunHead]) -> int | None:
         and not differ_beyond_mode(head, other)
         and _has_benchmarks(head, other)
     ]
-    return max(found, default=None)
+    return max(candidates, default=None)
 
 
 def _has_benchmarks(head: RunHead, other: RunHead) -> bool:
@@ -160,23 +160,23 @@ def _benchmarks(summary: Summary, other: Summary) -> Iterator[BarrierBenchmark]:
         )
 
 
-def _program(here: BenchmarkUsed | None, there: BenchmarkUsed | None) -> str | None:
+def _program(program: BenchmarkUsed | None, other_program: BenchmarkUsed | None) -> str | None:
     """Say why two programs of one name are not the same, as far as is known."""
-    if here is None or there is None:
+    if program is None or other_program is None:
         return None
-    if here.command != there.command:
+    if program.command != other_program.command:
         return "the commands differ"
     for name, mine, other in (
-        ("programs", here.binary_sha256, there.binary_sha256),
-        ("inputs", here.inputs_sha256, there.inputs_sha256),
+        ("programs", program.binary_sha256, other_program.binary_sha256),
+        ("inputs", program.inputs_sha256, other_program.inputs_sha256),
     ):
         if mine and other and mine != other:
             return f"the {name} differ"
-    return "the threads of a copy differ" if here.threads != there.threads else None
+    return "the threads of a copy differ" if program.threads != other_program.threads else None
 
 
-def _change(here: float | None, there: float | None) -> float | None:
-    return here / there - 1 if here is not None and there else None
+def _change(value: float | None, base: float | None) -> float | None:
+    return value / base - 1 if value is not None and base else None
 
 
 def _mean_change(changes: Sequence[float | None]) -> float | None:

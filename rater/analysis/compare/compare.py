@@ -177,30 +177,30 @@ def _place_of(baseline: str, sides: Sequence[Side]) -> int:
         if baseline == side.label:
             return place
     axis, _, value = baseline.partition("=")
-    found = [
+    matches = [
         place
         for place, side in enumerate(sides)
         if all((axis, value) in point.values for point in side.points)
     ]
-    if len(found) == 1:
-        return found[0]
+    if len(matches) == 1:
+        return matches[0]
     labels = "; ".join(side.label for side in sides)
-    if found:
-        raise InputError(f"--baseline {baseline}: {len(found)} points have it; one of: {labels}")
+    if matches:
+        raise InputError(f"--baseline {baseline}: {len(matches)} points have it; one of: {labels}")
     raise InputError(f"--baseline {baseline}: no such point; there are: {labels}")
 
 
 def _measured(
-    sides: Sequence[Side], taken: Collection[int], *, by_cpu: bool
+    sides: Sequence[Side], disturbed_numbers: Collection[int], *, by_cpu: bool
 ) -> dict[int, RunRates]:
     """Return by number what each run says, and when it was made; `taken`: by others, too much."""
     runs = []
-    for one in (one for side in sides for one in side.runs):
-        rates = run_rates(one.run, one.block)
-        rates = with_cpu_times(rates, one.run) if taken or by_cpu else rates
-        runs.append(replace(rates, taken=rates.run in taken))
-    made = (one for side in sides for one in side.runs)
-    return in_order({run.run: run for run in same_keys(runs)}, made)
+    for point_run in (point_run for side in sides for point_run in side.runs):
+        rates = run_rates(point_run.run, point_run.block)
+        rates = with_cpu_times(rates, point_run.run) if disturbed_numbers or by_cpu else rates
+        runs.append(replace(rates, taken=rates.run in disturbed_numbers))
+    point_runs = (point_run for side in sides for point_run in side.runs)
+    return in_order({run.run: run for run in same_keys(runs)}, point_runs)
 
 
 def _grid(
@@ -208,13 +208,18 @@ def _grid(
 ) -> tuple[list[str], list[list[list[RunRates]]]]:
     """Return the values of the axes that are held, in words, and at each the runs of every side."""
     if by is None:
-        return [""], [[[measured[n] for n in side.points[0].numbers] for side in sides]]
+        return [""], [[[measured[number] for number in side.points[0].numbers] for side in sides]]
     by_held = [{_held(point, by): point for point in side.points} for side in sides]
-    held = list(dict.fromkeys(key for own in by_held for key in own))
+    held = list(dict.fromkeys(key for points_of_side in by_held for key in points_of_side))
     return (
         [" ".join(f"{axis}={value}" for axis, value in key) for key in held],
         [
-            [[measured[n] for n in own[key].numbers] if key in own else [] for own in by_held]
+            [
+                [measured[number] for number in points_of_side[key].numbers]
+                if key in points_of_side
+                else []
+                for points_of_side in by_held
+            ]
             for key in held
         ],
     )
@@ -232,29 +237,29 @@ class _Where(Struct, frozen=True):
 
 
 def _having(
-    keys: Sequence[Key], grid: Grid, where: _Where, name: str, told: list[str]
+    keys: Sequence[Key], grid: Grid, where: _Where, name: str, lines: list[str]
 ) -> list[list[list[RunRates]]]:
     """Return the runs that have all of `keys`, where all sides have some; tell what is left out.
 
     A side that has them nowhere is no reason to leave out the others.
     """
-    own = [
+    filtered = [
         [[run for run in side if all(key in run.rates for key in keys)] for side in at]
         for at in grid
     ]
-    anywhere = [any(at[place] for at in own) for place in range(len(where.sides))]
-    found = []
-    for words, at, before in zip(where.held, own, grid, strict=True):
+    anywhere = [any(at[place] for at in filtered) for place in range(len(where.sides))]
+    complete = []
+    for words, at, before in zip(where.held, filtered, grid, strict=True):
         lacking = [
             side.label
             for side, has, runs, was in zip(where.sides, anywhere, at, before, strict=True)
             if has and was and not runs
         ]
         if all(runs or not has for runs, has in zip(at, anywhere, strict=True)):
-            found.append(at)
+            complete.append(at)
         elif lacking and any(at):
-            told.append(f"{name}: without {words}: no valid result in {truncate_list(lacking)}")
-    return found or [[[] for _ in where.sides]]
+            lines.append(f"{name}: without {words}: no valid result in {truncate_list(lacking)}")
+    return complete or [[[] for _ in where.sides]]
 
 
 def _of_suite(keys: Sequence[Key], grid: Grid) -> tuple[list[Key], list[str]]:
@@ -265,12 +270,18 @@ def _of_suite(keys: Sequence[Key], grid: Grid) -> tuple[list[Key], list[str]]:
     """
     points = [[run for run in side if run.rates] for at in grid for side in at]
     points = [runs for runs in points if runs]
-    common = [key for key in keys if all(any(key in run.rates for run in p) for p in points)]
+    common = [
+        key for key in keys if all(any(key in run.rates for run in members) for members in points)
+    ]
     whole = [[r for r in runs if all(key in r.rates for key in common)] for runs in points]
     if not all(whole):
-        common = [key for key in common if all(key in run.rates for p in points for run in p)]
+        common = [
+            key for key in common if all(key in run.rates for members in points for run in members)
+        ]
         whole = points
-    torn = sorted({r.run for runs in points for r in runs} - {r.run for p in whole for r in p})
+    torn = sorted(
+        {r.run for runs in points for r in runs} - {r.run for members in whole for r in members}
+    )
     lines = []
     if 1 < len(common) < len(keys):
         lines.append(
@@ -312,10 +323,10 @@ def _not_in_pairs(strata: Iterable[Stratum]) -> list[str]:
 
 def _left_out(measured: Iterable[RunRates]) -> list[str]:
     # Base and peak can fail alike.
-    found = group_by_key(
+    by_text = group_by_key(
         (text, run.run) for run in measured for text in dict.fromkeys(run.left_out)
     )
-    return [f"{runs_text(sorted(numbers), 8)}: {text}" for text, numbers in found.items()]
+    return [f"{runs_text(sorted(numbers), 8)}: {text}" for text, numbers in by_text.items()]
 
 
 def _without_partner(sides: Sequence[Side], by: str | None) -> list[str]:
@@ -323,19 +334,23 @@ def _without_partner(sides: Sequence[Side], by: str | None) -> list[str]:
     if by is None:
         return []
     held = [{_held(point, by): point.label for point in side.points} for side in sides]
-    found = group_by_key(
+    by_missing = group_by_key(
         (
             truncate_list(
-                [side.label for side, own in zip(sides, held, strict=True) if key not in own]
+                [
+                    side.label
+                    for side, points_of_side in zip(sides, held, strict=True)
+                    if key not in points_of_side
+                ]
             ),
             label,
         )
-        for key in dict.fromkeys(key for own in held for key in own)
-        for label in (own[key] for own in held if key in own)
+        for key in dict.fromkeys(key for points_of_side in held for key in points_of_side)
+        for label in (points_of_side[key] for points_of_side in held if key in points_of_side)
     )
     return [
         f"compared without {truncate_list(alone)}: {without} has no such point"
-        for without, alone in found.items()
+        for without, alone in by_missing.items()
         if without
     ]
 
@@ -348,9 +363,10 @@ def _not_everywhere(keys: Sequence[Key], sides: Sequence[Side], grid: Grid) -> l
             if not any(key in run.rates for at in grid for run in at[place])
         ]
 
-    found = group_by_key(
+    by_sides = group_by_key(
         (truncate_list(labels), key[0]) for key in keys if (labels := without(key))
     )
     return [
-        f"no valid result in {where}: {truncate_list(names, 30)}" for where, names in found.items()
+        f"no valid result in {where}: {truncate_list(names, 30)}"
+        for where, names in by_sides.items()
     ]

@@ -124,15 +124,15 @@ def compare_facts(
 ) -> Iterator[ConditionDifference]:
     """Return the facts that differ, in the order of `names`, else as they come; no secrets."""
     redactor = Redactor()
-    for what in dict.fromkeys((*before, *now)) if names is None else names:
-        if before.get(what) != now.get(what):
-            name = _VARIABLE.sub("", what)
+    for fact in dict.fromkeys((*before, *now)) if names is None else names:
+        if before.get(fact) != now.get(fact):
+            name = _VARIABLE.sub("", fact)
             was, is_now = (
                 value
-                and (redactor.redact(value) if name == what else redactor.redact_value(name, value))
-                for value in (before.get(what), now.get(what))
+                and (redactor.redact(value) if name == fact else redactor.redact_value(name, value))
+                for value in (before.get(fact), now.get(fact))
             )
-            yield ConditionDifference(what, was, is_now, what not in _MINOR)
+            yield ConditionDifference(fact, was, is_now, fact not in _MINOR)
 
 
 def text_of(value: object) -> str | None:
@@ -144,20 +144,25 @@ def text_of(value: object) -> str | None:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _fields(it: object, names: Mapping[str, str]) -> Facts:
-    return {name: text_of(getattr(it, field)) for field, name in names.items()}
+def _fields(record: object, names: Mapping[str, str]) -> Facts:
+    return {name: text_of(getattr(record, field)) for field, name in names.items()}
 
 
 def _host(before: Host, now: Host) -> Iterator[ConditionDifference]:
-    found = list(compare_facts(*(_host_facts(host) for host in (before, now))))
-    known = any(one.what in _IDENTITY.values() for one in found)
+    differences = list(compare_facts(*(_host_facts(host) for host in (before, now))))
+    known = any(difference.what in _IDENTITY.values() for difference in differences)
     was, is_now = before.memory_bytes or 0, now.memory_bytes or 0
-    for one in found:
-        if one.what == _STRUCTURE and known:
+    for difference in differences:
+        if difference.what == _STRUCTURE and known:
             continue
-        if one.what == _MEMORY and was and is_now and abs(was - is_now) <= _SAME_MEMORY * was:
+        if (
+            difference.what == _MEMORY
+            and was
+            and is_now
+            and abs(was - is_now) <= _SAME_MEMORY * was
+        ):
             continue
-        yield one
+        yield difference
 
 
 def _host_facts(host: Host) -> Facts:
@@ -175,11 +180,17 @@ def _digest(sha256: str | None) -> str | None:
 def _places(before: Conditions, now: Conditions) -> Iterator[ConditionDifference]:
     sides = (before, now)
     yield from compare_facts(
-        *({"usable CPUs": format_list(p.cpu for p in side.pus)} for side in sides)
+        *({"usable CPUs": format_list(placement.cpu for placement in side.pus)} for side in sides)
     )
     moved = list(
         compare_facts(
-            *({f"place of copy {p.copy}": _place(p) for p in side.placements} for side in sides)
+            *(
+                {
+                    f"place of copy {placement.copy}": _place(placement)
+                    for placement in side.placements
+                }
+                for side in sides
+            )
         )
     )
     more, shown = len(moved) - _PLACES_SHOWN, moved[:_PLACES_SHOWN]
@@ -207,14 +218,14 @@ def _settings(before: dict[str, str], now: dict[str, str]) -> Iterator[Condition
         for name in before.keys() | now.keys()
         if not is_volatile(name) and (name in both or not name.startswith(WHERE_READ))
     )
-    for one in compare_facts(_setting_facts(before, names), _setting_facts(now, names)):
-        if one.what == _FOLDERS:
+    for difference in compare_facts(_setting_facts(before, names), _setting_facts(now, names)):
+        if difference.what == _FOLDERS:
             was, is_now = (it.get(_PATH, "").split(":") for it in (before, now))
             lost = ":".join(word for word in was if word not in is_now)
             new = ":".join(word for word in is_now if word not in was)
-            yield replace(one, before=lost or None, now=new or None)
+            yield replace(difference, before=lost or None, now=new or None)
         else:
-            yield one
+            yield difference
 
 
 def _setting_facts(settings: Mapping[str, str], names: Iterable[str]) -> Facts:
@@ -238,12 +249,12 @@ def _suite(before: Conditions, now: Conditions) -> Iterator[ConditionDifference]
     was, is_now = (
         dict(
             zip(
-                (f"suite file {path}" for path in (it.suite_path or "").splitlines()),
-                map(_digest, (it.suite_sha256 or "").splitlines()),
+                (f"suite file {path}" for path in (conditions.suite_path or "").splitlines()),
+                map(_digest, (conditions.suite_sha256 or "").splitlines()),
                 strict=False,
             )
         )
-        for it in (before, now)
+        for conditions in (before, now)
     )
     if sorted(map(str, was.values())) != sorted(map(str, is_now.values())):
         yield from compare_facts(was, is_now)
@@ -256,7 +267,7 @@ def _benchmarks(
         return
     sides = (before, now)
     yield from compare_facts(
-        *({"benchmarks": ", ".join(one.name for one in side)} for side in sides)
+        *({"benchmarks": ", ".join(benchmark.name for benchmark in side)} for side in sides)
     )
     known = {used.name: used for used in before}
     for used in now:

@@ -52,11 +52,15 @@ class DisturbedRun(Struct, frozen=True, kw_only=True):
 
 def disturbed_runs(runs: Iterable[StoredRun]) -> tuple[DisturbedRun, ...]:
     """Return the runs that were disturbed; of imported ones hardly anything is known."""
-    found = [_of(run.without_torn()) for run in runs]
+    disturbed = [_of(run.without_torn()) for run in runs]
     return tuple(
-        one
-        for one in found
-        if one.too_disturbed or one.notable or one.not_met or one.warnings or one.shared
+        trouble
+        for trouble in disturbed
+        if trouble.too_disturbed
+        or trouble.notable
+        or trouble.not_met
+        or trouble.warnings
+        or trouble.shared
     )
 
 
@@ -68,8 +72,13 @@ def taken_runs(troubles: Iterable[DisturbedRun]) -> set[int]:
 def disturbed_points(points: Iterable[Point]) -> list[str]:
     """Return the points that cannot be judged, and why, in words."""
     points = list(points)
-    taken = taken_runs(disturbed_runs(one.run for point in points for one in point.runs))
-    why = {point.label: mostly_disturbed([n in taken for n in point.numbers]) for point in points}
+    taken = taken_runs(
+        disturbed_runs(point_run.run for point in points for point_run in point.runs)
+    )
+    why = {
+        point.label: mostly_disturbed([number in taken for number in point.numbers])
+        for point in points
+    }
     return [f"{label}: cannot tell: {reason}" for label, reason in why.items() if reason]
 
 
@@ -162,33 +171,35 @@ def point_differences(points: Sequence[Point]) -> tuple[PointDifference, ...]:
             last[one.what] = one
             values.setdefault(one.what, {})[number] = one.now
     placing = bool(values.keys() & _PLACING) or any(
-        _explains(axis, what) for point in points for axis, _ in point.values for what in _PLACING
+        _explains(axis, label) for point in points for axis, _ in point.values for label in _PLACING
     )
-    found = []
-    for what, own in values.items():
-        every = {number: own.get(number, last[what].before) for number in runs}
+    differences = []
+    for label, by_run in values.items():
+        every = {number: by_run.get(number, last[label].before) for number in runs}
         inside = tuple(
             point.label for point in points if len({every[n] for n in point.numbers}) > 1
         )
-        if not inside and ((what == _PLACES and placing) or _is_axis(what, every, points)):
+        if not inside and ((label == _PLACES and placing) or _is_axis(label, every, points)):
             continue
         groups = group_by_key((value, number) for number, value in every.items())
         unknown = len(groups) == 2 and any(
             runs[number].head.source == "import" for number in groups.get(None, ())
         )
-        found.append(
+        differences.append(
             PointDifference(
-                what=what,
+                what=label,
                 values=tuple((value, tuple(numbers)) for value, numbers in groups.items()),
                 inside=inside,
-                significant=not unknown and last[what].significant,
+                significant=not unknown and last[label].significant,
                 unknown=unknown,
             )
         )
-    return tuple(sorted(found, key=lambda it: (it.unknown, not it.significant, not it.is_machine)))
+    return tuple(
+        sorted(differences, key=lambda it: (it.unknown, not it.significant, not it.is_machine))
+    )
 
 
-def _is_axis(what: str, every: dict[int, str | None], points: Sequence[Point]) -> bool:
+def _is_axis(label: str, every: dict[int, str | None], points: Sequence[Point]) -> bool:
     """Tell whether `what` is an axis, or follows from one: one value for each of the axis."""
     axes = {axis for point in points for axis, _ in point.values}
     for axis in axes:
@@ -196,23 +207,23 @@ def _is_axis(what: str, every: dict[int, str | None], points: Sequence[Point]) -
         recorded = True  # the very values of the axis, under whatever name
         for point in points:
             value = dict(point.values).get(axis)
-            own = {every[number] for number in point.numbers}
-            by_value.setdefault(value, set()).update(own)
-            recorded = recorded and own == {value or None}  # an empty value: not set
-        same = all(len(own) == 1 for own in by_value.values())
-        if same and (recorded or _explains(axis, what)):
+            recorded_values = {every[number] for number in point.numbers}
+            by_value.setdefault(value, set()).update(recorded_values)
+            recorded = recorded and recorded_values == {value or None}  # an empty value: not set
+        same = all(len(recorded_values) == 1 for recorded_values in by_value.values())
+        if same and (recorded or _explains(axis, label)):
             return True
     return False
 
 
-def _explains(axis: str, what: str) -> bool:
+def _explains(axis: str, label: str) -> bool:
     variable = axis.removeprefix("env:")
     if variable != axis:
-        return what in (f"environment variable {variable}", f"--env {variable}")
-    name = what.removeprefix("setting ").removeprefix("--")
+        return label in (f"environment variable {variable}", f"--env {variable}")
+    name = label.removeprefix("setting ").removeprefix("--")
     if axis in BY_NAME:
-        return name in (axis, f"copies.{axis}") or what.startswith(tuple(BY_NAME[axis].implies))
-    return name == axis or (name != what and changes_with(axis, name))
+        return name in (axis, f"copies.{axis}") or label.startswith(tuple(BY_NAME[axis].implies))
+    return name == axis or (name != label and changes_with(axis, name))
 
 
 def _differences(reference: StoredRun, run: StoredRun) -> Iterator[ConditionDifference]:
@@ -244,11 +255,11 @@ def _head_facts(head: RunHead) -> Facts:
 
 
 def _of_variables(
-    what: str, before: Mapping[str, str], now: Mapping[str, str]
+    label: str, before: Mapping[str, str], now: Mapping[str, str]
 ) -> Iterator[ConditionDifference]:
     names = sorted(before.keys() | now.keys())
     yield from compare_facts(
-        *({f"{what} {name}": it.get(name) for name in names} for it in (before, now))
+        *({f"{label} {name}": variables.get(name) for name in names} for variables in (before, now))
     )
 
 
@@ -264,16 +275,16 @@ def _of_options(
     )
 
 
-def option_value(asked: Mapping[str, object], option: Option) -> object:
+def option_value(request: Mapping[str, object], option: Option) -> object:
     """Return what was asked for; None where that is the default, said or not."""
-    value = asked.get(option.field)
+    value = request.get(option.field)
     return None if value in (*_OFF, option.default, *option.neutral) else value
 
 
 def _moved(reference: StoredRun, run: StoredRun) -> str | None:
     """Return where the first copy that is elsewhere was and is; None where none is known to be."""
     was, is_now = _placed(reference), _placed(run)
-    found = []
+    moved = []
     for copy in sorted(was.keys() & is_now.keys()):
         before, now = was[copy], is_now[copy]
         known = [unit for unit in now if unit in before]
@@ -282,10 +293,10 @@ def _moved(reference: StoredRun, run: StoredRun) -> str | None:
             changed = [unit for unit in changed if unit in _PLACE_SHOWN]
         if changed:
             words = [", ".join(it[unit] for unit in changed) for it in (now, before)]
-            found.append(f"copy {copy} on {words[0]}, not {words[1]}")
-    if len(found) > 1:
-        return f"{len(found)} copies elsewhere, {found[0]}"
-    return found[0] if found else None
+            moved.append(f"copy {copy} on {words[0]}, not {words[1]}")
+    if len(moved) > 1:
+        return f"{len(moved)} copies elsewhere, {moved[0]}"
+    return moved[0] if moved else None
 
 
 def _placed(run: StoredRun) -> dict[int, dict[str, str]]:
@@ -302,13 +313,13 @@ def _placed(run: StoredRun) -> dict[int, dict[str, str]]:
             | {"memory": memory_of(placement)}
             for placement in run.placements
         }
-    found: dict[int, dict[str, str]] = {}
+    placed: dict[int, dict[str, str]] = {}
     for copy in run.copies:
-        if copy.copy not in found and copy.cpu is not None:
-            found[copy.copy] = _units(
+        if copy.copy not in placed and copy.cpu is not None:
+            placed[copy.copy] = _units(
                 (copy.cpu,), core=copy.core, node=copy.node, package=copy.package
             )
-    return found
+    return placed
 
 
 def _units(cpus: tuple[int, ...] | None, **units: int | None) -> dict[str, str]:
@@ -328,25 +339,27 @@ def differ_beyond_mode(head: RunHead, other: RunHead) -> bool:
 
     From what was asked for; what the programs are, `compare_with_barrier` compares.
     """
-    here, there = stored_request(head), stored_request(other)
+    request, other_request = stored_request(head), stored_request(other)
     if other.stagger_ms or any(getattr(head, it) != getattr(other, it) for it in _SAME):
         return True
-    if here is None or there is None:
-        return here is not there
+    if request is None or other_request is None:
+        return request is not other_request
     return any(
-        what(here) != what(there)
+        what(request) != what(other_request)
         for what in (_variables, lambda it: it.get("prepare"), lambda it: bool(it.get("run_dirs")))
     )
 
 
 def minor_differences(run: StoredRun, other: StoredRun) -> tuple[str, ...]:
     """Return what is worth a word beside a comparison: rests, and what the copies inherited."""
-    here, there = stored_request(run.head) or {}, stored_request(other.head) or {}
-    found: list[str] = []
-    if here and there:
+    request, other_request = stored_request(run.head) or {}, stored_request(other.head) or {}
+    differences: list[str] = []
+    if request and other_request:
         rests = [BY_NAME[name] for name in ("cooldown", "until-idle")]
-        found = _in_words(_of_options(rests, here, there))
-    given = _variables(here).keys() & _variables(there).keys()  # these stand over inherited ones
+        differences = _in_words(_of_options(rests, request, other_request))
+    given = (
+        _variables(request).keys() & _variables(other_request).keys()
+    )  # these stand over inherited ones
     inherited = (
         {
             name.removeprefix(_INHERITED): value
@@ -357,18 +370,18 @@ def minor_differences(run: StoredRun, other: StoredRun) -> tuple[str, ...]:
         }
         for some in (run.settings, other.settings)
     )
-    return (*found, *_in_words(_of_variables("environment variable", *inherited)))
+    return (*differences, *_in_words(_of_variables("environment variable", *inherited)))
 
 
-def _variables(asked: Mapping[str, object]) -> dict[str, str]:
-    pairs = asked.get("environment")
+def _variables(request: Mapping[str, object]) -> dict[str, str]:
+    pairs = request.get("environment")
     if not isinstance(pairs, list):
         return {}
     return {str(pair[0]): str(pair[1]) for pair in pairs if isinstance(pair, list) and pair[1:]}
 
 
-def _in_words(found: Iterator[ConditionDifference]) -> list[str]:
-    values = ((one.what, *(it or "none" for it in (one.now, one.before))) for one in found)
+def _in_words(differences: Iterator[ConditionDifference]) -> list[str]:
+    values = ((one.what, *(it or "none" for it in (one.now, one.before))) for one in differences)
     return [f"{what} {there}, not {here}" for what, there, here in values]
 
 
@@ -397,22 +410,25 @@ def doctor_differences(
     facts = {number: facts_of_run(run) for number, run in runs.items()}
     names = {difference.what.removeprefix(_SETTING) for difference in differences}
     recorded = {name for fact in facts.values() for name in fact.values}
-    found = []
+    differing = []
     for check in CHECKS:
-        own = {name for name in recorded if check.goes_by(name)}
-        if not any(name in names or is_volatile(name) for name in own):
+        names_of_check = {name for name in recorded if check.goes_by(name)}
+        if not any(name in names or is_volatile(name) for name in names_of_check):
             continue
-        said = {number: check.finding(it) for number, it in facts.items()}
-        told = {n: it for n, it in said.items() if it.verdict is not DoctorVerdict.UNKNOWN}
-        if not _between(points, told):
+        findings = {number: check.finding(it) for number, it in facts.items()}
+        known = {n: it for n, it in findings.items() if it.verdict is not DoctorVerdict.UNKNOWN}
+        if not _between(points, known):
             continue
-        groups = group_by_key(((it.verdict, it.seen), number) for number, it in told.items())
+        groups = group_by_key(((it.verdict, it.seen), number) for number, it in known.items())
         values = tuple((verdict, seen, tuple(of)) for (verdict, seen), of in groups.items())
-        found.append(DoctorDifference(check.name, check.why, values))
-    return tuple(found)
+        differing.append(DoctorDifference(check.name, check.why, values))
+    return tuple(differing)
 
 
-def _between(points: Sequence[Point], told: dict[int, DoctorFinding]) -> bool:
+def _between(points: Sequence[Point], findings: dict[int, DoctorFinding]) -> bool:
     """Tell whether points, not only runs within one, differ in their verdicts."""
-    sets = [{told[n].verdict for n in point.numbers if n in told} for point in points]
-    return len({frozenset(one) for one in sets if one}) > 1
+    sets = [
+        {findings[number].verdict for number in point.numbers if number in findings}
+        for point in points
+    ]
+    return len({frozenset(verdicts) for verdicts in sets if verdicts}) > 1

@@ -20,13 +20,13 @@ from rater.analysis.stats.intervals import CONFIDENCE, Decision, RatioInterval
 _SESSION_GAP_S = 3600.0
 
 
-def in_order(runs: dict[int, RunRates], made: Iterable[PointRun]) -> dict[int, RunRates]:
+def in_order(runs: dict[int, RunRates], point_runs: Iterable[PointRun]) -> dict[int, RunRates]:
     """Return the runs with their places in time; as they are where one's is not known.
 
     An hour in which none of them ran parts two sessions: others have been at work since, or the
     machine was off.
     """
-    heads = {one.run.head.run: one.run.head for one in made}
+    heads = {one.run.head.run: one.run.head for one in point_runs}
     if any(head.started_at is None for head in heads.values()):
         return runs
     order = sorted(heads.values(), key=lambda head: (head.started_at or "", head.run))

@@ -55,7 +55,7 @@ def rounds_evidence(strata: Iterable[Stratum], keys: Sequence[Key]) -> float | N
     What stays with a point for several rounds often meets all of its benchmarks, of which each
     alone says little.
     """
-    found = []
+    evidence = []
     for base, other in strata:
         blocks = _blocks(base, other)
         series = [
@@ -64,8 +64,8 @@ def rounds_evidence(strata: Iterable[Stratum], keys: Sequence[Key]) -> float | N
             for here, there in [[_by_block(_values(side, [key], _rate)) for side in (other, base)]]
             if blocks and here.keys() >= set(blocks) <= there.keys()
         ]
-        found += [serial_evidence(series)] if series else []
-    return sum(found) if found else None
+        evidence += [serial_evidence(series)] if series else []
+    return sum(evidence) if evidence else None
 
 
 def _rate(rate: Result) -> float | None:
@@ -78,14 +78,14 @@ def _blocks(base: Sequence[RunRates], other: Sequence[RunRates]) -> list[int]:
     Blocks of which one begins before another has ended (A1 A2 A3 B1 B2 B3) are names only: what
     drifts meets the runs of one of them at different times.
     """
-    both = ({run.block for run in base} & {run.block for run in other}) - {None}
-    if len(both) < _FEWEST_BLOCKS:
+    common = ({run.block for run in base} & {run.block for run in other}) - {None}
+    if len(common) < _FEWEST_BLOCKS:
         return []
     places: dict[int, list[int]] = {}
     for run in (*base, *other):
-        if run.block in both and run.block is not None:
+        if run.block in common and run.block is not None:
             if run.place is None:
-                return sorted(block for block in both if block is not None)
+                return sorted(block for block in common if block is not None)
             places.setdefault(run.block, []).append(run.place)
     spans = sorted((min(of_it), max(of_it), block) for block, of_it in places.items())
     apart = _apart(spans)
@@ -99,10 +99,17 @@ def _apart(spans: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
     """
     kept = list(spans)
     while True:
-        overlaps = [sum(a[0] <= b[1] and b[0] <= a[1] for b in kept) for a in kept]
+        overlaps = [
+            sum(span[0] <= other[1] and other[0] <= span[1] for other in kept) for span in kept
+        ]
         if max(overlaps, default=1) == 1:  # itself
             return kept
-        kept.pop(max(range(len(kept)), key=lambda i: (overlaps[i], kept[i][1] - kept[i][0])))
+        kept.pop(
+            max(
+                range(len(kept)),
+                key=lambda index: (overlaps[index], kept[index][1] - kept[index][0]),
+            )
+        )
 
 
 def _contrast(
@@ -318,28 +325,28 @@ def _estimate(
     are left out. `steps`: how many recorded times go into a value, each with the step it is known
     to; `evidence`: see `rounds_evidence`.
     """
-    found = []
+    estimates = []
     for base, other in strata:
         sides = [_values(side, keys, of, score) for side in (other, base)]
         if all(sides):
             known = {run.run: run for side in sides for run, _ in side}.values()
             coarse = (statistics.fmean(run.step(key) for key in keys) for run in known)
-            found.append(_contrast(sides, steps * max(coarse), evidence))
-    return mean_estimate(found) if found else None
+            estimates.append(_contrast(sides, steps * max(coarse), evidence))
+    return mean_estimate(estimates) if estimates else None
 
 
 def _values(
     runs: Sequence[RunRates], keys: Sequence[Key], of: _Value, score: _OfRun | None = None
 ) -> list[tuple[RunRates, float]]:
     """Return the runs that have a value, and its logarithm (several benchmarks': the mean)."""
-    found = []
+    values = []
     for run in runs:
         rates = [run.rates[key] for key in keys if key in run.rates]
         whole = len(rates) == len(keys)
         value = score(run) if score else mean_rate([of(rate) for rate in rates]) if whole else None
         if value:
-            found.append((run, math.log(value)))
-    return found
+            values.append((run, math.log(value)))
+    return values
 
 
 def _sides(grid: Grid) -> Iterable[Sequence[RunRates]]:

@@ -37,14 +37,14 @@ def run_differences(by_copies: dict[int, list[Sample]]) -> RunDifferences:
 
     In where these were, from the first with as many copies.
     """
-    members = [one for of_it in by_copies.values() for one in of_it]
-    found = [
+    members = [sample for of_it in by_copies.values() for sample in of_it]
+    differences = [
         (fact, sample.run.head.run)
         for first, *others in by_copies.values()
         for sample in others
         for fact in compare_facts(_places(first), _places(sample))
     ]
-    found += [
+    differences += [
         (difference, sample.run.head.run)
         for sample in members[1:]
         for difference in condition_differences(
@@ -52,7 +52,7 @@ def run_differences(by_copies: dict[int, list[Sample]]) -> RunDifferences:
         )
         if not difference.what.startswith(_PLACE)
     ]
-    runs = ((one, tuple(of_it)) for one, of_it in group_by_key(found).items())
+    runs = ((one, tuple(of_it)) for one, of_it in group_by_key(differences).items())
     return tuple(sorted(runs, key=lambda it: not it[0].significant))
 
 
@@ -206,14 +206,14 @@ def scaling_curves(points: Sequence[Point], law_on: LawScale = LawScale.LOG) -> 
     curves, alone = [], []
     for key, members in groups.items():
         counts = tuple(sorted({member.places.copies for member in members}))
-        made = _curve(names[key], key, members, law_on)
-        if any(len(one.points) > 1 for one in made.series):
-            curves.append(made)
+        curve = _curve(names[key], key, members, law_on)
+        if any(len(one.points) > 1 for one in curve.series):
+            curves.append(curve)
             continue
         reason = "no benchmark has a result"
-        if len(counts) > 1 and made.series:
+        if len(counts) > 1 and curve.series:
             reason = "no benchmark has results with two numbers of copies"
-        elif made.series:
+        elif curve.series:
             whom = "it" if len(members) == 1 else "them"
             reason = f"nothing else like {whom} has another number of copies than {counts[0]}"
         alone.append(
@@ -371,20 +371,20 @@ def _law(
     is taken, of equals that with the fewest copies a core.
     """
     groups: dict[tuple[Share, int | None], list[int]] = {}
-    for i, place in enumerate(places):
+    for index, place in enumerate(places):
         if place.share is Share.UNKNOWN:
-            groups.setdefault((place.share, None), []).append(i)
+            groups.setdefault((place.share, None), []).append(index)
         elif place.share is not Share.CPUS and place.even is not None:
-            groups.setdefault((place.share, place.even), []).append(i)
+            groups.setdefault((place.share, place.even), []).append(index)
     chosen = max(groups.values(), key=len, default=[])
     fitted = fit_usl(
-        [places[i].copies for i in chosen],
-        [means[i] for i in chosen],
-        [runs[i] for i in chosen],
+        [places[index].copies for index in chosen],
+        [means[index] for index in chosen],
+        [runs[index] for index in chosen],
         noise,
         law_on,
     )
-    left = [one for i, one in enumerate(places) if i not in chosen]
+    left = [one for index, one in enumerate(places) if index not in chosen]
     if isinstance(fitted, NoLaw) and left:
         text = truncate_list([str(one.copies) for one in left], 3)
         does = "does" if len(left) == 1 else "do"

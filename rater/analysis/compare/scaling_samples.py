@@ -39,20 +39,22 @@ def samples_of(points: Sequence[Point]) -> tuple[Sample, ...]:
     """Return the runs of the points, a run with two tunes twice; one in several points once."""
     named = [{name for name, _ in point.values} for point in points]
     shared = set.intersection(*named) if named else set()
-    found: dict[tuple[int, str | None], Sample] = {}
+    samples: dict[tuple[int, str | None], Sample] = {}
     for point in points:
         # `tag:set=a` beside plain runs is a way to name runs, no condition that the others lack.
         axes = {n: value for n, value in point.values if n in shared and n not in _NO_CONDITION}
-        for one in point.runs:
-            run = one.run
+        for point_run in point.runs:
+            run = point_run.run
             for rates in tune_rates(run):
                 values = {**_conditions(run, rates.tune), **axes}
                 key = tuple((name, value) for name, value in values.items() if value)
-                found.setdefault(
+                samples.setdefault(
                     (run.head.run, rates.tune),
-                    Sample(run=run, block=one.block, key=key, places=cpus_used(run), rates=rates),
+                    Sample(
+                        run=run, block=point_run.block, key=key, places=cpus_used(run), rates=rates
+                    ),
                 )
-    return tuple(found.values())
+    return tuple(samples.values())
 
 
 def _conditions(run: StoredRun, tune: str | None) -> dict[str, str]:
@@ -87,33 +89,33 @@ def by_conditions(samples: Iterable[Sample]) -> dict[Conditions, tuple[Sample, .
     4) are none of the same: a further condition, `placed`, tells them apart then.
     """
     by_conditions: dict[Conditions, list[Sample]] = {}
-    for one in samples:
-        by_conditions.setdefault(one.key, []).append(one)
-    found: dict[Conditions, tuple[Sample, ...]] = {}
+    for sample in samples:
+        by_conditions.setdefault(sample.key, []).append(sample)
+    groups: dict[Conditions, tuple[Sample, ...]] = {}
     for key, members in by_conditions.items():
         parts = _parted(members)
         if len(parts) == 1:
-            found[key] = parts[0]
+            groups[key] = parts[0]
             continue
         contested = _contested(members)
-        single = tuple(one for one in parts[0] if one.places.copies == 1)
+        single = tuple(sample for sample in parts[0] if sample.places.copies == 1)
         for part in parts:
             first = min(
-                (one.places for one in part if one.places.copies in contested),
+                (sample.places for sample in part if sample.places.copies in contested),
                 key=lambda it: it.copies,
             )
-            counts = {one.places.copies for one in part}
+            counts = {sample.places.copies for sample in part}
             # A single copy is placed alike whatever the others are.
             shared = single if len(counts) > 1 and 1 not in counts else ()
-            found[*key, (_PLACED, str(first))] = shared + part
-    return found
+            groups[*key, (_PLACED, str(first))] = shared + part
+    return groups
 
 
 def _contested(samples: Iterable[Sample]) -> set[int]:
     """Return the numbers of copies that were placed in more ways than one."""
     shapes: dict[int, set[object]] = {}
-    for one in samples:
-        shapes.setdefault(one.places.copies, set()).add(one.places.shape)
+    for sample in samples:
+        shapes.setdefault(sample.places.copies, set()).add(sample.places.shape)
     return {copies for copies, found in shapes.items() if len(found) > 1}
 
 
@@ -127,38 +129,46 @@ def _parted(samples: Sequence[Sample]) -> list[tuple[Sample, ...]]:
     left: list[Sample] = list(samples)
     parts: list[tuple[Sample, ...]] = []
     while left:
-        pool = left if not parts else [o for o in left if o.places.even == left[0].places.even]
+        pool = (
+            left
+            if not parts
+            else [sample for sample in left if sample.places.even == left[0].places.even]
+        )
         contested = _contested(pool)
         usual = Counter(
-            one.places.even
-            for one in pool
-            if one.places.copies not in contested and one.places.copies > 1
+            sample.places.even
+            for sample in pool
+            if sample.places.copies not in contested and sample.places.copies > 1
         )
-        runs = Counter((one.places.copies, one.places.shape) for one in pool)
+        runs = Counter((sample.places.copies, sample.places.shape) for sample in pool)
         ranked = [
             (usual[it.even], runs[it.copies, it.shape], len(it.cores or ()), -place)
-            for place, it in enumerate(one.places for one in pool)
+            for place, it in enumerate(sample.places for sample in pool)
         ]
         chosen: dict[int, CpusUsed] = {}
         for *_, place in sorted(ranked, reverse=True):
             chosen.setdefault(pool[-place].places.copies, pool[-place].places)
-        part = [one for one in pool if one.places.shape == chosen[one.places.copies].shape]
+        part = [
+            sample for sample in pool if sample.places.shape == chosen[sample.places.copies].shape
+        ]
         parts.append(tuple(part))
         taken = set(map(id, part))
-        left = [one for one in left if id(one) not in taken]
+        left = [sample for sample in left if id(sample) not in taken]
     return parts
 
 
 def curve_names(keys: Sequence[Conditions]) -> dict[Conditions, str]:
     """Return for each set of conditions what tells it from the others."""
     values = [dict(key) for key in keys]
-    fields = list(dict.fromkeys(name for one in values for name in one))
-    differing = [name for name in fields if len({one.get(name) for one in values}) > 1]
+    fields = list(dict.fromkeys(name for conditions in values for name in conditions))
+    differing = [
+        name for name in fields if len({conditions.get(name) for conditions in values}) > 1
+    ]
     if any(name.startswith("env:") for name in differing):
         differing = [name for name in differing if name != "env"]
     return {
-        key: ", ".join(f"{name}={one.get(name, 'none')}" for name in differing)
-        for key, one in zip(keys, values, strict=True)
+        key: ", ".join(f"{name}={conditions.get(name, 'none')}" for name in differing)
+        for key, conditions in zip(keys, values, strict=True)
     }
 
 
@@ -225,27 +235,30 @@ class OrderComparison(Struct, frozen=True, kw_only=True):
 
 def smt_yields(samples: Sequence[Sample]) -> tuple[SmtYield, ...]:
     """Return the yield of the largest set of cores under each set of conditions."""
-    ones: dict[_Cores, list[Sample]] = {}
-    fulls: dict[_Cores, list[Sample]] = {}
-    for one in samples:
-        if one.places.cores is None or one.places.even is None:
+    one_a_core: dict[_Cores, list[Sample]] = {}
+    all_threads: dict[_Cores, list[Sample]] = {}
+    for sample in samples:
+        if sample.places.cores is None or sample.places.even is None:
             continue
-        conditions = tuple(item for item in one.key if item[0] not in _PLACEMENT)
-        if one.places.share is Share.CORES:
-            ones.setdefault((conditions, one.places.cores), []).append(one)
-        elif one.places.share is Share.THREADS and one.places.threads in (None, one.places.even):
-            fulls.setdefault((conditions, one.places.cores), []).append(one)
-    found: dict[_Conditions, SmtYield] = {}
-    for (conditions, cores), single in ones.items():
-        full = fulls.get((conditions, cores))
+        conditions = tuple(item for item in sample.key if item[0] not in _PLACEMENT)
+        if sample.places.share is Share.CORES:
+            one_a_core.setdefault((conditions, sample.places.cores), []).append(sample)
+        elif sample.places.share is Share.THREADS and sample.places.threads in (
+            None,
+            sample.places.even,
+        ):
+            all_threads.setdefault((conditions, sample.places.cores), []).append(sample)
+    yields: dict[_Conditions, SmtYield] = {}
+    for (conditions, cores), single in one_a_core.items():
+        full = all_threads.get((conditions, cores))
         if full is None:
             continue
-        known = found.get(conditions)
+        known = yields.get(conditions)
         if known is not None and known.cores >= len(cores):
             continue
         changes = _changes(single, full, lambda rated: rated.per_hour)
         if changes:
-            found[conditions] = SmtYield(
+            yields[conditions] = SmtYield(
                 conditions=conditions,
                 cores=len(cores),
                 threads=full[0].places.even or 0,
@@ -254,7 +267,7 @@ def smt_yields(samples: Sequence[Sample]) -> tuple[SmtYield, ...]:
                 all_threads=_runs(full),
                 changes=changes,
             )
-    return tuple(found.values())
+    return tuple(yields.values())
 
 
 def orders(samples: Sequence[Sample]) -> tuple[OrderComparison, ...]:
@@ -263,16 +276,16 @@ def orders(samples: Sequence[Sample]) -> tuple[OrderComparison, ...]:
     The same: placed alike as well. A single copy has nothing beside it.
     """
     of_mode: dict[tuple[_Conditions, int, object], dict[str, list[Sample]]] = {}
-    for one in samples:
-        key = dict(one.key)
+    for sample in samples:
+        key = dict(sample.key)
         mode = key.pop("mode", "")
         if mode in ("heterogeneous", "rotated"):
             mode = "rotated"
             key.pop("increment", None)
             key.pop("order", None)
-        group = (tuple(key.items()), one.places.copies, one.places.shape)
+        group = (tuple(key.items()), sample.places.copies, sample.places.shape)
         by_mode = of_mode.setdefault(group, {})
-        by_mode.setdefault(mode, []).append(one)
+        by_mode.setdefault(mode, []).append(sample)
     return tuple(
         _orders(conditions, copies, modes["homogeneous"], modes["rotated"])
         for (conditions, copies, _), modes in sorted(of_mode.items(), key=lambda item: item[0][1])
@@ -287,14 +300,16 @@ def _orders(
     rotated: Sequence[Sample],
 ) -> OrderComparison:
     over = list(rotated[0].rates.rates)
-    same = all(set(one.rates.rates) == set(over) for one in (*homogeneous, *rotated))
+    same = all(set(sample.rates.rates) == set(over) for sample in (*homogeneous, *rotated))
     work = scores = None
     if same:
         work = _change(
-            None, [_work(one) for one in homogeneous], [one.rates.work_rate for one in rotated]
+            None,
+            [_work(sample) for sample in homogeneous],
+            [sample.rates.work_rate for sample in rotated],
         )
-        ratios = [one.rates.over(over, by_ratio=True) for one in homogeneous]
-        scores = _change(None, ratios, [one.rates.score for one in rotated])
+        ratios = [sample.rates.over(over, by_ratio=True) for sample in homogeneous]
+        scores = _change(None, ratios, [sample.rates.score for sample in rotated])
     return OrderComparison(
         conditions=conditions,
         copies=copies,
@@ -306,14 +321,17 @@ def _orders(
     )
 
 
-def _work(one: Sample) -> float | None:
+def _work(sample: Sample) -> float | None:
     """Return the reference seconds per second of a pass in homogeneous order."""
-    rates, whole = one.rates.rates.values(), one.rates.rates.keys() == {*one.run.head.benchmarks}
+    rates, whole = (
+        sample.rates.rates.values(),
+        sample.rates.rates.keys() == {*sample.run.head.benchmarks},
+    )
     references_s = [rated.reference_s for rated in rates if rated.reference_s]
     brackets_s = [rated.bracket_s for rated in rates if rated.bracket_s]
     if not whole or not rates or not len(references_s) == len(brackets_s) == len(rates):
         return None
-    return one.places.copies * math.fsum(references_s) / math.fsum(brackets_s)
+    return sample.places.copies * math.fsum(references_s) / math.fsum(brackets_s)
 
 
 def _changes(
@@ -322,27 +340,27 @@ def _changes(
     value_of: Callable[[Result], float | None],
 ) -> tuple[Change, ...]:
     """Return the change of each benchmark that is on both sides, that of all of them first."""
-    there = {name for one in after for name in one.rates.rates}
+    there = {name for sample in after for name in sample.rates.rates}
     names = [
         name
-        for name in dict.fromkeys(n for one in before for n in one.rates.rates)
+        for name in dict.fromkeys(n for sample in before for n in sample.rates.rates)
         if name in there
     ]
     found = []
     for name in names:
         sides = [
-            [value_of(one.rates.rates[name]) for one in side if name in one.rates.rates]
+            [value_of(sample.rates.rates[name]) for sample in side if name in sample.rates.rates]
             for side in (before, after)
         ]
         found.append(_change(name, *sides))
-    changes = [one for one in found if one is not None]
+    changes = [sample for sample in found if sample is not None]
     if len(changes) > 1:
         compared = [change.benchmark or "" for change in changes]
         means = [
             [
-                mean_rate([value_of(one.rates.rates[name]) for name in compared])
-                for one in side
-                if all(name in one.rates.rates for name in compared)
+                mean_rate([value_of(sample.rates.rates[name]) for name in compared])
+                for sample in side
+                if all(name in sample.rates.rates for name in compared)
             ]
             for side in (before, after)
         ]
@@ -358,16 +376,16 @@ def _change(
     if not all(sides):
         return None
     noise = run_to_run_noise(sides)
-    here, there = (mean_rate(side) or 0.0 for side in sides)
+    mean_before, mean_after = (mean_rate(side) or 0.0 for side in sides)
     error = math.hypot(*(noise.of_mean(len(side)) for side in sides))
     return Change(
         benchmark=benchmark,
-        before=here,
-        after=there,
-        beyond_noise=abs(math.log(there / here)) > error * noise.quantile(_ALPHA),
+        before=mean_before,
+        after=mean_after,
+        beyond_noise=abs(math.log(mean_after / mean_before)) > error * noise.quantile(_ALPHA),
         noise=noise,
     )
 
 
 def _runs(side: Sequence[Sample]) -> tuple[int, ...]:
-    return tuple(one.run.head.run for one in side)
+    return tuple(sample.run.head.run for sample in side)

@@ -66,75 +66,94 @@ def next_commands(findings: Sequence[Finding], run: StoredRun, *, of_kit: bool) 
     divots = [finding for finding in findings if not finding.explained]
     return tuple(
         again
-        if of_kit or isinstance(trial_of(one, findings, run), str)
+        if of_kit or isinstance(trial_of(divot, findings, run), str)
         else f"rater divots --confirm {number} --finding {place}"
-        for place, one in enumerate(divots, 1)
+        for place, divot in enumerate(divots, 1)
     )
 
 
-def trial_of(one: Finding, findings: Sequence[Finding], run: StoredRun) -> ConfirmPlan | str:
+def trial_of(finding: Finding, findings: Sequence[Finding], run: StoredRun) -> ConfirmPlan | str:
     """Return the trial of a finding, or why there is none.
 
     The other side is a part of the same kind that no finding is about: another
     lgroup with as many CPUs of the run, else CPUs of the same lgroup, nearest first.
     """
-    if one.explained or one.kind not in PLACED:
+    if finding.explained or finding.kind not in PLACED:
         return (
-            f"a divot of kind {one.kind} has no place to compare with another; "
+            f"a divot of kind {finding.kind} has no place to compare with another; "
             f"`rater rerun {run.head.run}` shows whether it comes back"
         )
     threads = [benchmark.name for benchmark in run.benchmarks if benchmark.threads > 1]
     if threads:
         return f"a copy of {threads[0]} uses several CPUs"
     used = {placement.cpu: placement for placement in run.placements if placement.cpu is not None}
-    here = tuple(sorted(set(one.cpus) & used.keys()))
+    own_cpus = tuple(sorted(set(finding.cpus) & used.keys()))
     bound = {(placement.copy, placement.cpu) for placement in run.placements}
-    copies = sum((copy, cpu) in bound for copy in one.copies for cpu in here)
+    copies = sum((copy, cpu) in bound for copy in finding.copies for cpu in own_cpus)
     if not copies:
-        moved = here or "moves" in dict(one.details)
+        moved = own_cpus or "moves" in dict(finding.details)
         return (
             f"its copies were {'on other CPUs in each iteration' if moved else 'not bound to CPUs'}"
         )
     suspects = {
         cpu
-        for finding in findings
-        if not finding.explained and finding.kind in PLACED
-        for cpu in finding.cpus
+        for suspect in findings
+        if not suspect.explained and suspect.kind in PLACED
+        for cpu in suspect.cpus
     }
-    there = _like(one, here, used, suspects) or _like(one, here, used, set())
-    if not there:
-        return f"the run had no other {len(here)} CPUs to compare with"
-    whole = one.kind is Kind.SLOW_LGROUP
-    name = f"node {used[there[0]].node}" if whole else formatting.format_cpus(there)
-    names = one.benchmarks or tuple(used.name for used in run.benchmarks)
+    like_cpus = _like(finding, own_cpus, used, suspects) or _like(finding, own_cpus, used, set())
+    if not like_cpus:
+        return f"the run had no other {len(own_cpus)} CPUs to compare with"
+    whole = finding.kind is Kind.SLOW_LGROUP
+    name = f"node {used[like_cpus[0]].node}" if whole else formatting.format_cpus(like_cpus)
+    names = finding.benchmarks or tuple(used.name for used in run.benchmarks)
     return ConfirmPlan(
-        place=one.place,
+        place=finding.place,
         benchmarks=names,
         copies=copies,
-        here=here,
-        there=there,
+        here=own_cpus,
+        there=like_cpus,
         there_name=name,
-        slowdown=one.slowdown,
+        slowdown=finding.slowdown,
     )
 
 
 def _like(
-    one: Finding, here: Sequence[int], used: dict[int, Placement], suspects: set[int]
+    finding: Finding, own_cpus: Sequence[int], used: dict[int, Placement], suspects: set[int]
 ) -> tuple[int, ...]:
     """Return as many CPUs like those of a finding, nearest first; none where there are too few."""
-    own, cores = ({getattr(used[cpu], of) for cpu in here} for of in ("node", "core"))
-    free = [used[cpu] for cpu in sorted(used.keys() - suspects - {*here})]
-    if one.kind is Kind.SLOW_LGROUP:
-        first, package = min((it for it in own if it is not None), default=0), used[here[0]].package
-        free = [it for it in free if it.node not in {None, *own}]
-        of_node = Counter(it.node for it in free)
-        free = [it for it in free if of_node[it.node] >= len(here)]
-        free.sort(key=lambda it: (it.package != package, abs((it.node or 0) - first), it.node))
+    nodes, cores = ({getattr(used[cpu], unit) for cpu in own_cpus} for unit in ("node", "core"))
+    free = [used[cpu] for cpu in sorted(used.keys() - suspects - {*own_cpus})]
+    if finding.kind is Kind.SLOW_LGROUP:
+        first, package = (
+            min((placement for placement in nodes if placement is not None), default=0),
+            used[own_cpus[0]].package,
+        )
+        free = [placement for placement in free if placement.node not in {None, *nodes}]
+        of_node = Counter(placement.node for placement in free)
+        free = [placement for placement in free if of_node[placement.node] >= len(own_cpus)]
+        free.sort(
+            key=lambda placement: (
+                placement.package != package,
+                abs((placement.node or 0) - first),
+                placement.node,
+            )
+        )
     else:
-        free = [it for it in free if it.core is None or it.core not in cores]
-        free.sort(key=lambda it: (it.node not in own, abs((it.cpu or 0) - here[0]), it.cpu))
-    there = sorted(it.cpu for it in free[: len(here)] if it.cpu is not None)
-    return tuple(there) if len(there) == len(here) else ()
+        free = [
+            placement for placement in free if placement.core is None or placement.core not in cores
+        ]
+        free.sort(
+            key=lambda placement: (
+                placement.node not in nodes,
+                abs((placement.cpu or 0) - own_cpus[0]),
+                placement.cpu,
+            )
+        )
+    like_cpus = sorted(
+        placement.cpu for placement in free[: len(own_cpus)] if placement.cpu is not None
+    )
+    return tuple(like_cpus) if len(like_cpus) == len(own_cpus) else ()
 
 
 def times_of(run: StoredRun) -> dict[str, float]:
@@ -148,13 +167,16 @@ def times_of(run: StoredRun) -> dict[str, float]:
     }
 
 
-def slowdown_of(here: dict[str, float], there: dict[str, float]) -> float | None:
+def slowdown_of(times_s: dict[str, float], other_times_s: dict[str, float]) -> float | None:
     """Return the geometric mean of time over time of one pair, None where nothing is in both."""
-    both = [math.log(here[name] / there[name]) for name in here.keys() & there.keys()]
-    return math.exp(fmean(both)) if both else None
+    log_ratios = [
+        math.log(times_s[name] / other_times_s[name])
+        for name in times_s.keys() & other_times_s.keys()
+    ]
+    return math.exp(fmean(log_ratios)) if log_ratios else None
 
 
-def judge_pairs(slowdowns: Sequence[float], found: float) -> ConfirmResult:
+def judge_pairs(slowdowns: Sequence[float], found_slowdown: float) -> ConfirmResult:
     """Return what two pairs or more say of a finding whose slowdown was `found`.
 
     Confirmed: the interval is all on the finding's side of 1, and the effect is half of
@@ -163,8 +185,8 @@ def judge_pairs(slowdowns: Sequence[float], found: float) -> ConfirmResult:
     logs = [math.log(slowdown) for slowdown in slowdowns]
     mean = fmean(logs)
     reach = t_quantile(CONFIDENCE, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
-    side = math.copysign(1.0, math.log(found))
-    half = _HALF * abs(math.log(found))
+    side = math.copysign(1.0, math.log(found_slowdown))
+    half = _HALF * abs(math.log(found_slowdown))
     nearest, farthest = side * mean - reach, side * mean + reach
     if nearest > 0:
         answer = ConfirmVerdict.CONFIRMED if side * mean >= half else ConfirmVerdict.SMALLER

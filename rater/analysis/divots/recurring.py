@@ -120,72 +120,80 @@ def between_runs(runs: Sequence[SearchedRun]) -> tuple[RecurringDivot, ...]:
 # -- one run --------------------------------------------------------------------------------------
 
 
-def _prepared(one: SearchedRun) -> _Run:
-    table = one.table
+def _prepared(searched: SearchedRun) -> _Run:
+    table = searched.table
     values = subtract_median(table.log_s - fit_layout(table)[0][:, None])
     effects = tuple(
         (finding, _effect(table, finding))
-        for finding in one.findings
+        for finding in searched.findings
         if finding.kind in _HAS_SIZE and not finding.explained
     )
     rest = values - sum((effect for _, effect in effects), np.zeros(table.shape))
     noise, _ = noise_of(subtract_median(rest), clock_steps(table))
-    return _Run(run=one.run, table=table, values=values, effects=effects, noise=noise)
+    return _Run(run=searched.run, table=table, values=values, effects=effects, noise=noise)
 
 
-def _effect(table: Table, one: Finding) -> Floats:
+def _effect(table: Table, finding: Finding) -> Floats:
     """Return (B, I, S) the ln slowdown of a stored finding's copies, 0 elsewhere."""
     effect = np.zeros(table.shape)
-    on_cpus = np.isin(table.cpu, one.cpus) if one.cpus else np.ones(table.shape[2], dtype=bool)
-    for it in one.singles or one.cells:
-        cell = table.benchmarks.index((it.benchmark, it.tune)), table.iterations.index(it.iteration)
-        if isinstance(it, CopyEffect):
-            own = table.copy[cell] == it.copy
+    on_cpus = (
+        np.isin(table.cpu, finding.cpus) if finding.cpus else np.ones(table.shape[2], dtype=bool)
+    )
+    for part in finding.singles or finding.cells:
+        cell = (
+            table.benchmarks.index((part.benchmark, part.tune)),
+            table.iterations.index(part.iteration),
+        )
+        if isinstance(part, CopyEffect):
+            is_member = table.copy[cell] == part.copy
         else:
-            own = np.isin(table.copy[cell], one.copies) & on_cpus
-        effect[*cell, own] = math.log(it.slowdown)
+            is_member = np.isin(table.copy[cell], finding.copies) & on_cpus
+        effect[*cell, is_member] = math.log(part.slowdown)
     return effect
 
 
-def _slots(one: Finding, of: _Run, here: _Run) -> Bools | None:
+def _slots(finding: Finding, origin: _Run, target: _Run) -> Bools | None:
     """Return the slots (S,) of another run that a finding of `of` is about, of one that moves the
     copies (C,); None where it has no copies there.
     """
-    table, home = here.table, of.table
-    if _moves(one):
-        slots = np.isin(np.unique(table.copy[table.copy >= 0]), one.copies)
-    elif one.kind is Kind.SLOW_LGROUP:
-        slots = np.isin(table.node, one.nodes)
-    elif one.cpus:
-        slots = np.isin(table.cpu, one.cpus)
-        if np.isin(home.cpu, one.cpus).sum() > len(one.copies) and home.fixed:
+    table, origin_table = target.table, origin.table
+    if _moves(finding):
+        slots = np.isin(np.unique(table.copy[table.copy >= 0]), finding.copies)
+    elif finding.kind is Kind.SLOW_LGROUP:
+        slots = np.isin(table.node, finding.nodes)
+    elif finding.cpus:
+        slots = np.isin(table.cpu, finding.cpus)
+        if (
+            np.isin(origin_table.cpu, finding.cpus).sum() > len(finding.copies)
+            and origin_table.fixed
+        ):
             # Others share those CPUs: it is about these copies.
-            slots &= np.isin(table.copy, one.copies).any(axis=(0, 1))
-        if len(np.unique(table.cpu[slots])) < _SAME_PART * len(one.cpus):
+            slots &= np.isin(table.copy, finding.copies).any(axis=(0, 1))
+        if len(np.unique(table.cpu[slots])) < _SAME_PART * len(finding.cpus):
             return None
-    elif home.copies == table.copies and (table.cpu == UNKNOWN).all():
-        slots = np.isin(table.copy, one.copies).any(axis=(0, 1))
+    elif origin_table.copies == table.copies and (table.cpu == UNKNOWN).all():
+        slots = np.isin(table.copy, finding.copies).any(axis=(0, 1))
     else:
         return None
     return slots if 0 < slots.sum() < len(slots) else None
 
 
-def _keys(one: Finding) -> set[_Key]:
-    return {(cell.benchmark, cell.tune) for cell in one.cells}
+def _keys(finding: Finding) -> set[_Key]:
+    return {(cell.benchmark, cell.tune) for cell in finding.cells}
 
 
-def _sort(one: Finding) -> tuple[bool, str]:
+def _sort(finding: Finding) -> tuple[bool, str]:
     """Return what findings of one fault have in common: slow or fast, of what."""
-    return one.fast, _SORTS.get(one.kind, one.kind)
+    return finding.fast, _SORTS.get(finding.kind, finding.kind)
 
 
-def _moves(one: Finding) -> bool:
+def _moves(finding: Finding) -> bool:
     """Tell whether a finding is of a copy wherever it ran, which is no slot."""
-    return "moves" in dict(one.details)
+    return "moves" in dict(finding.details)
 
 
-def _share(left: Bools, right: Bools) -> float:
-    return int((left & right).sum()) / max(1, int((left | right).sum()))
+def _share(members: Bools, others: Bools) -> float:
+    return int((members & others).sum()) / max(1, int((members | others).sum()))
 
 
 # -- one fault in several runs --------------------------------------------------------------------
@@ -193,109 +201,117 @@ def _share(left: Bools, right: Bools) -> float:
 
 def _faults(runs: Sequence[_Run]) -> list[_Fault]:
     faults: list[_Fault] = []
-    for here in runs:
-        for one, effect in here.effects:
-            if one.kind in PLACED:
-                own = (effect != 0).any(axis=(0, 1))
-                known = next(
-                    (fault for fault in faults if _same(fault, here, one, own)), _Fault([])
+    for run in runs:
+        for finding, effect in run.effects:
+            if finding.kind in PLACED:
+                slots = (effect != 0).any(axis=(0, 1))
+                matching = next(
+                    (fault for fault in faults if _same(fault, run, finding, slots)), _Fault([])
                 )
-                if not known.members:
-                    faults.append(known)
-                known.members.append((here, one))
+                if not matching.members:
+                    faults.append(matching)
+                matching.members.append((run, finding))
     return faults
 
 
-def _same(fault: _Fault, here: _Run, one: Finding, own: Bools) -> bool:
+def _same(fault: _Fault, run: _Run, finding: Finding, finding_slots: Bools) -> bool:
     """Tell whether a finding on slots `own` (S,) of a run is a fault of earlier ones."""
-    of, first = fault.members[0]
-    if any(it is here for it, _ in fault.members) or not _keys(first) & _keys(one):
+    origin, first = fault.members[0]
+    if any(member is run for member, _ in fault.members) or not _keys(first) & _keys(finding):
         return False
-    if _sort(first) != _sort(one):
+    if _sort(first) != _sort(finding):
         return False
-    if _moves(first) or _moves(one):
-        return _moves(first) and _moves(one) and first.copies == one.copies
-    slots = _slots(first, of, here)
-    return slots is not None and _share(slots, own) >= _SAME_PART
+    if _moves(first) or _moves(finding):
+        return _moves(first) and _moves(finding) and first.copies == finding.copies
+    slots = _slots(first, origin, run)
+    return slots is not None and _share(slots, finding_slots) >= _SAME_PART
 
 
-def _look(fault: _Fault, here: _Run) -> FaultMeasurement:
-    for it, own in fault.members:
-        if it is here:
-            told = own.place, own.benchmarks, own.slowdown
-            return FaultMeasurement(here.run, Presence.YES, *told)
-    of, one = fault.largest
-    measured = _measured(one, of, here, fault.benchmarks if one.benchmarks else set())
+def _look(fault: _Fault, run: _Run) -> FaultMeasurement:
+    for it, finding in fault.members:
+        if it is run:
+            told = finding.place, finding.benchmarks, finding.slowdown
+            return FaultMeasurement(run.run, Presence.YES, *told)
+    origin, largest = fault.largest
+    measured = _measured(largest, origin, run, fault.benchmarks if largest.benchmarks else set())
     if measured is None:
         return FaultMeasurement(
-            run=here.run,
+            run=run.run,
             there=Presence.NOT_RUN,
-            place=one.place,
-            benchmarks=one.benchmarks,
+            place=largest.place,
+            benchmarks=largest.benchmarks,
             slowdown=None,
         )
-    (size, reach), found = measured, math.log(one.slowdown)
-    toward, there = size * math.copysign(1, found), Presence.SMALLER
+    (size, reach), found = measured, math.log(largest.slowdown)
+    toward, presence = size * math.copysign(1, found), Presence.SMALLER
     if toward <= reach:
-        there = Presence.OPEN if toward + reach >= abs(found) else Presence.NO
+        presence = Presence.OPEN if toward + reach >= abs(found) else Presence.NO
     elif toward >= _SHOWS * abs(found):
-        there = Presence.YES
+        presence = Presence.YES
     return FaultMeasurement(
-        run=here.run,
-        there=there,
-        place=one.place,
-        benchmarks=one.benchmarks,
+        run=run.run,
+        there=presence,
+        place=largest.place,
+        benchmarks=largest.benchmarks,
         slowdown=math.exp(size),
     )
 
 
-def _measured(one: Finding, of: _Run, here: _Run, keys: set[_Key]) -> tuple[float, float] | None:
+def _measured(
+    finding: Finding, origin: _Run, target: _Run, keys: set[_Key]
+) -> tuple[float, float] | None:
     """Return the ln slowdown of a finding's part in another run, and how far off it may be.
 
     `keys`: in these benchmarks, in all of that run where there are none. None: it has no
     copies there that ended well, or no such benchmark.
     """
-    table, noise = here.table, here.noise
-    slots = _slots(one, of, here)
-    rows = [k for k, key in enumerate(table.benchmarks) if not keys or key in keys]
+    table, noise = target.table, target.noise
+    slots = _slots(finding, origin, target)
+    rows = [row for row, key in enumerate(table.benchmarks) if not keys or key in keys]
     if slots is None or not rows:
         return None
     apart = (
         effect
-        for _, effect in here.effects
-        if _moves(one) or _share((effect != 0).any(axis=(0, 1)), slots) < _SAME_PART
+        for _, effect in target.effects
+        if _moves(finding) or _share((effect != 0).any(axis=(0, 1)), slots) < _SAME_PART
     )
-    values = here.values - sum(apart, np.zeros(table.shape))
-    values = (values_by_copy(table, values)[1] if _moves(one) else values)[rows]
+    values = target.values - sum(apart, np.zeros(table.shape))
+    values = (values_by_copy(table, values)[1] if _moves(finding) else values)[rows]
     sd = np.sqrt(noise.one[rows])[:, None]
-    d = location(values[:, :, slots], sd) - location(values[:, :, ~slots], sd)  # (B, I)
+    differences = location(values[:, :, slots], sd) - location(values[:, :, ~slots], sd)  # (B, I)
     few = float(min(slots.sum(), (~slots).sum()))
-    each = [location(d, sd[:, 0])]
+    each = [location(differences, sd[:, 0])]
     var = [noise.again[rows] / noise.count[rows] / few]
-    if len(one.iterations) not in (0, len(of.table.iterations)):
-        each += [d[:, i] for i in range(d.shape[1])]  # in one iteration, whichever it is here
-        var += [noise.one[rows] / few] * d.shape[1]
-    side = 1 if one.slowdown > 1 else -1
-    sizes = {k: float(np.nanmedian(it)) for k, it in enumerate(each) if np.isfinite(it).any()}
+    if len(finding.iterations) not in (0, len(origin.table.iterations)):
+        each += [
+            differences[:, iteration] for iteration in range(differences.shape[1])
+        ]  # in one iteration, whichever it is here
+        var += [noise.one[rows] / few] * differences.shape[1]
+    side = 1 if finding.slowdown > 1 else -1
+    sizes = {
+        row: float(np.nanmedian(sizes_of_row))
+        for row, sizes_of_row in enumerate(each)
+        if np.isfinite(sizes_of_row).any()
+    }
     if not sizes:
         return None
-    best = max(sizes, key=lambda k: side * sizes[k])
+    best = max(sizes, key=lambda row: side * sizes[row])
     error = math.sqrt(float(np.mean(var[best])) / len(rows) + PARTS.typical**2)
     free = float(np.sum(noise.again_df[rows]))
     return sizes[best], t_quantile(1 - (1 - _CONFIDENCE) / 2 / len(each), max(1.0, free)) * error
 
 
-def _moved(left: _Fault, right: _Fault) -> bool:
+def _moved(fault: _Fault, other: _Fault) -> bool:
     """Tell whether two faults may be one that moved: other runs, another place, the same size."""
-    (_, one), (_, two) = left.largest, right.largest
-    if left.runs & right.runs or _sort(one) != _sort(two):
+    (_, finding), (_, other_finding) = fault.largest, other.largest
+    if fault.runs & other.runs or _sort(finding) != _sort(other_finding):
         return False
-    sizes = sorted(abs(math.log(it.slowdown)) for it in (one, two))
-    many = sorted(len(it.copies) for it in (one, two))
+    sizes = sorted(abs(math.log(member.slowdown)) for member in (finding, other_finding))
+    many = sorted(len(member.copies) for member in (finding, other_finding))
     if sizes[1] > _TWICE * sizes[0] or many[1] > _TWICE * many[0]:
         return False
     # Elsewhere in the same benchmarks, or there in others.
-    return bool(_keys(one) & _keys(two)) != (one.place == two.place)
+    return bool(_keys(finding) & _keys(other_finding)) != (finding.place == other_finding.place)
 
 
 def _recurring_divot(kind: Kind, group: Sequence[_Fault]) -> RecurringDivot:
@@ -310,8 +326,8 @@ def _recurring_divot(kind: Kind, group: Sequence[_Fault]) -> RecurringDivot:
     ]
     names = set.intersection(*some) or set.union(*some) if some else set()
 
-    def every(what: str) -> tuple[int, ...]:
-        return tuple(sorted({it for member in members for it in getattr(member, what)}))
+    def every(field_name: str) -> tuple[int, ...]:
+        return tuple(sorted({it for member in members for it in getattr(member, field_name)}))
 
     return RecurringDivot(
         kind=kind,

@@ -117,20 +117,23 @@ def spread_of(
     of them: what slowed the CPU is not the copies' own difference.
     """
     usual = _usual(times, lambda name, _: name)
-    found = [
+    deviations = [
         Deviation(abs(seconds / usual[name] - 1), name, iteration, copy)
         for (name, iteration, copy), seconds in times.items()
     ]
     if costs and cpu_of:
         speeds = speeds_of(costs)
         steady = [
-            one
-            for one in found
-            if abs(speeds.get((one.benchmark, one.iteration, cpu_of[one.copy]), 0.0)) <= STEADY
+            deviation
+            for deviation in deviations
+            if abs(
+                speeds.get((deviation.benchmark, deviation.iteration, cpu_of[deviation.copy]), 0.0)
+            )
+            <= STEADY
         ]
-        if len(steady) >= _LEAST_STEADY * len(found):
-            found = steady
-    return max(found, key=lambda one: one.size, default=None)
+        if len(steady) >= _LEAST_STEADY * len(deviations):
+            deviations = steady
+    return max(deviations, key=lambda deviation: deviation.size, default=None)
 
 
 def floor_of(spread: float) -> float:
@@ -169,14 +172,14 @@ def judge(
     CPU's own speed changed, each where it was too much; `disturbed`: that in words.
     """
 
-    def sort(one: Finding) -> str:
-        if names(one, injection, iterations) and _fits(one.slowdown, effect):
+    def sort(finding: Finding) -> str:
+        if names(finding, injection, iterations) and _fits(finding.slowdown, effect):
             return "named"  # also where it is explained, as a first iteration is
-        if one.explained:
+        if finding.explained:
             return "explained"
-        if _alias(one, injection, iterations):
+        if _alias(finding, injection, iterations):
             return "secondary"
-        return "small" if abs(one.slowdown - 1) < floor else "false"
+        return "small" if abs(finding.slowdown - 1) < floor else "false"
 
     found = group_by_key((sort(finding), finding) for finding in findings)
     named, secondary, false, small = (
@@ -210,40 +213,43 @@ def _fits(slowdown: float, effect: float | None) -> bool:
     return low <= math.log(slowdown) / math.log(effect) <= high
 
 
-def names(one: Finding, injection: Injection, iterations: int) -> bool:
+def names(finding: Finding, injection: Injection, iterations: int) -> bool:
     """Tell whether a finding is what was injected, at its place and time."""
     at, kind = injection.iteration, injection.kind
-    times = {single.iteration for single in one.singles} or set(one.iterations)
-    if one.slowdown <= 1 or kind is PlantKind.NOTHING:
+    times = {single.iteration for single in finding.singles} or set(finding.iterations)
+    if finding.slowdown <= 1 or kind is PlantKind.NOTHING:
         return False
     if kind is PlantKind.SLOW_ITERATION:
         kinds = {Kind.SLOW_ITERATION}
         kinds |= {Kind.STARTUP, Kind.WARM_UP} if at == 1 else set()  # its copies had to wait
         kinds |= {Kind.STEP} if at == iterations else set()  # from the last one on
-        return one.kind in kinds and times == {at}
-    named = {single.benchmark for single in one.singles} or set(one.benchmarks)
-    copies = {single.copy for single in one.singles} or set(one.copies)
-    of_lgroup = one.kind is Kind.SLOW_LGROUP and one.nodes == (injection.node,)
-    here = of_lgroup or (one.kind in PLACED and copies == set(injection.copies))
+        return finding.kind in kinds and times == {at}
+    named = {single.benchmark for single in finding.singles} or set(finding.benchmarks)
+    copies = {single.copy for single in finding.singles} or set(finding.copies)
+    of_lgroup = finding.kind is Kind.SLOW_LGROUP and finding.nodes == (injection.node,)
+    here = of_lgroup or (finding.kind in PLACED and copies == set(injection.copies))
     when = times == {at} if at else len(times) in (0, iterations)
     return here and when and (injection.benchmark is None or named == {injection.benchmark})
 
 
-def _alias(one: Finding, injection: Injection, iterations: int) -> bool:
+def _alias(finding: Finding, injection: Injection, iterations: int) -> bool:
     """Tell whether a finding is another true description of what was injected."""
     at, kind = injection.iteration, injection.kind
-    if one.slowdown <= 1 or kind is PlantKind.NOTHING:
+    if finding.slowdown <= 1 or kind is PlantKind.NOTHING:
         return False
     if kind is PlantKind.SLOW_ITERATION:
-        first = one.kind in (Kind.STARTUP, Kind.WARM_UP) and at == 1
-        return first or (one.kind in (Kind.DRIFT, Kind.STEP) and at in (1, iterations))
-    if one.kind is Kind.SLOW_ITERATION:
-        return at is not None and (one.benchmark, one.iteration) == (injection.benchmark, at)
+        first = finding.kind in (Kind.STARTUP, Kind.WARM_UP) and at == 1
+        return first or (finding.kind in (Kind.DRIFT, Kind.STEP) and at in (1, iterations))
+    if finding.kind is Kind.SLOW_ITERATION:
+        return at is not None and (finding.benchmark, finding.iteration) == (
+            injection.benchmark,
+            at,
+        )
     # The slowed part, benchmark by benchmark or copy by copy, or an lgroup of little more.
-    lgroup = one.kind is Kind.SLOW_LGROUP and len(one.copies) <= _FEW_COPIES
-    inside = bool(one.copies) and {*one.copies} <= {*injection.copies}
-    around = lgroup and {*injection.cpus} <= {*one.cpus}
-    return one.kind in (*PLACED, Kind.BIMODAL) and (inside or around)
+    lgroup = finding.kind is Kind.SLOW_LGROUP and len(finding.copies) <= _FEW_COPIES
+    inside = bool(finding.copies) and {*finding.copies} <= {*injection.copies}
+    around = lgroup and {*injection.cpus} <= {*finding.cpus}
+    return finding.kind in (*PLACED, Kind.BIMODAL) and (inside or around)
 
 
 class Tally(Struct, frozen=True, kw_only=True):
@@ -292,7 +298,7 @@ class PromiseTrials(Struct, frozen=True):
     def kept(self) -> bool:
         """Whether that is no fewer than chance leaves of what is promised."""
         ways = (
-            math.comb(self.trials, k) * _PROMISED**k * (1 - _PROMISED) ** (self.trials - k)
-            for k in range(self.found + 1)
+            math.comb(self.trials, hits) * _PROMISED**hits * (1 - _PROMISED) ** (self.trials - hits)
+            for hits in range(self.found + 1)
         )
         return sum(ways) >= _UNLIKELY

@@ -110,47 +110,49 @@ def _numbered(noun: str, numbers: Sequence[int]) -> str:
 
 def summary_of(table: Table, cause: Cause) -> str:
     """Return what happened to whom: benchmarks, size, how many of how many."""
-    facts, numbers = cause.facts, [table.iterations[k] for k in cause.iterations]
-    which = formatting.named([table.name(b) for b in cause.benchmarks], table.shape[0])
+    facts, numbers = cause.facts, [table.iterations[index] for index in cause.iterations]
+    names = formatting.named(
+        [table.name(benchmark) for benchmark in cause.benchmarks], table.shape[0]
+    )
     size = formatting.format_slowdown(math.exp(float(facts.get("rise", cause.size))))
     copies = np.unique(table.copy[cause.covered]).tolist()
     several = len(numbers) > 1
-    its = f"iteration{'s' * several} {numbers[0]}" + f"-{numbers[-1]}" * several
+    iterations = f"iteration{'s' * several} {numbers[0]}" + f"-{numbers[-1]}" * several
     where = ""
     if len(numbers) < table.shape[1]:
         where = f" iteration{'s' * several} {','.join(map(str, numbers))}"
     share = f"{float(facts.get('share', 0.0)) * 100:.0f} % of "
     match cause.kind:
         case Kind.SLOW_ITERATION | Kind.STEP | Kind.WARM_UP as kind:
-            text = f"{which} {_range(table, cause)} against the other iterations"
+            text = f"{names} {_range(table, cause)} against the other iterations"
             if kind is Kind.SLOW_ITERATION:
-                text = f"{its}: {text}{_all_but(table, cause)}"
+                text = f"{iterations}: {text}{_all_but(table, cause)}"
             else:
                 early = "warm-up, " if kind is Kind.WARM_UP else ""
-                text = f"{early}{its} of {table.shape[1]}: {text}"
+                text = f"{early}{iterations} of {table.shape[1]}: {text}"
         case Kind.DRIFT:
-            text = f"{which} {size} from the first to the last of {table.shape[1]} iterations"
+            text = f"{names} {size} from the first to the last of {table.shape[1]} iterations"
         case Kind.GRADIENT:
-            text = f"{which}{where}: {size} from the first copy to the last, evenly"
+            text = f"{names}{where}: {size} from the first copy to the last, evenly"
         case Kind.STARTUP:
             mode = _MODES[str(facts["mode"])]
-            text = f"{which}{where}: start-up ({mode}), {size} of the median time"
+            text = f"{names}{where}: start-up ({mode}), {size} of the median time"
         case Kind.WANDERING:
             turns = _turns(table, str(facts["turns"]))
-            text = f"{which}: another NUMA node is slow in each iteration ({turns})"
+            text = f"{names}: another NUMA node is slow in each iteration ({turns})"
         case Kind.NO_PLACE:
             text = (
-                f"{which}: one copy or a few {_range(table, cause)} in {len(cause.cells)} phases, "
+                f"{names}: one copy or a few {_range(table, cause)} in {len(cause.cells)} phases, "
                 f"{len(copies)} different ones by chance; no place is at fault"
             )
         case Kind.BIMODAL if cause.level == "modes":
-            text = f"{which}: does not repeat, {share}the copies {size}, other ones each iteration"
+            text = f"{names}: does not repeat, {share}the copies {size}, other ones each iteration"
         case Kind.BIMODAL:
             same = ", the same copies every time" if facts.get("same") else ""
-            text = f"{which}: two groups of copies, {share}them {size}{same}; "
+            text = f"{names}: two groups of copies, {share}them {size}{same}; "
             text += _on_lgroups(table, cause) + _undecided(table, cause, copies)
         case _:
-            text = f"{which} {_range(table, cause)} ({_how_many(table, cause, copies)})"
+            text = f"{names} {_range(table, cause)} ({_how_many(table, cause, copies)})"
             text += _undecided(table, cause, copies)
     return text
 
@@ -179,10 +181,11 @@ def _range(table: Table, cause: Cause) -> str:
     each = np.where(cause.covered, cause.effect, np.nan)
     members = (cause.benchmarks, cause.iterations, np.flatnonzero(cause.slots).tolist())
     ranges = [
-        [float(np.nanmedian(np.take(each, at, k))) for at in some] for k, some in enumerate(members)
+        [float(np.nanmedian(np.take(each, at, axis_index))) for at in some]
+        for axis_index, some in enumerate(members)
     ]
     spans = [max(sizes) - min(sizes) for sizes in ranges]
-    axis = next(k for k, span in enumerate(spans) if 2 * span >= max(spans))
+    axis = next(axis_index for axis_index, span in enumerate(spans) if 2 * span >= max(spans))
     sizes = ranges[axis]
     if spans[axis] < max(_LEAST_RANGE, _VARIES * abs(typical)):
         return text
@@ -194,7 +197,7 @@ def _range(table: Table, cause: Cause) -> str:
 
 def _how_many(table: Table, cause: Cause, copies: Sequence[int]) -> str:
     """Return `8 of 8 copies, 3 of 3 iterations`."""
-    there, cells, its = ~np.isnan(table.log_s), cause.cells, cause.iterations
+    has_run, cells, iterations = ~np.isnan(table.log_s), cause.cells, cause.iterations
 
     def typical(of: Bools) -> int:
         return int(np.median([of[cell].sum() for cell in cells]))
@@ -202,15 +205,15 @@ def _how_many(table: Table, cause: Cause, copies: Sequence[int]) -> str:
     singly = cause.kind is Kind.OUTLIER_COPY and len(cells) == 1  # of all that ran there
     text = f"copy {copies[0]}, 1 of {table.copies} copies"
     if len(copies) > 1:
-        text = f"{typical(cause.covered)} of {typical(there & (cause.slots | singly))} copies"
+        text = f"{typical(cause.covered)} of {typical(has_run & (cause.slots | singly))} copies"
     if cause.level in ("node", "package", "llc", "core", "cpu"):
         members = np.isin(getattr(table, cause.level), cause.groups)
-        failed = typical(table.ran & members & ~there)
+        failed = typical(table.ran & members & ~has_run)
         text += f", {failed} failed" if failed else ""
     if table.shape[1] > 1:
-        text += f", {len(its)} of {table.shape[1]} iterations"
-        which = format_list(table.iterations[at] for at in its)
-        if "," not in which and len(its) < table.shape[1]:
+        text += f", {len(iterations)} of {table.shape[1]} iterations"
+        which = format_list(table.iterations[at] for at in iterations)
+        if "," not in which and len(iterations) < table.shape[1]:
             text += f": {which}" if "-" in which else f": iteration {which}"
     return text
 
@@ -228,26 +231,27 @@ def _all_but(table: Table, cause: Cause) -> str:
     if not cause.facts.get("kept"):
         return ""
     cell = cause.cells[0]
-    there = ~np.isnan(table.log_s[cell])
-    away = there & ~cause.covered[cell]
+    has_run = ~np.isnan(table.log_s[cell])
+    away = has_run & ~cause.covered[cell]
     spared = np.unique(table.node[away])
-    if UNKNOWN not in spared and not np.isin(table.node[there & ~away], spared).any():
+    if UNKNOWN not in spared and not np.isin(table.node[has_run & ~away], spared).any():
         return f", all but {_numbered('node', spared.tolist())}"
     stayed = np.unique(table.copy[cell][away]).tolist()
     if len(stayed) <= _MOST_NAMED:
         return f", all but {formatting.format_copies(stayed)}"
-    return f", but {len(stayed)} of {int(there.sum())} copies kept their speed"
+    return f", but {len(stayed)} of {int(has_run.sum())} copies kept their speed"
 
 
-def _turns(table: Table, told: str) -> str:
+def _turns(table: Table, facts: str) -> str:
     """Return `iteration 1: lgroup 2 +1.9 %; ...` of a wandering's facts."""
     by_iteration: dict[int, list[str]] = {}
-    for item in told.split():
-        k, name, effect = item.split(":")
+    for item in facts.split():
+        index, name, effect = item.split(":")
         size = formatting.format_slowdown(math.exp(float(effect)))
-        by_iteration.setdefault(int(k), []).append(f"node {name} {size}")
+        by_iteration.setdefault(int(index), []).append(f"node {name} {size}")
     return "; ".join(
-        f"iteration {table.iterations[k]}: {', '.join(parts)}" for k, parts in by_iteration.items()
+        f"iteration {table.iterations[index]}: {', '.join(parts)}"
+        for index, parts in by_iteration.items()
     )
 
 
@@ -273,15 +277,15 @@ def cost_of(table: Table, cause: Cause) -> str:
     return ""
 
 
-def expectation_of(table: Table, one: DivotEffect) -> str:
+def expectation_of(table: Table, effect: DivotEffect) -> str:
     """Return what the layout predicts."""
-    (load, usual), who = (f"{count:g}" for count in one.counts), "most"
-    if one.kind == "load" and one.counts[1] not in node_counts(table):  # the middle of two
-        usual, who = "fewer" if one.counts[0] > one.counts[1] else "more", "others"
+    (load, usual), most_words = (f"{count:g}" for count in effect.counts), "most"
+    if effect.kind == "load" and effect.counts[1] not in node_counts(table):  # the middle of two
+        usual, most_words = "fewer" if effect.counts[0] > effect.counts[1] else "more", "others"
     noun = "copy" if load == "1" else "copies"
     return {
         "sharing-cpu": f"{load} {noun} on one CPU where most have {usual}",
         "sharing-core": f"{load} {noun} on one core where most cores have {usual}",
         "core-kind": "another kind of core",
-        "load": f"{load} {noun} on a NUMA node where {who} have {usual}",
-    }[one.kind]
+        "load": f"{load} {noun} on a NUMA node where {most_words} have {usual}",
+    }[effect.kind]

@@ -278,8 +278,8 @@ def microcode(facts: MachineFacts, value: str) -> Opinion:
 @CHECKS.add("mitigations", "mitigation.")
 def mitigations(facts: MachineFacts, value: str) -> Opinion:
     """defences against flaws of CPUs cost some per cent: compare machines with the same ones."""
-    found = facts.below("mitigation.")
-    if not found:
+    by_flaw = facts.below("mitigation.")
+    if not by_flaw:
         return unknown("the kernel does not report it")
     words = (facts.text("kernel.cmdline") or "").split()
     off = [word for word in words if word in ("mitigations=off", "nopti", "nospectre_v2")]
@@ -287,8 +287,8 @@ def mitigations(facts: MachineFacts, value: str) -> Opinion:
         return consider(
             f"off by {truncate_list(off)}: faster than machines in use", "boot without it"
         )
-    on = sorted(name for name, value in found.items() if value.startswith("Mitigation"))
-    open_ = sorted(name for name, value in found.items() if value.startswith("Vulnerable"))
+    on = sorted(name for name, value in by_flaw.items() if value.startswith("Mitigation"))
+    open_ = sorted(name for name, value in by_flaw.items() if value.startswith("Vulnerable"))
     flaws = count(len(on) + len(open_), "flaw")
     has = f"the kernel defends against {len(on)} of this CPU's {flaws}"
     if open_:

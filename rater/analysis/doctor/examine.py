@@ -152,16 +152,16 @@ def fragmentation(facts: MachineFacts, value: str) -> Opinion:
 @_CHECKS.add("pools", "hugepages.")
 def pools(facts: MachineFacts, value: str) -> Opinion:
     """only programs that ask for huge pages can use reserved memory."""
-    found = [
-        (node, int(size) << 10, what, int(value))
+    reserved = [
+        (node, int(size) << 10, state, int(value))
         for name, value in facts.below("hugepages.").items()
         if (at := _POOL.fullmatch(name)) and value.isdecimal()
-        for node, size, what in [at.groups()]
+        for node, size, state in [at.groups()]
     ]
-    if not found:
+    if not reserved:
         return unknown("this kernel has no pools of huge pages")
-    total = sum(size * pages for _, size, what, pages in found if what == "total")
-    free = sum(size * pages for _, size, what, pages in found if what == "free")
+    total = sum(size * pages for _, size, state, pages in reserved if state == "total")
+    free = sum(size * pages for _, size, state, pages in reserved if state == "free")
     if free:
         return consider(
             f"{_gb(free)} of {_gb(total)} reserved but unused: other programs cannot use it",
@@ -312,7 +312,7 @@ def facts_of_run(run: StoredRun) -> MachineFacts:
     )
 
 
-def tuned_settings(findings: Sequence[DoctorFinding], here: Sequence[str]) -> dict[str, str]:
+def tuned_settings(findings: Sequence[DoctorFinding], available: Sequence[str]) -> dict[str, str]:
     """Return the settings that `--tuned` sets, by name, of those that the machine has.
 
     Nothing that changes what is measured is among them: turbo, SMT, mitigations and addresses
@@ -323,5 +323,5 @@ def tuned_settings(findings: Sequence[DoctorFinding], here: Sequence[str]) -> di
         for finding in findings
         if finding.verdict in (DoctorVerdict.BAD, DoctorVerdict.CONSIDER)
         for name, value in finding.settings
-        if name in here
+        if name in available
     }

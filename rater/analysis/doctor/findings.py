@@ -110,16 +110,18 @@ class Check(Struct, frozen=True, kw_only=True):
         """Return what it says of a machine."""
         value = facts.text(self.facts.partition(" ")[0])
         if value is None and self.absent:
-            it = unknown(self.absent)
+            opinion = unknown(self.absent)
         else:
-            it = good("off") if value and value == self.fine else self.judge(facts, value or "")
+            opinion = (
+                good("off") if value and value == self.fine else self.judge(facts, value or "")
+            )
         return DoctorFinding(
             check=self.name,
             why=self.why,
-            seen=it.seen,
-            verdict=it.verdict,
-            command=it.command,
-            settings=it.settings,
+            seen=opinion.seen,
+            verdict=opinion.verdict,
+            command=opinion.command,
+            settings=opinion.settings,
         )
 
     def goes_by(self, name: str) -> bool:
