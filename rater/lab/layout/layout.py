@@ -291,7 +291,9 @@ def page_windows(layout: PageLayout, extents: Extents, huge_bytes: int) -> tuple
     return tuple(
         PageWindow(category, start, end, page)
         for category in Category
-        for start, end, page in _of(layout.of(category), extents.get(category, 0), huge_bytes)
+        for start, end, page in _form_windows(
+            layout.of(category), extents.get(category, 0), huge_bytes
+        )
     )
 
 
@@ -328,7 +330,7 @@ def huge_share(layout: PageLayout, extents: Extents, huge_bytes: int) -> float:
     return covered_bytes / whole_bytes if whole_bytes else 0.0
 
 
-def _of(form: PageForm, extent_bytes: int, huge_bytes: int) -> list[tuple[int, int, int]]:
+def _form_windows(form: PageForm, extent_bytes: int, huge_bytes: int) -> list[tuple[int, int, int]]:
     if isinstance(form, PageRanges):
         return _merged(
             (page_range.start, page_range.end, page_range.page_bytes) for page_range in form.ranges

@@ -350,7 +350,7 @@ def fill_pools(
 ) -> tuple[tuple[tuple[str, str], ...], list[str]]:
     """Set pools so that they have the pages that copies need.
 
-    Return their settings, by the names that runs record, and descriptions of what they still lack.
+    Return their settings, by the names that runs record, and texts about pages that are lacking.
     """
     shortages = lacking_pages(needs, root)
     settings = (

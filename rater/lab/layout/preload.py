@@ -140,7 +140,6 @@ def parse_report(line: str) -> ProcessSeen | None:
     event, numbers, troubles, *region_texts, rest_text = match.groups()
     pid, group, began_ns, _, forked, forks, moved_break, foreign_malloc = map(int, numbers.split())
     regions = tuple(map(_parse_region, region_texts))
-    there, large, files, shared, kept = map(int, rest_text.split(","))
     return ProcessSeen(
         event=event,
         pid=pid,
@@ -152,8 +151,13 @@ def parse_report(line: str) -> ProcessSeen | None:
         foreign_malloc=bool(foreign_malloc),
         troubles="" if troubles == "-" else troubles,
         regions=regions,
-        rest=RestSeen(there=there, large=large, files=files, shared=shared, kept=kept),
+        rest=_parse_rest(rest_text),
     )
+
+
+def _parse_rest(text: str) -> RestSeen:
+    there, large, files, shared, kept = map(int, text.split(","))
+    return RestSeen(there=there, large=large, files=files, shared=shared, kept=kept)
 
 
 def _parse_region(text: str) -> RegionSeen:

@@ -295,12 +295,7 @@ def _ranking_parts(view: TraceView) -> Iterator[Part]:
         Field(heading="of the|most %", value=share(most_ns), form=PERCENT),
     )
     yield ViewTable(title="", rows=rows, fields=fields, most=_MOST_ROWS)
-    if rows[0].large_pages == 0 or most_ns <= 0:
-        yield "No mapping to larger pages saves anything here."
-    else:
-        layout = mapping_layout(rows[0].mapping.sizes)
-        pages = count(rows[0].large_pages, "large page")
-        yield f"best: --pages '{layout}', {pages}, saves {milliseconds(most_ns)} ms by the model"
+    yield _best_text(rows[0], most_ns)
     if budget is not None:
         within = best_within(ranked, budget, loads)
         yield (
@@ -311,6 +306,14 @@ def _ranking_parts(view: TraceView) -> Iterator[Part]:
 
 
 _LOADS = (Loads.INDEPENDENT, Loads.DEPENDENT)
+
+
+def _best_text(best: RankedMapping, saved_ns: float) -> str:
+    if best.large_pages == 0 or saved_ns <= 0:
+        return "No mapping to larger pages saves anything here."
+    layout = mapping_layout(best.mapping.sizes)
+    pages = count(best.large_pages, "large page")
+    return f"best: --pages '{layout}', {pages}, saves {milliseconds(saved_ns)} ms by the model"
 
 
 def _costs_text(trace: PageTrace, costs: PageCosts) -> str:

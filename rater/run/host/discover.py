@@ -151,6 +151,7 @@ _NODE_LIST = re.compile(
 # A row of a CPU by names of columns: cpu, node, socket, core, l2, l3.
 type _CpuRow = dict[str, int]
 _OFFLINE_WORDS = ("no", "n", "N", False)  # of the column `online`
+_LEVELS = ("socket", "node", "l3", "l2", "core")  # from the largest part to the smallest
 _UNKNOWN_PART = -1  # a part that the text does not name
 
 
@@ -169,11 +170,9 @@ def parse_printed(text: str, source: str) -> Topology | None:
         if text_row.get("online") in _OFFLINE_WORDS
     }
     online = {row["cpu"]: row for row in rows if "cpu" in row and row["cpu"] not in offline}
-    highest_node = max((row.get("node", 0) for row in rows), default=0)
-    if not online or max(online) > MAX_NUMBER or highest_node > MAX_NUMBER:
+    if not online or max(*online, *(row.get("node", 0) for row in rows)) > MAX_NUMBER:
         return None
-    levels = ("socket", "node", "l3", "l2", "core")
-    order = sorted(online, key=lambda cpu: (*_parts_of(online[cpu], *levels), cpu))
+    order = sorted(online, key=lambda cpu: (*_parts_of(online[cpu], *_LEVELS), cpu))
     cores, packages, l3_caches, l2_caches = (
         _count_parts(online, order, level) for level in ("core", "socket", "l3", "l2")
     )
