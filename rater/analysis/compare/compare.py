@@ -65,20 +65,16 @@ def compare(
     Raises `InputError` where there is nothing to compare, or no such axis or baseline.
     """
     sides = _sides(points, by, baseline)
-    troubles = disturbed_runs(one.run for side in sides for one in side.runs)
+    troubles = disturbed_runs(point_run.run for side in sides for point_run in side.runs)
     measured = _measured(sides, taken_runs(troubles), by_cpu=by_cpu)
     confidence = confidence_per_look(looks)
     held, grid = _grid(sides, by, measured)
     where = _Where(sides, held)
-    keys = [  # without what is no measurement of its own in any run
-        key
-        for key in dict.fromkeys(key for run in measured.values() for key in run.rates)
-        if not all(key in run.repeated for run in measured.values() if key in run.rates)
-    ]
+    keys = _measured_keys(measured.values())
     evidence = [
         rounds_evidence([(at[0], at[place]) for at in grid], keys) for place in range(1, len(sides))
     ]
-    telling = RowMaker(
+    row_maker = RowMaker(
         margin=margin,
         confidence=confidence,
         next_confidence=confidence_per_look(looks + 1),
@@ -86,13 +82,12 @@ def compare(
         by_cpu=by_cpu,
     )
     lines: list[str] = []
-    rows = [telling.benchmark(key, _having([key], grid, where, key[0], lines)) for key in keys]
+    rows = [row_maker.benchmark(key, _having([key], grid, where, key[0], lines)) for key in keys]
     common, partly = _of_suite(keys, grid)
     whole = _having(common, grid, where, "suite", partly if len(common) > 1 else [])
-    suites = [telling.suite(kind, category, common, whole) for kind, category in _KINDS]
+    suites = [row_maker.suite(kind, category, common, whole) for kind, category in _KINDS]
     strata = [(at[0], side) for at in grid for side in at[1:]]
     every = [point for side in sides for point in side.points]
-    of_kind = group_by_key((run.kind, run.run) for run in measured.values())
     differences = point_differences(every)
     rows = with_holm(rows, confidence)
     return Comparison(
@@ -101,7 +96,7 @@ def compare(
         differences=differences,
         copies=tuple(sorted({run.copies for run in measured.values()})),
         mixed_copies=any(mixed(stratum) for stratum in strata),
-        kinds=tuple((kind, tuple(sorted(runs))) for kind, runs in of_kind.items()),
+        kinds=_runs_by_kind(measured.values()),
         mixed_kinds=any(len(kinds(stratum)) > 1 for stratum in strata),
         benchmarks=tuple(rows),
         suites=tuple(with_holm([row for row in suites if row], confidence)),
@@ -120,10 +115,27 @@ def compare(
         compared=sum(p_of(cell) is not None for row in rows for cell in row.cells),
         troubles=troubles,
         doctor=doctor_differences(every, differences),
-        pages=PAGE_PROOFS().layout_warnings(
-            [(side.label, [one.run for one in side.runs]) for side in sides]
-        ),
+        pages=_page_warnings(sides),
     )
+
+
+def _measured_keys(measured: Collection[RunRates]) -> list[Key]:
+    """Return the benchmarks that are a measurement of their own in some run."""
+    return [
+        key
+        for key in dict.fromkeys(key for run in measured for key in run.rates)
+        if not all(key in run.repeated for run in measured if key in run.rates)
+    ]
+
+
+def _runs_by_kind(measured: Iterable[RunRates]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    by_kind = group_by_key((run.kind, run.run) for run in measured)
+    return tuple((kind, tuple(sorted(runs))) for kind, runs in by_kind.items())
+
+
+def _page_warnings(sides: Sequence[Side]) -> tuple[str, ...]:
+    runs = [(side.label, [point_run.run for point_run in side.runs]) for side in sides]
+    return PAGE_PROOFS().layout_warnings(runs)
 
 
 def is_decided(
@@ -135,7 +147,7 @@ def is_decided(
 
     Of the suite, or of the one benchmark there is. `looks`: how often this is asked of the
     growing points at most (after every block from the third to the last: blocks - 2). The
-    intervals are then so much wider (`stats.sequential`) that equal points are called
+    intervals are then so much wider (`confidence_per_look`) that equal points are called
     better or worse in at most 5 % of all such series; the comparison that is shown at the
     end must have the same `looks`.
     """

@@ -290,71 +290,101 @@ class _Kind(Struct, frozen=True):
     over: tuple[str, ...]
 
 
+class _PointRates(Struct, frozen=True, kw_only=True):
+    """The rates of runs with one number of copies."""
+
+    places: CpusUsed
+    runs: tuple[int, ...]
+    rates: tuple[float, ...]
+    by_round: dict[int, float]  # empty: not each run was made in a round of its own
+    joules: float | None
+
+    @property
+    def mean(self) -> float:
+        return mean_rate(self.rates) or 0.0
+
+
+def _point_rates(kind: _Kind, samples: Sequence[Sample], *, by_ratio: bool) -> _PointRates | None:
+    """Return the rates of a benchmark or suite; None: no run has one."""
+    rates = [(sample, sample.rates.over(kind.over, by_ratio=by_ratio)) for sample in samples]
+    rated = [(sample.run.head.run, rate) for sample, rate in rates if rate is not None]
+    if not rated:
+        return None
+    joules = [sample.rates.joules_over(kind.over) for sample in samples]
+    is_one_a_round = len({sample.block for sample in samples}) == len(samples)
+    return _PointRates(
+        places=samples[0].places,
+        runs=tuple(run for run, _ in rated),
+        rates=tuple(rate for _, rate in rated),
+        by_round={
+            sample.block: rate
+            for sample, rate in rates
+            if is_one_a_round and sample.block is not None and rate
+        },
+        joules=mean_rate([value for value in joules if value is not None]),
+    )
+
+
 def _series(
     kind: _Kind, by_copies: dict[int, list[Sample]], by_ratio: bool, law_on: LawScale
 ) -> Series | None:
-    found: list[tuple[CpusUsed, tuple[tuple[int, float], ...]]] = []
-    in_rounds: list[dict[int, float]] = []
-    joules: list[float | None] = []
-    for of_it in by_copies.values():
-        rates = [(one, one.rates.over(kind.over, by_ratio=by_ratio)) for one in of_it]
-        known = tuple((one.run.head.run, rate) for one, rate in rates if rate is not None)
-        if known:
-            found.append((of_it[0].places, known))
-            drawn = [it for one in of_it if (it := one.rates.joules_over(kind.over)) is not None]
-            joules.append(mean_rate(drawn))
-            in_rounds.append(
-                {one.block: rate for one, rate in rates if one.block is not None and rate}
-                if len({one.block for one in of_it}) == len(of_it)
-                else {}
-            )
-    if not found:
+    candidates = [_point_rates(kind, samples, by_ratio=by_ratio) for samples in by_copies.values()]
+    measured = [point for point in candidates if point is not None]
+    if not measured:
         return None
-    copies = [places.copies for places, _ in found]
-    rates_at = [tuple(rate for _, rate in known) for _, known in found]
-    means = [mean_rate(rates) or 0.0 for rates in rates_at]
-    runs = [len(rates) for rates in rates_at]
-    noise = noise_within_rounds(in_rounds) or run_to_run_noise(rates_at)
-    first = means[0] / copies[0]
-    single = {  # rates on one NUMA node by copies
-        places.copies: rate
-        for (places, _), rate in zip(found, means, strict=True)
-        if places.lgroups is not None and len(places.lgroups) == 1
-    }
-    fair = fair_copies([places for places, _ in found])
-    points = []
-    for i, (places, known) in enumerate(found):
-        rate, count = means[i], copies[i]
-        added = None
-        if i:
-            added = (rate - means[i - 1]) / (count - copies[i - 1]) / first
-        linear = None
-        if places.lgroups and len(places.lgroups) > 1 and single.keys() >= {*places.lgroups}:
-            linear = sum(single[copies_there] for copies_there in places.lgroups)
-        points.append(
-            ScalePoint(
-                copies=count,
-                runs=tuple(run for run, _ in known),
-                rates=rates_at[i],
-                rate=rate,
-                speedup=rate / means[0],
-                efficiency=rate / count / first,
-                gain=added,
-                per_lgroup=rate / linear if linear else None,
-                joules_per_copy=joules[i],
-            )
-        )
+    places = [point.places for point in measured]
+    copies = [place.copies for place in places]
+    means = [point.mean for point in measured]
+    runs = [len(point.rates) for point in measured]
+    noise = noise_within_rounds([point.by_round for point in measured]) or run_to_run_noise(
+        [point.rates for point in measured]
+    )
+    fair = copies.index(fair_copies(places)) + 1
     return Series(
         name=kind.name,
         is_suite=kind.is_suite,
         category=kind.category,
         unit=RATIO if by_ratio else PER_HOUR,
         over=kind.over if kind.is_suite else (),
-        points=tuple(points),
+        points=_scale_points(measured),
         noise=noise,
-        shape=curve_shape(copies, means, runs, noise, copies.index(fair) + 1),
-        law=_law([places for places, _ in found], means, runs, noise, law_on),
+        shape=curve_shape(copies, means, runs, noise, fair),
+        law=_law(places, means, runs, noise, law_on),
     )
+
+
+def _scale_points(measured: Sequence[_PointRates]) -> tuple[ScalePoint, ...]:
+    """Return the points of a curve, each against the first and against the one before."""
+    on_one_node = {
+        point.places.copies: point.mean
+        for point in measured
+        if point.places.lgroups is not None and len(point.places.lgroups) == 1
+    }
+    first = measured[0].mean
+    first_a_copy = first / measured[0].places.copies
+    points = []
+    for before, point in zip([None, *measured[:-1]], measured, strict=True):
+        rate, copies = point.mean, point.places.copies
+        gain = None
+        if before is not None:
+            gain = (rate - before.mean) / (copies - before.places.copies) / first_a_copy
+        lgroups, linear = point.places.lgroups, None
+        if lgroups and len(lgroups) > 1 and on_one_node.keys() >= {*lgroups}:
+            linear = sum(on_one_node[copies_there] for copies_there in lgroups)
+        points.append(
+            ScalePoint(
+                copies=copies,
+                runs=point.runs,
+                rates=point.rates,
+                rate=rate,
+                speedup=rate / first,
+                efficiency=rate / copies / first_a_copy,
+                gain=gain,
+                per_lgroup=rate / linear if linear else None,
+                joules_per_copy=point.joules,
+            )
+        )
+    return tuple(points)
 
 
 def _law(
