@@ -13,7 +13,7 @@ from rater.analysis.compare.differences import (
     point_differences,
     taken_runs,
 )
-from rater.analysis.compare.model import Comparison, Side, in_order
+from rater.analysis.compare.model import Comparison, EffectRow, Side, in_order
 from rater.analysis.compare.rows import (
     Grid,
     RowMaker,
@@ -71,24 +71,21 @@ def compare(
     held, grid = _grid(sides, by, measured)
     where = _Where(sides, held)
     keys = _measured_keys(measured.values())
-    evidence = [
-        rounds_evidence([(at[0], at[place]) for at in grid], keys) for place in range(1, len(sides))
-    ]
     row_maker = RowMaker(
         margin=margin,
         confidence=confidence,
         next_confidence=confidence_per_look(looks + 1),
-        evidence=evidence,
+        evidence=[
+            rounds_evidence([(at[0], at[place]) for at in grid], keys)
+            for place in range(1, len(sides))
+        ],
         by_cpu=by_cpu,
     )
     lines: list[str] = []
     rows = [row_maker.benchmark(key, _having([key], grid, where, key[0], lines)) for key in keys]
-    common, partly = _of_suite(keys, grid)
-    whole = _having(common, grid, where, "suite", partly if len(common) > 1 else [])
-    suites = [row_maker.suite(kind, category, common, whole) for kind, category in _KINDS]
+    suites, partly = _suites(row_maker, keys, grid, where)
     strata = [(at[0], side) for at in grid for side in at[1:]]
-    every = [point for side in sides for point in side.points]
-    differences = point_differences(every)
+    differences = point_differences(_points_of(sides))
     rows = with_holm(rows, confidence)
     return Comparison(
         sides=sides,
@@ -99,7 +96,7 @@ def compare(
         kinds=_runs_by_kind(measured.values()),
         mixed_kinds=any(len(kinds(stratum)) > 1 for stratum in strata),
         benchmarks=tuple(rows),
-        suites=tuple(with_holm([row for row in suites if row], confidence)),
+        suites=tuple(with_holm(suites, confidence)),
         left_out=(
             *_left_out(measured.values()),
             *_without_partner(sides, by),
@@ -114,9 +111,23 @@ def compare(
         looks=looks,
         compared=sum(p_of(cell) is not None for row in rows for cell in row.cells),
         troubles=troubles,
-        doctor=doctor_differences(every, differences),
+        doctor=doctor_differences(_points_of(sides), differences),
         pages=_page_warnings(sides),
     )
+
+
+def _points_of(sides: Sequence[Side]) -> list[Point]:
+    return [point for side in sides for point in side.points]
+
+
+def _suites(
+    row_maker: RowMaker, keys: Sequence[Key], grid: Grid, where: _Where
+) -> tuple[list[EffectRow], list[str]]:
+    """Return the rows of suites, and in words the benchmarks and runs that they lack."""
+    common, partly = _of_suite(keys, grid)
+    whole = _having(common, grid, where, "suite", partly if len(common) > 1 else [])
+    rows = [row_maker.suite(kind, category, common, whole) for kind, category in _KINDS]
+    return [row for row in rows if row], partly
 
 
 def _measured_keys(measured: Collection[RunRates]) -> list[Key]:

@@ -136,7 +136,7 @@ def compare_facts(
 
 
 def text_of(value: object) -> str | None:
-    """Return a value as it is shown."""
+    """Return a value in the words of a comparison."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):

@@ -41,7 +41,7 @@ _SORTS = {Kind.SLOW_CPU: "copies", Kind.OUTLIER_COPY: "copies"}  # others are a 
 
 
 class SearchedRun(Struct, frozen=True, eq=False):
-    """A run with what was found in it and the times that it was found in."""
+    """A run with its findings and the times that they are of."""
 
     run: int
     findings: tuple[Finding, ...]

@@ -84,7 +84,7 @@ class Verdict(StrEnum):
 
 
 class Judgement(Struct, frozen=True, kw_only=True):
-    """One planted divot and what was found in its run."""
+    """One planted divot and the findings of its run, sorted."""
 
     injection: Injection
     made: float | None  # time over undisturbed time, by a plain comparison with the clean run
@@ -166,7 +166,7 @@ def judge(
     unsteady: float | None = None,
     disturbed: str = "",
 ) -> Judgement:
-    """Sort what was found in the run of an injection; `effect` is what `plant_size` says of it.
+    """Sort the findings of the run of an injection; `effect` is its `plant_size`.
 
     `others`: the share of a CPU that others took meanwhile, `unsteady`: by how much a
     CPU's own speed changed, each where it was too much; `disturbed`: that in words.

@@ -29,7 +29,7 @@ class DoctorFinding(Struct, frozen=True, kw_only=True):
 
 
 class MachineFacts(Struct, frozen=True, kw_only=True):
-    """What is known of a machine, by the names that runs record it with.
+    """Facts of a machine, by the names under which runs record them.
 
     `now`: it was read at this moment, so that readings (load, temperature) tell something.
     """
@@ -41,11 +41,11 @@ class MachineFacts(Struct, frozen=True, kw_only=True):
     now: bool = True
 
     def text(self, name: str) -> str | None:
-        """Return a value as it is, None where it is not known."""
+        """Return the text of a value; None: not known."""
         return self.values.get(name)
 
     def number(self, name: str) -> float | None:
-        """Return a value as a number, None where it is none or not known."""
+        """Return a value as a number; None: not known, or no number."""
         try:
             return float(self.values[name])
         except (KeyError, ValueError):
@@ -107,7 +107,7 @@ class Check(Struct, frozen=True, kw_only=True):
         return " ".join((self.judge.__doc__ or "").split()).rstrip(".")
 
     def finding(self, facts: MachineFacts) -> DoctorFinding:
-        """Return what it says of a machine."""
+        """Return the finding of this check on a machine."""
         value = facts.text(self.facts.partition(" ")[0])
         if value is None and self.absent:
             opinion = unknown(self.absent)
@@ -125,7 +125,7 @@ class Check(Struct, frozen=True, kw_only=True):
         )
 
     def goes_by(self, name: str) -> bool:
-        """Tell whether what is recorded under a name changes what it says."""
+        """Tell whether the check looks at the value recorded under a name."""
         return any(
             name == fact or (fact.endswith((".", "_")) and name.startswith(fact))
             for fact in self.facts.split()

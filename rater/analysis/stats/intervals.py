@@ -159,7 +159,7 @@ class RatioInterval(Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """The verdict as it is shown."""
+        """The verdict in the words of the screen."""
         return f"{self._verdict()} (by CPU time: {self.by_cpu})" if self.by_cpu else self._verdict()
 
     def _verdict(self) -> str:

@@ -40,7 +40,7 @@ def median(values: Floats) -> Floats:
 
 
 def mean(values: Floats, axis: int = -1) -> Floats:
-    """Return the mean of what is known along an axis; NaN where there is nothing."""
+    """Return the mean along an axis of the values that are not NaN; NaN: all are."""
     has_value = ~np.isnan(values)
     total = np.sum(np.where(has_value, values, 0.0), axis=axis)
     count = np.sum(has_value, axis=axis)
