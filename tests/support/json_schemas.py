@@ -25,7 +25,7 @@ from typing import (
 )
 
 from rater.record import documents as stored
-from rater.show.documents import divots, run
+from rater.show.documents import compare, copies, divots, machine, plan, run
 from tests.support.places import CHECKOUT
 
 FOLDER = CHECKOUT / "docs" / "reference" / "json"
@@ -65,6 +65,16 @@ TYPES: Mapping[str, Any] = {
     "observations": stored.ObservationsDocument,
     "divots": divots.DivotsDocument,
     "divots-of-several": divots.SeveralDivotsDocument,
+    "plot": copies.PlotDocument,
+    "compare": compare.ComparisonDocument,
+    "compare-memory": compare.MemoryDocument,
+    "plan": plan.PlanDocument,
+    "dry-run": plan.DryRunDocument,
+    "topo": machine.TopoDocument,
+    "suites": list[plan.ListedSuiteJson],
+    "layouts": list[plan.LayoutJson],
+    "settings": machine.SettingsDocument,
+    "doctor": machine.DoctorDocument,
 }
 # Runs of other sorts, whose documents have to fit as well.
 OTHERS = (

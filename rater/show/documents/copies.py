@@ -133,3 +133,41 @@ class DotJson(TypedDict):
     elapsed_s: Annotated[float, "Time of its median run."]
     fastest_s: Annotated[float, "Time of its fastest run."]
     slowest_s: Annotated[float, "Time of its slowest run."]
+
+
+class FailedDotJson(TypedDict):
+    """A copy that failed, for which the picture has no dot."""
+
+    copy: Copy
+    iteration: Iteration
+
+
+class PanelJson(TypedDict):
+    """The picture of one benchmark."""
+
+    benchmark: Benchmark
+    tune: Tune
+    median_s: Annotated[float | None, "Median time of the copies."]
+    axis_s: Annotated[list[float] | None, "Both ends of the axis of times."]
+    dots: Annotated[list[DotJson], "A dot for each copy."]
+    failed: Annotated[list[FailedDotJson], "Copies that failed."]
+    labels: Annotated[list[dict[str, object]], "Words at the picture: what is slow, and where."]
+
+
+class NodeSpanJson(TypedDict):
+    """Where the copies of a NUMA node stand on the axis."""
+
+    node: Node
+    first: Annotated[int, "Place of the first one, from 0."]
+    size: Annotated[int, "Number of places."]
+
+
+class PlotDocument(TypedDict):
+    """Times of copies as a picture shows them."""
+
+    run: Annotated[int, "Number of the run."]
+    file: Annotated[str | None, "File of the picture; null: none was asked for."]
+    axis: Annotated[str, "What the axis counts: copy, or CPU."]
+    places: Annotated[list[int | str], "Numbers along the axis."]
+    lgroups: Annotated[list[NodeSpanJson], "NUMA nodes along the axis."]
+    benchmarks: Annotated[list[PanelJson], "By benchmark."]
