@@ -123,7 +123,7 @@ def compare(
             baseline=None if baseline is None else str(baseline),
             by=(by,) if isinstance(by, str) else by,
         )
-    return comparison_document(comparison) | {"points_without_runs": list(without)}
+    return {**comparison_document(comparison), "points_without_runs": [*without]}
 
 
 def _asked(

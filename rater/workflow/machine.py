@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rater.plan.counter_choice import (
     CounterChoice,
@@ -63,6 +63,9 @@ from rater.system.process import print_error
 from rater.text.documents import Key, find_line, key_lines
 from rater.text.values import truncate_list
 from rater.workflow.arguments import Output, print_json, print_view
+
+if TYPE_CHECKING:
+    from rater.show.documents.plan import LayoutJson
 
 
 def topo(output: Output, described: str | None) -> int:
@@ -292,7 +295,7 @@ def clean(output: Output, older: float | None, size: int | None) -> int:
 
 def list_layouts(output: Output) -> int:
     """Print the built-in layouts, and what is wrong with those that do not read."""
-    found: list[dict[str, object]] = []
+    found: list[LayoutJson] = []
     for name in layout_names():
         path = layout_path(name)
         try:

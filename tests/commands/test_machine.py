@@ -117,7 +117,9 @@ def test_json_has_everything_by_os_number() -> None:
         "usable": False,
     }
     assert nodes[0]["memory_bytes"] == 25 * GIB
-    assert nodes[0]["now"]["huge_pages"][0] == {"size_bytes": 2 << 20, "total": 512, "free": 100}
+    now = nodes[0]["now"]
+    assert now is not None
+    assert now["huge_pages"][0] == {"size_bytes": 2 << 20, "total": 512, "free": 100}
     assert nodes[2] == {
         "node": 3,
         "logical": nodes[2]["logical"],

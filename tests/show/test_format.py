@@ -20,6 +20,7 @@ from rater.plan.schedule import Order, Window, make_plan
 from rater.record.run import MemoryPolicy, Placement, RunStatus
 from rater.record.stored import PER_HOUR, RATIO, RunHead
 from rater.show.compare.comparison import comparison_parts
+from rater.show.documents.plan import ExecutesJson
 from rater.show.plans.plan import plan_document, plan_parts
 from rater.show.results.listing import ListedRun, RunPage, list_parts
 from rater.show.screen.console import Column, Printer, table_lines
@@ -344,7 +345,19 @@ def test_wide_signs_are_cut_by_the_cells_they_take() -> None:
 S = 1_000_000_000
 
 
-def document(copies: int = 2, **options: Any) -> dict[str, Any]:
+def document(copies: int = 2, **options: Any) -> Any:
+    executes: ExecutesJson = {
+        "directory": "/",
+        "setups": [],
+        "commands": {"lu": "lu", "gups": "gups"},
+        "wrap": None,
+        "prepare": None,
+        "directories": None,
+        "environment": {},
+        "settings": {},
+        "tuned": False,
+        "pages": [],
+    }
     known = {
         "suite": "mini",
         "size": "test",
@@ -364,16 +377,7 @@ def document(copies: int = 2, **options: Any) -> dict[str, Any]:
         "memory_available_bytes": 8 * 10**9,
         "disk_bytes": 0,
         "disk_available_bytes": 10**10,
-        "executes": {
-            "directory": "/",
-            "setups": [],
-            "commands": {"lu": "lu", "gups": "gups"},
-            **dict.fromkeys(("wrap", "prepare", "directories")),
-            "environment": {},
-            "settings": {},
-            "tuned": False,
-            "pages": [],
-        },
+        "executes": executes,
     }
     plan = make_plan(["lu", "gups"], copies, **options)
     placements = [
@@ -390,10 +394,11 @@ def document(copies: int = 2, **options: Any) -> dict[str, Any]:
         )
         for c in range(copies)
     ]
-    return plan_document(plan, ONE, placements, (), known)
+    document: Any = plan_document(plan, ONE, placements, (), known)
+    return document
 
 
-def shown(document: dict[str, Any], width: int = 80) -> str:
+def shown(document: Any, width: int = 80) -> str:
     return printed_by(partial(print_parts, plan_parts(document)), width)
 
 

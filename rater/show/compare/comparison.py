@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from math import log
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from rater.analysis.compare.differences import DoctorDifference, PointDifference
 from rater.analysis.compare.model import Comparison, CpiChange, Effect, EffectRow, Side
@@ -32,6 +32,14 @@ from rater.text.values import (
     to_json,
     truncate_list,
 )
+
+if TYPE_CHECKING:
+    from rater.show.documents.compare import (
+        ComparisonDocument,
+        CpiChangeJson,
+        MemoryDocument,
+        MemoryPointJson,
+    )
 
 # -- The JSON document of `rater compare --json` ---------------------------------------------------
 
@@ -84,9 +92,9 @@ TABLE = {
 }
 
 
-def comparison_document(comparison: Comparison) -> dict[str, object]:
+def comparison_document(comparison: Comparison) -> ComparisonDocument:
     """Return all of it: shares and factors as numbers, verdicts in the words of the table."""
-    document: dict[str, object] = to_json(comparison, TABLE)
+    document: ComparisonDocument = to_json(comparison, TABLE)
     return document
 
 
@@ -612,7 +620,7 @@ def memory_parts(rows: Sequence[MemoryRow], labels: Sequence[str]) -> Iterator[P
     )
 
 
-def memory_document(rows: Sequence[MemoryRow], labels: Sequence[str]) -> dict[str, object]:
+def memory_document(rows: Sequence[MemoryRow], labels: Sequence[str]) -> MemoryDocument:
     """Return the rows for programs, bytes as they are."""
     return {
         "memory": [
@@ -620,12 +628,24 @@ def memory_document(rows: Sequence[MemoryRow], labels: Sequence[str]) -> dict[st
                 "benchmark": row.benchmark,
                 "tune": row.tune,
                 "points": [
-                    {"label": label, **(to_json(cell) if cell else {})}
+                    _memory_point(label, cell)
                     for label, cell in zip(labels, row.cells, strict=True)
                 ],
             }
             for row in rows
         ]
+    }
+
+
+def _memory_point(label: str, cell: MemoryCell | None) -> MemoryPointJson:
+    if cell is None:
+        return {"label": label}
+    return {
+        "label": label,
+        "average_bytes": cell.average_bytes,
+        "max_bytes": cell.max_bytes,
+        "looks": cell.looks,
+        "copy_runs": cell.copy_runs,
     }
 
 
@@ -676,9 +696,9 @@ def cpi_parts(changes: Sequence[CpiChange], sides: Sequence[Side]) -> Iterator[P
         yield ViewTable(title="", rows=list(rows), fields=columns)
 
 
-def cpi_document(changes: Sequence[CpiChange]) -> list[object]:
+def cpi_document(changes: Sequence[CpiChange]) -> list[CpiChangeJson]:
     """Return the same as JSON values."""
-    rows: list[object] = to_json(
+    rows: list[CpiChangeJson] = to_json(
         list(changes), {CpiChange: JsonFields("benchmark tune part cycles changes")}
     )
     return rows

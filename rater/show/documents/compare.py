@@ -46,7 +46,7 @@ class PointDifferenceJson(TypedDict):
 class DoctorValueJson(TypedDict):
     """What the doctor would have said, and of which runs."""
 
-    verdict: Annotated[str, "good, consider, BAD or unknown."]
+    verdict: Annotated[str, "bad, consider, good or cannot tell."]
     seen: Annotated[str, "What was seen, in words."]
     runs: Annotated[list[int], "Numbers of the runs."]
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypedDict
-
-from rater.analysis.doctor.findings import DoctorVerdict
+from typing import Annotated, Any, TypedDict
 
 
 class PartCountsJson(TypedDict):
@@ -33,7 +31,7 @@ class MachineNodeJson(TypedDict):
     subtype: Annotated[str | None, "Kind of memory, where hwloc knows it: HBM, NVM."]
     default: Annotated[bool, "Whether memory comes from it by default."]
     allowed: Annotated[bool, "false: a cpuset forbids its memory."]
-    now: Annotated[dict[str, object] | None, "Its memory now; null: not this machine."]
+    now: Annotated[dict[str, Any] | None, "Its memory now; null: not this machine."]
 
 
 class MachineCpuJson(TypedDict):
@@ -154,7 +152,7 @@ class DoctorFindingJson(TypedDict):
     """What the doctor says of one thing."""
 
     check: Annotated[str, "Name of the check."]
-    verdict: Annotated[DoctorVerdict, "Whether it is good for measurements."]
+    verdict: Annotated[str, "bad, consider, good or cannot tell."]
     seen: Annotated[str, "What was seen, in words."]
     why: Annotated[str, "Why it matters, in words."]
     command: Annotated[str | None, "Command that mends it; null: none."]

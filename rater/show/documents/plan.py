@@ -96,16 +96,28 @@ class PlanDocument(TypedDict):
     refused: Annotated[list[str], "Why `rater run` would refuse it; empty: it would not."]
 
 
+class ConditionJson(TypedDict):
+    """A condition that changed since a run was made."""
+
+    what: Annotated[str, "What changed, in words."]
+    before: Annotated[object, "What it was."]
+    now: Annotated[object, "What it is."]
+    weighs: Annotated[bool, "true: it may explain a difference; false: worth a note."]
+
+
 class DryRunDocument(PlanDocument):
     """What a run would do, with what it takes."""
 
     dry_run: Annotated[bool, "true."]
     memory_bytes: Annotated[int | None, "Memory that all copies need; null: not known."]
     memory_benchmark: Annotated[str | None, "Benchmark that needs it."]
-    memory_available_bytes: Annotated[int | None, "Memory that is free."]
-    disk_bytes: Annotated[int | None, "Disk that it needs."]
-    disk_available_bytes: Annotated[int | None, "Disk that is free."]
+    memory_available_bytes: Annotated[int, "Memory that is free."]
+    disk_bytes: Annotated[int, "Disk that it needs."]
+    disk_available_bytes: Annotated[int, "Disk that is free."]
     executes: Annotated[ExecutesJson, "What it would execute."]
+    differences: NotRequired[
+        Annotated[list[ConditionJson], "What changed since the run that is made again."]
+    ]
 
 
 class LayoutJson(TypedDict):

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -20,7 +20,11 @@ from rater.settings.tuner import MissingSettings
 from rater.show.screen.console import COMMAND
 from rater.show.screen.document import TEXT, Field, Line, Part, Row, ViewTable, facts
 from rater.text import cpuset
-from rater.text.values import JsonFields, group_by_key, objects, struct_fields, to_json
+from rater.text.values import JsonFields, group_by_key, struct_fields, to_json
+
+if TYPE_CHECKING:
+    from rater.show.documents.machine import DoctorDocument, SettingJson, SettingsDocument
+    from rater.show.documents.plan import LayoutJson
 
 # -- What the machine can be set to ----------------------------------------------------------------
 
@@ -33,9 +37,9 @@ def settings_document(
     root: Path,
     absent: Sequence[MissingSettings],
     journals: Sequence[Path],
-) -> dict[str, Any]:
+) -> SettingsDocument:
     """Return settings for JSON; null for what is unbounded, unknown or no hindrance."""
-    rows = []
+    rows: list[SettingJson] = []
     for setting in settings:
         now, obstacle, numeric = setting.read(), setting.obstacle(), setting.choices is None
         rows.append(
@@ -45,7 +49,7 @@ def settings_document(
                 "group": setting.group,
                 "what": setting.what,
                 "value": now.description,
-                "choices": setting.choices and list(setting.choices),
+                "choices": None if setting.choices is None else [*setting.choices],
                 "least": setting.least if numeric else None,
                 "most": setting.most if numeric and setting.most < _UNBOUNDED else None,
                 "settable": obstacle is None,
@@ -55,12 +59,12 @@ def settings_document(
         )
     return {
         "settings": rows,
-        "lacking": objects("names why", [(list(setting.names), setting.why) for setting in absent]),
+        "lacking": [{"names": [*setting.names], "why": setting.why} for setting in absent],
         "journals": [str(path) for path in journals],
     }
 
 
-def settings_parts(document: Row, *, detailed: bool) -> Iterator[Part]:
+def settings_parts(document: SettingsDocument, *, detailed: bool) -> Iterator[Part]:
     """Yield the settings by group; `detailed`: with their files and their names in stored runs.
 
     Else neighbours that differ in a page size only share a row.
@@ -213,14 +217,14 @@ _LAYOUT = JsonFields(
 )
 
 
-def layout_document(layout: Layout, path: Path | None) -> dict[str, Any]:
+def layout_document(layout: Layout, path: Path | None) -> LayoutJson:
     """Return one layout for JSON; null for a key that the layout does not set."""
     head = {"name": layout.name, "path": path}
-    document: dict[str, Any] = to_json(head | _LAYOUT.read(layout) | {"error": None})
+    document: LayoutJson = to_json(head | _LAYOUT.read(layout) | {"error": None})
     return document
 
 
-def layouts_parts(layouts: Sequence[Row]) -> Iterator[Part]:
+def layouts_parts(layouts: Sequence[LayoutJson]) -> Iterator[Part]:
     """Yield the built-in layouts, and what may be written instead."""
 
     def about(row: Row) -> list[str]:
@@ -276,7 +280,7 @@ TABLE = {
 }
 
 
-def doctor_document(view: DoctorView) -> dict[str, Any]:
+def doctor_document(view: DoctorView) -> DoctorDocument:
     """Return all of it for JSON; `more_now` null: the kernel does not tell."""
     counts = Counter(finding.verdict for finding in view.findings)
     return {
@@ -288,7 +292,7 @@ def doctor_document(view: DoctorView) -> dict[str, Any]:
     }
 
 
-def doctor_parts(document: Row, *, detailed: bool) -> Iterator[Part]:
+def doctor_parts(document: DoctorDocument, *, detailed: bool) -> Iterator[Part]:
     """Yield what is bad, then what is to consider; `detailed`: all, each with its reason."""
     counts = [f"{many} {verdict}" for verdict, many in document["counts"].items() if many]
     yield f"{document['of']}: {', '.join(counts)}".replace("consider", "to consider (?)", 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rater.analysis.results.remaining import PhaseState, PlannedPhase, RemainingPlan
 from rater.plan.placement.summary import NodeShare, nodes_of_memory
@@ -20,18 +20,26 @@ from rater.text.values import JsonFields, copies_text, count, objects, to_json
 
 if TYPE_CHECKING:
     from rater.analysis.compare.conditions import ConditionDifference
+    from rater.show.documents.plan import (
+        ConditionJson,
+        DryRunDocument,
+        ExecutesJson,
+        MemorySourceJson,
+        PlanDocument,
+        PlannedCopyJson,
+    )
 
 # -- What a run would execute, for whom it is not their own: commands, set-ups, variables ----------
 
 
-def executed_facts(row: Row) -> ViewTable:
+def executed_facts(executes: ExecutesJson) -> ViewTable:
     """Return what would be executed, whole, and where: what is not seen is not known."""
-    return facts(_executed(row))
+    return facts(_executed(executes))
 
 
-def _executed(row: Row) -> Iterator[tuple[str, object]]:
-    commands = row["commands"]
-    yield "set-up", row["setups"]
+def _executed(executes: ExecutesJson) -> Iterator[tuple[str, object]]:
+    commands = executes["commands"]
+    yield "set-up", executes["setups"]
     yield (
         "runs",
         [
@@ -39,15 +47,17 @@ def _executed(row: Row) -> Iterator[tuple[str, object]]:
             for benchmark, text in commands.items()
         ],
     )
-    yield "wrap", row["wrap"]
-    yield "prepare", row["prepare"]
-    yield "env", [f"{name}={value}" for name, value in row["environment"].items()]
-    none = ["nothing: what the doctor would set is as it should be, or not here"] * row["tuned"]
-    yield "sets", [f"{name}={value}" for name, value in row["settings"].items()] or none
-    yield "pages", [*row["pages"]]
-    yield "in", row["directory"]
-    if row["directories"]:
-        yield "copies", f"each in a directory of its own below {row['directories']}"
+    yield "wrap", executes["wrap"]
+    yield "prepare", executes["prepare"]
+    yield "env", [f"{name}={value}" for name, value in executes["environment"].items()]
+    none = ["nothing: what the doctor would set is as it should be, or not here"] * executes[
+        "tuned"
+    ]
+    yield "sets", [f"{name}={value}" for name, value in executes["settings"].items()] or none
+    yield "pages", [*executes["pages"]]
+    yield "in", executes["directory"]
+    if executes["directories"]:
+        yield "copies", f"each in a directory of its own below {executes['directories']}"
 
 
 # -- Where copies are, as tables and for JSON: copy by copy, and lgroup by lgroup ------------------
@@ -58,7 +68,7 @@ _MOST_NODES = 64
 
 def copies_document(
     topology: Topology, placements: Sequence[Placement], stagger_ns: int
-) -> list[dict[str, Any]]:
+) -> list[PlannedCopyJson]:
     """Return every copy for JSON, in ascending order."""
     distinct = {
         (placement.memory_policy, placement.memory_nodes, id(placement.cpus)): placement
@@ -66,13 +76,23 @@ def copies_document(
     }
     nodes = {key: nodes_of_memory(placement, topology) for key, placement in distinct.items()}
 
-    def memory(placement: Placement) -> dict[str, object]:
+    def memory(placement: Placement) -> MemorySourceJson:
         from_nodes = nodes[placement.memory_policy, placement.memory_nodes, id(placement.cpus)]
-        return {"policy": placement.memory_policy, "nodes": from_nodes}
+        return {"policy": placement.memory_policy, "nodes": [*from_nodes]}
 
-    computed = {"memory": memory, "start_ms": lambda placement: placement.copy * stagger_ns / 1e6}
-    copies = JsonFields("copy cpus core llc node package", computed)
-    return [copies.read(placement) for placement in placements]
+    return [
+        {
+            "copy": placement.copy,
+            "cpus": None if placement.cpus is None else [*placement.cpus],
+            "core": placement.core,
+            "llc": placement.llc,
+            "node": placement.node,
+            "package": placement.package,
+            "memory": memory(placement),
+            "start_ms": placement.copy * stagger_ns / 1e6,
+        }
+        for placement in placements
+    ]
 
 
 _SHARE = JsonFields(
@@ -80,7 +100,7 @@ _SHARE = JsonFields(
 )
 
 
-def place_parts(document: Row) -> Iterator[Part]:
+def place_parts(document: PlanDocument) -> Iterator[Part]:
     """Yield where copies are, one by one where they are few, and the part of each NUMA node."""
     copies, nodes = document["copies"], document["lgroups"]
     if not copies or copies[0]["cpus"] is None:
@@ -182,9 +202,9 @@ def plan_document(
     placements: Sequence[Placement],
     shares: Iterable[NodeShare],
     more: Mapping[str, object],
-) -> dict[str, Any]:
-    """Return the JSON document of a plan; `known`: what else there is, by its key."""
-    document: dict[str, Any] = to_json(
+) -> PlanDocument:
+    """Return the JSON document of a plan; `more`: members that planning alone does not know."""
+    document: PlanDocument = to_json(
         {
             "machine": topology.source,
             **_PLAN.read(plan),
@@ -196,9 +216,10 @@ def plan_document(
     return document
 
 
-def plan_parts(document: Row) -> Iterator[Part]:
+def plan_parts(document: PlanDocument) -> Iterator[Part]:
     """Yield the plan for people: of a dry run also its commands and its costs."""
-    dry, benchmarks = "dry_run" in document, document["benchmarks"]
+    benchmarks = document["benchmarks"]
+    dry_run = cast("DryRunDocument", document) if "dry_run" in document else None
     what_runs, mode = benchmarks[0], document["mode"]
     if document["suite"] is not None:
         what_runs = f"suite {document['suite']}, size {document['size']}, tune {document['tune']}: "
@@ -211,7 +232,7 @@ def plan_parts(document: Row) -> Iterator[Part]:
     )
     if document["discard"]:
         mode += f" (the first {document['discard']} not counted)"
-    if dry:
+    if dry_run:
         yield "dry run: nothing is started, built or stored"
     reserved = document["reserved_cpus"]
     yield facts(
@@ -235,8 +256,8 @@ def plan_parts(document: Row) -> Iterator[Part]:
     yield facts(
         (
             ("order", order),
-            *(_executed(document["executes"]) if dry else ()),
-            *(_estimates(document) if dry else ()),
+            *(_executed(dry_run["executes"]) if dry_run else ()),
+            *(_estimates(dry_run) if dry_run else ()),
             *(("warning", text) for text in document["warnings"]),
             *(
                 ("REFUSED", f"`rater run` would refuse this: {entry}")
@@ -246,7 +267,7 @@ def plan_parts(document: Row) -> Iterator[Part]:
     )
 
 
-def _timing(document: Row) -> Iterator[tuple[str, object]]:
+def _timing(document: PlanDocument) -> Iterator[tuple[str, object]]:
     """Yield what is between starts, in a phase and between phases, and what is counted."""
     if document["stagger_ms"]:
         last_s = document["stagger_ms"] * (len(document["copies"]) - 1) / 1e3
@@ -256,11 +277,12 @@ def _timing(document: Row) -> Iterator[tuple[str, object]]:
             f"{format_duration(last_s)}",
         )
     if document["window_s"] is not None:
+        warm_up = format_duration(document["warmup_s"] or 0.0)
         yield (
             "window",
             f"{count(document['phases'], 'window')} of {format_duration(document['window_s'])}, "
-            f"each after {format_duration(document['warmup_s'])} of warm-up; copies repeat until "
-            "every run that began before its end has ended",
+            f"each after {warm_up} of warm-up; copies repeat until every run that began before its "
+            "end has ended",
         )
     if document["counters"]:
         yield "counted", f"{', '.join(document['counters'])}: one an iteration, in turn"
@@ -278,7 +300,7 @@ def _timing(document: Row) -> Iterator[tuple[str, object]]:
         yield "between", f"phases: {', then '.join(rests)}"
 
 
-def _estimates(document: Row) -> Iterator[tuple[str, object]]:
+def _estimates(document: DryRunDocument) -> Iterator[tuple[str, object]]:
     expected_s = document["expected_s"]
     if expected_s is None:
         least_s = document["stagger_ms"] * (len(document["copies"]) - 1) / 1e3 * document["phases"]
@@ -296,7 +318,7 @@ def _estimates(document: Row) -> Iterator[tuple[str, object]]:
     if document["memory_benchmark"] is None:
         yield "memory", f"unknown ({available})"
     else:
-        most = format_gigabytes(document["memory_bytes"])
+        most = format_gigabytes(document["memory_bytes"] or 0)
         yield "memory", f"{most} at most, in {document['memory_benchmark']} ({available})"
     free = format_gigabytes(document["disk_available_bytes"])
     needed = format_gigabytes(document["disk_bytes"])
@@ -319,9 +341,17 @@ def changes_text(differences: Sequence[ConditionDifference]) -> str:
 DIFFERENCE = JsonFields("what before now weighs=significant")
 
 
-def changes_document(differences: Sequence[ConditionDifference]) -> list[dict[str, object]]:
+def changes_document(differences: Sequence[ConditionDifference]) -> list[ConditionJson]:
     """Return differences for JSON."""
-    return [DIFFERENCE.read(it) for it in differences]
+    return [
+        {
+            "what": difference.what,
+            "before": difference.before,
+            "now": difference.now,
+            "weighs": difference.significant,
+        }
+        for difference in differences
+    ]
 
 
 def difference_parts(differences: Sequence[Row], since: str) -> Iterator[Part]:

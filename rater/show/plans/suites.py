@@ -5,12 +5,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rater.plan.suite import Benchmark, Expected, InputFile, Size, Suite
 from rater.show.screen.document import NUMBER, TEXT, Field, Line, Part, Row, ViewTable, facts
 from rater.show.screen.format import format_number
 from rater.text.values import JsonFields, to_json
+
+if TYPE_CHECKING:
+    from rater.show.documents.plan import ListedSuiteJson
 
 _DETAILED = 3  # of so many benchmarks the commands are shown; of more, on demand
 _LEFT_OUT = {"missing": "not installed", "unfit": "too big for the machine"}
@@ -220,14 +223,14 @@ def _on_one_line(words: str) -> str:
 
 def listed_document(
     name: str, path: Path, folder: Path | None, instead: Path | None, suite: Suite | None
-) -> dict[str, Any]:
+) -> ListedSuiteJson:
     """Return a line of the list of suites; without a `folder` the suite comes with rater.
 
     `instead`: the file that the name stands for, when it is another one; no `suite`: it does not
     read.
     """
     benchmarks = suite.benchmarks if suite else ()
-    document: dict[str, Any] = to_json(
+    document: ListedSuiteJson = to_json(
         {
             "name": name,
             "path": path,
@@ -244,7 +247,7 @@ def listed_document(
     return document
 
 
-def suites_parts(suites: Sequence[Row]) -> Iterator[Part]:
+def suites_parts(suites: Sequence[ListedSuiteJson]) -> Iterator[Part]:
     """Yield all suites by folder, and which are hidden by others of their names."""
     columns = (
         Field(heading="suite", value="name", form=TEXT),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -22,6 +22,9 @@ from rater.text.values import (
     to_json,
     truncate_list,
 )
+
+if TYPE_CHECKING:
+    from rater.show.documents.machine import TopoDocument
 
 # -- A machine as its screens and its JSON see it: what belongs to which lgroup, core and cache ----
 
@@ -103,7 +106,7 @@ def packages_of(pus: Iterable[PU]) -> list[int]:
 # -- A machine as values for JSON ------------------------------------------------------------------
 
 
-def topo_document(view: TopoView) -> dict[str, Any]:
+def topo_document(view: TopoView) -> TopoDocument:
     """Return the JSON document of a machine.
 
     CPUs and nodes by OS number; `logical`, `core`, `package` and `llc` are hwloc's
@@ -144,7 +147,7 @@ def topo_document(view: TopoView) -> dict[str, Any]:
         if topology.distances is None
         else {"nodes": topology.distance_nodes, "matrix": topology.distances},
     }
-    values: dict[str, Any] = to_json(document, _table(view))
+    values: TopoDocument = to_json(document, _table(view))
     return values
 
 
@@ -197,7 +200,7 @@ _MOST_IN_MATRIX = 16  # nodes
 _MOST_ALIKE = 6  # sizes of one cache, patterns of siblings
 
 
-def topo_parts(document: Row) -> Iterator[Part]:
+def topo_parts(document: TopoDocument) -> Iterator[Part]:
     """Yield the machine for people."""
     by_cpu = {entry["cpu"]: entry for entry in document["cpus"]}
     yield from _head(document)
@@ -212,7 +215,7 @@ def topo_parts(document: Row) -> Iterator[Part]:
         usable = [entry["cpu"] for entry in homeless_cpus if entry["usable"]]
         note = "(no memory of their own)"
         rows.append(
-            {"node": "none", "cpus": homeless, "usable_cpus": usable, "note": note} | numbers
+            {"node": "none", "cpus": homeless, "usable_cpus": usable, "note": note, **numbers}
         )
     described = document["cores_described"]
     homes = Counter(llc for entry in document["nodes"] for llc in entry["llcs"])

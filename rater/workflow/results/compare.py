@@ -78,8 +78,10 @@ def compare_points(output: Output, options: CompareOptions) -> int:
             raise InputError("-o: no benchmark has a valid result in both points: nothing to draw")
         write_drawing(comparison_svg(chart), file)
 
-    more = {"cpi": cpi_document(counted)} if counted else {}
-    document = comparison_document(comparison) | more | {"points_without_runs": list(without)}
+    document = comparison_document(comparison)
+    if counted:
+        document["cpi"] = cpi_document(counted)
+    document["points_without_runs"] = [*without]
 
     def parts(_: object) -> Iterator[Part]:
         yield from (Line(text, "yellow") for text in without)
@@ -141,7 +143,8 @@ def _compare_memory(output: Output, options: CompareOptions) -> int:
         yield from (Line(text, "yellow") for text in without)
         yield from memory_parts(rows, labels)
 
-    document = memory_document(rows, labels) | {"points_without_runs": list(without)}
+    document = memory_document(rows, labels)
+    document["points_without_runs"] = [*without]
     print_view(output, document, parts)
     return 0
 

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote_to_bytes
 
 from msgspec.structs import replace
@@ -56,6 +56,9 @@ from rater.workflow.run.resolve import (
 )
 from rater.workflow.run.workload import KITS, PAGE_CHECKS, Workload
 
+if TYPE_CHECKING:
+    from rater.show.documents.plan import DryRunDocument, ExecutesJson, PlanDocument
+
 
 def plan(output: Output, asked: Asked, topology: str | None) -> int:
     """Print what would run where, on this machine or on one that is only described."""
@@ -71,7 +74,7 @@ def plan(output: Output, asked: Asked, topology: str | None) -> int:
 
 def document_of(
     resolved: RunPlan, warnings: Sequence[str] = (), refusals: Sequence[str] = ()
-) -> dict[str, Any]:
+) -> PlanDocument:
     """Return a resolved run for JSON and its screen; more warnings may be added."""
     topology, placements = resolved.topology, resolved.placements
     per_copy = most_bytes(resolved)
@@ -104,7 +107,7 @@ def document_of(
     return plan_document(resolved.plan, topology, placements, parts, known)
 
 
-def executed_commands(resolved: RunPlan) -> dict[str, Any]:
+def executed_commands(resolved: RunPlan) -> ExecutesJson:
     """Return all that a run executes for JSON, before anything is built or looked for.
 
     Commands are as a shell would take them; `environment` is what is added to rater's own,
@@ -367,15 +370,15 @@ def dry_run(output: Output, resolved: RunPlan, again: StoredRun | None = None) -
     """Show a run that is not made, and what differs from the one it would repeat."""
     needs, warnings, refusals = checked(resolved)
     refusals = tuple(dict.fromkeys([*refusals, *obstacles(output.db, resolved)]))
-    document = document_of(resolved, warnings, refusals) | {
-        "dry_run": True,
-        "memory_bytes": needs.memory_bytes,
-        "memory_benchmark": needs.memory_benchmark,
-        "memory_available_bytes": needs.available.memory_bytes,
-        "disk_bytes": needs.disk_bytes,
-        "disk_available_bytes": needs.available.disk_bytes,
-        "executes": executed_commands(resolved),
-    }
+    # The keys that a dry run adds follow at once.
+    document = cast("DryRunDocument", document_of(resolved, warnings, refusals))
+    document["dry_run"] = True
+    document["memory_bytes"] = needs.memory_bytes
+    document["memory_benchmark"] = needs.memory_benchmark
+    document["memory_available_bytes"] = needs.available.memory_bytes
+    document["disk_bytes"] = needs.disk_bytes
+    document["disk_available_bytes"] = needs.available.disk_bytes
+    document["executes"] = executed_commands(resolved)
     since = ""
     if again is not None:
         from rater.workflow.run.head import conditions_now
@@ -384,10 +387,10 @@ def dry_run(output: Output, resolved: RunPlan, again: StoredRun | None = None) -
         found = changed_conditions(again, conditions_now(resolved), planned)
         document["differences"] = changes_document(found)
 
-    def parts(it: dict[str, Any]) -> Iterator[Part]:
-        yield from plan_parts(it)
+    def parts(shown: DryRunDocument) -> Iterator[Part]:
+        yield from plan_parts(shown)
         if since:
-            yield from difference_parts(it["differences"], since)
+            yield from difference_parts(shown["differences"], since)
 
     print_view(output, document, parts)
     return 0
