@@ -138,14 +138,16 @@ def lint_parts(
 ) -> Iterator[Part]:
     """Yield findings, notes and what was left out; `hint`: what to say of this machine."""
     by_kind = group_by_key((finding.kind, finding) for finding in report.findings)
-    many = {kind: them for kind, them in by_kind.items() if len(them) > _MOST_OF_A_KIND + 1}
-    hidden = [one for them in many.values() for one in them[_MOST_OF_A_KIND:]]
+    many = {
+        kind: findings for kind, findings in by_kind.items() if len(findings) > _MOST_OF_A_KIND + 1
+    }
+    hidden = [one for findings in many.values() for one in findings[_MOST_OF_A_KIND:]]
     for one in report.findings:
         if one not in hidden:
             of = f" ({', '.join(one.scopes)})" if one.scopes else ""
             yield Line(f"{source.where(one.line)}: {one.text}{of} [{one.kind}]", whole=True)
-    for kind, them in many.items():
-        last, more = source.where(them[-1].line), len(them) - _MOST_OF_A_KIND
+    for kind, findings in many.items():
+        last, more = source.where(findings[-1].line), len(findings) - _MOST_OF_A_KIND
         yield Line(f"{last}: and {more} more up to here [{kind}] (--json has all)", whole=True)
     yield Line(_summary(report, source, topology), "bold" if report.findings else "")
     yield from (f"  note: {note}" for note in report.notes)

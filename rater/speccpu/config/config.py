@@ -173,13 +173,13 @@ def _truth(value: _Value) -> bool:
 
 
 def _compared(sign: str) -> Callable[[_Value, _Value], _Value]:
-    def compare(left: _Value, right: _Value) -> float:
+    def compare(first_value: _Value, second_value: _Value) -> float:
         try:
-            return compared(float(left), sign, float(right))
+            return compared(float(first_value), sign, float(second_value))
         except ValueError:
             if sign not in ("==", "!="):
                 raise
-            return compared(str(left), sign, str(right))
+            return compared(str(first_value), sign, str(second_value))
 
     return compare
 
@@ -461,7 +461,8 @@ def _kept(
     for number, line in enumerate(lines, start=1):
         place = _PLACES.match(line)
         if place:
-            # `%ifndef name` around `%define name` only gives it what it has without the outside.
+            # `%ifndef name` around `%define name` only gives it the value that it has without the
+            # outside.
             own = re.compile(rf"(?<![\w-]){place[1]}(?![\w-])" if place[1] else r"\Z\A.")
             config.uncertain += [
                 doubt

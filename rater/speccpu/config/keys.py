@@ -58,7 +58,7 @@ def suite_of(benchmark: str) -> str | None:
 
 
 def category(benchmark: str, suite: str | None, metric: str | None = None) -> str | None:
-    """Return "int" or "fp", None where nothing tells.
+    """Return "int" or "fp"; None if neither number nor metric says it.
 
     The number tells, else the metric of a raw file (`CINT2006`, `SPECrate2017_fp_base`).
     """

@@ -14,8 +14,8 @@ from msgspec import Struct, field
 # -- What the shell makes of a submit command, as far as placement depends on it -------------------
 #
 # Followed: variables, `NAME=value ;`, `let "N=..."`, `$((...))`, `$[...]`, `` `expr ...` ``,
-# `printf '0x%x'`, `if` and `case`, `&&` and `||` behind a test. What is not understood stays
-# in the text as it is written, a condition with its `if`.
+# `printf '0x%x'`, `if` and `case`, `&&` and `||` behind a test. Text that is not understood stays
+# unchanged, a condition with its `if`.
 
 LONGEST = 8_000  # characters of a command that are looked at
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
@@ -211,7 +211,7 @@ def _commands(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _fits(word: str, patterns: list[str]) -> bool | None:
-    """Tell whether a pattern of a `case` means its word, None where that is not known."""
+    """Tell whether a pattern of a `case` means its word; None if that is not known."""
     if "$" in word or "`" in word or any("$" in pattern for pattern in patterns):
         return None
     fitting = (pattern.strip().strip("\"'") for pattern in patterns if len(pattern) <= 60)
@@ -222,7 +222,7 @@ def _fits(word: str, patterns: list[str]) -> bool | None:
 
 
 def _test(text: str, values: dict[str, str]) -> tuple[bool | None] | None:
-    """Return what a test comes to, `(None,)` where it is beyond us; None: it is no test."""
+    """Return the result of a test; `(None,)` if it cannot be told, None for other commands."""
     text = text.strip()
     if text in ("true", ":", "false"):
         return (text != "false",)
@@ -269,13 +269,13 @@ def _any_of(words: list[str]) -> bool | None:
     return _one_test(*words) if len(words) == 3 else None
 
 
-def _one_test(left: str, sign: str, right: str) -> bool | None:
+def _one_test(first: str, sign: str, second: str) -> bool | None:
     if sign in ("=", "==", "!="):
-        return (left == right) is (sign != "!=")
-    a, b = evaluate(left, {}), evaluate(right, {})
-    if sign not in _COMPARE or a is None or b is None:
+        return (first == second) is (sign != "!=")
+    first_number, second_number = evaluate(first, {}), evaluate(second, {})
+    if sign not in _COMPARE or first_number is None or second_number is None:
         return None
-    return compared(a, _COMPARE[sign], b)
+    return compared(first_number, _COMPARE[sign], second_number)
 
 
 # -- words ----------------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ def _end_of(text: str, at: int, close: str) -> int:
 
 
 def evaluate(text: str, values: Mapping[str, str]) -> int | None:
-    """Return what shell arithmetic of whole numbers comes to, None where it is beyond us."""
+    """Return the value of shell arithmetic of whole numbers; None if it cannot be told."""
     if len(text) > _LONGEST:
         return None
     text = _NAME.sub(lambda found: values.get(found[0], found[0]), text.replace("$", " "))

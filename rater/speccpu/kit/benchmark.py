@@ -66,7 +66,7 @@ def read_benchmark(run: KitRun) -> KitBenchmark:
     directories = named or [directory]
     remarks: list[str] = []
     if run.file.name != COMMANDS and run.tune is None:
-        # A copy of a command file lies anywhere: its directories know what it is of.
+        # A copied command file may lie anywhere: the directories that it names tell its benchmark.
         run = named_run(run.file, directories[0], run.made_ns)
     elif directories[0].name == directory.name and not _same([directories[0], directory]):
         directories, remark = _of_which_tree(directory, directories, commands)
@@ -212,7 +212,7 @@ def _root(directory: Path) -> Path | None:
 
 
 def _reference_s(directory: Path, size: str | None) -> float | None:
-    """Return the reference time in `data/SIZE/reftime` of a benchmark, None where there is none.
+    """Return the reference time in `data/SIZE/reftime` of a benchmark; None without that file.
 
     Two lines, `ref` and seconds (CPU2000, CPU2006), or `refrate SECONDS` (CPU2017), as a
     public runner reads them (github rrwhx/runspec).
@@ -283,7 +283,7 @@ def _kinds(binds: tuple[str, ...]) -> frozenset[BindKind]:
 
 
 def commands_bind(kits: Sequence[KitBenchmark]) -> str | None:
-    """Return by what the commands of kits bind copies themselves, None where they do not."""
+    """Return by what the commands of kits bind copies themselves; None if they do not."""
     for kit in kits:
         found = _own_binding(kit, 0, from_file=False)
         if found != UNBOUND:

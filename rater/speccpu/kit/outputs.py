@@ -39,7 +39,7 @@ class KitComparison(Struct, frozen=True):
     environment: tuple[tuple[str, str], ...] = ()
 
     def leftovers(self) -> tuple[str, ...]:
-        """Return the files with what was found; those of an earlier run mean nothing."""
+        """Return the files with their states; those of an earlier run mean nothing."""
         found = [line.stdout for line in self.lines if line.stdout]
         return tuple(dict.fromkeys([*found, *(f"{name}.mis" for name in self.outputs)]))
 

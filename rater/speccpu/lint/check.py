@@ -64,23 +64,29 @@ def lint(context: LintContext) -> LintReport:
     scopes = scopes_of(context)
     findings: dict[LintFinding, list[str]] = {}
     for scope in scopes:
-        for one in _of_scope(scope):
-            findings.setdefault(one, []).append(scope.label)
-    of_scopes = None if section is None else [b.section for s in scopes for b in s.binds]
+        for finding in _of_scope(scope):
+            findings.setdefault(finding, []).append(scope.label)
+    of_scopes = (
+        None
+        if section is None
+        else [bind.section for checked_scope in scopes for bind in checked_scope.binds]
+    )
     sections = {setting.line: setting.section for setting in source.config.settings}
-    for one in _repeated(source, of_scopes):
-        findings[one] = [
-            s.label for s in scopes if sections[one.line] in {b.section for b in s.binds}
+    for finding in _repeated(source, of_scopes):
+        findings[finding] = [
+            checked_scope.label
+            for checked_scope in scopes
+            if sections[finding.line] in {bind.section for bind in checked_scope.binds}
         ]
-    for one in _not_used(scopes):
-        findings[one] = []
+    for finding in _not_used(scopes):
+        findings[finding] = []
     checked = [scope.label for scope in scopes if scope.seats]
     everything = [
-        replace(one, scopes=() if set(checked) <= set(labels) else tuple(labels))
-        for one, labels in findings.items()
+        replace(finding, scopes=() if set(checked) <= set(labels) else tuple(labels))
+        for finding, labels in findings.items()
     ]
-    everything.sort(key=lambda one: (one.line, one.order))
-    kept = tuple(one for one in everything if one.kind not in context.ignore)
+    everything.sort(key=lambda finding: (finding.line, finding.order))
+    kept = tuple(finding for finding in everything if finding.kind not in context.ignore)
     return LintReport(
         findings=kept,
         ignored=len(everything) - len(kept),
@@ -222,8 +228,8 @@ def _numbers_of_copies(scope: Scope) -> Iterator[LintFinding]:
         text = f"{beyond.name} ({_number(scope, beyond.line)})"
         if unused > 1:
             text += f" to {scope.seats[values - 1].name}"
-        left = {c for s in scope.seats[copies:] for c in s.cpus}
-        left -= {c for s in scope.used for c in s.cpus}
+        left = {cpu for seat in scope.seats[copies:] for cpu in seat.cpus}
+        left -= {cpu for seat in scope.used for cpu in seat.cpus}
         idle = f", {cpus_text(left)} stay{'s' if len(left) == 1 else ''} idle" if left else ""
         yield LintFinding(
             line=line,

@@ -44,8 +44,8 @@ def misplaced(node_of: Mapping[int, int]) -> dict[int, int]:
         classes: dict[int, Counter[int]] = {}
         for cpu in cpus:
             classes.setdefault(cpu // block % nodes, Counter())[node_of[cpu]] += 1
-        node = {one: votes.most_common(1)[0][0] for one, votes in classes.items()}
-        wrong = sum(votes.total() - votes[node[one]] for one, votes in classes.items())
+        node = {group: votes.most_common(1)[0][0] for group, votes in classes.items()}
+        wrong = sum(votes.total() - votes[node[group]] for group, votes in classes.items())
         if best is None or (wrong, block) < best:
             best = (wrong, block)
             expected = {cpu: node[cpu // block % nodes] for cpu in cpus}
@@ -57,11 +57,11 @@ def misplaced(node_of: Mapping[int, int]) -> dict[int, int]:
     for this_place, cpu in enumerate(cpus):
         if node_of[cpu] == expected[cpu]:
             continue
-        row = cpus if best[1] > 1 else [one for one in cpus if expected[one] == expected[cpu]]
+        row = cpus if best[1] > 1 else [other for other in cpus if expected[other] == expected[cpu]]
         at = this_place if best[1] > 1 else row.index(cpu)
         around = (*row[max(0, at - 1) : at], *row[at + 1 : at + 2])
         if len(around) == 2 and all(
-            node_of[one] == expected[one] == expected[cpu] for one in around
+            node_of[other] == expected[other] == expected[cpu] for other in around
         ):
             expected_node[cpu] = expected[cpu]
     return expected_node

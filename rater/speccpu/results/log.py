@@ -178,7 +178,7 @@ class _LogLines:
         return "" if _begins(line[1]) else as_text(line[1][:_LONGEST_FOLLOWING]).rstrip()
 
     def match(self, number: int, raw: bytes, kind: str) -> re.Match[str] | None:
-        """Match a record, joined with the lines it was wrapped to; None where it stays torn."""
+        """Match a record, joined with the lines it was wrapped to; None if it stays torn."""
         joined, last = as_text(raw[:_LONGEST_RECORD]), number
         taken: list[Line] = []
         pattern = RECORDS[kind]

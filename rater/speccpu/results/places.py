@@ -168,7 +168,7 @@ class BoundPlace(Struct, frozen=True, kw_only=True):
 
 
 NOWHERE = BoundPlace()
-# What is told of places, in this order: of CPUs, nodes or copies, and in what words.
+# Notes about places, in the order in which they are printed: their subject and their words.
 _NOTES = {
     "missing": (
         "CPU",

@@ -55,7 +55,7 @@ def bracket_row(
 
 def copy_row(
     phase: int,
-    one: SpecIteration,
+    measured: SpecIteration,
     copy: int,
     places: BindingResolver,
     seconds: float,
@@ -64,15 +64,15 @@ def copy_row(
     step: int = 0,
 ) -> CopyEnded:
     """Return the row of a copy run of an iteration (None: its own) that took `seconds`."""
-    place = places.of(one, copy)
-    failure = one.failures.get(copy)
+    place = places.of(measured, copy)
+    failure = measured.failures.get(copy)
     wrong = failure is not None and failure.detail is not None
-    valid = failure is None and one.valid == "S"
+    valid = failure is None and measured.valid == "S"
     return CopyEnded(
         phase=phase,
-        benchmark=one.benchmark,
-        tune=one.tune,
-        iteration=one.iteration if iteration is None else iteration,
+        benchmark=measured.benchmark,
+        tune=measured.tune,
+        iteration=measured.iteration if iteration is None else iteration,
         copy=copy,
         step=step,
         counted=True,
@@ -92,7 +92,7 @@ def copy_row(
         validity=(Validity.INVALID if wrong else Validity.VALID if valid else Validity.UNCHECKED),
         validity_detail=failure.detail if failure else None,
         cpu_ns=None,
-        run_dir=one.folders.get(copy),
+        run_dir=measured.folders.get(copy),
         workloads=tuple(
             WorkloadTime(
                 workload=number,
@@ -102,7 +102,7 @@ def copy_row(
                 exit_code=0 if valid else None,
                 signal=None,
             )
-            for number, took_s in enumerate(one.workloads_s.get(copy, ()), 1)
+            for number, took_s in enumerate(measured.workloads_s.get(copy, ()), 1)
         ),
     )
 
@@ -129,8 +129,8 @@ class Disagreement(Struct, frozen=True, kw_only=True):
     line: int
     where: str  # "400.perlbench base, iteration 0"
     what: str  # "ratio"
-    file: str  # what it says
-    own: str  # what its numbers say
+    file: str  # the value in the file
+    own: str  # the value by the numbers of the file
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.where}: {self.what} {self.file}, worked out {self.own}"
@@ -466,16 +466,18 @@ def rotated_copies(
     """Yield every copy's queue: it starts at benchmark n modulo k, in the order of numbers."""
     ring = sorted({member.benchmark for member in members})
     queues: dict[int, list[tuple[int, int, SpecIteration]]] = {}
-    for one in members:
-        iteration, copy = rotated_place(one)
-        position = (ring.index(one.benchmark) - copy) % len(ring)
-        queues.setdefault(copy, []).append((iteration, position, one))
+    for measured in members:
+        iteration, copy = rotated_place(measured)
+        position = (ring.index(measured.benchmark) - copy) % len(ring)
+        queues.setdefault(copy, []).append((iteration, position, measured))
     for copy in sorted(queues):
         queue = sorted(queues[copy], key=lambda item: item[:2])
-        for step, (_, _, one) in enumerate(queue):
-            iteration = rotated_place(one)[0]
-            seconds = one.reported_s
+        for step, (_, _, measured) in enumerate(queue):
+            iteration = rotated_place(measured)[0]
+            seconds = measured.reported_s
             if seconds is None:
-                seconds = next(iter(one.times_s.values()), None)
+                seconds = next(iter(measured.times_s.values()), None)
             if seconds is not None:
-                yield copy_row(phase, one, copy, places, seconds, iteration=iteration, step=step)
+                yield copy_row(
+                    phase, measured, copy, places, seconds, iteration=iteration, step=step
+                )

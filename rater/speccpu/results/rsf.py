@@ -355,17 +355,17 @@ class _Reader:
                     benchmark=keys.dotted(benchmark), tune=tune, iteration=at[2], line=value.line
                 )
             self.last = self.found[at]
-        one, name = self.last, value.key
+        measured, name = self.last, value.key
         if name.startswith("copytime"):
-            self.copy_time(one, name[8:], value)
+            self.copy_time(measured, name[8:], value)
             return
-        before = self.seen.get((one.line, name))
+        before = self.seen.get((measured.line, name))
         if before is None:
             if len(self.seen) < _MOST_SEEN:
-                self.seen[one.line, name] = value.text
-            self.field(one, value)
+                self.seen[measured.line, name] = value.text
+            self.field(measured, value)
         elif before != value.text:
-            value.problem(f"a second {name} of {one.name}; the first is kept")
+            value.problem(f"a second {name} of {measured.name}; the first is kept")
 
     def copy_time(self, iteration: SpecIteration, number: str, value: RawValue) -> None:
         if not is_whole(number, 6) or int(number) >= MOST_COPIES:
