@@ -75,10 +75,7 @@ def compare(
         margin=margin,
         confidence=confidence,
         next_confidence=confidence_per_look(looks + 1),
-        evidence=[
-            rounds_evidence([(at[0], at[place]) for at in grid], keys)
-            for place in range(1, len(sides))
-        ],
+        evidence=_evidence_by_side(grid, keys),
         by_cpu=by_cpu,
     )
     lines: list[str] = []
@@ -86,7 +83,6 @@ def compare(
     suites, partly = _suites(row_maker, keys, grid, where)
     strata = [(at[0], side) for at in grid for side in at[1:]]
     differences = point_differences(_points_of(sides))
-    rows = with_holm(rows, confidence)
     return Comparison(
         sides=sides,
         by=by,
@@ -95,12 +91,10 @@ def compare(
         mixed_copies=any(mixed(stratum) for stratum in strata),
         kinds=_runs_by_kind(measured.values()),
         mixed_kinds=any(len(kinds(stratum)) > 1 for stratum in strata),
-        benchmarks=tuple(rows),
+        benchmarks=tuple(with_holm(rows, confidence)),
         suites=tuple(with_holm(suites, confidence)),
         left_out=(
-            *_left_out(measured.values()),
-            *_without_partner(sides, by),
-            *_not_everywhere(keys, sides, grid),
+            *_excluded(measured.values(), sides, by, keys, grid),
             *dict.fromkeys(lines),
             *_not_in_pairs(strata),
             *partly,
@@ -114,6 +108,29 @@ def compare(
         doctor=doctor_differences(_points_of(sides), differences),
         pages=_page_warnings(sides),
     )
+
+
+def _evidence_by_side(grid: Grid, keys: Sequence[Key]) -> list[float | None]:
+    """Return the `rounds_evidence` of each side but the baseline."""
+    return [
+        rounds_evidence([(row[0], row[place]) for row in grid], keys)
+        for place in range(1, len(grid[0]))
+    ]
+
+
+def _excluded(
+    measured: Iterable[RunRates],
+    sides: Sequence[Side],
+    by: str | None,
+    keys: Sequence[Key],
+    grid: Grid,
+) -> list[str]:
+    """Say which results, points and benchmarks are not compared, and why."""
+    return [
+        *_left_out(measured),
+        *_without_partner(sides, by),
+        *_not_everywhere(keys, sides, grid),
+    ]
 
 
 def _points_of(sides: Sequence[Side]) -> list[Point]:
