@@ -74,10 +74,10 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         numbers = [text for text in (self.old, *self.ours) if is_number(text)]
         if not is_number(value) or not numbers:
             return False
-        values = [int(text) for text in numbers]
-        if int(value) in values:
+        known_numbers = [int(text) for text in numbers]
+        if int(value) in known_numbers:
             return True
-        return self.approximate and min(values) <= int(value) <= max(values)
+        return self.approximate and min(known_numbers) <= int(value) <= max(known_numbers)
 
 
 class Journal(Struct, frozen=True, forbid_unknown_fields=True):
@@ -96,7 +96,7 @@ def is_value(file: str, text: str) -> bool:
     return _VALUE.fullmatch(text) is not None and (is_number(text) or not is_number_file(file))
 
 
-def this_owner(root: Path, what: str) -> JournalOwner:
+def this_owner(root: Path, activity: str) -> JournalOwner:
     """Return this process as an owner; `what` tells people what it does."""
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     process = this_process(root)
@@ -105,7 +105,7 @@ def this_owner(root: Path, what: str) -> JournalOwner:
         start_ticks=process.pid_start,
         boot_id=process.boot_id,
         since=now,
-        what=what,
+        what=activity,
     )
 
 
@@ -182,36 +182,36 @@ def _excerpt(text: str) -> str:
 def lock_journal(path: Path, root: Path) -> Iterator[None]:
     """Be the only one who acts on a journal. Raises `InputError` that names the other one."""
     try:
-        number = _open_lock(path, os.O_RDWR | os.O_CREAT)
+        descriptor = _open_lock(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise InputError(
             f"{error.filename}: {error.strerror}: what settings were could not be kept there, so "
             "none is changed; name another file with RATER_JOURNAL"
         ) from error
     try:
-        _take_lock(number, path, root)
+        _take_lock(descriptor, path, root)
         yield
     finally:
-        os.close(number)
+        os.close(descriptor)
 
 
-def _take_lock(number: int, path: Path, root: Path) -> None:
-    end_s = time.monotonic() + _LOCK_WAIT_S
+def _take_lock(descriptor: int, path: Path, root: Path) -> None:
+    deadline_s = time.monotonic() + _LOCK_WAIT_S
     while True:
         try:
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             try:
                 journal = load(path)
             except DamagedJournalError:
                 journal = None
-            who = journal.owner.description if journal else "another rater"
+            holder = journal.owner.description if journal else "another rater"
             alive = journal is not None and is_alive(journal.owner.process, root)
-            if not alive and time.monotonic() < end_s:
+            if not alive and time.monotonic() < deadline_s:
                 time.sleep(0.02)
                 continue
             raise InputError(
-                f"{who} changes settings of this machine now (journal {path}): wait for it, or "
+                f"{holder} changes settings of this machine now (journal {path}): wait for it, or "
                 "end it with Ctrl-C, which puts them back"
             ) from error
         return
@@ -223,15 +223,15 @@ def is_locked(path: Path) -> bool:
     No, of a lock that this user may not open: then the journal's owner tells it.
     """
     try:
-        number = _open_lock(path, os.O_RDONLY)
+        descriptor = _open_lock(path, os.O_RDONLY)
     except OSError:
         return False
     try:
-        fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         return True
     finally:
-        os.close(number)
+        os.close(descriptor)
     return False
 
 

@@ -85,7 +85,7 @@ def _cpus() -> Iterator[KnownSetting]:
         # With intel_pstate and amd-pstate the governor `performance` sets it.
         follows=(f"{_POLICY}/energy_performance_preference",),
     )
-    for also, file, on, off, parts in (
+    for also, file, on_content, off_content, parts in (
         # The switch of all sets those of the policies, and their limits (cpufreq.c).
         ("cpu.boost", f"{_CPUS}/cpufreq/boost", "1", "0", (f"{_POLICY}/boost",)),
         ("cpu.no_turbo", f"{_CPUS}/intel_pstate/no_turbo", "0", "1", ()),
@@ -97,17 +97,19 @@ def _cpus() -> Iterator[KnownSetting]:
             group=group,
             what="frequencies above the nominal one",
             choices=("on", "off"),
-            words=(("on", on), ("off", off)),
+            words=(("on", on_content), ("off", off_content)),
             kept=(file, *parts),
             follows=_LIMITS,
         )
-    for end, what, file in zip(("max", "min"), ("highest", "lowest"), _LIMITS, strict=True):
+    for limit, superlative, file in zip(
+        ("max", "min"), ("highest", "lowest"), _LIMITS, strict=True
+    ):
         yield KnownSetting(
-            name=f"{end}_khz",
-            also=f"cpu.{end}_khz",
+            name=f"{limit}_khz",
+            also=f"cpu.{limit}_khz",
             files=(file,),
             group=group,
-            what=f"{what} frequency, kHz",
+            what=f"{superlative} frequency, kHz",
             least=1,
             approximate=True,
         )
@@ -251,7 +253,7 @@ KNOWN = SETTABLE + tuple(
 
 def expand_pattern(pattern: str, values: Mapping[str, str]) -> str:
     """Return a pattern with those of its placeholders that have a value replaced by it."""
-    return _PLACEHOLDER.sub(lambda it: values.get(it[1], it[0]), pattern)
+    return _PLACEHOLDER.sub(lambda placeholder: values.get(placeholder[1], placeholder[0]), pattern)
 
 
 @cache
@@ -282,14 +284,14 @@ def is_number_file(file: str) -> bool:
 
 def changes_with(setting: str, recorded: str) -> bool:
     """Tell whether a recorded setting is the one that is called `setting`, or follows from it."""
-    for one in SETTABLE:
-        files = {*one.files, *one.kept, *one.follows}
-        for name in (one.name, one.also):
-            found = matcher(name).fullmatch(setting)
-            if found and any(
-                matcher(expand_pattern(other.also, found.groupdict())).fullmatch(recorded)
+    for known in SETTABLE:
+        files = {*known.files, *known.kept, *known.follows}
+        for name in (known.name, known.also):
+            match = matcher(name).fullmatch(setting)
+            if match and any(
+                matcher(expand_pattern(other.also, match.groupdict())).fullmatch(recorded)
                 for other in KNOWN
-                if other is one or files.intersection(other.files)
+                if other is known or files.intersection(other.files)
             ):
                 return True
     return False
@@ -344,28 +346,28 @@ class KernelSetting(KnownSetting, frozen=True, kw_only=True):
     def read(self) -> CurrentValue:
         """Return the present values. Raises `InputError` for what cannot be read."""
         try:
-            found = tuple((file, read_value(self.root, file)) for file in self.files)
+            contents = tuple((file, read_value(self.root, file)) for file in self.files)
         except OSError as error:
             raise InputError(f"{self.name}: reading {error.filename}: {error.strerror}") from error
-        return CurrentValue(found, self.words)
+        return CurrentValue(contents, self.words)
 
     def accept(self, value: str) -> str:
         """Return what is written into the files for a value that a user typed.
 
         Raises `InputError` that names the values there are.
         """
-        meant = value.strip()
+        word = value.strip()
         if self.words:
-            meant = _SWITCH.get(meant, meant)
+            word = _SWITCH.get(word, word)
         if self.choices is not None:
-            if meant not in self.choices:
-                known = ", ".join(self.choices)
-                raise InputError(f"{self.name}={value}: expected one of {known}")
-            return dict(self.words).get(meant, meant)
-        if not re.fullmatch(r"-?\d{1,18}", meant) or not self.least <= int(meant) <= self.most:
+            if word not in self.choices:
+                choices = ", ".join(self.choices)
+                raise InputError(f"{self.name}={value}: expected one of {choices}")
+            return dict(self.words).get(word, word)
+        if not re.fullmatch(r"-?\d{1,18}", word) or not self.least <= int(word) <= self.most:
             bounds = f"{self.least} to {self.most}" if self.most < NO_LIMIT else f"{self.least} up"
             raise InputError(f"{self.name}={value}: expected a whole number, {bounds}")
-        return str(int(meant))
+        return str(int(word))
 
     def obstacle(self) -> str | None:
         """Return why this process cannot set it, None when it should be able to; only looks."""
@@ -387,9 +389,9 @@ class KernelSetting(KnownSetting, frozen=True, kw_only=True):
         return None
 
 
-def same_value(wanted: str, got: str) -> bool:
+def same_value(expected: str, got: str) -> bool:
     """Tell whether two values of a file mean the same: numbers by value, words as they are."""
-    return got == wanted or (is_number(wanted) and is_number(got) and int(wanted) == int(got))
+    return got == expected or (is_number(expected) and is_number(got) and int(expected) == int(got))
 
 
 def is_number(text: str) -> bool:

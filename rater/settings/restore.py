@@ -35,7 +35,9 @@ class LeftoverSettings(Struct, frozen=True):
         """What it is, in one sentence."""
         if self.journal is None:
             return f"a damaged journal of settings, {self.damage}"
-        text = truncate_list([f"{name} was {old}" for name, old in _by_knob(self.journal.entries)])
+        text = truncate_list(
+            [f"{name} was {old_value}" for name, old_value in _by_knob(self.journal.entries)]
+        )
         if self.rebooted:
             return f"{self.journal.owner.description} changed settings before a reboot: {text}"
         return f"{self.journal.owner.description} died and left settings changed: {text}"
@@ -59,10 +61,12 @@ def find_leftovers(root: Path, journal_path: Path) -> LeftoverSettings | None:
     """Return what a dead process left; None when that is nothing, or while its owner lives."""
     if not exists(journal_path) or is_locked(journal_path):
         return None
-    left = read_leftovers(root, journal_path)
-    if left is None or (left.journal is not None and is_alive(left.journal.owner.process, root)):
+    leftovers = read_leftovers(root, journal_path)
+    if leftovers is None or (
+        leftovers.journal is not None and is_alive(leftovers.journal.owner.process, root)
+    ):
         return None
-    return left
+    return leftovers
 
 
 def restore_leftovers(
@@ -75,32 +79,34 @@ def restore_leftovers(
     """
     _refuse_reader(root, journal_path)
     with journals.lock_journal(journal_path, root):
-        left = read_leftovers(root, journal_path)
-        if left is None:
+        leftovers = read_leftovers(root, journal_path)
+        if leftovers is None:
             return True
-        if left.journal is None:
-            say(f"{left.summary}; {left.remedy}")
+        if leftovers.journal is None:
+            say(f"{leftovers.summary}; {leftovers.remedy}")
             return False
-        owner = left.journal.owner
-        if left.rebooted:
+        owner = leftovers.journal.owner
+        if leftovers.rebooted:
             journals.remove(journal_path)
             say(
-                f"{left.summary}; the machine was booted since then, so they are not in force: "
+                f"{leftovers.summary}; the machine was booted since then, so they are not in force: "
                 "nothing is written"
             )
             return True
         with block_stop_signals():
-            before = {entry.file: value_now(root, entry.file) for entry in left.journal.entries}
-            kept = write_values_back(root, left.journal.entries, force=force)
+            values_before = {
+                entry.file: value_now(root, entry.file) for entry in leftovers.journal.entries
+            }
+            kept = write_values_back(root, leftovers.journal.entries, force=force)
             close_journal(journal_path, Journal(owner, tuple(kept)))
         changed = [
             entry
-            for entry in left.journal.entries
-            if entry not in kept and before[entry.file] != entry.old
+            for entry in leftovers.journal.entries
+            if entry not in kept and values_before[entry.file] != entry.old
         ]
         text = truncate_list(
             [
-                f"{name} {old} (was {truncate_list(sorted({before[e.file] for e in of}), 2)})"
+                f"{name} {old} (was {truncate_list(sorted({values_before[e.file] for e in of}), 2)})"
                 for name, old, of in group_by_setting(changed)
             ],
             8,
@@ -137,12 +143,12 @@ def may_recover(journal_path: Path) -> bool:
 def _refuse_reader(root: Path, journal_path: Path) -> None:
     if not exists(journal_path) or may_recover(journal_path):
         return
-    left = read_leftovers(root, journal_path)
-    journal = None if left is None else left.journal
+    leftovers = read_leftovers(root, journal_path)
+    journal = None if leftovers is None else leftovers.journal
     if is_locked(journal_path) or (journal is not None and is_alive(journal.owner.process, root)):
-        who = journal.owner.description if journal else "another user's rater"
+        owner_text = journal.owner.description if journal else "another user's rater"
         raise InputError(
-            f"{who} is alive and changes settings of this machine now (journal {journal_path}): "
+            f"{owner_text} is alive and changes settings of this machine now (journal {journal_path}): "
             "it puts them back itself at its end"
         )
     raise InputError(f"{journal_path} is another user's: `sudo rater settings restore`")
@@ -174,7 +180,7 @@ def write_values_back(root: Path, entries: Sequence[Entry], *, force: bool) -> d
     The last that was set comes first; what the kernel changes by itself comes last.
     """
     kept: dict[Entry, str] = {}
-    others: set[str] = set()  # knobs that are somebody else's by now
+    foreign_knobs: set[str] = set()  # knobs that are somebody else's by now
     for entry in entries:
         try:
             value = read_value(root, entry.file)
@@ -184,17 +190,19 @@ def write_values_back(root: Path, entries: Sequence[Entry], *, force: bool) -> d
         if not force and not entry.is_ours(value):
             ours = " and ".join(entry.ours) or "nothing"
             kept[entry] = f"somebody set it to {value} (rater set {ours}): left as it is"
-            others.add(entry.knob)
+            foreign_knobs.add(entry.knob)
     order = sorted(reversed(entries), key=lambda entry: entry.beside)
     kept |= {
         entry: "it goes with that"
         for entry in order
-        if entry not in kept and entry.beside and not entry.ours and entry.knob in others
+        if entry not in kept and entry.beside and not entry.ours and entry.knob in foreign_knobs
     }
-    todo = [entry for entry in order if entry not in kept]
+    entries_to_write = [entry for entry in order if entry not in kept]
     failed: dict[Entry, str] = {}
     for _ in range(_PASSES):
-        differing = [entry for entry in todo if value_now(root, entry.file) != entry.old]
+        differing = [
+            entry for entry in entries_to_write if value_now(root, entry.file) != entry.old
+        ]
         failed = {}
         for entry in differing:
             try:
@@ -203,7 +211,7 @@ def write_values_back(root: Path, entries: Sequence[Entry], *, force: bool) -> d
                 failed[entry] = f"writing: {error.strerror}"
         if not differing:
             break
-    for entry in todo:
+    for entry in entries_to_write:
         value = value_now(root, entry.file)
         if value != entry.old:
             kept[entry] = failed.get(entry, f"it stays {value}")
@@ -231,10 +239,10 @@ def value_now(root: Path, file: str) -> str:
 def describe_kept(root: Path, kept: Mapping[Entry, str]) -> Iterator[str]:
     """Say what stays as it is, files of one knob and one reason together."""
     groups: dict[tuple[str, str, str], list[str]] = {}
-    for entry, why in kept.items():
-        groups.setdefault((_label(entry), entry.old, why), []).append(str(root / entry.file))
-    for (name, old, why), files in groups.items():
-        yield f"{name} was {old} and is not put back: {why} ({truncate_list(files, 2)})"
+    for entry, reason in kept.items():
+        groups.setdefault((_label(entry), entry.old, reason), []).append(str(root / entry.file))
+    for (name, old_value, reason), files in groups.items():
+        yield f"{name} was {old_value} and is not put back: {reason} ({truncate_list(files, 2)})"
 
 
 def restore_hint(path: Path) -> str:
@@ -250,8 +258,8 @@ def group_by_setting(entries: Sequence[Entry]) -> Iterator[tuple[str, str, list[
     groups: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
         groups.setdefault((_label(entry), entry.old), []).append(entry)
-    for (name, old), found in groups.items():
-        yield name, old, found
+    for (name, old_value), members in groups.items():
+        yield name, old_value, members
 
 
 def _label(entry: Entry) -> str:
@@ -264,8 +272,8 @@ def _label(entry: Entry) -> str:
 @contextmanager
 def block_stop_signals() -> Iterator[None]:
     """Hold back Ctrl-C and its like until settings are back: they come after it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    earlier_mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, earlier_mask)

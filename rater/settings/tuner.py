@@ -54,28 +54,28 @@ class MissingSettings(Struct, frozen=True):
 
 def expand_files(root: Path, pattern: str) -> list[tuple[str, dict[str, str]]]:
     """Return the files that fit a pattern, with what its placeholders stand for, by number."""
-    found: list[tuple[str, dict[str, str]]] = [("", {})]
+    files: list[tuple[str, dict[str, str]]] = [("", {})]
     for part in pattern.split("/"):
         if "{" not in part:
-            found = [(f"{above}/{part}", values) for above, values in found]
+            files = [(f"{above}/{part}", values) for above, values in files]
             continue
-        found = [
+        files = [
             (f"{above}/{name}", values | match.groupdict())
-            for above, values in found
+            for above, values in files
             for name in _list_names(root / above.lstrip("/"))
             if (match := matcher(expand_pattern(part, values)).fullmatch(name))
         ]
-    return [(file[1:], values) for file, values in found if (root / file[1:]).exists()]
+    return [(file[1:], values) for file, values in files if (root / file[1:]).exists()]
 
 
 def available_settings(root: Path = Path("/")) -> tuple[KernelSetting, ...]:
     """Return the settings that this machine has, in the order in which several are set."""
-    found: dict[str, KernelSetting] = {}
+    settings: dict[str, KernelSetting] = {}
     for _, rows in groupby(SETTABLE, _by_size):
         several = [one for row in rows for one in _settings_of_row(row, root)]
         for _, one in sorted(several, key=lambda it: _by_number(it[0])):
-            found.setdefault(one.name, one)  # the first way to switch boost
-    return tuple(found.values())
+            settings.setdefault(one.name, one)  # the first way to switch boost
+    return tuple(settings.values())
 
 
 def missing_settings(root: Path = Path("/")) -> tuple[MissingSettings, ...]:
@@ -87,25 +87,27 @@ def missing_settings(root: Path = Path("/")) -> tuple[MissingSettings, ...]:
         (("smt.control",), _smt_state(root) or "no SMT control"),
         (_OF_KERNEL, "this kernel was built without"),
     )
-    gone = ((tuple(name for name in of if name not in names), why) for of, why in reasons)
-    return tuple(MissingSettings(missing, why) for missing, why in gone if missing)
+    missing_names = ((tuple(name for name in of if name not in names), why) for of, why in reasons)
+    return tuple(MissingSettings(missing, why) for missing, why in missing_names if missing)
 
 
 def find_setting(name: str, root: Path = Path("/")) -> KernelSetting:
     """Return the setting of that name. Raises `InputError` that names what there is."""
-    here = available_settings(root)
-    for one in here:
+    available = available_settings(root)
+    for one in available:
         if name in (one.name, one.also):
             return one
-    for gone in missing_settings(root):
-        if name in gone.names:
-            raise InputError(f"{name}: this machine does not have it ({gone.why})")
-    every = [one.name for one in here]
-    known = [*every, *(one.also for one in here)]
-    below = [one for one in every if one.startswith(f"{name}.")][:3]
+    for missing in missing_settings(root):
+        if name in missing.names:
+            raise InputError(f"{name}: this machine does not have it ({missing.why})")
+    names = [one.name for one in available]
+    known = [*names, *(one.also for one in available)]
+    below = [one for one in names if one.startswith(f"{name}.")][:3]
     close = below or difflib.get_close_matches(name, known, n=3)
-    meant = f"; did you mean {' or '.join(close)}?" if close else ""
-    raise InputError(f"{name}: no setting that rater knows{meant} (`rater settings` has them all)")
+    suggestion = f"; did you mean {' or '.join(close)}?" if close else ""
+    raise InputError(
+        f"{name}: no setting that rater knows{suggestion} (`rater settings` has them all)"
+    )
 
 
 def _settings_of_row(row: KnownSetting, root: Path) -> Iterator[tuple[str, KernelSetting]]:
@@ -118,10 +120,10 @@ def _settings_of_row(row: KnownSetting, root: Path) -> Iterator[tuple[str, Kerne
     for members in groups.values():
         values = {name: it for name, it in members[0][1].items() if name != "policy"}
         files = tuple(file for file, _ in members)
-        filled = {
+        texts = {
             name: expand_pattern(getattr(row, name), values) for name in ("name", "also", "what")
         }
-        several = {
+        file_lists = {
             name: tuple(
                 file
                 for pattern in getattr(row, name)
@@ -132,10 +134,13 @@ def _settings_of_row(row: KnownSetting, root: Path) -> Iterator[tuple[str, Kerne
         choices = _common_choices(root, files, row.choices_in) if row.choices_in else row.choices
         if choices and not row.words:
             choices = choices_of(root, files[0]) or choices
-        same = asdict(row)
-        changes = filled | several | {"files": files, "choices": choices}
+        row_fields = asdict(row)
+        changes = texts | file_lists | {"files": files, "choices": choices}
         blocked = _offline_by_hand(root) if row.changes_cpus else ""
-        yield values.get("size", ""), KernelSetting(**same | changes, root=root, blocked=blocked)
+        yield (
+            values.get("size", ""),
+            KernelSetting(**row_fields | changes, root=root, blocked=blocked),
+        )
 
 
 def _by_size(row: KnownSetting) -> str:
@@ -161,8 +166,8 @@ def _common_choices(root: Path, files: tuple[str, ...], list_name: str) -> tuple
         except OSError:  # a driver without a list takes the word it has
             lists.append([_read_word(root, file)])
     # `default` is read back as the word that it stands for.
-    known = (word for word in lists[0] if word != "default")
-    return tuple(word for word in known if all(word in other for other in lists))
+    offered = (word for word in lists[0] if word != "default")
+    return tuple(word for word in offered if all(word in other for other in lists))
 
 
 def _read_word(root: Path, file: str) -> str:
@@ -221,11 +226,11 @@ class SettingsSession:
     journal's lock. Raises `InputError` while another process has it, or has left settings.
     """
 
-    def __init__(self, root: Path, journal_path: Path, what: str) -> None:
+    def __init__(self, root: Path, journal_path: Path, activity: str) -> None:
         """`what` tells people who changes settings: `rater sweep mini`."""
         self._root = root
         self._path = journal_path
-        self._what = what
+        self._what = activity
         self._stack = ExitStack()
         self._owner: JournalOwner | None = None
         self._entries: dict[str, Entry] = {}
@@ -247,17 +252,19 @@ class SettingsSession:
             self._stack.close()
             self._owner = None
 
-    def refuse_unless_settable(self, wanted: Mapping[str, Sequence[str]]) -> None:
+    def refuse_unless_settable(self, values_by_name: Mapping[str, Sequence[str]]) -> None:
         """Try everything that can be tried before the first run, and change nothing.
 
         `wanted`: setting -> all values it will be set to. Each value is one that it takes, and
         the present value of every file is written into it once and read back (but where that
         alone brings CPUs or takes them). Raises `InputError` that names all that is missing.
         """
-        found = [(find_setting(name, self._root), values) for name, values in wanted.items()]
-        refuse_together({name: find_setting(name, self._root) for name in wanted})
+        settings = [
+            (find_setting(name, self._root), values) for name, values in values_by_name.items()
+        ]
+        refuse_together({name: find_setting(name, self._root) for name in values_by_name})
         problems = []
-        for setting, values in found:
+        for setting, values in settings:
             for value in values:
                 try:
                     setting.accept(value)
@@ -269,9 +276,9 @@ class SettingsSession:
         if problems:
             raise InputError("\n".join(problems))
         self._take_journal()
-        present = self._journal_values({setting: None for setting, _ in found})
+        present = self._journal_values({setting: None for setting, _ in settings})
         try:
-            for setting, _ in found:
+            for setting, _ in settings:
                 for file in () if setting.changes_cpus else setting.files:
                     self._try_file(setting, file, present[file])
         finally:
@@ -289,26 +296,26 @@ class SettingsSession:
             setting.name: place for place, setting in enumerate(available_settings(self._root))
         }
         refuse_together({name: find_setting(name, self._root) for name in values})
-        asked = {find_setting(name, self._root): value for name, value in values.items()}
-        wanted = {
-            setting: setting.accept(asked[setting])
-            for setting in sorted(asked, key=lambda it: order[it.name])
+        typed_values = {find_setting(name, self._root): value for name, value in values.items()}
+        contents = {
+            setting: setting.accept(typed_values[setting])
+            for setting in sorted(typed_values, key=lambda it: order[it.name])
         }
         self._take_journal()
-        present = self._journal_values(wanted)
-        for setting, content in wanted.items():
+        present = self._journal_values(contents)
+        for setting, content in contents.items():
             for file in setting.files:
                 if not same_value(content, present[file]):
                     try:
                         write_value(self._root, file, content)
                     except OSError as error:
-                        asked_for = values.get(setting.name) or values[setting.also]
+                        typed_value = values.get(setting.name) or values[setting.also]
                         raise RunError(
-                            f"{setting.name}={asked_for}: writing {error.filename}: "
+                            f"{setting.name}={typed_value}: writing {error.filename}: "
                             f"{error.strerror}"
                         ) from error
         # Not one by one: some have their value only when another one is set as well.
-        for setting, content in wanted.items():
+        for setting, content in contents.items():
             for file in setting.files:
                 self._last[file] = self._read(setting, file)
                 if not same_value(content, self._last[file]):
@@ -339,9 +346,9 @@ class SettingsSession:
             return
         with block_stop_signals():
             kept = write_values_back(self._root, tuple(self._entries.values()), force=False)
-            left = {file: entry for file, entry in self._entries.items() if entry in kept}
-            close_journal(self._path, Journal(self._owner, tuple(left.values())))
-            self._entries = left
+            entries_left = {file: entry for file, entry in self._entries.items() if entry in kept}
+            close_journal(self._path, Journal(self._owner, tuple(entries_left.values())))
+            self._entries = entries_left
             self._last.clear()
         if kept:
             text = "\n".join(describe_kept(self._root, kept))
@@ -353,31 +360,33 @@ class SettingsSession:
         if self._owner is not None:
             return
         self._stack.enter_context(journals.lock_journal(self._path, self._root))
-        left = read_leftovers(self._root, self._path)
-        if left is not None:
+        leftovers = read_leftovers(self._root, self._path)
+        if leftovers is not None:
             self._stack.close()
-            way = (
+            remedy = (
                 "put that back first: `rater settings restore` (--force writes what was there over "
                 "others' changes, --forget leaves all as it is)"
             )
-            raise InputError(f"{left.summary}; {way if left.journal else left.remedy}")
+            raise InputError(
+                f"{leftovers.summary}; {remedy if leftovers.journal else leftovers.remedy}"
+            )
         self._owner = journals.this_owner(self._root, self._what)
 
-    def _journal_values(self, wanted: Mapping[KernelSetting, str | None]) -> dict[str, str]:
+    def _journal_values(self, contents: Mapping[KernelSetting, str | None]) -> dict[str, str]:
         """Journal what the files of these settings hold and are to hold; return the former.
 
         None: nothing new.
         """
         present: dict[str, str] = {}
         entries = dict(self._entries)
-        for setting, content in wanted.items():
+        for setting, content in contents.items():
             for file in (*setting.files, *setting.stored, *setting.follows):
                 if file not in present:
                     present[file] = self._read(setting, file)
                 # The kernel spreads a total over its parts as it sees fit.
                 is_beside = file not in setting.files
-                before = entries.get(file)
-                entry = before or Entry(
+                earlier = entries.get(file)
+                entry = earlier or Entry(
                     knob=setting.name,
                     file=file,
                     old=present[file],
@@ -385,7 +394,7 @@ class SettingsSession:
                     approximate=setting.approximate,
                     beside=is_beside,
                 )
-                if before and not is_beside:
+                if earlier and not is_beside:
                     self._refuse_changed(entry, present[file])
                 entry = replace(entry, beside=entry.beside or is_beside)
                 if content is not None and not is_beside:
@@ -406,16 +415,16 @@ class SettingsSession:
         return present
 
     def _refuse_changed(self, entry: Entry, value: str) -> None:
-        last = self._last.get(entry.file)
-        if last is None or entry.approximate:  # what one write made of it, another may change
+        last_value = self._last.get(entry.file)
+        if last_value is None or entry.approximate:  # what one write made of it, another may change
             is_ours = entry.is_ours(value)
         else:
-            is_ours = entry.beside or same_value(last, value)
+            is_ours = entry.beside or same_value(last_value, value)
         if not is_ours:
-            was = last or " or ".join(dict.fromkeys((entry.old, *entry.ours)))
+            expected = last_value or " or ".join(dict.fromkeys((entry.old, *entry.ours)))
             raise SettingChangedError(
                 f"{entry.knob}: somebody else set {self._root / entry.file} to {value} while it "
-                f"was to be {was}: what ran since then did not run with that"
+                f"was to be {expected}: what ran since then did not run with that"
             )
 
     def _adopt_value(self, file: str) -> None:
@@ -438,16 +447,16 @@ class SettingsSession:
     def _try_file(self, setting: KernelSetting, file: str, value: str) -> None:
         try:
             write_value(self._root, file, value)
-            got = read_value(self._root, file)
+            value_after = read_value(self._root, file)
         except OSError as error:
-            why = _with_remedy(_PRIVILEGES.get(error.errno or 0, f"{error.strerror}"))
+            reason = _with_remedy(_PRIVILEGES.get(error.errno or 0, f"{error.strerror}"))
             raise InputError(
                 f"{setting.name} cannot be set: writing {error.filename}: {error.strerror}"
-                + (f": {why}" if why != error.strerror else "")
+                + (f": {reason}" if reason != error.strerror else "")
             ) from error
-        if not same_value(value, got):
+        if not same_value(value, value_after):
             raise InputError(
-                f"{setting.name} cannot be set: {self._root / file} was {value}, and is {got} "
+                f"{setting.name} cannot be set: {self._root / file} was {value}, and is {value_after} "
                 f"after {value} was written"
             )
 
@@ -460,36 +469,42 @@ _PRIVILEGES = {
 
 
 def _with_remedy(obstacle: str) -> str:
-    way = {
+    remedies = {
         "needs root": "; run rater with sudo",
         "mounted read-only here": "; run rater on the host, or with a writable /sys",
     }
-    return obstacle + way.get(obstacle, "")
+    return obstacle + remedies.get(obstacle, "")
 
 
-def refuse_together(wanted: Mapping[str, KernelSetting]) -> None:
+def refuse_together(settings: Mapping[str, KernelSetting]) -> None:
     """Refuse settings, by the names asked for, that are the same files, or lose them."""
     owners: dict[str, str] = {}
-    for name, setting in wanted.items():
+    for name, setting in settings.items():
         for file in setting.stored:
             other = owners.setdefault(file, name)
             if other != name:
                 raise InputError(f"{other} and {name} set the same thing: leave one out")
-    for one in wanted.values():
-        of_cpus = [it.name for it in wanted.values() if it.group == one.group and it is not one]
-        if one.changes_cpus and of_cpus:
+    for setting_of_cpus in settings.values():
+        of_cpus = [
+            it.name
+            for it in settings.values()
+            if it.group == setting_of_cpus.group and it is not setting_of_cpus
+        ]
+        if setting_of_cpus.changes_cpus and of_cpus:
             raise InputError(
-                f"{one.name} takes away the CPUs that {of_cpus[0]} is to be set for: leave one out"
+                f"{setting_of_cpus.name} takes away the CPUs that {of_cpus[0]} is to be set for: leave one out"
             )
 
 
-def _describe_refusal(setting: KernelSetting, file: str, wanted: str, got: str) -> str:
-    text = f"{setting.name}: asked for {wanted}, the kernel made it {got} ({setting.root / file})"
+def _describe_refusal(setting: KernelSetting, file: str, requested: str, value: str) -> str:
+    text = (
+        f"{setting.name}: asked for {requested}, the kernel made it {value} ({setting.root / file})"
+    )
     if setting.approximate and file.endswith("nr_hugepages"):
         return (
             f"{text}: it had no more memory in one piece, or the pages are in use; `sync; echo 3 > "
             "/proc/sys/vm/drop_caches; echo 1 > /proc/sys/vm/compact_memory` makes room, `rater "
-            f"doctor -v` tells how many there can be, {_boot_parameters(file, wanted)} reserves "
+            f"doctor -v` tells how many there can be, {_boot_parameters(file, requested)} reserves "
             "them"
         )
     return text
@@ -499,5 +514,5 @@ def _boot_parameters(file: str, pages: str) -> str:
     size = re.search(r"hugepages-(\d+)kB", file)
     node = re.search(r"/node(\d+)/", file)
     kilobytes = int(size[1]) if size else 0
-    of = f"{kilobytes >> 20}G" if kilobytes >= 1 << 20 else f"{kilobytes >> 10}M"
-    return f"booting with hugepagesz={of} hugepages={f'{node[1]}:' if node else ''}{pages}"
+    page_size = f"{kilobytes >> 20}G" if kilobytes >= 1 << 20 else f"{kilobytes >> 10}M"
+    return f"booting with hugepagesz={page_size} hugepages={f'{node[1]}:' if node else ''}{pages}"

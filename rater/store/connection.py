@@ -54,15 +54,15 @@ class StoreFullError(StoreError):
     """There is no room for another row; the store goes on when there is room again."""
 
 
-def default_path(given: str | None) -> Path:
+def default_path(db_option: str | None) -> Path:
     """Return the database that is meant: `--db`, else RATER_DB, else the user's data folder."""
-    named = given or os.environ.get("RATER_DB")
-    if named:
-        return Path(named)
-    own = user_folder("DATA")
-    if own is None:
+    chosen = db_option or os.environ.get("RATER_DB")
+    if chosen:
+        return Path(chosen)
+    data = user_folder("DATA")
+    if data is None:
         raise InputError("no home directory to keep the database in; name it with --db or RATER_DB")
-    return own / "rater.db"
+    return data / "rater.db"
 
 
 def store_error(error: sqlite3.Error, path: Path, doing: str) -> StoreError:
@@ -111,24 +111,24 @@ def connect(path: Path) -> DatabaseConnection:
     Raises `InputError` for anything that is not a database of this rater or an
     older one; a file that is not ours is left as it was.
     """
-    made = False
+    file_made = False
     try:
         while True:
             try:
                 with inspect_file(path) as file:
-                    found = _connect(path, file)
+                    connection = _connect(path, file)
             except (FileNotFoundError, NotADirectoryError):
-                if made:
+                if file_made:
                     raise
                 _make_file(path)
-                made, found = True, None
-            if found is not None:
-                return found
+                file_made, connection = True, None
+            if connection is not None:
+                return connection
     except OSError as error:
         text = f"cannot read the database ({error.strerror})"
         if isinstance(error, UntrustedError):
-            what = (error.strerror or "").removeprefix("not a regular file but ")
-            text = f"{what}, not a database"
+            problem = (error.strerror or "").removeprefix("not a regular file but ")
+            text = f"{problem}, not a database"
         elif isinstance(error, FileNotFoundError):
             text = "the database vanished while it was opened"
         raise InputError(f"{path}: {text}; name a file with --db or RATER_DB") from error
@@ -136,7 +136,7 @@ def connect(path: Path) -> DatabaseConnection:
 
 def _connect(path: Path, file: OpenedFile) -> DatabaseConnection | None:
     """Return a connection to a file that was judged; None: its schema was made or changed."""
-    beside = _check_file(path, file)
+    beside_writer = _check_file(path, file)
     # Where the links lead that were judged, quoted because of `?` and `#`.
     uri = f"{file.path.as_uri()}?mode=rw"
     try:
@@ -167,8 +167,8 @@ def _connect(path: Path, file: OpenedFile) -> DatabaseConnection | None:
     except BaseException:
         connection.close()
         raise
-    number = (file.state.st_dev, file.state.st_ino)
-    return DatabaseConnection(connection, number, file.writer or beside)
+    file_id = (file.state.st_dev, file.state.st_ino)
+    return DatabaseConnection(connection, file_id, file.writer or beside_writer)
 
 
 def forbid_stored_sql(connection: sqlite3.Connection) -> None:
@@ -210,10 +210,12 @@ def _new_file_mode() -> int:
 
     SQLite gives the logs beside it the same.
     """
-    asked = os.environ.get("RATER_DB_MODE") or "600"
-    if not re.fullmatch("0?[67][0-7]{2}", asked):
-        raise InputError(f"RATER_DB_MODE={asked!r}: expected a mode such as 600 or 660, in octal")
-    return int(asked, 8)  # the umask applies
+    mode_text = os.environ.get("RATER_DB_MODE") or "600"
+    if not re.fullmatch("0?[67][0-7]{2}", mode_text):
+        raise InputError(
+            f"RATER_DB_MODE={mode_text!r}: expected a mode such as 600 or 660, in octal"
+        )
+    return int(mode_text, 8)  # the umask applies
 
 
 def _check_file(path: Path, file: OpenedFile) -> str | None:
@@ -244,23 +246,23 @@ def _check_beside(file: OpenedFile) -> str | None:
     writer = None
     owners = (0, os.geteuid(), file.state.st_uid)
     is_shared = file.state.st_size > 0 and bool(os.fstat(file.folder).st_mode & stat.S_IWOTH)
-    for end in ("-wal", "-shm", "-journal"):
-        beside = file.path.with_name(f"{file.path.name}{end}")
-        if is_shared and end != "-journal":
+    for suffix in ("-wal", "-shm", "-journal"):
+        beside = file.path.with_name(f"{file.path.name}{suffix}")
+        if is_shared and suffix != "-journal":
             # Ours from the start, so that nobody can make it between the look and the opening.
             flags, mode = os.O_RDWR | os.O_CREAT | os.O_EXCL, stat.S_IMODE(file.state.st_mode)
             with suppress(OSError):
                 os.close(open_file(beside, flags, mode=mode))
         try:
-            found = os.stat(beside.name, dir_fd=file.folder, follow_symlinks=False)
+            state = os.stat(beside.name, dir_fd=file.folder, follow_symlinks=False)
         except OSError:
             continue
-        others = found.st_uid not in owners
-        wrong = not stat.S_ISREG(found.st_mode) or found.st_nlink > 1
-        if wrong or (others and (os.geteuid() == 0 or is_shared)):
+        is_foreign = state.st_uid not in owners
+        is_wrong_kind = not stat.S_ISREG(state.st_mode) or state.st_nlink > 1
+        if is_wrong_kind or (is_foreign and (os.geteuid() == 0 or is_shared)):
             raise InputError(f"{beside}: SQLite did not make this for the database: remove it")
-        if others:  # a group may share one
-            writer = f"{beside} is a file of user {user_name(found.st_uid)}"
+        if is_foreign:  # a group may share one
+            writer = f"{beside} is a file of user {user_name(state.st_uid)}"
     return writer
 
 

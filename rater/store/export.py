@@ -74,8 +74,8 @@ def _status_members(stored: StoredRun) -> dict[str, Any]:
     reason = head.reason if ended else head.reason or "it had not ended when it was exported"
     if (status, reason) == status_of_rows(stored.copies):
         return {}
-    said: dict[str, Any] = {"status": str(status)}
-    return said | ({"reason": " ".join(reason.split())} if reason else {})
+    members: dict[str, Any] = {"status": str(status)}
+    return members | ({"reason": " ".join(reason.split())} if reason else {})
 
 
 def _energy(stored: StoredRun) -> list[dict[str, Any]]:
@@ -98,7 +98,9 @@ def _energy(stored: StoredRun) -> list[dict[str, Any]]:
         for reading in stored.machine_readings
         if (
             joules := {
-                match[1]: v / 1e6 for n, v in reading.values if (match := ENERGY.fullmatch(n))
+                match[1]: microjoules / 1e6
+                for name, microjoules in reading.values
+                if (match := ENERGY.fullmatch(name))
             }
         )
     ]
@@ -173,17 +175,21 @@ def copy_table(stored: StoredRun) -> CopyTable:
     counted = dict.fromkeys(name for count in counts for name in count)
     units = {used.name: {m.name: m.unit for m in used.metrics} for used in stored.benchmarks}
     lines = []
-    for copy, own_counts in zip(stored.copies, counts, strict=True):
+    for copy, copy_counts in zip(stored.copies, counts, strict=True):
         # One benchmark's metric may have the name of another's in another unit.
-        own = {(name, units[copy.benchmark].get(name)): value for name, value in copy.metrics}
+        copy_metrics = {
+            (name, units[copy.benchmark].get(name)): value for name, value in copy.metrics
+        }
         cells = [_cell(copy, column) for column in _CSV]
-        cells += [own.get(metric) for metric in metrics]
-        cells += [own_counts.get(name) for name in counted]
+        cells += [copy_metrics.get(metric) for metric in metrics]
+        cells += [copy_counts.get(name) for name in counted]
         lines.append((stored.head.run, stored.head.uuid, *cells))
-    named = (f"{name} ({unit})" for name, unit in metrics)
-    headings = ("run", "uuid", *_CSV, *named, *counted)
-    of_copies = range(2, 2 + len(_CSV))
-    timed = tuple(at in of_copies and _is_timed(name) for at, name in enumerate(headings))
+    metric_headings = (f"{name} ({unit})" for name, unit in metrics)
+    headings = ("run", "uuid", *_CSV, *metric_headings, *counted)
+    copy_columns = range(2, 2 + len(_CSV))
+    timed = tuple(
+        position in copy_columns and _is_timed(name) for position, name in enumerate(headings)
+    )
     return CopyTable(headings, timed, tuple(lines))
 
 
@@ -194,7 +200,9 @@ def write_csv(stored: StoredRun, out: TextIO) -> None:
     writer.writerow(map(_no_formula, table.headings))
     for line in table.lines:
         cells = zip(line, table.timed, strict=True)
-        writer.writerow([_seconds(it) if is_s else _no_formula(it) for it, is_s in cells])
+        writer.writerow(
+            [_seconds(value) if is_timed else _no_formula(value) for value, is_timed in cells]
+        )
 
 
 def _counts(copy: CopyEnded) -> Iterator[tuple[str, float | None]]:
@@ -272,5 +280,5 @@ def _seconds(value_ns: int | None) -> str:
     if value_ns is None:
         return ""
     # Of the absolute value: a remainder is never negative, so -5618 ns would be -1.999994382.
-    seconds, rest = divmod(abs(value_ns), 10**9)
-    return f"{'-' if value_ns < 0 else ''}{seconds}.{rest:09d}"
+    seconds, nanoseconds = divmod(abs(value_ns), 10**9)
+    return f"{'-' if value_ns < 0 else ''}{seconds}.{nanoseconds:09d}"

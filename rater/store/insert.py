@@ -96,8 +96,8 @@ def insert_run(
     own: they may be too many to hold.
     """
     refuse_drifted(database)
-    more: dict[str, Any] = {**owner._asdict()} if owner else {}
-    number = _insert_head(database, run.head, run.host, **more)
+    owner_columns: dict[str, Any] = {**owner._asdict()} if owner else {}
+    number = _insert_head(database, run.head, run.host, **owner_columns)
     pairs = {"setting": run.settings, "tag": run.head.tags, "environment": run.environment}
     for table, named in pairs.items():
         for name, value in named:  # said twice: the last one holds
@@ -105,9 +105,9 @@ def insert_run(
     _benchmarks(database, number, run.benchmarks)
     place_copies(database, number, run.placements, run.pus)
     database.insert_all("bracket", run.brackets, run_id=number)
-    for some in batched(run.copies if copies is None else copies, _COPIES_AT_ONCE):
-        _insert_copies(database, number, some)
-        for copy in some:
+    for batch in batched(run.copies if copies is None else copies, _COPIES_AT_ONCE):
+        _insert_copies(database, number, batch)
+        for copy in batch:
             _counts(database, number, copy)
     database.insert_all("counted", run.counted, run_id=number)
     if run.imported is not None:
@@ -144,9 +144,9 @@ def place_copies(
 ) -> None:
     """Store where copies are from now on, and on which hardware threads, instead of before."""
     rows: dict[str, Iterable[object]] = {"placement": placements, "pu": pus}
-    for table, them in rows.items():
+    for table, table_rows in rows.items():
         database.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))
-        database.insert_all(table, them, run_id=run_id)
+        database.insert_all(table, table_rows, run_id=run_id)
 
 
 def append_events(database: Database, run_id: int, events: Iterable[Event]) -> None:
@@ -155,13 +155,13 @@ def append_events(database: Database, run_id: int, events: Iterable[Event]) -> N
     A copy's start comes along with its end, and `Resting` is for the screen: neither is a row.
     """
     rows: Iterable[Any] = (it for it in events if not isinstance(it, CopyStarted | Resting))
-    for kind, same in groupby(rows, type):
+    for kind, events_of_kind in groupby(rows, type):
         if kind is CopyEnded:
-            _insert_copies(database, run_id, tuple(same))
+            _insert_copies(database, run_id, tuple(events_of_kind))
         elif kind is Sampled:  # replacing: after an error events may be tried again
-            database.insert_all("sample", same, replace=True, run_id=run_id)
+            database.insert_all("sample", events_of_kind, replace=True, run_id=run_id)
         else:
-            for event in same:
+            for event in events_of_kind:
                 _append(database, run_id, event)
 
 
@@ -172,13 +172,13 @@ def _append(database: Database, run_id: int, event: Event) -> None:
             database.execute(_OBSERVED, {**asdict(event), "run_id": run_id, "unknown": unknown})
         case OutputChecked():
             key = _copy_key(run_id, event)
-            found = {"validity": event.validity, "detail": event.detail, "run_dir": event.run_dir}
-            database.execute(_CHECKED, key | found)
+            checked = {"validity": event.validity, "detail": event.detail, "run_dir": event.run_dir}
+            database.execute(_CHECKED, key | checked)
             for name, value in event.metrics:
                 database.insert("copy_metric", replace=True, **key, name=name, value=value)
         case CpuReadings():
-            same: dict[str, Any] = {"run_id": run_id, "phase": event.phase}
-            database.insert_all("cpu_reading", event.rows, replace=True, **same)
+            phase_key: dict[str, Any] = {"run_id": run_id, "phase": event.phase}
+            database.insert_all("cpu_reading", event.rows, replace=True, **phase_key)
         case MachineReadings():
             _machine_readings(database, run_id, event)
         case CopyCounted() | PagesHad():
@@ -198,35 +198,35 @@ def _append(database: Database, run_id: int, event: Event) -> None:
 
 
 def _copy_key(
-    run_id: int, of: CopyCounted | CopyEnded | OutputChecked | PagesHad
+    run_id: int, event: CopyCounted | CopyEnded | OutputChecked | PagesHad
 ) -> dict[str, Any]:
-    return {"run_id": run_id, "phase": of.phase, "copy": of.copy, "step": of.step}
+    return {"run_id": run_id, "phase": event.phase, "copy": event.copy, "step": event.step}
 
 
-def _counts(database: Database, run_id: int, of: CopyCounted | CopyEnded) -> None:
-    if of.counts:  # replacing: after an error events may be tried again
-        database.insert_all("copy_count", of.counts, replace=True, **_copy_key(run_id, of))
+def _counts(database: Database, run_id: int, event: CopyCounted | CopyEnded) -> None:
+    if event.counts:  # replacing: after an error events may be tried again
+        database.insert_all("copy_count", event.counts, replace=True, **_copy_key(run_id, event))
 
 
-def _append_copy_rows(database: Database, run_id: int, of: CopyCounted | PagesHad) -> None:
-    if isinstance(of, CopyCounted):
-        _counts(database, run_id, of)
-    elif of.regions:
-        database.insert_all("page_region", of.regions, replace=True, **_copy_key(run_id, of))
+def _append_copy_rows(database: Database, run_id: int, event: CopyCounted | PagesHad) -> None:
+    if isinstance(event, CopyCounted):
+        _counts(database, run_id, event)
+    elif event.regions:
+        database.insert_all("page_region", event.regions, replace=True, **_copy_key(run_id, event))
 
 
-def _insert_head(database: Database, run: RunHead, host: Host, **more: Any) -> int:
-    known = asdict(host)
-    same = " AND ".join(f"{name} IS :{name}" for name in known)
-    found = database.execute(f"SELECT id FROM host WHERE {same}", known).fetchone()
-    more["host_id"] = found[0] if found else database.insert("host", host)
-    return database.insert("run", run, run_order=run.order, **more)
+def _insert_head(database: Database, run: RunHead, host: Host, **columns: Any) -> int:
+    facts = asdict(host)
+    same_host = " AND ".join(f"{name} IS :{name}" for name in facts)
+    stored_host = database.execute(f"SELECT id FROM host WHERE {same_host}", facts).fetchone()
+    columns["host_id"] = stored_host[0] if stored_host else database.insert("host", host)
+    return database.insert("run", run, run_order=run.order, **columns)
 
 
 def _benchmarks(database: Database, run_id: int, used: Iterable[BenchmarkUsed]) -> None:
     for place, it in enumerate(used):
         command = it.command or None  # of an imported run it is not known
         database.insert("benchmark", it, run_id=run_id, position=place, command=command)
-        of: dict[str, Any] = {"run_id": run_id, "benchmark": it.name}
+        benchmark_key: dict[str, Any] = {"run_id": run_id, "benchmark": it.name}
         for position, metric in enumerate(it.metrics):
-            database.insert("metric", metric, **of, position=position)
+            database.insert("metric", metric, **benchmark_key, position=position)

@@ -56,18 +56,20 @@ def _nanoseconds(value: Any) -> int | None:
 
 
 def _elapsed_ns(value: Any) -> int | None:
-    ns = _nanoseconds(value)
-    if ns is not None and abs(ns - value * 1e9) > _MOST_ROUNDED * value * 1e9:
+    elapsed_ns = _nanoseconds(value)
+    if elapsed_ns is not None and abs(elapsed_ns - value * 1e9) > _MOST_ROUNDED * value * 1e9:
         raise ValueError(
             f"{value:.3g} s loses its digits in whole nanoseconds: give the time of more "
             "operations (of 1000 for one)"
         )
-    return ns
+    return elapsed_ns
 
 
 def _places(value: Any) -> tuple[int, ...] | None:
-    known = type(value) is list and all(type(it) is int and 0 <= it <= MAX_NUMBER for it in value)
-    return tuple(sorted(set(value))) if known else None
+    are_places = type(value) is list and all(
+        type(place) is int and 0 <= place <= MAX_NUMBER for place in value
+    )
+    return tuple(sorted(set(value))) if are_places else None
 
 
 NANOSECONDS = ValueKind(_SECONDS.expected, _nanoseconds, 0)  # of a number of seconds
@@ -86,10 +88,14 @@ OBJECT: ValueKind[dict[str, Any]] = ValueKind(
 
 def _counts(value: Any) -> tuple[EventCount, ...] | None:
     rows: tuple[EventCount, ...] | None = _COUNT_ROWS.convert(value)
-    numbers = [n for it in rows or () for n in (it.value or 0, it.enabled_ns, it.running_ns)]
-    names = [name for it in rows or () for name in (it.group_name, it.event)]
-    known = all(0 <= n <= _LARGEST for n in numbers) and all(map(LINE.convert, names))
-    return rows if known else None
+    numbers = [
+        number
+        for count in rows or ()
+        for number in (count.value or 0, count.enabled_ns, count.running_ns)
+    ]
+    names = [name for count in rows or () for name in (count.group_name, count.event)]
+    are_valid = all(0 <= number <= _LARGEST for number in numbers) and all(map(LINE.convert, names))
+    return rows if are_valid else None
 
 
 _LARGEST = 2**63 - 1  # that the database holds
@@ -189,12 +195,12 @@ class Observations:
             kind = kind._replace(expected=f"{kind.expected} (run.copies is {self._copies})")
         convert, given = kind.convert, [item.get(key) for item in self._items]
         with suppress(WrongKindError, ValueError):
-            found = [default if value is None else convert(value) for value in given]
-            if REQUIRED not in found and found.count(None) == (
+            values = [default if value is None else convert(value) for value in given]
+            if REQUIRED not in values and values.count(None) == (
                 given.count(None) if default is None else 0
             ):
-                return found
-        return [self._reader(n).get(key, kind, default) for n in range(len(given))]
+                return values
+        return [self._reader(position).get(key, kind, default) for position in range(len(given))]
 
     def _reader(self, position: int) -> TableReader:
         return TableReader(self._document, (f"observations[{position}]",), self._items[position])
@@ -204,12 +210,12 @@ class Observations:
 
     def _check_steps(self, rows: Sequence[CopyEnded]) -> None:
         first_at: dict[tuple[int, int, int], int] = {}
-        for position, it in enumerate(rows):
-            first = first_at.setdefault((it.phase, it.copy, it.step), position)
+        for position, row in enumerate(rows):
+            first = first_at.setdefault((row.phase, row.copy, row.step), position)
             if first != position:
-                expected = f"a step of its own for each run of copy {it.copy}"
-                same = f"(observations[{first}] has the same one)"
-                self._wrong(position, "step", f"{expected} {same}")
+                expected = f"a step of its own for each run of copy {row.copy}"
+                already = f"(observations[{first}] has the same one)"
+                self._wrong(position, "step", f"{expected} {already}")
 
     def _check_once(self, rows: Sequence[CopyEnded], *, by_start: bool) -> None:
         """Check that no copy has two observations of a benchmark and iteration.
@@ -218,18 +224,18 @@ class Observations:
         increment shares a factor with the ring's length, but then at different times.
         """
         starts: dict[object, dict[int | None, int]] = {}
-        for position, it in enumerate(rows):
-            others = starts.setdefault((it.tune, it.benchmark, it.iteration, it.copy), {})
-            unclear = it.start_ns is None or None in others or it.start_ns in others
+        for position, row in enumerate(rows):
+            others = starts.setdefault((row.tune, row.benchmark, row.iteration, row.copy), {})
+            unclear = row.start_ns is None or None in others or row.start_ns in others
             if others and (unclear or not by_start):
-                first = others.get(it.start_ns, next(iter(others.values())))
+                first = others.get(row.start_ns, next(iter(others.values())))
                 expected = (
-                    f"one observation of each copy of {it.benchmark} in iteration {it.iteration} "
+                    f"one observation of each copy of {row.benchmark} in iteration {row.iteration} "
                     f"(observations[{first}] is of the same one)"
                 )
                 apart = ", or a step or start_s to tell them apart" if by_start else ""
                 self._wrong(position, "copy", expected + apart)
-            others[it.start_ns] = position
+            others[row.start_ns] = position
 
 
 def _copies(column: dict[str, list[Any]]) -> list[CopyEnded]:
@@ -240,14 +246,12 @@ def _copies(column: dict[str, list[Any]]) -> list[CopyEnded]:
             for start_ns, elapsed_ns in zip(starts, column["elapsed_ns"], strict=True)
         ],
         # Whether the document said how the copy ended: `ok` there is all the checking we know of.
-        "validity": [
-            Validity.NOT_CHECKED if statuse else Validity.UNCHECKED for statuse in statuses
-        ],
-        "status": [statuse or CopyStatus.OK for statuse in statuses],
+        "validity": [Validity.NOT_CHECKED if status else Validity.UNCHECKED for status in statuses],
+        "status": [status or CopyStatus.OK for status in statuses],
     }
     absent = dict.fromkeys(CopyEnded.__struct_fields__) | defaults_of(CopyEnded)
-    every = (column.get(name, repeat(value)) for name, value in absent.items())
-    return list(map(CopyEnded, *every))
+    columns = (column.get(name, repeat(value)) for name, value in absent.items())
+    return list(map(CopyEnded, *columns))
 
 
 def _in_queues(rows: Sequence[CopyEnded]) -> list[CopyEnded]:
@@ -257,7 +261,7 @@ def _in_queues(rows: Sequence[CopyEnded]) -> list[CopyEnded]:
     for queue in queues.values():
         if all(row.start_ns is not None for row in queue):
             queue.sort(key=lambda row: row.start_ns or 0)
-    return [replace(row, step=n) for queue in queues.values() for n, row in enumerate(queue)]
+    return [replace(row, step=step) for queue in queues.values() for step, row in enumerate(queue)]
 
 
 # -- The observations document, the neutral form of per-copy times from any runner, read -----------
@@ -349,18 +353,18 @@ def read_observations(data: bytes, file: str) -> StoredRun:
 def _refuse_foreign(data: Any, file: str) -> None:
     if isinstance(data, dict) and ("observations" in data or data.keys() == {"rater"}):
         return
-    what = f"JSON of another program ({describe_value(data, 'an object')})"
+    kind = f"JSON of another program ({describe_value(data, 'an object')})"
     if isinstance(data, dict):
-        what = "other JSON of rater" if "rater" in data else "JSON of another program"
-        what += f" (with {truncate_list(list(data), 4)})" if data else " (empty)"
-    raise InputError(f"{file}: this is {what}, not {_EXPECTED}")
+        kind = "other JSON of rater" if "rater" in data else "JSON of another program"
+        kind += f" (with {truncate_list(list(data), 4)})" if data else " (empty)"
+    raise InputError(f"{file}: this is {kind}, not {_EXPECTED}")
 
 
 type _Windows = dict[tuple[str | None, int], tuple[int, int]]
 
 
 def _windows(run: TableReader) -> _Windows:
-    found: _Windows = {}
+    windows: _Windows = {}
     for window in run.tables("windows"):
         start_ns, finish_ns = (
             window.get("start_s", NANOSECONDS),
@@ -369,34 +373,36 @@ def _windows(run: TableReader) -> _Windows:
         if finish_ns <= start_ns:
             window.unexpected("a time after start_s", "finish_s")
         key = (window.get("benchmark", LINE, None), window.get("iteration", whole()))
-        found[key] = (start_ns, finish_ns)
-    return found
+        windows[key] = (start_ns, finish_ns)
+    return windows
 
 
 def _energy(run: TableReader, brackets: Sequence[PhaseEnded]) -> tuple[MachineReadings, ...]:
     phases = {(bracket.benchmark, bracket.iteration): bracket.phase for bracket in brackets}
-    found = []
-    for one in run.tables("energy"):
-        key = (one.get("benchmark", LINE, None), one.get("iteration", whole(), None))
-        elapsed_ns = one.get("elapsed_s", NANOSECONDS)
-        joules = one.table("joules", required=True)
+    readings = []
+    for reading in run.tables("energy"):
+        key = (reading.get("benchmark", LINE, None), reading.get("iteration", whole(), None))
+        elapsed_ns = reading.get("elapsed_s", NANOSECONDS)
+        joules = reading.table("joules", required=True)
         names = joules.names(_DOMAIN, "expected names of domains, as package-0")
-        drawn = [(f"energy_{name}_uj", round(joules.get(name, _JOULES) * 1e6)) for name in names]
+        energies = [(f"energy_{name}_uj", round(joules.get(name, _JOULES) * 1e6)) for name in names]
         if key not in phases:
-            one.unexpected("a benchmark and iteration that there are observations of", "benchmark")
+            reading.unexpected(
+                "a benchmark and iteration that there are observations of", "benchmark"
+            )
         else:
-            found.append(MachineReadings(phases[key], (("elapsed_ns", elapsed_ns), *drawn)))
-    return tuple(found)
+            readings.append(MachineReadings(phases[key], (("elapsed_ns", elapsed_ns), *energies)))
+    return tuple(readings)
 
 
 def _note_missing_copies(copies: int, rows: Sequence[CopyEnded]) -> tuple[str, ...]:
     observed = len({row.copy for row in rows})
     if observed == copies:
         return ()
-    have = (
+    have_text = (
         "none has" if not observed else "only 1 has" if observed == 1 else f"only {observed} have"
     )
-    return (f"{copies} {'copy' if copies == 1 else 'copies'}, {have} observations",)
+    return (f"{copies} {'copy' if copies == 1 else 'copies'}, {have_text} observations",)
 
 
 def _head(run: TableReader) -> RunHead:
@@ -428,9 +434,9 @@ def _head(run: TableReader) -> RunHead:
 
 def _run_status(run: TableReader, rows: Sequence[CopyEnded]) -> tuple[RunStatus, str | None]:
     status, reason = run.get("status", _ENDED, None), run.get("reason", LINE, None)
-    shown = status_of_rows(rows)
-    if status is None or status is RunStatus.COMPLETE is not shown[0]:
-        return shown
+    observed = status_of_rows(rows)
+    if status is None or status is RunStatus.COMPLETE is not observed[0]:
+        return observed
     return status, reason
 
 
@@ -501,12 +507,12 @@ def _brackets(
     members: dict[int, list[CopyEnded]] = {}
     for row in rows:
         members.setdefault(row.phase, []).append(row)
-    found = []
-    for phase, some in sorted(members.items()):
-        bracket = _bracket(phase, some, rotated)
+    brackets = []
+    for phase, phase_rows in sorted(members.items()):
+        bracket = _bracket(phase, phase_rows, rotated)
         if steady:
             # In rotated order an iteration is a phase, where a plain rotated run is one as a whole.
-            iteration = some[0].iteration
+            iteration = phase_rows[0].iteration
             start_ns, finish_ns = windows.get((bracket.benchmark, iteration), (None, None))
             bracket = replace(
                 bracket,
@@ -514,18 +520,18 @@ def _brackets(
                 window_start_ns=start_ns,
                 window_finish_ns=finish_ns,
             )
-        found.append(bracket)
-    return tuple(found)
+        brackets.append(bracket)
+    return tuple(brackets)
 
 
 def _bracket(phase: int, rows: Sequence[CopyEnded], rotated: bool) -> PhaseEnded:
-    one = rows[0]
+    first_row = rows[0]
     starts, finishes = _times(rows)
     return PhaseEnded(
         phase=phase,
-        benchmark=None if rotated else one.benchmark,
-        iteration=None if rotated else one.iteration,
-        tune=one.tune if len({row.tune for row in rows}) == 1 else None,
+        benchmark=None if rotated else first_row.benchmark,
+        iteration=None if rotated else first_row.iteration,
+        tune=first_row.tune if len({row.tune for row in rows}) == 1 else None,
         counted=any(row.counted for row in rows),
         start_ns=min(starts.values(), default=None),
         finish_ns=max(finishes.values(), default=None),

@@ -40,9 +40,9 @@ class OpenDatabase:
     def _open(self, path: Path) -> None:
         self.path = path
         self._place = path.absolute()  # whatever the current directory is later
-        found = connect(path)
-        self._database = Database(found.connection)
-        self._file, self.writer = found.file, found.writer
+        opened = connect(path)
+        self._database = Database(opened.connection)
+        self._file, self.writer = opened.file, opened.writer
         _rescued.pop(self._file, None)  # the number of one that was lost, given again
 
     def __enter__(self) -> Self:
@@ -53,8 +53,8 @@ class OpenDatabase:
             self.close()
         except StoreError as lost:
             if str(lost) not in str(error):
-                both = f"{error}\n{lost}" if isinstance(error, RaterError) else lost
-                raise StoreError(both) from error
+                text = f"{error}\n{lost}" if isinstance(error, RaterError) else lost
+                raise StoreError(text) from error
 
     def close(self) -> None:
         """Close the database; the last one to do so folds the write-ahead log in.
@@ -131,20 +131,20 @@ class OpenDatabase:
             return False
         # Nothing of the old one may be folded into, or removed with, what is at its path now.
         self._database.connection.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)
-        lost, place = self._database.connection, self._place
+        lost_connection, place = self._database.connection, self._place
         target = _rescued.get(self._file) or self._rescue(trouble)
-        way = f"`{shlex.join(['rater', '--db', str(target), 'list'])}` shows it"
+        remedy = f"`{shlex.join(['rater', '--db', str(target), 'list'])}` shows it"
         if not place.exists():
             # SQLite would take the log of the lost one for the log of what is put there.
-            logs = [f"{place}{it}" for it in _LOGS if Path(f"{place}{it}").exists()]
+            logs = [f"{place}{suffix}" for suffix in _LOGS if Path(f"{place}{suffix}").exists()]
             first = f"{shlex.join(['rm', *logs])} && " if logs else ""
-            way += f"; `{first}{shlex.join(['mv', str(target), str(place)])}` puts it back"
+            remedy += f"; `{first}{shlex.join(['mv', str(target), str(place)])}` puts it back"
         file = self._file
         self._open(target)
         _rescued[file] = target
-        lost.close()
+        lost_connection.close()
         self.lost = f"{place}: the database {trouble} while it was open; all of it is in {target}"
-        self.lost += f": {way}"
+        self.lost += f": {remedy}"
         return True
 
     def _trouble(self) -> str | None:
@@ -152,30 +152,30 @@ class OpenDatabase:
             state = self._place.stat()
         except OSError:
             return "was removed or moved"
-        same = (state.st_dev, state.st_ino) == self._file
-        return None if same else "was replaced by another file"
+        is_same = (state.st_dev, state.st_ino) == self._file
+        return None if is_same else "was replaced by another file"
 
     def _rescue(self, trouble: str) -> Path:
         """Copy all that the connection can read to a new file, for us alone; return that."""
-        failed = []
+        failures = []
         home = os.path.expanduser("~")  # noqa: PTH111 - no home: as it is, Path raises
         stem, end = f"{self._place.stem}-rescued-", self._place.suffix
         for folder in (self._place.parent, Path(tempfile.gettempdir()), Path(home)):
             try:
-                number, name = tempfile.mkstemp(end, stem, resolve_trusted_folder(folder))
-                os.close(number)
+                descriptor, name = tempfile.mkstemp(end, stem, resolve_trusted_folder(folder))
+                os.close(descriptor)
                 try:
                     self._database.execute("VACUUM INTO ?", (name,))
                 except sqlite3.Error as error:
                     os.unlink(name)  # noqa: PTH108 - a text
                     raise OSError(0, str(error)) from error
             except OSError as error:
-                failed.append(f"{folder}: {error.strerror}")
+                failures.append(f"{folder}: {error.strerror}")
             else:
                 return Path(name)
         raise StoreError(
             f"{self._place}: the database {trouble} while it was open, and no place took a copy: "
-            f"{'; '.join(failed)}"
+            f"{'; '.join(failures)}"
         )
 
     def _fail(self, error: sqlite3.DatabaseError, doing: str) -> NoReturn:

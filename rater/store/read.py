@@ -72,8 +72,8 @@ def _heads(database: Database, run_id: int | None) -> tuple[RunHead, ...]:
     def finish(values: dict[str, Any]) -> None:
         owner = _owner(values.pop("pid"), values.pop("pid_start"), values.pop("boot_id"))
         if values["status"] is RunStatus.RUNNING and not (owner and is_alive(owner)):
-            here = owner is not None and owner.boot_id == boot_id()
-            reason = _KILLED.format("" if here else " or the machine went down")
+            same_boot = owner is not None and owner.boot_id == boot_id()
+            reason = _KILLED.format("" if same_boot else " or the machine went down")
             values |= {"status": RunStatus.KILLED, "reason": reason}
         run = values["run"]
         values |= {"benchmarks": tuple(names[run]), "tags": tuple(tags[run])}
@@ -192,7 +192,7 @@ def _copies(database: Database, run_id: int) -> tuple[CopyEnded, ...]:
     counts = database.read_by(EventCount, named_query("copy_counts"), _COPY_RUN, run=run_id)
     pages = database.read_by(PageRegion, named_query("page_regions"), _COPY_RUN, run=run_id)
 
-    found: list[CopyEnded] = []
+    copies: list[CopyEnded] = []
     for columns in database.read_columns(CopyEnded, named_query("copies"), run=run_id):
         gates = zip(columns.pop("gate_cpus"), columns.pop("gate_mems"), strict=True)
         keys = [*zip(*(columns[name] for name in _COPY_RUN), strict=True)]
@@ -203,8 +203,8 @@ def _copies(database: Database, run_id: int) -> tuple[CopyEnded, ...]:
             "counts": [tuple(counts.get(key, ())) for key in keys],
             "pages": [tuple(pages.get(key, ())) for key in keys],
         }
-        found += rows_of_columns(CopyEnded, columns)
-    return tuple(found)
+        copies += rows_of_columns(CopyEnded, columns)
+    return tuple(copies)
 
 
 # -- Which runs RUN means: `7`, the start of a uuid, `last`, `last~1`, `tag:K=V` -------------------
@@ -233,27 +233,27 @@ class RunFilter(Struct, frozen=True):
 
 
 def find_matching(
-    database: Database, wanted: RunFilter, limit: int | None = None
+    database: Database, run_filter: RunFilter, limit: int | None = None
 ) -> tuple[tuple[int, ...], int]:
     """Return the numbers of the latest `limit` runs (None: all), and how many match in all."""
     conditions, values = [], []
-    for name, value in wanted.tags:
+    for name, value in run_filter.tags:
         conditions.append(
             "run.id IN (SELECT run_id FROM tag WHERE name = ?"
             + (")" if value is None else " AND value = ?)")
         )
         values += [name] if value is None else [name, value]
-    if wanted.host is not None:
+    if run_filter.host is not None:
         conditions.append(
-            f"run.host_id IN (SELECT id FROM host WHERE hostname {_like(wanted.host)})"
+            f"run.host_id IN (SELECT id FROM host WHERE hostname {_like(run_filter.host)})"
         )
-        values.append(wanted.host)
-    if wanted.suite is not None:
-        conditions.append(f"run.suite {_like(wanted.suite)}")
-        values.append(wanted.suite)
-    if wanted.since is not None:
+        values.append(run_filter.host)
+    if run_filter.suite is not None:
+        conditions.append(f"run.suite {_like(run_filter.suite)}")
+        values.append(run_filter.suite)
+    if run_filter.since is not None:
         conditions.append("coalesce(run.started_at, run.stored_at) >= ?")
-        values.append(wanted.since)
+        values.append(run_filter.since)
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     (count,) = database.execute(f"SELECT count(*) FROM run {where}", values).fetchone()
     rows = database.execute(
@@ -291,50 +291,50 @@ def find_all(database: Database, path: Path, spec: str) -> tuple[int, ...]:
         raise InputError(f"{path}: no runs stored yet; `rater run` makes one")
     if spec.startswith(TAG):
         return _find_by_tag(database, path, spec)
-    last = _LAST.fullmatch(spec)
-    if last:
-        found = database.execute(
-            "SELECT id FROM run ORDER BY id DESC LIMIT 1 OFFSET ?", (int(last[1] or 0),)
+    last_match = _LAST.fullmatch(spec)
+    if last_match:
+        row = database.execute(
+            "SELECT id FROM run ORDER BY id DESC LIMIT 1 OFFSET ?", (int(last_match[1] or 0),)
         ).fetchone()
-        if found is None:
+        if row is None:
             (stored,) = database.execute("SELECT count(*) FROM run").fetchone()
             raise InputError(f"{spec}: only {stored} runs are stored in {path}")
-        return tuple(found)
+        return tuple(row)
     return (_find_by_number_or_uuid(database, newest, path, spec),)
 
 
 def find_numbered(
-    path: Path, spec: str, known: Sequence[_Known], *, kind: str, makes: str, lists: str
+    path: Path, spec: str, stored: Sequence[_Known], *, kind: str, makes: str, lists: str
 ) -> int:
     """Return the number of the one sweep, fleet or trace of these (the last first) that is meant.
 
     By a number, `last`, `last~1` or the start of a uuid, with or without `kind:` before it.
     Raises `InputError` where it means none, or several; `makes`, `lists`: commands that do so.
     """
-    if not known:
+    if not stored:
         raise InputError(f"{path}: no {kind}s stored yet; `{makes}` makes one")
-    found = _find_number(spec.removeprefix(f"{kind}:"), known)
-    if found is None:
+    number = _find_number(spec.removeprefix(f"{kind}:"), stored)
+    if number is None:
         raise InputError(
-            f"{spec!r}: no such {kind} in {path}; {kind.upper()} is a number up to {known[0][0]}, "
+            f"{spec!r}: no such {kind} in {path}; {kind.upper()} is a number up to {stored[0][0]}, "
             f"`last`, `last~1` or the start of a uuid, and `{lists}` shows them"
         )
-    return found
+    return number
 
 
-def _find_number(word: str, known: Sequence[_Known]) -> int | None:
-    last = _LAST.fullmatch(word)
-    if last:
-        back = int(last[1] or 0)
-        return known[back][0] if back < len(known) else None
+def _find_number(word: str, stored: Sequence[_Known]) -> int | None:
+    last_match = _LAST.fullmatch(word)
+    if last_match:
+        position = int(last_match[1] or 0)
+        return stored[position][0] if position < len(stored) else None
     if _DIGITS.fullmatch(word) and len(word) <= _MOST_DIGITS:
         number = int(word)
-        if any(number == one for one, _ in known):
+        if any(number == one for one, _ in stored):
             return number
     if len(word) < _LEAST_OF_A_UUID:
         return None
-    meant = [number for number, uuid in known if uuid.startswith(word)]
-    return meant[0] if len(meant) == 1 else None
+    matches = [number for number, uuid in stored if uuid.startswith(word)]
+    return matches[0] if len(matches) == 1 else None
 
 
 def _find_by_number_or_uuid(database: Database, newest: int, path: Path, spec: str) -> int:
@@ -344,18 +344,20 @@ def _find_by_number_or_uuid(database: Database, newest: int, path: Path, spec: s
         if database.execute("SELECT 1 FROM run WHERE id = ?", (number,)).fetchone():
             return number
     may_be_uuid = spec and not (only_digits and len(spec) < _DIGITS_OF_A_UUID)
-    meant: list[_Known] = []
+    matches: list[_Known] = []
     if may_be_uuid:
         # A range of the index on uuids, the last one first.
-        meant = database.execute(
+        matches = database.execute(
             "SELECT id, uuid FROM run WHERE uuid >= ? AND uuid < ? ORDER BY id DESC",
             (escape_undecodable(spec), f"{escape_undecodable(spec)}{_LARGEST_SIGN}"),
         ).fetchall()
-    exact = [number for number, uuid in meant if uuid == spec]
-    if exact or len(meant) == 1:
-        return exact[0] if exact else meant[0][0]
-    if meant:
-        raise InputError(f"{spec}: the uuids of {len(meant)} runs begin so: {_list_runs(meant)}")
+    exact = [number for number, uuid in matches if uuid == spec]
+    if exact or len(matches) == 1:
+        return exact[0] if exact else matches[0][0]
+    if matches:
+        raise InputError(
+            f"{spec}: the uuids of {len(matches)} runs begin so: {_list_runs(matches)}"
+        )
     raise InputError(
         f"{spec!r}: no such run in {path}; RUN is a number up to {newest}, the start of a "
         f"uuid (where that is all digits, {_DIGITS_OF_A_UUID} or more), `last`, `last~1` or "
@@ -370,12 +372,12 @@ def _find_by_tag(database: Database, path: Path, spec: str) -> tuple[int, ...]:
     rows = database.execute(
         "SELECT run_id FROM tag WHERE name = ? AND value = ? ORDER BY run_id", (name.strip(), value)
     )
-    found = tuple(number for (number,) in rows)
-    if not found:
+    numbers = tuple(number for (number,) in rows)
+    if not numbers:
         raise InputError(
             f"{spec!r}: no run in {path} has this tag; `rater list --json` shows the tags"
         )
-    return found
+    return numbers
 
 
 def _list_runs(runs: Sequence[_Known]) -> str:

@@ -64,15 +64,15 @@ class Database:
         self._writers: dict[Any, tuple[str, tuple[str, ...], Callable[[Any], Sequence[Value]]]] = {}
 
     def insert(
-        self, table: str, row: object = None, *, replace: bool = False, **more: Value
+        self, table: str, row: object = None, *, replace: bool = False, **columns: Value
     ) -> int:
         """Insert what of `row` are columns of the table, and `more`; return the new row's number.
 
         `more` goes before an attribute of the same name.
         """
-        verb, names, values_of = self._writer(table, type(row), tuple(more), replace)
+        verb, names, values_of = self._writer(table, type(row), tuple(columns), replace)
         statement = _statement(verb, names, 1)
-        return self.execute(statement, (*more.values(), *values_of(row))).lastrowid or 0
+        return self.execute(statement, (*columns.values(), *values_of(row))).lastrowid or 0
 
     def insert_all(
         self, table: str, rows: Iterable[object], *, replace: bool = False, **more: Value
@@ -119,18 +119,20 @@ class Database:
         **parameters: Value,
     ) -> defaultdict[tuple[Any, ...], list[T]]:
         """Return the same by the columns called `keys`, which are no fields."""
-        found: defaultdict[tuple[Any, ...], list[T]] = defaultdict(list)
+        rows_by_key: defaultdict[tuple[Any, ...], list[T]] = defaultdict(list)
         for columns in self.read_columns(kind, query, **parameters):
             if finish:
                 for row in zip(*columns.values(), strict=True):
                     values = dict(zip(columns, row, strict=True))
                     finish(values)
-                    found[tuple([values.pop(name) for name in keys])].append(kind(**values))
+                    rows_by_key[tuple([values.pop(name) for name in keys])].append(kind(**values))
                 continue
-            of = zip(*[columns.pop(name) for name in keys], strict=True) if keys else repeat(())
-            for key, made in zip(of, rows_of_columns(kind, columns), strict=False):
-                found[key].append(made)
-        return found
+            row_keys = (
+                zip(*[columns.pop(name) for name in keys], strict=True) if keys else repeat(())
+            )
+            for key, row_of_kind in zip(row_keys, rows_of_columns(kind, columns), strict=False):
+                rows_by_key[key].append(row_of_kind)
+        return rows_by_key
 
     def read_columns(
         self, kind: type[Any], query: str, **parameters: Value
@@ -150,13 +152,13 @@ class Database:
                 self.check_types(name, columns[name], types)
                 if decode is None:
                     continue
-                known = {None: nothing}
-                for value in {*columns[name]} - known.keys():
+                decoded = {None: nothing}
+                for value in {*columns[name]} - decoded.keys():
                     try:
-                        known[value] = decode(value)
+                        decoded[value] = decode(value)
                     except (ValueError, TypeError, AttributeError) as error:
                         raise self._damaged(name, value, f" ({error})") from error
-                columns[name] = [known[value] for value in columns[name]]
+                columns[name] = [decoded[value] for value in columns[name]]
             yield columns
 
     def read_table[T](
@@ -169,11 +171,11 @@ class Database:
         **where: Value,
     ) -> tuple[T, ...]:
         """Return the rows of a table that have these values, columns that are fields of `kind`."""
-        known: Any = kind
-        own = known.__struct_fields__
-        names = ", ".join(name for name in self._columns_of(table) if name in own)
-        those = " AND ".join(f"{name} = :{name}" for name in where)
-        query = f"SELECT {names} FROM {table} WHERE {those} ORDER BY {order}"
+        struct: Any = kind
+        fields = struct.__struct_fields__
+        names = ", ".join(name for name in self._columns_of(table) if name in fields)
+        conditions = " AND ".join(f"{name} = :{name}" for name in where)
+        query = f"SELECT {names} FROM {table} WHERE {conditions} ORDER BY {order}"
         return tuple(self.read(kind, query, finish=finish, **where))
 
     def read_values(self, query: str, *kinds: Any, **parameters: Value) -> list[Any]:
@@ -212,19 +214,19 @@ class Database:
         return self._columns[table]
 
     def _writer(
-        self, table: str, kind: type[Any], more: tuple[str, ...], replace: bool
+        self, table: str, kind: type[Any], names: tuple[str, ...], replace: bool
     ) -> tuple[str, tuple[str, ...], Callable[[Any], Sequence[Value]]]:
-        key = (table, kind, more, replace)
+        key = (table, kind, names, replace)
         if key not in self._writers:
             columns = self._columns_of(table)
-            own = [name for name in columns if name not in more and hasattr(kind, name)]
+            row_names = [name for name in columns if name not in names and hasattr(kind, name)]
             verb = f"INSERT{' OR REPLACE' if replace else ''} INTO {table}"
             encoders = [
                 (place, encode)
-                for place, name in enumerate(own)
+                for place, name in enumerate(row_names)
                 if (encode := _encoder(kind, name, nullable=columns[name]))
             ]
-            self._writers[key] = (verb, (*more, *own), _make_reader(own, encoders))
+            self._writers[key] = (verb, (*names, *row_names), _make_reader(row_names, encoders))
         return self._writers[key]
 
 
@@ -236,12 +238,12 @@ def _statement(verb: str, names: tuple[str, ...], rows: int) -> str:
 
 def _batches_of_few_sizes[Row](rows: Iterable[Row]) -> Iterator[tuple[Row, ...]]:
     """Return rows as many at a time as few statements are for: what is left by powers of two."""
-    for this_some in batched(rows, _ROWS_AT_ONCE):
-        size, left = _ROWS_AT_ONCE, this_some
-        while left:
-            if size <= len(left):
-                yield left[:size]
-                left = left[size:]
+    for batch in batched(rows, _ROWS_AT_ONCE):
+        size, rest = _ROWS_AT_ONCE, batch
+        while rest:
+            if size <= len(rest):
+                yield rest[:size]
+                rest = rest[size:]
             size //= 2
 
 
@@ -299,12 +301,12 @@ def _decoder(kind: Any, name: str) -> tuple[frozenset[type], Callable[[Any], Any
     """Return the types that a column may have, what makes a field's value, and that for NULL."""
     hint, optional = _field_type(kind, name)
     types = _storage_types(hint | None if optional and isinstance(hint, type) else hint)
-    some = _ANY if optional else _ANY - {NoneType}
+    field_types = _ANY if optional else _ANY - {NoneType}
     if hint in _CODECS:
         empty = hint == _NUMBERS and not optional
-        return _ANY if empty else some, _CODECS[hint][1], () if empty else None
+        return _ANY if empty else field_types, _CODECS[hint][1], () if empty else None
     if isinstance(hint, type) and issubclass(hint, Enum | bool):
-        return some, hint, None
+        return field_types, hint, None
     check = _check_finite if hint is float else _check_moment if name.endswith("_at") else None
     return types, check, None
 
@@ -335,17 +337,17 @@ def _check_moment(text: str) -> str:
 
 @cache
 def _field_type(kind: Any, name: str) -> tuple[Any, bool]:
-    it = getattr(kind, name, None)
+    member = getattr(kind, name, None)
     hint = (
-        get_type_hints(it.fget)["return"]
-        if isinstance(it, property)
+        get_type_hints(member.fget)["return"]
+        if isinstance(member, property)
         else _field_hints(kind).get(name, NoneType)
     )
     args = get_args(hint)
     if NoneType not in args:
         return hint, False
-    known = [one for one in args if one is not NoneType]
-    return (known[0] if len(known) == 1 else hint), True
+    types = [argument for argument in args if argument is not NoneType]
+    return (types[0] if len(types) == 1 else hint), True
 
 
 @cache
@@ -430,13 +432,13 @@ def refuse_drifted(database: Database) -> None:
     did that, until steps were frozen (`db/released.txt`). Said before a run begins: a row that
     cannot be stored is known only when its copy has run.
     """
-    lacks = missing_columns(database.connection)
-    if lacks:
+    missing = missing_columns(database.connection)
+    if missing:
         path = database.execute("PRAGMA database_list").fetchone()[2]
         version = read_pragma(database.connection, "user_version")
         raise InputError(
             f"{path}: made by a rater between two releases: schema {version} without "
-            f"{truncate_list(lacks)}; no run can be added. Name another database with --db; the "
+            f"{truncate_list(missing)}; no run can be added. Name another database with --db; the "
             "`sqlite3` shell reads what is in this one"
         )
 

@@ -91,8 +91,8 @@ class Store(OpenDatabase):
             refuse_drifted(database)
             _refuse_taken(database, run_id, resumed)
             database.executemany(_TEAR, ((run_id, phase) for phase in torn))
-            taken = (owner.pid, owner.pid_start, owner.boot_id)
-            database.execute(_TAKE, (RunStatus.RUNNING, *taken, run_id))
+            owner_columns = (owner.pid, owner.pid_start, owner.boot_id)
+            database.execute(_TAKE, (RunStatus.RUNNING, *owner_columns, run_id))
             # Where copies that ended were stays in their rows.
             place_copies(database, run_id, placements, pus)
             database.executemany(_NOTE, ((run_id, text) for text in notes))
@@ -106,10 +106,12 @@ class Store(OpenDatabase):
             database.execute(_CLOSE, (status, reason, run_id))
             database.execute(_NOTE, (run_id, note))
 
-    def judge_placements(self, run_id: int, judged: Iterable[PlacementJudgement]) -> None:
+    def judge_placements(self, run_id: int, judgements: Iterable[PlacementJudgement]) -> None:
         """Store with each copy run whether its placement was as planned."""
         with self.writing("judging placements") as database:
-            database.executemany(JUDGED, ({**asdict(it), "run_id": run_id} for it in judged))
+            database.executemany(
+                JUDGED, ({**asdict(judgement), "run_id": run_id} for judgement in judgements)
+            )
 
     def append(self, run_id: int, *events: Event) -> None:
         """Store events in one transaction, all or none; after an error they may be tried again.
@@ -131,11 +133,11 @@ class Store(OpenDatabase):
         `copies` instead of the run's own: of a run too large to hold them all at once.
         """
         with self.writing("importing a run") as database:
-            known = database.execute(
+            stored_id = database.execute(
                 "SELECT id FROM run WHERE uuid = ?", (stored.head.uuid,)
             ).fetchone()
-            if known:
-                return known[0], False
+            if stored_id:
+                return stored_id[0], False
             # Named by hand: it is wanted back.
             database.execute("DELETE FROM removed WHERE uuid = ?", (stored.head.uuid,))
             return insert_run(database, stored, copies), True
@@ -145,9 +147,9 @@ class Store(OpenDatabase):
         with self.writing("storing divots") as database:
             database.execute("DELETE FROM divot_search WHERE run_id = ?", (run_id,))
             database.insert("divot_search", search, run_id=run_id)
-            for position, it in enumerate(divots):
-                own: dict[str, Any] = {"evidence": it.evidence, "finding": it.finding}
-                database.insert("divot", it.of, run_id=run_id, position=position, **own)
+            for position, divot in enumerate(divots):
+                texts: dict[str, Any] = {"evidence": divot.evidence, "finding": divot.finding}
+                database.insert("divot", divot.of, run_id=run_id, position=position, **texts)
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -157,10 +159,10 @@ class Store(OpenDatabase):
             heads = run_heads(database, numbers)
         return tuple(redact_head(head, Redactor(self._secrets)) for head in heads)
 
-    def matching(self, wanted: RunFilter, limit: int | None) -> tuple[tuple[int, ...], int]:
+    def matching(self, run_filter: RunFilter, limit: int | None) -> tuple[tuple[int, ...], int]:
         """Return the numbers of the latest `limit` runs that match, and how many match in all."""
         with self.reading() as database:
-            return find_matching(database, wanted, limit)
+            return find_matching(database, run_filter, limit)
 
     def load(self, run_id: int) -> StoredRun:
         """Return a run with all its rows, to be shown: without secrets; `InputError`: none."""
@@ -179,13 +181,13 @@ class Store(OpenDatabase):
         nothing, or more than one run, is meant.
         """
         with self.reading() as database:
-            found = find_all(database, self.path, spec)
-            if len(found) > 1:
+            numbers = find_all(database, self.path, spec)
+            if len(numbers) > 1:
                 raise InputError(
-                    f"{spec}: {len(found)} runs have this tag, and one is wanted: "
-                    f"{describe_runs(database, found)}; take the number of one of them"
+                    f"{spec}: {len(numbers)} runs have this tag, and one is wanted: "
+                    f"{describe_runs(database, numbers)}; take the number of one of them"
                 )
-        return found[0]
+        return numbers[0]
 
     def find_all(self, spec: str) -> tuple[int, ...]:
         """Return the same where several runs are allowed: `tag:K=V` means all that have the tag."""
@@ -212,8 +214,8 @@ class Store(OpenDatabase):
             for search in database.read_table(DivotSearch, "divot_search", run_id=run_id):
                 if search.copy_runs == count_copy_runs(database, run_id):
                     query = "SELECT finding FROM divot WHERE run_id = :run ORDER BY position"
-                    found = database.read_values(query, str, run=run_id)
-                    return search, tuple(text for (text,) in found)
+                    findings = database.read_values(query, str, run=run_id)
+                    return search, tuple(text for (text,) in findings)
         return None
 
     def page_extents(self, used: BenchmarkUsed, *, split: bool) -> dict[str, int]:
@@ -231,7 +233,7 @@ class Store(OpenDatabase):
                     "split": int(split),
                 },
             )
-            return {category: extent for category, extent, _ in rows}
+            return {category: extent for category, extent, _looks in rows}
 
 
 # -- A run as it may be shown: secrets of its environment and its commands left out ----------------
@@ -283,13 +285,15 @@ def redact_run(run: StoredRun, redactor: Redactor) -> StoredRun:
 def _redact_request(text: str, redactor: Redactor) -> str:
     """Return what was asked for; what is no JSON of ours may hold anything."""
     try:
-        asked = json.loads(text)
-        pairs = asked.pop("environment", [])
-        asked = redactor.redact_json(asked)
-        asked["environment"] = [[name, redactor.redact_value(name, value)] for name, value in pairs]
+        request = json.loads(text)
+        pairs = request.pop("environment", [])
+        request = redactor.redact_json(request)
+        request["environment"] = [
+            [name, redactor.redact_value(name, value)] for name, value in pairs
+        ]
     except (ValueError, TypeError, AttributeError, RecursionError):
         return redactor.redact(text)
-    return json.dumps(asked)
+    return json.dumps(request)
 
 
 # -- Runs and whole sweeps leave the database, with all that hangs on them -------------------------
@@ -368,8 +372,11 @@ def _chunks(
         names, tunes, *columns = zip(*chunk, strict=True)
         for other, column in zip(others, columns, strict=True):
             database.check_types(other, column, {int, float, NoneType})
-        of = [numbers.setdefault(it, len(numbers)) for it in zip(names, tunes, strict=True)]
-        yield np.array([of, *columns], dtype=np.float64).T
+        benchmark_numbers = [
+            numbers.setdefault(benchmark, len(numbers))
+            for benchmark in zip(names, tunes, strict=True)
+        ]
+        yield np.array([benchmark_numbers, *columns], dtype=np.float64).T
 
 
 def count_copy_runs(database: Database, run_id: int) -> int:

@@ -39,29 +39,33 @@ _NOT_COUNTED = "not-counted"  # tag of a run that was not made as its point says
 
 def new_sweep(
     store: Store,
-    asked: SweepSpec,
+    spec: SweepSpec,
     axes: Sequence[tuple[str, AxisKind]],
     points: Sequence[SweepPoint],
     slots: Iterable[SweepSlot],
 ) -> int:
     """Store a sweep that begins now, made by this process; return its number."""
     texts: dict[str, Any] = {
-        "command_line": escape_undecodable(asked.command_line),
-        "directory": escape_undecodable(asked.directory),
-        "file": None if asked.file is None else escape_undecodable(asked.file),
+        "command_line": escape_undecodable(spec.command_line),
+        "directory": escape_undecodable(spec.directory),
+        "file": None if spec.file is None else escape_undecodable(spec.file),
     }
     made_by: dict[str, Any] = this_process()._asdict()
     with store.writing("beginning a sweep") as database:
         status = RunStatus.RUNNING
-        number = database.insert("sweep", asked, status=status, **made_by, **texts)
-        of: dict[str, Any] = {"sweep_id": number}
+        number = database.insert("sweep", spec, status=status, **made_by, **texts)
+        sweep_key: dict[str, Any] = {"sweep_id": number}
         for place, (name, kind) in enumerate(axes):
-            database.insert("sweep_axis", **of, position=place, name=name, kind=kind)
-        for it in points:
-            database.insert("sweep_point", it, **of, label=escape_undecodable(it.label))
-            for axis, value in it.values:
-                kept = escape_undecodable(value)
-                database.insert("sweep_value", **of, point=it.point, axis=axis, value=kept)
+            database.insert("sweep_axis", **sweep_key, position=place, name=name, kind=kind)
+        for point in points:
+            database.insert(
+                "sweep_point", point, **sweep_key, label=escape_undecodable(point.label)
+            )
+            for axis, value in point.values:
+                text = escape_undecodable(value)
+                database.insert(
+                    "sweep_value", **sweep_key, point=point.point, axis=axis, value=text
+                )
         database.insert_all("sweep_slot", slots, sweep_id=number)
     return number
 
@@ -75,11 +79,11 @@ def claim_sweep(
     `InputError` when another rater has it, or has had it since then.
     """
     with store.writing("taking up a sweep") as database:
-        found = database.execute("SELECT resumed FROM sweep WHERE id = ?", (number,)).fetchone()
-        if found is None:
+        row = database.execute("SELECT resumed FROM sweep WHERE id = ?", (number,)).fetchone()
+        if row is None:
             raise InputError(f"there is no sweep {number} any more")
         refuse_running(database, "sweep", number)
-        if found != (resumed,):
+        if row != (resumed,):
             raise InputError(f"sweep {number} was taken up by another rater meanwhile; try again")
         database.execute(
             "UPDATE sweep SET status = :status, reason = NULL, ended_at = NULL, "
@@ -114,7 +118,7 @@ def count_looks(store: Store, runs: Iterable[int]) -> int:
     later were asked for because of what the earlier ones said. 1 for all other runs.
     """
     with store.reading() as database:
-        found = [
+        rows = [
             database.execute(
                 "SELECT CASE WHEN until IS NULL THEN 1 + extended ELSE rounds - 2 END "
                 "FROM sweep_run JOIN sweep ON sweep.id = sweep_id WHERE run_id = ?",
@@ -122,7 +126,7 @@ def count_looks(store: Store, runs: Iterable[int]) -> int:
             ).fetchone()
             for run in runs
         ]
-    return max([1, *(int(row[0]) for row in found if row)])
+    return max([1, *(int(row[0]) for row in rows if row)])
 
 
 def create_slot_run(
@@ -138,7 +142,7 @@ def create_slot_run(
     and counts no more. Raises `InputError` where one is done.
     """
     place = (number, slot.block, slot.point)
-    of_slot = "sweep_id = ? AND block = ? AND point = ? AND replaced = 0"
+    same_slot = "sweep_id = ? AND block = ? AND point = ? AND replaced = 0"
     with store.writing("beginning a run") as database:
         done = database.execute(
             "SELECT run_id FROM sweep_progress "
@@ -150,13 +154,15 @@ def create_slot_run(
                 f"run {done[0]} was made meanwhile for this point of sweep {number}; "
                 f"`rater sweep --resume {number}` goes on"
             )
-        before = database.execute(f"SELECT run_id FROM sweep_run WHERE {of_slot}", place).fetchone()
+        before = database.execute(
+            f"SELECT run_id FROM sweep_run WHERE {same_slot}", place
+        ).fetchone()
         run_id = insert_run(database, run, owner=this_process())
         if before:
-            database.execute(f"UPDATE sweep_run SET replaced = 1 WHERE {of_slot}", place)
+            database.execute(f"UPDATE sweep_run SET replaced = 1 WHERE {same_slot}", place)
             _tag(database, before[0], _REPLACED, str(run_id))
-        of: dict[str, Any] = {"sweep_id": number, "block": slot.block, "point": slot.point}
-        database.insert("sweep_run", run_id=run_id, phases=phases, **of)
+        slot_key: dict[str, Any] = {"sweep_id": number, "block": slot.block, "point": slot.point}
+        database.insert("sweep_run", run_id=run_id, phases=phases, **slot_key)
     return run_id
 
 
@@ -194,10 +200,10 @@ def load_sweep(store: Store, number: int) -> StoredSweep:
 def load_asked_sweep(store: Store, number: int) -> Sourced[StoredSweep]:
     """Return the same with its secrets, to make its runs where nobody else can have asked."""
     with store.reading() as database:
-        found = _load(database, [number])
-    if not found:
+        sweeps = _load(database, [number])
+    if not sweeps:
         raise InputError(f"there is no sweep {number}; `rater sweep --list` shows what there is")
-    return store.sourced(found[0])
+    return store.sourced(sweeps[0])
 
 
 def sweeps(store: Store) -> tuple[StoredSweep, ...]:
@@ -214,9 +220,9 @@ def find_sweep(store: Store, spec: str) -> int:
     before it. Raises `InputError` when it means none, or several.
     """
     with store.reading() as database:
-        known = database.execute("SELECT id, uuid FROM sweep ORDER BY id DESC").fetchall()
+        stored = database.execute("SELECT id, uuid FROM sweep ORDER BY id DESC").fetchall()
     words = {"kind": "sweep", "makes": "rater sweep", "lists": "rater sweep --list"}
-    return find_numbered(store.path, spec, known, **words)
+    return find_numbered(store.path, spec, stored, **words)
 
 
 def _tag(database: Database, run: int, name: str, value: str) -> None:
@@ -230,7 +236,7 @@ def _redacted(sweep: StoredSweep) -> StoredSweep:
 
 
 def _load(database: Database, numbers: Sequence[int]) -> list[StoredSweep]:
-    return [it for number in numbers for it in _loaded(database, number)]
+    return [sweep for number in numbers for sweep in _loaded(database, number)]
 
 
 def _loaded(database: Database, number: int) -> list[StoredSweep]:
@@ -274,10 +280,10 @@ def remove_sweeps(store: Store, sweeps: Sequence[int], runs: Iterable[int]) -> d
     Raises `InputError` while a sweep, or a run, still runs.
     """
     with store.writing("removing a sweep") as database:
-        gone = dict.fromkeys(runs)
+        removed = dict.fromkeys(runs)
         for sweep in sweeps:
             refuse_running(database, "sweep", sweep)
-            gone |= dict.fromkeys(
+            removed |= dict.fromkeys(
                 run
                 for (run,) in database.execute(
                     "SELECT run_id FROM sweep_run WHERE sweep_id = ? ORDER BY run_id", (sweep,)
@@ -285,10 +291,10 @@ def remove_sweeps(store: Store, sweeps: Sequence[int], runs: Iterable[int]) -> d
             )
         uuids = {
             run: uuid
-            for run in gone
+            for run in removed
             for (uuid,) in database.execute("SELECT uuid FROM run WHERE id = ?", (run,))
         }
-        remove_runs(database, gone)
+        remove_runs(database, removed)
         for sweep in sweeps:
             note_removal(database, "sweep", sweep)
         database.executemany("DELETE FROM sweep WHERE id = ?", ((sweep,) for sweep in sweeps))

@@ -36,8 +36,8 @@ _ALL_USER_IDS = "4294967295"  # how many a user namespace maps that is none
 class UntrustedError(OSError):
     """A file or folder is not what it should be; `strerror` says what it is."""
 
-    def __init__(self, path: Path, what: str) -> None:
-        super().__init__(errno.EPERM, what, str(path))
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(errno.EPERM, problem, str(path))
 
 
 def is_trusted(user: int) -> bool:
@@ -125,19 +125,19 @@ def inspect_file(path: Path) -> Iterator[OpenedFile]:
     path, doubt = path.absolute(), None
     with ExitStack() as stack:
         for _ in range(_MOST_LINKS):
-            folder, real, trouble = _walk_to_folder(path.parent)
-            stack.callback(os.close, folder)
-            path, doubt = real / path.name, doubt or trouble
-            number = _open_entry(path, folder)
-            stack.callback(os.close, number)
-            state = os.fstat(number)
+            folder_descriptor, real_folder, trouble = _walk_to_folder(path.parent)
+            stack.callback(os.close, folder_descriptor)
+            path, doubt = real_folder / path.name, doubt or trouble
+            descriptor = _open_entry(path, folder_descriptor)
+            stack.callback(os.close, descriptor)
+            state = os.fstat(descriptor)
             if not stat.S_ISLNK(state.st_mode):
                 break
             trouble = _find_link_trouble(path, state)
             if trouble is not None and os.geteuid() == 0:
                 raise trouble
             doubt = doubt or trouble
-            path = real / os.readlink("", dir_fd=number)
+            path = real_folder / os.readlink("", dir_fd=descriptor)
         else:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
         _refuse_other_kinds(path, state)
@@ -146,7 +146,9 @@ def inspect_file(path: Path) -> Iterator[OpenedFile]:
             writer = f"it is a file of user {user_name(state.st_uid)}"
         elif state.st_mode & stat.S_IWOTH:
             writer = "everybody may write into it"
-        yield OpenedFile(path=path, folder=folder, number=number, state=state, writer=writer)
+        yield OpenedFile(
+            path=path, folder=folder_descriptor, number=descriptor, state=state, writer=writer
+        )
 
 
 def read_file(path: Path, most_bytes: int, *, follow: bool = True) -> bytes:
@@ -154,16 +156,16 @@ def read_file(path: Path, most_bytes: int, *, follow: bool = True) -> bytes:
 
     Raises `UntrustedError` for what is none, which is not opened, `OSError`.
     """
-    number = os.open(path, os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
     try:
-        _refuse_other_kinds(path, os.fstat(number))
-        return _read_opened(number, path, most_bytes)
+        _refuse_other_kinds(path, os.fstat(descriptor))
+        return _read_opened(descriptor, path, most_bytes)
     finally:
-        os.close(number)
+        os.close(descriptor)
 
 
-def _read_opened(number: int, path: Path, most_bytes: int) -> bytes:
-    with os.fdopen(_reopen(number, path, os.O_RDONLY | _OPEN_FLAGS), "rb") as file:
+def _read_opened(descriptor: int, path: Path, most_bytes: int) -> bytes:
+    with os.fdopen(_reopen(descriptor, path, os.O_RDONLY | _OPEN_FLAGS), "rb") as file:
         data: bytes | None = file.read(most_bytes)
     if data is None:  # /proc/kmsg: a regular file, they say, that has nothing to be read yet
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), str(path))
@@ -177,19 +179,19 @@ def resolve_trusted_folder(path: Path, *, make: bool = False) -> Path:
     has to be a trusted user's; for others, who lose no more than their own, the last folder. One
     that everybody may write has to have the sticky bit. Raises `UntrustedError`, `OSError`.
     """
-    with _trusted_folder(path, make=make) as (_, real):
-        return real
+    with _trusted_folder(path, make=make) as (_, real_path):
+        return real_path
 
 
 @contextmanager
 def _trusted_folder(path: Path, *, make: bool) -> Iterator[tuple[int, Path]]:
-    number, real, trouble = _walk_to_folder(path, make=make)
+    descriptor, real_path, trouble = _walk_to_folder(path, make=make)
     try:
         if trouble is not None:
             raise trouble
-        yield number, real
+        yield descriptor, real_path
     finally:
-        os.close(number)
+        os.close(descriptor)
 
 
 def _walk_to_folder(path: Path, *, make: bool = False) -> tuple[int, Path, UntrustedError | None]:
@@ -197,36 +199,40 @@ def _walk_to_folder(path: Path, *, make: bool = False) -> tuple[int, Path, Untru
 
     Raises `UntrustedError` for a link of another user (as root), `OSError`.
     """
-    here, number, trouble = Path("/"), os.open("/", _LOOK_FLAGS), None
-    ahead, links, strict = [*reversed(path.absolute().parts[1:])], 0, os.geteuid() == 0
+    reached, descriptor, trouble = Path("/"), os.open("/", _LOOK_FLAGS), None
+    parts_ahead, links_followed, is_root = (
+        [*reversed(path.absolute().parts[1:])],
+        0,
+        os.geteuid() == 0,
+    )
     with ExitStack() as stack:
-        stack.callback(os.close, number)
-        while ahead:
-            name = ahead.pop()
-            entry = here.parent if name == ".." else here / name
-            inner = _open_entry(entry, number, name, make=make)
-            stack.callback(os.close, inner)
-            state = os.fstat(inner)
+        stack.callback(os.close, descriptor)
+        while parts_ahead:
+            name = parts_ahead.pop()
+            entry = reached.parent if name == ".." else reached / name
+            entry_descriptor = _open_entry(entry, descriptor, name, make=make)
+            stack.callback(os.close, entry_descriptor)
+            state = os.fstat(entry_descriptor)
             if stat.S_ISLNK(state.st_mode):
-                links += 1
-                if links > _MOST_LINKS:
+                links_followed += 1
+                if links_followed > _MOST_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-                if strict and (wrong := _find_link_trouble(entry, state)):
-                    raise trouble or wrong
-                target = Path(os.readlink("", dir_fd=inner))
-                ahead += reversed(target.parts[target.is_absolute() :])
+                if is_root and (link_trouble := _find_link_trouble(entry, state)):
+                    raise trouble or link_trouble
+                target = Path(os.readlink("", dir_fd=entry_descriptor))
+                parts_ahead += reversed(target.parts[target.is_absolute() :])
                 if not target.is_absolute():
                     continue
-                entry, inner = Path("/"), os.open("/", _LOOK_FLAGS)
-                stack.callback(os.close, inner)
+                entry, entry_descriptor = Path("/"), os.open("/", _LOOK_FLAGS)
+                stack.callback(os.close, entry_descriptor)
             elif not stat.S_ISDIR(state.st_mode):
                 raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(entry))
-            elif strict:
+            elif is_root:
                 trouble = trouble or _find_folder_trouble(entry, state)
-            here, number = entry, inner
-        if not strict:
-            trouble = _find_folder_trouble(here, os.fstat(number))
-        return os.dup(number), here, trouble
+            reached, descriptor = entry, entry_descriptor
+        if not is_root:
+            trouble = _find_folder_trouble(reached, os.fstat(descriptor))
+        return os.dup(descriptor), reached, trouble
 
 
 def _open_entry(path: Path, folder: int, name: str | None = None, *, make: bool = False) -> int:
@@ -240,16 +246,18 @@ def _open_entry(path: Path, folder: int, name: str | None = None, *, make: bool 
                 raise
             with suppress(FileExistsError):
                 os.mkdir(name, 0o755, dir_fd=folder)
-                made = os.open(name, _OPEN_FLAGS | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
-                _give_to_caller(made, folder)
-                os.close(made)
+                new_folder = os.open(
+                    name, _OPEN_FLAGS | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder
+                )
+                _give_to_caller(new_folder, folder)
+                os.close(new_folder)
             return os.open(name, _LOOK_FLAGS, dir_fd=folder)
 
 
-def _give_to_caller(number: int, folder: int) -> None:
+def _give_to_caller(descriptor: int, folder: int) -> None:
     """Give what root made in a folder of who called sudo to them: HOME was kept."""
     if is_caller((owner := os.fstat(folder)).st_uid):
-        os.fchown(number, owner.st_uid, owner.st_gid)
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
 
 
 @contextmanager
@@ -269,12 +277,12 @@ def resolve_target(path: Path) -> Path:
     """
     for _ in range(_MOST_LINKS):
         try:
-            found = path.lstat()
+            state = path.lstat()
         except FileNotFoundError:
             return path
-        if not stat.S_ISLNK(found.st_mode):
+        if not stat.S_ISLNK(state.st_mode):
             return path
-        trouble = _find_link_trouble(path, found)
+        trouble = _find_link_trouble(path, state)
         if trouble is not None:
             raise trouble
         path = path.parent / path.readlink()
@@ -287,24 +295,26 @@ def make_private_folder(path: Path) -> Path:
     The sticky bit is not enough here: what is looked for in it others could have made before. Our
     own is 0700 whatever the umask, but for one whose group may write: its owner decided that.
     """
-    with _trusted_folder(path, make=True) as (number, real):
-        found = os.fstat(number)
-        if found.st_mode & stat.S_IWOTH:
-            raise UntrustedError(real, "everybody may write into it")
-        if found.st_uid == os.geteuid() and not found.st_mode & stat.S_IWGRP:
-            os.chmod(f"/proc/self/fd/{number}", 0o700)  # noqa: PTH101 - by the descriptor
-        return real
+    with _trusted_folder(path, make=True) as (descriptor, real_path):
+        state = os.fstat(descriptor)
+        if state.st_mode & stat.S_IWOTH:
+            raise UntrustedError(real_path, "everybody may write into it")
+        if state.st_uid == os.geteuid() and not state.st_mode & stat.S_IWGRP:
+            os.chmod(f"/proc/self/fd/{descriptor}", 0o700)  # noqa: PTH101 - by the descriptor
+        return real_path
 
 
-def open_file(path: Path, flags: int, *, mode: int = 0o600, anyones: bool = False) -> int:
+def open_file(path: Path, flags: int, *, mode: int = 0o600, of_any_user: bool = False) -> int:
     """Open a regular file of a trusted user, and only that; return its descriptor.
 
     `flags` as of open(2): with O_CREAT a missing file is made with `mode`, and the folders that
     it lies in. `anyones`: another user's file may be there and is opened; the caller must not
     write into it. Raises `UntrustedError`, `OSError`.
     """
-    with _trusted_folder(path.parent, make=bool(flags & os.O_CREAT)) as (folder, real):
-        return _open_in_folder(folder, real / path.name, flags, mode, anyones=anyones)
+    with _trusted_folder(path.parent, make=bool(flags & os.O_CREAT)) as (folder, real_folder):
+        return _open_in_folder(
+            folder, real_folder / path.name, flags, mode, of_any_user=of_any_user
+        )
 
 
 def replace_file(path: Path, data: bytes, *, mode: int) -> None:
@@ -312,24 +322,24 @@ def replace_file(path: Path, data: bytes, *, mode: int) -> None:
 
     Raises `OSError`, and leaves nothing behind then.
     """
-    with _trusted_folder(path.parent, make=True) as (folder, real):
-        new = real / f"{path.name}.new"
-        with suppress(FileNotFoundError), _name_path_in_errors(new):  # of one that was killed
-            os.unlink(new.name, dir_fd=folder)
-        number = _open_in_folder(folder, new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with _trusted_folder(path.parent, make=True) as (folder, real_folder):
+        new_path = real_folder / f"{path.name}.new"
+        with suppress(FileNotFoundError), _name_path_in_errors(new_path):  # of one that was killed
+            os.unlink(new_path.name, dir_fd=folder)
+        descriptor = _open_in_folder(folder, new_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         try:
             try:
-                write_all(number, data)
-                os.fsync(number)
+                write_all(descriptor, data)
+                os.fsync(descriptor)
             finally:
-                os.close(number)
+                os.close(descriptor)
             with _name_path_in_errors(path):
-                os.replace(new.name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+                os.replace(new_path.name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
         except OSError:
             with suppress(OSError):
-                os.unlink(new.name, dir_fd=folder)
+                os.unlink(new_path.name, dir_fd=folder)
             raise
-        flush(real)
+        flush(real_folder)
 
 
 @contextmanager
@@ -341,17 +351,19 @@ def scratch_folder() -> Iterator[Path]:
     import tempfile  # noqa: PLC0415 - few commands need it
     from shutil import rmtree  # noqa: PLC0415
 
-    place = Path(tempfile.gettempdir())
-    for left in place.glob(f"{_SCRATCH_PREFIX}*"):
-        with suppress(OSError), _locked(left):
-            found = left.lstat()
+    temporary_folder = Path(tempfile.gettempdir())
+    for leftover in temporary_folder.glob(f"{_SCRATCH_PREFIX}*"):
+        with suppress(OSError), _locked(leftover):
+            state = leftover.lstat()
             # A new one may be another rater's that has not locked it yet.
-            if found.st_uid == os.geteuid() and time.time() - found.st_mtime > _LONGEST_UNLOCKED_S:
-                rmtree(left)
+            if state.st_uid == os.geteuid() and time.time() - state.st_mtime > _LONGEST_UNLOCKED_S:
+                rmtree(leftover)
     try:
-        folder = Path(tempfile.mkdtemp(prefix=_SCRATCH_PREFIX, dir=place))
+        folder = Path(tempfile.mkdtemp(prefix=_SCRATCH_PREFIX, dir=temporary_folder))
     except OSError as error:
-        raise InputError(f"{place}: no place for copies ({error.strerror}); see TMPDIR") from error
+        raise InputError(
+            f"{temporary_folder}: no place for copies ({error.strerror}); see TMPDIR"
+        ) from error
     try:
         with _locked(folder):
             yield folder
@@ -362,90 +374,94 @@ def scratch_folder() -> Iterator[Path]:
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Hold a folder as its user; raises `OSError` where another process does."""
-    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     finally:
-        os.close(number)
+        os.close(descriptor)
 
 
-def write_all(number: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes) -> None:
     """Write all of it, however little the kernel takes at once. Raises `OSError`."""
     while data:
-        data = data[os.write(number, data) :]
+        data = data[os.write(descriptor, data) :]
 
 
 def flush(path: Path) -> None:
     """Let what is in a file, or the names in a folder, be on disk."""
-    number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(number)
+        os.fsync(descriptor)
     finally:
-        os.close(number)
+        os.close(descriptor)
 
 
 def _open_in_folder(
-    folder: int, file: Path, flags: int, mode: int = 0o600, *, anyones: bool = False
+    folder: int, file: Path, flags: int, mode: int = 0o600, *, of_any_user: bool = False
 ) -> int:
     """Open what is there, never through a link, or make it where that is asked for."""
     for _ in range(_ATTEMPTS):
         if not flags & os.O_EXCL:
             try:
-                look = _open_entry(file, folder)
+                looked_at = _open_entry(file, folder)
             except FileNotFoundError:
                 if not flags & os.O_CREAT:
                     raise
             else:
                 try:
-                    _check_file(file, os.fstat(look), anyones=anyones)
-                    return _reopen(look, file, flags & ~(os.O_CREAT | os.O_NOFOLLOW) | _OPEN_FLAGS)
+                    _check_file(file, os.fstat(looked_at), of_any_user=of_any_user)
+                    return _reopen(
+                        looked_at, file, flags & ~(os.O_CREAT | os.O_NOFOLLOW) | _OPEN_FLAGS
+                    )
                 finally:
-                    os.close(look)
+                    os.close(looked_at)
         try:
             with _name_path_in_errors(file):
-                number = os.open(file.name, flags | os.O_EXCL | _OPEN_FLAGS, mode, dir_fd=folder)
+                descriptor = os.open(
+                    file.name, flags | os.O_EXCL | _OPEN_FLAGS, mode, dir_fd=folder
+                )
         except FileExistsError:
             if flags & os.O_EXCL:
                 raise
         else:
-            _give_to_caller(number, folder)
-            return number
+            _give_to_caller(descriptor, folder)
+            return descriptor
     raise UntrustedError(file, "somebody makes and removes it all the time")
 
 
-def _reopen(number: int, file: Path, flags: int) -> int:
+def _reopen(descriptor: int, file: Path, flags: int) -> int:
     """Open what was looked at, whatever has its name by now."""
     with _name_path_in_errors(file):
-        return os.open(f"/proc/self/fd/{number}", flags)
+        return os.open(f"/proc/self/fd/{descriptor}", flags)
 
 
-def _check_file(file: Path, found: os.stat_result, *, anyones: bool) -> None:
-    if stat.S_ISLNK(found.st_mode):
+def _check_file(file: Path, state: os.stat_result, *, of_any_user: bool) -> None:
+    if stat.S_ISLNK(state.st_mode):
         raise UntrustedError(file, "a symbolic link, expected a file")
-    _refuse_other_kinds(file, found)
-    if found.st_nlink > 1:  # its other name may be that of a file which is nobody else's to write
-        raise UntrustedError(file, f"a file of {found.st_nlink} hard links, expected one")
-    if not anyones and not is_trusted(found.st_uid):
-        raise UntrustedError(file, f"a file of user {user_name(found.st_uid)}")
+    _refuse_other_kinds(file, state)
+    if state.st_nlink > 1:  # its other name may be that of a file which is nobody else's to write
+        raise UntrustedError(file, f"a file of {state.st_nlink} hard links, expected one")
+    if not of_any_user and not is_trusted(state.st_uid):
+        raise UntrustedError(file, f"a file of user {user_name(state.st_uid)}")
 
 
-def _refuse_other_kinds(file: Path, found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        what = "a directory" if stat.S_ISDIR(found.st_mode) else "a pipe or a device"
-        raise UntrustedError(file, f"not a regular file but {what}")
+def _refuse_other_kinds(file: Path, state: os.stat_result) -> None:
+    if not stat.S_ISREG(state.st_mode):
+        kind = "a directory" if stat.S_ISDIR(state.st_mode) else "a pipe or a device"
+        raise UntrustedError(file, f"not a regular file but {kind}")
 
 
-def _find_link_trouble(link: Path, found: os.stat_result) -> UntrustedError | None:
-    if is_trusted(found.st_uid):
+def _find_link_trouble(link: Path, state: os.stat_result) -> UntrustedError | None:
+    if is_trusted(state.st_uid):
         return None
-    return UntrustedError(link, f"a symbolic link of user {user_name(found.st_uid)}")
+    return UntrustedError(link, f"a symbolic link of user {user_name(state.st_uid)}")
 
 
-def _find_folder_trouble(folder: Path, found: os.stat_result) -> UntrustedError | None:
-    if not is_trusted(found.st_uid):
-        return UntrustedError(folder, f"the folder belongs to user {user_name(found.st_uid)}")
-    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+def _find_folder_trouble(folder: Path, state: os.stat_result) -> UntrustedError | None:
+    if not is_trusted(state.st_uid):
+        return UntrustedError(folder, f"the folder belongs to user {user_name(state.st_uid)}")
+    if state.st_mode & stat.S_IWOTH and not state.st_mode & stat.S_ISVTX:
         return UntrustedError(folder, "everybody may remove files of others from this folder")
     return None
 
@@ -464,26 +480,26 @@ _OCTAL_ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 def describe_shared_disk(
-    path: Path, way: str, mountinfo: Path = Path("/proc/self/mountinfo")
+    path: Path, remedy: str, mountinfo: Path = Path("/proc/self/mountinfo")
 ) -> str | None:
     """Say on which file system of several machines a path is, and the way out; None: the host's.
 
     The deepest mount point above it counts; of two on one place the last one.
     """
-    where, best, kind = path.resolve(), -1, ""
+    real_path, most_parts, kind = path.resolve(), -1, ""
     for line in mountinfo.read_text(errors="surrogateescape").splitlines():
-        words = line.split(" ")
-        if "-" not in words[6:]:
+        fields = line.split(" ")
+        if "-" not in fields[6:]:
             continue
-        point = Path(_OCTAL_ESCAPE.sub(lambda it: chr(int(it[1], 8)), words[4]))
-        if where.is_relative_to(point) and len(point.parts) >= best:
-            best, kind = len(point.parts), words[words.index("-", 6) + 1]
-    name = kind.removeprefix("fuse.").removeprefix("fuseblk.")
-    if name not in _SHARED_KINDS:
+        mount_point = Path(_OCTAL_ESCAPE.sub(lambda escape: chr(int(escape[1], 8)), fields[4]))
+        if real_path.is_relative_to(mount_point) and len(mount_point.parts) >= most_parts:
+            most_parts, kind = len(mount_point.parts), fields[fields.index("-", 6) + 1]
+    plain_kind = kind.removeprefix("fuse.").removeprefix("fuseblk.")
+    if plain_kind not in _SHARED_KINDS:
         return None
     return (
         f"{path} is on a file system of several machines ({kind}), where a database can be "
-        f"damaged: name {way}"
+        f"damaged: name {remedy}"
     )
 
 
@@ -503,8 +519,8 @@ def is_content_trusted(path: Path, content: bytes) -> bool:
 
 def trust_content(path: Path, content: bytes) -> None:
     """Keep that the user says so. Raises `OSError`."""
-    real = path.parent.resolve() / path.name
-    replace_file(_mark_path(path, content), os.fsencode(real), mode=0o600)
+    real_path = path.parent.resolve() / path.name
+    replace_file(_mark_path(path, content), os.fsencode(real_path), mode=0o600)
 
 
 def trusted_files() -> Iterator[tuple[Path, Path]]:
@@ -521,6 +537,6 @@ def _trust_folder() -> Path:
 def _mark_path(path: Path, content: bytes) -> Path:
     import hashlib  # noqa: PLC0415 - of a millisecond, for those who have such a file
 
-    real = os.fsencode(path.parent.resolve() / path.name)
-    digest = hashlib.sha256(real + b"\0" + content).hexdigest()
+    real_path = os.fsencode(path.parent.resolve() / path.name)
+    digest = hashlib.sha256(real_path + b"\0" + content).hexdigest()
     return _trust_folder() / digest

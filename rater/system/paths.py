@@ -54,8 +54,8 @@ def journal_paths() -> tuple[Path, ...]:
     """Return where journals that concern this user may be: the machine's, then their own."""
     if os.environ.get("RATER_JOURNAL") or os.geteuid() == 0:
         return (default_journal_path(),)
-    own = user_folder("STATE")
-    return (_MACHINE,) if own is None else (_MACHINE, own / "settings.json")
+    own_folder = user_folder("STATE")
+    return (_MACHINE,) if own_folder is None else (_MACHINE, own_folder / "settings.json")
 
 
 def exists(path: Path) -> bool:

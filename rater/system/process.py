@@ -50,37 +50,42 @@ def remember_runs(words: Mapping[int, str]) -> None:
 
 def as_typed(text: str) -> str:
     """Return a text with the commands in it, between ``, as they can be typed."""
-    return _QUOTED.sub(lambda it: f"`{typed_command(it[1])}`", text) if "`" in text else text
+    return (
+        _QUOTED.sub(lambda quoted: f"`{typed_command(quoted[1])}`", text) if "`" in text else text
+    )
 
 
 def typed_command(line: str) -> str:
     """Return a command line as it can be typed: by this process's program, on its database."""
 
-    def call(found: re.Match[str]) -> str:
-        rest = found.string[found.end() + 1 :]
-        told = _NO_DATABASE.match(rest) or re.search("--(db|help)\\b", rest)
+    def call(match: re.Match[str]) -> str:
+        arguments = match.string[match.end() + 1 :]
+        needs_no_database = _NO_DATABASE.match(arguments) or re.search("--(db|help)\\b", arguments)
         typed = [
-            _rater_command(sudo=bool(found[1])),
-            *([] if told else map(shlex.quote, _database)),
+            _rater_command(sudo=bool(match[1])),
+            *([] if needs_no_database else map(shlex.quote, _database)),
         ]
-        return (found[1] or "") + " ".join(typed)
+        return (match[1] or "") + " ".join(typed)
 
     return _RATER_CALL.sub(
-        call, _COMMAND_ON_RUN.sub(lambda it: f"{it[1]} {_runs.get(it[2], it[2])}", line)
+        call,
+        _COMMAND_ON_RUN.sub(
+            lambda command: f"{command[1]} {_runs.get(command[2], command[2])}", line
+        ),
     )
 
 
 def _rater_command(*, sudo: bool) -> str:
     """Return how rater was called, in short where it is the one on the PATH (of sudo: for all)."""
-    called = sys.argv[0]
-    if Path(called) == Path(__file__).parents[1] / "__main__.py" and "-m" in sys.orig_argv:
+    called_as = sys.argv[0]
+    if Path(called_as) == Path(__file__).parents[1] / "__main__.py" and "-m" in sys.orig_argv:
         return shlex.join([sys.orig_argv[0], "-m", "rater"])
-    if Path(called).name != "rater":
+    if Path(called_as).name != "rater":
         return "rater"  # imported by a program of the user's
-    found = shutil.which("rater", path=os.defpath if sudo else None)
-    if found and Path(found).samefile(called):
+    on_path = shutil.which("rater", path=os.defpath if sudo else None)
+    if on_path and Path(on_path).samefile(called_as):
         return "rater"
-    return shlex.quote(str(Path(called).absolute()) if sudo else called)
+    return shlex.quote(str(Path(called_as).absolute()) if sudo else called_as)
 
 
 def hint_to_measure_program(word: str) -> str:
@@ -96,9 +101,9 @@ def find_program(word: str) -> str | None:
     return f"./{word}" if is_file(word) and os.access(word, os.X_OK) else None
 
 
-def pip_install(what: str) -> str:
+def pip_install(requirement: str) -> str:
     """Return what installs a requirement beside rater; `[report]` is an extra of its own."""
-    whole = what.replace("[", f"{DISTRIBUTION}[", 1)
+    whole = requirement.replace("[", f"{DISTRIBUTION}[", 1)
     return shlex.join([sys.executable, "-m", "pip", "install", whole])
 
 
@@ -126,9 +131,9 @@ def this_process(root: Path = Path("/")) -> ProcessId:
 
 def is_alive(process: ProcessId, root: Path = Path("/")) -> bool:
     """Tell whether exactly this process still runs, here, since the same boot."""
-    started = process_start_ticks(process.pid)
-    same = started is not None and process.pid_start in (None, started)
-    return same and process.boot_id == boot_id(root)
+    start_ticks = process_start_ticks(process.pid)
+    same_start = start_ticks is not None and process.pid_start in (None, start_ticks)
+    return same_start and process.boot_id == boot_id(root)
 
 
 def boot_id(root: Path = Path("/")) -> str:
@@ -155,8 +160,13 @@ def stat_fields(line: bytes, last: int = 52) -> list[bytes]:
     is one more field; a line that was cut off has fewer.
     """
     # The name may hold blanks and brackets of its own.
-    begin, end = line.find(b"("), line.rfind(b")")
-    return [b"", line[: begin - 1], line[begin + 1 : end], *line[end + 2 :].split(b" ", last - 2)]
+    bracket, last_bracket = line.find(b"("), line.rfind(b")")
+    return [
+        b"",
+        line[: bracket - 1],
+        line[bracket + 1 : last_bracket],
+        *line[last_bracket + 2 :].split(b" ", last - 2),
+    ]
 
 
 # -- SIGINT, SIGTERM and SIGHUP: an exception as long as nothing is lost by one, else held ---------
@@ -185,13 +195,19 @@ def handle_stop_signals(handler: Callable[[int, FrameType | None], object]) -> I
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    wanted = [it for it in STOP_SIGNALS if signal.getsignal(it) is not signal.SIG_IGN]
-    before = {it: signal.signal(it, handler) for it in wanted}
+    stop_signals = [
+        stop_signal
+        for stop_signal in STOP_SIGNALS
+        if signal.getsignal(stop_signal) is not signal.SIG_IGN
+    ]
+    earlier_handlers = {
+        stop_signal: signal.signal(stop_signal, handler) for stop_signal in stop_signals
+    }
     try:
         yield
     finally:
-        for it, old in before.items():
-            signal.signal(it, old)
+        for stop_signal, earlier_handler in earlier_handlers.items():
+            signal.signal(stop_signal, earlier_handler)
 
 
 def raise_stopped(number: int, _: FrameType | None) -> None:
@@ -216,7 +232,7 @@ class DeferredSignals:
 
     @contextmanager
     def deliver_to(
-        self, hear: Callable[[int], None], call_soon: Callable[[Callable[[], None]], None]
+        self, receive: Callable[[int], None], call_soon: Callable[[Callable[[], None]], None]
     ) -> Iterator[None]:
         """Have `hear` called for each signal, those before included, where `call_soon` calls.
 
@@ -225,7 +241,7 @@ class DeferredSignals:
 
         def hand_over() -> None:
             while self._new:
-                hear(self._new.popleft())
+                receive(self._new.popleft())
 
         self._wake = lambda: call_soon(hand_over)
         hand_over()
@@ -295,7 +311,7 @@ def print_error(text: object) -> None:
     lines = f"rater: {as_typed(str(text))}".split("\n")
     if sys.stderr.isatty():
         width = max(_LEAST_WIDTH, shutil.get_terminal_size().columns - 1)
-        lines = [part for line in lines for part in _wrap_line(line, width)]
+        lines = [piece for line in lines for piece in _wrap_line(line, width)]
     print("\n".join(lines), file=sys.stderr, flush=True)
 
 
@@ -304,5 +320,7 @@ def _wrap_line(line: str, width: int) -> list[str]:
     wrapper = textwrap.TextWrapper(
         width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
     )
-    whole = _QUOTED.sub(lambda it: it[0].replace(" ", "\0"), line)  # a command is a word, too
+    whole = _QUOTED.sub(
+        lambda quoted: quoted[0].replace(" ", "\0"), line
+    )  # a command is a word, too
     return [part.replace("\0", " ") for part in wrapper.wrap(whole)] or [""]

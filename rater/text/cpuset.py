@@ -61,7 +61,7 @@ def format_list(numbers: Iterable[int]) -> str:
             ranges[-1][1] = number
         else:
             ranges.append([number, number])
-    return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in ranges)
+    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)
 
 
 def cpus_text(cpus: Iterable[int]) -> str:

@@ -28,19 +28,19 @@ MOST_BYTES = 10_000_000  # of a suite, a layout or an expected output
 
 def file_problem(path: Path, typed: str = "") -> str | None:
     """Say why `path`, which the user may have `typed` otherwise, is not a file to read."""
-    text = typed or str(path)
+    typed_path = typed or str(path)
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the path
-        return f"no such file: {text}"
+        return f"no such file: {typed_path}"
     except OSError as error:
-        return f"{text}: {error.strerror}"
+        return f"{typed_path}: {error.strerror}"
     if stat.S_ISDIR(mode):
-        return f"{text} is a directory, expected a file"
+        return f"{typed_path} is a directory, expected a file"
     if not stat.S_ISREG(mode):
-        return f"{text} is not a regular file but a pipe or a device"
+        return f"{typed_path} is not a regular file but a pipe or a device"
     if not os.access(path, os.R_OK):
-        return f"no permission to read {text}"
+        return f"no permission to read {typed_path}"
     return None
 
 
@@ -87,8 +87,8 @@ def read_text(path: Path, too_large_for: str = "a suite or a layout") -> str:
 def decode_text(data: bytes, path: Path, too_large_for: str) -> str:
     """Return as text what was read of a file, at most `MOST_BYTES` + 1. Raises the same."""
     if len(data) > MOST_BYTES:
-        most = f"larger than {MOST_BYTES // 10**6} MB, too large for {too_large_for}"
-        raise OSError(errno.EFBIG, most, str(path))
+        problem = f"larger than {MOST_BYTES // 10**6} MB, too large for {too_large_for}"
+        raise OSError(errno.EFBIG, problem, str(path))
     return data.decode("utf-8-sig")
 
 
@@ -119,27 +119,29 @@ def key_lines(text: str) -> dict[Key, int]:
     lines: dict[Key, int] = {}
     latest: dict[Key, Key] = {}  # the key of a [[name]] to that of its last table
     table: Key = ()
-    begin, first = 0, 1  # of the statement we are in: its first character, its line
-    number, depth = 1, 0  # line and open brackets here
-    for sign in _SIGN.finditer(text + "\n"):
-        number += sign[0].count("\n")
-        if sign[0] in ("[", "{"):
-            depth += 1
-        elif sign[0] in ("]", "}"):
-            depth -= 1
-        if sign[0] != "\n" or depth:
+    statement_start, first_line = 0, 1  # of the statement we are in: its first character, its line
+    line_number, open_brackets = 1, 0  # line and open brackets here
+    for token in _SIGN.finditer(text + "\n"):
+        line_number += token[0].count("\n")
+        if token[0] in ("[", "{"):
+            open_brackets += 1
+        elif token[0] in ("]", "}"):
+            open_brackets -= 1
+        if token[0] != "\n" or open_brackets:
             continue
-        statement = text[begin : sign.start()]
+        statement = text[statement_start : token.start()]
         header, assignment = _HEADER.match(statement), _ASSIGNMENT.match(statement)
         key: Key = ()
         if header:
-            key = table = _resolve_arrays(_split_key(header[2]), latest, opens=header[1] == "[[")
-            lines.setdefault(_without_indices(key), first)
+            key = table = _resolve_arrays(
+                _split_key(header[2]), latest, opens_table=header[1] == "[["
+            )
+            lines.setdefault(_without_indices(key), first_line)
         elif assignment:
             key = table + _split_key(assignment[1])
         for length in range(1, len(key) + 1):
-            lines.setdefault(key[:length], first)
-        begin, first = sign.end(), number
+            lines.setdefault(key[:length], first_line)
+        statement_start, first_line = token.end(), line_number
     return lines
 
 
@@ -158,16 +160,16 @@ def find_line(lines: Mapping[Key, int], key: Key) -> int | None:
     return None
 
 
-def _resolve_arrays(parts: Key, latest: dict[Key, Key], *, opens: bool) -> Key:
+def _resolve_arrays(parts: Key, latest: dict[Key, Key], *, opens_table: bool) -> Key:
     key: Key = ()
     for part in parts[:-1]:
         key = latest.get((*key, part), (*key, part))
-    whole = (*key, parts[-1])
-    if opens:
-        before = latest.get(whole)
-        position = 0 if before is None else int(before[-1][len(parts[-1]) + 1 : -1]) + 1
-        latest[whole] = (*key, f"{parts[-1]}[{position}]")
-    return latest.get(whole, whole)
+    whole_key = (*key, parts[-1])
+    if opens_table:
+        latest_table = latest.get(whole_key)
+        position = 0 if latest_table is None else int(latest_table[-1][len(parts[-1]) + 1 : -1]) + 1
+        latest[whole_key] = (*key, f"{parts[-1]}[{position}]")
+    return latest.get(whole_key, whole_key)
 
 
 def _without_indices(key: Key) -> Key:
@@ -216,17 +218,17 @@ class MistakesError(InputError):
         super().__init__("\n".join(lines))
 
 
-def did_you_mean(word: str, known: Iterable[str], *, few: bool = False) -> str:
+def did_you_mean(word: str, known_words: Iterable[str], *, list_all: bool = False) -> str:
     """Return what to add to "unknown WORD": the nearest known words, else all of them.
 
     `few`: they are so few that all of them are named behind the nearest, too.
     """
-    names = list(known)
-    near = get_close_matches(word, names, n=3)
-    every = f"there are: {', '.join(names)}" if names else "there are none"
-    if not near:
-        return every
-    return f"did you mean {' or '.join(near)}?" + (f" {every}" if few else "")
+    names = list(known_words)
+    nearest = get_close_matches(word, names, n=3)
+    all_known = f"there are: {', '.join(names)}" if names else "there are none"
+    if not nearest:
+        return all_known
+    return f"did you mean {' or '.join(nearest)}?" + (f" {all_known}" if list_all else "")
 
 
 class Document:
@@ -276,11 +278,13 @@ class Document:
 def toml_document(text: str, path: Path) -> Document:
     """Parse a TOML text; raises `MistakesError` with the line when it is none, or has no end."""
     if len(text) > _MOST_TOML:
-        most = f"more than {_MOST_TOML // 10**6} MB of TOML: long texts can be files of their own"
-        raise MistakesError([Mistake(path, None, "", most)])
-    deep = _DEEP_KEY.search(text)
-    if deep:
-        line = text.count("\n", 0, deep.end()) + 1
+        problem = (
+            f"more than {_MOST_TOML // 10**6} MB of TOML: long texts can be files of their own"
+        )
+        raise MistakesError([Mistake(path, None, "", problem)])
+    deep_key = _DEEP_KEY.search(text)
+    if deep_key:
+        line = text.count("\n", 0, deep_key.end()) + 1
         raise MistakesError([Mistake(path, line, "", "a key of more than 32 parts")])
     try:
         return Document(path, tomllib.loads(text), text)
@@ -366,13 +370,13 @@ class TableReader:
         self, name: str, kind: ValueKind[T], expected: str, *, required: bool = False
     ) -> tuple[T, ...]:
         """Return a list, empty when absent; `required`: at least one. Wrong items are left out."""
-        found: list[T] = []
+        values: list[T] = []
         for position, item in enumerate(self._list(name, expected, required=required)):
             try:
-                found.append(kind.read(item))
+                values.append(kind.read(item))
             except WrongKindError as error:
                 self._wrong(f"{name}[{position}]", error)
-        return tuple(found)
+        return tuple(values)
 
     def strings(self, name: str, *, required: bool = False) -> tuple[str, ...]:
         """Return a list of strings, as `items` does."""
@@ -396,21 +400,21 @@ class TableReader:
             return [self.table(name)]
         word = self.document.table_word
         expected = f"{word} or a list of {word.split()[1]}s" if single else "a list"
-        found = []
+        tables = []
         for position, item in enumerate(self._list(name, expected)):
             part = f"{name}[{position}]"
             if isinstance(item, dict):
-                found.append(TableReader(self.document, (*self.key, part), item))
+                tables.append(TableReader(self.document, (*self.key, part), item))
             else:
                 self._wrong(part, WrongKindError(word, item))
         if required and name not in self:
             self.unexpected(expected, name)
-        return found
+        return tables
 
     def named_tables(self) -> list[tuple[str, TableReader]]:
         """Return (name, table) for every key of this table, in the order of the file."""
-        found = [(name, self.table(name)) for name in self.names()]
-        return [(name, table) for name, table in found if self.is_a(dict, name)]
+        tables = [(name, self.table(name)) for name in self.names()]
+        return [(name, table) for name, table in tables if self.is_a(dict, name)]
 
     def names(self, fit: re.Pattern[str] = NAME, expected: str = NAME_EXPECTED) -> list[str]:
         """Return the keys, which the user chose; one that does not `fit` is a mistake."""
@@ -448,10 +452,12 @@ def _quote_part(part: str) -> str:
 
 def _syntax_mistake(message: str, text: str, path: Path) -> Mistake:
     # tomllib before 3.14 has the position only inside its message
-    found = re.search(r"\(at line (\d+), column (\d+)\)", message)
+    position = re.search(r"\(at line (\d+), column (\d+)\)", message)
     last_line = text.count("\n") + 1
     at_end = "end of document" in message
-    line = int(found[1]) if found else last_line if at_end else None
-    place = f" at column {found[2]}" if found else " at the end of the file" if at_end else ""
+    line = int(position[1]) if position else last_line if at_end else None
+    place_text = (
+        f" at column {position[2]}" if position else " at the end of the file" if at_end else ""
+    )
     problem = message.split(" (at ", maxsplit=1)[0]
-    return Mistake(path, line, "", f"not valid TOML{place}: {problem[0].lower()}{problem[1:]}")
+    return Mistake(path, line, "", f"not valid TOML{place_text}: {problem[0].lower()}{problem[1:]}")

@@ -18,11 +18,11 @@ _SHOWN = 40  # characters of a value in a message
 class WrongKindError(Exception):
     """A value is not what was expected; `at` is its place in a list or an object, `[2].cpu`."""
 
-    def __init__(self, expected: str, value: object, at: str = "") -> None:
+    def __init__(self, expected: str, value: object, place: str = "") -> None:
         super().__init__(expected)
         self.expected = expected
         self.value = value
-        self.at = at
+        self.at = place
 
 
 class ValueKind[T](NamedTuple):
@@ -34,15 +34,15 @@ class ValueKind[T](NamedTuple):
     convert: Callable[[Any], T | None]
     zero: T  # any value of this kind: with it reading goes on after a mistake
 
-    def read(self, value: object, at: str = "") -> T:
+    def read(self, value: object, place: str = "") -> T:
         """Return the value, converted. Raises `WrongKindError`, `ValueError`."""
         try:
-            found = self.convert(value)
+            converted = self.convert(value)
         except WrongKindError as error:
-            raise WrongKindError(error.expected, error.value, at + error.at) from None
-        if found is None:
-            raise WrongKindError(self.expected, value, at)
-        return found
+            raise WrongKindError(error.expected, error.value, place + error.at) from None
+        if converted is None:
+            raise WrongKindError(self.expected, value, place)
+        return converted
 
 
 def is_number(value: object) -> bool:
@@ -132,7 +132,7 @@ def number(most: float = 1e300, *, positive: bool = False, unit: str = "") -> Va
 
 def choice[V](choices: Iterable[V]) -> ValueKind[V]:
     """Return the kind of values that are named by their texts."""
-    return meaning({str(one): one for one in choices})
+    return meaning({str(member): member for member in choices})
 
 
 def meaning[V](words: Mapping[str, V]) -> ValueKind[V]:
@@ -150,7 +150,7 @@ def list_of[T](kind: ValueKind[T], expected: str = "a list") -> ValueKind[tuple[
     def convert(value: Any) -> tuple[T, ...] | None:
         if not isinstance(value, list):
             return None
-        return tuple(kind.read(item, f"[{n}]") for n, item in enumerate(value))
+        return tuple(kind.read(item, f"[{position}]") for position, item in enumerate(value))
 
     return ValueKind(expected, convert, ())
 

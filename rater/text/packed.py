@@ -61,10 +61,10 @@ class UnpackedStream:
             if piece:
                 return piece
 
-    def read_all(self, most: int) -> bytes:
+    def read_all(self, most_bytes: int) -> bytes:
         """Return what is in it, at most `most` bytes; raises `TORN` and `OSError`."""
         pieces: list[bytes] = []
-        while most > 0 and (piece := self.read(most)):
+        while most_bytes > 0 and (piece := self.read(most_bytes)):
             pieces.append(piece)
-            most -= len(piece)
+            most_bytes -= len(piece)
         return b"".join(pieces)

@@ -113,9 +113,9 @@ def _split_name(name: str) -> tuple[str, ...]:
 def _is_hidden(name: str, value: str) -> bool:
     """Tell whether a value is not shown: numbers are, where the name is but a guess."""
     words = _split_name(name)
-    number = _PLAIN if {"KEYS", "TOKENS"}.isdisjoint(words) else _AMOUNT
-    sure = _ANYWHERE.search("".join(words)) is not None
-    return is_secret(name) and (sure or not number.fullmatch(value))
+    plain_value = _PLAIN if {"KEYS", "TOKENS"}.isdisjoint(words) else _AMOUNT
+    name_is_clear = _ANYWHERE.search("".join(words)) is not None
+    return is_secret(name) and (name_is_clear or not plain_value.fullmatch(value))
 
 
 class Redactor:
@@ -148,93 +148,98 @@ class Redactor:
         match value:
             case str():
                 return self.redact(value)
-            case [str(), *rest] if all(isinstance(one, str) for one in rest):
+            case [str(), *rest] if all(isinstance(member, str) for member in rest):
                 return [
                     _marks_out(word)
-                    for word in self._redact_words([_marks_in(one) for one in value])
+                    for word in self._redact_words([_marks_in(member) for member in value])
                 ]
             case list():
-                return [self.redact_json(one) for one in value]
+                return [self.redact_json(member) for member in value]
             case dict():
                 return {
-                    name: self.redact_value(name, one)
-                    if isinstance(one, str)
-                    else self.redact_json(one)
-                    for name, one in value.items()
+                    name: self.redact_value(name, member)
+                    if isinstance(member, str)
+                    else self.redact_json(member)
+                    for name, member in value.items()
                 }
         return value
 
     def _redact_command(self, text: str, depth: int = 0) -> str:
         if depth > _DEEPEST:
             return self._mark_for("a text", text)
-        found, end = [], 0
+        pieces, end = [], 0
         places = list(_SHELL_WORD.finditer(text))
         words = [_unquote(place[0]) for place in places]
         for it, word, shown in zip(places, words, self._redact_words(words, depth), strict=True):
             if shown != word:
                 quoted = shlex.quote(shown) if it[0] != word else shown
-                found += [text[end : it.start()], quoted]
+                pieces += [text[end : it.start()], quoted]
                 end = it.end()
-        return "".join([*found, text[end:]])
+        return "".join([*pieces, text[end:]])
 
     def _redact_words(self, words: Sequence[str], depth: int = 0) -> list[str]:
         """Return the words of a command, without quotes."""
         shown: list[str] = []
-        before, program = "", ""
+        previous_word, program = "", ""
         for word in words:
             name = word.rpartition("/")[2].rpartition("=")[2]
             program = name if name in _OPTIONS else program
-            for ahead in ("", f"{before} ") if program else ():
-                found = _OPTIONS[program].fullmatch(ahead + word)
-                if found and found[1].startswith(ahead):
-                    instead = self._mark_for(f"password of {program}", found[2])
-                    shown.append(found[1].removeprefix(ahead) + instead)
+            for prefix in ("", f"{previous_word} ") if program else ():
+                match = _OPTIONS[program].fullmatch(prefix + word)
+                if match and match[1].startswith(prefix):
+                    mark = self._mark_for(f"password of {program}", match[2])
+                    shown.append(match[1].removeprefix(prefix) + mark)
                     break
             else:
-                shown.append(self._redact_word(word, before, depth))
-            before = word
+                shown.append(self._redact_word(word, previous_word, depth))
+            previous_word = word
         return shown
 
-    def _redact_word(self, word: str, before: str, depth: int) -> str:
+    def _redact_word(self, word: str, previous_word: str, depth: int) -> str:
         """Return a word of a command, without quotes, which may be a command itself."""
-        name = before.lstrip("-")
-        takes = before.startswith("-") and "=" not in before and name.upper() not in _NO_OPTION
-        if takes and word and not word.startswith("-") and _is_hidden(name, word):
-            return self._mark_for(before, word)
+        name = previous_word.lstrip("-")
+        takes_value = (
+            previous_word.startswith("-")
+            and "=" not in previous_word
+            and name.upper() not in _NO_OPTION
+        )
+        if takes_value and word and not word.startswith("-") and _is_hidden(name, word):
+            return self._mark_for(previous_word, word)
         word = self._redact_named_values(word, head=0)
-        word = _ISSUED.sub(lambda it: self._mark_for("a token of a known form", it[0]), word)
+        word = _ISSUED.sub(lambda match: self._mark_for("a token of a known form", match[0]), word)
         if re.search(r"\s", word):
             return self._redact_command(word, depth + 1)
         for address in (_LOGIN, _ADDRESS):
             word = address.sub(
-                lambda it: f"{it[1]}:{self._mark_for('password of an address', it[2])}@", word
+                lambda match: f"{match[1]}:{self._mark_for('password of an address', match[2])}@",
+                word,
             )
         return word
 
     def _redact_named_values(self, text: str, *, head: int) -> str:
         """Return a text without the values of names; one that begins at `head` has all the rest."""
-        found, end, at = [], 0, 0
-        while it := _NAMED.search(text, at):
-            at = it.end()
-            if not _names_secret(it):
-                head = at if it.start() == head else head
+        pieces, copied_to, position = [], 0, 0
+        while name_match := _NAMED.search(text, position):
+            position = name_match.end()
+            if not _names_secret(name_match):
+                head = position if name_match.start() == head else head
                 continue
-            last = len(text)
-            if it[1] and not it[3]:  # 'NAME: VALUE'
-                close = text.find(it[1], at)
-                last = close if close >= 0 else last
-            elif it.start() != head:
-                header = it[2].upper() in _TO_LINE_END and ":" in it[4]
-                match = (_LINE if header else _VALUE).match(text, at)
-                last = match.end() if match else at
-            value, quote = text[at:last], text[at:last][:1]
+            value_end = len(text)
+            if name_match[1] and not name_match[3]:  # 'NAME: VALUE'
+                close = text.find(name_match[1], position)
+                value_end = close if close >= 0 else value_end
+            elif name_match.start() != head:
+                is_header = name_match[2].upper() in _TO_LINE_END and ":" in name_match[4]
+                value_match = (_LINE if is_header else _VALUE).match(text, position)
+                value_end = value_match.end() if value_match else position
+            value, quote = text[position:value_end], text[position:value_end][:1]
             if quote in ("'", '"') and value.find(quote, 1) == len(value) - 1:
-                at, value = at + 1, value[1:-1]
-            if value and (_is_hidden(it[2], value) or not is_secret(it[2])):
-                found += [text[end:at], self._mark_for(it[2], value)]
-                end = at + len(value)
-                at = last
-        return "".join([*found, text[end:]])
+                position, value = position + 1, value[1:-1]
+            if value and (_is_hidden(name_match[2], value) or not is_secret(name_match[2])):
+                pieces += [text[copied_to:position], self._mark_for(name_match[2], value)]
+                copied_to = position + len(value)
+                position = value_end
+        return "".join([*pieces, text[copied_to:]])
 
     def _mark_for(self, name: str, value: str) -> str:
         """Return a mark; its number is counted under the name and no value."""
@@ -247,17 +252,23 @@ class Redactor:
         return f"\ue000{self._seen[name, value]}\ue001"
 
 
-def _names_secret(it: re.Match[str]) -> bool:
+def _names_secret(name_match: re.Match[str]) -> bool:
     """Tell whether a name with its sign and quotes is that of a secret."""
-    name, sign, before = it[2].lstrip("-"), it[4], it.string[it.start() - 1 : it.start()]
-    if before in ("?", "&") and {"SIG", "SIGNATURE"}.intersection(_split_name(name)):
+    name, sign, previous = (
+        name_match[2].lstrip("-"),
+        name_match[4],
+        name_match.string[name_match.start() - 1 : name_match.start()],
+    )
+    if previous in ("?", "&") and {"SIG", "SIGNATURE"}.intersection(_split_name(name)):
         return True
-    if before == ";" and name.upper() == "PWD" and "=" in sign:  # of ODBC
+    if previous == ";" and name.upper() == "PWD" and "=" in sign:  # of ODBC
         return True
-    if "," in sign and not it[2].startswith("-"):
+    if "," in sign and not name_match[2].startswith("-"):
         return _ANYWHERE.search("".join(_split_name(name))) is not None and is_secret(name)
-    alone = "=" not in sign and name.upper() in (("KEY", "KEYS") if it[3] else _NO_OPTION)
-    return not alone and is_secret(name)
+    is_alone = "=" not in sign and name.upper() in (
+        ("KEY", "KEYS") if name_match[3] else _NO_OPTION
+    )
+    return not is_alone and is_secret(name)
 
 
 def command_text(words: Sequence[str]) -> str:
@@ -267,17 +278,18 @@ def command_text(words: Sequence[str]) -> str:
 
 def _marks_in(text: str) -> str:
     """Return a text with marks in place of what was left out before, and with no others."""
-    return _SHOWN.sub(lambda it: f"\ue000{it[1] or 1}\ue001", _MARK.sub("?", text))
+    return _SHOWN.sub(lambda mark: f"\ue000{mark[1] or 1}\ue001", _MARK.sub("?", text))
 
 
 def _marks_out(text: str) -> str:
-    return _MARK.sub(lambda it: "[redacted]" if it[1] == "1" else f"[redacted {it[1]}]", text)
+    return _MARK.sub(lambda mark: "[redacted]" if mark[1] == "1" else f"[redacted {mark[1]}]", text)
 
 
 def _unquote(word: str) -> str:
     """Return a word as a shell passes it on; a quote that is not closed stays."""
     return _QUOTED.sub(
-        lambda it: _ESCAPED.sub(r"\1", it[2]) if it[2] else it[1] or it[3] or "", word
+        lambda match: _ESCAPED.sub(r"\1", match[2]) if match[2] else match[1] or match[3] or "",
+        word,
     )
 
 

@@ -20,7 +20,7 @@ def group_by_key[K, V](pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
 
 def interleave[T](queues: Iterable[Sequence[T]]) -> list[T]:
     """Return one of each queue, then the second one of each, and so on."""
-    return [one for row in zip_longest(*queues) for one in row if one is not None]
+    return [item for row in zip_longest(*queues) for item in row if item is not None]
 
 
 # -- Durations and sizes with units, as people type them: `90`, `500ms`, `1m30s`, `2G` -------------
@@ -52,7 +52,7 @@ def size_bytes(text: str) -> int:
     return int(float(match[1]) * scale)
 
 
-def _duration(text: str, plain: str, unit_s: float) -> float:
+def _duration(text: str, plain_unit: str, unit_s: float) -> float:
     try:
         return float(text)  # of the plain unit; the option itself judges nan, inf and less than 0
     except ValueError:
@@ -61,7 +61,7 @@ def _duration(text: str, plain: str, unit_s: float) -> float:
     parts = list(_PART.finditer(word))
     if not parts or "".join(part[0] for part in parts) != word:
         raise ValueError(
-            f"expected {plain} or a number with a unit (500ms, 90s, 2m, 1h30m), got {text!r}"
+            f"expected {plain_unit} or a number with a unit (500ms, 90s, 2m, 1h30m), got {text!r}"
         )
     return sum(float(part[1]) * (_UNITS_S[part[2]] / unit_s) for part in parts)
 
@@ -79,10 +79,10 @@ def copies_text(how_many: int) -> str:
     return count(how_many, "copy", "copies")
 
 
-def truncate_list(told: Sequence[str], most: int = 4) -> str:
+def truncate_list(texts: Sequence[str], most: int = 4) -> str:
     """Return the first `most` of what is told, and how many more there are: `a, b and 3 more`."""
-    more = f" and {len(told) - most} more" if len(told) > most else ""
-    return ", ".join(told[:most]) + more
+    rest = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + rest
 
 
 def join_and(texts: Sequence[str]) -> str:
@@ -172,11 +172,11 @@ class JsonFields:
 
     def read(self, instance: object) -> dict[str, object]:
         """Return the members with their values, which need not be JSON yet."""
-        found: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         for key, reader in self._readers:
             value: Any = reader(instance)
-            found |= value if key == "*" else {key: value}
-        return found
+            members |= value if key == "*" else {key: value}
+        return members
 
     def _parse_word(self, word: str) -> tuple[str, _Reader]:
         if word == "*":
@@ -222,7 +222,7 @@ def _to_plain(value: Any) -> Any:
     if hasattr(type(value), "__struct_fields__"):
         return to_dict(value)
     if isinstance(value, dict):
-        return {key: _to_plain(one) for key, one in value.items()}
+        return {key: _to_plain(item) for key, item in value.items()}
     return type(value)(map(_to_plain, value)) if type(value) in (list, tuple) else value
 
 
@@ -236,8 +236,8 @@ def to_json(value: object, table: Table | None = None) -> Any:
     """Return `value` as JSON: enums by value, paths as text, sets ascending, keys as strings."""
     if value is None or type(value) in (str, int, float, bool):
         return value
-    known = table or {}
-    if (members := known.get(type(value))) is not None:
+    members_by_class = table or {}
+    if (members := members_by_class.get(type(value))) is not None:
         value = members.read(value)
     elif hasattr(type(value), "__struct_fields__"):
         value = struct_fields(value)
@@ -248,9 +248,9 @@ def to_json(value: object, table: Table | None = None) -> Any:
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Mapping):
-        return {str(key): to_json(one, known) for key, one in value.items()}
+        return {str(key): to_json(member, members_by_class) for key, member in value.items()}
     if isinstance(value, set | frozenset):
         value = sorted(value)
     if isinstance(value, Iterable):
-        return [to_json(one, known) for one in value]
+        return [to_json(member, members_by_class) for member in value]
     raise TypeError(f"{type(value).__name__} has no place in JSON")

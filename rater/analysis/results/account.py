@@ -36,7 +36,7 @@ class TimeAccount(Struct, frozen=True):
 
 
 def account_for_copy(
-    copy: CopyEnded, threads: int, values: Mapping[str, int], copies: int
+    copy: CopyEnded, threads: int, readings: Mapping[str, int], copies: int
 ) -> TimeAccount:
     """Return where the time of one copy's run went.
 
@@ -46,9 +46,9 @@ def account_for_copy(
     if cpu_ns is None:
         return TimeAccount(elapsed_s, *[None] * 6)
     seen_ns = copy.run_delay_cpu_ns or 0
-    known = min(1.0, seen_ns / cpu_ns) if cpu_ns else 1.0
+    share_seen = min(1.0, seen_ns / cpu_ns) if cpu_ns else 1.0
     if delay_ns is not None and cpu_ns > _LITTLE_NS:
-        delay_ns = round(delay_ns / known) if known >= 1 - _MOST_UNSEEN else None
+        delay_ns = round(delay_ns / share_seen) if share_seen >= 1 - _MOST_UNSEEN else None
     if delay_ns is None:
         ran_s = min(cpu_ns / 1e9 / threads, elapsed_s)
         return TimeAccount(
@@ -61,27 +61,32 @@ def account_for_copy(
             known=None,
         )
     busy_s = (cpu_ns + delay_ns) / 1e9
-    each = max(threads, busy_s / elapsed_s)  # threads that are not told of are seen by their time
-    delay_s, throttled_s = delay_ns / 1e9 / each, _throttled_s(delay_ns / 1e9, values, copies)
-    throttled_s = None if throttled_s is None else throttled_s / each
-    rest_s = max(0.0, elapsed_s - busy_s / each)
+    thread_count = max(
+        threads, busy_s / elapsed_s
+    )  # threads that are not told of are seen by their time
+    delay_s, throttled_s = (
+        delay_ns / 1e9 / thread_count,
+        _throttled_s(delay_ns / 1e9, readings, copies),
+    )
+    throttled_s = None if throttled_s is None else throttled_s / thread_count
+    rest_s = max(0.0, elapsed_s - busy_s / thread_count)
     stopped_s = None if copy.stopped_ns is None else min(copy.stopped_ns / 1e9, rest_s)
     return TimeAccount(
         elapsed_s=elapsed_s,
-        ran_s=cpu_ns / 1e9 / each,
+        ran_s=cpu_ns / 1e9 / thread_count,
         waited_s=delay_s - (throttled_s or 0.0),
         throttled_s=throttled_s,
         stopped_s=stopped_s,
         slept_s=rest_s - (stopped_s or 0.0),
-        known=known,
+        known=share_seen,
     )
 
 
-def _throttled_s(delay_s: float, values: Mapping[str, int], copies: int) -> float | None:
+def _throttled_s(delay_s: float, readings: Mapping[str, int], copies: int) -> float | None:
     """Return how much of a copy's delay its quota made; None: quotas were not looked for."""
-    if (kept_ns := values.get("cfs_throttled_ns")) is None:
+    if (kept_ns := readings.get("cfs_throttled_ns")) is None:
         return None
-    periods, used_up = values.get("cfs_periods", 0), values.get("cfs_throttled_periods", 0)
+    periods, used_up = readings.get("cfs_periods", 0), readings.get("cfs_throttled_periods", 0)
     share = min(1.0, used_up / periods) if periods else 0.0
     return min(delay_s, max(share * delay_s, kept_ns / 1e9 / max(copies, 1)))
 
@@ -99,15 +104,15 @@ def time_accounts(run: StoredRun) -> dict[tuple[int, int, int], TimeAccount]:
     """Return the account of each run of a copy, by phase, copy and step."""
     threads = {used.name: used.threads for used in run.benchmarks}
     values = {reading.phase: dict(reading.values) for reading in run.machine_readings}
-    copies: defaultdict[int, set[int]] = defaultdict(set)
+    copy_numbers: defaultdict[int, set[int]] = defaultdict(set)
     for it in run.copies:
-        copies[it.phase].add(it.copy)
+        copy_numbers[it.phase].add(it.copy)
     return {
         (copy.phase, copy.copy, copy.step): account_for_copy(
             copy,
             threads.get(copy.benchmark, 1),
             values.get(copy.phase, {}),
-            len(copies[copy.phase]),
+            len(copy_numbers[copy.phase]),
         )
         for copy in run.copies
         if copy.elapsed_ns > 0
@@ -126,7 +131,7 @@ def cpus_of_copies(run: StoredRun) -> dict[tuple[int, ...], tuple[int, ...] | No
     samples = group_by_key(
         ((sample.phase, sample.copy, sample.step), sample) for sample in run.samples
     )
-    found: dict[tuple[int, ...], tuple[int, ...] | None] = {}
+    cpus_by_copy: dict[tuple[int, ...], tuple[int, ...] | None] = {}
     for copy in run.copies:
         key = (copy.phase, copy.copy, copy.step)
         looks = samples.get(key, ())
@@ -134,8 +139,8 @@ def cpus_of_copies(run: StoredRun) -> dict[tuple[int, ...], tuple[int, ...] | No
         seen = {cpu for look in looks for cpu in look.cpus}
         seen |= set() if copy.last_cpu is None else {copy.last_cpu}
         astray = allowed is not None and not seen <= {*allowed}
-        found[key] = tuple(sorted(seen)) if astray else allowed
-    return found
+        cpus_by_copy[key] = tuple(sorted(seen)) if astray else allowed
+    return cpus_by_copy
 
 
 def _mask(copy: CopyEnded, placed: Mapping[int, Placement]) -> tuple[int, ...] | None:

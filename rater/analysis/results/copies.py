@@ -45,7 +45,7 @@ class Point(Struct, frozen=True):
     @property
     def numbers(self) -> tuple[int, ...]:
         """The numbers of its runs in the database."""
-        return tuple(one.run.head.run for one in self.runs)
+        return tuple(point_run.run.head.run for point_run in self.runs)
 
 
 # -- What the counters of several runs of one point came to, as if they were one -------------------
@@ -53,7 +53,7 @@ class Point(Struct, frozen=True):
 
 def counts_of(runs: Sequence[PointRun]) -> tuple[BenchmarkCounts, ...]:
     """Return what runs counted together, by the newest of their tables."""
-    whole = [one.run.without_torn() for one in runs]
+    whole = [point_run.run.without_torn() for point_run in runs]
     copies = tuple(copy for run in whole for copy in run.copies)
     settings = dict(setting for run in whole for setting in run.settings)
     pooled = replace(whole[-1], copies=copies, settings=tuple(settings.items()))
@@ -87,15 +87,15 @@ def memory_rows(points: Sequence[Point]) -> tuple[MemoryRow, ...]:
     by_point = [
         group_by_key(
             ((copy.benchmark, copy.tune), copy)
-            for one in point.runs
-            for copy in one.run.without_torn().copies
+            for point_run in point.runs
+            for copy in point_run.run.without_torn().copies
             if copy.counted and is_good(copy)
         )
         for point in points
     ]
-    keys = dict.fromkeys(key for found in by_point for key in found)
+    keys = dict.fromkeys(key for copies in by_point for key in copies)
     return tuple(
-        MemoryRow(*key, tuple(_cell(found[key]) if key in found else None for found in by_point))
+        MemoryRow(*key, tuple(_cell(copies[key]) if key in copies else None for copies in by_point))
         for key in keys
     )
 
@@ -191,8 +191,8 @@ def cpus_used(run: StoredRun) -> CpusUsed:
     on_core = _count_numbers(core for _, core, _ in rows)
     on_node = _count_numbers(node for _, _, node in rows)
     cpus = len(run.pus) or None
-    of_core = Counter(pu.core for pu in run.pus if pu.core is not None)
-    threads = {of_core[core] for core in on_core or () if core in of_core}
+    pus_of_core = Counter(pu.core for pu in run.pus if pu.core is not None)
+    threads = {pus_of_core[core] for core in on_core or () if core in pus_of_core}
     return CpusUsed(
         copies=head.copies,
         share=_share(head.copies, on_cpu, on_core, cpus),
@@ -202,7 +202,7 @@ def cpus_used(run: StoredRun) -> CpusUsed:
         lgroups=tuple(sorted(on_node.values(), reverse=True)) if on_node else None,
         used_cpus=len(on_cpu) if on_cpu else None,
         cpus=cpus,
-        machine_cores=len(of_core) or None,
+        machine_cores=len(pus_of_core) or None,
         on=tuple(sorted(on_cpu)) if on_cpu else None,
         memory=_memory(run),
     )
@@ -219,12 +219,12 @@ def _memory(run: StoredRun) -> str | None:
 
 def _count_numbers(numbers: Iterable[int | None]) -> Counter[int] | None:
     """Return how often each number is there, None where one is not known."""
-    found: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     for number in numbers:
         if number is None:
             return None
-        found[number] += 1
-    return found or None
+        counts[number] += 1
+    return counts or None
 
 
 def _share(
@@ -245,9 +245,9 @@ def fair_copies(places: Sequence[CpusUsed]) -> int:
     Where there are no two such points, each a CPU; where not that, the smallest number.
     `places` by copies, ascending, never empty.
     """
-    own = [place.copies for place in places if place.share is Share.CORES]
-    if len(own) > 1:
-        return own[-1]
+    with_own_core = [place.copies for place in places if place.share is Share.CORES]
+    if len(with_own_core) > 1:
+        return with_own_core[-1]
     return max(
         (place.copies for place in places if place.share is not Share.CPUS),
         default=places[0].copies,
@@ -351,15 +351,15 @@ def group_cells(run: StoredRun) -> tuple[Cell, ...]:
     for tune, name, iteration in sorted(
         rows, key=lambda key: (key[0] or "", ring.get(key[1], len(ring)), key[1:])
     ):
-        own = [row for row in rows[tune, name, iteration] if _counts(run, row, brackets)]
-        failed = sorted((row for row in own if not is_good(row)), key=lambda row: row.copy)
+        counted_rows = [row for row in rows[tune, name, iteration] if _counts(run, row, brackets)]
+        failed = sorted((row for row in counted_rows if not is_good(row)), key=lambda row: row.copy)
         cells.append(
             Cell(
                 benchmark=name,
                 tune=tune,
                 iteration=iteration,
-                counted=all(row.counted for row in own),
-                points=_points(own, joules),
+                counted=all(row.counted for row in counted_rows),
+                points=_points(counted_rows, joules),
                 failed=tuple(failed),
             )
         )
@@ -384,7 +384,7 @@ def median_copy_times(cells: Iterable[Cell], iteration: int | None = None) -> di
         if (cell.counted if iteration is None else cell.iteration == iteration)
         for point in cell.points
     )
-    return {key: statistics.median(of) for key, of in times.items()}
+    return {key: statistics.median(times_s) for key, times_s in times.items()}
 
 
 def normalise(
@@ -395,34 +395,34 @@ def normalise(
     A benchmark of another tune is measured by the only tune that the yardsticks have of it.
     """
     by_name = group_by_key((name, median_s) for (name, _), median_s in medians_s.items())
-    found = []
+    normalised = []
     for cell in cells:
-        others = by_name.get(cell.benchmark, [])
-        yardstick_s = medians_s.get(cell.key, others[0] if len(others) == 1 else None)
-        order = sorted(cell.points, key=lambda point: (-point.elapsed_s, point.copy))
-        found.append(
+        tunes_s = by_name.get(cell.benchmark, [])
+        yardstick_s = medians_s.get(cell.key, tunes_s[0] if len(tunes_s) == 1 else None)
+        slowest_first = sorted(cell.points, key=lambda point: (-point.elapsed_s, point.copy))
+        normalised.append(
             CellTimes(
                 cell=cell,
                 yardstick_s=yardstick_s,
-                every=_shape(order, yardstick_s),
-                kept=_shape(order[drop:], yardstick_s) if drop else None,
-                dropped=tuple(order[:drop]),
+                every=_shape(slowest_first, yardstick_s),
+                kept=_shape(slowest_first[drop:], yardstick_s) if drop else None,
+                dropped=tuple(slowest_first[:drop]),
             )
         )
-    return tuple(found)
+    return tuple(normalised)
 
 
 def slowest_points(
     times: Iterable[CellTimes], most: int
 ) -> tuple[tuple[CellTimes, CopyPoint, float], ...]:
     """Return the `most` slowest copies of all cells, each with its normalised time."""
-    found = [
+    candidates = [
         (time, point, point.elapsed_s / time.yardstick_s)
         for time in times
         if time.yardstick_s
         for point in time.cell.points
     ]
-    return tuple(sorted(found, key=lambda entry: -entry[2])[:most])
+    return tuple(sorted(candidates, key=lambda entry: -entry[2])[:most])
 
 
 def ratio_pairs(summary: Summary, baseline: Summary) -> tuple[RatioPair, ...]:
@@ -451,7 +451,10 @@ def ratio_pairs(summary: Summary, baseline: Summary) -> tuple[RatioPair, ...]:
         )
     for kind in ("all", "int", "fp"):
         scores = [
-            next((s for s in one.suites if s.kind == kind and s.ratio is not None), None)
+            next(
+                (score for score in one.suites if score.kind == kind and score.ratio is not None),
+                None,
+            )
             for one in (summary, baseline)
         ]
         if scores[0] and scores[1] and set(scores[0].over) == set(scores[1].over):
@@ -472,12 +475,12 @@ def _points(
     rows: Sequence[CopyEnded], joules: Mapping[tuple[int, int, int], float]
 ) -> tuple[CopyPoint, ...]:
     runs = group_by_key((row.copy, row) for row in rows if is_good(row))
-    found = []
-    for copy, of_it in sorted(runs.items()):
-        first = of_it[0]
-        times = [row.elapsed_s for row in of_it]
-        drawn = [joules.get((row.phase, row.copy, row.step)) for row in of_it]
-        found.append(
+    points = []
+    for copy, copy_rows in sorted(runs.items()):
+        first = copy_rows[0]
+        times = [row.elapsed_s for row in copy_rows]
+        drawn_joules = [joules.get((row.phase, row.copy, row.step)) for row in copy_rows]
+        points.append(
             CopyPoint(
                 copy=copy,
                 cpu=first.cpu,
@@ -488,12 +491,14 @@ def _points(
                 fastest_s=min(times),
                 slowest_s=max(times),
                 runs=len(times),
-                joules_estimate=statistics.median(it for it in drawn if it is not None)
-                if None not in drawn
+                joules_estimate=statistics.median(
+                    joules_of_run for joules_of_run in drawn_joules if joules_of_run is not None
+                )
+                if None not in drawn_joules
                 else None,
             )
         )
-    return tuple(found)
+    return tuple(points)
 
 
 def _shape(points: Sequence[CopyPoint], yardstick_s: float | None) -> TimeStatistics | None:

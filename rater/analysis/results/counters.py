@@ -63,11 +63,11 @@ class Rates(Struct, frozen=True):
 
 def tables_of(run: StoredRun) -> dict[str, CounterTable]:
     """Return the tables that a run counted by, by name; those that are damaged are left out."""
-    found = {}
+    tables = {}
     for name, text in counter_tables(run.settings).items():
         with suppress(InputError):
-            found[name] = parse_table(text, Path(f"{name}.toml"))
-    return found
+            tables[name] = parse_table(text, Path(f"{name}.toml"))
+    return tables
 
 
 def groups_of(counts: Iterable[EventCount]) -> dict[str, dict[str, EventCount]]:
@@ -78,7 +78,9 @@ def groups_of(counts: Iterable[EventCount]) -> dict[str, dict[str, EventCount]]:
     }
 
 
-def rates_of(copies: Iterable[CopyEnded], of: str, *, in_full: bool = False) -> Rates | None:
+def rates_of(
+    copies: Iterable[CopyEnded], table_or_group: str, *, in_full: bool = False
+) -> Rates | None:
     """Return the rates of runs of copies by a table, or one group; None: nothing was counted.
 
     `in_full`: without groups that others had the counters of for a part of the time.
@@ -88,15 +90,15 @@ def rates_of(copies: Iterable[CopyEnded], of: str, *, in_full: bool = False) -> 
     clock: list[tuple[float, float]] = []
     for copy in copies:
         for name, events in groups_of(copy.counts).items():
-            rate = _group_sums(name, events, of, in_full=in_full)
-            if rate is None:
+            counts_by_event = _group_sums(name, events, table_or_group, in_full=in_full)
+            if counts_by_event is None:
                 continue
-            instructions = rate[INSTRUCTIONS]
+            instructions = counts_by_event[INSTRUCTIONS]
             runs.append(instructions)
             cycles = events[CYCLES]
             if not cycles.user_only:  # the time is that of the kernel's part too
                 clock.append((float(cycles.value or 0), float(cycles.running_ns)))
-            for event, value in rate.items():
+            for event, value in counts_by_event.items():
                 sums[event].append((value, instructions))
     if not runs or not fsum(runs):
         return None
@@ -111,17 +113,20 @@ def rates_of(copies: Iterable[CopyEnded], of: str, *, in_full: bool = False) -> 
 
 
 def _group_sums(
-    name: str, events: Mapping[str, EventCount], of: str, *, in_full: bool
+    name: str, events: Mapping[str, EventCount], table_or_group: str, *, in_full: bool
 ) -> dict[str, float] | None:
-    if not f"{name}:".startswith(f"{of}:") or not {CYCLES, INSTRUCTIONS} <= events.keys():
+    if (
+        not f"{name}:".startswith(f"{table_or_group}:")
+        or not {CYCLES, INSTRUCTIONS} <= events.keys()
+    ):
         return None
-    found = {}
+    values = {}
     for event, count in events.items():
         value = count.estimate
         if value is None or (in_full and not count.in_full):
             return None
-        found[event] = value
-    return found
+        values[event] = value
+    return values
 
 
 def stack_of(table: CounterTable, rates: Rates) -> CpiStack:
@@ -150,13 +155,13 @@ def stack_of(table: CounterTable, rates: Rates) -> CpiStack:
 
 def metrics_of(table: CounterTable, rates: Rates) -> dict[str, float]:
     """Return the metrics of a table that were counted, by name; shares of nothing are left out."""
-    found = {}
+    metrics = {}
     for name, formula in table.metrics:
         if formula.names <= rates.by_event.keys():
             value = _value(formula, rates)
             if value is not None:
-                found[name] = value
-    return found
+                metrics[name] = value
+    return metrics
 
 
 def _value(formula: Formula, rates: Rates) -> float | None:
@@ -220,7 +225,7 @@ def run_counts(run: StoredRun) -> RunCounts:
     for copy in run.copies:
         if copy.counts and copy.counted and copy.status is CopyStatus.OK:
             by_benchmark[copy.benchmark, copy.tune].append(copy)
-    found = [
+    benchmarks = [
         _count_benchmark(name, tune, kind, _keep_kind(copies, kind), tables.get(kind[0]))
         for (name, tune), copies in by_benchmark.items()
         for kind in dict.fromkeys(_kind(count) for copy in copies for count in copy.counts)
@@ -228,8 +233,8 @@ def run_counts(run: StoredRun) -> RunCounts:
     copies = sum(it.copies for it in run.counted)
     cost_ns = sum(it.open_ns + it.read_ns + it.close_ns for it in run.counted)
     return RunCounts(
-        tuple(found),
-        any(it.user_only for it in found),
+        tuple(benchmarks),
+        any(it.user_only for it in benchmarks),
         cost_ns / copies / 1e3 if copies else None,
     )
 
@@ -242,11 +247,11 @@ def _kind(count: EventCount) -> _Kind:
 
 
 def _keep_kind(copies: Iterable[CopyEnded], kind: _Kind) -> list[CopyEnded]:
-    found = (
+    kept = (
         replace(copy, counts=tuple(count for count in copy.counts if _kind(count) == kind))
         for copy in copies
     )
-    return [copy for copy in found if copy.counts]
+    return [copy for copy in kept if copy.counts]
 
 
 def _count_benchmark(
@@ -254,14 +259,16 @@ def _count_benchmark(
     tune: str | None,
     kind: _Kind,
     copies: Sequence[CopyEnded],
-    known: CounterTable | None,
+    parsed_table: CounterTable | None,
 ) -> BenchmarkCounts:
     table, user_only = kind
     rates = rates_of(copies, table)
     iterations: defaultdict[int, list[CopyEnded]] = defaultdict(list)
     for copy in copies:
         iterations[copy.iteration].append(copy)
-    each = [it for some in iterations.values() if (it := rates_of(some, table))]
+    iteration_rates = [
+        it for iteration_copies in iterations.values() if (it := rates_of(iteration_copies, table))
+    ]
     return BenchmarkCounts(
         benchmark=benchmark,
         tune=tune,
@@ -269,9 +276,11 @@ def _count_benchmark(
         user_only=user_only,
         groups=tuple(_groups(copies)),
         rates=rates,
-        cpi_spread=spread([it.cpi for it in each]),
-        stack=stack_of(known, rates) if known and known.stack and rates else None,
-        metrics=tuple(metrics_of(known, rates).items()) if known and rates else (),
+        cpi_spread=spread([it.cpi for it in iteration_rates]),
+        stack=stack_of(parsed_table, rates)
+        if parsed_table and parsed_table.stack and rates
+        else None,
+        metrics=tuple(metrics_of(parsed_table, rates).items()) if parsed_table and rates else (),
     )
 
 
@@ -280,19 +289,23 @@ def _groups(copies: Sequence[CopyEnded]) -> Iterable[CountedGroup]:
     for copy in copies:
         for name in groups_of(copy.counts):
             members[name].append(copy)
-    for name, some in members.items():
-        counts = [count for copy in some for count in copy.counts if count.group_name == name]
+    for name, group_copies in members.items():
+        counts = [
+            count for copy in group_copies for count in copy.counts if count.group_name == name
+        ]
         enabled_ns = sum(count.enabled_ns for count in counts)
         values: defaultdict[str, list[float]] = defaultdict(list)
         for it in counts:
             if it.estimate is not None:
                 values[it.event].append(it.estimate)
-        own = rates_of(some, name)
+        group_rates = rates_of(group_copies, name)
         yield CountedGroup(
             name=name,
-            iterations=tuple(sorted({copy.iteration for copy in some})),
-            runs=len(some),
+            iterations=tuple(sorted({copy.iteration for copy in group_copies})),
+            runs=len(group_copies),
             share=sum(count.running_ns for count in counts) / enabled_ns if enabled_ns else 0.0,
-            cpi=own.cpi if own else None,
-            means=tuple((event, fsum(them) / len(them)) for event, them in values.items()),
+            cpi=group_rates.cpi if group_rates else None,
+            means=tuple(
+                (event, fsum(estimates) / len(estimates)) for event, estimates in values.items()
+            ),
         )

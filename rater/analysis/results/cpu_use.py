@@ -62,9 +62,9 @@ class MachineUse(Struct, frozen=True, kw_only=True):
     elapsed_s: float
     values: tuple[tuple[str, int], ...]
 
-    def pressure(self, what: str, kind: str = "some") -> float | None:
+    def pressure(self, resource: str, kind: str = "some") -> float | None:
         """Return the share of the time that some, or all, tasks waited for `what`."""
-        stalled_ns = dict(self.values).get(f"pressure_{what}_{kind}_ns")
+        stalled_ns = dict(self.values).get(f"pressure_{resource}_{kind}_ns")
         return None if stalled_ns is None else stalled_ns / 1e9 / self.elapsed_s
 
     @property
@@ -126,14 +126,14 @@ def run_counters(run: StoredRun) -> RunCounters:
     )
     phases = {it.phase: it for it in machine}
     copies = group_by_key((copy.phase, copy) for copy in run.copies) if run.cpu_readings else {}
-    seen = cpus_of_copies(run) if run.cpu_readings else {}
+    cpus_by_copy = cpus_of_copies(run) if run.cpu_readings else {}
     nodes = {pu.cpu: pu.node for pu in run.pus}
     cpus = tuple(
         use
         for reading in run.cpu_readings
         if reading.phase in phases
         for use in _phase_uses(
-            reading, phases[reading.phase], copies.get(reading.phase, ()), seen, nodes
+            reading, phases[reading.phase], copies.get(reading.phase, ()), cpus_by_copy, nodes
         )
     )
     waited = {  # share of its time that a copy waited for a CPU, by phase and copy
@@ -167,14 +167,14 @@ def _phase_uses(
     readings: CpuReadings,
     phase: MachineUse,
     copies: Sequence[CopyEnded],
-    seen: Mapping[tuple[int, ...], tuple[int, ...] | None],
+    cpus_by_copy: Mapping[tuple[int, ...], tuple[int, ...] | None],
     nodes: Mapping[int, int | None],
 ) -> Iterable[CpuUse]:
     elapsed_s = phase.elapsed_s
     rows = {row.cpu: _cut_to_time(row, elapsed_s) for row in readings.rows}
-    shared = _group_cpus(rows, copies, seen)
+    shared = _group_cpus(rows, copies, cpus_by_copy)
     foreign_ns = {group: -group.own_ns for group in shared.values()}
-    ran = {group: tuple(sorted(group.copies)) for group in foreign_ns}
+    copies_of_group = {group: tuple(sorted(group.copies)) for group in foreign_ns}
     for cpu, row in rows.items():
         foreign_ns[shared[cpu]] += row.user_ns + row.system_ns - row.filler_ns
     for cpu, row in rows.items():
@@ -187,7 +187,7 @@ def _phase_uses(
             counted=phase.counted,
             cpu=cpu,
             node=nodes.get(cpu),
-            copies=ran[group],
+            copies=copies_of_group[group],
             elapsed_s=elapsed_s,
             busy=(row.user_ns + row.system_ns + row.irq_ns) / 1e9 / elapsed_s,
             foreign=max(0.0, foreign) if group.known or foreign > 0 else None,
@@ -204,13 +204,13 @@ def _phase_uses(
 def _group_cpus(
     rows: Mapping[int, CpuReading],
     copies: Sequence[CopyEnded],
-    seen: Mapping[tuple[int, ...], tuple[int, ...] | None],
+    cpus_by_copy: Mapping[tuple[int, ...], tuple[int, ...] | None],
 ) -> dict[int, _SharedCpus]:
     groups = {cpu: _SharedCpus(frozenset((cpu,)), set()) for cpu in rows}
     everywhere = frozenset(rows)
     for copy in copies:
-        where = seen[copy.phase, copy.copy, copy.step]
-        mask = everywhere if where is None else everywhere.intersection(where)
+        allowed = cpus_by_copy[copy.phase, copy.copy, copy.step]
+        mask = everywhere if allowed is None else everywhere.intersection(allowed)
         if not mask:  # its CPU went offline meanwhile
             continue
         group = _join_groups(groups, mask)
@@ -265,7 +265,7 @@ def _disturbances(
 ) -> Iterable[MachineDisturbance]:
     counted = [use for use in cpus if use.counted and use.copies]
     # Where rater's own threads ran is not known.
-    own_s = {it.phase: dict(it.values).get("rater_cpu_ns", 0) / 1e9 for it in machine}
+    rater_s = {it.phase: dict(it.values).get("rater_cpu_ns", 0) / 1e9 for it in machine}
     # Others' work is no matter where no copy wanted the CPU meanwhile, as far as that is known.
     foreign = (
         (use.foreign, use)
@@ -273,15 +273,15 @@ def _disturbances(
         if any(waited.get((use.phase, copy), 1.0) > FOREIGN_SHARE for copy in use.copies)
     )
     yield from _worst_disturbance(
-        DisturbanceKind.FOREIGN, _above_share(foreign, FOREIGN_SHARE, own_s)
+        DisturbanceKind.FOREIGN, _above_share(foreign, FOREIGN_SHARE, rater_s)
     )
     steal = ((use.steal, use) for use in counted)
     yield from _worst_disturbance(DisturbanceKind.STEAL, _above_share(steal, STEAL_SHARE))
     phases = [it for it in machine if it.counted]
     quota = _above_share(((phase.quota_used_up, phase) for phase in phases), QUOTA_SHARE)
     yield from _worst_disturbance(DisturbanceKind.QUOTA, quota)
-    hot = [(float(use.throttles), use) for use in counted if use.throttles]
-    yield from _worst_disturbance(DisturbanceKind.THROTTLED, hot, times=True)
+    throttled = [(float(use.throttles), use) for use in counted if use.throttles]
+    yield from _worst_disturbance(DisturbanceKind.THROTTLED, throttled, times=True)
     swapped = [(float(_pages_swapped(phase)), phase) for phase in phases if _pages_swapped(phase)]
     yield from _worst_disturbance(DisturbanceKind.SWAP, swapped, times=True)
     stalled = _above_share(((phase.pressure("memory"), phase) for phase in phases), PRESSURE_SHARE)
@@ -295,35 +295,35 @@ def _disturbances(
 
 
 def _above_share[U: (CpuUse, MachineUse)](
-    found: Iterable[tuple[float | None, U]],
+    candidates: Iterable[tuple[float | None, U]],
     share: float,
     unknown_s: Mapping[int, float] | None = None,
 ) -> list[tuple[float, U]]:
     """Return what is more than a share of the time; `unknown_s`: time by phase to take off."""
     return [
         (value, use)
-        for value, use in found
+        for value, use in candidates
         if value is not None
         and value * use.elapsed_s - (unknown_s or {}).get(use.phase, 0.0)
         > max(share * use.elapsed_s, LEAST_NS / 1e9)
     ]
 
 
-def _pages_swapped(it: MachineUse) -> int:
-    values = dict(it.values)
+def _pages_swapped(machine_use: MachineUse) -> int:
+    values = dict(machine_use.values)
     return values.get("pswpin", 0) + values.get("pswpout", 0)
 
 
 def _worst_disturbance(
     matter: DisturbanceKind,
-    found: Sequence[tuple[float, CpuUse | MachineUse]],
+    candidates: Sequence[tuple[float, CpuUse | MachineUse]],
     *,
     times: bool = False,
 ) -> Iterable[MachineDisturbance]:
     """Yield the worst of those found, the first of equals; nothing where there are none."""
-    if not found:
+    if not candidates:
         return
-    value, worst = max(found, key=lambda pair: pair[0])
+    value, worst = max(candidates, key=lambda pair: pair[0])
     yield MachineDisturbance(
         matter=matter,
         phase=worst.phase,
@@ -332,6 +332,6 @@ def _worst_disturbance(
         cpu=worst.cpu if isinstance(worst, CpuUse) else None,
         share=None if times else value,
         times=round(value) if times else None,
-        cpus=tuple(sorted({use.cpu for _, use in found if isinstance(use, CpuUse)})),
-        phases=len({use.phase for _, use in found}),
+        cpus=tuple(sorted({use.cpu for _, use in candidates if isinstance(use, CpuUse)})),
+        phases=len({use.phase for _, use in candidates}),
     )

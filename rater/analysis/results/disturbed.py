@@ -28,14 +28,16 @@ FEWEST_ROUNDS = 4  # of a star: fewer do not hold up, however far apart
 
 def disturbance_reasons(others_cost: float | None, noise_cost: float | None) -> tuple[str, ...]:
     """Return why a run is too disturbed to judge, nothing where it is not; None: not known."""
-    found = []
+    reasons = []
     if is_too_disturbed(others_cost):
-        lost = f"{percent(others_cost, 0)} %"
-        found.append(f"other processes on these CPUs lowered the score by an estimated {lost}")
+        lost_text = f"{percent(others_cost, 0)} %"
+        reasons.append(
+            f"other processes on these CPUs lowered the score by an estimated {lost_text}"
+        )
     if noise_cost is not None and noise_cost >= NOISE_COST:
-        lost = f"{percent(noise_cost, 0)} %"
-        found.append(f"times vary so much that noise alone lowered the score by {lost}")
-    return tuple(found)
+        lost_text = f"{percent(noise_cost, 0)} %"
+        reasons.append(f"times vary so much that noise alone lowered the score by {lost_text}")
+    return tuple(reasons)
 
 
 def is_too_disturbed(others_cost: float | None) -> TypeGuard[float]:
@@ -46,10 +48,14 @@ def is_too_disturbed(others_cost: float | None) -> TypeGuard[float]:
     return others_cost is not None and others_cost >= OTHERS_COST
 
 
-def mostly_disturbed(taken: Collection[bool], what: str = "run") -> str | None:
+def mostly_disturbed(disturbed: Collection[bool], unit: str = "run") -> str | None:
     """Return why a point cannot be judged, by whether others took each of its runs; else None."""
-    many = sum(taken)
-    return f"{many} of {count(len(taken), what)} disturbed" if 2 * many > len(taken) else None
+    how_many = sum(disturbed)
+    return (
+        f"{how_many} of {count(len(disturbed), unit)} disturbed"
+        if 2 * how_many > len(disturbed)
+        else None
+    )
 
 
 # -- What others cost ------------------------------------------------------------------------------
@@ -72,10 +78,10 @@ def foreign_load_cost(run: StoredRun, counters: RunCounters) -> float | None:
     counted = [
         copy for copy in run.copies if copy.counted and is_good(copy) and copy.elapsed_ns > 0
     ]
-    taken_by = _LoadOfOthers(run, counters)
-    taken = [(it, taken_by.taken_s(it, accounts[it.phase, it.copy, it.step])) for it in counted]
-    cost = _share_of_score_lost(run, [(it, lost_s or 0.0) for it, lost_s in taken])
-    unknown = any(lost_s is None for _, lost_s in taken)
+    load = _LoadOfOthers(run, counters)
+    losses = [(it, load.taken_s(it, accounts[it.phase, it.copy, it.step])) for it in counted]
+    cost = _share_of_score_lost(run, [(it, lost_s or 0.0) for it, lost_s in losses])
+    unknown = any(lost_s is None for _, lost_s in losses)
     return None if cost is None or (unknown and not is_too_disturbed(cost)) else cost
 
 
@@ -98,34 +104,38 @@ class _LoadOfOthers:
                 where = self._where[it.phase, it.copy, it.step]
                 self._load[it.phase, where] += self._threads.get(it.benchmark, 1)
 
-    def taken_s(self, it: CopyEnded, account: TimeAccount) -> float | None:
+    def taken_s(self, copy: CopyEnded, account: TimeAccount) -> float | None:
         """Return how long others kept a copy from its CPU, None where it is not known."""
-        where = self._where[it.phase, it.copy, it.step]
-        cpus = self._pus if where is None else where
-        used = next((use for cpu in cpus if (use := self._uses.get((it.phase, cpu)))), None)
-        share = it.elapsed_s / self._ran_s[it.phase, it.copy]
+        allowed = self._where[copy.phase, copy.copy, copy.step]
+        cpus = self._pus if allowed is None else allowed
+        cpu_use = next((use for cpu in cpus if (use := self._uses.get((copy.phase, cpu)))), None)
+        share = copy.elapsed_s / self._ran_s[copy.phase, copy.copy]
         foreign_s, ran_s, waited_s = None, account.ran_s, account.waited_s
-        if used is not None and used.foreign is not None:
-            foreign_s = max(0.0, used.foreign * used.elapsed_s - self._rater_s.get(it.phase, 0.0))
-        if ran_s is None or (foreign_s is None and self._load[it.phase, where] > len(cpus)):
+        if cpu_use is not None and cpu_use.foreign is not None:
+            foreign_s = max(
+                0.0, cpu_use.foreign * cpu_use.elapsed_s - self._rater_s.get(copy.phase, 0.0)
+            )
+        if ran_s is None or (foreign_s is None and self._load[copy.phase, allowed] > len(cpus)):
             return None  # or copies may have waited for each other
         if waited_s is not None:  # of all threads: for the last one the others wait
-            waited_s *= (it.cpu_s or 0.0) / ran_s if ran_s else 1.0
+            waited_s *= (copy.cpu_s or 0.0) / ran_s if ran_s else 1.0
         elif foreign_s is not None:
             waited_s = ran_s  # a scheduler gives each that wants a CPU as much
         else:
             return None
         lost_s = waited_s if foreign_s is None else min(waited_s, share * foreign_s)
-        stolen_s = share * used.steal * used.elapsed_s if used else 0.0
-        return min(lost_s + stolen_s, it.elapsed_s - ran_s)
+        stolen_s = share * cpu_use.steal * cpu_use.elapsed_s if cpu_use else 0.0
+        return min(lost_s + stolen_s, copy.elapsed_s - ran_s)
 
 
-def _share_of_score_lost(run: StoredRun, taken: Sequence[tuple[CopyEnded, float]]) -> float | None:
+def _share_of_score_lost(run: StoredRun, losses: Sequence[tuple[CopyEnded, float]]) -> float | None:
     """Return the share of the score that copies lost with so many seconds each."""
     if run.head.order == "rotated" or run.head.mode == "steady":
-        elapsed_s = sum(it.elapsed_s for it, _ in taken)
-        return sum(lost_s for _, lost_s in taken) / elapsed_s if elapsed_s else None
-    cells = group_by_key(((it.tune, it.benchmark, it.phase), (it, lost)) for it, lost in taken)
+        elapsed_s = sum(copy.elapsed_s for copy, _ in losses)
+        return sum(lost_s for _, lost_s in losses) / elapsed_s if elapsed_s else None
+    cells = group_by_key(
+        ((copy.tune, copy.benchmark, copy.phase), (copy, lost)) for copy, lost in losses
+    )
     brackets: defaultdict[object, list[tuple[float, float]]] = defaultdict(list)
     for (tune, name, _), cell in cells.items():
         brackets[tune, name].append((_bracket_s(cell, 0), _bracket_s(cell, 1)))
@@ -141,8 +151,11 @@ def _share_of_score_lost(run: StoredRun, taken: Sequence[tuple[CopyEnded, float]
 
 def _bracket_s(cell: Sequence[tuple[CopyEnded, float]], share: int) -> float:
     """Return first start to last end of copies, each with `share` of what it lost taken off."""
-    begin_ns = min(it.start_ns or 0 for it, _ in cell)
-    ends = ((it.start_ns or 0) - begin_ns + it.elapsed_ns - share * s * 1e9 for it, s in cell)
+    begin_ns = min(copy.start_ns or 0 for copy, _ in cell)
+    ends = (
+        (copy.start_ns or 0) - begin_ns + copy.elapsed_ns - share * lost_s * 1e9
+        for copy, lost_s in cell
+    )
     return max(ends) / 1e9
 
 

@@ -38,27 +38,27 @@ def phase_energies(run: StoredRun) -> tuple[PhaseEnergy, ...]:
     run = run.without_torn()
     copies = group_by_key((copy.phase, copy) for copy in run.copies)
     brackets = {bracket.phase: bracket for bracket in run.brackets}
-    read = {reading.phase: _joules(reading.values) for reading in run.machine_readings}
-    names = {name for joules in read.values() for name in joules}
-    found = []
+    joules_by_phase = {reading.phase: _joules(reading.values) for reading in run.machine_readings}
+    names = {name for joules in joules_by_phase.values() for name in joules}
+    energies = []
     for it in run.machine_readings:
-        joules, elapsed_ns = read[it.phase], dict(it.values).get("elapsed_ns")
+        joules, elapsed_ns = joules_by_phase[it.phase], dict(it.values).get("elapsed_ns")
         if joules and elapsed_ns:
-            gone = sorted(names - joules.keys())
-            own = copies.get(it.phase, [])
+            lost_domains = sorted(names - joules.keys())
+            phase_copies = copies.get(it.phase, [])
             energy = _phase_energy(
-                *(run, brackets[it.phase], own),
+                *(run, brackets[it.phase], phase_copies),
                 elapsed_s=elapsed_ns / 1e9,
                 domains=joules,
-                gone=gone,
+                lost_domains=lost_domains,
             )
-            found.append(energy)
-    return tuple(found)
+            energies.append(energy)
+    return tuple(energies)
 
 
 def _joules(values: Iterable[tuple[str, int]]) -> dict[str, float]:
-    found = ((_DOMAIN.fullmatch(name), microjoules) for name, microjoules in values)
-    return {match[1]: microjoules / 1e6 for match, microjoules in found if match}
+    matches = ((_DOMAIN.fullmatch(name), microjoules) for name, microjoules in values)
+    return {match[1]: microjoules / 1e6 for match, microjoules in matches if match}
 
 
 def copy_estimates(run: StoredRun) -> dict[tuple[int, int, int], float]:
@@ -69,19 +69,21 @@ def copy_estimates(run: StoredRun) -> dict[tuple[int, int, int], float]:
     """
     run = run.without_torn()
     copies = group_by_key((copy.phase, copy) for copy in run.copies)
-    found: dict[tuple[int, int, int], float] = {}
+    estimates: dict[tuple[int, int, int], float] = {}
     for energy in phase_energies(run):
         if energy.joules is None:
             continue
         for package, joules in energy.packages:
-            there = [c for c in copies.get(energy.phase, ()) if package in (None, c.package)]
-            times_ns = [copy.cpu_ns for copy in there if copy.cpu_ns is not None]
+            package_copies = [
+                c for c in copies.get(energy.phase, ()) if package in (None, c.package)
+            ]
+            times_ns = [copy.cpu_ns for copy in package_copies if copy.cpu_ns is not None]
             total_ns = sum(times_ns)
-            if total_ns and len(times_ns) == len(there):
-                for copy in there:
+            if total_ns and len(times_ns) == len(package_copies):
+                for copy in package_copies:
                     share = (copy.cpu_ns or 0) / total_ns
-                    found[copy.phase, copy.copy, copy.step] = joules * share
-    return found
+                    estimates[copy.phase, copy.copy, copy.step] = joules * share
+    return estimates
 
 
 def _phase_energy(
@@ -91,27 +93,29 @@ def _phase_energy(
     *,
     elapsed_s: float,
     domains: Mapping[str, float],
-    gone: Sequence[str],
+    lost_domains: Sequence[str],
 ) -> PhaseEnergy:
-    whole: defaultdict[int | None, float] = defaultdict(float)
+    joules_by_package: defaultdict[int | None, float] = defaultdict(float)
     for name, joules in domains.items():
         if match := _WHOLE.fullmatch(name):
-            whole[int(match[1])] += joules
-    if not whole and _PSYS in domains:
-        whole[None] = domains[_PSYS]
+            joules_by_package[int(match[1])] += joules
+    if not joules_by_package and _PSYS in domains:
+        joules_by_package[None] = domains[_PSYS]
     # A copy that is not bound may have been on any package.
-    asked = {copy.package for copy in copies}
-    anywhere = not asked or None in asked or None in whole
-    packages = [it for it in whole if anywhere or it in asked]
-    lost = [name for name in gone if _WHOLE.fullmatch(name)]
-    lost += [] if anywhere else [f"package {it}" for it in asked if it not in whole]
+    copy_packages = {copy.package for copy in copies}
+    anywhere = not copy_packages or None in copy_packages or None in joules_by_package
+    packages = [it for it in joules_by_package if anywhere or it in copy_packages]
+    lost_counters = [name for name in lost_domains if _WHOLE.fullmatch(name)]
+    lost_counters += (
+        [] if anywhere else [f"package {it}" for it in copy_packages if it not in joules_by_package]
+    )
     reason: str | None
     if elapsed_s < LEAST_S:
         reason = f"counters move every millisecond: a phase below {LEAST_S:g} s is too short"
-    elif not whole:
+    elif not joules_by_package:
         reason = "no counter is of a package as a whole"
-    elif lost:
-        reason = f"the counter of {truncate_list(lost)} could not be read to the end"
+    elif lost_counters:
+        reason = f"the counter of {truncate_list(lost_counters)} could not be read to the end"
     else:
         reason = _describe_sharing(run, packages)
     return PhaseEnergy(
@@ -122,7 +126,7 @@ def _phase_energy(
         elapsed_s=elapsed_s,
         bracket_s=None if is_steady(run.head) else bracket.bracket_s,
         domains=tuple(sorted(domains.items())),
-        packages=tuple((package, whole[package]) for package in packages),
+        packages=tuple((package, joules_by_package[package]) for package in packages),
         copy_runs=len(copies),
         reason=reason,
     )
@@ -135,13 +139,15 @@ def _describe_sharing(run: StoredRun, packages: Sequence[int | None]) -> str | N
     machine = run.host.pus
     if machine is None or not run.host.packages:
         return None
-    own = Counter(pu.package for pu in run.pus)
-    every = machine // run.host.packages
+    usable = Counter(pu.package for pu in run.pus)
+    cpus_of_package = machine // run.host.packages
     for package in packages:
-        have, of = (len(run.pus), machine) if package is None else (own[package], every)
-        if have < of:
+        usable_cpus, all_cpus = (
+            (len(run.pus), machine) if package is None else (usable[package], cpus_of_package)
+        )
+        if usable_cpus < all_cpus:
             where = "the machine" if package is None else f"package {package}"
-            return f"the run may use {have} of {count(of, 'CPU')} of {where}: others draw there too"
+            return f"the run may use {usable_cpus} of {count(all_cpus, 'CPU')} of {where}: others draw there too"
     return None
 
 
@@ -240,17 +246,17 @@ def _over_iterations(
         _result(run, used.name, metric, iteration, groups[iteration])
         for iteration in sorted(groups, key=lambda number: number or 0)
     ]
-    whole = [result for result in results if result.value is not None]
+    complete = [result for result in results if result.value is not None]
     if not results:
         return _result(run, used.name, metric, None, ())
-    if len(whole) < len(results):
+    if len(complete) < len(results):
         # As with the ratio: an iteration that went wrong leaves no result to pick.
         return next(result for result in results if result.value is None)
-    ordered = sorted(whole, key=lambda result: result.value or 0.0)
+    ordered = sorted(complete, key=lambda result: result.value or 0.0)
     if metric.better == "lower":
         ordered.reverse()
     chosen = ordered[(len(ordered) - 1) // 2]
-    return replace(chosen, iterations=len(whole))
+    return replace(chosen, iterations=len(complete))
 
 
 def _result(
@@ -283,12 +289,12 @@ def _result(
         lgroups=tuple(
             MetricLgroup(
                 node=node,
-                copies=len(of),
-                value=_combined(metric, of),
-                minimum=min(of),
-                maximum=max(of),
+                copies=len(node_values),
+                value=_combined(metric, node_values),
+                minimum=min(node_values),
+                maximum=max(node_values),
             )
-            for node, of in sorted(
+            for node, node_values in sorted(
                 by_node.items(), key=lambda item: (item[0] is None, item[0] or 0)
             )
         ),
@@ -341,9 +347,9 @@ def _copies(name: str, rows: Sequence[tuple[CopyEnded, float]]) -> list[MetricCo
 def _why_no_value(run: StoredRun, name: str, rows: Sequence[CopyEnded]) -> str | None:
     if not rows:
         return Missing.NOT_RUN
-    bad = next((row for row in rows if not is_good(row)), None)
-    if bad is not None:
-        return why_failed([bad], 1)
+    first_bad = next((row for row in rows if not is_good(row)), None)
+    if first_bad is not None:
+        return why_failed([first_bad], 1)
     without = {row.copy for row in rows if name not in dict(row.metrics)}
     ran = {row.copy for row in rows}
     everyone = run.head.order == "rotated" or run.head.source == "import"

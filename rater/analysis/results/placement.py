@@ -80,39 +80,41 @@ class CopySamples(Struct, frozen=True, kw_only=True):
         total = self.private_bytes
         if not total or self.node_bytes is None:
             return None
-        wanted = frozenset(nodes)
-        return sum(size for node, size in self.node_bytes if node in wanted) / total
+        chosen = frozenset(nodes)
+        return sum(size for node, size in self.node_bytes if node in chosen) / total
 
 
 def merged_samples(samples: Iterable[Sampled]) -> CopySamples:
     """Return the samples of one copy as one."""
-    own = sorted(samples, key=lambda sample: sample.age_ns)
-    resident = [(s.rss_bytes, s.looks) for s in own if s.rss_bytes is not None]
-    masks = (sample.allowed for sample in own if sample.allowed is not None)
+    by_age = sorted(samples, key=lambda sample: sample.age_ns)
+    resident = [(s.rss_bytes, s.looks) for s in by_age if s.rss_bytes is not None]
+    masks = (sample.allowed for sample in by_age if sample.allowed is not None)
     return CopySamples(
-        samples=sum(sample.looks for sample in own),
-        last_age_s=own[-1].age_ns / 1e9 if own else None,
-        cpus=tuple(sorted({cpu for sample in own for cpu in sample.cpus})),
+        samples=sum(sample.looks for sample in by_age),
+        last_age_s=by_age[-1].age_ns / 1e9 if by_age else None,
+        cpus=tuple(sorted({cpu for sample in by_age for cpu in sample.cpus})),
         allowed=tuple(dict.fromkeys(masks)),
-        migrations=max(_values_seen(own, lambda sample: sample.migrations), default=None),
-        pages_migrated=max(_values_seen(own, lambda sample: sample.pages_migrated), default=None),
+        migrations=max(_values_seen(by_age, lambda sample: sample.migrations), default=None),
+        pages_migrated=max(
+            _values_seen(by_age, lambda sample: sample.pages_migrated), default=None
+        ),
         rss_average_bytes=(
             sum(size * looks for size, looks in resident) / sum(looks for _, looks in resident)
             if resident
             else None
         ),
         rss_max_bytes=max(
-            [size for size, _ in resident] + _values_seen(own, lambda sample: sample.peak_bytes),
+            [size for size, _ in resident] + _values_seen(by_age, lambda sample: sample.peak_bytes),
             default=None,
         ),
-        swap_bytes=max(_values_seen(own, lambda sample: sample.swap_bytes), default=None),
-        node_bytes=_average([(sample.node_bytes, sample.looks) for sample in own]),
-        page_bytes=_average([(sample.page_bytes, sample.looks) for sample in own]),
-        policy=own[-1].policy if own else None,
-        unread=max((sample.unread for sample in own), default=0),
+        swap_bytes=max(_values_seen(by_age, lambda sample: sample.swap_bytes), default=None),
+        node_bytes=_average([(sample.node_bytes, sample.looks) for sample in by_age]),
+        page_bytes=_average([(sample.page_bytes, sample.looks) for sample in by_age]),
+        policy=by_age[-1].policy if by_age else None,
+        unread=max((sample.unread for sample in by_age), default=0),
         worst=tuple(
             (sample.age_ns / 1e9, table)
-            for sample in own
+            for sample in by_age
             if (table := sample.astray_bytes or sample.node_bytes)
         ),
     )
@@ -172,9 +174,9 @@ def planned_nodes(plan: Placement, homes: Mapping[int, int | None]) -> tuple[int
         return plan.memory_nodes
     if plan.memory_policy != "local" or plan.cpus is None:
         return None
-    found = {homes.get(cpu) for cpu in plan.cpus}
-    nodes = sorted(node for node in found if node is not None)
-    return tuple(nodes) if nodes and None not in found else None
+    homes_of_copy = {homes.get(cpu) for cpu in plan.cpus}
+    nodes = sorted(node for node in homes_of_copy if node is not None)
+    return tuple(nodes) if nodes and None not in homes_of_copy else None
 
 
 def evenness(plan: Placement, seen: CopySamples) -> float | None:
@@ -271,20 +273,20 @@ def _memory_complaints(
 
 
 def _values_seen[V](samples: Sequence[Sampled], value: Callable[[Sampled], V | None]) -> list[V]:
-    return [found for found in map(value, samples) if found is not None]
+    return [result for result in map(value, samples) if result is not None]
 
 
 def _average(
     tables: Sequence[tuple[tuple[tuple[int, int], ...] | None, int]],
 ) -> tuple[tuple[int, float], ...] | None:
-    known = [(table, looks) for table, looks in tables if table is not None]
-    if not known:
+    known_tables = [(table, looks) for table, looks in tables if table is not None]
+    if not known_tables:
         return None
     total: dict[int, int] = {}
-    for table, looks in known:
+    for table, looks in known_tables:
         for key, value in table:
             total[key] = total.get(key, 0) + value * looks
-    whole = sum(looks for _, looks in known)
+    whole = sum(looks for _, looks in known_tables)
     return tuple((key, value / whole) for key, value in sorted(total.items()))
 
 
@@ -346,18 +348,18 @@ class RunProof(Struct, frozen=True):
 
     def not_met(self) -> dict[tuple[str, int], tuple[int, ...]]:
         """Return the copies whose plan was not met by benchmark and iteration, where any are."""
-        found = group_by_key(
+        copies_by_cell = group_by_key(
             ((it.benchmark, it.iteration), it.copy)
             for it in self.with_verdict(PlacementVerdict.NOT_MET)
         )
-        return {key: tuple(sorted(set(copies))) for key, copies in found.items()}
+        return {key: tuple(sorted(set(copies))) for key, copies in copies_by_cell.items()}
 
     def not_known(self) -> dict[tuple[str, ...], tuple[CopyProof, ...]]:
         """Return the copy runs of which it is not known by the reasons for that."""
-        found = group_by_key(
+        proofs_by_reasons = group_by_key(
             (it.reasons, it) for it in self.with_verdict(PlacementVerdict.NOT_KNOWN)
         )
-        return {reasons: tuple(proofs) for reasons, proofs in found.items()}
+        return {reasons: tuple(proofs) for reasons, proofs in proofs_by_reasons.items()}
 
 
 def prove_run(run: StoredRun) -> RunProof:
@@ -418,7 +420,7 @@ def prove_run(run: StoredRun) -> RunProof:
     return RunProof(tuple(proofs), benchmarks, run.observed)
 
 
-def _proof(copy: CopyEnded, **known: Any) -> CopyProof:
+def _proof(copy: CopyEnded, **evidence: Any) -> CopyProof:
     return CopyProof(
         phase=copy.phase,
         benchmark=copy.benchmark,
@@ -426,16 +428,20 @@ def _proof(copy: CopyEnded, **known: Any) -> CopyProof:
         copy=copy.copy,
         step=copy.step,
         counted=copy.counted,
-        **known,
+        **evidence,
     )
 
 
 def placement_judgements(proof: RunProof) -> Iterator[PlacementJudgement]:
     """Return the verdicts as they are stored with the copies."""
-    for one in proof.copies:
-        note = "; ".join(one.reasons) or None
+    for copy_proof in proof.copies:
+        note = "; ".join(copy_proof.reasons) or None
         yield PlacementJudgement(
-            phase=one.phase, copy=one.copy, step=one.step, placement=str(one.verdict), note=note
+            phase=copy_proof.phase,
+            copy=copy_proof.copy,
+            step=copy_proof.step,
+            placement=str(copy_proof.verdict),
+            note=note,
         )
 
 
@@ -458,13 +464,23 @@ def _imported_proofs(run: StoredRun) -> RunProof:
 
 def _benchmark(name: str, proofs: Sequence[CopyProof]) -> BenchmarkProof:
     seen = [proof.seen for proof in proofs if proof.seen.samples]
-    resident = [s.rss_average_bytes for s in seen if s.rss_average_bytes is not None]
-    highest = [s.rss_max_bytes for s in seen if s.rss_max_bytes is not None]
-    moves = [s.migrations for s in seen if s.migrations is not None]
+    resident = [
+        copy_samples.rss_average_bytes
+        for copy_samples in seen
+        if copy_samples.rss_average_bytes is not None
+    ]
+    highest = [
+        copy_samples.rss_max_bytes
+        for copy_samples in seen
+        if copy_samples.rss_max_bytes is not None
+    ]
+    moves = [
+        copy_samples.migrations for copy_samples in seen if copy_samples.migrations is not None
+    ]
     local = [proof.local_share for proof in proofs if proof.local_share is not None]
     pages: dict[int, float] = {}
-    for one in seen:
-        for size, count in one.page_bytes or ():
+    for copy_samples in seen:
+        for size, count in copy_samples.page_bytes or ():
             pages[size] = pages.get(size, 0.0) + count
     total = sum(pages.values())
     return BenchmarkProof(

@@ -45,12 +45,12 @@ def _why_left_out(score: BenchmarkScore, head: RunHead) -> str | None:
     if score.reason is not None:
         return score.reason
     # A result file need not have times of all copies, nor say how many there were.
-    untold = [
+    counts_of_times = [
         iteration.copies
         for iteration in score.iterations
         if iteration.reported is None or iteration.reported.copies is None
     ]
-    fewest = min(untold, default=head.copies)
+    fewest = min(counts_of_times, default=head.copies)
     if head.source == "import" and head.order != "rotated" and fewest < head.copies:
         return Missing.SOME_TIMES.describe(done=fewest, of=head.copies)
     if score.chosen:
@@ -90,23 +90,25 @@ def run_rates(run: StoredRun, block: int | None) -> RunRates:
     """Return what a run says; failed copies and what did not finish leave their benchmark out."""
     summary = summarise(run, _NOT_PROVED)
     head, mix = run.head, summary.mix
-    every = () if mix and mix.reason else summary.scores
-    found = {
-        (one.benchmark, one.tune): one.chosen
-        for one in every
-        if one.chosen and _why_left_out(one, head) is None
+    scores = () if mix and mix.reason else summary.scores
+    rates = {
+        (score.benchmark, score.tune): score.chosen
+        for score in scores
+        if score.chosen and _why_left_out(score, head) is None
     }
-    left_out = [f"{one.benchmark}: {why}" for one in every if (why := _why_left_out(one, head))]
+    left_out = [
+        f"{score.benchmark}: {why}" for score in scores if (why := _why_left_out(score, head))
+    ]
     if mix and mix.reason:
         left_out = [f"the windows: {mix.reason}"]
     if head.status is not RunStatus.COMPLETE:
         reason = f" ({head.reason})" if head.reason else ""
-        kept = "what it finished counts" if found else "nothing of it counts"
+        kept = "what it finished counts" if rates else "nothing of it counts"
         left_out.insert(0, f"{head.status.reported}{reason}, {kept}")
     left_out += [f"{name}: left out: {why}" for name, why in benchmarks_left_out(run.warnings)]
     kind = "copies' own times" if summary.rotated is not None else BRACKETS
     return RunRates(
-        *(head.run, block, head.copies, found),
+        *(head.run, block, head.copies, rates),
         *((ring.score, ring.work_rate) if (ring := summary.rotated) else (None, None)),
         "completions in a window" if summary.steady else kind,
         tuple(left_out),
@@ -122,8 +124,11 @@ def _repeated(run: StoredRun) -> frozenset[Key]:
         for copy in run.copies
     )
     first: dict[tuple[str, tuple[tuple[int, int, int], ...]], Key] = {}
-    every = ((key, first.setdefault((key[0], tuple(own)), key)) for key, own in times.items())
-    return frozenset(key for key, measured in every if key != measured)
+    first_keys = (
+        (key, first.setdefault((key[0], tuple(measured_times)), key))
+        for key, measured_times in times.items()
+    )
+    return frozenset(key for key, measured in first_keys if key != measured)
 
 
 def _clock_step_s(run: StoredRun) -> float:
@@ -210,16 +215,17 @@ def with_cpu_times(rates: RunRates, run: StoredRun) -> RunRates:
 
 def _beside_busy_threads(run: StoredRun, uses: Sequence[CpuUse]) -> set[int]:
     """Return the phases in which a copy may have shared its core with another thread."""
-    where = cpus_of_copies(run)
+    cpus_by_copy = cpus_of_copies(run)
     cores = group_by_key((pu.core, pu.cpu) for pu in run.pus)
-    beside = {cpu: set(of) - {cpu} for of in cores.values() for cpu in of}
-    busy = {(it.phase, it.cpu) for it in uses if it.busy > _IDLE}
-    read = {it.phase for it in uses}
+    beside = {cpu: set(core_cpus) - {cpu} for core_cpus in cores.values() for cpu in core_cpus}
+    busy = {(use.phase, use.cpu) for use in uses if use.busy > _IDLE}
+    read = {use.phase for use in uses}
     return {
         phase
-        for (phase, *_), cpus in where.items()
+        for (phase, *_), cpus in cpus_by_copy.items()
         for cpu in (beside if cpus is None else cpus)
-        if beside.get(cpu) and (phase not in read or any((phase, it) in busy for it in beside[cpu]))
+        if beside.get(cpu)
+        and (phase not in read or any((phase, use) in busy for use in beside[cpu]))
     }
 
 
@@ -242,36 +248,42 @@ class TuneRates(Struct, frozen=True, kw_only=True):
         """
         if self.score is not None and by_ratio and set(benchmarks) == set(self.rates):
             return self.score
-        found = [self.rates.get(name) for name in benchmarks]
-        values = [one and (one.ratio if by_ratio else one.per_hour) for one in found]
+        results = [self.rates.get(name) for name in benchmarks]
+        values = [one and (one.ratio if by_ratio else one.per_hour) for one in results]
         return geometric_mean([value or 0.0 for value in values])
 
     def joules_over(self, benchmarks: Sequence[str]) -> float | None:
         """Return the energy of a copy of each of them, added up; None where one is not known."""
-        found = [self.rates[name].joules_per_copy for name in benchmarks if name in self.rates]
-        known = [joules for joules in found if joules is not None]
-        return sum(known) if len(known) == len(benchmarks) else None
+        joules_of_copies = [
+            self.rates[name].joules_per_copy for name in benchmarks if name in self.rates
+        ]
+        known_joules = [joules for joules in joules_of_copies if joules is not None]
+        return sum(known_joules) if len(known_joules) == len(benchmarks) else None
 
 
 def tune_rates(run: StoredRun) -> tuple[TuneRates, ...]:
     """Return the results of a run, for each tune in it (an imported result can have two)."""
-    found, head = run_rates(run, None), run.head
-    whole, lacking = dict[Key, Result](), list(found.left_out)
-    for key, it in found.rates.items():
-        if head.order == "rotated" or it.copies == head.copies:
-            whole[key] = it
+    rates, head = run_rates(run, None), run.head
+    whole, lacking = dict[Key, Result](), list(rates.left_out)
+    for key, result in rates.rates.items():
+        if head.order == "rotated" or result.copies == head.copies:
+            whole[key] = result
         else:  # a file may say that so many ran
-            reason = Missing.SOME_TIMES.describe(done=it.copies, of=head.copies)
-            lacking.append(f"{it.benchmark}: {reason}")
+            reason = Missing.SOME_TIMES.describe(done=result.copies, of=head.copies)
+            lacking.append(f"{result.benchmark}: {reason}")
     return tuple(
         TuneRates(
             tune=tune,
-            rates={name: it for (name, of), it in whole.items() if of == tune},
+            rates={
+                name: result for (name, rate_tune), result in whole.items() if rate_tune == tune
+            },
             lacking=() if place else tuple(lacking),
-            score=found.score,
-            work_rate=found.work_rate,
+            score=rates.score,
+            work_rate=rates.work_rate,
         )
-        for place, tune in enumerate(dict.fromkeys(of for _, of in whole) or {head.tune: None})
+        for place, tune in enumerate(
+            dict.fromkeys(rate_tune for _, rate_tune in whole) or {head.tune: None}
+        )
     )
 
 

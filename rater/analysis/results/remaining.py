@@ -76,8 +76,8 @@ def remaining_plan(plan: Plan, run: StoredRun) -> RemainingPlan:
         if not bracket.torn
     )
     copies = group_by_key((copy.phase, copy) for copy in run.copies)
-    taken = {bracket.phase for bracket in run.brackets}
-    fresh = max(len(plan.phases), max(taken, default=-1) + 1)
+    used_numbers = {bracket.phase for bracket in run.brackets}
+    fresh = max(len(plan.phases), max(used_numbers, default=-1) + 1)
     cut = _cut_with_the_run(run)
     phases = []
     runs_done = failed = 0
@@ -93,7 +93,7 @@ def remaining_plan(plan: Plan, run: StoredRun) -> RemainingPlan:
             phases.append(PlannedPhase(phase, PhaseState.DONE, done[0].phase))
             continue
         number = phase.number
-        if number in taken:
+        if number in used_numbers:
             number, fresh = fresh, fresh + 1
         phases.append(
             PlannedPhase(

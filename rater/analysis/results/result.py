@@ -243,7 +243,7 @@ def why_missing(
     rows: Sequence[CopyEnded],
     planned: int,
     *,
-    what: str = "copies",
+    unit: str = "copies",
     checked: bool = True,
     rounds: bool = False,
 ) -> str | None:
@@ -254,13 +254,13 @@ def why_missing(
     """
     bad = failures(rows)
     if bad:
-        return why_failed(bad, planned, what, rounds=rounds)
+        return why_failed(bad, planned, unit, rounds=rounds)
     good = sum(map(is_good, rows))
     if good < max(planned, 1):
-        return Missing.UNFINISHED.describe(done=good, of=planned, what=what)
+        return Missing.UNFINISHED.describe(done=good, of=planned, what=unit)
     unchecked = sum(row.validity is Validity.UNCHECKED for row in rows)
     if checked and unchecked:
-        return Missing.UNCHECKED.describe(many=unchecked, of=planned, what=what)
+        return Missing.UNCHECKED.describe(many=unchecked, of=planned, what=unit)
     return None
 
 
@@ -270,12 +270,12 @@ def failures(rows: Sequence[CopyEnded]) -> list[CopyEnded]:
 
 
 def why_failed(
-    bad: Sequence[CopyEnded], planned: int, what: str = "copies", *, rounds: bool = False
+    failed: Sequence[CopyEnded], planned: int, unit: str = "copies", *, rounds: bool = False
 ) -> str:
     """Return what the first of them did, and how many there are."""
-    some = f"{len(bad)} of {planned} {what} failed; " if len(bad) > 1 else ""
-    which = f"{bad[0].copy}, round {bad[0].iteration}" if rounds else bad[0].copy
-    return Missing.FAILED.describe(some=some, copy=which, how=failure_text(bad[0]))
+    some = f"{len(failed)} of {planned} {unit} failed; " if len(failed) > 1 else ""
+    which = f"{failed[0].copy}, round {failed[0].iteration}" if rounds else failed[0].copy
+    return Missing.FAILED.describe(some=some, copy=which, how=failure_text(failed[0]))
 
 
 def why_incomplete(head: RunHead, iterations: Sequence[Result | SteadyWindow]) -> str | None:
@@ -284,11 +284,11 @@ def why_incomplete(head: RunHead, iterations: Sequence[Result | SteadyWindow]) -
     for it in sorted((it for it in counted if it.reason), key=lambda it: not it.failed):
         several = f"iteration {it.iteration}: " if len(iterations) > 1 else ""
         return f"{several}{it.reason}"
-    wanted = head.iterations - head.discard
-    if head.source == "run" and len(counted) < wanted:
+    planned = head.iterations - head.discard
+    if head.source == "run" and len(counted) < planned:
         if not counted:
             return Missing.NOT_RUN
-        return Missing.ITERATIONS.describe(done=len(counted), of=wanted)
+        return Missing.ITERATIONS.describe(done=len(counted), of=planned)
     return None
 
 
@@ -337,23 +337,23 @@ _LEFT_OUT = re.compile(r"left out: ([^:]+): (.*)", re.DOTALL)
 def stored_request(head: RunHead) -> dict[str, object] | None:
     """Return what a run was asked for; None: imported, or an older rater did not keep it."""
     try:
-        found = json.loads(head.request or "null")
+        request = json.loads(head.request or "null")
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return request if isinstance(request, dict) else None
 
 
 def benchmarks_left_out(warnings: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Return the benchmarks that a run's warnings say were left out, each with the reason."""
-    found = [match for text in warnings if (match := _LEFT_OUT.fullmatch(text))]
-    return tuple((match[1], match[2]) for match in found)
+    matches = [match for text in warnings if (match := _LEFT_OUT.fullmatch(text))]
+    return tuple((match[1], match[2]) for match in matches)
 
 
 def is_selection(head: RunHead) -> bool:
     """Tell whether the user asked for single benchmarks, `SUITE/BENCHMARK`."""
-    asked = (stored_request(head) or {}).get("suites")
-    return isinstance(asked, list) and any(
-        isinstance(one, str) and one.endswith(f"/{name}")
-        for one in asked
+    suites = (stored_request(head) or {}).get("suites")
+    return isinstance(suites, list) and any(
+        isinstance(word, str) and word.endswith(f"/{name}")
+        for word in suites
         for name in head.benchmarks
     )

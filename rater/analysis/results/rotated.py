@@ -125,49 +125,49 @@ def ring_of(run: StoredRun) -> tuple[list[Result], Ring]:
 
 def _result(
     run: StoredRun,
-    its: BenchmarkUsed,
+    benchmark: BenchmarkUsed,
     times: Mapping[int, CopyTime],
     queued: Mapping[int, int],
     work_s: float,
 ) -> Result:
     head, planned = run.head, sum(queued.values())
-    rows = [copy for copy in run.copies if copy.benchmark == its.name and copy.counted]
+    rows = [copy for copy in run.copies if copy.benchmark == benchmark.name and copy.counted]
     own = head.source == "run"
-    missing = why_missing(rows, planned, what="runs", checked=own, rounds=True) if planned else None
+    missing = why_missing(rows, planned, unit="runs", checked=own, rounds=True) if planned else None
     case = {"done": len(queued), "of": head.copies, "increment": head.increment}
-    part = Missing.NOT_QUEUED.describe(**case) if len(queued) < head.copies else None
+    not_queued = Missing.NOT_QUEUED.describe(**case) if len(queued) < head.copies else None
     rates = [head.copies * work_s / time.elapsed_s for time in times.values()]
-    of_copies = None if missing else spread(rates)
+    rates_over_copies = None if missing else spread(rates)
     times_s = spread([time.elapsed_s for time in times.values()])
     return Result(
-        benchmark=its.name,
+        benchmark=benchmark.name,
         tune=head.tune,
-        category=its.category,
-        reference_s=its.reference_s,
+        category=benchmark.category,
+        reference_s=benchmark.reference_s,
         iteration=None,
-        selected=of_copies is not None,
+        selected=rates_over_copies is not None,
         copies=len(queued),
         good=len(times),
-        per_s=of_copies.mean / work_s if of_copies else None,
-        reason=missing or part,
+        per_s=rates_over_copies.mean / work_s if rates_over_copies else None,
+        reason=missing or not_queued,
         median_copy_s=times_s.median if times_s else None,
         slowest=max(times.values(), key=lambda t: (t.elapsed_s, -t.copy), default=None),
         times_s=times_s,
-        rates=of_copies,
+        rates=rates_over_copies,
     )
 
 
 def _planned_runs(head: RunHead) -> dict[str, dict[int, int]]:
     """Return by benchmark and copy how many counted runs are planned, where there are any."""
     ring = head.benchmarks
-    found: dict[str, dict[int, int]] = {name: {} for name in ring}
+    planned: dict[str, dict[int, int]] = {name: {} for name in ring}
     rounds = head.iterations - head.discard
     # Copies whose numbers differ by a multiple of the ring's length have the same queue.
-    queues = [Counter(ring_steps(n, len(ring), head.increment)) for n in range(len(ring))]
+    queues = [Counter(ring_steps(number, len(ring), head.increment)) for number in range(len(ring))]
     for copy in range(head.copies if ring else 0):
         for position, times in queues[copy % len(ring)].items():
-            found[ring[position]][copy] = times * rounds
-    return found
+            planned[ring[position]][copy] = times * rounds
+    return planned
 
 
 def _typical_times(run: StoredRun) -> dict[str, dict[int, CopyTime]]:
@@ -177,12 +177,12 @@ def _typical_times(run: StoredRun) -> dict[str, dict[int, CopyTime]]:
         for copy in run.copies
         if copy.counted and is_good(copy) and copy.elapsed_ns > 0
     )
-    found: dict[str, dict[int, CopyTime]] = {}
+    times: dict[str, dict[int, CopyTime]] = {}
     for (name, number), rounds in sorted(rows.items()):
         median_s = statistics.median(one.elapsed_s for one in rounds)
         time = CopyTime(number, rounds[0].cpu, rounds[0].node, median_s)
-        found.setdefault(name, {})[number] = time
-    return found
+        times.setdefault(name, {})[number] = time
+    return times
 
 
 def _copy_scores(
@@ -192,8 +192,8 @@ def _copy_scores(
 ) -> tuple[CopyScore, ...]:
     places = {number: time for times in typical.values() for number, time in times.items()}
     scores = []
-    for number, of_copy in sorted(rates.items()):
-        mean = geometric_mean(of_copy) if len(of_copy) == ring else None
+    for number, copy_rates in sorted(rates.items()):
+        mean = geometric_mean(copy_rates) if len(copy_rates) == ring else None
         if mean is not None:
             scores.append(CopyScore(number, places[number].cpu, places[number].node, mean))
     return tuple(scores)
@@ -207,22 +207,28 @@ def _tail(rows: Sequence[CopyEnded], copies: int) -> RunTail | None:
         and row.finish_ns is not None
         and row.status is not CopyStatus.INTERRUPTED
     ]
-    of_copy = group_by_key((row.copy, finish) for row, _, finish in times)
-    if len(times) < len(rows) or not times or len(of_copy) < copies:
+    finishes_by_copy = group_by_key((row.copy, finish) for row, _, finish in times)
+    if len(times) < len(rows) or not times or len(finishes_by_copy) < copies:
         return None  # the end of a run that was stopped is no tail
-    done = [max(finishes) for finishes in of_copy.values()]
+    last_finishes = [max(finishes) for finishes in finishes_by_copy.values()]
     # Copies that share a PU leave it idle only once the last of them is done.
-    on_pu = group_by_key((row.cpu, finish) for row, _, finish in times)
-    begin, end, first_done = min(start for _, start, _ in times), max(done), min(done)
-    whole = end - begin
-    if whole <= 0:
+    finishes_by_pu = group_by_key((row.cpu, finish) for row, _, finish in times)
+    begin, end, first_done = (
+        min(start for _, start, _ in times),
+        max(last_finishes),
+        min(last_finishes),
+    )
+    whole_ns = end - begin
+    if whole_ns <= 0:
         return None
-    pu_idle_ns = sum(end - max(finishes) for finishes in on_pu.values())
+    pu_idle_ns = sum(end - max(finishes) for finishes in finishes_by_pu.values())
     return RunTail(
-        total_s=whole / 1e9,
+        total_s=whole_ns / 1e9,
         length_s=(end - first_done) / 1e9,
-        idle_share=sum(end - finish for finish in done) / (copies * whole),
-        core_idle_share=None if None in on_pu else pu_idle_ns / (len(on_pu) * whole),
+        idle_share=sum(end - finish for finish in last_finishes) / (copies * whole_ns),
+        core_idle_share=None
+        if None in finishes_by_pu
+        else pu_idle_ns / (len(finishes_by_pu) * whole_ns),
         runs_in_tail=sum(finish > first_done for _, _, finish in times),
     )
 
@@ -231,12 +237,12 @@ def _gaps(rows: Sequence[CopyEnded], copies: int) -> Gaps | None:
     gaps = [start - finish for finish, start in gaps_ns(rows)]
     if not gaps:
         return None
-    known = [row for row in rows if row.start_ns is not None and row.finish_ns is not None]
-    begin = min(row.start_ns or 0 for row in known)
-    whole = copies * (max(row.finish_ns or 0 for row in known) - begin)
+    timed_rows = [row for row in rows if row.start_ns is not None and row.finish_ns is not None]
+    begin = min(row.start_ns or 0 for row in timed_rows)
+    copy_time_ns = copies * (max(row.finish_ns or 0 for row in timed_rows) - begin)
     return Gaps(
         count=len(gaps),
         median_s=statistics.median(gaps) / 1e9,
         longest_s=max(gaps) / 1e9,
-        share=sum(gaps) / whole if whole > 0 else 0.0,
+        share=sum(gaps) / copy_time_ns if copy_time_ns > 0 else 0.0,
     )

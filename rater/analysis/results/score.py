@@ -124,14 +124,14 @@ class Summary(Struct, frozen=True, kw_only=True):
             return None
         chosen = [
             iteration.energy
-            for b in self.benchmarks
-            for iteration in b.iterations
+            for benchmark in self.benchmarks
+            for iteration in benchmark.iterations
             if iteration.selected
         ]
-        whole = len(chosen) == len(self.benchmarks)
-        of = [*self.energies] if self.rotated is not None else chosen if whole else []
-        known = [it.joules for it in of if it is not None and it.joules is not None]
-        return sum(known) if of and len(known) == len(of) else None
+        all_have_one = len(chosen) == len(self.benchmarks)
+        energies = [*self.energies] if self.rotated is not None else chosen if all_have_one else []
+        known_joules = [it.joules for it in energies if it is not None and it.joules is not None]
+        return sum(known_joules) if energies and len(known_joules) == len(energies) else None
 
     @property
     def staggered(self) -> bool:
@@ -177,11 +177,11 @@ def summarise(run: StoredRun, proof: RunProof | None = None) -> Summary:
         results = window_results(run) if is_steady(head) else _bracket_results(run)
         scores = _scores(run, results, {energy.phase: energy for energy in energies})
     elif is_steady(head):
-        found = [*window_results(run)]
-        mix = mix_of(run, [*{it.phase: it.steady for it in found if it.steady}.values()])
-        scores = tuple(_score_in_mix(benchmark, found, mix) for benchmark in run.benchmarks)
+        mixed_results = [*window_results(run)]
+        mix = mix_of(run, [*{it.phase: it.steady for it in mixed_results if it.steady}.values()])
+        scores = tuple(_score_in_mix(benchmark, mixed_results, mix) for benchmark in run.benchmarks)
     else:
-        found, rotated = ring_of(run)
+        mixed_results, rotated = ring_of(run)
         scores = tuple(
             BenchmarkScore(
                 benchmark=it.benchmark,
@@ -191,7 +191,7 @@ def summarise(run: StoredRun, proof: RunProof | None = None) -> Summary:
                 iterations=(it,),
                 reason=None if it.selected else it.reason,
             )
-            for it in found
+            for it in mixed_results
         )
     alone = () if head.order == "rotated" else scores
     return Summary(
@@ -212,20 +212,22 @@ def summarise(run: StoredRun, proof: RunProof | None = None) -> Summary:
     )
 
 
-def _score_in_mix(used: BenchmarkUsed, found: Sequence[Result], mix: Mix) -> BenchmarkScore:
+def _score_in_mix(used: BenchmarkUsed, results: Sequence[Result], mix: Mix) -> BenchmarkScore:
     """Return a benchmark in all windows; that of the selected one stands for it."""
-    own = [
-        replace(it, selected=it.steady is mix.selected) for it in found if it.benchmark == used.name
+    benchmark_results = [
+        replace(result, selected=result.steady is mix.selected)
+        for result in results
+        if result.benchmark == used.name
     ]
-    chosen = next((it for it in own if it.selected), None)
+    chosen = next((result for result in benchmark_results if result.selected), None)
     reason = mix.reason or (None if chosen and chosen.per_s else Missing.NO_RESULT)
-    tune = own[0].tune if own else None
+    tune = benchmark_results[0].tune if benchmark_results else None
     return BenchmarkScore(
         benchmark=used.name,
         tune=tune,
         category=used.category,
         reference_s=used.reference_s,
-        iterations=tuple(own),
+        iterations=tuple(benchmark_results),
         reason=reason,
     )
 
@@ -278,20 +280,22 @@ def _bracket_results(run: StoredRun) -> Iterator[Result]:
     rows = group_by_key((copy.phase, copy) for copy in run.copies)
     for bracket in run.brackets:
         if bracket.benchmark is not None and bracket.iteration is not None:
-            its = used.get(bracket.benchmark, BenchmarkUsed(name=bracket.benchmark))
-            yield _bracket_result(head, its, bracket, rows.get(bracket.phase, ()))
+            benchmark_used = used.get(bracket.benchmark, BenchmarkUsed(name=bracket.benchmark))
+            yield _bracket_result(head, benchmark_used, bracket, rows.get(bracket.phase, ()))
 
 
 def _bracket_result(
-    head: RunHead, its: BenchmarkUsed, bracket: PhaseEnded, copies: Sequence[CopyEnded]
+    head: RunHead, benchmark: BenchmarkUsed, bracket: PhaseEnded, copies: Sequence[CopyEnded]
 ) -> Result:
-    own = head.source == "run"
+    is_own = head.source == "run"
     reported = bracket.reported
-    planned = head.copies if own else (reported and reported.copies) or len(copies)
+    planned = head.copies if is_own else (reported and reported.copies) or len(copies)
     good, failed = [copy for copy in copies if is_good(copy)], failures(copies)
-    reason = why_missing(copies, planned, checked=own)
-    row = max(good, key=lambda copy: (copy.elapsed_ns, -copy.copy), default=None)
-    last = CopyTime(row.copy, row.cpu, row.node, row.elapsed_s) if row else None
+    reason = why_missing(copies, planned, checked=is_own)
+    slowest = max(good, key=lambda copy: (copy.elapsed_ns, -copy.copy), default=None)
+    slowest_time = (
+        CopyTime(slowest.copy, slowest.cpu, slowest.node, slowest.elapsed_s) if slowest else None
+    )
     bracket_s, overlap_s = _bracket_times(bracket, copies, planned)
     if reported is not None and not failed:
         if reported.fault:
@@ -300,19 +304,21 @@ def _bracket_result(
             reason = None  # the file has no times of copies, and calls it valid
     if reported is not None and bracket_s is None:
         bracket_s = reported.reported_s
-    from_slowest = bracket_s is None and reason is None and last is not None
-    if from_slowest and last is not None:
-        bracket_s = last.elapsed_s
+    from_slowest = bracket_s is None and reason is None and slowest_time is not None
+    if from_slowest and slowest_time is not None:
+        bracket_s = slowest_time.elapsed_s
     median_s = statistics.median(copy.elapsed_s for copy in good) if good else None
     per_s = planned / bracket_s if reason is None and bracket_s else None
     # 1 - median copy / bracket; staggered, 1 - median copy / slowest copy.
-    has_lost = per_s is not None and last is not None and head.mode not in _WITHOUT_SCORE_LOST
-    whole_s = last.elapsed_s if head.stagger_ms > 0 and last else bracket_s
+    has_lost = (
+        per_s is not None and slowest_time is not None and head.mode not in _WITHOUT_SCORE_LOST
+    )
+    whole_s = slowest_time.elapsed_s if head.stagger_ms > 0 and slowest_time else bracket_s
     return Result(
-        benchmark=its.name,
+        benchmark=benchmark.name,
         tune=bracket.tune,
-        category=its.category,
-        reference_s=its.reference_s,
+        category=benchmark.category,
+        reference_s=benchmark.reference_s,
         phase=bracket.phase,
         iteration=bracket.iteration,
         counted=bracket.counted,
@@ -322,7 +328,7 @@ def _bracket_result(
         per_s=per_s,
         reason=reason,
         median_copy_s=median_s,
-        slowest=last,
+        slowest=slowest_time,
         bracket_s=bracket_s,
         bracket_from_slowest=from_slowest,
         overlap_s=overlap_s,
@@ -357,11 +363,13 @@ def _suite(kind: str, tune: str | None, members: Sequence[BenchmarkScore]) -> Su
     reason: str | None = None
     missing = [member.benchmark for member in members if member.reason or member.ratio is None]
     # What failed may be all the file knows of a benchmark, its reference time not among it.
-    without = [member.benchmark for member in members if not (member.reference_s or member.reason)]
+    without_reference = [
+        member.benchmark for member in members if not (member.reference_s or member.reason)
+    ]
     if not members:
         reason = "no benchmarks" if kind == "all" else f"no {kind} benchmark in this run"
-    elif without:
-        reason = Missing.NO_REFERENCE.describe(names=", ".join(without))
+    elif without_reference:
+        reason = Missing.NO_REFERENCE.describe(names=", ".join(without_reference))
     elif missing:
         reason = Missing.INCOMPLETE.describe(names=", ".join(missing))
     ratio = None if reason else geometric_mean([member.ratio or 0.0 for member in members])

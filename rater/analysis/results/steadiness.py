@@ -175,13 +175,13 @@ def _fewer_whole(
     """Return by copy its number of whole runs in the half where it has fewer."""
     begin, end = window_ns
     middle = (begin + end) / 2
-    whole = {copy: [0, 0] for copy in copies}
+    whole_runs = {copy: [0, 0] for copy in copies}
     for copy, start, finish, _ in runs:
         if begin <= start and finish <= middle:
-            whole[copy][0] += 1
+            whole_runs[copy][0] += 1
         elif middle <= start and finish <= end:
-            whole[copy][1] += 1
-    return {copy: min(halves) for copy, halves in whole.items()}
+            whole_runs[copy][1] += 1
+    return {copy: min(halves) for copy, halves in whole_runs.items()}
 
 
 def _speeds(
@@ -196,14 +196,16 @@ def _speeds(
             continue
         density = typical_s / (finish - start)
         first, last = float(max(start, begin)), min(finish, end)
-        place = int((first - begin) / length)
-        while place < 2 * slices and first < last:
-            upto = min(last, begin + (place + 1) * length)
-            work[copy][place] += density * max(0.0, upto - first)
-            first = upto
-            place += 1
+        position = int((first - begin) / length)
+        while position < 2 * slices and first < last:
+            slice_end = min(last, begin + (position + 1) * length)
+            work[copy][position] += density * max(0.0, slice_end - first)
+            first = slice_end
+            position += 1
     slice_s = length / 1e9
-    return [[seconds / slice_s for seconds in of] for of in work.values()]
+    return [
+        [seconds / slice_s for seconds in seconds_of_slices] for seconds_of_slices in work.values()
+    ]
 
 
 def _noises(
@@ -217,20 +219,25 @@ def _noises(
     whole runs, and two pieces with the mean square 1/3), and shares 1/6 (the
     mean of u (1 - u)). That much wider is the error than the slices' spread says.
     """
-    found = []
-    many = len(speeds) >= _MANY_COPIES
-    if many:
-        changes = [statistics.fmean(of[slices:]) - statistics.fmean(of[:slices]) for of in speeds]
+    noises = []
+    has_many_copies = len(speeds) >= _MANY_COPIES
+    if has_many_copies:
+        changes = [
+            statistics.fmean(copy_speeds[slices:]) - statistics.fmean(copy_speeds[:slices])
+            for copy_speeds in speeds
+        ]
         error = statistics.stdev(changes) / math.sqrt(len(changes)) / base
-        found.append(_Noise(error, len(changes) - 1, 0))
-    if slices >= (_FEWEST_SLICES if many else 2):
+        noises.append(_Noise(error, len(changes) - 1, 0))
+    if slices >= (_FEWEST_SLICES if has_many_copies else 2):
         means = [statistics.fmean(column) for column in zip(*speeds, strict=True)]
         spread = statistics.variance(means[:slices]) + statistics.variance(means[slices:])
-        tied = 1 / (6 * runs_per_slice - 2)
-        wider = (1 + 2 * tied * (slices - 1) / slices) / (1 - 2 * tied / slices)
-        error = math.sqrt(spread / slices * wider) / base
-        found.append(_Noise(error, 2 * slices - 2, slices))
-    return found
+        correlation = 1 / (6 * runs_per_slice - 2)
+        variance_factor = (1 + 2 * correlation * (slices - 1) / slices) / (
+            1 - 2 * correlation / slices
+        )
+        error = math.sqrt(spread / slices * variance_factor) / base
+        noises.append(_Noise(error, 2 * slices - 2, slices))
+    return noises
 
 
 def _longer(length_s: float, wanted_s: float) -> float | None:

@@ -241,10 +241,10 @@ def _window(
 
 def _slowest(window: SteadyWindow, rows: Sequence[CopyEnded]) -> CopyTime | None:
     """Return the copy with the lowest rate, with its median run."""
-    if (it := window.slowest) is None:
+    if (slowest := window.slowest) is None:
         return None
-    times_s = [row.elapsed_s for row in rows if row.copy == it.copy and is_good(row)]
-    return CopyTime(it.copy, it.cpu, it.node, statistics.median(times_s))
+    times_s = [row.elapsed_s for row in rows if row.copy == slowest.copy and is_good(row)]
+    return CopyTime(slowest.copy, slowest.cpu, slowest.node, statistics.median(times_s))
 
 
 def _work(
@@ -253,10 +253,10 @@ def _work(
     """Return the unit of a copy's rate, and what one run of each benchmark is worth in a second."""
     if len(used) == 1:
         return "copies/hour", {used[0].name: HOUR_S}
-    references = {one.name: one.reference_s for one in used}
-    known = {name: seconds for name, seconds in references.items() if seconds}
-    if len(known) == len(references):
-        return "reference s/s", known
+    references = {benchmark.name: benchmark.reference_s for benchmark in used}
+    known_references = {name: seconds for name, seconds in references.items() if seconds}
+    if len(known_references) == len(references):
+        return "reference s/s", known_references
     return "typical s/s", typical_s
 
 
@@ -300,13 +300,13 @@ def _why_no_result(head: RunHead, bracket: PhaseEnded, reach: Sequence[CopyEnded
 
     A run that ended before it counts only where its copy came no further.
     """
-    if bad := failures(reach):
-        return why_failed(bad, len(reach), "runs")
+    if failed := failures(reach):
+        return why_failed(failed, len(reach), "runs")
     if not bracket.complete or not all(is_good(row) for row in reach):
         return Missing.NO_WINDOW
     if lacking := set(range(head.copies)) - {row.copy for row in reach}:
         return Missing.NOT_IN_WINDOW.describe(names=format_list(lacking))
-    return why_missing(reach, len(reach), what="runs")
+    return why_missing(reach, len(reach), unit="runs")
 
 
 def _why_short(head: RunHead, shares: Mapping[str, Sequence[float]]) -> str | None:
@@ -316,7 +316,15 @@ def _why_short(head: RunHead, shares: Mapping[str, Sequence[float]]) -> str | No
         return None
     queues = (ring_steps(copy, len(ring), head.increment) for copy in range(head.copies))
     queued = {ring[position] for positions in queues for position in positions}
-    unseen = [name for name, of in shares.items() if name in queued and not sum(of)]
+    unseen = [
+        name
+        for name, benchmark_shares in shares.items()
+        if name in queued and not sum(benchmark_shares)
+    ]
     names = ", ".join(unseen)
-    many = len(unseen)
-    return Missing.SHORT_WINDOW.describe(many=many, of=len(queued), names=names) if many else None
+    how_many = len(unseen)
+    return (
+        Missing.SHORT_WINDOW.describe(many=how_many, of=len(queued), names=names)
+        if how_many
+        else None
+    )

@@ -107,7 +107,7 @@ def layout_path(name_or_path: str) -> Path:
         return data_folder("layouts") / f"{name_or_path}.toml"
     if "/" not in name_or_path and path.suffix != ".toml" and not path.is_file():
         raise InputError(
-            f"unknown layout {name_or_path!r}; {did_you_mean(name_or_path, names, few=True)} "
+            f"unknown layout {name_or_path!r}; {did_you_mean(name_or_path, names, list_all=True)} "
             "(CPUs of your choice: list:0,8,1,9; a layout of your own is given by its path: "
             "./NAME.toml)"
         )

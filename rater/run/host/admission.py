@@ -182,9 +182,9 @@ def _describe_listener(path: Path) -> str:
 
 def _open_lock_file(path: Path) -> int:
     try:
-        descriptor = open_file(path, os.O_CREAT | os.O_RDWR, mode=_MODE, anyones=True)
+        descriptor = open_file(path, os.O_CREAT | os.O_RDWR, mode=_MODE, of_any_user=True)
     except PermissionError:
-        return open_file(path, os.O_RDONLY, anyones=True)
+        return open_file(path, os.O_RDONLY, of_any_user=True)
     if os.fstat(descriptor).st_uid == os.geteuid():
         os.fchmod(descriptor, _MODE)  # whatever the umask, or an earlier rater's mode
     return descriptor
