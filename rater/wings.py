@@ -1,10 +1,10 @@
 """The wings of the house: the one table through which the core reaches them.
 
 A wing (`speccpu`, `lab`, `fleet`) stands on the core and imports what it needs of it. The core
-imports no wing, and no wing another. What a wing adds to the core is here: its command, and modules
-with what Protocols of the core say, which are imported when the core asks for them. For mypy,
-`tests/test_wings.py` holds the modules against these Protocols. A wing may be absent: its folder
-is removed, and the core runs without it.
+imports no wing, and no wing another. What a wing adds to the core is here: its command, and its
+modules, each of which follows a Protocol of the core and is imported when the core asks for it.
+For mypy, `tests/test_wings.py` holds the modules against these Protocols. A wing may be absent:
+its folder is removed, and the core runs without it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rater.system.errors import InputError
 
 
 class Wing(NamedTuple):
-    """What a wing brings: a command, and by the names that the core asks for its modules."""
+    """What a wing brings: a command, and modules by the names that the core asks for."""
 
     command: str
     about: str  # a few words for the help of `rater`
@@ -55,15 +55,15 @@ WINGS = {
     ),
 }
 HOOKS = {
-    name: f"{wing}.{module}" for wing, it in WINGS.items() for name, module in it.hooks.items()
+    hook: f"{name}.{module}" for name, wing in WINGS.items() for hook, module in wing.hooks.items()
 }
 # Commands by name: their words of help, and the module that has them.
 COMMANDS = {
-    it.command: (it.about, f"{wing}.commands")
-    for wing, it in WINGS.items()
-    if Path(__file__).with_name(wing).is_dir()
+    wing.command: (wing.about, f"{name}.commands")
+    for name, wing in WINGS.items()
+    if Path(__file__).with_name(name).is_dir()
 }
-# What the core asks of every run, and what a wing that is absent has to say of it.
+# Functions that the core calls for every run, and what they return when their wing is absent.
 _WITHOUT: dict[str, object] = {
     **dict.fromkeys(("prove_pages", "base_side", "pages_document"), None),
     **dict.fromkeys(("layout_warnings", "page_parts", "fleet_words"), ()),
@@ -77,7 +77,7 @@ class Hook[T]:
         self._module = HOOKS[name]
 
     def __call__(self) -> T:
-        """Return the module; of a wing that is absent what says so when it is needed."""
+        """Return the module; for an absent wing a stand-in, whose functions raise `InputError`."""
         wing = self._module.partition(".")[0]
         try:
             return cast("T", import_module(f"rater.{self._module}"))

@@ -350,7 +350,7 @@ def _groups(
 ) -> tuple[EventGroup, ...]:
     groups = []
     for name in table.names(_EVENT, _EVENT_EXPECTED):
-        members = table.strings(name, required=True)
+        members = table.strings(name, at_least_one=True)
         for unknown in [member for member in members if member not in events]:
             table.mistake(f"unknown event {unknown!r}; {did_you_mean(unknown, events)}", name)
         if len(set(members)) < len(members):

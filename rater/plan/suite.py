@@ -292,7 +292,7 @@ class _Reader(Struct, frozen=True):
 
     def _generator(self, table: TableReader) -> Generator:
         generator = Generator(
-            self.files.paths(table, "sources"), table.strings("args", required=True)
+            self.files.paths(table, "sources"), table.strings("args", at_least_one=True)
         )
         if generator.args and not any("{output}" in arg for arg in generator.args):
             table.mistake('no argument has "{output}", the file to write', "args")
@@ -418,7 +418,7 @@ class SuiteFiles(Struct, frozen=True):
 
     def paths(self, table: TableReader, name: str) -> tuple[Path, ...]:
         """Read a list of paths at `name`, at least one."""
-        words = table.strings(name, required=True)
+        words = table.strings(name, at_least_one=True)
         return tuple(
             self.checked_path(table, f"{name}[{position}]", word)
             for position, word in enumerate(words)
@@ -448,7 +448,7 @@ class SuiteFiles(Struct, frozen=True):
 
     def program(self, table: TableReader, key: str, *, required: bool = False) -> tuple[str, ...]:
         """Read a command line, empty when absent; a program with "/" becomes absolute."""
-        words = table.strings(key, required=required or key in table)
+        words = table.strings(key, at_least_one=required or key in table)
         if words and not words[0]:
             table.mistake("expected a program, got an empty string", f"{key}[0]")
         if words and "/" in words[0]:

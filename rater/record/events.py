@@ -18,28 +18,28 @@ class PageRegion(Struct, frozen=True):
 
     category: str  # heap, mmap, static; rest: what of the process no layout reaches
     split: bool  # blocks of 128 KB and more are of mmap, not of heap
-    share_of_bytes: int | None  # what shares of the layout were taken of; None: there were none
+    share_of_bytes: int | None  # the whole of the layout's shares; None: the layout has none
     extent_bytes: int
     resident_bytes: int
-    planned_bytes: int  # of the extent, what was to lie in pages larger than base pages
-    touched_bytes: int  # pages of that with anything in them, as a whole
-    huge_bytes: int | None  # of it, what did lie in such pages; None: that cannot be seen
+    planned_bytes: int  # part of the extent that was to lie in pages larger than base pages
+    touched_bytes: int  # planned pages with anything in them, counted as a whole
+    huge_bytes: int | None  # touched bytes that did lie in such pages; None: cannot be seen
     stray_bytes: int  # in larger pages that were not planned
     page_bytes: tuple[tuple[int, int], ...]  # page size, bytes
-    largest_page_bytes: int  # that was planned; base pages where none was
+    largest_page_bytes: int  # largest page size of the plan; without one, that of base pages
     seen: str  # exit, peak, fork: by the library in the copy; look: from outside while it ran
-    processes: int  # of the copy that the library was in
+    processes: int  # processes of the copy that had the library
     forks: int  # of the largest process
     note: str | None  # in words, what went wrong
 
 
 class PagesHad(Struct, frozen=True):
-    """What page sizes a copy's run had; emitted after its phase."""
+    """The page sizes that a copy's run had; emitted after its phase."""
 
     phase: int
     copy: int
     step: int
-    regions: tuple[PageRegion, ...]  # none: nothing was seen of it
+    regions: tuple[PageRegion, ...]  # empty: the run was not seen
 
 
 # -- What the supervisor emits: one event is one row -----------------------------------------------
@@ -70,14 +70,14 @@ class GateFacts(Struct, frozen=True):
 
 
 class Sampled(Struct, frozen=True, kw_only=True):
-    """What was seen of a running copy: its process and the processes below it."""
+    """A look at a running copy: its process and the processes below it."""
 
     phase: int
     copy: int
     step: int
     age_ns: int  # since the copy's release
     processes: int  # that were looked at
-    unread: int  # processes whose memory was not: too many of them, or another user's
+    unread: int  # processes whose memory was not read: too many of them, or another user's
     cpus: tuple[int, ...]  # where its threads ran last, ascending, each once
     allowed: tuple[int, ...] | None  # affinity mask of the copy's first process by now
     # Of threads that still live: moves to another CPU, and pages the kernel's balancing moved.
@@ -85,15 +85,16 @@ class Sampled(Struct, frozen=True, kw_only=True):
     pages_migrated: int | None
     # Anonymous memory and huge pages by NUMA node; file pages (libraries) are not among them.
     node_bytes: tuple[tuple[int, int], ...] | None
-    policy: str | None  # memory policy of most of it in the kernel's words: "local", "bind:2"
+    policy: str | None  # memory policy of most pages in the kernel's words: "local", "bind:2"
     page_bytes: tuple[tuple[int, int], ...] | None  # the same memory: page size, bytes
     rss_bytes: int | None  # resident, huge pages included; what its processes share counts once
     peak_bytes: int | None  # highest since its exec, None for several processes
     swap_bytes: int | None  # swapped out
     read_ns: int  # how long the look took
-    looks: int = 1  # how many it stands for: averages of those, their extremes, the last one's age
-    # Of several looks `node_bytes` of the one with most away from where it was planned; None: the
-    # same as `node_bytes`.
+    # Several looks in one row: averages of them, their extremes, the age of the last one.
+    looks: int = 1
+    # `node_bytes` of the look with most memory away from its planned nodes; None: the same as
+    # `node_bytes`.
     astray_bytes: tuple[tuple[int, int], ...] | None = None
 
     @property
@@ -103,15 +104,15 @@ class Sampled(Struct, frozen=True, kw_only=True):
 
 
 class Observed(Struct, frozen=True, kw_only=True):
-    """What observing the copies of a run came to."""
+    """How the copies of a run were observed, and the cost of that."""
 
     cadence: str  # as asked for: "auto", "once", or seconds
     samples: int
     interval_s: float | None  # mean time between two looks at the same copy; None: none had two
-    cpu_s: float  # CPU time all of it took
-    share: float  # of one CPU, while copies ran
+    cpu_s: float  # CPU time of all looks
+    share: float  # of the time of one CPU while copies ran
     longest_read_s: float
-    unknown: tuple[str, ...]  # what could not be seen on this machine, each said once
+    unknown: tuple[str, ...]  # facts that could not be seen on this machine, each once
 
 
 class CpuReading(Struct, frozen=True, kw_only=True):
@@ -125,8 +126,8 @@ class CpuReading(Struct, frozen=True, kw_only=True):
     steal_ns: int  # wanted, but given to others by the hypervisor
     idle_ns: int
     mean_khz: int | None  # of the readings while copies ran; None: there were none
-    throttles: int | None  # times that core or package was too hot; None: not told
-    interrupts: int | None  # that it took, all kinds; None: not read
+    throttles: int | None  # times that core or package was too hot; None: not known
+    interrupts: int | None  # that the CPU took, of all kinds; None: not read
     # Steady mode: CPU time of runs that only kept the load up, of copies placed on this CPU (of
     # copies that are not bound: with the first CPU). There are no rows of those runs.
     filler_ns: int = 0
@@ -140,7 +141,7 @@ class CpuReadings(Struct, frozen=True):
 
 
 class MachineReadings(Struct, frozen=True):
-    """What the machine's counters came to during a phase, as far as the kernel has them.
+    """How far the machine's counters went during a phase, those that the kernel has.
 
     `elapsed_ns` (between the two readings) and `rater_cpu_ns` (CPU time of rater's
     own process) are always there; `pressure_WHAT_some_ns` and `..._full_ns` are time
@@ -166,7 +167,7 @@ class CopyStarted(Struct, frozen=True, kw_only=True):
     copy: int
     step: int  # position in the copy's queue, from 0
     start_ns: int
-    planned_start_ns: int | None  # None where nothing was planned (later steps of a queue)
+    planned_start_ns: int | None  # None: no plan (later steps of a queue)
 
 
 class WorkloadTime(Struct, frozen=True):
@@ -181,11 +182,11 @@ class WorkloadTime(Struct, frozen=True):
     elapsed_ns: int
     exit_code: int | None  # None when a signal ended it, and when it is not known
     signal: int | None
-    pid: int | None = None  # of the command's own process, where that is told
+    pid: int | None = None  # of the command's own process
 
 
 class ResidentMemory(Struct, frozen=True):
-    """What looks at a copy's processes saw, one a second; hugetlb pages included."""
+    """Memory of a copy's processes by one look a second; hugetlb pages included."""
 
     mean_rss_bytes: int
     peak_rss_bytes: int
@@ -194,19 +195,19 @@ class ResidentMemory(Struct, frozen=True):
 
 
 class AtGate:
-    """A copy with what was seen of it at its gate, flat as the database's `copy` row has it."""
+    """A copy with the facts of its gate, flat as the database's `copy` row has them."""
 
     __slots__ = ()
     gate: GateFacts | None
 
     @property
     def gate_cpus(self) -> tuple[int, ...] | None:
-        """CPUs that the kernel let it use; None: not known."""
+        """CPUs that the kernel let the copy use; None: not known."""
         return self.gate.cpus if self.gate else None
 
     @property
     def gate_mems(self) -> tuple[int, ...] | None:
-        """Nodes that its cpuset let it take memory of; None: not known."""
+        """Nodes that its cpuset let the copy take memory of; None: not known."""
         return self.gate.mems if self.gate else None
 
 
@@ -232,7 +233,7 @@ class EventCount(Struct, frozen=True):
 
     group_name: str  # with its table: intel-skx:pipeline; ends with ":u" for user mode only
     event: str
-    value: int | None  # None: it had no counter, or never ran
+    value: int | None  # None: the event had no counter, or its copy never ran
     enabled_ns: int  # CPU time while it was to be counted, of all threads together,
     running_ns: int  # and while it was: less where others had the counters
 
@@ -243,12 +244,12 @@ class EventCount(Struct, frozen=True):
 
     @property
     def in_full(self) -> bool:
-        """Tell whether it was counted all the time."""
+        """Tell whether the event was counted all the time."""
         return self.value is not None and self.running_ns == self.enabled_ns
 
     @property
     def estimate(self) -> float | None:
-        """The value; where it was counted a part of the time, what the whole would have been."""
+        """The value, scaled to the whole time when the event was counted for a part of it."""
         if self.value is None or not self.running_ns:
             return None
         return self.value * self.enabled_ns / self.running_ns
@@ -258,8 +259,8 @@ class CopyEnded(AtGate, Struct, frozen=True):
     """One run of one benchmark by one copy, and where it was planned to run: a row of `copy`.
 
     Emitted when the copy was reaped, in one transaction; of an imported run most is not known.
-    What is found later is added to the row: by `OutputChecked`, `CopyCounted`, `PagesHad`,
-    `PlacementJudgement`.
+    `OutputChecked`, `CopyCounted`, `PagesHad` and `PlacementJudgement` complete the row later.
+    It is made by position: rows are read by the hundred thousand, and keywords double the time.
     """
 
     phase: int
@@ -275,7 +276,7 @@ class CopyEnded(AtGate, Struct, frozen=True):
     node: int | None
     package: int | None
     mem_nodes: tuple[int, ...]  # nodes its memory was bound to or found on; empty: not known
-    planned_start_ns: int | None  # None where nothing was planned (later steps of a queue)
+    planned_start_ns: int | None  # None: no plan (later steps of a queue)
     start_ns: int | None  # None: not known (imported); so is finish_ns then
     finish_ns: int | None
     elapsed_ns: int  # release to end
@@ -328,7 +329,7 @@ class CopyEnded(AtGate, Struct, frozen=True):
 
 
 class CopyCounted(Struct, frozen=True):
-    """What the counters of a copy's run came to, after its end."""
+    """The counts of a copy's run, after its end."""
 
     phase: int
     copy: int
@@ -337,7 +338,7 @@ class CopyCounted(Struct, frozen=True):
 
 
 class PhaseCounted(Struct, frozen=True, kw_only=True):
-    """What counting the copies of a phase cost rater, outside of their times."""
+    """The CPU time that rater spent on counting the copies of a phase, outside of their times."""
 
     phase: int
     user_only: bool  # the kernel's part was not to be seen
@@ -348,7 +349,7 @@ class PhaseCounted(Struct, frozen=True, kw_only=True):
 
 
 class PublishedResult(Struct, frozen=True, kw_only=True):
-    """What an imported result file says itself of a bracket; None for what it does not say."""
+    """The result of a bracket as an imported file states it; None: the file has no such value."""
 
     copies: int | None  # that ran, whether or not their times are in the file
     reported_s: float | None  # start of the first copy to finish of the last
@@ -360,7 +361,7 @@ class PublishedResult(Struct, frozen=True, kw_only=True):
 
     @property
     def fault(self) -> str | None:
-        """Why the file calls it not valid, None where it does not."""
+        """Why the file calls the result not valid; None: it is valid, or the file does not say."""
         if self.valid in (None, "S"):
             return None
         words = _FAULTS.get(self.valid or "", f"the file calls it {self.valid}")
@@ -420,7 +421,7 @@ class Noted(Struct, frozen=True):
 
 
 class Resting(Struct, frozen=True):
-    """What is waited for between two phases, for the screen; not stored."""
+    """Why the next phase waits, for the screen; not stored."""
 
     text: str
 

@@ -9,16 +9,24 @@ from msgspec import Struct
 
 # -- How copies and runs end -----------------------------------------------------------------------
 
-# What a program brings upon itself, or a limit that was set for it.
-_OF_ITS_OWN = {
-    *(Signals.SIGSEGV, Signals.SIGBUS, Signals.SIGFPE, Signals.SIGILL, Signals.SIGABRT),
-    *(Signals.SIGSYS, Signals.SIGTRAP, Signals.SIGPIPE, Signals.SIGXCPU, Signals.SIGXFSZ),
+# Signals that a program brings upon itself, or that a limit brings which was set for it.
+_FROM_ITSELF = {
+    Signals.SIGSEGV,
+    Signals.SIGBUS,
+    Signals.SIGFPE,
+    Signals.SIGILL,
+    Signals.SIGABRT,
+    Signals.SIGSYS,
+    Signals.SIGTRAP,
+    Signals.SIGPIPE,
+    Signals.SIGXCPU,
+    Signals.SIGXFSZ,
 }
 
 
 def is_from_outside(signal: int) -> bool:
     """Tell whether a signal that ended a program comes from others, rather than from itself."""
-    return signal not in _OF_ITS_OWN
+    return signal not in _FROM_ITSELF
 
 
 LEFT_BEHIND = "left processes behind"  # begins the note of a copy whose processes outlived it
@@ -35,7 +43,7 @@ class CopyStatus(StrEnum):
 
 
 class Validity(StrEnum):
-    """What is known of a copy's output."""
+    """Whether a copy's output was right."""
 
     UNCHECKED = "unchecked"  # nobody looked yet: the copy has just ended, or rater died first
     NOT_CHECKED = "no-expectation"  # there is nothing to compare with (a plain command)
@@ -50,7 +58,7 @@ class RunStatus(StrEnum):
     COMPLETE = "complete"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
-    KILLED = "killed"  # never stored: what reading says of `RUNNING` whose rater is gone
+    KILLED = "killed"  # never stored: a `RUNNING` run whose rater is gone is read as this
 
     @property
     def reported(self) -> str:

@@ -32,15 +32,15 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 
 def folder_of(uuid: str) -> str | None:
-    """Return the name of the folder of a run's directories; None: it is no uuid.
+    """Return the name of the folder of a run's directories; None: `uuid` is none.
 
-    A database or document may say anything, and folders of runs are removed.
+    A database or document may have any text as a uuid, and folders of runs are removed.
     """
     return uuid if _UUID.fullmatch(uuid) else None
 
 
 class RunHead(Struct, frozen=True, kw_only=True):
-    """What one line of `rater list` stands on: a stored run without its rows."""
+    """A stored run without its rows: what `rater list` needs for a line."""
 
     run: int  # its number in this database
     uuid: str
@@ -81,7 +81,7 @@ class RunHead(Struct, frozen=True, kw_only=True):
 
     @property
     def folder(self) -> str | None:
-        """Name of the folder of its run directories; None: what is said to be its uuid is none."""
+        """Name of the folder of its run directories; None: `uuid` has another form."""
         return folder_of(self.uuid)
 
 
@@ -119,7 +119,7 @@ class TimeRow(NamedTuple):
 
 
 class PlacementJudgement(Struct, frozen=True, kw_only=True):
-    """Whether one copy run ran, and had its memory, where it was planned."""
+    """Whether one copy run had the CPUs and the memory of its plan."""
 
     phase: int
     copy: int
@@ -143,12 +143,12 @@ class StoredRun(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()  # given before the first phase
     notes: tuple[str, ...] = ()  # made since, in order
     samples: tuple[Sampled, ...] = ()  # of copies while they ran, by phase, copy, step, age
-    observed: Observed | None = None  # what that came to; None: it was off, or rater was killed
+    observed: Observed | None = None  # cost of the samples; None: off, or rater was killed
     imported: ImportedFile | None = None  # the result file that it was read from
     cpu_readings: tuple[CpuReadings, ...] = ()  # by phase; those that ended and were watched
     machine_readings: tuple[MachineReadings, ...] = ()  # by phase
     counted: tuple[PhaseCounted, ...] = ()  # by phase; those whose copies were counted
-    redacted: tuple[str, ...] = ()  # names of what has its value left out, as secrets have
+    redacted: tuple[str, ...] = ()  # names of secrets, whose values are left out
 
     def without_torn(self) -> StoredRun:
         """Return the run without attempts at phases that were run again: what results are of."""
@@ -166,10 +166,10 @@ class StoredRun(Struct, frozen=True, kw_only=True):
             machine_readings=tuple(
                 reading for reading in self.machine_readings if reading.phase not in torn
             ),
-            counted=tuple(it for it in self.counted if it.phase not in torn),
+            counted=tuple(phase for phase in self.counted if phase.phase not in torn),
         )
 
 
 def is_good(copy: CopyEnded) -> bool:
-    """Tell whether the copy ran to its end, well, and nothing is known against its output."""
+    """Tell whether the copy ran to its end, well, and its output was not found wrong."""
     return copy.status is CopyStatus.OK and copy.validity is not Validity.INVALID

@@ -48,22 +48,22 @@ class JournalOwner(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     @property
     def process(self) -> ProcessId:
-        """Which process it is, for good."""
+        """The process, as no other one is identified on this machine."""
         return ProcessId(self.pid, self.start_ticks, self.boot_id)
 
     @property
     def description(self) -> str:
-        """Who it is, for people."""
+        """The process as people know it."""
         return f"{self.what} (process {self.pid}, since {self.since})"
 
 
 class Entry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One file: what was there, and what we wrote or were about to."""
+    """One file: its old value, and the values that we wrote or were about to write."""
 
     knob: str
     file: str  # relative to the root
     old: str
-    ours: tuple[str, ...]
+    ours: tuple[str, ...]  # values that we wrote, or were about to write
     approximate: bool  # the kernel may have taken a number on the way to ours
     beside: bool  # we never wrote it: the kernel changes it with another file
 
@@ -97,7 +97,7 @@ def is_value(file: str, text: str) -> bool:
 
 
 def this_owner(root: Path, activity: str) -> JournalOwner:
-    """Return this process as an owner; `what` tells people what it does."""
+    """Return this process as an owner; `activity` is for people: `rater sweep mini`."""
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     process = this_process(root)
     return JournalOwner(
@@ -218,9 +218,9 @@ def _take_lock(descriptor: int, path: Path, root: Path) -> None:
 
 
 def is_locked(path: Path) -> bool:
-    """Tell whether somebody holds the lock of a journal; only looks.
+    """Tell whether somebody holds the lock of a journal, and take nothing.
 
-    No, of a lock that this user may not open: then the journal's owner tells it.
+    A lock that this user may not open counts as free: the owner in the journal tells more.
     """
     try:
         descriptor = _open_lock(path, os.O_RDONLY)
@@ -236,8 +236,8 @@ def is_locked(path: Path) -> bool:
 
 
 def _open_lock(path: Path, flags: int) -> int:
-    """Open the lock of a journal, which no other user may: who holds it keeps settings changed.
+    """Open the lock of a journal, which only its owner may: its holder keeps settings changed.
 
-    Not `.lock`, which others could open of an earlier rater and hold for ever.
+    It is not called `.lock`: earlier raters made that one so that others could hold it for ever.
     """
     return open_file(path.with_name(f"{path.name}.held"), flags, mode=0o600)

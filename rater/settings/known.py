@@ -27,22 +27,24 @@ _PLACEHOLDERS = {
 }
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 LAYOUT_TEXT = "layout.text"  # recorded with a run: the user's own layout file as it was
-NO_LIMIT = 1 << 62
+NO_LIMIT = 1 << 62  # more than any setting of the kernel takes
 _READINGS = ("load.", "memory.", "rater.")
-# Not in runs of before, and some are for root alone: compared where both runs have them.
+# Earlier raters did not record these, and some only root can read: compared where both runs have
+# them.
 WHERE_READ = ("firmware.", "dimms.", "tuned.", "kernel.page_bytes", "cpu.idle_", "cpu.latency_")
 _HUGE_PAGES_IN_USE = ("free", "reserved", "surplus")
 
 _CPUS = "sys/devices/system/cpu"
 _POLICY = f"{_CPUS}/cpufreq/{{policy}}"
 _THP = "sys/kernel/mm/transparent_hugepage"
+_THP_GROUP = "transparent huge pages"
 _POOL = "sys/kernel/mm/hugepages/hugepages-{size}"
 _NODE_POOL = "sys/devices/system/node/{node}/hugepages/hugepages-{size}"
 # The kernel sets it anew whenever the last size of huge pages goes off or the first one comes on
 # (mm/khugepaged.c: set_recommended_min_free_kbytes), and what the administrator had set is lost.
 _MIN_FREE = "proc/sys/vm/min_free_kbytes"
 _LIMITS = (f"{_POLICY}/scaling_max_freq", f"{_POLICY}/scaling_min_freq")
-_MOST_PAGES = 1 << 40
+_MOST_PAGES = 1 << 40  # more than any machine has
 
 
 class KnownSetting(Struct, frozen=True, kw_only=True):
@@ -64,7 +66,7 @@ class KnownSetting(Struct, frozen=True, kw_only=True):
     changes_cpus: bool = False  # CPUs come and go with it
 
 
-def _cpus() -> Iterator[KnownSetting]:
+def _cpu_settings() -> Iterator[KnownSetting]:
     group = "CPUs"
     yield KnownSetting(
         name="smt.control",  # `smt` is an option of a run
@@ -123,38 +125,55 @@ def _cpus() -> Iterator[KnownSetting]:
     )
 
 
+def _huge_page_switch(
+    name: str, file: str, about: str, choices: tuple[str, ...], also: str = "thp"
+) -> KnownSetting:
+    file_name = file.rpartition("/")[2]
+    return KnownSetting(
+        name=name,
+        also=f"{also}.{file_name}",
+        files=(f"{_THP}/{file}",),
+        group=_THP_GROUP,
+        what=about,
+        choices=choices,
+        follows=(_MIN_FREE,) if file_name == "enabled" else (),
+    )
+
+
 def _transparent_huge_pages() -> Iterator[KnownSetting]:
-    group, ways = "transparent huge pages", ("madvise", "never")
-    for name, also, file, what, choices in (
-        ("thp", "thp", "enabled", "who gets transparent huge pages", ("always", *ways)),
-        (
-            *("thp.defrag", "thp", "defrag", "who waits for memory to be compacted"),
-            ("always", "defer", "defer+madvise", *ways),
-        ),
-        (
-            *("thp.shmem", "thp", "shmem_enabled", "huge pages in shared memory"),
-            ("always", "within_size", "advise", "never", "deny", "force"),
-        ),
-        (
-            *("thp.{size}", "thp.{size}", "hugepages-{size}/enabled", "who gets pages of {size}"),
-            ("always", "inherit", *ways),
-        ),
-        (
-            *("thp.{size}.shmem", "thp.{size}", "hugepages-{size}/shmem_enabled"),
-            *("the same in shared memory", ("always", "inherit", "within_size", "advise", "never")),
-        ),
-    ):
-        last = file.rpartition("/")[2]
-        yield KnownSetting(
-            name=name,
-            also=f"{also}.{last}",
-            files=(f"{_THP}/{file}",),
-            group=group,
-            what=what,
-            choices=choices,
-            follows=(_MIN_FREE,) if last == "enabled" else (),
-        )
-    for name, file, what, least, most in (
+    yield _huge_page_switch(
+        "thp",
+        "enabled",
+        "who gets transparent huge pages",
+        choices=("always", "madvise", "never"),
+    )
+    yield _huge_page_switch(
+        "thp.defrag",
+        "defrag",
+        "who waits for memory to be compacted",
+        choices=("always", "defer", "defer+madvise", "madvise", "never"),
+    )
+    yield _huge_page_switch(
+        "thp.shmem",
+        "shmem_enabled",
+        "huge pages in shared memory",
+        choices=("always", "within_size", "advise", "never", "deny", "force"),
+    )
+    yield _huge_page_switch(
+        "thp.{size}",
+        "hugepages-{size}/enabled",
+        "who gets pages of {size}",
+        choices=("always", "inherit", "madvise", "never"),
+        also="thp.{size}",
+    )
+    yield _huge_page_switch(
+        "thp.{size}.shmem",
+        "hugepages-{size}/shmem_enabled",
+        "the same in shared memory",
+        choices=("always", "inherit", "within_size", "advise", "never"),
+        also="thp.{size}",
+    )
+    for name, file, about, least, most in (
         ("defrag", "defrag", "khugepaged waits for compaction (1 yes)", 0, 1),
         ("pages", "pages_to_scan", "pages khugepaged looks at in a round", 1, 1 << 32),
         ("sleep_ms", "scan_sleep_millisecs", "ms between its rounds", 0, 1 << 32),
@@ -165,67 +184,79 @@ def _transparent_huge_pages() -> Iterator[KnownSetting]:
             name=f"khugepaged.{name}",
             also=f"thp.khugepaged_{file}",
             files=(f"{_THP}/khugepaged/{file}",),
-            group=group,
-            what=what,
+            group=_THP_GROUP,
+            what=about,
             least=least,
             most=most,
         )
 
 
-def _pools() -> Iterator[KnownSetting]:
+def _huge_page_pools() -> Iterator[KnownSetting]:
+    group = "huge page pools"
     total, of_node = f"{_POOL}/nr_hugepages", f"{_NODE_POOL}/nr_hugepages"
-    for name, also, file, kept, what in (
-        # The total alone would not tell where they were.
-        ("", "", total, (total, of_node), "pages reserved for explicit requests, on all nodes"),
-        (".{node}", "hugepages.{node}.{size}.total", of_node, (), "the same on {node}"),
+    yield KnownSetting(
+        name="hugepages.{size}",
+        files=(total,),
+        group=group,
+        what="pages reserved for explicit requests, on all nodes",
+        most=_MOST_PAGES,
+        kept=(total, of_node),  # the total alone would not tell on which nodes they were
+        approximate=True,
+    )
+    yield KnownSetting(
+        name="hugepages.{size}.{node}",
+        also="hugepages.{node}.{size}.total",
+        files=(of_node,),
+        group=group,
+        what="the same on {node}",
+        most=_MOST_PAGES,
+        approximate=True,
+    )
+    yield KnownSetting(
+        name="hugepages.{size}.overcommit",
+        also="hugepages.{size}.overcommit",
+        files=(f"{_POOL}/nr_overcommit_hugepages",),
+        group=group,
+        what="maximum extra pages on demand",
+        most=_MOST_PAGES,
+    )
+
+
+def _sysctls() -> Iterator[KnownSetting]:
+    for name, also, about, most in (
+        ("numa_balancing", "kernel.numa_balancing", "pages follow their user (0 off)", 3),
+        ("zone_reclaim", "vm.zone_reclaim_mode", "reclaim before going far (0 no)", 7),
+        ("swappiness", "vm.swappiness", "swap out (high) or drop cache (0)", 200),
         (
-            *(".overcommit", "hugepages.{size}.overcommit", f"{_POOL}/nr_overcommit_hugepages"),
-            *((), "maximum extra pages on demand"),
+            "compaction_proactiveness",
+            "vm.compaction_proactiveness",
+            "compaction ahead of need (0 off)",
+            100,
         ),
+        ("overcommit", "vm.overcommit_memory", "promise memory (0 guess, 1 yes, 2 no)", 2),
+        ("aslr", "kernel.randomize_va_space", "random addresses (0 off, 2 all)", 2),
+        ("nmi_watchdog", "kernel.nmi_watchdog", "takes a counter of each CPU (0 off)", 1),
     ):
         yield KnownSetting(
-            name=f"hugepages.{{size}}{name}",
+            name=name,
             also=also,
-            files=(file,),
-            group="huge page pools",
-            what=what,
-            most=_MOST_PAGES,
-            kept=kept,
-            approximate=name != ".overcommit",
+            files=(f"proc/sys/{also.replace('.', '/')}",),
+            group="kernel" if name in ("aslr", "nmi_watchdog") else "memory",
+            what=about,
+            most=most,
         )
-
-
-def _numbers() -> Iterator[KnownSetting]:
-    memory, kernel = "memory", "kernel"
-    for group, name, also, what, most in (
-        (memory, "numa_balancing", "kernel.numa_balancing", "pages follow their user (0 off)", 3),
-        (memory, "zone_reclaim", "vm.zone_reclaim_mode", "reclaim before going far (0 no)", 7),
-        (memory, "swappiness", "vm.swappiness", "swap out (high) or drop cache (0)", 200),
-        (
-            *(memory, "compaction_proactiveness", "vm.compaction_proactiveness"),
-            *("compaction ahead of need (0 off)", 100),
-        ),
-        (
-            *(memory, "overcommit", "vm.overcommit_memory"),
-            *("promise memory (0 guess, 1 yes, 2 no)", 2),
-        ),
-        (kernel, "aslr", "kernel.randomize_va_space", "random addresses (0 off, 2 all)", 2),
-        (kernel, "nmi_watchdog", "kernel.nmi_watchdog", "takes a counter of each CPU (0 off)", 1),
-    ):
-        file = f"proc/sys/{also.replace('.', '/')}"
-        yield KnownSetting(name=name, also=also, files=(file,), group=group, what=what, most=most)
     yield KnownSetting(
         name="ksm",
         also="ksm.run",
         files=("sys/kernel/mm/ksm/run",),
-        group=memory,
+        group="memory",
         what="merges equal pages (0 off, 1 on, 2 parts them)",
         most=2,
     )
 
 
 # In the order in which several are set.
-SETTABLE = (*_cpus(), *_transparent_huge_pages(), *_pools(), *_numbers())
+SETTABLE = (*_cpu_settings(), *_transparent_huge_pages(), *_huge_page_pools(), *_sysctls())
 KNOWN = SETTABLE + tuple(
     KnownSetting(also=also, files=(file,))
     for also, file in (
@@ -259,9 +290,10 @@ def expand_pattern(pattern: str, values: Mapping[str, str]) -> str:
 @cache
 def matcher(pattern: str) -> re.Pattern[str]:
     """Return what matches a pattern with placeholders, each a group of its name."""
-    words = _PLACEHOLDER.split(pattern)  # every second one is that of a placeholder
+    pieces = _PLACEHOLDER.split(pattern)  # every second piece is the word of a placeholder
     parts = (
-        f"(?P<{it}>{_PLACEHOLDERS[it]})" if n % 2 else re.escape(it) for n, it in enumerate(words)
+        f"(?P<{piece}>{_PLACEHOLDERS[piece]})" if position % 2 else re.escape(piece)
+        for position, piece in enumerate(pieces)
     )
     return re.compile("".join(parts))
 
@@ -271,14 +303,22 @@ def is_known_file(file: str) -> bool:
 
     Root puts back what stands in a journal: nothing else may be written.
     """
-    patterns = (it for one in SETTABLE for it in (*one.files, *one.kept, *one.follows))
+    patterns = (
+        pattern
+        for setting in SETTABLE
+        for pattern in (*setting.files, *setting.kept, *setting.follows)
+    )
     return any(matcher(pattern).fullmatch(file) for pattern in patterns)
 
 
 def is_number_file(file: str) -> bool:
-    """Tell whether such a file holds a number, and never a word."""
-    of_words = (it for it in SETTABLE if (it.choices or it.choices_in) and not it.words)
-    patterns = (pattern for word in of_words for pattern in word.files)
+    """Tell whether a file of a setting holds a number, and never a word."""
+    patterns = (
+        pattern
+        for setting in SETTABLE
+        if (setting.choices or setting.choices_in) and not setting.words
+        for pattern in setting.files
+    )
     return not any(matcher(pattern).fullmatch(file) for pattern in patterns)
 
 
@@ -340,7 +380,7 @@ class KernelSetting(KnownSetting, frozen=True, kw_only=True):
 
     @property
     def stored(self) -> tuple[str, ...]:
-        """The files whose values make up what was there: all of them are put back."""
+        """The files whose values are kept, and all put back at the end."""
         return self.kept or self.files
 
     def read(self) -> CurrentValue:

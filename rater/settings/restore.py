@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -26,13 +27,13 @@ class LeftoverSettings(Struct, frozen=True):
     """What a process left that is dead by now."""
 
     path: Path
-    journal: Journal | None  # None: nobody can tell
-    damage: str | None  # why
-    rebooted: bool  # since then: nothing of it is in force
+    journal: Journal | None  # None: damaged
+    damage: str | None  # why it cannot be read
+    rebooted: bool  # the machine was booted since then: nothing of it is in force
 
     @property
     def summary(self) -> str:
-        """What it is, in one sentence."""
+        """Who left which settings changed, in one sentence."""
         if self.journal is None:
             return f"a damaged journal of settings, {self.damage}"
         text = truncate_list(
@@ -72,9 +73,9 @@ def find_leftovers(root: Path, journal_path: Path) -> LeftoverSettings | None:
 def restore_leftovers(
     root: Path, journal_path: Path, say: Callable[[str], None], *, force: bool = False
 ) -> bool:
-    """Put back what a dead process left; tell whether nothing of it remains.
+    """Put back the settings that a dead process left changed; tell whether none remains.
 
-    `force` writes what was there over what somebody else set since then. Raises `InputError`
+    `force` writes the old values over those that somebody else set since then. Raises `InputError`
     while the owner lives. Nothing is guessed from a damaged journal.
     """
     _refuse_reader(root, journal_path)
@@ -89,8 +90,8 @@ def restore_leftovers(
         if leftovers.rebooted:
             journals.remove(journal_path)
             say(
-                f"{leftovers.summary}; the machine was booted since then, so they are not in force: "
-                "nothing is written"
+                f"{leftovers.summary}; the machine was booted since then, so they are not in "
+                "force: nothing is written"
             )
             return True
         with block_stop_signals():
@@ -104,13 +105,11 @@ def restore_leftovers(
             for entry in leftovers.journal.entries
             if entry not in kept and values_before[entry.file] != entry.old
         ]
-        text = truncate_list(
-            [
-                f"{name} {old} (was {truncate_list(sorted({values_before[e.file] for e in of}), 2)})"
-                for name, old, of in group_by_setting(changed)
-            ],
-            8,
-        )
+        restored = [
+            f"{setting.name} {setting.old_value} (was {_join_values(setting, values_before)})"
+            for setting in group_by_setting(changed)
+        ]
+        text = truncate_list(restored, _MOST_RESTORED_SHOWN)
         if changed:
             say(f"put back what {owner.description} had left: {text}")
         elif not kept:
@@ -148,8 +147,8 @@ def _refuse_reader(root: Path, journal_path: Path) -> None:
     if is_locked(journal_path) or (journal is not None and is_alive(journal.owner.process, root)):
         owner_text = journal.owner.description if journal else "another user's rater"
         raise InputError(
-            f"{owner_text} is alive and changes settings of this machine now (journal {journal_path}): "
-            "it puts them back itself at its end"
+            f"{owner_text} is alive and changes settings of this machine now (journal "
+            f"{journal_path}): it puts them back itself at its end"
         )
     raise InputError(f"{journal_path} is another user's: `sudo rater settings restore`")
 
@@ -166,16 +165,26 @@ def read_leftovers(root: Path, path: Path) -> LeftoverSettings | None:
 
 
 def _by_knob(entries: Sequence[Entry]) -> list[tuple[str, str]]:
-    return [(name, old) for name, old, of in group_by_setting(entries) if any(e.ours for e in of)]
+    return [
+        (setting.name, setting.old_value)
+        for setting in group_by_setting(entries)
+        if any(entry.ours for entry in setting.entries)
+    ]
 
 
-# -- Write what was there, and say what could not be put back and why ------------------------------
+def _join_values(setting: ChangedSetting, values: Mapping[str, str]) -> str:
+    """Return the values of a setting's files, the first two of different ones."""
+    return truncate_list(sorted({values[entry.file] for entry in setting.entries}), 2)
 
-_PASSES = 3  # a file may change another one that was put back before it
+
+# -- Write old values, and say which could not be put back and why ---------------------------------
+
+_PASSES = 3  # of writing: a file may change another one that was put back before it
+_MOST_RESTORED_SHOWN = 8
 
 
 def write_values_back(root: Path, entries: Sequence[Entry], *, force: bool) -> dict[Entry, str]:
-    """Write what was there wherever it is not; return what stays as it is, and why.
+    """Write the old values into files that have another one; return the rest, and why.
 
     The last that was set comes first; what the kernel changes by itself comes last.
     """
@@ -237,7 +246,7 @@ def value_now(root: Path, file: str) -> str:
 
 
 def describe_kept(root: Path, kept: Mapping[Entry, str]) -> Iterator[str]:
-    """Say what stays as it is, files of one knob and one reason together."""
+    """Say which settings are not put back, files of one knob and one reason together."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for entry, reason in kept.items():
         groups.setdefault((_label(entry), entry.old, reason), []).append(str(root / entry.file))
@@ -253,13 +262,21 @@ def restore_hint(path: Path) -> str:
     )
 
 
-def group_by_setting(entries: Sequence[Entry]) -> Iterator[tuple[str, str, list[Entry]]]:
-    """Yield what people call a setting, what was there, and the files of which both is true."""
+class ChangedSetting(NamedTuple):
+    """Files of one setting that had the same value."""
+
+    name: str  # as people call it
+    old_value: str
+    entries: list[Entry]
+
+
+def group_by_setting(entries: Sequence[Entry]) -> Iterator[ChangedSetting]:
+    """Yield the settings, files with different old values apart."""
     groups: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
         groups.setdefault((_label(entry), entry.old), []).append(entry)
     for (name, old_value), members in groups.items():
-        yield name, old_value, members
+        yield ChangedSetting(name=name, old_value=old_value, entries=members)
 
 
 def _label(entry: Entry) -> str:

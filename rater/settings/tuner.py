@@ -72,9 +72,9 @@ def available_settings(root: Path = Path("/")) -> tuple[KernelSetting, ...]:
     """Return the settings that this machine has, in the order in which several are set."""
     settings: dict[str, KernelSetting] = {}
     for _, rows in groupby(SETTABLE, _by_size):
-        several = [one for row in rows for one in _settings_of_row(row, root)]
-        for _, one in sorted(several, key=lambda it: _by_number(it[0])):
-            settings.setdefault(one.name, one)  # the first way to switch boost
+        sized = [pair for row in rows for pair in _settings_of_row(row, root)]
+        for _, setting in sorted(sized, key=lambda pair: _by_number(pair[0])):
+            settings.setdefault(setting.name, setting)  # the first way to switch boost
     return tuple(settings.values())
 
 
@@ -94,15 +94,15 @@ def missing_settings(root: Path = Path("/")) -> tuple[MissingSettings, ...]:
 def find_setting(name: str, root: Path = Path("/")) -> KernelSetting:
     """Return the setting of that name. Raises `InputError` that names what there is."""
     available = available_settings(root)
-    for one in available:
-        if name in (one.name, one.also):
-            return one
+    for setting in available:
+        if name in (setting.name, setting.also):
+            return setting
     for missing in missing_settings(root):
         if name in missing.names:
             raise InputError(f"{name}: this machine does not have it ({missing.why})")
-    names = [one.name for one in available]
-    known = [*names, *(one.also for one in available)]
-    below = [one for one in names if one.startswith(f"{name}.")][:3]
+    names = [setting.name for setting in available]
+    known = [*names, *(setting.also for setting in available)]
+    below = [longer_name for longer_name in names if longer_name.startswith(f"{name}.")][:3]
     close = below or difflib.get_close_matches(name, known, n=3)
     suggestion = f"; did you mean {' or '.join(close)}?" if close else ""
     raise InputError(
@@ -113,12 +113,12 @@ def find_setting(name: str, root: Path = Path("/")) -> KernelSetting:
 def _settings_of_row(row: KnownSetting, root: Path) -> Iterator[tuple[str, KernelSetting]]:
     groups: dict[tuple[str, ...], list[tuple[str, dict[str, str]]]] = {}
     for file, values in expand_files(root, row.files[0]):
-        key = tuple(it for name, it in values.items() if name != "policy")
+        key = tuple(value for name, value in values.items() if name != "policy")
         groups.setdefault(key, []).append((file, values))
     if row.changes_cpus and _smt_state(root):
         return
     for members in groups.values():
-        values = {name: it for name, it in members[0][1].items() if name != "policy"}
+        values = {name: value for name, value in members[0][1].items() if name != "policy"}
         files = tuple(file for file, _ in members)
         texts = {
             name: expand_pattern(getattr(row, name), values) for name in ("name", "also", "what")
@@ -149,7 +149,7 @@ def _by_size(row: KnownSetting) -> str:
 
 def _list_names(folder: Path) -> list[str]:
     try:
-        return sorted((it.name for it in folder.iterdir()), key=_by_number)
+        return sorted((entry.name for entry in folder.iterdir()), key=_by_number)
     except OSError:
         return []
 
@@ -199,16 +199,16 @@ def _offline_by_hand(root: Path) -> str:
 # The order of every step is what makes it safe. Before a file is written for the first
 # time, what it holds is in the journal and on disk (`rater.settings.journal`); before a
 # value is written, so is that value. So a process that is killed between any two system
-# calls leaves either nothing changed or a journal that tells what was there and what is
-# ours. Putting back is the same whoever does it, the sweep that set it or the next
-# rater: files whose value is the old one already are not touched, so it can be broken
-# off and begun again. After a reboot the kernel has its own defaults again: then the
-# journal is closed and nothing is written.
+# calls leaves either nothing changed or a journal with the old value and ours. The sweep
+# that changed a setting and the next rater put it back in the same way: files that have
+# the old value already are not touched, so putting back can be broken off and begun
+# again. After a reboot the kernel has its own defaults: then the journal is closed and
+# nothing is written.
 #
-# A value that is neither what was there nor ours was set by somebody else in the
-# meantime, on purpose: an administrator who changes a setting while a sweep runs, or
-# after it died, does not expect it to be undone hours later by somebody's next
-# benchmark. It is left, both values are told, the journal keeps the entry, and
+# A value that is neither the old one nor ours was set by somebody else in the meantime,
+# on purpose: an administrator who changes a setting while a sweep runs, or after it
+# died, does not expect it to be undone hours later by somebody's next benchmark. The
+# value stays, the user is told both, the journal keeps the entry, and
 # `rater settings restore --force` writes the old value, `--forget` drops the entry. (The other
 # choice, always to write the old value, would be simpler and would sometimes undo a
 # repair that nobody connects with rater.) Files that the kernel changes by itself along
@@ -227,7 +227,7 @@ class SettingsSession:
     """
 
     def __init__(self, root: Path, journal_path: Path, activity: str) -> None:
-        """`what` tells people who changes settings: `rater sweep mini`."""
+        """Take nothing yet; `activity` tells people who changes settings: `rater sweep mini`."""
         self._root = root
         self._path = journal_path
         self._what = activity
@@ -244,9 +244,9 @@ class SettingsSession:
     ) -> None:
         try:
             self.restore()
-        except RunError as trouble:
+        except RunError as restore_error:
             if isinstance(error, RaterError):
-                raise RunError(f"{error}\n{trouble}") from error
+                raise RunError(f"{error}\n{restore_error}") from error
             raise
         finally:
             self._stack.close()
@@ -299,7 +299,7 @@ class SettingsSession:
         typed_values = {find_setting(name, self._root): value for name, value in values.items()}
         contents = {
             setting: setting.accept(typed_values[setting])
-            for setting in sorted(typed_values, key=lambda it: order[it.name])
+            for setting in sorted(typed_values, key=lambda setting: order[setting.name])
         }
         self._take_journal()
         present = self._journal_values(contents)
@@ -339,8 +339,8 @@ class SettingsSession:
     def restore(self) -> None:
         """Put back everything that was set, the last first, and close the journal.
 
-        Raises `RunError` that names what could not be put back. The journal keeps that with
-        what was there first, and so does this: the next `set` or `restore` knows it still.
+        Raises `RunError` that names what could not be put back. The journal keeps these entries
+        with their first values, and so does this session: the next `set` or `restore` has them.
         """
         if self._owner is None or not self._entries:
             return
@@ -456,8 +456,8 @@ class SettingsSession:
             ) from error
         if not same_value(value, value_after):
             raise InputError(
-                f"{setting.name} cannot be set: {self._root / file} was {value}, and is {value_after} "
-                f"after {value} was written"
+                f"{setting.name} cannot be set: {self._root / file} was {value}, and is "
+                f"{value_after} after {value} was written"
             )
 
 
@@ -486,13 +486,14 @@ def refuse_together(settings: Mapping[str, KernelSetting]) -> None:
                 raise InputError(f"{other} and {name} set the same thing: leave one out")
     for setting_of_cpus in settings.values():
         of_cpus = [
-            it.name
-            for it in settings.values()
-            if it.group == setting_of_cpus.group and it is not setting_of_cpus
+            other.name
+            for other in settings.values()
+            if other.group == setting_of_cpus.group and other is not setting_of_cpus
         ]
         if setting_of_cpus.changes_cpus and of_cpus:
             raise InputError(
-                f"{setting_of_cpus.name} takes away the CPUs that {of_cpus[0]} is to be set for: leave one out"
+                f"{setting_of_cpus.name} takes away the CPUs that {of_cpus[0]} is to be set for: "
+                "leave one out"
             )
 
 

@@ -67,7 +67,7 @@ def observations_document(stored: StoredRun) -> dict[str, Any]:
 
 
 def _status_members(stored: StoredRun) -> dict[str, Any]:
-    """Return status and reason of a run where they are not what its observations say."""
+    """Return status and reason of a run when its observations alone would say something else."""
     head = stored.head
     ended = head.status in (RunStatus.COMPLETE, RunStatus.FAILED, RunStatus.INTERRUPTED)
     status = head.status if ended else RunStatus.INTERRUPTED  # killed, or it still runs
@@ -79,9 +79,9 @@ def _status_members(stored: StoredRun) -> dict[str, Any]:
 
 
 def _energy(stored: StoredRun) -> list[dict[str, Any]]:
-    """Return joules by phase and domain; none where others may have drawn part of them.
+    """Return joules by phase and domain; empty when others may have drawn part of them.
 
-    A document does not tell that of a run, so its reader could not hold them back.
+    A document has no place to say so, and its reader could not leave them out.
     """
     if stored.host.pus not in (None, len(stored.pus)) or '"share": true' in (
         stored.head.request or ""
@@ -173,7 +173,10 @@ def copy_table(stored: StoredRun) -> CopyTable:
     )
     counts = [dict(_counts(copy)) for copy in stored.copies]
     counted = dict.fromkeys(name for count in counts for name in count)
-    units = {used.name: {m.name: m.unit for m in used.metrics} for used in stored.benchmarks}
+    units = {
+        used.name: {metric.name: metric.unit for metric in used.metrics}
+        for used in stored.benchmarks
+    }
     lines = []
     for copy, copy_counts in zip(stored.copies, counts, strict=True):
         # One benchmark's metric may have the name of another's in another unit.
@@ -206,10 +209,10 @@ def write_csv(stored: StoredRun, out: TextIO) -> None:
 
 
 def _counts(copy: CopyEnded) -> Iterator[tuple[str, float | None]]:
-    for it in copy.counts:
-        share = it.running_ns / it.enabled_ns if it.enabled_ns else 0.0
-        yield f"{it.group_name} share_counted", share
-        yield f"{it.group_name} {it.event}", it.value if it.in_full else it.estimate
+    for count in copy.counts:
+        share = count.running_ns / count.enabled_ns if count.enabled_ns else 0.0
+        yield f"{count.group_name} share_counted", share
+        yield f"{count.group_name} {count.event}", count.value if count.in_full else count.estimate
 
 
 _TABLE: Table = {

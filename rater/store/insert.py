@@ -112,9 +112,9 @@ def insert_run(
     database.insert_all("counted", run.counted, run_id=number)
     if run.imported is not None:
         database.insert("spec_file", run.imported, run_id=number)
-    for it in run.brackets:
-        if it.reported is not None:
-            database.insert("spec_result", it.reported, run_id=number, phase=it.phase)
+    for bracket in run.brackets:
+        if bracket.reported is not None:
+            database.insert("spec_result", bracket.reported, run_id=number, phase=bracket.phase)
     for readings in run.machine_readings:
         _machine_readings(database, number, readings)
     for kind, texts in {"warning": run.warnings, "note": run.notes}.items():
@@ -154,7 +154,9 @@ def append_events(database: Database, run_id: int, events: Iterable[Event]) -> N
 
     A copy's start comes along with its end, and `Resting` is for the screen: neither is a row.
     """
-    rows: Iterable[Any] = (it for it in events if not isinstance(it, CopyStarted | Resting))
+    rows: Iterable[Any] = (
+        event for event in events if not isinstance(event, CopyStarted | Resting)
+    )
     for kind, events_of_kind in groupby(rows, type):
         if kind is CopyEnded:
             _insert_copies(database, run_id, tuple(events_of_kind))
@@ -224,9 +226,9 @@ def _insert_head(database: Database, run: RunHead, host: Host, **columns: Any) -
 
 
 def _benchmarks(database: Database, run_id: int, used: Iterable[BenchmarkUsed]) -> None:
-    for place, it in enumerate(used):
-        command = it.command or None  # of an imported run it is not known
-        database.insert("benchmark", it, run_id=run_id, position=place, command=command)
-        benchmark_key: dict[str, Any] = {"run_id": run_id, "benchmark": it.name}
-        for position, metric in enumerate(it.metrics):
+    for place, benchmark in enumerate(used):
+        command = benchmark.command or None  # not known of an imported run
+        database.insert("benchmark", benchmark, run_id=run_id, position=place, command=command)
+        benchmark_key: dict[str, Any] = {"run_id": run_id, "benchmark": benchmark.name}
+        for position, metric in enumerate(benchmark.metrics):
             database.insert("metric", metric, **benchmark_key, position=position)

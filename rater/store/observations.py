@@ -41,7 +41,8 @@ from rater.text.kinds import (
 from rater.text.values import truncate_list
 
 MOST_BENCHMARKS = 10_000  # a page on ten times as many takes more than a minute
-_MOST_ROUNDED = 0.001  # of a time that is shorter than a microsecond
+# Share of a time that whole nanoseconds may cut off: a time below about a microsecond loses more.
+_MOST_ROUNDED = 0.001
 LONGEST_S = 1e9  # about 30 years; keeps start + elapsed in 64-bit nanoseconds
 _SECONDS = number(LONGEST_S, unit="seconds")
 
@@ -104,7 +105,7 @@ _COUNTS: ValueKind[tuple[EventCount, ...]] = ValueKind(
     "a list of counts as `rater export` writes them", _counts, ()
 )
 
-# Keys of an observation: the field, its kind, and what it is where the key is not there.
+# Keys of an observation: the field, its kind, and the value of the field when the key is missing.
 _KEYS: dict[str, tuple[str, ValueKind[Any], Any]] = {
     "benchmark": ("benchmark", LINE, REQUIRED),
     "tune": ("tune", LINE, None),
@@ -157,10 +158,10 @@ class Observations:
                 f"{self._document.path}: {benchmarks} benchmarks, expected at most "
                 f"{MOST_BENCHMARKS} in a run: leave some out, or make several runs of them"
             )
-        column["placement"] = [it or None for it in column["placement"]]
+        column["placement"] = [placement or None for placement in column["placement"]]
         column["placement_note"] = [
-            self._reader(position).get("placement_note", LINE, None) if it else None
-            for position, it in enumerate(column["placement"])
+            self._reader(position).get("placement_note", LINE, None) if placement else None
+            for position, placement in enumerate(column["placement"])
         ]
         queued = rotated or steady
         steps = column["step"]

@@ -51,9 +51,9 @@ class OpenDatabase:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             self.close()
-        except StoreError as lost:
-            if str(lost) not in str(error):
-                text = f"{error}\n{lost}" if isinstance(error, RaterError) else lost
+        except StoreError as lost_error:
+            if str(lost_error) not in str(error):
+                text = f"{error}\n{lost_error}" if isinstance(error, RaterError) else lost_error
                 raise StoreError(text) from error
 
     def close(self) -> None:
@@ -158,7 +158,8 @@ class OpenDatabase:
     def _rescue(self, trouble: str) -> Path:
         """Copy all that the connection can read to a new file, for us alone; return that."""
         failures = []
-        home = os.path.expanduser("~")  # noqa: PTH111 - no home: as it is, Path raises
+        # Without a home this leaves "~" in place, where Path.home() would raise.
+        home = os.path.expanduser("~")  # noqa: PTH111
         stem, end = f"{self._place.stem}-rescued-", self._place.suffix
         for folder in (self._place.parent, Path(tempfile.gettempdir()), Path(home)):
             try:

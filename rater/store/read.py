@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ from rater.store.rows import Database, rows_of_columns
 from rater.system.errors import InputError
 from rater.system.paths import data_folder
 from rater.system.process import ProcessId, boot_id, is_alive
-from rater.text.values import truncate_list
+from rater.text.values import group_by_key, truncate_list
 
 _KILLED = "rater was killed{}; what had finished is here"
 _HOST = "SELECT host.* FROM host JOIN run ON run.host_id = host.id WHERE run.id = :run"
@@ -108,73 +108,107 @@ def load_run(database: Database, run_id: int) -> StoredRun:
             f"run {run_id} says that it had {heads[0].copies} copies, and no run has more than "
             f"{MOST_COPIES}: its row in the database is damaged"
         )
-
-    def table[T](kind: type[T], name: str, **how: Any) -> tuple[T, ...]:
-        return database.read_table(kind, name, run_id=run_id, **how)
-
-    def query[T](kind: type[T], text: str, **how: Any) -> tuple[T, ...]:
-        return tuple(database.read(kind, text, run=run_id, **how))
-
-    def query_by[T](kind: type[T], text: str, *keys: str) -> dict[tuple[Any, ...], list[T]]:
-        return database.read_by(kind, text, keys, run=run_id)
-
-    def plain(text: str, *kinds: Any) -> list[Any]:
-        return database.read_values(text, *kinds, run=run_id)
-
-    pairs = "SELECT name, value FROM {} WHERE run_id = :run ORDER BY name"
-    notes = plain("SELECT kind, text FROM note WHERE run_id = :run ORDER BY id", str, str)
-    metrics = query_by(
-        MetricUsed,
-        "SELECT benchmark, name, unit, better, combine FROM metric "
-        "WHERE run_id = :run ORDER BY position",
-        "benchmark",
-    )
-    reported = query_by(
-        PublishedResult,
-        "SELECT phase, copies, reported_s, reference_s, ratio, selected, valid, errors "
-        "FROM spec_result WHERE run_id = :run",
-        "phase",
-    )
-    cpu_readings = query_by(CpuReading, named_query("cpu_readings"), "phase")
-    machine_readings: defaultdict[int, list[tuple[str, int]]] = defaultdict(list)
-    for phase, name, value in plain(named_query("phase_readings"), int, str, int):
-        machine_readings[phase].append((name, value))
-
-    def benchmark(values: dict[str, Any]) -> None:
-        values["metrics"] = tuple(metrics[values["name"],])
-
-    def bracket(values: dict[str, Any]) -> None:
-        (values["reported"],) = reported.get((values["phase"],), (None,))
-
+    rows = _RunRows(database, run_id)
     return StoredRun(
         head=heads[0],
-        host=query(Host, _HOST, finish=lambda values: values.pop("id"))[0],
-        settings=tuple(plain(pairs.format("setting"), str, str)),
-        environment=tuple(plain(pairs.format("environment"), str, str)),
-        benchmarks=query(
+        host=rows.query(Host, _HOST, finish=lambda values: values.pop("id"))[0],
+        settings=rows.pairs("setting"),
+        environment=rows.pairs("environment"),
+        benchmarks=rows.benchmarks(),
+        placements=rows.table(Placement, "placement", order="copy"),
+        pus=rows.table(MachinePU, "pu", order="cpu"),
+        brackets=rows.brackets(),
+        copies=_copies(database, run_id),
+        warnings=rows.texts("warning"),
+        notes=rows.texts("note"),
+        samples=rows.query(Sampled, named_query("samples")),
+        imported=next(iter(rows.table(ImportedFile, "spec_file")), None),
+        counted=rows.table(PhaseCounted, "counted", order="phase"),
+        observed=next(iter(rows.table(Observed, "observed")), None),
+        cpu_readings=rows.cpu_readings(),
+        machine_readings=rows.machine_readings(),
+    )
+
+
+type _Finish = Callable[[dict[str, Any]], None]  # turns the columns of a row into fields
+
+
+class _RunRows:
+    """The rows of one run, table by table."""
+
+    def __init__(self, database: Database, run_id: int) -> None:
+        self._database = database
+        self._run_id = run_id
+
+    def table[T](self, kind: type[T], name: str, *, order: str = "1") -> tuple[T, ...]:
+        """Return the rows of a table."""
+        return self._database.read_table(kind, name, order=order, run_id=self._run_id)
+
+    def query[T](self, kind: type[T], text: str, *, finish: _Finish | None = None) -> tuple[T, ...]:
+        """Return the rows of a query on `:run`."""
+        return tuple(self._database.read(kind, text, finish=finish, run=self._run_id))
+
+    def texts(self, kind: str) -> tuple[str, ...]:
+        """Return the warnings (`warning`) or notes (`note`) of the run, in order."""
+        query = "SELECT kind, text FROM note WHERE run_id = :run ORDER BY id"
+        rows = self._database.read_values(query, str, str, run=self._run_id)
+        return tuple(text for row_kind, text in rows if row_kind == kind)
+
+    def pairs(self, table: str) -> tuple[tuple[str, str], ...]:
+        """Return the names and values of a table that has nothing else."""
+        query = f"SELECT name, value FROM {table} WHERE run_id = :run ORDER BY name"
+        return tuple(self._database.read_values(query, str, str, run=self._run_id))
+
+    def benchmarks(self) -> tuple[BenchmarkUsed, ...]:
+        """Return the benchmarks in ring order, with the metrics that the suite declares."""
+        metrics = self._database.read_by(
+            MetricUsed,
+            "SELECT benchmark, name, unit, better, combine FROM metric "
+            "WHERE run_id = :run ORDER BY position",
+            ("benchmark",),
+            run=self._run_id,
+        )
+
+        def add_metrics(values: dict[str, Any]) -> None:
+            values["metrics"] = tuple(metrics[values["name"],])
+
+        return self.query(
             BenchmarkUsed,
             "SELECT name, category, coalesce(command, '') AS command, reference_s, binary_sha256, "
             "compiler, flags, inputs_sha256, threads FROM benchmark WHERE run_id = :run "
             "ORDER BY position",
-            finish=benchmark,
-        ),
-        placements=table(Placement, "placement", order="copy"),
-        pus=table(MachinePU, "pu", order="cpu"),
-        brackets=query(PhaseEnded, named_query("brackets"), finish=bracket),
-        copies=_copies(database, run_id),
-        warnings=tuple(text for kind, text in notes if kind == "warning"),
-        notes=tuple(text for kind, text in notes if kind == "note"),
-        samples=query(Sampled, named_query("samples")),
-        imported=next(iter(table(ImportedFile, "spec_file")), None),
-        counted=table(PhaseCounted, "counted", order="phase"),
-        observed=next(iter(table(Observed, "observed")), None),
-        cpu_readings=tuple(
-            CpuReadings(phase, tuple(found)) for (phase,), found in cpu_readings.items()
-        ),
-        machine_readings=tuple(
-            MachineReadings(phase, tuple(values)) for phase, values in machine_readings.items()
-        ),
-    )
+            finish=add_metrics,
+        )
+
+    def brackets(self) -> tuple[PhaseEnded, ...]:
+        """Return the brackets by phase, imported ones with what their file says of them."""
+        published = self._database.read_by(
+            PublishedResult,
+            "SELECT phase, copies, reported_s, reference_s, ratio, selected, valid, errors "
+            "FROM spec_result WHERE run_id = :run",
+            ("phase",),
+            run=self._run_id,
+        )
+
+        def add_published(values: dict[str, Any]) -> None:
+            (values["reported"],) = published.get((values["phase"],), (None,))
+
+        return self.query(PhaseEnded, named_query("brackets"), finish=add_published)
+
+    def cpu_readings(self) -> tuple[CpuReadings, ...]:
+        """Return what the CPUs did, by phase."""
+        by_phase = self._database.read_by(
+            CpuReading, named_query("cpu_readings"), ("phase",), run=self._run_id
+        )
+        return tuple(CpuReadings(phase, tuple(rows)) for (phase,), rows in by_phase.items())
+
+    def machine_readings(self) -> tuple[MachineReadings, ...]:
+        """Return the counters of the machine, by phase."""
+        rows = self._database.read_values(
+            named_query("phase_readings"), int, str, int, run=self._run_id
+        )
+        by_phase = group_by_key((phase, (name, value)) for phase, name, value in rows)
+        return tuple(MachineReadings(phase, tuple(values)) for phase, values in by_phase.items())
 
 
 @cache

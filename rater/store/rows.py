@@ -1,4 +1,4 @@
-"""Dataclasses in and out of tables, and the tables: made, brought up to date, compared."""
+"""Structs in and out of tables, and the tables: made, brought up to date, compared."""
 
 from __future__ import annotations
 
@@ -66,9 +66,10 @@ class Database:
     def insert(
         self, table: str, row: object = None, *, replace: bool = False, **columns: Value
     ) -> int:
-        """Insert what of `row` are columns of the table, and `more`; return the new row's number.
+        """Insert a row; return its number.
 
-        `more` goes before an attribute of the same name.
+        The columns are the attributes of `row` that the table has, and `columns`, which go before
+        an attribute of the same name.
         """
         verb, names, values_of = self._writer(table, type(row), tuple(columns), replace)
         statement = _statement(verb, names, 1)
@@ -198,7 +199,7 @@ class Database:
     def check_types(self, name: str, column: Iterable[Value], types: Set[type]) -> None:
         """Raise `InputError` where a column that was read has a value of another type."""
         if not types >= {*map(type, column)}:
-            raise self._damaged(name, next(it for it in column if type(it) not in types))
+            raise self._damaged(name, next(value for value in column if type(value) not in types))
 
     def _damaged(self, name: str, value: Value | bytes, why: str = "") -> InputError:
         path = self.execute("PRAGMA database_list").fetchone()[2]
@@ -248,9 +249,10 @@ def _batches_of_few_sizes[Row](rows: Iterable[Row]) -> Iterator[tuple[Row, ...]]
 
 
 def rows_of_columns[T](kind: type[T], columns: Mapping[str, Iterable[Any]]) -> Iterator[T]:
-    """Return Structs from columns called as its fields; else with the default.
+    """Return Structs from columns that have the names of its fields; missing ones get the default.
 
-    A kind that can be made by position is: a million rows of copies take half the time so.
+    Structs that are not keyword-only are made by position: a million rows of copies take half the
+    time.
     """
     struct: Any = kind
     names = struct.__struct_fields__
@@ -355,7 +357,7 @@ def _field_hints(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-# -- Tables and views: made, brought up to date, compared with what they should be -----------------
+# -- Tables and views: made, brought up to date, compared with the newest schema -------------------
 
 BASE = 9  # version of a database that `schema.sql` made
 
@@ -446,7 +448,8 @@ def refuse_drifted(database: Database) -> None:
 def missing_columns(connection: sqlite3.Connection) -> list[str]:
     """Return what columns of the newest schema a database lacks, as TABLE.COLUMN."""
     return [
-        ".".join(it) for it in sorted(_schema_columns().difference(connection.execute(_COLUMNS)))
+        ".".join(column)
+        for column in sorted(_schema_columns().difference(connection.execute(_COLUMNS)))
     ]
 
 

@@ -143,13 +143,13 @@ class Store(OpenDatabase):
             return insert_run(database, stored, copies), True
 
     def keep_divots(self, run_id: int, search: DivotSearch, divots: Sequence[StoredDivot]) -> None:
-        """Store what was found slow in a run, in the place of what was known before."""
+        """Store the findings of a run, in the place of those of an earlier search."""
         with self.writing("storing divots") as database:
             database.execute("DELETE FROM divot_search WHERE run_id = ?", (run_id,))
             database.insert("divot_search", search, run_id=run_id)
             for position, divot in enumerate(divots):
                 texts: dict[str, Any] = {"evidence": divot.evidence, "finding": divot.finding}
-                database.insert("divot", divot.of, run_id=run_id, position=position, **texts)
+                database.insert("divot", divot.effect, run_id=run_id, position=position, **texts)
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -206,9 +206,9 @@ class Store(OpenDatabase):
             return RunTimes(tuple(numbers), chunks, tuple(cores))
 
     def divots(self, run_id: int) -> tuple[DivotSearch, tuple[str, ...]] | None:
-        """Return how a run was searched for divots and what was found; None: not yet, or older.
+        """Return how a run was searched for divots, and its findings as JSON.
 
-        None as well where copy runs were added since (a resumed run).
+        None: no search was stored, or copy runs were added since (a resumed run).
         """
         with self.reading() as database:
             for search in database.read_table(DivotSearch, "divot_search", run_id=run_id):
@@ -283,7 +283,7 @@ def redact_run(run: StoredRun, redactor: Redactor) -> StoredRun:
 
 
 def _redact_request(text: str, redactor: Redactor) -> str:
-    """Return what was asked for; what is no JSON of ours may hold anything."""
+    """Return a request without secrets; text that is no request of rater's may hold anything."""
     try:
         request = json.loads(text)
         pairs = request.pop("environment", [])
@@ -317,7 +317,7 @@ def note_removal(database: Database, table: str, number: int) -> None:
     )
 
 
-# -- What was found slow in a run, in and out, and the narrow rows that the search reads -----------
+# -- Findings of a run, in and out, and the narrow rows that the search for them reads -------------
 
 _CHUNK = 65536
 
@@ -326,7 +326,7 @@ NOT_SEARCHED = 0  # as version: no more is known than what others cost
 
 
 class DivotSearch(Struct, frozen=True, kw_only=True):
-    """How a run was searched: what is found is only as good as that."""
+    """How a run was searched, which says how good its findings are."""
 
     version: int
     threshold_group: float
@@ -339,9 +339,9 @@ class DivotSearch(Struct, frozen=True, kw_only=True):
 
 
 class StoredDivot(Struct, frozen=True):
-    """One finding: its attributes that are columns of `divot`, and it as text."""
+    """One finding, as a row and as text."""
 
-    of: object
+    effect: object  # whose attributes are columns of `divot`
     evidence: str  # one line
     finding: str  # all of it, as JSON
 
@@ -397,7 +397,7 @@ class RunScore(Struct, frozen=True):
 
 
 def save_score(database: Database, run_id: int, score: RunScore) -> None:
-    """Store the number of a run, in the place of what was known before."""
+    """Store the number of a run, in the place of an earlier one."""
     database.insert("run_score", score, replace=True, run_id=run_id)
 
 
@@ -410,7 +410,7 @@ def load_score(database: Database, run_id: int, version: int) -> RunScore | None
 
 
 def count_divots(database: Database, run_id: int) -> int | None:
-    """Return how many divots were found in a run; None: it was not searched."""
+    """Return the number of divots in a run; None: the run was not searched."""
     (count,) = database.execute(
         "SELECT (SELECT count(*) FROM divot WHERE run_id = search.run_id AND NOT explained) "
         "FROM divot_search AS search WHERE run_id = ? AND version <> ?",
@@ -419,7 +419,7 @@ def count_divots(database: Database, run_id: int) -> int | None:
     return count
 
 
-# -- A stored run that goes on: taken up by another process, or brought to its end as it is --------
+# -- A stored run that goes on: taken up by another process, or closed with the rows that it has ---
 
 _STATE = "SELECT source, resumed FROM run WHERE id = ?"
 _TEAR = "UPDATE bracket SET torn = 1 WHERE run_id = ? AND phase = ?"

@@ -136,7 +136,7 @@ def create_slot_run(
     run: StoredRun,
     phases: int,
 ) -> int:
-    """Store the head of a run and what it is of the sweep in one transaction; return its number.
+    """Store the head of a run and its slot of the sweep in one transaction; return its number.
 
     A run made for the same slot before, which did not get to its end, is kept, tagged
     and counts no more. Raises `InputError` where one is done.
@@ -232,7 +232,9 @@ def _tag(database: Database, run: int, name: str, value: str) -> None:
 def _redacted(sweep: StoredSweep) -> StoredSweep:
     redactor = Redactor()
     shown = [replace(point, values=redactor.redact_pairs(point.values)) for point in sweep.points]
-    return replace(sweep, points=tuple(replace(it, label=point_label(it.values)) for it in shown))
+    return replace(
+        sweep, points=tuple(replace(point, label=point_label(point.values)) for point in shown)
+    )
 
 
 def _load(database: Database, numbers: Sequence[int]) -> list[StoredSweep]:

@@ -1,4 +1,11 @@
-"""The door to files where others may write."""
+"""The door to files in places where other users may write.
+
+rater may be root, and works with files in such places: a lock in /run/lock, a journal in
+/var/lib, a cache or database wherever a variable says. There another user may have put a symbolic
+link, a hard link or a pipe under the name. Every folder is therefore opened from the one before
+it, every file from its folder, and judged by its descriptor: between the look at a file and its
+use nothing can be put in its place.
+"""
 
 from __future__ import annotations
 
@@ -17,34 +24,29 @@ from typing import NamedTuple
 from rater.system.errors import InputError
 from rater.system.paths import user_folder
 
-# A lock in /run/lock, a journal in /var/lib, a cache or database wherever a variable says: rater
-# may be root, and what is called so may be anybody's symbolic link, hard link or pipe. Every folder
-# is opened from the one before it, every file from its folder, and what is judged is a descriptor:
-# nothing can be put in its place between the look and the use.
-
-_ATTEMPTS = 100  # at a file that others make and remove all the time
-_MOST_LINKS = 40  # as the kernel
-_LOOK_FLAGS = (
-    os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-)  # opens nothing: no pipe waits, no tape rewinds
+_ATTEMPTS = 100  # to open a file that others make and remove all the time
+_MOST_LINKS = 40  # symbolic links on one path; the kernel follows as many (MAXSYMLINKS)
+# O_PATH opens nothing: no pipe waits for its writer, and no tape rewinds.
+_LOOK_FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _SCRATCH_PREFIX = "rater-scratch-"
-_LONGEST_UNLOCKED_S = 60.0  # nobody takes so long from making a folder to locking it
-_ALL_USER_IDS = "4294967295"  # how many a user namespace maps that is none
+_LONGEST_UNLOCKED_S = 60.0  # no rater takes so long from making its folder to locking it
+# Length of the map of user ids outside of any user namespace: all 32-bit numbers but -1.
+_ALL_USER_IDS = "4294967295"
 
 
 class UntrustedError(OSError):
-    """A file or folder is not what it should be; `strerror` says what it is."""
+    """A file or folder that must not be used; `strerror` says whose it is, or of which kind."""
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(errno.EPERM, problem, str(path))
 
 
 def is_trusted(user: int) -> bool:
-    """Tell whether files of a user are as good as ours: we ourselves, root, and who called sudo.
+    """Tell whether files of a user may be used as ours: our own, root's, and our sudo caller's.
 
-    Who may call rater by sudo is root already: rater runs any command. In a user namespace
-    (rootless containers, `unshare -r`) root's own files may belong to nobody.
+    A user who may call rater by sudo has root's rights already: rater runs any command. In a user
+    namespace (rootless containers, `unshare -r`) root's own files may belong to nobody.
     """
     if user in (0, os.geteuid()):
         return True
@@ -64,7 +66,7 @@ def is_caller(user: int) -> bool:
 
 
 def user_name(user: int) -> str:
-    """Return what a user is called, else the number."""
+    """Return the name of a user, or the number when there is no name."""
     try:
         return pwd.getpwuid(user).pw_name
     except KeyError:
@@ -72,26 +74,27 @@ def user_name(user: int) -> str:
 
 
 class Trusted[T](NamedTuple):
-    """What only trusted users can have asked for: typed by one, or judged by `Sourced.trusted`.
+    """A value that only trusted users can have written: typed by one, or let by `Sourced.trusted`.
 
-    What starts processes takes it so, and not as it is: a guard that is forgotten is a wrong type.
+    Functions that start processes take this type and not the bare value: mypy then finds a guard
+    that was forgotten.
     """
 
     value: T
 
 
 class Sourced[T](NamedTuple):
-    """What was read from a file, and why others may have written it; None: they cannot have."""
+    """A value that was read from a file, and whether other users may have written it."""
 
     value: T
-    doubt: str | None
+    doubt: str | None  # why they may have; None: only trusted users can have written it
 
     def with_value[U](self, value: U) -> Sourced[U]:
-        """Return what was made of it."""
+        """Return another value, made from this one, under the same doubt."""
         return Sourced(value, self.doubt)
 
     def trusted(self) -> Trusted[T]:
-        """Return it to be acted on. Raises `InputError` where there is doubt."""
+        """Return the value to be acted on. Raises `InputError` when there is doubt."""
         if self.doubt is not None:
             raise InputError(self.doubt)
         return Trusted(self.value)
@@ -101,26 +104,26 @@ class OpenedFile(NamedTuple):
     """A regular file that is open for nothing but looking at it (`O_PATH`), and its folder."""
 
     path: Path  # without links
-    folder: int
-    number: int
+    folder: int  # descriptor
+    number: int  # descriptor of the file
     state: os.stat_result
-    writer: str | None  # who may have written it, in words; None: nobody but trusted users
+    writer: str | None  # who may have written the file, in words; None: only trusted users
 
     def reopen(self) -> int:
-        """Return a descriptor to read it by. Raises `OSError`."""
+        """Return a descriptor to read the file by. Raises `OSError`."""
         return _reopen(self.number, self.path, os.O_RDONLY | _OPEN_FLAGS)
 
     def read(self, most_bytes: int) -> bytes:
-        """Return what is in it, up to so many bytes. Raises `OSError`."""
+        """Return up to `most_bytes` of the file. Raises `OSError`."""
         return _read_opened(self.number, self.path, most_bytes)
 
 
 @contextmanager
 def inspect_file(path: Path) -> Iterator[OpenedFile]:
-    """Look at the regular file that a path means, with who may have written or exchanged it.
+    """Look at the regular file that a path leads to, and find who may have written or exchanged it.
 
     Raises `UntrustedError` for a folder, a pipe or a device, none of which is opened, and as root
-    for a link of another user; `OSError`.
+    for a symbolic link of another user; else `OSError`.
     """
     path, doubt = path.absolute(), None
     with ExitStack() as stack:
@@ -152,9 +155,9 @@ def inspect_file(path: Path) -> Iterator[OpenedFile]:
 
 
 def read_file(path: Path, most_bytes: int, *, follow: bool = True) -> bytes:
-    """Return what is in a regular file, whosever, up to so many bytes.
+    """Return up to `most_bytes` of a regular file, whoever owns it.
 
-    Raises `UntrustedError` for what is none, which is not opened, `OSError`.
+    Raises `UntrustedError` for another kind of file, which is not opened; else `OSError`.
     """
     descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
     try:
@@ -167,7 +170,7 @@ def read_file(path: Path, most_bytes: int, *, follow: bool = True) -> bytes:
 def _read_opened(descriptor: int, path: Path, most_bytes: int) -> bytes:
     with os.fdopen(_reopen(descriptor, path, os.O_RDONLY | _OPEN_FLAGS), "rb") as file:
         data: bytes | None = file.read(most_bytes)
-    if data is None:  # /proc/kmsg: a regular file, they say, that has nothing to be read yet
+    if data is None:  # /proc/kmsg calls itself a regular file, and has nothing to read yet
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), str(path))
     return data
 
@@ -175,9 +178,10 @@ def _read_opened(descriptor: int, path: Path, most_bytes: int) -> bytes:
 def resolve_trusted_folder(path: Path, *, make: bool = False) -> Path:
     """Return a folder's real path, which nobody but trusted users can lead elsewhere.
 
-    `make`: with the folders that are missing. For root every folder and symbolic link on the way
-    has to be a trusted user's; for others, who lose no more than their own, the last folder. One
-    that everybody may write has to have the sticky bit. Raises `UntrustedError`, `OSError`.
+    `make` makes folders that are missing. For root every folder and symbolic link on the way has
+    to be a trusted user's. For other users, who can lose only files of their own, the last folder
+    has to be. A folder that everybody may write needs the sticky bit. Raises `UntrustedError`,
+    `OSError`.
     """
     with _trusted_folder(path, make=make) as (_, real_path):
         return real_path
@@ -195,9 +199,10 @@ def _trusted_folder(path: Path, *, make: bool) -> Iterator[tuple[int, Path]]:
 
 
 def _walk_to_folder(path: Path, *, make: bool = False) -> tuple[int, Path, UntrustedError | None]:
-    """Open a folder name by name; return also its real path and whose folder is on the way.
+    """Open a folder name by name; return its descriptor, its real path and the first trouble.
 
-    Raises `UntrustedError` for a link of another user (as root), `OSError`.
+    The trouble is a folder on the way that another user controls. Raises `UntrustedError` for a
+    symbolic link of another user (as root), else `OSError`.
     """
     reached, descriptor, trouble = Path("/"), os.open("/", _LOOK_FLAGS), None
     parts_ahead, links_followed, is_root = (
@@ -236,7 +241,10 @@ def _walk_to_folder(path: Path, *, make: bool = False) -> tuple[int, Path, Untru
 
 
 def _open_entry(path: Path, folder: int, name: str | None = None, *, make: bool = False) -> int:
-    """Open what a folder has under a name, `path`'s own: a link itself, a missing folder made."""
+    """Open an entry of a folder (by default the last name of `path`) without following a link.
+
+    `make` makes the entry a folder when it is missing. Errors name `path`.
+    """
     name = path.name if name is None else name
     with _name_path_in_errors(path):
         try:
@@ -255,7 +263,10 @@ def _open_entry(path: Path, folder: int, name: str | None = None, *, make: bool 
 
 
 def _give_to_caller(descriptor: int, folder: int) -> None:
-    """Give what root made in a folder of who called sudo to them: HOME was kept."""
+    """Give what root made to the user who called sudo, in a folder of that user.
+
+    sudo may keep HOME: then root makes files among those of its caller.
+    """
     if is_caller((owner := os.fstat(folder)).st_uid):
         os.fchown(descriptor, owner.st_uid, owner.st_gid)
 
@@ -271,9 +282,9 @@ def _name_path_in_errors(path: Path) -> Iterator[None]:
 
 
 def resolve_target(path: Path) -> Path:
-    """Return the file that a path means: links are followed where trusted users made them.
+    """Return the path that symbolic links lead to, those of trusted users.
 
-    It need not be there. Raises `UntrustedError` for the link of another user, `OSError`.
+    The last one need not exist. Raises `UntrustedError` for the link of another user, `OSError`.
     """
     for _ in range(_MOST_LINKS):
         try:
@@ -290,10 +301,10 @@ def resolve_target(path: Path) -> Path:
 
 
 def make_private_folder(path: Path) -> Path:
-    """Make a folder where it is missing, in which only trusted users can write; return it settled.
+    """Make a folder in which only trusted users can write, if it is missing; return its real path.
 
-    The sticky bit is not enough here: what is looked for in it others could have made before. Our
-    own is 0700 whatever the umask, but for one whose group may write: its owner decided that.
+    The sticky bit is not enough here: others could have made the files that we will look for. Our
+    own folder gets mode 0700 whatever the umask, unless its group may write: its owner decided so.
     """
     with _trusted_folder(path, make=True) as (descriptor, real_path):
         state = os.fstat(descriptor)
@@ -318,13 +329,16 @@ def open_file(path: Path, flags: int, *, mode: int = 0o600, of_any_user: bool = 
 
 
 def replace_file(path: Path, data: bytes, *, mode: int) -> None:
-    """Put `data` in the place of a file, all or nothing, on disk when this returns.
+    """Put `data` in the place of a file, all or nothing; it is on disk when this returns.
 
-    Raises `OSError`, and leaves nothing behind then.
+    Raises `OSError`; then no new file is left behind.
     """
     with _trusted_folder(path.parent, make=True) as (folder, real_folder):
         new_path = real_folder / f"{path.name}.new"
-        with suppress(FileNotFoundError), _name_path_in_errors(new_path):  # of one that was killed
+        with (
+            suppress(FileNotFoundError),
+            _name_path_in_errors(new_path),
+        ):  # left by a rater that was killed
             os.unlink(new_path.name, dir_fd=folder)
         descriptor = _open_in_folder(folder, new_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         try:
@@ -344,9 +358,9 @@ def replace_file(path: Path, data: bytes, *, mode: int) -> None:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Give a private folder that is removed afterwards; those that killed raters left go too.
+    """Give a private folder that is removed afterwards; folders that killed raters left go too.
 
-    Whose rater is dead is seen by the lock that it held. Raises `InputError`.
+    A rater holds a lock on its folder, which the kernel frees at its death. Raises `InputError`.
     """
     import tempfile  # noqa: PLC0415 - few commands need it
     from shutil import rmtree  # noqa: PLC0415
@@ -355,7 +369,7 @@ def scratch_folder() -> Iterator[Path]:
     for leftover in temporary_folder.glob(f"{_SCRATCH_PREFIX}*"):
         with suppress(OSError), _locked(leftover):
             state = leftover.lstat()
-            # A new one may be another rater's that has not locked it yet.
+            # A young folder may be one that another rater has just made and not locked yet.
             if state.st_uid == os.geteuid() and time.time() - state.st_mtime > _LONGEST_UNLOCKED_S:
                 rmtree(leftover)
     try:
@@ -373,7 +387,7 @@ def scratch_folder() -> Iterator[Path]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold a folder as its user; raises `OSError` where another process does."""
+    """Lock a folder; raises `OSError` while another process has it locked."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -383,13 +397,13 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of it, however little the kernel takes at once. Raises `OSError`."""
+    """Write all of `data`, however little the kernel takes at once. Raises `OSError`."""
     while data:
         data = data[os.write(descriptor, data) :]
 
 
 def flush(path: Path) -> None:
-    """Let what is in a file, or the names in a folder, be on disk."""
+    """Wait until the content of a file, or the names in a folder, are on disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -400,7 +414,7 @@ def flush(path: Path) -> None:
 def _open_in_folder(
     folder: int, file: Path, flags: int, mode: int = 0o600, *, of_any_user: bool = False
 ) -> int:
-    """Open what is there, never through a link, or make it where that is asked for."""
+    """Open a file of a folder, never through a link, or make it (O_CREAT); try again in a race."""
     for _ in range(_ATTEMPTS):
         if not flags & os.O_EXCL:
             try:
@@ -431,7 +445,7 @@ def _open_in_folder(
 
 
 def _reopen(descriptor: int, file: Path, flags: int) -> int:
-    """Open what was looked at, whatever has its name by now."""
+    """Open the file that a descriptor looked at, whatever file has its name by now."""
     with _name_path_in_errors(file):
         return os.open(f"/proc/self/fd/{descriptor}", flags)
 
@@ -440,7 +454,7 @@ def _check_file(file: Path, state: os.stat_result, *, of_any_user: bool) -> None
     if stat.S_ISLNK(state.st_mode):
         raise UntrustedError(file, "a symbolic link, expected a file")
     _refuse_other_kinds(file, state)
-    if state.st_nlink > 1:  # its other name may be that of a file which is nobody else's to write
+    if state.st_nlink > 1:  # its other name may be that of a file that must not be written
         raise UntrustedError(file, f"a file of {state.st_nlink} hard links, expected one")
     if not of_any_user and not is_trusted(state.st_uid):
         raise UntrustedError(file, f"a file of user {user_name(state.st_uid)}")
@@ -466,9 +480,10 @@ def _find_folder_trouble(folder: Path, state: os.stat_result) -> UntrustedError 
     return None
 
 
-# -- Whether a file system is of several machines --------------------------------------------------
+# -- File systems that several machines share ------------------------------------------------------
 
-# Kinds of file systems that other machines write too: SQLite's write-ahead log does not work there.
+# Kinds of file systems that other machines may write at the same time. SQLite's write-ahead log
+# needs shared memory of all its users, which machines do not have with each other.
 _SHARED_KINDS = frozenset(
     """
     nfs nfs4 lustre gpfs beegfs cephfs ceph cifs smb3 smbfs afs 9p virtiofs glusterfs pvfs2 orangefs
@@ -482,9 +497,9 @@ _OCTAL_ESCAPE = re.compile(r"\\([0-7]{3})")
 def describe_shared_disk(
     path: Path, remedy: str, mountinfo: Path = Path("/proc/self/mountinfo")
 ) -> str | None:
-    """Say on which file system of several machines a path is, and the way out; None: the host's.
+    """Say that a path is on a file system of several machines, and what to do; else None.
 
-    The deepest mount point above it counts; of two on one place the last one.
+    The deepest mount point above the path counts; of two mounts on one place, the later one.
     """
     real_path, most_parts, kind = path.resolve(), -1, ""
     for line in mountinfo.read_text(errors="surrogateescape").splitlines():
@@ -503,9 +518,10 @@ def describe_shared_disk(
     )
 
 
-# -- Files that the user trusts as they are, whoever wrote them: `rater trust` --------------------
+# -- Files that the user trusts with their present content, whoever wrote them: `rater trust` -----
 #
-# One file each, called after the digest of path and content, with the path in it.
+# For each there is a mark: a file that is called after the digest of path and content and has the
+# path in it. A trusted file that is changed or moved has no mark any more.
 
 
 def is_content_trusted(path: Path, content: bytes) -> bool:
@@ -518,13 +534,13 @@ def is_content_trusted(path: Path, content: bytes) -> bool:
 
 
 def trust_content(path: Path, content: bytes) -> None:
-    """Keep that the user says so. Raises `OSError`."""
+    """Keep that the user trusts a file with this content. Raises `OSError`."""
     real_path = path.parent.resolve() / path.name
     replace_file(_mark_path(path, content), os.fsencode(real_path), mode=0o600)
 
 
 def trusted_files() -> Iterator[tuple[Path, Path]]:
-    """Yield the files that `trust_content` kept something in, each with the path it is of."""
+    """Yield the marks that `trust_content` made, each with the path of the trusted file."""
     for mark in sorted(_trust_folder().glob("*")):
         with suppress(OSError):
             yield mark, Path(os.fsdecode(read_file(mark, 4096)))
@@ -535,7 +551,7 @@ def _trust_folder() -> Path:
 
 
 def _mark_path(path: Path, content: bytes) -> Path:
-    import hashlib  # noqa: PLC0415 - of a millisecond, for those who have such a file
+    import hashlib  # noqa: PLC0415 - takes a millisecond, which few commands need
 
     real_path = os.fsencode(path.parent.resolve() / path.name)
     digest = hashlib.sha256(real_path + b"\0" + content).hexdigest()

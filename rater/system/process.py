@@ -1,4 +1,4 @@
-"""This process: how it was called, who it is, signals that end it, streams whose reader leaves."""
+"""This process: how it was called, its identity, signals that end it, and its output streams."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ from rater.system.paths import is_file
 
 # -- Commands in a text, as they can be typed where this process was called ------------------------
 #
-# Whatever suggests one writes `rater show 7`, in these quotes, and every door to people (lines on
-# standard error, a `Printer`, help, a report) passes its text through `as_typed`.
+# A message that suggests a command has it in backquotes, as `rater show 7`. Every way to people
+# (lines on standard error, a `Printer`, help, a report) passes its text through `as_typed`, which
+# writes the command as this user has to type it.
 
 DISTRIBUTION = "rater-bench"  # what pip installs: `rater` is a stranger's package
 _QUOTED = re.compile(r"`([^`\n]*)`")
 _RATER_CALL = re.compile(r"(?<![^ (])(?<!-m )(sudo )?rater(?= [^ ])")
-# Commands that open no database, or are told which by their own words.
+# Commands that open no database, or have an argument that names it.
 _NO_DATABASE = re.compile(
     "(completion|doctor|fleet merge|help|plan|settings|spec lint-bind|suites|topo)\\b"
 )
-_database: list[str] = []  # as --db was given
-_runs: dict[str, str] = {}  # what names runs that have another number in that database
+_database: list[str] = []  # `--db` and its value, when it was given
+_runs: dict[str, str] = {}  # the words for runs that are called by no number, by their number
 _COMMAND_ON_RUN = re.compile(r"(?<= )(show|divots|report|plot|export|compare) (\d+)(?= |$)")
 
 
@@ -44,12 +45,12 @@ def remember_database(typed: str | None) -> None:
 
 
 def remember_runs(words: Mapping[int, str]) -> None:
-    """Let commands name runs by these words, which are no numbers of that database."""
+    """Let suggested commands name runs by these words: their numbers are of another database."""
     _runs.update({str(number): word for number, word in words.items()})
 
 
 def as_typed(text: str) -> str:
-    """Return a text with the commands in it, between ``, as they can be typed."""
+    """Return a text whose commands, in backquotes, can be typed by this user."""
     return (
         _QUOTED.sub(lambda quoted: f"`{typed_command(quoted[1])}`", text) if "`" in text else text
     )
@@ -76,7 +77,7 @@ def typed_command(line: str) -> str:
 
 
 def _rater_command(*, sudo: bool) -> str:
-    """Return how rater was called, in short where it is the one on the PATH (of sudo: for all)."""
+    """Return the command that calls this rater: `rater` when the PATH (of sudo) finds this one."""
     called_as = sys.argv[0]
     if Path(called_as) == Path(__file__).parents[1] / "__main__.py" and "-m" in sys.orig_argv:
         return shlex.join([sys.orig_argv[0], "-m", "rater"])
@@ -89,34 +90,34 @@ def _rater_command(*, sudo: bool) -> str:
 
 
 def hint_to_measure_program(word: str) -> str:
-    """Return how to measure a program where its name was given in place of a suite, else ""."""
+    """Suggest how to measure a program whose name was typed in place of a suite; "": it is none."""
     program = find_program(word)
     return "" if program is None else f"to measure that program: `rater run -- {program} ...`"
 
 
 def find_program(word: str) -> str | None:
-    """Return how to type a program, on the PATH or a file here, None for what is none."""
+    """Return how to type the program that a word names, on the PATH or here; None: no program."""
     if shutil.which(word) is not None:
         return word
     return f"./{word}" if is_file(word) and os.access(word, os.X_OK) else None
 
 
 def pip_install(requirement: str) -> str:
-    """Return what installs a requirement beside rater; `[report]` is an extra of its own."""
+    """Return the pip command for a requirement, or for an extra of rater such as `[report]`."""
     whole = requirement.replace("[", f"{DISTRIBUTION}[", 1)
     return shlex.join([sys.executable, "-m", "pip", "install", whole])
 
 
 # -- A process by name: does it still live? --------------------------------------------------------
 #
-# A pid alone comes back with another process; with the start of the process and
-# the boot it is unique on a machine.
+# The kernel gives a pid again to another process. Together with the start of the process and the
+# boot it is unique on a machine.
 
 _BOOT_ID = "proc/sys/kernel/random/boot_id"
 
 
 class ProcessId(NamedTuple):
-    """A process of this machine, or of a boot before."""
+    """A process of this machine, of this boot or an earlier one."""
 
     pid: int
     pid_start: int | None  # clock ticks after boot (/proc/PID/stat, field 22); None: not known
@@ -159,7 +160,7 @@ def stat_fields(line: bytes, last: int = 52) -> list[bytes]:
     Field 1 is the pid, 2 the name without its brackets, 22 the start. What is behind `last`
     is one more field; a line that was cut off has fewer.
     """
-    # The name may hold blanks and brackets of its own.
+    # The name itself may contain blanks and brackets.
     bracket, last_bracket = line.find(b"("), line.rfind(b")")
     return [
         b"",
@@ -169,9 +170,10 @@ def stat_fields(line: bytes, last: int = 52) -> list[bytes]:
     ]
 
 
-# -- SIGINT, SIGTERM and SIGHUP: an exception as long as nothing is lost by one, else held ---------
+# -- SIGINT, SIGTERM and SIGHUP --------------------------------------------------------------------
 #
-# A signal that was ignored when rater was started (nohup, a background job) stays ignored.
+# They raise an exception while nothing is lost by that, and are held back else. A signal that was
+# ignored when rater was started (nohup, a background job) stays ignored.
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -185,13 +187,13 @@ class StoppedBySignal(KeyboardInterrupt):
 
     @property
     def exit_status(self) -> int:
-        """As a shell gives it for a program that a signal ended."""
+        """The status that a shell gives for a program that a signal ended."""
         return 128 + self.number
 
 
 @contextmanager
 def handle_stop_signals(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """Have the signals handled so; the main thread gets them, any other changes nothing."""
+    """Call `handler` for stop signals; only the main thread can set it, others change nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -211,7 +213,7 @@ def handle_stop_signals(handler: Callable[[int, FrameType | None], object]) -> I
 
 
 def raise_stopped(number: int, _: FrameType | None) -> None:
-    """Raise `StoppedBySignal`: a handler."""
+    """Raise `StoppedBySignal`; this is a handler."""
     raise StoppedBySignal(number)
 
 
@@ -224,7 +226,7 @@ class DeferredSignals:
         self._wake: Callable[[], None] = lambda: None
 
     def take(self, number: int, _: FrameType | None) -> None:
-        """Keep a signal: a handler."""
+        """Keep a signal; this is a handler."""
         if self.first is None:
             self.first = number
         self._new.append(number)
@@ -234,7 +236,7 @@ class DeferredSignals:
     def deliver_to(
         self, receive: Callable[[int], None], call_soon: Callable[[Callable[[], None]], None]
     ) -> Iterator[None]:
-        """Have `hear` called for each signal, those before included, where `call_soon` calls.
+        """Call `receive` for each signal, earlier ones included, by way of `call_soon`.
 
         `call_soon` must be safe in the midst of anything, as trio's `run_sync_soon` is.
         """
@@ -253,7 +255,7 @@ class DeferredSignals:
 
 @contextmanager
 def hold_stop_signals() -> Iterator[DeferredSignals]:
-    """Break nothing off: signals are only kept, for whoever asks or listens."""
+    """Let no stop signal break anything off: they are kept in the object that is given."""
     signals = DeferredSignals()
     with handle_stop_signals(signals.take):
         yield signals
@@ -261,11 +263,11 @@ def hold_stop_signals() -> Iterator[DeferredSignals]:
 
 # -- Standard output and error of a process whose reader may leave before it has read all ----------
 
-_LEAST_WIDTH = 20  # of a terminal that text is broken for
+_LEAST_WIDTH = 20  # columns that lines are broken for at least
 
 
 class _StreamThatMayLoseItsReader(io.FileIO):
-    """A descriptor that goes on as /dev/null where nobody reads it any more."""
+    """A descriptor that becomes /dev/null when its reader has left."""
 
     def write(self, data: Any, /) -> int:
         """Write what can be written; raises `OSError` where standard output cannot be."""
@@ -277,7 +279,7 @@ class _StreamThatMayLoseItsReader(io.FileIO):
             os.close(null)
             return super().write(data)
         except OSError as error:
-            if self.fileno() == 2:  # nobody can be told; the exit status has to do
+            if self.fileno() == 2:  # the error cannot be shown; the exit status remains
                 return len(memoryview(data).cast("B"))
             raise OSError(error.errno, error.strerror, "standard output") from None
 
@@ -285,7 +287,7 @@ class _StreamThatMayLoseItsReader(io.FileIO):
 def ignore_broken_pipe() -> None:
     """Let the command go on to its end, and to its own exit status, in `rater list | head`.
 
-    A name that the terminal's encoding lacks is shown escaped, it is no reason to fail either.
+    A character that the terminal's encoding lacks is shown escaped: it is no reason to fail either.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)

@@ -190,7 +190,7 @@ NAME_EXPECTED = "expected a name of at most 100 letters, digits, '.', '_' and '-
 REQUIRED: Any = object()  # the default of a key that must be there
 _MOST_MISTAKES = 100
 _MOST_TOML = 2_000_000  # characters: some 20,000 benchmarks, read in seconds
-# A key of more parts than any format has: tomllib's time grows with the square of them.
+# A key of more parts than any format has: tomllib's time grows with the square of their number.
 _DEEP_KEY = re.compile(rf"(?:^|[\[{{,])[ \t]*(?:{PART}\s*\.\s*){{32}}", re.MULTILINE)
 
 
@@ -211,8 +211,8 @@ class MistakesError(InputError):
     """A file has mistakes; the message has one line for each."""
 
     def __init__(self, mistakes: Iterable[Mistake]) -> None:
-        self.mistakes = tuple(sorted(mistakes, key=lambda m: m.line or 0))
-        lines = [str(mistake) for mistake in self.mistakes]
+        self.mistakes = tuple(sorted(mistakes, key=lambda mistake: mistake.line or 0))
+        lines = list(map(str, self.mistakes))
         if len(lines) > 1:
             lines.insert(0, f"{self.mistakes[0].path} has {len(lines)} mistakes:")
         super().__init__("\n".join(lines))
@@ -367,23 +367,29 @@ class TableReader:
         return isinstance(self._values.get(name), kind)
 
     def items[T](
-        self, name: str, kind: ValueKind[T], expected: str, *, required: bool = False
+        self, name: str, kind: ValueKind[T], expected: str, *, at_least_one: bool = False
     ) -> tuple[T, ...]:
-        """Return a list, empty when absent; `required`: at least one. Wrong items are left out."""
+        """Return a list, empty when the key is absent. Items of another kind are left out.
+
+        `at_least_one`: an absent key and an empty list are mistakes.
+        """
         values: list[T] = []
-        for position, item in enumerate(self._list(name, expected, required=required)):
+        for position, item in enumerate(self._list(name, expected, at_least_one=at_least_one)):
             try:
                 values.append(kind.read(item))
             except WrongKindError as error:
                 self._wrong(f"{name}[{position}]", error)
         return tuple(values)
 
-    def strings(self, name: str, *, required: bool = False) -> tuple[str, ...]:
+    def strings(self, name: str, *, at_least_one: bool = False) -> tuple[str, ...]:
         """Return a list of strings, as `items` does."""
-        return self.items(name, kinds.STRING, "a list of strings", required=required)
+        return self.items(name, kinds.STRING, "a list of strings", at_least_one=at_least_one)
 
     def table(self, name: str, *, required: bool = False) -> TableReader:
-        """Return the table at `name`, an empty one when absent."""
+        """Return the table at `name`, an empty one when the key is absent.
+
+        `required`: an absent key is a mistake; the table may be empty.
+        """
         self._asked[name] = None
         value = self._values.get(name)
         if not isinstance(value, dict):
@@ -395,7 +401,10 @@ class TableReader:
     def tables(
         self, name: str, *, single: bool = False, required: bool = False
     ) -> list[TableReader]:
-        """Return the list of tables at `name`; `single`: a table counts as a list of one."""
+        """Return the list of tables at `name`; `single`: a table counts as a list of one.
+
+        `required`: an absent key is a mistake; the list may be empty.
+        """
         if single and self.is_a(dict, name):
             return [self.table(name)]
         word = self.document.table_word
@@ -424,14 +433,14 @@ class TableReader:
                 self.mistake(expected, name)
         return list(self._values)
 
-    def _list(self, name: str, expected: str, *, required: bool = False) -> list[Any]:
+    def _list(self, name: str, expected: str, *, at_least_one: bool = False) -> list[Any]:
         self._asked[name] = None
         value = self._values.get(name)
         if isinstance(value, list):
-            if required and not value:
+            if at_least_one and not value:
                 self.mistake(f"expected {expected}, got an empty one", name)
             return value
-        if required or value is not None:
+        if at_least_one or value is not None:
             self.unexpected(expected, name)
         return []
 

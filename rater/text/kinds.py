@@ -46,7 +46,7 @@ class ValueKind[T](NamedTuple):
 
 
 def is_number(value: object) -> bool:
-    """Tell whether it is a number; true and false are none, though Python counts with them."""
+    """Tell whether a value is a number; true and false are none, though Python counts with them."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -91,12 +91,11 @@ def _word(value: Any) -> str | None:
 
 STRING = ValueKind("a string", _string, "")
 FILLED_STRING = ValueKind("a string", _filled_string, "")
-LINE = (
-    ValueKind(  # can stand in a table; neither NUL nor half a surrogate pair of JSON is printable
-        "a text of printable characters",
-        lambda value: value if isinstance(value, str) and value and value.isprintable() else None,
-        "",
-    )
+# A line can stand in a table: neither NUL nor half a surrogate pair of JSON is printable.
+LINE = ValueKind(
+    "a text of printable characters",
+    lambda value: value if isinstance(value, str) and value and value.isprintable() else None,
+    "",
 )
 WORD = ValueKind("a string or a number", _word, "")  # as text
 FLAG = ValueKind(
@@ -164,15 +163,21 @@ def of_type(hint: Any) -> ValueKind[Any]:
         try:
             return msgspec.convert(value, hint)
         except msgspec.ValidationError as error:  # "Expected `int`, got `str` - at `$.cpus[2]`"
-            what, _, at = str(error).partition(" - at `$")
-            what = _TYPES.sub(lambda it: " or ".join(map(_describe_type, it[1].split(" | "))), what)
-            place, what = at.strip("`.").replace("[...]", "a value"), what[0].lower() + what[1:]
-            raise ValueError(f"{place}: {what}" if place else what) from None
+            problem, _, path = str(error).partition(" - at `$")
+            problem = _TYPES.sub(lambda types: _describe_types(types[1]), problem)
+            problem = problem[0].lower() + problem[1:]
+            place = path.strip("`.").replace("[...]", "a value")
+            raise ValueError(f"{place}: {problem}" if place else problem) from None
 
     return ValueKind("a value of another kind", convert, None)
 
 
 _TYPES = re.compile(r"`((?:int|float|str|bool|array|object|null| \| )+)`")
+
+
+def _describe_types(names: str) -> str:
+    """Return the types of JSON in `int | null` in words."""
+    return " or ".join(_describe_type(name) for name in names.split(" | "))
 
 
 def _describe_type(name: str) -> str:

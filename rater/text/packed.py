@@ -1,4 +1,4 @@
-"""What gzip, bzip2 and xz packed, unpacked piece by piece with bounded memory."""
+"""Unpack streams of gzip, bzip2 and xz piece by piece with bounded memory."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _UNPACKERS: dict[str, tuple[bytes, Callable[[], Any]]] = {
 
 
 def detect_packing(head: bytes) -> str | None:
-    """Say which program packed what begins with `head`; None: it is plain."""
+    """Return which program packed a file that begins with `head`; None: it is not packed."""
     return next((kind for kind, (magic, _) in _UNPACKERS.items() if head.startswith(magic)), None)
 
 
 class UnpackedStream:
-    """What a packed stream has in it, all of it up to where it is torn."""
+    """The content of a packed stream, up to the place where the stream is torn."""
 
     def __init__(self, stream: Readable, kind: str) -> None:
         self._stream = stream
@@ -56,7 +56,7 @@ class UnpackedStream:
                 if not self._fed:
                     raise EOFError("it ends early")
             piece: bytes = self._unpacker.decompress(self._fed, size)
-            # zlib hands back what it did not use, the others keep it.
+            # zlib hands back the input that it did not use; the other two keep it themselves.
             self._fed = getattr(self._unpacker, "unconsumed_tail", b"")
             if piece:
                 return piece

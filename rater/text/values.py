@@ -80,7 +80,7 @@ def copies_text(how_many: int) -> str:
 
 
 def truncate_list(texts: Sequence[str], most: int = 4) -> str:
-    """Return the first `most` of what is told, and how many more there are: `a, b and 3 more`."""
+    """Return the first `most` texts, and how many more there are: `a, b and 3 more`."""
     rest = f" and {len(texts) - most} more" if len(texts) > most else ""
     return ", ".join(texts[:most]) + rest
 

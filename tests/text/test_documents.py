@@ -153,7 +153,10 @@ def test_lists_and_tables_name_every_wrong_item() -> None:
     assert row.get("x", whole()) == 1
     assert (table.tables("one"), len(table.tables("one", single=True))) == ([], 1)
     assert (table.strings("text"), table.strings("none")) == ((), ())
-    assert (table.strings("gone", required=True), table.tables("away", required=True)) == ((), [])
+    assert (table.strings("gone", at_least_one=True), table.tables("away", required=True)) == (
+        (),
+        [],
+    )
     assert mistakes(table) == [
         'f.json: names[1]: expected a string, got the number 1 (put it in quotes: "1")',
         "f.json: names[2]: expected a string, got null",

@@ -23,16 +23,16 @@ _MOST_UNSEEN = 0.5  # of a copy's CPU time may be of threads whose delay is not 
 _LITTLE_NS = 50_000_000  # of CPU time, which says little either way
 
 
-class TimeAccount(Struct, frozen=True):
-    """Where the time of a copy's run went, a thread's mean, in seconds; None: not known."""
+class TimeAccount(Struct, frozen=True, kw_only=True):
+    """Where the time of a copy's run went, in seconds of a mean thread; None: not known."""
 
     elapsed_s: float
-    ran_s: float | None  # had a CPU
-    waited_s: float | None  # runnable, but the CPU was others', or another copy's
-    throttled_s: float | None  # kept from running by a CPU quota of rater's cgroup
-    stopped_s: float | None  # by a signal or a debugger, as samples of memory saw it
-    slept_s: float | None  # the rest: waited for a disk, a lock, a timer
-    known: float | None  # share of the CPU time whose waiting was seen: 1 is exact
+    ran_s: float | None = None  # had a CPU
+    waited_s: float | None = None  # runnable, but the CPU was others', or another copy's
+    throttled_s: float | None = None  # kept from running by a CPU quota of rater's cgroup
+    stopped_s: float | None = None  # by a signal or a debugger, as samples of memory saw it
+    slept_s: float | None = None  # the rest: waited for a disk, a lock, a timer
+    known: float | None = None  # share of the CPU time whose waiting was seen: 1 is exact
 
 
 def account_for_copy(
@@ -44,22 +44,14 @@ def account_for_copy(
     """
     elapsed_s, cpu_ns, delay_ns = copy.elapsed_s, copy.cpu_ns, copy.run_delay_ns
     if cpu_ns is None:
-        return TimeAccount(elapsed_s, *[None] * 6)
+        return TimeAccount(elapsed_s=elapsed_s)
     seen_ns = copy.run_delay_cpu_ns or 0
     share_seen = min(1.0, seen_ns / cpu_ns) if cpu_ns else 1.0
     if delay_ns is not None and cpu_ns > _LITTLE_NS:
         delay_ns = round(delay_ns / share_seen) if share_seen >= 1 - _MOST_UNSEEN else None
     if delay_ns is None:
         ran_s = min(cpu_ns / 1e9 / threads, elapsed_s)
-        return TimeAccount(
-            elapsed_s=elapsed_s,
-            ran_s=ran_s,
-            waited_s=None,
-            throttled_s=None,
-            stopped_s=None,
-            slept_s=None,
-            known=None,
-        )
+        return TimeAccount(elapsed_s=elapsed_s, ran_s=ran_s)
     busy_s = (cpu_ns + delay_ns) / 1e9
     thread_count = max(
         threads, busy_s / elapsed_s
@@ -92,12 +84,16 @@ def _throttled_s(delay_s: float, readings: Mapping[str, int], copies: int) -> fl
 
 
 def mean_account(accounts: Sequence[TimeAccount]) -> TimeAccount | None:
-    """Return the mean of several; what is not known of one is not known. None: there are none."""
+    """Return the mean of several; a time that one account lacks is not known of the mean."""
     if not accounts:
         return None
-    columns: Any = zip(*map(astuple, accounts), strict=True)
-    means: Any = (None if None in of else sum(of) / len(of) for of in columns)
-    return TimeAccount(*means)
+    values: Any = zip(*map(astuple, accounts), strict=True)
+    columns = dict(zip(TimeAccount.__struct_fields__, values, strict=True))
+    means: dict[str, Any] = {
+        name: None if None in column else sum(column) / len(column)
+        for name, column in columns.items()
+    }
+    return TimeAccount(**means)
 
 
 def time_accounts(run: StoredRun) -> dict[tuple[int, int, int], TimeAccount]:
@@ -105,8 +101,8 @@ def time_accounts(run: StoredRun) -> dict[tuple[int, int, int], TimeAccount]:
     threads = {used.name: used.threads for used in run.benchmarks}
     values = {reading.phase: dict(reading.values) for reading in run.machine_readings}
     copy_numbers: defaultdict[int, set[int]] = defaultdict(set)
-    for it in run.copies:
-        copy_numbers[it.phase].add(it.copy)
+    for copy in run.copies:
+        copy_numbers[copy.phase].add(copy.copy)
     return {
         (copy.phase, copy.copy, copy.step): account_for_copy(
             copy,
@@ -123,9 +119,10 @@ def time_accounts(run: StoredRun) -> dict[tuple[int, int, int], TimeAccount]:
 
 
 def cpus_of_copies(run: StoredRun) -> dict[tuple[int, ...], tuple[int, ...] | None]:
-    """Return where each copy ran, by phase, copy and step; None: anywhere.
+    """Return on which CPUs each copy ran, by phase, copy and step; None: on any.
 
-    That is where it was let; a copy that was seen elsewhere has bound itself.
+    These are the CPUs that its affinity mask allowed, unless it was seen on another: a program
+    that binds itself was on those where it was seen.
     """
     placed = {placement.copy: placement for placement in run.placements}
     samples = group_by_key(

@@ -6,6 +6,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 from rater.analysis.results.counters import BenchmarkCounts, run_counts
 from rater.analysis.results.metrics import copy_estimates
 from rater.analysis.results.rates import Key
-from rater.analysis.results.score import Summary
+from rater.analysis.results.score import SuiteScore, Summary
 from rater.analysis.results.steady import is_steady, share_inside
 from rater.record.events import CopyEnded, PhaseEnded
 from rater.record.stored import PER_HOUR, RATIO, StoredRun, is_good
@@ -79,7 +80,7 @@ class MemoryRow(Struct, frozen=True):
 
     benchmark: str
     tune: str | None
-    cells: tuple[MemoryCell | None, ...]  # by point; None: it has no such copy
+    cells: tuple[MemoryCell | None, ...]  # by point; None: no copy of the point ran it well
 
 
 def memory_rows(points: Sequence[Point]) -> tuple[MemoryRow, ...]:
@@ -95,7 +96,11 @@ def memory_rows(points: Sequence[Point]) -> tuple[MemoryRow, ...]:
     ]
     keys = dict.fromkeys(key for copies in by_point for key in copies)
     return tuple(
-        MemoryRow(*key, tuple(_cell(copies[key]) if key in copies else None for copies in by_point))
+        MemoryRow(
+            benchmark=key[0],
+            tune=key[1],
+            cells=tuple(_cell(copies[key]) if key in copies else None for copies in by_point),
+        )
         for key in keys
     )
 
@@ -151,7 +156,7 @@ class CpusUsed(Struct, frozen=True, kw_only=True):
 
     @property
     def even(self) -> int | None:
-        """Copies on each used core, None where they differ or are not known."""
+        """Copies on each used core; None: not known, or not the same on all of them."""
         if self.per_core is None or self.per_core[0] != self.per_core[1]:
             return None
         return self.per_core[0]
@@ -218,7 +223,7 @@ def _memory(run: StoredRun) -> str | None:
 
 
 def _count_numbers(numbers: Iterable[int | None]) -> Counter[int] | None:
-    """Return how often each number is there, None where one is not known."""
+    """Return how often each number occurs; None: one of the numbers is not known."""
     counts: Counter[int] = Counter()
     for number in numbers:
         if number is None:
@@ -263,7 +268,7 @@ def fair_copies(places: Sequence[CpusUsed]) -> int:
 
 
 class CopyPoint(Struct, frozen=True, kw_only=True):
-    """One copy in one iteration of one benchmark; None where its place is not known.
+    """One copy in one iteration of one benchmark; parts of its place that are not known are None.
 
     A copy that ran several times (steady mode) stands with its median run.
     """
@@ -321,7 +326,7 @@ class CellTimes(Struct, frozen=True, kw_only=True):
 
 
 class RatioPair(Struct, frozen=True, kw_only=True):
-    """The result of one benchmark (or suite) in two runs; None where there is none."""
+    """The result of one benchmark (or suite) in two runs; a run without a result has None."""
 
     name: str
     tune: str | None
@@ -431,44 +436,53 @@ def ratio_pairs(summary: Summary, baseline: Summary) -> tuple[RatioPair, ...]:
     They are ratios where both runs have them, else copies per hour.
     """
     ours, theirs = _results(summary), _results(baseline)
-    tunes = {tune for _, tune in ours}, {tune for _, tune in theirs}
-    if tunes[0] != tunes[1] and all(len(some) == 1 for some in tunes):  # base against peak
-        (tune,) = tunes[0]
+    our_tunes, their_tunes = {tune for _, tune in ours}, {tune for _, tune in theirs}
+    if our_tunes != their_tunes and len(our_tunes) == len(their_tunes) == 1:  # base against peak
+        (tune,) = our_tunes
         theirs = {(name, tune): result for (name, _), result in theirs.items()}
     pairs = []
     for name, tune in dict.fromkeys((*ours, *theirs)):
-        ours_here, theirs_here = ours.get((name, tune)), theirs.get((name, tune))
-        known = [one for one in (ours_here, theirs_here) if one and one[1] is not None]
-        place = 0 if all(one[0] is not None for one in known) else 1
+        pair = ours.get((name, tune), _NO_RATES), theirs.get((name, tune), _NO_RATES)
+        by_ratio = all(rates.ratio is not None for rates in pair if rates.per_hour is not None)
+        value, reference = (rates.ratio if by_ratio else rates.per_hour for rates in pair)
         pairs.append(
             RatioPair(
                 name=name,
                 tune=tune,
-                unit=(RATIO, PER_HOUR)[place],
-                baseline=theirs_here[place] if theirs_here else None,
-                value=ours_here[place] if ours_here else None,
+                unit=RATIO if by_ratio else PER_HOUR,
+                baseline=reference,
+                value=value,
             )
         )
     for kind in ("all", "int", "fp"):
-        scores = [
-            next(
-                (score for score in one.suites if score.kind == kind and score.ratio is not None),
-                None,
-            )
-            for one in (summary, baseline)
-        ]
-        if scores[0] and scores[1] and set(scores[0].over) == set(scores[1].over):
-            name = "suite" if kind == "all" else f"suite, {kind}"
+        score, baseline_score = _suite_score(summary, kind), _suite_score(baseline, kind)
+        if score and baseline_score and set(score.over) == set(baseline_score.over):
             pairs.append(
                 RatioPair(
-                    name=name,
+                    name="suite" if kind == "all" else f"suite, {kind}",
                     tune=None,
                     unit="ratio",
-                    baseline=scores[1].ratio,
-                    value=scores[0].ratio,
+                    baseline=baseline_score.ratio,
+                    value=score.ratio,
                 )
             )
     return tuple(pairs)
+
+
+class _BenchmarkRates(NamedTuple):
+    """The result of one benchmark in one run."""
+
+    ratio: float | None
+    per_hour: float | None
+
+
+_NO_RATES = _BenchmarkRates(ratio=None, per_hour=None)
+
+
+def _suite_score(summary: Summary, kind: str) -> SuiteScore | None:
+    """Return the first ratio of this kind of suite: "all", "int" or "fp"."""
+    scores = (score for score in summary.suites if score.kind == kind)
+    return next((score for score in scores if score.ratio is not None), None)
 
 
 def _points(
@@ -514,9 +528,11 @@ def _shape(points: Sequence[CopyPoint], yardstick_s: float | None) -> TimeStatis
     )
 
 
-def _results(summary: Summary) -> dict[Key, tuple[float | None, float | None]]:
+def _results(summary: Summary) -> dict[Key, _BenchmarkRates]:
     in_ratios = summary.rotated is None or summary.rotated.unit == RATIO
     return {
-        (score.benchmark, score.tune): (score.ratio if in_ratios else None, score.per_hour)
+        (score.benchmark, score.tune): _BenchmarkRates(
+            ratio=score.ratio if in_ratios else None, per_hour=score.per_hour
+        )
         for score in summary.scores
     }

@@ -1,4 +1,4 @@
-"""Counters of a run as rates, and what they came to; pure."""
+"""Counters of a run as rates for each instruction, CPI stacks and metrics; pure."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def groups_of(counts: Iterable[EventCount]) -> dict[str, dict[str, EventCount]]:
     """Return the counts of a copy's run by group and event."""
     return {
         name: {member.event: member for member in members}
-        for name, members in groupby(counts, key=lambda it: it.group_name)
+        for name, members in groupby(counts, key=lambda count: count.group_name)
     }
 
 
@@ -165,7 +165,7 @@ def metrics_of(table: CounterTable, rates: Rates) -> dict[str, float]:
 
 
 def _value(formula: Formula, rates: Rates) -> float | None:
-    """Return what a formula comes to; None: it divides by what never happened, or is no rate."""
+    """Return the value of a formula; None: no number, as where an event never happened."""
     try:
         return formula.value(rates.by_event)
     except ArithmeticError:
@@ -208,13 +208,12 @@ class BenchmarkCounts(Struct, frozen=True, kw_only=True):
 
 
 class RunCounts(Struct, frozen=True):
-    """What the counters of a run came to, and what they cost."""
+    """The counters of a run by benchmark, and the cost of reading them."""
 
     benchmarks: tuple[BenchmarkCounts, ...]
     user_only: bool  # without what the kernel did for the copies
-    cost_us: (
-        float | None
-    )  # CPU time of rater for a copy's run, outside of its time; None: not known
+    # CPU time of rater for a copy's run, which is no part of the run's own time; None: not known.
+    cost_us: float | None
 
 
 def run_counts(run: StoredRun) -> RunCounts:
@@ -230,11 +229,11 @@ def run_counts(run: StoredRun) -> RunCounts:
         for (name, tune), copies in by_benchmark.items()
         for kind in dict.fromkeys(_kind(count) for copy in copies for count in copy.counts)
     ]
-    copies = sum(it.copies for it in run.counted)
-    cost_ns = sum(it.open_ns + it.read_ns + it.close_ns for it in run.counted)
+    copies = sum(phase.copies for phase in run.counted)
+    cost_ns = sum(phase.open_ns + phase.read_ns + phase.close_ns for phase in run.counted)
     return RunCounts(
         tuple(benchmarks),
-        any(it.user_only for it in benchmarks),
+        any(benchmark.user_only for benchmark in benchmarks),
         cost_ns / copies / 1e3 if copies else None,
     )
 
@@ -276,7 +275,7 @@ def _count_benchmark(
         user_only=user_only,
         groups=tuple(_groups(copies)),
         rates=rates,
-        cpi_spread=spread([it.cpi for it in iteration_rates]),
+        cpi_spread=spread([iteration.cpi for iteration in iteration_rates]),
         stack=stack_of(parsed_table, rates)
         if parsed_table and parsed_table.stack and rates
         else None,
@@ -295,9 +294,9 @@ def _groups(copies: Sequence[CopyEnded]) -> Iterable[CountedGroup]:
         ]
         enabled_ns = sum(count.enabled_ns for count in counts)
         values: defaultdict[str, list[float]] = defaultdict(list)
-        for it in counts:
-            if it.estimate is not None:
-                values[it.event].append(it.estimate)
+        for count in counts:
+            if count.estimate is not None:
+                values[count.event].append(count.estimate)
         group_rates = rates_of(group_copies, name)
         yield CountedGroup(
             name=name,

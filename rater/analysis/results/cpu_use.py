@@ -20,9 +20,10 @@ from rater.record.run import LEFT_BEHIND, CopyStatus
 from rater.record.stored import StoredRun
 from rater.text.values import group_by_key
 
+# From these shares on a disturbance is told.
 FOREIGN_SHARE = 0.02  # of a CPU's time
-STEAL_SHARE = 0.01
-QUOTA_SHARE = 0.01  # of the periods
+STEAL_SHARE = 0.01  # of a CPU's time
+QUOTA_SHARE = 0.01  # of the scheduler's periods
 PRESSURE_SHARE = 0.01  # of the phase's time in which some task waited for memory
 # Both readings and the copies' own times can be a tick (10 ms) off, and short phases have few.
 LEAST_NS = 50_000_000
@@ -40,8 +41,8 @@ class CpuUse(Struct, frozen=True, kw_only=True):
     copies: tuple[int, ...]  # that ran on it, or may have
     elapsed_s: float
     busy: float  # working for anybody, interrupts included
-    # Working for others than copies; at least so much where a copy there was ended from outside
-    # or left processes behind, whose time is not known. None: it cannot be told.
+    # Working for others than copies. Where a copy there was ended from outside or left processes
+    # behind, this is the least that it can be: their time is not known. None: nothing is known.
     foreign: float | None
     together: int  # CPUs that `foreign` is the mean of, as the same copies may use them all
     irq: float
@@ -124,7 +125,7 @@ def run_counters(run: StoredRun) -> RunCounters:
         for reading in run.machine_readings
         if dict(reading.values).get("elapsed_ns")
     )
-    phases = {it.phase: it for it in machine}
+    phases = {use.phase: use for use in machine}
     copies = group_by_key((copy.phase, copy) for copy in run.copies) if run.cpu_readings else {}
     cpus_by_copy = cpus_of_copies(run) if run.cpu_readings else {}
     nodes = {pu.cpu: pu.node for pu in run.pus}
@@ -137,9 +138,9 @@ def run_counters(run: StoredRun) -> RunCounters:
         )
     )
     waited = {  # share of its time that a copy waited for a CPU, by phase and copy
-        key[:2]: it.waited_s / it.elapsed_s
-        for key, it in (time_accounts(run) if run.cpu_readings else {}).items()
-        if it.waited_s is not None
+        key[:2]: account.waited_s / account.elapsed_s
+        for key, account in (time_accounts(run) if run.cpu_readings else {}).items()
+        if account.waited_s is not None
     }
     return RunCounters(cpus, machine, tuple(_disturbances(cpus, machine, waited)))
 
@@ -155,12 +156,12 @@ def _cut_to_time(row: CpuReading, elapsed_s: float) -> CpuReading:
 
 
 class _SharedCpus(Struct, eq=False):
-    """CPUs that the same copies may use, and what is known of their time."""
+    """CPUs that the same copies may use, and the CPU time of these copies."""
 
     cpus: frozenset[int]
     copies: set[int]
-    own_ns: int = 0  # of the copies, at most
-    known: bool = True  # exactly
+    own_ns: int = 0  # CPU time of the copies, at most
+    known: bool = True  # False: it may have been less
 
 
 def _phase_uses(
@@ -265,7 +266,7 @@ def _disturbances(
 ) -> Iterable[MachineDisturbance]:
     counted = [use for use in cpus if use.counted and use.copies]
     # Where rater's own threads ran is not known.
-    rater_s = {it.phase: dict(it.values).get("rater_cpu_ns", 0) / 1e9 for it in machine}
+    rater_s = {phase.phase: dict(phase.values).get("rater_cpu_ns", 0) / 1e9 for phase in machine}
     # Others' work is no matter where no copy wanted the CPU meanwhile, as far as that is known.
     foreign = (
         (use.foreign, use)
@@ -277,7 +278,7 @@ def _disturbances(
     )
     steal = ((use.steal, use) for use in counted)
     yield from _worst_disturbance(DisturbanceKind.STEAL, _above_share(steal, STEAL_SHARE))
-    phases = [it for it in machine if it.counted]
+    phases = [phase for phase in machine if phase.counted]
     quota = _above_share(((phase.quota_used_up, phase) for phase in phases), QUOTA_SHARE)
     yield from _worst_disturbance(DisturbanceKind.QUOTA, quota)
     throttled = [(float(use.throttles), use) for use in counted if use.throttles]
@@ -290,7 +291,7 @@ def _disturbances(
         return
     # A kernel without pressure counts who had to free memory before getting any.
     stalls = [(float(dict(phase.values).get("allocstall", 0)), phase) for phase in phases]
-    stalled = [(number, it) for number, it in stalls if number]
+    stalled = [(number, phase) for number, phase in stalls if number]
     yield from _worst_disturbance(DisturbanceKind.MEMORY, stalled, times=True)
 
 

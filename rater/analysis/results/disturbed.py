@@ -27,7 +27,7 @@ FEWEST_ROUNDS = 4  # of a star: fewer do not hold up, however far apart
 
 
 def disturbance_reasons(others_cost: float | None, noise_cost: float | None) -> tuple[str, ...]:
-    """Return why a run is too disturbed to judge, nothing where it is not; None: not known."""
+    """Return why a run is too disturbed to judge; no reasons for costs that are not known."""
     reasons = []
     if is_too_disturbed(others_cost):
         lost_text = f"{percent(others_cost, 0)} %"
@@ -68,7 +68,7 @@ def mostly_disturbed(disturbed: Collection[bool], unit: str = "run") -> str | No
 
 
 def foreign_load_cost(run: StoredRun, counters: RunCounters) -> float | None:
-    """Return the share of the score that others took, 0 to 1; None where it is not known.
+    """Return the share of the score that others took, 0 to 1; None: not known.
 
     `counters` are those of the run. Where copies do not wait for each other (rotated order,
     steady mode), of all copies' time.
@@ -79,8 +79,10 @@ def foreign_load_cost(run: StoredRun, counters: RunCounters) -> float | None:
         copy for copy in run.copies if copy.counted and is_good(copy) and copy.elapsed_ns > 0
     ]
     load = _LoadOfOthers(run, counters)
-    losses = [(it, load.taken_s(it, accounts[it.phase, it.copy, it.step])) for it in counted]
-    cost = _share_of_score_lost(run, [(it, lost_s or 0.0) for it, lost_s in losses])
+    losses = [
+        (copy, load.taken_s(copy, accounts[copy.phase, copy.copy, copy.step])) for copy in counted
+    ]
+    cost = _share_of_score_lost(run, [(copy, lost_s or 0.0) for copy, lost_s in losses])
     unknown = any(lost_s is None for _, lost_s in losses)
     return None if cost is None or (unknown and not is_too_disturbed(cost)) else cost
 
@@ -89,23 +91,25 @@ class _LoadOfOthers:
     """What others may have taken of copies, by where these were."""
 
     def __init__(self, run: StoredRun, counters: RunCounters) -> None:
-        self._uses: dict[tuple[int, int], CpuUse] = {(it.phase, it.cpu): it for it in counters.cpus}
+        self._uses: dict[tuple[int, int], CpuUse] = {
+            (use.phase, use.cpu): use for use in counters.cpus
+        }
         self._where = cpus_of_copies(run)
         self._rater_s = {
-            it.phase: dict(it.values).get("rater_cpu_ns", 0) / 1e9 for it in counters.machine
+            use.phase: dict(use.values).get("rater_cpu_ns", 0) / 1e9 for use in counters.machine
         }
         self._threads = {used.name: used.threads for used in run.benchmarks}
         self._pus = tuple(pu.cpu for pu in run.pus)
         self._ran_s: defaultdict[tuple[int, int], float] = defaultdict(float)
         self._load: Counter[tuple[int, tuple[int, ...] | None]] = Counter()  # threads by CPUs
-        for it in run.copies:
-            self._ran_s[it.phase, it.copy] += it.elapsed_s
-            if not it.step:
-                where = self._where[it.phase, it.copy, it.step]
-                self._load[it.phase, where] += self._threads.get(it.benchmark, 1)
+        for copy in run.copies:
+            self._ran_s[copy.phase, copy.copy] += copy.elapsed_s
+            if not copy.step:
+                cpus = self._where[copy.phase, copy.copy, copy.step]
+                self._load[copy.phase, cpus] += self._threads.get(copy.benchmark, 1)
 
     def taken_s(self, copy: CopyEnded, account: TimeAccount) -> float | None:
-        """Return how long others kept a copy from its CPU, None where it is not known."""
+        """Return how long others kept a copy from its CPU; None: not known."""
         allowed = self._where[copy.phase, copy.copy, copy.step]
         cpus = self._pus if allowed is None else allowed
         cpu_use = next((use for cpu in cpus if (use := self._uses.get((copy.phase, cpu)))), None)
@@ -160,5 +164,5 @@ def _bracket_s(cell: Sequence[tuple[CopyEnded, float]], share: int) -> float:
 
 
 def _representative(brackets_s: Sequence[float]) -> float:
-    """Return the one that stands for a benchmark: of three the median, of two the slower."""
+    """Return the bracket that stands for a benchmark: of three the median, of two the slower."""
     return sorted(brackets_s)[len(brackets_s) // 2]

@@ -41,13 +41,16 @@ def phase_energies(run: StoredRun) -> tuple[PhaseEnergy, ...]:
     joules_by_phase = {reading.phase: _joules(reading.values) for reading in run.machine_readings}
     names = {name for joules in joules_by_phase.values() for name in joules}
     energies = []
-    for it in run.machine_readings:
-        joules, elapsed_ns = joules_by_phase[it.phase], dict(it.values).get("elapsed_ns")
+    for reading in run.machine_readings:
+        joules = joules_by_phase[reading.phase]
+        elapsed_ns = dict(reading.values).get("elapsed_ns")
         if joules and elapsed_ns:
             lost_domains = sorted(names - joules.keys())
-            phase_copies = copies.get(it.phase, [])
+            phase_copies = copies.get(reading.phase, [])
             energy = _phase_energy(
-                *(run, brackets[it.phase], phase_copies),
+                run,
+                brackets[reading.phase],
+                phase_copies,
                 elapsed_s=elapsed_ns / 1e9,
                 domains=joules,
                 lost_domains=lost_domains,
@@ -64,8 +67,8 @@ def _joules(values: Iterable[tuple[str, int]]) -> dict[str, float]:
 def copy_estimates(run: StoredRun) -> dict[tuple[int, int, int], float]:
     """Return joules by phase, copy and step: its package's, by its share of the copies' CPU time.
 
-    An estimate: watts a CPU second differ between programs, and idle power is shared out as well.
-    Copies of a package have none where the CPU time of one is not known.
+    This is an estimate: programs differ in the watts of a CPU second, and idle power is shared out
+    as well. Copies of a package have no estimate when the CPU time of one of them is not known.
     """
     run = run.without_torn()
     copies = group_by_key((copy.phase, copy) for copy in run.copies)
@@ -104,7 +107,7 @@ def _phase_energy(
     # A copy that is not bound may have been on any package.
     copy_packages = {copy.package for copy in copies}
     anywhere = not copy_packages or None in copy_packages or None in joules_by_package
-    packages = [it for it in joules_by_package if anywhere or it in copy_packages]
+    packages = [package for package in joules_by_package if anywhere or package in copy_packages]
     lost_counters = [name for name in lost_domains if _WHOLE.fullmatch(name)]
     lost_counters += (
         [] if anywhere else [f"package {it}" for it in copy_packages if it not in joules_by_package]
@@ -133,7 +136,7 @@ def _phase_energy(
 
 
 def _describe_sharing(run: StoredRun, packages: Sequence[int | None]) -> str | None:
-    """Return why others may have drawn part of it, None where the run had the packages alone."""
+    """Return why others may have drawn part of the energy; None: the run had its packages alone."""
     if (stored_request(run.head) or {}).get("share") is True:
         return "what ran beside it (--share) draws there too"
     machine = run.host.pus
@@ -147,7 +150,10 @@ def _describe_sharing(run: StoredRun, packages: Sequence[int | None]) -> str | N
         )
         if usable_cpus < all_cpus:
             where = "the machine" if package is None else f"package {package}"
-            return f"the run may use {usable_cpus} of {count(all_cpus, 'CPU')} of {where}: others draw there too"
+            return (
+                f"the run may use {usable_cpus} of {count(all_cpus, 'CPU')} of {where}: others "
+                "draw there too"
+            )
     return None
 
 
@@ -199,7 +205,7 @@ class MetricResult(Struct, frozen=True, kw_only=True):
 
     @property
     def worst(self) -> MetricCopy | None:
-        """The copy that is furthest on the wrong side, None where neither side is."""
+        """The copy that is furthest on the worse side; None: neither higher nor lower is worse."""
         return {"higher": self.minimum, "lower": self.maximum}.get(self.better or "")
 
 
@@ -338,9 +344,15 @@ def _copies(name: str, rows: Sequence[tuple[CopyEnded, float]]) -> list[MetricCo
     )
     return [
         MetricCopy(
-            number, of[0][0].cpu, of[0][0].node, _mean([it[1] for it in of], [it[2] for it in of])
+            copy=number,
+            cpu=copy_reports[0][0].cpu,
+            node=copy_reports[0][0].node,
+            value=_mean(
+                values=[value for _, value, _ in copy_reports],
+                weights=[weight for _, _, weight in copy_reports],
+            ),
         )
-        for number, of in sorted(reports.items())
+        for number, copy_reports in sorted(reports.items())
     ]
 
 

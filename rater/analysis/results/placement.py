@@ -76,7 +76,7 @@ class CopySamples(Struct, frozen=True, kw_only=True):
         return None if self.node_bytes is None else sum(size for _, size in self.node_bytes)
 
     def share_on(self, nodes: Iterable[int]) -> float | None:
-        """Return which part of that memory lay on these nodes; None where there was none."""
+        """Return which part of that memory lay on these nodes; None: no memory was seen."""
         total = self.private_bytes
         if not total or self.node_bytes is None:
             return None
@@ -87,7 +87,9 @@ class CopySamples(Struct, frozen=True, kw_only=True):
 def merged_samples(samples: Iterable[Sampled]) -> CopySamples:
     """Return the samples of one copy as one."""
     by_age = sorted(samples, key=lambda sample: sample.age_ns)
-    resident = [(s.rss_bytes, s.looks) for s in by_age if s.rss_bytes is not None]
+    resident = [
+        (sample.rss_bytes, sample.looks) for sample in by_age if sample.rss_bytes is not None
+    ]
     masks = (sample.allowed for sample in by_age if sample.allowed is not None)
     return CopySamples(
         samples=sum(sample.looks for sample in by_age),
@@ -163,7 +165,7 @@ def judge_copy(
 
 
 def planned_nodes(plan: Placement, homes: Mapping[int, int | None]) -> tuple[int, ...] | None:
-    """Return the nodes that a copy's memory was to come from, None where nothing was planned.
+    """Return the nodes that a copy's memory was to come from; None: no plan for its memory.
 
     `local` is the home of every CPU the copy may run on: none is planned for a
     copy that is not bound, or may run on CPUs without memory of their own.
@@ -232,44 +234,61 @@ def _doubts(seen: CopySamples, elapsed_s: float, held_bytes: int | None) -> list
 
 def _memory_complaints(
     plan: Placement, seen: CopySamples, nodes: tuple[int, ...] | None
-) -> Iterable[str]:
-    total = seen.private_bytes
-    if not nodes or not total or seen.node_bytes is None:
+) -> Iterator[str]:
+    """Yield in words how memory lay other than planned; `nodes` are the planned ones."""
+    total_bytes = seen.private_bytes
+    if not nodes or not total_bytes or seen.node_bytes is None:
         return
     by_node = dict(seen.node_bytes)
+    yield from _away_complaints(seen, by_node, nodes)
+    if total_bytes <= MOST_REMOTE_BYTES * len(nodes):  # too little to be spread evenly
+        return
+    bare = [node for node in nodes if not by_node.get(node)]
+    if plan.memory_policy == "weighted" and bare:
+        yield f"weighted over nodes {format_list(nodes)}: {format_list(bare)} has none of it"
+    even = evenness(plan, seen)
+    if even is not None and even < LEAST_EVEN:
+        yield from _uneven_complaints(seen, by_node, nodes)
+
+
+def _away_complaints(
+    seen: CopySamples, by_node: Mapping[int, float], nodes: Sequence[int]
+) -> Iterator[str]:
+    """Yield that memory lay on other nodes than planned, from the look with most of it there."""
     looks: list[tuple[float | None, Mapping[int, float]]] = [(None, by_node)]
     looks += [(at_s, dict(table)) for at_s, table in seen.worst]
     away = [
-        (_bytes_away(table, nodes), at_s, table)
+        (remote_bytes, at_s, table)
         for at_s, table in looks
-        if _bytes_away(table, nodes)
+        if (remote_bytes := _bytes_away(table, nodes))
     ]
-    if away:
-        remote, at_s, table = max(away, key=lambda look: look[0])
-        held = sum(table.values())
-        where = format_list(node for node, size in table.items() if size and node not in nodes)
-        policy = f"; the kernel names its policy {seen.policy}" if seen.policy else ""
-        when = f" {at_s:.1f} s into its run" if at_s is not None and seen.samples > 1 else ""
+    if not away:
+        return
+    remote_bytes, at_s, table = max(away, key=lambda look: look[0])
+    held_bytes = sum(table.values())
+    where = format_list(node for node, size in table.items() if size and node not in nodes)
+    policy = f"; the kernel names its policy {seen.policy}" if seen.policy else ""
+    when = f" {at_s:.1f} s into its run" if at_s is not None and seen.samples > 1 else ""
+    yield (
+        f"{100 * remote_bytes / held_bytes:.0f} % of its {_mb(held_bytes)} was on node "
+        f"{where}{when}; planned: node {format_list(nodes)}{policy}"
+    )
+
+
+def _uneven_complaints(
+    seen: CopySamples, by_node: Mapping[int, float], nodes: Sequence[int]
+) -> Iterator[str]:
+    """Yield which node has least of interleaved memory, where that is more than a page or two."""
+    planned_bytes = [by_node.get(node, 0.0) for node in nodes]
+    equal_part = sum(planned_bytes) / len(nodes)
+    least = min(nodes, key=lambda node: by_node.get(node, 0.0))
+    page_sizes = [size for size, count in seen.page_bytes or () if count]
+    largest_page = max(page_sizes, default=_PAGE_BYTES_UNKNOWN)
+    if equal_part - min(planned_bytes) > _PAGES_OFF * largest_page:
         yield (
-            f"{100 * remote / held:.0f} % of its {_mb(held)} was on node {where}{when}; planned: "
-            f"node {format_list(nodes)}{policy}"
+            f"interleaved unevenly: node {least} has {_mb(min(planned_bytes))} of it, "
+            f"an equal part is {_mb(equal_part)}"
         )
-    remote = sum(size for node, size in by_node.items() if node not in nodes)
-    if plan.memory_policy == "weighted" and total > MOST_REMOTE_BYTES * len(nodes):
-        bare = [node for node in nodes if not by_node.get(node)]
-        if bare:
-            yield f"weighted over nodes {format_list(nodes)}: {format_list(bare)} has none of it"
-    even = evenness(plan, seen)
-    enough = total > MOST_REMOTE_BYTES * len(nodes)
-    if enough and even is not None and even < LEAST_EVEN:
-        least = min(nodes, key=lambda node: by_node.get(node, 0.0))
-        fair = (total - remote) / len(nodes)
-        pages = [size for size, count in seen.page_bytes or () if count]
-        if fair - by_node.get(least, 0.0) > _PAGES_OFF * max(pages, default=_PAGE_BYTES_UNKNOWN):
-            yield (
-                f"interleaved unevenly: node {least} has {_mb(by_node.get(least, 0.0))} of it, "
-                f"an equal part is {_mb(fair)}"
-            )
 
 
 def _values_seen[V](samples: Sequence[Sampled], value: Callable[[Sampled], V | None]) -> list[V]:
@@ -340,7 +359,7 @@ class RunProof(Struct, frozen=True):
 
     copies: tuple[CopyProof, ...] = ()
     benchmarks: tuple[BenchmarkProof, ...] = ()  # in the order they ran
-    observed: Observed | None = None  # what observing cost; None: it was off, or the run was killed
+    observed: Observed | None = None  # the cost of observing; None: off, or the run was killed
 
     def with_verdict(self, verdict: PlacementVerdict) -> tuple[CopyProof, ...]:
         """Return the copy runs with this verdict, in order."""
@@ -349,15 +368,15 @@ class RunProof(Struct, frozen=True):
     def not_met(self) -> dict[tuple[str, int], tuple[int, ...]]:
         """Return the copies whose plan was not met by benchmark and iteration, where any are."""
         copies_by_cell = group_by_key(
-            ((it.benchmark, it.iteration), it.copy)
-            for it in self.with_verdict(PlacementVerdict.NOT_MET)
+            ((proof.benchmark, proof.iteration), proof.copy)
+            for proof in self.with_verdict(PlacementVerdict.NOT_MET)
         )
         return {key: tuple(sorted(set(copies))) for key, copies in copies_by_cell.items()}
 
     def not_known(self) -> dict[tuple[str, ...], tuple[CopyProof, ...]]:
         """Return the copy runs of which it is not known by the reasons for that."""
         proofs_by_reasons = group_by_key(
-            (it.reasons, it) for it in self.with_verdict(PlacementVerdict.NOT_KNOWN)
+            (proof.reasons, proof) for proof in self.with_verdict(PlacementVerdict.NOT_KNOWN)
         )
         return {reasons: tuple(proofs) for reasons, proofs in proofs_by_reasons.items()}
 
@@ -371,53 +390,81 @@ def prove_run(run: StoredRun) -> RunProof:
     run = run.without_torn()
     if run.head.source == "import":
         return _imported_proofs(run)
-    by_key = group_by_key(
+    samples = group_by_key(
         ((sample.phase, sample.copy, sample.step), sample) for sample in run.samples
     )
-    evident = bool(by_key) or any(copy.gate for copy in run.copies)
-    placed = {placement.copy: placement for placement in run.placements if evident}
-    homes = {pu.cpu: pu.node for pu in run.pus}
-    planned = {number: planned_nodes(plan, homes) for number, plan in placed.items()}
-    # Thousands of short runs without samples (steady mode) have few different verdicts.
-    unseen: dict[object, tuple[PlacementVerdict, tuple[str, ...]]] = {}
-    proofs = []
-    for copy in run.copies:
-        if copy.copy not in placed:
-            continue
-        plan, nodes = placed[copy.copy], planned[copy.copy]
-        samples = by_key.get((copy.phase, copy.copy, copy.step))
-        seen = merged_samples(samples) if samples else _UNSEEN
-        key = (copy.copy, copy.gate, copy.last_cpu, copy.elapsed_s < SAMPLED_FROM_S)
-        verdict = None if samples else unseen.get(key)
-        if verdict is None:
-            held = copy.max_rss_bytes if samples else None
-            verdict = judge_copy(
-                *(plan, copy.gate, seen, homes, copy.elapsed_s),
-                held_bytes=held,
-                last_cpu=copy.last_cpu,
-            )
-            if not samples:
-                unseen[key] = verdict
-        home = (plan.node,) if plan.node is not None else None
-        last_s = seen.last_age_s
-        proofs.append(
-            _proof(
-                copy,
-                planned=plan.cpus is not None or nodes is not None,
-                cpu=plan.cpu,
-                node=plan.node,
-                verdict=verdict[0],
-                reasons=verdict[1],
-                gate=copy.gate,
-                seen=seen,
-                unseen_s=None if last_s is None else max(0.0, copy.elapsed_s - last_s),
-                local_share=seen.share_on(nodes or home or ()) if nodes or home else None,
-                evenness=evenness(plan, seen),
-            )
+    if not samples and not any(copy.gate for copy in run.copies):
+        return RunProof(observed=run.observed)
+    placements = {placement.copy: placement for placement in run.placements}
+    judge = _CopyJudge({pu.cpu: pu.node for pu in run.pus})
+    proofs = [
+        judge.prove(
+            copy, placements[copy.copy], samples.get((copy.phase, copy.copy, copy.step), ())
         )
+        for copy in run.copies
+        if copy.copy in placements
+    ]
     by_name = group_by_key((proof.benchmark, proof) for proof in proofs)
-    benchmarks = tuple(_benchmark(name, of) for name, of in by_name.items())
+    benchmarks = tuple(_benchmark(name, members) for name, members in by_name.items())
     return RunProof(tuple(proofs), benchmarks, run.observed)
+
+
+type _Verdict = tuple[PlacementVerdict, tuple[str, ...]]  # with the reasons
+
+
+class _CopyJudge:
+    """Judges copies one after another; `homes` has the NUMA node of each CPU by OS number."""
+
+    def __init__(self, homes: Mapping[int, int | None]) -> None:
+        self._homes = homes
+        self._nodes: dict[int, tuple[int, ...] | None] = {}  # planned nodes by copy
+        # Thousands of short runs without samples (steady mode) have few different verdicts.
+        self._without_samples: dict[object, _Verdict] = {}
+
+    def prove(self, copy: CopyEnded, plan: Placement, samples: Sequence[Sampled]) -> CopyProof:
+        """Return evidence and verdict for one run of a copy."""
+        if plan.copy not in self._nodes:
+            self._nodes[plan.copy] = planned_nodes(plan, self._homes)
+        nodes = self._nodes[plan.copy]
+        seen = merged_samples(samples) if samples else _UNSEEN
+        if samples:
+            verdict, reasons = self._judge(copy, plan, seen, held_bytes=copy.max_rss_bytes)
+        else:
+            verdict, reasons = self._judge_unseen(copy, plan)
+        local_nodes = nodes or (() if plan.node is None else (plan.node,))
+        last_s = seen.last_age_s
+        return _proof(
+            copy,
+            planned=plan.cpus is not None or nodes is not None,
+            cpu=plan.cpu,
+            node=plan.node,
+            verdict=verdict,
+            reasons=reasons,
+            gate=copy.gate,
+            seen=seen,
+            unseen_s=None if last_s is None else max(0.0, copy.elapsed_s - last_s),
+            local_share=seen.share_on(local_nodes) if local_nodes else None,
+            evenness=evenness(plan, seen),
+        )
+
+    def _judge_unseen(self, copy: CopyEnded, plan: Placement) -> _Verdict:
+        key = (copy.copy, copy.gate, copy.last_cpu, copy.elapsed_s < SAMPLED_FROM_S)
+        if key not in self._without_samples:
+            self._without_samples[key] = self._judge(copy, plan, _UNSEEN, held_bytes=None)
+        return self._without_samples[key]
+
+    def _judge(
+        self, copy: CopyEnded, plan: Placement, seen: CopySamples, held_bytes: int | None
+    ) -> _Verdict:
+        return judge_copy(
+            plan,
+            copy.gate,
+            seen,
+            self._homes,
+            copy.elapsed_s,
+            held_bytes=held_bytes,
+            last_cpu=copy.last_cpu,
+        )
 
 
 def _proof(copy: CopyEnded, **evidence: Any) -> CopyProof:

@@ -11,17 +11,18 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.analysis.results.account import cpus_of_copies, time_accounts
+from rater.analysis.results.account import TimeAccount, cpus_of_copies, time_accounts
 from rater.analysis.results.cpu_use import CpuUse, run_counters
 from rater.analysis.results.placement import RunProof
 from rater.analysis.results.result import BenchmarkScore, Missing, Result, benchmarks_left_out
 from rater.analysis.results.score import Overall, summarise
 from rater.analysis.stats.estimate import geometric_mean
+from rater.record.events import CopyEnded
 from rater.record.run import RunStatus
 from rater.record.stored import RunHead, StoredRun
 from rater.text.values import group_by_key, percent
 
-type Key = tuple[str, str | None]  # benchmark and tune; tune None where all have the same
+type Key = tuple[str, str | None]  # benchmark and tune; without a tune when all have the same
 
 _COARSEST_STEP_NS = 10**9  # whole seconds: that all times of a run end in a nought is chance
 # Rates do not depend on where copies were seen; to judge that costs more than all the rest.
@@ -33,7 +34,7 @@ MEAN = "geomean"  # what stands over the rate of a point, in every view
 
 
 def mean_rate(rates: Sequence[float | None]) -> float | None:
-    """Return the one rate of a point: the geometric mean over its runs; None where one has none.
+    """Return the one rate of a point, the geometric mean over its runs; None: a run has no rate.
 
     A run's own is its result (`rater show`: of iterations the median, of two the slower one).
     """
@@ -41,7 +42,7 @@ def mean_rate(rates: Sequence[float | None]) -> float | None:
 
 
 def _why_left_out(score: BenchmarkScore, head: RunHead) -> str | None:
-    """Return why a benchmark is in no comparison and on no curve, None where it is."""
+    """Return why a benchmark is left out of comparisons and curves; None: it takes part."""
     if score.reason is not None:
         return score.reason
     # A result file need not have times of all copies, nor say how many there were.
@@ -62,7 +63,7 @@ def _why_left_out(score: BenchmarkScore, head: RunHead) -> str | None:
 # -- for comparisons ---------------------------------------------------------------------------
 
 
-class RunRates(Struct, frozen=True):
+class RunRates(Struct, frozen=True, kw_only=True):
     """All benchmarks of a run that have a valid result."""
 
     run: int
@@ -106,14 +107,19 @@ def run_rates(run: StoredRun, block: int | None) -> RunRates:
         kept = "what it finished counts" if rates else "nothing of it counts"
         left_out.insert(0, f"{head.status.reported}{reason}, {kept}")
     left_out += [f"{name}: left out: {why}" for name, why in benchmarks_left_out(run.warnings)]
-    kind = "copies' own times" if summary.rotated is not None else BRACKETS
+    ring = summary.rotated
+    kind = "copies' own times" if ring is not None else BRACKETS
     return RunRates(
-        *(head.run, block, head.copies, rates),
-        *((ring.score, ring.work_rate) if (ring := summary.rotated) else (None, None)),
-        "completions in a window" if summary.steady else kind,
-        tuple(left_out),
-        _clock_step_s(run),
-        _repeated(run),
+        run=head.run,
+        block=block,
+        copies=head.copies,
+        rates=rates,
+        score=ring.score if ring else None,
+        work_rate=ring.work_rate if ring else None,
+        kind="completions in a window" if summary.steady else kind,
+        left_out=tuple(left_out),
+        step_s=_clock_step_s(run),
+        repeated=_repeated(run),
     )
 
 
@@ -147,7 +153,8 @@ def same_keys(runs: Sequence[RunRates]) -> list[RunRates]:
     if any(len({tune for _, tune in run.rates}) > 1 for run in runs):
         return list(runs)
     return [
-        replace(run, rates={(key[0], None): it for key, it in run.rates.items()}) for run in runs
+        replace(run, rates={(name, None): result for (name, _), result in run.rates.items()})
+        for run in runs
     ]
 
 
@@ -164,53 +171,64 @@ _IDLE = 0.05  # of its time, a thread beside a copy's is nearly so
 def with_cpu_times(rates: RunRates, run: StoredRun) -> RunRates:
     """Return what a run says with its benchmarks' rates by CPU time, or why there are none."""
     run = run.without_torn()
-    spent, counters = time_accounts(run), run_counters(run)
-    shared = _beside_busy_threads(run, counters.cpus)
-    whole = {bracket.phase for bracket in run.brackets if bracket.complete}
-    counted = [
-        copy for copy in run.copies if copy.counted and copy.phase in whole and copy.elapsed_ns > 0
-    ]
-    copies = group_by_key(((it.benchmark, it.tune), it) for it in counted)
-    threads = {used.name for used in run.benchmarks if used.threads > 1}
+    accounts, counters = time_accounts(run), run_counters(run)
+    shared_phases = _beside_busy_threads(run, counters.cpus)
+    complete = {bracket.phase for bracket in run.brackets if bracket.complete}
+    copies = group_by_key(
+        ((copy.benchmark, copy.tune), copy)
+        for copy in run.copies
+        if copy.counted and copy.phase in complete and copy.elapsed_ns > 0
+    )
+    threads = {used.name: used.threads for used in run.benchmarks}
 
-    def measured(rate: Result) -> Result:
-        own = copies.get((rate.benchmark, rate.tune), ())
-        accounts = [spent[it.phase, it.copy, it.step] for it in own]
-        waits = [
-            account.waited_s / account.elapsed_s
-            for account in accounts
-            if account.waited_s is not None
-        ]
-        idle = [
-            ((account.slept_s or 0) + (account.stopped_s or 0)) / account.elapsed_s
-            for account in accounts
-        ]
-        asleep = max(idle, default=0.0)
-        reason = None
-        if rates.kind != BRACKETS:
-            reason = "not all of its copies start together"
-        elif len(waits) < len(own) or not own:
-            reason = "it is not known how long copies waited for a CPU"
-        elif rate.benchmark in threads:
-            reason = "its copies have several threads"
-        elif asleep > _MOST_ASLEEP:
-            reason = f"copies slept {percent(asleep, 0)} % of the time"
-        elif any(it.phase in shared for it in own):
-            reason = "a CPU was shared with another thread of its core"
-        if reason is not None:
-            return replace(rate, not_by_cpu=reason)
-        longest = [
-            max(it.cpu_ns or 0 for it in cell) / 1e9
-            for cell in group_by_key((it.phase, it) for it in own).values()
-        ]
-        time_s = sorted(longest)[len(longest) // 2]  # of three the median, of two the slower
-        return replace(
-            rate,
-            cpu_per_s=rate.copies / time_s if time_s else None,
-            others_took=sum(waits) / len(waits),
+    def by_cpu(rate: Result) -> Result:
+        rows = copies.get((rate.benchmark, rate.tune), ())
+        row_accounts = [accounts[row.phase, row.copy, row.step] for row in rows]
+        reason = _why_not_by_cpu(
+            rates.kind,
+            row_accounts,
+            threads=threads.get(rate.benchmark, 1),
+            shared_core=any(row.phase in shared_phases for row in rows),
+        )
+        return (
+            replace(rate, not_by_cpu=reason) if reason else _by_cpu_time(rate, rows, row_accounts)
         )
 
-    return replace(rates, rates={key: measured(rate) for key, rate in rates.rates.items()})
+    return replace(rates, rates={key: by_cpu(rate) for key, rate in rates.rates.items()})
+
+
+def _why_not_by_cpu(
+    kind: str, accounts: Sequence[TimeAccount], *, threads: int, shared_core: bool
+) -> str | None:
+    """Return why CPU time cannot stand for the time of a benchmark's copies, if anything."""
+    if kind != BRACKETS:
+        return "not all of its copies start together"
+    if not accounts or any(account.waited_s is None for account in accounts):
+        return "it is not known how long copies waited for a CPU"
+    if threads > 1:
+        return "its copies have several threads"
+    asleep = max(
+        ((account.slept_s or 0) + (account.stopped_s or 0)) / account.elapsed_s
+        for account in accounts
+    )
+    if asleep > _MOST_ASLEEP:
+        return f"copies slept {percent(asleep, 0)} % of the time"
+    return "a CPU was shared with another thread of its core" if shared_core else None
+
+
+def _by_cpu_time(
+    rate: Result, rows: Sequence[CopyEnded], accounts: Sequence[TimeAccount]
+) -> Result:
+    """Return a result with its rate by CPU time: of the slowest copy in each phase."""
+    by_phase = group_by_key((row.phase, row.cpu_ns or 0) for row in rows)
+    longest_s = sorted(max(times_ns) / 1e9 for times_ns in by_phase.values())
+    time_s = longest_s[len(longest_s) // 2]  # of three the median, of two the slower
+    waits = [(account.waited_s or 0.0) / account.elapsed_s for account in accounts]
+    return replace(
+        rate,
+        cpu_per_s=rate.copies / time_s if time_s else None,
+        others_took=sum(waits) / len(waits),
+    )
 
 
 def _beside_busy_threads(run: StoredRun, uses: Sequence[CpuUse]) -> set[int]:
@@ -242,18 +260,18 @@ class TuneRates(Struct, frozen=True, kw_only=True):
     work_rate: float | None = None  # rotated order: reference seconds per second, to the very end
 
     def over(self, benchmarks: Sequence[str], *, by_ratio: bool) -> float | None:
-        """Return the geometric mean over some benchmarks, None where one has no rate.
+        """Return the geometric mean over some benchmarks; None: one of them has no rate.
 
         Rotated, over all of them: the score that `rater show` gives.
         """
         if self.score is not None and by_ratio and set(benchmarks) == set(self.rates):
             return self.score
         results = [self.rates.get(name) for name in benchmarks]
-        values = [one and (one.ratio if by_ratio else one.per_hour) for one in results]
+        values = [result and (result.ratio if by_ratio else result.per_hour) for result in results]
         return geometric_mean([value or 0.0 for value in values])
 
     def joules_over(self, benchmarks: Sequence[str]) -> float | None:
-        """Return the energy of a copy of each of them, added up; None where one is not known."""
+        """Return the energy of a copy of each benchmark, added up; None: one is not known."""
         joules_of_copies = [
             self.rates[name].joules_per_copy for name in benchmarks if name in self.rates
         ]

@@ -14,7 +14,8 @@ from rater.record.run import CopyStatus, RunStatus, Validity, is_from_outside
 from rater.record.stored import StoredRun, is_good
 from rater.text.values import group_by_key
 
-_GAP_NS = 1_000_000_000  # between what is stored and what follows, where the clock knows no better
+# Between the stored part and what follows, when the wall clock shows less (it may be set back).
+_GAP_NS = 1_000_000_000
 
 
 class PhaseState(StrEnum):
@@ -26,7 +27,7 @@ class PhaseState(StrEnum):
 
 
 class PlannedPhase(Struct, frozen=True):
-    """A phase of the plan, and what a stored run has of it."""
+    """A phase of the plan, and the bracket that a stored run has of it."""
 
     phase: Phase  # as it will run: with a number of its own where it does
     state: PhaseState
@@ -84,7 +85,9 @@ def remaining_plan(plan: Plan, run: StoredRun) -> RemainingPlan:
     for phase in plan.phases:
         stored = brackets.get((phase.benchmark, phase.iteration), [])
         done = [
-            it for it in stored if it.phase != cut and _is_done(phase, it, copies.get(it.phase, ()))
+            bracket
+            for bracket in stored
+            if bracket.phase != cut and _is_done(phase, bracket, copies.get(bracket.phase, ()))
         ]
         if done:
             rows = copies.get(done[0].phase, [])

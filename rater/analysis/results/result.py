@@ -45,7 +45,7 @@ class Missing(StrEnum):
     NO_RESULT = "no result"
 
     def describe(self, **case: object) -> str:
-        """Return it of a case."""
+        """Return the sentence with the values of one case in its braces."""
         return self.value.format(**case)
 
 
@@ -222,17 +222,17 @@ class BenchmarkScore(Struct, frozen=True, kw_only=True):
 
     @property
     def chosen(self) -> Result | None:
-        """What stands for it."""
+        """The iteration that stands for the benchmark."""
         return next((iteration for iteration in self.iterations if iteration.selected), None)
 
     @property
     def per_hour(self) -> float | None:
-        """Copies per hour of that."""
+        """Copies per hour of the chosen iteration."""
         return self.chosen.per_hour if self.chosen else None
 
     @property
     def ratio(self) -> float | None:
-        """Its ratio."""
+        """Ratio of the chosen iteration."""
         return self.chosen.ratio if self.chosen else None
 
 
@@ -266,13 +266,13 @@ def why_missing(
 
 def failures(rows: Sequence[CopyEnded]) -> list[CopyEnded]:
     """Return the copies that crashed, timed out or answered wrongly."""
-    return [it for it in rows if not is_good(it) and it.status is not CopyStatus.INTERRUPTED]
+    return [row for row in rows if not is_good(row) and row.status is not CopyStatus.INTERRUPTED]
 
 
 def why_failed(
     failed: Sequence[CopyEnded], planned: int, unit: str = "copies", *, rounds: bool = False
 ) -> str:
-    """Return what the first of them did, and how many there are."""
+    """Return how the first of the failed copies ended, and how many failed."""
     some = f"{len(failed)} of {planned} {unit} failed; " if len(failed) > 1 else ""
     which = f"{failed[0].copy}, round {failed[0].iteration}" if rounds else failed[0].copy
     return Missing.FAILED.describe(some=some, copy=which, how=failure_text(failed[0]))
@@ -281,9 +281,11 @@ def why_failed(
 def why_incomplete(head: RunHead, iterations: Sequence[Result | SteadyWindow]) -> str | None:
     """Return what is missing of a benchmark's iterations, failures first: a person must act."""
     counted = [iteration for iteration in iterations if iteration.counted]
-    for it in sorted((it for it in counted if it.reason), key=lambda it: not it.failed):
-        several = f"iteration {it.iteration}: " if len(iterations) > 1 else ""
-        return f"{several}{it.reason}"
+    with_reason = [iteration for iteration in counted if iteration.reason]
+    if with_reason:
+        worst = min(with_reason, key=lambda iteration: not iteration.failed)
+        number = f"iteration {worst.iteration}: " if len(iterations) > 1 else ""
+        return f"{number}{worst.reason}"
     planned = head.iterations - head.discard
     if head.source == "run" and len(counted) < planned:
         if not counted:

@@ -83,21 +83,32 @@ def ring_of(run: StoredRun) -> tuple[list[Result], Ring]:
     Where not all copies have a benchmark in their queue there is a rate of those that do, and the
     reason why it is no part of a score.
     """
-    head, used = run.head, {benchmark.name: benchmark for benchmark in run.benchmarks}
-    names = head.benchmarks
-    typical, queued = _typical_times(run), _planned_runs(head)
-    by_ratio = all((it := used.get(name)) and it.reference_s for name in names)
-    good = Counter((c.benchmark, c.copy) for c in run.copies if c.counted and is_good(c))
-    results = []
-    rates: dict[int, list[float]] = {}
-    for name in names:
-        its, times = used.get(name, BenchmarkUsed(name=name)), typical.get(name, {})
-        work_s = (by_ratio and its.reference_s) or HOUR_S
-        for copy, time in times.items():
-            if good[name, copy] >= queued[name].get(copy, 0):
-                rates.setdefault(copy, []).append(head.copies * work_s / time.elapsed_s)
-        results.append(_result(run, its, times, queued[name], work_s))
-    copies = _copy_scores(typical, rates, len(names))
+    used = {benchmark.name: benchmark for benchmark in run.benchmarks}
+    benchmarks = [used.get(name, BenchmarkUsed(name=name)) for name in run.head.benchmarks]
+    by_ratio = all(benchmark.reference_s for benchmark in benchmarks)
+    # What one run is worth: the rate of a copy is this by its time.
+    work_s = {
+        benchmark.name: (by_ratio and benchmark.reference_s) or HOUR_S for benchmark in benchmarks
+    }
+    typical, planned = _typical_times(run), _planned_runs(run.head)
+    results = [
+        _result(
+            run,
+            benchmark,
+            times=typical.get(benchmark.name, {}),
+            planned_runs=planned[benchmark.name],
+            work_s=work_s[benchmark.name],
+        )
+        for benchmark in benchmarks
+    ]
+    copies = _copy_scores(run, typical, planned, work_s)
+    return results, _ring(run, results, copies, by_ratio=by_ratio)
+
+
+def _ring(
+    run: StoredRun, results: Sequence[Result], copies: tuple[CopyScore, ...], *, by_ratio: bool
+) -> Ring:
+    head = run.head
     reason = next(
         (f"{result.benchmark}: {result.reason}" for result in results if result.reason), None
     )
@@ -105,11 +116,12 @@ def ring_of(run: StoredRun) -> tuple[list[Result], Ring]:
         reason = f"{len(copies)} of {head.copies} copies ran every benchmark"
     population = None if reason else spread([copy.rate for copy in copies])
     tail = _tail(run.copies, head.copies)
-    whole = tail is not None and not reason and all(is_good(copy) for copy in run.copies)
-    total_s = tail.total_s if tail and whole else None
+    # With a run missing, the work that was done is not that of the time.
+    is_whole = tail is not None and not reason and all(is_good(copy) for copy in run.copies)
+    total_s = tail.total_s if tail and is_whole else None
     references = {result.benchmark: result.reference_s or 0.0 for result in results}
-    work_s = sum(references.get(copy.benchmark, 0.0) for copy in run.copies)
-    return results, Ring(
+    work_done_s = sum(references.get(copy.benchmark, 0.0) for copy in run.copies)
+    return Ring(
         rounds=head.iterations - head.discard,
         unit=RATIO if by_ratio else PER_HOUR,
         copies=copies,
@@ -118,7 +130,7 @@ def ring_of(run: StoredRun) -> tuple[list[Result], Ring]:
         reason=reason,
         tail=tail,
         gaps=_gaps(run.copies, head.copies),
-        work_rate=work_s / total_s if total_s and by_ratio else None,
+        work_rate=work_done_s / total_s if total_s and by_ratio else None,
         runs_per_hour=len(run.copies) * HOUR_S / total_s if total_s else None,
     )
 
@@ -126,16 +138,23 @@ def ring_of(run: StoredRun) -> tuple[list[Result], Ring]:
 def _result(
     run: StoredRun,
     benchmark: BenchmarkUsed,
+    *,
     times: Mapping[int, CopyTime],
-    queued: Mapping[int, int],
+    planned_runs: Mapping[int, int],
     work_s: float,
 ) -> Result:
-    head, planned = run.head, sum(queued.values())
+    """Return what came of one benchmark; `times` and `planned_runs` are by copy."""
+    head, planned = run.head, sum(planned_runs.values())
     rows = [copy for copy in run.copies if copy.benchmark == benchmark.name and copy.counted]
-    own = head.source == "run"
-    missing = why_missing(rows, planned, unit="runs", checked=own, rounds=True) if planned else None
-    case = {"done": len(queued), "of": head.copies, "increment": head.increment}
-    not_queued = Missing.NOT_QUEUED.describe(**case) if len(queued) < head.copies else None
+    is_own = head.source == "run"
+    missing = (
+        why_missing(rows, planned, unit="runs", checked=is_own, rounds=True) if planned else None
+    )
+    not_queued = None
+    if len(planned_runs) < head.copies:
+        not_queued = Missing.NOT_QUEUED.describe(
+            done=len(planned_runs), of=head.copies, increment=head.increment
+        )
     rates = [head.copies * work_s / time.elapsed_s for time in times.values()]
     rates_over_copies = None if missing else spread(rates)
     times_s = spread([time.elapsed_s for time in times.values()])
@@ -146,12 +165,12 @@ def _result(
         reference_s=benchmark.reference_s,
         iteration=None,
         selected=rates_over_copies is not None,
-        copies=len(queued),
+        copies=len(planned_runs),
         good=len(times),
         per_s=rates_over_copies.mean / work_s if rates_over_copies else None,
         reason=missing or not_queued,
         median_copy_s=times_s.median if times_s else None,
-        slowest=max(times.values(), key=lambda t: (t.elapsed_s, -t.copy), default=None),
+        slowest=max(times.values(), key=lambda time: (time.elapsed_s, -time.copy), default=None),
         times_s=times_s,
         rates=rates_over_copies,
     )
@@ -179,23 +198,37 @@ def _typical_times(run: StoredRun) -> dict[str, dict[int, CopyTime]]:
     )
     times: dict[str, dict[int, CopyTime]] = {}
     for (name, number), rounds in sorted(rows.items()):
-        median_s = statistics.median(one.elapsed_s for one in rounds)
-        time = CopyTime(number, rounds[0].cpu, rounds[0].node, median_s)
+        median_s = statistics.median(copy.elapsed_s for copy in rounds)
+        first = rounds[0]
+        time = CopyTime(copy=number, cpu=first.cpu, node=first.node, elapsed_s=median_s)
         times.setdefault(name, {})[number] = time
     return times
 
 
 def _copy_scores(
+    run: StoredRun,
     typical: Mapping[str, Mapping[int, CopyTime]],
-    rates: Mapping[int, Sequence[float]],
-    ring: int,
+    planned: Mapping[str, Mapping[int, int]],
+    work_s: Mapping[str, float],
 ) -> tuple[CopyScore, ...]:
-    places = {number: time for times in typical.values() for number, time in times.items()}
+    """Return the score of each copy that ran all its counted runs of every benchmark well."""
+    good_runs = Counter(
+        (copy.benchmark, copy.copy) for copy in run.copies if copy.counted and is_good(copy)
+    )
+    places = {copy: time for times in typical.values() for copy, time in times.items()}
+    rates: dict[int, list[float]] = {}
+    for name in run.head.benchmarks:
+        for copy, time in typical.get(name, {}).items():
+            if good_runs[name, copy] >= planned[name].get(copy, 0):
+                rate = run.head.copies * work_s[name] / time.elapsed_s
+                rates.setdefault(copy, []).append(rate)
     scores = []
-    for number, copy_rates in sorted(rates.items()):
-        mean = geometric_mean(copy_rates) if len(copy_rates) == ring else None
+    for copy, copy_rates in sorted(rates.items()):
+        has_all = len(copy_rates) == len(run.head.benchmarks)
+        mean = geometric_mean(copy_rates) if has_all else None
         if mean is not None:
-            scores.append(CopyScore(number, places[number].cpu, places[number].node, mean))
+            place = places[copy]
+            scores.append(CopyScore(copy=copy, cpu=place.cpu, node=place.node, rate=mean))
     return tuple(scores)
 
 

@@ -37,17 +37,17 @@ class RunPages(Protocol):
 
     @property
     def layout(self) -> str:
-        """What was asked for."""
+        """The request, as `--pages` was given it."""
 
 
 class PageProofs(Protocol):
     """What a wing knows of runs with `--pages`."""
 
     def prove_pages(self, run: StoredRun) -> RunPages | None:
-        """Return what the copies of a run had; None where page sizes were not chosen."""
+        """Return the page sizes that the copies of a run had; None: the run chose none."""
 
     def base_side(self, sides: Sequence[Sequence[StoredRun]]) -> int | None:
-        """Return which side the others are compared with; None where none has a layout."""
+        """Return the position of the side that is the baseline; None: no side has a layout."""
 
     def layout_warnings(self, sides: Sequence[tuple[str, Sequence[StoredRun]]]) -> tuple[str, ...]:
         """Return what is wrong with comparing these sides."""
@@ -96,8 +96,8 @@ class Summary(Struct, frozen=True, kw_only=True):
     def overall(self) -> Overall | None:
         """The suite's ratio, else the geometric mean of the benchmarks' copies an hour.
 
-        Of rotated order the mean of the copies' geometric means. None where a benchmark has no
-        valid result: the number would be that of another selection.
+        Of rotated order it is the mean of the copies' geometric means. A run with a benchmark that
+        has no valid result has None: the number would be that of another selection.
         """
         value, unit = None, RATIO
         if self.rotated is not None:
@@ -118,7 +118,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     def joules(self) -> float | None:
         """Energy of the suite: of the iterations that stand for the benchmarks, or of the ring.
 
-        None where one has none, and in steady mode, whose windows have any length.
+        None: a benchmark has no energy, or the mode is steady, whose windows have any length.
         """
         if self.steady:
             return None
@@ -130,7 +130,9 @@ class Summary(Struct, frozen=True, kw_only=True):
         ]
         all_have_one = len(chosen) == len(self.benchmarks)
         energies = [*self.energies] if self.rotated is not None else chosen if all_have_one else []
-        known_joules = [it.joules for it in energies if it is not None and it.joules is not None]
+        known_joules = [
+            energy.joules for energy in energies if energy is not None and energy.joules is not None
+        ]
         return sum(known_joules) if energies and len(known_joules) == len(energies) else None
 
     @property
@@ -178,20 +180,21 @@ def summarise(run: StoredRun, proof: RunProof | None = None) -> Summary:
         scores = _scores(run, results, {energy.phase: energy for energy in energies})
     elif is_steady(head):
         mixed_results = [*window_results(run)]
-        mix = mix_of(run, [*{it.phase: it.steady for it in mixed_results if it.steady}.values()])
+        windows = {result.phase: result.steady for result in mixed_results if result.steady}
+        mix = mix_of(run, [*windows.values()])
         scores = tuple(_score_in_mix(benchmark, mixed_results, mix) for benchmark in run.benchmarks)
     else:
         mixed_results, rotated = ring_of(run)
         scores = tuple(
             BenchmarkScore(
-                benchmark=it.benchmark,
-                tune=it.tune,
-                category=it.category,
-                reference_s=it.reference_s,
-                iterations=(it,),
-                reason=None if it.selected else it.reason,
+                benchmark=result.benchmark,
+                tune=result.tune,
+                category=result.category,
+                reference_s=result.reference_s,
+                iterations=(result,),
+                reason=None if result.selected else result.reason,
             )
-            for it in mixed_results
+            for result in mixed_results
         )
     alone = () if head.order == "rotated" else scores
     return Summary(
@@ -199,8 +202,8 @@ def summarise(run: StoredRun, proof: RunProof | None = None) -> Summary:
         scores=scores,
         rotated=rotated,
         suites=tuple(
-            _suite(kind, tune, [one for one in of_tune if kind in ("all", one.category)])
-            for tune, of_tune in group_by_key((one.tune, one) for one in alone).items()
+            _suite(kind, tune, [score for score in tune_scores if kind in ("all", score.category)])
+            for tune, tune_scores in group_by_key((score.tune, score) for score in alone).items()
             for kind in ("all", "int", "fp")
         ),
         remarks=run.warnings + run.notes,
@@ -236,42 +239,67 @@ def _scores(
     run: StoredRun, results: Iterable[Result], energies: Mapping[int, PhaseEnergy]
 ) -> tuple[BenchmarkScore, ...]:
     """Return benchmarks that ran alone; of own runs those as well of which nothing is stored."""
-    head, used = run.head, {benchmark.name: benchmark for benchmark in run.benchmarks}
-    spent = time_accounts(run)
-    good = (copy for copy in run.copies if is_good(copy) and copy.elapsed_ns > 0)
-    accounts = group_by_key((it.phase, spent[it.phase, it.copy, it.step]) for it in good)
-    found: dict[tuple[str | None, str], list[Result]] = {}
-    for it in results:
-        account = mean_account(accounts.get(it.phase or 0, ()))
-        measured = replace(it, energy=energies.get(it.phase or 0), account=account)
-        found.setdefault((it.tune, it.benchmark), []).append(measured)
-    for name in head.benchmarks if head.source == "run" else ():
-        found.setdefault((head.tune, name), [])
-    ring = {name: place for place, name in enumerate(head.benchmarks)}
-    scores = []
-    for tune, name in sorted(
-        found, key=lambda it: (it[0] or "", ring.get(it[1], len(ring)), it[1])
-    ):
-        own = sorted(found[tune, name], key=lambda it: it.iteration or 0)
-        counted = [it for it in own if it.counted]
-        valid = [it for it in counted if it.reason is None and it.per_s is not None]
-        chosen = None
-        if valid and not any(it.failed or (it.reported and it.reported.fault) for it in counted):
-            chosen = valid[lower_median_index([it.per_s or 0.0 for it in valid])]
-        its = used.get(name, BenchmarkUsed(name=name))
-        iterations = tuple(replace(it, selected=it is chosen) for it in own)
-        reason = why_incomplete(head, own)
-        scores.append(
-            BenchmarkScore(
-                benchmark=name,
-                tune=tune,
-                category=its.category,
-                reference_s=its.reference_s,
-                iterations=iterations,
-                reason=reason,
-            )
-        )
-    return tuple(scores)
+    used = {benchmark.name: benchmark for benchmark in run.benchmarks}
+    by_benchmark = group_by_key(
+        ((result.tune, result.benchmark), result)
+        for result in _with_energy_and_account(run, results, energies)
+    )
+    for name in run.head.benchmarks if run.head.source == "run" else ():
+        by_benchmark.setdefault((run.head.tune, name), [])
+    ring = {name: place for place, name in enumerate(run.head.benchmarks)}
+    in_order = sorted(
+        by_benchmark.items(),
+        key=lambda item: (item[0][0] or "", ring.get(item[0][1], len(ring)), item[0][1]),
+    )
+    return tuple(
+        _score(run.head, used.get(name, BenchmarkUsed(name=name)), tune, benchmark_results)
+        for (tune, name), benchmark_results in in_order
+    )
+
+
+def _with_energy_and_account(
+    run: StoredRun, results: Iterable[Result], energies: Mapping[int, PhaseEnergy]
+) -> Iterator[Result]:
+    """Yield results with the energy of their phase, and where the time of its good copies went."""
+    time_of_copy = time_accounts(run)
+    accounts = group_by_key(
+        (copy.phase, time_of_copy[copy.phase, copy.copy, copy.step])
+        for copy in run.copies
+        if is_good(copy) and copy.elapsed_ns > 0
+    )
+    for result in results:
+        phase = result.phase or 0
+        account = mean_account(accounts.get(phase, ()))
+        yield replace(result, energy=energies.get(phase), account=account)
+
+
+def _score(
+    head: RunHead, benchmark: BenchmarkUsed, tune: str | None, results: Sequence[Result]
+) -> BenchmarkScore:
+    iterations = sorted(results, key=lambda result: result.iteration or 0)
+    chosen = _choose_iteration(iterations)
+    return BenchmarkScore(
+        benchmark=benchmark.name,
+        tune=tune,
+        category=benchmark.category,
+        reference_s=benchmark.reference_s,
+        iterations=tuple(replace(result, selected=result is chosen) for result in iterations),
+        reason=why_incomplete(head, iterations),
+    )
+
+
+def _choose_iteration(iterations: Sequence[Result]) -> Result | None:
+    """Return the result that stands for a benchmark: of three the median, of two the slower.
+
+    A counted iteration that failed leaves no result to pick.
+    """
+    counted = [result for result in iterations if result.counted]
+    if any(result.failed or (result.reported and result.reported.fault) for result in counted):
+        return None
+    valid = [result for result in counted if result.reason is None and result.per_s is not None]
+    if not valid:
+        return None
+    return valid[lower_median_index([result.per_s or 0.0 for result in valid])]
 
 
 def _bracket_results(run: StoredRun) -> Iterator[Result]:

@@ -1,4 +1,4 @@
-"""Was a window steady: its first half against its second; pure.
+"""Compare the first half of a window with its second: was it steady; pure.
 
 Every run counts its share inside times the typical time of its benchmark, so a
 copy that keeps its pace has the same speed (about 1) in both halves whatever it
@@ -46,7 +46,7 @@ _MOST_SLICES = 8
 _FEWEST_SLICES = 4  # beside the copies
 _MANY_COPIES = 8
 _RUNS_PER_WINDOW = 10
-_LONGEST = 1e4  # windows: what is asked for beyond is no advice
+_LONGEST = 1e4  # times the window: nobody can follow the advice of a longer one
 
 
 class DriftVerdict(StrEnum):
@@ -105,6 +105,20 @@ class _Noise(Struct, frozen=True):
         return t_quantile(confidence, degrees) * self.error / math.sqrt(longer)
 
 
+class _LeastLengths(NamedTuple):
+    """How long a window has to be at least, in seconds."""
+
+    by_runs_s: float  # for ten median runs of the slowest copy
+    by_slices_s: float  # for four slices in each half
+
+
+class _HalfSpeeds(NamedTuple):
+    """Mean speed of all copies in each half, typical seconds of work per second."""
+
+    first: float
+    second: float
+
+
 def compare_halves(
     runs: Sequence[TimedRun], copies: Sequence[int], window_ns: tuple[int, int]
 ) -> Steadiness:
@@ -114,15 +128,12 @@ def compare_halves(
     smallest length L' with t x error x sqrt(L / L') <= 1 %, t for the slices
     that L' has room for; where no error is known, what four slices a half take.
     """
-    begin, end = window_ns
-    length_s = (end - begin) / 1e9
-    whole = _fewer_whole(runs, copies, window_ns)
-    fewest, fewest_copy = min(((of, copy) for copy, of in whole.items()), default=(0, None))
-    times = group_by_key((run.copy, run.finish_ns - run.start_ns) for run in runs)
-    run_s = max((statistics.median(of) for of in times.values()), default=0.0) / 1e9
-    by_runs_s = _RUNS_PER_WINDOW * run_s
-    # Four slices a half, and a run more at either end of the halves that is not whole.
-    by_slices_s = (2 * _FEWEST_SLICES * _RUNS_PER_SLICE + 2) * run_s
+    length_s = (window_ns[1] - window_ns[0]) / 1e9
+    fewer_whole = _fewer_whole(runs, copies, window_ns)
+    fewest, fewest_copy = min(
+        ((whole_runs, copy) for copy, whole_runs in fewer_whole.items()), default=(0, None)
+    )
+    least = _least_lengths(runs)
     unknown = Steadiness(
         verdict=DriftVerdict.UNKNOWN,
         difference=None,
@@ -131,42 +142,71 @@ def compare_halves(
         fewest_copy=fewest_copy,
         needed_s=None,
     )
+    has_many_copies = len(copies) >= _MANY_COPIES
     if fewest < 2:
-        needed_s = by_runs_s if len(copies) >= _MANY_COPIES else by_slices_s
+        needed_s = least.by_runs_s if has_many_copies else least.by_slices_s
         return replace(unknown, needed_s=_longer(length_s, needed_s))
     # Of many copies a slow one must not make the slices of all longer.
-    usual = statistics.median_low(whole.values()) if len(whole) >= _MANY_COPIES else fewest
+    usual = statistics.median_low(fewer_whole.values()) if has_many_copies else fewest
     slices = min(_MOST_SLICES, usual // _RUNS_PER_SLICE)
     speeds = _speeds(runs, copies, window_ns, slices)
-    first = statistics.fmean(statistics.fmean(of[:slices]) for of in speeds)
-    second = statistics.fmean(statistics.fmean(of[slices:]) for of in speeds)
-    if not first:  # runs that took no time at all
+    halves = _half_speeds(speeds, slices)
+    if not halves.first:  # runs that took no time at all
         return unknown
-    difference = second / first - 1
-    noises = _noises(speeds, slices, first, usual / slices)
+    difference = halves.second / halves.first - 1
+    noises = _noises(speeds, slices, halves.first, usual / slices)
     if not noises:
-        return replace(unknown, difference=difference, needed_s=_longer(length_s, by_slices_s))
-    margin = max(noise.margin(_SHOWN) for noise in noises)
-    accusing = max(noise.margin(_ACCUSING) for noise in noises)
-    verdict = DriftVerdict.UNKNOWN
-    if abs(difference) > ALIKE and abs(difference) > accusing:
-        verdict = DriftVerdict.DRIFTING
-    elif abs(difference) <= ALIKE and abs(difference) + margin <= SURE:
-        verdict = DriftVerdict.STEADY
-    wanted_s = by_runs_s
+        needed_s = least.by_slices_s
+        return replace(unknown, difference=difference, needed_s=_longer(length_s, needed_s))
+    verdict = _verdict(difference, noises)
+    needed_s = least.by_runs_s
     if verdict is DriftVerdict.UNKNOWN:
-        longer = 1.0  # times, until the margin is down to 1 %
-        while longer < _LONGEST and max(n.margin(_SHOWN, longer) for n in noises) > ALIKE:
-            longer *= 1.05
-        wanted_s = max(wanted_s, length_s * longer)
-    return Steadiness(
+        needed_s = max(needed_s, length_s * _times_longer(noises))
+    return replace(
+        unknown,
         verdict=verdict,
         difference=difference,
-        margin=margin,
-        fewest=fewest,
-        fewest_copy=fewest_copy,
-        needed_s=_longer(length_s, wanted_s),
+        margin=_widest_margin(noises, _SHOWN),
+        needed_s=_longer(length_s, needed_s),
     )
+
+
+def _least_lengths(runs: Sequence[TimedRun]) -> _LeastLengths:
+    times_ns = group_by_key((run.copy, run.finish_ns - run.start_ns) for run in runs)
+    slowest_s = max((statistics.median(times) for times in times_ns.values()), default=0.0) / 1e9
+    # A run more at either end of the halves is not whole.
+    runs_in_slices = 2 * _FEWEST_SLICES * _RUNS_PER_SLICE + 2
+    return _LeastLengths(
+        by_runs_s=_RUNS_PER_WINDOW * slowest_s,
+        by_slices_s=runs_in_slices * slowest_s,
+    )
+
+
+def _half_speeds(speeds: Sequence[Sequence[float]], slices: int) -> _HalfSpeeds:
+    return _HalfSpeeds(
+        first=statistics.fmean(statistics.fmean(of_copy[:slices]) for of_copy in speeds),
+        second=statistics.fmean(statistics.fmean(of_copy[slices:]) for of_copy in speeds),
+    )
+
+
+def _widest_margin(noises: Sequence[_Noise], confidence: float, longer: float = 1.0) -> float:
+    return max(noise.margin(confidence, longer) for noise in noises)
+
+
+def _verdict(difference: float, noises: Sequence[_Noise]) -> DriftVerdict:
+    if abs(difference) > max(ALIKE, _widest_margin(noises, _ACCUSING)):
+        return DriftVerdict.DRIFTING
+    if abs(difference) <= ALIKE and abs(difference) + _widest_margin(noises, _SHOWN) <= SURE:
+        return DriftVerdict.STEADY
+    return DriftVerdict.UNKNOWN
+
+
+def _times_longer(noises: Sequence[_Noise]) -> float:
+    """Return how many times as long the window must be for a margin of 1 %, in steps of 5 %."""
+    longer = 1.0
+    while longer < _LONGEST and _widest_margin(noises, _SHOWN, longer) > ALIKE:
+        longer *= 1.05
+    return longer
 
 
 def _fewer_whole(

@@ -71,7 +71,7 @@ def gaps_ns(rows: Sequence[CopyEnded]) -> list[tuple[int, int]]:
 def median_gap_s(rows: Sequence[CopyEnded], window_ns: tuple[int, int]) -> float | None:
     """Return the median time between two runs of a copy, of all gaps that reach into the window.
 
-    None where no copy has two runs there. What a copy began after the window is not stored.
+    None: no copy has two runs there. Runs that began after the window are not stored.
     """
     begin, end = window_ns
     inside = [
@@ -122,11 +122,11 @@ def share_inside(row: CopyEnded, bracket: PhaseEnded) -> float:
 def mix_of(run: StoredRun, windows: Sequence[SteadyWindow]) -> Mix:
     """Return the windows of a run in rotated order, and which of them stands for it."""
     counted = [window for window in windows if window.counted]
-    valid = [it for it in counted if it.reason is None]
+    valid = [window for window in counted if window.reason is None]
     selected = None
-    if valid and not any(it.failed for it in counted):
-        by_ratio = all(it.ratio is not None for it in valid)
-        values = [(it.ratio or 0.0) if by_ratio else it.per_hour for it in valid]
+    if valid and not any(window.failed for window in counted):
+        by_ratio = all(window.ratio is not None for window in valid)
+        values = [(window.ratio or 0.0) if by_ratio else window.per_hour for window in valid]
         selected = valid[lower_median_index(values)]
     return Mix(tuple(windows), selected, why_incomplete(run.head, windows))
 
@@ -134,109 +134,186 @@ def mix_of(run: StoredRun, windows: Sequence[SteadyWindow]) -> Mix:
 def window_results(run: StoredRun) -> Iterator[Result]:
     """Yield a result for each window and benchmark in it."""
     rows = group_by_key((copy.phase, copy) for copy in run.copies)
-    for bracket in sorted(run.brackets, key=lambda it: it.iteration or 0):
+    for bracket in sorted(run.brackets, key=lambda bracket: bracket.iteration or 0):
         used = [
             benchmark for benchmark in run.benchmarks if bracket.benchmark in (None, benchmark.name)
         ]
         if used:
-            yield from _window(run.head, bracket, rows.get(bracket.phase, ()), used)
+            runs = _window_runs(run.head, bracket, rows.get(bracket.phase, ()))
+            yield from _results_in_window(runs, used)
 
 
-def _window(
-    head: RunHead,
-    bracket: PhaseEnded,
-    rows: Sequence[CopyEnded],
-    used: Sequence[BenchmarkUsed],
-) -> Iterator[Result]:
-    """Yield what one window says; `rows` are its phase's, `used` the benchmarks that ran in it."""
-    begin, end = bracket.window_start_ns, bracket.window_finish_ns
-    closed = begin is not None and end is not None and end > begin
-    window_ns = (begin or 0, (end or 0) if closed else (begin or 0))
-    length_s = (window_ns[1] - window_ns[0]) / 1e9
-    timed_rows = [it for it in rows if it.start_ns is not None and it.finish_ns is not None]
-    reach = [
-        it
-        for it in (timed_rows if closed else ())
-        if (it.start_ns or 0) < window_ns[1] and (it.finish_ns or 0) > window_ns[0]
-    ]
-    good = [(row, share_inside(row, bracket)) for row in reach if is_good(row)]
-    times = group_by_key((row.benchmark, row.elapsed_ns) for row, _ in good)
-    typical_s = {name: statistics.median(of) / 1e9 for name, of in times.items()}
-    shares = {it.name: [share for row, share in good if row.benchmark == it.name] for it in used}
-    per_s = {name: sum(of) / length_s if length_s else 0.0 for name, of in shares.items()}
-    unit, work = _work(used, typical_s)
-    copies = _copy_rates(good, work, length_s)
-    slowest = min(copies, key=lambda copy: (copy.rate, copy.copy), default=None)
-    timed = [
-        TimedRun(row.copy, row.start_ns or 0, row.finish_ns or 0, typical_s[row.benchmark])
-        for row, _ in good
-    ]
+class _WindowRuns(Struct, frozen=True, kw_only=True):
+    """The runs of one phase, and which of them its window has."""
+
+    head: RunHead
+    bracket: PhaseEnded
+    rows: Sequence[CopyEnded]  # all of the phase
+    closed: bool  # False: the run was stopped before its window was over
+    window_ns: tuple[int, int]  # begin and end; of no length where it did not close
+    inside: Sequence[CopyEnded]  # runs that lie in the window at least in part
+    good: Sequence[tuple[CopyEnded, float]]  # those of them that ended well, with the share inside
     # A copy that fails does not start again: one that did before the window is missing in it.
-    present = {row.copy for row in reach}
-    last = {row.copy: row for row in sorted(rows, key=lambda row: row.step)}
-    early = failures([row for copy, row in sorted(last.items()) if copy not in present])
-    warmup_s = (window_ns[0] - (bracket.start_ns or 0)) / 1e9 if closed else head.warmup_s or 0.0
-    begun = [
-        it.elapsed_s
-        for it in rows
-        if is_good(it) and it.start_ns is not None and it.start_ns < window_ns[0]
+    failed_before: Sequence[CopyEnded]
+
+    @property
+    def length_s(self) -> float:
+        """Length of the window."""
+        return (self.window_ns[1] - self.window_ns[0]) / 1e9
+
+    @property
+    def warmup_s(self) -> float:
+        """Time from the first release to the window, as planned where the window did not close."""
+        if not self.closed:
+            return self.head.warmup_s or 0.0
+        return (self.window_ns[0] - (self.bracket.start_ns or 0)) / 1e9
+
+    @property
+    def longest_warmup_run_s(self) -> float | None:
+        """Time of the longest good run that began before the window; None: there was none."""
+        if not self.closed:
+            return None
+        begun_s = [
+            row.elapsed_s
+            for row in self.rows
+            if is_good(row) and row.start_ns is not None and row.start_ns < self.window_ns[0]
+        ]
+        return max(begun_s, default=None)
+
+    def timed(self, typical_s: Mapping[str, float]) -> list[TimedRun]:
+        """Return the good runs as the comparison of the window's halves takes them."""
+        return [
+            TimedRun(
+                copy=row.copy,
+                start_ns=row.start_ns or 0,
+                finish_ns=row.finish_ns or 0,
+                typical_s=typical_s[row.benchmark],
+            )
+            for row, _ in self.good
+        ]
+
+
+def _window_runs(head: RunHead, bracket: PhaseEnded, rows: Sequence[CopyEnded]) -> _WindowRuns:
+    begin_ns, end_ns = bracket.window_start_ns or 0, bracket.window_finish_ns or 0
+    # A run that was stopped before its window was over has neither edge of it.
+    closed = None not in (bracket.window_start_ns, bracket.window_finish_ns) and end_ns > begin_ns
+    inside = [
+        row
+        for row in rows
+        if closed
+        and row.start_ns is not None
+        and row.finish_ns is not None
+        and row.start_ns < end_ns
+        and row.finish_ns > begin_ns
     ]
-    longest_s = max(begun, default=None) if closed else None
-    window = SteadyWindow(
-        phase=bracket.phase,
-        iteration=bracket.iteration or 0,
-        counted=bracket.counted,
-        warmup_s=warmup_s,
-        window_s=length_s if closed else head.window_s or 0.0,
-        ratio=(
-            sum(per_s[it.name] * (it.reference_s or 0.0) for it in used)
-            if length_s and all(it.reference_s for it in used)
-            else None
-        ),
-        per_hour=sum(it * HOUR_S for it in per_s.values()),
-        unit=unit,
-        copies=copies,
-        rates=spread([copy.rate for copy in copies]),
-        slowest=slowest,
-        lgroups=_lgroups(copies),
-        halves=compare_halves(timed, [copy.copy for copy in copies], window_ns) if timed else None,
-        longest_warmup_run_s=longest_s,
-        needed_warmup_s=(
-            rounded_up(longest_s) if longest_s is not None and longest_s > warmup_s else None
-        ),
-        occupied=occupied_share(rows, window_ns, head.copies) if closed else None,
-        gap_s=median_gap_s(rows, window_ns) if closed else None,
-        good=len(present - {row.copy for row in reach if not is_good(row)}),
-        failed=len({row.copy for row in (*early, *failures(reach))}),
-        reason=(
-            _why_no_result(head, bracket, (*early, *reach)) or _why_short(head, shares)
-            if closed
-            else why_failed(early, head.copies)
-            if early
-            else Missing.NO_WINDOW
+    present = {row.copy for row in inside}
+    last_rows = {row.copy: row for row in sorted(rows, key=lambda row: row.step)}
+    return _WindowRuns(
+        head=head,
+        bracket=bracket,
+        rows=rows,
+        closed=closed,
+        window_ns=(begin_ns, end_ns if closed else begin_ns),
+        inside=inside,
+        good=[(row, share_inside(row, bracket)) for row in inside if is_good(row)],
+        failed_before=failures(
+            [row for copy, row in sorted(last_rows.items()) if copy not in present]
         ),
     )
-    alone = len(used) == 1 and bracket.benchmark is not None
-    for it in used:
+
+
+def _results_in_window(runs: _WindowRuns, used: Sequence[BenchmarkUsed]) -> Iterator[Result]:
+    """Yield the results of the benchmarks that ran in one window."""
+    times_ns = group_by_key((row.benchmark, row.elapsed_ns) for row, _ in runs.good)
+    typical_s = {name: statistics.median(times) / 1e9 for name, times in times_ns.items()}
+    shares = {
+        benchmark.name: [share for row, share in runs.good if row.benchmark == benchmark.name]
+        for benchmark in used
+    }
+    per_s = {
+        name: sum(inside) / runs.length_s if runs.length_s else 0.0
+        for name, inside in shares.items()
+    }
+    window = _steady_window(runs, used, typical_s=typical_s, shares=shares, per_s=per_s)
+    alone = len(used) == 1 and runs.bracket.benchmark is not None
+    for benchmark in used:
         yield Result(
-            benchmark=it.name,
-            tune=bracket.tune if alone else head.tune,
-            category=it.category,
-            reference_s=it.reference_s,
+            benchmark=benchmark.name,
+            tune=runs.bracket.tune if alone else runs.head.tune,
+            category=benchmark.category,
+            reference_s=benchmark.reference_s,
             phase=window.phase,
             iteration=window.iteration,
             counted=window.counted,
-            copies=head.copies,
+            copies=runs.head.copies,
             good=window.good,
             failed=window.failed,
-            per_s=None if window.reason else per_s[it.name],
+            per_s=None if window.reason else per_s[benchmark.name],
             reason=window.reason,
-            median_copy_s=typical_s.get(it.name),
-            slowest=_slowest(window, rows) if alone else None,
+            median_copy_s=typical_s.get(benchmark.name),
+            slowest=_slowest(window, runs.rows) if alone else None,
             steady=window,
-            completions=sum(shares[it.name]),
-            whole=sum(share == 1.0 for share in shares[it.name]),
+            completions=sum(shares[benchmark.name]),
+            whole=sum(share == 1.0 for share in shares[benchmark.name]),
         )
+
+
+def _steady_window(
+    runs: _WindowRuns,
+    used: Sequence[BenchmarkUsed],
+    *,
+    typical_s: dict[str, float],
+    shares: Mapping[str, Sequence[float]],
+    per_s: Mapping[str, float],
+) -> SteadyWindow:
+    """Return what one window says.
+
+    By name of the benchmarks `used`: `typical_s` has the median time of their runs, `shares` which
+    part of each run lies inside, `per_s` completed runs a second.
+    """
+    head, bracket = runs.head, runs.bracket
+    unit, work = _work(used, typical_s)
+    copies = _copy_rates(runs.good, work, runs.length_s)
+    timed = runs.timed(typical_s)
+    numbers = [copy.copy for copy in copies]
+    has_references = all(benchmark.reference_s for benchmark in used)
+    ratio = sum(per_s[benchmark.name] * (benchmark.reference_s or 0.0) for benchmark in used)
+    longest_s = runs.longest_warmup_run_s
+    is_too_short = longest_s is not None and longest_s > runs.warmup_s
+    bad_copies = {row.copy for row in runs.inside if not is_good(row)}
+    return SteadyWindow(
+        phase=bracket.phase,
+        iteration=bracket.iteration or 0,
+        counted=bracket.counted,
+        warmup_s=runs.warmup_s,
+        window_s=runs.length_s if runs.closed else head.window_s or 0.0,
+        ratio=ratio if runs.length_s and has_references else None,
+        per_hour=sum(completions * HOUR_S for completions in per_s.values()),
+        unit=unit,
+        copies=copies,
+        rates=spread([copy.rate for copy in copies]),
+        slowest=min(copies, key=lambda copy: (copy.rate, copy.copy), default=None),
+        lgroups=_lgroups(copies),
+        halves=compare_halves(timed, numbers, runs.window_ns) if timed else None,
+        longest_warmup_run_s=longest_s,
+        needed_warmup_s=rounded_up(longest_s or 0.0) if is_too_short else None,
+        occupied=occupied_share(runs.rows, runs.window_ns, head.copies) if runs.closed else None,
+        gap_s=median_gap_s(runs.rows, runs.window_ns) if runs.closed else None,
+        good=len({row.copy for row in runs.inside} - bad_copies),
+        failed=len({row.copy for row in (*runs.failed_before, *failures(runs.inside))}),
+        reason=_why_no_rates(runs, shares),
+    )
+
+
+def _why_no_rates(runs: _WindowRuns, shares: Mapping[str, Sequence[float]]) -> str | None:
+    """Return why the rates of a window are no result; None: they are."""
+    head = runs.head
+    if runs.closed:
+        ran = (*runs.failed_before, *runs.inside)
+        return _why_no_result(head, runs.bracket, ran) or _why_short(head, shares)
+    if runs.failed_before:
+        return why_failed(runs.failed_before, head.copies)
+    return Missing.NO_WINDOW
 
 
 def _slowest(window: SteadyWindow, rows: Sequence[CopyEnded]) -> CopyTime | None:
