@@ -255,7 +255,7 @@ class SettingsSession:
     def refuse_unless_settable(self, values_by_name: Mapping[str, Sequence[str]]) -> None:
         """Try everything that can be tried before the first run, and change nothing.
 
-        `wanted`: setting -> all values it will be set to. Each value is one that it takes, and
+        `values_by_name`: setting -> all values it will be set to. Each value is one that it takes, and
         the present value of every file is written into it once and read back (but where that
         alone brings CPUs or takes them). Raises `InputError` that names all that is missing.
         """

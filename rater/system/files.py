@@ -189,27 +189,33 @@ def resolve_trusted_folder(path: Path, *, make: bool = False) -> Path:
 
 @contextmanager
 def _trusted_folder(path: Path, *, make: bool) -> Iterator[tuple[int, Path]]:
-    descriptor, real_path, trouble = _walk_to_folder(path, make=make)
+    """Give the descriptor and the real path of a folder that only trusted users control."""
+    folder = _walk_to_folder(path, make=make)
     try:
-        if trouble is not None:
-            raise trouble
-        yield descriptor, real_path
+        if folder.trouble is not None:
+            raise folder.trouble
+        yield folder.descriptor, folder.path
     finally:
-        os.close(descriptor)
+        os.close(folder.descriptor)
 
 
-def _walk_to_folder(path: Path, *, make: bool = False) -> tuple[int, Path, UntrustedError | None]:
-    """Open a folder name by name; return its descriptor, its real path and the first trouble.
+class _ReachedFolder(NamedTuple):
+    """A folder that was opened name by name."""
 
-    The trouble is a folder on the way that another user controls. Raises `UntrustedError` for a
-    symbolic link of another user (as root), else `OSError`.
+    descriptor: int  # the caller closes it
+    path: Path  # without links
+    trouble: UntrustedError | None  # the first folder on the way that another user controls
+
+
+def _walk_to_folder(path: Path, *, make: bool = False) -> _ReachedFolder:
+    """Open a folder name by name, each from the folder before it.
+
+    Raises `UntrustedError` for a symbolic link of another user (as root), else `OSError`.
     """
+    is_root = os.geteuid() == 0
     reached, descriptor, trouble = Path("/"), os.open("/", _LOOK_FLAGS), None
-    parts_ahead, links_followed, is_root = (
-        [*reversed(path.absolute().parts[1:])],
-        0,
-        os.geteuid() == 0,
-    )
+    parts_ahead = [*reversed(path.absolute().parts[1:])]  # the next one is the last
+    links_followed = 0
     with ExitStack() as stack:
         stack.callback(os.close, descriptor)
         while parts_ahead:
@@ -227,7 +233,7 @@ def _walk_to_folder(path: Path, *, make: bool = False) -> tuple[int, Path, Untru
                 target = Path(os.readlink("", dir_fd=entry_descriptor))
                 parts_ahead += reversed(target.parts[target.is_absolute() :])
                 if not target.is_absolute():
-                    continue
+                    continue  # the target's first name is one of the folder that has the link
                 entry, entry_descriptor = Path("/"), os.open("/", _LOOK_FLAGS)
                 stack.callback(os.close, entry_descriptor)
             elif not stat.S_ISDIR(state.st_mode):
@@ -237,7 +243,7 @@ def _walk_to_folder(path: Path, *, make: bool = False) -> tuple[int, Path, Untru
             reached, descriptor = entry, entry_descriptor
         if not is_root:
             trouble = _find_folder_trouble(reached, os.fstat(descriptor))
-        return os.dup(descriptor), reached, trouble
+        return _ReachedFolder(os.dup(descriptor), reached, trouble)
 
 
 def _open_entry(path: Path, folder: int, name: str | None = None, *, make: bool = False) -> int:
@@ -316,11 +322,11 @@ def make_private_folder(path: Path) -> Path:
 
 
 def open_file(path: Path, flags: int, *, mode: int = 0o600, of_any_user: bool = False) -> int:
-    """Open a regular file of a trusted user, and only that; return its descriptor.
+    """Open a regular file of a trusted user, and nothing else; return its descriptor.
 
-    `flags` as of open(2): with O_CREAT a missing file is made with `mode`, and the folders that
-    it lies in. `anyones`: another user's file may be there and is opened; the caller must not
-    write into it. Raises `UntrustedError`, `OSError`.
+    `flags` are those of open(2): with O_CREAT a missing file is made with `mode`, and its missing
+    folders too. `of_any_user` also opens a file of another user; the caller must not write into
+    it. Raises `UntrustedError`, `OSError`.
     """
     with _trusted_folder(path.parent, make=bool(flags & os.O_CREAT)) as (folder, real_folder):
         return _open_in_folder(

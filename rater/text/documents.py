@@ -221,7 +221,7 @@ class MistakesError(InputError):
 def did_you_mean(word: str, known_words: Iterable[str], *, list_all: bool = False) -> str:
     """Return what to add to "unknown WORD": the nearest known words, else all of them.
 
-    `few`: they are so few that all of them are named behind the nearest, too.
+    `list_all`: they are so few that all of them are named behind the nearest, too.
     """
     names = list(known_words)
     nearest = get_close_matches(word, names, n=3)

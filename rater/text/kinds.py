@@ -16,7 +16,7 @@ _SHOWN = 40  # characters of a value in a message
 
 
 class WrongKindError(Exception):
-    """A value is not what was expected; `at` is its place in a list or an object, `[2].cpu`."""
+    """A value of another kind than expected; `place` is within a list or an object: `[2].cpu`."""
 
     def __init__(self, expected: str, value: object, place: str = "") -> None:
         super().__init__(expected)

@@ -62,7 +62,7 @@ class UnpackedStream:
                 return piece
 
     def read_all(self, most_bytes: int) -> bytes:
-        """Return what is in it, at most `most` bytes; raises `TORN` and `OSError`."""
+        """Return at most `most_bytes` of the content; raises `TORN` and `OSError`."""
         pieces: list[bytes] = []
         while most_bytes > 0 and (piece := self.read(most_bytes)):
             pieces.append(piece)

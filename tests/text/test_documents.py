@@ -168,6 +168,17 @@ def test_lists_and_tables_name_every_wrong_item() -> None:
     ]
 
 
+def test_a_required_key_may_be_empty_and_at_least_one_item_is_more() -> None:
+    table = of_json({"words": [], "rows": [], "one": {}})
+    assert table.tables("rows", required=True) == []
+    assert table.table("one", required=True).names() == []
+    assert mistakes(table) == []
+    assert table.strings("words", at_least_one=True) == ()
+    assert mistakes(table) == [
+        "f.json: words: expected a list of strings, got an empty one",
+    ]
+
+
 def test_all_mistakes_stand_in_one_error_but_no_more_than_anyone_reads() -> None:
     table = of_json({"a": 1, "b": 2})
     table.mistake("odd", "a")

@@ -40,7 +40,7 @@ def account_for_copy(
 ) -> TimeAccount:
     """Return where the time of one copy's run went.
 
-    `values` are the machine's readings of its phase, in which so many `copies` ran.
+    `readings` are the machine's of its phase, in which so many `copies` ran.
     """
     elapsed_s, cpu_ns, delay_ns = copy.elapsed_s, copy.cpu_ns, copy.run_delay_ns
     if cpu_ns is None:

@@ -64,7 +64,7 @@ class MachineUse(Struct, frozen=True, kw_only=True):
     values: tuple[tuple[str, int], ...]
 
     def pressure(self, resource: str, kind: str = "some") -> float | None:
-        """Return the share of the time that some, or all, tasks waited for `what`."""
+        """Return the share of the time that some, or all, tasks waited for `resource`."""
         stalled_ns = dict(self.values).get(f"pressure_{resource}_{kind}_ns")
         return None if stalled_ns is None else stalled_ns / 1e9 / self.elapsed_s
 

@@ -249,8 +249,9 @@ def why_missing(
 ) -> str | None:
     """Return what keeps rows of copies from being a result, failures before all else.
 
-    `planned`: so many `what` there should be; `checked`: outputs that nobody has looked at (rater
-    died first) count against it; `rounds`: in which round a copy failed is said.
+    There should be `planned` rows, which `unit` names in the sentence. `checked`: an output that
+    was never compared (rater died first) counts as missing. `rounds`: the sentence says in which
+    round a copy failed.
     """
     bad = failures(rows)
     if bad:
