@@ -361,7 +361,7 @@ class PublishedResult(Struct, frozen=True, kw_only=True):
 
     @property
     def fault(self) -> str | None:
-        """Why the file calls the result not valid; None: it is valid, or the file does not say."""
+        """Why the file calls the result not valid; None: valid, or not said."""
         if self.valid in (None, "S"):
             return None
         words = _FAULTS.get(self.valid or "", f"the file calls it {self.valid}")

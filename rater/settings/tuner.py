@@ -255,9 +255,9 @@ class SettingsSession:
     def refuse_unless_settable(self, values_by_name: Mapping[str, Sequence[str]]) -> None:
         """Try everything that can be tried before the first run, and change nothing.
 
-        `values_by_name`: setting -> all values it will be set to. Each value is one that it takes, and
-        the present value of every file is written into it once and read back (but where that
-        alone brings CPUs or takes them). Raises `InputError` that names all that is missing.
+        `values_by_name` has all values that each setting will be set to. They are compared with
+        those that it takes, and the present value of every file is written into it once and read
+        back, unless that alone brings CPUs or takes them. Raises `InputError` with all problems.
         """
         settings = [
             (find_setting(name, self._root), values) for name, values in values_by_name.items()

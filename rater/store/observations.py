@@ -140,7 +140,7 @@ class Observations:
         if "observations" not in root:
             root.unexpected("a list", "observations")
 
-    def rows(self, *, rotated: bool, steady: bool) -> list[CopyEnded]:
+    def copy_runs(self, *, rotated: bool, steady: bool) -> list[CopyEnded]:
         """Return the copies, each in its phase and queue. Raises `MistakesError`.
 
         All copies run one benchmark: a phase for each benchmark, iteration and tune.
@@ -322,7 +322,7 @@ def read_observations(data: bytes, file: str) -> StoredRun:
     document.raise_mistakes()  # what follows from them would be more of these
     pus = _pus(root.table("topology"))
     rotated = head.order == "rotated"
-    rows = Observations(document, root, head.copies).rows(rotated=rotated, steady=steady)
+    rows = Observations(document, root, head.copies).copy_runs(rotated=rotated, steady=steady)
     brackets = _brackets(rows, rotated, steady=steady, windows=windows)
     energy = _energy(run, brackets)
     document.raise_mistakes()

@@ -155,7 +155,7 @@ def inspect_file(path: Path) -> Iterator[OpenedFile]:
 
 
 def read_file(path: Path, most_bytes: int, *, follow: bool = True) -> bytes:
-    """Return up to `most_bytes` of a regular file, whoever owns it.
+    """Return up to `most_bytes` of a regular file of any user.
 
     Raises `UntrustedError` for another kind of file, which is not opened; else `OSError`.
     """

@@ -29,7 +29,7 @@ _UNPACKERS: dict[str, tuple[bytes, Callable[[], Any]]] = {
 
 
 def detect_packing(head: bytes) -> str | None:
-    """Return which program packed a file that begins with `head`; None: it is not packed."""
+    """Return which program packed a file that begins with `head`; None: not packed."""
     return next((kind for kind, (magic, _) in _UNPACKERS.items() if head.startswith(magic)), None)
 
 

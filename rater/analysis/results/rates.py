@@ -42,7 +42,7 @@ def mean_rate(rates: Sequence[float | None]) -> float | None:
 
 
 def _why_left_out(score: BenchmarkScore, head: RunHead) -> str | None:
-    """Return why a benchmark is left out of comparisons and curves; None: it takes part."""
+    """Return why a benchmark is left out of comparisons and curves, if it is."""
     if score.reason is not None:
         return score.reason
     # A result file need not have times of all copies, nor say how many there were.

@@ -11,7 +11,7 @@ How sure that is, an interval of Student's t says, the wider of two:
   agree. Copies of one machine share its clock, memory, disk and neighbours, so
   they are no independent witnesses: when the whole machine was slow for a
   moment in one half, 128 copies agree on it to a hair and the interval is far
-  too narrow for what it would mean of the machine at another time.
+  too narrow for a statement about the machine at another time.
 - over slices of time (up to 8 in each half, of at least two runs of a usual
   copy, with few copies of the slowest): the mean speed of all copies in each.
   This asks whether the difference is more than how the machine as a whole
