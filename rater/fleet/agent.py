@@ -83,8 +83,8 @@ class Agent:
         try:
             make_private_folder(self.scratch)
         except OSError as error:
-            what = f"{error.filename or self.scratch}: {error.strerror}"
-            return self.verdict(VerdictStatus.REFUSED, f"no folder for the database: {what}")
+            problem = f"{error.filename or self.scratch}: {error.strerror}"
+            return self.verdict(VerdictStatus.REFUSED, f"no folder for the database: {problem}")
         # Of this node: of an attempt before, whose process outlived its job; and, of the backend
         # `local`, of the other "nodes" of this machine.
         turn = open_file(self.home / "turn", os.O_RDWR | os.O_CREAT)
@@ -141,21 +141,21 @@ class Agent:
     def _in_turn(self) -> NodeVerdict:
         before = self._published_before()
         if before is not None and before.status is VerdictStatus.COMPLETE:
-            told = f"attempt {before.attempt} has published everything"
-            return self.verdict(VerdictStatus.NOT_NEEDED, told)
+            refusal_text = f"attempt {before.attempt} has published everything"
+            return self.verdict(VerdictStatus.NOT_NEEDED, refusal_text)
         if before is not None and not self.database.exists():  # this node's own file is gone
             with self.folder.opened(before) as published:
                 copy_whole(published, self.database)
             self._notes.append(f"goes on with what attempt {before.attempt} published")
         status, said = self._measure()
         with open_store(self.database) as store:
-            found = node_run(store)
+            stored_run = node_run(store)
             snapshot = self.scratch / "published.db"
             snapshot.unlink(missing_ok=True)
-            if found is not None:
+            if stored_run is not None:
                 store.copy_to(snapshot)
-        verdict = self._of_run(found, status, said)
-        if found is None:
+        verdict = self._of_run(stored_run, status, said)
+        if stored_run is None:
             return verdict
         verdict = self.folder.publish(verdict, snapshot)
         if verdict.status is VerdictStatus.COMPLETE:
@@ -168,9 +168,14 @@ class Agent:
         Of this attempt too: the scheduler may have started its job once more.
         """
         for attempt in range(self.attempt, 0, -1):
-            found = self.folder.looked_up(self.spec.uuid, self.node, attempt)
-            if found and found.verdict and found.verdict.database and not found.damaged:
-                return found.verdict
+            looked_up = self.folder.looked_up(self.spec.uuid, self.node, attempt)
+            if (
+                looked_up
+                and looked_up.verdict
+                and looked_up.verdict.database
+                and not looked_up.damaged
+            ):
+                return looked_up.verdict
         return None
 
     def _measure(self) -> tuple[int, str]:
@@ -210,16 +215,16 @@ class Agent:
         It waits where another run has just taken the machine, gets SIGTERM when a signal comes, and
         dies with this process.
         """
-        own = {"RATER_CACHE": str(self.home / "cache"), "RATER_CONFIG": ""}
+        variables = {"RATER_CACHE": str(self.home / "cache"), "RATER_CONFIG": ""}
         if self.spec.lock is not None:
-            own["RATER_LOCK"] = self.spec.lock
+            variables["RATER_LOCK"] = self.spec.lock
         said = self.scratch / "said"
         options = ("--db", str(self.database), "--quiet", f"--wait={self.spec.busy_limit_s:g}")
         with said.open("wb") as file:
             child = self.signals.child = subprocess.Popen(
                 [*this_rater(), "run", *options, *words, *behind],
                 cwd=self.spec.directory,
-                env=dict(os.environ) | own,
+                env=dict(os.environ) | variables,
                 stdin=subprocess.DEVNULL,
                 stderr=file,
                 preexec_fn=die_with_parent(),  # noqa: PLW1509 - None where there are threads
@@ -232,24 +237,24 @@ class Agent:
             print(text, file=sys.stderr, flush=True)
         return status, text[-_SAID:]
 
-    def _of_run(self, found: NodeRun | None, status: int, said: str) -> NodeVerdict:
+    def _of_run(self, node_run: NodeRun | None, status: int, said: str) -> NodeVerdict:
         """Return what the run came to."""
         last = _one_line_output(said)
-        if found is None:
+        if node_run is None:
             if self.signals.first is not None:
                 return self.verdict(VerdictStatus.PARTIAL, last or "ended before it began")
-            what = VerdictStatus.REFUSED if status == 2 else VerdictStatus.FAILED
-            return self.verdict(what, last or f"rater run ended with status {status}")
-        came_to = _ENDED.get(found.head.status, VerdictStatus.PARTIAL)
-        reason = found.head.reason
+            status_word = VerdictStatus.REFUSED if status == 2 else VerdictStatus.FAILED
+            return self.verdict(status_word, last or f"rater run ended with status {status}")
+        came_to = _ENDED.get(node_run.head.status, VerdictStatus.PARTIAL)
+        reason = node_run.head.reason
         if came_to is VerdictStatus.PARTIAL and self.signals.first is None:
             reason = last or reason or f"rater run ended with status {status}"
         verdict = self.verdict(came_to, reason)
         return replace(
             verdict,
-            run=found.head.uuid,
-            copies_done=found.copies_done,
-            copies_planned=found.copies_planned,
+            run=node_run.head.uuid,
+            copies_done=node_run.copies_done,
+            copies_planned=node_run.copies_planned,
         )
 
     def verdict(self, status: VerdictStatus, reason: str | None) -> NodeVerdict:
@@ -286,12 +291,12 @@ def agent(spec: str, node: str, attempt: int, job: str) -> int:
         if taken is not None:
             print_error(f"{node}, attempt {attempt}: job {taken} does it already")
             return 0
-        it = Agent(folder, asked, node, attempt, job, signals)
+        running_agent = Agent(folder, asked, node, attempt, job, signals)
         try:
-            verdict = it.run()
+            verdict = running_agent.run()
         except (RaterError, OSError) as error:
             # Its database stays on the node's disk: the next attempt goes on with it.
-            verdict = it.verdict(VerdictStatus.PARTIAL, printable(str(error), 400))
+            verdict = running_agent.verdict(VerdictStatus.PARTIAL, printable(str(error), 400))
         if verdict.database is None:
             folder.publish(verdict, None)
     text = f"{verdict.node}, attempt {verdict.attempt}: {verdict.status}"
@@ -327,8 +332,8 @@ def this_rater() -> tuple[str, ...]:
 def _one_line_output(text: str) -> str | None:
     """Return what `rater run` said, in one line, without its warnings."""
     lines = [line.strip().removeprefix("rater: ") for line in text.splitlines()]
-    told = [line for line in lines if line and not line.startswith("warning:")]
-    return printable(" ".join(told or lines), 400) or None
+    messages = [line for line in lines if line and not line.startswith("warning:")]
+    return printable(" ".join(messages or lines), 400) or None
 
 
 # -- Signals that end the agent: held, told to its one child, so that it publishes what there is ---

@@ -44,15 +44,15 @@ class FleetReference(NamedTuple):
 
 def fleet_word(text: str) -> FleetReference:
     """Read a word; raises `InputError` with what is expected."""
-    found = _WORD.fullmatch(text)
-    if found is None:
+    match = _WORD.fullmatch(text)
+    if match is None:
         raise InputError(
             f"{text!r}: expected fleet:N or fleet:last, a host of it as fleet:N/HOST, "
             "or one attempt as fleet:N/HOST/ATTEMPT"
         )
-    number, attempt = found["fleet"], found["attempt"]
+    number, attempt = match["fleet"], match["attempt"]
     return FleetReference(
-        None if number == "last" else int(number), found["host"], int(attempt) if attempt else None
+        None if number == "last" else int(number), match["host"], int(attempt) if attempt else None
     )
 
 
@@ -190,18 +190,18 @@ def admit_database(
     the archive cannot be written, and `StoreError` of the database that it is added to.
     """
     key: dict[str, Any] = {"fleet": fleet, "host": host, "attempt": attempt}
-    own = " AND ".join(f"{name} = :{name}" for name in key)
-    known = f"SELECT max(sha256) FROM fleet_run WHERE {own}"
+    condition = " AND ".join(f"{name} = :{name}" for name in key)
+    known_digest = f"SELECT max(sha256) FROM fleet_run WHERE {condition}"
     with scratch_folder() as scratch:
         copy = copy_foreign(published, scratch)
         if copy.log.exists():
-            what = "not published whole: it has a write-ahead log beside it"
-            raise SourceRefusedError(f"{published}: {what}")
+            problem = "not published whole: it has a write-ahead log beside it"
+            raise SourceRefusedError(f"{published}: {problem}")
         if sha256 not in (None, copy.sha256):
-            what = "its SHA-256 is not what its node said when it published it"
-            raise SourceRefusedError(f"{published}: {what}")
+            problem = "its SHA-256 is not what its node said when it published it"
+            raise SourceRefusedError(f"{published}: {problem}")
         with store.reading() as connection:
-            if connection.execute(known, key).fetchone()[0] == copy.sha256:
+            if connection.execute(known_digest, key).fetchone()[0] == copy.sha256:
                 return False
         whole = shutil.copyfile(copy.path, scratch / "whole.db")  # as it was published
         with closing(sqlite3.connect(taken(copy).path)) as opened:
@@ -213,13 +213,13 @@ def admit_database(
         if not runs:
             raise SourceRefusedError(f"{published}: there is no run in it")
         with store.writing("collecting") as connection:
-            before = connection.execute(known, key).fetchone()[0]
+            before = connection.execute(known_digest, key).fetchone()[0]
             file = archived_file(connection, copy.sha256)
             make_private_folder(file.parent)
             with whole.open("rb") as bytes_:
                 copy_whole(bytes_, file)  # before the rows that refer to it
             for table in ("result", "fleet_run"):
-                connection.execute(f"DELETE FROM {table} WHERE {own}", key)
+                connection.execute(f"DELETE FROM {table} WHERE {condition}", key)
             for run, text in zip(runs, settings, strict=True):
                 now: dict[str, Any] = {"setting": _setting(connection, text)}
                 if run.status is RunStatus.RUNNING:  # published: its process is gone
@@ -262,9 +262,9 @@ def _settings(source: Database, run: int) -> str:
 def _setting(connection: Database, settings: str) -> int:
     digest = hashlib.sha256(settings.encode()).hexdigest()
     query = "SELECT id FROM fleet_setting WHERE sha256 = ?"
-    known = connection.execute(query, (digest,)).fetchone()
-    if known is not None:
-        return int(known[0])
+    known_row = connection.execute(query, (digest,)).fetchone()
+    if known_row is not None:
+        return int(known_row[0])
     return connection.insert("fleet_setting", None, sha256=digest, settings=settings)
 
 
@@ -276,27 +276,37 @@ def fleet_number(connection: Database, word: FleetReference) -> int:
 
     Fleets that confirm another one are no `fleet:last`.
     """
-    known: dict[int, int | None] = dict(
+    confirmed_fleets: dict[int, int | None] = dict(
         connection.execute(
             "SELECT id, confirms FROM fleet UNION "
             "SELECT fleet, NULL FROM fleet_run WHERE fleet NOT IN (SELECT id FROM fleet) ORDER BY 1"
         )
     )
-    own = [it for it in known if it == word.fleet or (word.fleet is None and known[it] is None)]
-    if not own:
-        there = truncate_list([*map(str, known)], 8)
-        there = f"there are fleets {there}" if len(known) > 1 else f"the only fleet is {there}"
-        what = f"fleet:{word.fleet or 'last'}: there is no such fleet; {there}"
+    candidates = [
+        it
+        for it in confirmed_fleets
+        if it == word.fleet or (word.fleet is None and confirmed_fleets[it] is None)
+    ]
+    if not candidates:
+        known_fleets = truncate_list([*map(str, confirmed_fleets)], 8)
+        known_fleets = (
+            f"there are fleets {known_fleets}"
+            if len(confirmed_fleets) > 1
+            else f"the only fleet is {known_fleets}"
+        )
+        message = f"fleet:{word.fleet or 'last'}: there is no such fleet; {known_fleets}"
         none = "no fleets stored yet; `rater fleet run --nodes NODES` makes one"
-        raise InputError(what if known else none)
-    if not connection.execute("SELECT 1 FROM fleet_run WHERE fleet = ?", (own[-1],)).fetchone():
-        raise _nothing_collected(connection, own[-1], None)
-    return own[-1]
+        raise InputError(message if confirmed_fleets else none)
+    if not connection.execute(
+        "SELECT 1 FROM fleet_run WHERE fleet = ?", (candidates[-1],)
+    ).fetchone():
+        raise _nothing_collected(connection, candidates[-1], None)
+    return candidates[-1]
 
 
 def _nothing_collected(connection: Database, fleet: int, host: str | None) -> InputError:
     """Return what to say of a fleet, or a host of it, of which no run is collected."""
-    what = f"fleet:{fleet}" + ("" if host is None else f"/{host}")
+    fleet_named = f"fleet:{fleet}" + ("" if host is None else f"/{host}")
     query = (
         "SELECT node FROM fleet_node WHERE fleet_id = :fleet "
         "UNION SELECT host FROM fleet_run WHERE fleet = :fleet ORDER BY 1"
@@ -304,15 +314,15 @@ def _nothing_collected(connection: Database, fleet: int, host: str | None) -> In
     nodes = [node for (node,) in connection.execute(query, {"fleet": fleet})]
     if host is not None and host not in nodes:
         has = f"fleet {fleet} has no node {host}; it has {truncate_list(nodes)}"
-        return InputError(f"{what}: {has}")
+        return InputError(f"{fleet_named}: {has}")
     row = connection.execute("SELECT folder FROM fleet WHERE id = ?", (fleet,)).fetchone()
     published = SharedFolder(Path(row[0])).published_nodes() if row else set()
     if published if host is None else host in published:
-        told = "its run is" if host else f"runs of {count(len(published), 'node')} are"
+        published_text = "its run is" if host else f"runs of {count(len(published), 'node')} are"
         way = f"`rater fleet collect {fleet}` takes {'it' if host else 'them'} in"
-        return InputError(f"{what}: {told} published and not collected yet; {way}")
+        return InputError(f"{fleet_named}: {published_text} published and not collected yet; {way}")
     none = "this host has published no run" if host else "no node has published a run"
-    return InputError(f"{what}: {none}; `rater fleet status {fleet}` says why")
+    return InputError(f"{fleet_named}: {none}; `rater fleet status {fleet}` says why")
 
 
 def indexed_runs(connection: Database, fleet: int) -> tuple[IndexedRun, ...]:

@@ -46,7 +46,7 @@ def expand(text: str) -> tuple[str, ...]:
     """
     if not _BRACKETS.fullmatch(text):
         raise _bad(text, "brackets do not match")
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for term, more in _TERM.findall(text):
         if not term.strip():
             raise _bad(text, "a name is missing")
@@ -59,12 +59,12 @@ def expand(text: str) -> tuple[str, ...]:
         for name in map("".join, product(*parts)):
             if not _NAME.fullmatch(name):
                 raise _bad(text, f"{name!r} is no name of a node")
-            found[name] = None
-        if len(found) > MOST_NODES:
+            names[name] = None
+        if len(names) > MOST_NODES:
             raise _bad(text, _TOO_MANY)
         if not more:
             break
-    return tuple(found)
+    return tuple(names)
 
 
 def compress(names: Iterable[str]) -> str:
@@ -85,31 +85,31 @@ def compress(names: Iterable[str]) -> str:
 
 def _split(names: Iterable[str]) -> list[tuple[str, int | None, int]]:
     """Return prefix, digits that numbers are padded to (0: none) and number; None: no number."""
-    found: list[tuple[str, int | None, int]] = []
+    parts: list[tuple[str, int | None, int]] = []
     for name in names:
         match = _NUMBERED.fullmatch(name)
         if match is None:
-            found.append((name, None, 0))
+            parts.append((name, None, 0))
         else:
             padded = len(match[2]) if match[2].startswith("0") else 0
-            found.append((match[1], padded, int(match[2])))
+            parts.append((match[1], padded, int(match[2])))
     # n098, n099, n100: the last one has the width of the first ones, though it begins with no 0.
-    widths = {(prefix, w) for prefix, w, _ in found if w}
+    widths = {(prefix, w) for prefix, w, _ in parts if w}
     even = [
         (prefix, len(str(n)) if w == 0 and (prefix, len(str(n))) in widths else w, n)
-        for prefix, w, n in found
+        for prefix, w, n in parts
     ]
     return sorted(even, key=lambda it: (it[0], -1 if it[1] is None else it[1], it[2]))
 
 
 def _numbers(ranges: str, text: str) -> Iterator[str]:
-    for one in ranges.split(","):
-        match = _RANGE.fullmatch(one.strip())
+    for part in ranges.split(","):
+        match = _RANGE.fullmatch(part.strip())
         if match is None:
-            raise _bad(text, f"[{ranges}]: {one!r} is neither a number nor FIRST-LAST")
+            raise _bad(text, f"[{ranges}]: {part!r} is neither a number nor FIRST-LAST")
         first, last = match[1], match[2] or match[1]
         if int(last) < int(first):
-            raise _bad(text, f"[{ranges}]: {one} runs backwards")
+            raise _bad(text, f"[{ranges}]: {part} runs backwards")
         if int(last) - int(first) >= MOST_NODES:
             raise _bad(text, _TOO_MANY)
         width = len(first) if first.startswith("0") or len(first) == len(last) else 0
@@ -117,9 +117,9 @@ def _numbers(ranges: str, text: str) -> Iterator[str]:
             yield f"{number:0{width}}"
 
 
-def _bad(text: str, what: str) -> InputError:
+def _bad(text: str, problem: str) -> InputError:
     shown = text if len(text) <= 60 else f"{text[:57]}..."
-    return InputError(f"--nodes {shown!r}: {what}; expected names such as 'n[001-128]' or n1,n2")
+    return InputError(f"--nodes {shown!r}: {problem}; expected names such as 'n[001-128]' or n1,n2")
 
 
 # -- What carries jobs, and what rater asks of it --------------------------------------------------
@@ -231,14 +231,14 @@ class LocalBackend:
 
     def poll(self, jobs: Mapping[str, str | None]) -> Mapping[str, JobSeen]:
         """Look at the folders of jobs."""
-        found: dict[str, JobSeen] = {}
+        seen_jobs: dict[str, JobSeen] = {}
         for name, job in jobs.items():
             same = [job] if job is not None else [it.name for it in self._folder.glob(f"{name}.*")]
-            for one in same:
-                seen = self._seen(one)
-                if seen and (name not in found or found[name].phase is JobPhase.ENDED):
-                    found[name] = seen
-        return found
+            for job_folder in same:
+                seen = self._seen(job_folder)
+                if seen and (name not in seen_jobs or seen_jobs[name].phase is JobPhase.ENDED):
+                    seen_jobs[name] = seen
+        return seen_jobs
 
     def cancel(self, ids: Sequence[str], *, gently: bool) -> None:
         """Signal the job's process."""
@@ -314,12 +314,14 @@ class SlurmBackend:
     def nodes(self, names: Sequence[str]) -> tuple[FleetNode, ...]:
         """Return those that Slurm has."""
         said = self._run("sinfo", "-h", "-N", "-o", "%N|%T|%u|%H|%E", "-n", compress(names))
-        found = {line.split("|", 1)[0]: line for line in said.splitlines() if line.count("|") > 3}
-        return tuple(_node(found[name]) for name in names if name in found)
+        lines_by_node = {
+            line.split("|", 1)[0]: line for line in said.splitlines() if line.count("|") > 3
+        }
+        return tuple(_node(lines_by_node[name]) for name in names if name in lines_by_node)
 
     def submit(self, job: Trusted[JobSpec]) -> str:
         """Call sbatch with the script on standard input: it keeps a copy of its own."""
-        said = self._run(*sbatch_words(job.value), given=script(job.value))
+        said = self._run(*sbatch_words(job.value), input_text=script(job.value))
         number = said.strip().split(";")[0]
         if not re.fullmatch(r"\d+", number):
             raise SchedulerUnavailableError(
@@ -332,13 +334,13 @@ class SlurmBackend:
         if not jobs:
             return {}
         said = self._run("squeue", "-h", "-t", "all", "-u", str(os.geteuid()), "-o", _SQUEUE)
-        found = jobs_of_squeue(said, jobs)
+        seen_jobs = jobs_of_squeue(said, jobs)
         for name, job in jobs.items():
-            seen = found.get(name)
+            seen = seen_jobs.get(name)
             is_gone = seen is None or seen.phase is JobPhase.ENDED
             if job is not None and is_gone and (more := self._ended(job)):
-                found[name] = more
-        return found
+                seen_jobs[name] = more
+        return seen_jobs
 
     def cancel(self, ids: Sequence[str], *, gently: bool) -> None:
         """Take waiting jobs out of the queue, and tell running ones."""
@@ -359,13 +361,13 @@ class SlurmBackend:
                     return seen
         return None
 
-    def _run(self, *words: str, given: str = "") -> str:
+    def _run(self, *words: str, input_text: str = "") -> str:
         """Call a command of Slurm's. Raises `SchedulerUnavailableError`, `JobRejectedError`."""
         environment = {k: v for k, v in os.environ.items() if not _OWN.fullmatch(k)}
         try:
             done = subprocess.run(
                 words,
-                input=given,
+                input=input_text,
                 capture_output=True,
                 text=True,
                 errors="replace",
@@ -416,7 +418,7 @@ def _node(line: str) -> FleetNode:
 
 def jobs_of_squeue(said: str, jobs: Mapping[str, str | None]) -> dict[str, JobSeen]:
     """Return what squeue says of these jobs; of two with one name the one asked for by its id."""
-    found: dict[str, JobSeen] = {}
+    seen_jobs: dict[str, JobSeen] = {}
     for line in said.splitlines():
         job, _, rest = line.strip().partition("|")
         name, _, rest = rest.partition("|")
@@ -424,10 +426,10 @@ def jobs_of_squeue(said: str, jobs: Mapping[str, str | None]) -> dict[str, JobSe
         if name not in jobs or jobs[name] not in (None, job):
             continue
         seen = _seen(job, word, reason)
-        before = found.get(name)
+        before = seen_jobs.get(name)
         if before is None or before.phase is JobPhase.ENDED:  # submitted twice: what still is
-            found[name] = seen
-    return found
+            seen_jobs[name] = seen
+    return seen_jobs
 
 
 def job_of_scontrol(said: str) -> JobSeen | None:
@@ -458,12 +460,12 @@ def _seen(job: str, word: str, reason: str) -> JobSeen:
 def _with_exit(seen: JobSeen, exit_code: str) -> JobSeen:
     """Add how an ended job's script ended: `9:0` an exit status, `0:15` a signal."""
     code, _, signal = exit_code.partition(":")
-    told = f"signal {signal}" if signal not in ("", "0") else f"exit status {code}"
+    ending = f"signal {signal}" if signal not in ("", "0") else f"exit status {code}"
     if seen.phase is not JobPhase.ENDED or seen.word in ("NODE_FAIL", "CANCELLED", "TIMEOUT"):
         return seen
     if signal == "53":  # of slurmd: its files could not be opened
-        told = "signal 53: is the fleet's folder there on the node?"
-    return JobSeen(seen.job, seen.phase, seen.word, told if code else seen.reason)
+        ending = "signal 53: is the fleet's folder there on the node?"
+    return JobSeen(seen.job, seen.phase, seen.word, ending if code else seen.reason)
 
 
 # -- The backends by name; what makes one is called with the fleet's folder ------------------------

@@ -119,8 +119,8 @@ class FleetDriver:
         if submit and not self.silent:
             self._submit_left(fleet)
             nodes = tuple(fleet.attempts) if self.asked.parallel and fleet.due(again=again) else ()
-            found = self._ask(lambda it: it.nodes(nodes)) if nodes else ()
-            idle = {it.name for it in found or () if it.is_idle}
+            cluster_nodes = self._ask(lambda it: it.nodes(nodes)) if nodes else ()
+            idle = {it.name for it in cluster_nodes or () if it.is_idle}
             for node, attempt in fleet.due(idle, again):
                 row = intend(self.store, self.number, node, attempt, time.time())
                 if row is not None and not self._submit(row):
@@ -136,12 +136,12 @@ class FleetDriver:
         """
         if state is None or (row.verdict and row.state in _FOR_GOOD):
             return None
-        before, known = self._files.get(row.key, (None, None))
+        before, known_digest = self._files.get(row.key, (None, None))
         if before != state:
-            known = self.folder.looked_up(self.asked.uuid, *row.key)
-            if known is not None and not known.absent:
-                self._files[row.key] = state, known
-        return known
+            known_digest = self.folder.looked_up(self.asked.uuid, *row.key)
+            if known_digest is not None and not known_digest.absent:
+                self._files[row.key] = state, known_digest
+        return known_digest
 
     def _poll(self, fleet: StoredFleet, claimed: Mapping[_Key, str | None]) -> None:
         """Ask for the jobs that have not ended; why there is no answer is kept.
@@ -169,15 +169,19 @@ class FleetDriver:
             self._seen = seen
 
     def _looked(
-        self, it: NodeAttempt, published: PublishedVerdict | None, claimed: str | None, now_s: float
+        self,
+        attempt: NodeAttempt,
+        published: PublishedVerdict | None,
+        claimed: str | None,
+        now_s: float,
     ) -> AttemptObservation:
         """Return what there is to see of an attempt."""
         verdict, damaged = (published.verdict, published.damaged) if published else (None, None)
         if published is not None and published.absent:
             # Not seen here yet; a verdict without its database is none in the end.
-            late = it.gone_s is not None and now_s - it.gone_s >= self.asked.settle_s
+            late = attempt.gone_s is not None and now_s - attempt.gone_s >= self.asked.settle_s
             verdict, damaged = None, damaged if late else None
-        job = self._seen.get(job_name(self.asked.uuid, *it.key))
+        job = self._seen.get(job_name(self.asked.uuid, *attempt.key))
         gone = job is None or job.phase is JobPhase.ENDED
         return AttemptObservation(
             now_s=now_s,
@@ -186,8 +190,8 @@ class FleetDriver:
             answered=self.silent is None,
             job=job,
             claimed_by=None if claimed is None else scheduler_job(claimed),
-            waits_for=None if gone else self.folder.waits_for(*it.key),
-            log=self.folder.last_words(*it.key) if gone and not it.state.ended else None,
+            waits_for=None if gone else self.folder.waits_for(*attempt.key),
+            log=self.folder.last_words(*attempt.key) if gone and not attempt.state.ended else None,
         )
 
     # -- doing ------------------------------------------------------------------------------------
@@ -203,32 +207,32 @@ class FleetDriver:
             if (ours or claim_submission(self.store, self.number, it)) and not self._submit(it):
                 return
 
-    def _submit(self, it: NodeAttempt) -> bool:
+    def _submit(self, attempt: NodeAttempt) -> bool:
         """Submit what is written down; False: the scheduler gives no answers now."""
-        os.close(self.folder.open_log(*it.key))
+        os.close(self.folder.open_log(*attempt.key))
         order = JobSpec(
-            name=job_name(self.asked.uuid, *it.key),
-            node=it.node,
+            name=job_name(self.asked.uuid, *attempt.key),
+            node=attempt.node,
             command=(
                 *(*this_rater(), "fleet", "agent", "--spec", str(self.folder.spec_file)),
-                *("--node", it.node, "--attempt", str(it.attempt), "--job", "{job}"),
+                *("--node", attempt.node, "--attempt", str(attempt.attempt), "--job", "{job}"),
             ),
             directory=Path(self.asked.directory),
-            log=self.folder.log(*it.key),
+            log=self.folder.log(*attempt.key),
             minutes=self.asked.minutes,
             arguments=self.asked.arguments,
         )
         now_s = time.time()
         try:
             job = self._calls.submit(self.store.sourced(order).trusted())
-            now = replace(it, state=AttemptState.SUBMITTED, job=job, reason=None)
+            now = replace(attempt, state=AttemptState.SUBMITTED, job=job, reason=None)
         except SchedulerUnavailableError as error:
             self.silent = str(error)
-            now = replace(it, reason=f"not submitted yet: {error}")
+            now = replace(attempt, reason=f"not submitted yet: {error}")
         except JobRejectedError as error:
             why = f"not taken by the scheduler: {error}"
-            now = replace(it, state=AttemptState.REFUSED, reason=why, ended_s=now_s)
-        self._stored([(it, now)], now_s)
+            now = replace(attempt, state=AttemptState.REFUSED, reason=why, ended_s=now_s)
+        self._stored([(attempt, now)], now_s)
         return not self.silent
 
     @property
@@ -251,23 +255,23 @@ class FleetDriver:
         before = {row.key: row.state for row, _ in changes}
         stored = change(self.store, self.number, changes, now_s)
         fleet = load_fleet(self.store, self.number)
-        for it in () if self._quiet else stored:
-            if before[it.key] is it.state or it.state in _UNSAID:
+        for attempt in () if self._quiet else stored:
+            if before[attempt.key] is attempt.state or attempt.state in _UNSAID:
                 continue
-            if it.state.ended or len(fleet.attempts) <= _MOST_FOLLOWED:
-                again = f" (attempt {it.attempt})" if it.attempt > 1 else ""
-                why = f": {it.reason}" if it.reason else ""
-                print_error(f"{it.node}{again}: {it.state.text}{why}")
+            if attempt.state.ended or len(fleet.attempts) <= _MOST_FOLLOWED:
+                again = f" (attempt {attempt.attempt})" if attempt.attempt > 1 else ""
+                why = f": {attempt.reason}" if attempt.reason else ""
+                print_error(f"{attempt.node}{again}: {attempt.state.text}{why}")
         return fleet
 
 
-def take_back_cancelling(steps: FleetDriver, wanted: Collection[str]) -> StoredFleet:
+def take_back_cancelling(steps: FleetDriver, nodes: Collection[str]) -> StoredFleet:
     """Let a cancelled fleet go on with these nodes; the others stay cancelled for good."""
     set_fleet(steps.store, steps.number, cancelled_at=None)
     steps.folder.mark_cancelled(False)
     fleet, now_s, changes = load_fleet(steps.store, steps.number), time.time(), []
     for node, tried in fleet.attempts.items():
-        if node in wanted:
+        if node in nodes:
             continue
         changes += [(row, replace(row, ending=None)) for row in tried if row.state.ended]
         if not tried and (row := intend(steps.store, steps.number, node, 1, now_s)):

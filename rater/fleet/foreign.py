@@ -100,11 +100,11 @@ def merge_tables(connection: sqlite3.Connection) -> tuple[MergeTable, ...]:
         )
         if name not in LOCAL
     }
-    found: dict[str, MergeTable] = {}
+    tables: dict[str, MergeTable] = {}
     after = {name: {it.table for it in of} for name, of in references.items()}
     for name in TopologicalSorter(after).static_order():
-        found[name] = _table(connection, name, references[name], found)
-    return tuple(found.values())
+        tables[name] = _table(connection, name, references[name], tables)
+    return tuple(tables.values())
 
 
 def _references(connection: sqlite3.Connection, name: str) -> tuple[Reference, ...]:
@@ -217,11 +217,11 @@ def copy_foreign(path: Path, folder: Path) -> ForeignCopy:
             if _read(path)[0] == sha256:
                 return ForeignCopy(target, path, sha256, writer)
     except OSError as error:
-        what = (
+        problem = (
             error.strerror if isinstance(error, UntrustedError) else os.strerror(error.errno or 0)
         )
         end = "-wal" if str(error.filename).endswith("-wal") else ""
-        raise SourceRefusedError(f"{path}{end}: cannot be read ({what})") from error
+        raise SourceRefusedError(f"{path}{end}: cannot be read ({problem})") from error
     raise SourceRefusedError(
         f"{path}: it is being written all the time; merge it when its run has ended, or a copy "
         "made by `sqlite3 FILE '.backup COPY'`"
@@ -242,8 +242,8 @@ def _read(path: Path, copy: Path | None = None) -> tuple[str, str | None]:
         stack.callback(os.close, numbers[""])
         head = os.pread(numbers[""], len(MAGIC), 0)
         if head != MAGIC:
-            what = "not a SQLite database" if head else "an empty file, no database"
-            raise SourceRefusedError(f"{path}: {what}")
+            problem = "not a SQLite database" if head else "an empty file, no database"
+            raise SourceRefusedError(f"{path}: {problem}")
         with suppress(FileNotFoundError):
             # Playing back a rollback journal removes files that it names, and rater makes none.
             journal = f"{file.path.name}-journal"
@@ -295,9 +295,9 @@ def taken(copy: ForeignCopy) -> ForeignDatabase:
             connection.execute("PRAGMA journal_mode = DELETE")
             check_ours(connection, path)
             schema = read_pragma(connection, "user_version")
-            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-            if found != "ok":
-                raise SourceRefusedError(f"{path}: damaged: {str(found).splitlines()[0]}")
+            (check,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            if check != "ok":
+                raise SourceRefusedError(f"{path}: damaged: {str(check).splitlines()[0]}")
             migrate(connection, path)
             left_out = _check_tables(connection, path, schema)
             connection.execute("ATTACH ? AS own", (str(own),))
@@ -312,8 +312,8 @@ def taken(copy: ForeignCopy) -> ForeignDatabase:
             connection.execute("COMMIT")
             orphan = connection.execute("PRAGMA own.foreign_key_check").fetchone()
             if orphan is not None:
-                what = f"a row of {orphan[0]} belongs to no row of {orphan[2]}"
-                raise SourceRefusedError(f"{path}: damaged: {what}")
+                problem = f"a row of {orphan[0]} belongs to no row of {orphan[2]}"
+                raise SourceRefusedError(f"{path}: damaged: {problem}")
     except sqlite3.IntegrityError as error:
         raise SourceRefusedError(
             f"{path}: its rows are not as rater makes them ({error})"
@@ -339,13 +339,13 @@ def _check_tables(connection: sqlite3.Connection, path: Path, schema: int) -> tu
             "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
         )
     )
-    own = LOCAL | {table.name for table in newest_tables()}
-    if wrong := [name for name in sorted(own) if kinds[name] != "table"]:
+    own_tables = LOCAL | {table.name for table in newest_tables()}
+    if wrong := [name for name in sorted(own_tables) if kinds[name] != "table"]:
         raise SourceRefusedError(f"{path}: {wrong[0]} is no table in it, but a {kinds[wrong[0]]}")
     of_fleets = [
         it
         for it in (*FLEET, *ARCHIVE)
         if connection.execute(f"SELECT 1 FROM {it} LIMIT 1").fetchone()
     ]
-    others = [kind for kind in kinds if kind not in own and kinds[kind] != "view"]
+    others = [kind for kind in kinds if kind not in own_tables and kinds[kind] != "view"]
     return tuple(sorted([*others, *of_fleets]))

@@ -75,11 +75,11 @@ def _cuts(values: Floats, offset: int, least: float, alpha: float) -> list[tuple
         cuts, chance = _best(values, windows, least)
     if chance > alpha / 2:
         return []
-    found = []
+    places = []
     for first, last in pairwise([0, *cuts, count]):
-        found += [(offset + first, chance)] * (first > 0)
-        found += _cuts(values[first:last], offset + first, least, alpha)
-    return found
+        places += [(offset + first, chance)] * (first > 0)
+        places += _cuts(values[first:last], offset + first, least, alpha)
+    return places
 
 
 def _best(
@@ -184,16 +184,16 @@ def points_of_host(
     points: dict[str, list[HistoryPoint]] = {}
     for fleet, results in fleets.items():
         timed = [result for result in results if result.copy_s]
-        for own in (it for it in timed if it.host == host):
-            others = [it for it in timed if it is not own and _are_alike(it, own)]
+        for own_result in (it for it in timed if it.host == host):
+            others = [it for it in timed if it is not own_result and _are_alike(it, own_result)]
             of_others = [it.seconds for it in others]
             logs = {
                 name: math.log(own_s / median(them))
-                for name, own_s in own.seconds.items()
+                for name, own_s in own_result.seconds.items()
                 if (them := [it[name] for it in of_others if name in it])
             }
-            points.setdefault(own.program, []).append(
-                _point(fleet, own, logs, len(others), _usual_facts(others))
+            points.setdefault(own_result.program, []).append(
+                _point(fleet, own_result, logs, len(others), _usual_facts(others))
             )
     return points
 
@@ -232,33 +232,33 @@ def points_of_benchmark(
         )
         for it, own_s in zip(alike, seconds, strict=True):
             logs = {benchmark: math.log(own_s / usual_s)}
-            own = _point(fleet, it, logs, len(alike) - 1, facts)
-            of_hosts.setdefault(it.host, []).append(own)
+            point = _point(fleet, it, logs, len(alike) - 1, facts)
+            of_hosts.setdefault(it.host, []).append(point)
     return points
 
 
 def _point(
-    fleet: int, own: HostResult, logs: dict[str, float], others: int, usual_facts: dict[str, str]
+    fleet: int, result: HostResult, logs: dict[str, float], others: int, usual_facts: dict[str, str]
 ) -> HistoryPoint:
-    started_at, program = own.run.started_at, own.program
+    started_at, program = result.run.started_at, result.program
     return HistoryPoint(
         fleet=fleet,
         started_at=started_at,
         logs=logs,
         hosts=others,
-        facts=own.facts,
+        facts=result.facts,
         usual_facts=usual_facts,
         program=program,
     )
 
 
-def _are_alike(one: HostResult, other: HostResult) -> bool:
+def _are_alike(result: HostResult, other: HostResult) -> bool:
     """Tell whether two hosts are of one kind, whatever their kernel and microcode."""
-    return _kind(one) == _kind(other) and not is_other_memory(one.run, other.run)
+    return _kind(result) == _kind(other) and not is_other_memory(result.run, other.run)
 
 
-def _kind(it: HostResult) -> tuple[object, ...]:
-    return it.program, it.run.cpu_model, it.run.cpus, it.run.copies, it.run.what
+def _kind(result: HostResult) -> tuple[object, ...]:
+    return result.program, result.run.cpu_model, result.run.cpus, result.run.copies, result.run.what
 
 
 def _usual_facts(hosts: Sequence[HostResult]) -> dict[str, str]:
@@ -275,18 +275,18 @@ def host_history(host: str, points: Sequence[HistoryPoint]) -> History:
         name: [(it, it.logs[name]) for it in held if name in it.logs]
         for name in sorted({name for it in held for name in it.logs})
     }
-    told = _significant_steps(None, whole, WHOLE, _ALPHA, host)
+    significant = _significant_steps(None, whole, WHOLE, _ALPHA, host)
     for name, values in each.items():
-        of_whole = [it for it in told if it.benchmark is None]
+        of_whole = [it for it in significant if it.benchmark is None]
         steps = _significant_steps(name, values, ONE, _ALPHA / len(each), host)
-        told += [step for step in steps if not any(_is_same(step, it) for it in of_whole)]
-    told.sort(key=lambda it: (it.fleet, it.benchmark or ""))
+        significant += [step for step in steps if not any(_is_same(step, it) for it in of_whole)]
+    significant.sort(key=lambda it: (it.fleet, it.benchmark or ""))
     series = tuple(_series(name, values) for name, values in {"": whole, **each}.items())
     alone = len(points) - len(held)
     return History(
         name=host,
         points=len(held),
-        steps=tuple(told),
+        steps=tuple(significant),
         series=series,
         alone=alone,
         program=points[-1].program,
@@ -300,16 +300,16 @@ def benchmark_history(
 ) -> History:
     """Hold what is usual against what was, and each host against what is usual."""
     apart = [(point, point.logs[benchmark] - points[0].logs[benchmark]) for point in points]
-    told = _significant_steps(benchmark, apart, WHOLE, _ALPHA, None)
+    steps = _significant_steps(benchmark, apart, WHOLE, _ALPHA, None)
     for host, own in hosts.items():
         values = [(it, it.logs[benchmark]) for it in own if it.hosts >= _OTHERS]
-        told += _significant_steps(benchmark, values, ONE, _ALPHA / len(hosts), host)
-    told.sort(key=lambda it: (it.host is not None, it.fleet, it.host or ""))
+        steps += _significant_steps(benchmark, values, ONE, _ALPHA / len(hosts), host)
+    steps.sort(key=lambda it: (it.host is not None, it.fleet, it.host or ""))
     series = (_series(benchmark, apart),)
     return History(
         name=benchmark,
         points=len(points),
-        steps=tuple(told),
+        steps=tuple(steps),
         series=series,
         alone=0,
         program=points[-1].program,
@@ -320,8 +320,8 @@ def _significant_steps(
     benchmark: str | None, values: _Course, least: float, alpha: float, host: str | None
 ) -> list[DatedStep]:
     points = [point for point, _ in values]
-    found = find_steps([value for _, value in values], least, alpha) if values else ()
-    edges = [*(it.first for it in found), len(points)]
+    steps = find_steps([value for _, value in values], least, alpha) if values else ()
+    edges = [*(it.first for it in steps), len(points)]
     return [
         DatedStep(
             benchmark=benchmark,
@@ -335,13 +335,13 @@ def _significant_steps(
             changes=changes(points[step.first - 1], points[step.first]),
             host=host,
         )
-        for step, end in zip(found, edges[1:], strict=True)
+        for step, end in zip(steps, edges[1:], strict=True)
     ]
 
 
 def changes(before: HistoryPoint, after: HistoryPoint) -> tuple[FactChange, ...]:
     """Return what was otherwise before; first what the other hosts have not changed as well."""
-    found = [
+    fact_changes = [
         FactChange(name, old, new, after.usual_facts.get(name) == new and bool(after.usual_facts))
         for name in sorted(before.facts.keys() | after.facts.keys())
         if (old := before.facts.get(name)) != (new := after.facts.get(name))
@@ -350,13 +350,13 @@ def changes(before: HistoryPoint, after: HistoryPoint) -> tuple[FactChange, ...]
         # The kernel's release is told as the kernel.
         and name not in ("kernel.release", "kernel.version")
     ]
-    return tuple(sorted(found, key=lambda it: it.others_too))
+    return tuple(sorted(fact_changes, key=lambda it: it.others_too))
 
 
-def _is_same(one: DatedStep, whole: DatedStep) -> bool:
+def _is_same(step: DatedStep, whole: DatedStep) -> bool:
     """Tell whether a benchmark's step is that of the whole host, of about the same size."""
-    size, of = math.log(one.ratio), math.log(whole.ratio)
-    return abs(one.fleet - whole.fleet) <= 1 and size * of > 0 and abs(size - of) < _SAME * abs(of)
+    size, of = math.log(step.ratio), math.log(whole.ratio)
+    return abs(step.fleet - whole.fleet) <= 1 and size * of > 0 and abs(size - of) < _SAME * abs(of)
 
 
 def _series(name: str, values: _Course) -> FleetTrend:
@@ -395,20 +395,22 @@ def suspect_of(slow: SlowHost) -> Suspect:
     )
 
 
-def pairs_of(found: FleetComparison, chosen: Collection[str], rounds: int) -> tuple[Round, ...]:
+def pairs_of(
+    comparison: FleetComparison, chosen: Collection[str], rounds: int
+) -> tuple[Round, ...]:
     """Return the pairs of each round: the quietest hosts of a kind, each round others.
 
     Where suspects are more than quiet hosts, several have the same one beside them.
     """
-    made: tuple[Round, ...] = tuple({} for _ in range(rounds))
-    for kind in found.kinds:
+    rounds_made: tuple[Round, ...] = tuple({} for _ in range(rounds))
+    for kind in comparison.kinds:
         suspects = [it.host for it in (*kind.slow, *(kind.beside or ())) if it.host in chosen]
-        quiet = found.kinds[0].quiet if kind.beside else kind.quiet
+        quiet = comparison.kinds[0].quiet if kind.beside else kind.quiet
         step = len(suspects) if len(suspects) < len(quiet) else 1
-        for turn, pairs in enumerate(made if quiet else ()):
+        for turn, pairs in enumerate(rounds_made if quiet else ()):
             for place, suspect in enumerate(suspects):
                 pairs[suspect] = quiet[(place + turn * step) % len(quiet)]
-    return made
+    return rounds_made
 
 
 def pair_slowdown(suspect: Suspect, quiet: str, results: Mapping[str, HostResult]) -> float | None:
@@ -417,13 +419,19 @@ def pair_slowdown(suspect: Suspect, quiet: str, results: Mapping[str, HostResult
     Of a host that was slow in all benchmarks the median over them, else the geometric mean over
     those in which it was slow.
     """
-    here, there = results.get(suspect.host), results.get(quiet)
-    if here is None or there is None or here.taken or there.taken:
+    suspect_result, quiet_result = results.get(suspect.host), results.get(quiet)
+    if suspect_result is None or quiet_result is None or suspect_result.taken or quiet_result.taken:
         return None
     logs = []
-    for name in suspect.benchmarks or sorted(here.copy_s.keys() & there.copy_s.keys()):
-        side = "bracket_s" if name in here.bracket_s and name in there.bracket_s else "copy_s"
-        times = getattr(here, side).get(name), getattr(there, side).get(name)
+    for name in suspect.benchmarks or sorted(
+        suspect_result.copy_s.keys() & quiet_result.copy_s.keys()
+    ):
+        side = (
+            "bracket_s"
+            if name in suspect_result.bracket_s and name in quiet_result.bracket_s
+            else "copy_s"
+        )
+        times = getattr(suspect_result, side).get(name), getattr(quiet_result, side).get(name)
         if all(times):
             logs.append(math.log(median(times[0]) / median(times[1])))
     if not logs:
@@ -440,5 +448,5 @@ def judge_suspect(
         for pairs, results in rounds
         if suspect.host in pairs
     ]
-    found = [size for size in sizes if size is not None]
-    return judge_pairs(found, suspect.slowdown) if len(found) > 1 else None
+    known_sizes = [size for size in sizes if size is not None]
+    return judge_pairs(known_sizes, suspect.slowdown) if len(known_sizes) > 1 else None

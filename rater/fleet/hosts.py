@@ -93,18 +93,21 @@ def compare_hosts(logs: Floats) -> HostsJudged:
     rest = np.where(is_slow[:, None, None], beyond, apart)
     cells = _judge(_least(rest), None)
     each_rest = median(rest)
-    found = (cells.by_chance <= _ALPHA) & (each_rest >= ONE)
-    found &= _least(rest) >= _AGREE * each_rest
+    marked = (cells.by_chance <= _ALPHA) & (each_rest >= ONE)
+    marked &= _least(rest) >= _AGREE * each_rest
     slow = []
-    for host in map(int, np.flatnonzero(is_slow | found.any(axis=1))):
-        own = sorted(np.flatnonzero(found[host]), key=lambda b: -each_rest[host, b])
-        chances = [*cells.by_chance[host, own], *judged.by_chance[host, is_slow[host : host + 1]]]
+    for host in map(int, np.flatnonzero(is_slow | marked.any(axis=1))):
+        slow_benchmarks = sorted(np.flatnonzero(marked[host]), key=lambda b: -each_rest[host, b])
+        chances = [
+            *cells.by_chance[host, slow_benchmarks],
+            *judged.by_chance[host, is_slow[host : host + 1]],
+        ]
         slow.append(
             Slowness(
                 host=host,
                 effect=float(effect[host]) if is_slow[host] else 0.0,
-                benchmarks=tuple(map(int, own)),
-                effects=tuple(map(float, each_rest[host, own])),
+                benchmarks=tuple(map(int, slow_benchmarks)),
+                effects=tuple(map(float, each_rest[host, slow_benchmarks])),
                 by_chance=float(min(chances)),
             )
         )
@@ -145,8 +148,8 @@ def _expected(whole: Floats) -> float | None:
 def _least(apart: Floats) -> Floats:
     """Return what nearly every iteration has at least: the first of 4, the second of 8, ..."""
     ordered = np.sort(apart, axis=-1)  # NaN last
-    known = np.sum(~np.isnan(apart), axis=-1)
-    place = np.maximum(np.ceil(known / 4).astype(np.intp) - 1, 0)
+    known_count = np.sum(~np.isnan(apart), axis=-1)
+    place = np.maximum(np.ceil(known_count / 4).astype(np.intp) - 1, 0)
     return np.take_along_axis(ordered, place[..., None], axis=-1)[..., 0]
 
 
@@ -241,8 +244,10 @@ class HostResult(Struct, frozen=True, kw_only=True):
     @property
     def facts(self) -> dict[str, str]:
         """Settings, and what the machine is."""
-        known = {name: getattr(self.run, name) for name in _FACTS}
-        return self.settings | {name: str(it) for name, it in known.items() if it is not None}
+        facts_by_name = {name: getattr(self.run, name) for name in _FACTS}
+        return self.settings | {
+            name: str(it) for name, it in facts_by_name.items() if it is not None
+        }
 
     @property
     def seconds(self) -> dict[str, float]:
@@ -309,8 +314,8 @@ class KindComparison(Struct, frozen=True, kw_only=True):
     def why_not(self) -> str | None:
         """Why nothing can be said of these hosts, in words; None: something can."""
         if len(self.hosts) < FEWEST_HOSTS:
-            one = "one host alone" if len(self.hosts) == 1 else f"{len(self.hosts)} hosts"
-            return f"{one} of this kind, and fewer than 4 do not show what is usual"
+            hosts_named = "one host alone" if len(self.hosts) == 1 else f"{len(self.hosts)} hosts"
+            return f"{hosts_named} of this kind, and fewer than 4 do not show what is usual"
         disturbed = mostly_disturbed([host in self.disturbed for host in self.hosts], "host")
         if disturbed or self.slow or (self.visible_whole or 0.0) <= _MOST_VISIBLE:
             return disturbed
@@ -326,8 +331,10 @@ class FleetComparison(Struct, frozen=True):
     @property
     def slow(self) -> tuple[SlowHost, ...]:
         """Every slow host, the slowest first."""
-        found = [one for kind in self.kinds for one in (*kind.slow, *(kind.beside or ()))]
-        return tuple(sorted(found, key=lambda it: (-it.mean_slowdown, it.host)))
+        slow_hosts = [
+            slow_host for kind in self.kinds for slow_host in (*kind.slow, *(kind.beside or ()))
+        ]
+        return tuple(sorted(slow_hosts, key=lambda it: (-it.mean_slowdown, it.host)))
 
 
 # -- Kinds compared, with what is odd about the slow ones ------------------------------------------
@@ -353,13 +360,13 @@ def results_of(
 
     `command`: what they ran, where that is no suite.
     """
-    found = []
-    for own in latest(runs).values():
-        run = own[-1]
+    results = []
+    for host_runs in latest(runs).values():
+        run = host_runs[-1]
         of: Times = {}
-        for one in own:
-            of |= times.get((one.host, one.attempt, one.run), {})
-        found.append(
+        for indexed_run in host_runs:
+            of |= times.get((indexed_run.host, indexed_run.attempt, indexed_run.run), {})
+        results.append(
             HostResult(
                 run=run,
                 settings=settings.get(run.setting, {}),
@@ -368,38 +375,38 @@ def results_of(
                 program=command or ", ".join(filter(None, (run.suite, run.size))),
             )
         )
-    return found
+    return results
 
 
 def compare_fleet(results: Iterable[HostResult]) -> FleetComparison:
     """Hold the hosts of each kind against each other."""
     results = list(results)
     kinds = group_by_key((_kind(result.run), result) for result in results if result.copy_s)
-    groups = [group for them in kinds.values() for group in _of_one_memory(them)]
-    groups.sort(key=lambda them: (-len(them), them[0].host))
+    groups = [group for members in kinds.values() for group in _of_one_memory(members)]
+    groups.sort(key=lambda members: (-len(members), members[0].host))
     return FleetComparison(
         tuple(
-            replace(_compared(them, groups[0][0].run), beside=_beside(them, groups[0]))
-            for them in groups
+            replace(_compared(members, groups[0][0].run), beside=_beside(members, groups[0]))
+            for members in groups
         ),
         tuple(sorted(result.host for result in results if not result.copy_s)),
     )
 
 
-def _beside(own: list[HostResult], usual: list[HostResult]) -> tuple[SlowHost, ...] | None:
+def _beside(results: list[HostResult], usual: list[HostResult]) -> tuple[SlowHost, ...] | None:
     """Return the hosts of a small kind that are slow among those of the most common one.
 
     Where these run the same machine with another kernel or microcode: a host that got slower with
     a new kernel is the reason to look.
     """
     first = usual[0].run
-    of = replace(own[0].run, microcode=first.microcode, kernel=first.kernel)
-    if own is usual or any(_apart(of, first)) or not len(own) < FEWEST_HOSTS <= len(usual):
+    of = replace(results[0].run, microcode=first.microcode, kernel=first.kernel)
+    if results is usual or any(_apart(of, first)) or not len(results) < FEWEST_HOSTS <= len(usual):
         return None
     if mostly_disturbed([it.taken for it in usual]):
         return None
-    hosts = {it.host for it in own}
-    return tuple(it for it in _compared([*usual, *own], first).slow if it.host in hosts)
+    hosts = {it.host for it in results}
+    return tuple(it for it in _compared([*usual, *results], first).slow if it.host in hosts)
 
 
 def _kind(run: IndexedRun) -> tuple[object, ...]:
@@ -409,11 +416,11 @@ def _kind(run: IndexedRun) -> tuple[object, ...]:
 
 def _of_one_memory(them: Iterable[HostResult]) -> Iterator[list[HostResult]]:
     group: list[HostResult] = []
-    for one in sorted(them, key=lambda it: it.run.memory_bytes or 0):
-        if group and is_other_memory(group[-1].run, one.run):
+    for result in sorted(them, key=lambda result: result.run.memory_bytes or 0):
+        if group and is_other_memory(group[-1].run, result.run):
             yield group
             group = []
-        group.append(one)
+        group.append(result)
     yield group
 
 
@@ -440,18 +447,18 @@ def _compared(them: Sequence[HostResult], first: IndexedRun) -> KindComparison:
     )
     usual = _usual_settings(results)
     odd = {result.host: own for result in results if (own := tuple(_odd(result.settings, usual)))}
-    found = None if len(results) < FEWEST_HOSTS else compare_hosts(whole)
-    distances = _distances(whole) if found is None else found.distances
+    comparison = None if len(results) < FEWEST_HOSTS else compare_hosts(whole)
+    distances = _distances(whole) if comparison is None else comparison.distances
     if len(results) == 1:
         distances = np.full(whole.shape[:2], np.nan)
     slow = [
         _slow(it, results[it.host], names, (distances[it.host], copies[it.host]), odd)
-        for it in (found.slow if found else ())
+        for it in (comparison.slow if comparison else ())
     ]
     named = {it.host for it in slow}
     others = [h for h, it in enumerate(results) if it.host not in named]
     quiet: list[int] = []
-    if found:
+    if comparison:
         quiet = sorted(others, key=lambda h: float(np.nanmax(np.abs(distances[h]))))
         others.sort(key=lambda h: -np.nanmean(distances[h]))
     return KindComparison(
@@ -466,8 +473,8 @@ def _compared(them: Sequence[HostResult], first: IndexedRun) -> KindComparison:
             for it, row in zip(results, distances, strict=True)
         },
         slow=() if mostly_disturbed([result.taken for result in results], "host") else tuple(slow),
-        visible_whole=float(np.expm1(found.visible_whole)) if found else None,
-        visible_one=float(np.expm1(found.visible_one)) if found else None,
+        visible_whole=float(np.expm1(comparison.visible_whole)) if comparison else None,
+        visible_one=float(np.expm1(comparison.visible_one)) if comparison else None,
         quiet=tuple(results[h].host for h in quiet),
         odd_settings=odd,
         disturbed=tuple(result.host for result in results if result.taken),
@@ -475,7 +482,7 @@ def _compared(them: Sequence[HostResult], first: IndexedRun) -> KindComparison:
 
 
 def _slow(
-    found: Slowness,
+    slowness: Slowness,
     result: HostResult,
     names: Sequence[str],
     rows: tuple[Floats, Floats],
@@ -483,21 +490,21 @@ def _slow(
 ) -> SlowHost:
     """Return a slow host; `rows` are its distances, of all copies and of median ones."""
     row, copies = rows
-    known = row[~np.isnan(row)]
+    known_values = row[~np.isnan(row)]
     return SlowHost(
         host=result.host,
         attempt=result.run.attempt,
-        slowdown=float(np.exp(found.effect)),
+        slowdown=float(np.exp(slowness.effect)),
         typical_copy=float(np.exp(median(copies))),
-        alike=int(np.sum(known > _ALIKE * found.effect)) if found.effect else 0,
-        of=known.size,
+        alike=int(np.sum(known_values > _ALIKE * slowness.effect)) if slowness.effect else 0,
+        of=known_values.size,
         benchmarks=tuple(
             SlowBenchmark(names[b], float(np.exp(row[b])), float(np.exp(copies[b])))
-            for b in found.benchmarks
+            for b in slowness.benchmarks
         ),
-        by_chance=found.by_chance,
+        by_chance=slowness.by_chance,
         odd_settings=odd.get(result.host, ()),
-        mean_slowdown=float(np.exp(np.mean(known))),
+        mean_slowdown=float(np.exp(np.mean(known_values))),
     )
 
 
@@ -533,9 +540,9 @@ def _usual_settings(results: Sequence[HostResult]) -> dict[str, str]:
 
 def _odd(settings: Mapping[str, str], usual: Mapping[str, str]) -> Iterator[OddSetting]:
     for name, value in sorted(usual.items()):
-        own = settings.get(name, "")
-        if own != value:
-            yield OddSetting(name, own or None, value or None)
+        own_value = settings.get(name, "")
+        if own_value != value:
+            yield OddSetting(name, own_value or None, value or None)
 
 
 def _apart(kind: IndexedRun, first: IndexedRun) -> Iterator[str]:
@@ -553,7 +560,7 @@ def _apart(kind: IndexedRun, first: IndexedRun) -> Iterator[str]:
         yield kind.what
 
 
-def is_other_memory(one: IndexedRun, other: IndexedRun) -> bool:
+def is_other_memory(indexed_run: IndexedRun, other: IndexedRun) -> bool:
     """Tell whether memory differs by more than what kernels keep of it."""
-    low, high = sorted((one.memory_bytes or 0, other.memory_bytes or 0))
+    low, high = sorted((indexed_run.memory_bytes or 0, other.memory_bytes or 0))
     return high > low * (1 + _SAME_MEMORY)

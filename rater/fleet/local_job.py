@@ -53,9 +53,9 @@ def end_of(pid: int, limit_s: float | None, notice_s: float) -> str:
 
 def main(folder: Path, limit: str, notice_s: float, command: list[str]) -> None:
     """Be the job's first process, and the one that waits for it."""
-    ready, told = os.pipe()
+    ready, ready_pipe = os.pipe()
     if os.fork():
-        os.close(told)
+        os.close(ready_pipe)
         os.read(ready, 1)  # the end of it as well: nothing runs then
         return
     os.setsid()
@@ -68,7 +68,7 @@ def main(folder: Path, limit: str, notice_s: float, command: list[str]) -> None:
     put(folder / "process", f"{pid} {start_of(pid)}\n{os.getpid()} {start_of(os.getpid())}\n")
     for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_RDWR), stream)
-    os.close(told)
+    os.close(ready_pipe)
     put(folder / "end", end_of(pid, None if limit == "-" else float(limit), notice_s))
 
 

@@ -77,7 +77,7 @@ class MergedFile(Struct, frozen=True):
 
     def in_words(self) -> str:
         """Return a line about a file."""
-        told = (
+        counts = (
             (self.added, f"{runs_text(self.added)} added"),
             (self.replaced, f"{runs_text(self.replaced)} replaced, which went on since"),
             (self.sweeps, f"{count(self.sweeps, 'sweep')} added"),
@@ -85,22 +85,22 @@ class MergedFile(Struct, frozen=True):
             (self.known, f"{count(self.known, 'run')} known"),
             (self.schema is None, "merged before, nothing new in it"),
         )
-        done = [text for holds, text in told if holds]
+        done = [text for holds, text in counts if holds]
         return f"{self.path}: {', '.join(done) or 'no runs in it'}"
 
     def remarks(self) -> list[str]:
         """Return what a person should know of a file beside that."""
-        was, it = ("was", "it") if self.removed == 1 else ("were", "them")
+        was, pronoun = ("was", "it") if self.removed == 1 else ("were", "them")
         removed = count(self.removed, "run or sweep", "runs and sweeps")
-        told = (
+        counts = (
             (
                 self.removed,
-                f"{removed} that {was} removed here left out; --restore brings {it} back",
+                f"{removed} that {was} removed here left out; --restore brings {pronoun} back",
             ),
             (self.running, f"{runs_text(self.running)} still running here, left as it is"),
             (self.left_out, f"tables that stay behind: {truncate_list(self.left_out)}"),
         )
-        return [f"{self.path}: {text}" for holds, text in told if holds]
+        return [f"{self.path}: {text}" for holds, text in counts if holds]
 
     def document(self) -> dict[str, Any]:
         """Return what `--json` has of a file."""
@@ -121,8 +121,8 @@ def merge_database(store: OpenDatabase, path: Path, *, restore: bool = False) ->
         copy = copy_foreign(path, folder)
         with store.reading() as connection:
             connection.execute(f"PRAGMA busy_timeout = {_WAIT_MS}")
-            known = "SELECT 1 FROM merged_file WHERE sha256 = ?"
-            before = connection.execute(known, (copy.sha256,)).fetchone()
+            query = "SELECT 1 FROM merged_file WHERE sha256 = ?"
+            before = connection.execute(query, (copy.sha256,)).fetchone()
         if before and not restore:
             return MergedFile(path, None)
         return merge_taken(store, taken(copy), restore=restore)
@@ -151,13 +151,13 @@ def merge_taken(
             "INSERT OR REPLACE INTO merged_file (sha256, name) VALUES (?, ?)",
             (source.copy.sha256, str(origin).encode(errors="replace").decode()),
         )
-        here = merge.here["run"]
+        number_here = merge.here["run"]
         return MergedFile(
             path=origin,
             schema=source.schema,
-            added=tuple(sorted(here[old] for old in merge.new["run"])),
-            replaced=tuple(sorted(here[old] for old in merge.replaced["run"])),
-            known=len(here) - len(merge.changed("run")) - len(merge.running),
+            added=tuple(sorted(number_here[old] for old in merge.new["run"])),
+            replaced=tuple(sorted(number_here[old] for old in merge.replaced["run"])),
+            known=len(number_here) - len(merge.changed("run")) - len(merge.running),
             removed=merge.removed["run"],
             running=tuple(merge.running),
             sweeps=len(merge.changed("sweep")),
@@ -184,8 +184,8 @@ class _Merge:
 
     def changed(self, root: str) -> list[tuple[int, int]]:
         """Return the numbers, there and here, of those that are added or replaced."""
-        here = self.here[root]
-        return [(old, here[old]) for old in (*self.new[root], *self.replaced[root])]
+        number_here = self.here[root]
+        return [(old, number_here[old]) for old in (*self.new[root], *self.replaced[root])]
 
     def choose(self, *, restore: bool) -> None:
         """Decide of each root whether it is new here, went on since, or stays as it is."""
@@ -215,8 +215,8 @@ class _Merge:
 
     def _progress(self, root: MergeTable, at: str, number: int) -> tuple[int | str, ...]:
         """Return how far a root has got: what is known of its kind, then how many rows it has."""
-        known = _PROGRESS.get(root.name, "SELECT 1").format(at=at)
-        got: tuple[int | str, ...] = self._connection.execute(known, {"id": number}).fetchone()
+        query = _PROGRESS.get(root.name, "SELECT 1").format(at=at)
+        got: tuple[int | str, ...] = self._connection.execute(query, {"id": number}).fetchone()
         counts = " + ".join(
             f"(SELECT count(*) FROM {at}.{table.name} WHERE {table.owner_column} = :id)"
             for table in self._tables
@@ -241,12 +241,12 @@ class _Merge:
             add = f"INSERT INTO main.{table.name} ({columns}) SELECT {values} "
             if table.is_root:
                 one = f"FROM {_FROM}.{table.name} AS it WHERE {table.number} = ?"
-                here = self.here[table.name]
+                owner_here = self.here[table.name]
                 for old in self.new[table.name]:
-                    here[old] = execute(add + one, (old,)).lastrowid or 0
+                    owner_here[old] = execute(add + one, (old,)).lastrowid or 0
                 change = f"UPDATE main.{table.name} SET ({columns}) = (SELECT {values} {one})"
                 for old in self.replaced[table.name]:
-                    execute(f"{change} WHERE {table.number} = ?", (old, here[old]))
+                    execute(f"{change} WHERE {table.number} = ?", (old, owner_here[old]))
             elif not table.is_owned:  # one that nobody refers to goes at the end
                 same = " AND ".join(f"ours.{column} IS theirs.{column}" for column in table.columns)
                 query = (
@@ -268,9 +268,9 @@ class _Merge:
                 f"DELETE FROM main.{table.name} WHERE {table.owner_column} = :new AND NOT EXISTS "
                 f"(SELECT 1 FROM {_FROM}.{table.name} AS it WHERE {keep})"
             )
-            here = self.here[table.owner]
+            owner_here = self.here[table.owner]
             for old in self.replaced[table.owner]:
-                execute(stale, {"old": old, "new": here[old]})
+                execute(stale, {"old": old, "new": owner_here[old]})
         for table in owned:
             add = self._insert_owned(table)
             for old, _ in self.changed(table.owner):
@@ -280,7 +280,7 @@ class _Merge:
     def _insert_owned(self, table: MergeTable) -> str:
         """Return what adds the rows of a root, and writes over those that are there."""
         # Left out: what refers to something that is not here, where it may not refer to nothing.
-        there = [
+        conditions = [
             f"here('{space}', it.{column}) IS NOT NULL"
             for column, space in table.numbers.items()
             if column not in table.nullable and column != table.owner_column
@@ -292,11 +292,11 @@ class _Merge:
             if owners[it.table] not in (it.table, table.owner):
                 pairs = zip(it.columns, it.target, strict=True)
                 same = " AND ".join(f"parent.{target} IS {values[own]}" for own, target in pairs)
-                there.append(f"EXISTS (SELECT 1 FROM main.{it.table} AS parent WHERE {same})")
+                conditions.append(f"EXISTS (SELECT 1 FROM main.{it.table} AS parent WHERE {same})")
         insert = (
             f"INSERT INTO main.{table.name} ({', '.join(values)}) SELECT "
             f"{', '.join(values.values())} FROM {_FROM}.{table.name} AS it WHERE "
-            f"{' AND '.join((f'it.{table.owner_column} = ?', *there))} "
+            f"{' AND '.join((f'it.{table.owner_column} = ?', *conditions))} "
             f"ORDER BY {table.number or ', '.join(table.key)}"
         )
         if table.number:

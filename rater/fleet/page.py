@@ -38,8 +38,8 @@ def fleet_page(
     were, and `histories` are of slow hosts, where there were fleets before.
     """
     kinds = document["kinds"]
-    what = f", {kinds[0]['kind']['what']}" if kinds else ""
-    title = f"Fleet {document['fleet']}: {count(planned, 'host')}{what}"
+    kind_named = f", {kinds[0]['kind']['what']}" if kinds else ""
+    title = f"Fleet {document['fleet']}: {count(planned, 'host')}{kind_named}"
     started = min((it.started_at for it in runs.values() if it.started_at), default=None)
     main = template(
         "fleet.html",
@@ -65,8 +65,12 @@ def fleet_page(
 
 def _slow_hosts(document: Row) -> list[Row]:
     """Return every slow host, the slowest first."""
-    found = [one for kind in document["kinds"] for one in (*kind["slow"], *kind["slow_beside"])]
-    return sorted(found, key=lambda it: (-it["mean_slowdown"], it["host"]))
+    slow_hosts = [
+        slow_host
+        for kind in document["kinds"]
+        for slow_host in (*kind["slow"], *kind["slow_beside"])
+    ]
+    return sorted(slow_hosts, key=lambda it: (-it["mean_slowdown"], it["host"]))
 
 
 def _head(document: Row, started_at: str | None) -> Iterator[Html]:
@@ -86,11 +90,13 @@ def _head(document: Row, started_at: str | None) -> Iterator[Html]:
 def _slow(document: Row) -> Iterator[Html]:
     yield element("h2", document["verdict"])
     items = []
-    for one in _slow_hosts(document):
-        first, *more = one["text"]
-        link = element("a", one["host"], href=f"#{one['host']}", data_host=one["host"])
-        told = element("p", element("b", link), first.removeprefix(one["host"]))
-        items.append(element("li", told, *(element("p", line, class_="more") for line in more)))
+    for slow_host in _slow_hosts(document):
+        first, *more = slow_host["text"]
+        link = element(
+            "a", slow_host["host"], href=f"#{slow_host['host']}", data_host=slow_host["host"]
+        )
+        sentence = element("p", element("b", link), first.removeprefix(slow_host["host"]))
+        items.append(element("li", sentence, *(element("p", line, class_="more") for line in more)))
     if items:
         yield element("ol", *items, class_="slow-hosts")
     for kind in document["kinds"][:1]:
@@ -201,5 +207,5 @@ def summary_line(document: Row) -> str:
     """Return what a page is on, for the terminal."""
     slow = [f"{host['host']} ({percent(_worst(host) - 1)} %)" for host in _slow_hosts(document)]
     verdict = document["verdict"]
-    told = f"slow: {truncate_list(slow, 3)}" if slow else f"{verdict[0].lower()}{verdict[1:]}"
-    return f"fleet {document['fleet']}, {count(document['hosts'], 'host')}, {told}"
+    summary = f"slow: {truncate_list(slow, 3)}" if slow else f"{verdict[0].lower()}{verdict[1:]}"
+    return f"fleet {document['fleet']}, {count(document['hosts'], 'host')}, {summary}"

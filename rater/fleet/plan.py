@@ -122,8 +122,8 @@ JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,400}")  # is given to a scheduler
 
 def verdict_from_json(text: str) -> NodeVerdict:
     """Return what a verdict's text holds. Raises `ValueError` for anything else."""
-    found: Any = from_json(NodeVerdict, text)
-    verdict: NodeVerdict = found
+    fields: Any = from_json(NodeVerdict, text)
+    verdict: NodeVerdict = fields
     if verdict.rater != VERDICT_VERSION:
         raise ValueError(f"version {verdict.rater} of this document, {VERDICT_VERSION} is known")
     sha256 = verdict.sha256
@@ -175,9 +175,9 @@ def job_name(fleet: str, node: str, attempt: int) -> str:
     return f"rater-{fleet.replace('-', '')[:12]}-{node}.{attempt}"
 
 
-def scheduler_job(told: str) -> str:
+def scheduler_job(answer: str) -> str:
     """Return the scheduler's number of a job: `17` of `17.0`, which was restarted 0 times."""
-    return told.partition(".")[0] if told[:1].isdigit() else told
+    return answer.partition(".")[0] if answer[:1].isdigit() else answer
 
 
 # -- What was asked for ----------------------------------------------------------------------------
@@ -216,8 +216,8 @@ class FleetRequest(FleetOptions, frozen=True, kw_only=True):
     def what(self) -> str:
         """What is measured: the suites, or the command; and for which fleet again."""
         suites = " ".join(word for word in self.words if not word.startswith("-")) or "mini"
-        what = command_text(self.command) if self.command else suites
-        return what if self.confirms is None else f"{what} (confirms fleet {self.confirms})"
+        command = command_text(self.command) if self.command else suites
+        return command if self.confirms is None else f"{command} (confirms fleet {self.confirms})"
 
 
 # -- What becomes of an attempt: its verdict decides, the scheduler explains what is absent --------
@@ -254,7 +254,7 @@ class AttemptObservation(Struct, frozen=True, kw_only=True):
 
 
 def updated_attempt(
-    attempt: NodeAttempt, looked: AttemptObservation, asked: FleetRequest
+    attempt: NodeAttempt, looked: AttemptObservation, request: FleetRequest
 ) -> NodeAttempt:
     """Return the attempt as it is after a look."""
     if looked.verdict is not None and looked.verdict != attempt.verdict:
@@ -267,7 +267,7 @@ def updated_attempt(
         return attempt
     if attempt.verdict is not None:  # partial, of a job that had not ended
         return _published(attempt, attempt.verdict, looked)
-    return _without_verdict(attempt, looked, asked)
+    return _without_verdict(attempt, looked, request)
 
 
 def _published(
@@ -281,10 +281,10 @@ def _published(
         return _ended(attempt, state, verdict.reason, looked)
     if attempt.state.ended:  # concluded before; what is published late says how far it came
         return replace(attempt, reason=_and(attempt.reason, copies_told(verdict)))
-    found = _why_partial(attempt, verdict, looked)
-    if found is None:
+    reason = _why_partial(attempt, verdict, looked)
+    if reason is None:
         return replace(attempt, state=AttemptState.RUNNING, reason="it is ending")
-    return _ended(attempt, found[0], _and(found[1], copies_told(verdict)), looked)
+    return _ended(attempt, reason[0], _and(reason[1], copies_told(verdict)), looked)
 
 
 def _why_partial(
@@ -298,18 +298,18 @@ def _why_partial(
     if verdict.ended_by == "USR1":
         return AttemptState.TIMEOUT, "the time limit was near"
     # By a signal of the scheduler, or of somebody: the scheduler says which.
-    told = AttemptState.PARTIAL, f"ended by SIG{verdict.ended_by}"
+    reason = AttemptState.PARTIAL, f"ended by SIG{verdict.ended_by}"
     if not looked.answered or looked.job is None:
-        return told if looked.answered else None
+        return reason if looked.answered else None
     if looked.job.phase is not JobPhase.ENDED:
         return None
     state, why = _concluded(attempt, looked.job)
     by_itself = state is AttemptState.LOST and looked.job.word not in _WORDS
-    return told if by_itself else (state, why)
+    return reason if by_itself else (state, why)
 
 
 def _without_verdict(
-    attempt: NodeAttempt, looked: AttemptObservation, asked: FleetRequest
+    attempt: NodeAttempt, looked: AttemptObservation, request: FleetRequest
 ) -> NodeAttempt:
     job = looked.job
     if job is None and attempt.state is AttemptState.INTENT and looked.claimed_by is None:
@@ -318,7 +318,7 @@ def _without_verdict(
             return _ended(attempt, *_by_ending(attempt), looked)
         return attempt
     if job is None or job.phase is JobPhase.ENDED:
-        return _gone(attempt, looked, asked)
+        return _gone(attempt, looked, request)
     attempt = replace(attempt, job=job.job, gone_s=None)
     if job.phase is JobPhase.RUNNING:
         started = looked.now_s if attempt.started_s is None else attempt.started_s
@@ -333,7 +333,7 @@ def _without_verdict(
             ending_s=None if ending is None else attempt.ending_s,
         )
     since = looked.now_s if attempt.pending_s is None else attempt.pending_s
-    late = asked.pending_limit_s is not None and looked.now_s - since >= asked.pending_limit_s
+    late = request.pending_limit_s is not None and looked.now_s - since >= request.pending_limit_s
     attempt = replace(
         attempt, state=AttemptState.PENDING, reason=_short(job.reason), pending_s=since
     )
@@ -342,14 +342,14 @@ def _without_verdict(
     return attempt
 
 
-def _gone(attempt: NodeAttempt, looked: AttemptObservation, asked: FleetRequest) -> NodeAttempt:
+def _gone(attempt: NodeAttempt, looked: AttemptObservation, request: FleetRequest) -> NodeAttempt:
     """Return an attempt whose job has ended, as far as can be known; it may publish yet."""
     since = looked.now_s if attempt.gone_s is None else attempt.gone_s
     job = attempt.job or looked.claimed_by if looked.job is None else looked.job.job
     attempt = replace(attempt, gone_s=since, job=job)
     never_ran = attempt.started_s is None and looked.claimed_by is None
     at_once = never_ran and looked.job is not None and looked.job.word in _CANCELLED
-    if looked.now_s - since < asked.settle_s and not at_once:
+    if looked.now_s - since < request.settle_s and not at_once:
         return attempt
     if looked.job is None:
         state, why = _forgotten(attempt, never_ran)
@@ -364,10 +364,10 @@ def _forgotten(attempt: NodeAttempt, never_ran: bool) -> tuple[AttemptState, str
     """Conclude of a job that the scheduler does not know any more."""
     if attempt.ending is not None:
         return _by_ending(attempt)
-    what = f"the scheduler knows nothing of job {attempt.job} any more"
+    message = f"the scheduler knows nothing of job {attempt.job} any more"
     if never_ran:
-        return AttemptState.LOST, f"{what}, and it was not seen to run"
-    return AttemptState.LOST, f"{what}, and nothing was published"
+        return AttemptState.LOST, f"{message}, and it was not seen to run"
+    return AttemptState.LOST, f"{message}, and nothing was published"
 
 
 def _concluded(attempt: NodeAttempt, job: JobSeen) -> tuple[AttemptState, str | None]:
@@ -380,8 +380,8 @@ def _concluded(attempt: NodeAttempt, job: JobSeen) -> tuple[AttemptState, str | 
         return AttemptState.CANCELLED, "cancelled in the scheduler, not by rater"
     if job.word in _WORDS:
         return AttemptState.LOST, _and(_WORDS[job.word], job.reason)
-    told = f"the job ended ({job.word}) and published nothing"
-    return AttemptState.LOST, _and(told, job.reason)
+    message = f"the job ended ({job.word}) and published nothing"
+    return AttemptState.LOST, _and(message, job.reason)
 
 
 def _by_ending(attempt: NodeAttempt) -> tuple[AttemptState, str | None]:
@@ -452,8 +452,8 @@ class StoredFleet(Struct, frozen=True, kw_only=True):
     @property
     def complete(self) -> int:
         """How many nodes have measured all that was planned."""
-        found = self.deciding.values()
-        return sum(it is not None and it.state is AttemptState.COMPLETE for it in found)
+        attempts = self.deciding.values()
+        return sum(it is not None and it.state is AttemptState.COMPLETE for it in attempts)
 
     @property
     def status(self) -> str:
@@ -466,13 +466,13 @@ class StoredFleet(Struct, frozen=True, kw_only=True):
 
     def ends(self) -> list[tuple[NodeAttempt, Ending]]:
         """Return the jobs that are to end and do not yet, and why."""
-        found = []
+        ends = []
         for it in self.live:
             done = deciding_attempt(self.attempts[it.node]).state is AttemptState.COMPLETE
             why = Ending.CANCELLED if self.cancelled_at else Ending.NOT_NEEDED if done else None
             if why is not None and it.ending is None:
-                found.append((it, why))
-        return found
+                ends.append((it, why))
+        return ends
 
     def due(self, idle: Collection[str] = (), again: Collection[str] = ()) -> list[tuple[str, int]]:
         """Return what is to be submitted now: nodes with numbers of attempts, in this order.

@@ -110,16 +110,16 @@ def create_confirming_fleet(store: Store, number: int, nodes: tuple[str, ...]) -
     again = _of_now(asked, Path(asked.folder).parent)
     again = replace(again, parallel=None, confirms=number)
     _make_folder(again)
-    made = new_fleet(store, again, nodes)
-    set_fleet(store, made, begun=1)
-    return made
+    confirming_fleet = new_fleet(store, again, nodes)
+    set_fleet(store, confirming_fleet, begun=1)
+    return confirming_fleet
 
 
-def _of_now(asked: FleetRequest, home: Path) -> FleetRequest:
+def _of_now(request: FleetRequest, home: Path) -> FleetRequest:
     """Return a request as one that this command makes, with a folder of its own."""
     uuid = str(uuids.uuid4())
     return replace(
-        asked,
+        request,
         uuid=uuid,
         started_at=utc_timestamp(),
         folder=str(home / f"rater-{uuid}"),
@@ -165,22 +165,22 @@ def _checked(typed: Asked, options: RunOptions) -> tuple[FleetRequest, tuple[str
             print_error(f"warning: {word} is not on this machine; each node looks for it by itself")
     named = options.folder or os.environ.get("RATER_FLEETS")
     home = Path(named).absolute() if named else default_path(None).absolute().parent / "fleets"
-    found = {node.name: node for node in backend(options.backend, home).nodes(nodes)}
-    for it in found.values():
+    nodes_by_name = {node.name: node for node in backend(options.backend, home).nodes(nodes)}
+    for it in nodes_by_name.values():
         if it.reason is not None:
             print_error(f"warning: {it.name} is {it.word}: {it.reason}")
-    unknown = [name for name in nodes if name not in found]
+    unknown = [name for name in nodes if name not in nodes_by_name]
     if unknown:
         raise InputError(
             f"--nodes: {truncate_list(unknown)}: not among the scheduler's nodes; `sinfo -N` "
             "lists them"
         )
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         field: getattr(options, field) for field in FleetOptions.__struct_fields__
     }
-    told |= dict.fromkeys(("uuid", "started_at", "folder", "command_line", "rater_version"), "")
+    facts |= dict.fromkeys(("uuid", "started_at", "folder", "command_line", "rater_version"), "")
     asked = FleetRequest(
-        **told,
+        **facts,
         scratch=str(Path(options.scratch or "/var/tmp").absolute()),
         directory=str(Path.cwd()),
         words=words_of(typed),
@@ -235,9 +235,9 @@ def words_of(typed: Asked) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _make_folder(asked: FleetRequest) -> None:
+def _make_folder(request: FleetRequest) -> None:
     lock = os.environ.get("RATER_LOCK")
-    SharedFolder(Path(asked.folder)).make(replace(asked, lock=lock))
+    SharedFolder(Path(request.folder)).make(replace(request, lock=lock))
 
 
 # -- `rater fleet status|wait|cancel|collect|retry|list`: what becomes of a fleet that was begun ---
@@ -251,11 +251,11 @@ def status(output: Output, fleet: str, every: bool) -> int:
         number, silent = find_fleet(store, fleet), None
         try:
             steps = FleetDriver(store, number)
-            found, silent = steps.refresh(), steps.silent
+            refreshed, silent = steps.refresh(), steps.silent
         except InputError as error:  # no commands of Slurm, somebody else's: as it is stored
             print_error(str(error))
-            found = load_fleet(store, number)
-        show_fleet(output, found, silent, every=every)
+            refreshed = load_fleet(store, number)
+        show_fleet(output, refreshed, silent, every=every)
     return 0
 
 
@@ -275,24 +275,24 @@ def wait(output: Output, fleet: str, poll: float | None) -> int:
 def cancel(output: Output, fleet: str, wait: bool) -> int:
     """End a fleet: nothing more is submitted, jobs are told to publish what they have and end."""
     with open_existing_store(output) as store:  # before whose its folder is matters
-        found = load_fleet(store, find_fleet(store, fleet))
-    if found.is_settled:
-        print_error(f"fleet {found.number} has no jobs left: {found.status}")
+        stored_fleet = load_fleet(store, find_fleet(store, fleet))
+    if stored_fleet.is_settled:
+        print_error(f"fleet {stored_fleet.number} has no jobs left: {stored_fleet.status}")
         return 0
     with _opened(output, fleet) as steps:
-        cancelled_at = found.cancelled_at or utc_timestamp()
+        cancelled_at = stored_fleet.cancelled_at or utc_timestamp()
         set_fleet(steps.store, steps.number, cancelled_at=cancelled_at)
         steps.folder.mark_cancelled(True)
         until_s = time.monotonic() + _CANCEL_WAIT_S
         while True:
-            found = steps.act(steps.refresh(), submit=False)
-            if not found.live or time.monotonic() > until_s or not wait:
+            stored_fleet = steps.act(steps.refresh(), submit=False)
+            if not stored_fleet.live or time.monotonic() > until_s or not wait:
                 break
-            time.sleep(min(_CANCEL_POLL_S, POLL_S[found.asked.backend]))
-        if found.live and wait:
-            ending = f"{count(len(found.live), 'job')} still ending"
-            print_error(f"{ending}; `rater fleet status {found.number}` looks again")
-        show_fleet(output, found, steps.silent)
+            time.sleep(min(_CANCEL_POLL_S, POLL_S[stored_fleet.asked.backend]))
+        if stored_fleet.live and wait:
+            ending = f"{count(len(stored_fleet.live), 'job')} still ending"
+            print_error(f"{ending}; `rater fleet status {stored_fleet.number}` looks again")
+        show_fleet(output, stored_fleet, steps.silent)
         return 1 if steps.silent else 0
 
 
@@ -311,18 +311,18 @@ def collect(output: Output, fleet: str) -> int:
 def retry(output: Output, fleet: str, nodes: str | None, wait: bool, poll: float | None) -> int:
     """Try nodes again that came to less than all: those that may, or those that are named."""
     with _opened(output, fleet) as steps:
-        found = steps.refresh()
-        wanted = _retried(found, nodes)
+        refreshed = steps.refresh()
+        wanted = _retried(refreshed, nodes)
         if not wanted:
-            what = "all of these nodes are complete" if nodes else found.status
-            print_error(f"fleet {found.number}: nothing to try again ({what})")
+            state = "all of these nodes are complete" if nodes else refreshed.status
+            print_error(f"fleet {refreshed.number}: nothing to try again ({state})")
             return 0
-        if found.cancelled_at is not None:
-            found = take_back_cancelling(steps, wanted)
-        found = steps.act(found, again=wanted)
+        if refreshed.cancelled_at is not None:
+            refreshed = take_back_cancelling(steps, wanted)
+        refreshed = steps.act(refreshed, again=wanted)
         if wait:
             return waited(output, poll, steps)
-        show_fleet(output, found, steps.silent)
+        show_fleet(output, refreshed, steps.silent)
     return 0
 
 

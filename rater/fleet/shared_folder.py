@@ -219,14 +219,14 @@ class SharedFolder:
 
     def verdict_files(self) -> dict[tuple[str, int], object]:
         """Return the verdicts that are there by node and attempt, each with a state of its file."""
-        found: dict[tuple[str, int], object] = {}
+        files: dict[tuple[str, int], object] = {}
         with suppress(OSError):
             for file in self.inbox.glob("*.json"):
                 node, _, attempt = file.stem.rpartition(".")
                 if attempt.isdecimal():
                     now = file.lstat()
-                    found[node, int(attempt)] = (now.st_mtime_ns, now.st_size, now.st_ino)
-        return found
+                    files[node, int(attempt)] = (now.st_mtime_ns, now.st_size, now.st_ino)
+        return files
 
     def published_nodes(self) -> set[str]:
         """Return the nodes of which a database is published."""
@@ -260,8 +260,8 @@ class SharedFolder:
         except UntrustedError as error:
             return PublishedVerdict(verdict, f"{name} is {error.strerror}")
         except OSError as error:
-            what = "not there" if isinstance(error, FileNotFoundError) else error.strerror
-            return PublishedVerdict(verdict, f"{name} is {what}", absent=True)
+            problem = "not there" if isinstance(error, FileNotFoundError) else error.strerror
+            return PublishedVerdict(verdict, f"{name} is {problem}", absent=True)
         damaged = f"the published database {name} is damaged (another sha256)"
         return PublishedVerdict(verdict, damaged)
 
@@ -318,20 +318,20 @@ def partial_mask(sys: Path = Path("/sys"), mask: Set[int] | None = None) -> str 
     The kernel narrows what is asked for without an error, so it is compared, not tried.
     """
     online = cpuset.parse_set(read_text(sys / "devices/system/cpu/online") or "")
-    own = os.sched_getaffinity(0) if mask is None else mask
-    missing = set(online) - own
+    own_cpus = os.sched_getaffinity(0) if mask is None else mask
+    missing = set(online) - own_cpus
     if not missing:
         return None
     return (
-        f"the job may use CPUs {cpuset.format_list(own)} of {cpuset.format_list(online)}: it is "
-        "not alone on the node, or its task plugin narrows it (--allow-partial: run all the same)"
+        f"the job may use CPUs {cpuset.format_list(own_cpus)} of {cpuset.format_list(online)}: it "
+        "is not alone on the node, or its task plugin narrows it (--allow-partial: run all the same)"
     )
 
 
 def node_facts() -> dict[str, str]:
     """Return what the node says of itself, to be stored with the verdict."""
     online = read_text(Path("/sys/devices/system/cpu/online")) or ""
-    found = {
+    facts = {
         "hostname": read_text(Path("/proc/sys/kernel/hostname")) or platform.node(),
         "machine_id": machine_id() or "",
         "boot_id": boot_id(),
@@ -344,4 +344,4 @@ def node_facts() -> dict[str, str]:
         or "",
     }
     slurm = ("SLURMD_NODENAME", "SLURM_JOB_ID", "SLURM_RESTART_COUNT", "SLURM_JOB_PARTITION")
-    return found | {name.lower(): os.environ[name] for name in slurm if name in os.environ}
+    return facts | {name.lower(): os.environ[name] for name in slurm if name in os.environ}

@@ -74,11 +74,12 @@ def fleet_document(
                 "hosts": list(kind.hosts),
                 "cannot_tell": kind.why_not is not None,
                 "visible": {"all": kind.visible_whole, "one": kind.visible_one},
-                "slow": [_slow(one, inside.get(one.host)) for one in kind.slow],
+                "slow": [_slow(slow_host, inside.get(slow_host.host)) for slow_host in kind.slow],
                 "why_not": kind.why_not,
                 "disturbed": list(kind.disturbed),
                 "slow_beside": [
-                    _slow(one, inside.get(one.host), is_beside=True) for one in kind.beside or ()
+                    _slow(slow_host, inside.get(slow_host.host), is_beside=True)
+                    for slow_host in kind.beside or ()
                 ],
                 "odd_settings": {
                     host: [to_dict(it) for it in own] for host, own in kind.odd_settings.items()
@@ -111,8 +112,8 @@ def _verdict(compared: FleetComparison, missing: Sequence[MissingHost]) -> str:
     if lacking:
         planned = sum(len(kind.hosts) for kind in compared.kinds) + len(lacking)
         why.append(f"{len(lacking)} of {count(planned, 'host')} not complete")
-    known = compared.kinds and not compared.kinds[0].why_not
-    if known and lacking:
+    is_known = compared.kinds and not compared.kinds[0].why_not
+    if is_known and lacking:
         return f"No slow hosts among those that are complete ({why[-1]})"
     return f"Cannot tell: {'; '.join(why)}" if why else "No slow hosts"
 
@@ -164,15 +165,19 @@ def finding_text(slow: SlowHost) -> str:
         for benchmark in slow.benchmarks[:_MOST_NAMED]
     ]
     more = len(slow.benchmarks) - len(named)
-    told = join_and([*named, *([f"{more} more"] if more else [])])
+    parts_named = join_and([*named, *([f"{more} more"] if more else [])])
     if slow.slowdown > 1:
         of = "" if slow.alike == slow.of else f", {slow.alike} of {slow.of} benchmarks"
-        beyond = f"; most of all {told}" if told else ""
+        beyond = f"; most of all {parts_named}" if parts_named else ""
         every = "all benchmarks" if slow.of > 1 else "its benchmark"
         return f"{format_slowdown(slow.slowdown)} in {every} (median{of}){beyond}"
     others = slow.of - len(slow.benchmarks)
     mean = format_slowdown(slow.mean_slowdown)
-    return f"{told}; level in the other {others} (geometric mean {mean})" if others else told
+    return (
+        f"{parts_named}; level in the other {others} (geometric mean {mean})"
+        if others
+        else parts_named
+    )
 
 
 def _about_kind(kind: IndexedRun) -> str:
@@ -312,7 +317,7 @@ def trial_plan_parts(document: Row) -> Iterator[Part]:
     """Yield what runs beside what."""
     suspects, rounds = document["hosts"], document["rounds"]
     hosts = count(len(suspects), "slow host")
-    what = f"{hosts}, each beside {count(len(rounds), 'quiet host')} in turn"
+    trial = f"{hosts}, each beside {count(len(rounds), 'quiet host')} in turn"
     pairs = [
         {"round": turn, "suspect": pair["suspect"], "quiet": pair["quiet"]}
         for turn, of in enumerate(rounds, 1)
@@ -324,7 +329,7 @@ def trial_plan_parts(document: Row) -> Iterator[Part]:
         Field(heading="beside", value="quiet", form=TEXT),
     )
     yield ViewTable(
-        title=f"Fleet {document['fleet']}: {what}", rows=pairs, fields=columns, most=_MOST_HOSTS
+        title=f"Fleet {document['fleet']}: {trial}", rows=pairs, fields=columns, most=_MOST_HOSTS
     )
 
 
@@ -335,8 +340,8 @@ def trial_verdict_parts(document: Row) -> Iterator[Part]:
         return lambda row: row["verdict"] and row["verdict"][name]
 
     def means(row: Row) -> str:
-        told = row["verdict"]
-        return _MEANS[told["answer"]] if told else "cannot tell: under two undisturbed pairs"
+        verdict = row["verdict"]
+        return _MEANS[verdict["answer"]] if verdict else "cannot tell: under two undisturbed pairs"
 
     again = (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
     fields = (
@@ -377,9 +382,9 @@ def histories_parts(document: Row) -> Iterator[Part]:
     """Yield each history: the steps, then the course, the last fleet first."""
     for history in (document, *document["others"]):
         of_host = not history["series"] or history["series"][0]["name"] == ""
-        what = "of a host against the others of its kind" if of_host else "of a benchmark"
+        subject = "of a host against the others of its kind" if of_host else "of a benchmark"
         many = count(history["points"], "fleet")
-        yield Line(f"{history['name']} in {history['program']}: history {what}, {many}", "bold")
+        yield Line(f"{history['name']} in {history['program']}: history {subject}, {many}", "bold")
         if alone := history["alone"]:
             yield f"{count(alone, 'more fleet')} had fewer than 3 others of its kind."
         if history["points"] < FEWEST_POINTS:  # to show a step
@@ -428,9 +433,9 @@ def _steps_table(steps: Sequence[Row]) -> ViewTable:
 
 def changes_lines(changes: Sequence[Row]) -> list[str]:
     """Return what changed at a step."""
-    own = [_change(change) for change in changes if not change["others_too"]]
+    own_changes = [_change(change) for change in changes if not change["others_too"]]
     too = [_change(change) for change in changes if change["others_too"]]
-    lines = [truncate_list(own, _MOST_CHANGES)] if own else []
+    lines = [truncate_list(own_changes, _MOST_CHANGES)] if own_changes else []
     if too:
         lines.append(f"on most others as well: {truncate_list(too, _MOST_CHANGES)}")
     return lines or [_NOTHING]
@@ -508,26 +513,26 @@ def nodes_document(fleet: StoredFleet, silent: str | None) -> dict[str, Any]:
     return document
 
 
-def _why(it: NodeAttempt, attempts: Sequence[NodeAttempt]) -> str | None:
+def _why(node_attempt: NodeAttempt, attempts: Sequence[NodeAttempt]) -> str | None:
     """The reason, without the copies, which have a column; or why the attempt before ended."""
-    if it.reason is not None:
-        return _without_copies(it)
-    before = [attempt for attempt in attempts if attempt.attempt < it.attempt][-1:]
-    told = (f"attempt {one.attempt} {one.state.text}: {_without_copies(one)}" for one in before)
-    return next(told, None)
+    if node_attempt.reason is not None:
+        return _without_copies(node_attempt)
+    before = [attempt for attempt in attempts if attempt.attempt < node_attempt.attempt][-1:]
+    ended = (f"attempt {one.attempt} {one.state.text}: {_without_copies(one)}" for one in before)
+    return next(ended, None)
 
 
-def _without_copies(it: NodeAttempt) -> str | None:
-    told = copies_told(it.verdict) if it.verdict else None
-    return (it.reason or "").removesuffix(told or "").removesuffix("; ") or None
+def _without_copies(attempt: NodeAttempt) -> str | None:
+    copies_text = copies_told(attempt.verdict) if attempt.verdict else None
+    return (attempt.reason or "").removesuffix(copies_text or "").removesuffix("; ") or None
 
 
 def nodes_parts(document: Row, *, every: bool = False) -> Iterator[Part]:
     """Yield the head, then a line for each node; of many, those that are complete as a number."""
     nodes = sorted(document["nodes"], key=lambda it: _ORDER.index(it["state"]))
-    told = ", ".join(f"{many} {_text(state)}" for state, many in document["counts"].items())
+    counts = ", ".join(f"{many} {_text(state)}" for state, many in document["counts"].items())
     many = count(len(nodes), "node")
-    yield f"Fleet {document['fleet']}: {document['what']}, {many}: {told}"
+    yield f"Fleet {document['fleet']}: {document['what']}, {many}: {counts}"
     if (silent := document["scheduler"]) is not None:
         yield f"The scheduler gave no answer, so nothing is concluded: {silent}"
     shown = nodes
@@ -563,11 +568,11 @@ def _job(node: Row) -> str | None:
 
 
 def _copies(node: Row) -> str | None:
-    one = _deciding(node)
-    if one is None or one["copies_done"] is None:
+    attempt = _deciding(node)
+    if attempt is None or attempt["copies_done"] is None:
         return None
-    planned = one["copies_planned"]
-    return f"{one['copies_done']}" + ("" if planned is None else f"/{planned}")
+    planned = attempt["copies_planned"]
+    return f"{attempt['copies_done']}" + ("" if planned is None else f"/{planned}")
 
 
 def listed_document(fleets: Sequence[StoredFleet]) -> list[dict[str, Any]]:

@@ -80,9 +80,9 @@ def confirm(output: Output, confirm: str, finding: int | None, pairs: int | None
     with open_existing_store(output) as store:
         fleet = _one_fleet(store, [confirm], "divots --confirm")
         load_fleet(store, fleet)  # else nobody knows how its hosts are reached
-        found = compare_fleet(_results(store, fleet))
-        chosen = _chosen(finding, fleet, found)
-        paired = pairs_of(found, [one.host for one in chosen], rounds)
+        comparison = compare_fleet(_results(store, fleet))
+        chosen = _chosen(finding, fleet, comparison)
+        paired = pairs_of(comparison, [one.host for one in chosen], rounds)
         suspects = [suspect_of(one) for one in chosen]
         if output.dry_run or not (output.quiet or output.json):
             print_view(output, trial_document(fleet, suspects, paired), trial_plan_parts)
@@ -102,8 +102,8 @@ def confirm(output: Output, confirm: str, finding: int | None, pairs: int | None
     return NOT_JUDGED if None in verdicts else 1
 
 
-def _chosen(finding: int | None, fleet: int, found: FleetComparison) -> Sequence[SlowHost]:
-    slow = found.slow
+def _chosen(finding: int | None, fleet: int, comparison: FleetComparison) -> Sequence[SlowHost]:
+    slow = comparison.slow
     if not slow:
         raise InputError(f"fleet:{fleet} has no slow hosts: there is nothing to confirm")
     if finding is not None:
@@ -134,8 +134,8 @@ def _round(store: Store, fleet: int, pairs: Round, *, quiet: bool) -> int:
 def history(output: Output, name: str) -> int:
     """Print the histories of a name: one for each program, the last one run first."""
     with open_existing_store(output) as store:
-        found = histories_in(store, name)
-    print_view(output, history_document(found), histories_parts)
+        histories = histories_in(store, name)
+    print_view(output, history_document(histories), histories_parts)
     return 0
 
 
@@ -153,21 +153,21 @@ def histories_in(store: Store, name: str) -> list[History]:
             fleet_number(connection, fleet_word("fleet:last"))  # which says what there is
     suite, _, benchmark = name.rpartition("/")
     by_fleet = _fleets_before(store, name if name in hosts else None)
-    found = []
+    histories = []
     if name in hosts:
-        found = [host_history(name, it) for it in points_of_host(name, by_fleet).values()]
+        histories = [host_history(name, it) for it in points_of_host(name, by_fleet).values()]
     elif benchmark in benchmarks:
-        found = [
+        histories = [
             benchmark_history(benchmark, *points)
             for program, points in points_of_benchmark(benchmark, by_fleet).items()
             if not suite or program.startswith(f"{suite}, ")
         ]
-    if not found:
+    if not histories:
         raise InputError(
             f"{name}: neither a host nor a benchmark of a fleet; benchmarks: "
             f"{truncate_list(benchmarks, 20)}; hosts: {truncate_list(hosts, 8)}"
         )
-    return sorted(found, key=lambda it: -max(it.series[0].fleets, default=0))
+    return sorted(histories, key=lambda it: -max(it.series[0].fleets, default=0))
 
 
 def _fleets_before(store: Store, host: str | None, *more: int) -> dict[int, list[HostResult]]:
@@ -204,10 +204,10 @@ def report(output: Output, which: tuple[str, ...], file: str | None, force: bool
     return deliver_page(output, path, page, {"fleet": fleet}, summary_line(document))
 
 
-def _histories(store: Store, fleet: int, found: FleetComparison) -> list[History]:
+def _histories(store: Store, fleet: int, comparison: FleetComparison) -> list[History]:
     """Return those of the slow hosts, and of hosts too few of a kind to be compared in a fleet."""
-    names = [one.host for one in found.slow]
-    names += [host for kind in found.kinds if kind.why_not for host in kind.hosts]
+    names = [one.host for one in comparison.slow]
+    names += [host for kind in comparison.kinds if kind.why_not for host in kind.hosts]
     by_fleet = _fleets_before(store, None, fleet) if names else {}
     return [
         host_history(name, points)
@@ -257,15 +257,17 @@ class _Loaded(Struct, kw_only=True):
 
 def _gate(least: float, loaded: _Loaded) -> int:
     """Say on stderr why it fails, or cannot be judged; return the exit status."""
-    found = loaded.compared
-    slow = [f"{it.host} {format_slowdown(it.worst)}" for it in found.slow if it.worst - 1 >= least]
+    comparison = loaded.compared
+    slow = [
+        f"{it.host} {format_slowdown(it.worst)}" for it in comparison.slow if it.worst - 1 >= least
+    ]
     if slow:
         print_error(f"--fail-on {SLOW_HOST}: {truncate_list(slow)}")
         return 1
-    unjudged = [kind for kind in found.kinds if kind.why_not and kind.beside is None]
+    unjudged = [kind for kind in comparison.kinds if kind.why_not and kind.beside is None]
     why = [f"{truncate_list(kind.hosts)}: {kind.why_not}" for kind in unjudged]
     why += [f"{it.host}: {it.reason or it.state}" for it in loaded.missing]
-    why = why or [f"{host}: no benchmark ended well" for host in found.without_times]
+    why = why or [f"{host}: no benchmark ended well" for host in comparison.without_times]
     if why:
         print_error(f"--fail-on {SLOW_HOST}: cannot be judged: {truncate_list(why)}")
     return NOT_JUDGED if why else 0
@@ -276,10 +278,10 @@ def _loaded(store: Store, fleet: int, thresholds: Thresholds, most: int) -> _Loa
 
     A run that cannot be opened is said, not fatal.
     """
-    found, inside = compare_fleet(_results(store, fleet)), {}
+    comparison, inside = compare_fleet(_results(store, fleet)), {}
     with store.reading() as connection:
         chosen = {host: runs[-1] for host, runs in latest(indexed_runs(connection, fleet)).items()}
-        for slow in found.slow[:most]:
+        for slow in comparison.slow[:most]:
             run = chosen[slow.host]
             try:
                 with opened_run(connection, run) as archived:
@@ -287,7 +289,7 @@ def _loaded(store: Store, fleet: int, thresholds: Thresholds, most: int) -> _Loa
                     inside[slow.host] = load_or_analyse(archived, head, thresholds, fresh=False)
             except RaterError as error:
                 print_error(f"{slow.host}: {error}")
-    with_times = {host for kind in found.kinds for host in kind.hosts}
+    with_times = {host for kind in comparison.kinds for host in kind.hosts}
     try:
         plan = load_fleet(store, fleet)
     except InputError:  # its index came without its plan
@@ -303,7 +305,7 @@ def _loaded(store: Store, fleet: int, thresholds: Thresholds, most: int) -> _Loa
             if host not in with_times
         ]
         return _Loaded(
-            compared=found, chosen=chosen, inside=inside, missing=missing, planned=len(chosen)
+            compared=comparison, chosen=chosen, inside=inside, missing=missing, planned=len(chosen)
         )
     missing = []
     for node, tried in plan.attempts.items():
@@ -327,7 +329,11 @@ def _loaded(store: Store, fleet: int, thresholds: Thresholds, most: int) -> _Loa
             )
         )
     return _Loaded(
-        compared=found, chosen=chosen, inside=inside, missing=missing, planned=len(plan.attempts)
+        compared=comparison,
+        chosen=chosen,
+        inside=inside,
+        missing=missing,
+        planned=len(plan.attempts),
     )
 
 
@@ -341,8 +347,8 @@ def _results(store: Store, fleet: int) -> list[HostResult]:
             "ORDER BY benchmark",
             (fleet,),
         ):
-            both = tuple(json.loads(bracket_s or "[]")), tuple(json.loads(copy_s))
-            times[tuple(of)][benchmark] = both
+            bracket_and_copy_s = tuple(json.loads(bracket_s or "[]")), tuple(json.loads(copy_s))
+            times[tuple(of)][benchmark] = bracket_and_copy_s
         settings = connection.execute(
             "SELECT id, settings FROM fleet_setting WHERE id IN "
             "(SELECT setting FROM fleet_run WHERE fleet = ?)",

@@ -66,30 +66,30 @@ _OF = "fleet_id = :fleet AND node = :node AND attempt = :attempt"
 _CHANGE = f"UPDATE fleet_attempt SET {_SET}, version = version + 1 WHERE {_OF} AND version = :seen"
 
 
-def new_fleet(store: OpenDatabase, asked: FleetRequest, nodes: Sequence[str]) -> int:
+def new_fleet(store: OpenDatabase, request: FleetRequest, nodes: Sequence[str]) -> int:
     """Store a fleet that begins now, made by this process; return its number."""
     texts: dict[str, Any] = {
-        "directory": escape_undecodable(asked.directory),
-        "command_line": escape_undecodable(asked.command_line),
+        "directory": escape_undecodable(request.directory),
+        "command_line": escape_undecodable(request.command_line),
     }
     owner: dict[str, Any] = this_process()._asdict()
     with store.writing("beginning a fleet") as connection:
-        number = connection.insert("fleet", asked, **texts, **owner)
+        number = connection.insert("fleet", request, **texts, **owner)
         for place, node in enumerate(nodes):
             connection.insert("fleet_node", fleet_id=number, position=place, node=node)
     return number
 
 
-def unfinished_like(store: OpenDatabase, asked: FleetRequest, nodes: Sequence[str]) -> int | None:
+def unfinished_like(store: OpenDatabase, request: FleetRequest, nodes: Sequence[str]) -> int | None:
     """Return the fleet that was asked for so by a command that was killed before its end."""
     with store.reading() as connection:
-        found = connection.execute(
+        rows = connection.execute(
             "SELECT id FROM fleet WHERE begun = 0 AND cancelled_at IS NULL ORDER BY id DESC"
         ).fetchall()
-    for (number,) in found:
+    for (number,) in rows:
         fleet = load_fleet(store, number)
         same = all(
-            getattr(fleet.asked, name) == getattr(asked, name)
+            getattr(fleet.asked, name) == getattr(request, name)
             for name in (*("backend", "words", "command", "directory", "rater_version"), "scratch")
         )
         if same and [*fleet.attempts] == [*nodes] and not is_alive(fleet.owner):
@@ -108,7 +108,7 @@ def intend(
     store: OpenDatabase, number: int, node: str, attempt: int, now_s: float
 ) -> NodeAttempt | None:
     """Write down that an attempt is submitted next; None: somebody else just did."""
-    made = NodeAttempt(
+    attempt_made = NodeAttempt(
         node=node,
         attempt=attempt,
         state=AttemptState.INTENT,
@@ -127,18 +127,18 @@ def intend(
         ).fetchone()
         if is_there or ended:
             return None
-        connection.insert("fleet_attempt", made, fleet_id=number, verdict=None)
-        _note(connection, number, made, now_s)
-    return made
+        connection.insert("fleet_attempt", attempt_made, fleet_id=number, verdict=None)
+        _note(connection, number, attempt_made, now_s)
+    return attempt_made
 
 
-def claim_submission(store: OpenDatabase, number: int, it: NodeAttempt) -> bool:
+def claim_submission(store: OpenDatabase, number: int, attempt: NodeAttempt) -> bool:
     """Make an intent whose submitter is gone this process's own; False: somebody else just did."""
     with store.writing("taking up a job") as connection:
         changed = connection.execute(
             "UPDATE fleet_attempt SET pid = :pid, pid_start = :pid_start, boot_id = :boot_id "
             f"WHERE {_OF} AND version = :seen AND state = 'intent' AND pid = :old_pid",
-            {**_key(number, it), **this_process()._asdict(), "old_pid": it.pid},
+            {**_key(number, attempt), **this_process()._asdict(), "old_pid": attempt.pid},
         ).rowcount
     return changed == 1
 
@@ -186,13 +186,13 @@ def load_fleet(store: OpenDatabase, number: int) -> StoredFleet:
                 "SELECT node FROM fleet_node WHERE fleet_id = ? ORDER BY position", (number,)
             )
         )
-        found = connection.read_table(
+        stored_attempts = connection.read_table(
             *(NodeAttempt, "fleet_attempt"),
             order="node, attempt",
             finish=_with_verdict,
             fleet_id=number,
         )
-    tried = group_by_key((it.node, it) for it in found)
+    tried = group_by_key((it.node, it) for it in stored_attempts)
     attempts = {node: tuple(tried.get(node, ())) for node in nodes}
     return StoredFleet(
         number=number,
@@ -207,8 +207,8 @@ def load_fleet(store: OpenDatabase, number: int) -> StoredFleet:
 def fleets(store: OpenDatabase) -> tuple[StoredFleet, ...]:
     """Return all fleets in the order they were begun."""
     with store.reading() as connection:
-        known = connection.execute("SELECT id FROM fleet ORDER BY id").fetchall()
-    return tuple(load_fleet(store, number) for (number,) in known)
+        rows = connection.execute("SELECT id FROM fleet ORDER BY id").fetchall()
+    return tuple(load_fleet(store, number) for (number,) in rows)
 
 
 def find_fleet(store: OpenDatabase, spec: str) -> int:
@@ -219,25 +219,30 @@ def find_fleet(store: OpenDatabase, spec: str) -> int:
     """
     word = spec.removeprefix(PREFIX)
     with store.reading() as connection:
-        known = connection.execute(
+        rows = connection.execute(
             "SELECT id, uuid FROM fleet WHERE confirms IS NULL OR ? ORDER BY id DESC",
             (not word.startswith("last"),),
         ).fetchall()
     makes, lists = "rater fleet run --nodes NODES", "rater fleet list"
-    return find_numbered(store.path, spec, known, kind="fleet", makes=makes, lists=lists)
+    return find_numbered(store.path, spec, rows, kind="fleet", makes=makes, lists=lists)
 
 
 def _with_verdict(values: dict[str, Any]) -> None:
     try:
         values["verdict"] = values["verdict"] and verdict_from_json(values["verdict"])
     except ValueError as error:
-        what = f"the stored verdict of node {values['node']} is damaged: {error}"
-        raise InputError(what) from None
+        message = f"the stored verdict of node {values['node']} is damaged: {error}"
+        raise InputError(message) from None
 
 
-def _key(number: int, it: NodeAttempt) -> dict[str, Value]:
-    return {"fleet": number, "node": it.node, "attempt": it.attempt, "seen": it.version}
+def _key(number: int, attempt: NodeAttempt) -> dict[str, Value]:
+    return {
+        "fleet": number,
+        "node": attempt.node,
+        "attempt": attempt.attempt,
+        "seen": attempt.version,
+    }
 
 
-def _note(connection: Database, number: int, it: NodeAttempt, now_s: float) -> None:
-    connection.insert("fleet_change", it, fleet_id=number, at_s=now_s)
+def _note(connection: Database, number: int, attempt: NodeAttempt, now_s: float) -> None:
+    connection.insert("fleet_change", attempt, fleet_id=number, at_s=now_s)
