@@ -47,7 +47,7 @@ from rater.workflow.run.head import utc_timestamp
 # -- `rater fleet agent`: what a job does on its node. Not typed by people -------------------------
 #
 # Claim the attempt, look at the node, make or resume the run in a database on the node's own disk,
-# publish that whole, then say what it came to. Whatever ends it early: what there is is published.
+# publish that whole, then report the outcome. Whatever ends it early, it publishes the rest.
 
 _LOOK_S = 0.5  # between two looks whether another rater still holds the node
 _SAID = 2000  # characters of what `rater run` said
@@ -107,21 +107,21 @@ class Agent:
         self, holder: Callable[[], str | None], limit_s: float = math.inf, at_most: str = ""
     ) -> str | None:
         """Wait until nobody holds the node, or a signal comes; return who still does then."""
-        since, until_s, told = utc_timestamp(), time.monotonic() + limit_s, ""
+        since, until_s, last_holder = utc_timestamp(), time.monotonic() + limit_s, ""
         while self.signals.first is None and (who := holder()) is not None:
             if time.monotonic() >= until_s:
                 return who
-            if who != told:
-                told = who
+            if who != last_holder:
+                last_holder = who
                 waits = f"{who}; waits since {since}{at_most}"
                 self.folder.mark_waiting(self.node, self.attempt, waits)
             time.sleep(_LOOK_S)
-        if told:
+        if last_holder:
             self.folder.mark_waiting(self.node, self.attempt, "")
         return None
 
     def _refused(self) -> str | None:
-        """Say why this node can not take part as it is."""
+        """Return why this node cannot take part, or None."""
         if self.spec.rater_version != __version__:
             return (
                 f"rater {__version__} is on this node, {self.spec.rater_version} on the submit host"
@@ -227,7 +227,7 @@ class Agent:
                 env=dict(os.environ) | variables,
                 stdin=subprocess.DEVNULL,
                 stderr=file,
-                preexec_fn=die_with_parent(),  # noqa: PLW1509 - None where there are threads
+                preexec_fn=die_with_parent(),  # noqa: PLW1509 - it is None in a process with threads
             )
         if self.signals.first is not None:  # it came before there was a child
             child.terminate()
@@ -285,13 +285,20 @@ class Agent:
 def agent(spec: str, node: str, attempt: int, job: str) -> int:
     """Do one attempt; the exit status is for the scheduler's eyes only."""
     folder = SharedFolder(Path(spec).parent)
-    asked = folder.spec()
+    request = folder.spec()
     with ending_signals() as signals:
         taken = folder.claim(node, attempt, job)
         if taken is not None:
             print_error(f"{node}, attempt {attempt}: job {taken} does it already")
             return 0
-        running_agent = Agent(folder, asked, node, attempt, job, signals)
+        running_agent = Agent(
+            folder=folder,
+            spec=request,
+            node=node,
+            attempt=attempt,
+            job=job,
+            signals=signals,
+        )
         try:
             verdict = running_agent.run()
         except (RaterError, OSError) as error:
@@ -305,7 +312,7 @@ def agent(spec: str, node: str, attempt: int, job: str) -> int:
 
 
 def _turn_holder(turn: int) -> str | None:
-    """Take the turn of this machine's agents; return who has it, None where it is ours now."""
+    """Take the turn of this machine's agents; return its other holder, or None on success."""
     try:
         fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -101,11 +101,14 @@ class IndexedRun(Struct, frozen=True, kw_only=True):
 def latest(runs: Iterable[IndexedRun]) -> dict[str, tuple[IndexedRun, ...]]:
     """Return the attempt of each host that counts: the last complete one, else the last."""
     chosen: dict[str, tuple[IndexedRun, ...]] = {}
-    for host, own in group_by_key((run.host, run) for run in runs).items():
-        attempts = group_by_key((run.attempt, run) for run in own)
+    for host, host_runs in group_by_key((run.host, run) for run in runs).items():
+        attempts = group_by_key((run.attempt, run) for run in host_runs)
         best = max(
             attempts,
-            key=lambda it: (all(r.status is RunStatus.COMPLETE for r in attempts[it]), it),
+            key=lambda attempt: (
+                all(run.status is RunStatus.COMPLETE for run in attempts[attempt]),
+                attempt,
+            ),
         )
         chosen[host] = tuple(attempts[best])
     return chosen
@@ -256,7 +259,9 @@ def _times(source: Database, run: int) -> list[tuple[str, str | None, str]]:
 
 def _settings(source: Database, run: int) -> str:
     query = "SELECT name, value FROM setting WHERE run_id = ? ORDER BY name"
-    return json.dumps({k: v for k, v in source.execute(query, (run,)) if not is_volatile(k)})
+    return json.dumps(
+        {name: value for name, value in source.execute(query, (run,)) if not is_volatile(name)}
+    )
 
 
 def _setting(connection: Database, settings: str) -> int:

@@ -94,10 +94,14 @@ def _split(names: Iterable[str]) -> list[tuple[str, int | None, int]]:
             padded = len(match[2]) if match[2].startswith("0") else 0
             parts.append((match[1], padded, int(match[2])))
     # n098, n099, n100: the last one has the width of the first ones, though it begins with no 0.
-    widths = {(prefix, w) for prefix, w, _ in parts if w}
+    widths = {(prefix, width) for prefix, width, _ in parts if width}
     even = [
-        (prefix, len(str(n)) if w == 0 and (prefix, len(str(n))) in widths else w, n)
-        for prefix, w, n in parts
+        (
+            prefix,
+            len(str(number)) if width == 0 and (prefix, len(str(number))) in widths else width,
+            number,
+        )
+        for prefix, width, number in parts
     ]
     return sorted(even, key=lambda it: (it[0], -1 if it[1] is None else it[1], it[2]))
 
@@ -176,10 +180,10 @@ class Backend(Protocol):
         """Return those of the names that the scheduler has, in this order."""
 
     def submit(self, job: Trusted[JobSpec]) -> str:
-        """Submit a job and return its id; `JobRejectedError`: it cannot be as it is."""
+        """Submit a job and return its id. Raises `JobRejectedError`, after which no retry helps."""
 
     def poll(self, jobs: Mapping[str, str | None]) -> Mapping[str, JobSeen]:
-        """Return what is known of jobs by name; `jobs` has their ids, None where not known.
+        """Return the states of jobs by name; `jobs` has their ids, or None for an unknown id.
 
         A job that the scheduler does not know is left out.
         """
@@ -193,8 +197,8 @@ class Backend(Protocol):
 
 # -- Jobs as processes of this machine: to try a fleet out, and to hold the four calls honest ------
 #
-# A "node" is a name. All of them are this machine, whose agents wait for each other. What is known
-# of a job lies in a folder: its process, and how it ended.
+# A "node" is a name. All of them are this machine, whose agents wait for each other. The folder
+# of a job has its process, and how it ended.
 
 
 class LocalBackend:
@@ -286,7 +290,7 @@ _ENDED = {
     *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"),
     *("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT"),
 }
-# Not finished with what they began: the node is still the job's.
+# A job in one of these states still holds its node.
 _RUNNING = {"RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING", "SUSPENDED", "STOPPED"}
 # What may be different a minute later; everything else that sbatch says is final.
 _LATER = re.compile(
@@ -363,7 +367,9 @@ class SlurmBackend:
 
     def _run(self, *words: str, input_text: str = "") -> str:
         """Call a command of Slurm's. Raises `SchedulerUnavailableError`, `JobRejectedError`."""
-        environment = {k: v for k, v in os.environ.items() if not _OWN.fullmatch(k)}
+        environment = {
+            name: value for name, value in os.environ.items() if not _OWN.fullmatch(name)
+        }
         try:
             done = subprocess.run(
                 words,

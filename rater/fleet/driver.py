@@ -65,7 +65,7 @@ class FleetDriver:
     def __init__(
         self, store: OpenDatabase, number: int, calls: Backend | None = None, *, quiet: bool = True
     ) -> None:
-        """Judge whose the plan and its folder are: what they say is run, written and removed."""
+        """Check the owner of the plan and of its folder: rater runs and removes files by them."""
         self.store, self.number, self._backend, self._quiet = store, number, calls, quiet
         self.silent: str | None = None  # why the scheduler gave no answer in the last step
         self._seen: Mapping[str, JobSeen] = {}
@@ -104,23 +104,40 @@ class FleetDriver:
         `again`: nodes that are tried once more however often they were.
         """
         now_s = time.time()
-        ends = [(it, replace(it, ending=why, ending_s=now_s)) for it, why in fleet.ends()]
+        ends = [
+            (ending_attempt, replace(ending_attempt, ending=why, ending_s=now_s))
+            for ending_attempt, why in fleet.ends()
+        ]
         fleet = self._stored(ends, now_s)
-        ending = [it for it in fleet.live if it.ending is not None and it.job]
+        ending = [
+            ending_attempt
+            for ending_attempt in fleet.live
+            if ending_attempt.ending is not None and ending_attempt.job
+        ]
         # Gently at first, those that wait at once.
         for late in (False, True):
             some = [
-                str(it.job)
-                for it in ending
-                if (it.ending_s is not None and now_s - it.ending_s > _FIRMLY_AFTER_S) is late
+                str(ending_attempt.job)
+                for ending_attempt in ending
+                if (
+                    ending_attempt.ending_s is not None
+                    and now_s - ending_attempt.ending_s > _FIRMLY_AFTER_S
+                )
+                is late
             ]
             if some:
                 self._ask(partial(_cancel, some, gently=not late))
         if submit and not self.silent:
             self._submit_left(fleet)
             nodes = tuple(fleet.attempts) if self.asked.parallel and fleet.due(again=again) else ()
-            cluster_nodes = self._ask(lambda it: it.nodes(nodes)) if nodes else ()
-            idle = {it.name for it in cluster_nodes or () if it.is_idle}
+            cluster_nodes = (
+                self._ask(lambda ending_attempt: ending_attempt.nodes(nodes)) if nodes else ()
+            )
+            idle = {
+                ending_attempt.name
+                for ending_attempt in cluster_nodes or ()
+                if ending_attempt.is_idle
+            }
             for node, attempt in fleet.due(idle, again):
                 row = intend(self.store, self.number, node, attempt, time.time())
                 if row is not None and not self._submit(row):
@@ -198,13 +215,15 @@ class FleetDriver:
 
     def _submit_left(self, fleet: StoredFleet) -> None:
         """Submit what was written down and is not with the scheduler: its submitter was killed."""
-        for it in fleet.live:
-            if it.state is not AttemptState.INTENT or it.ending is not None:
+        for live_attempt in fleet.live:
+            if live_attempt.state is not AttemptState.INTENT or live_attempt.ending is not None:
                 continue
-            ours = it.owner == this_process()
-            if not ours and is_alive(it.owner):
+            ours = live_attempt.owner == this_process()
+            if not ours and is_alive(live_attempt.owner):
                 continue
-            if (ours or claim_submission(self.store, self.number, it)) and not self._submit(it):
+            if (
+                ours or claim_submission(self.store, self.number, live_attempt)
+            ) and not self._submit(live_attempt):
                 return
 
     def _submit(self, attempt: NodeAttempt) -> bool:
@@ -242,7 +261,7 @@ class FleetDriver:
         return self._backend
 
     def _ask[T](self, call: Callable[[Backend], T]) -> T | None:
-        """Return what the scheduler says, None where it gives no answer: why is kept."""
+        """Return the answer of the scheduler; without one None, and `silent` keeps the reason."""
         try:
             return call(self._calls)
         except (SchedulerUnavailableError, JobRejectedError) as error:
@@ -261,7 +280,7 @@ class FleetDriver:
             if attempt.state.ended or len(fleet.attempts) <= _MOST_FOLLOWED:
                 again = f" (attempt {attempt.attempt})" if attempt.attempt > 1 else ""
                 why = f": {attempt.reason}" if attempt.reason else ""
-                print_error(f"{attempt.node}{again}: {attempt.state.text}{why}")
+                print_error(f"{attempt.node}{again}: {attempt.state.shown}{why}")
         return fleet
 
 
@@ -285,7 +304,7 @@ def _cancel(ids: Sequence[str], calls: Backend, *, gently: bool) -> None:
     calls.cancel(ids, gently=gently)
 
 
-# -- A fleet on the screen, as it is, and until it has come to its end -----------------------------
+# -- A fleet on the screen: its present state, and every change until its end ----------------------
 
 
 def show_fleet(

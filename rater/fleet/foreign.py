@@ -126,9 +126,11 @@ def _table(
     info = connection.execute(
         'SELECT name, type, "notnull", pk FROM pragma_table_info(?)', (name,)
     ).fetchall()
-    key = tuple(it[0] for it in sorted(info, key=lambda it: it[3]) if it[3])
-    referring = {column for it in references for column in it.columns}
-    types = {it[0]: it[1] for it in info}
+    key = tuple(
+        info_row[0] for info_row in sorted(info, key=lambda info_row: info_row[3]) if info_row[3]
+    )
+    referring = {column for info_row in references for column in info_row.columns}
+    types = {info_row[0]: info_row[1] for info_row in info}
     numbered = len(key) == 1 and types[key[0]] == "INTEGER" and key[0] not in referring
     number = key[0] if numbered else None
     numbers = {}
@@ -140,7 +142,11 @@ def _table(
                 numbers[column] = space
     owner, owner_column = name, number
     if name not in SHARED and not (number and "uuid" in types):
-        owners = {it: numbers[it] for it in ([*numbers] if number else key[:1]) if it in numbers}
+        owners = {
+            info_row: numbers[info_row]
+            for info_row in ([*numbers] if number else key[:1])
+            if info_row in numbers
+        }
         if len({*owners.values()}) != 1 or not parents[next(iter(owners.values()))].is_root:
             raise RuntimeError(
                 f"table {name}: merging does not know whose it is: its primary key should begin "
@@ -151,10 +157,10 @@ def _table(
     assert owner_column is not None
     return MergeTable(
         name=name,
-        columns=tuple(it for it in types if it != number),
+        columns=tuple(info_row for info_row in types if info_row != number),
         key=key,
         number=number,
-        nullable=frozenset(it[0] for it in info if not it[2] and not it[3]),
+        nullable=frozenset(info_row[0] for info_row in info if not info_row[2] and not info_row[3]),
         references=references,
         numbers=numbers,
         owner=owner,
@@ -284,9 +290,9 @@ def taken(copy: ForeignCopy) -> ForeignDatabase:
     Raises `SourceRefusedError` for the database of another program or a newer rater, for one that
     is damaged, and for rows that our tables do not take.
     """
-    path, own = copy.origin, copy.path.with_name("taken.db")
+    path, own_copy = copy.origin, copy.path.with_name("taken.db")
     try:
-        own.write_bytes(_newest()[1])
+        own_copy.write_bytes(_newest()[1])
         with closing(sqlite3.connect(copy.path, autocommit=True)) as connection:
             forbid_stored_sql(connection)
             connection.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
@@ -300,7 +306,7 @@ def taken(copy: ForeignCopy) -> ForeignDatabase:
                 raise SourceRefusedError(f"{path}: damaged: {str(check).splitlines()[0]}")
             migrate(connection, path)
             left_out = _check_tables(connection, path, schema)
-            connection.execute("ATTACH ? AS own", (str(own),))
+            connection.execute("ATTACH ? AS own", (str(own_copy),))
             connection.execute("PRAGMA own.synchronous = OFF")
             connection.execute("BEGIN")
             for table in newest_tables():
@@ -322,7 +328,7 @@ def taken(copy: ForeignCopy) -> ForeignDatabase:
         raise SourceRefusedError(f"{path}: damaged ({error})") from error
     except InputError as error:
         raise SourceRefusedError(str(error)) from error
-    return ForeignDatabase(own, copy, schema, left_out)
+    return ForeignDatabase(own_copy, copy, schema, left_out)
 
 
 def _check_tables(connection: sqlite3.Connection, path: Path, schema: int) -> tuple[str, ...]:
@@ -343,9 +349,9 @@ def _check_tables(connection: sqlite3.Connection, path: Path, schema: int) -> tu
     if wrong := [name for name in sorted(own_tables) if kinds[name] != "table"]:
         raise SourceRefusedError(f"{path}: {wrong[0]} is no table in it, but a {kinds[wrong[0]]}")
     of_fleets = [
-        it
-        for it in (*FLEET, *ARCHIVE)
-        if connection.execute(f"SELECT 1 FROM {it} LIMIT 1").fetchone()
+        table_name
+        for table_name in (*FLEET, *ARCHIVE)
+        if connection.execute(f"SELECT 1 FROM {table_name} LIMIT 1").fetchone()
     ]
     others = [kind for kind in kinds if kind not in own_tables and kinds[kind] != "view"]
     return tuple(sorted([*others, *of_fleets]))

@@ -52,7 +52,7 @@ def find_steps(
     """Return the steps of `least` or more in a series without gaps, in their order."""
     cuts = sorted(_cuts(np.asarray(values, dtype=float), 0, least, alpha))
     edges = [0, *(first for first, _ in cuts), len(values)]
-    levels = [float(np.median(values[a:b])) for a, b in pairwise(edges)]
+    levels = [float(np.median(values[begin:end])) for begin, end in pairwise(edges)]
     return tuple(
         LevelStep(first, levels[place], levels[place + 1], chance)
         for place, (first, chance) in enumerate(cuts)
@@ -89,9 +89,9 @@ def _best(
     count = len(values)
     best, cuts = 0.0, []
     for first, last in windows:
-        t, size = _differ(values[first:last], np.concatenate([values[:first], values[last:]]))
-        if t > best and abs(size) >= least:
-            best, cuts = t, [first, last]
+        t_value, size = _differ(values[first:last], np.concatenate([values[:first], values[last:]]))
+        if t_value > best and abs(size) >= least:
+            best, cuts = t_value, [first, last]
     chance = min(1.0, len(windows) * two_sided_p(best, count - 2)) if best else 1.0
     return [cut for cut in cuts if cut < count], chance
 
@@ -158,7 +158,7 @@ class HistoryPoint(Struct, frozen=True, kw_only=True):
     started_at: str | None  # by the host's clock: a label, no order
     logs: dict[str, float]  # by benchmark ln of its time over the others' median; usual: of seconds
     hosts: int  # how many others
-    facts: dict[str, str]  # what it was and how it was set
+    facts: dict[str, str]  # its kind and its settings
     usual_facts: dict[str, str]  # what most others were
     program: str = ""  # what was run: histories of several are told apart
 
@@ -184,13 +184,17 @@ def points_of_host(
     points: dict[str, list[HistoryPoint]] = {}
     for fleet, results in fleets.items():
         timed = [result for result in results if result.copy_s]
-        for own_result in (it for it in timed if it.host == host):
-            others = [it for it in timed if it is not own_result and _are_alike(it, own_result)]
-            of_others = [it.seconds for it in others]
+        for own_result in (other for other in timed if other.host == host):
+            others = [
+                other
+                for other in timed
+                if other is not own_result and _are_alike(other, own_result)
+            ]
+            of_others = [other.seconds for other in others]
             logs = {
                 name: math.log(own_s / median(them))
                 for name, own_s in own_result.seconds.items()
-                if (them := [it[name] for it in of_others if name in it])
+                if (them := [other[name] for other in of_others if name in other])
             }
             points.setdefault(own_result.program, []).append(
                 _point(fleet, own_result, logs, len(others), _usual_facts(others))
@@ -210,11 +214,23 @@ def points_of_benchmark(
         timed = [result for result in results if benchmark in result.copy_s]
         if not timed:
             continue
-        of_kind = max(group_by_key((_kind(it), it) for it in timed).values(), key=len)
-        of_kind.sort(key=lambda it: it.run.memory_bytes or 0)
-        alike = [it for it in timed if _are_alike(it, of_kind[len(of_kind) // 2])]
-        dates = sorted(it.run.started_at for it in alike if it.run.started_at)
-        seconds, facts = [it.seconds[benchmark] for it in alike], _usual_facts(alike)
+        of_kind = max(
+            group_by_key((_kind(host_result), host_result) for host_result in timed).values(),
+            key=len,
+        )
+        of_kind.sort(key=lambda host_result: host_result.run.memory_bytes or 0)
+        alike = [
+            host_result
+            for host_result in timed
+            if _are_alike(host_result, of_kind[len(of_kind) // 2])
+        ]
+        dates = sorted(
+            host_result.run.started_at for host_result in alike if host_result.run.started_at
+        )
+        seconds, facts = (
+            [host_result.seconds[benchmark] for host_result in alike],
+            _usual_facts(alike),
+        )
         usual_s, program = median(seconds), alike[0].program
         usual, of_hosts = points.setdefault(program, ([], {}))
         date = dates[len(dates) // 2] if dates else None
@@ -230,10 +246,10 @@ def points_of_benchmark(
                 program=program,
             )
         )
-        for it, own_s in zip(alike, seconds, strict=True):
+        for host_result, own_s in zip(alike, seconds, strict=True):
             logs = {benchmark: math.log(own_s / usual_s)}
-            point = _point(fleet, it, logs, len(alike) - 1, facts)
-            of_hosts.setdefault(it.host, []).append(point)
+            point = _point(fleet, host_result, logs, len(alike) - 1, facts)
+            of_hosts.setdefault(host_result.host, []).append(point)
     return points
 
 
@@ -270,17 +286,19 @@ def _usual_facts(hosts: Sequence[HostResult]) -> dict[str, str]:
 def host_history(host: str, points: Sequence[HistoryPoint]) -> History:
     """Hold a host against the others of its kind, fleet by fleet; points in their order."""
     held = [point for point in points if point.logs and point.hosts >= _OTHERS]
-    whole = [(it, median(it.logs.values())) for it in held]
+    whole = [(dated, median(dated.logs.values())) for dated in held]
     each = {
-        name: [(it, it.logs[name]) for it in held if name in it.logs]
-        for name in sorted({name for it in held for name in it.logs})
+        name: [(dated, dated.logs[name]) for dated in held if name in dated.logs]
+        for name in sorted({name for dated in held for name in dated.logs})
     }
     significant = _significant_steps(None, whole, WHOLE, _ALPHA, host)
     for name, values in each.items():
-        of_whole = [it for it in significant if it.benchmark is None]
+        of_whole = [dated for dated in significant if dated.benchmark is None]
         steps = _significant_steps(name, values, ONE, _ALPHA / len(each), host)
-        significant += [step for step in steps if not any(_is_same(step, it) for it in of_whole)]
-    significant.sort(key=lambda it: (it.fleet, it.benchmark or ""))
+        significant += [
+            step for step in steps if not any(_is_same(step, dated) for dated in of_whole)
+        ]
+    significant.sort(key=lambda dated: (dated.fleet, dated.benchmark or ""))
     series = tuple(_series(name, values) for name, values in {"": whole, **each}.items())
     alone = len(points) - len(held)
     return History(
@@ -414,7 +432,7 @@ def pairs_of(
 
 
 def pair_slowdown(suspect: Suspect, quiet: str, results: Mapping[str, HostResult]) -> float | None:
-    """Return time over time of a pair, None where one of them has no times, or was disturbed.
+    """Return time over time of a pair, or None if a host has no times or was disturbed.
 
     Of a host that was slow in all benchmarks the median over them, else the geometric mean over
     those in which it was slow.

@@ -30,7 +30,7 @@ WHOLE = 0.015  # smallest effects that count, in ln time: of a host in all bench
 ONE = 0.03  # in one of them
 _MOST_VISIBLE = 0.5  # of a time: a fleet that shows no less says nothing
 _ALPHA = 0.01  # hosts that a fleet without slow ones may name, by the fitted tail
-_SHRINK = 12.0  # hosts' worth of what is known of the other benchmarks' scales
+_SHRINK = 12.0  # weight of the other benchmarks' scales, as a number of hosts
 _LEAST_SCALE = 0.001  # ln time: no fleet is quieter
 _NATURAL = 0.003  # ln time: how far hosts of one kind are apart as a whole, where few tell
 _OF_LEAST = 0.75  # the deviation of the least of three over that of one (normal)
@@ -97,7 +97,9 @@ def compare_hosts(logs: Floats) -> HostsJudged:
     marked &= _least(rest) >= _AGREE * each_rest
     slow = []
     for host in map(int, np.flatnonzero(is_slow | marked.any(axis=1))):
-        slow_benchmarks = sorted(np.flatnonzero(marked[host]), key=lambda b: -each_rest[host, b])
+        slow_benchmarks = sorted(
+            np.flatnonzero(marked[host]), key=lambda benchmark: -each_rest[host, benchmark]
+        )
         chances = [
             *cells.by_chance[host, slow_benchmarks],
             *judged.by_chance[host, is_slow[host : host + 1]],
@@ -111,7 +113,7 @@ def compare_hosts(logs: Floats) -> HostsJudged:
                 by_chance=float(min(chances)),
             )
         )
-    slow.sort(key=lambda it: (-float(np.nanmean(each[it.host])), it.host))
+    slow.sort(key=lambda slowness: (-float(np.nanmean(each[slowness.host])), slowness.host))
     visible_one = max(ONE, cells.visible)
     # What is slow in all benchmarks shows in each of them, too.
     visible_whole = min(max(floor, judged.visible), visible_one)
@@ -170,7 +172,7 @@ def _judge(least: Floats, prior: float | None) -> _Judged:
     return _Judged(np.stack(chances), fits[last].visible(hosts, columns))
 
 
-class _Fit(Struct, frozen=True):
+class _Fit(Struct, frozen=True, kw_only=True):
     """What some hosts' least distances do by chance."""
 
     centre: Floats  # by column, ln
@@ -182,10 +184,12 @@ class _Fit(Struct, frozen=True):
 
     def by_chance(self, least: Floats, hosts: int) -> Floats:
         """Return how many cells so far out a clean fleet of so many hosts would show."""
-        z = (least - self.centre) / self.scale
+        standardised = (least - self.centre) / self.scale
         cells = hosts * self.centre.size
-        chance = cells * (1 - self.share) * np.exp(-np.maximum(z - self.cut, 0) / self.tail)
-        return np.where(z > self.cut, chance, np.inf)  # NaN is not greater
+        chance = (
+            cells * (1 - self.share) * np.exp(-np.maximum(standardised - self.cut, 0) / self.tail)
+        )
+        return np.where(standardised > self.cut, chance, np.inf)  # NaN is not greater
 
     def visible(self, hosts: int, columns: int) -> float:
         """Return the effect (ln) that four of five slow hosts would show beyond chance."""
@@ -199,25 +203,40 @@ def _fit(least: Floats, prior: float | None) -> _Fit:
     hosts = least.shape[0]
     low, centre, high = quantiles(least.T, 0.16, 0.5, 0.84)
     count = np.maximum(np.sum(~np.isnan(least), axis=0), 1)
-    own = np.log(np.maximum((high - low) / 2 * (1 + _FEW / count), _LEAST_SCALE))
-    usual = median(own) if prior is None else math.log(prior)
+    own_log_scale = np.log(np.maximum((high - low) / 2 * (1 + _FEW / count), _LEAST_SCALE))
+    usual = median(own_log_scale) if prior is None else math.log(prior)
     weight = count / (count + _SHRINK)
     # A scale of few values is wrong by a factor, and their median is no point either.
     unsure = np.sqrt(1 + 1.57 / count) * (1 + _UNSURE / (hosts + 1))
-    scale = np.exp(weight * own + (1 - weight) * usual) * unsure
+    scale = np.exp(weight * own_log_scale + (1 - weight) * usual) * unsure
     pooled = ((least - centre) / scale).ravel()
     pooled = pooled[~np.isnan(pooled)]
-    many = pooled.size
-    share = 0.8 if many < 500 else 0.9 if many < 2000 else 0.95 if many < 8000 else 0.975
+    value_count = pooled.size
+    share = (
+        0.8
+        if value_count < 500
+        else 0.9
+        if value_count < 2000
+        else 0.95
+        if value_count < 8000
+        else 0.975
+    )
     cut, below = quantiles(pooled, share, 0.2)
     excess = pooled[pooled > cut] - cut
-    weight_ = excess.size / (excess.size + _PRIOR_EXCESSES)
-    found = float(median(excess)) / math.log(2) if excess.size else 0.0
-    tail = max(weight_ * found + (1 - weight_) * _PRIOR_TAIL, 0.9 * found)
-    return _Fit(centre, scale, share, max(float(cut), _LEAST_CUT), tail, min(float(below), 0.0))
+    excess_weight = excess.size / (excess.size + _PRIOR_EXCESSES)
+    mean_excess = float(median(excess)) / math.log(2) if excess.size else 0.0
+    tail = max(excess_weight * mean_excess + (1 - excess_weight) * _PRIOR_TAIL, 0.9 * mean_excess)
+    return _Fit(
+        centre=centre,
+        scale=scale,
+        share=share,
+        cut=max(float(cut), _LEAST_CUT),
+        tail=tail,
+        low=min(float(below), 0.0),
+    )
 
 
-# -- A fleet's hosts as values: what they are, which are alike, which of them are slow -------------
+# -- A fleet's hosts as values: their kinds, which of them are alike, which are slow ---------------
 
 _FACTS = ("kernel", "microcode", "machine_id_hash", "cpu_model", "memory_bytes", "cpus", "copies")
 
@@ -267,7 +286,7 @@ class OddSetting(Struct, frozen=True):
 
 
 class SlowBenchmark(Struct, frozen=True):
-    """A benchmark in which a host is slow beyond what it is in all of them."""
+    """A benchmark in which a host is slower than in the others."""
 
     name: str
     slowdown: float  # time over the others' median
@@ -297,7 +316,7 @@ class SlowHost(Struct, frozen=True, kw_only=True):
 class KindComparison(Struct, frozen=True, kw_only=True):
     """Hosts of one kind held against each other."""
 
-    kind: IndexedRun  # what they are: of the first of them
+    kind: IndexedRun  # machine and command of the first host
     apart: tuple[str, ...]  # in what it differs from the most common kind, in words
     hosts: tuple[str, ...]  # the slowest first
     slowdowns: dict[str, dict[str, float | None]]  # by host and benchmark; None: no time
@@ -356,9 +375,9 @@ def results_of(
     settings: Mapping[int, dict[str, str]],
     command: str | None = None,
 ) -> list[HostResult]:
-    """Return each host's last complete attempt, else its last; of several runs in it the last.
+    """Return the last complete attempt of each host, or its last one; of several runs the last.
 
-    `command`: what they ran, where that is no suite.
+    `command`: what the hosts ran instead of a suite.
     """
     results = []
     for host_runs in latest(runs).values():
@@ -400,13 +419,19 @@ def _beside(results: list[HostResult], usual: list[HostResult]) -> tuple[SlowHos
     a new kernel is the reason to look.
     """
     first = usual[0].run
-    of = replace(results[0].run, microcode=first.microcode, kernel=first.kernel)
-    if results is usual or any(_apart(of, first)) or not len(results) < FEWEST_HOSTS <= len(usual):
+    same_system = replace(results[0].run, microcode=first.microcode, kernel=first.kernel)
+    if (
+        results is usual
+        or any(_apart(same_system, first))
+        or not len(results) < FEWEST_HOSTS <= len(usual)
+    ):
         return None
-    if mostly_disturbed([it.taken for it in usual]):
+    if mostly_disturbed([result.taken for result in usual]):
         return None
-    hosts = {it.host for it in results}
-    return tuple(it for it in _compared([*usual, *results], first).slow if it.host in hosts)
+    hosts = {result.host for result in results}
+    return tuple(
+        result for result in _compared([*usual, *results], first).slow if result.host in hosts
+    )
 
 
 def _kind(run: IndexedRun) -> tuple[object, ...]:
@@ -414,9 +439,9 @@ def _kind(run: IndexedRun) -> tuple[object, ...]:
     return run.cpu_model, run.microcode, run.kernel, run.cpus, run.copies, run.what
 
 
-def _of_one_memory(them: Iterable[HostResult]) -> Iterator[list[HostResult]]:
+def _of_one_memory(results: Iterable[HostResult]) -> Iterator[list[HostResult]]:
     group: list[HostResult] = []
-    for result in sorted(them, key=lambda result: result.run.memory_bytes or 0):
+    for result in sorted(results, key=lambda result: result.run.memory_bytes or 0):
         if group and is_other_memory(group[-1].run, result.run):
             yield group
             group = []
@@ -424,8 +449,8 @@ def _of_one_memory(them: Iterable[HostResult]) -> Iterator[list[HostResult]]:
     yield group
 
 
-def _compared(them: Sequence[HostResult], first: IndexedRun) -> KindComparison:
-    results = sorted(them, key=lambda it: it.host)
+def _compared(members: Sequence[HostResult], first: IndexedRun) -> KindComparison:
+    results = sorted(members, key=lambda it: it.host)
     names = sorted({name for result in results for name in result.copy_s})
     # One measure for all hosts in a benchmark: brackets where all that ran it have them.
     bracketed = {
@@ -446,25 +471,35 @@ def _compared(them: Sequence[HostResult], first: IndexedRun) -> KindComparison:
         _logs([[result.copy_s.get(name, ()) for name in names] for result in results])
     )
     usual = _usual_settings(results)
-    odd = {result.host: own for result in results if (own := tuple(_odd(result.settings, usual)))}
+    odd = {
+        result.host: settings
+        for result in results
+        if (settings := tuple(_odd(result.settings, usual)))
+    }
     comparison = None if len(results) < FEWEST_HOSTS else compare_hosts(whole)
     distances = _distances(whole) if comparison is None else comparison.distances
     if len(results) == 1:
         distances = np.full(whole.shape[:2], np.nan)
     slow = [
-        _slow(it, results[it.host], names, (distances[it.host], copies[it.host]), odd)
-        for it in (comparison.slow if comparison else ())
+        _slow(
+            slow_host,
+            results[slow_host.host],
+            names,
+            (distances[slow_host.host], copies[slow_host.host]),
+            odd,
+        )
+        for slow_host in (comparison.slow if comparison else ())
     ]
-    named = {it.host for it in slow}
-    others = [h for h, it in enumerate(results) if it.host not in named]
+    named = {slow_host.host for slow_host in slow}
+    others = [place for place, it in enumerate(results) if it.host not in named]
     quiet: list[int] = []
     if comparison:
-        quiet = sorted(others, key=lambda h: float(np.nanmax(np.abs(distances[h]))))
-        others.sort(key=lambda h: -np.nanmean(distances[h]))
+        quiet = sorted(others, key=lambda place: float(np.nanmax(np.abs(distances[place]))))
+        others.sort(key=lambda place: -np.nanmean(distances[place]))
     return KindComparison(
         kind=results[0].run,
         apart=tuple(_apart(results[0].run, first)),
-        hosts=(*(it.host for it in slow), *(results[h].host for h in others)),
+        hosts=(*(slow_host.host for slow_host in slow), *(results[place].host for place in others)),
         slowdowns={
             it.host: {
                 name: None if np.isnan(size) else float(np.exp(size))
@@ -475,7 +510,7 @@ def _compared(them: Sequence[HostResult], first: IndexedRun) -> KindComparison:
         slow=() if mostly_disturbed([result.taken for result in results], "host") else tuple(slow),
         visible_whole=float(np.expm1(comparison.visible_whole)) if comparison else None,
         visible_one=float(np.expm1(comparison.visible_one)) if comparison else None,
-        quiet=tuple(results[h].host for h in quiet),
+        quiet=tuple(results[place].host for place in quiet),
         odd_settings=odd,
         disturbed=tuple(result.host for result in results if result.taken),
     )
@@ -499,8 +534,10 @@ def _slow(
         alike=int(np.sum(known_values > _ALIKE * slowness.effect)) if slowness.effect else 0,
         of=known_values.size,
         benchmarks=tuple(
-            SlowBenchmark(names[b], float(np.exp(row[b])), float(np.exp(copies[b])))
-            for b in slowness.benchmarks
+            SlowBenchmark(
+                names[benchmark], float(np.exp(row[benchmark])), float(np.exp(copies[benchmark]))
+            )
+            for benchmark in slowness.benchmarks
         ),
         by_chance=slowness.by_chance,
         odd_settings=odd.get(result.host, ()),
@@ -512,9 +549,9 @@ def _logs(times: Sequence[Sequence[Sequence[float]]]) -> Floats:
     """Return ln of times (hosts, benchmarks, iterations), NaN where a host has fewer."""
     longest = max((len(cell) for row in times for cell in row), default=1)
     logs = np.full((len(times), len(times[0]), max(longest, 1)), np.nan)
-    for h, row in enumerate(times):
-        for b, cell in enumerate(row):
-            logs[h, b, : len(cell)] = np.log(cell)
+    for host, row in enumerate(times):
+        for benchmark, cell in enumerate(row):
+            logs[host, benchmark, : len(cell)] = np.log(cell)
     return logs
 
 

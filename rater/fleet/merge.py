@@ -61,7 +61,7 @@ _PROGRESS = {
 }
 
 
-class MergedFile(Struct, frozen=True):
+class MergedFile(Struct, frozen=True, kw_only=True):
     """What became of one database. Numbers are of runs in the database merged into."""
 
     path: Path
@@ -124,7 +124,7 @@ def merge_database(store: OpenDatabase, path: Path, *, restore: bool = False) ->
             query = "SELECT 1 FROM merged_file WHERE sha256 = ?"
             before = connection.execute(query, (copy.sha256,)).fetchone()
         if before and not restore:
-            return MergedFile(path, None)
+            return MergedFile(path=path, schema=None)
         return merge_taken(store, taken(copy), restore=restore)
 
 
@@ -188,7 +188,7 @@ class _Merge:
         return [(old, number_here[old]) for old in (*self.new[root], *self.replaced[root])]
 
     def choose(self, *, restore: bool) -> None:
-        """Decide of each root whether it is new here, went on since, or stays as it is."""
+        """Decide of each root whether it is new here, went on since, or is unchanged."""
         for root in (table for table in self._tables if table.is_root):
             name, number = root.name, root.number
             query = (
@@ -196,25 +196,25 @@ class _Merge:
                 f"(SELECT uuid FROM removed) FROM {_FROM}.{name} AS theirs "
                 f"LEFT JOIN main.{name} AS ours USING (uuid) ORDER BY 1"
             )
-            for old, known, uuid, is_removed in self._connection.execute(query).fetchall():
+            for old, known_number, uuid, is_removed in self._connection.execute(query).fetchall():
                 if restore:
                     self._connection.execute("DELETE FROM removed WHERE uuid = ?", (uuid,))
                 elif is_removed:
                     self.removed[name] += 1
                     continue
-                if known is None:
+                if known_number is None:
                     self.new[name].append(old)
                     continue
-                self.here[name][old] = known
-                if self._progress(root, _FROM, old) <= self._progress(root, "main", known):
+                self.here[name][old] = known_number
+                if self._progress(root, _FROM, old) <= self._progress(root, "main", known_number):
                     continue
-                if not self._runs_here(root, known):
+                if not self._runs_here(root, known_number):
                     self.replaced[name].append(old)
                 elif name == "run":
-                    self.running.append(known)
+                    self.running.append(known_number)
 
     def _progress(self, root: MergeTable, at: str, number: int) -> tuple[int | str, ...]:
-        """Return how far a root has got: what is known of its kind, then how many rows it has."""
+        """Return how far a root has got: the measure of its kind, then its number of rows."""
         query = _PROGRESS.get(root.name, "SELECT 1").format(at=at)
         got: tuple[int | str, ...] = self._connection.execute(query, {"id": number}).fetchone()
         counts = " + ".join(

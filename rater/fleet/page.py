@@ -180,16 +180,16 @@ def _worst(slow: Row) -> float:
 
 
 def _host(row: Row, kind: Row, names: Sequence[str], slow: Row | None) -> dict[str, Any]:
-    host, own = row["host"], [row["slowdowns"].get(name) for name in names]
-    lines, found = [kind["summary"]] if kind["cannot_tell"] else [], []
+    host, slowdowns = row["host"], [row["slowdowns"].get(name) for name in names]
+    lines, slow_columns = [kind["summary"]] if kind["cannot_tell"] else [], []
     odd = kind["odd_settings"].get(host, ())
     if slow:
         lines = [slow["text"][0].removeprefix(f"{host}: "), *slow["text"][1:]]
         single = {it["name"] for it in slow["benchmarks"]}
         whole = slow["slowdown"]
-        found = [  # columns in which it is slow
+        slow_columns = [  # columns in which it is slow
             column
-            for column, (name, size) in enumerate(zip(names, own, strict=True))
+            for column, (name, size) in enumerate(zip(names, slowdowns, strict=True))
             if name in single or (whole > 1 and (size or 0) > 1 + _ALIKE * (whole - 1))
         ]
     elif odd:
@@ -197,8 +197,8 @@ def _host(row: Row, kind: Row, names: Sequence[str], slow: Row | None) -> dict[s
     return {
         "name": sanitize(host),
         "slow": slow is not None,
-        "values": [None if it is None else round(1000 * (it - 1)) for it in own],
-        "found": found,
+        "values": [None if size is None else round(1000 * (size - 1)) for size in slowdowns],
+        "found": slow_columns,
         "text": [sanitize(line) for line in lines],
     }
 

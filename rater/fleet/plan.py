@@ -21,7 +21,7 @@ from rater.text.values import printable
 class AttemptState(StrEnum):
     """How far an attempt came; each after those above it, the last eight are ends."""
 
-    INTENT = "intent"  # written down; whether the scheduler has it is not known yet
+    INTENT = "intent"  # written down before the scheduler is asked
     SUBMITTED = "submitted"  # the scheduler gave it a number
     PENDING = "pending"
     RUNNING = "running"
@@ -29,7 +29,7 @@ class AttemptState(StrEnum):
     COMPLETE = "complete"  # all that was planned was measured, and is published
     FAILED = "failed"  # published, and copies of it failed
     PARTIAL = "partial"  # published, and something is missing
-    REFUSED = "refused"  # the node, or the scheduler, does not take it as it is
+    REFUSED = "refused"  # the node, or the scheduler, does not take it
     LOST = "lost"  # nothing was published: node, job or file went away
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
@@ -41,8 +41,8 @@ class AttemptState(StrEnum):
         return self not in LIVE
 
     @property
-    def text(self) -> str:
-        """What people read."""
+    def shown(self) -> str:
+        """The state in words for people."""
         return "not started" if self is self.NEVER else self.value
 
     @property
@@ -138,7 +138,7 @@ def verdict_from_json(text: str) -> NodeVerdict:
 
 
 class NodeAttempt(Struct, frozen=True, kw_only=True):
-    """One try at a node as it is stored; times: seconds since 1970 by the submit host's clock."""
+    """One stored try at a node; times are seconds since 1970 by the submit host's clock."""
 
     node: str
     attempt: int  # from 1
@@ -155,7 +155,7 @@ class NodeAttempt(Struct, frozen=True, kw_only=True):
     verdict: NodeVerdict | None = None
     collected: str | None = None  # sha256 of its database when that was collected
     version: int = 0  # of its row, as it was read
-    pid: int = 0  # of who submits it
+    pid: int = 0  # of the submitting process
     pid_start: int | None = None
     boot_id: str = ""
 
@@ -166,7 +166,7 @@ class NodeAttempt(Struct, frozen=True, kw_only=True):
 
     @property
     def owner(self) -> ProcessId:
-        """Who submits it."""
+        """The submitting process."""
         return ProcessId(self.pid, self.pid_start, self.boot_id)
 
 
@@ -180,11 +180,11 @@ def scheduler_job(answer: str) -> str:
     return answer.partition(".")[0] if answer[:1].isdigit() else answer
 
 
-# -- What was asked for ----------------------------------------------------------------------------
+# -- The request of a fleet ------------------------------------------------------------------------
 
 
 class FleetOptions(Struct, frozen=True, kw_only=True):
-    """What was typed of a fleet and nodes are told as it is."""
+    """The options of a fleet that its nodes get unchanged."""
 
     backend: str
     parallel: int | None
@@ -197,7 +197,7 @@ class FleetOptions(Struct, frozen=True, kw_only=True):
 
 
 class FleetRequest(FleetOptions, frozen=True, kw_only=True):
-    """What was asked for: stored before anything is submitted, and what nodes read (JSON)."""
+    """The request of a fleet, stored before anything is submitted; nodes read it as JSON."""
 
     uuid: str
     started_at: str  # UTC, ISO 8601 with "Z"
@@ -247,7 +247,7 @@ class AttemptObservation(Struct, frozen=True, kw_only=True):
     verdict: NodeVerdict | None = None
     damaged: str | None = None  # what is wrong with what was published
     answered: bool = True  # the scheduler did
-    job: JobSeen | None = None  # None: it does not know the job
+    job: JobSeen | None = None  # None if the scheduler does not know the job
     claimed_by: str | None = None  # the job that began on the node
     waits_for: str | None = None  # what that job says of another rater there
     log: str | None = None  # the end of what it printed, and where that is
@@ -256,7 +256,7 @@ class AttemptObservation(Struct, frozen=True, kw_only=True):
 def updated_attempt(
     attempt: NodeAttempt, looked: AttemptObservation, request: FleetRequest
 ) -> NodeAttempt:
-    """Return the attempt as it is after a look."""
+    """Return the attempt after a look at its folder and its job."""
     if looked.verdict is not None and looked.verdict != attempt.verdict:
         return _published(attempt, looked.verdict, looked)
     if looked.damaged is not None and attempt.verdict is None:
@@ -290,7 +290,7 @@ def _published(
 def _why_partial(
     attempt: NodeAttempt, verdict: NodeVerdict, looked: AttemptObservation
 ) -> tuple[AttemptState, str | None] | None:
-    """Say why a node measured a part only; None: it is known when its job has ended."""
+    """Return why a node measured only a part, or None until its job has ended."""
     if attempt.ending is Ending.CANCELLED:
         return AttemptState.CANCELLED, "`rater fleet cancel`"
     if verdict.ended_by is None:

@@ -252,7 +252,7 @@ def status(output: Output, fleet: str, every: bool) -> int:
         try:
             steps = FleetDriver(store, number)
             refreshed, silent = steps.refresh(), steps.silent
-        except InputError as error:  # no commands of Slurm, somebody else's: as it is stored
+        except InputError as error:  # without Slurm, or of another user: the stored state is shown
             print_error(str(error))
             refreshed = load_fleet(store, number)
         show_fleet(output, refreshed, silent, every=every)
@@ -273,7 +273,7 @@ def wait(output: Output, fleet: str, poll: float | None) -> int:
 
 
 def cancel(output: Output, fleet: str, wait: bool) -> int:
-    """End a fleet: nothing more is submitted, jobs are told to publish what they have and end."""
+    """End a fleet: submit nothing more, let its jobs publish their results and end."""
     with open_existing_store(output) as store:  # before whose its folder is matters
         stored_fleet = load_fleet(store, find_fleet(store, fleet))
     if stored_fleet.is_settled:

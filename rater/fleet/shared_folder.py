@@ -33,7 +33,7 @@ from rater.text import cpuset
 from rater.text.kinds import from_json
 from rater.text.values import printable, to_dict
 
-# -- The folder that the submit host and all nodes see: what was asked for, and what came of it ----
+# -- The folder that the submit host and all nodes see: the request, and its results ---------------
 #
 #     spec.json                what every node is to do
 #     claim/NODE.ATTEMPT/      made by the job that does it: of two with one name, one runs; in it
@@ -72,7 +72,7 @@ class SharedFolder:
 
     @property
     def spec_file(self) -> Path:
-        """Where the nodes read what is asked of them."""
+        """The file in which the nodes read the request."""
         return self.path / "spec.json"
 
     def log(self, node: str, attempt: int) -> Path:
@@ -116,7 +116,7 @@ class SharedFolder:
             ) from error
 
     def make(self, spec: FleetRequest) -> None:
-        """Make the folder; one that is there already is left as it is. Raises `InputError`."""
+        """Make the folder, unless it exists. Raises `InputError`."""
         try:
             resolve_trusted_folder(self.path.parent, make=True)
             for name in ("", "in", "log", "claim", "aside", "jobs"):
@@ -132,7 +132,7 @@ class SharedFolder:
             ) from error
 
     def spec(self) -> FleetRequest:
-        """Return what is asked for. Raises `InputError`."""
+        """Return the request. Raises `InputError`."""
         try:
             spec: FleetRequest = from_json(FleetRequest, read_ours(self.spec_file).decode())
         except OSError as error:
@@ -313,9 +313,9 @@ def copy_whole(source: BufferedReader, target: Path) -> None:
 
 
 def partial_mask(sys: Path = Path("/sys"), mask: Set[int] | None = None) -> str | None:
-    """Say which CPUs of the machine this process may not use, None where it may use all.
+    """Say which CPUs of the machine this process may not use; None if it may use all.
 
-    The kernel narrows what is asked for without an error, so it is compared, not tried.
+    The kernel narrows a wider mask without an error, so masks are compared, not tried.
     """
     online = cpuset.parse_set(read_text(sys / "devices/system/cpu/online") or "")
     own_cpus = os.sched_getaffinity(0) if mask is None else mask
@@ -324,7 +324,8 @@ def partial_mask(sys: Path = Path("/sys"), mask: Set[int] | None = None) -> str 
         return None
     return (
         f"the job may use CPUs {cpuset.format_list(own_cpus)} of {cpuset.format_list(online)}: it "
-        "is not alone on the node, or its task plugin narrows it (--allow-partial: run all the same)"
+        "is not alone on the node, or its task plugin narrows it (--allow-partial: run all the "
+        "same)"
     )
 
 

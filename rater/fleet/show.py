@@ -191,7 +191,7 @@ def _about_kind(kind: IndexedRun) -> str:
 
 
 def _visible(kind: KindComparison) -> str:
-    """Return what these hosts would have shown, or that nobody can tell."""
+    """Return the slowdown that would be visible on these hosts, or that nobody can tell."""
     if kind.why_not or kind.visible_whole is None or kind.visible_one is None:
         level = " None is slow against the most common kind." if kind.beside == () else ""
         return f"Cannot tell: {kind.why_not}.{level}"
@@ -202,7 +202,7 @@ def _visible(kind: KindComparison) -> str:
 
 
 def fleet_parts(document: Row) -> Iterator[Part]:
-    """Yield the slow hosts kind by kind, what they would have shown, who is missing, what next."""
+    """Yield the slow hosts kind by kind, visible slowdowns, missing hosts and the next command."""
     fleet, kinds = document["fleet"], document["kinds"]
     hosts = count(document["hosts"], "host")
     yield Line(f"Fleet {fleet}: {document['verdict']}. {hosts} compared.", "bold")
@@ -256,7 +256,7 @@ def _without_host(row: Row) -> list[str]:
 
 def state_text(state: str) -> str:
     """Return what people read of a state of a host that is missing."""
-    return AttemptState.NEVER.text if state == AttemptState.NEVER else state
+    return AttemptState.NEVER.shown if state == AttemptState.NEVER else state
 
 
 def missing_parts(missing: Sequence[Row]) -> Iterator[Part]:
@@ -336,7 +336,7 @@ def trial_plan_parts(document: Row) -> Iterator[Part]:
 def trial_verdict_parts(document: Row) -> Iterator[Part]:
     """Yield what the rounds say of each suspect."""
 
-    def of(name: str) -> Any:
+    def value_of_key(name: str) -> Any:
         return lambda row: row["verdict"] and row["verdict"][name]
 
     def means(row: Row) -> str:
@@ -346,9 +346,9 @@ def trial_verdict_parts(document: Row) -> Iterator[Part]:
     again = (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
     fields = (
         Field(heading="host", value="host", form=TEXT),
-        Field(heading="now|%", value=of("slowdown"), form=SLOWDOWN),
-        Field(heading=("95 % interval", "from"), value=of("low"), form=SLOWDOWN),
-        Field(heading="to|%", value=of("high"), form=SLOWDOWN),
+        Field(heading="now|%", value=value_of_key("slowdown"), form=SLOWDOWN),
+        Field(heading=("95 % interval", "from"), value=value_of_key("low"), form=SLOWDOWN),
+        Field(heading="to|%", value=value_of_key("high"), form=SLOWDOWN),
         Field(heading="found|%", value="slowdown", form=SLOWDOWN),
         Field(
             heading="in",
@@ -362,7 +362,7 @@ def trial_verdict_parts(document: Row) -> Iterator[Part]:
         title="",
         rows=document["hosts"],
         fields=fields,
-        style=lambda it: "bold yellow" if of("answer")(it) in again else "",
+        style=lambda it: "bold yellow" if value_of_key("answer")(it) in again else "",
     )
 
 
@@ -486,7 +486,9 @@ _LISTED = {
 
 def nodes_document(fleet: StoredFleet, silent: str | None) -> dict[str, Any]:
     """Return a fleet and each of its nodes; `silent`: why the scheduler gave no answer."""
-    counted = Counter(it.state.value if it else _NOT_TRIED for it in fleet.deciding.values())
+    counted = Counter(
+        attempt.state.value if attempt else _NOT_TRIED for attempt in fleet.deciding.values()
+    )
     document: dict[str, Any] = to_json(
         {
             "rater": 1,
@@ -494,7 +496,11 @@ def nodes_document(fleet: StoredFleet, silent: str | None) -> dict[str, Any]:
             **JsonFields("uuid started_at backend folder what confirms").read(fleet.asked),
             "status": fleet.status,
             "scheduler": silent,
-            "counts": {it: counted[it] for it in (*AttemptState, _NOT_TRIED) if counted[it]},
+            "counts": {
+                attempt: counted[attempt]
+                for attempt in (*AttemptState, _NOT_TRIED)
+                if counted[attempt]
+            },
             "nodes": [
                 {
                     "node": node,
@@ -518,7 +524,7 @@ def _why(node_attempt: NodeAttempt, attempts: Sequence[NodeAttempt]) -> str | No
     if node_attempt.reason is not None:
         return _without_copies(node_attempt)
     before = [attempt for attempt in attempts if attempt.attempt < node_attempt.attempt][-1:]
-    ended = (f"attempt {one.attempt} {one.state.text}: {_without_copies(one)}" for one in before)
+    ended = (f"attempt {one.attempt} {one.state.shown}: {_without_copies(one)}" for one in before)
     return next(ended, None)
 
 
@@ -530,7 +536,7 @@ def _without_copies(attempt: NodeAttempt) -> str | None:
 def nodes_parts(document: Row, *, every: bool = False) -> Iterator[Part]:
     """Yield the head, then a line for each node; of many, those that are complete as a number."""
     nodes = sorted(document["nodes"], key=lambda it: _ORDER.index(it["state"]))
-    counts = ", ".join(f"{many} {_text(state)}" for state, many in document["counts"].items())
+    counts = ", ".join(f"{many} {_state_text(state)}" for state, many in document["counts"].items())
     many = count(len(nodes), "node")
     yield f"Fleet {document['fleet']}: {document['what']}, {many}: {counts}"
     if (silent := document["scheduler"]) is not None:
@@ -540,7 +546,7 @@ def nodes_parts(document: Row, *, every: bool = False) -> Iterator[Part]:
         shown = [node for node in nodes if node["state"] != AttemptState.COMPLETE][:_MOST_NODES]
     fields = (
         Field(heading="node", value="node", form=TEXT),
-        Field(heading="state", value=lambda it: _text(it["state"]), form=TEXT),
+        Field(heading="state", value=lambda it: _state_text(it["state"]), form=TEXT),
         Field(heading="try", value="attempt"),
         Field(heading="job", value=_job, optional=2),
         Field(heading="copies", value=_copies, optional=1),
@@ -551,11 +557,11 @@ def nodes_parts(document: Row, *, every: bool = False) -> Iterator[Part]:
     )
     left = group_by_key((node["state"], node["node"]) for node in nodes if node not in shown)
     for state, names in left.items():
-        yield f"{count(len(names), 'more node')} {_text(state)}: {compress(names)}"
+        yield f"{count(len(names), 'more node')} {_state_text(state)}: {compress(names)}"
 
 
-def _text(state: str) -> str:
-    return state if state == _NOT_TRIED else AttemptState(state).text
+def _state_text(state: str) -> str:
+    return state if state == _NOT_TRIED else AttemptState(state).shown
 
 
 def _deciding(node: Row) -> Row | None:

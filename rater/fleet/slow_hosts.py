@@ -155,7 +155,9 @@ def histories_in(store: Store, name: str) -> list[History]:
     by_fleet = _fleets_before(store, name if name in hosts else None)
     histories = []
     if name in hosts:
-        histories = [host_history(name, it) for it in points_of_host(name, by_fleet).values()]
+        histories = [
+            host_history(name, history) for history in points_of_host(name, by_fleet).values()
+        ]
     elif benchmark in benchmarks:
         histories = [
             benchmark_history(benchmark, *points)
@@ -167,7 +169,7 @@ def histories_in(store: Store, name: str) -> list[History]:
             f"{name}: neither a host nor a benchmark of a fleet; benchmarks: "
             f"{truncate_list(benchmarks, 20)}; hosts: {truncate_list(hosts, 8)}"
         )
-    return sorted(histories, key=lambda it: -max(it.series[0].fleets, default=0))
+    return sorted(histories, key=lambda history: -max(history.series[0].fleets, default=0))
 
 
 def _fleets_before(store: Store, host: str | None, *more: int) -> dict[int, list[HostResult]]:
@@ -242,7 +244,7 @@ def fleet_divots(
 
 
 class _Loaded(Struct, kw_only=True):
-    """A fleet's hosts compared, and what is known beside."""
+    """The comparison of a fleet's hosts, with the divots inside of them and missing hosts."""
 
     compared: FleetComparison
     chosen: dict[str, IndexedRun]  # by host, its run that counts
@@ -259,14 +261,18 @@ def _gate(least: float, loaded: _Loaded) -> int:
     """Say on stderr why it fails, or cannot be judged; return the exit status."""
     comparison = loaded.compared
     slow = [
-        f"{it.host} {format_slowdown(it.worst)}" for it in comparison.slow if it.worst - 1 >= least
+        f"{slow_host.host} {format_slowdown(slow_host.worst)}"
+        for slow_host in comparison.slow
+        if slow_host.worst - 1 >= least
     ]
     if slow:
         print_error(f"--fail-on {SLOW_HOST}: {truncate_list(slow)}")
         return 1
     unjudged = [kind for kind in comparison.kinds if kind.why_not and kind.beside is None]
     why = [f"{truncate_list(kind.hosts)}: {kind.why_not}" for kind in unjudged]
-    why += [f"{it.host}: {it.reason or it.state}" for it in loaded.missing]
+    why += [
+        f"{slow_host.host}: {slow_host.reason or slow_host.state}" for slow_host in loaded.missing
+    ]
     why = why or [f"{host}: no benchmark ended well" for host in comparison.without_times]
     if why:
         print_error(f"--fail-on {SLOW_HOST}: cannot be judged: {truncate_list(why)}")

@@ -45,7 +45,7 @@ class NodeRun(NamedTuple):
 
 
 def node_run(store: Store) -> NodeRun | None:
-    """Return the last run of a database, None where there is none."""
+    """Return the last run of a database, or None if it has no run."""
     for head in store.runs()[-1:]:
         with store.reading() as connection:
             (done,) = connection.execute(_DONE, (head.run,)).fetchone()
@@ -98,7 +98,7 @@ def unfinished_like(store: OpenDatabase, request: FleetRequest, nodes: Sequence[
 
 
 def set_fleet(store: OpenDatabase, number: int, **values: Value) -> None:
-    """Store columns of a fleet's head: who has it, whether it is begun or cancelled."""
+    """Store columns of a fleet's head, such as its owner, or that it is cancelled."""
     names = ", ".join(f"{name} = :{name}" for name in values)
     with store.writing("changing a fleet") as connection:
         connection.execute(f"UPDATE fleet SET {names} WHERE id = :id", {"id": number, **values})
@@ -187,7 +187,8 @@ def load_fleet(store: OpenDatabase, number: int) -> StoredFleet:
             )
         )
         stored_attempts = connection.read_table(
-            *(NodeAttempt, "fleet_attempt"),
+            NodeAttempt,
+            "fleet_attempt",
             order="node, attempt",
             finish=_with_verdict,
             fleet_id=number,

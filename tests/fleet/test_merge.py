@@ -122,7 +122,10 @@ def test_the_same_file_once_more_is_not_even_checked(
     before = content(target)
     monkeypatch.delattr(module, "taken")
     copy = Path(shutil.copy(a, tmp_path / "again.db"))
-    assert merged(target, a, copy) == [MergedFile(a, None), MergedFile(copy, None)]
+    assert merged(target, a, copy) == [
+        MergedFile(path=a, schema=None),
+        MergedFile(path=copy, schema=None),
+    ]
     assert content(target) == before
 
 
