@@ -138,7 +138,7 @@ def can_move(state: ChildState, move: Move) -> bool:
 
 
 def move_of(record: Record) -> Move | None:
-    """Return the move that a record of one process stands for; None where its state stays.
+    """Return the move that a record of one process stands for; None: its state does not change.
 
     A process that is BROKEN exists where the record has its number, and ENDED follows.
     """

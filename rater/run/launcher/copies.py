@@ -27,7 +27,7 @@ class CopySpec(Struct, frozen=True, kw_only=True):
     workloads: int = 0  # commands whose ends its script reports
     own_variables: Mapping[bytes, bytes] = field(default_factory=dict)
     accepted: tuple[int, ...] = ()  # exit codes that are no failure, beside 0
-    # Whether the kernel may give huge pages of its own accord; None: as the machine is set.
+    # Huge pages by the kernel's setting, or none; None: the copy keeps the setting of rater.
     transparent: bool | None = None
 
     @property
@@ -126,7 +126,7 @@ class Child(Struct, eq=False, kw_only=True):
 
     @property
     def exit_code(self) -> int | None:
-        """Its exit code; None where a signal ended it."""
+        """Its exit code, if no signal ended it."""
         assert self.end_record is not None
         return (
             os.WEXITSTATUS(self.end_record.status) if os.WIFEXITED(self.end_record.status) else None

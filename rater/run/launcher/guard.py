@@ -24,7 +24,7 @@ from rater.run.launcher.launcher import Launcher
 from rater.run.programs.inputs import remove_run_dir
 from rater.system.process import process_start_ticks, stat_fields
 
-# -- What marks the processes of a run: a variable, and for what drops those a limit ---------------
+# -- Marks of a run's processes: a variable, and a limit for those that drop their variables -------
 
 MARKER = "RATER_RUN"  # environment variable of every copy: the run's uuid
 _MARK_BITS = 61
@@ -40,13 +40,13 @@ def limit_mark(mark: str) -> int:
 
 @contextmanager
 def marked_limit(mark: str) -> Iterator[int]:
-    """Give this process, and all that it starts but copies, a limit that is known again.
+    """Mark this process, and all that it starts but copies, by a limit; yield the limit before.
 
-    It is inherited whatever becomes of environment, session, parent and user. The kernel
-    has not looked at it since 2.4.25 (getrlimit(2): RLIMIT_LOCKS). Yields what it was before.
+    A limit is inherited whatever becomes of environment, session, parent and user. The kernel
+    has not used this one since 2.4.25 (getrlimit(2): RLIMIT_LOCKS).
     """
     soft, hard = resource.getrlimit(_RLIMIT_LOCKS)
-    with suppress(ValueError, OSError):  # a lower hard limit: the environment has to do
+    with suppress(ValueError, OSError):  # below the hard limit there is no room: `MARKER` has to do
         resource.setrlimit(_RLIMIT_LOCKS, (limit_mark(mark), hard))
     try:
         yield soft
@@ -55,8 +55,8 @@ def marked_limit(mark: str) -> Iterator[int]:
 
 
 def kill_marked(is_marker: Callable[[bytes], bool]) -> set[int]:
-    """Kill every process but us with such an entry in its environment; return which lived."""
-    found = set()
+    """Kill every other process with such an entry in its environment; return those that lived."""
+    killed = set()
     with os.scandir("/proc") as processes:  # in the order of their numbers, new ones included
         for process in processes:
             if not process.name.isdigit() or int(process.name) == os.getpid():
@@ -65,11 +65,11 @@ def kill_marked(is_marker: Callable[[bytes], bool]) -> set[int]:
                 if any(map(is_marker, Path(process, "environ").read_bytes().split(b"\0"))):
                     lived = process_start_ticks(int(process.name)) is not None
                     os.kill(int(process.name), signal.SIGKILL)
-                    found |= {int(process.name)} if lived else set()
-    return found
+                    killed |= {int(process.name)} if lived else set()
+    return killed
 
 
-# -- Processes that we adopted, as child subreapers: who they are ----------------------------------
+# -- Processes that we adopted, as child subreapers ------------------------------------------------
 
 _ORPHANS_PAUSE_S = 0.0005
 _EXEC_PATIENCE_S = 0.1
@@ -82,7 +82,7 @@ class Leftover(Struct, frozen=True):
     pid: int
     command: str
     copy: str | None  # RATER_COPY of its environment, `PREPARED` where --prepare started it
-    killed: bool = True  # False: it lives on, as another user's or in the midst of a system call
+    killed: bool = True  # False: it is another user's, or does not return from a system call
 
 
 def reap_dead(pids: Iterable[int]) -> None:
@@ -92,17 +92,17 @@ def reap_dead(pids: Iterable[int]) -> None:
             os.waitpid(pid, os.WNOHANG)
 
 
-def child_pids(of: int | str = "self") -> list[int]:
-    """Return the process numbers of all children, ours or of `of`, adopted orphans included."""
-    found: list[int] = []
-    for task in list_folder(Path(f"/proc/{of}/task")):
+def child_pids(parent: int | str = "self") -> list[int]:
+    """Return the process numbers of all children of a process, adopted orphans included."""
+    pids: list[int] = []
+    for task in list_folder(Path(f"/proc/{parent}/task")):
         with suppress(OSError):
-            found += [int(word) for word in (task / "children").read_text().split()]
-    return found
+            pids += [int(word) for word in (task / "children").read_text().split()]
+    return pids
 
 
 def describe_process(pid: int) -> Leftover | None:
-    """Return what a child is, or None when it is dead already."""
+    """Return command and copy of a child that is not dead."""
     deadline = time.monotonic() + _EXEC_PATIENCE_S
     try:
         while True:
@@ -154,8 +154,8 @@ class Cgroup:
 
     @classmethod
     def make(cls, name: str) -> Cgroup | None:
-        """Make a cgroup below our own, or return None where that is not allowed."""
-        # Of version 2: no controller of version 1 has that name.
+        """Make a cgroup below our own, and return it if that is allowed."""
+        # "cgroup2" finds those of version 2: no controller of version 1 has that name.
         home = next((group.folder for group in limiting_groups(Path("/"), "cgroup2")), None)
         if home is None or not home.is_dir():
             return None
@@ -203,7 +203,7 @@ class Cgroup:
                 return
 
 
-# -- Nothing outlives the supervisor: what copies leave is adopted, killed and named ---------------
+# -- Nothing outlives the supervisor: orphans of copies are adopted, killed and named --------------
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _GUARD_PAUSE_S = 0.005
@@ -211,7 +211,7 @@ _GUARD_PATIENCE_S = 5.0
 
 
 class Helpers(Struct, eq=False):
-    """Children that are neither copies nor leftovers of copies; they end by themselves.
+    """Children that are neither copies nor leftovers of copies, and that end by themselves.
 
     Who starts or reaps one holds the lock: it never exists without being entered here.
     """
@@ -220,18 +220,22 @@ class Helpers(Struct, eq=False):
     pids: set[int] = field(default_factory=set)
 
     def spawn(self, argv: list[str], environment: Mapping[str, str], fds: Mapping[int, int]) -> int:
-        """Start one whose descriptors are `fds` (its number: ours), /dev/null and no others."""
+        """Start a helper. `fds`: our descriptors by its numbers; 0 to 2 are /dev/null otherwise."""
         null = [
             (os.POSIX_SPAWN_OPEN, fd, "/dev/null", os.O_RDWR, 0) for fd in {0, 1, 2} - fds.keys()
         ]
         with self.lock:
-            # Ctrl-C and Ctrl-Z at the terminal are not for it. No session of its own:
-            # the kernel may give a session as much as all copies together (autogroups).
+            # In a process group of its own it gets no Ctrl-C and Ctrl-Z of the terminal. It has
+            # no session of its own, as the kernel may give a session as much CPU time as all
+            # copies together have (autogroups).
             pid = os.posix_spawn(
                 argv[0],
                 argv,
                 environment,
-                file_actions=[*((os.POSIX_SPAWN_DUP2, own, fd) for fd, own in fds.items()), *null],
+                file_actions=[
+                    *((os.POSIX_SPAWN_DUP2, our_fd, fd) for fd, our_fd in fds.items()),
+                    *null,
+                ],
                 setpgroup=0,
                 setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),
             )
@@ -239,7 +243,7 @@ class Helpers(Struct, eq=False):
         return pid
 
     def end(self, pid: int) -> None:
-        """Kill and reap one."""
+        """Kill and reap a helper."""
         with self.lock:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -254,43 +258,43 @@ class Guard:
     def __init__(self, mark: str, copies: int, locks: int, cgroup: Cgroup | None) -> None:
         self.helpers = Helpers()
         self.cgroup = cgroup if cgroup is not None and cgroup.enter() else None
-        place = None if self.cgroup is None else self.cgroup.path
-        # Of each copy one process runs, and one may wait to follow it.
-        self.launcher = Launcher(2 * copies, limit_mark(mark), locks, place)
+        folder = None if self.cgroup is None else self.cgroup.path
+        # Each copy has a process that runs, and may have one that waits to follow it.
+        self.launcher = Launcher(2 * copies, limit_mark(mark), locks, folder)
         self.groups: set[int] = set()  # of copies since leftovers were last killed
-        self.immune: set[int] = set()  # children that may live on: we could not kill them
+        self.immune: set[int] = set()  # children that could not be killed
         self._named_leftovers: dict[
             int, Leftover
         ] = {}  # that were killed and named, since then as well
 
     def orphans(self, copies: Mapping[int, int]) -> dict[int, list[int]]:
-        """Return what living copies left without a parent, which the launcher has now, by copy.
+        """Return orphans of living copies, which the launcher has adopted, by copy.
 
         `copies`: their numbers by process.
         """
-        found: dict[int, list[int]] = {}
+        by_copy: dict[int, list[int]] = {}
         for pid in self._foreign_children(copies):
             copy = copies.get(_process_group(pid))
-            if copy is None:  # of a session of its own
+            if copy is None:  # it has a session of its own
                 orphan = describe_process(pid)
                 if orphan is None or orphan.copy is None or not orphan.copy.isdecimal():
                     continue
                 copy = int(orphan.copy)
-            found.setdefault(copy, []).append(pid)
-        return found
+            by_copy.setdefault(copy, []).append(pid)
+        return by_copy
 
     def kill_orphans(self, pid: int, copy: int) -> bool:
-        """Kill what a copy left without a parent; tell whether there was anything."""
-        found = self.orphans({pid: copy}).get(copy, [])
-        for orphan in found:
+        """Kill the orphans of a copy; tell whether it had any."""
+        orphans = self.orphans({pid: copy}).get(copy, [])
+        for orphan in orphans:
             self._kill(orphan)
-        return bool(found)
+        return bool(orphans)
 
     def kill_strays(self, living: Iterable[int]) -> None:
-        """Kill what left the session of its copy and outlived it, while `living` copies go on.
+        """Kill orphans of copies that have ended, while `living` copies go on.
 
-        Copies are of our own session, and what stays in their groups dies with them: a
-        child in a session of its own is an orphan that was adopted.
+        Copies are in our own session, and processes of their groups die with them. So a child
+        in a session of its own is an orphan that was adopted.
         """
         ours = os.getsid(0)
         for pid in self._foreign_children(living):
@@ -309,31 +313,34 @@ class Guard:
         since the last call, and whether they are dead.
         """
         deadline = time.monotonic() + _GUARD_PATIENCE_S
-        while mine := self._foreign_children(self.immune):
-            for pid in mine:
+        while leftover_pids := self._foreign_children(self.immune):
+            for pid in leftover_pids:
                 self._kill(pid)
-            reap_dead(mine)
+            reap_dead(leftover_pids)
             if time.monotonic() > deadline:
                 self.immune.update(self._foreign_children())
                 break
             if self._named_leftovers:
                 time.sleep(_GUARD_PAUSE_S)
-        found = [
-            replace(it, killed=pid not in self.immune) for pid, it in self._named_leftovers.items()
+        leftovers = [
+            replace(leftover, killed=pid not in self.immune)
+            for pid, leftover in self._named_leftovers.items()
         ]
         self.groups.clear()
         self._named_leftovers.clear()
-        return found
+        return leftovers
 
     def _kill(self, pid: int) -> None:
         """Kill a leftover, and name it unless it was named before."""
-        # What is of a copy's group was killed with it, and noted: it is only dying yet.
+        # A process of a copy's group was killed and noted with the copy: it is dying.
         if pid not in self._named_leftovers and _process_group(pid) not in self.groups:
             leftover = _describe_leftover(pid)
             if leftover is not None:
                 self._named_leftovers[pid] = leftover
         try:
-            if os.getsid(pid) != os.getsid(0):  # all at once: what forks for ever is the quicker
+            if os.getsid(pid) != os.getsid(
+                0
+            ):  # all at once, as a process that forks for ever is quicker than we are
                 os.killpg(os.getpgid(pid), signal.SIGKILL)
             os.kill(pid, signal.SIGKILL)
         except PermissionError:
@@ -342,24 +349,24 @@ class Guard:
             return
 
     def _foreign_children(self, besides: Iterable[int] = ()) -> list[int]:
-        """Return our and the launcher's children that copies left, but for `besides`."""
+        """Return children of ours and of the launcher that are no helpers, without `besides`."""
         with self.helpers.lock:
-            ours = {self.launcher.pid, *self.helpers.pids, *besides}
-            every = (*child_pids(), *child_pids(self.launcher.pid))
-        return [pid for pid in every if pid not in ours]
+            expected = {self.launcher.pid, *self.helpers.pids, *besides}
+            pids = (*child_pids(), *child_pids(self.launcher.pid))
+        return [pid for pid in pids if pid not in expected]
 
     def close(self) -> None:
-        """Remove the cgroup, end the launcher; what could not be killed is left to that."""
+        """Remove the cgroup and end the launcher, which hunts those that could not be killed."""
         if self.cgroup is not None:
             self.cgroup.leave(self.launcher.pid)
         self.launcher.close(hunt=any(pid in self.immune for pid in self._foreign_children()))
 
 
 def _describe_leftover(pid: int) -> Leftover | None:
-    it = describe_process(pid)
-    # What copies leave is the launcher's child, what --prepare leaves is ours.
-    is_prepared = it is not None and it.copy is None and pid in child_pids()
-    return replace(it, copy=PREPARED) if it is not None and is_prepared else it
+    leftover = describe_process(pid)
+    # Orphans of copies are the launcher's children, orphans of --prepare are ours.
+    is_prepared = leftover is not None and leftover.copy is None and pid in child_pids()
+    return replace(leftover, copy=PREPARED) if leftover is not None and is_prepared else leftover
 
 
 def _process_group(pid: int) -> int:
@@ -371,7 +378,7 @@ def _process_group(pid: int) -> int:
 
 @contextmanager
 def guard(mark: str, copies: int, *, use_cgroup: bool = True) -> Iterator[Guard]:
-    """Guard a run: while this context lives, nothing it starts outlives this process.
+    """Guard a run: nothing that is started in this context outlives this process.
 
     `mark` tells its processes from those of all other runs, by a limit and `MARKER`.
     """
@@ -383,7 +390,9 @@ def guard(mark: str, copies: int, *, use_cgroup: bool = True) -> Iterator[Guard]
         stack.callback(libc.prctl, _PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
         with marked_limit(mark) as locks:
             keeper = Guard(mark, copies, locks, Cgroup.make(mark[:8]) if use_cgroup else None)
-            stack.callback(keeper.close)  # not before: a launcher that hunts must not find us
+            stack.callback(
+                keeper.close
+            )  # after the mark is set back, as a launcher that hunts must not find us
             stack.callback(keeper.kill_leftovers)
             yield keeper
 
@@ -395,44 +404,44 @@ def _mark_environment(mark: str | None) -> None:
         os.environ[MARKER] = mark
 
 
-# -- What killed attempts at a run may have left: ended before the run goes on ---------------------
+# -- Processes and files of killed attempts at a run, removed before the run goes on ---------------
 
 _LEFTOVER_PROCESSES_PATIENCE_S = 2.0
 _LEFTOVER_PROCESSES_PAUSE_S = 0.01
 
 
-def end_leftovers(uuid: str, own: str) -> int:
-    """Kill what earlier attempts at a run left, wait until it is gone; return how much there was.
+def end_leftovers(uuid: str, own_mark: str) -> int:
+    """Kill processes of earlier attempts at a run, wait until they are gone; return their number.
 
-    Their launchers do the same, in their own time. Every attempt marks its
-    processes with the run's uuid and something of its own; `own` is ours.
+    The launchers of those attempts do the same, in their own time. Every attempt marks its
+    processes with the run's uuid and a suffix; `own_mark` is the mark of this attempt.
     """
-    begin, ours = f"{MARKER}={uuid}".encode(), f"{MARKER}={own}".encode()
+    mark_prefix, own_entry = f"{MARKER}={uuid}".encode(), f"{MARKER}={own_mark}".encode()
     deadline = time.monotonic() + _LEFTOVER_PROCESSES_PATIENCE_S
-    found: set[int] = set()
-    while left := kill_marked(lambda entry: entry.startswith(begin) and entry != ours):
-        found |= left
+    all_killed: set[int] = set()
+    while killed := kill_marked(lambda entry: entry.startswith(mark_prefix) and entry != own_entry):
+        all_killed |= killed
         if time.monotonic() > deadline:
             break
         time.sleep(_LEFTOVER_PROCESSES_PAUSE_S)
-    return len(found)
+    return len(all_killed)
 
 
-def remove_unnamed(folder: Path, named: Collection[str], own: Path) -> None:
-    """Remove from a run's folder what killed attempts left, but the files that `named` names.
+def remove_unnamed(folder: Path, kept: Collection[str], own_folder: Path) -> None:
+    """Remove files of killed attempts from a run's folder, except those that are kept.
 
-    `named` are directories, or patterns of files that end in `*`; `own` is the folder of
-    the attempt that is being made. No symbolic link is followed: links themselves go.
+    `kept` are directories, or patterns of files that end in `*`. `own_folder` is the folder of
+    this attempt. No symbolic link is followed: the links themselves are removed.
     """
-    patterns = [name.removesuffix("*") for name in named if name.endswith("*")]
+    prefixes = [name.removesuffix("*") for name in kept if name.endswith("*")]
     for attempt in (folder, *list_folder(folder, "resume-*")):
-        if attempt == own or attempt.is_symlink():
+        if attempt == own_folder or attempt.is_symlink():
             continue
         for entry in list_folder(attempt):
             text = escape_undecodable(str(entry))
-            kept = text in named or any(text.startswith(begin) for begin in patterns)
+            is_kept = text in kept or any(text.startswith(prefix) for prefix in prefixes)
             is_attempt = attempt == folder and entry.name.startswith("resume-")
-            if kept or (is_attempt and not entry.is_symlink()):
+            if is_kept or (is_attempt and not entry.is_symlink()):
                 continue
             if entry.is_dir() or entry.is_symlink():
                 remove_run_dir(entry)

@@ -1,4 +1,4 @@
-"""The launcher of a run: its program, its process, and what goes to it and comes from it."""
+"""The launcher of a run: its program, its process, requests to it and records of it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 import trio
 
@@ -28,12 +29,12 @@ from rater.run.launcher.table import (
 from rater.run.programs.compile import cache_root, compile_program
 from rater.system.errors import InputError, RunError
 
-# -- The program: made with the package, or compiled once from the source beside it ----------------
+# -- The program: it is built with the package, or compiled once from the source beside it ---------
 
 NAME = "rater-launcher"
 _SOURCES = Path(__file__).parent / "native"
 _BUILT_PROGRAM = Path(__file__).parent / NAME
-FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")  # and static where that can be: it forks sooner
+FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
 
 
 def launcher_program() -> Path:
@@ -45,34 +46,45 @@ def launcher_program() -> Path:
             return _BUILT_PROGRAM
     try:
         files = tuple(source for source in sources if source.suffix == ".c")
-        with suppress(InputError):  # without that library
+        # A static program forks sooner; the static library may not be there.
+        with suppress(InputError):
             return compile_program(NAME, files, (*FLAGS, "-static"), (), cache_root()).executable
         return compile_program(NAME, files, FLAGS, (), cache_root()).executable
     except InputError as error:
         raise InputError(
             f"rater starts copies by a small program of its own, {_BUILT_PROGRAM}, which is not "
-            "there and "
-            f"could not be made: {error}; or install rater from a wheel, which has it"
+            f"there and could not be made: {error}; or install rater from a wheel, which has it"
         ) from error
 
 
 # -- The process -----------------------------------------------------------------------------------
 
 _MESSAGE_BYTES = RECORD.size * MOST_RECORDS
-_MOST_REQUEST_BYTES = 512  # bytes of several in one message; the launcher has room for 64
-_GREETING_S, _GREETINGS = 0.5, 40  # so often it is let go on where it was stopped as it began
+_MOST_REQUEST_BYTES = 512  # of several requests in one message: 42, the launcher has room for 64
+_GREETING_S = 0.5  # between two looks at whether a new launcher was stopped
+_GREETINGS = 40  # looks
 _CHANGED_STATE = os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT
 
 
 class LauncherDiedError(RunError):
-    """It was killed from outside; what it had started is our child by now."""
+    """The launcher was killed from outside; the processes that it had started are ours by now."""
+
+
+_NO_TABLE = -1
+
+
+class _Message(NamedTuple):
+    """Requests that are sent together, or one START with its table."""
+
+    requests: bytes
+    table: int  # descriptor, or `_NO_TABLE`
 
 
 class Launcher:
-    """One process, of one run: on the trio thread, but for its begin and end.
+    """The launcher's process in one run; on the trio thread, but for its begin and end.
 
-    `processes`: so many at most at one time. `mark` is a limit of file locks that marks what rater
-    starts, `locks` that limit as rater was given it.
+    `processes` is the most that it has at one time. `mark` is a limit of file locks that marks all
+    processes that rater starts, `locks` that limit as rater itself was given it.
     """
 
     def __init__(self, processes: int, mark: int, locks: int, cgroup: Path | None) -> None:
@@ -86,17 +98,17 @@ class Launcher:
                 [NAME, *map(str, (fd, processes, mark, locks, cgroup or ""))],
                 {"PATH": os.defpath},
                 file_actions=[
-                    (os.POSIX_SPAWN_DUP2, fd, fd),  # which it inherits then
-                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),  # of copies as well
-                    *((os.POSIX_SPAWN_OPEN, it, os.devnull, os.O_RDWR, 0) for it in (1, 2)),
+                    (os.POSIX_SPAWN_DUP2, fd, fd),  # so that it is not closed by the exec
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),  # copies inherit it
+                    *((os.POSIX_SPAWN_OPEN, out, os.devnull, os.O_RDWR, 0) for out in (1, 2)),
                 ],
             )
-        self._unsent: deque[tuple[bytes, int]] = deque()  # messages, with the table of one or -1
+        self._unsent: deque[_Message] = deque()
         self.tokens = count(1)  # numbers for processes that are to be started
         self._greet(program)
 
     def _greet(self, program: Path) -> None:
-        """Wait for the first record, which says of which make it is."""
+        """Wait for the first record, which has the format that the program speaks."""
         self._socket.settimeout(_GREETING_S)
         data = b""
         for _ in range(_GREETINGS):
@@ -117,47 +129,47 @@ class Launcher:
             )
 
     async def start(self, entries: Sequence[ProcessEntry]) -> None:
-        """Have processes started; those that follow nobody say READY at their gates."""
+        """Have processes forked. Those that follow no other one are READY at their gates."""
         table = os.memfd_create("rater-table")
         with open(table, "wb", closefd=False) as file:
             file.write(pack_table(entries))
         self._send(REQUEST.pack(RequestKind.START, 0, 0), table)
 
-    def ask(self, verb: RequestKind, token: int = 0, value: int = 0) -> None:
-        """Have something done; all but START.
+    def ask(self, kind: RequestKind, token: int = 0, value: int = 0) -> None:
+        """Send a request of any kind but START.
 
-        RELEASE: all begin that wait at their gates, each at its offset. ALLOW: one that is held
-        may follow the one before it. SIGNAL `value`: to a process and its group. DISCARD: one that
-        has not begun ends; 0: all of them.
+        RELEASE: all processes at their gates begin, each at its offset. ALLOW: a process that is
+        held may follow the one before it. SIGNAL: the signal `value` goes to a process and its
+        group. DISCARD: a process that has not begun is killed; with token 0, all of these.
         """
-        self._send(REQUEST.pack(verb, token, value))
+        self._send(REQUEST.pack(kind, token, value))
 
-    def _send(self, request: bytes, table: int = -1) -> None:
-        if (
-            self._unsent
-            and self._unsent[-1][1] < 0 < _MOST_REQUEST_BYTES - len(self._unsent[-1][0])
-            and table < 0
-        ):
-            request = self._unsent.pop()[0] + request
-        self._unsent.append((request, table))
+    def _send(self, request: bytes, table: int = _NO_TABLE) -> None:
+        if self._unsent and table == _NO_TABLE:
+            last = self._unsent[-1]
+            if last.table == _NO_TABLE and len(last.requests) < _MOST_REQUEST_BYTES:
+                request = self._unsent.pop().requests + request
+        self._unsent.append(_Message(request, table))
         self.flush()
 
     def flush(self) -> None:
         """Send what could not be sent before; returns at once."""
-        with suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):  # `receive` tells
+        # Where the launcher is dead, `receive` raises the error.
+        with suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
             while self._unsent:
-                request, table = self._unsent[0]
-                socket.send_fds(self._socket, [request], [table] if table >= 0 else [])
+                requests, table = self._unsent[0]
+                has_table = table != _NO_TABLE
+                socket.send_fds(self._socket, [requests], [table] if has_table else [])
                 self._unsent.popleft()
-                if table >= 0:
+                if has_table:
                     os.close(table)
 
     async def receive(self) -> list[Record]:
         """Wait for records and return them, in order; raises `LauncherDiedError`."""
         while True:
             await trio.lowlevel.wait_readable(self._socket)
-            if found := self.receive_waiting():
-                return found
+            if records := self.receive_waiting():
+                return records
 
     def receive_waiting(self) -> list[Record]:
         """Return the records that are there; raises `LauncherDiedError`."""
@@ -184,17 +196,20 @@ class Launcher:
         )
 
     def continue_if_stopped(self) -> str | None:
-        """Let it go on where it was stopped; return that in words, None where it was not."""
+        """Let the launcher go on if it was stopped, and return a note of that."""
         with suppress(ChildProcessError):
-            found = os.waitid(os.P_PID, self.pid, _CHANGED_STATE)
-            if found is not None and found.si_code == os.CLD_STOPPED:
+            change = os.waitid(os.P_PID, self.pid, _CHANGED_STATE)
+            if change is not None and change.si_code == os.CLD_STOPPED:
                 os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG)
                 os.kill(self.pid, signal.SIGCONT)
                 return "rater's launcher was stopped from outside; it was let go on"
         return None
 
     def close(self, *, hunt: bool) -> None:
-        """End it; with `hunt` it kills what is there first, as if rater had died, unwaited for."""
+        """End the launcher. With `hunt` it first kills all processes of the run by itself.
+
+        It does so as if rater had died, and nobody waits for it.
+        """
         with suppress(OSError):
             self._socket.settimeout(1.0)
             self.ask(RequestKind.GOODBYE, value=int(hunt))
@@ -203,6 +218,6 @@ class Launcher:
         self._socket.close()
         if not hunt:
             with suppress(ChildProcessError):
-                # Whoever stops it may do so now as well: then nobody else would let it go on.
+                # It may be stopped from outside even now, and nobody else would let it go on.
                 while os.WIFSTOPPED(os.waitpid(self.pid, os.WUNTRACED)[1]):
                     os.kill(self.pid, signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""What rater and its launcher say to each other: `native/launcher.h`, packed and unpacked."""
+"""The protocol of rater and its launcher (`native/launcher.h`), packed and unpacked."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from typing import NamedTuple
 from msgspec import Struct
 
 FORMAT = 2  # rises with every change of a structure
-_NO_OFFSET = 0xFFFFFFFF
+_NO_OFFSET = 0xFFFFFFFF  # instead of a mask: the copy has what the launcher was given
 REQUEST = struct.Struct("=IIi")
 _HEAD = struct.Struct("=II")
 _ENTRY = struct.Struct("=4I9I3iq")
 RECORD = struct.Struct("=IIiiiiq20q2i")
 MOST_RECORDS = 64  # in one message
-_TEXT_OFFSET = 32  # bytes before the figures
+_TEXT_OFFSET = 32  # of a record: bytes before its figures or text
 
 
-# What rater asks for; what a record is about; what a process could not do before it began.
 RequestKind = IntEnum("RequestKind", "START RELEASE ALLOW SIGNAL DISCARD GOODBYE")
 RecordKind = IntEnum(
     "RecordKind", "HELLO READY RELEASED STARTED ENDED BROKEN REFUSED REPORT STALLED"
@@ -34,32 +33,32 @@ StartStep = IntEnum(
 
 
 class ProcessFlag(IntFlag):
-    """Of one process."""
+    """How the launcher treats one process."""
 
     REPORTS = 1  # its script has the pipe to report its commands by
-    PROOF = 2  # it is looked at when it has ended
-    WELL = 4  # it does not follow one that failed
-    HELD = 8  # it does not begin before ALLOW either
+    PROOF = 2  # schedstat is read at its gate and at its end
+    WELL = 4  # it does not follow a process that failed
+    HELD = 8  # it does not follow before ALLOW
 
 
 class Record(NamedTuple):
-    """What happened; times are of CLOCK_MONOTONIC."""
+    """A record of the launcher, in the order of its fields there; times are of CLOCK_MONOTONIC."""
 
     kind: int
     token: int
     pid: int
-    status: int  # ENDED: as wait(2) has it; BROKEN: a `StartStep`
-    error: int
+    status: int  # ENDED: of wait(2); BROKEN: a `StartStep`; REPORT: bytes of text; HELLO: FORMAT
+    error: int  # BROKEN: errno; MEMORY_GIVEN: the policy that the kernel set instead
     unused: int
-    at_ns: int
-    start_ns: int  # 0: never released
+    at_ns: int  # when it happened; STALLED: for how long
+    start_ns: int  # 0: it was never released
     planned_ns: int
-    seen_ns: int  # it had not ended then; 0: its end is stamped right
-    stalled_ns: int  # for so long the launcher itself did not run
+    seen_ns: int  # the process had not ended at this time; 0: its end was stamped in time
+    stalled_ns: int  # the launcher itself had not run for so long
     gate_cpu_ns: int
     gate_delay_ns: int
     gate_peak_bytes: int
-    cpu_ns: int  # of its first thread; -1: not known
+    cpu_ns: int  # schedstat of its first thread; -1: not known
     delay_ns: int
     user_ns: int
     system_ns: int
@@ -68,45 +67,49 @@ class Record(NamedTuple):
     major_faults: int
     voluntary: int
     involuntary: int
-    soft_cpu_s: int  # limits of one that a signal ended; -1: unlimited, or not read
+    soft_cpu_s: int  # limits of a process that a signal ended; -1: unlimited, or not read
     hard_cpu_s: int
     soft_file_bytes: int
     hard_file_bytes: int
     last_cpu: int  # -1: not known
-    left_group: int  # processes of its group were there, and were killed
-    text: bytes = b""  # REPORT: what was written; BROKEN: the mask that the kernel gave
+    left_group: int  # 1: processes of its group had outlived it, and were killed
+    text: bytes = b""  # REPORT: the bytes; BROKEN: the mask that the kernel set instead
 
 
 class ProcessEntry(Struct, frozen=True, kw_only=True):
     """One process of a table."""
 
-    token: int
+    token: int  # its name in requests and records, from 1
     copy: int
     argv: Sequence[bytes]
-    shared_variables: Mapping[bytes, bytes]  # variables; the same object for many is packed once
+    shared_variables: Mapping[bytes, bytes]  # one object for many processes is packed once
     own_variables: Mapping[bytes, bytes]
     directory: bytes
     output: bytes
     error: bytes
     cpus: Sequence[int] | None  # None: those that rater was given
-    policy: int = -1  # of memory, as set_mempolicy(2) has it; -1: as it is
+    policy: int = -1  # of memory, in numbers of set_mempolicy(2); -1: unchanged
     nodes: Sequence[int] = ()
-    transparent: bool | None = None  # huge pages of the kernel's own accord; None: as it is
-    after: int = 0  # token of the process whose end it begins with; 0: with RELEASE
+    transparent: bool | None = None  # huge pages by the kernel's setting, or none; None: unchanged
+    after: int = 0  # token of the process whose end it begins with; 0: it begins with RELEASE
     flags: int = 0  # of `ProcessFlag`
     offset_ns: int = 0  # from RELEASE
     accepted: Sequence[int] = (0,)  # exit codes that are no failure
 
 
-# -- The environment: byte for byte, twice the same name and entries without one included ---------
+# -- The environment. Copies get every byte that rater got: names that are there twice, and entries
+# without a name, included.
 
-# What Python sets in its own environment where there is no locale (PEP 538).
+# Python sets this in its own environment where there is no locale (PEP 538).
 _COERCED = (b"LC_CTYPE", (b"C.UTF-8", b"C.utf8", b"UTF-8"))
 
 
 @cache
 def _initial_environment() -> tuple[tuple[bytes, bytes], ...]:
-    """Return name and whole entry of all that this process was started with, in order."""
+    """Return name and whole entry of each variable that this process was started with, in order.
+
+    The name of an entry without "=" is empty.
+    """
     try:
         block = Path("/proc/self/environ").read_bytes()
     except OSError:
@@ -117,27 +120,31 @@ def _initial_environment() -> tuple[tuple[bytes, bytes], ...]:
 
 def inherited_environment() -> dict[bytes, bytes]:
     """Return the variables of this process but those that Python itself has added."""
-    found = {name: value for name, value in os.environb.items() if name}
-    name, values = _COERCED
-    if found.get(name) in values and all(name != given for given, _ in _initial_environment()):
-        del found[name]
-    return found
+    variables = {name: value for name, value in os.environb.items() if name}
+    coerced_name, coerced_values = _COERCED
+    was_given = any(name == coerced_name for name, _ in _initial_environment())
+    if variables.get(coerced_name) in coerced_values and not was_given:
+        del variables[coerced_name]
+    return variables
 
 
-def environment_entries(wanted: Mapping[bytes, bytes], but: Container[bytes]) -> Iterator[bytes]:
-    """Yield NAME=VALUE of what is wanted `but` these; what is as it was given stays where it was.
+def environment_entries(
+    variables: Mapping[bytes, bytes], excluded: Container[bytes]
+) -> Iterator[bytes]:
+    """Yield NAME=VALUE of all variables but the names in `excluded`.
 
-    So do entries that are no variables, and later ones of the same name.
+    Entries that rater was started with, and that did not change, come first and in their order.
+    Entries without a name, and later entries of a name, stay among them.
     """
-    same: dict[bytes, bool] = {b"": True}
+    unchanged: dict[bytes, bool] = {b"": True}
     for name, entry in _initial_environment():
-        if name not in same:  # of two the first counts
-            value = wanted.get(name)
-            same[name] = value is not None and b"%b=%b" % (name, value) == entry
-        if same[name] and name not in but:
+        if name not in unchanged:  # of two entries of a name the first counts
+            value = variables.get(name)
+            unchanged[name] = value is not None and b"%b=%b" % (name, value) == entry
+        if unchanged[name] and name not in excluded:
             yield entry
-    for name, value in wanted.items():
-        if name not in but and not same.get(name):
+    for name, value in variables.items():
+        if name not in excluded and not unchanged.get(name):
             yield b"%b=%b" % (name, value)
 
 
@@ -145,85 +152,93 @@ def environment_entries(wanted: Mapping[bytes, bytes], but: Container[bytes]) ->
 
 
 class _Packer:
-    """The strings, lists and masks behind the entries of a table; the same ones lie there once."""
+    """The strings, lists and masks behind the entries of a table; equal ones are packed once."""
 
-    def __init__(self, begin: int) -> None:
+    def __init__(self, begin_offset: int) -> None:
         self._parts: list[bytes] = []
-        self._offset = begin
+        self._offset = begin_offset
         self._strings: dict[bytes, int] = {}
         self._lists: dict[object, int] = {}
 
     def _append(self, data: bytes) -> int:
-        at = self._offset
+        offset = self._offset
         data += b"\0" * (-len(data) % 4)
         self._parts.append(data)
         self._offset += len(data)
-        return at
+        return offset
 
     def string(self, text: bytes) -> int:
-        at = self._strings.get(text)
-        if at is None:
-            if b"\0" in text:  # it would end early without a word
+        offset = self._strings.get(text)
+        if offset is None:
+            if b"\0" in text:  # the launcher would read the begin of it alone
                 raise ValueError("embedded null byte")
-            at = self._strings[text] = self._append(text + b"\0")
-        return at
+            offset = self._strings[text] = self._append(text + b"\0")
+        return offset
 
     def list(self, texts: Iterable[bytes], key: object) -> int:
-        at = self._lists.get(key)
-        if at is None:
+        offset = self._lists.get(key)
+        if offset is None:
             words = [*texts]
             data = b"".join(word + b"\0" for word in words)
-            if data.count(b"\0") != len(words):  # one would end early without a word
+            if data.count(b"\0") != len(words):  # the launcher would read the begin of one alone
                 raise ValueError("embedded null byte")
-            at = self._lists[key] = self._append(struct.pack("=I", len(words)) + data)
-        return at
+            offset = self._lists[key] = self._append(struct.pack("=I", len(words)) + data)
+        return offset
 
     def mask(self, numbers: Sequence[int] | None) -> int:
         if numbers is None:
             return _NO_OFFSET
         key = ("mask", tuple(numbers))
-        at = self._lists.get(key)
-        if at is None:
+        offset = self._lists.get(key)
+        if offset is None:
             bits = sum(1 << number for number in set(numbers))
             data = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
-            at = self._lists[key] = self._append(struct.pack("=I", len(data)) + data)
-        return at
+            offset = self._lists[key] = self._append(struct.pack("=I", len(data)) + data)
+        return offset
 
     def packed_bytes(self) -> bytes:
-        """Return all of it; a table ends with a zero byte."""
+        """Return all that was appended; a table ends with a zero byte."""
         return b"".join((*self._parts, b"\0\0\0\0"))
 
 
 def pack_table(entries: Sequence[ProcessEntry]) -> bytes:
-    """Return a table; variables that are as rater was given them are byte for byte so."""
+    """Return a table, as bytes."""
     packer = _Packer(_HEAD.size + _ENTRY.size * len(entries))
-    heads = []
-    for it in entries:
-        own = it.own_variables
-        key = (id(it.shared_variables), *own)
-        heads.append(
-            _ENTRY.pack(
-                *(it.token, it.after, it.copy, it.flags),
-                packer.list(it.argv, (b"argv", *it.argv)),
-                packer.list(environment_entries(it.shared_variables, own), key),
-                packer.list(map(b"=".join, own.items()), tuple(own.items())),
-                *map(packer.string, (it.directory, it.output, it.error)),
-                *(packer.mask(it.cpus), packer.mask(it.nodes or None)),
-                packer.mask(it.accepted),
-                *(it.policy, -1 if it.transparent is None else int(it.transparent), 0),
-                it.offset_ns,
-            )
-        )
+    heads = [_pack_entry(entry, packer) for entry in entries]
     return b"".join((_HEAD.pack(FORMAT, len(entries)), *heads, packer.packed_bytes()))
 
 
+def _pack_entry(entry: ProcessEntry, packer: _Packer) -> bytes:
+    own_variables = entry.own_variables
+    shared_key = (id(entry.shared_variables), *own_variables)
+    return _ENTRY.pack(
+        entry.token,
+        entry.after,
+        entry.copy,
+        entry.flags,
+        packer.list(entry.argv, (b"argv", *entry.argv)),
+        packer.list(environment_entries(entry.shared_variables, own_variables), shared_key),
+        packer.list(map(b"=".join, own_variables.items()), tuple(own_variables.items())),
+        packer.string(entry.directory),
+        packer.string(entry.output),
+        packer.string(entry.error),
+        packer.mask(entry.cpus),
+        packer.mask(entry.nodes or None),
+        packer.mask(entry.accepted),
+        entry.policy,
+        -1 if entry.transparent is None else int(entry.transparent),
+        0,  # unused
+        entry.offset_ns,
+    )
+
+
 def unpack_records(data: bytes) -> Iterator[Record]:
-    """Yield the records of whole ones."""
-    for at in range(0, len(data) - RECORD.size + 1, RECORD.size):
-        record = Record(*RECORD.unpack_from(data, at))
+    """Yield the records of a message, which has whole ones."""
+    for begin in range(0, len(data) - RECORD.size + 1, RECORD.size):
+        record = Record(*RECORD.unpack_from(data, begin))
+        text_begin = begin + _TEXT_OFFSET
         if record.kind == RecordKind.REPORT:
-            begin = at + _TEXT_OFFSET
-            record = record._replace(text=data[begin : begin + record.status])
+            record = record._replace(text=data[text_begin : text_begin + record.status])
         elif record.kind == RecordKind.BROKEN:
-            record = record._replace(text=data[at + _TEXT_OFFSET : at + RECORD.size])
+            record = record._replace(text=data[text_begin : begin + RECORD.size])
         yield record

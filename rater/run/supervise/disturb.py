@@ -42,7 +42,7 @@ class _Competitor:
 
     def set_share(self, share: float) -> None:
         """Let it take so much of its CPU from now on."""
-        with suppress(BrokenPipeError):  # it is gone: its CPU time will tell
+        with suppress(BrokenPipeError):  # it is gone: the CPU time that it took shows that
             os.write(self._write_end, f"{share}\n".encode())
 
     def end(self) -> None:
@@ -52,7 +52,7 @@ class _Competitor:
 
 
 class Injector:
-    """Disturbs a run as told, benchmark by benchmark; a sink of the run's events.
+    """Disturbs a run as its injection says, benchmark by benchmark; a sink of the run's events.
 
     `taken_s` has, after `close`, the CPU time that its processes took, by benchmark, iteration
     and CPU.

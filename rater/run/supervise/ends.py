@@ -22,22 +22,22 @@ from rater.run.launcher.table import Record
 from rater.run.programs.script import failed_command
 from rater.text.values import to_dict
 
-# -- Times of a copy's commands, by what its script reports while it runs: which ended when, and how
+# -- Times of a copy's commands, by reports of its script: which command ended when, and how
 #
 # One pipe for all copies of a run. A line is `PID e N STATUS` when command N of the
-# script PID has ended, and `PID s N OWN` when it runs as process OWN. Times are those
-# at which the launcher sees a line, as they are for ends of copies.
+# script PID has ended, and `PID s N CHILD` when it runs as process CHILD. The time of a
+# line is when the launcher sees it, as for ends of copies.
 
 _LONGEST_LINE_BYTES = 256
-_MOST_STRANGE_BYTES = 1 << 20  # bytes that no script has to report
+_MOST_STRANGE_BYTES = 1 << 20  # of lines that are no reports; more are a flood
 
 
 class CommandReport(NamedTuple):
-    """One line."""
+    """One line of a report."""
 
-    kind: str  # "s" or "e"
+    kind: str  # "s": it started; "e": it ended
     workload: int  # from 1
-    value: int  # process, or status as a shell has it
+    value: int  # "s": its process; "e": its status as a shell knows it
     at_ns: int  # CLOCK_MONOTONIC
 
 
@@ -45,21 +45,23 @@ class CommandReports:
     """What the scripts of a phase have reported, by the process of each."""
 
     def __init__(self) -> None:
-        self._by_pid: dict[int, tuple[int, list[CommandReport]]] = {}  # at most so many, and which
+        self._by_pid: dict[
+            int, tuple[int, list[CommandReport]]
+        ] = {}  # the most that may come, and those that came
         self._rest = b""
-        self._strange_bytes = 0  # bytes that are none of these
+        self._strange_bytes = 0  # of lines that are no reports
 
     def expect(self, pid: int, workloads: int) -> None:
-        """Listen to a script of so many commands, which reports two lines of each at most."""
+        """Listen to a script of so many commands, which reports at most two lines of each."""
         self._by_pid[pid] = (2 * workloads, [])
 
     @property
     def flooded(self) -> bool:
-        """Tell whether so much came that no script has to report that it is a flood."""
+        """Tell whether lines that are no reports are so many that time stamps suffer from them."""
         return self._strange_bytes > _MOST_STRANGE_BYTES
 
     def read(self, block: bytes, now_ns: int) -> None:
-        """Take in what was reported at `now_ns`, in pieces as they came."""
+        """Take in a piece of the pipe that was read at `now_ns`; a line may lie in two pieces."""
         if self.flooded:
             return
         *lines, self._rest = (self._rest + block).split(b"\n")
@@ -71,20 +73,20 @@ class CommandReports:
             self._rest = b""
 
     def _keep_line(self, line: bytes, now_ns: int) -> bool:
-        """Keep one line; False for one that a benchmark wrote, which opened its script's pipe."""
+        """Keep a report; return False for a line that a benchmark wrote into its script's pipe."""
         try:
-            pid, workload, value = map(int, (line.split()[n] for n in (0, 2, 3)))
+            pid, workload, value = map(int, (line.split()[place] for place in (0, 2, 3)))
             kind = line.split()[1].decode("ascii")
         except (ValueError, IndexError):
             return False
-        most, those = self._by_pid.get(pid, (0, []))
-        if len(those) < most:
-            those.append(CommandReport(kind, workload, value, now_ns))
+        most, kept = self._by_pid.get(pid, (0, []))
+        if len(kept) < most:
+            kept.append(CommandReport(kind, workload, value, now_ns))
             return True
         return False
 
     def take(self, pid: int) -> list[CommandReport]:
-        """Return what a script has reported, in order, and forget it."""
+        """Return the reports of a script in order, and forget them."""
         return self._by_pid.pop(pid, (0, []))[1]
 
 
@@ -95,7 +97,7 @@ def workload_times(
     exit_code: int | None,
     signal: int | None,
     *,
-    well: Sequence[int] = (0,),
+    accepted: Sequence[int] = (0,),
     origin_ns: int = 0,
 ) -> tuple[WorkloadTime, ...]:
     """Return the times of the commands of a copy that began, from `origin_ns`.
@@ -109,10 +111,10 @@ def workload_times(
     start_ns, finish_ns = span_ns
     times = []
     for number in range(1, workloads + 1):
-        end, at_ns, code, by = ends.get(number), finish_ns, exit_code, signal
+        end, at_ns, end_code, end_signal = ends.get(number), finish_ns, exit_code, signal
         if end is not None:
-            code, by = _decode_shell_status(end.value)
-            if end.value in well:  # the script ends with the one that failed
+            end_code, end_signal = _decode_shell_status(end.value)
+            if end.value in accepted:  # the script ends with the one that failed
                 at_ns = min(max(end.at_ns, start_ns), finish_ns)
         times.append(
             WorkloadTime(
@@ -120,32 +122,34 @@ def workload_times(
                 start_ns=start_ns - origin_ns,
                 finish_ns=at_ns - origin_ns,
                 elapsed_ns=at_ns - start_ns,
-                exit_code=code,
-                signal=by,
+                exit_code=end_code,
+                signal=end_signal,
                 pid=pids.get(number),
             )
         )
         start_ns = at_ns
-        if end is None or end.value not in well:
+        if end is None or end.value not in accepted:
             break
     return tuple(times)
 
 
 def _decode_shell_status(value: int) -> tuple[int | None, int | None]:
-    """Return exit code and signal for what a shell calls status (see `programs.script`)."""
+    """Return exit code and signal of a shell's status (see `programs.script`)."""
     return (None, value - 128) if 128 < value <= 192 else (value, None)
 
 
-# -- What a copy's end means: its status in the run's words, and the event that says so ------------
+# -- The end of a copy: its status in the run's words, and the event that says so ------------------
 
-_STATUS_BY_STOP_REASON = {  # by why rater ended a copy
+_STATUS_BY_STOP_REASON = {
     StopReason.TIMEOUT: CopyStatus.TIMEOUT,
     StopReason.STOP: CopyStatus.INTERRUPTED,
     StopReason.OUTPUT: CopyStatus.FAILED,
     StopReason.TRACED: CopyStatus.FAILED,
 }
-_PER_CENT = 100  # of a copy's time: how long the launcher stood still below that does not matter
-# The kernel counts resident pages per CPU and folds them lazily.
+# An end may be late by a hundredth of the copy's time: less does not change a verdict.
+_MATTERS_PER = 100
+# The kernel counts resident pages per CPU and adds these counts up lazily, so a peak may be read
+# somewhat too high or low.
 _RSS_MARGIN = 1.1
 _SHELL_CODES = {
     126: "exit code 126: it could not be executed, or says so itself; see its stderr",
@@ -154,18 +158,19 @@ _SHELL_CODES = {
 
 
 def peak_bytes(record: Record) -> int | None:
-    """Return the peak of a copy's memory; None where it lies below what the launcher's child had.
+    """Return the peak of a copy's memory if it is known.
 
-    Exec folds the old memory map's peak in (fs/exec.c).
+    It is not known where it lies below the peak of the child at its gate, as exec adds the old
+    memory map's peak to the new one's (fs/exec.c).
     """
     peak = record.peak_bytes
     return peak if peak > record.gate_peak_bytes * _RSS_MARGIN else None
 
 
 def lateness_ns(record: Record) -> int | None:
-    """Return how long before its stamp a copy may have ended; None: that does not matter to it."""
+    """Return how long before its stamp a copy may have ended; None: too short to matter."""
     elapsed_ns = record.at_ns - record.start_ns
-    if record.stalled_ns * _PER_CENT <= elapsed_ns:
+    if record.stalled_ns * _MATTERS_PER <= elapsed_ns:
         return None
     return record.at_ns - record.seen_ns
 
@@ -183,20 +188,20 @@ def ended_event(
 ) -> CopyEnded:
     """Return the event of a released copy that has ended.
 
-    `origin_ns` (the run's first release) is of CLOCK_MONOTONIC; `expects`: its output will be
-    judged; `keeps`: files of good copies stay.
+    `origin_ns`: the run's first release, of CLOCK_MONOTONIC. `expects`: its output will be
+    judged. `keeps`: files of good copies stay.
     """
     record = child.end_record
     assert child.start_ns is not None and record is not None
     status, notes = _judge_end(child, record, kills)
     delay_ns = delay_cpu_ns = None
     if record.cpu_ns >= 0:
-        others = child.observed.other_threads
-        delays_ns = record.delay_ns + sum(it.delay_ns for it in others)
+        other_threads = child.observed.other_threads
+        delays_ns = record.delay_ns + sum(thread.delay_ns for thread in other_threads)
         delay_ns = max(0, delays_ns - max(0, record.gate_delay_ns))
-        cpu_ns = record.cpu_ns + sum(it.cpu_ns for it in others)
+        cpu_ns = record.cpu_ns + sum(thread.cpu_ns for thread in other_threads)
         delay_cpu_ns = max(0, cpu_ns - record.gate_cpu_ns)
-    kept = keeps or status not in (CopyStatus.OK, CopyStatus.INTERRUPTED)
+    keeps_files = keeps or status not in (CopyStatus.OK, CopyStatus.INTERRUPTED)
     return CopyEnded(
         phase=child.phase,
         benchmark=child.step.benchmark,
@@ -231,7 +236,7 @@ def ended_event(
         involuntary_switches=record.involuntary,
         pid=child.pid,
         note="; ".join(notes) or None,
-        run_dir=escape_undecodable(child.spec.files) if kept else None,
+        run_dir=escape_undecodable(child.spec.files) if keeps_files else None,
         gate=child.observed.gate_facts,
         last_cpu=None if record.last_cpu < 0 else record.last_cpu,
         workloads=workloads,
@@ -248,7 +253,7 @@ def describe_exit(child: Child) -> str:
 
 
 def _judge_end(child: Child, record: Record, kills: KernelKills) -> tuple[CopyStatus, list[str]]:
-    notes, code = list(child.remarks.notes), child.exit_code
+    notes, exit_code = list(child.remarks.notes), child.exit_code
     if record.left_group:
         notes.append(f"{LEFT_BEHIND} in its process group; they were killed")
     if child.remarks.ignored_s is not None:
@@ -266,25 +271,25 @@ def _judge_end(child: Child, record: Record, kills: KernelKills) -> tuple[CopySt
     if child.remarks.exec_errno is not None:
         notes.append(cannot_execute(child.remarks.exec_errno, child.spec.argv))
         return CopyStatus.FAILED, notes
-    ended_by = failed_command(child.spec.argv, child.spec.stderr, code, child.signal)
-    if ended_by:
+    command_note = failed_command(child.spec.argv, child.spec.stderr, exit_code, child.signal)
+    if command_note:
         in_shared = child.spec.workloads and not child.spec.output.endswith("/")
         where = f", in {escape_undecodable(child.spec.directory)}" if in_shared else ""
-        notes.append(ended_by + where)
+        notes.append(command_note + where)
     # A shell and our script hand on the signal that their command had, whoever sent that.
     cause = kills.cause(
-        child.signal or (code or 0) - 128,
+        child.signal or (exit_code or 0) - 128,
         (record.user_ns + record.system_ns) / 1e9,
         {
             "cpu time": (record.soft_cpu_s, record.hard_cpu_s),
             "file size": (record.soft_file_bytes, record.hard_file_bytes),
         },
-        handed_on=child.signal is None or ended_by is not None,
+        handed_on=child.signal is None or command_note is not None,
     )
-    cause = cause or _SHELL_CODES.get(code or 0)
+    cause = cause or _SHELL_CODES.get(exit_code or 0)
     return CopyStatus.FAILED, notes + ([cause] if cause else [])
 
 
 def suspended_ns() -> int:
-    """Return for how long the machine has been suspended since it started, which no time has."""
+    """Return how long the machine has been suspended since it started: no time includes that."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()

@@ -1,4 +1,4 @@
-"""What a run needs of this machine and its parts share, and the record of one phase."""
+"""A job: a plan with its needs of this machine. The state of its run; the record of one phase."""
 
 from __future__ import annotations
 
@@ -38,24 +38,26 @@ from rater.run.supervise.ends import CommandReports, ended_event, workload_times
 from rater.run.workplace.run_dirs import RunFolders
 from rater.system.process import STOP_SIGNALS
 
-# -- Signals that copies died of and rater had not sent: the same one may be on its way to rater ---
+# -- Signals that killed copies and that rater had not sent: the same may be on its way to rater ---
 #
 # A scheduler that ends a job signals all of its processes at once (Slurm: SIGTERM, SIGKILL after
-# KillWait). Copies may be dead, and their phase closed, before rater hears of it: what they did
-# until then is no measurement, and a resumed run has to do it again.
+# KillWait). Copies may be dead, and their phase closed, before rater hears of the signal: their
+# times are no measurement, and a resumed run has to repeat them.
 
-_BELONGS_NS = 2_000_000_000  # so long before rater's own stop a death belongs to it
-_WAIT_NS = 500_000_000  # so long a run that is over waits for a signal that its copies had
-_SHELL = 128  # a shell exits with this and the signal that ended its program
+_BELONGS_NS = 2_000_000_000  # a death so shortly before rater's own stop belongs to that
+_WAIT_NS = 500_000_000  # a run that is over waits so long for a signal that its copies had
+_SHELL = 128  # a shell exits with this number plus the signal that ended its program
 
 
 class ExternalSignals:
     """Deaths of copies by signals from outside, of the last moments; on the trio thread."""
 
     def __init__(self) -> None:
-        self._last_death_ns: dict[int, int] = {}  # when last, by phase
-        self._death_at_gate: tuple[int, str] | None = None  # when, and why the run ended for it
-        self._stopping_ns: int | None = None  # when last by a signal that stops rater too
+        self._last_death_ns: dict[int, int] = {}  # by phase
+        self._death_at_gate: tuple[int, str] | None = (
+            None  # when, and the reason that the run ended with
+        )
+        self._stopping_ns: int | None = None  # the last death by a signal that stops rater too
 
     def note_death(self, phase: int, signal: int | None, exit_code: int | None) -> None:
         """Note how a copy failed that rater had not asked to end."""
@@ -98,11 +100,11 @@ class ExternalSignals:
             self._stopping_ns = time.monotonic_ns()
 
 
-# -- What a run needs of this machine, and what its parts share while it goes on -------------------
+# -- The needs of a run, and the state that its parts share ----------------------------------------
 
 
 class PageProof(Protocol):
-    """What looks at page sizes of the copies of one phase; on the trio thread."""
+    """Looks at page sizes of the copies of one phase; on the trio thread."""
 
     @property
     def spent_ns(self) -> int:
@@ -115,14 +117,14 @@ class PageProof(Protocol):
         """Take note of a copy that ended and counts."""
 
     def close(self) -> Iterable[Event]:
-        """Return what each copy had; nothing is timed any more."""
+        """Return the page sizes of each copy; called when nothing is timed any more."""
 
 
 class PageSetup(Protocol):
     """Page sizes that a run's copies are to have."""
 
     def proof(self, phase: int) -> PageProof:
-        """Return what looks at the copies of a phase."""
+        """Return the proof of the copies of a phase."""
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -172,7 +174,7 @@ class RunState(Struct, eq=False, kw_only=True):
 
 
 class EndedCopy(Struct, frozen=True):
-    """A copy that ended, with what is needed to judge its output; no event: a filler."""
+    """A copy that ended, with all that judging its output needs; a filler has no event."""
 
     event: CopyEnded | None
     step: Step
@@ -181,12 +183,15 @@ class EndedCopy(Struct, frozen=True):
     @property
     def is_open(self) -> bool:
         """Tell whether its output is still to be judged."""
-        it = self.event
-        return it is not None and (it.status, it.validity) == (CopyStatus.OK, Validity.UNCHECKED)
+        event = self.event
+        return event is not None and (event.status, event.validity) == (
+            CopyStatus.OK,
+            Validity.UNCHECKED,
+        )
 
 
 class PhaseRecord:
-    """Emits what becomes of one phase, and keeps what is to be judged; on the trio thread."""
+    """Emits the events of one phase, and keeps the ends to be judged; on the trio thread."""
 
     def __init__(self, state: RunState, phase: Phase) -> None:
         placements = state.job.placements
@@ -253,8 +258,8 @@ class PhaseRecord:
         child.start_ns, child.planned_ns = start_ns, planned_ns
         if child.is_filler:
             return
-        start = start_ns - self.origin_ns
-        copy.start_ns = start if copy.start_ns is None else copy.start_ns
+        run_start_ns = start_ns - self.origin_ns
+        copy.start_ns = run_start_ns if copy.start_ns is None else copy.start_ns
         if self._state.observer is not None:
             self._state.observer.started(child)
         self._state.emit(
@@ -264,7 +269,7 @@ class PhaseRecord:
                 iteration=child.step.iteration,
                 copy=child.copy,
                 step=child.position,
-                start_ns=start,
+                start_ns=run_start_ns,
                 planned_start_ns=None if planned_ns is None else planned_ns - self.origin_ns,
             )
         )
@@ -278,7 +283,7 @@ class PhaseRecord:
             (record.start_ns, record.at_ns),
             child.exit_code,
             child.signal,
-            well=(0, *child.spec.accepted),
+            accepted=(0, *child.spec.accepted),
             origin_ns=self.origin_ns,
         )
         event = ended_event(
@@ -325,15 +330,15 @@ class PhaseRecord:
         )
 
     def take_ended(self) -> list[EndedCopy]:
-        """Return what has ended since the last call, to be judged."""
+        """Return the copies that have ended since the last call, to be judged."""
         taken, self._ended = self._ended, []
         return taken
 
     def close(self, window_ns: tuple[int, int] | None, counted: Iterable[Event]) -> None:
-        """Emit what was gathered, and the phase's end; nothing is timed any more.
+        """Emit all that was gathered, and the phase's end; nothing is timed any more.
 
-        `window_ns`: the window in the run's time, None where it did not close or there is none;
-        `counted`: what counters came to.
+        `window_ns`: begin and end of the window in the run's time, if there is one and it closed.
+        `counted`: events of the counters.
         """
         self._samples.close()
         if self._state.observer is not None and self._pages is not None:

@@ -189,14 +189,14 @@ _SUSPENDED_NS = 1_000_000_000  # less may lie between the readings of two clocks
 
 
 class Pauses:
-    """How long launcher and machine stood still while copies ran."""
+    """Times for which the launcher or the machine stood still while copies ran."""
 
     def __init__(self) -> None:
         self.stalls_ns: list[int] = []  # of the launcher, each time
         self._asleep_ns = suspended_ns()
 
     def notes(self) -> Iterator[Noted]:
-        """Say it, where it was long."""
+        """Return notes of long pauses."""
         if self.stalls_ns:
             times = f" {len(self.stalls_ns)} times," if len(self.stalls_ns) > 1 else ""
             niceness = os.getpriority(os.PRIO_PROCESS, 0)

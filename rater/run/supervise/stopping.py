@@ -19,7 +19,7 @@ from rater.run.launcher.guard import Guard
 from rater.run.programs.child_process import cut, written_bytes
 from rater.run.supervise.job import Job
 
-# -- Ending copies before they end: the time limit, SIGTERM, and SIGKILL after the grace -----------
+# -- Copies that are to end: the time limit, SIGTERM, and SIGKILL after the grace ------------------
 
 _DEATH_S = 5.0  # a copy that lives on for so long after SIGKILL is given up
 _LAST_DEATH_S = 1.0  # the same where somebody waits for the end of rater
@@ -212,11 +212,11 @@ def _free_if_traced(child: Child, guard: Guard) -> None:
         )
 
 
-# -- Steady mode's window: which runs count, and when nothing that counts runs any more ------------
+# -- Steady mode's window: which runs count, and when none of these goes on any more ---------------
 #
-# A run that began before the window closed counts, by its share inside; it has to
-# end for that share to be known. Copies that end before the last of these begin
-# once more (fillers), so that it ends under the same load as the others.
+# A run that began before the window closed counts by its share inside, which is known once the
+# run has ended. Copies that end before the last of these runs begin once more, as fillers, so
+# that this run ends under the same load as the others.
 
 
 class WindowWatch:
@@ -224,18 +224,19 @@ class WindowWatch:
 
     def __init__(self, window: Window, copies: int) -> None:
         self._window = window
-        self._copies_to_warm_up = copies if window.grows else 0  # copies that have not run once
+        self._copies_to_warm_up = copies if window.grows else 0  # those that have not run once
         self._begin_ns: int | None = None  # CLOCK_MONOTONIC of the phase's first release
         self._opens_ns: int | None = None  # None: not known yet
-        self.runs_that_count = 0  # runs that count and still go
+        self.runs_that_count = 0  # of those that have not ended
         self.closed = False  # nothing that counts runs any more
-        self._is_over = False  # the clock says so; ends before that may still be on their way here
+        self._is_over = False  # by the clock; records of ends before that may still be on their way
         self._spoiled = False
 
     def note_start(self, now_ns: int) -> bool:
-        """Take the time of a release, the first one sets the window; tell whether it is a filler's.
+        """Take the time of a start; tell whether the run is a filler, which does not count.
 
-        Fillers do not count: the window has closed, or was taken for closed before this was told.
+        The first start sets the window. A run is a filler where the window has closed, or was
+        taken for closed before rater read of this start.
         """
         if self._begin_ns is None:
             self._begin_ns = now_ns
@@ -260,7 +261,7 @@ class WindowWatch:
         return not self.runs_that_count and (self._is_over or self.is_past(now_ns))
 
     def note_suspension(self) -> bool:
-        """Take note that copies stood still; tell whether the window says nothing for it."""
+        """Take note that copies stood still; tell whether the window is spoiled by that."""
         self._spoiled |= self._begin_ns is not None and not self.closed
         return self._spoiled
 

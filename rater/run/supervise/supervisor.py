@@ -49,7 +49,7 @@ from rater.system.process import DeferredSignals
 from rater.text.secrets import Redactor
 
 # A thread that holds the interpreter (drawing, SQLite) must not delay a time stamp by the default
-# 5 ms: another thread is let in after this long.
+# of 5 ms: it lets another thread in after so long.
 _SWITCH_INTERVAL_S = 0.0005
 _MOST_LEFTOVERS_NAMED = 8
 
@@ -155,7 +155,7 @@ class Supervisor:
 
     @contextmanager
     def _stoppable(self) -> Iterator[None]:
-        """Let `stop` end what is awaited inside at once."""
+        """Let `stop` end at once all that is awaited in this context."""
         with trio.CancelScope() as self._waiting:
             if self._state.stop_flag.is_set():
                 self._waiting.cancel()
@@ -186,17 +186,17 @@ class Supervisor:
             return
         await self._judge.prepare(phase)
         self._emit_notices()
-        self._phase = running = PhaseRun(self._state, phase, specs)
+        self._phase = phase_run = PhaseRun(self._state, phase, specs)
         over, done = trio.Event(), trio.Event()
         if phase.window is not None:
             assert self._nursery is not None
             self._nursery.start_soon(
-                self._judge.judge_as_they_end, partial(self._take_ended, running), over, done
+                self._judge.judge_as_they_end, partial(self._take_ended, phase_run), over, done
             )
         else:
             done.set()
         try:
-            await running.run(
+            await phase_run.run(
                 PhaseStarted(
                     phase=phase.number,
                     benchmark=phase.benchmark,
@@ -215,17 +215,17 @@ class Supervisor:
         for note in _leftover_notes(self._state.guard.kill_leftovers(), phase):
             self._emit(note)
         await done.wait()
-        await self._judge.judge(running.record.take_ended())
+        await self._judge.judge(phase_run.record.take_ended())
         self._emit_notices()
 
     def _emit_notices(self) -> None:
         for notice in self._job.workplace.take_notices():
             self._emit(Noted(notice))
 
-    def _take_ended(self, running: PhaseRun) -> list[EndedCopy]:
-        """Return what has ended; what ended copies left behind dies now, not with the phase."""
-        self._state.guard.kill_strays(running.living_pids())
-        return running.record.take_ended()
+    def _take_ended(self, phase_run: PhaseRun) -> list[EndedCopy]:
+        """Return the copies that have ended; their orphans are killed now, not with the phase."""
+        self._state.guard.kill_strays(phase_run.living_pids())
+        return phase_run.record.take_ended()
 
     async def _prepare(self, command: str) -> None:
         """Run the user's command before a phase; not timed, its output goes to stderr."""
@@ -264,7 +264,7 @@ class Supervisor:
             self._waiting.cancel()
 
     def _tear_phases_reached_before(self) -> None:
-        """The signal that stops us had ended copies before we heard of it: they do not count."""
+        """Mark phases whose copies died of the signal that stops us, before we heard of it."""
         outside = self._state.outside
         if outside.explains(self._failure):
             self._failure = None
@@ -286,7 +286,7 @@ class Supervisor:
                 self._suspend()
 
     def _suspend(self) -> None:
-        """Ctrl-Z: stop the copies, then ourselves; go on together; mark the run."""
+        """On Ctrl-Z: stop the copies, then ourselves; later go on together, and mark the run."""
         if self._phase is not None:
             self._phase.signal_all(signal.SIGSTOP)
         self._job.suspend()
@@ -324,21 +324,28 @@ def _expected_s(job: Job, phase: Phase) -> float | None:
     return sum(job.expected_s[name] for name in names) + phase.queues[-1].offset_ns / 1e9
 
 
-def _leftover_notes(found: Sequence[Leftover], phase: Phase) -> Iterator[Noted]:
-    """Name what copies of a phase left behind, the first few one by one, those that live all."""
-    what = phase.benchmark or "the ring"
-    dead = [it for it in found if it.killed]
-    for it in (*(it for it in found if not it.killed), *dead[:_MOST_LEFTOVERS_NAMED]):
-        whose = "a copy" if it.copy is None else f"copy {it.copy}"
-        whose = PREPARED if it.copy == PREPARED else f"{whose} of {what}"
-        became = (
-            "it was killed" if it.killed else f"it could not be killed: `sudo kill -9 {it.pid}`"
+def _leftover_notes(leftovers: Sequence[Leftover], phase: Phase) -> Iterator[Noted]:
+    """Name processes that copies of a phase left behind: all that live, the first few dead ones."""
+    benchmark = phase.benchmark or "the ring"
+    dead = [leftover for leftover in leftovers if leftover.killed]
+    for leftover in (
+        *(leftover for leftover in leftovers if not leftover.killed),
+        *dead[:_MOST_LEFTOVERS_NAMED],
+    ):
+        owner = "a copy" if leftover.copy is None else f"copy {leftover.copy}"
+        owner = PREPARED if leftover.copy == PREPARED else f"{owner} of {benchmark}"
+        outcome = (
+            "it was killed"
+            if leftover.killed
+            else f"it could not be killed: `sudo kill -9 {leftover.pid}`"
         )
-        yield Noted(f"{whose} left process {it.pid} ({it.command}) behind; {became}")
-    more = len(dead) - _MOST_LEFTOVERS_NAMED
-    if more > 0:
-        processes = "process was" if more == 1 else "processes were"
-        yield Noted(f"{more} more {processes} left behind in the phase of {what} and killed")
+        yield Noted(f"{owner} left process {leftover.pid} ({leftover.command}) behind; {outcome}")
+    unnamed = len(dead) - _MOST_LEFTOVERS_NAMED
+    if unnamed > 0:
+        processes = "process was" if unnamed == 1 else "processes were"
+        yield Noted(
+            f"{unnamed} more {processes} left behind in the phase of {benchmark} and killed"
+        )
 
 
 async def _run_in_group(command: str, environment: Mapping[str, str]) -> int:
@@ -349,7 +356,7 @@ async def _run_in_group(command: str, environment: Mapping[str, str]) -> int:
             os.killpg(process.pid, signal.SIGKILL)
         await trio.lowlevel.checkpoint()
 
-    done = await trio.run_process(
+    completed = await trio.run_process(
         command,
         shell=True,
         check=False,
@@ -359,19 +366,19 @@ async def _run_in_group(command: str, environment: Mapping[str, str]) -> int:
         process_group=0,
         deliver_cancel=kill_group,
     )
-    return done.returncode
+    return completed.returncode
 
 
-# -- What copies left behind: outputs compared, reports read, files cleared; never on the clock ----
+# -- Ended copies: outputs compared, reports read, files cleared, while no copy is timed -----------
 
-_GATHER_S = 0.5
+_GATHER_S = 0.5  # between two looks at copies that have ended in a window
 _JUDGED_TOGETHER = (
     32  # copies checked together: it spares waiting for a full machine between any two
 )
 
 
 class Judge:
-    """Judges ended copies, emits what it found, counts what failed."""
+    """Judges ended copies, emits the verdicts, and counts the copies that failed."""
 
     def __init__(
         self,
@@ -386,25 +393,25 @@ class Judge:
         self.failed_copies = failed_before
 
     async def prepare(self, phase: Phase) -> None:
-        """Have the process that checks waiting, when there will be something to check."""
+        """Start the process that checks outputs, if there will be outputs to check."""
         names = {step.benchmark for queue in phase.queues for step in queue.steps}
         if any(self._workplace.programs[name].rules for name in names):
             await trio.to_thread.run_sync(self._checker.start)
 
     async def judge(self, ended: list[EndedCopy]) -> None:
-        """Judge what ended, in a worker thread; emit the verdicts in the order of `ended`."""
-        for some in batched(ended, _JUDGED_TOGETHER):
-            verdicts = await trio.to_thread.run_sync(self._judge, some)
-            for one, judged in zip(some, verdicts, strict=True):
-                if one.event is not None:
-                    self._report(one.event, one.spec, judged)
+        """Judge ended copies in a worker thread; emit the verdicts in the order of `ended`."""
+        for batch in batched(ended, _JUDGED_TOGETHER):
+            verdicts = await trio.to_thread.run_sync(self._judge, batch)
+            for ended_copy, check in zip(batch, verdicts, strict=True):
+                if ended_copy.event is not None:
+                    self._report(ended_copy.event, ended_copy.spec, check)
 
     async def judge_as_they_end(
         self, take: Callable[[], list[EndedCopy]], over: trio.Event, done: trio.Event
     ) -> None:
-        """Judge what `take` returns, a few times a second, until `over`; then set `done`.
+        """Judge the copies that `take` returns, twice a second, until `over`; then set `done`.
 
-        For phases whose runs have no end: what is not cleared in time fills the disk.
+        For phases that repeat their runs: files that are not cleared in time fill the disk.
         """
         while not over.is_set():
             with trio.move_on_after(_GATHER_S):
@@ -412,9 +419,9 @@ class Judge:
             await self.judge(take())
         done.set()
 
-    def _report(self, event: CopyEnded, spec: CopySpec, judged: CheckResult) -> None:
-        invalid = judged.validity is Validity.INVALID
-        if judged.validity is not event.validity or judged.metrics:
+    def _report(self, event: CopyEnded, spec: CopySpec, check: CheckResult) -> None:
+        is_invalid = check.validity is Validity.INVALID
+        if check.validity is not event.validity or check.metrics:
             self._emit(
                 OutputChecked(
                     phase=event.phase,
@@ -422,25 +429,29 @@ class Judge:
                     iteration=event.iteration,
                     copy=event.copy,
                     step=event.step,
-                    validity=judged.validity,
-                    detail=judged.detail,
-                    run_dir=escape_undecodable(spec.files) if invalid else event.run_dir,
-                    metrics=judged.metrics,
+                    validity=check.validity,
+                    detail=check.detail,
+                    run_dir=escape_undecodable(spec.files) if is_invalid else event.run_dir,
+                    metrics=check.metrics,
                 )
             )
-        if invalid or event.status is not CopyStatus.OK:
+        if is_invalid or event.status is not CopyStatus.OK:
             self.failed_copies += 1
 
-    def _judge(self, some: Sequence[EndedCopy]) -> list[CheckResult]:
-        to_check = [(one.step, one.spec) for one in some if one.is_open]
-        checked = iter(self._workplace.judge(to_check, self._checker))
+    def _judge(self, batch: Sequence[EndedCopy]) -> list[CheckResult]:
+        to_check = [
+            (ended_copy.step, ended_copy.spec) for ended_copy in batch if ended_copy.is_open
+        ]
+        checks = iter(self._workplace.judge(to_check, self._checker))
         verdicts = []
-        for one in some:
-            known = Validity.UNCHECKED if one.event is None else one.event.validity
-            judged = next(checked) if one.is_open else CheckResult(known)
-            # What explains a failure stays.
-            status = one.event.status if one.event else CopyStatus.INTERRUPTED
-            well = status is CopyStatus.OK and judged.validity is not Validity.INVALID
-            self._workplace.clear(one.spec, all_of_it=well or status is CopyStatus.INTERRUPTED)
-            verdicts.append(judged)
+        for ended_copy in batch:
+            validity = Validity.UNCHECKED if ended_copy.event is None else ended_copy.event.validity
+            check = next(checks) if ended_copy.is_open else CheckResult(validity)
+            # Files that explain a failure stay.
+            status = ended_copy.event.status if ended_copy.event else CopyStatus.INTERRUPTED
+            is_well = status is CopyStatus.OK and check.validity is not Validity.INVALID
+            self._workplace.clear(
+                ended_copy.spec, all_of_it=is_well or status is CopyStatus.INTERRUPTED
+            )
+            verdicts.append(check)
         return verdicts
