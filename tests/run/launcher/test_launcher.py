@@ -8,7 +8,7 @@ import random
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -471,7 +471,8 @@ def test_tables_that_lead_nowhere_break_nothing_in_the_launcher(
 
             trio.run(send)
             for pid in face_children(launcher.pid):
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # the launcher has reaped it since
+                    os.kill(pid, signal.SIGKILL)
             launcher.close(hunt=False)
 
 
