@@ -11,14 +11,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from rater.analysis.divots.model import formatting
-from rater.analysis.divots.model.causes import (
-    FIRST_READ_S,
-    Cause,
-    causes_of,
-    drawn,
-    startups,
-)
-from rater.analysis.divots.model.effects import PartScope
+from rater.analysis.divots.model.causes import Cause, draw_effects, find_causes
+from rater.analysis.divots.model.comparison import ComparisonScope, PartComparison
+from rater.analysis.divots.model.effects import DivotEffect, EffectKind
 from rater.analysis.divots.model.finding import (
     PLACED,
     Analysis,
@@ -31,9 +26,10 @@ from rater.analysis.divots.model.finding import (
     Thresholds,
 )
 from rater.analysis.divots.model.layout import could_make
-from rater.analysis.divots.model.nulls import least_that
-from rater.analysis.divots.model.search import Found, search
-from rater.analysis.divots.model.table import SEVERAL, DivotEffect, Machine, Row, Table, build_table
+from rater.analysis.divots.model.nulls import least_sufficient
+from rater.analysis.divots.model.search import SearchResult, search
+from rater.analysis.divots.model.startups import FIRST_READ_S, find_startups
+from rater.analysis.divots.model.table import SEVERAL, Machine, Row, Table, build_table
 from rater.analysis.divots.model.times import visible_iteration
 from rater.analysis.divots.words import (
     cost_of,
@@ -144,10 +140,10 @@ _SLACK = 0.01  # ln: the gain of an emptier lgroup beyond its share of the load
 _MOSTLY = 0.7  # of a cause's cells: it is the same as the start-up that has as many of them
 
 
-def build_findings(search_result: Found) -> list[Finding]:
+def build_findings(search_result: SearchResult) -> list[Finding]:
     """Return the findings, the most costly first, explained ones last."""
     table = search_result.table
-    causes = [*causes_of(search_result), *startups(table)]
+    causes = [*find_causes(search_result), *find_startups(table)]
     waits = [
         cause
         for cause in causes
@@ -161,7 +157,7 @@ def build_findings(search_result: Found) -> list[Finding]:
         or not any(_is_mostly_in(cause, wait) for wait in waits)
     ]
     for cause in causes:
-        _set_sizes(cause, search_result.rest)
+        _set_sizes(cause, search_result.residuals)
     set_costs(table, causes)
     findings = [_finding(table, cause) for cause in causes]
     findings.sort(key=lambda finding: (finding.explained, *_rank(finding)))
@@ -350,10 +346,15 @@ def _hasty_copies(table: Table, cause: Cause) -> list[int]:
 
 def _cause_of_layout(table: Table, effect: DivotEffect) -> Cause:
     """Return an effect that the layout predicts as a cause."""
-    cause = drawn(table, [effect])
-    cause.kind, cause.level = Kind.LAYOUT, effect.kind
-    cause.facts["expectation"] = expectation_of(table, effect)
-    return cause
+    runs = draw_effects(table, [effect])
+    return Cause(
+        kind=Kind.LAYOUT,
+        level=effect.kind,
+        covered=runs.covered,
+        effect=runs.effect,
+        everywhere=runs.everywhere,
+        facts={"expectation": expectation_of(table, effect)},
+    )
 
 
 # -- What the run could show: how large a difference must be to be found ---------------------------
@@ -362,10 +363,10 @@ _POWER: Final = 0.8  # share of parts with the promised size that are found
 _MOST_TOLD: Final = 0.5  # ln(1.65): a larger size is no promise, the noise would hide all
 _SAMPLED: Final = 48  # parts and rows that stand for all
 _SURE_SD: Final = 6.0  # standard deviations beyond the least size: all are found (1 - 1e-9)
-_GROUPS: Final = ("node", "package", "llc", "memory")
+_GROUPS: Final = (EffectKind.NODE, EffectKind.PACKAGE, EffectKind.LLC, EffectKind.MEMORY)
 
 
-def visible(search_result: Found) -> dict[str, float]:
+def visible(search_result: SearchResult) -> dict[str, float]:
     """Return the slowdowns found four times in five, as shares (0.006 is 0.6 %), by their scope.
 
     `group`: the smallest lgroup (or other group that divides the copies) in all benchmarks;
@@ -373,47 +374,58 @@ def visible(search_result: Found) -> dict[str, float]:
     copy in all iterations of one benchmark; `copy`: one in any one cell; `iteration`: a slow
     iteration of all benchmarks. A scope is missing if the noise would hide all.
     """
-    scopes = {(scope.family.kind, scope.name): scope for scope in search_result.scopes}
-    group = next((kind for kind in _GROUPS if (kind, "one") in scopes), "")
-    benchmarks, iterations, _ = search_result.table.shape
-    everywhere = "all" if benchmarks > 1 else "one"
-    promised = {
-        "group": scopes.get((group, everywhere)),
-        "group-benchmark": scopes.get((group, "one")),
-        "cpu": scopes.get(("copy", everywhere)),
-        "copy-benchmark": scopes.get(("copy", "one"))
-        if benchmarks > 1 and iterations > 1
-        else None,
-        "copy": scopes.get(("copy", "cell" if iterations > 1 else "one")),
+    comparisons = {
+        (comparison.family.kind, comparison.scope): comparison
+        for comparison in search_result.comparisons
     }
-    sizes = {name: _visible_size(scope) for name, scope in promised.items() if scope is not None}
+    benchmarks, iterations, _ = search_result.table.shape
+    single = ComparisonScope.BENCHMARK
+    everywhere = ComparisonScope.ALL_BENCHMARKS if benchmarks > 1 else single
+    cell = ComparisonScope.CELL if iterations > 1 else single
+    promised = {
+        "cpu": (EffectKind.COPY, everywhere),
+        "copy": (EffectKind.COPY, cell),
+    }
+    if benchmarks > 1 and iterations > 1:
+        promised["copy-benchmark"] = (EffectKind.COPY, single)
+    group = next((kind for kind in _GROUPS if (kind, single) in comparisons), None)
+    if group is not None:
+        promised |= {"group": (group, everywhere), "group-benchmark": (group, single)}
+    order = ("group", "group-benchmark", "cpu", "copy-benchmark", "copy")
+    sizes = {
+        name: _visible_size(comparisons[promised[name]])
+        for name in order
+        if name in promised and promised[name] in comparisons
+    }
     iteration_size = visible_iteration(search_result.over_time, search_result.effects)
     if iteration_size is not None:
         sizes["iteration"] = iteration_size
     return {name: math.expm1(size) for name, size in sizes.items() if size <= _MOST_TOLD}
 
 
-def _visible_size(scope: PartScope) -> float:
+def _visible_size(comparison: PartComparison) -> float:
     """Return the size (ln) with which four in five of the smallest parts are found.
 
     A part is found if its measured size exceeds the least size that pays. The measured size is
     normal about the true one: P(found) = Phi((size - least) / error), averaged over parts and rows.
     """
-    smallest = np.flatnonzero(scope.family.sizes == scope.family.sizes.min())
-    rows, parts = np.meshgrid(np.arange(len(scope.d)), smallest, indexing="ij")
+    smallest = np.flatnonzero(comparison.family.sizes == comparison.family.sizes.min())
+    rows, parts = np.meshgrid(np.arange(len(comparison.difference)), smallest, indexing="ij")
     stride = max(1, rows.size // _SAMPLED)
     sampled = (rows.ravel()[::stride], parts.ravel()[::stride])
-    price = scope.price + (math.log(2) if scope.name == "one" and len(scope.d) > 1 else 0.0)
+    by_benchmark = comparison.scope is ComparisonScope.BENCHMARK
+    several = by_benchmark and len(comparison.difference) > 1
+    price = comparison.price + (math.log(2) if several else 0.0)
     low, high = np.zeros(len(sampled[0])), np.full(len(sampled[0]), 2 * _MOST_TOLD)
-    pays = least_that(lambda size: scope.evidence(size, sampled) > price, low, high)
-    least, error = np.maximum(pays, scope.floor), scope.error[sampled]
+    pays = least_sufficient(lambda size: comparison.evidence(size, sampled) > price, low, high)
+    least, error = np.maximum(pays, comparison.floor), comparison.error[sampled]
 
     def most_are_found(size: Floats) -> Bools:
         scores = ((size - least) / error).tolist()
         return np.array([np.mean([NormalDist().cdf(score) for score in scores]) >= _POWER])
 
     high = np.array([least.max() + _SURE_SD * error.max()])
-    return float(least_that(most_are_found, np.array([least.min()]), high)[0])
+    return float(least_sufficient(most_are_found, np.array([least.min()]), high)[0])
 
 
 # -- A run's times in, its divots out --------------------------------------------------------------
@@ -446,7 +458,7 @@ def analyse(
         findings=tuple(build_findings(search_result)),
         visible=promised,
         failed=table.failed,
-        noise_cost=noise_cost(table, search_result.rest, promised)
-        if search_result.scopes
+        noise_cost=noise_cost(table, search_result.residuals, promised)
+        if search_result.comparisons
         else None,
     )

@@ -13,7 +13,6 @@ from statistics import median
 import numpy as np
 from msgspec import Struct, field
 
-from rater.analysis.divots.model.effects import CellNoise, noise_of
 from rater.analysis.divots.model.finding import (
     PLACED,
     CopyEffect,
@@ -24,7 +23,8 @@ from rater.analysis.divots.model.finding import (
     RecurringDivot,
 )
 from rater.analysis.divots.model.layout import fit_layout
-from rater.analysis.divots.model.nulls import location
+from rater.analysis.divots.model.noise import CellNoise, estimate_noise
+from rater.analysis.divots.model.nulls import huber_mean
 from rater.analysis.divots.model.places import PARTS
 from rater.analysis.divots.model.search import values_by_copy
 from rater.analysis.divots.model.table import UNKNOWN, Table, clock_steps
@@ -129,7 +129,7 @@ def _prepared(searched: SearchedRun) -> _Run:
         if finding.kind in _HAS_SIZE and not finding.explained
     )
     rest = values - sum((effect for _, effect in effects), np.zeros(table.shape))
-    noise, _ = noise_of(subtract_median(rest), clock_steps(table))
+    noise, _ = estimate_noise(subtract_median(rest), clock_steps(table))
     return _Run(run=searched.run, table=table, values=values, effects=effects, noise=noise)
 
 
@@ -277,16 +277,16 @@ def _measured(
     )
     values = target.values - sum(apart, np.zeros(table.shape))
     values = (values_by_copy(table, values)[1] if _moves(finding) else values)[rows]
-    sd = np.sqrt(noise.one[rows])[:, None]
-    differences = location(values[:, :, slots], sd) - location(values[:, :, ~slots], sd)  # (B, I)
+    sd = np.sqrt(noise.value.variance[rows])[:, None]
+    differences = huber_mean(values[:, :, slots], sd) - huber_mean(values[:, :, ~slots], sd)  # (B, I)
     few = float(min(slots.sum(), (~slots).sum()))
-    each = [location(differences, sd[:, 0])]
-    var = [noise.again[rows] / noise.count[rows] / few]
+    each = [huber_mean(differences, sd[:, 0])]
+    var = [noise.repeat.variance[rows] / noise.iterations_run[rows] / few]
     if len(finding.iterations) not in (0, len(origin.table.iterations)):
         each += [
             differences[:, iteration] for iteration in range(differences.shape[1])
         ]  # in one iteration, whichever it is here
-        var += [noise.one[rows] / few] * differences.shape[1]
+        var += [noise.value.variance[rows] / few] * differences.shape[1]
     side = 1 if finding.slowdown > 1 else -1
     sizes = {
         row: float(np.nanmedian(sizes_of_row))
@@ -297,7 +297,7 @@ def _measured(
         return None
     best = max(sizes, key=lambda row: side * sizes[row])
     error = math.sqrt(float(np.mean(var[best])) / len(rows) + PARTS.typical**2)
-    free = float(np.sum(noise.again_df[rows]))
+    free = float(np.sum(noise.repeat.df[rows]))
     return sizes[best], t_quantile(1 - (1 - _CONFIDENCE) / 2 / len(each), max(1.0, free)) * error
 
 

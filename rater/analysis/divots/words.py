@@ -9,10 +9,11 @@ import numpy as np
 
 from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.causes import Cause
+from rater.analysis.divots.model.effects import DivotEffect, EffectKind
 from rater.analysis.divots.model.families import LOCAL, NODE_SHIFT
 from rater.analysis.divots.model.finding import Kind
 from rater.analysis.divots.model.layout import node_counts
-from rater.analysis.divots.model.table import UNKNOWN, DivotEffect, Table
+from rater.analysis.divots.model.table import UNKNOWN, Table
 from rater.analysis.stats.robust import Bools, Ints
 from rater.text.cpuset import format_list
 
@@ -71,9 +72,9 @@ def place_of(table: Table, cause: Cause, cpus: Sequence[int], copies: Sequence[i
     if level == "node+memory":
         node, memory = divmod(group, NODE_SHIFT)
     elif level == "remote" and None not in (node, memory):
-        level = "node+memory"
+        level = EffectKind.NODE_AND_MEMORY
     elif level == "core" and len(cpus) == 1:  # its one CPU is what copies shared
-        level = "cpu"
+        level = EffectKind.CPU
     lgroups = len(np.unique(table.node)) > 1
     inside = node is not None and lgroups
     half = "upper" if group % 2 else "lower"

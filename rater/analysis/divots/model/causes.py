@@ -1,427 +1,335 @@
-"""Effects of the model joined to causes: which kind each is, where and in which cells; pure."""
+"""Causes of what was slow: which kind each group of effects is, where and in which cells; pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 from msgspec import Struct, field
+from msgspec.structs import replace
 
+from rater.analysis.divots.model.effects import (
+    NO_PART,
+    DivotEffect,
+    EffectKind,
+    EffectScope,
+)
 from rater.analysis.divots.model.finding import Kind
-from rater.analysis.divots.model.search import Found
-from rater.analysis.divots.model.table import UNKNOWN, DivotEffect, Table
-from rater.analysis.stats.robust import Bools, Floats, median, overall_median
+from rater.analysis.divots.model.joining import (
+    RANDOM_CELLS,
+    EffectGroup,
+    cells_of,
+    is_exception,
+    join_effects,
+    node_of,
+    slots_of,
+    unite_without_place,
+)
+from rater.analysis.divots.model.search import SearchResult
+from rater.analysis.divots.model.table import UNKNOWN, Table
+from rater.analysis.stats.robust import Bools, Floats
 
-_ALIKE: Final = 1.6  # times at most: two sizes of one cause
-_UNDONE: Final = 0.25  # of a size at most is left where something kept its speed
-_MOST: Final = 0.7  # of the benchmarks
-_SAME_CELLS: Final = 0.6  # of the cells of two effects together
 _FEW: Final = 0.2  # of the copies: fewer are single ones, more are a sort
-_FEW_OF_CORE: Final = 2  # copies of a core: its copies, as others are
-_SIDES: Final = 0.85  # of an lgroup's copies: it is as a whole
-_EACH: Final = 5  # copies at least have such cells: one that has more of them is at fault
-_RANDOM: Final = 4  # cells with a slow copy, another one each time: no place is at fault
-_LATE: Final = 0.015  # of the time: the default threshold of groups
-_IDLE: Final = 0.05  # share of the time that a CPU did nothing
-_CALM: Final = 0.02  # of it that the other benchmarks have at most
-_SHARED: Final = 0.15  # of it in later iterations: copies wait for a CPU that they share
-# A program's first start reads it and its libraries, 20 MB at 1 GB/s: that is no fault of a run.
-FIRST_READ_S: Final = 0.02
+_WHOLE_NODE: Final = 0.85  # share of a node's copies from which it is slow, or not, as a whole
+_FAST_QUANTILE, _SLOW_QUANTILE = 0.1, 0.9  # of a cell's times, which outliers do not move
+
+# What the copies of a cause share: a family of parts, or one of these.
+type Level = EffectKind | Literal["", "set", "turns", "random"]
+type Facts = dict[str, float | str]  # numbers behind a finding, by name
 
 
-class Cause(Struct, eq=False, kw_only=True):
-    """What is slow with array indices instead of names."""
+class CopyRuns(Struct, eq=False, kw_only=True):
+    """Copy runs that are slow or fast, with array indices instead of names."""
+
+    covered: Bools  # (B, I, S)
+    effect: Floats  # (B, I, S) ln slowdown, 0 elsewhere
+    everywhere: bool = False  # all benchmarks by one difference
+
+    @property
+    def benchmarks(self) -> list[int]:
+        """Indices of the benchmarks that it covers, ascending."""
+        return [int(benchmark) for benchmark in np.flatnonzero(self.covered.any(axis=(1, 2)))]
+
+    @property
+    def iterations(self) -> list[int]:
+        """Indices of the iterations that it covers, ascending."""
+        return [int(iteration) for iteration in np.flatnonzero(self.covered.any(axis=(0, 2)))]
+
+    @property
+    def slots(self) -> Bools:
+        """Slots (S,) that it covers anywhere."""
+        slots: Bools = self.covered.any(axis=(0, 1))
+        return slots
+
+    @property
+    def cells(self) -> list[tuple[int, int]]:
+        """Benchmark and iteration of each cell that it covers."""
+        covered = np.argwhere(self.covered.any(axis=2)).tolist()
+        return [(benchmark, iteration) for benchmark, iteration in covered]
+
+    @property
+    def size(self) -> float:
+        """Typical ln slowdown: the median of its benchmarks, of each the median copy run."""
+        each = [
+            np.median(self.effect[benchmark][self.covered[benchmark]])
+            for benchmark in self.benchmarks
+        ]
+        return float(np.median(each))
+
+
+class Cause(CopyRuns, eq=False, kw_only=True):
+    """The copy runs of one cause, with its kind, place and cost."""
 
     kind: Kind
-    covered: Bools  # (B, I, S) the copy runs that it is about
-    effect: Floats  # (B, I, S) ln slowdown, 0 elsewhere
-    level: str = ""  # what its copies share: node, package, llc, cpu, core, thread, ...
-    groups: tuple[int, ...] = ()  # which of that level
-    everywhere: bool = False  # all benchmarks by one difference
-    facts: dict[str, float | str] = field(default_factory=dict)
-    # What it costs, as shares: of the score (without a barrier, of all copies' time), of the same
-    # beyond what costs more, of the benchmark that loses most, and of each cell.
+    level: Level = ""
+    groups: tuple[int, ...] = ()  # numbers of the parts of that level
+    facts: Facts = field(default_factory=dict)
+    # Its cost, as shares: of the score (without a barrier, of all copies' time), of the same
+    # beyond costlier causes, of the benchmark that loses most, and of each cell.
     lost: float = 0.0
     share_lost: float | None = None
     rate_lost: float = 0.0
     cells_lost: dict[tuple[int, int], float] = field(default_factory=dict)
 
-    @property
-    def benchmarks(self) -> list[int]:
-        """Indices of the benchmarks that it covers, ascending."""
-        return [int(b) for b in np.flatnonzero(self.covered.any(axis=(1, 2)))]
 
-    @property
-    def iterations(self) -> list[int]:
-        """Indices of the iterations that it covers, ascending."""
-        return [int(i) for i in np.flatnonzero(self.covered.any(axis=(0, 2)))]
+class _Description(Struct, frozen=True, kw_only=True):
+    """The kind and the place of a cause."""
 
-    @property
-    def slots(self) -> Bools:
-        """Slots (S,) that it covers anywhere."""
-        found: Bools = self.covered.any(axis=(0, 1))
-        return found
-
-    @property
-    def cells(self) -> list[tuple[int, int]]:
-        """Benchmark and iteration of all that it covers."""
-        return [(int(b), int(i)) for b, i in np.argwhere(self.covered.any(axis=2))]
-
-    @property
-    def size(self) -> float:
-        """Typical ln slowdown: the median of its benchmarks, of each the median copy run."""
-        each = [np.median(self.effect[b][self.covered[b]]) for b in self.benchmarks]
-        return float(np.median(each))
+    kind: Kind
+    level: Level = ""
+    groups: tuple[int, ...] = ()
+    facts: Facts = field(default_factory=dict)
 
 
-type _Group = list[DivotEffect]  # of one cause
+def find_causes(result: SearchResult) -> list[Cause]:
+    """Return one cause for each group of effects, in no order.
 
-
-def causes_of(found: Found) -> list[Cause]:
-    """Return one for each cause, in no order.
-
-    What kept its speed in a slow part or iteration is no cause but an exception to that.
+    A copy or iteration that kept its speed in a slow part is no cause but an exception to that.
     """
-    groups = _joined(found.effects)
-    whole = [
-        next((it for it in groups if it is not one and _takes_back(one, it)), None)
-        for one in groups
-    ]
-    pairs = list(zip(groups, whole, strict=True))
+    groups = join_effects(result.effects)
+    exceptions: dict[int, list[EffectGroup]] = {}
+    wholes = []
+    for group in groups:
+        of = [
+            number
+            for number, other in enumerate(groups)
+            if other is not group and is_exception(group, other)
+        ]
+        if of:
+            exceptions.setdefault(id(groups[of[0]]), []).append(group)
+        else:
+            wholes.append(group)
     causes = []
-    for group in _without_place(found.table, [one for one, of in pairs if of is None]):
-        cause = _cause(found, group)
-        for exception in (one for one, of in pairs if of is group):
-            cause.covered &= ~(_cells(exception)[:, :, None] & _slots(exception))
-            cause.facts["kept"] = 1.0
-            cause.effect = np.where(cause.covered, cause.effect, 0.0)
+    for group in unite_without_place(result.table, wholes):
+        cause = _make_cause(result, group)
+        for exception in exceptions.get(id(group), ()):
+            kept_speed = cells_of(exception)[:, :, None] & slots_of(exception)
+            covered = cause.covered & ~kept_speed
+            cause = replace(
+                cause,
+                covered=covered,
+                effect=np.where(covered, cause.effect, 0.0),
+                facts={**cause.facts, "kept": 1.0},
+            )
         causes.append(cause)
     return causes
 
 
-def _takes_back(group: _Group, whole: _Group) -> bool:
-    """Tell whether a cause undoes another for some of its copies or iterations."""
-    one, other = group[0], whole[0]
-    if one.slots.ndim > 1 or other.slots.ndim > 1 or "gradient" in (one.kind, other.kind):
-        return False
-    inner, outer, mine, its = _cells(group), _cells(whole), _slots(group), _slots(whole)
-    if one.kind == "iterations" or (mine & ~its).any() or (inner & ~outer).any():
-        return False
-    few = 2 * inner.sum() * mine.sum() <= outer.sum() * its.sum()
-    return bool(few and abs(one.typical + other.typical) < _UNDONE * abs(other.typical))
-
-
-# -- which effects are one cause -------------------------------------------------------------------
-
-
-def _cells(group: _Group) -> Bools:
-    found: Bools = np.any([one.cells for one in group], axis=0)
-    return found
-
-
-def _slots(group: _Group) -> Bools:
-    flat = [one.slots.reshape(-1, one.slots.shape[-1]).any(axis=0) for one in group]
-    found: Bools = np.any(flat, axis=0)
-    return found
-
-
-def _usual(group: _Group) -> float:
-    """Return the middle size of its benchmarks, of each the mean of different copies."""
-    total = np.sum([one.size for one in group], axis=0)
-    return float(np.median(total[total != 0])) / len({one.slots.tobytes() for one in group})
-
-
-def _sort(one: DivotEffect) -> str:
-    few = one.kind in ("core", "cpu") and one.slots.sum() <= _FEW_OF_CORE
-    return "copy" if few or one.kind == "copies" else one.kind
-
-
-def _joined(effects: Sequence[DivotEffect]) -> list[_Group]:
-    """Return effects by cause: of the same copies, then of others in the same cells by as much."""
-    groups: list[_Group] = []
-    for one in effects:
-        same = next((it for it in groups if _same_part(it[0], one, effects)), None)
-        if same is None:
-            groups.append([one])
-        else:
-            same.append(one)
-    joined: list[_Group] = []
-    for group in groups:
-        whole = next((it for it in joined if _same_cause(group, it)), None)
-        if whole is None:
-            joined.append(group)
-        else:
-            whole += group
-    return joined
-
-
-def _same_part(first: DivotEffect, one: DivotEffect, effects: Sequence[DivotEffect]) -> bool:
-    """Tell whether effects are of the same copies, or iterations, and go one way."""
-    if _sort(first) != _sort(one):
-        return False
-    if one.kind == "iterations":
-        if first.at != one.at:
-            return False
-        # A cold start, or a slow iteration of all, costs each benchmark something else.
-        wide = (
-            np.any([effect.benchmarks for effect in effects if effect.at == one.at], axis=0).mean()
-            >= _MOST
+def draw_effects(table: Table, group: EffectGroup) -> CopyRuns:
+    """Return the copy runs that effects cover, with the ln slowdown of each."""
+    ran = ~np.isnan(table.log_s)
+    slowdown, covered = np.zeros(table.shape), np.zeros(table.shape, dtype=bool)
+    for effect in group:
+        rows = np.flatnonzero(effect.benchmarks)
+        slot_weights, times = effect.slot_weights, effect.iteration_weights
+        is_gradient, is_trend = (
+            effect.kind is EffectKind.GRADIENT,
+            effect.scope is EffectScope.TREND,
         )
-        alike = 1 / _ALIKE < first.typical / one.typical < _ALIKE
-        return bool(one.when[0] > 0 or wide or alike)
-    if not np.array_equal(first.slots, one.slots):
-        return False
-    if first.typical * one.typical > 0:
-        return True
-    inside = one.scope == "cell" != first.scope and not (one.benchmarks & ~first.benchmarks).any()
-    left = abs(first.typical + one.typical)  # the second only makes the first less
-    return inside and left >= _UNDONE * abs(first.typical) > _UNDONE * abs(one.typical)
+        # Slopes are measured from their fast end: all are slowed by what it shows to be possible.
+        side = 0.5 if effect.typical > 0 else -0.5
+        in_iterations = (times != 0) | is_trend
+        slot_weights = slot_weights + side if is_gradient else slot_weights
+        times = times + side if is_trend else times
+        weights = slot_weights[rows] if slot_weights.ndim == 3 else slot_weights
+        slowdown[rows] += effect.size[rows][:, None, None] * times[None, :, None] * weights
+        all_slots = is_gradient or effect.kind is EffectKind.ITERATIONS
+        covered[rows] |= in_iterations[None, :, None] & ((weights != 0) | all_slots)
+    covered &= ran
+    everywhere = any(
+        effect.scope is EffectScope.ALL and (effect.iteration_weights != 0).all()
+        for effect in group
+    )
+    return CopyRuns(covered=covered, effect=np.where(covered, slowdown, 0.0), everywhere=everywhere)
 
 
-def _same_cause(group: _Group, other: _Group) -> bool:
-    """Tell whether causes are one: other parts of a sort in the same cells, by as much."""
-    one, two = group[0], other[0]
-    if _sort(one) != _sort(two) or one.kind in ("iterations", "gradient", "moving"):
-        return False
-    if one.slots.ndim > 1 or two.slots.ndim > 1:
-        return False
-    a, b, p, q = _cells(group), _cells(other), _usual(group), _usual(other)
-    alike = (a & b).sum() >= _SAME_CELLS * (a | b).sum() and p * q > 0
-    apart = one.scope == "cell" or not (_slots(group) & _slots(other)).any()
-    return bool(alike and max(p / q, q / p) <= _ALIKE and apart)
-
-
-def _without_place(table: Table, groups: list[_Group]) -> list[_Group]:
-    """Return causes with what is in no place as one: lgroups in turn, one random copy in cells."""
-    slow = [
-        group
-        for group in groups
-        if group[0].typical > 0 and all(one.scope == "cell" for one in group)
-    ]
-    for b in range(table.shape[0]):
-        turns = [
-            it
-            for it in slow
-            if _node(table, it)
-            and all(np.flatnonzero(one.benchmarks).tolist() == [b] for one in it)
-        ]
-        when = {int(one.when.argmax()) for turn in turns for one in turn}
-        if len({_node(table, turn) for turn in turns}) > 1 < len(when):
-            groups = _united(groups, turns)
-    lone = [it for it in slow if it[0].kind in ("copy", "copies")]
-    count = sum(int(_cells(it).sum()) for it in lone)
-    lone = [it for it in lone if _cells(it).sum() <= max(2, count // _EACH)]
-    several = len(lone) >= _RANDOM - 1 and np.any([_cells(it) for it in lone], axis=0).sum()
-    return _united(groups, lone) if several >= _RANDOM else groups
-
-
-def _united(groups: list[_Group], some: list[_Group]) -> list[_Group]:
-    rest = [group for group in groups if not any(group is one for one in some)]
-    return [*rest, [one for it in some for one in it]]
-
-
-# -- what a cause is -------------------------------------------------------------------------------
-
-
-def _cause(found: Found, group: _Group) -> Cause:
-    table, first = found.table, max(group, key=lambda one: one.gain)
-    cause = drawn(table, group)
-    single = first.kind in ("copy", "copies")
-    scattered = single and len(group) > 1 and _apart(group)
-    if first.kind == "iterations":
-        cause.kind = _kind_over_time(first)
-        cause.facts = {"rise": first.typical} if cause.kind is Kind.DRIFT else {}
-    elif first.kind == "gradient":
-        known = not np.isnan(table.start_s).all() and np.ptp(np.nan_to_num(table.start_s)) > 0
-        ramp = known and first.typical > 0 and table.barrier
-        cause.kind = Kind.STARTUP if ramp else Kind.GRADIENT
-        cause.facts = {"rise": first.typical, **({"mode": "ramp"} if ramp else {})}
-    elif first.kind == "unsettled":
-        _come_through_start(table, cause)
-    elif first.kind == "moving":
-        cause.facts, cause.level = {"moves": 1.0}, "copy"
-    elif scattered or first.slots.ndim > 1 or (_node(table, group[:1]) and _in_turn(group)):
-        _describe_changing(table, cause, scattered=scattered)
-    else:
-        _describe_part(found, cause, group)
-    return cause
-
-
-def drawn(table: Table, group: _Group) -> Cause:
-    """Return the copy runs that effects cover, with what they do to each."""
-    there = ~np.isnan(table.log_s)
-    effect, covered = np.zeros(table.shape), np.zeros(table.shape, dtype=bool)
-    for one in group:
-        rows, slots, when = np.flatnonzero(one.benchmarks), one.slots, one.when
-        its = (when != 0) | (one.scope == "trend")
-        side = 0.5 if one.typical > 0 else -0.5  # over what the fastest end could do
-        slots = slots + side if one.kind == "gradient" else slots
-        when = when + side if one.scope == "trend" else when
-        own = slots[rows] if slots.ndim == 3 else slots
-        effect[rows] += one.size[rows][:, None, None] * when[None, :, None] * own
-        covered[rows] |= its[None, :, None] & (
-            (own != 0) | (one.kind in ("gradient", "iterations"))
-        )
-    covered &= there
-    always = any(one.scope == "all" and (one.when != 0).all() for one in group)
+def _make_cause(result: SearchResult, group: EffectGroup) -> Cause:
+    table, runs = result.table, draw_effects(result.table, group)
+    if max(group, key=lambda effect: effect.likelihood_gain).kind is EffectKind.UNSETTLED:
+        return _make_convoy(table, runs)
+    description = _describe(result, runs, group)
     return Cause(
-        kind=Kind.OUTLIER_COPY,
-        covered=covered,
-        effect=np.where(covered, effect, 0.0),
-        everywhere=always,
+        covered=runs.covered,
+        effect=runs.effect,
+        everywhere=runs.everywhere,
+        kind=description.kind,
+        level=description.level,
+        groups=description.groups,
+        facts=description.facts,
     )
 
 
-def _describe_changing(table: Table, cause: Cause, *, scattered: bool) -> None:
-    """Say what is slow in other copies each time: lgroups in turn, one by chance, or a sort."""
-    there = ~np.isnan(table.log_s) & cause.covered.any(axis=2)[..., None]
-    if not scattered and (turns := _turns(table, cause)):
-        cause.kind, cause.level, cause.facts = Kind.WANDERING, "turns", {"turns": turns}
-    elif scattered or np.median(cause.covered.sum(axis=2)[there.any(axis=2)]) <= 1:
-        cause.kind, cause.level = Kind.NO_PLACE, "random"
-    else:
-        cause.kind, cause.level = Kind.BIMODAL, "modes"
-        cause.facts = {"share": float(cause.covered.sum()) / max(1, int(there.sum()))}
+def _make_convoy(table: Table, runs: CopyRuns) -> Cause:
+    """Return the cause of cells whose copies came through the start one after another."""
+    cells, log_s = runs.covered.any(axis=2), table.log_s
+    fastest, slowest = (
+        np.nanquantile(log_s[cells], share, axis=1) for share in (_FAST_QUANTILE, _SLOW_QUANTILE)
+    )
+    rise = float(np.median(slowest - fastest))
+    covered = cells[:, :, None] & ~np.isnan(log_s)
+    of_cell = np.nanquantile(log_s, _FAST_QUANTILE, axis=2, keepdims=True)
+    return Cause(
+        covered=covered,
+        effect=np.where(covered, np.maximum(0.0, log_s - of_cell), 0.0),
+        everywhere=runs.everywhere,
+        kind=Kind.STARTUP,
+        facts={"mode": "convoy", "rise": rise},
+    )
 
 
-def _node(table: Table, group: _Group) -> str:
-    """Return the lgroup whose copies a cause is of, all of them and no others; else empty."""
-    slots = _slots(group)
-    nodes = np.unique(table.node[slots])
-    whole = len(nodes) == 1 and nodes[0] != UNKNOWN and slots.sum() > 1
-    return str(nodes[0]) if whole and not (table.node[~slots] == nodes[0]).any() else ""
+# -- The kind and the place of a cause -------------------------------------------------------------
 
 
-def _in_turn(group: _Group) -> bool:
-    """Tell whether other copies are slow in other iterations, all in one benchmark."""
-    slots, when = {one.slots.tobytes() for one in group}, {one.when.tobytes() for one in group}
-    return all(one.scope == "cell" for one in group) and len(slots) > 1 < len(when)
+def _describe(result: SearchResult, runs: CopyRuns, group: EffectGroup) -> _Description:
+    table = result.table
+    first = max(group, key=lambda effect: effect.likelihood_gain)
+    if first.kind is EffectKind.ITERATIONS:
+        kind = _kind_over_time(first)
+        return _Description(kind=kind, facts={"rise": first.typical} if kind is Kind.DRIFT else {})
+    if first.kind is EffectKind.GRADIENT:
+        return _describe_gradient(table, first)
+    if first.kind is EffectKind.MOVING:
+        return _Description(kind=Kind.OUTLIER_COPY, level=EffectKind.COPY, facts={"moves": 1.0})
+    single = first.kind in (EffectKind.COPY, EffectKind.COPIES)
+    scattered = single and _are_scattered(group)
+    nodes_in_turn = node_of(table, group[:1]) != UNKNOWN and _are_in_turn(group)
+    if scattered or not first.has_fixed_slots or nodes_in_turn:
+        return _describe_changing(table, runs, scattered=scattered)
+    return _describe_part(result, runs, group)
 
 
-def _turns(table: Table, cause: Cause) -> str:
-    """Return which lgroups are slow when, where others are each time; empty where none are.
+def _kind_over_time(effect: DivotEffect) -> Kind:
+    if effect.scope is EffectScope.TREND:
+        return Kind.DRIFT
+    if effect.scope is EffectScope.CELL:
+        return Kind.SLOW_ITERATION
+    early = np.flatnonzero(effect.iteration_weights)
+    in_first_half = early[0] == 0 and len(early) <= len(effect.iteration_weights) / 2
+    return Kind.WARM_UP if in_first_half else Kind.STEP
 
-    As `iteration:lgroup:size`, the iterations by index.
+
+def _describe_gradient(table: Table, effect: DivotEffect) -> _Description:
+    """Describe a slope: a ramp if copies are known to have started one after another."""
+    is_known = not np.isnan(table.start_s).all() and np.ptp(np.nan_to_num(table.start_s)) > 0
+    if is_known and effect.typical > 0 and table.barrier:
+        return _Description(kind=Kind.STARTUP, facts={"rise": effect.typical, "mode": "ramp"})
+    return _Description(kind=Kind.GRADIENT, facts={"rise": effect.typical})
+
+
+def _describe_changing(table: Table, runs: CopyRuns, *, scattered: bool) -> _Description:
+    """Describe other copies each time: nodes in turn, one by chance, or a sort of copies."""
+    ran = ~np.isnan(table.log_s) & runs.covered.any(axis=2)[..., None]
+    if not scattered and (turns := _list_turns(table, runs)):
+        return _Description(kind=Kind.WANDERING, level="turns", facts={"turns": turns})
+    if scattered or np.median(runs.covered.sum(axis=2)[ran.any(axis=2)]) <= 1:
+        return _Description(kind=Kind.NO_PLACE, level="random")
+    share = float(runs.covered.sum()) / max(1, int(ran.sum()))
+    return _Description(kind=Kind.BIMODAL, level=EffectKind.MODES, facts={"share": share})
+
+
+def _are_in_turn(group: EffectGroup) -> bool:
+    """Tell whether other copies are slow in other iterations, in cells alone."""
+    slots = {effect.slot_weights.tobytes() for effect in group}
+    times = {effect.iteration_weights.tobytes() for effect in group}
+    in_cells = all(effect.scope is EffectScope.CELL for effect in group)
+    return in_cells and len(slots) > 1 < len(times)
+
+
+def _are_scattered(group: EffectGroup) -> bool:
+    """Tell whether other copies are slow in each cell."""
+    cells = {effect.key[1:] for effect in group}
+    different = len({effect.slot_weights.tobytes() for effect in group}) > 2
+    in_cells = all(effect.scope is EffectScope.CELL for effect in group)
+    return different and in_cells and len(cells) >= RANDOM_CELLS
+
+
+def _list_turns(table: Table, runs: CopyRuns) -> str:
+    """Return which nodes are slow when, if others are each time; else nothing.
+
+    As `iteration:node:size`, the iterations by index.
     """
-    there = ~np.isnan(table.log_s)
-    told, whose = [], set()
-    for b, i in cause.cells:
-        for name in np.unique(table.node[table.node != UNKNOWN]).tolist():
-            own = table.node == name
-            here = there[b, i] & own
-            share = float(cause.covered[b, i, here].mean()) if here.any() else 0.0
-            if 1 - _SIDES < share < _SIDES or (share > 0.5 and here.sum() < 3):
+    turns, nodes = [], set()
+    for benchmark, iteration in runs.cells:
+        log_s, covered = table.log_s[benchmark, iteration], runs.covered[benchmark, iteration]
+        ran = ~np.isnan(log_s)
+        for node in np.unique(table.node[table.node != UNKNOWN]).tolist():
+            on_node = ran & (table.node == node)
+            share = float(covered[on_node].mean()) if on_node.any() else 0.0
+            if 1 - _WHOLE_NODE < share < _WHOLE_NODE or (share > 0.5 and on_node.sum() < 3):
                 return ""
             if share > 0.5:
-                y = table.log_s[b, i]
-                size = float(np.median(y[here]) - np.median(y[there[b, i] & ~own]))
-                told.append(f"{i}:{name}:{size:.5f}")
-                whose.add(name)
-    return " ".join(told) if len(whose) > 1 and len(cause.iterations) > 1 else ""
+                others = ran & (table.node != node)
+                size = float(np.median(log_s[on_node]) - np.median(log_s[others]))
+                turns.append(f"{iteration}:{node}:{size:.5f}")
+                nodes.add(node)
+    return " ".join(turns) if len(nodes) > 1 and len(runs.iterations) > 1 else ""
 
 
-def _apart(group: _Group) -> bool:
-    """Tell whether other copies are slow in each cell."""
-    cells = {one.key[1:] for one in group}
-    others = len({one.slots.tobytes() for one in group}) > 2
-    return others and len(cells) >= _RANDOM and all(one.scope == "cell" for one in group)
-
-
-def _kind_over_time(one: DivotEffect) -> Kind:
-    if one.scope in ("trend", "cell"):
-        return Kind.DRIFT if one.scope == "trend" else Kind.SLOW_ITERATION
-    early = np.flatnonzero(one.when)
-    return Kind.WARM_UP if early[0] == 0 and len(early) <= len(one.when) / 2 else Kind.STEP
-
-
-def _come_through_start(table: Table, cause: Cause) -> None:
-    """Make a cause that of cells whose copies came through the start one after another."""
-    cell = cause.covered.any(axis=2)
-    values = table.log_s[cell]
-    low, high = np.nanquantile(values, 0.1, axis=1), np.nanquantile(values, 0.9, axis=1)
-    cause.kind, cause.facts = Kind.STARTUP, {"mode": "convoy", "rise": float(np.median(high - low))}
-    cause.covered = cell[:, :, None] & ~np.isnan(table.log_s)
-    own = np.maximum(0.0, table.log_s - np.nanquantile(table.log_s, 0.1, axis=2, keepdims=True))
-    cause.effect = np.where(cause.covered, own, 0.0)
-
-
-def _describe_part(found: Found, cause: Cause, group: _Group) -> None:
-    """Say what the copies of a cause share: a part that they are all of, else themselves."""
-    table, slots, first = found.table, cause.slots, group[0]
-    slow, many, s = cause.size > 0, int(slots.sum()), table.shape[2]
-    cause.level = first.kind
-    cause.groups = tuple(sorted({one.name for one in group if one.name >= 0}))
-    if len({one.kind for one in group}) > 1 or first.kind in ("copy", "copies", "modes"):
-        cause.level, cause.groups = found.parts.get(slots.tobytes(), ("set", ()))
-        nodes = np.unique(table.node[slots])
-        if (
-            cause.level == "set"
-            and many > len(nodes)
-            and not np.isin(table.node[~slots], nodes).any()
-        ):
-            cause.level, cause.groups = "node", tuple(int(n) for n in nodes)
-    level, few = cause.level, many <= max(2, _FEW * s)
-    if level in ("node", "package") and many > 1:
-        cause.kind = Kind.SLOW_LGROUP if slow else Kind.SLOW_GROUP
-    elif level in ("core", "cpu") or (few and level in ("set", "node", "package", "llc")):
-        often = len(cause.cells) >= 3 and len(cause.benchmarks) >= min(2, table.shape[0])
-        known = bool((table.cpu[slots] != UNKNOWN).all())
-        cpus = known and slow and (often or level in ("core", "cpu"))
-        cause.kind = Kind.SLOW_CPU if cpus else Kind.OUTLIER_COPY
-    elif level == "set" and len(cause.benchmarks) == 1:
-        cause.kind, cause.facts["share"] = Kind.BIMODAL, many / s
-        if len(cause.iterations) > 1:
-            cause.facts["same"] = 1.0
+def _describe_part(result: SearchResult, runs: CopyRuns, group: EffectGroup) -> _Description:
+    """Describe copies by the part that they are all of, or else by themselves."""
+    table, slots = result.table, runs.slots
+    level, numbers = _find_level(result, slots, group)
+    count, all_slots = int(slots.sum()), table.shape[2]
+    few = count <= max(2, _FEW * all_slots)
+    facts: Facts = {}
+    if level in (EffectKind.NODE, EffectKind.PACKAGE) and count > 1:
+        kind = Kind.SLOW_LGROUP if runs.size > 0 else Kind.SLOW_GROUP
+    elif level in (EffectKind.CORE, EffectKind.CPU):
+        kind = _kind_of_cpus(table, runs)
+    elif few and level in ("set", EffectKind.NODE, EffectKind.PACKAGE, EffectKind.LLC):
+        in_several = len(runs.benchmarks) >= min(2, table.shape[0])
+        often = len(runs.cells) >= 3 and in_several
+        kind = _kind_of_cpus(table, runs) if often else Kind.OUTLIER_COPY
+    elif level == "set" and len(runs.benchmarks) == 1:
+        kind, facts = Kind.BIMODAL, {"share": count / all_slots}
+        if len(runs.iterations) > 1:
+            facts["same"] = 1.0
     else:
-        cause.kind = Kind.OUTLIER_COPY if level == "set" and s <= 4 else Kind.SLOW_GROUP
+        kind = Kind.OUTLIER_COPY if level == "set" and all_slots <= 4 else Kind.SLOW_GROUP
+    return _Description(kind=kind, level=level, groups=numbers, facts=facts)
 
 
-# -- start-up trouble that start times and CPU times show ------------------------------------------
+def _kind_of_cpus(table: Table, runs: CopyRuns) -> Kind:
+    """Return a slow CPU where the CPUs are known, and outlying copies otherwise."""
+    is_known = bool((table.cpu[runs.slots] != UNKNOWN).all())
+    return Kind.SLOW_CPU if is_known and runs.size > 0 else Kind.OUTLIER_COPY
 
 
-def startups(table: Table) -> list[Cause]:
-    """Return what went wrong in the beginning, beyond what the times themselves show."""
-    found = []
-    if table.barrier and not table.staggered:
-        known = ~np.isnan(table.start_s)
-        last = np.max(np.where(known, table.start_s, -np.inf), axis=2)
-        late_s = last - np.min(np.where(known, table.start_s, np.inf), axis=2)
-        size = late_s / np.exp(median(table.log_s))
-        size = np.where(size >= _LATE, size, 0.0)
-        typical = float(np.log1p(np.median(size[size > 0]))) if size.any() else 0.0
-        found.append(_startup(table, size, {"mode": "late-start", "rise": typical}))
-    if table.barrier and table.copies > 1:
-        size = _waited(table)
-        waited_s = float(np.nanmax(size / (1 + size) * np.exp(median(table.log_s)), initial=0.0))
-        found.append(_startup(table, size, {"mode": "input-wait", "waited_s": waited_s}))
-    return [one for one in found if one.covered.any()]
-
-
-def _startup(table: Table, size: Floats, facts: dict[str, float | str]) -> Cause:
-    """Return the cause of cells (B, I) that took so much longer, as a share."""
-    covered = (size > 0)[:, :, None] & ~np.isnan(table.log_s)
-    return Cause(
-        kind=Kind.STARTUP,
-        covered=covered,
-        effect=np.where(covered, np.log1p(size)[:, :, None], 0.0),
-        facts=facts,
-    )
-
-
-def _waited(table: Table) -> Floats:
-    """Return (B, I) how long copies waited in the first iteration while their CPU did nothing.
-
-    As a share of the time that they computed.
-    """
-    b, i, _ = table.shape
-    idle = median(np.where(np.isnan(table.log_s), np.nan, table.idle))
-    size, first = np.zeros((b, i)), idle[:, 0]
-    if i > 1:
-        usual = np.maximum(0.0, median(idle[:, 1:]))
-        more = np.nan_to_num(first - usual)
-        there = (more >= _IDLE) & (usual < _SHARED)
-        size[:, 0] = np.where(there, more / np.maximum(1 - first, _IDLE), 0.0)
-    elif b >= 3 and np.mean(first >= _IDLE) <= 1 / 3 and overall_median(first) < _CALM:
-        size[:, 0] = np.where(first >= _IDLE, first, 0.0)
-    return size
+def _find_level(
+    result: SearchResult, slots: Bools, group: Sequence[DivotEffect]
+) -> tuple[Level, tuple[int, ...]]:
+    """Return the family that slots (S,) are parts of, with the numbers of the parts, or a set."""
+    first = group[0]
+    sets = (EffectKind.COPY, EffectKind.COPIES, EffectKind.MODES)
+    if len({effect.kind for effect in group}) == 1 and first.kind not in sets:
+        numbers = {effect.part for effect in group if effect.part != NO_PART}
+        return first.kind, tuple(sorted(numbers))
+    part = result.named_parts.get(slots.tobytes())
+    if part is not None:
+        return part.kind, (part.number,)
+    nodes = np.unique(result.table.node[slots])
+    whole_nodes = not np.isin(result.table.node[~slots], nodes).any()
+    if slots.sum() > len(nodes) and whole_nodes:
+        return EffectKind.NODE, tuple(int(node) for node in nodes)
+    return "set", ()

@@ -1,124 +1,136 @@
-"""What copies of a run share: partitions of the slots that the machine's structure names; pure."""
+"""The parts of the machine that copies share: partitions of the slots; pure."""
 
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
+from rater.analysis.divots.model.effects import EffectKind
 from rater.analysis.divots.model.layout import sharing_classes
 from rater.analysis.divots.model.table import SEVERAL, Table
 from rater.analysis.stats.robust import Bools, Floats, Ints, median
 
-NODE_SHIFT = 1000  # a node and its memory's node as one number
-_LEAST_HALVED = 16  # CPUs of an lgroup that may have parts which nobody describes
-LOCAL = 0  # remote memory: 0 is on the copy's own node
+NODE_SHIFT: Final = 1000  # part of "node+memory": 1000 * node + node of the memory
+LOCAL: Final = 0  # part of "remote": memory on the node of the copy's CPU
+_LEAST_HALVED: Final = 16  # CPUs of a node: a smaller one has no halves of eight
+_NO_PART: Final = -1  # of a slot that is in no part of a family
 
 
 class Family(Struct, frozen=True, eq=False, dict=True):
     """One way to divide the slots: each is in one part, or in none."""
 
-    kind: str  # node, package, llc, memory, node+memory, remote, thread, half, core, cpu, copy
-    part: Ints  # (S,) index of its part, -1: in none
-    names: tuple[int, ...]  # what each part is called
+    kind: EffectKind
+    part_of_slot: Ints  # (S,) index of its part, or -1
+    names: tuple[int, ...]  # number of each part in the machine
 
     @cached_property
     def sizes(self) -> Ints:
         """Slots of each part (P,)."""
-        return np.bincount(self.part[self.part >= 0], minlength=len(self.names))
+        in_part = self.part_of_slot[self.part_of_slot >= 0]
+        return np.bincount(in_part, minlength=len(self.names))
 
     @cached_property
     def masks(self) -> Bools:
         """Slots of each part (P, S)."""
-        found: Bools = self.part[None] == np.arange(len(self.names))[:, None]
-        return found
+        masks: Bools = self.part_of_slot[None] == np.arange(len(self.names))[:, None]
+        return masks
 
     @cached_property
     def members(self) -> list[tuple[Ints, Ints]]:
-        """Parts of one size with their slots: indices (p,), slots (p, k)."""
-        found = []
+        """Parts (p,) of each size with their slots (p, size)."""
+        members = []
         for size in np.unique(self.sizes):
             parts = np.flatnonzero(self.sizes == size)
-            found.append((parts, np.stack([np.flatnonzero(self.part == p) for p in parts])))
-        return found
+            slots = [np.flatnonzero(self.part_of_slot == part) for part in parts]
+            members.append((parts, np.stack(slots)))
+        return members
 
 
-def families_of(table: Table) -> list[Family]:
+def list_families(table: Table) -> list[Family]:
     """Return the partitions that differ, the largest parts first; single slots last.
 
-    Sets of slots that two kinds name keep the first name.
+    A set of slots that several partitions have keeps the first one's name.
     """
-    node, memory, halves = table.node, table.memory, _halves(table)
-    bound = (node >= 0) & (memory >= 0)
-    elsewhere = np.where(bound, node != memory, np.where(memory == SEVERAL, 1, -1))
-    labels = {
-        "node": node,
-        "package": table.package,
-        "llc": table.llc,
-        "memory": memory,
-        "node+memory": np.where(bound, node * NODE_SHIFT + memory, -1),
-        "remote": elsewhere,
-        "thread": _threads(table),
-        "half": halves,
-        "half of lgroup": np.where(halves >= 0, 2 * node + halves, -1),
-        "sharing": _shared(table),
-        "core": table.core,
-        "cpu": table.cpu,
-    }
-    found: list[Family] = []
+    families: list[Family] = []
     seen: set[bytes] = set()
-    for kind, label in labels.items():
+    for kind, label in _labels(table).items():
         names, part = np.unique(label[label >= 0], return_inverse=True)
-        single = len(names) == len(part)  # slots, which are a family of their own
-        if len(names) < 2 or (single and kind in ("core", "cpu", "llc", "half")):
+        only_slots = len(names) == len(part)
+        as_copies = (EffectKind.CORE, EffectKind.CPU, EffectKind.LLC, EffectKind.HALF)
+        if len(names) < 2 or (only_slots and kind in as_copies):
             continue
-        whole = np.full(len(label), -1)
-        whole[label >= 0] = part
-        one = Family(kind, whole, tuple(names.tolist()))
-        masks = {mask.tobytes() for mask in one.masks}
+        part_of_slot = np.full(len(label), _NO_PART)
+        part_of_slot[label >= 0] = part
+        family = Family(kind, part_of_slot, tuple(names.tolist()))
+        masks = {mask.tobytes() for mask in family.masks}
         if masks - seen:
             seen |= masks
-            found.append(one)
+            families.append(family)
     slots = table.shape[2]
-    copies = Family("copy", np.arange(slots), tuple(range(slots)))
-    return [*found, copies] if slots > 1 else found
+    copies = Family(EffectKind.COPY, np.arange(slots), tuple(range(slots)))
+    return [*families, copies] if slots > 1 else families
 
 
-def _threads(table: Table) -> Ints:
-    """Return which of its core's CPUs a slot's is, in ascending order; -1: not known."""
-    found = np.full(table.shape[2], -1)
+def _labels(table: Table) -> dict[EffectKind, Ints]:
+    """Return the number of each slot's part (S,) in all partitions; negative where it has none."""
+    node, memory, halves = table.node, table.memory, _number_halves(table)
+    both_known = (node >= 0) & (memory >= 0)
+    spread_out = np.where(memory == SEVERAL, 1, _NO_PART)
+    return {
+        EffectKind.NODE: node,
+        EffectKind.PACKAGE: table.package,
+        EffectKind.LLC: table.llc,
+        EffectKind.MEMORY: memory,
+        EffectKind.NODE_AND_MEMORY: np.where(both_known, node * NODE_SHIFT + memory, _NO_PART),
+        EffectKind.REMOTE: np.where(both_known, node != memory, spread_out),
+        EffectKind.THREAD: _number_threads(table),
+        EffectKind.HALF: halves,
+        EffectKind.HALF_OF_NODE: np.where(halves >= 0, 2 * node + halves, _NO_PART),
+        EffectKind.SHARING: _number_sharing(table),
+        EffectKind.CORE: table.core,
+        EffectKind.CPU: table.cpu,
+    }
+
+
+def _number_threads(table: Table) -> Ints:
+    """Return which of its core's CPUs a slot's is (S,), in ascending order."""
+    threads = np.full(table.shape[2], _NO_PART)
     for core in np.unique(table.core[table.core >= 0]):
-        here = np.flatnonzero(table.core == core)
-        found[here] = np.searchsorted(np.unique(table.cpu[here]), table.cpu[here])
-    return found
+        slots = np.flatnonzero(table.core == core)
+        threads[slots] = np.searchsorted(np.unique(table.cpu[slots]), table.cpu[slots])
+    return threads
 
 
-def _shared(table: Table) -> Ints:
-    """Return the way in which a slot shares its core, of those that several cores have; else -1."""
-    found = sharing_classes(table)[1]
-    cores = [len(np.unique(table.core[found == one])) for one in range(int(found.max()) + 1)]
-    return np.where(np.array(cores)[found] > 1, found, -1)
+def _number_sharing(table: Table) -> Ints:
+    """Return the class of sharing of each slot (S,), where several cores have that class."""
+    classes = sharing_classes(table).of_slot
+    cores = [
+        len(np.unique(table.core[classes == number])) for number in range(int(classes.max()) + 1)
+    ]
+    return np.where(np.array(cores)[classes] > 1, classes, _NO_PART)
 
 
-def _halves(table: Table) -> Ints:
-    """Return which half of its lgroup's CPUs a slot's is in, 0 or 1, where there are eight."""
-    found = np.full(table.shape[2], -1)
+def _number_halves(table: Table) -> Ints:
+    """Return the half of its node's CPUs that a slot is in (S,), 0 or 1."""
+    halves = np.full(table.shape[2], _NO_PART)
     for node in np.unique(table.node[table.node >= 0]):
-        here = np.flatnonzero(table.node == node)
-        cpus, place = np.unique(table.cpu[here], return_inverse=True)
+        slots = np.flatnonzero(table.node == node)
+        cpus, place = np.unique(table.cpu[slots], return_inverse=True)
         if len(cpus) >= _LEAST_HALVED:
-            found[here] = place >= (len(cpus) + 1) // 2
-    return found
+            halves[slots] = place >= (len(cpus) + 1) // 2
+    return halves
 
 
-def start_order(table: Table) -> Floats:
-    """Return each slot's place in the order of start, 0 to 1; by number where that is not known."""
+def order_of_start(table: Table) -> Floats:
+    """Return each slot's place in the order of start (S,), 0 to 1; by copy number if not known."""
     slots, start = table.shape[2], table.start_s
     first = np.where(np.isnan(start), np.inf, start).min(axis=2, keepdims=True)
-    late = (start - np.where(np.isfinite(first), first, np.nan)).reshape(-1, slots)
+    late_s = (start - np.where(np.isfinite(first), first, np.nan)).reshape(-1, slots)
     numbers = median(np.where(table.copy >= 0, table.copy, np.nan).reshape(-1, slots).T)
-    order = np.lexsort((np.nan_to_num(numbers), np.nan_to_num(median(late.T))))
+    order = np.lexsort((np.nan_to_num(numbers), np.nan_to_num(median(late_s.T))))
     place = np.empty(slots)
     place[order] = np.arange(slots)
     return place / max(1, slots - 1)

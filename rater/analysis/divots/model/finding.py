@@ -1,4 +1,4 @@
-"""What the divot detector says: findings of a run, and what several runs have in common; pure."""
+"""Findings of the divot detector: of one run, and of a fault over several runs; pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from rater.record.stored import RunHead
 from rater.text import kinds
 from rater.text.values import to_dict
 
-_FEW_COPIES, _FEW_BENCHMARKS = 3, 2  # what these differ by once tells of no noise: model/noise.py
+# So few differences say nothing of noise: of three copies two, of two benchmarks one.
+_FEW_COPIES, _FEW_BENCHMARKS = 3, 2
 
 
 class Kind(StrEnum):
@@ -72,9 +73,9 @@ class EvidenceKind(Enum):
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
-    """One thing known about a finding, as a value and as words.
+    """One fact beside a finding, as a value and as words.
 
-    `weight` orders: what differs most from the others first. `name` is the label of an
+    `weight` orders: the largest difference from the others comes first. `name` is the label of an
     `EvidenceKind`, or that of a number that `divots/evidence.py` compared. Only such a number has
     `value`, the median of the finding's copies, and `others`, that of those they are compared with.
     """
@@ -91,8 +92,8 @@ class Evidence(Struct, frozen=True, kw_only=True):
         return all(kind.of_cause for kind in EvidenceKind if kind.label == self.name)
 
 
-class CellEffect(Struct, frozen=True):
-    """What a finding does to one benchmark in one iteration."""
+class CellEffect(Struct, frozen=True, kw_only=True):
+    """The effect of a finding on one benchmark in one iteration."""
 
     benchmark: str
     tune: str | None
@@ -101,8 +102,8 @@ class CellEffect(Struct, frozen=True):
     rate_lost: float  # share of this benchmark's rate in this iteration, 0 for fast ones
 
 
-class CopyEffect(Struct, frozen=True):
-    """One copy in one cell, of a finding about copies that are judged singly."""
+class CopyEffect(Struct, frozen=True, kw_only=True):
+    """The effect on one copy in one cell, of a finding about single copies."""
 
     benchmark: str
     tune: str | None
@@ -132,23 +133,23 @@ class Finding(Struct, frozen=True, kw_only=True):
     package: int | None
     core: int | None
     slowdown: float  # typical time over fair time; below 1: fast
-    # Of the whole run's score, 0 to 1; None where copies do not wait for each other
-    # (rotated order, steady mode): `time_lost` then.
+    # Of the whole run's score, 0 to 1. If copies do not wait for each other (rotated order,
+    # steady mode) there is none, but `time_lost`.
     score_lost: float | None
     explained: bool
-    expectation: str | None  # explained: what the layout predicts, in words
+    expectation: str | None  # the prediction of the layout, if explained
     summary: str  # benchmarks, size and how many of how many, in words
     evidence: tuple[Evidence, ...]
     cells: tuple[CellEffect, ...] = ()
-    details: tuple[tuple[str, float | str], ...] = ()  # numbers behind it, by name
+    details: tuple[tuple[str, float | str], ...] = ()  # numbers behind the finding, by name
     singles: tuple[CopyEffect, ...] = ()  # empty for findings of groups
     time_lost: float | None = None  # of all copies' time, 0 to 1; where there is no score lost
-    # Its share of what all findings cost together: the costly ones are taken away first.
+    # Its share in the cost of all findings together: the costliest is taken away first.
     share_lost: float | None = None
 
     @property
     def cost(self) -> float:
-        """What findings are ordered by: of the score, or of the copies' time."""
+        """The cost by which findings are ordered: of the score, or of the copies' time."""
         return self.score_lost if self.score_lost is not None else self.time_lost or 0.0
 
     @property
@@ -184,35 +185,35 @@ class Thresholds(Struct, frozen=True):
     copy: float = 0.03
 
 
-VERSION = 17  # of what is found: stored findings of another one are made anew
+VERSION = 17  # of the detector: stored findings of another version are searched again
 
 
-class Analysis(Struct, frozen=True):
-    """What was found in a run, and the smallest effects that would have been."""
+class Analysis(Struct, frozen=True, kw_only=True):
+    """The findings of a run, and the smallest effects that it would have shown."""
 
     findings: tuple[Finding, ...]  # the most costly first, explained ones last
     visible: dict[str, float]
     failed: int = 0  # copy runs left out because they did not end well
-    # Of the score, 0 to 1: what others' work cost (None: not recorded), and noise alone.
+    # Costs of the score, 0 to 1: by other processes (None if not recorded), and by noise alone.
     others_cost: float | None = None
     noise_cost: float | None = None
-    # Commands that make the run again, and see whether each divot comes back; none: not from here.
+    # Commands that make the run again, and that confirm each divot; none for imported runs.
     rerun: str | None = None
     confirm: tuple[str, ...] = ()
 
     @property
     def disturbed(self) -> tuple[str, ...]:
-        """Why the run was too disturbed to judge; empty: it was not."""
+        """The reasons why the run was too disturbed to judge; empty if it was not."""
         return disturbance_reasons(self.others_cost, self.noise_cost)
 
     @property
     def sure(self) -> tuple[Finding, ...]:
-        """What was found, nothing where the run was disturbed."""
+        """The findings, none if the run was disturbed."""
         return () if self.disturbed else self.findings
 
     @property
     def lost(self) -> float:
-        """What all findings cost together, of the score or the copies' time."""
+        """The cost of all findings together, of the score or the copies' time."""
         return sum(finding.share_lost or 0.0 for finding in self.findings)
 
 
@@ -222,20 +223,20 @@ def nothing_to_compare(head: RunHead) -> bool:
     return few and head.iterations - head.discard <= 1
 
 
-def to_json(one: Finding) -> str:
+def to_json(finding: Finding) -> str:
     """Return a finding as JSON text, for the store."""
-    return json.dumps(to_dict(one), allow_nan=False)
+    return json.dumps(to_dict(finding), allow_nan=False)
 
 
 def from_json(text: str) -> Finding:
     """Return the finding of `to_json`'s text. Raises `ValueError` for anything else."""
-    found: Finding = kinds.from_json(Finding, text)
-    return found
+    finding: Finding = kinds.from_json(Finding, text)
+    return finding
 
 
-# -- What several runs have in common: a fault in each, one that moves, one of a single run --------
+# -- A fault over several runs: in each, in another place each time, or in one run ----------------
 
-_MOST_TOLD = 8  # runs that are told one by one
+_MOST_LISTED = 8  # runs that are listed one by one
 
 
 class Presence(StrEnum):
@@ -262,24 +263,24 @@ _FOLLOWS = {
 }
 
 
-class FaultMeasurement(Struct, frozen=True):
-    """What one run has of a fault: its size there by that run's own times."""
+class FaultMeasurement(Struct, frozen=True, kw_only=True):
+    """The size of a fault in one run, by that run's own times."""
 
     run: int
     there: Presence
     place: str
     benchmarks: tuple[str, ...]  # empty: all
-    slowdown: float | None  # None: there is nothing to measure it by
+    slowdown: float | None  # None if the run has no times to measure it by
 
 
 class RecurringDivot(Struct, frozen=True, kw_only=True):
     """One sort of divot over several runs."""
 
     kind: Kind  # RECURRING, WANDERING or ONCE
-    of: Kind  # what it is each time
+    of: Kind  # the kind of finding in each run
     benchmarks: tuple[str, ...]  # empty: all
     looks: tuple[FaultMeasurement, ...]  # one a run
-    slowdown: float  # where it is: the middle one
+    slowdown: float  # median of the runs that have it
     copies: tuple[int, ...]
     nodes: tuple[int, ...]
     cpus: tuple[int, ...]
@@ -291,23 +292,23 @@ class RecurringDivot(Struct, frozen=True, kw_only=True):
 
     @property
     def summary(self) -> str:
-        """What it means, in words: place, benchmarks, size in each run, what follows."""
-        seen = self.places
-        moves = len({one.place for one in seen}) > 1
-        each = [self._of_run(look, named=moves) for look in self.looks[:_MOST_TOLD]]
-        if len(self.looks) > _MOST_TOLD:
-            each.append(f"and {len(self.looks) - _MOST_TOLD} more")
-        sizes = formatting.sizes([one.slowdown or 1.0 for one in seen])
+        """Place, benchmarks, size in each run, and the conclusion, in words."""
+        places = self.places
+        moves = len({run.place for run in places}) > 1
+        runs = [self._describe_run(run, with_place=moves) for run in self.looks[:_MOST_LISTED]]
+        if len(self.looks) > _MOST_LISTED:
+            runs.append(f"and {len(self.looks) - _MOST_LISTED} more")
+        sizes = formatting.sizes([run.slowdown or 1.0 for run in places])
         return (
-            f"{'' if moves else f'{seen[0].place}: '}{_names(self.benchmarks)} {sizes} in "
-            f"{len(seen)} of {len(self.looks)} runs: {', '.join(each)}; {_FOLLOWS[self.kind]}"
+            f"{'' if moves else f'{places[0].place}: '}{_names(self.benchmarks)} {sizes} in "
+            f"{len(places)} of {len(self.looks)} runs: {', '.join(runs)}; {_FOLLOWS[self.kind]}"
         )
 
-    def _of_run(self, one: FaultMeasurement, *, named: bool) -> str:
-        where = f" {one.place}" if named else ""
-        where += f" in {_names(one.benchmarks)}" if one.benchmarks != self.benchmarks else ""
-        size = formatting.format_slowdown(one.slowdown or 1.0)
-        return _OF_A_RUN[one.there].format(run=one.run, where=where, size=size)
+    def _describe_run(self, run: FaultMeasurement, *, with_place: bool) -> str:
+        where = f" {run.place}" if with_place else ""
+        where += f" in {_names(run.benchmarks)}" if run.benchmarks != self.benchmarks else ""
+        size = formatting.format_slowdown(run.slowdown or 1.0)
+        return _OF_A_RUN[run.there].format(run=run.run, where=where, size=size)
 
 
 def _names(benchmarks: Sequence[str]) -> str:

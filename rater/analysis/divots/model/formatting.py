@@ -23,10 +23,10 @@ def sizes(slowdowns: Sequence[float]) -> str:
     """Return `+33 to +39 %` or `+1.1 to +1.4 %`, or one size where they agree."""
     low, high = min(slowdowns), max(slowdowns)
     digits = 0 if max(abs(low - 1), abs(high - 1)) >= 0.0995 else 1
-    one, two = (f"{round((end - 1) * 100, digits) + 0.0:+.{digits}f}" for end in (low, high))
-    if len(slowdowns) == 1 or one == two:
+    lowest, highest = (f"{round((end - 1) * 100, digits) + 0.0:+.{digits}f}" for end in (low, high))
+    if len(slowdowns) == 1 or lowest == highest:
         return format_slowdown(slowdowns[0] if len(slowdowns) == 1 else (low + high) / 2)
-    return f"{one} to {two} %"
+    return f"{lowest} to {highest} %"
 
 
 def format_cost(share: float) -> str:
@@ -52,7 +52,8 @@ def format_cpus(numbers: Sequence[int]) -> str:
     """Return `CPU 13`, `CPUs 8-15,24`, `odd CPUs 1-95`, or the first of many."""
     ordered = sorted(set(numbers))
     text = format_list(ordered)
-    if len(ordered) > _MOST_NAMED and len({b - a for a, b in pairwise(ordered)} - {2}) == 0:
+    every_second = {upper - lower for lower, upper in pairwise(ordered)} == {2}
+    if len(ordered) > _MOST_NAMED and every_second:
         return f"{'odd' if ordered[0] % 2 else 'even'} CPUs {ordered[0]}-{ordered[-1]}"
     if len(text) > _MOST_LETTERS:
         text = f"{text[:_MOST_LETTERS].rpartition(',')[0]},... ({len(ordered)} CPUs)"

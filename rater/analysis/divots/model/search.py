@@ -1,260 +1,297 @@
-"""The search: candidates enter one by one while they pay, and all sizes are estimated anew."""
+"""The search: candidates enter one by one while they pay, and all sizes are estimated again.
+
+ln time(b, i, s) = median of the cell + layout + effects + noise. Each round computes the evidence
+of all candidates on the residuals of the model so far (forward selection). A candidate pays if
+its evidence exceeds the Bonferroni price, ln(number of all differences looked at / ALPHA). The one
+that gains most likelihood enters, and so do those in cells that no candidate before it has.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import Struct
+from msgspec.structs import replace
 
-from rater.analysis.divots.model import spread
-from rater.analysis.divots.model.effects import FLOORS, CellNoise, PartScope, noise_of
-from rater.analysis.divots.model.families import Family, families_of, start_order
+from rater.analysis.divots.model.comparison import ComparisonScope, PartComparison
+from rater.analysis.divots.model.effects import DivotEffect, EffectKind, EffectScope
+from rater.analysis.divots.model.families import Family, list_families, order_of_start
 from rater.analysis.divots.model.finding import Thresholds
 from rater.analysis.divots.model.layout import fit_layout
-from rater.analysis.divots.model.nulls import SidedTail, location
-from rater.analysis.divots.model.places import Places, carried
-from rater.analysis.divots.model.table import DivotEffect, Table, clock_steps
+from rater.analysis.divots.model.noise import CellNoise, estimate_noise
+from rater.analysis.divots.model.nulls import ABOUT_NORMAL, huber_mean
+from rater.analysis.divots.model.part_effects import find_part_effects, is_borne_by_copies
+from rater.analysis.divots.model.patterns import (
+    find_modes,
+    find_several,
+    find_slopes,
+    find_unsettled,
+)
+from rater.analysis.divots.model.places import FamilyLevels
+from rater.analysis.divots.model.sizes import Fit, cell_medians, is_reported, refit
+from rater.analysis.divots.model.table import Table, clock_steps
+from rater.analysis.divots.model.tails import SidedTail
 from rater.analysis.divots.model.times import TimeSeries, search_times
-from rater.analysis.stats.robust import Floats, Ints, median
+from rater.analysis.stats.robust import Bools, Floats, Ints
 
-_ROUNDS: Final = 40
-_FEW: Final = 3  # times of a run that say nothing of each other
-_LEAVES: Final = 0.5  # of the smallest size that is told: what is less is in the model no more
-_OF_COPIES: Final = ("copy", "copies", "modes", "moving")
+_MOST_ROUNDS: Final = 40  # of candidates that enter, against endless search
+_FEW_TIMES: Final = 3  # a run of so many times or fewer has no noise to compare with
+# Searches that share ALPHA: each family in four scopes, and the four of `patterns`.
+_SCOPES: Final = len(ComparisonScope)
+_PATTERN_SEARCHES: Final = 4
 
 
-class Found(Struct, eq=False):
-    """All that was found in a run, with what words and promises are made from."""
+class NamedPart(Struct, frozen=True):
+    """A part of the machine by its family and number."""
+
+    kind: EffectKind
+    number: int
+
+
+class SearchResult(Struct, frozen=True, eq=False, kw_only=True):
+    """The effects found in a run, with the values that words and promises are made from."""
 
     table: Table
     effects: list[DivotEffect]
-    predicted: list[DivotEffect]
-    rest: Floats  # (B, I, S) what nothing explains, about the cells' middles
-    scopes: list[PartScope]  # of the last look, for promises
+    predicted: list[DivotEffect]  # by the layout
+    residuals: Floats  # (B, I, S) ln, about the cells' medians
+    comparisons: list[PartComparison]  # of the last round
     over_time: TimeSeries
-    parts: dict[bytes, tuple[str, tuple[int, ...]]]  # kind and name, by their slots
+    named_parts: dict[bytes, NamedPart]  # by the mask (S,) of their slots
 
 
-class _Look(Struct, eq=False, kw_only=True):
-    """One look at what is left of the times: what pays there, and what it was judged by."""
+class _Round(Struct, frozen=True, eq=False, kw_only=True):
+    """The candidates in one set of residuals, and the noise and comparisons that judged them."""
+
+    candidates: list[DivotEffect]
+    noise: CellNoise
+    comparisons: list[PartComparison]
+
+
+class _Searcher(Struct, frozen=True, eq=False, kw_only=True):
+    """The search for candidates in residuals of one run."""
 
     table: Table
     families: list[Family]
-    order: Floats
-    step: Floats
-    parts: dict[bytes, tuple[str, tuple[int, ...]]]
-    noise: CellNoise | None = None
-    scopes: list[PartScope] = field(default_factory=list)
+    order: Floats  # (S,) place in the order of start, 0 to 1
+    clock_step: Floats  # (B,) ln
+    named_parts: dict[bytes, NamedPart]
 
-    def candidates(self, r: Floats) -> list[DivotEffect]:
-        """Return all that pays in residuals (B, I, S)."""
-        kinds = 4 * len(self.families) + 4  # they share what may be named in healthy runs
-        self.noise, level = noise_of(r, self.step)
-        noise, self.scopes = self.noise, []
-        found: list[DivotEffect] = []
-        tails: dict[str, SidedTail | None] = {}
-        # Single copies first: parts of few have their tails.
-        looks = [(r, level, family, noise) for family in reversed(self.families)]
-        if not self.table.fixed and r.shape[1] > 1:
-            names, by_copy = values_by_copy(self.table, r)
-            moving = Family("moving", np.arange(len(names)), tuple(names.tolist()))
-            own_noise, own_level = noise_of(by_copy, self.step)
-            looks.append((by_copy, own_level, moving, own_noise))
-        for values, its_level, family, its_noise in looks:
-            moves = family.kind == "moving"
-            own: list[PartScope] = []
-            places = Places(values, its_level, family, its_noise, kinds)
-            for scope in places.scopes({} if moves else tails):
-                own.append(scope)
-                found += (
-                    places.offered(scope, own[0]) if not moves or "cell" not in scope.name else ()
-                )
-                if family.kind == "copy":
-                    tails[scope.name] = scope.tail
-                    found += spread.together(scope, noise, kinds, r.shape[1])
-            self.scopes += own
-        for one in found:
-            if one.kind == "moving":
-                one.slots = (self.table.copy == one.name).astype(float)
-        found += spread.slopes(r, level, self.order, noise, kinds)
-        found += spread.two_sorts(r, level, noise, kinds)
-        taken = np.any([one.cells[:, 0] for one in found], axis=0) if found else np.zeros(1, bool)
-        for one in spread.unsettled(r, noise, kinds):
-            if not (taken & one.benchmarks).any():  # for no other reason
-                found.append(one)
-        for one in found:  # sets of copies that are just a part by its name
-            if one.kind in ("modes", "copies") and one.slots.ndim == 1:
-                usual = one.kind, (one.name,)
-                one.kind, (one.name,) = self.parts.get((one.slots > 0).tobytes(), usual)
-        return [one for one in _spelt_out(found) if carried(one, r, noise)]
+    def run(self, residuals: Floats) -> _Round:
+        """Return all candidates that pay in residuals (B, I, S)."""
+        searches = _SCOPES * len(self.families) + _PATTERN_SEARCHES
+        noise, slot_levels = estimate_noise(residuals, self.clock_step)
+        candidates: list[DivotEffect] = []
+        comparisons: list[PartComparison] = []
+        copy_tails: dict[ComparisonScope, SidedTail | None] = {}
+        # Single copies come first (last in the list), because small parts need their tails.
+        for family in reversed(self.families):
+            levels = FamilyLevels(
+                residuals=residuals,
+                slot_levels=slot_levels,
+                family=family,
+                noise=noise,
+                searches=searches,
+            )
+            by_scope: list[PartComparison] = []
+            for comparison in levels.compare(copy_tails):
+                by_scope.append(comparison)
+                candidates += find_part_effects(levels, comparison, by_scope[0])
+                if family.kind is EffectKind.COPY:
+                    copy_tails[comparison.scope] = comparison.tail
+                    candidates += find_several(comparison, noise, searches, residuals.shape[1])
+            comparisons += by_scope
+        if not self.table.fixed and residuals.shape[1] > 1:
+            by_scope, moving = self._search_moving_copies(residuals, searches)
+            comparisons += by_scope
+            candidates += moving
+        candidates += find_slopes(residuals, slot_levels, self.order, noise, searches)
+        candidates += find_modes(residuals, slot_levels, noise, searches)
+        candidates += _without_explained(find_unsettled(residuals, noise, searches), candidates)
+        named = [self._name_part(candidate) for candidate in candidates]
+        kept = [
+            candidate
+            for candidate in _without_synonyms(named)
+            if is_borne_by_copies(candidate, residuals, noise)
+        ]
+        return _Round(candidates=kept, noise=noise, comparisons=comparisons)
+
+    def _search_moving_copies(
+        self, residuals: Floats, searches: int
+    ) -> tuple[list[PartComparison], list[DivotEffect]]:
+        """Compare copies wherever they ran, where each has other slots in each iteration."""
+        numbers, by_copy = values_by_copy(self.table, residuals)
+        noise, levels_of_copies = estimate_noise(by_copy, self.clock_step)
+        levels = FamilyLevels(
+            residuals=by_copy,
+            slot_levels=levels_of_copies,
+            family=Family(EffectKind.MOVING, np.arange(len(numbers)), tuple(numbers.tolist())),
+            noise=noise,
+            searches=searches,
+        )
+        comparisons = list(levels.compare({}))
+        lasting = (ComparisonScope.BENCHMARK, ComparisonScope.ALL_BENCHMARKS)
+        # In one cell a copy is its slot, which is a family.
+        effects = [
+            replace(effect, slot_weights=(self.table.copy == effect.part).astype(float))
+            for comparison in comparisons
+            if comparison.scope in lasting
+            for effect in find_part_effects(levels, comparison, comparisons[0])
+        ]
+        return comparisons, effects
+
+    def _name_part(self, candidate: DivotEffect) -> DivotEffect:
+        """Return the effect of a part, if a set of copies happens to be one."""
+        is_set = candidate.kind in (EffectKind.MODES, EffectKind.COPIES)
+        if not is_set or not candidate.has_fixed_slots:
+            return candidate
+        part = self.named_parts.get((candidate.slot_weights > 0).tobytes())
+        return replace(candidate, kind=part.kind, part=part.number) if part else candidate
 
 
-def search(table: Table, thresholds: Thresholds) -> Found:
-    """Find what is slow, or fast, in a run."""
+def search(table: Table, thresholds: Thresholds) -> SearchResult:
+    """Find the parts, copies and iterations that are slow, or fast, in a run."""
     layout, predicted = fit_layout(table)
-    families = families_of(table)
-    parts: dict[bytes, tuple[str, tuple[int, ...]]] = {
-        mask.tobytes(): (family.kind, (name,))
-        for family in reversed(families)  # the first name stands
-        if family.kind != "copy"
-        for mask, name in zip(family.masks, family.names, strict=True)
+    searcher = _make_searcher(table)
+    has_most = _where_most_slots_ran(table)
+    fit = Fit([], np.where(has_most, table.log_s - layout[:, None], np.nan))
+    _, _, slots = table.shape
+    # One slot, or a few times, have nothing to be compared with.
+    is_alone = slots == 1 or table.log_s.size <= _FEW_TIMES
+    latest: _Round | None = None
+    for _ in range(0 if is_alone else _MOST_ROUNDS):
+        latest = searcher.run(fit.remaining - cell_medians(fit.remaining))
+        in_model = {effect.key for effect in fit.effects}
+        offered = [candidate for candidate in latest.candidates if candidate.key not in in_model]
+        entering = _choose_entering(offered, table.shape[:2])
+        if not entering:
+            break
+        remaining = fit.remaining.copy()
+        for effect in entering:
+            effect.add_to(remaining, -1.0)
+        fit = refit(fit.effects + entering, remaining)
+    over_time = _series_over_time(fit.remaining, searcher.clock_step, latest)
+    effects = [*fit.effects, *search_times(over_time, slots)]
+    return SearchResult(
+        table=table,
+        effects=[effect for effect in effects if is_reported(effect, thresholds)],
+        predicted=predicted,
+        residuals=fit.remaining - cell_medians(fit.remaining),
+        comparisons=latest.comparisons if latest else [],
+        over_time=over_time,
+        named_parts=searcher.named_parts,
+    )
+
+
+def _make_searcher(table: Table) -> _Searcher:
+    families = list_families(table)
+    named_parts = {
+        mask.tobytes(): NamedPart(family.kind, number)
+        for family in reversed(families)  # so that the first family's name stays
+        if family.kind is not EffectKind.COPY
+        for mask, number in zip(family.masks, family.names, strict=True)
     }
-    look = _Look(
+    return _Searcher(
         table=table,
         families=families,
-        order=start_order(table),
-        step=clock_steps(table),
-        parts=parts,
+        order=order_of_start(table),
+        clock_step=clock_steps(table),
+        named_parts=named_parts,
     )
+
+
+def _where_most_slots_ran(table: Table) -> Bools:
+    """Tell of each cell (B, I, 1) whether more than half of all slots have a time in it."""
     ran = ~np.isnan(table.log_s)
-    most = 2 * ran.sum(axis=2, keepdims=True) > ran.any(axis=(0, 1)).sum()
-    left = np.where(most, table.log_s - layout[:, None], np.nan)  # less all effects
-    effects: list[DivotEffect] = []
-    b, _, s = table.shape
-    alone = s == 1 or table.log_s.size <= _FEW  # nothing to compare with
-    for _ in range(0 if alone else _ROUNDS):
-        known = {effect.key for effect in effects}
-        found = [
-            candidate
-            for candidate in look.candidates(left - centre(left))
-            if candidate.key not in known
-        ]
-        entered = _entering(found, table.shape[:2])
-        if not entered:
-            break
-        for one in entered:
-            one.add_to(left, -1.0)
-        effects = _refitted(effects + entered, left)
-    if look.noise is None:
-        over_time = TimeSeries(centre(left)[..., 0], np.zeros(b), np.full(b, 1e6), look.step)
-    else:
-        chance, df = look.noise.one / s, look.noise.one_df
-        middles = location(left, np.sqrt(look.noise.one)[:, None])
-        over_time = TimeSeries(middles, chance, df, look.step)
-    rest = left - centre(left)
-    effects += search_times(over_time, s)
-    effects = [effect for effect in effects if _told(effect, thresholds)]
-    return Found(table, effects, predicted, rest, look.scopes, over_time, parts)
+    most: Bools = 2 * ran.sum(axis=2, keepdims=True) > ran.any(axis=(0, 1)).sum()
+    return most
+
+
+def _series_over_time(remaining: Floats, clock_step: Floats, latest: _Round | None) -> TimeSeries:
+    """Return the means of the cells (B, I), with their variance by the noise of the copies."""
+    benchmarks, _, slots = remaining.shape
+    if latest is None:
+        return TimeSeries(
+            middles=cell_medians(remaining)[..., 0],
+            variance=np.zeros(benchmarks),
+            df=np.full(benchmarks, ABOUT_NORMAL),
+            clock_step=clock_step,
+        )
+    value = latest.noise.value
+    return TimeSeries(
+        middles=huber_mean(remaining, np.sqrt(value.variance)[:, None]),
+        variance=value.variance / slots,
+        df=value.df,
+        clock_step=clock_step,
+    )
 
 
 def values_by_copy(table: Table, values: Floats) -> tuple[Ints, Floats]:
     """Return copies' numbers (C,) ascending, and values (B, I, S) by copy: (B, I, C)."""
-    names = np.unique(table.copy[table.copy >= 0])
-    by_copy = np.full((*table.shape[:2], len(names)), np.nan)
-    where = np.argwhere((table.copy >= 0) & ~np.isnan(values))
-    column = np.searchsorted(names, table.copy[tuple(where.T)])
-    by_copy[where[:, 0], where[:, 1], column] = values[tuple(where.T)]
-    return names, by_copy
+    numbers = np.unique(table.copy[table.copy >= 0])
+    by_copy = np.full((*table.shape[:2], len(numbers)), np.nan)
+    cells = np.argwhere((table.copy >= 0) & ~np.isnan(values))
+    column = np.searchsorted(numbers, table.copy[tuple(cells.T)])
+    by_copy[cells[:, 0], cells[:, 1], column] = values[tuple(cells.T)]
+    return numbers, by_copy
 
 
-def centre(values: Floats) -> Floats:
-    """Return the middle of each cell (B, I, 1), NaN where there is none."""
-    if values.shape[2] == 1:
-        return values
-    gaps = bool(np.isnan(values).any())
-    return median(values)[..., None] if gaps else np.median(values, axis=2, keepdims=True)
+# -- Which candidates enter ------------------------------------------------------------------------
 
 
-# -- which enter -----------------------------------------------------------------------------------
+def _without_explained(
+    unsettled: Iterator[DivotEffect], candidates: Sequence[DivotEffect]
+) -> list[DivotEffect]:
+    """Return unsettled first iterations of benchmarks that no other candidate has there."""
+    if not candidates:
+        return list(unsettled)
+    explained = np.any([candidate.cells[:, 0] for candidate in candidates], axis=0)
+    return [effect for effect in unsettled if not (explained & effect.benchmarks).any()]
 
 
-def _spelt_out(found: list[DivotEffect]) -> list[DivotEffect]:
-    """Return candidates that say no other in other words, and no set of copies that are ones."""
-    alone: dict[tuple[bytes, bytes], set[int]] = {}
-    for one in found:
-        if one.kind == "copy":
-            alone.setdefault(one.key[1:], set()).add(one.name)
-    slow = {one.key for one in found if one.slots.ndim == 1 and one.typical > 0}
+def _without_synonyms(candidates: Sequence[DivotEffect]) -> list[DivotEffect]:
+    """Return candidates without those that describe another one: a set, or the other side.
 
-    def in_other_words(one: DivotEffect) -> bool:
-        if one.slots.ndim > 1:
-            return False
-        singles = one.kind in ("copies", "modes") and (
-            {*np.flatnonzero(one.slots).tolist()} <= alone.get(one.key[1:], set())
-        )  # and of a part and all others the slow side is told
-        return singles or (one.typical <= 0 and ((1.0 - one.slots).tobytes(), *one.key[1:]) in slow)
-
-    return [one for one in found if not in_other_words(one)]
-
-
-def _entering(found: list[DivotEffect], shape: tuple[int, ...]) -> list[DivotEffect]:
-    """Return those that enter at once: the one that gains most, and others in untouched cells."""
-    entered: list[DivotEffect] = []
-    taken = np.zeros(shape, bool)
-    for one in sorted(found, key=lambda one: -one.gain):
-        at = np.outer(one.benchmarks, (one.when != 0) | (one.scope != "cell"))
-        if not (taken & at).any():
-            entered.append(one)
-            taken |= at
-        if one.scope == "all" or taken.all():
-            break
-    return entered
-
-
-# -- their sizes -----------------------------------------------------------------------------------
-
-
-def _refitted(effects: list[DivotEffect], left: Floats) -> list[DivotEffect]:
-    """Estimate all sizes anew, in place of `left` too; what has become too small leaves."""
-    for _ in range(2):
-        for one in effects:
-            one.add_to(left)
-            _resize(one, left)
-            one.add_to(left, -1.0)
-    kept = [effect for effect in effects if abs(effect.typical) >= _LEAVES * _floor(effect)]
-    for one in effects:
-        if one not in kept:
-            one.add_to(left)
-    return kept
-
-
-def _floor(one: DivotEffect) -> float:
-    """Return the smallest size, ln, that an effect is told from."""
-    if one.kind in ("gradient", "unsettled"):
-        return spread.SLOPE_FLOOR if one.kind == "gradient" else 0.0
-    kind = "copy" if one.kind in _OF_COPIES else "part"
-    most = one.scope == "all" or (one.scope == "some" and one.benchmarks.mean() > 0.5)
-    return FLOORS[f"{kind}-all" if most and len(one.benchmarks) > 1 else kind]
-
-
-def _told(one: DivotEffect, thresholds: Thresholds) -> bool:
-    """Tell whether an effect is large enough for a word; a fast one must be twice as large.
-
-    By default what is slow in all benchmarks counts from less; a larger threshold is meant as it
-    is said.
+    A set of copies is left out where each copy is a candidate in the same cells. Of a part and
+    all others, the fast side is left out.
     """
-    copies = one.kind in _OF_COPIES and one.benchmarks.sum() < 2
-    least, usual = ((it.copy if copies else it.group) for it in (thresholds, Thresholds()))
-    size = float(np.max(np.abs(one.size))) if one.scope == "some" else abs(one.typical)
-    if one.kind == "iterations":
-        return True
-    if least > usual:
-        return float(np.max(np.abs(np.expm1(one.size)))) >= least
-    return size >= _floor(one) * (2.0 if one.typical < 0 and one.kind != "gradient" else 1.0)
+    single_copies: dict[tuple[bytes, bytes], set[int]] = {}
+    for candidate in candidates:
+        if candidate.kind is EffectKind.COPY:
+            single_copies.setdefault(candidate.key[1:], set()).add(candidate.part)
+    slow = {
+        candidate.key
+        for candidate in candidates
+        if candidate.has_fixed_slots and candidate.typical > 0
+    }
+
+    def is_synonym(candidate: DivotEffect) -> bool:
+        if not candidate.has_fixed_slots:
+            return False
+        if candidate.kind in (EffectKind.COPIES, EffectKind.MODES):
+            members = {*np.flatnonzero(candidate.slot_weights).tolist()}
+            if members <= single_copies.get(candidate.key[1:], set()):
+                return True
+        other_side = (1.0 - candidate.slot_weights).tobytes(), *candidate.key[1:]
+        return candidate.typical <= 0 and other_side in slow
+
+    return [candidate for candidate in candidates if not is_synonym(candidate)]
 
 
-def _resize(one: DivotEffect, left: Floats) -> None:
-    """Set the sizes of an effect: its slots' middle less that of the others, in its iterations."""
-    rows, its = np.flatnonzero(one.benchmarks), np.flatnonzero(one.when)
-    here = left[np.ix_(rows, its)]
-    if one.kind == "unsettled":
-        return
-    if one.kind == "gradient":
-        y = here - np.nanmedian(here, axis=2, keepdims=True)
-        flat = np.nan_to_num(location(np.swapaxes(y, 1, 2), np.inf))
-        flat -= flat.mean(axis=1, keepdims=True)
-        one.size[rows] = flat @ one.slots / (one.slots @ one.slots)
-        return
-    if one.slots.ndim == 1:
-        mine = one.slots > 0
-        off = np.abs(here - centre(here)).reshape(len(rows), -1)
-        rough = np.maximum(1.4826 * median(off), 1e-6)[:, None]
-        inside, others = location(here[:, :, mine], rough), here[:, :, ~mine]
-        d = inside - (median(others) if mine.sum() == 1 else location(others, rough))
-        few = max(1, min(int(mine.sum()), int((~mine).sum())))
-        one.size[rows] = np.nan_to_num(location(d, rough[:, 0] / np.sqrt(few)))
-        return
-    mask = one.slots[its] > 0 if one.slots.ndim == 2 else one.slots[rows][:, its] > 0
-    x = here - np.nanmedian(np.where(mask, np.nan, here), axis=2, keepdims=True)
-    one.size[rows] = np.nanmedian(np.where(mask, x, np.nan).reshape(len(rows), -1), axis=1)
+def _choose_entering(
+    candidates: Sequence[DivotEffect], shape: tuple[int, int]
+) -> list[DivotEffect]:
+    """Return the candidate that gains most, and others whose cells (B, I) none before it has."""
+    entering: list[DivotEffect] = []
+    taken = np.zeros(shape, bool)
+    for candidate in sorted(candidates, key=lambda candidate: -candidate.likelihood_gain):
+        lasts = candidate.scope is not EffectScope.CELL
+        cells = np.outer(candidate.benchmarks, (candidate.iteration_weights != 0) | lasts)
+        if not (taken & cells).any():
+            entering.append(candidate)
+            taken |= cells
+        if candidate.scope is EffectScope.ALL or taken.all():
+            break
+    return entering

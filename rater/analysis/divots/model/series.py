@@ -1,197 +1,338 @@
 """Patterns of a series over the iterations and how unlikely they are by chance; pure.
 
-A series is noise whose neighbours may be alike (first-order autoregressive) by an amount that is
-not known: a few are weighed by how well they fit. Each pattern is estimated by generalised least
-squares under each of them.
+A series is noise whose neighbours may be alike: y_t = rho * y_(t-1) + noise, a first-order
+autoregressive process. rho is not known: six values are weighed by how well each fits. Each
+pattern is estimated by generalised least squares under each of them (Prais and Winsten 1954).
+
+Shapes: R rows (benchmarks, or the mean of all), I iterations, H patterns by number: I single
+iterations, then steps from the third iteration on, the trend, and warm-ups that wear off.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
-from rater.analysis.divots.model.nulls import Nature, Tail, ln_sum, nats_of_t
+from rater.analysis.divots.model.effects import EffectScope
+from rater.analysis.divots.model.nulls import (
+    ABOUT_NORMAL,
+    SpreadPrior,
+    evidence_of_t,
+    log_sum_exp,
+)
+from rater.analysis.divots.model.tails import Tail
 from rater.analysis.stats.robust import Floats, Ints
 
 STEP_FROM: Final = 5  # iterations: fewer have no two sides of two
-_TREND_FROM: Final = 4
-_ALIKE_FROM: Final = 4  # fewer say nothing of their neighbours
-_ALIKE: Final = np.array([0.0, 0.4, 0.7, 0.85, 0.93, 0.98])
-_ALIKE_WEIGHT: Final = np.log(np.array([0.5, 0.15, 0.1, 0.1, 0.1, 0.05]))
-_TAKEN: Final = 1.5  # degrees of freedom that a pattern takes: it was chosen among many
-_MOST_LENT: Final = 8.0  # degrees of freedom that other benchmarks lend to the size of one's noise
-_MOST_TRIED: Final = 60  # patterns of a sort that are judged in full
-_TAIL_FROM: Final = 12  # values that tell how far out single ones lie
-_MOST_ROWS: Final = 8  # of more one makes no difference to their median
-_LONGEST_FADING: Final = 512  # iterations: of more a step says the same
+_TREND_FROM: Final = 4  # iterations: a line through three leaves one degree of freedom
+_CORRELATED_FROM: Final = 4  # iterations: fewer say nothing of their neighbours
+_CORRELATIONS: Final = np.array([0.0, 0.4, 0.7, 0.85, 0.93, 0.98])
+# Prior. Chosen: half of all series are white; equal weights move no figure (simulated).
+_LN_PRIOR: Final = np.log(np.array([0.5, 0.15, 0.1, 0.1, 0.1, 0.05]))
+_TAKEN_DF: Final = 1.5  # that a pattern found before has taken: itself, and its choice (simulated)
+_MOST_PRIOR_DF: Final = 8.0  # of the noise of other benchmarks in one's own (simulated)
+_MOST_JUDGED: Final = 60  # patterns of a sort that are judged in full, for speed
+_TAIL_FROM: Final = 12  # values, of which a tail of single ones can be learnt
+_MOST_ROWS: Final = 8  # with more, leaving one out hardly moves their median
+_LONGEST_FADING: Final = 512  # iterations, for speed: in a longer series a step says the same
+_LEAST_INFORMATION: Final = 1e-12  # against division by zero
 
 
-def pattern(h: int, i: int) -> tuple[Floats, str]:
-    """Return the weights of a pattern by its number, and its scope.
-
-    Single iterations, steps from 2 on, the trend, warm-ups of 2 and more that wear off by half.
-    """
-    if h < i:
-        return (np.arange(i) == h).astype(np.float64), "cell"
-    k = h - i + 2 if i >= STEP_FROM else i - 1
-    if k < i - 1:
-        return (np.arange(i) >= k).astype(np.float64), "step"
-    if k == i - 1:
-        return np.arange(i, dtype=np.float64) / (i - 1) - 0.5, "trend"
-    return _fading(k - i + 2, i), "step"
+def pattern_weights(number: int, iterations: int) -> tuple[Floats, EffectScope]:
+    """Return the weights (I,) of a pattern by its number, and its scope."""
+    every = np.arange(iterations)
+    if number < iterations:
+        return (every == number).astype(np.float64), EffectScope.CELL
+    trend = trend_number(iterations)
+    if number < trend:
+        return (every >= number - iterations + 2).astype(np.float64), EffectScope.STEP
+    if number == trend:
+        return every.astype(np.float64) / (iterations - 1) - 0.5, EffectScope.TREND
+    return _fading_weights(number - trend + 1, iterations), EffectScope.STEP
 
 
-def trend_of(i: int) -> int:
+def trend_number(iterations: int) -> int:
     """Return the number of the trend among the patterns of so many iterations."""
-    return 2 * i - 3 if i >= STEP_FROM else i
+    return 2 * iterations - 3 if iterations >= STEP_FROM else iterations
 
 
-def _fading(n: int, i: int) -> Floats:
-    found = np.zeros(i)
-    found[:n] = 1 - np.arange(n) / (2 * n)
-    return found
+def _fading_weights(length: int, iterations: int) -> Floats:
+    """Return the weights of a warm-up whose last iteration has about half of the first one's."""
+    weights = np.zeros(iterations)
+    weights[:length] = 1 - np.arange(length) / (2 * length)
+    return weights
 
 
 @lru_cache(maxsize=16)
-def _fades(i: int) -> Floats:
-    """Return warm-ups of 2 to half of the iterations that wear off by half (K, I)."""
-    longest = i // 2 if STEP_FROM <= i <= _LONGEST_FADING else 1
-    return np.array([_fading(n, i) for n in range(2, longest + 1)]).reshape(-1, i)
+def _all_fading_weights(iterations: int) -> Floats:
+    """Return warm-ups of 2 to half of the iterations (K, I)."""
+    longest = iterations // 2 if STEP_FROM <= iterations <= _LONGEST_FADING else 1
+    fading = [_fading_weights(length, iterations) for length in range(2, longest + 1)]
+    return np.array(fading).reshape(-1, iterations)
 
 
-def _whitened(y: Floats, rho: float) -> Floats:
-    out = y.copy()
-    out[..., 1:] -= rho * y[..., :-1]
-    out[..., 0] *= math.sqrt(1 - rho * rho)
-    return out
+# -- Generalised least squares ---------------------------------------------------------------------
 
 
 class PatternEstimates(Struct, frozen=True, eq=False, kw_only=True):
-    """Generalised least squares of all patterns on rows, neighbours alike by one amount."""
+    """Estimates of all patterns on rows, under one correlation of neighbours."""
 
-    effect: Floats  # (R, H) estimated size, ln
-    den: Floats  # (H,) its information at unit variance
-    left: Floats  # (R, H) sum of squares without it
-    whole: Floats  # (R,) and with it
-    evidence: float  # ln of what the whitening alone is worth
+    effect: Floats  # (R, H) size, ln
+    information: Floats  # (H,) 1 / variance of the size, at unit variance of the noise
+    squares_without: Floats  # (R, H) sum of squares that the pattern leaves
+    squares: Floats  # (R,) sum of squares about the mean
+    ln_evidence: float  # ln likelihood by the correlation alone, at equal squares
 
 
-def estimates(y: Floats, rho: float) -> PatternEstimates:
-    """Estimate all patterns on rows (R, I)."""
-    i = y.shape[1]
+def estimate_patterns(rows: Floats, rho: float) -> PatternEstimates:
+    """Estimate all patterns beside the mean on rows (R, I).
+
+    Products with the inverse covariance V^-1 are V^-1 y = W' W y, with W the whitening. Of a
+    pattern p, centred on the mean 1, size = p' V^-1 y / p' V^-1 p.
+    """
+    iterations = rows.shape[1]
     first = math.sqrt(1 - rho * rho)
-    # Rows, and what all have alike, by the inverse of their covariance.
-    white = _whitened(np.concatenate((y, np.ones((1, i)))), rho)
+    # The rows, and a constant row for the mean, by the inverse of their covariance.
+    inverse = _times_inverse(np.concatenate((rows, np.ones((1, iterations)))), rho)
+    products, own_products = _products_with_patterns(inverse, rho)
+    mean = inverse.sum(axis=1)
+    of_mean = products[-1]
+    covariance = products[:-1] - of_mean * (mean[:-1] / mean[-1])[:, None]
+    information = np.maximum(own_products - of_mean**2 / mean[-1], _LEAST_INFORMATION)
+    squares = np.sum(rows * inverse[:-1], axis=1) - mean[:-1] ** 2 / mean[-1]
+    return PatternEstimates(
+        effect=covariance / information,
+        information=information,
+        squares_without=np.maximum(squares[:, None] - covariance**2 / information, 0.0),
+        squares=squares,
+        ln_evidence=math.log(first) - 0.5 * math.log(mean[-1]),
+    )
+
+
+def _whiten(rows: Floats, rho: float) -> Floats:
+    """Return rows without the correlation of neighbours: y_t - rho * y_(t-1)."""
+    white = rows.copy()
+    white[..., 1:] -= rho * rows[..., :-1]
+    white[..., 0] *= math.sqrt(1 - rho * rho)
+    return white
+
+
+def _times_inverse(rows: Floats, rho: float) -> Floats:
+    """Return rows times the inverse covariance: whitened, and whitened backwards."""
+    white = _whiten(rows, rho)
     inverse = white.copy()
-    inverse[:, 0] *= first
+    inverse[:, 0] *= math.sqrt(1 - rho * rho)
     inverse[:, :-1] -= rho * white[:, 1:]
-    squares = np.full(i, 1 + rho**2)
-    squares[[0, -1]] = 1.0
-    products, own = [inverse], [squares]
-    if i >= STEP_FROM:
-        k = np.arange(2, i - 1)
-        products.append(np.cumsum(inverse[:, ::-1], axis=1)[:, ::-1][:, k])
-        own.append(1 + (1 - rho) ** 2 * (i - 1 - k))
-    if i >= _TREND_FROM:
-        more = np.concatenate((np.linspace(-0.5, 0.5, i)[None], _fades(i)))
-        products.append(inverse @ more.T)
-        own.append(np.sum(_whitened(more, rho) ** 2, axis=1))
-    every, mean = np.concatenate(products, axis=1), inverse.sum(axis=1)
-    num = every[:-1] - every[-1] * (mean[:-1] / mean[-1])[:, None]
-    den = np.maximum(np.concatenate(own) - every[-1] ** 2 / mean[-1], 1e-12)
-    whole = np.sum(y * inverse[:-1], axis=1) - mean[:-1] ** 2 / mean[-1]
-    left = np.maximum(whole[:, None] - num**2 / den, 0.0)
-    evidence = math.log(first) - 0.5 * math.log(mean[-1])
-    return PatternEstimates(effect=num / den, den=den, left=left, whole=whole, evidence=evidence)
+    return inverse
 
 
-# Row, pattern, size, error, nats, and nats of likelihood against no pattern.
-type Judged = tuple[int, int, float, float, float, float]
+def _products_with_patterns(inverse: Floats, rho: float) -> tuple[Floats, Floats]:
+    """Return p' V^-1 y of all patterns and rows (R, H), and p' V^-1 p (H,)."""
+    iterations = inverse.shape[1]
+    of_singles = np.full(iterations, 1 + rho**2)
+    of_singles[[0, -1]] = 1.0
+    products, own_products = [inverse], [of_singles]
+    if iterations >= STEP_FROM:
+        start = np.arange(2, iterations - 1)
+        sums = np.cumsum(inverse[:, ::-1], axis=1)[:, ::-1]
+        products.append(sums[:, start])
+        own_products.append(1 + (1 - rho) ** 2 * (iterations - 1 - start))
+    if iterations >= _TREND_FROM:
+        trend = np.linspace(-0.5, 0.5, iterations)[None]
+        slopes = np.concatenate((trend, _all_fading_weights(iterations)))
+        products.append(inverse @ slopes.T)
+        own_products.append(np.sum(_whiten(slopes, rho) ** 2, axis=1))
+    return np.concatenate(products, axis=1), np.concatenate(own_products)
 
 
-class Rows(Struct, frozen=True, eq=False, kw_only=True):
-    """TimeSeries to be judged together: each may lend the others what it knows of noise."""
+# -- The evidence of patterns ----------------------------------------------------------------------
 
-    y: Floats  # (R, I) ln
-    chance: Floats  # (R,) what each value varies by at least
-    df: Floats  # (R,) degrees of freedom of that
-    nature: Nature  # how much more iterations differ by
-    taken: int  # patterns that were taken away already
 
-    def judged(self) -> list[Judged]:
-        """Judge all patterns that are worth a look, the best first."""
-        rows, i = self.y.shape
-        alike = _ALIKE if i >= _ALIKE_FROM else _ALIKE[:1]
-        tried = [estimates(self.y, float(rho)) for rho in alike]
-        free = max(0.5, i - 2 - _TAKEN * self.taken)
-        lent = min(_MOST_LENT, (rows - 1) * (i - 1) / 2)
-        at = self._worth_a_look(tried, free)
-        row, h = at[:, 0], at[:, 1]
-        # What other rows have of the same pattern is no noise.
-        lends = [
-            _of_others(one.left if i > 2 else one.whole[:, None], max(1, i - 2)) for one in tried
+class PatternTest(Struct, frozen=True, kw_only=True):
+    """A pattern on one row."""
+
+    row: int
+    pattern: int
+    size: float  # ln
+    error: float  # standard error, ln
+    evidence: float  # nats
+    likelihood_gain: float  # nats against no pattern
+
+
+class _Pairs(Struct, frozen=True, eq=False, kw_only=True):
+    """N pairs of a row and a pattern that are judged, with the noise of each."""
+
+    row: Ints  # (N,)
+    pattern: Ints  # (N,)
+    # Of each correlation (N,): squares that other rows add, and their df.
+    other_squares: list[Floats]
+    other_df: float
+    variance: Floats  # (N, T) of the noise, for each standard deviation of the prior
+    df: Floats  # (N, T)
+    residual_df: float  # of the row itself
+
+
+class _Posterior(Struct, frozen=True, eq=False, kw_only=True):
+    """N pairs under K correlations and T standard deviations of the prior."""
+
+    ln_weight: Floats  # (N, K, T)
+    evidence: Floats  # (N, K, T) nats
+    ln_with: Floats  # (N, K, T) ln likelihood with the pattern
+    ln_without: Floats  # (N, K, T) and without
+    size: Floats  # (N, K)
+    information: Floats  # (N, K)
+
+
+class SeriesRows(Struct, frozen=True, eq=False, kw_only=True):
+    """Series that are judged together: the noise of each is a prior for the others."""
+
+    rows: Floats  # (R, I) ln
+    variance: Floats  # (R,) of each value by chance in its copies
+    df: Floats  # (R,) degrees of freedom of the variance
+    prior: SpreadPrior  # of how much more iterations differ
+    patterns_before: int  # that were found before, and taken away
+
+    def test_patterns(self) -> list[PatternTest]:
+        """Return all patterns that may pay, the clearest first."""
+        rows, iterations = self.rows.shape
+        correlations = _CORRELATIONS if iterations >= _CORRELATED_FROM else _CORRELATIONS[:1]
+        fits = [estimate_patterns(self.rows, float(rho)) for rho in correlations]
+        of_others = [_squares_of_others(fit, iterations) for fit in fits]
+        pairs = self._choose_pairs(fits, of_others)
+        posterior = self._weigh(fits, pairs)
+        share = np.exp(posterior.ln_weight)
+        evidence = -log_sum_exp(posterior.ln_weight - posterior.evidence, (1, 2))
+        likeliest = share.sum(axis=2).argmax(axis=1)  # correlation
+        if rows * iterations >= _TAIL_FROM:
+            typical = int(np.bincount(likeliest).argmax())
+            squares = of_others[typical] * pairs.other_df
+            deviations = self._single_deviations(fits[typical], squares, pairs)
+            is_single = pairs.pattern < iterations
+            of_pairs = deviations[pairs.row[is_single], pairs.pattern[is_single]]
+            by_tail = Tail(deviations).evidence(of_pairs)
+            evidence[is_single] = np.minimum(evidence[is_single], by_tail)
+        size = posterior.size[np.arange(len(likeliest)), likeliest]
+        by_alternative = share * pairs.variance[:, None] / posterior.information[:, :, None]
+        error = np.sqrt(np.sum(by_alternative, axis=(1, 2)))
+        gain = posterior.ln_with.max(axis=(1, 2)) - posterior.ln_without.max(axis=(1, 2))
+        return [
+            PatternTest(
+                row=int(pairs.row[pair]),
+                pattern=int(pairs.pattern[pair]),
+                size=float(size[pair]),
+                error=float(error[pair]),
+                evidence=float(evidence[pair]),
+                likelihood_gain=float(gain[pair]),
+            )
+            for pair in np.argsort(-evidence).tolist()
         ]
-        others = [lend[row, h if i > 2 else 0] * lent for lend in lends]
-        chance = self.chance[row][:, None]
-        var = np.square(self.nature.sd)[None] + chance  # (N, T)
-        freedom = np.minimum(1e6, self.df[row][:, None] * np.square(var / chance))
-        shape = (len(at), len(tried), len(self.nature.sd))
-        weight, value, none, one_more = (np.empty(shape) for _ in range(4))
-        sizes, dens = np.empty(shape[:2]), np.empty(shape[:2])
-        for k, one in enumerate(tried):
-            left = (one.left[row, h] + others[k])[:, None]
-            whole = (one.whole[row] + others[k])[:, None]
-            prior = self.nature.weight + (_ALIKE_WEIGHT[k] if len(tried) > 1 else 0.0)
-            sizes[:, k], dens[:, k] = one.effect[row, h], one.den[h]
-            fit = -0.5 * (free + lent) * np.log(var) - left / 2 / var
-            weight[:, k] = prior + one.evidence - 0.5 * np.log(one.den[h])[:, None] + fit
-            every = prior - 0.5 * (i - 1 + lent) * np.log(var)
-            none[:, k], one_more[:, k] = every - whole / 2 / var, every - left / 2 / var
-            t = np.abs(sizes[:, k, None]) * np.sqrt(dens[:, k, None] / var)
-            value[:, k] = nats_of_t(t, freedom)
-        weight -= ln_sum(weight, (1, 2), keep=True)
-        nats, share = -ln_sum(weight - value, (1, 2)), np.exp(weight)
-        mode = share.sum(axis=2).argmax(axis=1)
-        if rows * i >= _TAIL_FROM:
-            usual = int(np.bincount(mode).argmax())
-            z = self._singles(tried[usual], lends[usual] * lent, free + lent)
-            single = h < i
-            nats[single] = np.minimum(nats[single], Tail(z).nats(z[row[single], h[single]]))
-        size = sizes[np.arange(len(at)), mode]
-        error = np.sqrt(np.sum(share * var[:, None] / dens[:, :, None], axis=(1, 2)))
-        gain = one_more.max(axis=(1, 2)) - none.max(axis=(1, 2))
-        columns = (row, h, size, error, nats, gain)
-        order = np.argsort(-nats)
-        return list(zip(*(column[order].tolist() for column in columns), strict=True))
 
-    def _worth_a_look(self, tried: list[PatternEstimates], free: float) -> Ints:
-        i = self.y.shape[1]
-        some: set[tuple[int, int]] = set()
-        for one in tried:
-            z2 = one.effect**2 * one.den / (one.left / max(1.0, free) + self.chance[:, None])
-            for part, first in ((z2[:, :i], 0), (z2[:, i:], i)):
-                for q in np.argsort(-part, axis=None)[:_MOST_TRIED].tolist():
-                    some.add((q // part.shape[1], q % part.shape[1] + first))
-        return np.array(sorted(some))
+    def _choose_pairs(
+        self, fits: Sequence[PatternEstimates], of_others: Sequence[Floats]
+    ) -> _Pairs:
+        """Return the pairs of row and pattern that are judged, with the noise of each."""
+        rows, iterations = self.rows.shape
+        residual_df = max(0.5, iterations - 2 - _TAKEN_DF * self.patterns_before)
+        # Half of the degrees of freedom of the other rows: rows share a part of their noise.
+        other_df = min(_MOST_PRIOR_DF, (rows - 1) * (iterations - 1) / 2)
+        chosen = self._most_promising(fits, residual_df)
+        row, pattern = chosen[:, 0], chosen[:, 1]
+        column = pattern if iterations > 2 else 0
+        chance = self.variance[row][:, None]
+        variance = np.square(self.prior.sd)[None] + chance
+        # Satterthwaite 1946: only the variance by chance is estimated.
+        df = np.minimum(ABOUT_NORMAL, self.df[row][:, None] * np.square(variance / chance))
+        return _Pairs(
+            row=row,
+            pattern=pattern,
+            other_squares=[squares[row, column] * other_df for squares in of_others],
+            other_df=other_df,
+            variance=variance,
+            df=df,
+            residual_df=residual_df,
+        )
 
-    def _singles(self, one: PatternEstimates, others: Floats, free: float) -> Floats:
+    def _weigh(self, fits: Sequence[PatternEstimates], pairs: _Pairs) -> _Posterior:
+        """Return the posterior weights and the evidence under each alternative.
+
+        With S the sum of squares and n its degrees of freedom, ln likelihood of a variance v
+        is -n / 2 * ln v - S / (2 v), the whitening's part beside it.
+        """
+        shape = (len(pairs.row), len(fits), len(self.prior.sd))
+        ln_weight, evidence, ln_with, ln_without = (np.empty(shape) for _ in range(4))
+        sizes, information = np.empty(shape[:2]), np.empty(shape[:2])
+        row, pattern, v = pairs.row, pairs.pattern, pairs.variance
+        n = pairs.residual_df + pairs.other_df
+        n_without = self.rows.shape[1] - 1 + pairs.other_df
+        for number, fit in enumerate(fits):
+            squares = (fit.squares_without[row, pattern] + pairs.other_squares[number])[:, None]
+            squares_without = (fit.squares[row] + pairs.other_squares[number])[:, None]
+            prior = self.prior.ln_weight + (_LN_PRIOR[number] if len(fits) > 1 else 0.0)
+            sizes[:, number] = fit.effect[row, pattern]
+            information[:, number] = fit.information[pattern]
+            ln_likelihood = -0.5 * n * np.log(v) - squares / 2 / v
+            ln_det = 0.5 * np.log(fit.information[pattern])[:, None]
+            ln_weight[:, number] = prior + fit.ln_evidence - ln_det + ln_likelihood
+            of_variance = prior - 0.5 * n_without * np.log(v)
+            ln_without[:, number] = of_variance - squares_without / 2 / v
+            ln_with[:, number] = of_variance - squares / 2 / v
+            scale = np.sqrt(information[:, number, None] / v)
+            t_value = np.abs(sizes[:, number, None]) * scale
+            evidence[:, number] = evidence_of_t(t_value, pairs.df)
+        return _Posterior(
+            ln_weight=ln_weight - log_sum_exp(ln_weight, (1, 2), keepdims=True),
+            evidence=evidence,
+            ln_with=ln_with,
+            ln_without=ln_without,
+            size=sizes,
+            information=information,
+        )
+
+    def _most_promising(self, fits: Sequence[PatternEstimates], residual_df: float) -> Ints:
+        """Return rows and patterns (N, 2) of the largest estimates over their error."""
+        iterations = self.rows.shape[1]
+        chosen: set[tuple[int, int]] = set()
+        for fit in fits:
+            noise = fit.squares_without / max(1.0, residual_df) + self.variance[:, None]
+            chi_squared = fit.effect**2 * fit.information / noise
+            sorts = (chi_squared[:, :iterations], 0), (chi_squared[:, iterations:], iterations)
+            for values, first in sorts:
+                for place in np.argsort(-values, axis=None)[:_MOST_JUDGED].tolist():
+                    row, column = divmod(place, values.shape[1])
+                    chosen.add((row, column + first))
+        return np.array(sorted(chosen))
+
+    def _single_deviations(
+        self, fit: PatternEstimates, other_squares: Floats, pairs: _Pairs
+    ) -> Floats:
         """Return single iterations in standard deviations of the others (R, I)."""
-        i = self.y.shape[1]
-        var = (one.left[:, :i] + others[:, :i] + 2 * self.chance[:, None]) / (free + 2)
-        return one.effect[:, :i] * np.sqrt(one.den[:i] / var)
+        singles = slice(self.rows.shape[1])
+        # The variance by chance counts as two further values.
+        squares = fit.squares_without[:, singles] + other_squares[:, singles]
+        df = pairs.residual_df + pairs.other_df
+        variance = (squares + 2 * self.variance[:, None]) / (df + 2)
+        return fit.effect[:, singles] * np.sqrt(fit.information[singles] / variance)
 
 
-def _of_others(squares: Floats, df: int) -> Floats:
-    """Return the variance that the other rows' sums of squares usually show (R, H)."""
-    rows = len(squares)
-    middle = df * (1 - 2 / 9 / df) ** 3  # the median of chi squared
+def _squares_of_others(fit: PatternEstimates, iterations: int) -> Floats:
+    """Return the typical variance of the other rows (R, H) or (R, 1), by their sums of squares.
+
+    Without the same pattern in those rows, which is no noise. The median of n degrees of freedom
+    over that of chi squared, about n * (1 - 2 / (9 n))^3 (Wilson and Hilferty 1931, Proceedings of
+    the National Academy of Sciences 17).
+    """
+    squares = fit.squares_without if iterations > 2 else fit.squares[:, None]
+    n = max(1, iterations - 2)
+    rows, median_of_chi = len(squares), n * (1 - 2 / 9 / n) ** 3
     if rows < 2:
         return np.zeros(squares.shape)
     if rows > _MOST_ROWS:
-        return np.repeat(np.median(squares, axis=0, keepdims=True) / middle, rows, axis=0)
-    kept = [np.median(np.delete(squares, k, axis=0), axis=0) for k in range(rows)]
-    return np.stack(kept) / middle
+        of_all = np.median(squares, axis=0, keepdims=True)
+        return np.repeat(of_all / median_of_chi, rows, axis=0)
+    of_others = [np.median(np.delete(squares, row, axis=0), axis=0) for row in range(rows)]
+    return np.stack(of_others) / median_of_chi

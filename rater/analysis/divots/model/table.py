@@ -1,8 +1,9 @@
-"""Copy times of a run as arrays, and what the model found in them; pure."""
+"""Copy times of a run as arrays; pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import numpy as np
 from msgspec import Struct
@@ -12,23 +13,39 @@ from rater.record.stored import TimeRow
 
 # A *slot* is a place that a copy had: with fixed binding one per copy, with binding
 # that rotates over the iterations one per CPU (and one more for each further copy on
-# the same CPU), for unbound copies one per copy. What a place is part of (core, LLC,
-# lgroup, package, memory) is then one number a slot whatever the binding.
+# the same CPU), for unbound copies one per copy. The core, LLC, node, package and memory
+# of a place are then one number a slot whatever the binding.
 
-UNKNOWN = -1
-SEVERAL = -2  # memory on more than one node
+UNKNOWN: Final = -1
+SEVERAL: Final = -2  # memory on more than one node
 
-_TICKS_S = (1.0, 0.1, 0.01, 0.001, 1e-4)  # clocks and printed digits that there are
+_CLOCK_STEPS_S: Final = (1.0, 0.1, 0.01, 0.001, 1e-4)  # of clocks and of printed digits
+_STEPS_OFF: Final = 1e-6  # steps: a time further from a whole number of them is no multiple
+_LEAST_GAP_S: Final = 1e-8  # distinct times closer than this are one, rounded twice
+_NS_PER_S: Final = 1e9
+_RECORDED_DIGITS: Final = 9  # of seconds: nanoseconds
 
 type Row = tuple[float | None, ...]  # the columns of `TimeRow`
-_COLUMNS = len(TimeRow._fields)
-_START, _ELAPSED, _CPU_TIME, _GOOD = map(
-    TimeRow._fields.index, ("start_ns", "elapsed_ns", "cpu_ns", "good")
+_COLUMNS: Final = len(TimeRow._fields)
+_BENCHMARK, _ITERATION, _COPY, _CPU, _MEMORY, _START, _ELAPSED, _CPU_TIME, _GOOD = map(
+    TimeRow._fields.index,
+    (
+        "benchmark",
+        "iteration",
+        "copy",
+        "cpu",
+        "memory",
+        "start_ns",
+        "elapsed_ns",
+        "cpu_ns",
+        "good",
+    ),
 )
+_PLACES: Final = slice(_CPU, _MEMORY + 1)  # CPU, core, LLC, node, package, memory
 
 
 class Machine(Struct, frozen=True, eq=False):
-    """What is known of the CPUs beyond those that copies ran on: PUs of a core, by CPU."""
+    """The machine's CPUs beyond those that copies ran on: PUs of a core, by CPU."""
 
     core_pus: tuple[tuple[int, int], ...] = ()
 
@@ -42,7 +59,7 @@ class Table(Struct, frozen=True, eq=False, kw_only=True):
     copy: Ints  # (B, I, S) copy number, -1 where none ran
     start_s: Floats  # (B, I, S) NaN: not known
     idle: Floats  # (B, I, S) 1 - CPU time / elapsed; NaN: not known
-    cpu: Ints  # (S,) these and the following: UNKNOWN where not known
+    cpu: Ints  # (S,) here and below: UNKNOWN where not recorded
     core: Ints
     llc: Ints
     node: Ints
@@ -62,62 +79,54 @@ class Table(Struct, frozen=True, eq=False, kw_only=True):
     @property
     def shape(self) -> tuple[int, int, int]:
         """Benchmarks, iterations, slots."""
-        b, i, s = self.log_s.shape
-        return b, i, s
+        benchmarks, iterations, slots = self.log_s.shape
+        return benchmarks, iterations, slots
 
     @property
     def copies(self) -> int:
         """Different copies that ran."""
         return len(np.unique(self.copy[self.copy >= 0]))
 
-    def name(self, b: int) -> str:
-        """What to call a benchmark: with its tune where the run has it in several."""
-        name, tune = self.benchmarks[b]
+    def name(self, benchmark: int) -> str:
+        """Return the name of a benchmark, with its tune where the run has it in several."""
+        name, tune = self.benchmarks[benchmark]
         twice = sum(other == name for other, _ in self.benchmarks) > 1
         return f"{name} ({tune})" if twice and tune else name
 
 
-class DivotEffect(Struct, eq=False, kw_only=True):
-    """One cause: ln time = size of the benchmark x weight of the iteration x weight of the slot."""
+class _CubeIndex(Struct, frozen=True, eq=False):
+    """The place of each row in arrays (benchmark, iteration, slot)."""
 
-    # The family's, or gradient, modes, copies, moving, iterations, unsettled; of what the layout
-    # makes sharing-cpu, sharing-core, core-kind, load.
-    kind: str
-    slots: Floats  # (S,), or (I, S) or (B, I, S) where other slots each time: 0 or 1, or a slope
-    benchmarks: Bools  # (B,)
-    when: Floats  # (I,)
-    size: Floats  # (B,) ln
-    nats: float  # of evidence beyond its price
-    scope: str = "all"  # some, cell, step, trend
-    gain: float = 0.0  # nats of likelihood: which of those that pay comes first
-    name: int = -1  # of the part
-    counts: tuple[float, float] = (0.0, 0.0)  # of what the layout makes: copies here, elsewhere
+    shape: tuple[int, int, int]
+    cell_of_row: Ints  # (N,) index into the flat array
 
-    @property
-    def typical(self) -> float:
-        """The middle size of its benchmarks, ln."""
-        return float(np.median(self.size[self.benchmarks]))
+    def fill(self, values: Floats, empty: float = np.nan) -> Floats:
+        """Return an array with the values of rows (N,); the last of several in one cell."""
+        cube = np.full(self.shape, empty)
+        cube.ravel()[self.cell_of_row] = values
+        return cube
 
-    @property
-    def key(self) -> tuple[bytes, bytes, bytes]:
-        """What tells it from other effects."""
-        return self.slots.tobytes(), self.benchmarks.tobytes(), self.when.tobytes()
+    def fill_medians(self, values: Floats) -> Floats:
+        """Return an array with the median of the rows of each cell, without NaN."""
+        cube = self.fill(values)
+        if len(np.unique(self.cell_of_row)) == len(self.cell_of_row):
+            return cube
+        order = np.lexsort((values, self.cell_of_row))
+        cells, first = np.unique(self.cell_of_row[order], return_index=True)
+        ordered = values[order]
+        good = np.add.reduceat(~np.isnan(ordered), first)  # NaN sorts last
+        counts = np.maximum(good, 1)
+        low, high = first + (counts - 1) // 2, first + counts // 2
+        cube.ravel()[cells] = (ordered[low] + ordered[high]) / 2
+        return cube
 
-    @property
-    def at(self) -> tuple[str, str, bytes, bool]:
-        """In which iterations it is what, slow or fast."""
-        return self.kind, self.scope, (self.when != 0).tobytes(), self.typical > 0
 
-    @property
-    def cells(self) -> Bools:
-        """Which cells (B, I) it is in."""
-        return np.outer(self.benchmarks, self.when != 0)
+class _Slots(Struct, frozen=True, eq=False):
+    """The slots of a run."""
 
-    def add_to(self, cube: Floats, sign: float = 1.0) -> None:
-        """Add its field to ln times (B, I, S) in place."""
-        rows = np.flatnonzero(self.benchmarks)
-        field = self.size[rows][:, None, None] * self.when[None, :, None] * sign
-        cube[rows] += field * (self.slots if self.slots.ndim < 3 else self.slots[rows])
+    of_row: Ints  # (N,)
+    places: Ints  # (S, 6) CPU, core, LLC, node, package, memory
+    fixed: bool  # whether each copy has one slot
 
 
 def build_table(
@@ -128,127 +137,149 @@ def build_table(
     barrier: bool = True,
     staggered: bool = False,
 ) -> Table | None:
-    """Return the table of rows (`Row`), None where no copy ended well.
+    """Return the table of rows (`Row`), or none if no copy ended well.
 
     Several runs of a benchmark by one copy in one iteration (steady mode, rotated
     rounds) count as their median.
     """
-    parts = [np.array(chunk, dtype=np.float64).reshape(-1, _COLUMNS) for chunk in chunks]
-    rows = np.concatenate([*parts, np.zeros((0, _COLUMNS))])
-    del parts
-    good = (rows[:, _GOOD] > 0) & (rows[:, _ELAPSED] > 0)
-    if not good.any():
+    rows = _join_chunks(chunks)
+    succeeded = (rows[:, _GOOD] > 0) & (rows[:, _ELAPSED] > 0)
+    if not succeeded.any():
         return None
-    elapsed = np.where(good, rows[:, _ELAPSED], np.nan)
-    kept, of_benchmark = np.unique(rows[:, 0], return_inverse=True)
-    iterations, of_iteration = np.unique(rows[:, 1], return_inverse=True)
-    places = np.where(np.isnan(rows[:, 4:10]), UNKNOWN, rows[:, 4:10]).astype(np.int64)
-    copy = rows[:, 2].astype(np.int64)
-    slot, places, fixed = _slots(of_benchmark * len(iterations) + of_iteration, copy, places)
-    shape = (len(kept), len(iterations), int(slot.max()) + 1)
-    where = np.ravel_multi_index((of_benchmark, of_iteration, slot), shape)
-
-    def cube(values: Floats, empty: float = np.nan) -> Floats:
-        found = np.full(shape, empty)
-        found.ravel()[where] = values
-        return found
-
-    log_s = cube(np.log(elapsed / 1e9))
-    if len(np.unique(where)) < len(where):
-        _take_medians(log_s.reshape(-1), where, np.log(elapsed / 1e9))
-    alive = ~np.isnan(log_s).all(axis=(1, 2))
-    names = [benchmarks[int(b)] for b in kept]
-    for b, (name, _) in enumerate(names):  # base that counts as peak is one measurement
-        alive[b] &= not any(
-            name == other and np.array_equal(log_s[a], log_s[b], equal_nan=True)
-            for a, (other, _) in enumerate(names[:b])
-        )
+    elapsed_ns = np.where(succeeded, rows[:, _ELAPSED], np.nan)
+    numbers, benchmark_of_row = np.unique(rows[:, _BENCHMARK], return_inverse=True)
+    iterations, iteration_of_row = np.unique(rows[:, _ITERATION], return_inverse=True)
+    slots = _assign_slots(rows, benchmark_of_row * len(iterations) + iteration_of_row)
+    shape = (len(numbers), len(iterations), int(slots.of_row.max()) + 1)
+    index = _CubeIndex(
+        shape, np.ravel_multi_index((benchmark_of_row, iteration_of_row, slots.of_row), shape)
+    )
+    log_s = index.fill_medians(np.log(elapsed_ns / _NS_PER_S))
+    names = [benchmarks[int(number)] for number in numbers]
+    kept = _distinct_benchmarks(names, log_s)
     widths = dict(machine.core_pus) if machine else {}
-    cpu, core, llc, node, package, memory = places.T
+    cpu, core, llc, node, package, memory = slots.places.T
     return Table(
-        benchmarks=tuple(name for name, ok in zip(names, alive, strict=True) if ok),
-        iterations=tuple(int(i) for i in iterations),
-        log_s=log_s[alive],
-        copy=cube(rows[:, 2], UNKNOWN)[alive].astype(np.int64),
-        start_s=cube(rows[:, _START] / 1e9)[alive],
-        idle=cube(1 - rows[:, _CPU_TIME] / elapsed)[alive],
+        benchmarks=tuple(name for name, is_kept in zip(names, kept, strict=True) if is_kept),
+        iterations=tuple(int(iteration) for iteration in iterations),
+        log_s=log_s[kept],
+        copy=index.fill(rows[:, _COPY], UNKNOWN)[kept].astype(np.int64),
+        start_s=index.fill(rows[:, _START] / _NS_PER_S)[kept],
+        idle=index.fill(1 - rows[:, _CPU_TIME] / elapsed_ns)[kept],
         cpu=cpu,
         core=core,
         llc=llc,
         node=node,
         package=package,
         memory=memory,
-        core_width=np.array([widths.get(u, 0) for u in cpu.tolist()], dtype=np.int64),
-        fixed=fixed,
+        core_width=np.array([widths.get(number, 0) for number in cpu.tolist()], dtype=np.int64),
+        fixed=slots.fixed,
         barrier=barrier,
         staggered=staggered,
-        failed=int(np.sum(~good)),
+        failed=int(np.sum(~succeeded)),
     )
 
 
-def _slots(cell: Ints, copy: Ints, places: Ints) -> tuple[Ints, Ints, bool]:
-    """Return the slot of each row, the places of the slots (S, 6), and whether binding is fixed."""
-    _, first, of_copy = np.unique(copy, return_index=True, return_inverse=True)
-    if (places == places[first][of_copy]).all():
-        # In the order of the machine: neighbours in a run of CPUs are neighbours here.
-        own = places[first]
-        order = np.lexsort((np.unique(copy), own[:, 0]))
-        rank = np.empty_like(order)
-        rank[order] = np.arange(len(order))
-        return rank[of_copy], own[order], True
-    bound = places[:, 0] != UNKNOWN
-    key = np.where(bound, places[:, 0], -2 - copy)
-    _, of_key = np.unique(key, return_inverse=True)
-    order = np.lexsort((copy, of_key, cell))
-    same = np.zeros(len(order), dtype=bool)
-    c, k, u = cell[order], of_key[order], copy[order]
-    same[1:] = (c[1:] == c[:-1]) & (k[1:] == k[:-1])
-    # Place in the queue of copies that share a CPU in a cell; a copy's own repeats share one.
-    fresh = same & np.concatenate(([False], u[1:] != u[:-1]))
-    counter = np.cumsum(fresh)
-    begin = np.maximum.accumulate(np.where(~same, np.arange(len(order)), 0))
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = counter - counter[begin]
-    whole = of_key * (int(rank.max()) + 1) + rank
-    _, first, slot = np.unique(whole, return_index=True, return_inverse=True)
-    own = places[first].copy()
+def _join_chunks(chunks: Iterable[Sequence[Row]]) -> Floats:
+    """Return all rows as one array (N, columns), NaN where a value is not known."""
+    parts = [np.array(chunk, dtype=np.float64).reshape(-1, _COLUMNS) for chunk in chunks]
+    return np.concatenate([*parts, np.zeros((0, _COLUMNS))])
+
+
+def _distinct_benchmarks(names: Sequence[tuple[str, str | None]], log_s: Floats) -> Bools:
+    """Tell of each benchmark (B,) whether it has times, and times of its own.
+
+    A measurement of base that counts as peak as well is one measurement.
+    """
+    kept: Bools = ~np.isnan(log_s).all(axis=(1, 2))
+    for number, (name, _) in enumerate(names):
+        kept[number] &= not any(
+            name == earlier_name and np.array_equal(log_s[earlier], log_s[number], equal_nan=True)
+            for earlier, (earlier_name, _) in enumerate(names[:number])
+        )
+    return kept
+
+
+def _assign_slots(rows: Floats, cell: Ints) -> _Slots:
+    """Return the slots of rows; `cell` (N,) numbers benchmark and iteration of each."""
+    copy = rows[:, _COPY].astype(np.int64)
+    recorded = rows[:, _PLACES]
+    places = np.where(np.isnan(recorded), UNKNOWN, recorded).astype(np.int64)
+    copies, first, copy_of_row = np.unique(copy, return_index=True, return_inverse=True)
+    if not (places == places[first][copy_of_row]).all():
+        return _assign_slots_of_cpus(cell, copy, places)
+    # In the order of the machine: neighbours in a run of CPUs are neighbours here.
+    places_of_copies = places[first]
+    order = np.lexsort((copies, places_of_copies[:, 0]))
+    slot_of_copy = np.empty_like(order)
+    slot_of_copy[order] = np.arange(len(order))
+    return _Slots(slot_of_copy[copy_of_row], places_of_copies[order], True)
+
+
+def _assign_slots_of_cpus(cell: Ints, copy: Ints, places: Ints) -> _Slots:
+    """Return slots where binding changes: of CPUs, and of copies that are not bound."""
+    is_bound = places[:, 0] != UNKNOWN
+    _, holder = np.unique(np.where(is_bound, places[:, 0], -2 - copy), return_inverse=True)
+    rank = _rank_in_cells(cell, holder, copy)
+    _, first, slot = np.unique(
+        holder * (int(rank.max()) + 1) + rank, return_index=True, return_inverse=True
+    )
+    places_of_slots = places[first].copy()
     for column in range(1, places.shape[1]):
         # A place that changes while the CPU does not (memory, mostly) is not one of the slot.
-        differs = places[:, column] != own[slot, column]
-        own[np.unique(slot[differs]), column] = UNKNOWN
-    return slot, own, False
+        differs = places[:, column] != places_of_slots[slot, column]
+        places_of_slots[np.unique(slot[differs]), column] = UNKNOWN
+    return _Slots(slot, places_of_slots, False)
 
 
-def _take_medians(cube: Floats, where: Ints, values: Floats) -> None:
-    order = np.lexsort((values, where))
-    at, first, counts = np.unique(where[order], return_index=True, return_counts=True)
-    ordered = values[order]
-    good = np.add.reduceat(~np.isnan(ordered), first)  # NaN sorts last
-    counts = np.maximum(good, 1)
-    low, high = first + (counts - 1) // 2, first + counts // 2
-    cube[at] = (ordered[low] + ordered[high]) / 2
+def _rank_in_cells(cell: Ints, holder: Ints, copy: Ints) -> Ints:
+    """Return the rank (N,) of a row's copy among those with one CPU in one cell; repeats share it.
+
+    `holder` (N,) numbers the CPU, or the copy where it is not bound.
+    """
+    order = np.lexsort((copy, holder, cell))
+    cells, holders, copies = cell[order], holder[order], copy[order]
+    continues = np.zeros(len(order), dtype=bool)
+    continues[1:] = (cells[1:] == cells[:-1]) & (holders[1:] == holders[:-1])
+    next_copy = continues & np.concatenate(([False], copies[1:] != copies[:-1]))
+    counter = np.cumsum(next_copy)
+    group_start = np.maximum.accumulate(np.where(~continues, np.arange(len(order)), 0))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = counter - counter[group_start]
+    return rank
 
 
 def clock_steps(table: Table) -> Floats:
-    """Return the tick of the clock over the median time, by benchmark; 0 for a fine one.
+    """Return the step of the clock over the median time, by benchmark; 0 for a fine clock.
 
-    Times are whole multiples of a tick, or few of them are distinct.
+    A clock is coarse if all times are multiples of a usual step, or if less than half of them
+    are distinct.
     """
     steps = np.zeros(table.shape[0])
-    for b in range(table.shape[0]):
-        seconds = np.exp(table.log_s[b][~np.isnan(table.log_s[b])])
-        # exp(ln t) is not t to the last digit: nanoseconds are what was recorded.
-        distinct = np.unique(np.round(seconds, 9))
-        several = len(distinct) > 1
-        tick = next((unit for unit in _TICKS_S if several and _whole(distinct, unit)), 0.0)
-        if not tick and several and 2 * len(distinct) < len(seconds):
-            gaps = np.diff(distinct)
-            # No clock is coarser than a second: two times ten seconds apart are two times.
-            tick = float(gaps[gaps > 1e-8].min(initial=_TICKS_S[0]))
-        steps[b] = tick / float(np.median(seconds))
+    for benchmark in range(table.shape[0]):
+        log_s = table.log_s[benchmark]
+        seconds = np.exp(log_s[~np.isnan(log_s)])
+        steps[benchmark] = _clock_step_s(seconds) / float(np.median(seconds))
     return steps
 
 
-def _whole(seconds: Floats, unit: float) -> bool:
-    ticks = seconds / unit
-    return bool(np.abs(ticks - np.round(ticks)).max() < 1e-6 * max(1.0, float(ticks.max())))
+def _clock_step_s(seconds: Floats) -> float:
+    """Return the step of the clock that times (N,) were taken with, in seconds, or 0."""
+    # exp(ln t) differs from t in the last digit, while nanoseconds were recorded.
+    distinct = np.unique(np.round(seconds, _RECORDED_DIGITS))
+    if len(distinct) < 2:
+        return 0.0
+    for step_s in _CLOCK_STEPS_S:
+        if _are_multiples(distinct, step_s):
+            return step_s
+    if 2 * len(distinct) >= len(seconds):
+        return 0.0
+    gaps = np.diff(distinct)
+    # No clock is coarser than a second: two times ten seconds apart are two times.
+    return float(gaps[gaps > _LEAST_GAP_S].min(initial=_CLOCK_STEPS_S[0]))
+
+
+def _are_multiples(seconds: Floats, step_s: float) -> bool:
+    steps = seconds / step_s
+    rounding = _STEPS_OFF * max(1.0, float(steps.max()))
+    return bool(np.abs(steps - np.round(steps)).max() < rounding)

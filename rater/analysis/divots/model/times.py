@@ -1,4 +1,7 @@
-"""What all copies share over the iterations: single ones, steps, warm-ups, trends; pure."""
+"""Effects that all copies share over the iterations: single ones, steps, warm-ups, trends; pure.
+
+Shapes: B benchmarks, R of them that ran each iteration, I iterations, H patterns (`series`).
+"""
 
 from __future__ import annotations
 
@@ -10,177 +13,255 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.analysis.divots.model.effects import LEAST_NOISE, ln_choose
-from rater.analysis.divots.model.nulls import Nature, least_that
-from rater.analysis.divots.model.series import Judged, Rows, estimates, pattern, trend_of
-from rater.analysis.divots.model.table import DivotEffect
+from rater.analysis.divots.model.effects import DivotEffect, EffectKind, EffectScope
+from rater.analysis.divots.model.noise import LEAST_SD
+from rater.analysis.divots.model.nulls import SpreadPrior, least_sufficient, ln_choose
+from rater.analysis.divots.model.series import (
+    PatternTest,
+    SeriesRows,
+    estimate_patterns,
+    pattern_weights,
+    trend_number,
+)
 from rater.analysis.stats.robust import Bools, Floats, Ints
 
-ALPHA: Final = 0.015  # healthy runs with an iteration, step or trend named, were all bounds met
-COMMON: Final = Nature(0.003, 2.2)  # how iterations differ in what all benchmarks share
-OWN: Final = Nature(0.008, 2.8)  # and one benchmark by itself
+# Chosen: the share of healthy runs in which a pattern over the iterations may be named, half of
+# that of places (`comparison.ALPHA`).
+ALPHA_OVER_TIME: Final = 0.015
+# Priors of how iterations differ, ln: all benchmarks together, and one benchmark by itself.
+# Half or twice as much moves no figure (simulated).
+COMMON: Final = SpreadPrior(0.003, 2.2)
+OF_ONE: Final = SpreadPrior(0.008, 2.8)
+# Chosen, ln: smallest sizes that are reported, as of parts; one benchmark varies more by itself.
 FLOOR_ALL: Final = 0.015
 FLOOR_ONE: Final = 0.025
-_PRICE: Final = math.log(6 / ALPHA)  # single, step, trend; of all benchmarks or one
-_MOST_FOUND: Final = 12
-_MANY: Final = 40  # iterations: so many stand several slow ones among them
-_MOST_TOLD = 0.5  # of what is visible, ln
+_SEARCHES: Final = 6  # singles, steps and trends, of all benchmarks and of one
+_PRICE: Final = math.log(_SEARCHES / ALPHA_OVER_TIME)  # nats
+_MOST_EFFECTS: Final = 12  # of a run, against endless search
+_MANY_ITERATIONS: Final = 40  # several slow ones show by themselves among so many
+_MOST_VISIBLE: Final = 0.5  # ln, of a promise
 _VARIES: Final = 0.2  # of a size: benchmarks that differ by so much have one each
-_SHOWS: Final = 0.4  # of a size: the middle benchmark has it, and one beside the others
-_TICKS, _TICKS_OF_MANY = 1.5, 0.75  # of the clock, in one iteration and in several
+_SHOWS: Final = 0.4  # of a size: the median benchmark has it, and one beside the others
+_PRIOR_DF: Final = 4.0  # weight of the median benchmark's variance in each
+_STEPS: Final = 1.5  # steps of the clock: a smaller difference of one iteration is none
+_STEPS_OF_MANY: Final = 0.75  # and of several iterations
+_POWER_DEVIATE: Final = 0.84  # normal deviate of four in five
 
 
-class TimeSeries(Struct, frozen=True, eq=False):
-    """Middles of the cells over the iterations."""
+class TimeSeries(Struct, frozen=True, eq=False, kw_only=True):
+    """Medians of the cells over the iterations."""
 
     middles: Floats  # (B, I) ln, NaN where not run
-    chance: Floats  # (B,) variance of one by the noise of its copies
-    df: Floats  # (B,) degrees of freedom of that
-    step: Floats  # (B,) tick of the clock, ln
+    variance: Floats  # (B,) of a middle by the noise of its copies
+    df: Floats  # (B,) degrees of freedom of the variance
+    clock_step: Floats  # (B,) ln
 
-    def whole(self, effects: Sequence[DivotEffect] = ()) -> tuple[Ints, TimeSeries]:
-        """Return the benchmarks that ran every iteration, and their series without effects."""
+    def without(self, effects: Sequence[DivotEffect] = ()) -> tuple[Ints, TimeSeries]:
+        """Return the benchmarks (R,) that ran every iteration, and their series less effects."""
         rows = np.flatnonzero(~np.isnan(self.middles).any(axis=1))
-        y, step = self.middles[rows], self.step[rows]
-        for one in effects:
-            y = y - one.size[rows][:, None] * one.when
-        chance = self.chance[rows] + LEAST_NOISE**2 + step**2 / 6
-        return rows, TimeSeries(_levelled(y), chance, self.df[rows], step)
+        values, clock_step = self.middles[rows], self.clock_step[rows]
+        for effect in effects:
+            values = values - effect.size[rows][:, None] * effect.iteration_weights
+        # Two roundings to the clock add step^2 / 12 each: of the value and of the median.
+        variance = self.variance[rows] + LEAST_SD**2 + clock_step**2 / 6
+        series = TimeSeries(
+            middles=values - np.median(values, axis=1, keepdims=True),
+            variance=variance,
+            df=self.df[rows],
+            clock_step=clock_step,
+        )
+        return rows, series
 
 
-class _Best(Struct, frozen=True, eq=False, kw_only=True):
+class _Pattern(Struct, frozen=True, eq=False, kw_only=True):
     """A pattern that pays."""
 
-    h: int
+    number: int
     size: Floats  # (R,), 0 in rows that do not have it
-    nats: float  # beyond the price
-    gain: float
+    net_evidence: float  # nats beyond the price
+    likelihood_gain: float
     error: float
 
 
 def search_times(series: TimeSeries, slots: int) -> list[DivotEffect]:
-    """Find what all copies have over the iterations."""
-    b, i = series.middles.shape
-    found: list[DivotEffect] = []
-    for taken in range(_MOST_FOUND if i > 1 else 0):
-        rows, whole = series.whole(found)
-        best = _best(whole, taken) or _of_several(whole, taken) if len(rows) else None
-        if best is None:
+    """Find the patterns that all copies have over the iterations, one after the other."""
+    benchmarks, iterations = series.middles.shape
+    effects: list[DivotEffect] = []
+    for earlier in range(_MOST_EFFECTS if iterations > 1 else 0):
+        rows, rest = series.without(effects)
+        if not len(rows):
             break
-        when, scope = pattern(best.h, i)
-        size = np.zeros(b)
-        size[rows] = best.size
-        here = size != 0
-        if scope == "step" and best.size.sum() < 0 and when[-1] > 0:
-            when, size = 1 - when, -size  # the slow side is told
-        kind, every = "iterations", np.ones(slots)
-        found.append(
-            DivotEffect(
-                kind=kind,
-                slots=every,
-                benchmarks=here,
-                when=when,
-                size=size,
-                nats=best.nats,
-                scope=scope,
-                gain=best.gain,
-            )
+        pattern = _find_pattern(rest, earlier) or _find_one_of_several(rest, earlier)
+        if pattern is None:
+            break
+        size = np.zeros(benchmarks)
+        size[rows] = pattern.size
+        has_pattern = size != 0
+        weights, scope = pattern_weights(pattern.number, iterations)
+        is_fast_end = scope is EffectScope.STEP and pattern.size.sum() < 0 and weights[-1] > 0
+        if is_fast_end:  # the slow side is reported
+            weights, size = 1 - weights, -size
+        effect = DivotEffect(
+            kind=EffectKind.ITERATIONS,
+            slot_weights=np.ones(slots),
+            benchmarks=has_pattern,
+            iteration_weights=weights,
+            size=size,
+            net_evidence=pattern.net_evidence,
+            scope=scope,
+            likelihood_gain=pattern.likelihood_gain,
         )
-    return found
+        effects.append(effect)
+    return effects
 
 
 def visible_iteration(series: TimeSeries, effects: Sequence[DivotEffect]) -> float | None:
     """Return the size (ln) from which four in five slow iterations of all benchmarks are found.
 
-    None where there are too few to tell.
+    No size if there are too few iterations to tell.
     """
-    rows, whole = series.whole([effect for effect in effects if effect.kind == "iterations"])
-    y = whole.middles
-    if y.shape[1] < 3 or not len(rows):
+    rows, rest = series.without(
+        [effect for effect in effects if effect.kind is EffectKind.ITERATIONS]
+    )
+    middles = rest.middles
+    if middles.shape[1] < 3 or not len(rows):
         return None
-    at = int(np.argsort(np.abs(y.mean(axis=0)))[y.shape[1] // 2])
+    # The iteration whose mean is of median size: neither lucky nor unlucky.
+    planted_at = int(np.argsort(np.abs(middles.mean(axis=0)))[middles.shape[1] // 2])
     errors = [0.0]
 
-    def seen(size: Floats) -> Bools:
-        planted = y.copy()
-        planted[:, at] = size
-        best = _best(replace(whole, middles=planted), 0, alone=len(y) == 1)
-        found = best is not None and best.h == at and bool(best.size.all())
-        errors.extend([best.error] if best and found else [])
-        return np.array([found])
+    def is_found(size: Floats) -> Bools:
+        planted = middles.copy()
+        planted[:, planted_at] = size
+        pattern = _find_pattern(replace(rest, middles=planted), 0, singly=len(middles) == 1)
+        if pattern is None or pattern.number != planted_at or not pattern.size.all():
+            return np.array([False])
+        errors.append(pattern.error)
+        return np.array([True])
 
-    least = float(least_that(seen, np.zeros(1), np.array([_MOST_TOLD]), 8)[0])
-    return least + 0.84 * errors[-1] if least < _MOST_TOLD else None
+    least = float(least_sufficient(is_found, np.zeros(1), np.array([_MOST_VISIBLE]), 8)[0])
+    return least + _POWER_DEVIATE * errors[-1] if least < _MOST_VISIBLE else None
 
 
-def _of_several(whole: TimeSeries, taken: int) -> _Best | None:
-    """Return the least of a few iterations that only show where the others of them are left out."""
-    y, (rows, i) = whole.middles, whole.middles.shape
-    for m in range(2, (i - 1) // 2 + 1 if i < _MANY else 0):
-        at = np.argsort(-y.mean(axis=0))[:m]
-        held = y.copy()
-        held[:, at[:-1]] = np.median(np.delete(y, at, axis=1), axis=1, keepdims=True)
-        best = _best(replace(whole, middles=held), taken + m - 1, alone=rows == 1)
-        ways = ln_choose(i, m) - math.log(i)
-        if best is not None and best.h == at[-1] and best.size.max() > 0 and best.nats > ways:
-            return best
+def _find_one_of_several(series: TimeSeries, before: int) -> _Pattern | None:
+    """Return one of a few slow iterations that hide each other: the least of them.
+
+    The others of them are held at the median. The choice of m of n iterations costs
+    ln C(n, m) - ln n nats more.
+    """
+    middles, (rows, iterations) = series.middles, series.middles.shape
+    for count in range(2, (iterations - 1) // 2 + 1 if iterations < _MANY_ITERATIONS else 0):
+        slowest = np.argsort(-middles.mean(axis=0))[:count]
+        others = np.delete(middles, slowest, axis=1)
+        held = middles.copy()
+        held[:, slowest[:-1]] = np.median(others, axis=1, keepdims=True)
+        pattern = _find_pattern(replace(series, middles=held), before + count - 1, singly=rows == 1)
+        price = ln_choose(iterations, count) - math.log(iterations)
+        if (
+            pattern is not None
+            and pattern.number == slowest[-1]
+            and pattern.size.max() > 0
+            and pattern.net_evidence > price
+        ):
+            return pattern
     return None
 
 
-def _levelled(y: Floats) -> Floats:
-    return y - np.median(y, axis=1, keepdims=True)
+def _find_pattern(series: TimeSeries, before: int, *, singly: bool = True) -> _Pattern | None:
+    """Return the pattern that gains most of those that pay: of all, or (`singly`) of one."""
+    patterns: list[_Pattern] = []
+    if len(series.middles) > 1:
+        patterns += _patterns_of_all(series, before)
+    if singly:
+        patterns += _patterns_of_one(series, before)
+    return max(patterns, key=lambda pattern: pattern.likelihood_gain, default=None)
 
 
-def _best(whole: TimeSeries, taken: int, *, alone: bool = True) -> _Best | None:
-    """Return the pattern that gains most of those that pay, of all benchmarks or (`alone`) one."""
-    y, chance, (rows, i) = whole.middles, whole.chance, whole.middles.shape
-    found: list[_Best] = []
-    if rows > 1:
-        apart = np.sum((y - y.mean(axis=0)) ** 2, axis=1) * rows / (rows - 1) / (i - 1)
-        var = np.maximum(apart, chance)
-        # A benchmark that varies little for once is not believed to: the others lend.
-        weight = 1 / ((var * (i - 1) + np.median(var) * 4) / (i + 3))
-        together = (weight[:, None] * y).sum(axis=0, keepdims=True) / weight.sum()
-        known, free = np.array([1 / weight.sum()]), np.array([(rows - 1.0) * (i - 1)])
-        judged = Rows(y=together, chance=known, df=free, nature=COMMON, taken=taken).judged()
-        found += _paying(judged, estimates(y, 0.0).effect, whole.step * 0, None, i)
-    if alone:
-        views = [y]
-        if rows > 2:  # one benchmark's own shows by itself and beside the others
-            views.append(y - (y.sum(axis=0) - y) / (rows - 1))
-        sizes = [estimates(view, 0.0).effect for view in views]
-        least = np.minimum(np.abs(sizes[0]), np.abs(sizes[-1])) * (sizes[0] * sizes[-1] > 0)
-        for view in views:
-            judged = Rows(y=view, chance=chance, df=whole.df, nature=OWN, taken=taken).judged()
-            found += _paying(judged, least, whole.step, len(views), i)
-    return max(found, key=lambda it: it.gain, default=None)
+def _patterns_of_all(series: TimeSeries, before: int) -> Iterator[_Pattern]:
+    """Yield the patterns of the weighted mean of all benchmarks that pay.
 
-
-def _paying(
-    judged: Sequence[Judged], each: Floats, step: Floats, views: int | None, i: int
-) -> Iterator[_Best]:
-    """Return the patterns over i iterations that pay.
-
-    `each` has all sizes by row (R, H); `views` of one row, None: of all together.
+    Weights are 1 / variance, of each benchmark about the mean of all. A variance that is small by
+    chance would get too much weight, so the median one counts four degrees of freedom in each.
     """
-    rows = len(each)
-    for row, h, size, error, nats, gain in judged:
-        ways = i if h < i else 1 if h == trend_of(i) else max(1, i - 3)
-        net = nats - _PRICE - math.log(ways) - (math.log(views * rows) if views else 0.0)
-        floor = FLOOR_ONE if views else FLOOR_ALL
-        tick = step[row] * (_TICKS if h < i else _TICKS_OF_MANY)
-        if net <= 0 or abs(size) < max(floor, tick) or (h > trend_of(i) and size < 0):
-            continue  # what wears off was slow
-        shown = abs(each[row, h]) if views else np.median(each[:, h]) * math.copysign(1, size)
-        if shown >= _SHOWS * abs(size):
-            own = (np.arange(rows) == row) | (views is None)
-            # Rows that differ by more than a part of the size have their own.
-            apart = float(np.median(np.abs(each[:, h] - size)))
-            varies = own.all() and rows > 1 and apart > _VARIES * abs(size)
-            yield _Best(
-                h=h,
-                size=np.where(own, each[:, h] if varies else size, 0.0),
-                nats=net,
-                gain=gain,
-                error=error,
-            )
+    values, (rows, iterations) = series.middles, series.middles.shape
+    squares = np.sum((values - values.mean(axis=0)) ** 2, axis=1) * rows / (rows - 1)
+    variance = np.maximum(squares / (iterations - 1), series.variance)
+    df, prior = iterations - 1, np.median(variance) * _PRIOR_DF
+    weight = 1 / ((variance * df + prior) / (df + _PRIOR_DF))
+    mean = (weight[:, None] * values).sum(axis=0, keepdims=True) / weight.sum()
+    tests = SeriesRows(
+        rows=mean,
+        variance=np.array([1 / weight.sum()]),
+        df=np.array([(rows - 1.0) * df]),
+        prior=COMMON,
+        patterns_before=before,
+    ).test_patterns()
+    sizes = estimate_patterns(values, 0.0).effect
+    for test in _tests_that_pay(tests, iterations, series.clock_step * 0, FLOOR_ALL, 1):
+        shown = np.median(sizes[:, test.pattern]) * math.copysign(1, test.size)
+        if shown < _SHOWS * abs(test.size):
+            continue
+        # Benchmarks that differ by more than a part of the size have one each.
+        differs = float(np.median(np.abs(sizes[:, test.pattern] - test.size)))
+        varies = differs > _VARIES * abs(test.size)
+        size = sizes[:, test.pattern] if varies else np.full(rows, test.size)
+        yield _make_pattern(test, iterations, size, 1)
+
+
+def _patterns_of_one(series: TimeSeries, before: int) -> Iterator[_Pattern]:
+    """Yield the patterns of single benchmarks that pay.
+
+    One of several benchmarks must show it by itself and beside the mean of the others.
+    """
+    values, (rows, iterations) = series.middles, series.middles.shape
+    views = [values]
+    if rows > 2:
+        views.append(values - (values.sum(axis=0) - values) / (rows - 1))
+    sizes = [estimate_patterns(view, 0.0).effect for view in views]
+    same_sign = sizes[0] * sizes[-1] > 0
+    shown = np.minimum(np.abs(sizes[0]), np.abs(sizes[-1])) * same_sign
+    tried = len(views) * rows
+    for view in views:
+        tests = SeriesRows(
+            rows=view, variance=series.variance, df=series.df, prior=OF_ONE, patterns_before=before
+        ).test_patterns()
+        for test in _tests_that_pay(tests, iterations, series.clock_step, FLOOR_ONE, tried):
+            if abs(shown[test.row, test.pattern]) >= _SHOWS * abs(test.size):
+                size = np.where(np.arange(rows) == test.row, test.size, 0.0)
+                yield _make_pattern(test, iterations, size, tried)
+
+
+def _tests_that_pay(
+    tests: Sequence[PatternTest], iterations: int, clock_step: Floats, floor: float, tried: int
+) -> Iterator[PatternTest]:
+    """Yield the tests whose evidence exceeds the price and whose size exceeds `floor`."""
+    for test in tests:
+        steps = _STEPS if test.pattern < iterations else _STEPS_OF_MANY
+        large = abs(test.size) >= max(floor, clock_step[test.row] * steps)
+        is_fading = test.pattern > trend_number(iterations)
+        if _net_evidence(test, iterations, tried) <= 0 or not large:
+            continue
+        if is_fading and test.size < 0:
+            continue  # a warm-up is slow
+        yield test
+
+
+def _net_evidence(test: PatternTest, iterations: int, tried: int) -> float:
+    """Return the evidence beyond the price: ln(searches * patterns of the sort * rows / ALPHA)."""
+    if test.pattern < iterations:
+        patterns = iterations
+    elif test.pattern == trend_number(iterations):
+        patterns = 1
+    else:
+        patterns = max(1, iterations - 3)
+    return test.evidence - _PRICE - math.log(patterns) - math.log(tried)
+
+
+def _make_pattern(test: PatternTest, iterations: int, size: Floats, tried: int) -> _Pattern:
+    return _Pattern(
+        number=test.pattern,
+        size=size,
+        net_evidence=_net_evidence(test, iterations, tried),
+        likelihood_gain=test.likelihood_gain,
+        error=test.error,
+    )

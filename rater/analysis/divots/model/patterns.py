@@ -1,0 +1,496 @@
+"""Candidate effects that are no part of the machine.
+
+Four searches yield the `DivotEffect`s whose evidence exceeds its price:
+
+- `find_slopes`: times that rise or fall with the order of start;
+- `find_several`: several copies of one row, none of which is clear alone;
+- `find_modes`: times of two sorts with a gap between them;
+- `find_unsettled`: a first iteration whose copies lie much further apart than later ones.
+
+Shapes: B benchmarks, I iterations, S slots; a *cell* is one benchmark in one iteration; R rows are
+benchmarks or cells. Times are natural logarithms, so a size of 0.02 is 2 %. *Net* evidence, in
+nats, is evidence less its price, ln(number of tests / `ALPHA`). Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from rater.analysis.divots.model.comparison import ALPHA, ComparisonScope, PartComparison
+from rater.analysis.divots.model.effects import DivotEffect, EffectKind
+from rater.analysis.divots.model.noise import LEAST_SD, CellNoise
+from rater.analysis.divots.model.nulls import ABOUT_NORMAL, SpreadPrior, capped_squares
+from rater.analysis.divots.model.part_effects import ENTERS
+from rater.analysis.stats.robust import Bools, Floats, Ints
+
+
+def _price(searches: int, rows: int = 1) -> float:
+    """Return the nats that evidence must exceed: `searches` of `rows` rows share ALPHA."""
+    return math.log(searches / ALPHA) + math.log(rows)
+
+
+# -- Slopes over the order of start ----------------------------------------------------------------
+
+# Prior of slopes of healthy runs, ln from the first copy to the last. Half or twice as much moves
+# no figure (simulated).
+SLOPE: Final = SpreadPrior(0.004, 1.6)
+SLOPE_FLOOR: Final = 0.02  # ln from first to last. Chosen: smallest slope that is reported
+_SLOPE_MIN_SLOTS: Final = 4
+_SLOPE_MAX_BLOCKS: Final = 8  # of neighbours, for lack of fit
+_SLOPE_CLIP_SD: Final = 2.5  # residuals count no more; one normal value in 80 is clipped
+_SLOPE_PASSES: Final = (
+    2  # of clipping and fitting again; a third changes no size by 1 % (simulated)
+)
+_SLOPE_MAX_REPEAT_DF: Final = 12.0  # most degrees of freedom of repeats in the residual variance
+# Squares between blocks count so much more: blocks are smooth where neighbours share a cause, and
+# eight of them say little. 1 names more slopes in runs with random walks (simulated).
+_LACK_OF_FIT_WEIGHT: Final = 1.5
+_AGREEMENT_DF: Final = 4.0  # prior degrees of freedom for agreement of benchmarks, as of parts
+
+
+class _SlopeFit(Struct, frozen=True, eq=False):
+    """Slopes of R rows."""
+
+    slope: Floats  # (R,) ln, from the first slot to the last
+    evidence: Floats  # (R,) nats
+    error: Floats  # (R,) standard error by chance alone
+
+
+def find_slopes(
+    residuals: Floats, slot_levels: Floats, order: Floats, noise: CellNoise, searches: int
+) -> Iterator[DivotEffect]:
+    """Yield slopes over the order of start: of all benchmarks, of one, and of one cell.
+
+    `residuals` (B, I, S); `slot_levels` (B, S) are their means over iterations; `order` (S,) is
+    each slot's place in the order of start, 0 to 1.
+    """
+    benchmarks, iterations, slots = residuals.shape
+    if slots < _SLOPE_MIN_SLOTS:
+        return
+    position = order - 0.5
+
+    def make_effect(where: Bools, when: Floats, size: Floats, net: float) -> DivotEffect:
+        return noise.make_effect(
+            kind=EffectKind.GRADIENT,
+            slot_weights=position,
+            benchmarks=where,
+            iteration_weights=when,
+            size=size,
+            net_evidence=net,
+        )
+
+    always, large = np.ones(iterations), ENTERS * SLOPE_FLOOR
+    repeat = noise.repeat
+    by_benchmark = _fit_slopes(
+        slot_levels, position, repeat.variance / noise.iterations_run, repeat.df
+    )
+    if benchmarks > 1:
+        pooled, variance = _pool_slopes(slot_levels, by_benchmark, position)
+        df = np.array([_AGREEMENT_DF - 1 + benchmarks])
+        fit = _fit_slopes(pooled, position, variance, df)
+        for _, net in _slopes_that_pay(pooled, position, fit, large, searches):
+            everywhere = np.ones(benchmarks, bool)
+            yield make_effect(everywhere, always, by_benchmark.slope, net)
+    for row, net in _slopes_that_pay(slot_levels, position, by_benchmark, large, searches):
+        yield make_effect(np.arange(benchmarks) == row, always, by_benchmark.slope, net)
+    if iterations > 1:
+        cells = np.nan_to_num(residuals).reshape(benchmarks * iterations, slots)
+        variance, df = (np.repeat(values, iterations) for values in (repeat.variance, repeat.df))
+        fit = _fit_slopes(cells, position, variance, df)
+        for row, net in _slopes_that_pay(cells, position, fit, SLOPE_FLOOR, searches):
+            where, when = noise.locate_cell(row, iterations)
+            yield make_effect(where, when, fit.slope[row] * where, net)
+
+
+def _pool_slopes(slot_levels: Floats, fit: _SlopeFit, position: Floats) -> tuple[Floats, Floats]:
+    """Return the weighted mean of all benchmarks' levels (1, S), and its variance (1,).
+
+    Weights are 1 / variance. Where benchmarks disagree by more than chance the variance is widened
+    by their Birge ratio (1932, Physical Review 40): chi squared over its degrees of freedom.
+    """
+    weight = 1 / fit.error**2
+    mean = (weight * fit.slope).sum() / weight.sum()
+    chi_squared = float((weight * (fit.slope - mean) ** 2).sum())
+    birge_ratio = max(1.0, (_AGREEMENT_DF + chi_squared) / (_AGREEMENT_DF - 1 + len(slot_levels)))
+    pooled = (weight[:, None] * slot_levels).sum(axis=0, keepdims=True) / weight.sum()
+    variance = birge_ratio / weight.sum() * float(position @ position)
+    return pooled, np.array([variance])
+
+
+def _slopes_that_pay(
+    rows: Floats, position: Floats, fit: _SlopeFit, floor: float, searches: int
+) -> Iterator[tuple[int, float]]:
+    """Yield row and net evidence of slopes that pay, exceed `floor` and are no step."""
+    net = fit.evidence - _price(searches, len(rows))
+    candidates = np.flatnonzero((net > 0) & (np.abs(fit.slope) > floor))
+    for row in candidates[_slope_beats_step(rows[candidates], position)].tolist():
+        yield row, float(net[row])
+
+
+def _slope_beats_step(rows: Floats, position: Floats) -> Bools:
+    """Tell of rows (R, S) whether a line explains more of their squares than the best two levels.
+
+    Two levels cut after k of n ordered values explain n * (sum of the first k)^2 / (k * (n - k)).
+    """
+    n = len(position)
+    ordered = np.nan_to_num(rows)[:, np.argsort(position)]
+    ordered = ordered - ordered.mean(axis=1, keepdims=True)
+    k = np.arange(1, n)
+    by_step = ordered.cumsum(axis=1)[:, :-1] ** 2 * n / (k * (n - k))
+    by_line = (ordered @ np.sort(position)) ** 2 / (position @ position)
+    is_line: Bools = by_line >= by_step.max(axis=1)
+    return is_line
+
+
+def _fit_slopes(rows: Floats, position: Floats, chance: Floats, df: Floats) -> _SlopeFit:
+    """Fit a line to each row (R, S); `chance` (R,), with `df`: least variance of one value.
+
+    Least squares, then passes with clipped residuals (an M-estimate, Huber 1964).
+    """
+    slots = rows.shape[1]
+    centred = rows - rows.mean(axis=1, keepdims=True)
+    position_squares = float(position @ position)
+    slope = centred @ position / position_squares
+    for _ in range(_SLOPE_PASSES):
+        rest = centred - slope[:, None] * position
+        variance = np.maximum(capped_squares(rest, 1).squares / max(1, slots - 2), chance)
+        reach = _SLOPE_CLIP_SD * np.sqrt(variance)[:, None]
+        slope = slope + np.clip(rest, -reach, reach) @ position / position_squares
+    rest = centred - slope[:, None] * position
+    total = capped_squares(rest, 1)
+    repeat_df = np.minimum(df, _SLOPE_MAX_REPEAT_DF)
+    free = repeat_df + total.count - 2
+    variance = (repeat_df * np.maximum(chance, LEAST_SD**2) + total.squares) / free
+    lack_of_fit, blocks = _lack_of_fit(rest, position, variance)
+    evidence = SLOPE.evidence(
+        slope,
+        variance / position_squares,
+        free,
+        other_squares=_LACK_OF_FIT_WEIGHT * lack_of_fit,
+        other_df=np.full(len(rows), float(max(0, blocks - 2))),
+    )
+    return _SlopeFit(slope, evidence, np.sqrt(variance / position_squares))
+
+
+def _lack_of_fit(rest: Floats, position: Floats, variance: Floats) -> tuple[Floats, int]:
+    """Return how much more blocks of neighbours vary than chance would (R,), and their number.
+
+    Neighbours may share a cause that is no slope, which widens the prior of slopes.
+    """
+    slots = rest.shape[1]
+    blocks = min(_SLOPE_MAX_BLOCKS, slots // 2)
+    members = np.array_split(np.argsort(position), blocks)
+    means = np.stack([rest[:, block].mean(axis=1) for block in members], axis=1)
+    by_chance = variance * blocks * blocks / slots  # a mean of slots / blocks values, blocks times
+    return np.maximum(0.0, np.sum(means**2, axis=1) - by_chance), blocks
+
+
+# -- Several copies at once ------------------------------------------------------------------------
+
+_SEVERAL_MIN_SLOTS: Final = 6
+_SEVERAL_MIN_SD: Final = 3.0  # of each of the copies: one normal copy in 740 is so slow
+_SEVERAL_MAX_SHARE: Final = 5  # at most one of so many copies; more are a sort
+_MAX_CANDIDATES: Final = 40  # of one comparison, for speed
+_CLOCK_STEPS: Final = 1.5  # steps of the clock: a smaller difference is none
+
+
+def find_several(
+    comparison: PartComparison, noise: CellNoise, searches: int, iterations: int
+) -> Iterator[DivotEffect]:
+    """Yield copies of one row that are slow at once where none of them would pay alone.
+
+    Of n copies, the number beyond the m-th slowest is about Poisson by chance, with mean
+    L = n * P(one is so slow); P(at least m) is at most L^m / m!.
+    """
+    rows, slots = comparison.difference.shape
+    is_cell = comparison.scope is ComparisonScope.CELL
+    by_benchmark = comparison.scope is ComparisonScope.BENCHMARK
+    if comparison.tail is None or slots < _SEVERAL_MIN_SLOTS or not (is_cell or by_benchmark):
+        return
+    rows_per_benchmark = rows // len(noise.clock_step)
+    net, count = _poisson_evidence(comparison)
+    net = net - _price(searches, rows)
+    deviations = comparison.difference / comparison.sd
+    for row in np.argsort(-net)[: int(np.sum(net > 0))][:_MAX_CANDIDATES].tolist():
+        slowest = np.argsort(-deviations[row])[: count[row]]
+        size = float(np.median(comparison.difference[row, slowest]))
+        where, when = noise.locate_cell(row, rows_per_benchmark)
+        if abs(size) >= max(comparison.floor, _CLOCK_STEPS * float(noise.clock_step[where][0])):
+            yield from _smaller_side(
+                np.isin(np.arange(slots), slowest),
+                where,
+                when if is_cell else np.ones(iterations),
+                size=size,
+                net=float(net[row]),
+                noise=noise,
+            )
+
+
+def _poisson_evidence(comparison: PartComparison) -> tuple[Floats, Ints]:
+    """Return for each row the evidence of its best number m of slow copies, and that m (R,)."""
+    assert comparison.tail is not None
+    slots = comparison.difference.shape[1]
+    most = max(2, slots // _SEVERAL_MAX_SHARE)
+    # Slow ones only: a fast minority is no divot.
+    slowest = -np.sort(-(comparison.difference / comparison.sd), axis=1)[:, :most]
+    m = np.arange(1, slowest.shape[1] + 1)
+    ln_mean = math.log(slots / 2) - comparison.tail.evidence(slowest)  # one side: half of the tail
+    ln_factorial = np.array([math.lgamma(count + 1) for count in m.tolist()])
+    evidence = ln_factorial - m * ln_mean - math.log(2 * most)  # `most` numbers were tried
+    none_alone = ~(comparison.net_evidence.max(axis=1, keepdims=True) > 0)
+    allowed = (ln_mean < np.log(m)) & (m > 1) & (slowest > _SEVERAL_MIN_SD) & none_alone
+    evidence = np.where(allowed, evidence, 0.0)
+    best = evidence.argmax(axis=1)
+    return evidence[np.arange(len(evidence)), best], best + 1
+
+
+# -- Two sorts of times, with a gap between them ---------------------------------------------------
+
+_MODES_FLOOR: Final = 0.02  # ln between the medians. Chosen: smallest distance that is reported
+_MODES_MIN_SLOTS: Final = 4
+_MODES_MIN_VALUES: Final = 12
+_MODES_MIN_SHARE: Final = 0.12  # of the values are slow: fewer are single ones
+_MODES_MAX_SHARE: Final = 0.92  # of the values are slow: more have a fast minority, no divot
+_MINORITY: Final = 0.60  # of the copies at most: more slow ones are the usual sort
+_FEW_COPIES: Final = 0.2  # of all, at most: more are a sort
+_SHOWN: Final = 0.4  # of the common size: benchmarks that have so much of it show it
+_SHOWN_SD: Final = 2.0  # and so many standard errors: 1 in 40 by chance
+_FIRM: Final = 0.2  # a copy is of one sort if at most so many of its iterations are of the other
+_MAX_UNFIRM: Final = 0.1  # of the copies
+_OUTERMOST: Final = 25  # of so many values one at each end does not count in a range
+_MOST_OF_RANGE: Final = 0.98  # of the range, at most, is a gap: ln of 0 is not known
+_LEAST_RANGE: Final = 1e-12  # ln, against division by zero
+
+
+class _Gap(Struct, frozen=True, kw_only=True):
+    """A gap between two sorts that pays."""
+
+    row: int
+    net: float  # nats
+    size: float  # ln, median of the slow less that of the others
+    slow_from: float  # the smallest value of the slow sort
+
+
+def find_modes(
+    residuals: Floats, slot_levels: Floats, noise: CellNoise, searches: int
+) -> Iterator[DivotEffect]:
+    """Yield sets of copies, or of copy runs, that a gap parts from the others."""
+    if residuals.shape[2] >= _MODES_MIN_SLOTS:
+        price = _price(searches)
+        yield from _modes_of_all(slot_levels, residuals.shape[1], noise, price)
+        yield from _modes_of_benchmarks(residuals, noise, price)
+        yield from _modes_of_cells(residuals, noise, price)
+
+
+def _modes_of_all(
+    slot_levels: Floats, iterations: int, noise: CellNoise, price: float
+) -> Iterator[DivotEffect]:
+    """Yield copies that are slow in all benchmarks together, in those that show it."""
+    if len(slot_levels) < 2:
+        return
+    repeat = noise.repeat.variance
+    weight = noise.iterations_run / repeat
+    pooled = (weight[:, None] * slot_levels).sum(axis=0, keepdims=True) / weight.sum()
+    for gap in _gaps(pooled, np.zeros(1), price):
+        slow = pooled[0] >= gap.slow_from
+        count = min(slow.sum(), (~slow).sum())
+        sizes = np.median(slot_levels[:, slow], axis=1) - np.median(slot_levels[:, ~slow], axis=1)
+        error = np.sqrt(repeat / noise.iterations_run / count)
+        where = (sizes > _SHOWN * gap.size) & (sizes > _SHOWN_SD * error)
+        if where.any():
+            yield from _smaller_side(
+                slow, where, np.ones(iterations), size=gap.size, net=gap.net, noise=noise
+            )
+
+
+def _modes_of_benchmarks(
+    residuals: Floats, noise: CellNoise, price: float
+) -> Iterator[DivotEffect]:
+    """Yield the slow sort of one benchmark: the same copies throughout, or others each time."""
+    benchmarks, iterations, slots = residuals.shape
+    always = np.ones(iterations)
+    values = residuals.reshape(benchmarks, iterations * slots)
+    for gap in _gaps(values, noise.clock_step, price + math.log(benchmarks)):
+        of_benchmark = residuals[gap.row]
+        slow = np.where(np.isnan(of_benchmark), False, of_benchmark >= gap.slow_from)
+        where = np.arange(benchmarks) == gap.row
+        how_often = slow.mean(axis=0)
+        unfirm = float(((how_often > _FIRM) & (how_often < 1 - _FIRM)).mean())
+        if iterations == 1 or (iterations > 2 and unfirm < _MAX_UNFIRM):
+            yield from _smaller_side(
+                how_often > 0.5, where, always, size=gap.size, net=gap.net, noise=noise
+            )
+        elif slow.mean() <= _MINORITY and slow.any(axis=1).all():
+            yield noise.make_effect(
+                kind=EffectKind.MODES,
+                slot_weights=slow.astype(float),
+                benchmarks=where,
+                iteration_weights=always,
+                size=gap.size * where,
+                net_evidence=gap.net,
+            )
+
+
+def _modes_of_cells(residuals: Floats, noise: CellNoise, price: float) -> Iterator[DivotEffect]:
+    """Yield the slow sort of single cells, where there are several iterations."""
+    benchmarks, iterations, slots = residuals.shape
+    if iterations < 2:
+        return
+    cells = residuals.reshape(benchmarks * iterations, slots)
+    clock_steps = np.repeat(noise.clock_step, iterations)
+    for gap in _gaps(cells, clock_steps, price + math.log(len(cells))):
+        slow = np.nan_to_num(cells[gap.row], nan=-np.inf) >= gap.slow_from
+        where, when = noise.locate_cell(gap.row, iterations)
+        yield from _smaller_side(slow, where, when, size=gap.size, net=gap.net, noise=noise)
+
+
+def _smaller_side(
+    slow: Bools, where: Bools, when: Floats, *, size: float, net: float, noise: CellNoise
+) -> Iterator[DivotEffect]:
+    """Yield the effect of the smaller side: some copies slow, or (of most) the others fast.
+
+    No effect of a single copy, and none of copies that are fast in one iteration.
+    """
+    slow_is_minority = bool(slow.mean() <= _MINORITY)
+    members = (slow if slow_is_minority else ~slow).astype(float)
+    several = 1 < members.sum() < len(slow)
+    if several and (slow_is_minority or when.sum() > 1):
+        few = members.sum() <= _FEW_COPIES * len(members)
+        yield noise.make_effect(
+            kind=EffectKind.COPIES if few else EffectKind.MODES,
+            slot_weights=members,
+            benchmarks=where,
+            iteration_weights=when,
+            size=np.where(where, size if slow_is_minority else -size, 0.0),
+            net_evidence=net,
+        )
+
+
+def _gaps(rows: Floats, clock_steps: Floats, price: float) -> Iterator[_Gap]:
+    """Yield the widest gap of each row (R, N) whose evidence exceeds `price`.
+
+    The null is the single mode that is likelier to have such a gap, of two: a uniform one, and an
+    exponential tail. The price adds ln n for n places of a gap.
+    """
+    complete = np.flatnonzero(~np.isnan(rows).any(axis=1))
+    n = rows.shape[1]
+    fewest, most = max(2, math.ceil(_MODES_MIN_SHARE * n)), int(_MODES_MAX_SHARE * n)
+    cuts = np.arange(max(1, n - most), n - fewest + 1)  # how many values lie below the gap
+    if n < _MODES_MIN_VALUES or not len(complete) or not len(cuts):
+        return
+    ordered, every_row = np.sort(rows[complete], axis=1), np.arange(len(complete))
+    # A distance of one step of the clock is no gap.
+    gaps = ordered[:, cuts] - ordered[:, cuts - 1] - clock_steps[complete, None]
+    gaps = np.maximum(gaps, 0.0)
+    best = gaps.argmax(axis=1)
+    cut, gap = cuts[best], gaps[every_row, best]
+    evidence = np.minimum(
+        _evidence_if_uniform(ordered, gap), _evidence_if_exponential(ordered, gap, cut)
+    )
+    for place in np.flatnonzero(evidence > price + math.log(n)).tolist():
+        values, below = ordered[place], cut[place]
+        size = float(np.median(values[below:]) - np.median(values[:below]))
+        row = int(complete[place])
+        if size >= _MODES_FLOOR + 2 * clock_steps[row]:
+            net = float(evidence[place] - price - math.log(n))
+            yield _Gap(row=row, net=net, size=size, slow_from=float(values[below]))
+
+
+def _evidence_if_uniform(ordered: Floats, gap: Floats) -> Floats:
+    """Return the evidence of gaps (R,) if ordered rows (R, N) were uniform.
+
+    P(one gap >= g) = (1 - g / w)^n for n values of range w (exact for one of n + 1 spacings of a
+    uniform sample). The range leaves out the outermost values.
+    """
+    n = ordered.shape[1]
+    edge = max(1, n // _OUTERMOST)
+    w = np.maximum(ordered[:, -1 - edge // 2] - ordered[:, edge], _LEAST_RANGE)
+    evidence: Floats = -n * np.log1p(-np.minimum(gap / w, _MOST_OF_RANGE))
+    return evidence
+
+
+def _evidence_if_exponential(ordered: Floats, gap: Floats, cut: Ints) -> Floats:
+    """Return the evidence of gaps above `cut` values if the upper tail were exponential.
+
+    The gap below the m largest is exponential of mean s / m, so P(>= g) = exp(-m * g / s) (Renyi
+    1953, Acta Mathematica Hungarica 4). The scale s is the distance from the median to the gap,
+    over ln(n / 2 / m), where such a tail has m of n values left. Infinite where a third or more
+    lies above the gap: that is no tail.
+    """
+    n = ordered.shape[1]
+    m = n - cut
+    body = ordered[np.arange(len(ordered)), cut - 1] - ordered[:, n // 2]
+    s = np.maximum(body, _LEAST_RANGE) / np.log(np.maximum(2.0, n / 2 / m))
+    return np.where(m < n / 3, m * gap / s, np.inf)
+
+
+# -- A first iteration whose copies lie far apart --------------------------------------------------
+
+# Prior of how the width of a cell differs between healthy iterations, ln. Half or twice as much
+# moves no figure (simulated).
+WIDTH: Final = SpreadPrior(0.15, 1.8)
+_UNSETTLED_MIN_SLOTS: Final = 8
+_UNSETTLED_MIN_RATIO: Final = math.log(2.5)  # of its width to that of other iterations. Chosen
+_UNSETTLED_MIN_WIDTH: Final = 0.02  # ln. Chosen: as wide as two modes must lie apart
+_ONE_SD: Final = 0.6827  # share of normal values within one standard deviation
+# 1 / (variance of ln width * slots): 1.08 of a normal sample in theory, 1.0 to 1.2 with its median
+# estimated (simulated).
+_WIDTH_INFORMATION: Final = 1.2
+_LEAST_WIDTH: Final = 1e-8  # ln^2, against the logarithm of zero
+
+
+def find_unsettled(residuals: Floats, noise: CellNoise, searches: int) -> Iterator[DivotEffect]:
+    """Yield first iterations whose copies lie much further apart than in later ones.
+
+    Only the first, since a later one has no start-up.
+    """
+    benchmarks, iterations, slots = residuals.shape
+    complete = np.flatnonzero(~np.isnan(residuals).any(axis=(1, 2)))
+    if slots < _UNSETTLED_MIN_SLOTS or iterations < 2 or not len(complete):
+        return
+    values = residuals[complete]
+    distance = np.abs(values - np.median(values, axis=2, keepdims=True))
+    width = np.quantile(distance, _ONE_SD, axis=2)
+    excess, evidence = _width_evidence(width, noise.clock_step[complete], slots)
+    net = evidence - _price(searches) - math.log(excess.size)
+    is_wide = (excess[:, 0] > _UNSETTLED_MIN_RATIO) & (width[:, 0] > _UNSETTLED_MIN_WIDTH)
+    for row in np.flatnonzero((net[:, 0] > 0) & is_wide).tolist():
+        slot_weights = np.zeros((iterations, slots))
+        slot_weights[0] = values[row, 0] * (1 - math.exp(-excess[row, 0]))
+        where = np.arange(benchmarks) == complete[row]
+        yield noise.make_effect(
+            kind=EffectKind.UNSETTLED,
+            slot_weights=slot_weights,
+            benchmarks=where,
+            iteration_weights=1.0 * (np.arange(iterations) == 0),
+            size=1.0 * where,
+            net_evidence=float(net[row, 0]),
+        )
+
+
+def _width_evidence(width: Floats, clock_steps: Floats, slots: int) -> tuple[Floats, Floats]:
+    """Return by how much, ln, each cell is wider than its benchmark's others (R, I), and evidence.
+
+    The width is a quantile of the distances from the median, 1 sd if normal.
+    """
+    iterations = width.shape[1]
+    ln_width = 0.5 * np.log(width**2 + _LEAST_WIDTH + clock_steps[:, None] ** 2 / 3)
+    others = (ln_width.sum(axis=1, keepdims=True) - ln_width) / (iterations - 1)
+    excess = ln_width - others
+    about_mean = ln_width - ln_width.mean(axis=1, keepdims=True)
+    total = np.sum(about_mean**2, axis=1, keepdims=True)
+    squares = np.maximum(0.0, total - excess**2 * (iterations - 1) / iterations)
+    evidence = WIDTH.evidence(
+        excess,
+        np.full(excess.shape, 1 / (_WIDTH_INFORMATION * slots)),
+        ABOUT_NORMAL,  # this variance is known from theory
+        variance_ratio=iterations / (iterations - 1),
+        other_squares=squares,
+        other_df=np.full(excess.shape, iterations - 2.0),
+    )
+    return excess, evidence
