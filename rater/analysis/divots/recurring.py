@@ -230,8 +230,13 @@ def _same(fault: _Fault, run: _Run, finding: Finding, finding_slots: Bools) -> b
 def _look(fault: _Fault, run: _Run) -> FaultMeasurement:
     for it, finding in fault.members:
         if it is run:
-            told = finding.place, finding.benchmarks, finding.slowdown
-            return FaultMeasurement(run.run, Presence.YES, *told)
+            return FaultMeasurement(
+                run=run.run,
+                there=Presence.YES,
+                place=finding.place,
+                benchmarks=finding.benchmarks,
+                slowdown=finding.slowdown,
+            )
     origin, largest = fault.largest
     measured = _measured(largest, origin, run, fault.benchmarks if largest.benchmarks else set())
     if measured is None:
@@ -278,7 +283,8 @@ def _measured(
     values = target.values - sum(apart, np.zeros(table.shape))
     values = (values_by_copy(table, values)[1] if _moves(finding) else values)[rows]
     sd = np.sqrt(noise.value.variance[rows])[:, None]
-    differences = huber_mean(values[:, :, slots], sd) - huber_mean(values[:, :, ~slots], sd)  # (B, I)
+    inside, outside = values[:, :, slots], values[:, :, ~slots]
+    differences = huber_mean(inside, sd) - huber_mean(outside, sd)  # (B, I)
     few = float(min(slots.sum(), (~slots).sum()))
     each = [huber_mean(differences, sd[:, 0])]
     var = [noise.repeat.variance[rows] / noise.iterations_run[rows] / few]

@@ -131,9 +131,13 @@ def _kept_or_made(
         search, texts = kept
         if asked == (search.version, search.threshold_group, search.threshold_copy):
             with suppress(ValueError):  # damaged, or not rater's: found anew
-                found = tuple(from_json(text) for text in texts)
-                costs = (search.others_cost, search.noise_cost)
-                return Analysis(found, search.visible, search.failed, *costs)
+                return Analysis(
+                    findings=tuple(from_json(text) for text in texts),
+                    visible=search.visible,
+                    failed=search.failed,
+                    others_cost=search.others_cost,
+                    noise_cost=search.noise_cost,
+                )
     with store.reading() as connection:  # before the search: what comes later is not in it
         copies = count_copy_runs(connection, head.run)
     if run is not None and nothing_to_compare(head):  # numpy is not loaded for that

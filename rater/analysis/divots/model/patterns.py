@@ -36,19 +36,17 @@ def _price(searches: int, rows: int = 1) -> float:
 
 # -- Slopes over the order of start ----------------------------------------------------------------
 
-# Prior of slopes of healthy runs, ln from the first copy to the last. Half or twice as much moves
-# no figure (simulated).
+# Prior of slopes of healthy runs, ln from the first copy to the last. Chosen (sensitivity
+# simulated).
 SLOPE: Final = SpreadPrior(0.004, 1.6)
 SLOPE_FLOOR: Final = 0.02  # ln from first to last. Chosen: smallest slope that is reported
 _SLOPE_MIN_SLOTS: Final = 4
 _SLOPE_MAX_BLOCKS: Final = 8  # of neighbours, for lack of fit
 _SLOPE_CLIP_SD: Final = 2.5  # residuals count no more; one normal value in 80 is clipped
-_SLOPE_PASSES: Final = (
-    2  # of clipping and fitting again; a third changes no size by 1 % (simulated)
-)
+_SLOPE_PASSES: Final = 2  # of clipping and fitting again; a third finds the same (simulated)
 _SLOPE_MAX_REPEAT_DF: Final = 12.0  # most degrees of freedom of repeats in the residual variance
-# Squares between blocks count so much more: blocks are smooth where neighbours share a cause, and
-# eight of them say little. 1 names more slopes in runs with random walks (simulated).
+# Squares between blocks count so much more. Chosen: eight blocks say little of what neighbours
+# share (sensitivity simulated).
 _LACK_OF_FIT_WEIGHT: Final = 1.5
 _AGREEMENT_DF: Final = 4.0  # prior degrees of freedom for agreement of benchmarks, as of parts
 
@@ -431,15 +429,15 @@ def _evidence_if_exponential(ordered: Floats, gap: Floats, cut: Ints) -> Floats:
 
 # -- A first iteration whose copies lie far apart --------------------------------------------------
 
-# Prior of how the width of a cell differs between healthy iterations, ln. Half or twice as much
-# moves no figure (simulated).
+# Prior of how the width of a cell differs between healthy iterations, ln. Chosen (sensitivity
+# simulated).
 WIDTH: Final = SpreadPrior(0.15, 1.8)
 _UNSETTLED_MIN_SLOTS: Final = 8
 _UNSETTLED_MIN_RATIO: Final = math.log(2.5)  # of its width to that of other iterations. Chosen
 _UNSETTLED_MIN_WIDTH: Final = 0.02  # ln. Chosen: as wide as two modes must lie apart
 _ONE_SD: Final = 0.6827  # share of normal values within one standard deviation
-# 1 / (variance of ln width * slots): 1.08 of a normal sample in theory, 1.0 to 1.2 with its median
-# estimated (simulated).
+# 1 / (variance of ln width * slots). 0.9 of 8 normal copies to 1.08 of many (simulated); chosen
+# larger, as the widths of other iterations widen the prior.
 _WIDTH_INFORMATION: Final = 1.2
 _LEAST_WIDTH: Final = 1e-8  # ln^2, against the logarithm of zero
 

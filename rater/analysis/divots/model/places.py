@@ -34,12 +34,13 @@ from rater.analysis.stats.robust import Floats, Ints
 
 # -- Priors: standard deviations (ln) between healthy parts, and by what factor machines differ ----
 
-# Nodes of three published results of healthy servers differ by 0.2 to 0.4 %.
+# Nodes of healthy servers differ by 0.2 to 0.4 %. TODO(source): the published results are not
+# named; their sensitivity is simulated.
 PARTS: Final = SpreadPrior(0.002, 1.5)
 # In one iteration by up to 0.6 %, where benchmarks are bound by memory.
 PARTS_IN_CELL: Final = SpreadPrior(0.005, 1.6)
 # Chosen: copies differ by more than nodes, which are means of many, and by less from one
-# iteration to the next than repeats do. Half or twice as much moves no figure (simulated).
+# iteration to the next than repeats do (sensitivity simulated).
 COPIES: Final = SpreadPrior(0.003, 1.8)
 COPIES_IN_CELL: Final = SpreadPrior(0.0005, 2.0)
 
@@ -51,9 +52,13 @@ FLOOR_COPY: Final = 0.030
 FLOOR_COPY_IN_ALL: Final = 0.015
 
 _UNKNOWN_SD: Final = 0.01  # ln, of copies that ran once, in one benchmark. Chosen, weight one value
-_HUBER_LOSS: Final = 1.1  # variance of a Huber mean over that of a mean, 3 to 16 values (simulated)
-_AGREEMENT_DF: Final = 4.0  # prior degrees of freedom for agreement of benchmarks (simulated)
-_MOST_REPEAT_DF: Final = 12.0  # most degrees of freedom of repeats in a part's variance (simulated)
+# Variance of a Huber mean over that of a mean. 1.02 to 1.06 if normal (simulated); chosen larger.
+_HUBER_LOSS: Final = 1.1
+# Prior degrees of freedom for agreement of benchmarks. Chosen (sensitivity simulated).
+_AGREEMENT_DF: Final = 4.0
+# Most degrees of freedom of repeats in a part's variance. Chosen: more repeats say nothing of how
+# copies differ lastingly (sensitivity simulated).
+_MOST_REPEAT_DF: Final = 12.0
 _LEAST_SPREAD: Final = 2.0  # times the variance by chance: then parts differ lastingly
 
 

@@ -32,10 +32,13 @@ STEP_FROM: Final = 5  # iterations: fewer have no two sides of two
 _TREND_FROM: Final = 4  # iterations: a line through three leaves one degree of freedom
 _CORRELATED_FROM: Final = 4  # iterations: fewer say nothing of their neighbours
 _CORRELATIONS: Final = np.array([0.0, 0.4, 0.7, 0.85, 0.93, 0.98])
-# Prior. Chosen: half of all series are white; equal weights move no figure (simulated).
+# Prior. Chosen: half of all series are white (equal weights simulated).
 _LN_PRIOR: Final = np.log(np.array([0.5, 0.15, 0.1, 0.1, 0.1, 0.05]))
-_TAKEN_DF: Final = 1.5  # that a pattern found before has taken: itself, and its choice (simulated)
-_MOST_PRIOR_DF: Final = 8.0  # of the noise of other benchmarks in one's own (simulated)
+# Degrees of freedom that a pattern found before has taken: one, and a half for its choice. Chosen
+# (sensitivity simulated).
+_TAKEN_DF: Final = 1.5
+# Most degrees of freedom of other benchmarks' noise in that of one. Chosen (sensitivity simulated).
+_MOST_PRIOR_DF: Final = 8.0
 _MOST_JUDGED: Final = 60  # patterns of a sort that are judged in full, for speed
 _TAIL_FROM: Final = 12  # values, of which a tail of single ones can be learnt
 _MOST_ROWS: Final = 8  # with more, leaving one out hardly moves their median

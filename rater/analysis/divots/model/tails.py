@@ -19,14 +19,16 @@ _T_DF: Final = np.array([3.0, 4.0, 5.0, 7.0, 10.0, 16.0, 30.0, 1e5])
 # Logistic and Laplace of unit variance: tails of what can only be late are exponential.
 _LOGISTIC, _LAPLACE = math.pi / math.sqrt(3), math.sqrt(2)
 # Prior of the eight t, the logistic and the Laplace. Chosen: half of all runs are about normal.
-# Equal weights find as much and alarm as often within chance (simulated).
+# Equal weights are simulated beside them.
 _LN_PRIOR: Final = np.log(np.array([0.01, 0.03, 0.03, 0.05, 0.07, 0.10, 0.16, 0.35, 0.15, 0.05]))
 # Values come in units of a robust sd, which misses the tail's own scale by about a quarter.
 _SCALES: Final = np.exp(np.linspace(-0.7, 0.5, 13))
 _SCALE_SD: Final = 0.25  # ln, of the prior of scales
-_SIDED_FROM: Final = 60  # values from which slow and fast have a tail each (simulated)
+# Values from which slow and fast have a tail each. Chosen (sensitivity simulated).
+_SIDED_FROM: Final = 60
 _MOST_POINTS: Final = 600  # values that are fitted one by one, for speed alone
-_OWN_TAIL_WEIGHT: Final = 0.4  # prior weight of a benchmark's own tail (simulated)
+# Prior weight of a benchmark's own tail. Chosen (sensitivity simulated).
+_OWN_TAIL_WEIGHT: Final = 0.4
 _OUTLYING_GAP: Final = 7.0  # nats of a gap that values beyond are left out for: 1 in 1,100
 _PARETO_INDEX: Final = 3.0  # of the heaviest tail in the mixture, t with 3 degrees of freedom
 _ONE_SD: Final = 0.6827  # share of normal values within one standard deviation

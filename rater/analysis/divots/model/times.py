@@ -29,7 +29,7 @@ from rater.analysis.stats.robust import Bools, Floats, Ints
 # that of places (`comparison.ALPHA`).
 ALPHA_OVER_TIME: Final = 0.015
 # Priors of how iterations differ, ln: all benchmarks together, and one benchmark by itself.
-# Half or twice as much moves no figure (simulated).
+# Chosen (sensitivity simulated).
 COMMON: Final = SpreadPrior(0.003, 2.2)
 OF_ONE: Final = SpreadPrior(0.008, 2.8)
 # Chosen, ln: smallest sizes that are reported, as of parts; one benchmark varies more by itself.
