@@ -43,7 +43,7 @@ SLOPE_FLOOR: Final = 0.02  # ln from first to last. Chosen: smallest slope that 
 _SLOPE_MIN_SLOTS: Final = 4
 _SLOPE_MAX_BLOCKS: Final = 8  # of neighbours, for lack of fit
 _SLOPE_CLIP_SD: Final = 2.5  # residuals count no more; one normal value in 80 is clipped
-_SLOPE_PASSES: Final = 2  # of clipping and fitting again; a third finds the same (simulated)
+_SLOPE_PASSES: Final = 2  # of clipping and fitting again. Chosen (three simulated)
 _SLOPE_MAX_REPEAT_DF: Final = 12.0  # most degrees of freedom of repeats in the residual variance
 # Squares between blocks count so much more. Chosen: eight blocks say little of what neighbours
 # share (sensitivity simulated).

@@ -21,7 +21,7 @@ from rater.analysis.divots.model.places import (
 )
 from rater.analysis.stats.robust import MAD_TO_SD, Bools, Floats, median
 
-_PASSES: Final = 2  # over all effects; a third finds the same (simulated)
+_PASSES: Final = 2  # over all effects. Chosen (three simulated)
 # Share of the floor. Chosen: below half of its floor an effect leaves the model. That is less than
 # the share to enter (`part_effects.ENTERS`), so that no effect comes and goes.
 _LEAVES: Final = 0.5
