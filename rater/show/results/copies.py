@@ -127,9 +127,9 @@ def copy_parts(times: CopyTimesJson, head: RunHead) -> Iterator[Part]:
 
 def _times_table(times: CopyTimesJson, run: int) -> ViewTable:
     cells, base, drop = times["cells"], times["baseline"], times["drop"]
-    whose = "of this run" if base == run else f"of run {base}"
+    owner = "of this run" if base == run else f"of run {base}"
     if times["baseline_iteration"] is not None:
-        whose = f"of iteration {times['baseline_iteration']} {whose}"
+        owner = f"of iteration {times['baseline_iteration']} {owner}"
     shapes = {"all": "all", **({f"-{drop}": "kept"} if drop else {})}
     statistics = {"median": "median", "mean": "mean", "s.d.": "sd", "max": "maximum"}
     columns = (
@@ -142,13 +142,13 @@ def _times_table(times: CopyTimesJson, run: int) -> ViewTable:
             for words, key in statistics.items()
         ),
     )
-    which = "slowest copy" if drop == 1 else f"{drop} slowest copies"
+    dropped = "slowest copy" if drop == 1 else f"{drop} slowest copies"
     return ViewTable(
-        title=f"Times of copies relative to the median copy {whose} of the same benchmark",
+        title=f"Times of copies relative to the median copy {owner} of the same benchmark",
         rows=cells,
         fields=columns,
         style=lambda cell: "" if cell["counted"] else "dim",
-        note=f"-{drop}: without the {which}" if drop else "",
+        note=f"-{drop}: without the {dropped}" if drop else "",
     )
 
 

@@ -58,15 +58,19 @@ DISTURBANCES = {
 
 def disturbance_facts(notable: Sequence[Row]) -> Iterator[Fact]:
     """Yield what of a machine's readings a person should know: a row for each kind."""
-    for it in notable:
-        amount = f"up to {percent(it['share'])} %" if it["share"] is not None else None
-        cpus = it["cpus"] or [it["cpu"]] * (it["cpu"] is not None)
+    for disturbance in notable:
+        amount = (
+            f"up to {percent(disturbance['share'])} %" if disturbance["share"] is not None else None
+        )
+        cpus = disturbance["cpus"] or [disturbance["cpu"]] * (disturbance["cpu"] is not None)
         many = "of the time" if not cpus else f"of {cpus_text(cpus)}"
-        where = f"{it['benchmark'] or 'all benchmarks in rotation'}"
-        where += "" if it["iteration"] is None else f", iteration {it['iteration']}"
-        most = f" (most on CPU {it['cpu']} in {where})" if len(cpus) > 1 else f" ({where})"
-        text = f"{amount} {many}" if amount else count(it["times"] or 0, "time")
-        yield DISTURBANCES[DisturbanceKind(it["matter"])], text + most, "yellow"
+        where = f"{disturbance['benchmark'] or 'all benchmarks in rotation'}"
+        where += (
+            "" if disturbance["iteration"] is None else f", iteration {disturbance['iteration']}"
+        )
+        most = f" (most on CPU {disturbance['cpu']} in {where})" if len(cpus) > 1 else f" ({where})"
+        text = f"{amount} {many}" if amount else count(disturbance["times"] or 0, "time")
+        yield DISTURBANCES[DisturbanceKind(disturbance["matter"])], text + most, "yellow"
 
 
 # -- CPUs by NUMA node, the worst ones, and the machine's counters ---------------------------------
@@ -155,9 +159,9 @@ def _node_table(cpus: Sequence[CpuUse], note: str) -> ViewTable:
     )
     groups = [_Group(uses[0].node, not unused, uses) for (unused, _), uses in sorted(found.items())]
 
-    def mhz(of: Callable[[list[float]], float], it: _Group) -> float | None:
-        known = it.values("mean_mhz")
-        return of(known) if known else None
+    def mhz(statistic: Callable[[list[float]], float], group: _Group) -> float | None:
+        known = group.values("mean_mhz")
+        return statistic(known) if known else None
 
     whole = decimals(0)
     columns = (
@@ -232,17 +236,19 @@ _COUNTERS = {
 
 
 def _machine_facts(machine: Sequence[MachineUse]) -> Iterator[Fact]:
-    for what in _WAITS:
+    for resource in _WAITS:
         known = [
-            (share, it.elapsed_s) for it in machine if (share := it.pressure(what)) is not None
+            (share, use.elapsed_s)
+            for use in machine
+            if (share := use.pressure(resource)) is not None
         ]
         if known:
             waited_s = sum(share * time_s for share, time_s in known)
-            total_s = sum(it.elapsed_s for it in machine)
-            yield f"some task waited for {what}", f"{percent(waited_s / total_s)} % of the time"
+            total_s = sum(use.elapsed_s for use in machine)
+            yield f"some task waited for {resource}", f"{percent(waited_s / total_s)} % of the time"
     totals: defaultdict[str, int] = defaultdict(int)
-    for it in machine:
-        for name, value in it.values:
+    for use in machine:
+        for name, value in use.values:
             totals[name] += value
     seen = [(words, str(totals[name])) for name, words in _COUNTERS.items() if totals[name]]
     yield from seen or [("pages", "none swapped, moved or waited for")]
@@ -262,19 +268,19 @@ _SPENT = {
 def account_parts(document: Row) -> Iterator[Part]:
     """Yield what the copies' time was spent with, iteration by iteration, if that is known."""
     rows = [
-        it
-        for it in document["benchmarks"]
-        if it.get("account") and it["counted"] and it["account"]["ran_s"] is not None
+        row
+        for row in document["benchmarks"]
+        if row.get("account") and row["counted"] and row["account"]["ran_s"] is not None
     ]
-    if all(it["account"]["waited_s"] is None for it in rows):
+    if all(row["account"]["waited_s"] is None for row in rows):
         return
 
-    def spent(it: Row, name: str) -> float | None:
-        time_s = it["account"][name]
-        return None if time_s is None else time_s / it["account"]["elapsed_s"]
+    def spent(row: Row, name: str) -> float | None:
+        time_s = row["account"][name]
+        return None if time_s is None else time_s / row["account"]["elapsed_s"]
 
-    def partly(it: Row) -> float | None:
-        return None if it["account"]["known"] == 1 else it["account"]["known"]
+    def partly(row: Row) -> float | None:
+        return None if row["account"]["known"] == 1 else row["account"]["known"]
 
     columns = (
         Field(heading="time of copies", value="benchmark", form=TEXT, flexible=True),
@@ -306,47 +312,53 @@ def counter_parts(counts: RunCounts) -> Iterator[Part]:
     yield _rates_table(
         [benchmark for benchmark in counts.benchmarks if benchmark.rates is not None]
     )
-    for it in counts.benchmarks:
-        if it.rates is None:
-            means = [(group.name, *mean) for group in it.groups for mean in group.means]
+    for counts_of_benchmark in counts.benchmarks:
+        if counts_of_benchmark.rates is None:
+            means = [
+                (group.name, *mean) for group in counts_of_benchmark.groups for mean in group.means
+            ]
             columns = (
-                Field(heading=_name(it), value=lambda row: f"{row[0]} {row[1]}", form=TEXT),
+                Field(
+                    heading=_name(counts_of_benchmark),
+                    value=lambda row: f"{row[0]} {row[1]}",
+                    form=TEXT,
+                ),
                 Field(heading="mean|/copy run", value=lambda row: row[2], form=NUMBER),
             )
             yield ViewTable(title="", rows=means, fields=columns)
         else:
-            yield _stack_table(it)
+            yield _stack_table(counts_of_benchmark)
     yield facts(_counter_facts(counts))
 
 
 def _rates_table(rated: Sequence[BenchmarkCounts]) -> ViewTable:
-    def metric(name: str, it: BenchmarkCounts) -> float | None:
-        return dict(it.metrics).get(name)
+    def metric(name: str, counts: BenchmarkCounts) -> float | None:
+        return dict(counts.metrics).get(name)
 
-    names = dict.fromkeys(name for it in rated for name, _ in it.metrics)
+    names = dict.fromkeys(name for counts in rated for name, _ in counts.metrics)
     metrics = [
         Field(
             heading=name.removesuffix(_SHARE).replace("_", " ").replace(" mpki", "|/1000 instr")
             + "|%" * name.endswith(_SHARE),
             value=partial(metric, name),
             form=PERCENT if name.endswith(_SHARE) else NUMBER,
-            optional=3 + n,
+            optional=3 + place,
         )
-        for n, name in enumerate(names)
+        for place, name in enumerate(names)
     ]
     columns = (
         Field(heading="counters", value=_name, form=TEXT, flexible=True),
-        Field(heading="cycles|/instr", value=lambda it: it.rates.cpi, form=decimals(3)),
-        Field(heading="spread|%", value=lambda it: it.cpi_spread, form=PERCENT, optional=1),
+        Field(heading="cycles|/instr", value=lambda counts: counts.rates.cpi, form=decimals(3)),
+        Field(heading="spread|%", value=lambda counts: counts.cpi_spread, form=PERCENT, optional=1),
         Field(
             heading="instr|/cycle",
-            value=lambda it: 1 / it.rates.cpi if it.rates.cpi else None,
+            value=lambda counts: 1 / counts.rates.cpi if counts.rates.cpi else None,
             form=decimals(3),
         ),
-        Field(heading="GHz", value=lambda it: it.rates.ghz, form=decimals(2)),
+        Field(heading="GHz", value=lambda counts: counts.rates.ghz, form=decimals(2)),
         Field(
             heading="10^9 instr|/copy",
-            value=lambda it: it.rates.instructions / 1e9,
+            value=lambda counts: counts.rates.instructions / 1e9,
             form=NUMBER,
             optional=2,
         ),
@@ -355,31 +367,33 @@ def _rates_table(rated: Sequence[BenchmarkCounts]) -> ViewTable:
     return ViewTable(title="", rows=rated, fields=columns)
 
 
-def _stack_table(it: BenchmarkCounts) -> ViewTable | None:
-    if it.stack is None or it.rates is None or not it.rates.cpi:
+def _stack_table(counts: BenchmarkCounts) -> ViewTable | None:
+    if counts.stack is None or counts.rates is None or not counts.rates.cpi:
         return None
-    cpi = it.rates.cpi
+    cpi = counts.rates.cpi
     columns = (
         Field(
-            heading=f"CPI of {_name(it)}", value=lambda part: part.name.replace("_", " "), form=TEXT
+            heading=f"CPI of {_name(counts)}",
+            value=lambda part: part.name.replace("_", " "),
+            form=TEXT,
         ),
         Field(heading="cycles|/instr", value=lambda part: part.cycles, form=decimals(3)),
         Field(heading="share|%", value=lambda part: part.cycles / cpi, form=PERCENT),
     )
-    return ViewTable(title="", rows=it.stack.parts, fields=columns)
+    return ViewTable(title="", rows=counts.stack.parts, fields=columns)
 
 
 def _counter_facts(counts: RunCounts) -> Iterator[Fact]:
-    for it in counts.benchmarks:
-        name = _name(it)
-        if it.stack is not None and it.stack.missing:
-            words = ", ".join(part.replace("_", " ") for part in it.stack.missing)
+    for benchmark in counts.benchmarks:
+        name = _name(benchmark)
+        if benchmark.stack is not None and benchmark.stack.missing:
+            words = ", ".join(part.replace("_", " ") for part in benchmark.stack.missing)
             yield name, f"not counted, and in `other`: {words}"
-        if it.stack is not None and it.stack.excess:
+        if benchmark.stack is not None and benchmark.stack.excess:
             yield (
                 name,
-                f"the parts exceeded the CPI by {percent(it.stack.excess)} % and are scaled to it: "
-                "each of several stalls at once is counted",
+                f"the parts exceeded the CPI by {percent(benchmark.stack.excess)} % and are scaled "
+                "to it: each of several stalls at once is counted",
             )
         yield from (
             (
@@ -387,14 +401,14 @@ def _counter_facts(counts: RunCounts) -> Iterator[Fact]:
                 f"{group.name} was counted {percent(group.share)} % of the time and scaled: "
                 "others used the counters, or groups took turns",
             )
-            for group in it.groups
+            for group in benchmark.groups
             if group.share < 1
         )
-        if it.cpi_spread is not None and it.cpi_spread > _MUCH_SPREAD:
+        if benchmark.cpi_spread is not None and benchmark.cpi_spread > _MUCH_SPREAD:
             yield (
                 name,
-                f"CPI differs by {percent(it.cpi_spread)} % between iterations: groups counted in "
-                "different iterations do not quite fit together",
+                f"CPI differs by {percent(benchmark.cpi_spread)} % between iterations: groups "
+                "counted in different iterations do not quite fit together",
             )
     yield "user mode", counts.user_only and "the kernel's work for the copies is not counted"
     yield (
@@ -404,8 +418,8 @@ def _counter_facts(counts: RunCounts) -> Iterator[Fact]:
     )
 
 
-def _name(it: BenchmarkCounts) -> str:
-    return f"{it.benchmark} {it.tune}" if it.tune else it.benchmark
+def _name(counts: BenchmarkCounts) -> str:
+    return f"{counts.benchmark} {counts.tune}" if counts.tune else counts.benchmark
 
 
 def counters_document(counts: RunCounts) -> CountersJson:
@@ -442,10 +456,13 @@ def counts_json(counts: BenchmarkCounts) -> BenchmarkCountsJson:
 def energy_parts(document: Row) -> Iterator[Part]:
     """Yield a row for each counted phase, what the suite comes to, and why there is none."""
     energy = document.get("energy", {"suite_joules": None, "phases": ()})
-    rows = [it for it in energy["phases"] if it["counted"]]
+    rows = [phase for phase in energy["phases"] if phase["counted"]]
     columns = (
         Field(
-            heading="energy", value=lambda it: it["benchmark"] or "(all)", form=TEXT, flexible=True
+            heading="energy",
+            value=lambda phase: phase["benchmark"] or "(all)",
+            form=TEXT,
+            flexible=True,
         ),
         Field(heading="iter", value="iteration"),
         Field(heading="J", value="joules", form=NUMBER),
@@ -454,10 +471,14 @@ def energy_parts(document: Row) -> Iterator[Part]:
         Field(heading="energy x|time Js", value="energy_delay_js", form=NUMBER, optional=1),
         Field(heading="memory|J", value="memory_joules", form=NUMBER, optional=2),
     )
-    yield ViewTable(title="", rows=[it for it in rows if it["joules"] is not None], fields=columns)
+    yield ViewTable(
+        title="", rows=[phase for phase in rows if phase["joules"] is not None], fields=columns
+    )
     if energy["suite_joules"] is not None and len(document["results"]) != 1:
         yield f"energy of the suite: {energy['suite_joules']:.4g} J"
-    why = group_by_key((it["reason"], it["benchmark"] or "(all)") for it in rows if it["reason"])
+    why = group_by_key(
+        (phase["reason"], phase["benchmark"] or "(all)") for phase in rows if phase["reason"]
+    )
     for reason, of in why.items():
         yield Line(f"no energy of {', '.join(dict.fromkeys(of))}: {reason}", "yellow")
 

@@ -67,7 +67,7 @@ def finding_parts(
     `every`: also those of a disturbed run; `most_next`: commands named at most.
     """
     shown = analysis.findings if every else analysis.sure
-    divots = [one for one in shown if not one.explained]
+    divots = [finding for finding in shown if not finding.explained]
     yield from verdict_lines(head, analysis, divots)
     if hidden := len(analysis.findings) - len(shown):
         what = count(hidden, "finding")
@@ -100,7 +100,7 @@ def verdict_lines(head: RunHead, analysis: Analysis, divots: Sequence[Finding]) 
 
 def remark_parts(analysis: Analysis, shown: Sequence[Finding]) -> Iterator[Part]:
     """Yield what is slow as the layout explains, and what could have been seen."""
-    explained = [one for one in shown if one.explained]
+    explained = [finding for finding in shown if finding.explained]
     yield ViewTable(
         title="Explained by the layout, no divots",
         rows=explained,
@@ -188,7 +188,7 @@ def visible_line(visible: dict[str, float]) -> str:
 def between_parts(between: Sequence[RecurringDivot], runs: int) -> Iterator[Part]:
     """Yield what comes back in several runs, what moves about, and what only one has."""
     title = f"Over {runs} runs"
-    yield facts([(one.kind, one.summary) for one in between], title, _MOST_LINES)
+    yield facts([(divot.kind, divot.summary) for divot in between], title, _MOST_LINES)
     if not between:
         yield ""
         yield Line(f"{title} no CPU, node or copy stands out more than once.", "bold")
@@ -237,14 +237,14 @@ def verdict_parts(view: ConfirmView) -> Iterator[Part]:
     if view.verdict is None or view.trial is None:
         return
     verdict, trial = view.verdict, view.trial
-    found = verdict.answer in (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
+    is_slow_again = verdict.answer in (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
     yield Line(
         f"{verdict.answer}: {view.disturbed or _MEANS[verdict.answer]}",
-        "bold yellow" if found else "bold",
+        "bold yellow" if is_slow_again else "bold",
     )
-    a, b = (f"{percent(share, 0)} %" for share in view.foreign or (0.0, 0.0))
-    here, there = formatting.format_cpus(trial.here), formatting.format_cpus(trial.there)
-    taken = view.foreign is not None and max(view.foreign) >= FOREIGN_SHARE
+    taken_slow, taken_other = (f"{percent(share, 0)} %" for share in view.foreign or (0.0, 0.0))
+    slow_cpus, other_cpus = formatting.format_cpus(trial.here), formatting.format_cpus(trial.there)
+    is_taken = view.foreign is not None and max(view.foreign) >= FOREIGN_SHARE
     yield facts(
         (
             (
@@ -258,7 +258,9 @@ def verdict_parts(view: ConfirmView) -> Iterator[Part]:
             ),
             (
                 "other processes",
-                taken and f"took {a} of {here} and {b} of {there}: divot, or busy machine?",
+                is_taken
+                and f"took {taken_slow} of {slow_cpus} and {taken_other} of {other_cpus}: "
+                "divot, or busy machine?",
                 "yellow",
             ),
         )

@@ -134,8 +134,8 @@ def list_parts(page: RunPage) -> Iterator[Part]:
             "(--limit N: more, --limit 0: all)"
         )
 
-    def style(it: ListedRun) -> str:
-        return STATUS_STYLE.get(it.head.status, "yellow" if _disturbed(it.head) else "")
+    def style(run: ListedRun) -> str:
+        return STATUS_STYLE.get(run.head.status, "yellow" if _disturbed(run.head) else "")
 
     yield ViewTable(title="", rows=runs, fields=columns, style=style, note=note)
 

@@ -72,15 +72,19 @@ def placement_facts(proof: RunProof, *, every: bool = False) -> Iterator[Fact]:
     met = len(proof.copies) - len(broken) - doubtful
     numbers = {"as planned": met, "not as planned": len(broken), "unknown": doubtful}
     text = ", ".join(f"{many} {words}" for words, many in numbers.items() if many)
-    if any(one.counted for one in broken):
+    if any(proof_of_copy.counted for proof_of_copy in broken):
         text += "; the results include the misplaced copies"
     yield "placement", f"of {_runs(proof.copies)}: {text}", "bold red" if broken else ""
     named = broken if every else broken[:_MOST_COPIES]
-    yield "not as planned", [f"{_name(one)}: {'; '.join(one.reasons)}" for one in named], "red"
+    yield (
+        "not as planned",
+        [f"{_name(proof_of_copy)}: {'; '.join(proof_of_copy.reasons)}" for proof_of_copy in named],
+        "red",
+    )
     more = len(broken) - len(named)
     yield "", more and f"and {more} more (--proof names them all)", "red"
     for reasons, group in unknown.items():
-        copies = format_list({one.copy for one in group})
+        copies = format_list({proof_of_copy.copy for proof_of_copy in group})
         yield "unknown", f"{_runs(group)} (copies {copies}): {'; '.join(reasons)}", "yellow"
 
 

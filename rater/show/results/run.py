@@ -188,7 +188,7 @@ def head_parts(head: RunHead) -> Iterator[Part]:
         "imported" if head.source == "import" else None,
         f"resumed {count(head.resumed, 'time')}" if head.resumed else None,
     ]
-    yield ", ".join(it for it in where if it) or None
+    yield ", ".join(fact for fact in where if fact) or None
     if head.status is RunStatus.RUNNING:
         yield Line("not finished: it still runs", "bold yellow")
     elif head.status is not RunStatus.COMPLETE:
@@ -333,20 +333,20 @@ def _counting(rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def _results_table(rows: Sequence[Row], note: str, *, staggered: bool) -> ViewTable:
-    steady = any(it.get("steady") for it in rows)
+    steady = any(row.get("steady") for row in rows)
 
-    def at_once(it: Row) -> str | None:
-        text = format_number(it["overlap_s"])
-        return "never" if it["overlap_s"] is not None and it["overlap_s"] <= 0 else text
+    def at_once(row: Row) -> str | None:
+        text = format_number(row["overlap_s"])
+        return "never" if row["overlap_s"] is not None and row["overlap_s"] <= 0 else text
 
-    def on_cpu(it: Row) -> float | None:
-        account = it.get("account") or {}
+    def on_cpu(row: Row) -> float | None:
+        account = row.get("account") or {}
         return None if account.get("ran_s") is None else account["ran_s"] / account["elapsed_s"]
 
-    def astray(it: Row) -> int | None:
-        return len(it.get("placement_not_met", ())) or None
+    def astray(row: Row) -> int | None:
+        return len(row.get("placement_not_met", ())) or None
 
-    by_ratio = any(it.get("ratio") is not None for it in rows)
+    by_ratio = any(row.get("ratio") is not None for row in rows)
     rate = ("ratio", "ratio") if by_ratio else ("copies|/hour", "copies_per_hour")
     columns = (
         *benchmark_fields(rows),
@@ -378,8 +378,8 @@ def _results_table(rows: Sequence[Row], note: str, *, staggered: bool) -> ViewTa
         Field(heading="not as|planned", value=astray),
     )
 
-    def style(it: Row) -> str:
-        return "red" if it["reason"] else "dim" if it.get("counted") is False else ""
+    def style(row: Row) -> str:
+        return "red" if row["reason"] else "dim" if row.get("counted") is False else ""
 
     return ViewTable(title="", rows=rows, fields=columns, style=style, note=note)
 
@@ -388,13 +388,13 @@ def _rotated_facts(rotated: RotatedJson) -> Iterator[Fact]:
     copies = f"each by its median over {count(rotated['rounds'], 'round')}"
     yield "copies", f"{copies}; score lost is not given in rotated order"
     if (tail := rotated["tail"]) is not None:
-        share, of = tail["core_idle_share"], "core time"
+        share, time_of = tail["core_idle_share"], "core time"
         if share is None:
-            share, of = tail["idle_share"], "the copies' time"
+            share, time_of = tail["idle_share"], "the copies' time"
         yield (
             "tail",
             f"the first copy finished {format_duration(tail['length_s'])} before the last (of "
-            f"{format_duration(tail['total_s'])}); {percent(share)} % of {of} was idle; "
+            f"{format_duration(tail['total_s'])}); {percent(share)} % of {time_of} was idle; "
             f"{count(tail['runs_in_tail'], 'run')} ended there",
         )
     if (gaps := rotated["gaps"]) is not None:

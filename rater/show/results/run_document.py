@@ -53,7 +53,9 @@ if TYPE_CHECKING:
     )
 
 
-def summary_document(summary: Summary, beside: BarrierComparison | None = None) -> SummaryDocument:
+def summary_document(
+    summary: Summary, barrier_comparison: BarrierComparison | None = None
+) -> SummaryDocument:
     """Return the results of a run; seconds are floats, iterations count from 1.
 
     `beside`: the run with a barrier that a steady one is compared with.
@@ -96,8 +98,8 @@ def summary_document(summary: Summary, beside: BarrierComparison | None = None) 
         document["mix"] = _mix(summary.mix)
     if summary.energies:
         document["energy"] = energy_json(summary)
-    if beside:
-        document["comparison"] = to_json(beside)
+    if barrier_comparison:
+        document["comparison"] = to_json(barrier_comparison)
     return document
 
 

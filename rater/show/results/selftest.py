@@ -73,58 +73,63 @@ def selftest_parts(test: SelfTest) -> Iterator[Part]:
         f"judged.{repeated if test.again else ''}"
     )
     columns = (
-        Field(heading="planted", value=lambda one: one.injection.kind, form=TEXT),
+        Field(heading="planted", value=lambda judgement: judgement.injection.kind, form=TEXT),
         Field(heading="where", value=_where, form=TEXT, flexible=True),
-        Field(heading="slowed|by", value=lambda one: "" if one.made is None else _by(one.made)),
+        Field(
+            heading="slowed|by",
+            value=lambda judgement: "" if judgement.made is None else _by(judgement.made),
+        ),
         Field(heading="found", value=_what_was_found, form=TEXT, flexible=True),
-        Field(heading="", value=lambda one: one.verdict, form=TEXT),
+        Field(heading="", value=lambda judgement: judgement.verdict, form=TEXT),
     )
     yield ViewTable(
         title="",
         rows=test.judged,
         fields=columns,
-        style=lambda one: "" if one.verdict is Verdict.RIGHT else "red",
+        style=lambda judgement: "" if judgement.verdict is Verdict.RIGHT else "red",
     )
     yield facts(map(_trials, test.promised))
-    for one in test.judged:
-        if one.verdict is not Verdict.RIGHT:
-            yield facts(_wrong(one), f"{one.injection.kind}, {one.injection.place}")
-    yield facts(((it.kind, it.why) for it in test.missing), "Not planted here")
+    for judgement in test.judged:
+        if judgement.verdict is not Verdict.RIGHT:
+            yield facts(
+                _wrong(judgement), f"{judgement.injection.kind}, {judgement.injection.place}"
+            )
+    yield facts(((missing.kind, missing.why) for missing in test.missing), "Not planted here")
     yield Line(summary(test.tally), "green" if test.right else "red")
     yield None if test.right else advice(test)
 
 
-def _trials(one: PromiseTrials) -> Fact:
+def _trials(trials: PromiseTrials) -> Fact:
     """Return how often what is only as slow as a run promises to show was found."""
-    what, where = SCOPES[one.scope]
-    text = f"{what} {percent(one.injection.aimed - 1)} % slower {where}; found in {one.found} of "
-    return "promised", f"{text}{one.trials} runs", "" if one.kept else "red"
+    what, where = SCOPES[trials.scope]
+    text = f"{what} {percent(trials.injection.aimed - 1)} % slower {where}; found in "
+    return "promised", f"{text}{trials.found} of {trials.trials} runs", "" if trials.kept else "red"
 
 
-def _wrong(one: Judgement) -> Iterator[Fact]:
+def _wrong(judgement: Judgement) -> Iterator[Fact]:
     """Yield what is wrong with one of them, in full."""
-    yield "planted", f"{one.injection.how}."
-    if one.verdict is Verdict.NOT_JUDGED and one.disturbed:
-        yield "disturbed", f"{one.disturbed[0].upper()}{one.disturbed[1:]}."
-    if one.failed and one.made is not None:
-        yield "too small", f"it slowed them by only {one.made - 1:.1%}: too little to detect"
-    elif one.injection.kind is not PlantKind.NOTHING and not one.named:
+    yield "planted", f"{judgement.injection.how}."
+    if judgement.verdict is Verdict.NOT_JUDGED and judgement.disturbed:
+        yield "disturbed", f"{judgement.disturbed[0].upper()}{judgement.disturbed[1:]}."
+    if judgement.failed and judgement.made is not None:
+        yield "too small", f"it slowed them by only {judgement.made - 1:.1%}: too little to detect"
+    elif judgement.injection.kind is not PlantKind.NOTHING and not judgement.named:
         yield "found", "Not named."
-    for label, findings in (("false", one.false), ("also true", one.secondary)):
+    for label, findings in (("false", judgement.false), ("also true", judgement.secondary)):
         shown = findings[:_MOST_WRONG]
         yield from ((label, f"{it.kind}, {evidence_line(it)}") for it in shown)
         more = len(findings) - len(shown)
         yield label, more and f"{more} more (--json has them all)"
 
 
-def _where(one: Judgement) -> str:
-    injection = one.injection
+def _where(judgement: Judgement) -> str:
+    injection = judgement.injection
     return "" if injection.kind is PlantKind.NOTHING else injection.place
 
 
-def _what_was_found(one: Judgement) -> str:
-    found = [_found(it) for it in (one.named or one.secondary)[:1]]
-    found += [f"{len(one.false)} false"] if one.false else []
+def _what_was_found(judgement: Judgement) -> str:
+    found = [_found(finding) for finding in (judgement.named or judgement.secondary)[:1]]
+    found += [f"{len(judgement.false)} false"] if judgement.false else []
     return ", ".join(found) or "nothing"
 
 
@@ -132,20 +137,20 @@ def _by(slowdown: float) -> str:
     return f"{(slowdown - 1) * 100:+.0f} %"
 
 
-def _found(one: Finding) -> str:
+def _found(finding: Finding) -> str:
     """Return a finding in a few words: its place and its size."""
-    place = one.place
-    if one.kind is Kind.SLOW_ITERATION:
-        place = f"iteration {one.iteration}"
-    elif not one.has_place:
-        place = str(one.kind)
-    elif one.kind is Kind.OUTLIER_COPY:
-        place = formatting.format_copies(one.copies)
-    if one.kind in (Kind.SLOW_ITERATION, Kind.OUTLIER_COPY) and one.benchmark:
-        place += f", {one.benchmark}"
-        if one.kind is Kind.OUTLIER_COPY and one.iteration is not None:
-            place += f" iteration {one.iteration}"
-    return f"{place} {_by(one.slowdown)}"
+    place = finding.place
+    if finding.kind is Kind.SLOW_ITERATION:
+        place = f"iteration {finding.iteration}"
+    elif not finding.has_place:
+        place = str(finding.kind)
+    elif finding.kind is Kind.OUTLIER_COPY:
+        place = formatting.format_copies(finding.copies)
+    if finding.kind in (Kind.SLOW_ITERATION, Kind.OUTLIER_COPY) and finding.benchmark:
+        place += f", {finding.benchmark}"
+        if finding.kind is Kind.OUTLIER_COPY and finding.iteration is not None:
+            place += f" iteration {finding.iteration}"
+    return f"{place} {_by(finding.slowdown)}"
 
 
 def summary(tally: Tally) -> str:

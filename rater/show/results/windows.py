@@ -138,11 +138,11 @@ def barrier_parts(pair: BarrierJson) -> Iterator[Part]:
     mode, sides = pair["other_mode"], pair["sides"]
     by_ratio = any(side["steady_ratio"] and side["other_ratio"] for side in sides)
     key, unit = ("ratio", "ratio") if by_ratio else ("per_hour", "/hour")
-    whole = {**pair, "benchmark": "all"} if len(sides) > 1 or pair["order"] == "rotated" else None
-    rows = [*sides, *([whole] if whole else [])]
+    total = {**pair, "benchmark": "all"} if len(sides) > 1 or pair["order"] == "rotated" else None
+    rows = [*sides, *([total] if total else [])]
 
-    def rate(it: Row, side: str) -> float | None:
-        value: float | None = it.get(f"{side}_{key}")
+    def rate(row: Row, side: str) -> float | None:
+        value: float | None = row.get(f"{side}_{key}")
         return value
 
     columns = (
@@ -154,14 +154,14 @@ def barrier_parts(pair: BarrierJson) -> Iterator[Part]:
         Field(heading="steady|run s", value="steady_run_s", form=SECONDS, optional=1),
         Field(heading=(mode, "copy s"), value="other_run_s", form=SECONDS, optional=1),
         Field(heading="a run is|longer %", value="longer", form=CHANGE, optional=2),
-        Field(heading="not compared", value=lambda it: it.get("reason"), form=TEXT),
+        Field(heading="not compared", value=lambda row: row.get("reason"), form=TEXT),
     )
     title = f"Run {pair['steady']}, steady, beside run {pair['other']}, {mode}"
     yield ViewTable(
         title=title,
         rows=rows,
         fields=columns,
-        style=lambda it: "yellow" if it.get("reason") else "",
+        style=lambda row: "yellow" if row.get("reason") else "",
     )
     idle, occupied = pair["idle_share"], pair["steady_occupied"]
     lost = pair["score_lost"]

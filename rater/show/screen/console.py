@@ -141,7 +141,7 @@ def _arranged(columns: Sequence[Column], width: int) -> tuple[list[Column], int,
         while True:
             gap = 2 if _needed(kept, 2) <= width else 1
             shares = _shares(kept, width, gap, least)
-            given_up = sum(kept[i].width - share for i, share in shares.items())
+            given_up = sum(kept[place].width - share for place, share in shares.items())
             out = max((column.optional for column in kept), default=0)
             if _needed(kept, gap) - given_up <= width:
                 return kept, gap, shares
@@ -157,9 +157,9 @@ def _needed(columns: Sequence[Column], gap: int) -> int:
 
 def _shares(columns: Sequence[Column], width: int, gap: int, least: int) -> dict[int, int]:
     """Cut flexible columns, the widest first, until all fits or each is down to `least`."""
-    shares = {i: column.width for i, column in enumerate(columns) if column.flexible}
+    shares = {place: column.width for place, column in enumerate(columns) if column.flexible}
     for _ in range(max(0, _needed(columns, gap) - width)):
-        widest = max(shares, key=lambda i: shares[i], default=None)
+        widest = max(shares, key=lambda place: shares[place], default=None)
         if widest is None or shares[widest] <= least:
             break
         shares[widest] -= 1

@@ -1,4 +1,10 @@
-"""A view: tables and sentences over a JSON document, for a terminal, in Markdown or as CSV."""
+"""A view: tables and sentences over a JSON document, for a terminal, in Markdown or as CSV.
+
+A view is a sequence of parts. A table (`ViewTable`) has rows of the document and columns
+(`Field`), each with a heading, a getter that takes a value out of a row, and a form that writes
+all values of the column as text. A sentence is a string or a `Line`. `print_parts` prints parts on
+a terminal or, with `MarkdownPrinter`, as Markdown; `write_csv` writes the tables alone.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +30,7 @@ from rater.show.screen.format import (
 from rater.system.process import as_typed
 from rater.text.values import percent, signed_percent
 
-_WIDE = 10_000  # cells: what is no terminal breaks its lines itself
+_UNBROKEN_WIDTH = 10_000  # cells of the console behind Markdown, whose readers break lines
 
 type Row = Mapping[str, Any]  # an object of a JSON document
 type Getter = str | Callable[[Any], object]
@@ -33,7 +39,7 @@ type Getter = str | Callable[[Any], object]
 def cell_text(value: object) -> str:
     """Return a value of a document as a person reads it: lists with commas, `-` for None."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}={one}" for key, one in value.items()) or "-"
+        return ", ".join(f"{key}={member}" for key, member in value.items()) or "-"
     if isinstance(value, list | tuple):
         return ", ".join(map(cell_text, value)) or "-"
     if isinstance(value, bool):
@@ -41,17 +47,21 @@ def cell_text(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def _value(row: Any, of: Getter) -> Any:
-    """Return what a getter finds: `slowest.cpu` is a member of a member, None where one lacks."""
-    if not isinstance(of, str):
-        return of(row)
-    for key in of.split("."):
-        row = None if row is None else row.get(key)
-    return row
+def _value(row: Any, getter: Getter) -> Any:
+    """Return the value of a row; the getter `slowest.cpu` names a member of a member.
+
+    The value is None where the row, or the member, does not have it.
+    """
+    if not isinstance(getter, str):
+        return getter(row)
+    member = row
+    for key in getter.split("."):
+        member = None if member is None else member.get(key)
+    return member
 
 
 class Form(Struct, frozen=True):
-    """How the values of a column are written: together, for numbers share their decimals."""
+    """How the values of a column are written; all at once, because numbers share decimals."""
 
     cells: Callable[[Sequence[Any]], list[str]]
     right: bool = True
@@ -63,23 +73,24 @@ def _numbers(values: Sequence[float | None]) -> list[str]:
 
 
 def _seconds(values: Sequence[float | None]) -> list[str]:
-    """Write times with common decimals, and more where one would be left with fewer than three.
+    """Write times with common decimals, and with more where a time had fewer than three digits.
 
     Times of one table can lie four powers of ten apart.
     """
     common = needed_decimals(values)
     return [
-        format_number(it, max(common, needed_decimals([it])) if it else common) for it in values
+        format_number(value, max(common, needed_decimals([value])) if value else common)
+        for value in values
     ]
 
 
 def decimals(places: int) -> Form:
-    """Return the form of numbers with so many decimals."""
+    """Return the form of numbers with `places` decimals."""
     return Form(lambda values: [format_number(value, places) for value in values])
 
 
 def copy_place(copy: Row) -> str:
-    """Return `3, 3, 0`: a copy, its CPU and NUMA node, `-` for what is not known."""
+    """Return `3, 3, 0`: a copy, its CPU and NUMA node; `-` stands for an unknown number."""
     return ", ".join(or_dash(copy[key]) for key in ("copy", "cpu", "node"))
 
 
@@ -94,11 +105,11 @@ PLACE = Form(lambda values: ["-" if it is None else copy_place(it) for it in val
 
 
 class Field(Struct, frozen=True):
-    """A column of a table: its heading (`memory|GB`), where its values are, how they are written.
+    """A column of a table: its heading (`memory|GB`), the getter of its values, and their form.
 
-    It is left out where none of its values is known, and from a narrow terminal if it is
-    `optional`, the highest number first. `flexible` text is cut there. `wrap`: the last column,
-    whose text goes on in further lines; each of the texts in a list begins a line, and what
+    A column without a known value is left out. A narrow terminal also leaves out `optional`
+    columns, those with the highest number first, and cuts `flexible` text. `wrap` is for the last
+    column, whose text goes on in further lines: each text of a list begins a line, and a text that
     begins with `COMMAND` stays whole.
     """
 
@@ -117,7 +128,10 @@ class Field(Struct, frozen=True):
         """Return the column as text."""
         values = self.values(rows)
         if self.wrap:
-            cells = ["\n".join(it) if isinstance(it, list) else cell_text(it) for it in values]
+            cells = [
+                "\n".join(value) if isinstance(value, list) else cell_text(value)
+                for value in values
+            ]
             cells = ["" if cell == "-" else cell for cell in cells]
         else:
             cells = self.form.cells(values)
@@ -133,7 +147,7 @@ class Field(Struct, frozen=True):
 
 
 class ViewTable(Struct, frozen=True, kw_only=True):
-    """Rows of a document, below a title; no rows, no table."""
+    """Rows of a document, below a title; a table without rows is not printed."""
 
     title: str
     rows: Sequence[Any]
@@ -156,7 +170,11 @@ class ViewTable(Struct, frozen=True, kw_only=True):
         if self.group is None:
             return {}
         names = [cell_text(_value(row, self.group)) for row in self.shown]
-        return {i: it for i, it in enumerate(names) if it and (not i or it != names[i - 1])}
+        return {
+            place: name
+            for place, name in enumerate(names)
+            if name and (not place or name != names[place - 1])
+        }
 
     def whole(self) -> ViewTable:
         """Return the same with all rows and their groups as a column."""
@@ -164,9 +182,9 @@ class ViewTable(Struct, frozen=True, kw_only=True):
         return replace(self, most=0, group=None, fields=(*first, *self.fields))
 
     def columns(self) -> list[Column]:
-        """Return what is known, column by column."""
-        made = [field.column(self.shown) for field in self.fields]
-        return [column for column in made if any(cell not in ("", "-") for cell in column.cells)]
+        """Return the columns that have a known value in a row that is shown."""
+        columns = [field.column(self.shown) for field in self.fields]
+        return [column for column in columns if any(cell not in ("", "-") for cell in column.cells)]
 
 
 class Line(Struct, frozen=True):
@@ -207,7 +225,7 @@ type Fact = tuple[str, object] | tuple[str, object, str]  # label, value, style
 
 
 def facts(rows: Iterable[Fact], title: str = "", most: int = 0) -> ViewTable:
-    """Return a table without headings: a label, and what is known; else no line."""
+    """Return a table of labels and values without headings; a fact without a value has no row."""
     label, value = (lambda row: row[0]), (lambda row: row[1])
     return ViewTable(
         title=title,
@@ -223,7 +241,8 @@ def facts(rows: Iterable[Fact], title: str = "", most: int = 0) -> ViewTable:
 
 def print_parts(parts: Iterable[Part], printer: Printer) -> None:
     """Print tables and sentences on a terminal, a blank line around each table."""
-    begun = apart = False  # apart: from what comes next
+    # `begun`: something is printed; `apart`: a blank line is due before the next sentence.
+    begun = apart = False
     for part in parts:
         if isinstance(part, ViewTable):
             table = part.whole() if printer.whole else part
@@ -279,7 +298,7 @@ class MarkdownPrinter(Printer):
     whole = True
 
     def __init__(self, out: TextIO) -> None:
-        super().__init__(Console(file=io.StringIO(), width=_WIDE))
+        super().__init__(Console(file=io.StringIO(), width=_UNBROKEN_WIDTH))
         self.ascii_only = False
         self._out = out
 

@@ -166,13 +166,17 @@ def refusal(run: StoredRun, topology: Topology) -> str | None:
     head = run.head
     if head.source != "run":
         return f"run {head.run} was imported: its times are known, not how to make them"
-    here = host_facts(topology)
-    if (here.fingerprint, here.machine_id_hash) != (run.host.fingerprint, run.host.machine_id_hash):
+    this_host = host_facts(topology)
+    if (this_host.fingerprint, this_host.machine_id_hash) != (
+        run.host.fingerprint,
+        run.host.machine_id_hash,
+    ):
         return f"run {head.run} was made on another machine ({head.hostname or 'unknown'})"
-    if here.hostname != run.host.hostname:
+    if this_host.hostname != run.host.hostname:
         return (
             f"run {head.run} was made on {head.hostname or 'a machine without a name'}, and this "
-            f"is {here.hostname}: of the same model, but machine ids are copied with disk images"
+            f"is {this_host.hostname}: of the same model, but machine ids are copied with disk "
+            "images"
         )
     return None
 
@@ -215,13 +219,13 @@ def find_recurring(
     from rater.analysis.divots.model.table import Machine, build_table
     from rater.analysis.divots.recurring import SearchedRun, between_runs
 
-    made = []
+    searched = []
     for head, analysis in runs:
         times = store.times(head.run)
         table = build_table(times.chunks, times.benchmarks, machine=Machine(times.core_pus))
         if table is not None:
-            made.append(SearchedRun(head.run, analysis.findings, table))
-    return between_runs(made)
+            searched.append(SearchedRun(head.run, analysis.findings, table))
+    return between_runs(searched)
 
 
 def _has_cpu_times(times: RunTimes) -> bool:
@@ -358,19 +362,19 @@ def _status(
     return 0
 
 
-def _largest(one: Finding) -> tuple[float, str]:
+def _largest(finding: Finding) -> tuple[float, str]:
     """Return the largest slowdown of a finding that its sentence stands for, and of what it is.
 
     The typical one, or that of one benchmark or copy over its iterations: a single
     iteration of three is no more than its noise.
     """
     by_part: dict[str, list[float]] = {}
-    for cell in one.cells:
+    for cell in finding.cells:
         by_part.setdefault(f"{cell.benchmark} ", []).append(cell.slowdown)
-    for single in one.singles:
+    for single in finding.singles:
         name = f"copy {single.copy} of {single.benchmark} "
         by_part.setdefault(name, []).append(single.slowdown)
-    largest, where = one.slowdown, ""
+    largest, where = finding.slowdown, ""
     for name, sizes in by_part.items():
         if abs(median(sizes) - 1) > abs(largest - 1):
             largest, where = median(sizes), name

@@ -54,9 +54,9 @@ def list_runs(output: Output, options: ListOptions) -> int:
     return 0
 
 
-def _page(store: Store, wanted: RunFilter, limit: int | None, longest_s: float) -> RunPage:
-    numbers, count = store.matching(wanted, limit)
-    heads = store.runs(None if len(numbers) == count and wanted == RunFilter() else numbers)
+def _page(store: Store, run_filter: RunFilter, limit: int | None, longest_s: float) -> RunPage:
+    numbers, count = store.matching(run_filter, limit)
+    heads = store.runs(None if len(numbers) == count and run_filter == RunFilter() else numbers)
     scores = scores_of(store, heads, longest_s)
     with store.reading() as connection:
         runs = tuple(
@@ -68,7 +68,7 @@ def _page(store: Store, wanted: RunFilter, limit: int | None, longest_s: float) 
             )
             for head, score in ((head, scores.get(head.run)) for head in heads)
         )
-    return RunPage(runs, count, narrowed=wanted != RunFilter())
+    return RunPage(runs, count, narrowed=run_filter != RunFilter())
 
 
 def _document(run: ListedRun) -> ListedRunJson:
@@ -163,21 +163,21 @@ def scores_of(
 
     `longest_s`: for so long; the next list goes on.
     """
-    found: dict[int, RunScore] = {}
+    scores: dict[int, RunScore] = {}
     with store.reading() as connection:
         for head in heads:
             score = load_score(connection, head.run, _VERSION)
             if score is not None:
-                found[head.run] = score
+                scores[head.run] = score
     until_s = time.monotonic() + longest_s
     for head in reversed(heads):
         if time.monotonic() > until_s:
             break
-        if head.run not in found and head.status is not RunStatus.RUNNING:
+        if head.run not in scores and head.status is not RunStatus.RUNNING:
             try:
-                found[head.run] = store_score(store, store.load(head.run))
+                scores[head.run] = store_score(store, store.load(head.run))
             except (RaterError, ArithmeticError, ValueError) as error:
                 if isinstance(error, StoreError):
                     raise
                 continue  # damaged rows: `rater show` says which
-    return found
+    return scores

@@ -103,9 +103,9 @@ def plot(output: Output, which: tuple[str, ...], options: PlotOptions) -> int:
 
 
 def _draw_other(output: Output, word: str, options: PlotOptions, file: Path | None) -> int:
-    what = "--machine" if options.machine else "--timeline"
+    option = "--machine" if options.machine else "--timeline"
     if file is None:
-        raise InputError(f"{what}: expected -o FILE as well; the terminal has no such picture")
+        raise InputError(f"{option}: expected -o FILE as well; the terminal has no such picture")
     if options.machine and (options.benchmark is not None or options.iteration is not None):
         raise InputError("--machine is of the whole run: leave out --benchmark and --iteration")
     with open_store_for_reading(output, [word]) as store:
@@ -123,7 +123,7 @@ def _draw_other(output: Output, word: str, options: PlotOptions, file: Path | No
     if output.json:
         print_json_rows({"run": head.run, "file": options.file})
     else:
-        print(f"{options.file}: {what.removeprefix('--')}, run {head.run}")
+        print(f"{options.file}: {option.removeprefix('--')}, run {head.run}")
     return 0
 
 
@@ -167,19 +167,19 @@ def _bracket(
 ) -> int:
     brackets = data["timeline"]["brackets"]
     asked = None if benchmark is None else sanitize(benchmark)
-    found = [
+    places = [
         place
-        for place, one in enumerate(brackets)
-        if one["benchmark"] in (None, asked) or asked is None
-        if iteration in (None, one["iteration"])
+        for place, bracket in enumerate(brackets)
+        if bracket["benchmark"] in (None, asked) or asked is None
+        if iteration in (None, bracket["iteration"])
     ]
-    if not found:
+    if not places:
         raise InputError(f"run {head.run}: nothing is stored of when its copies ran")
-    return max(found, key=lambda place: brackets[place]["lost"] or 0.0)
+    return max(places, key=lambda place: brackets[place]["lost"] or 0.0)
 
 
 def _chosen(
-    wanted: str | None, iteration: int | None, cells: Sequence[Cell], head: RunHead
+    word: str | None, iteration: int | None, cells: Sequence[Cell], head: RunHead
 ) -> str | None:
     """Return the whole name of the benchmark that was asked for, None for all.
 
@@ -189,13 +189,13 @@ def _chosen(
     if not names:
         raise InputError(f"run {head.run} has no copy that ended: there is nothing to draw")
     chosen = None
-    if wanted is not None:
-        found = [name for name in names if name == wanted]
-        found = found or [name for name in names if wanted in name]
+    if word is not None:
+        found = [name for name in names if name == word]
+        found = found or [name for name in names if word in name]
         if len(found) != 1:
             why = "is in the names of several" if found else "is no benchmark of it"
             raise InputError(
-                f"--benchmark {wanted}: {why} (run {head.run}); expected one of "
+                f"--benchmark {word}: {why} (run {head.run}); expected one of "
                 f"{', '.join(found or names)}"
             )
         (chosen,) = found

@@ -102,16 +102,16 @@ def _give_mode(part: int, real: Path) -> None:
     Where there is none yet, or another user's (who would get root's page by having put a file
     there): the mode of any other new file. By descriptor, whatever is in its place by now.
     """
-    there = real.lstat() if real.exists() else None
-    if there is None or not is_trusted(there.st_uid):
+    modes = real.lstat() if real.exists() else None
+    if modes is None or not is_trusted(modes.st_uid):
         os.umask(umask := os.umask(0))
         os.fchmod(part, 0o666 & ~umask)
         if is_caller((owner := real.parent.stat()).st_uid):
             os.fchown(part, owner.st_uid, owner.st_gid)
         return
     with suppress(OSError):  # only root may; root must not lock the owner out of a private page
-        os.fchown(part, there.st_uid, there.st_gid)
-    os.fchmod(part, stat.S_IMODE(there.st_mode) & 0o777)
+        os.fchown(part, modes.st_uid, modes.st_gid)
+    os.fchmod(part, stat.S_IMODE(modes.st_mode) & 0o777)
 
 
 # -- Words that stand for what is compared: `7`, `last~1`, `7,8,9`, `tag:thp=always`, `sweep:3` ----
@@ -129,11 +129,11 @@ def load_points(store: Store, words: Sequence[str]) -> tuple[Point, ...]:
     they have one). Raises `InputError` for what means nothing. A run may be in several points:
     see `check_distinct`.
     """
-    found: list[Point] = []
+    points: list[Point] = []
     blocks: dict[tuple[str, str], int] = {}
     for word in words:
         if word.startswith("sweep:"):
-            found += _of_sweep(store, word, blocks)
+            points += _of_sweep(store, word, blocks)
             continue
         runs = [store.load(number) for number in _numbers(store, word)]
         keys = [_block(run) if word.startswith(_TAG) else None for run in runs]
@@ -141,8 +141,8 @@ def load_points(store: Store, words: Sequence[str]) -> tuple[Point, ...]:
             PointRun(run, None if key is None else blocks.setdefault(key, len(blocks)))
             for run, key in zip(runs, keys, strict=True)
         ]
-        found.append(Point(_label(word, runs), _values(word), tuple(members)))
-    return tuple(found)
+        points.append(Point(_label(word, runs), _values(word), tuple(members)))
+    return tuple(points)
 
 
 def count_interim_looks(store: Store, points: Sequence[Point]) -> int:

@@ -369,13 +369,13 @@ def _write_parquet(stored: StoredRun) -> None:
 def _ask(several: Sequence[str], sweeps: Sequence[int], runs: Sequence[int]) -> None:
     if not sweeps and (not several or len(runs) < 2):
         return
-    what = " and ".join(
+    removed = " and ".join(
         [count(len(sweeps), "sweep") + " with all its runs"] * bool(sweeps)
         + [count(len(runs), "run")] * bool(runs)
     )
     if not sys.stdin.isatty():
-        raise InputError(f"{' '.join(several)}: this removes {what}; add --yes to do so")
-    print(f"Remove {what} for good? [y/N] ", end="", file=sys.stderr, flush=True)
+        raise InputError(f"{' '.join(several)}: this removes {removed}; add --yes to do so")
+    print(f"Remove {removed} for good? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise InputError("nothing was removed")
 
