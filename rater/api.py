@@ -64,9 +64,9 @@ def run(
     what is refused, `RaterError` where it cannot be made (in a thread, too), KeyboardInterrupt for
     a signal.
     """
-    status, uuid = make_asked(Output(db=db, quiet=True), _asked(suites, command, options))
+    status, run_uuid = make_asked(Output(db=db, quiet=True), _asked(suites, command, options))
     _raise_stopped(status)
-    return load(uuid, db=db)
+    return load(run_uuid, db=db)
 
 
 def sweep(
@@ -89,18 +89,20 @@ def sweep(
             raise InputError(f"axis {name}: expected a list of values, got {values!r}")
     if rounds is not None and not isinstance(rounds, int):
         raise InputError(f"rounds {rounds!r}: expected a whole number")
-    texts = {name: [str(it).replace(",", "\\,") for it in values] for name, values in axes.items()}
-    axis = tuple(f"{name}={','.join(values)}" for name, values in texts.items())
-    own = SweepOptions(axis=axis, rounds=rounds, seed=seed, until=until)
-    found: dict[str, Any] = {}
+    values_by_axis = {
+        name: [str(value).replace(",", "\\,") for value in values] for name, values in axes.items()
+    }
+    axis = tuple(f"{name}={','.join(values)}" for name, values in values_by_axis.items())
+    sweep_options = SweepOptions(axis=axis, rounds=rounds, seed=seed, until=until)
+    document: dict[str, Any] = {}
 
     def keep(_: Output, store: Store, number: int) -> None:
-        made = load_sweep(store, number)
-        found.update(sweep_document(view_of(made, results_of(store, made))))
+        stored_sweep = load_sweep(store, number)
+        document.update(sweep_document(view_of(stored_sweep, results_of(store, stored_sweep))))
 
     output = Output(db=db, json=True, quiet=True)
-    _raise_stopped(run_sweep(_asked(suites, command, options), own, output, keep))
-    return found
+    _raise_stopped(run_sweep(_asked(suites, command, options), sweep_options, output, keep))
+    return document
 
 
 def compare(
@@ -133,17 +135,17 @@ def _asked(
         raise RaterError("runs are made in the main thread alone, which hears signals")
     if isinstance(command, str):
         raise InputError(f"command {command!r}: expected a list, as in ['./bench', '--flag']")
-    given = None if command is None else tuple(map(str, command))
-    if given is not None and any("\0" in word for word in given):
-        raise InputError(f"command {list(given)!r}: no argument can have a NUL")
+    command_words = None if command is None else tuple(map(str, command))
+    if command_words is not None and any("\0" in word for word in command_words):
+        raise InputError(f"command {list(command_words)!r}: no argument can have a NUL")
     words = (suites,) if isinstance(suites, str) else (*suites,)
-    asked = Asked(words, given)
+    run_arguments = Asked(words, command_words)
     for name, value in options.items():
         option = BY_NAME.get(name.replace("_", "-"))
         if option is None or option is COMMAND:
             raise InputError(f"{name}: no option of a run; {did_you_mean(name, BY_NAME)}")
-        asked = asked.having(option, option.typed_as(value, name))
-    return asked
+        run_arguments = run_arguments.having(option, option.typed_as(value, name))
+    return run_arguments
 
 
 def _raise_stopped(status: int) -> None:
@@ -160,13 +162,13 @@ def load(which: str | int = "last", *, db: str | None = None) -> LoadedRun:
     """
     with open_store_for_reading(Output(db=db), [str(which)]) as store:
         stored = store.load(store.find(str(which)))
-        found = analysis_for_results(store, stored)
+        analysis = analysis_for_results(store, stored)
     return LoadedRun(
         head=dict(head_document(stored.head)),
         copies=columns_of_copies(stored),
         brackets=_brackets(stored),
         settings=dict(stored.settings),
-        divots=tuple(divot_rows(found.findings, found.confirm)) if found else (),
+        divots=tuple(divot_rows(analysis.findings, analysis.confirm)) if analysis else (),
     )
 
 
@@ -182,9 +184,12 @@ def _brackets(stored: StoredRun) -> ColumnTable:
         *("benchmark", "tune", "iteration", "counted", "selected", "copies", "good", "failed"),
         *("bracket_s", "overlap_s", "ratio", "per_hour", "median_copy_s", "score_lost"),
     )
-    found = [
+    iterations = [
         iteration
         for benchmark in summarise(stored).benchmarks
         for iteration in benchmark.iterations
     ]
-    return column_table(names, [[getattr(it, name) for name in names] for it in found])
+    return column_table(
+        names,
+        [[getattr(iteration_result, name) for name in names] for iteration_result in iterations],
+    )

@@ -68,7 +68,7 @@ class Parser(argparse.ArgumentParser):
         self.also: dict[str, str] = {}  # commands of two words that begin with this one
 
     def format_help(self) -> str:
-        """Return the help: what it takes in few words, and command lines to copy at its end."""
+        """Return the help: a short usage, all arguments, and command lines to copy at its end."""
         whole = super().format_help()
         if self._short_usage is not None:
             whole = self._short_usage + whole.removeprefix(self.format_usage())
@@ -101,17 +101,17 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
         """Parse; what is left over is reported by the subcommand it stands behind."""
-        parsed, left = self.parse_known_args(args, namespace)
+        parsed, words_left = self.parse_known_args(args, namespace)
         remember_database(getattr(parsed, "db", None))
-        if left:
+        if words_left:
             parser = [self, *parsers_meant(self, parsed)][-1]
             several = next(
                 (action for action in parser._actions if action.nargs in ("+", "*")), None
             )
-            if several is None or any(word.startswith("-") and word != "-" for word in left):
-                parser.error(_not_taken(parser, left))
+            if several is None or any(word.startswith("-") and word != "-" for word in words_left):
+                parser.error(_not_taken(parser, words_left))
             # argparse takes them in one piece only: `rater import a.json --json b.json`.
-            setattr(parsed, several.dest, [*getattr(parsed, several.dest), *left])
+            setattr(parsed, several.dest, [*getattr(parsed, several.dest), *words_left])
         return parsed
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
@@ -135,10 +135,10 @@ class Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(action, f"{value!r} is no choice; {way}")
 
 
-def _nearest(word: str, known: Iterable[str]) -> str | None:
+def _nearest(word: str, choices: Iterable[str]) -> str | None:
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(word, list(known), n=1)), None)
+    return next(iter(get_close_matches(word, list(choices), n=1)), None)
 
 
 def subparsers_of(parser: argparse.ArgumentParser) -> dict[str, Parser]:
@@ -178,12 +178,12 @@ def shown_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
             yield action
 
 
-def unknown_command(words: Sequence[str], known: Mapping[str, Parser]) -> str | None:
+def unknown_command(words: Sequence[str], commands: Mapping[str, Parser]) -> str | None:
     """Say what to type where the first word is neither a command of rater nor an option."""
     word = next((words[position] for position in positional(words)), None)
-    if word is None or word in known:
+    if word is None or word in commands:
         return None
-    near = _nearest(word, known)
+    near = _nearest(word, commands)
     program = find_program(word)
     if near and program is None:
         return f"unknown command {word!r}; did you mean `rater {near}`?"
@@ -195,9 +195,9 @@ def unknown_command(words: Sequence[str], known: Mapping[str, Parser]) -> str | 
 
 def positional(words: Sequence[str]) -> Iterator[int]:
     """Yield where no option stands before the subcommand; `--db` is the only one with a value."""
-    for at, word in enumerate(words):
-        if not word.startswith("-") and words[at - 1 : at] != ["--db"]:
-            yield at
+    for position, word in enumerate(words):
+        if not word.startswith("-") and words[position - 1 : position] != ["--db"]:
+            yield position
 
 
 # Names that commands had, which answer with today's for this version.
@@ -228,16 +228,16 @@ DROPPED = {
 }
 
 
-def _not_taken(parser: argparse.ArgumentParser, left: Sequence[str]) -> str:
+def _not_taken(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
     """Say which words an option or argument does not exist for."""
     options = [string for action in shown_actions(parser) for string in action.option_strings]
-    for word in left:
+    for word in words:
         name = word.partition("=")[0]
         if word.startswith("-"):
             near = _nearest(name, options)
             meant = DROPPED.get(f"{parser.prog} {name}", f"did you mean {near}?" if near else "")
             return f"{parser.prog} has no option {name}{meant and '; '}{meant}"
-    return f"{parser.prog} takes no further argument {' '.join(left)!r}"
+    return f"{parser.prog} takes no further argument {' '.join(words)!r}"
 
 
 # -- The help of `rater` itself: every command in a few words, by what people come for -------------

@@ -64,7 +64,7 @@ def start_options_of(arguments: Namespace) -> StartOptions:
 
 
 def command_of(arguments: Namespace) -> tuple[str, ...] | None:
-    """Return the words behind `--`; None where there is no `--`."""
+    """Return the words behind `--`, if that was typed."""
     return None if arguments.command is None else tuple(arguments.command)
 
 

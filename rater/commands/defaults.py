@@ -184,10 +184,10 @@ def _defaults_of_key(
     ]
 
 
-def _did_you_mean(word: str, known: Iterable[str]) -> str:
+def _did_you_mean(word: str, choices: Iterable[str]) -> str:
     from rater.text.documents import did_you_mean
 
-    return did_you_mean(word, known)
+    return did_you_mean(word, choices)
 
 
 def _option_actions(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
@@ -201,7 +201,7 @@ def _option_actions(parser: argparse.ArgumentParser) -> dict[str, argparse.Actio
 
 
 def _typed_words(action: argparse.Action, key: str, value: Any) -> Iterator[str]:
-    """Yield an option as it is typed; raises `ValueError` for a value that it does not take."""
+    """Yield the words to type for a value; raises `ValueError` for one that it does not take."""
     if action.nargs == 0:
         if not isinstance(value, bool):
             raise ValueError(f"expected true or false, got {value!r}")

@@ -114,7 +114,7 @@ def _confirm(arguments: Namespace) -> int:
             pairs=arguments.pairs,
             fresh=arguments.fresh,
         ),
-        start=start_options_of(arguments),
+        start_options=start_options_of(arguments),
     )
 
 

@@ -32,19 +32,21 @@ def _run(arguments: Namespace) -> int:
     from rater.workflow.run.begin import resume_run, run
 
     if arguments.resume is None:
-        return run(output_of(arguments), asked=asked_of(arguments))
+        return run(output_of(arguments), run_arguments=asked_of(arguments))
     return resume_run(
         output_of(arguments),
-        asked=asked_of(arguments),
-        start=start_options_of(arguments),
-        resume=arguments.resume,
+        run_arguments=asked_of(arguments),
+        start_options=start_options_of(arguments),
+        run_word=arguments.resume,
     )
 
 
 def _plan(arguments: Namespace) -> int:
     from rater.workflow.run.repeat import plan
 
-    return plan(output_of(arguments), asked=asked_of(arguments), topology=arguments.topology)
+    return plan(
+        output_of(arguments), run_arguments=asked_of(arguments), topology=arguments.topology
+    )
 
 
 def _rerun(arguments: Namespace) -> int:
@@ -52,9 +54,9 @@ def _rerun(arguments: Namespace) -> int:
 
     return rerun(
         output_of(arguments),
-        which=arguments.which,
-        tag=tuple(arguments.tag),
-        start=start_options_of(arguments),
+        run_word=arguments.which,
+        tag_words=tuple(arguments.tag),
+        start_options=start_options_of(arguments),
     )
 
 
@@ -63,7 +65,7 @@ def _selftest(arguments: Namespace) -> int:
 
     return selftest(
         output_of(arguments),
-        asked=SelfTestOptions(
+        options=SelfTestOptions(
             copies=arguments.copies,
             quick=arguments.quick,
             seconds=arguments.seconds,
@@ -112,14 +114,14 @@ def _sweep(arguments: Namespace) -> int:
 
     if arguments.resume is None:
         return run_sweep(
-            asked_of(arguments), own=_sweep_options_of(arguments), output=output_of(arguments)
+            asked_of(arguments), options=_sweep_options_of(arguments), output=output_of(arguments)
         )
     return resume_sweep(
         output_of(arguments),
-        asked=asked_of(arguments),
-        own=_sweep_options_of(arguments),
-        start=start_options_of(arguments),
-        resume=arguments.resume,
+        run_arguments=asked_of(arguments),
+        options=_sweep_options_of(arguments),
+        start_options=start_options_of(arguments),
+        sweep_word=arguments.resume,
     )
 
 

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from rater.store.store import Store
 
 
-# -- What was asked for, as commands make it of what was typed -------------------------------------
+# -- Options of a run and of a command, made of parsed arguments -----------------------------------
 
 
 class Asked(Struct, frozen=True):
-    """What was typed for a run, nothing checked: of its options, those alone that were given."""
+    """Words that were typed for a run, no value checked; options that were not given are absent."""
 
     suites: tuple[str, ...] = ()
     command: tuple[str, ...] | None = None  # behind `--`
@@ -43,7 +43,7 @@ class Asked(Struct, frozen=True):
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Asked:
         """Return what parsed arguments have, by name."""
-        values = {it.name: arguments.get(it.dest) for it in OPTIONS}
+        values = {option.name: arguments.get(option.dest) for option in OPTIONS}
         return cls(
             tuple(arguments["suites"]),
             None if arguments["command"] is None else tuple(arguments["command"]),
@@ -52,19 +52,19 @@ class Asked(Struct, frozen=True):
         )
 
     def having(self, option: Option, value: object) -> Asked:
-        """Return it with an option as argparse would have it; without it where that is not given.
+        """Return a copy in which an option has a value, as argparse would have it.
 
-        `COMMAND` is what follows `--`.
+        Without a value the copy lacks the option. `COMMAND` stands for the words behind `--`.
         """
         if option is COMMAND:
             return replace(self, command=COMMAND.kind.check(f"axis {COMMAND.name}", value))
-        options = {name: one for name, one in self.options.items() if name != option.name}
-        more = {option.name: value} if was_given(value) else {}
-        return replace(self, options=options | more, defaults=self.defaults - {option.name})
+        options = {name: given for name, given in self.options.items() if name != option.name}
+        added = {option.name: value} if was_given(value) else {}
+        return replace(self, options=options | added, defaults=self.defaults - {option.name})
 
-    def words(self, but: Collection[str] = ()) -> list[str]:
-        """Return what was given in the words of a user, without the options `but`."""
-        names = [f"--{name}" for name in self.options if name not in but]
+    def words(self, without: Collection[str] = ()) -> list[str]:
+        """Return what was given in the words of a user, except the options `without`."""
+        names = [f"--{name}" for name in self.options if name not in without]
         return [*self.suites, *names, *(["-- COMMAND"] if self.command is not None else [])]
 
     def request(self) -> Request:
@@ -89,14 +89,18 @@ class Asked(Struct, frozen=True):
         return Request(suites=self.suites or default, command=self.command or (), **values)
 
     def _needless(self) -> tuple[str, ...]:
-        """Return options without effect here: a misunderstanding, but where a file gave them."""
-        others: tuple[str, ...] = ("name",)
-        why = "is for a command behind `--`"
+        """Return options that have no effect here.
+
+        Raises `InputError` where the user typed one, which is a misunderstanding. A file of
+        defaults may give them.
+        """
+        needless: tuple[str, ...] = ("name",)
+        reason = "is for a command behind `--`"
         if self.command is not None:
-            why, others = "is for suites, a command has none", ("size", "tune")
-        for name in others:
+            reason, needless = "is for suites, a command has none", ("size", "tune")
+        for name in needless:
             if name in self.options and name not in self.defaults:
-                raise InputError(f"--{name} {self.options[name]} {why}: leave it out")
+                raise InputError(f"--{name} {self.options[name]} {reason}: leave it out")
         rotated = {"rotated", "heterogeneous"}.intersection(
             self.options.get(name, "") for name in ("mode", "order")
         )
@@ -105,18 +109,18 @@ class Asked(Struct, frozen=True):
                 f"--increment {self.options['increment']} is the step of rotated order: add "
                 "--mode rotated, or leave it out"
             )
-        return others
+        return needless
 
 
 class StartOptions(Struct, frozen=True):
-    """How a run is made, not which: what may stand beside `--resume`."""
+    """Options of how a run is made; these may stand beside `--resume`."""
 
     force: bool = False
     share: bool = False
     wait: float | None = None  # seconds
 
     def on(self, request: Request) -> Request:
-        """Return a stored request as it is to be made now."""
+        """Return a stored request with these options of the new run."""
         return replace(
             request,
             force=request.force or self.force,
@@ -128,16 +132,16 @@ class StartOptions(Struct, frozen=True):
 START_OPTIONS = StartOptions.__struct_fields__
 
 
-def _check_kit(asked: Asked) -> bool:
+def _check_kit(run_arguments: Asked) -> bool:
     """Tell whether benchmarks of a kit are asked for; raises `InputError` for what does not fit."""
-    kits = [suite for suite in asked.suites if suite.startswith(KIT)]
-    others = [suite for suite in asked.suites if not suite.startswith(KIT)]
-    options = asked.options
-    of_kit = bool(kits) or "speccmds" in options
-    if of_kit and (others or asked.command is not None):
-        what = others[0] if others else "a command behind `--`"
-        named = kits[0] if kits else f"--speccmds {options['speccmds'][0]}"
-        raise InputError(f"both {named} and {what}: one run rates one or the other")
+    kit_words = [suite for suite in run_arguments.suites if suite.startswith(KIT)]
+    other_suites = [suite for suite in run_arguments.suites if not suite.startswith(KIT)]
+    options = run_arguments.options
+    of_kit = bool(kit_words) or "speccmds" in options
+    if of_kit and (other_suites or run_arguments.command is not None):
+        other_word = other_suites[0] if other_suites else "a command behind `--`"
+        kit_word = kit_words[0] if kit_words else f"--speccmds {options['speccmds'][0]}"
+        raise InputError(f"both {kit_word} and {other_word}: one run rates one or the other")
     if "bind-from-file" in options:
         if not of_kit:
             raise InputError(
@@ -149,7 +153,7 @@ def _check_kit(asked: Asked) -> bool:
                     f"--bind-from-file places copies as the command file says: leave out --{name}"
                 )
     for name in ("size", "tune"):
-        if of_kit and not kits and name in options:
+        if of_kit and not kit_words and name in options:
             raise InputError(
                 f"--{name} {options[name]} chooses among the run directories of {KIT}DIR, and a "
                 "command file is of one: leave it out"
@@ -240,7 +244,7 @@ def check_current_directory() -> None:
 
 
 def print_view[D](output: Output, document: D, parts: Callable[[D], Iterable[Part]]) -> None:
-    """Print a JSON document as it is, or its tables and sentences as `--format` says."""
+    """Print a document as JSON, or its tables and sentences in the form of `--format`."""
     if output.json:
         print_json(document)
         return
@@ -266,7 +270,10 @@ def print_json(value: object) -> None:
     if isinstance(value, Mapping):
         value = {"rater": JSON_VERSION, **value}
     elif isinstance(value, list):
-        value = [{"rater": JSON_VERSION, **it} if isinstance(it, Mapping) else it for it in value]
+        value = [
+            {"rater": JSON_VERSION, **element} if isinstance(element, Mapping) else element
+            for element in value
+        ]
     # At once: of the pieces of `json.dump` a list of all runs has millions, each cleaned by itself.
     sys.stdout.write(f"{json.dumps(value, indent=2, allow_nan=False)}\n")
 
@@ -276,11 +283,11 @@ def print_json_rows(document: Mapping[str, object]) -> None:
 
     Ten times as fast as `print_json`, which matters for thousands of copies.
     """
-    told = []
+    members = []
     for key, value in {"rater": JSON_VERSION, **document}.items():
         text = json.dumps(value, allow_nan=False)
         if isinstance(value, list) and value and not isinstance(value[0], int):
-            rows = [f"    {json.dumps(one, allow_nan=False)}" for one in value]
+            rows = [f"    {json.dumps(row, allow_nan=False)}" for row in value]
             text = "[\n" + ",\n".join(rows) + "\n  ]"
-        told.append(f"  {json.dumps(key)}: {text}")
-    sys.stdout.write("{\n" + ",\n".join(told) + "\n}\n")
+        members.append(f"  {json.dumps(key)}: {text}")
+    sys.stdout.write("{\n" + ",\n".join(members) + "\n}\n")

@@ -38,10 +38,12 @@ if TYPE_CHECKING:
 _SHOWN = 8
 
 
-def refuse_unsettable(wanted: Mapping[str, str]) -> None:
+def refuse_unsettable(values: Mapping[str, str]) -> None:
     """Raise `InputError` that names the settings that this process cannot set; only looks."""
-    obstacles = {name: find_setting(name, sysroot()).obstacle() for name in wanted}
-    refused = [f"{name} cannot be set: {why}" for name, why in obstacles.items() if why]
+    obstacles = {name: find_setting(name, sysroot()).obstacle() for name in values}
+    refused = [
+        f"{name} cannot be set: {obstacle}" for name, obstacle in obstacles.items() if obstacle
+    ]
     if refused:
         raise InputError("\n".join(refused))
 
@@ -66,21 +68,23 @@ class RunSettings:
         if self._before:
             self._tuner.set(self._before)
 
-    def set(self, wanted: Mapping[str, str]) -> None:
-        """Set what this run wants, by name. Raises `InputError` where it cannot be set.
+    def set(self, values: Mapping[str, str]) -> None:
+        """Set settings by name. Raises `InputError` where one cannot be set.
 
-        Raises `RunError` where the kernel takes something else, which then is what it is.
+        Raises `RunError` where the kernel takes another value, which then stays.
         """
-        if not wanted:
+        if not values:
             return
-        refuse_unsettable(wanted)
-        now = {name: find_setting(name, sysroot()).read() for name in wanted}
-        for name, present in now.items():
+        refuse_unsettable(values)
+        readings = {name: find_setting(name, sysroot()).read() for name in values}
+        for name, present in readings.items():
             if len({value for _, value in present.files}) == 1:  # else it is no one value
                 self._before.setdefault(name, present.description)
-        self._tuner.set(wanted)
-        told = [f"{name}={value} (was {now[name].description})" for name, value in wanted.items()]
-        self._report(f"changed for this run, restored at its end: {truncate_list(told, _SHOWN)}")
+        self._tuner.set(values)
+        changes = [
+            f"{name}={value} (was {readings[name].description})" for name, value in values.items()
+        ]
+        self._report(f"changed for this run, restored at its end: {truncate_list(changes, _SHOWN)}")
 
 
 # -- `rater doctor`: this machine read, judged and shown; or mended for the time of a command ------
@@ -93,7 +97,7 @@ def doctor(
     fix: bool,
     command: tuple[str, ...] | None,
 ) -> int:
-    """Show what was found; 0 whatever it is: `--json` has the counts."""
+    """Show all findings; the exit status is 0 in any case, `--json` has the counts."""
     from rater.show.plans.machine import doctor_document, doctor_parts
 
     if fix:
@@ -129,11 +133,13 @@ def _of_run(output: Output, word: str) -> DoctorView:
 
 
 def _named(findings: tuple[DoctorFinding, ...], names: Sequence[str]) -> tuple[DoctorFinding, ...]:
-    known = {check.name.lower(): check.name for check in CHECKS}
-    wanted = {known.get(name.lower()) for name in names}
+    names_of_checks = {check.name.lower(): check.name for check in CHECKS}
+    wanted = {names_of_checks.get(name.lower()) for name in names}
     for name in names:
-        if name.lower() not in known:
-            raise InputError(f"{name}: no such check; there are: {', '.join(known.values())}")
+        if name.lower() not in names_of_checks:
+            raise InputError(
+                f"{name}: no such check; there are: {', '.join(names_of_checks.values())}"
+            )
     return tuple(finding for finding in findings if not names or finding.check in wanted)
 
 
@@ -141,7 +147,7 @@ def _named(findings: tuple[DoctorFinding, ...], names: Sequence[str]) -> tuple[D
 
 
 def tuned_settings_of(request: Request) -> dict[str, str]:
-    """Return what a run with --tuned wants of the machine as it is now, by name; else nothing."""
+    """Return the settings that a run with --tuned sets, by name; none without --tuned."""
     return _tuned_now() if request.tuned else {}
 
 
@@ -157,16 +163,16 @@ def _run_tuned(command: Sequence[str]) -> int:
             "--fix sets settings for the time of a command: `rater doctor --fix -- make bench`; "
             "`rater run --tuned` does so for a run"
         )
-    what = f"rater doctor --fix -- {command_text(command)}"[:80]
-    with machine_lock(default_lock_path(), f"{what}, process {os.getpid()}"):
+    holder = f"rater doctor --fix -- {command_text(command)}"[:80]
+    with machine_lock(default_lock_path(), f"{holder}, process {os.getpid()}"):
         pass  # nobody times copies now, whom that would disturb; the command may be a rater
     for warning in restore_leftover_settings():
         print_error(f"warning: {warning}")
-    wanted = _tuned_now()
-    if not wanted:
+    values = _tuned_now()
+    if not values:
         print_error("nothing to set: recommended settings are in place, or not on this machine")
-    with SettingsSession(sysroot(), default_journal_path(), what) as tuner:
-        RunSettings(tuner, print_error).set(wanted)
+    with SettingsSession(sysroot(), default_journal_path(), holder) as tuner:
+        RunSettings(tuner, print_error).set(values)
         return _ended(command)
 
 
@@ -198,12 +204,12 @@ def restore_leftover_settings() -> tuple[str, ...]:
     root = sysroot()
     warnings: list[str] = []
     for path in journal_paths():
-        left = find_leftovers(root, path)
-        if left is None:
+        leftovers = find_leftovers(root, path)
+        if leftovers is None:
             continue
         if not may_recover(path):
             warnings.append(
-                f"{left.summary}; they are in force still: `sudo rater settings restore`"
+                f"{leftovers.summary}; they are in force still: `sudo rater settings restore`"
             )
             continue
         messages: list[str] = []
@@ -218,9 +224,9 @@ def restore_leftover_settings() -> tuple[str, ...]:
 def report() -> None:
     """Say what a dead process left, on standard error; change nothing."""
     for path in journal_paths():
-        left = find_leftovers(sysroot(), path)
-        if left is not None:
-            print_error(f"{left.summary}; {left.remedy}")
+        leftovers = find_leftovers(sysroot(), path)
+        if leftovers is not None:
+            print_error(f"{leftovers.summary}; {leftovers.remedy}")
 
 
 # -- What the doctor reads of this machine now -----------------------------------------------------
@@ -229,7 +235,7 @@ _LEAST_BUSY = 0.05  # of a CPU: smaller processes are counted together
 
 
 def facts_now(root: Path, *, with_load: bool) -> MachineFacts:
-    """Return what is known of this machine; `with_load`: looks for a quarter of a second."""
+    """Return facts of this machine; `with_load` samples its load for a quarter of a second."""
     values = dict(settings_snapshot(root)) | dict(process_settings())
     values |= dict(present_readings(root))
     if root == Path("/") and (refused := perf_obstacle()):

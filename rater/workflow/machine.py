@@ -119,12 +119,12 @@ def ready_counters(
     if choice is None:
         return None, ()
     root = sysroot()
-    groups = dict.fromkeys(one for turn in choice.turns for one in turn)
+    groups = dict.fromkeys(group for turn in choice.turns for group in turn)
     probed = {group: probe_group(group, root=root) for group in groups}
-    ready = {one: it.ready for one, it in probed.items() if it.ready is not None}
+    ready = {group: probe.ready for group, probe in probed.items() if probe.ready is not None}
 
     def turn(iteration: int) -> tuple[ReadyGroup, ...]:
-        return tuple(ready[one] for one in choice.turn(iteration, discard) if one in ready)
+        return tuple(ready[group] for group in choice.turn(iteration, discard) if group in ready)
 
     counters = CounterPlan(turn, choice.most_events, PerfKernel()) if ready else None
     return counters, _not_counted(list(probed.values()))
@@ -133,13 +133,16 @@ def ready_counters(
 def _not_counted(probed: Sequence[GroupProbe]) -> tuple[str, ...]:
     """Return what does not count, all groups of one reason together."""
     reasons: dict[tuple[str, str, bool], list[str]] = {}
-    for it in probed:
-        if it.why:
-            reasons.setdefault((it.why, it.remedy, it.ready is None), []).append(it.of.name)
+    for probe in probed:
+        if probe.why:
+            reasons.setdefault((probe.why, probe.remedy, probe.ready is None), []).append(
+                probe.of.name
+            )
     return tuple(
-        f"counters: {truncate_list(names)} {'not counted' if none else 'counted in part'}: {why}"
+        f"counters: {truncate_list(names)} "
+        f"{'not counted' if is_not_counted else 'counted in part'}: {why}"
         + (f"; {remedy}" if remedy else "")
-        for (why, remedy, none), names in reasons.items()
+        for (why, remedy, is_not_counted), names in reasons.items()
     )
 
 
@@ -151,7 +154,7 @@ def counters(output: Output, groups: tuple[str, ...]) -> int:
     of_tables: dict[TableGroup, None] = dict.fromkeys(
         group for choice in choices for turn in choice.turns for group in turn
     )
-    rows = [_group_row(it) for it in map(partial(probe_group, root=root), of_tables)]
+    rows = [_group_row(probe) for probe in map(partial(probe_group, root=root), of_tables)]
     energy = None
     if not groups:
         energy = [
@@ -168,23 +171,23 @@ def counters(output: Output, groups: tuple[str, ...]) -> int:
     return 0
 
 
-def _group_row(it: GroupProbe) -> dict[str, object]:
+def _group_row(probe: GroupProbe) -> dict[str, object]:
     state = "works"
-    if it.ready is None:
+    if probe.ready is None:
         state = "not counted"
-    elif it.ready.user_only:
+    elif probe.ready.user_only:
         state = "user mode only"
-    elif it.missing:
+    elif probe.missing:
         state = "in part"
-    table, group = it.of.table, it.of.group
+    table, group = probe.of.table, probe.of.group
     return {
         "table": table.name,
         "group": group.name,
         "state": state,
         "events": [event.name for event in group.events],
-        "missing": it.missing,
-        "why": it.why,
-        "remedy": it.remedy,
+        "missing": probe.missing,
+        "why": probe.why,
+        "remedy": probe.remedy,
         "in_stack": group in table.stack_groups(),
     }
 
@@ -193,18 +196,18 @@ def _group_row(it: GroupProbe) -> dict[str, object]:
 
 
 def show_settings(output: Output, names: tuple[str, ...]) -> int:
-    """Print the settings that a sweep can set, and what they are now."""
+    """Print the settings that a sweep can set, and their values now."""
     root = sysroot()
-    here = available_settings(root)
+    settings = available_settings(root)
     if names:
         wanted = [find_setting(name, root).name for name in names]
-        here = tuple(
+        settings = tuple(
             setting
-            for setting in here
+            for setting in settings
             if any(setting.name == name or setting.name.startswith(f"{name}.") for name in wanted)
         )
     document = settings_document(
-        here, root, () if names else missing_settings(root), journal_paths()
+        settings, root, () if names else missing_settings(root), journal_paths()
     )
     print_view(output, document, partial(settings_parts, detailed=bool(names)))
     return 0
@@ -214,22 +217,24 @@ def restore(output: Output, force: bool, forget: bool) -> int:
     """Put back what a killed sweep left changed; 1 where something could not be."""
     root = sysroot()
     messages: list[str] = []
-    done = True
-    found = [path for path in journal_paths() if exists(path)]
-    for path in found:
+    is_restored = True
+    journals = [path for path in journal_paths() if exists(path)]
+    for path in journals:
         if forget:
             kept = forget_leftovers(root, path)
             messages.append(f"Nothing was changed. The previous values are in {kept}")
         else:
-            done = restore_leftovers(root, path, messages.append, force=force) and done
-    if not found:
+            is_restored = (
+                restore_leftovers(root, path, messages.append, force=force) and is_restored
+            )
+    if not journals:
         messages.append("nothing to put back: no sweep left settings changed")
     if output.json:
         paths = [str(path) for path in journal_paths()]
-        print_json({"journals": paths, "restored": done, "said": messages})
+        print_json({"journals": paths, "restored": is_restored, "said": messages})
     else:
         print("\n".join(messages))
-    return 0 if done else 1
+    return 0 if is_restored else 1
 
 
 # -- `rater suites clean`: the cache trimmed by age and size ---------------------------------------
@@ -244,13 +249,13 @@ class _Cached(NamedTuple):
 
 
 def _used_s(path: Path) -> float:
-    found = path.lstat()
-    return max(found.st_atime, found.st_mtime, found.st_ctime)
+    status = path.lstat()
+    return max(status.st_atime, status.st_mtime, status.st_ctime)
 
 
 def _cached(cache: Path) -> Iterator[_Cached]:
     """Yield what can be made again; run directories are of runs, and go with them."""
-    for entry in (it for name in CACHED for it in list_folder(cache / name)):
+    for entry in (folder_entry for name in CACHED for folder_entry in list_folder(cache / name)):
         parts = (entry, *entry.rglob("*"))
         blocks = sum(part.lstat().st_blocks for part in parts)
         yield _Cached(max(map(_used_s, parts)), entry, blocks * 512)
@@ -266,25 +271,35 @@ def _removed(path: Path) -> str | None:
 
 def clean(output: Output, older: float | None, size: int | None) -> int:
     """Remove what was not used for long, then what was not used longest; 1 where it cannot be."""
-    cache, gone, troubles = cache_root(), [], []
+    cache, removed, troubles = cache_root(), [], []
     older_s = _UNUSED_S if older is None and size is None else older
     with machine_lock(default_lock_path(), f"rater suites clean, process {os.getpid()}"):
         entries = sorted(_cached(cache))
-        kept = sum(entry.bytes for entry in entries)
-        for it in entries:
-            old = older_s is not None and time.time() - it.used_s > older_s
-            if old or (size is not None and kept > size):
-                trouble = None if output.dry_run else _removed(it.path)
+        kept_bytes = sum(entry.bytes for entry in entries)
+        for entry in entries:
+            is_old = older_s is not None and time.time() - entry.used_s > older_s
+            if is_old or (size is not None and kept_bytes > size):
+                trouble = None if output.dry_run else _removed(entry.path)
                 troubles += [trouble] if trouble else []
-                gone += [] if trouble else [it]
-                kept -= 0 if trouble else it.bytes
-    freed = sum(it.bytes for it in gone)
+                removed += [] if trouble else [entry]
+                kept_bytes -= 0 if trouble else entry.bytes
+    freed_bytes = sum(entry.bytes for entry in removed)
     if output.json:
-        print_json({"cache": str(cache), "removed": len(gone), "bytes": freed, "left_bytes": kept})
+        print_json(
+            {
+                "cache": str(cache),
+                "removed": len(removed),
+                "bytes": freed_bytes,
+                "left_bytes": kept_bytes,
+            }
+        )
     else:
         would = "would go" if output.dry_run else "removed"
-        print(f"{cache}: {would}: {len(gone)} of {len(entries)}, {freed / 1e6:.3g} MB", end="")
-        print(f"; {kept / 1e6:.3g} MB stay")
+        print(
+            f"{cache}: {would}: {len(removed)} of {len(entries)}, {freed_bytes / 1e6:.3g} MB",
+            end="",
+        )
+        print(f"; {kept_bytes / 1e6:.3g} MB stay")
     for trouble in troubles:
         print_error(trouble)
     return 1 if troubles else 0
@@ -295,29 +310,29 @@ def clean(output: Output, older: float | None, size: int | None) -> int:
 
 def list_layouts(output: Output) -> int:
     """Print the built-in layouts, and what is wrong with those that do not read."""
-    found: list[LayoutJson] = []
+    documents: list[LayoutJson] = []
     for name in layout_names():
         path = layout_path(name)
         try:
-            found.append(layout_document(load_layout(name), path))
+            documents.append(layout_document(load_layout(name), path))
         except InputError as error:
-            found.append({"name": name, "path": str(path), "error": str(error)})
-    print_view(output, found, layouts_parts)
+            documents.append({"name": name, "path": str(path), "error": str(error)})
+    print_view(output, documents, layouts_parts)
     return 0
 
 
 def show_layout(output: Output, layout: str) -> int:
     """Print a layout's file, which is TOML again; one that does not read is an error."""
     if layout.partition(":")[0] in EXPLICIT and ":" in layout:
-        found, path = load_layout(layout), None
-        lines = written_text(found).splitlines()
+        parsed, path = load_layout(layout), None
+        lines = written_text(parsed).splitlines()
     else:
         path = layout_path(layout)
         text = layout_text(path)
-        found = parse_layout(text, path)
+        parsed = parse_layout(text, path)
         lines = [f"# {path}", *text.expandtabs(4).rstrip().splitlines()]
     print_view(
-        output, layout_document(found, path), lambda _: [Line(line, whole=True) for line in lines]
+        output, layout_document(parsed, path), lambda _: [Line(line, whole=True) for line in lines]
     )
     return 0
 
@@ -346,10 +361,12 @@ def missing_programs(suite: Suite) -> dict[str, list[str]]:
                 mistakes[program] = str(error)
         return list(mistakes.values())
 
-    found = {OF_SUITE: wrong((("suite", "setup"), word) for word in suite.setup[:1])}
+    mistakes_by_benchmark = {
+        OF_SUITE: wrong((("suite", "setup"), word) for word in suite.setup[:1])
+    }
     for benchmark in suite.benchmarks:
-        found[benchmark.name] = wrong(_programs(benchmark))
-    return found
+        mistakes_by_benchmark[benchmark.name] = wrong(_programs(benchmark))
+    return mistakes_by_benchmark
 
 
 def generator_failures(benchmark: Benchmark, cache: Path) -> list[str]:
@@ -368,11 +385,11 @@ def generator_failures(benchmark: Benchmark, cache: Path) -> list[str]:
 
 def _programs(benchmark: Benchmark) -> Iterator[tuple[Key, str]]:
     """Yield every program of a benchmark that is not compiled, and where it is named."""
-    top = ("benchmarks", benchmark.name)
-    yield from (((*top, "command"), word) for word in benchmark.command[:1])
-    yield from (((*top, "setup"), word) for word in benchmark.setup[:1])
+    benchmark_key = ("benchmarks", benchmark.name)
+    yield from (((*benchmark_key, "command"), word) for word in benchmark.command[:1])
+    yield from (((*benchmark_key, "setup"), word) for word in benchmark.setup[:1])
     for size in benchmark.sizes.values():
         for position, command in enumerate(size.commands):
-            place = (f"commands[{position}]",) if len(size.commands) > 1 else ()
-            key = (*top, "sizes", size.name, *place, "command")
+            command_key = (f"commands[{position}]",) if len(size.commands) > 1 else ()
+            key = (*benchmark_key, "sizes", size.name, *command_key, "command")
             yield from ((key, word) for word in command.program[:1])

@@ -53,7 +53,7 @@ _OF_PROGRAM = ("sources", "libraries", "flags", "command")
 
 
 class Checked(Struct, frozen=True):
-    """What was found out about one benchmark."""
+    """The check of one benchmark."""
 
     trial: SuiteTrial
     left_out: str | None = None  # why a run goes on without it, where the suite allows that
@@ -63,13 +63,15 @@ def report_trial(suite: Suite, trial: SuiteTrial, left_out: str | None = None) -
     """Print a trial when it is over: a whole suite takes minutes."""
 
     name = trial.benchmark.ljust(max(len(benchmark.name) for benchmark in suite.benchmarks))
-    is_built = any(b.sources for b in suite.benchmarks if b.name == trial.benchmark)
+    is_built = any(
+        benchmark.sources for benchmark in suite.benchmarks if benchmark.name == trial.benchmark
+    )
     document = to_dict(trial) | {"left_out": left_out}
     print_parts(trial_parts(document, name, is_built=is_built), Printer(terminal()))
 
 
 class CheckOptions(Struct, frozen=True):
-    """What was asked for of a check."""
+    """Options of `rater suites check`."""
 
     tune: str
     try_size: str | None  # "": the default one; None: nothing is run
@@ -81,53 +83,59 @@ def check(output: Output, suite: str | None, options: CheckOptions) -> int:
 
     if suite is None:
         raise InputError(_no_suite(options.try_size))
-    name, named = split_selection(suite)
+    name, benchmark_names = split_selection(suite)
     try:
-        found, mistakes = load_with_mistakes(find_suite(name))
+        loaded, mistakes = load_with_mistakes(find_suite(name))
     except MistakesError as error:  # not TOML, or of another format
         if output.json:
             print_json({"ok": False, "mistakes": _mistakes(error.mistakes)})
         raise
     if mistakes:
-        unmistaken = _unmistaken(found, mistakes)
-        checked = [c for c in _checks(unmistaken, named, options, run=False) if c.trial.error]
-        for one in checked:
+        unmistaken = _unmistaken(loaded, mistakes)
+        checked = [
+            checked_benchmark
+            for checked_benchmark in _checks(unmistaken, benchmark_names, options, run=False)
+            if checked_benchmark.trial.error
+        ]
+        for checked_benchmark in checked:
             if not output.json:
-                report_trial(found, one.trial)
+                report_trial(loaded, checked_benchmark.trial)
         if output.json:
-            print_json({**_json(found, checked, []), "ok": False, "mistakes": _mistakes(mistakes)})
+            document = _json(loaded, checked, [])
+            print_json({**document, "ok": False, "mistakes": _mistakes(mistakes)})
         raise MistakesError(mistakes)
-    found = select_from_suite(found, suite)
+    selected = select_from_suite(loaded, suite)
     checked = []
     run = options.try_size is not None
     with guard(str(uuid4()), 1) if run else nullcontext():
-        for one in _checks(found, named, options, run=run):
+        for checked_benchmark in _checks(selected, benchmark_names, options, run=run):
             if not output.json:
-                report_trial(found, one.trial, one.left_out)
-            checked.append(one)
-    return _conclude(found, checked, output)
+                report_trial(selected, checked_benchmark.trial, checked_benchmark.left_out)
+            checked.append(checked_benchmark)
+    return _conclude(selected, checked, output)
 
 
 def _checks(
-    suite: Suite, named: Sequence[str], options: CheckOptions, *, run: bool
+    suite: Suite, benchmark_names: Sequence[str], options: CheckOptions, *, run: bool
 ) -> Iterator[Checked]:
-    """Check one benchmark after the other; those `named` by the user are never left out."""
+    """Check one benchmark after the other; `benchmark_names`: the user named them, so they
+    are not left out."""
 
     cache = cache_root()
     limits = Limits(options.timeout, _OUTPUT_LIMIT_BYTES)
-    left: SetupFiles | None = None
+    setup_files: SetupFiles | None = None
     missing = missing_programs(suite)
     if missing[OF_SUITE]:
         yield Checked(SuiteTrial(benchmark=OF_SUITE, error="\n".join(missing[OF_SUITE])))
     elif run:
         try:
-            left = try_setup(suite, options.try_size or None, cache, limits)
+            setup_files = try_setup(suite, options.try_size or None, cache, limits)
         except InputError as error:
             yield Checked(SuiteTrial(benchmark=OF_SUITE, error=str(error)))
     with trial_folder(cache) if run else nullcontext(cache) as work:
         for benchmark in suite.benchmarks:
             problems = missing[benchmark.name]
-            if problems and "missing" in suite.leave_out and benchmark.name not in named:
+            if problems and "missing" in suite.leave_out and benchmark.name not in benchmark_names:
                 yield Checked(SuiteTrial(benchmark=benchmark.name, error=None), "; ".join(problems))
             elif problems or not run:
                 yield Checked(_built(benchmark, problems, options.tune, cache))
@@ -141,7 +149,7 @@ def _checks(
                         work=work,
                         limits=limits,
                         suite=suite,
-                        setup_files=left,
+                        setup_files=setup_files,
                     )
                 )
 
@@ -160,21 +168,25 @@ def _built(benchmark: Benchmark, problems: Sequence[str], tune: str, cache: Path
 def _unmistaken(suite: Suite, mistakes: Sequence[Mistake]) -> Suite:
     """Return the suite with the benchmarks whose programs are told without a mistake."""
     keys = {re.sub(r"\[\d+\]", "", mistake.key) for mistake in mistakes}
-    whole = []
+    unmistaken = []
     for benchmark in suite.benchmarks:
-        top = f"benchmarks.{benchmark.name}"
-        about = {top, *(f"{top}.{key}" for key in _OF_PROGRAM)}
-        if not keys & about:
-            whole.append(benchmark)
-    return replace(suite, benchmarks=tuple(whole))
+        benchmark_key = f"benchmarks.{benchmark.name}"
+        program_keys = {benchmark_key, *(f"{benchmark_key}.{key}" for key in _OF_PROGRAM)}
+        if not keys & program_keys:
+            unmistaken.append(benchmark)
+    return replace(suite, benchmarks=tuple(unmistaken))
 
 
 def _conclude(suite: Suite, checked: Sequence[Checked], output: Output) -> int:
     """Say what is doubtful, and the sum of it all."""
 
-    answered = {(c.trial.benchmark, c.trial.size) for c in checked if c.trial.size is not None}
+    answered = {
+        (checked_benchmark.trial.benchmark, checked_benchmark.trial.size)
+        for checked_benchmark in checked
+        if checked_benchmark.trial.size is not None
+    }
     warnings = suite_warnings(suite, DEFAULT_SIZE, file_size, answered)
-    trials = [c.trial for c in checked]
+    trials = [checked_benchmark.trial for checked_benchmark in checked]
     failed = [trial.benchmark for trial in trials if trial.error is not None]
     if output.json:
         print_json({**_json(suite, checked, warnings), "ok": not failed, "mistakes": []})
@@ -186,12 +198,16 @@ def _conclude(suite: Suite, checked: Sequence[Checked], output: Output) -> int:
         if failed[0] not in {benchmark.name for benchmark in suite.benchmarks}:
             others = f", and {len(failed) - 1} of {len(trials) - 1} benchmarks failed"
             text = f"{suite.name}: its set-up fails{others if failed[1:] else ''}"
-        kept = {str(Path(trial.run_dir).parent) for trial in trials if trial.run_dir}
-        print("; their files stay in ".join([text, *kept]), file=sys.stderr)
+        run_folders = {str(Path(trial.run_dir).parent) for trial in trials if trial.run_dir}
+        print("; their files stay in ".join([text, *run_folders]), file=sys.stderr)
     else:
-        left = sum(c.left_out is not None for c in checked)
-        more = f", {left} of {len(trials)} benchmarks left out" if left else ""
-        print(f"{suite.name}: nothing wrong{more}")
+        left_out_count = sum(
+            checked_benchmark.left_out is not None for checked_benchmark in checked
+        )
+        left_out_words = (
+            f", {left_out_count} of {len(trials)} benchmarks left out" if left_out_count else ""
+        )
+        print(f"{suite.name}: nothing wrong{left_out_words}")
     return 1 if failed else 0
 
 
@@ -209,7 +225,10 @@ def _json(suite: Suite, checked: Sequence[Checked], warnings: Sequence[str]) -> 
     return {
         "suite": suite.name,
         "path": str(suite.path),
-        "benchmarks": [{**to_dict(c.trial), "left_out": c.left_out} for c in checked],
+        "benchmarks": [
+            {**to_dict(checked_benchmark.trial), "left_out": checked_benchmark.left_out}
+            for checked_benchmark in checked
+        ],
         "warnings": list(warnings),
     }
 
@@ -226,7 +245,7 @@ def _mistakes(mistakes: Sequence[Mistake]) -> list[dict[str, object]]:
     ]
 
 
-# -- `rater suites new`: write a suite that runs as it is, to be changed by its owner --------------
+# -- `rater suites new`: write an example that runs, to be changed by its owner --------------------
 
 _NAME = "NAME"  # stands for the suite's name in the files of the example
 _MAIN = "suite.toml"  # the example's file that becomes NAME.toml; the others go to NAME/
@@ -234,32 +253,32 @@ _MAIN = "suite.toml"  # the example's file that becomes NAME.toml; the others go
 
 def new(output: Output, name: str, place: Path | None) -> int:
     """Write an example that runs; return the exit status."""
-    main, programs = _places(name, place)
-    written = _write(main, programs)
+    suite_file, programs = _places(name, place)
+    written = _write(suite_file, programs)
     # In a folder of suites its name is enough.
-    by_name = main.parent.absolute() in suite_folders()
-    shown = main.stem if by_name else shlex.quote(_as_path(main))
-    next_ = [
-        (typed_command(f"rater suites check {shown} --run"), "is every answer right?"),
-        (typed_command(f"rater run {shown} --size test"), "a copy on every CPU, all at once"),
-        (f"${{EDITOR:-vi}} {shlex.quote(_as_path(main))}", "put your own program in"),
+    by_name = suite_file.parent.absolute() in suite_folders()
+    shown_name = suite_file.stem if by_name else shlex.quote(_as_path(suite_file))
+    next_steps = [
+        (typed_command(f"rater suites check {shown_name} --run"), "is every answer right?"),
+        (typed_command(f"rater run {shown_name} --size test"), "a copy on every CPU, all at once"),
+        (f"${{EDITOR:-vi}} {shlex.quote(_as_path(suite_file))}", "put your own program in"),
     ]
     if output.json:
         print_json(
             {
-                "suite": main.stem,
+                "suite": suite_file.stem,
                 "written": [str(path) for path in written],
-                "next": [command for command, _ in next_],
+                "next": [command for command, _ in next_steps],
             }
         )
         return 0
     print("written:")
     for path in written:
         print(f"  {path}")
-    width = max(len(command) for command, _ in next_)
+    width = max(len(command) for command, _ in next_steps)
     print("\nnext:")
-    for command, why in next_:
-        print(f"  {command.ljust(width)}   # {why}")
+    for command, purpose in next_steps:
+        print(f"  {command.ljust(width)}   # {purpose}")
     return 0
 
 

@@ -70,30 +70,30 @@ class OneRun(Campaign[MadeRun]):
         """Return the one there is."""
         return self.new
 
-    def examine(self, slot: SweepSlot, made: MadeRun, took_s: float) -> MadeRun:
+    def examine(self, slot: SweepSlot, made_run: MadeRun, took_s: float) -> MadeRun:
         """Return the run: nothing else is looked at."""
         del slot, took_s
-        return made
+        return made_run
 
-    def stopped(self, slot: SweepSlot, made: MadeRun) -> None:
+    def stopped(self, slot: SweepSlot, made_run: MadeRun) -> None:
         """Show the part that was made."""
-        self.judge(slot, made, ())
+        self.judge(slot, made_run, ())
 
     def judge(self, slot: SweepSlot, examined: MadeRun, ahead: Sequence[SweepSlot]) -> None:
         """Show what came of the run."""
         del slot, ahead
-        made, run = examined, examined.run
-        self._status = made.status
+        made_run, run = examined, examined.run
+        self._status = made_run.status
         if run is None:
             return
         if self.output.json or not self.output.quiet:
-            print_result(self.output, self.store, run, proved=made.proved)
-        if said := stderr_excerpt(run):
-            print_error(said)
-        if made.status == 0:
+            print_result(self.output, self.store, run, proved=made_run.proved)
+        if excerpt := stderr_excerpt(run):
+            print_error(excerpt)
+        if made_run.status == 0:
             self._status = int(_is_uncounted(self.points.value[0].request, run))
-        elif made.status <= 128 and (self.quiet or not f"{made.reason}".endswith("failed")):
-            print_error(f"run {made.number} failed: {made.reason}")
+        elif made_run.status <= 128 and (self.quiet or not f"{made_run.reason}".endswith("failed")):
+            print_error(f"run {made_run.number} failed: {made_run.reason}")
 
     def conclude(self) -> CampaignEnded:
         """Return how it ended."""
@@ -104,33 +104,33 @@ def _is_uncounted(request: Request, run: StoredRun) -> bool:
     """Say it where counters were asked for and nothing was counted."""
     if request.counters is None or run.counted:
         return False
-    asked = f"run {run.head.run}: --counters {request.counters}"
-    print_error(f"{asked}: nothing was counted, see its notes")
+    words = f"run {run.head.run}: --counters {request.counters}"
+    print_error(f"{words}: nothing was counted, see its notes")
     return True
 
 
-def make_run(output: Output, asked: Trusted[RunPlan], new: RunLauncher) -> int:
+def make_run(output: Output, trusted_plan: Trusted[RunPlan], launcher: RunLauncher) -> int:
     """Make a run and show it; return the exit status."""
-    plan = asked.value
+    plan = trusted_plan.value
     refuse_plan(plan)
     return (
         OneRun(
-            what=f"rater run {new.uuid[:8]}",
+            what=f"rater run {launcher.uuid[:8]}",
             points=Trusted({0: CampaignPoint("", plan.request, plan)}),
             quiet=output.quiet,
             screen=not output.quiet,
             output=output,
-            new=new,
+            new=launcher,
         )
         .execute()
         .exit_status
     )
 
 
-def make_asked(output: Output, asked: Asked) -> tuple[int, str]:
+def make_asked(output: Output, run_arguments: Asked) -> tuple[int, str]:
     """Make a new run of what was typed; return the exit status and its uuid."""
-    plan, new = resolve(asked.request(), machine.discover_topology()), RunLauncher()
-    return make_run(output, Trusted(plan), new), new.uuid
+    plan, launcher = resolve(run_arguments.request(), machine.discover_topology()), RunLauncher()
+    return make_run(output, Trusted(plan), launcher), launcher.uuid
 
 
 # -- `rater run --resume RUN`: run exactly what is missing of a stored run -------------------------
@@ -169,64 +169,66 @@ class Resume(RunLauncher):
     def enter(
         self, store: Store, plan: Plan, start: StoredRun, say: Callable[[str], None]
     ) -> ActiveRun:
-        """Take the run up, if it still is what it was."""
+        """Take the run up; raises `InputError` where machine, settings or programs changed."""
         run, head = self._stored, self._stored.head
-        left = left_of(plan, run)
-        found = changed_conditions(run, stored_conditions(start))
-        weighty = [it for it in found if it.significant]
+        remaining = left_of(plan, run)
+        differences = changed_conditions(run, stored_conditions(start))
+        weighty = [difference for difference in differences if difference.significant]
         if weighty and not self._force:
             raise InputError(refusal(run, weighty))
-        if found:
-            say(f"differs from when run {head.run} began:{changes_text(found)}")
+        if differences:
+            say(f"differs from when run {head.run} began:{changes_text(differences)}")
         store.claim_run(
             head.run,
             resumed=head.resumed,
-            torn=left.torn,
+            torn=remaining.torn,
             placements=start.placements,
             pus=start.pus,
             notes=(
-                _taken_up(left, start.head.started_at),
-                *(f"differs since then: {it}" for it in found),
+                _taken_up(remaining, start.head.started_at),
+                *(f"differs since then: {difference}" for difference in differences),
                 *(warning for warning in start.warnings if warning not in run.warnings),
             ),
         )
         end_leftovers(self.uuid, self.mark)  # not before the run is ours
         if not self._keep:
-            kept = {copy.run_dir for copy in run.copies if copy.run_dir is not None}
-            remove_unnamed(self._runs / self.uuid, kept, self._runs / self.folder)
+            kept_folders = {copy.run_dir for copy in run.copies if copy.run_dir is not None}
+            remove_unnamed(self._runs / self.uuid, kept_folders, self._runs / self.folder)
         since_start_s = 0.0
         if head.started_at is not None:
-            began = datetime.fromisoformat(head.started_at)
-            since_start_s = (datetime.now(UTC) - began).total_seconds()
+            started_at = datetime.fromisoformat(head.started_at)
+            since_start_s = (datetime.now(UTC) - started_at).total_seconds()
         return ActiveRun(
             number=head.run,
-            phases=left.ahead,
-            elapsed_before_ns=left.resumed_at_ns(round(since_start_s * 1e9)),
-            runs_before=left.runs_done,
-            failed_before=left.failed,
+            phases=remaining.ahead,
+            elapsed_before_ns=remaining.resumed_at_ns(round(since_start_s * 1e9)),
+            runs_before=remaining.runs_done,
+            failed_before=remaining.failed,
         )
 
 
-def resume_run(output: Output, asked: Asked, start: StartOptions, resume: str) -> int:
+def resume_run(
+    output: Output, run_arguments: Asked, start_options: StartOptions, run_word: str
+) -> int:
     """Take up a stored run; return the exit status of the whole of it."""
-    if given := asked.words(but=START_OPTIONS):
+    if needless := run_arguments.words(without=START_OPTIONS):
         raise InputError(
-            f"--resume {resume}: leave out {' '.join(given)}: what is left of a run is run "
+            f"--resume {run_word}: leave out {' '.join(needless)}: what is left of a run is run "
             "as it was asked for; `rater run` and `rater rerun` make a new one"
         )
     with open_existing_store(output) as store:
-        again = load_again(store, resume, force=start.force)
-    run, head = again.value, again.value.head
+        sourced_run = load_again(store, run_word, force=start_options.force)
+    run, head = sourced_run.value, sourced_run.value.head
     if head.status is RunStatus.RUNNING:
         raise InputError(f"run {head.run} is still running; end it first, or wait for it")
-    resolved = resolve_again(again, start, head.benchmarks, dry_run=output.dry_run)
-    left = left_of(resolved.value.plan, run)
+    resolved = resolve_again(sourced_run, start_options, head.benchmarks, dry_run=output.dry_run)
+    remaining = left_of(resolved.value.plan, run)
     if output.dry_run:
-        return _dry_run(output, run, left, resolved.value, force=start.force)
-    if not left.ahead:
-        return _nothing_left(output, run, left)
+        return _dry_run(output, run, remaining, resolved.value, force=start_options.force)
+    if not remaining.ahead:
+        return _nothing_left(output, run, remaining)
     keep = resolved.value.request.keep
-    attempt = Resume(run, cache_root() / "work", force=start.force, keep=keep)
+    attempt = Resume(run, cache_root() / "work", force=start_options.force, keep=keep)
     return make_run(output, resolved.trusted(), attempt)
 
 
@@ -242,13 +244,13 @@ def left_of(plan: Plan, run: StoredRun) -> RemainingPlan:
     return remaining_plan(plan, run)
 
 
-def refusal(run: StoredRun, found: list[ConditionDifference]) -> str:
-    """Say why a run cannot go on as it is."""
+def refusal(run: StoredRun, differences: list[ConditionDifference]) -> str:
+    """Say which differences keep a run from going on."""
     number = run.head.run
     return (
         f"run {number} cannot go on, its parts could not be compared; since it began, this "
-        f"changed:{changes_text(found)}\nwith --force it goes on, and the differences are kept "
-        f"with it; `rater rerun {number}` makes a new run"
+        f"changed:{changes_text(differences)}\nwith --force it goes on, and the differences are "
+        f"kept with it; `rater rerun {number}` makes a new run"
     )
 
 
@@ -256,23 +258,27 @@ def _folder(number: int) -> str:
     return f"resume-{number}"
 
 
-def _taken_up(left: RemainingPlan, at: str | None) -> str:
-    done = len(left.phases) - len(left.ahead)
+def _taken_up(remaining: RemainingPlan, resumed_at: str | None) -> str:
+    done = len(remaining.phases) - len(remaining.ahead)
     torn = [
         f"{phase_name(phase.phase.benchmark, phase.phase.iteration, phase.phase.counted, True)} "
         f"(phase {phase.stored}, again as phase {phase.phase.number})"
-        for phase in left.phases
+        for phase in remaining.phases
         if phase.state is PhaseState.TORN
     ]
-    text = f"resumed at {at}, {done} of {len(left.phases)} phases done"
+    text = f"resumed at {resumed_at}, {done} of {len(remaining.phases)} phases done"
     return f"{text}; discarded incomplete: {'; '.join(torn)}" if torn else text
 
 
-def _nothing_left(output: Output, run: StoredRun, left: RemainingPlan) -> int:
+def _nothing_left(output: Output, run: StoredRun, remaining: RemainingPlan) -> int:
     head = run.head
     with open_existing_store(output) as store:
         if head.status in (RunStatus.KILLED, RunStatus.INTERRUPTED):
-            failed = f"{left.failed} of {left.runs_done} copy runs failed" if left.failed else None
+            failed = (
+                f"{remaining.failed} of {remaining.runs_done} copy runs failed"
+                if remaining.failed
+                else None
+            )
             store.close_run(
                 head.run,
                 resumed=head.resumed,
@@ -284,23 +290,27 @@ def _nothing_left(output: Output, run: StoredRun, left: RemainingPlan) -> int:
             run = store.load(head.run)
             store_placement_verdicts(store, run)
         if not output.quiet:
-            print_error(f"run {head.run}: nothing is missing of {count(len(left.phases), 'phase')}")
+            print_error(
+                f"run {head.run}: nothing is missing of {count(len(remaining.phases), 'phase')}"
+            )
         if output.json or not output.quiet:
             print_result(output, store, run)
     return 0 if run.head.status is RunStatus.COMPLETE else 1
 
 
 def _dry_run(
-    output: Output, run: StoredRun, left: RemainingPlan, resolved: RunPlan, *, force: bool
+    output: Output, run: StoredRun, remaining: RemainingPlan, resolved: RunPlan, *, force: bool
 ) -> int:
     planned = tuned_settings_of(resolved.request)
-    found = changed_conditions(run, conditions_now(resolved), planned)
-    weighty = [it for it in found if it.significant]
-    weighs = refusal(run, weighty) if weighty and left.ahead and not force else None
-    refused = "\n".join((*resolved.refusals, *((weighs,) if weighs else ()))) or None
-    document = remainder_document(run.head, left) | {
+    differences = changed_conditions(run, conditions_now(resolved), planned)
+    weighty = [difference for difference in differences if difference.significant]
+    weighty_refusal = refusal(run, weighty) if weighty and remaining.ahead and not force else None
+    refused = (
+        "\n".join((*resolved.refusals, *((weighty_refusal,) if weighty_refusal else ()))) or None
+    )
+    document = remainder_document(run.head, remaining) | {
         "executes": executed_commands(resolved),
-        "differences": changes_document(found),
+        "differences": changes_document(differences),
         "refused": refused,
     }
     print_view(output, to_json(document), remainder_parts)
@@ -310,9 +320,9 @@ def _dry_run(
 # -- `rater run` and `rater rerun`: planned, then shown (`--dry-run`) or made ----------------------
 
 
-def run(output: Output, asked: Asked) -> int:
+def run(output: Output, run_arguments: Asked) -> int:
     """Make a new run, or show it (`--dry-run`); return the exit status."""
-    request = asked.request()
+    request = run_arguments.request()
     check_current_directory()
     resolved = resolve(request, machine.discover_topology())
     if output.dry_run:
@@ -320,13 +330,15 @@ def run(output: Output, asked: Asked) -> int:
     return make_run(output, Trusted(resolved), RunLauncher())
 
 
-def rerun(output: Output, which: str, tag: tuple[str, ...], start: StartOptions) -> int:
+def rerun(
+    output: Output, run_word: str, tag_words: tuple[str, ...], start_options: StartOptions
+) -> int:
     """Make a stored run once more, with these tags besides; return the exit status."""
     option = BY_NAME["tag"]
-    tags = option.kind.check(option.typed, tag)
+    tags = option.kind.check(option.typed, tag_words)
     with open_existing_store(output) as store:
-        stored = load_again(store, which, force=start.force)
-    resolved = resolve_again(stored, start, tags=tags, dry_run=output.dry_run)
+        stored = load_again(store, run_word, force=start_options.force)
+    resolved = resolve_again(stored, start_options, tags=tags, dry_run=output.dry_run)
     if output.dry_run:
-        return dry_run(output, resolved.value, again=stored.value)
+        return dry_run(output, resolved.value, repeated_run=stored.value)
     return make_run(output, resolved.trusted(), Rerun(stored.value))

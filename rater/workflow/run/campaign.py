@@ -55,11 +55,11 @@ _MOST_DISTURBED_IN_A_ROW = 3
 
 
 class CampaignPoint(Struct, frozen=True):
-    """The runs of one kind: what was asked for, and the plan."""
+    """The runs of one kind: their request and their plan."""
 
     label: str
     request: Request
-    plan: RunPlan | None  # None where its settings change which CPUs there are
+    plan: RunPlan | None  # made before each run instead, if settings change which CPUs there are
     settings: dict[str, str] = {}  # of the machine, set before each of these runs
 
 
@@ -123,11 +123,11 @@ class Campaign[ExaminedRun]:
         del slot, keeper
         return ()
 
-    def set_up(self, point: CampaignPoint, own: RunSettings) -> None:
-        """Set what a run wants of the machine; `own` is put back behind the run."""
-        own.set(tuned_settings_of(point.request))
+    def set_up(self, point: CampaignPoint, run_settings: RunSettings) -> None:
+        """Set what a run wants of the machine; `run_settings` are put back behind the run."""
+        run_settings.set(tuned_settings_of(point.request))
 
-    def check_run(self, made: MadeRun) -> None:
+    def check_run(self, made_run: MadeRun) -> None:
         """Raise where a run was not made as its point says."""
 
     def plan_of(self, slot: SweepSlot) -> RunPlan:
@@ -136,12 +136,12 @@ class Campaign[ExaminedRun]:
         assert plan is not None
         return plan
 
-    def examine(self, slot: SweepSlot, made: MadeRun, took_s: float) -> ExaminedRun:
+    def examine(self, slot: SweepSlot, made_run: MadeRun, took_s: float) -> ExaminedRun:
         """Load and analyse a run that no signal ended; `took_s`: with its set-up."""
         raise NotImplementedError
 
     def disturbance(self, examined: ExaminedRun) -> str | None:
-        """Return why a run counts as disturbed by other work; None where it does not."""
+        """Return why a run counts as disturbed by other work, if it does."""
         del examined
         return None
 
@@ -150,14 +150,14 @@ class Campaign[ExaminedRun]:
         del examined
         return tries < self.retries and not self._retries_are_vain
 
-    def discard(self, slot: SweepSlot, made: MadeRun, why: str) -> None:
+    def discard(self, slot: SweepSlot, made_run: MadeRun, reason: str) -> None:
         """Drop a disturbed run, which is made again."""
 
     def judge(self, slot: SweepSlot, examined: ExaminedRun, ahead: Sequence[SweepSlot]) -> None:
         """Say what came of a run that counts."""
         raise NotImplementedError
 
-    def stopped(self, slot: SweepSlot, made: MadeRun) -> None:
+    def stopped(self, slot: SweepSlot, made_run: MadeRun) -> None:
         """Hear of a run that a signal ended; no other is made."""
 
     def not_made(self, slot: SweepSlot, error: RaterError) -> None:
@@ -166,7 +166,7 @@ class Campaign[ExaminedRun]:
         raise error
 
     def check_stop(self, slot: SweepSlot, ahead: Sequence[SweepSlot]) -> CampaignEnded | None:
-        """Return the end of the campaign behind this slot; None where it goes on."""
+        """Return the end of the campaign behind this slot, if it ends there."""
 
     def conclude(self) -> CampaignEnded:
         """Return the end of the campaign with all runs made."""
@@ -261,26 +261,26 @@ class Campaign[ExaminedRun]:
         """Make one run; return its status, and whether it is made again, as others disturbed it."""
         began_s = time.monotonic()
         try:
-            made = self._run(slot, tries)
+            made_run = self._run(slot, tries)
         except (StoreError, ConditionsChangedError, SettingChangedError):
             raise
         except RaterError as error:
             self.not_made(slot, error)
             return 0, False
-        if made.status > 128:
-            self.stopped(slot, made)
-            return made.status, False
-        examined = self.examine(slot, made, time.monotonic() - began_s)
+        if made_run.status > 128:
+            self.stopped(slot, made_run)
+            return made_run.status, False
+        examined = self.examine(slot, made_run, time.monotonic() - began_s)
         disturbance = self.disturbance(examined)
         if disturbance and self.repeats(tries, examined):
-            self.discard(slot, made, disturbance)
-            return made.status, True
+            self.discard(slot, made_run, disturbance)
+            return made_run.status, True
         self._disturbed_in_a_row = self._disturbed_in_a_row + 1 if disturbance else 0
         is_told_now = self._disturbed_in_a_row == _MOST_DISTURBED_IN_A_ROW
         if self.retries and is_told_now and not self.repeats(0, examined):
             self.say("runs stay disturbed: no more of them are made again")
         self.judge(slot, examined, ahead)
-        return made.status, False
+        return made_run.status, False
 
     def _run(self, slot: SweepSlot, tries: int) -> MadeRun:
         """Make one run, and put back what it sets of the machine."""
@@ -290,23 +290,23 @@ class Campaign[ExaminedRun]:
             self.say(text, point)
 
         attempt = self.attempt(slot, tries)
-        with RunSettings(self.tuner, report) as own:
-            self.set_up(point, own)
+        with RunSettings(self.tuner, report) as run_settings:
+            self.set_up(point, run_settings)
             session = Session(
                 asked=Trusted(self.plan_of(slot)),  # the campaign took trusted points
                 store=self.store,
                 attempt=attempt,
-                settings=own,
+                settings=run_settings,
                 say=report,
                 left=self._left,
                 load=self._load,
                 screen=self.screen,
                 listeners=partial(self.listeners, slot),
             )
-            made = session.run()
+            made_run = session.run()
             self._load = ForeignLoadSampler()
-            self.check_run(made)
-        return made
+            self.check_run(made_run)
+        return made_run
 
 
 # -- Between two runs: rests, and signals that come then -------------------------------------------

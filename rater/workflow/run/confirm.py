@@ -69,7 +69,7 @@ _SIDES = ("a", "b")
 
 
 class ConfirmOptions(Struct, frozen=True):
-    """What was asked for of a trial."""
+    """Options of `rater divots --confirm`."""
 
     confirm: str  # the run
     finding: int | None
@@ -77,7 +77,7 @@ class ConfirmOptions(Struct, frozen=True):
     fresh: bool
 
 
-def confirm(output: Output, options: ConfirmOptions, start: StartOptions) -> int:
+def confirm(output: Output, options: ConfirmOptions, start_options: StartOptions) -> int:
     """Run the pairs, print the verdict; 0: confirmed, 1: not, and also where it cannot be run.
 
     With --dry-run always 0: refused or not, it was said what would run.
@@ -85,26 +85,26 @@ def confirm(output: Output, options: ConfirmOptions, start: StartOptions) -> int
     pairs = DEFAULT_PAIRS if options.pairs is None else options.pairs
     if pairs < LEAST_PAIRS:
         raise InputError(f"--pairs {pairs}: expected {LEAST_PAIRS} or more: one has no interval")
-    again, number, finding, findings = _chosen(output, options, start)
-    run = again.value
+    sourced_run, number, finding, findings = _chosen(output, options, start_options)
+    run = sourced_run.value
     topology = machine.discover_topology()
-    refused = refusal(run, topology)
-    trial = None if refused else trial_of(finding, findings, run)
+    refusal_reason = refusal(run, topology)
+    trial = None if refusal_reason else trial_of(finding, findings, run)
     if isinstance(trial, str):
-        trial, refused = None, trial
+        trial, refusal_reason = None, trial
     view = ConfirmView(
         run=run.head.run,
         number=number,
         evidence=evidence_line(finding),
         trial=trial,
-        refused=refused,
+        refused=refusal_reason,
         pairs=pairs,
         commands=("", ""),
     )
     if trial is None:
         print_view(output, trial_document(view), lambda _: trial_parts(view))
         return 0 if output.dry_run else 1
-    requests = _requests(again, trial, start, dry_run=output.dry_run)
+    requests = _requests(sourced_run, trial, start_options, dry_run=output.dry_run)
     view = replace(view, commands=(_command(requests[0]), _command(requests[1])))
     if output.dry_run or not output.json:
         print_view(output, trial_document(view), lambda _: trial_parts(view))
@@ -112,14 +112,19 @@ def confirm(output: Output, options: ConfirmOptions, start: StartOptions) -> int
         if not output.json:
             executed = executed_commands(resolve(requests[0], topology))
             print_parts([executed_facts(executed)], Printer(terminal()))
-        if again.doubt is not None:
-            print_error(again.doubt)
+        if sourced_run.doubt is not None:
+            print_error(sourced_run.doubt)
         return 0
-    asked = again.with_value(requests).trusted().value
-    plans = [resolve(request, topology) for request in asked]
+    trusted_requests = sourced_run.with_value(requests).trusted().value
+    plans = [resolve(request, topology) for request in trusted_requests]
     pairs_run = _Pairs(
         what=f"rater divots --confirm {run.head.run}",
-        points=Trusted({n: CampaignPoint(_SIDES[n], it.request, it) for n, it in enumerate(plans)}),
+        points=Trusted(
+            {
+                side: CampaignPoint(_SIDES[side], plan.request, plan)
+                for side, plan in enumerate(plans)
+            }
+        ),
         slots=order_slots((0, 1), pairs, BlockOrder.GIVEN, 0),
         quiet=True,
         output=output,
@@ -130,38 +135,47 @@ def confirm(output: Output, options: ConfirmOptions, start: StartOptions) -> int
 
 
 def _chosen(
-    output: Output, options: ConfirmOptions, start: StartOptions
+    output: Output, options: ConfirmOptions, start_options: StartOptions
 ) -> tuple[Sourced[StoredRun], int, Finding, tuple[Finding, ...]]:
     with open_existing_store(output) as store:
-        again = load_again(store, options.confirm, force=start.force)
-        run = again.value
+        sourced_run = load_again(store, options.confirm, force=start_options.force)
+        run = sourced_run.value
         analysis = load_or_analyse(store, run.head, Thresholds(), fresh=options.fresh, run=run)
-    found = [finding for finding in analysis.findings if not finding.explained]
+    unexplained = [finding for finding in analysis.findings if not finding.explained]
     number = 1 if options.finding is None else options.finding
-    if not 1 <= number <= len(found):
-        what = f"run {run.head.run} has {count(len(found), 'divot')}"
+    if not 1 <= number <= len(unexplained):
+        run_and_count = f"run {run.head.run} has {count(len(unexplained), 'divot')}"
         raise InputError(
-            f"--finding {number}: {what}, numbered from 1"
-            if found
+            f"--finding {number}: {run_and_count}, numbered from 1"
+            if unexplained
             else f"--confirm {options.confirm}: run {run.head.run} has no divots to confirm"
         )
-    return again, number, found[number - 1], analysis.findings
+    return sourced_run, number, unexplained[number - 1], analysis.findings
 
 
 def _requests(
-    run: Sourced[StoredRun], trial: ConfirmPlan, start: StartOptions, *, dry_run: bool
+    sourced_run: Sourced[StoredRun],
+    trial: ConfirmPlan,
+    start_options: StartOptions,
+    *,
+    dry_run: bool,
 ) -> tuple[Request, Request]:
     """Return what both sides ask for; raises `InputError` for runs of a kit."""
-    head = run.value.head
+    head = sourced_run.value.head
     request = request_of(head)
     if request.of_kit:
         raise InputError(
             f"run {head.run} is of SPEC CPU's run directories, which are made for its number of "
             f"copies: `rater rerun {head.run}` shows whether the divot comes back"
         )
-    chdir_to(run.with_value(head.directory or "."), f"run {head.run}", WAY_TO_RUN, dry_run=dry_run)
+    chdir_to(
+        sourced_run.with_value(head.directory or "."),
+        f"run {head.run}",
+        WAY_TO_RUN,
+        dry_run=dry_run,
+    )
     request = replace(
-        select_benchmarks(pin_suites(start.on(request), head), trial.benchmarks),
+        select_benchmarks(pin_suites(start_options.on(request), head), trial.benchmarks),
         copies=str(trial.copies),
         # A barrier, one iteration: pairs are what is repeated.
         mode=None,
@@ -214,39 +228,41 @@ class _Pairs(Campaign[MadeRun]):
         side = (("side", _SIDES[slot.point]), ("pair", str(slot.block)))
         return replace(plan, request=replace(plan.request, tags=((TAG, f"{self.view.run}"), *side)))
 
-    def examine(self, slot: SweepSlot, made: MadeRun, took_s: float) -> MadeRun:
+    def examine(self, slot: SweepSlot, made_run: MadeRun, took_s: float) -> MadeRun:
         """Return the run: all that is looked at came with it."""
         del slot, took_s
-        return made
+        return made_run
 
-    def stopped(self, slot: SweepSlot, made: MadeRun) -> None:
+    def stopped(self, slot: SweepSlot, made_run: MadeRun) -> None:
         """Say that there is no verdict."""
-        self.judge(slot, made, ())
+        self.judge(slot, made_run, ())
 
     def judge(self, slot: SweepSlot, examined: MadeRun, ahead: Sequence[SweepSlot]) -> None:
         """Keep the times of a side, and with the second one compare them."""
         del ahead
-        made, run = examined, examined.run
-        if made.status or run is None:
-            print_error(f"run {made.number} did not end well: no verdict")
-            self._failed = made.status or 1
+        made_run, run = examined, examined.run
+        if made_run.status or run is None:
+            print_error(f"run {made_run.number} did not end well: no verdict")
+            self._failed = made_run.status or 1
             return
         readings = run_counters(run)
-        self._numbers.append(made.number)
+        self._numbers.append(made_run.number)
         self._times.append(times_of(run))
-        self._taken.append(is_too_disturbed(made.others_cost))
+        self._taken.append(is_too_disturbed(made_run.others_cost))
         self._foreign[slot.point].extend(
-            use.foreign for use in readings.cpus if use.copies and use.foreign is not None
+            cpu_use.foreign
+            for cpu_use in readings.cpus
+            if cpu_use.copies and cpu_use.foreign is not None
         )
         if slot.point:
             slowdown, self._times = slowdown_of(*self._times), []
             if slowdown is None:  # an output was wrong in each of its benchmarks
-                one, other = self._numbers[-2:]
-                raise RunError(f"runs {one} and {other} have no benchmark in common")
+                first, second = self._numbers[-2:]
+                raise RunError(f"runs {first} and {second} have no benchmark in common")
             self._slowdowns.append(slowdown)
             if not self.output.quiet and not self.output.json:
-                told = f"  pair {slot.block} of {self.view.pairs}: {(slowdown - 1) * 100:+.1f} %"
-                print(told, file=sys.stderr)
+                line = f"  pair {slot.block} of {self.view.pairs}: {(slowdown - 1) * 100:+.1f} %"
+                print(line, file=sys.stderr)
 
     def check_stop(self, *_: object) -> CampaignEnded | None:
         """End it with the first run that did not end well."""
@@ -259,14 +275,18 @@ class _Pairs(Campaign[MadeRun]):
         disturbed = mostly_disturbed(self._taken)
         if disturbed:
             verdict = replace(verdict, answer=ConfirmVerdict.CANNOT_TELL)
-        here, there = self._foreign
-        done = replace(
+        foreign_here, foreign_there = self._foreign
+        concluded = replace(
             self.view,
             runs=tuple(batched(self._numbers, 2)),
             verdict=verdict,
-            foreign=(median(here), median(there)) if here and there else None,
+            foreign=(median(foreign_here), median(foreign_there))
+            if foreign_here and foreign_there
+            else None,
             disturbed=disturbed,
         )
-        print_view(self.output, trial_document(done), lambda _: verdict_parts(done))
-        good = verdict.answer in (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
-        return CampaignEnded(RunStatus.COMPLETE, None, NOT_JUDGED if disturbed else 1 - good)
+        print_view(self.output, trial_document(concluded), lambda _: verdict_parts(concluded))
+        is_confirmed = verdict.answer in (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
+        return CampaignEnded(
+            RunStatus.COMPLETE, None, NOT_JUDGED if disturbed else 1 - is_confirmed
+        )

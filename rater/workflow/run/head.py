@@ -86,11 +86,11 @@ class RunLauncher:
         return ActiveRun(number=self.number, phases=plan.phases)
 
 
-# -- The head of a run and what it is made under, as they are stored before the first phase --------
+# -- The head of a run and its conditions, stored before the first phase ---------------------------
 
 
 def conditions_now(resolved: RunPlan) -> Conditions:
-    """Return what a run is made under, as far as it is known before anything is built."""
+    """Return the conditions of a run that are known before anything is built."""
     path, sha256 = suite_files(resolved.request)
     topology = resolved.topology
     return Conditions(
@@ -109,7 +109,7 @@ def conditions_now(resolved: RunPlan) -> Conditions:
 
 
 def start_of(identity: str, ready: PreparedRun) -> StoredRun:
-    """Return a run that begins now, and what it is made under."""
+    """Return the first row of a run that begins now: its head and its conditions."""
     resolved = ready.resolved
     request, plan = resolved.request, resolved.plan
     benchmarks = tuple(
@@ -118,7 +118,7 @@ def start_of(identity: str, ready: PreparedRun) -> StoredRun:
             resolved.workloads, ready.built, ready.lines, ready.inputs, strict=True
         )
     )
-    now = conditions_now(resolved)
+    conditions = conditions_now(resolved)
     size, tune = size_and_tune(resolved)
     head = RunHead(
         run=0,  # the database gives it one
@@ -128,7 +128,7 @@ def start_of(identity: str, ready: PreparedRun) -> StoredRun:
         reason=None,
         started_at=utc_timestamp(),
         elapsed_s=None,
-        hostname=now.host.hostname,
+        hostname=conditions.host.hostname,
         mode=plan.mode,
         order=str(plan.order),
         copies=plan.copies,
@@ -149,19 +149,19 @@ def start_of(identity: str, ready: PreparedRun) -> StoredRun:
         window_s=plan.window.length_ns / 1e9 if plan.window else None,
         directory=directory_here(),
         request=request_to_json(request),
-        suite_path=now.suite_path,
-        suite_sha256=now.suite_sha256,
+        suite_path=conditions.suite_path,
+        suite_sha256=conditions.suite_sha256,
         benchmarks=tuple(used.name for used in benchmarks),
         tags=_storable_pairs(request.tags),
     )
     return StoredRun(
         head=head,
-        host=now.host,
-        settings=now.settings,
+        host=conditions.host,
+        settings=conditions.settings,
         environment=_storable_pairs(request.environment),
         benchmarks=benchmarks,
-        placements=now.placements,
-        pus=now.pus,
+        placements=conditions.placements,
+        pus=conditions.pus,
         warnings=resolved.warnings,
     )
 
@@ -196,8 +196,12 @@ def _used(
 
 def directory_here() -> str:
     """Return where we are as text that leads back there, whatever bytes its name has."""
-    here = Path.cwd()
-    return str(here) if escape_undecodable(str(here)) == str(here) else here.as_uri()
+    directory = Path.cwd()
+    return (
+        str(directory)
+        if escape_undecodable(str(directory)) == str(directory)
+        else directory.as_uri()
+    )
 
 
 def suite_files(request: Request) -> tuple[str | None, str | None]:

@@ -1,4 +1,4 @@
-"""What a run needs before it can begin, and what it is warned of and refused for."""
+"""A run made ready: builds, inputs, needs of memory and disk, warnings and refusals."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ class PreparedRun(Struct, frozen=True, kw_only=True):
 def make_ready(
     resolved: RunPlan,
     work: Path,
-    later: Callable[..., object],
+    at_end: Callable[..., object],
     report: Callable[[str], None],
 ) -> PreparedRun:
     """Set up, build and make what is missing; `report` hears what takes seconds.
 
-    `later(function, argument)` is called when the run is over. Raises `InputError`
+    `at_end(function, argument)` has the function called when the run is over. Raises `InputError`
     for what can not be set up, built, found or does not fit.
     """
     request, workloads, cache = resolved.request, resolved.workloads, cache_root()
@@ -112,35 +112,48 @@ def make_ready(
     # happen to run: its copies would be the slow ones. A set-up may work anywhere, so it is
     # spread with the programs and inputs; what it leaves in its folder is dropped besides.
     with page_cache_spread(spread_over(resolved.topology)):
-        left = _set_up(resolved, cache)
+        setup_files = _set_up(resolved, cache)
         missing = [
-            w for w in workloads if not (w.kit or is_built(w.benchmark, request.tune, cache))
+            workload
+            for workload in workloads
+            if not (workload.kit or is_built(workload.benchmark, request.tune, cache))
         ]
         if missing:
-            them = "it" if len(missing) == 1 else "them"
-            report(f"building {count(len(missing), 'program')}, once; {cache} keeps {them}")
+            pronoun = "it" if len(missing) == 1 else "them"
+            report(f"building {count(len(missing), 'program')}, once; {cache} keeps {pronoun}")
         built = tuple(
-            KITS().kit_built(w.kit) if w.kit else build(w.benchmark, request.tune, cache, w.size)
-            for w in workloads
+            KITS().kit_built(workload.kit)
+            if workload.kit
+            else build(workload.benchmark, request.tune, cache, workload.size)
+            for workload in workloads
         )
         inputs = tuple(
-            ready_inputs(w.benchmark, w.size, cache, left[w.suite.path] if w.suite else None)
-            for w in workloads
+            ready_inputs(
+                workload.benchmark,
+                workload.size,
+                cache,
+                setup_files[workload.suite.path] if workload.suite else None,
+            )
+            for workload in workloads
         )
     lines = tuple(
-        KITS().kit_lines(w.kit) if w.kit else command_lines(w.benchmark, w.size, b)
-        for w, b in zip(workloads, built, strict=True)
+        KITS().kit_lines(workload.kit)
+        if workload.kit
+        else command_lines(workload.benchmark, workload.size, program)
+        for workload, program in zip(workloads, built, strict=True)
     )
     with cache_errors(cache):
         work.mkdir(parents=True)
-    later(remove_if_empty, work)
-    linked = all(links_work(some, work) for some in inputs)
+    at_end(remove_if_empty, work)
+    linked = all(links_work(workload_inputs, work) for workload_inputs in inputs)
     needs = needs_of(resolved, work, inputs, linked=linked)
     if needs.problems and not request.force:
         raise InputError("\n".join(needs.problems))
     programs = {
-        w.benchmark.name: _program(resolved, w, one, i, cache)
-        for w, one, i in zip(workloads, lines, inputs, strict=True)
+        workload.benchmark.name: _program(
+            resolved, workload, workload_lines, workload_inputs, cache
+        )
+        for workload, workload_lines, workload_inputs in zip(workloads, lines, inputs, strict=True)
     }
     return PreparedRun(
         resolved=resolved, work=work, built=built, lines=lines, inputs=inputs, programs=programs
@@ -161,19 +174,21 @@ def needs_of(
     plan = resolved.plan
     loads = {}
     for position, workload in enumerate(resolved.workloads):
-        made = inputs[position] if inputs else None
-        loads[workload.benchmark.name] = load_of(workload, plan.copies, made, linked=linked)
+        made_inputs = inputs[position] if inputs else None
+        loads[workload.benchmark.name] = load_of(workload, plan.copies, made_inputs, linked=linked)
     if plan.order is Order.ROTATED:
         # The mixes that the order goes through as long as copies keep step; the first one
         # stands for the run directories of all.
-        ring = len(plan.benchmarks)
+        benchmark_count = len(plan.benchmarks)
         phases = []
-        for shift in range(ring if plan.increment else 1):
-            mix = Counter((copy + shift * plan.increment) % ring for copy in range(plan.copies))
+        for shift in range(benchmark_count if plan.increment else 1):
+            copies_by_benchmark = Counter(
+                (copy + shift * plan.increment) % benchmark_count for copy in range(plan.copies)
+            )
             runs = plan.copies * plan.iterations if shift == 0 else 0
             phases.append(
                 [
-                    replace(loads[name], copies=mix[position], runs=runs)
+                    replace(loads[name], copies=copies_by_benchmark[position], runs=runs)
                     for position, name in enumerate(plan.benchmarks)
                 ]
             )
@@ -185,14 +200,15 @@ def needs_of(
 def _refuse_early(resolved: RunPlan, cache: Path) -> None:
     needs = needs_of(resolved, cache / "work", ())
     problems = list(needs.problems)
-    caching = uncached_bytes((workload.size for workload in resolved.workloads), cache)
-    there = needs.available
+    caching_bytes = uncached_bytes((workload.size for workload in resolved.workloads), cache)
+    available = needs.available
     # Else it is among the problems already.
-    if needs.disk_bytes <= there.disk_bytes < needs.disk_bytes + caching:
+    if needs.disk_bytes <= available.disk_bytes < needs.disk_bytes + caching_bytes:
         problems.append(
             f"disk: {needs.disk_bytes / 1e6:.1f} MB needed by run directories and "
-            f"{caching / 1e6:.1f} MB by inputs in the cache, {there.disk_bytes / 1e6:.1f} MB free "
-            f"in {there.disk}; set RATER_CACHE to a larger disk, use fewer copies, or --force"
+            f"{caching_bytes / 1e6:.1f} MB by inputs in the cache, "
+            f"{available.disk_bytes / 1e6:.1f} MB free in {available.disk}; set RATER_CACHE to a "
+            "larger disk, use fewer copies, or --force"
         )
     if problems:
         raise InputError("\n".join(problems))
@@ -200,10 +216,16 @@ def _refuse_early(resolved: RunPlan, cache: Path) -> None:
 
 def _set_up(resolved: RunPlan, cache: Path) -> dict[Path, SetupFiles | None]:
     request = resolved.request
-    suites: dict[Path, Suite] = {w.suite.path: w.suite for w in resolved.workloads if w.suite}
-    left = {}
+    suites: dict[Path, Suite] = {
+        workload.suite.path: workload.suite for workload in resolved.workloads if workload.suite
+    }
+    setup_files = {}
     for path, suite in suites.items():
-        sizes = [w.size for w in resolved.workloads if w.suite and w.suite.path == path]
+        sizes = [
+            workload.size
+            for workload in resolved.workloads
+            if workload.suite and workload.suite.path == path
+        ]
         environment = {
             **os.environ,
             **dict(suite.environment),
@@ -212,8 +234,8 @@ def _set_up(resolved: RunPlan, cache: Path) -> dict[Path, SetupFiles | None]:
         }
         # Not held to --timeout, which is of copies: it may fetch or build for an hour.
         limits = Limits(output_bytes=request.output_limit_bytes)
-        left[path] = set_up_suite(suite, cache, environment, made_files(sizes), limits)
-    return left
+        setup_files[path] = set_up_suite(suite, cache, environment, made_files(sizes), limits)
+    return setup_files
 
 
 def _program(
@@ -274,14 +296,18 @@ class HostLoad:
 
         Raises `InputError` where `--preflight strict` refuses the run.
         """
-        busy = None
+        busy_warning = None
         if self._is_first or not self._watch.would_wait:
-            busy = foreign_load_warning(self._watch.busy())
-        found = _preflight(self._resolved, self._before)
-        warnings, refused = _sorted(self._resolved, found)
-        if refused and found:
-            raise InputError(found.refusal() or "")
-        return (*([busy] if busy else []), *limits_of_host(self._resolved), *warnings)
+            busy_warning = foreign_load_warning(self._watch.busy())
+        preflight = _preflight(self._resolved, self._before)
+        warnings, refused = _sorted(self._resolved, preflight)
+        if refused and preflight:
+            raise InputError(preflight.refusal() or "")
+        return (
+            *([busy_warning] if busy_warning else []),
+            *limits_of_host(self._resolved),
+            *warnings,
+        )
 
 
 def limits_of_host(resolved: RunPlan, root: Path | None = None) -> tuple[str, ...]:
@@ -292,39 +318,39 @@ def limits_of_host(resolved: RunPlan, root: Path | None = None) -> tuple[str, ..
     """
     root = root or sysroot()
     threads = max((workload.benchmark.threads for workload in resolved.workloads), default=1)
-    every = tuple(pu.os for pu in resolved.topology.pus)
+    all_cpus = tuple(pu.os for pu in resolved.topology.pus)
     masks = [
-        every if placement.cpus is None else placement.cpus for placement in resolved.placements
+        all_cpus if placement.cpus is None else placement.cpus for placement in resolved.placements
     ]
-    found = []
+    warnings = []
     quota = min(cpu_quotas(root), default=(math.inf,))[0]
-    wanted = min(len(masks) * threads, len(set().union(*masks)))
-    if quota < wanted:
-        found.append(
-            f"a cgroup's CPU quota is {quota:g} CPUs, and the copies keep {wanted} busy: they are "
-            "stopped each time it is used up; raise its cpu.max, or run fewer copies"
+    busy_cpus = min(len(masks) * threads, len(set().union(*masks)))
+    if quota < busy_cpus:
+        warnings.append(
+            f"a cgroup's CPU quota is {quota:g} CPUs, and the copies keep {busy_cpus} busy: they "
+            "are stopped each time it is used up; raise its cpu.max, or run fewer copies"
         )
     isolated = parse_set(read_text(root / "sys/devices/system/cpu/isolated") or "")
-    stuck = [mask for mask in masks if len(mask) > 1 and not isolated.isdisjoint(mask)]
-    if not stuck:
-        return (*found,)
-    cpus = format_list(isolated.intersection(*map(set, stuck)) or isolated)
+    stuck_masks = [mask for mask in masks if len(mask) > 1 and not isolated.isdisjoint(mask)]
+    if not stuck_masks:
+        return (*warnings,)
+    cpus = format_list(isolated.intersection(*map(set, stuck_masks)) or isolated)
     text = (
         f"CPUs {cpus} are isolated: the kernel balances no load there, and "
-        f"{copies_text(len(stuck))} that may use several of them will stay on one"
+        f"{copies_text(len(stuck_masks))} that may use several of them will stay on one"
     )
     shared = max(Counter(chain(*masks)).values()) > 1
     if threads == 1 and shared and not resolved.request.force:
         raise InputError(f"{text}; give each a CPU of its own (--bind pu), or --force to try")
-    return (*found, text)
+    return (*warnings, text)
 
 
 def _preflight(
-    resolved: RunPlan, before: Mapping[int, NodeMemory] | None = None
+    resolved: RunPlan, before_setup: Mapping[int, NodeMemory] | None = None
 ) -> Preflight | None:
-    """Compare what copies need with what their lgroups have now; None with `--preflight off`.
+    """Compare the memory that copies need with that of their lgroups; None: `--preflight off`.
 
-    `before` is what they had before the set-up.
+    `before_setup` is the memory of lgroups before the set-up, which may have filled some.
     """
     if resolved.request.preflight == "off":
         return None
@@ -335,42 +361,44 @@ def _preflight(
         for workload in resolved.workloads
         if workload.size.memory_bytes is None and workload.size.total_memory_bytes is None
     ]
-    return preflight_now(resolved.placements, by_copy, before, unstated=unstated)
+    return preflight_now(resolved.placements, by_copy, before_setup, unstated=unstated)
 
 
-def _sorted(resolved: RunPlan, found: Preflight | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    if found is None:
+def _sorted(
+    resolved: RunPlan, preflight: Preflight | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if preflight is None:
         return (), ()
     if resolved.request.preflight == "strict":
         # Who asked for a refusal has to know what was not looked at.
-        return found.unchecked, found.warnings
-    return found.warnings, ()
+        return preflight.unchecked, preflight.warnings
+    return preflight.warnings, ()
 
 
 def checked(
     resolved: RunPlan, planned: Mapping[str, str] | None = None
 ) -> tuple[ResourceNeeds, tuple[str, ...], tuple[str, ...]]:
-    """Return what a run needs, would warn of, and would be refused for; nothing is made.
+    """Return needs, warnings and refusals of a run, of which nothing is made.
 
     `planned`: settings of the machine that will be set before, by name.
     """
     needs = needs_of(resolved, cache_root() / "work", ())
-    warnings, short = _sorted(resolved, _preflight(resolved))
+    warnings, preflight_refusals = _sorted(resolved, _preflight(resolved))
     try:
-        warnings, stuck = (*limits_of_host(resolved), *warnings), ""
+        warnings, host_refusal = (*limits_of_host(resolved), *warnings), ""
     except InputError as error:
-        stuck = str(error)
+        host_refusal = str(error)
     refusals = (
-        *([stuck] if stuck else []),
+        *([host_refusal] if host_refusal else []),
         *(() if resolved.request.force else needs.problems),
-        *(f"--preflight strict: {text}" for text in short),
+        *(f"--preflight strict: {text}" for text in preflight_refusals),
         *_setup_problems(resolved, planned),
     )
     return needs, warnings, refusals
 
 
 def _setup_problems(resolved: RunPlan, planned: Mapping[str, str] | None) -> list[str]:
-    """Return the refusals of a run, and what it would meet while it is set up (`make_ready`)."""
+    """Return the refusals of a run, and failures that `make_ready` would meet."""
     checks = checks_for_dry_run(resolved, planned)
     if resolved.request.wrap:
         checks.append(partial(find_command, resolved.request.wrap[0], "--wrap"))
@@ -414,24 +442,24 @@ def obstacles(database: str | None, resolved: RunPlan) -> list[str]:
 
 
 def _failures(checks: Sequence[Callable[[], object]]) -> list[str]:
-    found = []
+    failures = []
     for check in checks:
         try:
             check()
         except InputError as error:
-            found.append(str(error))
-    return found
+            failures.append(str(error))
+    return failures
 
 
 def database_warnings(database: Path, request: Request) -> tuple[str, ...]:
     """Warn of a database on a disk of several machines, and where others may read secrets in it."""
-    found = [it for it in (describe_shared_disk(database, OWN_DISK),) if it]
+    warnings = [warning for warning in (describe_shared_disk(database, OWN_DISK),) if warning]
     redactor = Redactor()
     redactor.redact_json([f"{name}={value}" for name, value in request.environment])
     mode = database.stat().st_mode & 0o777
     if redactor.hidden and mode & 0o077:
-        found.append(
+        warnings.append(
             f"others may read {database} (mode {mode:o}), which keeps the values of "
             f"{truncate_list(list(redactor.hidden))} for `rater rerun`; `chmod 600` closes it"
         )
-    return tuple(found)
+    return tuple(warnings)

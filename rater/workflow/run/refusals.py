@@ -1,4 +1,4 @@
-"""Checks that refuse a run as it is planned: one list, which the dry run shows and the run raises.
+"""Checks of a planned run: one list of refusals, which the dry run shows and the run raises.
 
 A plan has refusals of its own (`RunPlan.refusals`), such as more copies than there is room for.
 `prepare.py` has what a run meets later, as it builds programs and looks at free memory; there the

@@ -60,11 +60,11 @@ if TYPE_CHECKING:
     from rater.show.documents.plan import DryRunDocument, ExecutesJson, PlanDocument
 
 
-def plan(output: Output, asked: Asked, topology: str | None) -> int:
+def plan(output: Output, run_arguments: Asked, topology: str | None) -> int:
     """Print what would run where, on this machine or on one that is only described."""
-    request = asked.request()
-    where = machine.discover_topology() if topology is None else machine.load_topology(topology)
-    document = document_of(resolve(request, where))
+    request = run_arguments.request()
+    described = machine.discover_topology() if topology is None else machine.load_topology(topology)
+    document = document_of(resolve(request, described))
     if output.json:
         print_json_rows(document)
     else:
@@ -77,14 +77,18 @@ def document_of(
 ) -> PlanDocument:
     """Return a resolved run for JSON and its screen; more warnings may be added."""
     topology, placements = resolved.topology, resolved.placements
-    per_copy = most_bytes(resolved)
-    needs = needs_by_node(placements, {p.copy: per_copy for p in placements})
-    installed = {node.os: node.memory_bytes for node in topology.nodes}
+    copy_bytes = most_bytes(resolved)
+    bytes_by_node = needs_by_node(
+        placements, {placement.copy: copy_bytes for placement in placements}
+    )
+    installed_bytes = {node.os: node.memory_bytes for node in topology.nodes}
     if topology.is_this_system:  # memory may have been plugged in since the firmware counted it
-        installed |= {node: memory.total_bytes for node, memory in read_node_memory().items()}
-    threads = {w.benchmark.name: w.benchmark.threads for w in resolved.workloads}
+        installed_bytes |= {node: memory.total_bytes for node, memory in read_node_memory().items()}
+    threads = {
+        workload.benchmark.name: workload.benchmark.threads for workload in resolved.workloads
+    }
     size, tune = size_and_tune(resolved)
-    known = {
+    facts = {
         "suite": resolved.suite,
         "size": size,
         "tune": tune,
@@ -98,13 +102,15 @@ def document_of(
         "warnings": [
             *resolved.warnings,
             *remarks(topology, placements, max(threads.values())),
-            *capacity_warnings(needs, installed, strict=bound_to_memory(placements)),
+            *capacity_warnings(bytes_by_node, installed_bytes, strict=bound_to_memory(placements)),
             *warnings,
         ],
         "refused": [*resolved.refusals, *refusals],
     }
-    parts = shares(topology, placements, installed, needs if per_copy else None)
-    return plan_document(resolved.plan, topology, placements, parts, known)
+    node_shares = shares(
+        topology, placements, installed_bytes, bytes_by_node if copy_bytes else None
+    )
+    return plan_document(resolved.plan, topology, placements, node_shares, facts)
 
 
 def executed_commands(resolved: RunPlan) -> ExecutesJson:
@@ -117,14 +123,16 @@ def executed_commands(resolved: RunPlan) -> ExecutesJson:
     request, workloads = resolved.request, resolved.workloads
     environment: dict[str, str] = {}
     setups = []
-    for it in workloads:
-        if it.suite is not None:
-            setups.append(it.suite.setup)
-            environment |= dict(it.suite.environment)
-        setups.append(it.benchmark.setup)
-        environment |= dict(it.benchmark.environment) | dict(it.size.environment)
+    for workload in workloads:
+        if workload.suite is not None:
+            setups.append(workload.suite.setup)
+            environment |= dict(workload.suite.environment)
+        setups.append(workload.benchmark.setup)
+        environment |= dict(workload.benchmark.environment) | dict(workload.size.environment)
     environment |= dict(request.environment)
-    added = resolved.tuning.added({os.fsencode(k): os.fsencode(v) for k, v in environment.items()})
+    added = resolved.tuning.added(
+        {os.fsencode(variable): os.fsencode(value) for variable, value in environment.items()}
+    )
     environment |= {os.fsdecode(name): os.fsdecode(value) for name, value in added.items()}
     elsewhere = bool(request.command) and not request.run_dirs
     return {
@@ -141,24 +149,24 @@ def executed_commands(resolved: RunPlan) -> ExecutesJson:
     }
 
 
-def _command(it: Workload) -> str:
-    if it.kit:
-        return KITS().kit_command(it.kit)
-    own = it.benchmark.command or (it.benchmark.name,)
+def _command(workload: Workload) -> str:
+    if workload.kit:
+        return KITS().kit_command(workload.kit)
+    program_words = workload.benchmark.command or (workload.benchmark.name,)
     return shown(
         [
             CommandLine(
-                words=(*(command.program or own), *command.args),
+                words=(*(command.program or program_words), *command.args),
                 stdin=command.stdin,
                 stdout=command.stdout,
                 stderr=command.stderr,
             )
-            for command in it.size.commands
+            for command in workload.size.commands
         ]
     )
 
 
-# -- A stored run as something to be done once more: what was asked for, where, and what changed ---
+# -- A stored run to be made once more: its request, its directory, and what changed since ---------
 
 _URI = "file://"
 _PLACES = ("RATER_DB", "RATER_CACHE", "RATER_LOCK", "RATER_JOURNAL", "RATER_SYSROOT")
@@ -178,17 +186,17 @@ class Rerun(RunLauncher):
     ) -> ActiveRun:
         """Store that the run begins, and what differs from the one it repeats."""
         head = self._stored.head
-        found = changed_conditions(self._stored, stored_conditions(start))
+        differences = changed_conditions(self._stored, stored_conditions(start))
         say(
-            f"differs from run {head.run}:{changes_text(found)}"
-            if found
+            f"differs from run {head.run}:{changes_text(differences)}"
+            if differences
             else f"nothing differs from run {head.run}"
         )
         entered = super().enter(store, plan, start, say)
         store.append(
             entered.number,
             Noted(f"rerun of run {head.run} ({head.uuid})"),
-            *(Noted(f"differs from run {head.run}: {it}") for it in found),
+            *(Noted(f"differs from run {head.run}: {difference}") for difference in differences),
         )
         return entered
 
@@ -214,36 +222,42 @@ def request_of(head: RunHead) -> Request:
 
 
 def judged[T](
-    asked: Sourced[T], what: str, requests: Iterable[str | None], *, force: bool
+    sourced: Sourced[T], owner: str, requests: Iterable[str | None], *, force: bool
 ) -> Sourced[T]:
-    """Return what a database has with why nobody knows that this user asked for it.
+    """Return a stored value with the reason to doubt that this user asked for it.
 
-    `requests`: what it was asked for, as JSON. No doubt with `force`.
+    `requests`: the stored requests, as JSON. With `force` there is no doubt.
     """
-    why = asked.doubt
+    doubt = sourced.doubt
     for text in requests:
         with suppress(ValueError, AttributeError, RecursionError):  # told when it is read
             merged = json.loads(text or "{}").get(MERGED_FROM)
-            why = why or (merged and f"it was merged from {merged}")
-    if why is None or force:
-        return Sourced(asked.value, None)
-    told = f"rater cannot tell that {what} is yours: {why}; --dry-run shows it, --force runs it"
-    return Sourced(asked.value, told)
+            doubt = doubt or (merged and f"it was merged from {merged}")
+    if doubt is None or force:
+        return Sourced(sourced.value, None)
+    warning = (
+        f"rater cannot tell that {owner} is yours: {doubt}; --dry-run shows it, --force runs it"
+    )
+    return Sourced(sourced.value, warning)
 
 
 def load_again(store: Store, word: str, *, force: bool) -> Sourced[StoredRun]:
     """Return the run that a word means, to be run again."""
-    asked = store.load_asked(store.find(word))
-    head, there, here = asked.value.head, asked.value.host, machine_id()
-    if asked.doubt is None and here is not None and here != there.machine_id_hash:
-        doubt = f"it was made on another machine ({there.hostname or 'not known'})"
-        asked = Sourced(asked.value, doubt)
-    return judged(asked, f"run {head.run}", [head.request], force=force)
+    sourced_run = store.load_asked(store.find(word))
+    head, stored_host, this_machine = sourced_run.value.head, sourced_run.value.host, machine_id()
+    if (
+        sourced_run.doubt is None
+        and this_machine is not None
+        and this_machine != stored_host.machine_id_hash
+    ):
+        doubt = f"it was made on another machine ({stored_host.hostname or 'not known'})"
+        sourced_run = Sourced(sourced_run.value, doubt)
+    return judged(sourced_run, f"run {head.run}", [head.request], force=force)
 
 
 def resolve_again(
-    run: Sourced[StoredRun],
-    start: StartOptions,
+    sourced_run: Sourced[StoredRun],
+    start_options: StartOptions,
     benchmarks: Sequence[str] | None = None,
     tags: tuple[tuple[str, str], ...] = (),
     *,
@@ -254,26 +268,34 @@ def resolve_again(
     `benchmarks`: just these; `tags`: more of them. A `dry_run` says among its refusals that others
     may have written what it shows. Raises `InputError` that says which run.
     """
-    head = run.value.head
+    head = sourced_run.value.head
     request = request_of(head)
-    chdir_to(run.with_value(head.directory or "."), f"run {head.run}", WAY_TO_RUN, dry_run=dry_run)
+    chdir_to(
+        sourced_run.with_value(head.directory or "."),
+        f"run {head.run}",
+        WAY_TO_RUN,
+        dry_run=dry_run,
+    )
     with _naming(head):
         request = pin_suites(request, head)
         if benchmarks is not None:
             request = select_benchmarks(request, benchmarks)
-        request = replace(start.on(request), tags=(*request.tags, *tags))
+        request = replace(start_options.on(request), tags=(*request.tags, *tags))
         resolved = resolve(request, machine.discover_topology())
-    others = () if run.doubt is None else (run.doubt,)
-    return Sourced(replace(resolved, refusals=(*others, *resolved.refusals)), run.doubt)
+    doubts = () if sourced_run.doubt is None else (sourced_run.doubt,)
+    return Sourced(replace(resolved, refusals=(*doubts, *resolved.refusals)), sourced_run.doubt)
 
 
-def chdir_to(where: Sourced[str], what: str, way_out: str = _LOOKED_FOR, *, dry_run: bool) -> None:
-    """Make a directory ours, where `what` was made; what the caller named stays where it is.
+def chdir_to(
+    sourced_directory: Sourced[str], stored_name: str, way_out: str = _LOOKED_FOR, *, dry_run: bool
+) -> None:
+    """Make a directory ours, where `stored_name` was made. Paths that the caller gave
+    by environment are made absolute before.
 
     Whatever runs what a database says comes through here. Raises `InputError` when it cannot be
     entered, or when others may have written that database, unless nothing will be run.
     """
-    directory = where.value if dry_run else where.trusted().value
+    directory = sourced_directory.value if dry_run else sourced_directory.trusted().value
     for name in _PLACES:
         if os.environ.get(name):
             os.environ[name] = str(Path(os.environ[name]).absolute())
@@ -286,7 +308,8 @@ def chdir_to(where: Sourced[str], what: str, way_out: str = _LOOKED_FOR, *, dry_
         os.chdir(directory)
     except OSError as error:
         raise InputError(
-            f"{what} was made in {directory}, which cannot be entered ({error.strerror}): {way_out}"
+            f"{stored_name} was made in {directory}, which cannot be entered "
+            f"({error.strerror}): {way_out}"
         ) from error
     if "PWD" in os.environ:  # shells that copies start believe it where it is right
         os.environ["PWD"] = directory
@@ -338,18 +361,18 @@ def select_benchmarks(request: Request, benchmarks: Sequence[str]) -> Request:
         return request
     selections = []
     for name in dict.fromkeys(split_selection(selection)[0] for selection in request.suites):
-        own = [
+        chosen = [
             benchmark.name
             for benchmark in load_suite(name).benchmarks
             if benchmark.name in benchmarks
         ]
-        if own:
-            selections.append(f"{name}/{','.join(own)}")
+        if chosen:
+            selections.append(f"{name}/{','.join(chosen)}")
     return replace(request, suites=tuple(selections)) if selections else request
 
 
 def changed_conditions(
-    run: StoredRun, now: Conditions, planned: Iterable[str] = ()
+    run: StoredRun, conditions: Conditions, planned: Iterable[str] = ()
 ) -> tuple[ConditionDifference, ...]:
     """Return what differs from a stored run, readings that always do left out.
 
@@ -358,7 +381,7 @@ def changed_conditions(
     planned = tuple(planned)
     return tuple(
         difference
-        for difference in condition_differences(stored_conditions(run), now)
+        for difference in condition_differences(stored_conditions(run), conditions)
         if not any(changes_with(name, difference.what.removeprefix("setting ")) for name in planned)
     )
 
@@ -366,7 +389,7 @@ def changed_conditions(
 # -- `--dry-run`: the plan, and whether the run would be refused -----------------------------------
 
 
-def dry_run(output: Output, resolved: RunPlan, again: StoredRun | None = None) -> int:
+def dry_run(output: Output, resolved: RunPlan, repeated_run: StoredRun | None = None) -> int:
     """Show a run that is not made, and what differs from the one it would repeat."""
     needs, warnings, refusals = checked(resolved)
     refusals = tuple(dict.fromkeys([*refusals, *obstacles(output.db, resolved)]))
@@ -379,18 +402,18 @@ def dry_run(output: Output, resolved: RunPlan, again: StoredRun | None = None) -
     document["disk_bytes"] = needs.disk_bytes
     document["disk_available_bytes"] = needs.available.disk_bytes
     document["executes"] = executed_commands(resolved)
-    since = ""
-    if again is not None:
+    repeated_name = ""
+    if repeated_run is not None:
         from rater.workflow.run.head import conditions_now
 
-        planned, since = tuned_settings_of(resolved.request), f"run {again.head.run}"
-        found = changed_conditions(again, conditions_now(resolved), planned)
-        document["differences"] = changes_document(found)
+        planned, repeated_name = tuned_settings_of(resolved.request), f"run {repeated_run.head.run}"
+        differences = changed_conditions(repeated_run, conditions_now(resolved), planned)
+        document["differences"] = changes_document(differences)
 
     def parts(shown: DryRunDocument) -> Iterator[Part]:
         yield from plan_parts(shown)
-        if since:
-            yield from difference_parts(shown["differences"], since)
+        if repeated_name:
+            yield from difference_parts(shown["differences"], repeated_name)
 
     print_view(output, document, parts)
     return 0

@@ -59,7 +59,7 @@ class RunPlan(Struct, frozen=True, kw_only=True):
     topology: Topology
     plan: Plan
     placements: tuple[Placement, ...]
-    memory: Memory  # what was asked for; placements say what this kernel has of it
+    memory: Memory  # the policy of `--mem`; placements have the policies that this kernel gives
     layout: str  # its name and what the user changed of it
     reserved: tuple[int, ...]  # OS numbers of the PUs kept free of copies, ascending
     suite: str | None
@@ -136,7 +136,7 @@ class PlacedCopies(Struct, frozen=True, kw_only=True):
     offer: CpuOffer  # of the layout, as these copies count it
     planned: PlacementPlan
     placements: tuple[Placement, ...]  # as planned, with the memory policies that this kernel has
-    memory: Memory  # what was asked for
+    memory: Memory  # the policy of `--mem`, or of the layout
     bound_by: str | None  # commands of a kit that bind copies themselves
     warnings: tuple[str, ...]
 
@@ -420,7 +420,7 @@ def _unequal_threads(workloads: Sequence[Workload]) -> tuple[str, ...]:
 
 
 def _made_in_window(workloads: Sequence[Workload], plan: Plan) -> tuple[str, ...]:
-    """Warn of what is made between the runs of a steady window."""
+    """Warn of set-ups and inputs that are made between the runs of a steady window."""
     if plan.window is None:
         return ()
     warnings = []

@@ -99,7 +99,7 @@ _UNDISTURBED_S = 10.0
 
 
 class SelfTestOptions(Struct, frozen=True, kw_only=True):
-    """What was asked for of a self-test."""
+    """Options of `rater doctor selftest`."""
 
     copies: int | None
     quick: bool
@@ -112,34 +112,36 @@ class SelfTestOptions(Struct, frozen=True, kw_only=True):
     wait: float | None  # seconds
 
 
-def selftest(output: Output, asked: SelfTestOptions) -> int:
+def selftest(output: Output, options: SelfTestOptions) -> int:
     """Inject and find; return the exit status."""
-    if asked.copies is not None and asked.copies < 1:
-        raise InputError(f"--copies {asked.copies}: expected a number of copies, 1 or more")
-    for name, seconds in (("seconds", asked.seconds), ("until-idle", asked.until_idle)):
+    if options.copies is not None and options.copies < 1:
+        raise InputError(f"--copies {options.copies}: expected a number of copies, 1 or more")
+    for name, seconds in (("seconds", options.seconds), ("until-idle", options.until_idle)):
         if seconds is not None and not 0 < seconds < 1e6:
             raise InputError(f"--{name} {seconds:g}: expected seconds above 0")
-    if asked.topology is not None and not asked.simulate:
+    if options.topology is not None and not options.simulate:
         raise InputError("--topology: copies run on this machine only; add --simulate for another")
-    if asked.simulate:
-        return _simulate(output, asked)
-    if output.db is not None and not asked.keep:
+    if options.simulate:
+        return _simulate(output, options)
+    if output.db is not None and not options.keep:
         raise InputError(
             f"--db {output.db}: a self-test's runs go to a temporary database; add --keep to "
             "store them in this one"
         )
-    if asked.keep:
-        return _inject(output, asked)
+    if options.keep:
+        return _inject(output, options)
     with scratch_folder() as folder:
-        status = _inject(replace(output, db=str(folder / "rater.db")), asked)
+        status = _inject(replace(output, db=str(folder / "rater.db")), options)
         if status == _WRONG:
-            kept = shutil.move(folder / "rater.db", tempfile.mkdtemp(prefix="rater-selftest-"))
-            print_error(f"its runs are in {kept}")
+            kept_database = shutil.move(
+                folder / "rater.db", tempfile.mkdtemp(prefix="rater-selftest-")
+            )
+            print_error(f"its runs are in {kept_database}")
     return status
 
 
 class RunResult(Struct, frozen=True, kw_only=True):
-    """The times of one run, what was found in it, and what disturbed it."""
+    """The times of one run, its findings, and its disturbances."""
 
     times: Times
     found: Analysis
@@ -168,7 +170,7 @@ class RunResult(Struct, frozen=True, kw_only=True):
 
 @dataclass
 class _SelfTest:
-    """What is planted in an undisturbed run and one run for each plant, and what they came to."""
+    """An undisturbed run and one run for each planted slowdown, and their judgements."""
 
     output: Output
     asked: SelfTestOptions
@@ -182,17 +184,17 @@ class _SelfTest:
 
     def __post_init__(self) -> None:
         """Plan the runs, and what is planted in them."""
-        asked, of = self.asked, self.topology
-        self.seed = random.randrange(10**6) if asked.seed is None else asked.seed
+        options, topology = self.asked, self.topology
+        self.seed = random.randrange(10**6) if options.seed is None else options.seed
         self.choice = random.Random(self.seed)
         request = Request(
-            suites=(_FEWER_KERNELS if asked.quick else _KERNELS,),
-            copies=str(asked.copies or usual_copies(len(of.pus), len(of.nodes))),
+            suites=(_FEWER_KERNELS if options.quick else _KERNELS,),
+            copies=str(options.copies or usual_copies(len(topology.pus), len(topology.nodes))),
             iterations=self.iterations,
             size="test",
-            wait_s=asked.wait,
+            wait_s=options.wait,
         )
-        self.run = resolve(request, of)
+        self.run = resolve(request, topology)
         self.cpu_of = {
             placement.copy: placement.cpu
             for placement in self.run.placements
@@ -201,20 +203,26 @@ class _SelfTest:
         plants, missing = plan_injections(self.run.placements, self.iterations, self.choice)
         self.injections, self.missing = (CLEAN, *plants), [*missing]
 
-    def judge(self, injection: Injection, ran: RunResult) -> Judgement | None:
+    def judge(self, injection: Injection, result: RunResult) -> Judgement | None:
         """Judge a run; None: too noisy to plant anything."""
         effect = None
         if injection is CLEAN:
-            self.clean, self.spread = ran, spread_of(ran.times, ran.costs, self.cpu_of)
+            self.clean, self.spread = result, spread_of(result.times, result.costs, self.cpu_of)
         elif self.clean is not None:
-            effect = plant_size(injection, ran.times, self.clean.times)
+            effect = plant_size(injection, result.times, self.clean.times)
         if self.spread is None or self.spread.size > NOISIEST:
             return None
         return judge(
-            *(injection, effect, ran.found.findings, floor_of(self.spread.size), self.iterations),
-            others=ran.taken,
-            unsteady=ran.unsteady,
-            disturbed=ran.disturbed,
+            *(
+                injection,
+                effect,
+                result.found.findings,
+                floor_of(self.spread.size),
+                self.iterations,
+            ),
+            others=result.taken,
+            unsteady=result.unsteady,
+            disturbed=result.disturbed,
         )
 
     def take(self, judgement: Judgement | None) -> None:
@@ -224,17 +232,17 @@ class _SelfTest:
         self.judged += [judgement] if judgement else []
 
     def show(self, promised: tuple[PromiseTrials, ...] = ()) -> int:
-        """Print what it came to, or why nothing was planted; return the exit status."""
+        """Print the judgements, or why nothing was planted; return the exit status."""
         spread, clean = self.spread, self.clean
         assert spread is not None
         assert clean is not None
         if not self.judged:
-            text = refusal(spread, clean.disturbed or clean.others_words, NOISIEST)
+            reason = refusal(spread, clean.disturbed or clean.others_words, NOISIEST)
             if self.output.json:
-                print_json(refusal_document(text, spread, clean.others, self.seed))
-            print_error(text)
+                print_json(refusal_document(reason, spread, clean.others, self.seed))
+            print_error(reason)
             return TOO_NOISY
-        test = SelfTest(
+        self_test = SelfTest(
             copies=len(self.run.placements),
             cpus=tuple(sorted(set(self.cpu_of.values()))),
             lgroups=len({placement.node for placement in self.run.placements}),
@@ -251,41 +259,43 @@ class _SelfTest:
             made_noise=self.made_noise,
             promised=promised,
         )
-        print_view(self.output, selftest_document(test), lambda _: selftest_parts(test))
-        if not replace(test, tally=replace(test.tally, unjudged=0)).right:
+        print_view(self.output, selftest_document(self_test), lambda _: selftest_parts(self_test))
+        if not replace(self_test, tally=replace(self_test.tally, unjudged=0)).right:
             return _WRONG
-        return TOO_NOISY if test.tally.unjudged else 0
+        return TOO_NOISY if self_test.tally.unjudged else 0
 
     def _command(self) -> str:
         """Return the command that plants the same again."""
-        asked = self.asked
-        more = " --simulate" if asked.simulate else ""
-        more += f" --topology {shlex.quote(asked.topology)}" if asked.topology is not None else ""
-        more += f" --copies {asked.copies}" if asked.copies is not None else ""
-        more += " --quick" if asked.quick else ""
-        more += "" if asked.seconds == SECONDS else f" --seconds {asked.seconds:g}"
-        return f"rater doctor selftest --seed {self.seed}{more}"
+        options = self.asked
+        words = " --simulate" if options.simulate else ""
+        words += (
+            f" --topology {shlex.quote(options.topology)}" if options.topology is not None else ""
+        )
+        words += f" --copies {options.copies}" if options.copies is not None else ""
+        words += " --quick" if options.quick else ""
+        words += "" if options.seconds == SECONDS else f" --seconds {options.seconds:g}"
+        return f"rater doctor selftest --seed {self.seed}{words}"
 
 
 # -- Copies that run: a campaign of one run for each injection -------------------------------------
 
 
-def _inject(output: Output, asked: SelfTestOptions) -> int:
-    usual = not (asked.quick or asked.until_idle) and asked.seconds == SECONDS
-    if usual and not ForeignLoadSampler().busy().quiet:
+def _inject(output: Output, options: SelfTestOptions) -> int:
+    is_usual = not (options.quick or options.until_idle) and options.seconds == SECONDS
+    if is_usual and not ForeignLoadSampler().busy().quiet:
         print_error("selftest in short (--quick), as other work goes on here")
-        asked = replace(asked, quick=True)
-    test = _SelfTest(output, asked, machine.discover_topology())
+        options = replace(options, quick=True)
+    test = _SelfTest(output, options, machine.discover_topology())
     once_s = sum(test.run.expected_s.values()) * _OVERHEAD * len(test.injections)
-    iterations = min(0 if asked.quick else int(asked.seconds / once_s), _MOST_ITERATIONS)
+    iterations = min(0 if options.quick else int(options.seconds / once_s), _MOST_ITERATIONS)
     if iterations > LEAST_ITERATIONS:
-        asked = replace(asked, seed=test.seed)
-        test = _SelfTest(output, asked, test.topology, iterations)
+        options = replace(options, seed=test.seed)
+        test = _SelfTest(output, options, test.topology, iterations)
     refuse_plan(test.run)
     points = {}
-    for number, it in enumerate(test.injections):
-        request = replace(test.run.request, tags=((TAG, str(it.kind)),))
-        points[number] = CampaignPoint(it.kind, request, replace(test.run, request=request))
+    for number, injection in enumerate(test.injections):
+        request = replace(test.run.request, tags=((TAG, str(injection.kind)),))
+        points[number] = CampaignPoint(injection.kind, request, replace(test.run, request=request))
     runs = _Injected(
         what="rater doctor selftest",
         output=output,
@@ -322,16 +332,24 @@ class _Injected(Campaign[_InjectedRun]):
     def attempt(self, slot: SweepSlot, tries: int) -> RunLauncher:
         """Wait until others leave the CPUs of the copies alone, where that was asked for."""
         if tries == 0:
-            it = self.test.injections[slot.point]
-            self.say(f"selftest {slot.position} of {len(self.slots)}: {it.kind}, {it.place}")
+            injection = self.test.injections[slot.point]
+            self.say(
+                f"selftest {slot.position} of {len(self.slots)}: {injection.kind}, "
+                f"{injection.place}"
+            )
             self._patience_s = time.monotonic() + (self.test.asked.until_idle or 0.0)
-        quiet, before = 0, _busy_s()
-        while quiet < _SAMPLES and time.monotonic() < self._patience_s:
+        quiet_samples, busy_before = 0, _busy_s()
+        while quiet_samples < _SAMPLES and time.monotonic() < self._patience_s:
             time.sleep(_SAMPLE_S)
-            after = _busy_s()
-            busy_s = (after.get(it, 0.0) - before.get(it, 0.0) for it in self.test.cpu_of.values())
-            quiet = quiet + 1 if max(busy_s, default=0.0) <= _OTHERS * _SAMPLE_S else 0
-            before = after
+            busy_after = _busy_s()
+            busy_s = (
+                busy_after.get(cpu, 0.0) - busy_before.get(cpu, 0.0)
+                for cpu in self.test.cpu_of.values()
+            )
+            quiet_samples = (
+                quiet_samples + 1 if max(busy_s, default=0.0) <= _OTHERS * _SAMPLE_S else 0
+            )
+            busy_before = busy_after
         self._watch = ForeignLoadSampler()
         return RunLauncher()
 
@@ -341,16 +359,16 @@ class _Injected(Campaign[_InjectedRun]):
         self._injector = Injector(injection, self.test.run.placements, keeper)
         return (self._injector,)
 
-    def examine(self, slot: SweepSlot, made: MadeRun, took_s: float) -> _InjectedRun:
+    def examine(self, slot: SweepSlot, made_run: MadeRun, took_s: float) -> _InjectedRun:
         """Search the run, and judge whether the planted slowdown was found."""
         del took_s
         injection = self.test.injections[slot.point]
-        if made.status or made.run is None:
+        if made_run.status or made_run.run is None:
             raise RunError(f"the self-test's run of {injection.kind} failed: it was given up")
-        times = self.store.times(made.number)
+        times = self.store.times(made_run.number)
         analysis = analyse(times.chunks, times.benchmarks, Thresholds(), core_pus=times.core_pus)
         busy = self._watch.busy(_NAMED_SHARE, stale_s=math.inf)
-        result = result_of(made.run, analysis, self._injector.taken_s, busy)
+        result = result_of(made_run.run, analysis, self._injector.taken_s, busy)
         return _InjectedRun(result, self.test.judge(injection, result))
 
     def disturbance(self, examined: _InjectedRun) -> str | None:
@@ -371,42 +389,45 @@ class _Injected(Campaign[_InjectedRun]):
         is_usual = tries < self.retries and not is_late and examined.judgement is not None
         return is_usual or time.monotonic() <= self._patience_s
 
-    def discard(self, slot: SweepSlot, made: MadeRun, why: str) -> None:
+    def discard(self, slot: SweepSlot, made_run: MadeRun, reason: str) -> None:
         """Count it."""
-        del slot, made
+        del slot, made_run
         self.test.again += 1
-        self.say(f"selftest once more: {why}")
+        self.say(f"selftest once more: {reason}")
 
     def judge(self, slot: SweepSlot, examined: _InjectedRun, ahead: Sequence[SweepSlot]) -> None:
         """Keep the judgement."""
         del slot, ahead
         self.test.take(examined.judgement)
 
-    def stopped(self, slot: SweepSlot, made: MadeRun) -> None:
+    def stopped(self, slot: SweepSlot, made_run: MadeRun) -> None:
         """Keep that nothing was judged."""
-        del slot, made
+        del slot, made_run
         self.test.take(None)
 
     def check_stop(self, _: SweepSlot, ahead: Sequence[SweepSlot]) -> CampaignEnded | None:
         """Give up what is left on a machine that is too noisy, or disturbed for too long."""
         if not self.test.judged:
             return self.conclude()
-        late = time.monotonic() > self._until_s and not self.test.asked.until_idle
-        if not ahead or not late or self.test.judged[-1].verdict is not Verdict.NOT_JUDGED:
+        is_late = time.monotonic() > self._until_s and not self.test.asked.until_idle
+        if not ahead or not is_late or self.test.judged[-1].verdict is not Verdict.NOT_JUDGED:
             return None
-        given_up = [self.test.injections[it.point].kind for it in ahead]
+        given_up = [self.test.injections[slot.point].kind for slot in ahead]
         self.test.missing += [NotInjected(kind, _NOT_TRIED) for kind in given_up]
         return self.conclude()
 
     def conclude(self) -> CampaignEnded:
-        """Show what it came to."""
+        """Show all judgements."""
         return CampaignEnded(RunStatus.COMPLETE, None, self.test.show())
 
 
 def result_of(
-    run: StoredRun, found: Analysis, taken_s: dict[tuple[str, int, int], float], busy: ForeignLoad
+    run: StoredRun,
+    analysis: Analysis,
+    taken_s: dict[tuple[str, int, int], float],
+    busy: ForeignLoad,
 ) -> RunResult:
-    """Return what one run came to.
+    """Return times, findings and disturbances of one run.
 
     `taken_s`: CPU time that competing processes took, by benchmark, iteration and CPU. `busy`:
     who else worked while it ran.
@@ -416,43 +437,48 @@ def result_of(
         for copy in run.copies
         if copy.status is CopyStatus.OK
     }
-    others: dict[tuple[str, int, int], float] = {}
+    foreign_shares: dict[tuple[str, int, int], float] = {}
     costs: defaultdict[tuple[str, int, int], float] = defaultdict(float)
-    for use in run_counters(run).cpus:
-        if use.copies and use.benchmark is not None and use.iteration is not None:
-            cell = (use.benchmark, use.iteration, use.cpu)
+    for cpu_use in run_counters(run).cpus:
+        if cpu_use.copies and cpu_use.benchmark is not None and cpu_use.iteration is not None:
+            cell = (cpu_use.benchmark, cpu_use.iteration, cpu_use.cpu)
             # Ticks of a moment may come to less than what is taken off.
-            foreign_s = (use.foreign or 0.0) * use.elapsed_s + use.steal * use.elapsed_s
+            foreign_s = (
+                cpu_use.foreign or 0.0
+            ) * cpu_use.elapsed_s + cpu_use.steal * cpu_use.elapsed_s
             others_s = max(0.0, foreign_s - taken_s.get(cell, 0.0))
-            others[cell] = min(1.0, others_s / use.elapsed_s)
+            foreign_shares[cell] = min(1.0, others_s / cpu_use.elapsed_s)
             costs[cell] += others_s
-    for it in run.copies:
-        if it.cpu is not None:
-            costs[it.benchmark, it.iteration, it.cpu] += it.cpu_s or 0.0
-    worst = max(others, key=lambda cell: others[cell], default=None)
+    for copy_ended in run.copies:
+        if copy_ended.cpu is not None:
+            costs[copy_ended.benchmark, copy_ended.iteration, copy_ended.cpu] += (
+                copy_ended.cpu_s or 0.0
+            )
+    worst_cell = max(foreign_shares, key=lambda cell: foreign_shares[cell], default=None)
     return RunResult(
         times=times,
-        found=found,
+        found=analysis,
         costs=costs,
-        others=others[worst] if worst else 0.0,
-        others_words=others_words(worst, others, busy),
+        others=foreign_shares[worst_cell] if worst_cell else 0.0,
+        others_words=others_words(worst_cell, foreign_shares, busy),
     )
 
 
 def others_words(
-    worst: tuple[str, int, int] | None,
-    others: dict[tuple[str, int, int], float],
+    worst_cell: tuple[str, int, int] | None,
+    foreign_shares: dict[tuple[str, int, int], float],
     busy: ForeignLoad,
 ) -> str:
     """Say which CPU others took most of, and which processes worked meanwhile."""
-    who = busy_names(busy)
+    names = busy_names(busy)
     if busy.stolen:
-        who.append(f"the hypervisor's other guests ({busy.stolen:.0%} of all CPUs)")
-    named = join_and(who) if who else "no process that can be seen here"
-    if worst is None:
-        return f"others worked on a CPU: {named}"
-    name, iteration, cpu = worst
-    return f"others took {others[worst]:.0%} of CPU {cpu} ({name}, iteration {iteration}): {named}"
+        names.append(f"the hypervisor's other guests ({busy.stolen:.0%} of all CPUs)")
+    words = join_and(names) if names else "no process that can be seen here"
+    if worst_cell is None:
+        return f"others worked on a CPU: {words}"
+    name, iteration, cpu = worst_cell
+    where = f"CPU {cpu} ({name}, iteration {iteration})"
+    return f"others took {foreign_shares[worst_cell]:.0%} of {where}: {words}"
 
 
 def _busy_s() -> dict[int, float]:
@@ -462,49 +488,54 @@ def _busy_s() -> dict[int, float]:
     except (OSError, ValueError):
         return {}
     # All but idle and iowait: time that the hypervisor gave to others is part of it.
-    return {cpu: (sum(of) - of[3] - of[4]) / TICKS_PER_S for cpu, of in ticks.items()}
+    return {
+        cpu: (sum(cpu_ticks_by_state) - cpu_ticks_by_state[3] - cpu_ticks_by_state[4]) / TICKS_PER_S
+        for cpu, cpu_ticks_by_state in ticks.items()
+    }
 
 
 # -- Made times: what the detector finds on a quiet machine of this shape, whatever this one does --
 
 
-def _simulate(output: Output, asked: SelfTestOptions) -> int:
+def _simulate(output: Output, options: SelfTestOptions) -> int:
     """Plant in made times and find; return the exit status."""
-    of = asked.topology
-    where = machine.discover_topology() if of is None else machine.load_topology(of)
-    test = _SelfTest(output, asked, where, made_noise=_NOISE)
+    described = options.topology
+    topology = (
+        machine.discover_topology() if described is None else machine.load_topology(described)
+    )
+    test = _SelfTest(output, options, topology, made_noise=_NOISE)
     placements, benchmarks = test.run.placements, test.run.plan.benchmarks
     if not benchmarks:
         raise InputError("no kernel of the self-test fits this machine: fewer --copies")
-    threads = Counter(pu.core for pu in where.pus)
-    core_pus = sorted((pu.os, threads[pu.core]) for pu in where.pus)
+    threads = Counter(pu.core for pu in topology.pus)
+    core_pus = sorted((pu.os, threads[pu.core]) for pu in topology.pus)
 
     def make(injection: Injection) -> RunResult:
         rows = made_rows(injection, placements, benchmarks, test.iterations, test.choice)
-        found = analyse(
+        analysis = analyse(
             [rows], [(benchmark, None) for benchmark in benchmarks], Thresholds(), core_pus=core_pus
         )
-        return RunResult(times=times_of_rows(rows, benchmarks), found=found)
+        return RunResult(times=times_of_rows(rows, benchmarks), found=analysis)
 
     def planned(visible: dict[str, float]) -> dict[str, Injection]:
         shape = placements, benchmarks, test.iterations
         return promised_injections(visible, *shape, test.choice)
 
     def tried(scope: str, size: float) -> PromiseTrials:
-        trials = _QUICK_TRIALS if asked.quick else _TRIALS
+        trials = _QUICK_TRIALS if options.quick else _TRIALS
         plants = [planned({scope: size})[scope] for _ in range(trials)]
-        seen = [
+        was_seen = [
             any(names(finding, plant, test.iterations) for finding in make(plant).found.findings)
             for plant in plants
         ]
-        return PromiseTrials(scope, plants[0], trials, sum(seen))
+        return PromiseTrials(scope, plants[0], trials, sum(was_seen))
 
     for injection in test.injections:
         test.take(test.judge(injection, make(injection)))
         if not test.judged:
             return test.show()
     visible = test.clean.found.visible if test.clean else {}
-    return test.show(tuple(tried(it, visible[it]) for it in planned(visible)))
+    return test.show(tuple(tried(scope, visible[scope]) for scope in planned(visible)))
 
 
 def made_rows(
@@ -518,7 +549,7 @@ def made_rows(
     return [
         TimeRow(
             benchmark=number,
-            iteration=k,
+            iteration=iteration,
             copy=placement.copy,
             step=0,
             cpu=placement.cpu,
@@ -533,13 +564,17 @@ def made_rows(
             good=1,
         )
         for number, name in enumerate(benchmarks)
-        for k in range(1, iterations + 1)
+        for iteration in range(1, iterations + 1)
         for placement in placements
-        for slowdown in [injection.aimed if injection.concerns(name, k, placement.copy) else 1.0]
+        for slowdown in [
+            injection.aimed if injection.concerns(name, iteration, placement.copy) else 1.0
+        ]
         for time_s in [_UNDISTURBED_S * slowdown * math.exp(choice.gauss(0, _NOISE))]
     ]
 
 
 def times_of_rows(rows: Iterable[TimeRow], benchmarks: Sequence[str]) -> Times:
     """Return the times of rows, in seconds."""
-    return {(benchmarks[it.benchmark], it.iteration, it.copy): it.elapsed_ns / 1e9 for it in rows}
+    return {
+        (benchmarks[row.benchmark], row.iteration, row.copy): row.elapsed_ns / 1e9 for row in rows
+    }

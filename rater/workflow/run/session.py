@@ -88,7 +88,7 @@ class PagePreparation(Protocol):
         say_text: Callable[[str], None],
         fill: Callable[[Mapping[str, str]], None],
     ) -> PreparedPages | None:
-        """Make the page sizes of copies ready; None where they are not chosen."""
+        """Make the page sizes of copies ready, if some are chosen."""
 
 
 _PAGE_SETUP = Hook[PagePreparation]("page setup")
@@ -123,7 +123,7 @@ class MadeRun(Struct, frozen=True, kw_only=True):
     number: int
     status: int  # as a program's: 128 and the number of the signal that ended it
     reason: str | None  # why it failed
-    run: StoredRun | None  # as stored; None where events are missing in the database
+    run: StoredRun | None  # None: the database lacks some of its events
     proved: RunProof | None = None
     others_cost: float | None = None  # share of the score that work of others on the CPUs cost
 
@@ -175,8 +175,8 @@ class Session:
             ready = self._prepare(stack, surroundings)
             # The run has a row from here on: a signal ends the run and does not break it off.
             with hold_stop_signals() as signals:
-                made = self._make(keeper, ready, signals)
-        return made if signals.first is None else replace(made, status=128 + signals.first)
+                made_run = self._make(keeper, ready, signals)
+        return made_run if signals.first is None else replace(made_run, status=128 + signals.first)
 
     def _prepare(self, stack: ExitStack, surroundings: HostLoad) -> ReadyRun:
         """Build and make what copies need; `stack` removes what is of this run alone.
@@ -230,7 +230,7 @@ class Session:
         )
 
     def _make(self, keeper: Guard, ready: ReadyRun, signals: DeferredSignals) -> MadeRun:
-        """Enter the run in the store, make it, and store what was found of it."""
+        """Enter the run in the store, make it, and store its score and verdicts."""
         store = self.store
         entered = self.attempt.enter(store, self.resolved.plan, ready.start, self.say)
         try:

@@ -125,7 +125,7 @@ class PageChecks(Protocol):
         """Raise `InputError` for options that contradict each other."""
 
     def pages_words(self, request: Request) -> tuple[str, ...]:
-        """Say what it would do; nothing where page sizes are not chosen."""
+        """Describe the page sizes; nothing where none are chosen."""
 
     def refuse_layout(self, request: Request, planned: Mapping[str, str] | None = None) -> None:
         """Raise `InputError` where this machine does not give such pages.
@@ -169,17 +169,19 @@ def without_unfit(
     workloads: Sequence[Workload], copies: int, work: Path
 ) -> tuple[tuple[Workload, ...], tuple[str, ...]]:
     """Leave out benchmarks that do not fit even alone, where their suite allows it."""
-    left = available(work)
-    return _without(workloads, "unfit", lambda it: misfit(load_of(it, copies), left))
+    available_now = available(work)
+    return _without(
+        workloads, "unfit", lambda workload: misfit(load_of(workload, copies), available_now)
+    )
 
 
 def _without(
-    workloads: Sequence[Workload], why: str, problem_of: Callable[[Workload], str | None]
+    workloads: Sequence[Workload], trouble: str, problem_of: Callable[[Workload], str | None]
 ) -> tuple[tuple[Workload, ...], tuple[str, ...]]:
     kept, notes = [], []
     for workload in workloads:
-        may = workload.suite is not None and why in workload.suite.leave_out
-        problem = problem_of(workload) if may else None
+        may_leave_out = workload.suite is not None and trouble in workload.suite.leave_out
+        problem = problem_of(workload) if may_leave_out else None
         if problem:
             notes.append(f"left out: {workload.benchmark.name}: {problem}")
         else:
@@ -199,19 +201,23 @@ def load_of(
     `linked`: inputs that copies share are hard-linked into run directories.
     """
     size = workload.size
-    memory, total = size.memory_bytes, size.total_memory_bytes
+    copy_bytes, total_bytes = size.memory_bytes, size.total_memory_bytes
     if inputs is None:
-        copied = sum(file_size(i.path) for i in size.inputs if i.private and i.path is not None)
+        input_bytes = sum(
+            file_size(wanted.path)
+            for wanted in size.inputs
+            if wanted.private and wanted.path is not None
+        )
     else:
-        copied = sum(made.size_bytes for made in inputs if made.private or not linked)
+        input_bytes = sum(ready.size_bytes for ready in inputs if ready.private or not linked)
     return MemoryDemand(
         benchmark=workload.benchmark.name,
         copies=copies,
         runs=copies,
-        memory_bytes=memory if total is None else -(-total // copies),
+        memory_bytes=copy_bytes if total_bytes is None else -(-total_bytes // copies),
         disk_bytes=size.disk_bytes,
-        input_bytes=copied,
-        is_divided=total is not None,
+        input_bytes=input_bytes,
+        is_divided=total_bytes is not None,
     )
 
 
@@ -242,7 +248,9 @@ def suite_workloads(request: Request) -> tuple[str, tuple[Workload, ...]]:
         if key not in suites:
             suites[key] = load_suite(key)
             wanted[key] = set()
-        wanted[key] |= {b.name for b in select_from_suite(suites[key], selection).benchmarks}
+        wanted[key] |= {
+            benchmark.name for benchmark in select_from_suite(suites[key], selection).benchmarks
+        }
         named |= {(key, name) for name in split_selection(selection)[1]}
     workloads = [
         Workload(
@@ -255,10 +263,14 @@ def suite_workloads(request: Request) -> tuple[str, tuple[Workload, ...]]:
         for benchmark in suite.benchmarks
         if benchmark.name in wanted[key]
     ]
-    twice = [n for n, times in Counter(w.benchmark.name for w in workloads).items() if times > 1]
-    if twice:
+    ambiguous = [
+        name
+        for name, occurrences in Counter(workload.benchmark.name for workload in workloads).items()
+        if occurrences > 1
+    ]
+    if ambiguous:
         raise InputError(
-            f"benchmark {twice[0]} is in two of the suites {', '.join(suites)}: "
+            f"benchmark {ambiguous[0]} is in two of the suites {', '.join(suites)}: "
             "one run needs different names; run the suites one after the other"
         )
     if any(workload.benchmark.sources for workload in workloads):
@@ -287,7 +299,7 @@ def _size(suite: Suite, benchmark: Benchmark, name: str) -> Size:
         ) from None
 
 
-# -- `--alloc` and `--hugepages`: what they mean here, what they need, how runs remember them ------
+# -- `--alloc` and `--hugepages`: meaning on this machine, needs, settings stored with a run -------
 
 _MEMINFO = Path("proc/meminfo")
 _DIGEST_SHOWN = 12
@@ -325,54 +337,56 @@ def pages_problem(mode: str | None, planned: Mapping[str, str]) -> str | None:
     if mode not in (MADVISE, THP, HUGETLB):
         return None
     root = sysroot()
-    now = {setting.name: setting.read().description for setting in available_settings(root)} | dict(
-        planned
-    )
+    settings = {
+        setting.name: setting.read().description for setting in available_settings(root)
+    } | dict(planned)
     if mode == HUGETLB:
         page_bytes = meminfo(root / _MEMINFO).get("Hugepagesize")
-        return _pool_problem(now, page_bytes and page_bytes // 1024)
-    wanted = ("always",) if mode == THP else ("always", "madvise")
-    present = now.get("thp")
+        return _pool_problem(settings, page_bytes and page_bytes // 1024)
+    accepted = ("always",) if mode == THP else ("always", "madvise")
+    present = settings.get("thp")
     if present is None:
         return "this kernel has no transparent huge pages"
-    if present not in wanted:
-        own = ", or --hugepages madvise, which needs no root" if present == "madvise" else ""
+    if present not in accepted:
+        way_without_root = (
+            ", or --hugepages madvise, which needs no root" if present == "madvise" else ""
+        )
         return (
-            f"the machine's setting thp is {present}, and this takes {' or '.join(wanted)}; as "
-            f"root: `rater sweep --axis thp={wanted[-1]}`, or echo {wanted[-1]} > "
-            f"/sys/kernel/mm/transparent_hugepage/enabled{own}"
+            f"the machine's setting thp is {present}, and this takes {' or '.join(accepted)}; as "
+            f"root: `rater sweep --axis thp={accepted[-1]}`, or echo {accepted[-1]} > "
+            f"/sys/kernel/mm/transparent_hugepage/enabled{way_without_root}"
         )
     size = f"thp.{(read_number(root / _PMD_SIZE) or 2 << 20) // 1024}kB"
-    if now.get(size, "inherit") not in ("inherit", *wanted):
-        return f"the machine's setting {size} is {now[size]}; as root: --axis {size}=inherit"
+    if settings.get(size, "inherit") not in ("inherit", *accepted):
+        return f"the machine's setting {size} is {settings[size]}; as root: --axis {size}=inherit"
     return None
 
 
-def _pool_problem(now: Mapping[str, str], kilobytes: int | None) -> str | None:
+def _pool_problem(settings: Mapping[str, str], kilobytes: int | None) -> str | None:
     if kilobytes is None:
         return "this kernel has no huge pages"
     pool = f"hugepages.{kilobytes}kB"
-    of_nodes = [int(value) for name, value in now.items() if name.startswith(f"{pool}.node")]
-    if int(now.get(pool, "0")) or any(of_nodes):
+    of_nodes = [int(value) for name, value in settings.items() if name.startswith(f"{pool}.node")]
+    if int(settings.get(pool, "0")) or any(of_nodes):
         return None
-    mega = kilobytes / 1024
+    megabytes = kilobytes / 1024
     return (
-        f"the pool of {mega:g} MB pages is empty: glibc would silently use small pages; as root: "
-        f"`rater sweep --axis {pool}=N`, or echo N > /proc/sys/vm/nr_hugepages (N x {mega:g} MB "
-        "for all copies)"
+        f"the pool of {megabytes:g} MB pages is empty: glibc would silently use small pages; as "
+        f"root: `rater sweep --axis {pool}=N`, or echo N > /proc/sys/vm/nr_hugepages (N x "
+        f"{megabytes:g} MB for all copies)"
     )
 
 
 def tuning_settings(request: Request, tuning: CopyTuning) -> tuple[tuple[str, str], ...]:
     """Return what is kept with the run, beside the machine's settings."""
-    found = []
+    settings = []
     if tuning.preload is not None:
         path = Path(tuning.preload).resolve()
         digest = sha256_of(path)[:_DIGEST_SHOWN]
-        found.append(("copies.alloc", f"{request.alloc}: {path} (sha256 {digest})"))
+        settings.append(("copies.alloc", f"{request.alloc}: {path} (sha256 {digest})"))
     if request.hugepages is not None:
-        found.append(("copies.hugepages", request.hugepages))
-    return tuple(found)
+        settings.append(("copies.hugepages", request.hugepages))
+    return tuple(settings)
 
 
 def unreached_warnings(
@@ -382,45 +396,46 @@ def unreached_warnings(
 
     `needed_bytes`: what all copies hold together at their peak; 0: not stated.
 
-    Raises `InputError` where they reach none: the run would say of an allocator what it is not.
+    Raises `InputError` where they reach no program: the run would be stored under an allocator that
+    it did not have.
     """
     if tuning.preload is None and tuning.tunable is None:
         return ()
-    found = untouched_programs(tuning, programs)
-    before = (dict(os.environ) | dict(request.environment)).get("LD_PRELOAD")
-    if tuning.preload is not None and before:
-        found = (
-            *found,
-            f"LD_PRELOAD is {before}, which comes before --alloc {request.alloc}: an allocator "
-            "there takes its place",
+    warnings = untouched_programs(tuning, programs)
+    inherited_preload = (dict(os.environ) | dict(request.environment)).get("LD_PRELOAD")
+    if tuning.preload is not None and inherited_preload:
+        warnings = (
+            *warnings,
+            f"LD_PRELOAD is {inherited_preload}, which comes before --alloc {request.alloc}: an "
+            "allocator there takes its place",
         )
-    return found + _small_pool(request, needed_bytes)
+    return warnings + _small_pool(request, needed_bytes)
 
 
 def untouched_programs(tuning: CopyTuning, programs: Collection[Path]) -> tuple[str, ...]:
     """Return which programs the options do not reach. Raises `InputError` where that is all."""
     if tuning.preload is None and tuning.tunable is None:
         return ()
-    whys = {program: unreached_reason(tuning, program) for program in sorted(programs)}
-    told = tuple(f"{program} {why}" for program, why in whys.items() if why)
+    reasons = {program: unreached_reason(tuning, program) for program in sorted(programs)}
+    unreached = tuple(f"{program} {reason}" for program, reason in reasons.items() if reason)
     option = "--hugepages" if tuning.preload is None else "--alloc"
-    if told and len(told) == len(programs):
-        raise InputError(f"{option} would change nothing: {'; '.join(told)}")
-    return tuple(f"{option} changes nothing for {text}" for text in told)
+    if unreached and len(unreached) == len(programs):
+        raise InputError(f"{option} would change nothing: {'; '.join(unreached)}")
+    return tuple(f"{option} changes nothing for {text}" for text in unreached)
 
 
 def _small_pool(request: Request, needed_bytes: int) -> tuple[str, ...]:
     if request.hugepages != HUGETLB:
         return ()
     memory = meminfo(sysroot() / _MEMINFO)
-    size = memory.get("Hugepagesize", 0)
-    left = {
-        "free pages of the pool are": memory.get("HugePages_Free", 0) * size,
-        "the hugetlb limit of the cgroup leaves": huge_pages_left_bytes(sysroot(), size),
+    page_bytes = memory.get("Hugepagesize", 0)
+    free_bytes = {
+        "free pages of the pool are": memory.get("HugePages_Free", 0) * page_bytes,
+        "the hugetlb limit of the cgroup leaves": huge_pages_left_bytes(sysroot(), page_bytes),
     }
     return tuple(
-        f"--hugepages hugetlb: copies need {needed_bytes / 1e9:.2g} GB, {what} "
+        f"--hugepages hugetlb: copies need {needed_bytes / 1e9:.2g} GB, {who_has} "
         f"{free / 1e9:.2g} GB: what does not fit gets small pages"
-        for what, free in left.items()
+        for who_has, free in free_bytes.items()
         if free is not None and free < needed_bytes
     )

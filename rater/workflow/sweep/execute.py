@@ -59,80 +59,90 @@ from rater.workflow.sweep.view import dry_view, show_sweep, view_of
 type Shown = Callable[[Output, Store, int], None]  # what a sweep came to, at its end
 
 
-def run_sweep(typed: Asked, own: SweepOptions, output: Output, shown: Shown = show_sweep) -> int:
+def run_sweep(
+    run_arguments: Asked, options: SweepOptions, output: Output, show_result: Shown = show_sweep
+) -> int:
     """Look at all points, then make the runs; return the exit status."""
     check_current_directory()
-    here = available_settings(sysroot())
-    names = [setting.name for setting in here] + [setting.also for setting in here if setting.also]
-    asked = asked_from(typed, own, names)
-    points = resolve_points(asked.points, asked.kinds, machine.discover_topology())
+    settings = available_settings(sysroot())
+    names = [setting.name for setting in settings] + [
+        setting.also for setting in settings if setting.also
+    ]
+    sweep_request = asked_from(run_arguments, options, names)
+    points = resolve_points(sweep_request.points, sweep_request.kinds, machine.discover_topology())
     refused = refused_together(points)
-    same = _same_problems(asked, points)
+    same_problems = _same_problems(sweep_request, points)
     if output.dry_run:
-        return _dry_run(output, asked, points, same)
-    if same:
-        raise InputError("\n".join(same))
+        return _dry_run(output, sweep_request, points, same_problems)
+    if same_problems:
+        raise InputError("\n".join(same_problems))
     if refused is not None:
-        if not asked.skip_refused or all(point.refusals for point in points):
-            way = "" if asked.skip_refused else "\n--skip-refused leaves them out"
+        if not sweep_request.skip_refused or all(point.refusals for point in points):
+            way = "" if sweep_request.skip_refused else "\n--skip-refused leaves them out"
             raise InputError(refused + way)
         if not output.quiet:
             print_error(f"left out, {refused}")
     usable = {point.point: point for point in points if not point.refusals}
 
-    def begin(store: Store, later: Mapping[int, str]) -> int:
-        known = [
-            replace(point, refusals=(later[point.point],)) if point.point in later else point
+    def begin(store: Store, refused_later: Mapping[int, str]) -> int:
+        looked_at = [
+            replace(point, refusals=(refused_later[point.point],))
+            if point.point in refused_later
+            else point
             for point in points
         ]
-        made = planned_sweep(asked, known)
-        slots = [slot.slot for slot in made.slots]
-        return new_sweep(store, made.asked, made.axes, made.points, slots)
+        planned = planned_sweep(sweep_request, looked_at)
+        slots = [slot.slot for slot in planned.slots]
+        return new_sweep(store, planned.asked, planned.axes, planned.points, slots)
 
-    if asked.spec.until_of is SweepMeasure.ENERGY:
+    if sweep_request.spec.until_of is SweepMeasure.ENERGY:
         energy = EnergyReader(sysroot())
         if energy.source is None:
-            why = energy.take_notes() or ["this machine counts no energy (powercap, perf, hwmon)"]
-            raise InputError(f"--until energy: {why[0]}")
+            reasons = energy.take_notes() or [
+                "this machine counts no energy (powercap, perf, hwmon)"
+            ]
+            raise InputError(f"--until energy: {reasons[0]}")
     return execute_sweep(
-        *(output, asked.kinds, Trusted(usable), begin),
-        of=" ".join(typed.suites),
-        retries=own.retries,
-        until=asked.spec.until,
-        may_leave_out=asked.skip_refused,
-        shown=shown,
+        *(output, sweep_request.kinds, Trusted(usable), begin),
+        suite_words=" ".join(run_arguments.suites),
+        retries=options.retries,
+        until=sweep_request.spec.until,
+        may_leave_out=sweep_request.skip_refused,
+        show_result=show_result,
     )
 
 
-def _same_problems(asked: SweepRequest, points: Sequence[GridPoint]) -> list[str]:
-    """Return what is there twice: settings by two names, values that mean the same (1 and on).
+def _same_problems(sweep_request: SweepRequest, points: Sequence[GridPoint]) -> list[str]:
+    """Return axes that are one setting by two names, and values that mean the same (1 and on).
 
-    And values of settings that no machine takes.
+    Values that a setting never takes are problems as well.
     """
     problems = []
-    settings = [axis for axis in asked.axes if asked.kinds[axis.name] is AxisKind.SETTING]
+    settings = [
+        axis for axis in sweep_request.axes if sweep_request.kinds[axis.name] is AxisKind.SETTING
+    ]
     try:
         refuse_together({axis.name: find_setting(axis.name, sysroot()) for axis in settings})
         for axis in settings:
             setting = find_setting(axis.name, sysroot())
-            meant: dict[str, str] = {}
+            typed_by_meaning: dict[str, str] = {}
             for value in axis.values:
-                other = meant.setdefault(setting.accept(value), value)
+                other = typed_by_meaning.setdefault(setting.accept(value), value)
                 if other != value:
                     problems.append(f"axis {axis.name}: {other} and {value} are the same")
     except InputError as error:
         problems.append(str(error))
-    return problems + same_values(asked.axes, asked.kinds, points)
+    return problems + same_values(sweep_request.axes, sweep_request.kinds, points)
 
 
 def _dry_run(
     output: Output,
-    asked: SweepRequest,
+    sweep_request: SweepRequest,
     points: Sequence[GridPoint],
-    same: Sequence[str],
+    same_problems: Sequence[str],
 ) -> int:
-    view = dry_view(asked, points)
-    view = replace(view, obstacles=tuple(dict.fromkeys((*view.obstacles, *same))))
+    view = dry_view(sweep_request, points)
+    view = replace(view, obstacles=tuple(dict.fromkeys((*view.obstacles, *same_problems))))
     print_view(output, dry_document(view), lambda _: dry_parts(view))
     return 0
 
@@ -140,35 +150,35 @@ def _dry_run(
 def execute_sweep(
     output: Output,
     kinds: Mapping[str, AxisKind],
-    asked: Trusted[dict[int, GridPoint]],
+    trusted_points: Trusted[dict[int, GridPoint]],
     enter: Callable[[Store, Mapping[int, str]], int],
     *,
-    of: str = "",
+    suite_words: str = "",
     retries: int | None,
     undo: Callable[[Store], None] | None = None,
     until: float | None,
     may_leave_out: bool = False,
     compare_before: bool = False,
-    shown: Shown = show_sweep,
+    show_result: Shown = show_sweep,
 ) -> int:
-    """Make the runs, and show what they came to.
+    """Make the runs of a sweep, and show its results; return the exit status.
 
-    `enter` stores that it begins; it is told which points turned out not to be able to run.
-    `undo` takes that back where it is refused before anything was made.
+    `enter` stores that the sweep begins. Its second argument has reasons, by point, of points that
+    were built and cannot run. `undo` takes `enter` back where the sweep is refused before a run.
     """
     sweep = SweepCampaign(
-        what=f"rater sweep {of}".strip(),
+        what=f"rater sweep {suite_words}".strip(),
         output=output,
         points=Trusted(
             {
-                number: CampaignPoint(it.label, it.request, it.plan, it.settings)
-                for number, it in asked.value.items()
-                if it.request is not None
+                number: CampaignPoint(point.label, point.request, point.plan, point.settings)
+                for number, point in trusted_points.value.items()
+                if point.request is not None
             }
         ),
         quiet=output.quiet,
         screen=not output.quiet and sys.stderr.isatty(),
-        grid=asked.value,
+        grid=trusted_points.value,
         kinds=kinds,
         enter=enter,
         undo=undo,
@@ -186,7 +196,7 @@ def execute_sweep(
         print_error(f"sweep {number}: {ended.reason}{way}")
     if output.json or not output.quiet:
         with open_existing_store(output) as store:
-            shown(output, store, number)
+            show_result(output, store, number)
     return ended.exit_status
 
 
@@ -194,46 +204,53 @@ def execute_sweep(
 
 
 def resume_sweep(
-    output: Output, asked: Asked, own: SweepOptions, start: StartOptions, resume: str
+    output: Output,
+    run_arguments: Asked,
+    options: SweepOptions,
+    start_options: StartOptions,
+    sweep_word: str,
 ) -> int:
     """Make what is missing of a stored sweep; return the exit status."""
-    if given := [*asked.words(but=START_OPTIONS), *own.words(but=("rounds", "retries"))]:
+    if needless := [
+        *run_arguments.words(without=START_OPTIONS),
+        *options.words(without=("rounds", "retries")),
+    ]:
         raise InputError(
-            f"--resume {resume}: remove {' '.join(given)}: a resumed sweep keeps its options"
+            f"--resume {sweep_word}: remove {' '.join(needless)}: a resumed sweep keeps its options"
         )
     with open_existing_store(output) as store:
-        stored = load_asked_sweep(store, find_sweep(store, resume))
+        stored = load_asked_sweep(store, find_sweep(store, sweep_word))
     sweep = stored.value
     requests = [point.request for point in sweep.points]
-    again = judged(stored, f"sweep {sweep.number}", requests, force=start.force)
-    before = sweep.asked
+    sourced_sweep = judged(stored, f"sweep {sweep.number}", requests, force=start_options.force)
+    spec = sweep.asked
     if sweep.status is RunStatus.RUNNING:
         raise InputError(f"sweep {sweep.number} is still running; end it first, or wait for it")
-    rounds = before.rounds if own.rounds is None else own.rounds
-    if rounds < before.rounds:
+    rounds = spec.rounds if options.rounds is None else options.rounds
+    if rounds < spec.rounds:
         raise InputError(
-            f"--rounds {rounds}: sweep {sweep.number} has {before.rounds}; more can be added"
+            f"--rounds {rounds}: sweep {sweep.number} has {spec.rounds}; more can be added"
         )
     # A sweep whose `--until` was decided lacks the blocks behind that; what else is not there
     # was removed, and is made again.
     was_decided = sweep.status is RunStatus.COMPLETE and sweep.reason is not None
-    last = max((slot.slot.block for slot in sweep.slots if slot.done), default=0)
-    lacking = [slot for slot in sweep.missing if not was_decided or slot.block <= last]
-    is_asked_for_more = own.rounds is not None and (
-        rounds > before.rounds or (was_decided and bool(sweep.missing))
+    last_done_block = max((slot.slot.block for slot in sweep.slots if slot.done), default=0)
+    lacking = [slot for slot in sweep.missing if not was_decided or slot.block <= last_done_block]
+    is_asked_for_more = options.rounds is not None and (
+        rounds > spec.rounds or (was_decided and bool(sweep.missing))
     )
     # One that was stopped behind its last run still has to end, and its settings to be put back.
     was_stopped = sweep.status in {RunStatus.INTERRUPTED, RunStatus.KILLED}
     if not (is_asked_for_more or lacking or was_stopped):
         return _nothing_left(output, sweep)
-    chdir_to(again.with_value(before.directory), f"sweep {sweep.number}", dry_run=output.dry_run)
-    kinds = dict(sweep.axes)
-    points = _points_again(sweep, kinds, start)
-    if output.dry_run:
-        return _show_missing(output, sweep, again.with_value(points))
-    more = order_slots(
-        sorted(points), rounds, before.block_order, before.seed, first=before.rounds + 1
+    chdir_to(
+        sourced_sweep.with_value(spec.directory), f"sweep {sweep.number}", dry_run=output.dry_run
     )
+    kinds = dict(sweep.axes)
+    points = _points_again(sweep, kinds, start_options)
+    if output.dry_run:
+        return _show_missing(output, sweep, sourced_sweep.with_value(points))
+    more = order_slots(sorted(points), rounds, spec.block_order, spec.seed, first=spec.rounds + 1)
 
     def begin(store: Store, _: Mapping[int, str]) -> int:
         claim_sweep(store, sweep.number, resumed=sweep.resumed, rounds=rounds, slots=more)
@@ -242,34 +259,38 @@ def resume_sweep(
     return execute_sweep(
         output,
         kinds,
-        again.with_value(points).trusted(),
+        sourced_sweep.with_value(points).trusted(),
         begin,
-        retries=own.retries,
+        retries=options.retries,
         undo=lambda store: undo_resume(store, sweep),
-        until=None if was_decided and is_asked_for_more else before.until,
-        compare_before=not start.force,
+        until=None if was_decided and is_asked_for_more else spec.until,
+        compare_before=not start_options.force,
     )
 
 
 def _points_again(
-    sweep: StoredSweep, kinds: Mapping[str, AxisKind], start: StartOptions
+    sweep: StoredSweep, kinds: Mapping[str, AxisKind], start_options: StartOptions
 ) -> dict[int, GridPoint]:
-    asked = []
+    asked_points = []
     for point in sweep.points:
         if point.left_out is None:
             request = request_from_json(point.request, f"sweep {sweep.number}, {point.label}")
-            asked.append(GridPoint.of(point.point, point.values, start.on(request), kinds))
-    found = resolve_points(asked, kinds, machine.discover_topology())
-    refused = refused_together(found)
+            asked_points.append(
+                GridPoint.of(point.point, point.values, start_options.on(request), kinds)
+            )
+    resolved_points = resolve_points(asked_points, kinds, machine.discover_topology())
+    refused = refused_together(resolved_points)
     if refused is not None:
         raise InputError(f"sweep {sweep.number} cannot go on: {refused}")
-    return {point.point: point for point in found}
+    return {point.point: point for point in resolved_points}
 
 
 def _nothing_left(output: Output, sweep: StoredSweep) -> int:
     if not output.quiet:
-        why = f" ({sweep.reason}; --rounds {sweep.asked.rounds} goes on)" if sweep.missing else ""
-        print_error(f"sweep {sweep.number}: nothing is missing{why}")
+        reason = (
+            f" ({sweep.reason}; --rounds {sweep.asked.rounds} goes on)" if sweep.missing else ""
+        )
+        print_error(f"sweep {sweep.number}: nothing is missing{reason}")
     if output.json or not output.quiet:
         with open_existing_store(output) as store:
             show_sweep(output, store, sweep.number)
@@ -280,7 +301,9 @@ def _show_missing(output: Output, sweep: StoredSweep, points: Sourced[dict[int, 
     view = view_of(sweep)
     runs = [executed_commands(point.plan) for point in points.value.values() if point.plan]
     refused = () if points.doubt is None else (points.doubt,)
-    executes = [it for place, it in enumerate(runs) if it not in runs[:place]]
+    executes = [
+        executed for position, executed in enumerate(runs) if executed not in runs[:position]
+    ]
     document = {"dry_run": True, "executes": runs, "refused": refused}
 
     def parts(_: object) -> Iterator[Part]:

@@ -65,21 +65,21 @@ _SWITCHED = ("on", "off", "forceoff")
 
 
 class GridPoint(Struct, frozen=True):
-    """One combination of values, and what it comes to here."""
+    """One combination of values, and its plan on this machine."""
 
     point: int  # number in the grid
     values: Values
     settings: dict[str, str]  # of the machine, by name of the axis
-    request: Request | None  # None: it cannot be asked for
+    request: Request | None  # None where the values make no request; `refusals` say why
     refusals: tuple[str, ...] = ()  # why it cannot run here
-    plan: RunPlan | None = None  # as it would be now; None: it cannot be, or was not looked at
+    plan: RunPlan | None = None  # None before the point is resolved, and where that fails
     shown: Values = ()  # the values without secrets
 
     @classmethod
     def of(
         cls, point: int, values: Values, request: Request | str, kinds: Mapping[str, AxisKind]
     ) -> GridPoint:
-        """Return a point that was not looked at; `request`: or why there is none, in words."""
+        """Return a point that is not resolved; `request` may be the reason why there is none."""
         settings = {name: value for name, value in values if kinds[name] is AxisKind.SETTING}
         if isinstance(request, str):
             return cls(point, values, settings, None, (request,))
@@ -113,61 +113,65 @@ class SweepOptions(Struct, frozen=True, kw_only=True):
     skip_refused: bool = False
     stop_on_failure: bool = False
 
-    def words(self, but: Collection[str] = ()) -> list[str]:
-        """Return what was given in the words of a user, without the options `but`."""
-        given = [
+    def words(self, without: Collection[str] = ()) -> list[str]:
+        """Return what was given in the words of a user, except the options `without`."""
+        fields = [
             field
             for field in self.__struct_fields__
             if getattr(self, field) not in (None, False, ())
         ]
-        given = [it for it in given if it not in but]
-        return [f"--{name.replace('_', '-')}" for name in given]
+        fields = [field for field in fields if field not in without]
+        return [f"--{name.replace('_', '-')}" for name in fields]
 
 
-def asked_from(asked: Asked, own: SweepOptions, settings: Sequence[str]) -> SweepRequest:
+def asked_from(
+    run_arguments: Asked, options: SweepOptions, settings: Sequence[str]
+) -> SweepRequest:
     """Return what was typed for a sweep; `settings` are those that this machine has.
 
     Raises `InputError`.
     """
-    order = own.block_order
-    if asked.options.get("order") in tuple(BlockOrder):  # else it is that of steady mode
-        order = order or asked.options["order"]
-        asked = asked.having(BY_NAME["order"], None)
-    path = _file_of(asked, own)
+    order = options.block_order
+    if run_arguments.options.get("order") in tuple(BlockOrder):  # else it is that of steady mode
+        order = order or run_arguments.options["order"]
+        run_arguments = run_arguments.having(BY_NAME["order"], None)
+    path = _file_of(run_arguments, options)
     file, text = None, None
     if path is not None:
-        asked, file, text = _with_file(asked, path)
-        none_typed = [it for it in ("rounds", "seed", "until") if getattr(own, it) is None]
-        own = replace(
-            own,
+        run_arguments, file, text = _with_file(run_arguments, path)
+        none_typed = [
+            name for name in ("rounds", "seed", "until") if getattr(options, name) is None
+        ]
+        options = replace(
+            options,
             **{name: getattr(file, name) for name in none_typed},
-            skip_refused=own.skip_refused or file.skip_refused,
-            stop_on_failure=own.stop_on_failure or file.stop_on_failure,
+            skip_refused=options.skip_refused or file.skip_refused,
+            stop_on_failure=options.stop_on_failure or file.stop_on_failure,
         )
         order = order or file.order
-    axes = file.axes if file else tuple(parse_axis(text) for text in own.axis)
+    axes = file.axes if file else tuple(parse_axis(text) for text in options.axis)
     check_axes(axes)
     kinds = kinds_of(
-        axes, [it.name for it in BY_NAME.values() if Trait.SWEPT in it.traits], settings
+        axes, [option.name for option in BY_NAME.values() if Trait.SWEPT in option.traits], settings
     )
-    _check_once(asked, axes, kinds)
-    if COMMAND.name in kinds and "name" not in asked.options:
-        asked = asked.having(BY_NAME["name"], _common_name(axes))
-    rounds = DEFAULT_ROUNDS if own.rounds is None else own.rounds
+    _check_once(run_arguments, axes, kinds)
+    if COMMAND.name in kinds and "name" not in run_arguments.options:
+        run_arguments = run_arguments.having(BY_NAME["name"], _common_name(axes))
+    rounds = DEFAULT_ROUNDS if options.rounds is None else options.rounds
     if not 1 <= rounds <= MOST_ROUNDS:
         raise InputError(f"--rounds {rounds}: expected 1 to {MOST_ROUNDS}")
-    if own.until is not None and rounds < 3:
+    if options.until is not None and rounds < 3:
         raise InputError(f"--until looks after every round from the third on, not at {rounds}")
-    margin, measure = (None, SweepMeasure.TIME) if own.until is None else _until(own.until)
+    margin, measure = (None, SweepMeasure.TIME) if options.until is None else _until(options.until)
     spec = SweepSpec(
         uuid=str(uuids.uuid4()),
         started_at=utc_timestamp(),
         rounds=rounds,
         block_order=BlockOrder(order or BlockOrder.SHUFFLED),
-        seed=secrets.randbelow(_MOST_SEED) if own.seed is None else own.seed,
+        seed=secrets.randbelow(_MOST_SEED) if options.seed is None else options.seed,
         until=margin,
         until_of=measure,
-        stop_on_failure=own.stop_on_failure,
+        stop_on_failure=options.stop_on_failure,
         suite=None,
         command_line=shlex.join(["rater", *sys.argv[1:]]),
         rater_version=__version__,
@@ -177,20 +181,24 @@ def asked_from(asked: Asked, own: SweepOptions, settings: Sequence[str]) -> Swee
         file_text=text,
     )
     points = (
-        GridPoint.of(number, values, _request(asked, values, kinds), kinds)
+        GridPoint.of(number, values, _request(run_arguments, values, kinds), kinds)
         for number, values in enumerate(grid(axes))
     )
     return SweepRequest(
-        axes=axes, kinds=kinds, points=tuple(points), spec=spec, skip_refused=own.skip_refused
+        axes=axes, kinds=kinds, points=tuple(points), spec=spec, skip_refused=options.skip_refused
     )
 
 
-def _file_of(asked: Asked, own: SweepOptions) -> Path | None:
-    names = [suite for suite in asked.suites if suite.endswith(".toml")]
-    return Path(names[0]) if len(asked.suites) == len(names) == 1 and not own.axis else None
+def _file_of(run_arguments: Asked, options: SweepOptions) -> Path | None:
+    names = [suite for suite in run_arguments.suites if suite.endswith(".toml")]
+    return (
+        Path(names[0])
+        if len(run_arguments.suites) == len(names) == 1 and not options.axis
+        else None
+    )
 
 
-def _with_file(asked: Asked, path: Path) -> tuple[Asked, SweepFile, str]:
+def _with_file(run_arguments: Asked, path: Path) -> tuple[Asked, SweepFile, str]:
     try:
         text = read_text(path, "the file of a sweep")
     except FileNotFoundError:
@@ -207,31 +215,33 @@ def _with_file(asked: Asked, path: Path) -> tuple[Asked, SweepFile, str]:
             f"{path}: it has no table [axes]; a sweep of a suite needs at least one axis: --axis "
             "NAME=V1,V2,... as in --axis copies=1,2,4"
         )
-    asked = replace(asked, suites=())
-    if given := asked.words(but=_WITH_FILE):
-        raise InputError(f"{path}: what runs stands in [run] there: leave out {' '.join(given)}")
+    run_arguments = replace(run_arguments, suites=())
+    if needless := run_arguments.words(without=_WITH_FILE):
+        raise InputError(f"{path}: what runs stands in [run] there: leave out {' '.join(needless)}")
     file = parse_sweep(text, path)
-    asked = replace(asked, suites=file.suites, command=file.command or None)
+    run_arguments = replace(run_arguments, suites=file.suites, command=file.command or None)
     for name, value in file.options:
         option = BY_NAME[name]
         if isinstance(value, tuple):
-            asked = asked.having(option, [*asked.options.get(name, ()), *value])
+            run_arguments = run_arguments.having(
+                option, [*run_arguments.options.get(name, ()), *value]
+            )
         else:
             where = f"{path}: [run] {name}"
-            found = value if isinstance(value, bool) else option.parse(value, where)
-            asked = asked.having(option, found)
-    return asked, file, text
+            parsed = value if isinstance(value, bool) else option.parse(value, where)
+            run_arguments = run_arguments.having(option, parsed)
+    return run_arguments, file, text
 
 
-def _check_once(asked: Asked, axes: Sequence[Axis], kinds: Mapping[str, AxisKind]) -> None:
+def _check_once(run_arguments: Asked, axes: Sequence[Axis], kinds: Mapping[str, AxisKind]) -> None:
     """What is an axis is not given for all points as well."""
-    fixed = {text.partition("=")[0].strip() for text in asked.options.get("env", ())}
-    tagged = {text.partition("=")[0].strip() for text in asked.options.get("tag", ())}
+    fixed = {text.partition("=")[0].strip() for text in run_arguments.options.get("env", ())}
+    tagged = {text.partition("=")[0].strip() for text in run_arguments.options.get("tag", ())}
     for axis in axes:
         kind = kinds[axis.name]
-        if axis.name == COMMAND.name and asked.command is not None:
+        if axis.name == COMMAND.name and run_arguments.command is not None:
             raise InputError("command is an axis of this sweep: leave what follows `--` out")
-        if kind is AxisKind.OPTION and axis.name in asked.options:
+        if kind is AxisKind.OPTION and axis.name in run_arguments.options:
             raise InputError(f"--{axis.name} is an axis of this sweep: leave the option out")
         if kind is AxisKind.ENVIRONMENT and axis.name.removeprefix(ENVIRONMENT) in fixed:
             raise InputError(f"{axis.name} is an axis of this sweep: leave --env for it out")
@@ -246,13 +256,13 @@ def _common_name(axes: Sequence[Axis]) -> str | None:
     Commands of several programs are `command`, of one program what that is called.
     """
     values = next(axis.values for axis in axes if axis.name == COMMAND.name)
-    commands = [Asked().having(COMMAND, it).command or () for it in values]
+    commands = [Asked().having(COMMAND, value).command or () for value in values]
     names = {name_of("".join(command[:1])) for command in commands}
     return "command" if len(names) > 1 else None
 
 
-def _request(asked: Asked, values: Values, kinds: Mapping[str, AxisKind]) -> Request | str:
-    environment = [*asked.options.get("env", ())]
+def _request(run_arguments: Asked, values: Values, kinds: Mapping[str, AxisKind]) -> Request | str:
+    environment = [*run_arguments.options.get("env", ())]
     try:
         for name, value in values:
             if kinds[name] is AxisKind.ENVIRONMENT and value:
@@ -263,8 +273,8 @@ def _request(asked: Asked, values: Values, kinds: Mapping[str, AxisKind]) -> Req
                 parsed: object = value
                 if option is not COMMAND:
                     parsed = option.parse(value, option.typed) if value else None
-                asked = asked.having(option, parsed)
-        return asked.having(BY_NAME["env"], environment).request()
+                run_arguments = run_arguments.having(option, parsed)
+        return run_arguments.having(BY_NAME["env"], environment).request()
     except InputError as error:
         return str(error)
 
@@ -297,25 +307,26 @@ _MOST_LABELS = 4
 def resolve_points(
     points: Iterable[GridPoint], kinds: Mapping[str, AxisKind], topology: Topology
 ) -> tuple[GridPoint, ...]:
-    """Resolve points on this machine as it is; nothing is made, set or stored."""
+    """Resolve points on this machine, with its settings of now; nothing is made, set or stored."""
     changing, redactor = _changing_cpus(kinds), Redactor()
-    found = []
+    resolved_points = []
     for point in points:
         shown = replace(point, shown=redactor.redact_pairs(point.values))
         if point.request is not None:
             plan, refusals = resolved_with(point.request, point.settings, topology)
             # Other CPUs will be there: told when it is its turn.
             shown = replace(shown, plan=plan, refusals=() if changing else refusals)
-        found.append(shown)
-    return tuple(found)
+        resolved_points.append(shown)
+    return tuple(resolved_points)
 
 
-def planned_sweep(asked: SweepRequest, points: Sequence[GridPoint]) -> StoredSweep:
-    """Return a sweep as it is stored when it begins, but its number; points were looked at."""
+def planned_sweep(sweep_request: SweepRequest, points: Sequence[GridPoint]) -> StoredSweep:
+    """Return the sweep to be stored when it begins, without a number; `points` are resolved."""
     usable = [point for point in points if not point.refusals]
-    suite = next((it.plan.suite for it in usable if it.plan), None)
-    spec = replace(asked.spec, started_at=utc_timestamp(), suite=suite)
-    slots = order_slots([it.point for it in usable], spec.rounds, spec.block_order, spec.seed)
+    suite = next((point.plan.suite for point in usable if point.plan), None)
+    spec = replace(sweep_request.spec, started_at=utc_timestamp(), suite=suite)
+    numbers = [point.point for point in usable]
+    slots = order_slots(numbers, spec.rounds, spec.block_order, spec.seed)
     return StoredSweep(
         number=0,
         asked=spec,
@@ -324,7 +335,7 @@ def planned_sweep(asked: SweepRequest, points: Sequence[GridPoint]) -> StoredSwe
         ended_at=None,
         resumed=0,
         extended=0,
-        axes=tuple(asked.kinds.items()),
+        axes=tuple(sweep_request.kinds.items()),
         points=tuple(
             SweepPoint(
                 point=point.point,
@@ -361,21 +372,21 @@ def resolved_with(
 def _out_of_reach(resolved: RunPlan) -> list[str]:
     """Say what would be found out only when copies are begun."""
 
-    found: list[str] = []
+    problems: list[str] = []
     if resolved.request.command:
         try:
             untouched_programs(resolved.tuning, {find_command(resolved.request.command[0])})
         except InputError as error:  # one that is not there is told elsewhere
-            found.append(str(error))
-    return found
+            problems.append(str(error))
+    return problems
 
 
 def refused_together(
     points: Sequence[GridPoint], refused: Mapping[int, str] | None = None
 ) -> str | None:
-    """Say which points cannot run and why, each reason once; None: all can.
+    """Say which points cannot run and why, each reason once; None if all can run.
 
-    `refused`: why by number, where it is not what they were refused for when they were looked at.
+    `refused`: reasons by the number of a point, in place of those that the points have.
     """
     by_reason: dict[str, list[str]] = {}
     for point in points:
@@ -434,18 +445,18 @@ def same_values(
     if _changing_cpus(kinds):
         return []
     by_values = {point.values: _meaning(point) for point in points}
-    found = []
-    for place, axis in enumerate(axes):
+    problems = []
+    for position, axis in enumerate(axes):
         if kinds[axis.name] is not AxisKind.OPTION:
             continue
         of_value: dict[str, list[object]] = {}
         for values, meaning in by_values.items():  # the other axes in the same order for each
-            of_value.setdefault(values[place][1], []).append(meaning)
-        for one, other in combinations(axis.values, 2):
-            if of_value[one] == of_value[other] and None not in of_value[one]:
-                shown = f"{one or NONE_SHOWN} and {other or NONE_SHOWN}"
-                found.append(f"axis {axis.name}: {shown} are the same here: leave one out")
-    return found
+            of_value.setdefault(values[position][1], []).append(meaning)
+        for first, second in combinations(axis.values, 2):
+            if of_value[first] == of_value[second] and None not in of_value[first]:
+                shown = f"{first or NONE_SHOWN} and {second or NONE_SHOWN}"
+                problems.append(f"axis {axis.name}: {shown} are the same here: leave one out")
+    return problems
 
 
 def _meaning(point: GridPoint) -> object:

@@ -63,7 +63,7 @@ from rater.workflow.sweep.request import (
     resolved_with,
 )
 
-# -- One run of a sweep: stored together with what it is a run of ----------------------------------
+# -- One run of a sweep: stored together with its slot ---------------------------------------------
 
 # What must be the same in all runs of a sweep, whatever its axes are.
 _OF_ALL = ("kernel.release", "kernel.version", "kernel.cmdline", "libc")
@@ -85,19 +85,21 @@ class SlotAttempt(RunLauncher):
     def enter(
         self, store: Store, plan: Plan, start: StoredRun, say: Callable[[str], None]
     ) -> ActiveRun:
-        """Store that it begins, and of what it is a run; raises `ConditionsChangedError`."""
+        """Store that the run of the slot begins; raises `ConditionsChangedError`."""
         if self._comparable is not None:
             self._refuse_changed(store, stored_conditions(start), *self._comparable)
-        # Not among what was asked for: `rater rerun` makes no part of the sweep.
-        own = (("sweep", str(self._sweep)), ("block", str(self._slot.block)))
-        axes = tuple(
+        # Not tags of the request: `rater rerun` makes no part of the sweep.
+        slot_tags = (("sweep", str(self._sweep)), ("block", str(self._slot.block)))
+        axis_tags = tuple(
             (escape_undecodable(axis), escape_undecodable(value)) for axis, value in self._values
         )
         self.number = create_slot_run(
             store,
             self._sweep,
             self._slot,
-            replace(start, head=replace(start.head, tags=(*start.head.tags, *own, *axes))),
+            replace(
+                start, head=replace(start.head, tags=(*start.head.tags, *slot_tags, *axis_tags))
+            ),
             len(plan.phases),
         )
         return ActiveRun(number=self.number, phases=plan.phases)
@@ -108,63 +110,65 @@ class SlotAttempt(RunLauncher):
         before = stored_conditions(store.load_asked(run).value)
         if not is_of_point:
             before, present = _of_all(before), _of_all(present)
-        found = [
+        differences = [
             difference
             for difference in condition_differences(before, present)
             if difference.significant
         ]
-        if found:
+        if differences:
             raise ConditionsChangedError(
                 f"sweep {self._sweep} cannot go on, its runs could not be compared; since "
-                f"run {run}, this changed:{changes_text(found)}\nwith --force it goes on"
+                f"run {run}, this changed:{changes_text(differences)}\nwith --force it goes on"
             )
 
 
-def _of_all(it: Conditions) -> Conditions:
-    kept = tuple((name, value) for name, value in it.settings if name in _OF_ALL)
-    return replace(it, settings=kept, pus=(), placements=(), benchmarks=None)
+def _of_all(conditions: Conditions) -> Conditions:
+    kept = tuple((name, value) for name, value in conditions.settings if name in _OF_ALL)
+    return replace(conditions, settings=kept, pus=(), placements=(), benchmarks=None)
 
 
 # -- How long the runs of a sweep take, and those that are left ------------------------------------
 
 
 class SweepEta:
-    """What runs of each point took, and what others of them will."""
+    """Times of the runs of each point, and an estimate of the runs ahead."""
 
     def __init__(self, plans: Mapping[int, RunPlan | None]) -> None:
         self._expected = {
-            number: one_s
+            number: expected_s
             for number, plan in plans.items()
-            if plan is not None and (one_s := expected_total_s(plan))
+            if plan is not None and (expected_s := expected_total_s(plan))
         }
         self._seconds: dict[int, list[float]] = {}  # by point, as stored
-        self._besides_s: list[float] = []  # of runs made here: what took longer
+        self._besides_s: list[float] = []  # of runs made here: set-up, rest and sampling
 
     def add(self, point: int, elapsed_s: float | None, took_s: float | None = None) -> None:
-        """Take a run's stored time, and how long it took with all that is no part of it."""
+        """Take the stored time of a run, and `took_s`: its time with set-up, rest and sampling."""
         if elapsed_s is not None:
             self._seconds.setdefault(point, []).append(elapsed_s)
             if took_s is not None:
                 self._besides_s.append(max(0.0, took_s - elapsed_s))
 
     def left_s(self, ahead: Sequence[SweepSlot]) -> float | None:
-        """Estimate the runs ahead: the median of the same point, else what is expected of it.
+        """Estimate seconds of the runs ahead; None if nothing is known of one of them.
 
-        What is expected is corrected by how others took longer or less; where nothing is
-        expected, the median of all points. None where nothing is known. A stored run tells
-        the time from its first release to its last finish: what is beside that (set-up, a
-        rest, sampling the machine) is known of those made here.
+        The estimate of a run is the median of its point. A point without runs has its expected
+        time, corrected by the median factor of measured over expected times; without an expected
+        time, the median of all points. Stored times go from the first release to the last finish.
+        Set-up, rest and sampling are added: their median over the runs that were made here.
         """
-        known = {point: statistics.median(times) for point, times in self._seconds.items()}
+        known_s = {point: statistics.median(times) for point, times in self._seconds.items()}
         expected = self._expected
-        factors = [known[point] / expected[point] for point in known.keys() & expected.keys()]
+        factors = [known_s[point] / expected[point] for point in known_s.keys() & expected.keys()]
         factor = statistics.median(factors) if factors else 1.0
-        usual = statistics.median(known.values()) if known else None
-        corrected = {point: one_s * factor for point, one_s in expected.items()}
-        times = [known.get(it.point, corrected.get(it.point, usual)) for it in ahead]
+        usual_s = statistics.median(known_s.values()) if known_s else None
+        corrected = {point: expected_s * factor for point, expected_s in expected.items()}
+        times_ahead = [
+            known_s.get(slot.point, corrected.get(slot.point, usual_s)) for slot in ahead
+        ]
         beside_s = statistics.median(self._besides_s) if self._besides_s else 0.0
         total_s = 0.0
-        for time_s in times:
+        for time_s in times_ahead:
             if time_s is None:
                 return None
             total_s += time_s + beside_s
@@ -230,45 +234,56 @@ class SweepCampaign(Campaign[ExaminedSlot]):
         """Try the settings, build all, and store that it begins."""
         points = self._with_settings()
         settings = [point.settings.items() for point in points.values()]
-        wanted = group_by_key(dict.fromkeys(it for setting in settings for it in setting))
-        if wanted:
-            self.tuner.refuse_unless_settable(wanted)
-        self._changes_cpus = any(find_setting(name, sysroot()).changes_cpus for name in wanted)
+        values_by_setting = group_by_key(
+            dict.fromkeys(item for setting in settings for item in setting)
+        )
+        if values_by_setting:
+            self.tuner.refuse_unless_settable(values_by_setting)
+        self._changes_cpus = any(
+            find_setting(name, sysroot()).changes_cpus for name in values_by_setting
+        )
         for name, kind in self.kinds.items():
             variable = name.removeprefix(ENVIRONMENT)
             if kind is AxisKind.ENVIRONMENT and variable in os.environ:
                 stack.callback(os.environ.__setitem__, variable, os.environ.pop(variable))
-        every = [*self.grid.values()]
-        refused = build_all(every, str(uuids.uuid4()), self.say)
-        if told := refused_together(every, refused):
-            if not self.may_leave_out or len(refused) == len(every):
+        grid_points = [*self.grid.values()]
+        refused = build_all(grid_points, str(uuids.uuid4()), self.say)
+        if refusals_text := refused_together(grid_points, refused):
+            if not self.may_leave_out or len(refused) == len(grid_points):
                 way = "" if self.may_leave_out else "\n--skip-refused leaves them out"
-                raise InputError(told + way)
-            self.say(f"left out, {told}")
+                raise InputError(refusals_text + way)
+            self.say(f"left out, {refusals_text}")
         self.number = self.enter(self.store, refused)
         self.sweep = load_sweep(self.store, self.number)
         self.say(f"sweep {self.number}: {count(len(self.sweep.missing), 'run')} to make")
-        self.points = Trusted({n: it for n, it in points.items() if n not in refused})
-        self.slots = [it for it in self.sweep.missing if it.point in self.points.value]
+        self.points = Trusted(
+            {number: point for number, point in points.items() if number not in refused}
+        )
+        self.slots = [slot for slot in self.sweep.missing if slot.point in self.points.value]
         self._done_before = {
             slot.slot.point: slot.run for slot in self.sweep.slots if slot.done and slot.run
         }
         self._tally.failed = sum(slot.failed for slot in self.sweep.slots)
-        self._eta = SweepEta({number: it.plan for number, it in self.points.value.items()})
-        for it in self.sweep.slots:
-            if it.done:
-                self._eta.add(it.slot.point, it.elapsed_s)
+        self._eta = SweepEta(
+            {number: slot_run.plan for number, slot_run in self.points.value.items()}
+        )
+        for slot_run in self.sweep.slots:
+            if slot_run.done:
+                self._eta.add(slot_run.slot.point, slot_run.elapsed_s)
 
     def _with_settings(self) -> dict[int, CampaignPoint]:
         points = self.points.value
-        own = tuned_settings_of(next(iter(points.values())).request)  # --tuned is no axis
+        tuned = tuned_settings_of(next(iter(points.values())).request)  # --tuned is no axis
         for name, kind in self.kinds.items():
             if kind is AxisKind.SETTING:
-                own.pop(find_setting(name, sysroot()).name, None)
-        if own:
-            told = truncate_list([f"{name}={value}" for name, value in own.items()], 8)
-            self.say(f"changed for the sweep, restored at its end: {told}")
-        return {number: replace(it, settings=own | it.settings) for number, it in points.items()}
+                tuned.pop(find_setting(name, sysroot()).name, None)
+        if tuned:
+            changes = truncate_list([f"{name}={value}" for name, value in tuned.items()], 8)
+            self.say(f"changed for the sweep, restored at its end: {changes}")
+        return {
+            number: replace(point, settings=tuned | point.settings)
+            for number, point in points.items()
+        }
 
     def attempt(self, slot: SweepSlot, _: int) -> RunLauncher:
         """Return a run that is stored together with its slot."""
@@ -300,15 +315,15 @@ class SweepCampaign(Campaign[ExaminedSlot]):
             raise InputError("\n".join(refusals))
         return resolved
 
-    def check_run(self, made: MadeRun) -> None:
+    def check_run(self, made_run: MadeRun) -> None:
         """Raise `SettingChangedError` where somebody changed a setting meanwhile."""
         self._tally.made += 1
         try:
             self.tuner.refuse_taken()
         except SettingChangedError as error:
-            discard_run(self.store, made.number, str(error))
-            why = f"{error}: run {made.number} is kept and does not count"
-            raise SettingChangedError(why) from error
+            discard_run(self.store, made_run.number, str(error))
+            reason = f"{error}: run {made_run.number} is kept and does not count"
+            raise SettingChangedError(reason) from error
 
     def not_made(self, slot: SweepSlot, error: RaterError) -> None:
         """Count it: the others are made all the same."""
@@ -319,11 +334,11 @@ class SweepCampaign(Campaign[ExaminedSlot]):
         """Return how it ended."""
         total = count(len(self.sweep.slots), "run")
         if self._tally.not_made:
-            said = f"{self._tally.not_made} of {total} could not be made"
-            return CampaignEnded(RunStatus.FAILED, said, 1)
+            reason = f"{self._tally.not_made} of {total} could not be made"
+            return CampaignEnded(RunStatus.FAILED, reason, 1)
         if self._tally.failed:
-            said = f"copies failed in {self._tally.failed} of {total}"
-            return CampaignEnded(RunStatus.FAILED, said, 1, is_over=True)
+            reason = f"copies failed in {self._tally.failed} of {total}"
+            return CampaignEnded(RunStatus.FAILED, reason, 1, is_over=True)
         return CampaignEnded(RunStatus.COMPLETE, None, 0)
 
     def close(self, ended: CampaignEnded) -> None:
@@ -344,9 +359,9 @@ class SweepCampaign(Campaign[ExaminedSlot]):
         return RunError(f"{error}\nsweep {number} ends here; {way}")
 
     def check_stop(self, slot: SweepSlot, ahead: Sequence[SweepSlot]) -> CampaignEnded | None:
-        """Return why no more runs are needed, or possible; None: it goes on."""
-        asked = self.sweep.asked
-        if asked.stop_on_failure and (self._tally.failed or self._tally.not_made):
+        """Return the end of the sweep, if no more runs are needed or possible."""
+        spec = self.sweep.asked
+        if spec.stop_on_failure and (self._tally.failed or self._tally.not_made):
             label = self.points.value[slot.point].label
             return CampaignEnded(RunStatus.FAILED, f"stopped: {label} failed", 1)
         if ahead and ahead[0].block != slot.block and self._all_failed(slot.block):
@@ -359,9 +374,9 @@ class SweepCampaign(Campaign[ExaminedSlot]):
         is_last = bool(ahead) and ahead[0].block != slot.block
         if self.until is None or not is_last or slot.block < _FIRST_TEST or self._tally.not_made:
             return None
-        if (said := _decided(self.store, self.sweep, self.until)) is None:
+        if (decision := _decided(self.store, self.sweep, self.until)) is None:
             return None
-        reason = f"decided after block {slot.block} of {asked.rounds}: {said}"
+        reason = f"decided after block {slot.block} of {spec.rounds}: {decision}"
         return CampaignEnded(RunStatus.COMPLETE, reason, 1 if self._tally.failed else 0)
 
     def _all_failed(self, block: int) -> bool:
@@ -387,18 +402,18 @@ class SweepCampaign(Campaign[ExaminedSlot]):
             text = f"{point.label}: {text}"
         super().say(text)
 
-    def examine(self, slot: SweepSlot, made: MadeRun, took_s: float) -> ExaminedSlot:
+    def examine(self, slot: SweepSlot, made_run: MadeRun, took_s: float) -> ExaminedSlot:
         """Load a run, and search it for divots where it was made to its end."""
         from rater.workflow.results.divots import analysis_for_results
 
-        stored = made.run or self.store.load(made.number)
+        stored = made_run.run or self.store.load(made_run.number)
         (slot_run,) = (
             slot_run
             for slot_run in load_sweep(self.store, self.sweep.number).slots
             if slot_run.slot == slot
         )
         return ExaminedSlot(
-            number=made.number,
+            number=made_run.number,
             slot_run=slot_run,
             stored=stored,
             analysis=analysis_for_results(self.store, stored) if slot_run.done else None,
@@ -412,10 +427,10 @@ class SweepCampaign(Campaign[ExaminedSlot]):
             return None
         return analysis.disturbed[0]
 
-    def discard(self, slot: SweepSlot, made: MadeRun, why: str) -> None:
+    def discard(self, slot: SweepSlot, made_run: MadeRun, reason: str) -> None:
         """Keep it, but not as a run of the sweep."""
-        discard_run(self.store, made.number, why)
-        self.say(f"{self._where(slot)}: run {made.number} is made again: {why}")
+        discard_run(self.store, made_run.number, reason)
+        self.say(f"{self._where(slot)}: run {made_run.number} is made again: {reason}")
 
     def judge(self, slot: SweepSlot, examined: ExaminedSlot, ahead: Sequence[SweepSlot]) -> None:
         """Say what came of a run, and how long those ahead will take."""
@@ -450,7 +465,7 @@ class SweepCampaign(Campaign[ExaminedSlot]):
             print_error(excerpt)
 
     def _where(self, slot: SweepSlot) -> str:
-        in_block = sum(it.slot.block == slot.block for it in self.sweep.slots)
+        in_block = sum(slot_run.slot.block == slot.block for slot_run in self.sweep.slots)
         place = f"block {slot.block}/{self.sweep.asked.rounds}, point {slot.position}/{in_block}"
         return f"{place}: {self.points.value[slot.point].label}"
 
@@ -464,13 +479,17 @@ def _decided(store: Store, sweep: StoredSweep, until: float) -> str | None:
     energy = sweep.asked.until_of is SweepMeasure.ENERGY
     if len(points) < 2 or not is_decided(points, until, looks, energy=energy):
         return None
-    found = compare(points, margin=until, looks=looks)
-    whole = "the suite" if found.suites else "it"
-    words = f"{whole} needs no more runs beside {found.sides[0].label}"
-    unknown = [
-        row.name for row in found.benchmarks if not (row.energy_decided if energy else row.decided)
+    comparison = compare(points, margin=until, looks=looks)
+    subject = "the suite" if comparison.suites else "it"
+    words = f"{subject} needs no more runs beside {comparison.sides[0].label}"
+    undecided = [
+        row.name
+        for row in comparison.benchmarks
+        if not (row.energy_decided if energy else row.decided)
     ]
-    return f"{words}; single benchmarks would: {truncate_list(unknown, 4)}" if unknown else words
+    return (
+        f"{words}; single benchmarks would: {truncate_list(undecided, 4)}" if undecided else words
+    )
 
 
 def _result(stored: StoredRun, *, failed: bool) -> str:

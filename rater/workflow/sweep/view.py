@@ -53,10 +53,10 @@ def view_of(
     """Return a stored sweep; `results` of its runs that are done, by point, in order."""
     runs: dict[int, list[int]] = {}
     failed: dict[int, int] = {}
-    for it in sweep.slots:
-        if it.done and it.run is not None:
-            runs.setdefault(it.slot.point, []).append(it.run)
-            failed[it.slot.point] = failed.get(it.slot.point, 0) + it.failed
+    for slot_run in sweep.slots:
+        if slot_run.done and slot_run.run is not None:
+            runs.setdefault(slot_run.slot.point, []).append(slot_run.run)
+            failed[slot_run.slot.point] = failed.get(slot_run.slot.point, 0) + slot_run.failed
     return SweepView(
         sweep=sweep,
         what=_what_of(sweep),
@@ -69,7 +69,9 @@ def view_of(
                 left_out=point.left_out,
                 runs=tuple(runs.get(point.point, ())),
                 failed=failed.get(point.point, 0),
-                results=tuple(it for it in (results or {}).get(point.point, ()) if it is not None),
+                results=tuple(
+                    result for result in (results or {}).get(point.point, ()) if result is not None
+                ),
             )
             for point in sweep.points
         ),
@@ -80,15 +82,15 @@ def results_of(store: Store, sweep: StoredSweep) -> dict[int, list[Overall | Non
     """Return what the runs of each point came to."""
     from rater.analysis.results.rates import overall
 
-    found: dict[int, list[Overall | None]] = {}
-    for it in sweep.slots:
-        if it.done and it.run is not None:
-            found.setdefault(it.slot.point, []).append(overall(store.load(it.run)))
-    return found
+    results: dict[int, list[Overall | None]] = {}
+    for slot_run in sweep.slots:
+        if slot_run.done and slot_run.run is not None:
+            results.setdefault(slot_run.slot.point, []).append(overall(store.load(slot_run.run)))
+    return results
 
 
 def comparison_of(store: Store, sweep: StoredSweep) -> Comparison | None:
-    """Return the points compared with the first that has runs; None where there are not two."""
+    """Return the points compared with the first that has runs; None for fewer than two."""
     from rater.analysis.compare.compare import MARGIN, compare
     from rater.workflow.results.points import count_interim_looks, load_points
 
@@ -103,7 +105,7 @@ def comparison_of(store: Store, sweep: StoredSweep) -> Comparison | None:
     )
 
 
-def dry_view(asked: SweepRequest, points: Sequence[GridPoint]) -> SweepView:
+def dry_view(sweep_request: SweepRequest, points: Sequence[GridPoint]) -> SweepView:
     """Return a sweep that is not made."""
     from rater.settings.tuner import find_setting
     from rater.system.paths import sysroot
@@ -111,9 +113,9 @@ def dry_view(asked: SweepRequest, points: Sequence[GridPoint]) -> SweepView:
     from rater.workflow.sweep.request import planned_sweep
     from rater.workflow.sweep.runner import SweepEta
 
-    planned = planned_sweep(asked, points)
+    planned = planned_sweep(sweep_request, points)
     view, plans = view_of(planned), {point.point: point.plan for point in points}
-    axes = _axes(asked.kinds, [point.shown for point in points])
+    axes = _axes(sweep_request.kinds, [point.shown for point in points])
     obstacles: list[str] = []
     shown = []
     for axis in axes:
@@ -137,11 +139,11 @@ def dry_view(asked: SweepRequest, points: Sequence[GridPoint]) -> SweepView:
         points=tuple(
             replace(
                 point,
-                values=it.shown,
-                copies=None if it.plan is None else it.plan.plan.copies,
-                expected_s=None if it.plan is None else expected_total_s(it.plan),
+                values=grid_point.shown,
+                copies=None if grid_point.plan is None else grid_point.plan.plan.copies,
+                expected_s=None if grid_point.plan is None else expected_total_s(grid_point.plan),
             )
-            for point, it in zip(view.points, points, strict=True)
+            for point, grid_point in zip(view.points, points, strict=True)
         ),
         total_s=SweepEta(plans).left_s([slot.slot for slot in planned.slots]),
         obstacles=tuple(obstacles),
@@ -166,10 +168,10 @@ def _what_of(sweep: StoredSweep) -> str:
 
 
 def _what(requests: Iterable[Request | None]) -> str:
-    made = [request for request in requests if request is not None]
-    if not made:
+    real_requests = [request for request in requests if request is not None]
+    if not real_requests:
         return "nothing that can run"
-    first, commands = made[0], len({request.command for request in made})
+    first_request, commands = real_requests[0], len({request.command for request in real_requests})
     if commands > 1:
         return f"{commands} commands"
-    return " ".join(first.suites) or command_text(first.command)
+    return " ".join(first_request.suites) or command_text(first_request.command)
