@@ -25,7 +25,7 @@ from rater.store.sweeps import load_sweep
 from rater.system.errors import InputError, RaterError
 from rater.system.process import StoppedBySignal
 from rater.text.documents import did_you_mean
-from rater.workflow.arguments import Asked, Output, open_store_for_reading
+from rater.workflow.arguments import Output, RunArguments, open_store_for_reading
 from rater.workflow.results.columns import ColumnTable, column_table, columns_of_copies
 from rater.workflow.results.compare import compare_words
 from rater.workflow.results.divots import analysis_for_results
@@ -130,7 +130,7 @@ def compare(
 
 def _asked(
     suites: str | Sequence[str], command: Sequence[str] | None, options: Mapping[str, object]
-) -> Asked:
+) -> RunArguments:
     if threading.current_thread() is not threading.main_thread():
         raise RaterError("runs are made in the main thread alone, which hears signals")
     if isinstance(command, str):
@@ -139,12 +139,12 @@ def _asked(
     if command_words is not None and any("\0" in word for word in command_words):
         raise InputError(f"command {list(command_words)!r}: no argument can have a NUL")
     words = (suites,) if isinstance(suites, str) else (*suites,)
-    run_arguments = Asked(words, command_words)
+    run_arguments = RunArguments(words, command_words)
     for name, value in options.items():
         option = BY_NAME.get(name.replace("_", "-"))
         if option is None or option is COMMAND:
             raise InputError(f"{name}: no option of a run; {did_you_mean(name, BY_NAME)}")
-        run_arguments = run_arguments.having(option, option.typed_as(value, name))
+        run_arguments = run_arguments.with_option(option, option.typed_as(value, name))
     return run_arguments
 
 

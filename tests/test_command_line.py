@@ -559,7 +559,7 @@ def names_read(function: Callable[..., object]) -> tuple[set[str], set[str]]:
                 args=[ast.Name(id="arguments"), ast.Constant(value=str(name)), *_],
             ):
                 read.add(name)
-            case ast.Call(func=ast.Name(id="asked_of")):
+            case ast.Call(func=ast.Name(id="run_arguments_of")):
                 needed.add("suites")
                 read |= {option.dest for option in OPTIONS}  # a command may lack some
             case ast.Call(func=ast.Name(id=called), args=[ast.Name(id="arguments"), *_]) if (

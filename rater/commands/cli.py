@@ -115,7 +115,7 @@ def _parse(parser: TopLevelParser, words: list[str]) -> Namespace:
 
     Raises `InputError` for a wrong file; exits 2 for words that are wrong.
     """
-    words = parser.commands.joined(words)
+    words = parser.commands.join_words(words)
     unknown = unknown_command(words, parser.commands)
     if unknown is not None:
         parser.error(unknown)

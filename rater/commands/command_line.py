@@ -109,7 +109,7 @@ class Parser(argparse.ArgumentParser):
                 (action for action in parser._actions if action.nargs in ("+", "*")), None
             )
             if several is None or any(word.startswith("-") and word != "-" for word in words_left):
-                parser.error(_not_taken(parser, words_left))
+                parser.error(_describe_surplus(parser, words_left))
             # argparse takes them in one piece only: `rater import a.json --json b.json`.
             setattr(parsed, several.dest, [*getattr(parsed, several.dest), *words_left])
         return parsed
@@ -228,7 +228,7 @@ DROPPED = {
 }
 
 
-def _not_taken(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
+def _describe_surplus(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
     """Say which words an option or argument does not exist for."""
     options = [string for action in shown_actions(parser) for string in action.option_strings]
     for word in words:
@@ -277,7 +277,7 @@ class TopLevelParser(Parser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse, with the one command declared that is named."""
-        words = self.commands.joined(sys.argv[1:] if args is None else args)
+        words = self.commands.join_words(sys.argv[1:] if args is None else args)
         self.commands.get(next((words[position] for position in positional(words)), ""))
         return super().parse_known_args(words, namespace)
 
@@ -306,7 +306,7 @@ class TopLevelParser(Parser):
 class Commands(Mapping[str, Parser]):
     """The parsers of all commands by name, each declared when it is asked for.
 
-    A command may have two words (`show plot`), which `joined` makes one of.
+    A command may have two words (`show plot`), which `join_words` makes one of.
     """
 
     def __init__(self, parser: TopLevelParser) -> None:
@@ -339,14 +339,14 @@ class Commands(Mapping[str, Parser]):
     def __len__(self) -> int:
         return len(self._listed)
 
-    def joined(self, words: Sequence[str]) -> list[str]:
+    def join_words(self, words: Sequence[str]) -> list[str]:
         """Return what was typed, with today's name of a command, of two words as one word."""
         position = next(positional(words), len(words))
         for size in (2, 1):
             typed = " ".join(words[position : position + size])
             if new_name := RENAMED.get(typed):
                 print_error(f"`rater {typed}` is `rater {new_name}` now")
-                return self.joined(
+                return self.join_words(
                     [*words[:position], *new_name.split(), *words[position + size :]]
                 )
         typed = " ".join(words[position : position + 2])

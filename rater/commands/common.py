@@ -16,7 +16,7 @@ from rater.commands.command_line import NO_TRAITS, CommandTrait, Parser, Subpars
 from rater.plan.options import Option, OptionForm
 from rater.plan.request import BY_NAME, DEFAULT_SUITE, KIT, OPTIONS
 from rater.text.values import duration_s, size_bytes
-from rater.workflow.arguments import Asked, Output, StartOptions
+from rater.workflow.arguments import Output, RunArguments, StartOptions
 
 # Words of the tables below that several commands have.
 RUN = "a number, the start of a uuid, last, last~1, or tag:K=V"
@@ -53,9 +53,9 @@ def output_of(arguments: Namespace) -> Output:
     )
 
 
-def asked_of(arguments: Namespace) -> Asked:
+def run_arguments_of(arguments: Namespace) -> RunArguments:
     """Return what was typed for a run, of a command that takes the options of `rater run`."""
-    return Asked.of(vars(arguments))
+    return RunArguments.from_parsed(vars(arguments))
 
 
 def start_options_of(arguments: Namespace) -> StartOptions:

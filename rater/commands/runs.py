@@ -15,8 +15,8 @@ from rater.commands.common import (
     SWEEP,
     VERBOSE,
     Subcommand,
-    asked_of,
     output_of,
+    run_arguments_of,
     start_options_of,
 )
 from rater.plan.selftest import IDLE_S, LEAST_ITERATIONS, SECONDS, TAG
@@ -32,10 +32,10 @@ def _run(arguments: Namespace) -> int:
     from rater.workflow.run.begin import resume_run, run
 
     if arguments.resume is None:
-        return run(output_of(arguments), run_arguments=asked_of(arguments))
+        return run(output_of(arguments), run_arguments=run_arguments_of(arguments))
     return resume_run(
         output_of(arguments),
-        run_arguments=asked_of(arguments),
+        run_arguments=run_arguments_of(arguments),
         start_options=start_options_of(arguments),
         run_word=arguments.resume,
     )
@@ -45,7 +45,7 @@ def _plan(arguments: Namespace) -> int:
     from rater.workflow.run.repeat import plan
 
     return plan(
-        output_of(arguments), run_arguments=asked_of(arguments), topology=arguments.topology
+        output_of(arguments), run_arguments=run_arguments_of(arguments), topology=arguments.topology
     )
 
 
@@ -114,11 +114,13 @@ def _sweep(arguments: Namespace) -> int:
 
     if arguments.resume is None:
         return run_sweep(
-            asked_of(arguments), options=_sweep_options_of(arguments), output=output_of(arguments)
+            run_arguments_of(arguments),
+            options=_sweep_options_of(arguments),
+            output=output_of(arguments),
         )
     return resume_sweep(
         output_of(arguments),
-        run_arguments=asked_of(arguments),
+        run_arguments=run_arguments_of(arguments),
         options=_sweep_options_of(arguments),
         start_options=start_options_of(arguments),
         sweep_word=arguments.resume,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from rater.commands.command_line import CommandTrait
-from rater.commands.common import RESTORE, Subcommand, asked_of, output_of
+from rater.commands.common import RESTORE, Subcommand, output_of, run_arguments_of
 
 _FLEET = "FLEET? =last         a number, last, last~1 or the start of a uuid (default: last)\n"
 _QUIET = "--quiet              no news, no table\n"
@@ -27,7 +27,7 @@ def _run(arguments: Namespace) -> int:
 
     return run(
         output_of(arguments),
-        typed=asked_of(arguments),
+        typed=run_arguments_of(arguments),
         options=RunOptions(
             nodes=arguments.nodes,
             parallel=arguments.parallel,

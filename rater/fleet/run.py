@@ -54,8 +54,8 @@ from rater.system.errors import InputError
 from rater.system.process import print_error, this_process
 from rater.text.values import count, truncate_list
 from rater.workflow.arguments import (
-    Asked,
     Output,
+    RunArguments,
     check_current_directory,
     open_existing_store,
     open_to_list,
@@ -80,7 +80,9 @@ class RunOptions(FleetOptions, frozen=True, kw_only=True):
     settle: float | None
 
 
-def run(output: Output, typed: Asked, options: RunOptions, wait: bool, poll: float | None) -> int:
+def run(
+    output: Output, typed: RunArguments, options: RunOptions, wait: bool, poll: float | None
+) -> int:
     """Begin a fleet, or go on with the one that a killed `rater fleet run` left."""
     asked, nodes = _checked(typed, options)
     with open_store(default_path(output.db)) as store:
@@ -145,7 +147,7 @@ def _submitted(output: Output, store: Store, steps: FleetDriver) -> int:
     return 1 if any(refused) else 0
 
 
-def _checked(typed: Asked, options: RunOptions) -> tuple[FleetRequest, tuple[str, ...]]:
+def _checked(typed: RunArguments, options: RunOptions) -> tuple[FleetRequest, tuple[str, ...]]:
     """Return what was typed, and its nodes, checked as far as this machine can tell.
 
     Raises `InputError`.
@@ -156,7 +158,7 @@ def _checked(typed: Asked, options: RunOptions) -> tuple[FleetRequest, tuple[str
     nodes = expand(options.nodes)
     _check_numbers(options)
     for name in _NOT_PASSED:
-        typed = typed.having(BY_NAME[name], None)
+        typed = typed.with_option(BY_NAME[name], None)
     request = typed.request()
     _check_request(request)
     if request.command:
@@ -220,7 +222,7 @@ def _check_request(request: Request) -> None:
         check_copies(request.copies)
 
 
-def words_of(typed: Asked) -> tuple[str, ...]:
+def words_of(typed: RunArguments) -> tuple[str, ...]:
     """Return what stands behind `rater run` on a node: suites, and options that were given."""
     words: list[str] = [*typed.suites]
     for option in OPTIONS:

@@ -6,7 +6,7 @@ from argparse import Namespace
 from contextlib import suppress
 
 from rater.commands.command_line import RUNS, CommandTrait
-from rater.commands.common import SWEEP, Subcommand, asked_of, command_of, output_of
+from rater.commands.common import SWEEP, Subcommand, command_of, output_of, run_arguments_of
 
 _DESCRIPTION = """\
 Fit a line and a parabola to the layouts of a sweep, benchmark by benchmark: R2,
@@ -63,7 +63,7 @@ def _study_pages(arguments: Namespace) -> int:
 
     return lab_pages(
         output_of(arguments),
-        asked=asked_of(arguments),
+        asked=run_arguments_of(arguments),
         sweep=SweepOptions(
             rounds=arguments.rounds,
             skip_refused=arguments.skip_refused,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # -- Options of a run and of a command, made of parsed arguments -----------------------------------
 
 
-class Asked(Struct, frozen=True):
+class RunArguments(Struct, frozen=True):
     """Words that were typed for a run, no value checked; options that were not given are absent."""
 
     suites: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Asked(Struct, frozen=True):
     defaults: frozenset[str] = frozenset()  # those that a file of defaults gave
 
     @classmethod
-    def of(cls, arguments: Mapping[str, Any]) -> Asked:
+    def from_parsed(cls, arguments: Mapping[str, Any]) -> RunArguments:
         """Return what parsed arguments have, by name."""
         values = {option.name: arguments.get(option.dest) for option in OPTIONS}
         return cls(
@@ -51,7 +51,7 @@ class Asked(Struct, frozen=True):
             frozenset(arguments["defaults"]),
         )
 
-    def having(self, option: Option, value: object) -> Asked:
+    def with_option(self, option: Option, value: object) -> RunArguments:
         """Return a copy in which an option has a value, as argparse would have it.
 
         Without a value the copy lacks the option. `COMMAND` stands for the words behind `--`.
@@ -62,7 +62,7 @@ class Asked(Struct, frozen=True):
         added = {option.name: value} if was_given(value) else {}
         return replace(self, options=options | added, defaults=self.defaults - {option.name})
 
-    def words(self, without: Collection[str] = ()) -> list[str]:
+    def option_words(self, without: Collection[str] = ()) -> list[str]:
         """Return what was given in the words of a user, except the options `without`."""
         names = [f"--{name}" for name in self.options if name not in without]
         return [*self.suites, *names, *(["-- COMMAND"] if self.command is not None else [])]
@@ -132,7 +132,7 @@ class StartOptions(Struct, frozen=True):
 START_OPTIONS = StartOptions.__struct_fields__
 
 
-def _check_kit(run_arguments: Asked) -> bool:
+def _check_kit(run_arguments: RunArguments) -> bool:
     """Tell whether benchmarks of a kit are asked for; raises `InputError` for what does not fit."""
     kit_words = [suite for suite in run_arguments.suites if suite.startswith(KIT)]
     other_suites = [suite for suite in run_arguments.suites if not suite.startswith(KIT)]

@@ -106,8 +106,8 @@ def doctor(
         return _run_tuned(command or ())
     if command is not None:
         raise InputError("a command behind `--` belongs to --fix: `rater doctor --fix -- COMMAND`")
-    view = _of_run(output, run_of) if run_of else _now()
-    findings = _named(view.findings, checks)
+    view = _view_of_run(output, run_of) if run_of else _view_this_machine()
+    findings = _select_findings(view.findings, checks)
     if checks and not output.json:
         view = replace(view, findings=findings, rooms=(), tuned={})
     detailed = bool(checks) or output.verbose
@@ -115,7 +115,7 @@ def doctor(
     return 0
 
 
-def _now() -> DoctorView:
+def _view_this_machine() -> DoctorView:
     from rater.show.plans.machine import DoctorView
 
     root = sysroot()
@@ -124,7 +124,7 @@ def _now() -> DoctorView:
     return DoctorView(findings, pool_rooms(root), tuned, "this machine")
 
 
-def _of_run(output: Output, word: str) -> DoctorView:
+def _view_of_run(output: Output, word: str) -> DoctorView:
     from rater.show.plans.machine import DoctorView
 
     with open_existing_store(output) as store:
@@ -132,7 +132,9 @@ def _of_run(output: Output, word: str) -> DoctorView:
     return DoctorView(examine(facts_of_run(run)), (), {}, f"the machine of run {run.head.run}")
 
 
-def _named(findings: tuple[DoctorFinding, ...], names: Sequence[str]) -> tuple[DoctorFinding, ...]:
+def _select_findings(
+    findings: tuple[DoctorFinding, ...], names: Sequence[str]
+) -> tuple[DoctorFinding, ...]:
     names_of_checks = {check.name.lower(): check.name for check in CHECKS}
     wanted = {names_of_checks.get(name.lower()) for name in names}
     for name in names:
@@ -173,10 +175,10 @@ def _run_tuned(command: Sequence[str]) -> int:
         print_error("nothing to set: recommended settings are in place, or not on this machine")
     with SettingsSession(sysroot(), default_journal_path(), holder) as tuner:
         RunSettings(tuner, print_error).set(values)
-        return _ended(command)
+        return _run_command(command)
 
 
-def _ended(command: Sequence[str]) -> int:
+def _run_command(command: Sequence[str]) -> int:
     """Run a command to its end; a signal that ends rater ends it first."""
     try:
         process = subprocess.Popen(command)
@@ -241,7 +243,7 @@ def facts_now(root: Path, *, with_load: bool) -> MachineFacts:
     if root == Path("/") and (refused := perf_obstacle()):
         values["rater.perf_refused"] = "\n".join(refused)
     if with_load:
-        values |= _load()
+        values |= _read_load()
     nodes, online = values.get("nodes"), parse_set(values.get("cpu.online", ""))
     return MachineFacts(
         values=values,
@@ -256,7 +258,7 @@ def names_here(root: Path) -> tuple[str, ...]:
     return tuple(setting.name for setting in available_settings(root))
 
 
-def _load() -> dict[str, str]:
+def _read_load() -> dict[str, str]:
     busy = ForeignLoadSampler().busy(_LEAST_BUSY)
     cpus = sum(process.share for process in busy.processes) + busy.unseen
     named = truncate_list(

@@ -253,7 +253,7 @@ def _used_s(path: Path) -> float:
     return max(status.st_atime, status.st_mtime, status.st_ctime)
 
 
-def _cached(cache: Path) -> Iterator[_Cached]:
+def _list_cached(cache: Path) -> Iterator[_Cached]:
     """Yield what can be made again; run directories are of runs, and go with them."""
     for entry in (folder_entry for name in CACHED for folder_entry in list_folder(cache / name)):
         parts = (entry, *entry.rglob("*"))
@@ -261,7 +261,7 @@ def _cached(cache: Path) -> Iterator[_Cached]:
         yield _Cached(max(map(_used_s, parts)), entry, blocks * 512)
 
 
-def _removed(path: Path) -> str | None:
+def _remove_entry(path: Path) -> str | None:
     """Remove it; return why it cannot be."""
     if path.is_dir():
         return remove_run_dir(path)
@@ -274,12 +274,12 @@ def clean(output: Output, older: float | None, size: int | None) -> int:
     cache, removed, troubles = cache_root(), [], []
     older_s = _UNUSED_S if older is None and size is None else older
     with machine_lock(default_lock_path(), f"rater suites clean, process {os.getpid()}"):
-        entries = sorted(_cached(cache))
+        entries = sorted(_list_cached(cache))
         kept_bytes = sum(entry.bytes for entry in entries)
         for entry in entries:
             is_old = older_s is not None and time.time() - entry.used_s > older_s
             if is_old or (size is not None and kept_bytes > size):
-                trouble = None if output.dry_run else _removed(entry.path)
+                trouble = None if output.dry_run else _remove_entry(entry.path)
                 troubles += [trouble] if trouble else []
                 removed += [] if trouble else [entry]
                 kept_bytes -= 0 if trouble else entry.bytes

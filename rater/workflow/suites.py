@@ -52,7 +52,7 @@ _OUTPUT_LIMIT_BYTES = 1 << 30  # as `rater run` has it unless told otherwise
 _OF_PROGRAM = ("sources", "libraries", "flags", "command")
 
 
-class Checked(Struct, frozen=True):
+class BenchmarkCheck(Struct, frozen=True):
     """The check of one benchmark."""
 
     trial: SuiteTrial
@@ -117,7 +117,7 @@ def check(output: Output, suite: str | None, options: CheckOptions) -> int:
 
 def _checks(
     suite: Suite, benchmark_names: Sequence[str], options: CheckOptions, *, run: bool
-) -> Iterator[Checked]:
+) -> Iterator[BenchmarkCheck]:
     """Check one benchmark after the other; `benchmark_names`: the user named them, so they
     are not left out."""
 
@@ -126,21 +126,23 @@ def _checks(
     setup_files: SetupFiles | None = None
     missing = missing_programs(suite)
     if missing[OF_SUITE]:
-        yield Checked(SuiteTrial(benchmark=OF_SUITE, error="\n".join(missing[OF_SUITE])))
+        yield BenchmarkCheck(SuiteTrial(benchmark=OF_SUITE, error="\n".join(missing[OF_SUITE])))
     elif run:
         try:
             setup_files = try_setup(suite, options.try_size or None, cache, limits)
         except InputError as error:
-            yield Checked(SuiteTrial(benchmark=OF_SUITE, error=str(error)))
+            yield BenchmarkCheck(SuiteTrial(benchmark=OF_SUITE, error=str(error)))
     with trial_folder(cache) if run else nullcontext(cache) as work:
         for benchmark in suite.benchmarks:
             problems = missing[benchmark.name]
             if problems and "missing" in suite.leave_out and benchmark.name not in benchmark_names:
-                yield Checked(SuiteTrial(benchmark=benchmark.name, error=None), "; ".join(problems))
+                yield BenchmarkCheck(
+                    SuiteTrial(benchmark=benchmark.name, error=None), "; ".join(problems)
+                )
             elif problems or not run:
-                yield Checked(_built(benchmark, problems, options.tune, cache))
+                yield BenchmarkCheck(_build_benchmark(benchmark, problems, options.tune, cache))
             else:
-                yield Checked(
+                yield BenchmarkCheck(
                     try_run(
                         benchmark,
                         options.tune,
@@ -154,7 +156,9 @@ def _checks(
                 )
 
 
-def _built(benchmark: Benchmark, problems: Sequence[str], tune: str, cache: Path) -> SuiteTrial:
+def _build_benchmark(
+    benchmark: Benchmark, problems: Sequence[str], tune: str, cache: Path
+) -> SuiteTrial:
     """Build a benchmark, or find its command; say all that is wrong with its programs."""
 
     failures = [*problems, *generator_failures(benchmark, cache)]
@@ -177,7 +181,7 @@ def _unmistaken(suite: Suite, mistakes: Sequence[Mistake]) -> Suite:
     return replace(suite, benchmarks=tuple(unmistaken))
 
 
-def _conclude(suite: Suite, checked: Sequence[Checked], output: Output) -> int:
+def _conclude(suite: Suite, checked: Sequence[BenchmarkCheck], output: Output) -> int:
     """Say what is doubtful, and the sum of it all."""
 
     answered = {
@@ -221,7 +225,9 @@ def _no_suite(try_size: str | None) -> str:
     return "suites check: which SUITE? A name that `rater suites` lists, or the path of a TOML file"
 
 
-def _json(suite: Suite, checked: Sequence[Checked], warnings: Sequence[str]) -> dict[str, object]:
+def _json(
+    suite: Suite, checked: Sequence[BenchmarkCheck], warnings: Sequence[str]
+) -> dict[str, object]:
     return {
         "suite": suite.name,
         "path": str(suite.path),

@@ -23,7 +23,7 @@ from rater.run.programs.script import CommandLine, digest_of_workload, process_s
 from rater.store.store import open_store
 from rater.system.errors import InputError
 from rater.text.values import to_dict
-from rater.workflow.arguments import Asked
+from rater.workflow.arguments import RunArguments
 from rater.workflow.run.repeat import pin_suites
 from tests.support.calls import Rater, rater, rows
 from tests.support.example_runs import HEAD
@@ -58,7 +58,7 @@ def asked(*words: str, command: list[str] | None = None) -> Request:
     parser = argparse.ArgumentParser()
     add_run_arguments(parser)
     there = argparse.Namespace(command=command, defaults=())
-    return Asked.of(vars(parser.parse_args(words, there))).request()
+    return RunArguments.from_parsed(vars(parser.parse_args(words, there))).request()
 
 
 # -- what was asked for, as JSON -----------------------------------------------------------------

@@ -36,7 +36,7 @@ from rater.store.sweeps import PREFIX, find_sweep, load_sweep
 from rater.system.errors import InputError
 from rater.system.process import pip_install, print_error
 from rater.text.values import count, truncate_list
-from rater.workflow.arguments import Asked, Output, open_existing_store, print_view
+from rater.workflow.arguments import Output, RunArguments, open_existing_store, print_view
 from rater.workflow.results.divots import find_recurring
 from rater.workflow.results.plot import load_report_run
 from rater.workflow.results.points import (
@@ -80,7 +80,7 @@ class StudyOptions(Struct, frozen=True):
 def lab_pages(
     output: Output,
     *,
-    asked: Asked,
+    asked: RunArguments,
     sweep: SweepOptions,
     study: StudyOptions,
     show: str | None,
@@ -91,7 +91,7 @@ def lab_pages(
     page = _page_of(None if file is None else Path(file), json=output.json)
     if show is not None:
         study_words = [f"--{name}" for name in study.__struct_fields__ if getattr(study, name)]
-        if given := [*asked.words(), *sweep.words(), *study_words]:
+        if given := [*asked.option_words(), *sweep.option_words(), *study_words]:
             raise InputError(f"--show {show} runs nothing: leave out {' '.join(given)}")
         with open_existing_store(output) as store:
             _tell(page, y, output, store, find_sweep(store, show))
@@ -113,8 +113,8 @@ def _page_of(path: Path | None, *, json: bool) -> LabPage:
 
 
 def _sweep_of(
-    typed: Asked, sweep_options: SweepOptions, study: StudyOptions
-) -> tuple[Asked, SweepOptions]:
+    typed: RunArguments, sweep_options: SweepOptions, study: StudyOptions
+) -> tuple[RunArguments, SweepOptions]:
     layouts = study.layouts or (QUICK_LAYOUTS if study.quick else LAYOUTS)
     parsed_layouts = [parse_pages(text) for text in layouts.split(",")]
     if not any(layout.is_base for layout in parsed_layouts):

@@ -89,8 +89,8 @@ from rater.system.errors import InputError, RunError
 from rater.system.process import print_error
 from rater.text.values import to_dict
 from rater.workflow.arguments import (
-    Asked,
     Output,
+    RunArguments,
     check_current_directory,
     open_existing_store,
     print_view,
@@ -434,10 +434,10 @@ def run_check(
 
     trace = stored.trace
     options = {"copies": "1", "iterations": _ITERATIONS, "timeout": asked.timeout}
-    typed = Asked(command=trace.command, options=options)
+    typed = RunArguments(command=trace.command, options=options)
     if trace.suite is not None:
         options |= {"tune": asked.tune, **({"size": trace.size} if trace.size else {})}
-        typed = Asked((f"{trace.suite}/{trace.name}",), options=options)
+        typed = RunArguments((f"{trace.suite}/{trace.name}",), options=options)
     axis = (f"pages={','.join(layouts)}",)
     sweep_options = SweepOptions(axis=axis, rounds=asked.rounds, stop_on_failure=True)
     status = run_sweep(typed, sweep_options, Output(db=output.db, json=output.json), keep)

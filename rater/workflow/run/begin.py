@@ -32,8 +32,8 @@ from rater.system.process import print_error
 from rater.text.values import count, to_json
 from rater.workflow.arguments import (
     START_OPTIONS,
-    Asked,
     Output,
+    RunArguments,
     StartOptions,
     check_current_directory,
     open_existing_store,
@@ -127,7 +127,7 @@ def make_run(output: Output, trusted_plan: Trusted[RunPlan], launcher: RunLaunch
     )
 
 
-def make_asked(output: Output, run_arguments: Asked) -> tuple[int, str]:
+def make_asked(output: Output, run_arguments: RunArguments) -> tuple[int, str]:
     """Make a new run of what was typed; return the exit status and its uuid."""
     plan, launcher = resolve(run_arguments.request(), machine.discover_topology()), RunLauncher()
     return make_run(output, Trusted(plan), launcher), launcher.uuid
@@ -185,7 +185,7 @@ class Resume(RunLauncher):
             placements=start.placements,
             pus=start.pus,
             notes=(
-                _taken_up(remaining, start.head.started_at),
+                _describe_resumption(remaining, start.head.started_at),
                 *(f"differs since then: {difference}" for difference in differences),
                 *(warning for warning in start.warnings if warning not in run.warnings),
             ),
@@ -208,10 +208,10 @@ class Resume(RunLauncher):
 
 
 def resume_run(
-    output: Output, run_arguments: Asked, start_options: StartOptions, run_word: str
+    output: Output, run_arguments: RunArguments, start_options: StartOptions, run_word: str
 ) -> int:
     """Take up a stored run; return the exit status of the whole of it."""
-    if needless := run_arguments.words(without=START_OPTIONS):
+    if needless := run_arguments.option_words(without=START_OPTIONS):
         raise InputError(
             f"--resume {run_word}: leave out {' '.join(needless)}: what is left of a run is run "
             "as it was asked for; `rater run` and `rater rerun` make a new one"
@@ -258,7 +258,7 @@ def _folder(number: int) -> str:
     return f"resume-{number}"
 
 
-def _taken_up(remaining: RemainingPlan, resumed_at: str | None) -> str:
+def _describe_resumption(remaining: RemainingPlan, resumed_at: str | None) -> str:
     done = len(remaining.phases) - len(remaining.ahead)
     torn = [
         f"{phase_name(phase.phase.benchmark, phase.phase.iteration, phase.phase.counted, True)} "
@@ -320,7 +320,7 @@ def _dry_run(
 # -- `rater run` and `rater rerun`: planned, then shown (`--dry-run`) or made ----------------------
 
 
-def run(output: Output, run_arguments: Asked) -> int:
+def run(output: Output, run_arguments: RunArguments) -> int:
     """Make a new run, or show it (`--dry-run`); return the exit status."""
     request = run_arguments.request()
     check_current_directory()

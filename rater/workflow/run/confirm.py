@@ -85,7 +85,7 @@ def confirm(output: Output, options: ConfirmOptions, start_options: StartOptions
     pairs = DEFAULT_PAIRS if options.pairs is None else options.pairs
     if pairs < LEAST_PAIRS:
         raise InputError(f"--pairs {pairs}: expected {LEAST_PAIRS} or more: one has no interval")
-    sourced_run, number, finding, findings = _chosen(output, options, start_options)
+    sourced_run, number, finding, findings = _choose_finding(output, options, start_options)
     run = sourced_run.value
     topology = machine.discover_topology()
     refusal_reason = refusal(run, topology)
@@ -134,7 +134,7 @@ def confirm(output: Output, options: ConfirmOptions, start_options: StartOptions
     return pairs_run.execute().exit_status
 
 
-def _chosen(
+def _choose_finding(
     output: Output, options: ConfirmOptions, start_options: StartOptions
 ) -> tuple[Sourced[StoredRun], int, Finding, tuple[Finding, ...]]:
     with open_existing_store(output) as store:

@@ -300,7 +300,7 @@ class HostLoad:
         if self._is_first or not self._watch.would_wait:
             busy_warning = foreign_load_warning(self._watch.busy())
         preflight = _preflight(self._resolved, self._before)
-        warnings, refused = _sorted(self._resolved, preflight)
+        warnings, refused = _split_preflight(self._resolved, preflight)
         if refused and preflight:
             raise InputError(preflight.refusal() or "")
         return (
@@ -364,7 +364,7 @@ def _preflight(
     return preflight_now(resolved.placements, by_copy, before_setup, unstated=unstated)
 
 
-def _sorted(
+def _split_preflight(
     resolved: RunPlan, preflight: Preflight | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if preflight is None:
@@ -383,7 +383,7 @@ def checked(
     `planned`: settings of the machine that will be set before, by name.
     """
     needs = needs_of(resolved, cache_root() / "work", ())
-    warnings, preflight_refusals = _sorted(resolved, _preflight(resolved))
+    warnings, preflight_refusals = _split_preflight(resolved, _preflight(resolved))
     try:
         warnings, host_refusal = (*limits_of_host(resolved), *warnings), ""
     except InputError as error:

@@ -43,7 +43,7 @@ from rater.show.screen.document import Part
 from rater.store.store import Store
 from rater.system.errors import InputError
 from rater.system.files import Sourced
-from rater.workflow.arguments import Asked, Output, StartOptions, print_json_rows, print_view
+from rater.workflow.arguments import Output, RunArguments, StartOptions, print_json_rows, print_view
 from rater.workflow.doctor import tuned_settings_of
 from rater.workflow.run.head import ActiveRun, RunLauncher, directory_here
 from rater.workflow.run.prepare import checked, obstacles
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from rater.show.documents.plan import DryRunDocument, ExecutesJson, PlanDocument
 
 
-def plan(output: Output, run_arguments: Asked, topology: str | None) -> int:
+def plan(output: Output, run_arguments: RunArguments, topology: str | None) -> int:
     """Print what would run where, on this machine or on one that is only described."""
     request = run_arguments.request()
     described = machine.discover_topology() if topology is None else machine.load_topology(topology)

@@ -101,7 +101,7 @@ class CopyTiming(Struct, frozen=True, kw_only=True):
     stagger_ms: float  # between the starts of consecutive copies
 
     @staticmethod
-    def of(request: Request) -> CopyTiming:
+    def from_request(request: Request) -> CopyTiming:
         """Return what `--mode`, `--order` and `--stagger` mean together; raises `InputError`."""
         mode, order, stagger_ms = resolve_mode(request.mode, request.stagger_ms, request.order)
         return CopyTiming(mode=mode, order=order, stagger_ms=stagger_ms)
@@ -151,7 +151,7 @@ class RunSchedule(Struct, frozen=True, kw_only=True):
 def resolve(request: Request, topology: Topology) -> RunPlan:
     """Plan a run on a machine. Raises `InputError` for what can not be planned at all."""
     loaded = load_workloads(request)
-    timing = CopyTiming.of(loaded.request)
+    timing = CopyTiming.from_request(loaded.request)
     offered = _offer_layout(loaded.request, topology)
     chosen = _choose_copies(loaded, offered, topology)
     placed = _place_copies(chosen, offered, loaded.kits, topology)

@@ -34,8 +34,8 @@ from rater.system.paths import sysroot
 from rater.system.process import print_error
 from rater.workflow.arguments import (
     START_OPTIONS,
-    Asked,
     Output,
+    RunArguments,
     StartOptions,
     check_current_directory,
     open_existing_store,
@@ -47,11 +47,11 @@ from rater.workflow.sweep.request import (
     GridPoint,
     SweepOptions,
     SweepRequest,
-    asked_from,
     planned_sweep,
     refused_together,
     resolve_points,
     same_values,
+    sweep_request_from,
 )
 from rater.workflow.sweep.runner import SweepCampaign
 from rater.workflow.sweep.view import dry_view, show_sweep, view_of
@@ -60,7 +60,10 @@ type Shown = Callable[[Output, Store, int], None]  # what a sweep came to, at it
 
 
 def run_sweep(
-    run_arguments: Asked, options: SweepOptions, output: Output, show_result: Shown = show_sweep
+    run_arguments: RunArguments,
+    options: SweepOptions,
+    output: Output,
+    show_result: Shown = show_sweep,
 ) -> int:
     """Look at all points, then make the runs; return the exit status."""
     check_current_directory()
@@ -68,7 +71,7 @@ def run_sweep(
     names = [setting.name for setting in settings] + [
         setting.also for setting in settings if setting.also
     ]
-    sweep_request = asked_from(run_arguments, options, names)
+    sweep_request = sweep_request_from(run_arguments, options, names)
     points = resolve_points(sweep_request.points, sweep_request.kinds, machine.discover_topology())
     refused = refused_together(points)
     same_problems = _same_problems(sweep_request, points)
@@ -205,15 +208,15 @@ def execute_sweep(
 
 def resume_sweep(
     output: Output,
-    run_arguments: Asked,
+    run_arguments: RunArguments,
     options: SweepOptions,
     start_options: StartOptions,
     sweep_word: str,
 ) -> int:
     """Make what is missing of a stored sweep; return the exit status."""
     if needless := [
-        *run_arguments.words(without=START_OPTIONS),
-        *options.words(without=("rounds", "retries")),
+        *run_arguments.option_words(without=START_OPTIONS),
+        *options.option_words(without=("rounds", "retries")),
     ]:
         raise InputError(
             f"--resume {sweep_word}: remove {' '.join(needless)}: a resumed sweep keeps its options"
@@ -276,7 +279,7 @@ def _points_again(
         if point.left_out is None:
             request = request_from_json(point.request, f"sweep {sweep.number}, {point.label}")
             asked_points.append(
-                GridPoint.of(point.point, point.values, start_options.on(request), kinds)
+                GridPoint.from_request(point.point, point.values, start_options.on(request), kinds)
             )
     resolved_points = resolve_points(asked_points, kinds, machine.discover_topology())
     refused = refused_together(resolved_points)

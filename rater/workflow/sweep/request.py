@@ -51,7 +51,7 @@ from rater.system.paths import sysroot
 from rater.text.documents import read_text, toml_document
 from rater.text.secrets import Redactor
 from rater.text.values import count, parse_percent
-from rater.workflow.arguments import START_OPTIONS, Asked
+from rater.workflow.arguments import START_OPTIONS, RunArguments
 from rater.workflow.run.head import directory_here, utc_timestamp
 from rater.workflow.run.prepare import checked, make_ready
 from rater.workflow.run.resolve import RunPlan, resolve
@@ -76,7 +76,7 @@ class GridPoint(Struct, frozen=True):
     shown: Values = ()  # the values without secrets
 
     @classmethod
-    def of(
+    def from_request(
         cls, point: int, values: Values, request: Request | str, kinds: Mapping[str, AxisKind]
     ) -> GridPoint:
         """Return a point that is not resolved; `request` may be the reason why there is none."""
@@ -113,7 +113,7 @@ class SweepOptions(Struct, frozen=True, kw_only=True):
     skip_refused: bool = False
     stop_on_failure: bool = False
 
-    def words(self, without: Collection[str] = ()) -> list[str]:
+    def option_words(self, without: Collection[str] = ()) -> list[str]:
         """Return what was given in the words of a user, except the options `without`."""
         fields = [
             field
@@ -124,8 +124,8 @@ class SweepOptions(Struct, frozen=True, kw_only=True):
         return [f"--{name.replace('_', '-')}" for name in fields]
 
 
-def asked_from(
-    run_arguments: Asked, options: SweepOptions, settings: Sequence[str]
+def sweep_request_from(
+    run_arguments: RunArguments, options: SweepOptions, settings: Sequence[str]
 ) -> SweepRequest:
     """Return what was typed for a sweep; `settings` are those that this machine has.
 
@@ -134,7 +134,7 @@ def asked_from(
     order = options.block_order
     if run_arguments.options.get("order") in tuple(BlockOrder):  # else it is that of steady mode
         order = order or run_arguments.options["order"]
-        run_arguments = run_arguments.having(BY_NAME["order"], None)
+        run_arguments = run_arguments.with_option(BY_NAME["order"], None)
     path = _file_of(run_arguments, options)
     file, text = None, None
     if path is not None:
@@ -156,13 +156,15 @@ def asked_from(
     )
     _check_once(run_arguments, axes, kinds)
     if COMMAND.name in kinds and "name" not in run_arguments.options:
-        run_arguments = run_arguments.having(BY_NAME["name"], _common_name(axes))
+        run_arguments = run_arguments.with_option(BY_NAME["name"], _common_name(axes))
     rounds = DEFAULT_ROUNDS if options.rounds is None else options.rounds
     if not 1 <= rounds <= MOST_ROUNDS:
         raise InputError(f"--rounds {rounds}: expected 1 to {MOST_ROUNDS}")
     if options.until is not None and rounds < 3:
         raise InputError(f"--until looks after every round from the third on, not at {rounds}")
-    margin, measure = (None, SweepMeasure.TIME) if options.until is None else _until(options.until)
+    margin, measure = (
+        (None, SweepMeasure.TIME) if options.until is None else _parse_until(options.until)
+    )
     spec = SweepSpec(
         uuid=str(uuids.uuid4()),
         started_at=utc_timestamp(),
@@ -181,7 +183,7 @@ def asked_from(
         file_text=text,
     )
     points = (
-        GridPoint.of(number, values, _request(run_arguments, values, kinds), kinds)
+        GridPoint.from_request(number, values, _request(run_arguments, values, kinds), kinds)
         for number, values in enumerate(grid(axes))
     )
     return SweepRequest(
@@ -189,7 +191,7 @@ def asked_from(
     )
 
 
-def _file_of(run_arguments: Asked, options: SweepOptions) -> Path | None:
+def _file_of(run_arguments: RunArguments, options: SweepOptions) -> Path | None:
     names = [suite for suite in run_arguments.suites if suite.endswith(".toml")]
     return (
         Path(names[0])
@@ -198,7 +200,7 @@ def _file_of(run_arguments: Asked, options: SweepOptions) -> Path | None:
     )
 
 
-def _with_file(run_arguments: Asked, path: Path) -> tuple[Asked, SweepFile, str]:
+def _with_file(run_arguments: RunArguments, path: Path) -> tuple[RunArguments, SweepFile, str]:
     try:
         text = read_text(path, "the file of a sweep")
     except FileNotFoundError:
@@ -216,24 +218,26 @@ def _with_file(run_arguments: Asked, path: Path) -> tuple[Asked, SweepFile, str]
             "NAME=V1,V2,... as in --axis copies=1,2,4"
         )
     run_arguments = replace(run_arguments, suites=())
-    if needless := run_arguments.words(without=_WITH_FILE):
+    if needless := run_arguments.option_words(without=_WITH_FILE):
         raise InputError(f"{path}: what runs stands in [run] there: leave out {' '.join(needless)}")
     file = parse_sweep(text, path)
     run_arguments = replace(run_arguments, suites=file.suites, command=file.command or None)
     for name, value in file.options:
         option = BY_NAME[name]
         if isinstance(value, tuple):
-            run_arguments = run_arguments.having(
+            run_arguments = run_arguments.with_option(
                 option, [*run_arguments.options.get(name, ()), *value]
             )
         else:
             where = f"{path}: [run] {name}"
             parsed = value if isinstance(value, bool) else option.parse(value, where)
-            run_arguments = run_arguments.having(option, parsed)
+            run_arguments = run_arguments.with_option(option, parsed)
     return run_arguments, file, text
 
 
-def _check_once(run_arguments: Asked, axes: Sequence[Axis], kinds: Mapping[str, AxisKind]) -> None:
+def _check_once(
+    run_arguments: RunArguments, axes: Sequence[Axis], kinds: Mapping[str, AxisKind]
+) -> None:
     """What is an axis is not given for all points as well."""
     fixed = {text.partition("=")[0].strip() for text in run_arguments.options.get("env", ())}
     tagged = {text.partition("=")[0].strip() for text in run_arguments.options.get("tag", ())}
@@ -256,12 +260,14 @@ def _common_name(axes: Sequence[Axis]) -> str | None:
     Commands of several programs are `command`, of one program what that is called.
     """
     values = next(axis.values for axis in axes if axis.name == COMMAND.name)
-    commands = [Asked().having(COMMAND, value).command or () for value in values]
+    commands = [RunArguments().with_option(COMMAND, value).command or () for value in values]
     names = {name_of("".join(command[:1])) for command in commands}
     return "command" if len(names) > 1 else None
 
 
-def _request(run_arguments: Asked, values: Values, kinds: Mapping[str, AxisKind]) -> Request | str:
+def _request(
+    run_arguments: RunArguments, values: Values, kinds: Mapping[str, AxisKind]
+) -> Request | str:
     environment = [*run_arguments.options.get("env", ())]
     try:
         for name, value in values:
@@ -273,8 +279,8 @@ def _request(run_arguments: Asked, values: Values, kinds: Mapping[str, AxisKind]
                 parsed: object = value
                 if option is not COMMAND:
                     parsed = option.parse(value, option.typed) if value else None
-                run_arguments = run_arguments.having(option, parsed)
-        return run_arguments.having(BY_NAME["env"], environment).request()
+                run_arguments = run_arguments.with_option(option, parsed)
+        return run_arguments.with_option(BY_NAME["env"], environment).request()
     except InputError as error:
         return str(error)
 
@@ -287,7 +293,7 @@ def _hint_at_setting(name: str, value: str) -> None:
         )
 
 
-def _until(text: str) -> tuple[float, SweepMeasure]:
+def _parse_until(text: str) -> tuple[float, SweepMeasure]:
     word, colon, rest = text.strip().partition(":")
     measure = word if colon else SweepMeasure.TIME
     margin = rest if colon else word
@@ -416,7 +422,7 @@ def build_all(
     kinds: dict[object, RunPlan] = {}
     for point in points:
         if point.plan is not None and point.request is not None:
-            kinds.setdefault(_built(point), point.plan)
+            kinds.setdefault(_build_key(point), point.plan)
     refused: dict[int, str] = {}
     for number, (kind, resolved) in enumerate(kinds.items()):
         with ExitStack() as stack:
@@ -425,7 +431,7 @@ def build_all(
             ready = make_ready(resolved, work, stack.callback, report)
             programs = ready.files
         for point in points:
-            if point.plan is not None and _built(point) == kind:
+            if point.plan is not None and _build_key(point) == kind:
                 try:
                     untouched_programs(point.plan.tuning, programs)
                 except InputError as error:
@@ -433,7 +439,7 @@ def build_all(
     return refused
 
 
-def _built(point: GridPoint) -> object:
+def _build_key(point: GridPoint) -> object:
     request = point.request
     return request and (request.suites, request.command, request.size, request.tune)
 
@@ -444,7 +450,7 @@ def same_values(
     """Say which values of an option come to the same run, whatever the other axes say."""
     if _changing_cpus(kinds):
         return []
-    by_values = {point.values: _meaning(point) for point in points}
+    by_values = {point.values: _run_meaning(point) for point in points}
     problems = []
     for position, axis in enumerate(axes):
         if kinds[axis.name] is not AxisKind.OPTION:
@@ -459,7 +465,7 @@ def same_values(
     return problems
 
 
-def _meaning(point: GridPoint) -> object:
+def _run_meaning(point: GridPoint) -> object:
     if point.plan is None or point.request is None:
         return None
     plan = point.plan

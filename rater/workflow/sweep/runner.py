@@ -109,7 +109,7 @@ class SlotAttempt(RunLauncher):
     ) -> None:
         before = stored_conditions(store.load_asked(run).value)
         if not is_of_point:
-            before, present = _of_all(before), _of_all(present)
+            before, present = _common_conditions(before), _common_conditions(present)
         differences = [
             difference
             for difference in condition_differences(before, present)
@@ -122,7 +122,7 @@ class SlotAttempt(RunLauncher):
             )
 
 
-def _of_all(conditions: Conditions) -> Conditions:
+def _common_conditions(conditions: Conditions) -> Conditions:
     kept = tuple((name, value) for name, value in conditions.settings if name in _OF_ALL)
     return replace(conditions, settings=kept, pus=(), placements=(), benchmarks=None)
 
@@ -374,7 +374,7 @@ class SweepCampaign(Campaign[ExaminedSlot]):
         is_last = bool(ahead) and ahead[0].block != slot.block
         if self.until is None or not is_last or slot.block < _FIRST_TEST or self._tally.not_made:
             return None
-        if (decision := _decided(self.store, self.sweep, self.until)) is None:
+        if (decision := _describe_decision(self.store, self.sweep, self.until)) is None:
             return None
         reason = f"decided after block {slot.block} of {spec.rounds}: {decision}"
         return CampaignEnded(RunStatus.COMPLETE, reason, 1 if self._tally.failed else 0)
@@ -444,7 +444,7 @@ class SweepCampaign(Campaign[ExaminedSlot]):
         self._eta.add(slot.point, slot_run.elapsed_s, examined.took_s)
         has_failed = bool(slot_run.failed)
         self._tally.failed += has_failed
-        result = _result(stored, failed=has_failed)
+        result = _describe_result(stored, failed=has_failed)
         if examined.analysis is not None and examined.analysis.disturbed:
             result += f", {DISTURBED}"
         left_s = self._eta.left_s(ahead)
@@ -470,7 +470,7 @@ class SweepCampaign(Campaign[ExaminedSlot]):
         return f"{place}: {self.points.value[slot.point].label}"
 
 
-def _decided(store: Store, sweep: StoredSweep, until: float) -> str | None:
+def _describe_decision(store: Store, sweep: StoredSweep, until: float) -> str | None:
     from rater.analysis.compare.compare import compare, is_decided
     from rater.workflow.results.points import load_points
 
@@ -492,7 +492,7 @@ def _decided(store: Store, sweep: StoredSweep, until: float) -> str | None:
     )
 
 
-def _result(stored: StoredRun, *, failed: bool) -> str:
+def _describe_result(stored: StoredRun, *, failed: bool) -> str:
     from rater.analysis.results.rates import overall
 
     result = overall(stored)

@@ -59,7 +59,7 @@ def view_of(
             failed[slot_run.slot.point] = failed.get(slot_run.slot.point, 0) + slot_run.failed
     return SweepView(
         sweep=sweep,
-        what=_what_of(sweep),
+        what=_describe_sweep(sweep),
         axes=_axes(dict(sweep.axes), [point.values for point in sweep.points]),
         points=tuple(
             PointView(
@@ -134,7 +134,7 @@ def dry_view(sweep_request: SweepRequest, points: Sequence[GridPoint]) -> SweepV
         shown.append(AxisView(axis.name, axis.kind, axis.values, setting.read().description))
     return replace(
         view,
-        what=_what(point.request for point in points),
+        what=_describe_requests(point.request for point in points),
         axes=tuple(shown),
         points=tuple(
             replace(
@@ -158,16 +158,16 @@ def _axes(kinds: Mapping[str, AxisKind], points: Sequence[Values]) -> tuple[Axis
     return tuple(AxisView(name, str(kind), tuple(values[name])) for name, kind in kinds.items())
 
 
-def _what_of(sweep: StoredSweep) -> str:
+def _describe_sweep(sweep: StoredSweep) -> str:
     requests = (
         request_from_json(point.request, f"sweep {sweep.number}")
         for point in sweep.points
         if point.left_out is None
     )
-    return _what(requests)
+    return _describe_requests(requests)
 
 
-def _what(requests: Iterable[Request | None]) -> str:
+def _describe_requests(requests: Iterable[Request | None]) -> str:
     real_requests = [request for request in requests if request is not None]
     if not real_requests:
         return "nothing that can run"
