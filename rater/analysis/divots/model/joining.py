@@ -1,8 +1,8 @@
 """Effects of the model joined to groups of one cause each; pure.
 
 The model has an effect for each part, benchmark and time by itself: a slow node may enter once for
-most benchmarks and once for another. Each threshold names the made runs that are described
-wrongly without it.
+most benchmarks and once for another. docs/develop/detector-terms.md has the tests that fail
+without each threshold.
 """
 
 from __future__ import annotations

@@ -142,9 +142,7 @@ def _fit_class(
         np.median(levels[:, slots & side], axis=1) - np.median(levels[:, main_slots & side], axis=1)
         for side in sides
     ]
-    ln_ratios = np.log(key[:2] / main_key[:2])
-    slack = _SLACK + (_MOST_BETWEEN_CORE_KINDS if other_kind else 0.0)
-    low, high = np.minimum(ln_ratios, 0).sum() - slack, np.maximum(ln_ratios, 0).sum() + slack
+    low, high = _bounds_of_sharing(key, main_key, other_kind)
     if other_kind:
         kind = EffectKind.CORE_KIND
     else:
@@ -153,6 +151,13 @@ def _fit_class(
     size = np.clip(np.median(differences, axis=0), low, high)
     counts = _count_copies(kind, key), _count_copies(kind, main_key)
     return _layout_effect(table, kind, slots, size, counts)
+
+
+def _bounds_of_sharing(key: Floats, main_key: Floats, other_kind: bool) -> tuple[float, float]:
+    """Return the smallest and largest difference (ln) that sharing or the kind of core can make."""
+    ln_ratios = np.log(key[:2] / main_key[:2])
+    slack = _SLACK + (_MOST_BETWEEN_CORE_KINDS if other_kind else 0.0)
+    return np.minimum(ln_ratios, 0).sum() - slack, np.maximum(ln_ratios, 0).sum() + slack
 
 
 def _count_copies(kind: EffectKind, key: Floats) -> float:

@@ -377,16 +377,15 @@ def _gaps(rows: Floats, clock_steps: Floats, price: float) -> Iterator[_Gap]:
     """
     complete = np.flatnonzero(~np.isnan(rows).any(axis=1))
     n = rows.shape[1]
-    fewest, most = max(2, math.ceil(_MODES_MIN_SHARE * n)), int(_MODES_MAX_SHARE * n)
-    cuts = np.arange(max(1, n - most), n - fewest + 1)  # how many values lie below the gap
+    cuts = _possible_cuts(n)
     if n < _MODES_MIN_VALUES or not len(complete) or not len(cuts):
         return
-    ordered, every_row = np.sort(rows[complete], axis=1), np.arange(len(complete))
+    ordered = np.sort(rows[complete], axis=1)
     # A distance of one step of the clock is no gap.
     gaps = ordered[:, cuts] - ordered[:, cuts - 1] - clock_steps[complete, None]
     gaps = np.maximum(gaps, 0.0)
     best = gaps.argmax(axis=1)
-    cut, gap = cuts[best], gaps[every_row, best]
+    cut, gap = cuts[best], gaps[np.arange(len(complete)), best]
     evidence = np.minimum(
         _evidence_if_uniform(ordered, gap), _evidence_if_exponential(ordered, gap, cut)
     )
@@ -397,6 +396,12 @@ def _gaps(rows: Floats, clock_steps: Floats, price: float) -> Iterator[_Gap]:
         if size >= _MODES_FLOOR + 2 * clock_steps[row]:
             net = float(evidence[place] - price - math.log(n))
             yield _Gap(row=row, net=net, size=size, slow_from=float(values[below]))
+
+
+def _possible_cuts(n: int) -> Ints:
+    """Return how many of n values may lie below a gap."""
+    fewest, most = max(2, math.ceil(_MODES_MIN_SHARE * n)), int(_MODES_MAX_SHARE * n)
+    return np.arange(max(1, n - most), n - fewest + 1)
 
 
 def _evidence_if_uniform(ordered: Floats, gap: Floats) -> Floats:

@@ -178,13 +178,14 @@ class FamilyLevels:
         The variance of a mean of k copies is h * v / k, h the loss of the Huber mean; v is the
         variance of copies about their part, pooled with what repeats and `PARTS` predict.
         """
-        (benchmarks, iterations, _), noise = self.shape, self.noise
+        (benchmarks, iterations), noise = self.shape[:2], self.noise
         part_of_slot = self.family.part_of_slot
         sd = self.value_sd[:, None] / np.sqrt(self.family.sizes)
         level = np.nan_to_num(huber_mean(np.swapaxes(self.cell_levels, 1, 2), sd))
         in_part = part_of_slot >= 0
-        about_part = self.slot_levels[:, in_part] - level[:, part_of_slot[in_part]]
-        squares = capped_squares(about_part, 1).squares
+        squares = capped_squares(
+            self.slot_levels[:, in_part] - level[:, part_of_slot[in_part]], 1
+        ).squares
         free = max(0, int(in_part.sum()) - self.parts)
         if iterations > 1:
             predicted = noise.repeat.variance / noise.iterations_run + PARTS.typical**2
@@ -237,10 +238,9 @@ class FamilyLevels:
         c = between / (between + chance) is the shrinkage of a lasting difference (James and
         Stein 1961). The variance of x grows by the factor 1 + c^2 / (n - 1).
         """
-        (benchmarks, iterations, _), noise, sizes = self.shape, self.noise, self.family.sizes
+        (benchmarks, iterations), noise, sizes = self.shape[:2], self.noise, self.family.sizes
         n = noise.iterations_run[:, None, None]
-        about_median = lasting.level - np.median(lasting.level, axis=1, keepdims=True)
-        between = capped_squares(about_median, 1).squares / max(1, self.parts - 1)
+        between = self._variance_between(lasting.level)
         chance = noise.repeat.variance / noise.iterations_run * float(np.mean(1 / sizes))
         lasts = between > _LEAST_SPREAD * chance
         c = np.where(lasts, between / np.maximum(between + chance, 1e-12), 0.0)[:, None, None]
@@ -267,6 +267,11 @@ class FamilyLevels:
                 benchmark=self._number_rows(iterations),
             )
         )
+
+    def _variance_between(self, level: Floats) -> Floats:
+        """Return the variance between the parts (B,), of their levels (B, P)."""
+        about_median = level - np.median(level, axis=1, keepdims=True)
+        return capped_squares(about_median, 1).squares / max(1, self.parts - 1)
 
     def _compare_iterations(self, by_cell: PartComparison) -> PartComparison:
         """Compare the weighted means over all benchmarks in each iteration."""

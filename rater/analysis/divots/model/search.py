@@ -155,13 +155,13 @@ def search(table: Table, thresholds: Thresholds) -> SearchResult:
     """Find the parts, copies and iterations that are slow, or fast, in a run."""
     layout, predicted = fit_layout(table)
     searcher = _make_searcher(table)
-    has_most = _where_most_slots_ran(table)
-    fit = Fit([], np.where(has_most, table.log_s - layout[:, None], np.nan))
-    _, _, slots = table.shape
+    remaining = np.where(_where_most_slots_ran(table), table.log_s - layout[:, None], np.nan)
+    fit = Fit([], remaining)
+    slots = table.shape[2]
     # One slot, or a few times, have nothing to be compared with.
-    is_alone = slots == 1 or table.log_s.size <= _FEW_TIMES
+    rounds = 0 if slots == 1 or table.log_s.size <= _FEW_TIMES else _MOST_ROUNDS
     latest: _Round | None = None
-    for _ in range(0 if is_alone else _MOST_ROUNDS):
+    for _ in range(rounds):
         latest = searcher.run(fit.remaining - cell_medians(fit.remaining))
         in_model = {effect.key for effect in fit.effects}
         offered = [candidate for candidate in latest.candidates if candidate.key not in in_model]

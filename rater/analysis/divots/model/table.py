@@ -158,7 +158,7 @@ def build_table(
     names = [benchmarks[int(number)] for number in numbers]
     kept = _distinct_benchmarks(names, log_s)
     widths = dict(machine.core_pus) if machine else {}
-    cpu, core, llc, node, package, memory = slots.places.T
+    places = slots.places
     return Table(
         benchmarks=tuple(name for name, is_kept in zip(names, kept, strict=True) if is_kept),
         iterations=tuple(int(iteration) for iteration in iterations),
@@ -166,13 +166,15 @@ def build_table(
         copy=index.fill(rows[:, _COPY], UNKNOWN)[kept].astype(np.int64),
         start_s=index.fill(rows[:, _START] / _NS_PER_S)[kept],
         idle=index.fill(1 - rows[:, _CPU_TIME] / elapsed_ns)[kept],
-        cpu=cpu,
-        core=core,
-        llc=llc,
-        node=node,
-        package=package,
-        memory=memory,
-        core_width=np.array([widths.get(number, 0) for number in cpu.tolist()], dtype=np.int64),
+        cpu=places[:, 0],
+        core=places[:, 1],
+        llc=places[:, 2],
+        node=places[:, 3],
+        package=places[:, 4],
+        memory=places[:, 5],
+        core_width=np.array(
+            [widths.get(number, 0) for number in places[:, 0].tolist()], dtype=np.int64
+        ),
         fixed=slots.fixed,
         barrier=barrier,
         staggered=staggered,

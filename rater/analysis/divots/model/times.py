@@ -202,10 +202,14 @@ def _patterns_of_all(series: TimeSeries, before: int) -> Iterator[_Pattern]:
         if shown < _SHOWS * abs(test.size):
             continue
         # Benchmarks that differ by more than a part of the size have one each.
-        differs = float(np.median(np.abs(sizes[:, test.pattern] - test.size)))
-        varies = differs > _VARIES * abs(test.size)
+        varies = _vary(sizes[:, test.pattern], test.size)
         size = sizes[:, test.pattern] if varies else np.full(rows, test.size)
         yield _make_pattern(test, iterations, size, 1)
+
+
+def _vary(sizes: Floats, size: float) -> bool:
+    """Tell whether the median benchmark (R,) differs from a common size by much of it."""
+    return float(np.median(np.abs(sizes - size))) > _VARIES * abs(size)
 
 
 def _patterns_of_one(series: TimeSeries, before: int) -> Iterator[_Pattern]:
