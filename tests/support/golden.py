@@ -176,7 +176,8 @@ class Stage:
                 patch.setenv(name, value)
             for name, lines in (("COLUMNS", screen.columns), ("LINES", 24)):
                 patch.setenv(name, str(lines)) if screen.columns else patch.delenv(name, False)
-            patch.setattr(doctor, "_read_load", lambda: {"others.busy_cpus": "0", "others.named": ""})
+            quiet_load = {"others.busy_cpus": "0", "others.named": ""}
+            patch.setattr(doctor, "_read_load", lambda: quiet_load)
             patch.setattr(doctor, "process_settings", lambda: LIMITS)
             machine = self._folder / "machine"
             if machine.exists():
