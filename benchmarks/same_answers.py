@@ -122,7 +122,7 @@ class Question(Struct, frozen=True):
         return "--json" in self.words or "csv" in self.words or "export" in self.words
 
 
-type Ask = Callable[[Path], list[Question]]
+type Chooser = Callable[[Path], list[Question]]
 
 
 class Answer(Struct, frozen=True):
@@ -236,34 +236,35 @@ def made_questions(folder: Path, only: str | None, most_runs: int) -> list[Quest
     return questions
 
 
-def answers_of(code: Path, made: Path, scratch: Path, ask: Ask) -> list[Answer]:
-    """Return the answers of one checkout about made runs; they lie at `scratch` meanwhile.
-
-    Paths are in answers, so both checkouts find the runs at the same place, one after the other.
-    """
-    shutil.rmtree(scratch, ignore_errors=True)
-    shutil.copytree(made, scratch / "made")
-    folder = scratch / "answers"
-    folder.mkdir()
-    for name in (scratch / "made").iterdir():
-        (folder / name.name).symlink_to(name)
-    (folder / "questions.json").write_bytes(encode(ask(scratch / "made")))
+def ask(code: Path, made: Path, folder: Path, choose: Chooser) -> subprocess.Popen[bytes]:
+    """Begin to ask one checkout about a copy of the made runs in `folder`."""
+    shutil.copytree(made, folder / "made")
+    answers = folder / "answers"
+    answers.mkdir()
+    for name in (folder / "made").iterdir():
+        (answers / name.name).symlink_to(name)
+    (answers / "questions.json").write_bytes(encode(choose(folder / "made")))
     python = str(code / ".venv" / "bin" / "python")
-    words = [python, "-c", DRIVER, str(folder), str(code), str(SLOWEST_S)]
-    if subprocess.run(words, cwd=folder, check=False).returncode:
-        sys.exit(f"{code}: the driver failed")
-    statuses = json.loads((folder / "statuses.json").read_text())
+    words = [python, "-c", DRIVER, str(answers), str(code), str(SLOWEST_S)]
+    return subprocess.Popen(words, cwd=answers)
+
+
+def answers_in(folder: Path, code: Path) -> list[Answer]:
+    """Return the answers of a checkout that was asked in `folder`, without their places."""
+    statuses = json.loads((folder / "answers" / "statuses.json").read_text())
+
+    def settled(number: int, end: str) -> str:
+        text = (folder / "answers" / f"{number}.{end}").read_text(errors="replace")
+        for place, instead in ((code, "CHECKOUT"), (folder, "FOLDER")):
+            text = text.replace(str(place), instead)
+        for pattern, instead in VARYING:
+            text = pattern.sub(instead, text)
+        return text
+
     return [
-        Answer(status, *(_settled(folder / f"{number}.{end}", code) for end in ("out", "err")))
+        Answer(status, settled(number, "out"), settled(number, "err"))
         for number, status in enumerate(statuses)
     ]
-
-
-def _settled(path: Path, code: Path) -> str:
-    text = path.read_text(errors="replace").replace(str(code), "CHECKOUT")
-    for pattern, instead in VARYING:
-        text = pattern.sub(instead, text)
-    return text
 
 
 def leaves(document: Any, path: str = "$") -> Iterator[str]:
@@ -304,14 +305,18 @@ def main() -> int:
     begin = time.monotonic()
     old = asked.old.absolute()
     with tempfile.TemporaryDirectory(prefix="same-answers-") as name:
-        made, scratch = Path(name) / "made", Path(name) / "scratch"
+        made = Path(name) / "made"
         made.mkdir()
         maker = [str(old / ".venv/bin/python"), "-c", MAKER, str(made), str(old)]
-        # The old checkout's own libraries and data; pytest's variables mean nothing to it.
         subprocess.run(maker, cwd=old, check=True, env=os.environ | environment(made / "x"))
-        ask = partial(made_questions, only=asked.only, most_runs=asked.runs)
-        before, after = (answers_of(code, made, scratch, ask) for code in (old, NEW))
-        questions = ask(made)
+        choose = partial(made_questions, only=asked.only, most_runs=asked.runs)
+        # Names of one length: lines of text break at the same places.
+        sides = {Path(name) / "old": old, Path(name) / "new": NEW}
+        drivers = [ask(code, made, folder, choose) for folder, code in sides.items()]
+        if any([driver.wait() for driver in drivers]):
+            sys.exit("a driver failed: is the code there, and does it import?")
+        before, after = (answers_in(folder, code) for folder, code in sides.items())
+        questions = choose(made)
     different: Counter[str] = Counter()
     for question, first, second in zip(questions, before, after, strict=True):
         kinds = _differences(question, first, second, texts=asked.texts)
