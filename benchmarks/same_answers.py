@@ -40,7 +40,13 @@ MOST_SHOWN = 12  # lines of one difference, without --full
 # What is of the moment or of the process, not of the question.
 VARYING = (
     (re.compile(r"[\d.]+ (.B) (available|free)\b"), r"N \1 \2"),
-    (re.compile(r'"(\w+_available_bytes|pid|uuid|stored_at|searched_at)": [^,\n]+'), r'"\1": "-"'),
+    (
+        re.compile(
+            r'"(\w+_available_bytes|(?:free|page_cache|dirty|free_huge_order)_bytes|pid|uuid'
+            r'|stored_at|searched_at)": [^,\n]+'
+        ),
+        r'"\1": "-"',
+    ),
     (re.compile(r"process \d+"), "process N"),
     (re.compile(r"(?<=\nmemory now\n)(.+\n)+"), "(varies)\n"),
 )
@@ -196,7 +202,7 @@ PLANNED = """
     plan mini --copies 99999
     run mini --copies 2 --dry-run --json
     run mini --copies 2 --hugepages off --alloc system --dry-run
-    sweep mini --axis copies=1,2 --axis hugepages=off,on --rounds 3 --dry-run --json
+    sweep mini --axis copies=1,2 --axis hugepages=off,on --rounds 3 --seed 7 --dry-run --json
     sweep mini --axis copies=1,0 --dry-run
     run --mode steady --dry-run
     run nothing --dry-run
