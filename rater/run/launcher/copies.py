@@ -60,7 +60,7 @@ class StopReason(StrEnum):
     TRACED = "traced"  # it was dead, and a process of its own that traced it held its end back
 
 
-class Observed(Struct, eq=False):
+class ObservedRun(Struct, eq=False):
     """What was seen of one run while it lived, by those who looked."""
 
     gate_facts: GateFacts | None = None
@@ -104,7 +104,7 @@ class Child(Struct, eq=False, kw_only=True):
     is_filler: bool = False  # steady mode: it began after the window had closed, as load for others
     stop_reason: StopReason | None = None
     deadline_s: float = math.inf  # of time.monotonic(): rater's next act is due
-    observed: Observed = field(default_factory=Observed)
+    observed: ObservedRun = field(default_factory=ObservedRun)
     remarks: EndRemarks = field(default_factory=EndRemarks)
 
     def move(self, move: Move) -> None:

@@ -177,30 +177,20 @@ def lateness_ns(record: Record) -> int | None:
 
 def ended_event(
     child: Child,
-    origin_ns: int,
+    origin_ns: int,  # CLOCK_MONOTONIC of the run's first release
     place: Placement,
     *,
     counted: bool,
     kills: KernelKills,
-    expects: bool,
-    keeps: bool,
+    expects: bool,  # its output will be judged
+    keeps: bool,  # files of good copies stay
     workloads: tuple[WorkloadTime, ...] = (),
 ) -> CopyEnded:
-    """Return the event of a released copy that has ended.
-
-    `origin_ns`: the run's first release, of CLOCK_MONOTONIC. `expects`: its output will be
-    judged. `keeps`: files of good copies stay.
-    """
+    """Return the event of a released copy that has ended."""
     record = child.end_record
     assert child.start_ns is not None and record is not None
     status, notes = _judge_end(child, record, kills)
-    delay_ns = delay_cpu_ns = None
-    if record.cpu_ns >= 0:
-        other_threads = child.observed.other_threads
-        delays_ns = record.delay_ns + sum(thread.delay_ns for thread in other_threads)
-        delay_ns = max(0, delays_ns - max(0, record.gate_delay_ns))
-        cpu_ns = record.cpu_ns + sum(thread.cpu_ns for thread in other_threads)
-        delay_cpu_ns = max(0, cpu_ns - record.gate_cpu_ns)
+    delay_ns, delay_cpu_ns = _scheduler_times(child, record)
     keeps_files = keeps or status not in (CopyStatus.OK, CopyStatus.INTERRUPTED)
     return CopyEnded(
         phase=child.phase,
@@ -245,6 +235,20 @@ def ended_event(
         run_delay_cpu_ns=delay_cpu_ns,
         **(to_dict(child.observed.memory) if child.observed.memory else {}),
     )
+
+
+def _scheduler_times(child: Child, record: Record) -> tuple[int | None, int | None]:
+    """Return waiting time and CPU time of all threads as the scheduler counts them, if it does.
+
+    Both are without the time at the gate.
+    """
+    if record.cpu_ns < 0:
+        return None, None
+    other_threads = child.observed.other_threads
+    delay_ns = record.delay_ns + sum(thread.delay_ns for thread in other_threads)
+    cpu_ns = record.cpu_ns + sum(thread.cpu_ns for thread in other_threads)
+    gate_delay_ns = max(0, record.gate_delay_ns)
+    return max(0, delay_ns - gate_delay_ns), max(0, cpu_ns - record.gate_cpu_ns)
 
 
 def describe_exit(child: Child) -> str:
