@@ -52,7 +52,7 @@ class Figure:
     more: bool = False  # is better
 
     def dearer(self, value: float) -> float | None:
-        """Return the share by which it got worse since it landed, None where it never did."""
+        """Return the share by which a figure got worse since it landed, None if it never landed."""
         if not self.landed:
             return None
         return (self.landed / value if self.more else value / self.landed) - 1
@@ -94,13 +94,21 @@ def landed(text: str, values: dict[str, float], machine: str) -> str:
 def lines(figures: Sequence[Figure], values: dict[str, float]) -> list[str]:
     """Return the table."""
     rows = [("", "now", "goal", "landed", "")]
-    for it in figures:
-        if it.name in values:
+    for figure in figures:
+        if figure.name in values:
             goal, before = (
-                f"{one:.3g}" if one is not None else "-" for one in (it.goal, it.landed)
+                f"{one:.3g}" if one is not None else "-" for one in (figure.goal, figure.landed)
             )
-            now = f"{values[it.name]:.3g} {it.unit or 'x'}"
-            rows.append((f"{it.name:24}{it.what}", now, goal, before, it.verdict(values[it.name])))
+            now = f"{values[figure.name]:.3g} {figure.unit or 'x'}"
+            rows.append(
+                (
+                    f"{figure.name:24}{figure.what}",
+                    now,
+                    goal,
+                    before,
+                    figure.verdict(values[figure.name]),
+                )
+            )
     wide = [max(len(row[place]) for row in rows) for place in range(4)]
     return [
         f"{row[0]:{wide[0]}}  {row[1]:>{wide[1]}}  {row[2]:>{wide[2]}}  {row[3]:>{wide[3]}}  "

@@ -47,7 +47,7 @@ class Bench:
     """A scratch folder with the programs built, and rater set up to leave no trace."""
 
     def __init__(self, folder: Path) -> None:
-        # As it is installed: a copy of the source is not compiled anew by each call.
+        # An installed rater is compiled; a copy of the source would be compiled by each call.
         compileall.compile_dir(Path(rater.__file__).parent, quiet=2)
         self.folder = folder
         self.stamp = self._compile("stamp")

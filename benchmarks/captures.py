@@ -1,6 +1,6 @@
 """Make every output and picture of README and `docs/` anew, from real runs: `make captures`.
 
-A block of a page that follows `<!-- capture SCENE -->` has commands (`$ rater ...`) with what they
+A block of a page that follows `<!-- capture SCENE -->` has commands (`$ rater ...`) with the output they
 printed. They are typed into a terminal of 80 columns, in the order of the pages, in the scene's
 folder with a database of its own; what they print replaces what is there. `<!-- capture SCENE: N
 lines -->` keeps the first N lines of each command. Pictures are of the runs of the scenes.
@@ -74,8 +74,8 @@ def replaced(page: Path, shown: dict[int, str]) -> None:
     """Write a page with the new text of its captured blocks, by their place."""
     places = iter(range(10_000))
 
-    def new(found: re.Match[str]) -> str:
-        return found[1] + shown.get(next(places), found["text"])
+    def new(match: re.Match[str]) -> str:
+        return match[1] + shown.get(next(places), match["text"])
 
     page.write_text(_BLOCK.sub(new, page.read_text()))
 
@@ -324,14 +324,14 @@ def opened(name: str) -> Iterator[Scene]:
         yield scene
 
 
-def capture(name: str, found: Sequence[Block]) -> list[str]:
+def capture(name: str, blocks: Sequence[Block]) -> list[str]:
     """Return the new text of each block of a scene."""
-    commands = [command for block in found for command in block.commands]
+    commands = [command for block in blocks for command in block.commands]
     with opened(name) as scene:
         shown = iter(scene.run(commands))
         texts = [
             "".join(f"$ {command}\n{_cut(next(shown), block.lines)}" for command in block.commands)
-            for block in found
+            for block in blocks
         ]
         if name == "guest":
             pictures(scene)
@@ -356,7 +356,7 @@ def main() -> int:
         places = [
             (page, n) for page, of in pages.items() for n, it in enumerate(of) if it.scene == name
         ]
-        places.sort(key=lambda it: "tutorials" not in it[0].parts)  # others show what these ran
+        places.sort(key=lambda it: "tutorials" not in it[0].parts)  # other pages show runs of the tutorials
         if not places:
             continue
         print(f"{name}: {len(places)} blocks", flush=True)

@@ -78,16 +78,16 @@ def paired_intervals(differences: Values, confidence: float = 0.95) -> tuple[Val
     return differences.mean(axis=-1), _t(confidence, rounds - 1) * error
 
 
-def welch_intervals(here: Values, there: Values) -> tuple[Values, Values]:
+def welch_intervals(first: Values, second: Values) -> tuple[Values, Values]:
     """Return differences of means over the last axis, and half widths."""
-    size = here.shape[-1]
-    variances = here.var(axis=-1, ddof=1) / size, there.var(axis=-1, ddof=1) / size
+    size = first.shape[-1]
+    variances = first.var(axis=-1, ddof=1) / size, second.var(axis=-1, ddof=1) / size
     whole = variances[0] + variances[1]
     degrees = whole**2 / ((variances[0] ** 2 + variances[1] ** 2) / (size - 1))
     # Between 1 and 2 (size - 1): a table of quantiles is exact enough.
     grid = np.linspace(size - 1, 2 * (size - 1), 200)
     table = np.array([_t(0.95, float(one)) for one in grid])
-    return here.mean(axis=-1) - there.mean(axis=-1), np.interp(degrees, grid, table) * np.sqrt(
+    return first.mean(axis=-1) - second.mean(axis=-1), np.interp(degrees, grid, table) * np.sqrt(
         whole
     )
 
@@ -98,7 +98,9 @@ def false_verdicts(noise: Noise, rounds: int, times: int, rng: np.random.Generat
     return float(np.mean(np.abs(mean) > reach))
 
 
-def found(noise: Noise, effect: float, rounds: int, times: int, rng: np.random.Generator) -> float:
+def share_with_sign(
+    noise: Noise, effect: float, rounds: int, times: int, rng: np.random.Generator
+) -> float:
     """Return how often an effect is told with its sign."""
     log = math.log1p(effect)
     differences = log + noise(rng, (times, rounds)) - noise(rng, (times, rounds))
@@ -182,14 +184,14 @@ def told_same(noise: float, rounds: int, times: int, rng: np.random.Generator) -
 
 def check_against_functions(rng: np.random.Generator) -> None:
     """Raise `AssertionError` where the formulas here are not those that rater uses."""
-    here, there = normal(rng, (_CHECKED, 7)), normal(rng, (_CHECKED, 7))
-    mean, reach = paired_intervals(here - there)
-    other, width = welch_intervals(here, there)
+    first, second = normal(rng, (_CHECKED, 7)), normal(rng, (_CHECKED, 7))
+    mean, reach = paired_intervals(first - second)
+    other, width = welch_intervals(first, second)
     for i in range(_CHECKED):
-        told = ratio_interval(paired_estimate(list(here[i] - there[i])), MARGIN)
+        told = ratio_interval(paired_estimate(list(first[i] - second[i])), MARGIN)
         assert math.isclose(told.high or 0, math.exp(mean[i] + reach[i]), rel_tol=1e-9)
         assert (told.verdict in (Decision.BETTER, Decision.WORSE)) == (abs(mean[i]) > reach[i])
-        told = ratio_interval(unpaired_estimate(list(here[i]), list(there[i])), MARGIN)
+        told = ratio_interval(unpaired_estimate(list(first[i]), list(second[i])), MARGIN)
         assert math.isclose(told.high or 0, math.exp(other[i] + width[i]), rel_tol=1e-6)
 
 
@@ -226,8 +228,8 @@ def main() -> None:
             line = [
                 f"equal called apart {100 * false_verdicts(noise, rounds, times, rng):5.2f}",
                 f"covered {100 * covered(noise, rounds, times, rng):5.2f}",
-                f"+2 % found {100 * found(noise, 0.02, rounds, times, rng):5.1f}",
-                f"-2 % found {100 * found(noise, -0.02, rounds, times, rng):5.1f}",
+                f"+2 % found {100 * share_with_sign(noise, 0.02, rounds, times, rng):5.1f}",
+                f"-2 % found {100 * share_with_sign(noise, -0.02, rounds, times, rng):5.1f}",
             ]
             print(f"  {rounds:3} rounds: {', '.join(line)}")
         wrong, same = stopped_wrongly(noise, 20, times, rng)

@@ -32,7 +32,7 @@ def runs_of_many(bench: Bench) -> Figures:
         if size == 12441:
             yield "import-12441-by-hand", min(_by_hand(document, database) for _ in range(3))
             _renewed(bench, database, "import", str(document))
-        # Once: what is found is kept with the run, and only read by the next one.
+        # Once: findings are kept with the run, and the next call only reads them.
         searched = bench.rater("divots", "last", "--json", RATER_DB=database)
         yield f"divots-{size}", searched.cpu_s
         if size == 100224:
@@ -107,13 +107,18 @@ def _least(calls: Sequence[Called]) -> float:
 def _document(copies: int, iterations: int) -> str:
     """Return observations of 29 benchmarks; lgroup 1 is 3 % slower in each third of them."""
     chance = random.Random(7)
-    own = [1 + 0.004 * chance.gauss() for _ in range(copies)]
+    copy_factors = [1 + 0.004 * chance.gauss() for _ in range(copies)]
     rows = []
     for benchmark in range(29):
         for iteration in range(iterations):
             for copy in range(copies):
                 slow = 1.03 if copy // 32 == 1 and benchmark % 3 == 0 else 1
-                time_s = (100 + 10 * benchmark) * own[copy] * slow * (1 + 0.003 * chance.gauss())
+                time_s = (
+                    (100 + 10 * benchmark)
+                    * copy_factors[copy]
+                    * slow
+                    * (1 + 0.003 * chance.gauss())
+                )
                 rows.append(
                     {"benchmark": f"b{benchmark:02}", "iteration": iteration, "copy": copy}
                     | {"cpu": copy, "node": copy // 32, "start_s": 500.0 * iteration}

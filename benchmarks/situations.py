@@ -62,20 +62,20 @@ class Figures:
     rarely: float
 
 
-def in_turn(here: Values, there: Values) -> tuple[list[MeasuredLog], list[MeasuredLog]]:
+def in_turn(first: Values, second: Values) -> tuple[list[MeasuredLog], list[MeasuredLog]]:
     """Return runs that were made in rounds; which point is first changes."""
-    lead = [i % 2 for i in range(len(here))]
+    lead = [i % 2 for i in range(len(first))]
     return (
-        [MeasuredLog(float(v), 2 * i + lead[i]) for i, v in enumerate(here)],
-        [MeasuredLog(float(v), 2 * i + 1 - lead[i]) for i, v in enumerate(there)],
+        [MeasuredLog(float(v), 2 * i + lead[i]) for i, v in enumerate(first)],
+        [MeasuredLog(float(v), 2 * i + 1 - lead[i]) for i, v in enumerate(second)],
     )
 
 
-def one_by_one(here: Values, there: Values) -> tuple[list[MeasuredLog], list[MeasuredLog]]:
+def one_by_one(first: Values, second: Values) -> tuple[list[MeasuredLog], list[MeasuredLog]]:
     """Return runs of which the first point's were all made before the second's."""
     return (
-        [MeasuredLog(float(v), i) for i, v in enumerate(here)],
-        [MeasuredLog(float(v), len(here) + i) for i, v in enumerate(there)],
+        [MeasuredLog(float(v), i) for i, v in enumerate(first)],
+        [MeasuredLog(float(v), len(first) + i) for i, v in enumerate(second)],
     )
 
 
@@ -152,7 +152,7 @@ def stepping(runs: int, step: float) -> Draw:
     return draw
 
 
-def sessions(rounds: int, *, known: bool, deviation: float = 0.01) -> Draw:
+def sessions(rounds: int, *, rounds_known: bool, deviation: float = 0.01) -> Draw:
     """Rounds of two sessions, in each of which each point has a luck of its own."""
 
     def draw(rng: np.random.Generator) -> tuple[list[MeasuredLog], list[MeasuredLog]]:
@@ -160,7 +160,7 @@ def sessions(rounds: int, *, known: bool, deviation: float = 0.01) -> Draw:
         of_it = (np.arange(rounds) >= rounds // 2).astype(int)
         values = luck[:, of_it] + rng.normal(0, 0.005, (2, rounds))
         sides = in_turn(values[0], values[1])
-        if not known:
+        if not rounds_known:
             return sides
         a, b = (
             [MeasuredLog(v.log, v.place, int(s)) for v, s in zip(side, of_it, strict=True)]
@@ -239,8 +239,8 @@ SITUATIONS = (
         Situation(f"AAA then BBB, a step of 3 %, {n} runs", stepping(n, 0.03), in_rounds=False)
         for n in (3, 5, 10)
     ),
-    Situation("two sessions, known, 10 rounds", sessions(10, known=True)),
-    Situation("two sessions, not known, 10 rounds", sessions(10, known=False)),
+    Situation("two sessions, known, 10 rounds", sessions(10, rounds_known=True)),
+    Situation("two sessions, not known, 10 rounds", sessions(10, rounds_known=False)),
     Situation("a session for each point, 5 runs", session_each(5), in_rounds=False),
     Situation("one run of 3 % noise against ten of 0.3 %", one_noisy, in_rounds=False),
     *(
@@ -259,17 +259,17 @@ def figures(situation: Situation, times: int, rng: np.random.Generator) -> Figur
     """Return how often what is said of a situation; all are shares of `times` series."""
     counted = np.zeros(7)
     for _ in range(times):
-        here, there = situation.draw(rng)
+        first, second = situation.draw(rng)
         evidence = None
         if situation.benchmarks > 1:
-            others = [(here, there)]
+            others = [(first, second)]
             others += [situation.draw(rng) for _ in range(situation.benchmarks - 1)]
             evidence = serial_evidence(
                 [[a.log - b.log for a, b in zip(*both, strict=True)] for both in others]
             )
         old, new = (
-            before(here, there, in_rounds=situation.in_rounds),
-            after(here, there, in_rounds=situation.in_rounds, evidence=evidence),
+            before(first, second, in_rounds=situation.in_rounds),
+            after(first, second, in_rounds=situation.in_rounds, evidence=evidence),
         )
         apart = new.verdict in _APART
         same = new.verdict is Decision.SAME
@@ -287,30 +287,30 @@ def figures(situation: Situation, times: int, rng: np.random.Generator) -> Figur
 
 
 def before(
-    here: Sequence[MeasuredLog], there: Sequence[MeasuredLog], *, in_rounds: bool
+    first: Sequence[MeasuredLog], second: Sequence[MeasuredLog], *, in_rounds: bool
 ) -> RatioInterval:
     """Return what is said of runs that are taken as independent."""
     if in_rounds:
-        pairs = zip(here, there, strict=True)
+        pairs = zip(first, second, strict=True)
         return ratio_interval(
             paired_estimate([one.log - other.log for one, other in pairs]), MARGIN
         )
-    mine, theirs = ([one.log for one in side] for side in (here, there))
+    mine, theirs = ([one.log for one in side] for side in (first, second))
     return ratio_interval(unpaired_estimate(mine, theirs), MARGIN)
 
 
 def after(
-    here: Sequence[MeasuredLog],
-    there: Sequence[MeasuredLog],
+    first: Sequence[MeasuredLog],
+    second: Sequence[MeasuredLog],
     *,
     in_rounds: bool,
     evidence: float | None = None,
 ) -> RatioInterval:
     """Return what rater says; `evidence`: of more benchmarks than this one."""
     if in_rounds:
-        rounds = list(zip(here, there, strict=True))
+        rounds = list(zip(first, second, strict=True))
         return ratio_interval(estimate_from_rounds(rounds, evidence=evidence), MARGIN)
-    return ratio_interval(estimate_from_runs(here, there), MARGIN)
+    return ratio_interval(estimate_from_runs(first, second), MARGIN)
 
 
 def main() -> None:

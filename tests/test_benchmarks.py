@@ -116,7 +116,7 @@ def one_slow_cpu_of_many() -> tuple[Case, Plant]:
 
 
 @pytest.mark.parametrize(
-    ("change", "what"),
+    ("change", "outcome"),
     [
         ({"size": 5}, "wrong size"),
         ({"size": -1}, "invented"),
@@ -125,7 +125,7 @@ def one_slow_cpu_of_many() -> tuple[Case, Plant]:
     ],
 )
 def test_what_is_said_of_others_or_of_another_size_is_false(
-    change: dict[str, Any], what: str
+    change: dict[str, Any], outcome: str
 ) -> None:
     case, plant = one_slow_cpu_of_many()
     right = answer(case, plant)
@@ -140,7 +140,7 @@ def test_what_is_said_of_others_or_of_another_size_is_false(
         if len(right["copies"]) * 0.7 <= len(copies):
             pytest.skip("one innocent among many is no other place")
     verdict = judge(case, [right])
-    assert [name for name, _ in verdict.others] == [what]
+    assert [name for name, _ in verdict.others] == [outcome]
     assert not verdict.plants[0].found
 
 

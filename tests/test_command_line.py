@@ -257,14 +257,14 @@ def configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def own(folder: Path, text: str) -> None:
+def write_config(folder: Path, text: str) -> None:
     (folder / "own" / "rater" / "config.toml").write_text(text)
 
 
 def test_options_of_run_hold_for_plan_and_what_is_typed_goes_before_them(
     configuration: Path, rater: Rater
 ) -> None:
-    own(configuration, '[run]\ncopies = 3\ntag = {lab = "a"}\n')
+    write_config(configuration, '[run]\ncopies = 3\ntag = {lab = "a"}\n')
     status, out, err = rater(*PLAN)
     assert (status, "3 copies" in out) == (0, True)
     _, out, _ = rater("plan", "--copies", "2", *PLAN[1:])
@@ -277,7 +277,7 @@ def test_options_of_run_hold_for_plan_and_what_is_typed_goes_before_them(
 def test_the_folders_file_goes_before_the_users_and_a_commands_own_table_before_anothers(
     configuration: Path, rater: Rater
 ) -> None:
-    own(configuration, "[run]\ncopies = 3\n")
+    write_config(configuration, "[run]\ncopies = 3\n")
     Path("rater.toml").write_text("[run]\ncopies = 4\n[plan]\ncopies = 2\n")
     assert "2 copies" in rater(*PLAN)[1]
     _, out, err = rater("run", "--dry-run", "--", "true")
@@ -286,18 +286,18 @@ def test_the_folders_file_goes_before_the_users_and_a_commands_own_table_before_
 
 
 def test_what_only_run_has_is_no_mistake_for_plan(configuration: Path, rater: Rater) -> None:
-    own(configuration, "[run]\nverbose = true\ncopies = 3\n")
+    write_config(configuration, "[run]\nverbose = true\ncopies = 3\n")
     status, out, _ = rater(*PLAN)
     assert (status, "3 copies" in out) == (0, True)
 
 
 def test_a_size_for_suites_does_not_refuse_a_command(configuration: Path, rater: Rater) -> None:
-    own(configuration, '[run]\nsize = "ref"\n')
+    write_config(configuration, '[run]\nsize = "ref"\n')
     assert rater(*PLAN)[0] == 0
 
 
 def test_a_name_for_commands_does_not_refuse_a_suite(configuration: Path, rater: Rater) -> None:
-    own(configuration, '[run]\nname = "mine"\n')
+    write_config(configuration, '[run]\nname = "mine"\n')
     assert rater("run", "mini/lu", "--size", "test", "--dry-run")[0] == 0
 
 
@@ -419,7 +419,7 @@ def test_a_file_that_another_user_swaps_all_the_time_gives_root_nothing(
 def test_rater_config_names_the_only_file(
     configuration: Path, rater: Rater, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own(configuration, "[run]\ncopies = 3\n")
+    write_config(configuration, "[run]\ncopies = 3\n")
     other = configuration / "other.toml"
     other.write_text("[run]\ncopies = 2\n")
     monkeypatch.setenv("RATER_CONFIG", os.fspath(other))

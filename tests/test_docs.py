@@ -1,4 +1,4 @@
-"""README and `docs/`: what they say to type is taken, what they point to is there."""
+"""README and `docs/`: their commands are accepted, and their links and paths exist."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def commands(text: str) -> Iterator[str]:
                 yield line
 
 
-def words(line: str) -> list[str]:
+def split_command(line: str) -> list[str]:
     """Return what the parser gets of a command line."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|>;&")
     lexer.whitespace_split = True
@@ -56,7 +56,7 @@ def test_every_command_of_a_page_is_taken_by_the_parser(page: Path, parser: Pars
     for line in commands(page.read_text()):
         try:
             with redirect_stderr(StringIO()) as said:
-                parser.parse_args(words(line))
+                parser.parse_args(split_command(line))
         except SystemExit:
             wrong.append(f"{line}: {said.getvalue()}")
     assert wrong == []
@@ -76,17 +76,17 @@ def test_promises_are_read_in_a_minute_and_each_test_that_holds_one_is_there() -
     assert len((CHECKOUT / "SECURITY.md").read_text().splitlines()) <= 60
     page = (CHECKOUT / "docs/explanation/security.md").read_text()
     tests = "".join(path.read_text() for path in (CHECKOUT / "tests").rglob("*.py"))
-    there = set(re.findall(r"def (test_\w+)\(", tests))
+    names = set(re.findall(r"def (test_\w+)\(", tests))
     promises = re.findall(r"\n: (.*?)(?=\n\n)", page + "\n\n", re.S)
     assert len(promises) > 20
     assert [
         promise for promise in promises if not re.search(r"`test_\w+`\Z", promise.strip())
     ] == []
-    assert set(re.findall(r"`(test_\w+)`", page)) - there == set()
+    assert set(re.findall(r"`(test_\w+)`", page)) - names == set()
 
 
 def test_every_environment_variable_is_documented() -> None:
-    told = set(
+    documented = set(
         re.findall(r"RATER_[A-Z_]+", (CHECKOUT / "docs/reference/environment.md").read_text())
     )
     used = {
@@ -94,7 +94,7 @@ def test_every_environment_variable_is_documented() -> None:
         for path in (CHECKOUT / "rater").rglob("*.py")
         for name in re.findall(r"\bRATER_[A-Z_]*[A-Z]\b", path.read_text())
     }
-    assert used - told == set()
+    assert used - documented == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)

@@ -144,7 +144,7 @@ def test_each_command_that_a_screen_suggests_can_be_typed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "400")
-    there = ["--db", "own/w.db"]
+    options = ["--db", "own/w.db"]
     Path("own").mkdir()
     rows = [
         {"iteration": k, "copy": c, "cpu": c, "node": c // 8, "elapsed_s": 9 + 0.01 * k + c // 8}
@@ -153,17 +153,17 @@ def test_each_command_that_a_screen_suggests_can_be_typed(
     ]
     Path("times.json").write_text(json.dumps(observed(*rows, copies=16)))
     said = [
-        rater("run", "--copies", 2, "--iterations", 3, *there, "--", "sh", "-c", ":"),
-        rater("import", "times.json", *there),
-        rater("run", "--copies", 2, *there, "--", "sh", "-c", "exit 3"),
-        rater("sweep", "--axis", "copies=1,2", "--rounds", 2, *there, "--", "true"),
+        rater("run", "--copies", 2, "--iterations", 3, *options, "--", "sh", "-c", ":"),
+        rater("import", "times.json", *options),
+        rater("run", "--copies", 2, *options, "--", "sh", "-c", "exit 3"),
+        rater("sweep", "--axis", "copies=1,2", "--rounds", 2, *options, "--", "true"),
         rater("show", 1),
     ]
     written = [it for it in SCREENS.replace("\n", "|").split("|") if it.strip()]
     screens = [it.split() for it in written if is_command(it)]
     for words in screens:
         at = words.index("--") if "--" in words else len(words)
-        said.append(rater(*words[:at], *there, *words[at:]))
+        said.append(rater(*words[:at], *options, *words[at:]))
     typed = dict.fromkeys(hint for done in said for hint in hints(done))
     assert len(typed) > 12
     wrong = {}
@@ -269,9 +269,9 @@ def test_a_list_keeps_date_and_time_beside_tags(monkeypatch: pytest.MonkeyPatch)
     assert all(len(line) <= 80 for line in text.splitlines())
 
 
-@pytest.mark.parametrize(("first_s", "told"), [(0.007, False), (0.05, True)])
+@pytest.mark.parametrize(("first_s", "is_divot"), [(0.007, False), (0.05, True)])
 def test_a_program_read_from_disk_once_is_no_divot(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_s: float, told: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_s: float, is_divot: bool
 ) -> None:
     """Copies of 40 ms of CPU time wait in the first iteration, while their CPU does nothing."""
     monkeypatch.chdir(tmp_path)
@@ -284,4 +284,4 @@ def test_a_program_read_from_disk_once_is_no_divot(
     Path("times.json").write_text(json.dumps(observed(*rows, copies=8)))
     rater("import", "times.json")
     kinds = [it["kind"] for it in json.loads(rater("divots", "--json").stdout)["divots"]]
-    assert ("startup" in kinds) == told and "slow-iteration" not in kinds
+    assert ("startup" in kinds) == is_divot and "slow-iteration" not in kinds

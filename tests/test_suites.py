@@ -186,17 +186,17 @@ def test_lu_reports_its_rate_beside_the_output_that_mini_expects(programs: Progr
 
 
 def test_lu_is_the_program_and_the_sizes_of_mini() -> None:
-    mine = named("lu")
+    lu = named("lu")
     minis = next(b for b in load_suite("mini").benchmarks if b.name == "lu")
-    assert (mine.sources, mine.flags, mine.libraries) == (
+    assert (lu.sources, lu.flags, lu.libraries) == (
         minis.sources,
         minis.flags,
         minis.libraries,
     )
-    assert mine.sources == (data_folder("suites") / "mini" / "lu.c",)
+    assert lu.sources == (data_folder("suites") / "mini" / "lu.c",)
     for name in SIZES:
-        assert mine.sizes[name].commands == minis.sizes[name].commands
-        assert mine.sizes[name].expected == minis.sizes[name].expected
+        assert lu.sizes[name].commands == minis.sizes[name].commands
+        assert lu.sizes[name].expected == minis.sizes[name].expected
 
 
 PAGES, MEMORY_SUITE, MINI = load_suite("pages"), load_suite("memory"), load_suite("mini")

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.divot_cases.cases import Case, make
-from benchmarks.divot_cases.report import summary, text
+from benchmarks.divot_cases.report import describe_tables, summary
 from benchmarks.divot_cases.scoring import Verdict, judge
 from rater.commands import cli
 from rater.store.store import open_store
@@ -44,7 +44,7 @@ def divots(cases: Sequence[Case], scratch: Path) -> Iterator[tuple[Case, dict[st
 
 
 def verdicts(seed: int, numbers: Sequence[int]) -> Iterator[tuple[Verdict, dict[str, Any], float]]:
-    """Make runs of a seed and judge what is found in them, in batches."""
+    """Make runs of a seed and judge the findings in them, in batches."""
     for begin in range(0, len(numbers), _BATCH):
         cases = [make(seed, number) for number in numbers[begin : begin + _BATCH]]
         with TemporaryDirectory(prefix="divot-cases-") as scratch:
@@ -52,8 +52,8 @@ def verdicts(seed: int, numbers: Sequence[int]) -> Iterator[tuple[Verdict, dict[
                 yield judge(case, document["divots"]), document, took_s
 
 
-def told(verdict: Verdict) -> str:
-    """Return a run's truth and what is wrong in what was found, for people."""
+def describe_verdict(verdict: Verdict) -> str:
+    """Return a run's truth and the mistakes of its findings, for people."""
     case = verdict.case
     b, i, c = case.dims
     nature, unknown = case.nature, "" if case.shape.known else ", no CPU numbers"
@@ -63,15 +63,23 @@ def told(verdict: Verdict) -> str:
         f"{b} benchmarks x {i}{' rotated' if case.rotated else ''}, {nature.noise.kind} noise "
         f"{100 * float(nature.deviation.mean()):.2f} %{unknown}"
     ]
-    for one in verdict.plants:
-        plant = one.plant
-        state = "found" if one.found else "MISSED" if one.demanded else "not found, not demanded"
+    for outcome in verdict.plants:
+        plant = outcome.plant
+        state = (
+            "found"
+            if outcome.found
+            else "MISSED"
+            if outcome.demanded
+            else "not found, not demanded"
+        )
         lines.append(
             f"  planted {plant.kind}, {plant.about[:60]}, {plant.scope} benchmarks: "
-            f"{100 * math.expm1(plant.size):+.1f} % z {one.z:.1f}, costs {100 * one.cost:.2f} %: "
-            f"{state}{' (' + one.half + ')' if one.half else ''}, {one.fragments} findings"
+            f"{100 * math.expm1(plant.size):+.1f} % z {outcome.z:.1f}, "
+            f"costs {100 * outcome.cost:.2f} %: "
+            f"{state}{' (' + outcome.half + ')' if outcome.half else ''}, "
+            f"{outcome.fragments} findings"
         )
-    lines += [f"  {what}: {one.kind}: {one.text[:200]}" for what, one in verdict.others]
+    lines += [f"  {what}: {finding.kind}: {finding.text[:200]}" for what, finding in verdict.others]
     return "\n".join(lines)
 
 
@@ -89,7 +97,7 @@ def main() -> int:
     args = parser.parse_args()
     if args.run is not None:
         for verdict, document, took_s in verdicts(args.seed, [args.run]):
-            print(told(verdict))
+            print(describe_verdict(verdict))
             print(
                 *(f"  said: {row['kind']}: {row['evidence']}" for row in document["divots"]),
                 sep="\n",
@@ -107,7 +115,7 @@ def main() -> int:
         if len(every) % 100 == 0:
             print(f"{len(every)} runs", file=sys.stderr, flush=True)
     tables = summary(every)
-    print(text(tables))
+    print(describe_tables(tables))
     print("called too disturbed to judge: {} healthy runs, {} with plants".format(*disturbed))
     print(f"search: {search_s:.0f} s, the longest {slowest[0]:.1f} s ({slowest[1]})")
     if args.report:
@@ -115,7 +123,7 @@ def main() -> int:
             it for it in every if it.alarms or any(o.demanded and not o.found for o in it.plants)
         ]
         args.report.write_text(
-            json.dumps({**tables, "not right": [told(it) for it in missed]}, indent=1)
+            json.dumps({**tables, "not right": [describe_verdict(it) for it in missed]}, indent=1)
         )
     return 0
 

@@ -244,16 +244,16 @@ def _differences(rng: Chance, shape: Shape, nature: Nature, dims: tuple[int, int
     b_count, i_count, _ = dims
     at = shape.copies
 
-    def of(*size: int) -> Values:
+    def clipped_normal(*size: int) -> Values:
         return np.clip(rng.normal(0, 1, size), -2, 2)
 
     node = np.unique(at.node, return_inverse=True)[1]
     cpu = np.unique(at.cpu, return_inverse=True)[1]
     nodes = int(node.max()) + 1
     field = np.zeros(dims)
-    field += (nature.lgroup * of(nodes))[node][None, None]
-    field += (nature.lgroup / 2 * of(b_count, 1, nodes))[:, :, node]
-    field += (nature.cpu * of(int(cpu.max()) + 1))[cpu][None, None]
+    field += (nature.lgroup * clipped_normal(nodes))[node][None, None]
+    field += (nature.lgroup / 2 * clipped_normal(b_count, 1, nodes))[:, :, node]
+    field += (nature.cpu * clipped_normal(int(cpu.max()) + 1))[cpu][None, None]
     swing = rng.normal(0, 1, i_count)
     for i in range(1, i_count):  # a warming machine: iterations near each other are alike
         swing[i] = 0.5 * swing[i - 1] + math.sqrt(0.75) * swing[i]

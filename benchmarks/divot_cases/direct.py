@@ -20,16 +20,25 @@ def table_of(document: Mapping[str, Any], llc: Mapping[int, int] | None = None) 
     """Return the table that the detector reads; `llc`: of each copy, which documents lack."""
     benchmarks: dict[tuple[str, str | None], int] = {}
     rows: list[Row] = []
-    for one in document["observations"]:
-        number = benchmarks.setdefault((one["benchmark"], one.get("tune")), len(benchmarks))
-        start, cpu_s = one.get("start_s"), one.get("cpu_s")
-        (memory,) = one.get("mem_nodes") or [one.get("memory")]
+    for observation in document["observations"]:
+        number = benchmarks.setdefault(
+            (observation["benchmark"], observation.get("tune")), len(benchmarks)
+        )
+        start, cpu_s = observation.get("start_s"), observation.get("cpu_s")
+        (memory,) = observation.get("mem_nodes") or [observation.get("memory")]
         rows.append(
-            (number, one["iteration"], one["copy"], 0, one.get("cpu"), one.get("core"))
-            + (None if llc is None else llc[one["copy"]],)
-            + (one.get("node"), one.get("package"), memory)
-            + (None if start is None else start * 1e9, one["elapsed_s"] * 1e9)
-            + (None if cpu_s is None else cpu_s * 1e9, one.get("status", "ok") == "ok")
+            (
+                number,
+                observation["iteration"],
+                observation["copy"],
+                0,
+                observation.get("cpu"),
+                observation.get("core"),
+            )
+            + (None if llc is None else llc[observation["copy"]],)
+            + (observation.get("node"), observation.get("package"), memory)
+            + (None if start is None else start * 1e9, observation["elapsed_s"] * 1e9)
+            + (None if cpu_s is None else cpu_s * 1e9, observation.get("status", "ok") == "ok")
         )
     cores = (document.get("topology") or {}).get("cores") or {}
     pus = tuple((cpu, len(cpus)) for cpus in cores.values() for cpu in cpus)
@@ -47,12 +56,12 @@ def table_of_case(case: Case) -> Table:
 
 
 def findings_in(table: Table) -> Sequence[Finding]:
-    """Return what is found in a run; what else could be seen there is left out."""
+    """Return the findings of a run, without the sizes that would have been visible."""
     return build_findings(search(table, Thresholds()))
 
 
 def shared_cases() -> list[tuple[str, Table]]:
-    """Return the shared cases with a known truth, by name; none where they are not."""
+    """Return the shared cases with a known truth, by name; empty if they are missing."""
     paths = sorted((DIVOT_CASES / "cases").glob("*.json"))
     return [(path.stem, table_of(json.loads(path.read_text()))) for path in paths]
 

@@ -22,7 +22,7 @@ class Machine:
     package: Numbers
     thread: Numbers  # number within its core
 
-    def at(self, pus: Numbers) -> Machine:
+    def places_of(self, pus: Numbers) -> Machine:
         """Return the places of copies bound to `pus`."""
         return Machine(*(getattr(self, name)[pus] for name in self.__dataclass_fields__))
 
@@ -133,7 +133,7 @@ def draw(rng: Chance, most: int) -> Shape:
                 here = machine.node[pus] == node
                 rank[here] = np.arange(here.sum())
             pus = pus[np.lexsort((machine.node[pus], rank))]
-        return Shape(machine, machine.at(pus), layout, known=bool(rng.random() > 0.1))
+        return Shape(machine, machine.places_of(pus), layout, known=bool(rng.random() > 0.1))
 
 
 def small(rng: Chance, cores: int, smt: int = 1) -> Shape:

@@ -98,32 +98,34 @@ def _scope(stage: Stage, *, single: bool = False) -> tuple[str, Values]:
 def _groups(kind: str, shape: Shape) -> list[tuple[str, Mask]]:
     """Return the places of a kind with their copies: at least one copy, at most half of them."""
     at = shape.copies
-    found: list[tuple[str, Mask]] = []
+    groups: list[tuple[str, Mask]] = []
     if kind == "lgroup":
-        found = [(f"lgroup {n}", at.node == n) for n in np.unique(at.node)]
+        groups = [(f"lgroup {n}", at.node == n) for n in np.unique(at.node)]
     elif kind == "package":
-        found = [(f"package {n}", at.package == n) for n in np.unique(at.package)]
+        groups = [(f"package {n}", at.package == n) for n in np.unique(at.package)]
     elif kind == "llc":
-        found = [
+        groups = [
             (f"LLC {n}", at.llc == n)
             for n in np.unique(at.llc)
             if np.sum(at.llc == n) >= 2
             and not np.array_equal(at.llc == n, at.node == at.node[at.llc == n][0])
         ]
     elif kind == "cpu":
-        found = [(f"CPU {n}", at.cpu == n) for n in np.unique(at.cpu)]
+        groups = [(f"CPU {n}", at.cpu == n) for n in np.unique(at.cpu)]
     elif kind == "core":
-        found = [
+        groups = [
             (f"core {n}", at.core == n)
             for n in np.unique(at.core)
             if len(set(at.cpu[at.core == n])) > 1
         ]
     elif kind == "second threads":
-        found = [
+        groups = [
             (f"threads {n} of all cores", at.thread == n)
             for n in range(1, int(at.thread.max()) + 1)
         ]
-        found = [it for it in found if np.sum(it[1]) > max(1, len(np.unique(at.core)) // 2)]
+        groups = [
+            group for group in groups if np.sum(group[1]) > max(1, len(np.unique(at.core)) // 2)
+        ]
     elif kind == "half of each lgroup":
         upper = np.zeros(shape.size, bool)
         for node in np.unique(at.node):
@@ -133,10 +135,12 @@ def _groups(kind: str, shape: Shape) -> list[tuple[str, Mask]]:
         fits = len(np.unique(at.node)) > 1 and all(
             np.sum(at.node == n) >= 4 for n in np.unique(at.node)
         )
-        found = [("upper half of each lgroup", upper)] if fits else []
+        groups = [("upper half of each lgroup", upper)] if fits else []
     if not shape.known:  # all there is are copies' numbers: a group must be a run of them
-        found = [it for it in found if np.ptp(np.flatnonzero(it[1])) == np.sum(it[1]) - 1]
-    return [it for it in found if 0 < np.sum(it[1]) <= shape.size / 2]
+        groups = [
+            group for group in groups if np.ptp(np.flatnonzero(group[1])) == np.sum(group[1]) - 1
+        ]
+    return [group for group in groups if 0 < np.sum(group[1]) <= shape.size / 2]
 
 
 def _place(stage: Stage, kind: str) -> Plant | None:
@@ -157,14 +161,14 @@ def _remote(stage: Stage) -> Plant | None:
     if len(nodes) < 2 or not shape.known:
         return None
     node = stage.pick(nodes.tolist())
-    here = np.flatnonzero(at.node == node)
-    if len(here) < 2 or len(here) > shape.size / 2:
+    copies = np.flatnonzero(at.node == node)
+    if len(copies) < 2 or len(copies) > shape.size / 2:
         return None
-    if len(here) >= 6 and stage.rng.random() < 0.5:
-        begin = int(stage.rng.integers(len(here) // 2))
-        here = here[begin : begin + len(here) // 2]
+    if len(copies) >= 6 and stage.rng.random() < 0.5:
+        begin = int(stage.rng.integers(len(copies) // 2))
+        copies = copies[begin : begin + len(copies) // 2]
     members = np.zeros(shape.size, bool)
-    members[here] = True
+    members[copies] = True
     other = stage.pick([n for n in nodes.tolist() if n != node])
     home = at.node.copy()
     home[members] = other
@@ -324,17 +328,17 @@ def beside(planted: list[Plant], new: Plant) -> bool:
     return not planted or bool(few)
 
 
-def _apart(one: Plant, other: Plant) -> bool:
-    families = {one.family, other.family}
+def _apart(plant: Plant, other: Plant) -> bool:
+    families = {plant.family, other.family}
     if families <= {"iteration", "drift", "startup"}:
         return False  # they are told by the same few numbers
-    if one.memory is not None and other.memory is not None:
+    if plant.memory is not None and other.memory is not None:
         return False
     crossed = families in ({"place", "iteration"}, {"place", "drift"})
-    both = int(np.sum(one.mask & other.mask))
-    if both > 0.34 * min(one.mask.sum(), other.mask.sum()) and not crossed:
+    both = int(np.sum(plant.mask & other.mask))
+    if both > 0.34 * min(plant.mask.sum(), other.mask.sum()) and not crossed:
         return False
-    some, others = set(one.where()[0]), set(other.where()[0])
+    some, others = set(plant.where()[0]), set(other.where()[0])
     if "place" not in families and some & others:
         return False
     return some != others or crossed  # two modes and a slow lgroup of that benchmark alone

@@ -54,7 +54,7 @@ def summary(verdicts: Sequence[Verdict]) -> dict[str, Any]:
     """Return every table as values."""
     clean = [verdict for verdict in verdicts if not verdict.case.plants]
     planted = [verdict for verdict in verdicts if verdict.case.plants]
-    pairs = [(it, plant) for it in planted for plant in it.plants]
+    pairs = [(verdict, plant) for verdict in planted for plant in verdict.plants]
     demanded = [(it, one) for it, one in pairs if one.demanded]
     keys: dict[str, Callable[[Verdict, Outcome], str]] = {
         "kind": lambda _, one: one.plant.kind,
@@ -66,8 +66,8 @@ def summary(verdicts: Sequence[Verdict]) -> dict[str, Any]:
         "plants in the run": lambda it, _: f"{len(it.plants)} in the run",
     }
     belonging = sum(verdict.belonging for verdict in verdicts)
-    what = Counter(name for verdict in verdicts for name, _ in verdict.others)
-    wrong = sum(what[name] for name in WRONG)
+    outcomes = Counter(name for verdict in verdicts for name, _ in verdict.others)
+    wrong = sum(outcomes[name] for name in WRONG)
     return {
         "runs": len(verdicts),
         "clean": {
@@ -85,7 +85,7 @@ def summary(verdicts: Sequence[Verdict]) -> dict[str, Any]:
         "planted runs that accuse an innocent": share(
             sum(it.accuses_an_innocent for it in planted), len(planted)
         ),
-        "findings": {"belonging": belonging, **{name: what[name] for name in sorted(what)}},
+        "findings": {"belonging": belonging, **{name: outcomes[name] for name in sorted(outcomes)}},
         "precision by copies": _precision(planted, _copies),
         "precision by noise": _precision(planted, _noise),
         "recall by": {
@@ -159,7 +159,7 @@ def _spread(values: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def text(tables: dict[str, Any], indent: int = 0) -> str:
+def describe_tables(tables: dict[str, Any], indent: int = 0) -> str:
     """Return the tables for people."""
     lines = []
     pad = "  " * indent
@@ -174,7 +174,7 @@ def text(tables: dict[str, Any], indent: int = 0) -> str:
         elif value and not any(isinstance(it, dict) for it in value.values()):
             lines.append(f"{pad}{name}: " + ", ".join(f"{key} {it}" for key, it in value.items()))
         else:
-            lines += [f"{pad}{name}", text(value, indent + 1)]
+            lines += [f"{pad}{name}", describe_tables(value, indent + 1)]
     return "\n".join(line for line in lines if line)
 
 

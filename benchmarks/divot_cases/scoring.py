@@ -71,7 +71,7 @@ class Outcome:
 
 @dataclass
 class Verdict:
-    """A run's outcomes, and the findings that belong to no plant by what they are."""
+    """A run's outcomes, and the findings that belong to no plant, by kind of mistake."""
 
     case: Case
     plants: list[Outcome]
@@ -96,10 +96,10 @@ def findings(rows: Sequence[dict[str, Any]], case: Case) -> list[Found]:
         number = row.get("finding")
         key = ("row", position) if number is None else ("finding", number)
         together.setdefault(key, []).append(row)
-    return [_found(of, case) for of in together.values()]
+    return [_found_from_rows(of, case) for of in together.values()]
 
 
-def _found(rows: Sequence[dict[str, Any]], case: Case) -> Found:
+def _found_from_rows(rows: Sequence[dict[str, Any]], case: Case) -> Found:
     cells = np.zeros(case.dims, bool)
     kind = rows[0]["kind"]
     for row in rows:
@@ -137,15 +137,15 @@ def _numbers(row: dict[str, Any], case: Case) -> tuple[list[int], list[int], lis
     )
 
 
-def _listed(row: dict[str, Any], one: str, many: str) -> list[Any]:
+def _listed(row: dict[str, Any], column: str, many: str) -> list[Any]:
     if row.get(many):
         return list(row[many])
-    return [] if row.get(one) is None else [row[one]]
+    return [] if row.get(column) is None else [row[column]]
 
 
 def judge(case: Case, rows: Sequence[dict[str, Any]]) -> Verdict:
     """Return what the rows of a run's divots document are worth."""
-    found = findings(rows, case)
+    reported = findings(rows, case)
     verdict = Verdict(case, [])
     for plant in case.plants:
         effect, error = case.oracle(plant)
@@ -153,21 +153,21 @@ def judge(case: Case, rows: Sequence[dict[str, Any]]) -> Verdict:
         outcome.cost = case.score_lost(plant)
         verdict.plants.append(outcome)
     of: list[list[Found]] = [[] for _ in case.plants]
-    for one in found:
-        inside = [_inside(one, plant, case) for plant in case.plants]
+    for finding in reported:
+        inside = [_inside(finding, plant, case) for plant in case.plants]
         fits = [
-            max(_own(one, plant), 1e-6) if _belongs(one, plant, share) else 0.0
+            max(_share_of_plant(finding, plant), 1e-6) if _belongs(finding, plant, share) else 0.0
             for share, plant in zip(inside, case.plants, strict=True)
         ]
         if any(fits):
             verdict.belonging += 1
             for share, belonging in zip(fits, of, strict=True):
                 if share >= min(_OF_TWO, max(fits)):  # one finding may tell two plants, truly
-                    belonging.append(one)
+                    belonging.append(finding)
         else:
-            verdict.others.append((_what_else(one, case), one))
+            verdict.others.append((_what_else(finding, case), finding))
     for outcome, belonging in zip(verdict.plants, of, strict=True):
-        _weigh(outcome, belonging, case, found)
+        _weigh(outcome, belonging, case, reported)
     return verdict
 
 
@@ -180,53 +180,53 @@ def _truth(plant: Plant) -> list[tuple[Mask, Values]]:
     return options
 
 
-def _own(one: Found, plant: Plant) -> float:
+def _share_of_plant(finding: Found, plant: Plant) -> float:
     """Return which share of a finding's cells the plant is in."""
-    return max(float(mask[one.cells].mean()) for mask, _ in _truth(plant))
+    return max(float(mask[finding.cells].mean()) for mask, _ in _truth(plant))
 
 
-def _inside(one: Found, plant: Plant, case: Case) -> float:
+def _inside(finding: Found, plant: Plant, case: Case) -> float:
     """Return which share of a finding's cells is right.
 
     Where the plant is in some, others may be another's of the same sign, or (single copies) spikes.
     """
-    best = _own(one, plant)
+    best = _share_of_plant(finding, plant)
     if not best or plant.family != "place":
         return best
     allowed = plant.mask.copy()
     for other in case.plants:
         if other.family == "place":
-            allowed |= other.delta * one.size > 0
-    if one.kind == "outlier-copy":
+            allowed |= other.delta * finding.size > 0
+    if finding.kind == "outlier-copy":
         spikes = case.natural - np.median(case.natural, axis=2, keepdims=True)
-        allowed |= spikes * one.size >= 0.5 * one.size**2
-    return float(allowed[one.cells].mean())
+        allowed |= spikes * finding.size >= 0.5 * finding.size**2
+    return float(allowed[finding.cells].mean())
 
 
-def _belongs(one: Found, plant: Plant, inside: float) -> bool:
-    whole = bool(one.cells.any(axis=(0, 1)).mean() >= _ALL_COPIES)
-    if plant.half and plant.family == "place" and one.ambiguous:
-        return bool(one.cells.any(axis=(1, 2))[plant.where()[0]].any())
-    if plant.family in ("modes", "swaps") and one.kind not in _OF_CELLS:
-        return _of_its_benchmarks(one, plant)
-    if plant.family == "swaps" and one.kind == "slow-lgroup":
+def _belongs(finding: Found, plant: Plant, inside: float) -> bool:
+    whole = bool(finding.cells.any(axis=(0, 1)).mean() >= _ALL_COPIES)
+    if plant.half and plant.family == "place" and finding.ambiguous:
+        return bool(finding.cells.any(axis=(1, 2))[plant.where()[0]].any())
+    if plant.family in ("modes", "swaps") and finding.kind not in _OF_CELLS:
+        return _of_its_benchmarks(finding, plant)
+    if plant.family == "swaps" and finding.kind == "slow-lgroup":
         return False  # an lgroup that is another one next time is none to accuse
     if plant.family not in ("modes", "swaps") and whole is (plant.family == "place"):
         return False
-    return inside >= INSIDE and any(_sized(one, plant, *it) for it in _truth(plant))
+    return inside >= INSIDE and any(_sized(finding, plant, *it) for it in _truth(plant))
 
 
-def _of_its_benchmarks(one: Found, plant: Plant) -> bool:
-    return np.flatnonzero(one.cells.any(axis=(1, 2))).tolist() == plant.where()[0]
+def _of_its_benchmarks(finding: Found, plant: Plant) -> bool:
+    return np.flatnonzero(finding.cells.any(axis=(1, 2))).tolist() == plant.where()[0]
 
 
-def _sized(one: Found, plant: Plant, mask: Mask, delta: Values) -> bool:
+def _sized(finding: Found, plant: Plant, mask: Mask, delta: Values) -> bool:
     """Tell whether a finding has sign and about the size of what the plant does in its cells."""
-    cells = one.cells & mask
+    cells = finding.cells & mask
     if not cells.any():
         return False
     true = plant.size if plant.family in ("drift", "startup") else float(np.median(delta[cells]))
-    size, of = one.size * math.copysign(1, true), abs(true)
+    size, of = finding.size * math.copysign(1, true), abs(true)
     return size > 0 and _LOWEST * of - _SLACK <= size <= _HIGHEST * of + _SLACK
 
 
@@ -245,62 +245,67 @@ def contrast(field_: Values, cells: Mask) -> float:
     return float(np.ma.median(differences)) if differences.count() else 0.0
 
 
-def _what_else(one: Found, case: Case) -> str:
+def _what_else(finding: Found, case: Case) -> str:
     """Return what a finding is that belongs to no plant."""
-    true = contrast(case.natural, one.cells)
-    if true * one.size > 0 and abs(true) >= 0.5 * abs(one.size):
+    true = contrast(case.natural, finding.cells)
+    if true * finding.size > 0 and abs(true) >= 0.5 * abs(finding.size):
         return "nature"
-    if _of_layout(one, case):
+    if _of_layout(finding, case):
         return "layout" if case.shape.known else "nature"  # without CPU numbers it is news
     for plant in case.plants:
-        if plant.family == "place" and (what := _beside_plant(one, plant)):
+        if plant.family == "place" and (what := _beside_plant(finding, plant)):
             return what
     for plant in case.plants:
         other = plant.mask.any(axis=2, keepdims=True) & ~plant.mask
-        if plant.half and one.size * plant.size < 0 and other[one.cells].mean() >= INSIDE:
+        if plant.half and finding.size * plant.size < 0 and other[finding.cells].mean() >= INSIDE:
             return "wrong half"
     small = [it.delta for it in case.plants if not case.demanded(it)]
-    true = contrast(case.natural + sum(small, np.zeros(case.dims)), one.cells)
-    if small and true * one.size > 0 and abs(true) >= 0.5 * abs(one.size):
+    true = contrast(case.natural + sum(small, np.zeros(case.dims)), finding.cells)
+    if small and true * finding.size > 0 and abs(true) >= 0.5 * abs(finding.size):
         return "in other words"
-    true = contrast(case.natural + case.planted, one.cells)
-    return "wrong place" if true * one.size > 0 and abs(true) >= 0.5 * abs(one.size) else "invented"
+    true = contrast(case.natural + case.planted, finding.cells)
+    return (
+        "wrong place"
+        if true * finding.size > 0 and abs(true) >= 0.5 * abs(finding.size)
+        else "invented"
+    )
 
 
-def _beside_plant(one: Found, plant: Plant) -> str:
+def _beside_plant(finding: Found, plant: Plant) -> str:
     """Return what is wrong in a finding that speaks of a plant's copies; empty: it does not."""
-    copies = one.cells.any(axis=(0, 1))
-    touched = (plant.mask & one.cells).any(axis=(0, 1))
+    copies = finding.cells.any(axis=(0, 1))
+    touched = (plant.mask & finding.cells).any(axis=(0, 1))
     if copies.mean() >= _ALL_COPIES:
-        modes = "modal" in one.kind and 0.15 <= touched.mean() <= 0.85
+        modes = "modal" in finding.kind and 0.15 <= touched.mean() <= 0.85
         return "too wide" if modes else ""
-    if one.size * plant.size < 0 or touched[copies].mean() < INSIDE:
+    if finding.size * plant.size < 0 or touched[copies].mean() < INSIDE:
         return ""
-    return "wrong size" if plant.mask[one.cells].mean() >= INSIDE else "too wide"
+    return "wrong size" if plant.mask[finding.cells].mean() >= INSIDE else "too wide"
 
 
-def _of_layout(one: Found, case: Case) -> bool:
+def _of_layout(finding: Found, case: Case) -> bool:
     """Tell whether some copy outside shares so much less (or more) that it makes the size."""
-    members, benchmarks = one.cells.any(axis=(0, 1)), one.cells.any(axis=(1, 2))
-    if members.mean() >= _ALL_COPIES and "modal" in one.kind:
-        return bool(np.ptp(case.layout[benchmarks, 0], axis=1).max() >= 0.5 * abs(one.size))
+    members, benchmarks = finding.cells.any(axis=(0, 1)), finding.cells.any(axis=(1, 2))
+    if members.mean() >= _ALL_COPIES and "modal" in finding.kind:
+        return bool(np.ptp(case.layout[benchmarks, 0], axis=1).max() >= 0.5 * abs(finding.size))
     if members.all():
         return False
     level = np.median(case.layout[benchmarks, 0], axis=0)
-    ratios = (np.median(level[members]) - level[~members]) / (one.size or 1e-9)
+    ratios = (np.median(level[members]) - level[~members]) / (finding.size or 1e-9)
     return bool(np.any((ratios >= 0.5) & (ratios <= 2)))
 
 
-def _weigh(outcome: Outcome, belonging: list[Found], case: Case, found: list[Found]) -> None:
-    """Fill in what those that belong to a plant say of it."""
+def _weigh(outcome: Outcome, belonging: list[Found], case: Case, reported: list[Found]) -> None:
+    """Fill an outcome from the findings that belong to its plant."""
     plant = outcome.plant
     outcome.fragments = len(belonging)
     if plant.half and plant.family == "place":
         other = plant.mask.any(axis=2, keepdims=True) & ~plant.mask
         accused = any(
-            not it.ambiguous and it.size < 0 and other[it.cells].mean() >= INSIDE for it in found
+            not finding.ambiguous and finding.size < 0 and other[finding.cells].mean() >= INSIDE
+            for finding in reported
         )
-        said = any(it.ambiguous for it in belonging)
+        said = any(finding.ambiguous for finding in belonging)
         outcome.half = (
             "said" if said else "wrong half" if accused else "right half" if belonging else "silent"
         )
@@ -308,20 +313,22 @@ def _weigh(outcome: Outcome, belonging: list[Found], case: Case, found: list[Fou
         return
     if outcome.half:
         outcome.found = outcome.whole = True
-    spoken = np.any([it.cells for it in belonging], axis=0)
+    spoken = np.any([finding.cells for finding in belonging], axis=0)
     as_modes = plant.family in ("modes", "swaps") and any(
-        it.kind not in _OF_CELLS and _of_its_benchmarks(it, plant) for it in belonging
+        finding.kind not in _OF_CELLS and _of_its_benchmarks(finding, plant)
+        for finding in belonging
     )
     for mask, delta in _truth(plant):
         demanded = mask & _clear(plant, delta)
         if as_modes or spoken[demanded].mean() >= COVERED:
             outcome.found = True
-        best = max(belonging, key=lambda it: _jaccard(it.cells, demanded))
+        best = max(belonging, key=lambda finding: _jaccard(finding.cells, demanded))
         outcome.whole |= as_modes or _jaccard(best.cells, demanded) >= COVERED
         outcome.exact |= any(
-            np.array_equal(it.cells.any(axis=(0, 1)), mask.any(axis=(0, 1))) for it in belonging
+            np.array_equal(finding.cells.any(axis=(0, 1)), mask.any(axis=(0, 1)))
+            for finding in belonging
         )
-    best = max(belonging, key=lambda it: _jaccard(it.cells, plant.mask))
+    best = max(belonging, key=lambda finding: _jaccard(finding.cells, plant.mask))
     if plant.family in ("place", "iteration") and outcome.whole:
         true = (
             float(np.median(plant.delta[plant.mask & best.cells]))
@@ -337,5 +344,5 @@ def _clear(plant: Plant, delta: Values) -> Mask:
     return (np.abs(delta) >= 0.5 * abs(plant.size)) | (plant.family in ("drift", "startup"))
 
 
-def _jaccard(one: Mask, other: Mask) -> float:
-    return int((one & other).sum()) / max(1, int((one | other).sum()))
+def _jaccard(mask: Mask, other: Mask) -> float:
+    return int((mask & other).sum()) / max(1, int((mask | other).sum()))

@@ -73,13 +73,13 @@ def make(seed: str, number: int) -> Made:
         return Made(log_s, node, "clean", 0.0, x)
     kind = str(random.choice(possible))
     at = tuple(int(random.integers(size)) for size in shape)
-    one = (slice(at[0], at[0] + 1), slice(at[1], at[1] + 1), slice(at[2], at[2] + 1))
+    member = (slice(at[0], at[0] + 1), slice(at[1], at[1] + 1), slice(at[2], at[2] + 1))
     every = slice(None)
     cells = {
-        "once": one,
-        "copy": (one[0], every, one[2]),
-        "cpu": (every, every, one[2]),
-        "iteration": (every, one[1], every),
+        "once": member,
+        "copy": (member[0], every, member[2]),
+        "cpu": (every, every, member[2]),
+        "iteration": (every, member[1], every),
         "step": (every, slice(max(2, i // 3), None), every),
         "node": (every, every, node == node[at[2]]),
     }
@@ -110,22 +110,22 @@ def oracle(x: Bools, kind: str, noise: tuple[float, float], nodes: int) -> float
     return float(max((t + 0.84) * error, least))
 
 
-def found_in(made: Made) -> list[Finding]:
+def findings_of(case: Made) -> list[Finding]:
     """Return what the detector says of a case."""
-    shape = made.log_s.shape
+    shape = case.log_s.shape
     unknown, cpu = np.full(shape[2], -1), np.arange(shape[2])
     nan = np.full(shape, np.nan)
     table = Table(
         benchmarks=tuple((f"b{k}", None) for k in range(shape[0])),
         iterations=tuple(range(1, shape[1] + 1)),
-        log_s=made.log_s,
+        log_s=case.log_s,
         copy=np.broadcast_to(cpu, shape).copy(),
         start_s=nan,
         idle=nan,
         cpu=cpu,
         core=cpu,
         llc=unknown,
-        node=made.node,
+        node=case.node,
         package=unknown,
         memory=unknown,
         core_width=np.ones(shape[2], dtype=np.int64),
@@ -139,29 +139,31 @@ def found_in(made: Made) -> list[Finding]:
     ]
 
 
-def named(one: Finding, made: Made) -> Bools:
+def named(finding: Finding, case: Made) -> Bools:
     """Return the copy runs (B, I, C) that a finding is about."""
-    found = np.zeros(made.log_s.shape, dtype=bool)
-    for cell in one.cells:
+    mask = np.zeros(case.log_s.shape, dtype=bool)
+    for cell in finding.cells:
         at = cell.benchmark, cell.iteration
-        own = [single.copy for single in one.singles if (single.benchmark, single.iteration) == at]
-        copies = own or one.copies
-        found[int(cell.benchmark[1:]), cell.iteration - 1, list(copies)] = True
-    return found
+        own = [
+            single.copy for single in finding.singles if (single.benchmark, single.iteration) == at
+        ]
+        copies = own or finding.copies
+        mask[int(cell.benchmark[1:]), cell.iteration - 1, list(copies)] = True
+    return mask
 
 
-def verdict(made: Made) -> tuple[bool, bool, bool]:
+def verdict(case: Made) -> tuple[bool, bool, bool]:
     """Return whether what was planted is found, anything is named that was not, and a place."""
     hit = wrong = place = False
-    for one in found_in(made):
-        mask = named(one, made)
+    for finding in findings_of(case):
+        mask = named(finding, case)
         beside = np.zeros_like(mask)  # of two, or in a step, the others fast is the same
-        beside[made.planted.any(axis=2)] = True
-        target = beside & ~made.planted if one.fast else made.planted
+        beside[case.planted.any(axis=2)] = True
+        target = beside & ~case.planted if finding.fast else case.planted
         good = bool(2 * (mask & target).sum() >= (mask | target).sum())
         hit |= good
-        if not good and not (mask & made.planted).any():
-            wrong, place = True, place or one.kind not in _OF_TIME
+        if not good and not (mask & case.planted).any():
+            wrong, place = True, place or finding.kind not in _OF_TIME
     return hit, wrong, place
 
 
@@ -176,7 +178,7 @@ def main() -> None:
         made = make(asked.seed, number)
         rates[made.kind, made.multiple].append(verdict(made))
     clean = rates.pop(("clean", 0.0), [])
-    named_in, places = (sum(it[k] for it in clean) for k in (1, 2))
+    named_in, places = (sum(outcome[k] for outcome in clean) for k in (1, 2))
     print(f"clean: {len(clean)} runs, anything named in {named_in}, a place in {places}")
     print("planted    " + "".join(f"{f'x {m:g}':>10}" for m in MULTIPLES))
     for kind in sorted({kind for kind, _ in rates}):
@@ -185,8 +187,11 @@ def main() -> None:
             f"{kind:11}"
             + "".join(f"{f'{sum(r[0] for r in cell)}/{len(cell)}':>10}" for cell in cells)
         )
-    planted = [it for cell in rates.values() for it in cell]
-    print(f"something else named in {sum(it[1] for it in planted)} of {len(planted)} planted runs")
+    planted = [outcome for cell in rates.values() for outcome in cell]
+    print(
+        f"something else named in {sum(outcome[1] for outcome in planted)} "
+        f"of {len(planted)} planted runs"
+    )
 
 
 if __name__ == "__main__":

@@ -58,13 +58,13 @@ def run(
     """Run `PREFIX rater WORDS` with all its files in `folder`, and do something meanwhile."""
     name, value = "RATER_TORTURED", f"{os.getpid()}.{next(_numbers)}"
     places = _places(folder, database) | {"DONE": str(folder / "done"), name: value}
-    said, here = folder / "said", folder / "here"
-    here.mkdir(exist_ok=True)
+    said, work_folder = folder / "said", folder / "here"
+    work_folder.mkdir(exist_ok=True)
     with said.open("wb") as file:
         process = subprocess.Popen(
             [*prefix, sys.executable, "-m", "rater", *words],
             env={**environment, **places},
-            cwd=here,  # a copy may remove it
+            cwd=work_folder,  # a copy may remove it
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=file,
@@ -119,7 +119,7 @@ class Rig:
         `once_begun`: so long after there is a run; `allowed`: with what it may have failed.
         """
         process = self.started(words)
-        while once_begun and process.poll() is None and not self.rows("SELECT 1 FROM run"):
+        while once_begun and process.poll() is None and not self.query_rows("SELECT 1 FROM run"):
             time.sleep(0.01)
         try:
             process.wait(after_s)
@@ -142,7 +142,7 @@ class Rig:
         for file in self.folder.glob(f"{DATABASE}*"):
             file.unlink()
 
-    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+    def query_rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Ask the database; what was killed while it made it may not have come to the tables."""
         if not self.database.exists():
             return []
@@ -159,25 +159,27 @@ class Rig:
                 time.sleep(0.01)
 
 
-def two_at_a_time[T, R](bench: Bench, one: Callable[[Path, T], R], cases: Iterable[T]) -> list[R]:
+def two_at_a_time[T, R](
+    bench: Bench, make_attempt: Callable[[Path, T], R], cases: Iterable[T]
+) -> list[R]:
     """Do each case in a folder of its own; return what comes of it, in their order."""
 
     def attempt(case: T) -> R:
         with tempfile.TemporaryDirectory(dir=bench.folder, ignore_cleanup_errors=True) as folder:
-            return one(Path(folder), case)
+            return make_attempt(Path(folder), case)
 
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(attempt, cases))
 
 
 def attempts[T](
-    bench: Bench, one: Callable[[Path, T], str | None], cases: Iterable[T]
+    bench: Bench, make_attempt: Callable[[Path, T], str | None], cases: Iterable[T]
 ) -> list[str | None]:
     """Make attempts, two at a time; return what each says is wrong, in their order."""
 
     def attempt(folder: Path, case: T) -> str | None:
         try:
-            return one(folder, case)
+            return make_attempt(folder, case)
         except Exception as error:
             traceback.print_exc()
             return f"the attempt broke: {error!r}"
@@ -199,7 +201,7 @@ def until_copies(process: subprocess.Popen[bytes], name: str, patience_s: float 
 
 def marked(mark: str) -> list[int]:
     """Return the living processes whose environment carries `mark`."""
-    found = []
+    processes = []
     for process in Path("/proc").iterdir():
         if not process.name.isdigit() or int(process.name) == os.getpid():
             continue
@@ -209,8 +211,8 @@ def marked(mark: str) -> list[int]:
         except OSError:
             continue
         if carries and alive:
-            found.append(int(process.name))
-    return found
+            processes.append(int(process.name))
+    return processes
 
 
 def wrong_with(
@@ -225,7 +227,7 @@ def wrong_with(
     done = folder / "done"
     lost = len(done.read_text().split()) - stored if done.exists() else 0
     is_well = state == "complete" and (copies is None or stored >= copies)
-    found = {
+    is_wrong = {
         "it did not end": ended.status is None,
         f"a traceback: {last}": "Traceback" in ended.said,
         f"{ended.left} processes were left": ended.left > 0,
@@ -236,7 +238,7 @@ def wrong_with(
         and not is_well,
         f"{lost} finished copies are stored nowhere: {last}": lost > 0,
     }
-    return next((text for text, is_so in found.items() if is_so), None)
+    return next((text for text, is_so in is_wrong.items() if is_so), None)
 
 
 def _stored(folder: Path) -> tuple[str | None, int, str | None]:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bench import Bench
-from benchmarks.torture.table import Row, of
+from benchmarks.torture.table import Row, scaled_number
 from rater.commands.cli import main
 from tests.support.wings import ABSENT
 
@@ -131,7 +131,7 @@ def wrong_with(cell: Cell, database: Path, folder: Path) -> list[str]:
     ):
         connection.execute(change, (VALUES[value],))
     os.chdir(folder)
-    found = []
+    problems = []
     with _environment({"RATER_DB": str(path)}):
         for command in COMMANDS:
             said = io.StringIO()
@@ -144,21 +144,23 @@ def wrong_with(cell: Cell, database: Path, folder: Path) -> list[str]:
             except BaseException as error:
                 at = traceback.extract_tb(error.__traceback__)[-1]
                 place = f"{Path(at.filename).name}:{at.lineno}"
-                found.append(f"{'.'.join(cell)}: {command}: {type(error).__name__} {error} {place}")
+                problems.append(
+                    f"{'.'.join(cell)}: {command}: {type(error).__name__} {error} {place}"
+                )
                 continue
             finally:
                 signal.alarm(0)
             if status not in (0, 1, 2, 3):
-                found.append(f"{'.'.join(cell)}: {command}: exit status {status}")
+                problems.append(f"{'.'.join(cell)}: {command}: exit status {status}")
     shutil.rmtree(folder)
-    return found
+    return problems
 
 
 def campaign(bench: Bench, share: float = 1.0) -> Iterator[Row]:
     """Try a share of all cells, the same ones for the same share."""
     database = make_database(bench.folder / "cells.db", bench.environment)
     every = cells(database)
-    some = random.Random(1).sample(every, of(share, _CELLS))
+    some = random.Random(1).sample(every, scaled_number(share, _CELLS))
     folders = [bench.folder / f"cell-{number}" for number in range(len(some))]
     tasks = zip(some, [database] * len(some), folders, strict=True)
     with multiprocessing.Pool(initializer=partial(_begin, bench.environment)) as pool:
@@ -179,9 +181,9 @@ def _begin(environment: Mapping[str, str]) -> None:
 
 
 @contextmanager
-def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
     before = dict(os.environ)
-    os.environ.update(wanted)
+    os.environ.update(variables)
     try:
         yield
     finally:

@@ -59,7 +59,7 @@ class Command:
 def another(template: Path, folder: Path) -> None:
     """Copy a template; its last run is another one: what is left of a run is killed by its name."""
     shutil.copytree(template, folder, dirs_exist_ok=True)
-    if rows(folder) != (0, 0):
+    if count_rows(folder) != (0, 0):
         with closing(sqlite3.connect(folder / DATABASE, autocommit=True)) as db:
             db.execute(
                 "UPDATE run SET uuid = ? WHERE id = (SELECT max(id) FROM run)", (str(uuid4()),)
@@ -71,7 +71,7 @@ def on_machine(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
     return {**environment, "RATER_SYSROOT": str(folder / MACHINE)}
 
 
-def rows(folder: Path) -> tuple[int, int]:
+def count_rows(folder: Path) -> tuple[int, int]:
     """Count runs, and copies that ended well."""
     database = folder / DATABASE
     if not database.exists():
@@ -114,7 +114,7 @@ def _interrupted(folder: Path, environment: Mapping[str, str]) -> None:
     """Leave a run of which some copies have ended."""
 
     def kill(process: subprocess.Popen[bytes]) -> None:
-        while process.poll() is None and rows(folder)[1] < 3:
+        while process.poll() is None and count_rows(folder)[1] < 3:
             time.sleep(0.02)
         process.send_signal(signal.SIGKILL)
 
@@ -127,8 +127,8 @@ COMMANDS = (
     Command("run", 24, ("run", *_COPIES), resumes=True),
     Command("resume", 16, ("run", "--resume", "last", "--quiet"), _interrupted, resumes=True),
     Command("sweep", 10, ("sweep", *_AXES, *_OF_SWEEP)),
-    Command("import", 20, ("import", _DOCUMENT), _document, rows),
-    Command("rm", 20, ("rm", "last", "last~1"), _imported, rows),
+    Command("import", 20, ("import", _DOCUMENT), _document, count_rows),
+    Command("rm", 20, ("rm", "last", "last~1"), _imported, count_rows),
     Command("report", 10, ("report", "last", "-o", _PAGE), partial(_imported, rows=200), _page),
     # `merge` is one line more here, as soon as there is that command.
 )

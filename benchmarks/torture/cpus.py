@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.bench import Bench
 from benchmarks.torture.attempt import attempts, run, until_copies, wrong_with
-from benchmarks.torture.table import Row, of, row_of
+from benchmarks.torture.table import Row, row_of, scaled_number
 from rater.text.cpuset import format_list
 
 UNPLUG = "TORTURE_UNPLUG"  # a variable: the CPU of this guest that may go and come back
@@ -24,13 +24,16 @@ type _Doing = Callable[[subprocess.Popen[bytes]], None]
 def campaign(bench: Bench, share: float = 1.0) -> list[Row]:
     """Take CPUs away from five runs each way."""
     return [
-        row_of("the affinity shrinks to one CPU", _runs(bench, of(share, 5), shrink_affinity)),
-        _by_cpuset(bench, of(share, 5)),
-        _by_unplugging(bench, of(share, 2)),
+        row_of(
+            "the affinity shrinks to one CPU",
+            _runs(bench, scaled_number(share, 5), shrink_affinity),
+        ),
+        _by_cpuset(bench, scaled_number(share, 5)),
+        _by_unplugging(bench, scaled_number(share, 2)),
     ]
 
 
-def one(
+def run_with_change(
     folder: Path, environment: Mapping[str, str], doing: _Doing, prefix: Sequence[str] = ()
 ) -> str | None:
     """Do that to a run as soon as its copies run; return what is wrong with how it ended."""
@@ -45,7 +48,9 @@ def one(
 
 def _runs(bench: Bench, number: int, doing: _Doing, prefix: Sequence[str] = ()) -> list[str | None]:
     return attempts(
-        bench, lambda folder, _: one(folder, bench.environment, doing, prefix), range(number)
+        bench,
+        lambda folder, _: run_with_change(folder, bench.environment, doing, prefix),
+        range(number),
     )
 
 
@@ -115,10 +120,10 @@ def _by_unplugging(bench: Bench, number: int) -> Row:
     def unplug(_: subprocess.Popen[bytes]) -> None:
         online.write_text("0")
 
-    found: list[str | None] = []
+    problems: list[str | None] = []
     for _ in range(number):
         try:
-            found += _runs(bench, 1, unplug)
+            problems += _runs(bench, 1, unplug)
         finally:
             online.write_text("1")
-    return row_of(name, found)
+    return row_of(name, problems)

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.bench import Bench
 from benchmarks.torture.attempt import COPY, DATABASE, attempts, run, wrong_with
 from benchmarks.torture.faults import COPIES, RUN
-from benchmarks.torture.table import Row, of, row_of
+from benchmarks.torture.table import Row, row_of, scaled_number
 
 # $1: what is mounted small, $2: its options, $3: seconds until it is read-only. The database is
 # copied out at the end, as the file systems go with the namespace.
@@ -35,13 +35,14 @@ def campaign(bench: Bench, share: float = 1.0) -> list[Row]:
     if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
         return [Row("disks full, read-only", 0, 0, "left out: only root may mount (unshare -m)")]
     cases = [
-        _CASES[i * len(_CASES) // of(share, len(_CASES))] for i in range(of(share, len(_CASES)))
+        _CASES[i * len(_CASES) // scaled_number(share, len(_CASES))]
+        for i in range(scaled_number(share, len(_CASES)))
     ]
 
     def attempt(folder: Path, case: tuple[str, str, str, str]) -> str | None:
         place, options, after_s, _ = case
-        found = one(folder, bench.environment, place, options, after_s)
-        return found and f"{options} {after_s}: {found}"
+        problem = run_on_disk(folder, bench.environment, place, options, after_s)
+        return problem and f"{options} {after_s}: {problem}"
 
     wrong: dict[str, list[str | None]] = {}
     for case, found in zip(cases, attempts(bench, attempt, cases), strict=True):
@@ -49,7 +50,7 @@ def campaign(bench: Bench, share: float = 1.0) -> list[Row]:
     return [row_of(f"the disk of the {name}", found) for name, found in wrong.items()]
 
 
-def one(
+def run_on_disk(
     folder: Path, environment: Mapping[str, str], place: str, options: str, after_s: str
 ) -> str | None:
     """Make a run whose database (`db`) or cache (`cache`) is on such a disk; say what is wrong."""

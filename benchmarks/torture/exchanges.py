@@ -57,20 +57,20 @@ def _swap(ours: Path) -> None:
         time.sleep(random.random() * 0.003)
 
 
-def _put(path: Path, what: str, new: Path) -> None:
+def _put(path: Path, content: str, new: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         path.rename(f"old.{new}")
-    if what == "GONE":
+    if content == "GONE":
         path.unlink()
         return
-    if what == "PIPE":
+    if content == "PIPE":
         os.mkfifo(new)
-    elif what == "DIR":
+    elif content == "DIR":
         new.mkdir()
-    elif random.random() < 0.5 or what.startswith("/"):
-        new.symlink_to(Path(what).absolute())
+    elif random.random() < 0.5 or content.startswith("/"):
+        new.symlink_to(Path(content).absolute())
     else:
-        shutil.copyfile(what, new)
+        shutil.copyfile(content, new)
     new.rename(path)
 
 
@@ -152,11 +152,11 @@ class Stage:
         for path in self.ran.iterdir():
             path.unlink()
 
-    def _rater(self, here: Path, *words: object) -> None:
+    def _rater(self, folder: Path, *words: object) -> None:
         command = [sys.executable, "-m", "rater", *map(str, words)]
         environment = {**self._environment, "RATER_CONFIG": ""}
         done = subprocess.run(
-            command, cwd=here, env=environment, capture_output=True, text=True, check=False
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
         )
         if done.returncode:
             raise RuntimeError(f"{shlex.join(command)}: {done.stderr}")
@@ -230,7 +230,7 @@ class Stage:
         return tried, wrong
 
     def _call(self, words: list[str], environment: Mapping[str, str]) -> list[str]:
-        found = []
+        answers = []
         process = subprocess.Popen(
             [sys.executable, "-m", "rater", *words],
             cwd=self.theirs,
@@ -247,17 +247,17 @@ class Stage:
             process.communicate()
             return ["did not end"]
         if "Traceback" in said:
-            found.append(f"a traceback: {said.splitlines()[-1]}")
+            answers.append(f"a traceback: {said.splitlines()[-1]}")
         if process.returncode not in (0, 1, 2, 3):
-            found.append(f"exit status {process.returncode}")
+            answers.append(f"exit status {process.returncode}")
         for mark in self.ran.iterdir():
-            found.append(
+            answers.append(
                 f"ran {mark.name.split('.')[0]} of the other user's as {mark.read_text()!r}"
             )
             mark.unlink()
         state = self._state()
         changed = {path for path, _ in self._precious.items() ^ state.items()}
         if changed:
-            found.append(f"changed {', '.join(Path(it).name for it in sorted(changed))}")
+            answers.append(f"changed {', '.join(Path(it).name for it in sorted(changed))}")
             self._precious = state
-        return found
+        return answers

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.bench import Bench
 from benchmarks.torture.attempt import COPY, DATABASE, attempts, run, wrong_with
-from benchmarks.torture.table import Row, of, row_of
+from benchmarks.torture.table import Row, row_of, scaled_number
 from rater.store.store import open_store
 
 _KINDS = ((errno.EIO, False), (errno.EIO, True), (errno.ENOSPC, False), (errno.ENOSPC, True))
@@ -26,12 +26,12 @@ RUN = ("run", "--copies", str(COPIES), "--iterations", "2", "--proof", "off", "-
 def campaign(bench: Bench, share: float = 1.0) -> list[Row]:
     """Fail each call of 60, every second one of a run's, in four ways in turn."""
     library = compiled(bench.folder)
-    number_of = of(share, 60)
+    number_of = scaled_number(share, 60)
     cases = [(1 + it * _LAST // number_of, *_KINDS[it % len(_KINDS)]) for it in range(number_of)]
 
     def attempt(folder: Path, case: tuple[int, int, bool]) -> str | None:
         at, number, ever = case
-        found = one(folder, bench.environment, library, at, number, ever=ever)
+        found = run_with_failing_call(folder, bench.environment, library, at, number, ever=ever)
         return found and f"call {at}{' and on' if ever else ''}: {found}"
 
     return [
@@ -53,7 +53,7 @@ def compiled(folder: Path) -> Path:
     return library
 
 
-def one(
+def run_with_failing_call(
     folder: Path, environment: Mapping[str, str], library: Path, at: int, number: int, *, ever: bool
 ) -> str | None:
     """Run rater with the call numbered `at` failing; return what is wrong."""

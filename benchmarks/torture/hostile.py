@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.bench import Bench
 from benchmarks.torture.attempt import attempts, run, wrong_with
 from benchmarks.torture.commands import MACHINE, on_machine
-from benchmarks.torture.table import Row, of, row_of
+from benchmarks.torture.table import Row, row_of, scaled_number
 from tests.support.settings_tree import make_tree, values
 from tests.support.strangers import stranger_does
 
@@ -76,8 +76,8 @@ def campaign(bench: Bench, share: float = 1.0) -> list[Row]:
     names = [it for it in COPIES if may_be_another or "another user" not in it]
     bad = attempts(
         bench,
-        lambda folder, name: one(folder, bench.environment, name),
-        names[: of(share, len(names))] * of(share, 2),
+        lambda folder, name: run_misbehaving(folder, bench.environment, name),
+        names[: scaled_number(share, len(names))] * scaled_number(share, 2),
     )
     rows = [row_of("copies that misbehave", bad)]
     if not may_be_another:
@@ -89,14 +89,14 @@ def campaign(bench: Bench, share: float = 1.0) -> list[Row]:
             attempts(
                 bench,
                 lambda folder, name: after_stranger(folder, bench.environment, name),
-                list(STRANGERS)[: of(share, len(STRANGERS))],
+                list(STRANGERS)[: scaled_number(share, len(STRANGERS))],
             ),
         )
     )
     return rows
 
 
-def one(folder: Path, environment: Mapping[str, str], name: str) -> str | None:
+def run_misbehaving(folder: Path, environment: Mapping[str, str], name: str) -> str | None:
     """Run copies that misbehave in that way; return what is wrong with how the run ended."""
     script, statuses = COPIES[name]
     ended = run(folder, environment, ["run", *WORDS, "--", "sh", "-c", script])

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bench import Bench
-from benchmarks.torture.table import Row, of
+from benchmarks.torture.table import Row, scaled_number
 from rater.plan.hwloc_xml import parse_xml
 from rater.plan.placement.expression import parse_cpus, parse_expression
 from rater.plan.placement.layout import parse_layout
@@ -50,11 +50,11 @@ thp = ["never", "always"]
 type _Use = Callable[[bytes], object]
 
 
-def _text(use: Callable[[str], object]) -> _Use:
+def _decoded(use: Callable[[str], object]) -> _Use:
     return lambda data: use(data.decode("utf-8", "replace"))
 
 
-def _told(use: Callable[[str], object]) -> Callable[[str], object]:
+def _refusing(use: Callable[[str], object]) -> Callable[[str], object]:
     def call(text: str) -> object:
         try:
             return use(text)
@@ -83,15 +83,15 @@ def _as_it_is(use: _Use) -> Iterator[_Use]:
 
 def readers() -> dict[str, tuple[int, Any, list[bytes]]]:
     """Return how many inputs each reader gets, what makes it, and whole inputs."""
-    here = Path("fuzzed.toml")
+    path = Path("fuzzed.toml")
 
     def of_text(count: int, use: Callable[[str], object], *whole: bytes) -> Any:
-        return count, lambda: _as_it_is(_text(use)), list(whole)
+        return count, lambda: _as_it_is(_decoded(use)), list(whole)
 
     return {
         # Of these two the callers, who know where the text is from, make an InputError.
-        "CPU lists": of_text(300_000, _told(parse_list), b"0-3,8,10-11", b"", b" 0 - 4095 , 7"),
-        "bitmaps": of_text(260_000, _told(parse_bitmap), b"0x0000ffff,0xffffffff", b"0xf...f"),
+        "CPU lists": of_text(300_000, _refusing(parse_list), b"0-3,8,10-11", b"", b" 0 - 4095 , 7"),
+        "bitmaps": of_text(260_000, _refusing(parse_bitmap), b"0x0000ffff,0xffffffff", b"0xf...f"),
         "list:": of_text(130_000, parse_cpus, b"0,8,1,9", b"0-31:2"),
         "expr:": of_text(
             130_000, parse_expression, b"N:0-3@E:S0:4:1:2@M1", b"S:scatter:9@L:C0:0,2-4"
@@ -99,9 +99,9 @@ def readers() -> dict[str, tuple[int, Any, list[bytes]]]:
         "descriptions of machines": of_text(
             140_000, without_types, b"pack:2 numa:4 l3:2(size=32MB) core:8 pu:2(indexes=core:pack)"
         ),
-        "suites": of_text(8_000, lambda it: parse_suite(it, here), *_files("suites")),
-        "layouts": of_text(20_000, lambda it: parse_layout(it, here), *_files("layouts")),
-        "sweeps": of_text(20_000, lambda it: parse_sweep(it, here), _SWEEP.encode()),
+        "suites": of_text(8_000, lambda it: parse_suite(it, path), *_files("suites")),
+        "layouts": of_text(20_000, lambda it: parse_layout(it, path), *_files("layouts")),
+        "sweeps": of_text(20_000, lambda it: parse_sweep(it, path), _SWEEP.encode()),
         "stored requests": of_text(
             20_000,
             lambda it: request_from_json(it, "run 1"),
@@ -122,7 +122,7 @@ def readers() -> dict[str, tuple[int, Any, list[bytes]]]:
 def campaign(bench: Bench, share: float = 1.0, seed: int = 1) -> list[Row]:
     """Feed a million broken texts to a dozen readers."""
     pieces = [
-        (name, f"{seed}:{piece}", of(share, count) // _PIECES + 1)
+        (name, f"{seed}:{piece}", scaled_number(share, count) // _PIECES + 1)
         for name, (count, _, _) in readers().items()
         for piece in range(_PIECES)
     ]

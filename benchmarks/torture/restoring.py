@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from benchmarks.bench import Bench
-from benchmarks.torture.table import Row, of, row_of
+from benchmarks.torture.table import Row, row_of, scaled_number
 from rater.settings.restore import find_leftovers, restore_leftovers
 from tests.support.settings_tree import make_tree, values
 
@@ -43,7 +43,7 @@ def campaign(bench: Bench, share: float = 1.0, seed: int = 1) -> list[Row]:
     with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
         root, journal = make_tree(Path(folder) / "machine"), Path(folder) / "settings.json"
         before = values(root)
-        for _ in range(of(share, 100)):
+        for _ in range(scaled_number(share, 100)):
             kill_one(root, journal, bench, moments.uniform(0.0, _LONGEST_S))
             is_changed = values(root) != before
             changed += is_changed

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.bench import Bench
 from benchmarks.torture.attempt import Rig, two_at_a_time
-from benchmarks.torture.table import Row, of, row_of
+from benchmarks.torture.table import Row, row_of, scaled_number
 
 COPIES = 3
 NAMES = ("early", "middle", "late")
@@ -53,24 +53,27 @@ class Told:
 
 def campaign(bench: Bench, share: float = 1.0, seed: int = 1) -> list[Row]:
     """Kill and resume 16 runs; count what is not exactly as it should be."""
-    modes = list(islice(cycle(MODES), of(share, 16)))
+    modes = list(islice(cycle(MODES), scaled_number(share, 16)))
 
-    def one(folder: Path, number: int) -> Told:
+    def resume_once(folder: Path, number: int) -> Told:
         moments = random.Random(f"{seed}:{number}")
         return one_resume(folder, dict(bench.environment), modes[number], moments)
 
-    told = two_at_a_time(bench, one, range(len(modes)))
-    for mode, it in zip(modes, told, strict=True):
-        for wrong in it.wrong:
+    results = two_at_a_time(bench, resume_once, range(len(modes)))
+    for mode, result in zip(modes, results, strict=True):
+        for wrong in result.wrong:
             print(f"{mode}: {wrong}", flush=True)
     print(
-        f"killed {sum(it.kills for it in told)} times; "
-        f"{sum(it.done for it in told)} phases were done and not run again, "
-        f"{sum(it.torn for it in told)} torn attempts kept and marked, "
-        f"{sum(it.rows for it in told)} stored rows unchanged"
+        f"killed {sum(result.kills for result in results)} times; "
+        f"{sum(result.done for result in results)} phases were done and not run again, "
+        f"{sum(result.torn for result in results)} torn attempts kept and marked, "
+        f"{sum(result.rows for result in results)} stored rows unchanged"
     )
     return [
-        row_of("kill -9 of a run, resumed exactly", [next(iter(it.wrong), None) for it in told])
+        row_of(
+            "kill -9 of a run, resumed exactly",
+            [next(iter(result.wrong), None) for result in results],
+        )
     ]
 
 
@@ -80,26 +83,26 @@ def one_resume(
     """Kill a run of `mode`, resume it until it ends, and look at every row."""
     (folder / "own.toml").write_text(SUITE)
     rig = _Rig(folder, environment)
-    told = Told()
+    result = Told()
     first = ["run", "own.toml", "--copies", str(COPIES), *MODES[mode], "--quiet"]
     resume = ["run", "--resume", "last", "--quiet"]
     while not rig.killed(first, moments.uniform(*_KILL_AFTER_S), once_begun=True):
         rig.forget()  # it had ended before
-    told.kills = 1
+    result.kills = 1
     before = rig.snapshot()
-    while told.kills < _MOST_KILLS and moments.random() < _AGAIN:
+    while result.kills < _MOST_KILLS and moments.random() < _AGAIN:
         if not rig.killed(resume, moments.uniform(*_KILL_AGAIN_AFTER_S)):
             break
-        told.kills += 1
-        told.wrong += before.changed_in(rig.snapshot())
+        result.kills += 1
+        result.wrong += before.changed_in(rig.snapshot())
         before = rig.snapshot()
-    told.wrong += rig.ended(resume)
+    result.wrong += rig.ended(resume)
     after = rig.snapshot()
-    told.wrong += before.changed_in(after) + rig.problems(mode, after)
-    told.done = sum(after.brackets[phase] == before.brackets[phase] for phase in before.whole())
-    told.torn = len(after.torn)
-    told.rows = len(before.copies) + len(before.brackets)
-    return told
+    result.wrong += before.changed_in(after) + rig.problems(mode, after)
+    result.done = sum(after.brackets[phase] == before.brackets[phase] for phase in before.whole())
+    result.torn = len(after.torn)
+    result.rows = len(before.copies) + len(before.brackets)
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,21 +143,23 @@ class _Snapshot:
 class _Rig(Rig):
     def snapshot(self) -> _Snapshot:
         return _Snapshot(
-            {row[2]: row for row in self.rows(f"SELECT {_BRACKET} FROM bracket")},
+            {row[2]: row for row in self.query_rows(f"SELECT {_BRACKET} FROM bracket")},
             {row[:3]: row for row in self._measured()},
-            frozenset(phase for (phase,) in self.rows("SELECT phase FROM bracket WHERE torn")),
+            frozenset(
+                phase for (phase,) in self.query_rows("SELECT phase FROM bracket WHERE torn")
+            ),
         )
 
     def _measured(self) -> list[tuple[Any, ...]]:
         """Return the rows of copies without the verdict on placement, given when a run ends."""
-        names = [name for (name,) in self.rows("SELECT name FROM pragma_table_info('copy')")]
+        names = [name for (name,) in self.query_rows("SELECT name FROM pragma_table_info('copy')")]
         kept = [name for name in names if name not in {"placement", "placement_note"}]
-        return self.rows(f"SELECT {', '.join(['phase, copy, step', *kept])} FROM copy")
+        return self.query_rows(f"SELECT {', '.join(['phase, copy, step', *kept])} FROM copy")
 
     def problems(self, mode: str, after: _Snapshot) -> list[str]:
         """Say what is wrong with a run that should be complete."""
         wrong = []
-        states = self.rows("SELECT status, reason FROM run")
+        states = self.query_rows("SELECT status, reason FROM run")
         if states != [("complete", None)]:
             wrong.append(f"status {states}")
         iterations = range(1, int(MODES[mode][-1]) + 1)

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from benchmarks.bench import Bench
 from benchmarks.torture.attempt import DATABASE, Ended, attempts, run
-from benchmarks.torture.commands import COMMANDS, MACHINE, Command, another, on_machine, rows
-from benchmarks.torture.table import Row, of, row_of
+from benchmarks.torture.commands import COMMANDS, MACHINE, Command, another, count_rows, on_machine
+from benchmarks.torture.table import Row, row_of, scaled_number
 from rater.record.run import RunStatus
 from rater.store.store import open_store
 from tests.support.settings_tree import values
@@ -46,7 +46,7 @@ class Stopped:
     after: object
 
     @staticmethod
-    def of(command: Command, folder: Path, environment: Mapping[str, str]) -> Stopped:
+    def prepare(command: Command, folder: Path, environment: Mapping[str, str]) -> Stopped:
         """Make the command's folder, and let it end once."""
         template = command.template(folder / "template", environment)
         whole = shutil.copytree(template, folder / "whole")
@@ -59,7 +59,7 @@ class Stopped:
         )
 
     def wrong(self, folder: Path, sent: Sequence[tuple[float, signal.Signals]]) -> str | None:
-        """Send it each signal so many seconds after what was before; return what is wrong.
+        """Send each signal so many seconds after the one before it; return the first mistake.
 
         Right is: what it does is done whole or not at all; finished copies are stored; nothing
         runs on, and no run is said to; a status that is a signal's, or its own; no traceback;
@@ -68,12 +68,12 @@ class Stopped:
         another(self.template, folder)
         environment = on_machine(self.environment, folder)
         settings = values(folder / MACHINE)
-        stored = rows(folder)[1]
+        stored = count_rows(folder)[1]
         finished, in_time = 0, False
 
         def send(process: subprocess.Popen[bytes]) -> None:
             nonlocal finished, in_time
-            for number, (after_s, it) in enumerate(sent):
+            for number, (after_s, signal_sent) in enumerate(sent):
                 if number == 0:
                     time.sleep(max(0.0, after_s - _NOTICED_S))
                     finished = _lines(folder / "done")
@@ -83,7 +83,7 @@ class Stopped:
                     in_time = process.poll() is None
                 else:
                     time.sleep(after_s)
-                process.send_signal(it)
+                process.send_signal(signal_sent)
 
         ended = run(
             folder,
@@ -97,8 +97,8 @@ class Stopped:
             shutil.rmtree(folder)
             (first_s, first), *others = sent
             return self.wrong(folder, [(_EARLIER * first_s, first), *others])
-        wrong = _ended_wrong(ended, {it for _, it in sent})
-        lost = finished - (rows(folder)[1] - stored)
+        wrong = _ended_wrong(ended, {signal_sent for _, signal_sent in sent})
+        lost = finished - (count_rows(folder)[1] - stored)
         wrong += [f"{lost} of {finished} finished copies are lost"] if finished and lost > 0 else []
         found = self.command.look(folder)
         if found not in (self.before, self.after):
@@ -109,7 +109,7 @@ class Stopped:
         wrong += self._next_wrong(folder, environment)
         if values(folder / MACHINE) != settings or (folder / "settings.json").exists():
             wrong.append("settings are not put back")
-        wrong += [f"left behind: {it}" for it in _left(folder)]
+        wrong += [f"left behind: {signal_sent}" for signal_sent in _left(folder)]
         return f"at {sent[0][0]:.3f} s: {', '.join(wrong)}" if wrong else None
 
     def _next_wrong(self, folder: Path, environment: Mapping[str, str]) -> list[str]:
@@ -159,7 +159,7 @@ def _stored_wrong(folder: Path, status: int | None, template: Path) -> list[str]
 
 def _owned(folder: Path, table: str) -> list[tuple[str, int]]:
     """Return the state of each run or sweep, and the process of rater's that made it."""
-    if rows(folder) == (0, 0):
+    if count_rows(folder) == (0, 0):
         return []
     with closing(sqlite3.connect(folder / DATABASE)) as db:
         return db.execute(f"SELECT status, pid FROM {table} ORDER BY id").fetchall()
@@ -181,13 +181,13 @@ def _lines(file: Path) -> int:
 def _left(folder: Path) -> list[str]:
     """Return files that are neither results nor those of a run that could be resumed."""
     work = folder / "cache" / "work"
-    found = {*folder.rglob(".rater-*"), *(it for it in work.rglob("*") if it.is_file())}
+    paths = {*folder.rglob(".rater-*"), *(it for it in work.rglob("*") if it.is_file())}
     if (folder / DATABASE).exists():
         with open_store(folder / DATABASE) as store:
             torn = [head for head in store.runs() if head.status is not RunStatus.COMPLETE]
         for head in torn:
-            found -= set((work / str(head.folder)).rglob("*"))
-    return sorted(str(path.relative_to(folder)) for path in found)
+            paths -= set((work / str(head.folder)).rglob("*"))
+    return sorted(str(path.relative_to(folder)) for path in paths)
 
 
 def kill9(bench: Bench, share: float = 1.0, seed: int = 1) -> list[Row]:
@@ -204,22 +204,22 @@ def _campaign(bench: Bench, kinds: Mapping[str, float], seed: int) -> list[Row]:
     return [
         row
         for command in COMMANDS
-        for row in _rows(
+        for row in _attempt_rows(
             bench,
             command,
-            {kind: of(hundreds, command.of_hundred) for kind, hundreds in kinds.items()},
+            {kind: scaled_number(hundreds, command.of_hundred) for kind, hundreds in kinds.items()},
             random.Random(seed),
         )
     ]
 
 
-def _rows(
+def _attempt_rows(
     bench: Bench, command: Command, kinds: Mapping[str, int], chance: random.Random
 ) -> list[Row]:
     folder = bench.folder / f"{command.name}-{'-'.join(kinds)}"
-    stopped = Stopped.of(command, folder, bench.environment)
+    stopped = Stopped.prepare(command, folder, bench.environment)
     print(f"{command.name} takes {stopped.takes_s:.2f} s", flush=True)
-    found = []
+    table_rows = []
     for kind, number in kinds.items():
         cases = []
         for step in range(number):
@@ -229,6 +229,6 @@ def _rows(
                 sent = chance.choices(_SIGNALS, k=_STORM)
             gaps_s = [at_s] + [chance.uniform(0, _STORM_GAP_S) for _ in sent[1:]]
             cases.append(list(zip(gaps_s, sent, strict=True)))
-        found.append(row_of(f"{kind} `{command.name}`", attempts(bench, stopped.wrong, cases)))
+        table_rows.append(row_of(f"{kind} `{command.name}`", attempts(bench, stopped.wrong, cases)))
     shutil.rmtree(folder)
-    return found
+    return table_rows

@@ -14,7 +14,7 @@ import psutil
 
 from benchmarks.bench import Bench
 from benchmarks.torture.attempt import attempts, run, until_copies, wrong_with
-from benchmarks.torture.table import Row, of, row_of
+from benchmarks.torture.table import Row, row_of, scaled_number
 
 SUITE = """
 [suite]
@@ -36,10 +36,10 @@ _LONGEST_S = 0.8  # about the time of the run
 def campaign(bench: Bench, share: float = 1.0, seed: int = 1) -> list[Row]:
     """Stop each of the three in ten runs, at moments all over the run."""
     moments = random.Random(seed)
-    times_s = [moments.uniform(0, _LONGEST_S) for _ in range(of(share, 10))]
+    times_s = [moments.uniform(0, _LONGEST_S) for _ in range(scaled_number(share, 10))]
 
     def attempt(folder: Path, case: tuple[str, float]) -> str | None:
-        return one(folder, bench.environment, *case)
+        return run_with_stopped_helper(folder, bench.environment, *case)
 
     return [
         row_of(
@@ -50,7 +50,9 @@ def campaign(bench: Bench, share: float = 1.0, seed: int = 1) -> list[Row]:
     ]
 
 
-def one(folder: Path, environment: Mapping[str, str], name: str, after_s: float) -> str | None:
+def run_with_stopped_helper(
+    folder: Path, environment: Mapping[str, str], name: str, after_s: float
+) -> str | None:
     """Stop it so long after copies began; the run ends, and a check that hangs is told."""
     word = HELPERS[name]
 

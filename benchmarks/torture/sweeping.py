@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.bench import Bench
 from benchmarks.torture.attempt import Rig, two_at_a_time
-from benchmarks.torture.table import Row, of, row_of
+from benchmarks.torture.table import Row, row_of, scaled_number
 from tests.support.settings_tree import make_tree, values
 
 ROUNDS = 2
@@ -80,35 +80,41 @@ def campaign(bench: Bench, share: float = 1.0, seed: int = 1) -> list[Row]:
     folder.mkdir()
     rig = _Rig(folder, dict(bench.environment))
     began_s = time.monotonic()
-    if wrong := rig.ended(_words(AXES)):
+    if wrong := rig.ended(_sweep_words(AXES)):
         raise RuntimeError(wrong[0])
     alone, took_s = rig.snapshot(), time.monotonic() - began_s
 
-    def one(folder: Path, number: int) -> Told:
+    def sweep_once(folder: Path, number: int) -> Told:
         moments = random.Random(f"{seed}:{number}")
         by = _SIGNALS[number % len(_SIGNALS)]
         return one_sweep(
             folder, dict(bench.environment), moments, longest_s=took_s, by=by, alone=alone
         )
 
-    told = two_at_a_time(bench, one, range(of(share, 20)))
-    for number, it in enumerate(told, 1):
-        for wrong_ in it.wrong:
+    results = two_at_a_time(bench, sweep_once, range(scaled_number(share, 20)))
+    for number, result in enumerate(results, 1):
+        for wrong_ in result.wrong:
             print(f"sweep {number}: {wrong_}", flush=True)
-    ends = sum((it.ends for it in told), Counter[str]())
+    ends = sum((result.ends for result in results), Counter[str]())
     print(
-        f"{len(told)} sweeps of 3 axes, ended by "
+        f"{len(results)} sweeps of 3 axes, ended by "
         f"{', '.join(f'{name} {n} times' for name, n in sorted(ends.items()))}: "
-        f"{sum(it.changed for it in told)} ends left settings changed, all put back by the next "
-        f"start; {sum(it.kept for it in told)} runs done before an end and kept, "
-        f"{sum(it.replaced for it in told)} torn ones made again, "
-        f"{sum(it.forced for it in told)} resumed with --force; {sum(it.compared for it in told)} "
+        f"{sum(result.changed for result in results)} ends left settings changed, "
+        f"all put back by the next start; "
+        f"{sum(result.kept for result in results)} runs done before an end and kept, "
+        f"{sum(result.replaced for result in results)} torn ones made again, "
+        f"{sum(result.forced for result in results)} resumed with --force; "
+        f"{sum(result.compared for result in results)} "
         "rows compared with those of a sweep that was left alone"
     )
-    return [row_of("sweep ended, resumed, equal", [next(iter(it.wrong), None) for it in told])]
+    return [
+        row_of(
+            "sweep ended, resumed, equal", [next(iter(result.wrong), None) for result in results]
+        )
+    ]
 
 
-def _words(axes: tuple[str, ...]) -> list[str]:
+def _sweep_words(axes: tuple[str, ...]) -> list[str]:
     words = ["sweep", "--retries=0", "--rounds", str(ROUNDS), *(f"--axis={axis}" for axis in axes)]
     return [*words, "--seed", _SEED, "--copies", "2", "--quiet", "--", "sh", "-c", COPY]
 
@@ -125,8 +131,8 @@ def one_sweep(
 ) -> Told:
     """End a sweep, resume it until it ends, ended too at times, and look at all it left."""
     rig = _Rig(folder, environment)
-    told = Told()
-    first = _words(axes)
+    result = Told()
+    first = _sweep_words(axes)
     resume = ["sweep", "--resume", "last", "--retries=0", "--quiet"]
     other = ["run", "--tag", "other=1", "--quiet", "--copies", "1", "--proof", "off", "--", "true"]
     changed = "this changed"  # somebody set this machine's own THP meanwhile
@@ -134,40 +140,41 @@ def one_sweep(
     while not rig.killed(words, moments.uniform(0.3, longest_s), allowed=changed, by=by):
         rig.forget()  # it had ended before
     while True:
-        told.ends[signal.Signals(by).name] += 1
+        result.ends[signal.Signals(by).name] += 1
         before = rig.done()
-        told.kept += len(before)
-        told.changed += values(rig.root) != rig.values
+        result.kept += len(before)
+        result.changed += values(rig.root) != rig.values
         if by != signal.SIGKILL:  # else the next start puts settings back
-            told.wrong += rig.left_behind()
-        words = resume if rig.rows("SELECT 1 FROM sweep") else first  # ended before there was one
+            result.wrong += rig.left_behind()
+        # The command may have ended before the sweep was stored.
+        words = resume if rig.query_rows("SELECT 1 FROM sweep") else first
         if moments.random() < 1 / 3:  # any run puts settings back, not only the sweep
-            told.wrong += rig.ended(other)
-            told.wrong += rig.left_behind()
+            result.wrong += rig.ended(other)
+            result.wrong += rig.left_behind()
         after_s = moments.uniform(0.3, longest_s)
         again = moments.random() < _AGAIN
         if not again or not rig.killed(words, after_s, allowed=changed, by=by):
             break
-        told.wrong += [f"run {run} was done and is not" for run in before - rig.done()]
+        result.wrong += [f"run {run} was done and is not" for run in before - rig.done()]
     wrong = rig.ended(words)
     if wrong and changed in wrong[0]:
         print(wrong[0], flush=True)
-        told.forced, wrong = True, rig.ended([*resume, "--force"])
-    told.wrong += wrong
-    told.wrong += [f"run {run} was done and is not" for run in before - rig.done()]
-    told.wrong += rig.left_behind() + rig.problems(axes)
+        result.forced, wrong = True, rig.ended([*resume, "--force"])
+    result.wrong += wrong
+    result.wrong += [f"run {run} was done and is not" for run in before - rig.done()]
+    result.wrong += rig.left_behind() + rig.problems(axes)
     if alone is not None:
         now = rig.snapshot()
-        told.compared = sum(map(len, now.values()))
-        told.wrong += [
+        result.compared = sum(map(len, now.values()))
+        result.wrong += [
             f"{what}: {sorted(set(now.get(what, ())) ^ set(rows), key=str)[:3]} differ from those "
             "of a sweep that was left alone"
             for what, rows in alone.items()
             if now.get(what) != rows
         ]
-        told.wrong += [f"{what}: there is more" for what in now.keys() - alone.keys()]
-    told.replaced = len(rig.rows("SELECT 1 FROM sweep_run WHERE replaced"))
-    return told
+        result.wrong += [f"{what}: there is more" for what in now.keys() - alone.keys()]
+    result.replaced = len(rig.query_rows("SELECT 1 FROM sweep_run WHERE replaced"))
+    return result
 
 
 class _Rig(Rig):
@@ -184,23 +191,27 @@ class _Rig(Rig):
         super().__init__(folder, environment | places | {"SEEN": str(self.seen)})
 
     def done(self) -> set[int]:
-        return {run for _, _, _, run, done in self.rows(_PROGRESS) if done}
+        return {run for _, _, _, run, done in self.query_rows(_PROGRESS) if done}
 
     def snapshot(self) -> dict[str, list[Any]]:
         """Return the rows of the sweep and of each run that counts, but numbers and times."""
-        found: dict[str, list[Any]] = {
-            what: [
-                tuple(str(it).replace(str(self.folder), "") for it in row) for row in self.rows(sql)
+        rows_by_name: dict[str, list[Any]] = {
+            name: [
+                tuple(str(value).replace(str(self.folder), "") for value in row)
+                for row in self.query_rows(sql)
             ]
-            for what, sql in _SAME.items()
+            for name, sql in _SAME.items()
         }
-        for block, point, run, *head in self.rows(_RUNS):
+        for block, point, run, *head in self.query_rows(_RUNS):
             where = f"block {block}, point {point}"
-            found[where] = [*found.get(where, []), tuple(head)]
-            for what, sql in _OF_RUN.items():
-                rows = self.rows(sql.format(run=run))
-                found[f"{where}: {what}"] = [*found.get(f"{where}: {what}", []), *rows]
-        return found
+            rows_by_name[where] = [*rows_by_name.get(where, []), tuple(head)]
+            for name, sql in _OF_RUN.items():
+                rows = self.query_rows(sql.format(run=run))
+                rows_by_name[f"{where}: {name}"] = [
+                    *rows_by_name.get(f"{where}: {name}", []),
+                    *rows,
+                ]
+        return rows_by_name
 
     def left_behind(self) -> list[str]:
         """Return what of the settings is not as it was."""
@@ -216,20 +227,20 @@ class _Rig(Rig):
         """Return what is wrong with a sweep that should be complete."""
         wrong = []
         points = 2 ** len(axes)
-        rows = self.rows(_PROGRESS)
+        rows = self.query_rows(_PROGRESS)
         if len(rows) != points * ROUNDS or not all(done for *_, done in rows):
             wrong.append(f"{sum(done for *_, done in rows)} of {len(rows)} runs are done")
-        if self.rows("SELECT status FROM sweep") != [("complete",)]:
-            wrong.append(f"status {self.rows('SELECT status, reason FROM sweep')}")
-        counted = self.rows(
+        if self.query_rows("SELECT status FROM sweep") != [("complete",)]:
+            wrong.append(f"status {self.query_rows('SELECT status, reason FROM sweep')}")
+        counted = self.query_rows(
             "SELECT block, point, count(*) FROM sweep_run JOIN run ON run.id = run_id "
             "WHERE run.status = 'complete' GROUP BY block, point HAVING count(*) > 1"
         )
         wrong += [f"block {block}, point {point} ran {n} times" for block, point, n in counted]
-        for run, uuid in self.rows(
+        for run, uuid in self.query_rows(
             "SELECT run.id, run.uuid FROM run JOIN sweep_run ON run_id = run.id WHERE NOT replaced"
         ):
-            tags = dict(self.rows(f"SELECT name, value FROM tag WHERE run_id = {run}"))
+            tags = dict(self.query_rows(f"SELECT name, value FROM tag WHERE run_id = {run}"))
             word, thp, swap = (self.seen / uuid).read_text().strip().split(",")
             for axis, found in (("env:WORD", word), ("thp", thp), ("swappiness", swap)):
                 wanted = tags.get(axis, found) or "unset"

@@ -26,7 +26,7 @@ class Row:
 type Campaign = Callable[[Bench, float], Iterable[Row]]
 
 
-def of(share: float, number: int) -> int:
+def scaled_number(share: float, number: int) -> int:
     """Return that share of a campaign's full number of attempts, at least one."""
     return max(1, round(share * number))
 

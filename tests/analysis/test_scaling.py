@@ -96,19 +96,19 @@ def test_one_kind_of_copies_ends_where_cores_are_shared() -> None:
 
 def test_speedup_efficiency_and_gain() -> None:
     # Rates n x 10 / s: 1, 2 x 10 / 12.5 = 1.6, 4 x 10 / 20 = 2
-    found = curve(
+    scaling = curve(
         run(1, [0], {"a": 10.0}), run(2, [0, 2], {"a": 12.5}), run(3, [0, 1, 2, 3], {"a": 20.0})
     )
-    (series,) = found.series
+    (series,) = scaling.series
     assert [one.rate for one in series.points] == pytest.approx([1.0, 1.6, 2.0])
     assert [one.speedup for one in series.points] == pytest.approx([1.0, 1.6, 2.0])
     assert [one.efficiency for one in series.points] == pytest.approx([1.0, 0.8, 0.5])
     assert [one.gain for one in series.points] == [None, pytest.approx(0.6), pytest.approx(0.2)]
-    assert found.copies == (1, 2, 4)
+    assert scaling.copies == (1, 2, 4)
     assert isinstance(series.law, NoLaw)
     # Without one copy the smallest number stands for it.
-    found = curve(run(1, [0, 1], {"a": 10.0}), run(2, [0, 1, 2, 3], {"a": 12.5}))
-    first, last = found.series[0].points
+    scaling = curve(run(1, [0, 1], {"a": 10.0}), run(2, [0, 1, 2, 3], {"a": 12.5}))
+    first, last = scaling.series[0].points
     assert first.efficiency == 1.0
     assert (last.speedup, last.efficiency) == pytest.approx((1.6, 0.8))
     # Several runs of one number are one point, with a geometric mean.
@@ -120,13 +120,13 @@ def test_speedup_efficiency_and_gain() -> None:
 
 def test_linear_per_lgroup_is_what_the_lgroups_do_alone() -> None:
     # Two copies on one lgroup fight for its memory: 1.2 instead of 2; on both lgroups 2.1.
-    found = curve(
+    scaling = curve(
         run(1, [0], {"a": 10.0}),
         run(2, [0, 1], {"a": 20 / 1.2}),
         run(3, [0, 1, 2], {"a": 30 / 2.2}),
         run(4, [0, 1, 2, 3], {"a": 40 / 2.1}),
     )
-    shares = [point.per_lgroup for point in found.series[0].points]
+    shares = [point.per_lgroup for point in scaling.series[0].points]
     assert shares[:2] == [None, None]  # one lgroup
     assert shares[2] == pytest.approx(2.2 / (1.2 + 1.0))
     assert shares[3] == pytest.approx(2.1 / (1.2 + 1.2))
@@ -149,13 +149,13 @@ def test_suites_are_geometric_means_over_what_has_a_result_everywhere() -> None:
     failing = replace(
         failing, copies=tuple(rows), head=replace(failing.head, status=RunStatus.FAILED)
     )
-    found = curve(both(1, [0], 10.0, 10.0), failing)
-    suite, *benchmarks = found.series
+    scaling = curve(both(1, [0], 10.0, 10.0), failing)
+    suite, *benchmarks = scaling.series
     assert (suite.name, suite.over) == ("all", ("a", "b"))
     assert [point.rate for point in suite.points] == pytest.approx([1.0, (1.6 * 1.0) ** 0.5])
     assert [benchmark.name for benchmark in benchmarks] == ["a", "b", "c"]
     assert [len(benchmark.points) for benchmark in benchmarks] == [2, 2, 1]
-    told = " | ".join(found.lacking)
+    told = " | ".join(scaling.lacking)
     assert "run 2 (2 copies): failed, what it finished counts" in told
     assert "run 2 (2 copies): c: " in told
     assert "c is not in the geometric means: no result with 2 copies" in told
@@ -169,18 +169,18 @@ def test_without_references_rates_are_copies_per_hour() -> None:
 
 
 def test_runs_that_differ_in_more_than_copies_are_curves_of_their_own() -> None:
-    found = scaled(
+    scaling = scaled(
         run(1, [0], {"a": 10.0}),
         run(2, [0, 1], {"a": 10.0}),
         run(3, [0], {"a": 10.0}, size="ref"),
         run(4, [0, 1], {"a": 10.0}, size="ref"),
         run(5, [0, 1], {"a": 10.0}, layout="compact"),
     )
-    assert [one.name for one in found.curves] == [
+    assert [one.name for one in scaling.curves] == [
         "size=test, layout=balanced",
         "size=ref, layout=balanced",
     ]
-    assert tuple(map(str, found.alone)) == (
+    assert tuple(map(str, scaling.alone)) == (
         "run 5 (size=test, layout=compact): nothing else like it has another number of copies "
         "than 2",
     )
@@ -226,16 +226,16 @@ def test_as_many_copies_placed_otherwise_are_no_runs_of_the_same() -> None:
     spread = [run(1, [0], {"a": 10.0}), run(2, [0, 1], {"a": 10.0})]
     cores = run(3, [0, 1, 2, 3], {"a": 10.0})
     threads = run(4, [0, 4, 1, 5], {"a": 20.0})
-    found = scaled(*spread, threads, cores)
-    (only,) = found.curves
+    scaling = scaled(*spread, threads, cores)
+    (only,) = scaling.curves
     assert only.runs == (1, 2, 3)  # one copy a core, as the two of run 2 have
-    assert tuple(map(str, found.alone)) == (
+    assert tuple(map(str, scaling.alone)) == (
         "run 4 (placed=4 on 2 cores (4 CPUs)): nothing else like it has another number of copies "
         "than 4",
     )
     # With another number of the same kind they are a curve of their own, from one copy on.
-    found = scaled(*spread, cores, threads, run(5, [0, 4], {"a": 20.0}))
-    assert [(one.name, one.runs) for one in found.curves] == [
+    scaling = scaled(*spread, cores, threads, run(5, [0, 4], {"a": 20.0}))
+    assert [(one.name, one.runs) for one in scaling.curves] == [
         ("placed=2 on 2 cores", (1, 2, 3)),
         ("placed=2 on 1 core (2 CPUs)", (1, 5, 4)),
     ]
@@ -247,16 +247,16 @@ def test_as_many_copies_placed_otherwise_are_no_runs_of_the_same() -> None:
 
 
 def test_other_cpus_and_memory_for_as_many_copies_are_told() -> None:
-    def remote(one: StoredRun) -> StoredRun:
-        return replace(one, copies=tuple(replace(row, mem_nodes=(1,)) for row in one.copies))
+    def remote(run: StoredRun) -> StoredRun:
+        return replace(run, copies=tuple(replace(row, mem_nodes=(1,)) for row in run.copies))
 
-    found = curve(
+    scaling = curve(
         run(1, [0], {"a": 10.0}),
         run(2, [1], {"a": 10.0}),
         remote(run(3, [0], {"a": 10.0})),
         run(4, [0, 1], {"a": 10.0}),
     )
-    assert [(str(one), runs) for one, runs in found.differences] == [
+    assert [(str(one), runs) for one, runs in scaling.differences] == [
         ("CPUs of 1 copy: was 0, is 1", (2,)),
         ("memory of 1 copy: was not there, is 1", (3,)),
     ]
@@ -337,18 +337,18 @@ def test_rotated_order_beside_homogeneous_at_the_same_copies() -> None:
         stored(rows, run=2, order="rotated", mode="rotated", copies=2, benchmarks=("a", "b")),
         pus=PUS,
     )
-    (found,) = orders(scaled(homogeneous, rotated).samples)
-    assert (found.copies, found.homogeneous, found.rotated) == (2, (1,), (2,))
-    mean, a, b = found.times
+    (comparison,) = orders(scaled(homogeneous, rotated).samples)
+    assert (comparison.copies, comparison.homogeneous, comparison.rotated) == (2, (1,), (2,))
+    mean, a, b = comparison.times
     assert a.share == pytest.approx(0.2)  # 12 s for 10 s
     assert b.share == pytest.approx(-0.1)
     assert mean.benchmark is None
-    assert found.work is not None
+    assert comparison.work is not None
     # 2 x (10 + 10) reference seconds in 30 s, either way
-    assert (found.work.before, found.work.after) == pytest.approx((40 / 30, 40 / 30))
-    assert found.scores is not None
-    assert found.scores.before == pytest.approx((2.0 * 1.0) ** 0.5)
-    assert found.scores.after == pytest.approx((20 / 12 * 20 / 18) ** 0.5)
+    assert (comparison.work.before, comparison.work.after) == pytest.approx((40 / 30, 40 / 30))
+    assert comparison.scores is not None
+    assert comparison.scores.before == pytest.approx((2.0 * 1.0) ** 0.5)
+    assert comparison.scores.after == pytest.approx((20 / 12 * 20 / 18) ** 0.5)
 
 
 def test_an_imported_result_with_two_tunes_is_two_curves() -> None:

@@ -185,7 +185,7 @@ FIRST = replace(ITERATION, iteration=1)
 
 
 @pytest.mark.parametrize(
-    ("injection", "found"),
+    ("injection", "findings"),
     [
         (CPU, [FOUND]),
         (CPU, [replace(FOUND, iterations=(1, 2, 3))]),
@@ -205,13 +205,13 @@ FIRST = replace(ITERATION, iteration=1)
     ],
 )
 def test_what_was_injected_is_right_at_its_place(
-    injection: Injection, found: list[Finding]
+    injection: Injection, findings: list[Finding]
 ) -> None:
-    assert verdict(injection, *found) is Verdict.RIGHT
+    assert verdict(injection, *findings) is Verdict.RIGHT
 
 
 @pytest.mark.parametrize(
-    ("injection", "found"),
+    ("injection", "findings"),
     [
         (CPU, []),
         (CPU, [replace(FOUND, cpus=(2,), copies=(2,))]),
@@ -268,8 +268,8 @@ def test_what_was_injected_is_right_at_its_place(
         (CLEAN, [FOUND]),
     ],
 )
-def test_anything_else_is_wrong(injection: Injection, found: list[Finding]) -> None:
-    assert verdict(injection, *found) is Verdict.WRONG
+def test_anything_else_is_wrong(injection: Injection, findings: list[Finding]) -> None:
+    assert verdict(injection, *findings) is Verdict.WRONG
 
 
 def test_a_slow_cpu_told_as_some_of_its_copies_only_is_true_but_does_not_name_it() -> None:
@@ -431,18 +431,18 @@ def test_the_document_has_truth_and_findings() -> None:
 # -- made times -----------------------------------------------------------------------------------
 
 
-def made(injection: Injection, seed: int) -> dict[tuple[str, int, int], float]:
+def made_times(injection: Injection, seed: int) -> dict[tuple[str, int, int], float]:
     rows = made_rows(injection, placements(2, 4), ["a", "b"], 3, random.Random(seed))
     return dict(times_of_rows(rows, ["a", "b"]))
 
 
 def test_made_times_are_slow_where_and_as_much_as_is_planted() -> None:
     plants, _ = plan_injections(placements(2, 4), 3, random.Random(1))
-    clean = made(CLEAN, 2)
+    clean = made_times(CLEAN, 2)
     assert len(clean) == 2 * 3 * 8
     assert max(clean.values()) / min(clean.values()) < 1.05
     for injection in plants:
-        effect = plant_size(injection, made(injection, 3), clean)
+        effect = plant_size(injection, made_times(injection, 3), clean)
         assert effect == pytest.approx(1.25, abs=0.015), injection.kind
 
 
@@ -477,20 +477,22 @@ def test_a_promise_is_found_where_its_place_is_named_whatever_the_size() -> None
     assert not names(replace(SINGLE, singles=(), iterations=(1,)), COPY, 3)
 
 
-@pytest.mark.parametrize(("found", "kept"), [(20, True), (12, True), (9, True), (8, False)])
-def test_a_promise_is_broken_where_chance_does_not_explain_so_few(found: int, kept: bool) -> None:
-    one = PromiseTrials("group", replace(LGROUP, aimed=1.016), 20, found)
+@pytest.mark.parametrize(("times_found", "kept"), [(20, True), (12, True), (9, True), (8, False)])
+def test_a_promise_is_broken_where_chance_does_not_explain_so_few(
+    times_found: int, kept: bool
+) -> None:
+    one = PromiseTrials("group", replace(LGROUP, aimed=1.016), 20, times_found)
     assert one.kept is kept
     test = replace(example(judge(CPU, 1.26, [FOUND], 0.03, 3)), promised=(one,), made_noise=0.005)
     assert test.right is kept
     file = io.StringIO()
     print_parts(selftest_parts(test), Printer(Console(file=file, width=80)))
-    assert f"a node 1.6 % slower in all benchmarks; found in {found} of 20 runs" in " ".join(
+    assert f"a node 1.6 % slower in all benchmarks; found in {times_found} of 20 runs" in " ".join(
         file.getvalue().split()
     )
     assert selftest_document(test)["promised"] == [
         {"scope": "group", "kind": "slow-lgroup", "size": 1.016, "trials": 20}
-        | {"found": found, "kept": kept}
+        | {"found": times_found, "kept": kept}
     ]
 
 

@@ -1,4 +1,4 @@
-"""`rater compare` as it is typed, and two builds of a program beside each other."""
+"""`rater compare` on the command line, and two builds of a program beside each other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rater.analysis.compare.differences import DisturbedRun
 from rater.analysis.results.cpu_use import DisturbanceKind, MachineDisturbance
 from rater.show.compare.differences import trouble_parts
 from rater.show.screen.document import print_parts
-from tests.support.calls import Rater, rows
+from tests.support.calls import Rater, query_rows
 from tests.support.made_runs import make
 from tests.support.made_sweeps import make_sweep
 from tests.support.printed import printed_by
@@ -123,7 +123,7 @@ def test_ups_and_downs_are_counted_beside_the_suite(database: Path, rater: Rater
 
 def test_disturbances_are_a_line_for_each_kind_with_the_worst_runs_first() -> None:
     def taken(run: int, share: float) -> DisturbedRun:
-        one = MachineDisturbance(
+        disturbance = MachineDisturbance(
             matter=DisturbanceKind.FOREIGN,
             phase=0,
             benchmark="lu",
@@ -136,7 +136,7 @@ def test_disturbances_are_a_line_for_each_kind_with_the_worst_runs_first() -> No
         )
         return DisturbedRun(
             run=run,
-            notable=(one,),
+            notable=(disturbance,),
             not_met=(),
             warnings=("busy before the start: rm (pid 7)",),
             shared=run == 3,
@@ -204,7 +204,7 @@ def test_flags_of_one_program_keep_its_name_and_a_file_can_have_the_axis(
         '[run]\ncopies = "1"\nproof = "off"\nshare = true\n'
     )
     assert rater("sweep", "s.toml", "--quiet")[0] == 0
-    assert rows("SELECT DISTINCT name FROM benchmark") == [("old",)]
+    assert query_rows("SELECT DISTINCT name FROM benchmark") == [("old",)]
     assert sorted((builds / "ran").read_text().splitlines()) == ["old -a", "old -b"]
 
 
@@ -212,7 +212,7 @@ def test_runs_of_one_name_are_compared_and_a_rerun_keeps_it(rater: Rater, builds
     for build in ("old", "new"):
         assert rater("run", *TINY, "--name", "mine", "--", f"./{build}")[0] == 0
     assert rater("rerun", "2", "--quiet", "--share")[0] == 0
-    assert rows("SELECT DISTINCT name FROM benchmark") == [("mine",)]
+    assert query_rows("SELECT DISTINCT name FROM benchmark") == [("mine",)]
     status, out, _ = rater("compare", "1", "2")
     assert status == 0
     assert "  command of mine:" in out  # told above the table: it is no axis
@@ -284,14 +284,14 @@ def test_people_read_the_same_rate_under_the_same_name(
     sweep: str, rater: Rater, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    one, two = (f"{rate:.3f}" for rate in RATES)
+    first, second = (f"{rate:.3f}" for rate in RATES)
     for command in (("sweep", "--show", "1"), ("compare", sweep), ("scale", sweep)):
         out = rater(*command)[1]
         assert "geomean" in out, command
-        assert one in out, command
-        assert two in out, command
+        assert first in out, command
+        assert second in out, command
     page = rater("report", sweep, "-o", "-")[1]
     text = re.sub(r"<[^>]+>", " ", page)
     assert "geomean" in text
-    assert one in text
-    assert two in text
+    assert first in text
+    assert second in text

@@ -1,4 +1,4 @@
-"""`rater divots` as it is typed, what is stored of it, and that all who read it agree."""
+"""`rater divots` on the command line, the findings it stores, and that all their readers agree."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def document(times: Times, uuid: str = "u", **run: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def store(rater: Rater, tmp_path: Path) -> Callable[[dict[str, Any]], None]:
-    def one(made: dict[str, Any]) -> None:
+    def import_document(document: dict[str, Any]) -> None:
         path = tmp_path / "times.json"
-        path.write_text(json.dumps(made))
+        path.write_text(json.dumps(document))
         assert rater("import", path)[0] == 0
 
-    return one
+    return import_document
 
 
 def slow_lgroup(node: int = 1, size: float = 1.18, seed: int = 1) -> Times:
@@ -72,17 +72,26 @@ type Store = Callable[[dict[str, Any]], None]
 def test_json_is_the_divots_document(rater: Rater, store: Store) -> None:
     store(document(slow_lgroup()))
     status, out, _ = rater("divots", "last", "--json")
-    told = json.loads(out)
-    assert (status, told["run"]) == (0, 1)
-    (one,) = told["divots"]
-    assert one["kind"] == "slow-lgroup"
-    assert (one["benchmark"], one["iteration"], one["copy"], one["cpu"]) == ("b2", None, None, None)
-    assert (one["node"], one["copies"], one["cpus"]) == (1, list(range(8, 16)), list(range(8, 16)))
-    assert one["slowdown"] == pytest.approx(1.18, abs=0.01)
-    assert 0 < one["score_lost"] < 0.2
-    assert one["explained"] is False
-    assert one["evidence"].startswith("node 1: b2 +18")
-    assert set(told["visible"]) >= {"group", "group-benchmark", "cpu", "copy-benchmark", "copy"}
+    answer = json.loads(out)
+    assert (status, answer["run"]) == (0, 1)
+    (divot,) = answer["divots"]
+    assert divot["kind"] == "slow-lgroup"
+    assert (divot["benchmark"], divot["iteration"], divot["copy"], divot["cpu"]) == (
+        "b2",
+        None,
+        None,
+        None,
+    )
+    assert (divot["node"], divot["copies"], divot["cpus"]) == (
+        1,
+        list(range(8, 16)),
+        list(range(8, 16)),
+    )
+    assert divot["slowdown"] == pytest.approx(1.18, abs=0.01)
+    assert 0 < divot["score_lost"] < 0.2
+    assert divot["explained"] is False
+    assert divot["evidence"].startswith("node 1: b2 +18")
+    assert set(answer["visible"]) >= {"group", "group-benchmark", "cpu", "copy-benchmark", "copy"}
 
 
 def test_copies_of_one_cell_have_an_element_each(rater: Rater, store: Store) -> None:
@@ -125,13 +134,13 @@ def test_what_is_found_in_a_disturbed_run_is_shown_where_it_is_asked_for(
     times[:, :, 24:] *= 20
     store(document(times))
     store(document(times, "u2"))
-    found = json.loads(rater("divots", "1", "--json")[1])["divots"]
-    assert found
+    divots = json.loads(rater("divots", "1", "--json")[1])["divots"]
+    assert divots
     plain, every = (in_words(rater("divots", "1", *more)[1]) for more in ((), ("-v",)))
-    assert f"{len(found)} finding" in plain and "`rater divots 1 -v`" in plain
-    assert found[0]["place"] not in plain and found[0]["place"] in every
+    assert f"{len(divots)} finding" in plain and "`rater divots 1 -v`" in plain
+    assert divots[0]["place"] not in plain and divots[0]["place"] in every
     assert "It may have caused" not in plain and "It may have caused" in every
-    assert found[0]["place"] not in rater("divots", "1", "2")[1]
+    assert divots[0]["place"] not in rater("divots", "1", "2")[1]
 
 
 def test_a_run_in_which_every_copy_failed_passes_no_gate(rater: Rater) -> None:
@@ -202,17 +211,17 @@ def uneven() -> Times:
 
 
 def test_explained_is_shown_apart(rater: Rater, store: Store) -> None:
-    made = document(quiet(5, 2, 32))
-    for one in made["observations"]:
-        if one["copy"] >= 28:  # beside copies 0-3 on their cores
-            one["core"] = one["copy"] - 28
-            one["elapsed_s"] *= 1.5
-        elif one["copy"] < 4:
-            one["elapsed_s"] *= 1.5
-    store(made)
+    times_document = document(quiet(5, 2, 32))
+    for observation in times_document["observations"]:
+        if observation["copy"] >= 28:  # beside copies 0-3 on their cores
+            observation["core"] = observation["copy"] - 28
+            observation["elapsed_s"] *= 1.5
+        elif observation["copy"] < 4:
+            observation["elapsed_s"] *= 1.5
+    store(times_document)
     told = json.loads(rater("divots", "--json")[1])["divots"]
-    assert told and all(one["explained"] for one in told)
-    assert all(one["kind"].startswith("explained") and one["expectation"] for one in told)
+    assert told and all(divot["explained"] for divot in told)
+    assert all(divot["kind"].startswith("explained") and divot["expectation"] for divot in told)
     out = rater("divots")[1]
     assert "No divots" in out
     assert "Explained by the layout, no divots" in out
@@ -337,7 +346,7 @@ _PER_CENT = re.compile(
 type Plant = tuple[Any, Any, Any, Any]  # benchmarks, iterations, copies, factor
 
 
-def made(*plants: Plant) -> Times:
+def made_times(*plants: Plant) -> Times:
     """Four benchmarks, three iterations, 32 copies on four lgroups of 16 cores of two threads."""
     times = quiet(len(NAMES), 3, COPIES, noise=0.002)
     for benchmarks, iterations, copies, factor in plants:
@@ -371,25 +380,28 @@ def timed_document(times: Times, uuid: str) -> dict[str, Any]:
 ALL, ONE = slice(None), slice(8, 16)
 RUNS: dict[str, tuple[Times, dict[str, tuple[list[str], list[int], float]]]] = {
     # What is planted, and by kind: benchmarks, iterations, size.
-    "lgroup": (made((1, ALL, ONE, 1.18)), {"slow-lgroup": (["b"], [1, 2, 3], 1.18)}),
+    "lgroup": (made_times((1, ALL, ONE, 1.18)), {"slow-lgroup": (["b"], [1, 2, 3], 1.18)}),
     "varied": (
-        made((ALL, ALL, ONE, np.array([1.1, 1.14, 1.2, 1.3])[:, None, None])),
+        made_times((ALL, ALL, ONE, np.array([1.1, 1.14, 1.2, 1.3])[:, None, None])),
         {"slow-lgroup": ([*NAMES], [1, 2, 3], 1.17)},
     ),
     "uneven": (
-        made((2, ALL, ONE, np.array([1.438, 1.432, 1.288])[:, None])),
+        made_times((2, ALL, ONE, np.array([1.438, 1.432, 1.288])[:, None])),
         {"slow-lgroup": (["c"], [1, 2, 3], 1.432)},
     ),
-    "cpu": (made((ALL, ALL, 5, 1.3)), {"slow-cpu": ([*NAMES], [1, 2, 3], 1.3)}),
-    "copies": (made((3, 1, [4, 17], np.array([1.25, 1.4]))), {"outlier-copy": (["d"], [2], 1.32)}),
-    "fast": (made((0, ALL, 9, 0.5)), {"outlier-copy": (["a"], [1, 2, 3], 0.5)}),
-    "iteration": (made((ALL, 2, ALL, 1.05)), {"slow-iteration": ([*NAMES], [3], 1.05)}),
+    "cpu": (made_times((ALL, ALL, 5, 1.3)), {"slow-cpu": ([*NAMES], [1, 2, 3], 1.3)}),
+    "copies": (
+        made_times((3, 1, [4, 17], np.array([1.25, 1.4]))),
+        {"outlier-copy": (["d"], [2], 1.32)},
+    ),
+    "fast": (made_times((0, ALL, 9, 0.5)), {"outlier-copy": (["a"], [1, 2, 3], 0.5)}),
+    "iteration": (made_times((ALL, 2, ALL, 1.05)), {"slow-iteration": ([*NAMES], [3], 1.05)}),
     "modes": (
-        made((1, ALL, np.random.default_rng(5).random(COPIES) < 0.4, 1.12)),
+        made_times((1, ALL, np.random.default_rng(5).random(COPIES) < 0.4, 1.12)),
         {"bimodal": (["b"], [1, 2, 3], 1.12)},
     ),
     "several": (
-        made((1, ALL, ONE, 1.18), (ALL, ALL, 30, 1.3), (2, 0, 3, 1.5)),
+        made_times((1, ALL, ONE, 1.18), (ALL, ALL, 30, 1.3), (2, 0, 3, 1.5)),
         {
             "slow-lgroup": (["b"], [1, 2, 3], 1.18),
             "slow-cpu": ([*NAMES], [1, 2, 3], 1.3),
@@ -443,15 +455,15 @@ def test_a_size_is_the_same_number_everywhere(
         assert number in text and number in shown
         assert "".join(row["evidence"].split()) in "".join(page.text.split())
         summary = row["evidence"].partition("; costs")[0]
-        told = sizes_in(summary)
+        sizes = sizes_in(summary)
         if len(together) == 1:
-            assert told[0] == pytest.approx(row["slowdown"], abs=0.00051)
+            assert sizes[0] == pytest.approx(row["slowdown"], abs=0.00051)
         # Every name in a picture has a size that the sentence has, or one within its range.
         for benchmark in benchmarks:
             own = [size for of, label in labels if of == benchmark for size in sizes_in(label)]
-            near = [it for it in own if min(told) - 0.006 <= it <= max(told) + 0.006]
+            near = [it for it in own if min(sizes) - 0.006 <= it <= max(sizes) + 0.006]
             assert near, (own, summary)
-            assert len(benchmarks) > 1 or {*told} & {*own}
+            assert len(benchmarks) > 1 or {*sizes} & {*own}
         for of, label in labels:
             assert label in plot, (of, plot)
 

@@ -19,7 +19,7 @@ from rater.settings.tuner import SettingsSession
 from rater.show.plans.topology import TopoView, topo_document, topo_parts
 from rater.show.screen.document import print_parts
 from rater.system.paths import default_journal_path, journal_paths
-from tests.support.calls import Rater, rows
+from tests.support.calls import Rater, query_rows
 from tests.support.golden_runs import ODD, VM
 from tests.support.places import MACHINES, needs_machines
 from tests.support.printed import printed_by
@@ -251,13 +251,15 @@ def test_a_run_goes_on_without_what_is_not_counted_here(rater: Rater) -> None:
     words = ("--iterations", "2", "--counters", "ibm-power9:memory,software", "--copies", "2")
     status, _, error = rater("run", *words, "--", "true")
     assert status == 0
-    if rows("SELECT 1 FROM copy_count") == []:
+    if query_rows("SELECT 1 FROM copy_count") == []:
         pytest.skip("this kernel lets nobody count")
-    counted = rows("SELECT phase, group_name, count(DISTINCT copy) FROM copy_count GROUP BY 1, 2")
+    counted = query_rows(
+        "SELECT phase, group_name, count(DISTINCT copy) FROM copy_count GROUP BY 1, 2"
+    )
     groups = [(phase, name.removesuffix(":u"), copies) for phase, name, copies in counted]
     assert (1, "software:software", 2) in groups
-    assert rows("SELECT phase, copies FROM counted ORDER BY phase")[-1] == (1, 2)
-    [text] = rows("SELECT value FROM setting WHERE name = 'rater.counters.software'")
+    assert query_rows("SELECT phase, copies FROM counted ORDER BY phase")[-1] == (1, 2)
+    [text] = query_rows("SELECT value FROM setting WHERE name = 'rater.counters.software'")
     assert "task_clock_ns" in text[0]
     assert "counters: `rater show 1 --counters`" in " ".join(rater("show")[1].split())
     assert " minor_faults" in rater("show", "--counters")[1]
@@ -305,13 +307,15 @@ def die_with(machine: Path, **wanted: str) -> None:
 def test_settings_as_json_have_values_choices_and_files(rater: Rater, machine: Path) -> None:
     status, out, _ = rater("settings", "--json")
     document = json.loads(out)
-    found = {one["name"]: one for one in document["settings"]}
+    settings = {one["name"]: one for one in document["settings"]}
     assert status == 0
-    assert found["thp"]["value"] == "madvise"
-    assert found["thp"]["choices"] == ["always", "madvise", "never"]
-    assert found["thp"]["recorded_as"] == "thp.enabled"
-    assert (found["swappiness"]["least"], found["swappiness"]["most"]) == (0, 200)
-    assert found["governor"]["files"][str(machine / policy(1, "scaling_governor"))] == "powersave"
+    assert settings["thp"]["value"] == "madvise"
+    assert settings["thp"]["choices"] == ["always", "madvise", "never"]
+    assert settings["thp"]["recorded_as"] == "thp.enabled"
+    assert (settings["swappiness"]["least"], settings["swappiness"]["most"]) == (0, 200)
+    assert (
+        settings["governor"]["files"][str(machine / policy(1, "scaling_governor"))] == "powersave"
+    )
     assert document["journals"] == [str(default_journal_path())]
 
 
@@ -372,7 +376,7 @@ def test_a_run_under_settings_that_could_not_be_put_back_is_warned_of_it_for_goo
     die_with(machine, swappiness="10")
     (machine / SWAPPINESS).write_text("33\n")
     assert rater("run", "--copies", "1", "--quiet", "--", "true")[0] == 0
-    told = [text for (text,) in rows("SELECT text FROM note")]
+    told = [text for (text,) in query_rows("SELECT text FROM note")]
     assert any("swappiness was 60 and is not put back" in text for text in told)
 
 

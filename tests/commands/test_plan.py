@@ -125,14 +125,14 @@ def test_memory_that_nobody_tells_is_no_warning(planned: Any, tmp_path: Path) ->
 
 
 def test_pus_are_those_that_the_layout_leaves(planned: Any, tmp_path: Path) -> None:
-    own = tmp_path / "own.toml"
-    own.write_text('order = "fill"\nbind = "pu"\n[counts]\n0 = 3\nrest = 1\n')
+    layout_file = tmp_path / "own.toml"
+    layout_file.write_text('order = "fill"\nbind = "pu"\n[counts]\n0 = 3\nrest = 1\n')
     for words, cpus in (
         (("--smt", "1"), [0, 2, 4, 6]),
         (("--reserve", "1"), [2, 3, 4, 5, 6, 7]),
         (("--layout", "list:0,7,1"), [0, 7, 1]),
         (("--layout", "expr:E:N:4:1:2"), [0, 2, 4, 6]),
-        (("--layout", str(own)), [0, 2, 1, 4]),
+        (("--layout", str(layout_file)), [0, 2, 1, 4]),
         (("--layout", "compact", "--copies", "cores", "--smt", "1"), [0, 2, 4, 6]),
     ):
         copies = planned("--topology", SMALL, *words, "--", "x")["copies"]
@@ -153,7 +153,7 @@ def test_copies_that_were_typed_are_not_those_that_the_layout_counts(
 def test_counts_that_cannot_be_are_said_to_be_the_layout_s(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own = tmp_path / "own.toml"
+    layout_file = tmp_path / "own.toml"
     opteron = str(MACHINES / "opteron865-8n-cpuset-restricted.xml")
     power9 = str(MACHINES / "power9-2n+4gpun-44c-smt4.xml")
     for machine, counts, said in (
@@ -163,8 +163,8 @@ def test_counts_that_cannot_be_are_said_to_be_the_layout_s(
         (SMALL, "0 = 99999\nrest = 99999", "its counts add up to 199998 copies on pack:2 "),
         (SMALL, "0-1 = 0\n5 = 2", "node 5 is not there; on "),
     ):
-        own.write_text(f'order = "fill"\n[counts]\n{counts}\n')
-        assert main(["plan", "--topology", machine, "--layout", str(own), "--", "x"]) == 2
+        layout_file.write_text(f'order = "fill"\n[counts]\n{counts}\n')
+        assert main(["plan", "--topology", machine, "--layout", str(layout_file), "--", "x"]) == 2
         error = capsys.readouterr().err
         assert said in error
         assert "--copies" not in error

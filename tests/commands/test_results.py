@@ -15,7 +15,7 @@ from rater.record.events import OutputChecked, RunEnded
 from rater.record.run import BenchmarkUsed, CopyStatus, RunStatus, Validity
 from rater.store.store import open_store
 from tests.support.calls import Rater
-from tests.support.calls import rows as rows_of
+from tests.support.calls import query_rows as rows_of
 from tests.support.example_events import ended, over, phase, run_of, with_head
 from tests.support.made_runs import make_run
 from tests.support.observations import DOCUMENT, observed

@@ -18,7 +18,7 @@ import pytest
 
 from rater.commands.cli import main
 from rater.run.host.foreign_load import BusyProcess, ForeignLoad
-from tests.support.calls import RATER, Rater, rows
+from tests.support.calls import RATER, Rater, query_rows
 from tests.support.places import CHECKOUT, own_places_in
 from tests.support.processes import state_of, wait_until_dead
 
@@ -108,7 +108,7 @@ BAD = os.fsdecode(b"\xff")
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+def printed(tmp_path_factory: pytest.TempPathFactory) -> Told:
     """What the one copy of a run with many options printed."""
     folder = tmp_path_factory.mktemp("told")
     words = ["--copies", "1", "--mem", "bind", "--wrap", "env WRAPPED='a b'", "--keep"]
@@ -120,28 +120,28 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     return Told(database, stdout.read_text(errors="surrogateescape").splitlines())
 
 
-def test_a_command_gets_exactly_its_own_arguments(told: Told) -> None:
-    assert told.lines[0] == f"2|a b|--copies={BAD}"
+def test_a_command_gets_exactly_its_own_arguments(printed: Told) -> None:
+    assert printed.lines[0] == f"2|a b|--copies={BAD}"
 
 
-def test_wrap_puts_a_prefix_before_every_copy(told: Told) -> None:
-    assert told.lines[1] == "a b"
-    assert told.stored("SELECT wrap FROM run") == [("env 'WRAPPED=a b'",)]
+def test_wrap_puts_a_prefix_before_every_copy(printed: Told) -> None:
+    assert printed.lines[1] == "a b"
+    assert printed.stored("SELECT wrap FROM run") == [("env 'WRAPPED=a b'",)]
 
 
-def test_bytes_that_are_no_text_reach_the_copy_and_are_stored_escaped(told: Told) -> None:
-    assert told.lines[2] == BAD
-    assert told.stored("SELECT value FROM tag") == [("\\xff",)]
+def test_bytes_that_are_no_text_reach_the_copy_and_are_stored_escaped(printed: Told) -> None:
+    assert printed.lines[2] == BAD
+    assert printed.stored("SELECT value FROM tag") == [("\\xff",)]
 
 
-def test_strict_memory_of_the_home_node_is_inherited_by_the_copy(told: Told) -> None:
-    assert {line.split()[1] for line in told.lines if "file=" in line} == {"bind:0"}
+def test_strict_memory_of_the_home_node_is_inherited_by_the_copy(printed: Told) -> None:
+    assert {line.split()[1] for line in printed.lines if "file=" in line} == {"bind:0"}
 
 
 def test_a_command_runs_where_the_user_stands_unless_run_dirs(
-    told: Told, tmp_path: Path, ran: Ran
+    printed: Told, tmp_path: Path, ran: Ran
 ) -> None:
-    assert told.lines[3] == str(Path.cwd())
+    assert printed.lines[3] == str(Path.cwd())
     ran("--run-dirs", "--copies", "1", "--", "sh", "-c", f"pwd > {tmp_path}/where")
     assert (tmp_path / "where").read_text().endswith("sh.i1.c0000\n")
 
@@ -159,11 +159,11 @@ def test_a_wrong_answer_fails_the_run_and_is_kept(own_suite: Path, rater: Rater)
     own_suite.write_text(OWN_SUITE.replace('expected = "42', 'expected = "43'))
     status, *_ = rater("run", str(own_suite), "--size", "test", "--copies", "2")
     assert status == 1
-    assert rows("SELECT benchmark, status, validity FROM copy WHERE copy = 0 ORDER BY 1") == [
+    assert query_rows("SELECT benchmark, status, validity FROM copy WHERE copy = 0 ORDER BY 1") == [
         ("near", "ok", "valid"),
         ("right", "wrong-output", "invalid"),
     ]
-    kept = rows("SELECT run_dir FROM copy WHERE benchmark = 'right'")
+    kept = query_rows("SELECT run_dir FROM copy WHERE benchmark = 'right'")
     assert all((Path(path) / "stdout").read_text() == "42\n" for (path,) in kept)
 
 
@@ -176,7 +176,7 @@ def test_each_copy_is_bound_to_its_own_cpu_and_the_database_says_so(ran: Ran) ->
     cpus = sorted(os.sched_getaffinity(0))
     script = "grep Cpus_allowed_list /proc/self/status"
     ran("--copies", "pus", "--keep", "--", "sh", "-c", script)
-    stored = dict(rows("SELECT copy, cpu FROM copy"))
+    stored = dict(query_rows("SELECT copy, cpu FROM copy"))
     assert sorted(stored.values()) == cpus
     for path in Path(os.environ["RATER_CACHE"]).rglob("*.stdout"):
         copy = int(path.name.split(".c")[1].split(".")[0])
@@ -187,7 +187,7 @@ def test_layout_none_binds_nothing(ran: Ran, tmp_path: Path) -> None:
     script = f"grep Cpus_allowed_list /proc/self/status > {tmp_path}/allowed"
     ran("--copies", "1", "--layout", "none", "--", "sh", "-c", script)
     assert (tmp_path / "allowed").read_text() in Path("/proc/self/status").read_text()
-    assert rows("SELECT cpu, node FROM copy") == [(None, None)]
+    assert query_rows("SELECT cpu, node FROM copy") == [(None, None)]
 
 
 def test_tags_environment_and_discarded_iterations_are_stored(ran: Ran) -> None:
@@ -197,26 +197,26 @@ def test_tags_environment_and_discarded_iterations_are_stored(ran: Ran) -> None:
     )
     assert document["tags"] == {"thp": "always"}
     assert [b["counted"] for b in document["benchmarks"]] == [False, True, True]
-    assert rows("SELECT name, value FROM environment") == [("X", "1")]
+    assert query_rows("SELECT name, value FROM environment") == [("X", "1")]
 
 
 def test_staggered_runs_tell_both_brackets(ran: Ran) -> None:
     document = ran("--copies", "3", "--stagger", "30", "--", "sleep", "0.2")
-    [one] = document["benchmarks"]
+    [benchmark] = document["benchmarks"]
     assert document["mode"] == "staggered"
-    [(first, last_start, first_finish, last)] = rows(
+    [(first, last_start, first_finish, last)] = query_rows(
         "SELECT min(start_ns), max(start_ns), min(finish_ns), max(finish_ns) FROM copy"
     )
-    assert one["bracket_s"] == pytest.approx((last - first) / 1e9)
-    assert one["overlap_s"] == pytest.approx((first_finish - last_start) / 1e9)
-    assert one["bracket_s"] > 0.26
+    assert benchmark["bracket_s"] == pytest.approx((last - first) / 1e9)
+    assert benchmark["overlap_s"] == pytest.approx((first_finish - last_start) / 1e9)
+    assert benchmark["bracket_s"] > 0.26
 
 
 def test_heterogeneous_means_rotated(own_suite: Path, ran: Ran) -> None:
     words = ("--size", "test", "--copies", "2", "--mode", "heterogeneous", "--iterations", "2")
     document = ran(str(own_suite), *words)
     assert document["mode"] == "rotated"
-    assert rows(
+    assert query_rows(
         "SELECT copy, group_concat(benchmark, ' ') FROM (SELECT * FROM copy "
         "ORDER BY copy, step) GROUP BY copy"
     ) == [
@@ -282,8 +282,8 @@ def test_a_dry_run_fits_the_terminal_and_shows_no_control_characters(
 def test_closed_standard_descriptors_do_not_matter(closed: str) -> None:
     command = f'"{sys.executable}" -m rater run --copies 2 -- true {closed}'
     assert subprocess.run(["sh", "-c", command], check=False, capture_output=True).returncode == 0
-    assert rows("PRAGMA integrity_check") == [("ok",)]
-    assert rows("SELECT status FROM copy") == [("ok",), ("ok",)]
+    assert query_rows("PRAGMA integrity_check") == [("ok",)]
+    assert query_rows("SELECT status FROM copy") == [("ok",), ("ok",)]
 
 
 def test_a_reader_who_leaves_changes_no_exit_status() -> None:
@@ -299,7 +299,7 @@ def test_a_reader_who_leaves_changes_no_exit_status() -> None:
         command = f"exec 3>&1; {{ {rater} 2>&1; echo $? >&3; }} | true"
         done = subprocess.run(["sh", "-c", command], check=False, capture_output=True, text=True)
         assert (done.stdout, done.stderr) == (f"{status}\n", ""), words
-    assert rows("SELECT status FROM run") == [("complete",), ("failed",)]
+    assert query_rows("SELECT status FROM run") == [("complete",), ("failed",)]
 
 
 def test_a_full_standard_output_is_an_error_in_words() -> None:
@@ -308,7 +308,7 @@ def test_a_full_standard_output_is_an_error_in_words() -> None:
     assert done.returncode == 1
     assert "No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
-    assert rows("SELECT status FROM run") == [("complete",)]
+    assert query_rows("SELECT status FROM run") == [("complete",)]
 
 
 def test_a_directory_that_is_gone_is_an_error_in_words(tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ def test_who_else_works_here_is_a_warning_that_is_kept(
     found = ForeignLoad((BusyProcess(77, "cc1", 1.5, "anna"),), unseen=0.0, stolen=0.0)
     monkeypatch.setattr("rater.workflow.run.prepare.ForeignLoadSampler.busy", lambda self: found)
     ran("--copies", "1", "--", "true")
-    [(kind, text)] = rows("SELECT kind, text FROM note WHERE text LIKE '%cc1%'")
+    [(kind, text)] = query_rows("SELECT kind, text FROM note WHERE text LIKE '%cc1%'")
     assert kind == "warning"
     assert "anna" in text
 
@@ -420,13 +420,18 @@ def test_a_signal_keeps_what_finished_and_tells_its_number(
         time.sleep(0.01)
     process.send_signal(number)
     assert process.wait(timeout=20) == status
-    assert rows("SELECT copy, status FROM copy ORDER BY copy") == [(0, "ok"), (1, "interrupted")]
-    assert rows("SELECT status, reason FROM run") == [("interrupted", f"stopped by {number.name}")]
+    assert query_rows("SELECT copy, status FROM copy ORDER BY copy") == [
+        (0, "ok"),
+        (1, "interrupted"),
+    ]
+    assert query_rows("SELECT status, reason FROM run") == [
+        ("interrupted", f"stopped by {number.name}")
+    ]
 
 
 def rows_if_any(sql: str) -> list[tuple[Any, ...]]:
     try:
-        return rows(sql)
+        return query_rows(sql)
     except sqlite3.OperationalError:  # not made yet
         return []
 
@@ -448,7 +453,7 @@ def test_ctrl_z_stops_the_copies_marks_the_run_and_does_not_count_for_the_time_l
     (tmp_path / "go").touch()
     process.send_signal(signal.SIGCONT)
     assert process.wait(timeout=20) == 0
-    assert "suspended (Ctrl-Z)" in str(rows("SELECT text FROM note"))
+    assert "suspended (Ctrl-Z)" in str(query_rows("SELECT text FROM note"))
 
 
 def test_an_ignored_sigchld_and_a_variable_without_a_name_do_not_matter() -> None:
@@ -515,7 +520,7 @@ def test_what_a_program_said_when_it_failed_is_said_after_the_result(rater: Rate
 def test_a_failing_copy_makes_exit_status_1_with_its_status_stored(rater: Rater) -> None:
     status, out, _ = rater("run", "--copies", "2", "--", "sh", "-c", "exit $((RATER_COPY * 7))")
     assert status == 1
-    assert rows("SELECT copy, status, exit_code FROM copy ORDER BY copy") == [
+    assert query_rows("SELECT copy, status, exit_code FROM copy ORDER BY copy") == [
         (0, "ok", 0),
         (1, "failed", 7),
     ]
@@ -526,7 +531,7 @@ def test_an_accepted_exit_code_counts_and_rerun_accepts_it_again(rater: Rater) -
     command = ("--copies", "2", "--accept-exit", "1,4-5", "--proof", "off", "--", "sh", "-c")
     assert rater("run", "--quiet", *command, "exit 4")[0] == 0
     assert rater("rerun", "last", "--quiet")[0] == 0
-    assert rows("SELECT DISTINCT status, exit_code FROM copy") == [("ok", 4)]
+    assert query_rows("SELECT DISTINCT status, exit_code FROM copy") == [("ok", 4)]
     assert rater("run", "--quiet", *command, "exit 3")[0] == 1
     status, _, err = rater("run", "--accept-exit", "300", "--", "true")
     assert (status, err) == (2, "rater: --accept-exit '300': expected exit codes from 1 to 255\n")

@@ -21,7 +21,7 @@ from tests.support.suite_text import OWN, SUM
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Path:
+def suite_file(tmp_path: Path) -> Path:
     (tmp_path / "sum.c").write_text(SUM)
     path = tmp_path / "own.toml"
     path.write_text(OWN)
@@ -56,8 +56,8 @@ def rater(
     return run
 
 
-def work_folders(own: Path) -> list[Path]:
-    return sorted((own.parent / "cache" / "work").iterdir())
+def work_folders(suite_file: Path) -> list[Path]:
+    return sorted((suite_file.parent / "cache" / "work").iterdir())
 
 
 def document(text: str) -> Any:
@@ -69,17 +69,17 @@ WORDY = OWN.replace('"sums"', '"sums – of all kinds, and of some more kinds"')
 )
 
 
-def test_the_encoding_of_standard_output_decides_what_is_written(own: Path) -> None:
-    own.write_text(WORDY)
-    command = [sys.executable, "-m", "rater", "suites", "show", str(own)]
+def test_the_encoding_of_standard_output_decides_what_is_written(suite_file: Path) -> None:
+    suite_file.write_text(WORDY)
+    command = [sys.executable, "-m", "rater", "suites", "show", str(suite_file)]
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("own: sums ? of all kinds")
 
 
-def test_json_may_stand_before_or_after_the_subcommand(own: Path, rater: Rater) -> None:
-    after = rater("suites", "show", f"{own}/sum", "--json")
-    assert after == rater("--json", "suites", "show", f"{own}/sum")
+def test_json_may_stand_before_or_after_the_subcommand(suite_file: Path, rater: Rater) -> None:
+    after = rater("suites", "show", f"{suite_file}/sum", "--json")
+    assert after == rater("--json", "suites", "show", f"{suite_file}/sum")
     shown = document(after[1])
     assert [b["name"] for b in shown["benchmarks"]] == ["sum"]
     (size,) = shown["benchmarks"][0]["sizes"]
@@ -96,8 +96,8 @@ def test_suites_are_listed_with_and_without_the_word(rater: Rater) -> None:
     assert [suite["name"] for suite in listed] == suite_names()
 
 
-def test_a_suite_is_built_for_a_tune(own: Path, rater: Rater, tmp_path: Path) -> None:
-    status, out, _ = rater("suites", "build", own, "--tune", "peak", "--json")
+def test_a_suite_is_built_for_a_tune(suite_file: Path, rater: Rater, tmp_path: Path) -> None:
+    status, out, _ = rater("suites", "build", suite_file, "--tune", "peak", "--json")
     assert status == 0
     first, second = document(out)["benchmarks"]
     assert Path(first["executable"]).is_relative_to(tmp_path / "cache" / "build")
@@ -105,18 +105,18 @@ def test_a_suite_is_built_for_a_tune(own: Path, rater: Rater, tmp_path: Path) ->
 
 
 def test_a_benchmark_that_does_not_compile_does_not_hide_the_others(
-    own: Path, rater: Rater, tmp_path: Path
+    suite_file: Path, rater: Rater, tmp_path: Path
 ) -> None:
     (tmp_path / "sum.c").write_text("int main(void) { return oops; }")
-    status, out, _ = rater("suites", "build", own)
+    status, out, _ = rater("suites", "build", suite_file)
     assert status == 2
     assert "sum   FAILED  sum: the compiler failed (status 1)" in out
     assert "oops" in out
     assert "echo  found   /" in out
 
 
-def test_right_answers_pass_the_check(own: Path, rater: Rater, tmp_path: Path) -> None:
-    status, out, _ = rater("suites", "check", own, "--run")
+def test_right_answers_pass_the_check(suite_file: Path, rater: Rater, tmp_path: Path) -> None:
+    status, out, _ = rater("suites", "check", suite_file, "--run")
     assert status == 0, out
     lines = out.splitlines()
     assert lines[0].startswith("sum   ok      test ")
@@ -126,9 +126,9 @@ def test_right_answers_pass_the_check(own: Path, rater: Rater, tmp_path: Path) -
     assert list((tmp_path / "cache" / "work").iterdir()) == []
 
 
-def test_a_wrong_answer_fails_the_check_and_keeps_its_files(own: Path, rater: Rater) -> None:
-    own.write_text(OWN.replace("2.0833333", "2.0843333").replace("hello you", "hello me"))
-    status, out, _ = rater("suites", "check", own, "--run", "--json")
+def test_a_wrong_answer_fails_the_check_and_keeps_its_files(suite_file: Path, rater: Rater) -> None:
+    suite_file.write_text(OWN.replace("2.0833333", "2.0843333").replace("hello you", "hello me"))
+    status, out, _ = rater("suites", "check", suite_file, "--run", "--json")
     assert status == 1
     checked = document(out)
     assert (checked["ok"], checked["mistakes"]) == (False, [])
@@ -153,60 +153,60 @@ def test_a_wrong_answer_fails_the_check_and_keeps_its_files(own: Path, rater: Ra
     ],
 )
 def test_a_benchmark_that_does_not_end_well_fails_the_check(
-    own: Path, rater: Rater, command: str, said: str
+    suite_file: Path, rater: Rater, command: str, said: str
 ) -> None:
-    (own.parent / "plain").write_bytes(b"\0\1\2\3")
-    (own.parent / "plain").chmod(0o755)
-    own.write_text(
+    (suite_file.parent / "plain").write_bytes(b"\0\1\2\3")
+    (suite_file.parent / "plain").chmod(0o755)
+    suite_file.write_text(
         f"[suite]\nformat = 1\n[benchmarks.a]\ncommand = {command}\n[benchmarks.a.sizes.test]\n"
     )
-    status, out, err = rater("suites", "check", own, "--run", "--timeout", "0.2")
+    status, out, err = rater("suites", "check", suite_file, "--run", "--timeout", "0.2")
     assert status == 1
     assert said in out
-    kept = work_folders(own)
+    kept = work_folders(suite_file)
     assert len(kept) == (0 if said.startswith(("cannot be started", "is not in PATH")) else 1)
     stay = "".join(f"; their files stay in {folder}" for folder in kept)
     assert err == f"own: 1 of 1 benchmarks failed{stay}\n"
 
 
-def test_what_an_earlier_check_left_is_not_in_the_way(own: Path, rater: Rater) -> None:
-    own.write_text(OWN.replace("hello you", "hello me"))
+def test_what_an_earlier_check_left_is_not_in_the_way(suite_file: Path, rater: Rater) -> None:
+    suite_file.write_text(OWN.replace("hello you", "hello me"))
     for times in (1, 2, 3):
-        assert rater("suites", "check", own, "--run")[0] == 1
-        assert len(work_folders(own)) == times
-        assert [[d.name for d in f.iterdir()] for f in work_folders(own)] == [
+        assert rater("suites", "check", suite_file, "--run")[0] == 1
+        assert len(work_folders(suite_file)) == times
+        assert [[d.name for d in f.iterdir()] for f in work_folders(suite_file)] == [
             ["echo.i1.c0000"]
         ] * times
-    own.write_text(OWN)
-    assert rater("suites", "check", own, "--run")[0] == 0
-    assert len(work_folders(own)) == 3
+    suite_file.write_text(OWN)
+    assert rater("suites", "check", suite_file, "--run")[0] == 0
+    assert len(work_folders(suite_file)) == 3
 
 
 def test_an_interrupted_check_leaves_nothing(
-    own: Path, rater: Rater, monkeypatch: pytest.MonkeyPatch
+    suite_file: Path, rater: Rater, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_args: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(trial, "run_alone", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        rater("suites", "check", own, "--run")
-    assert work_folders(own) == []
+        rater("suites", "check", suite_file, "--run")
+    assert work_folders(suite_file) == []
 
 
-def test_a_size_that_a_benchmark_lacks_fails_the_check(own: Path, rater: Rater) -> None:
-    status, out, _ = rater("suites", "check", own, "--run", "train")
+def test_a_size_that_a_benchmark_lacks_fails_the_check(suite_file: Path, rater: Rater) -> None:
+    status, out, _ = rater("suites", "check", suite_file, "--run", "train")
     assert status == 1
     assert "sum   FAILED  has no size train; there are: test" in out
     assert "echo  ok      train" in out
 
 
-def test_a_wrong_file_is_told_whole(own: Path, rater: Rater) -> None:
-    own.write_text(OWN.replace("sources", "source").replace("0.25", "-1"))
-    status, out, err = rater("suites", "check", own)
+def test_a_wrong_file_is_told_whole(suite_file: Path, rater: Rater) -> None:
+    suite_file.write_text(OWN.replace("sources", "source").replace("0.25", "-1"))
+    status, out, err = rater("suites", "check", suite_file)
     assert (status, out) == (2, "")
-    assert err.splitlines()[0] == f"{own} has 3 mistakes:"
-    status, out, _ = rater("suites", "check", own, "--json")
+    assert err.splitlines()[0] == f"{suite_file} has 3 mistakes:"
+    status, out, _ = rater("suites", "check", suite_file, "--json")
     assert status == 2
     assert [(m["line"], m["key"]) for m in document(out)["mistakes"]] == [
         (5, "benchmarks.sum"),
@@ -216,28 +216,28 @@ def test_a_wrong_file_is_told_whole(own: Path, rater: Rater) -> None:
 
 
 def test_memory_beyond_what_is_stated_is_remarked_and_a_shared_input_written_is_a_failure(
-    own: Path, rater: Rater
+    suite_file: Path, rater: Rater
 ) -> None:
     # A peak is known as the copy's own only above ours, which what is tested before has made.
     size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 * 5 // 4
-    (own.parent / "hog.c").write_text(
+    (suite_file.parent / "hog.c").write_text(
         "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n#include <sys/stat.h>\n"
         f"int main(void) {{ char *p = malloc({size}ul); memset(p, 1, {size}ul);\n"
         'chmod("in.txt", 0600); FILE *f = fopen("in.txt", "a"); fprintf(f, "%d", p[7]);\n'
         "return fclose(f); }\n"
     )
-    (own.parent / "in.txt").write_text("mine")
-    own.write_text(
+    (suite_file.parent / "in.txt").write_text("mine")
+    suite_file.write_text(
         '[suite]\nformat = 1\n[benchmarks.hog]\nsources = ["hog.c"]\n[benchmarks.hog.sizes.test]\n'
         'memory_mb = 1\ninputs = [{ name = "in.txt", path = "in.txt" }]\n'
     )
-    status, out, _ = rater("suites", "check", own, "--run")
+    status, out, _ = rater("suites", "check", suite_file, "--run")
     assert status == 1
     assert "FAILED  input in.txt was changed while copies ran" in out
     assert "note: a copy of hog wrote into its input in.txt, which all copies share" in out
     assert "note: no expected output: any answer passes" in out
     assert "MB, the suite states memory_mb = 1" in out
-    assert (own.parent / "in.txt").read_text() == "mine"
+    assert (suite_file.parent / "in.txt").read_text() == "mine"
 
 
 @pytest.mark.slow
@@ -256,16 +256,16 @@ def test_quick_kernels_of_the_built_in_suite_answer_rightly(tmp_path: Path) -> N
 
 
 def test_suites_in_the_users_folders_are_listed_with_their_folder(
-    own: Path, rater: Rater, monkeypatch: pytest.MonkeyPatch
+    suite_file: Path, rater: Rater, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second = own.parent / "first", own.parent / "second"
+    first, second = suite_file.parent / "first", suite_file.parent / "second"
     for place in (first, second):
         place.mkdir()
         (place / "sum.c").write_text(SUM)
         (place / "own.toml").write_text(OWN)
     (second / "odd.toml").write_text("[suite]\nformat = 1\n")
     (second / "mini.toml").write_text(OWN)
-    monkeypatch.setenv("RATER_SUITES", f"{first}:{second}:{own.parent / 'none'}")
+    monkeypatch.setenv("RATER_SUITES", f"{first}:{second}:{suite_file.parent / 'none'}")
     status, out, err = rater("suites")
     assert status == 0
     lines = out.splitlines()
@@ -280,7 +280,7 @@ def test_suites_in_the_users_folders_are_listed_with_their_folder(
     said = " ".join(out.split())
     assert f"the name own means {first}/own.toml, not {second}/own.toml" in said
     assert f"the name mini means the suite that comes with rater, not {second}/mini.toml" in said
-    assert err == f"rater: {own.parent}/none (of RATER_SUITES): no such folder\n"
+    assert err == f"rater: {suite_file.parent}/none (of RATER_SUITES): no such folder\n"
     listed = document(rater("suites", "--json")[1])[len(suite_names()) :]
     assert [(s["name"], s["folder"], s["instead"]) for s in listed] == [
         ("own", str(first), None),
@@ -311,14 +311,16 @@ inputs = [{ name = "g", generator = { sources = ["g.c"], args = ["{output}"] } }
 """
 
 
-def test_all_missing_programs_and_failing_builds_are_told_at_once(own: Path, rater: Rater) -> None:
-    (own.parent / "b.c").write_text("int main(void) { return oops; }")
-    (own.parent / "g.c").write_text("int main(void) { return alas; }")
-    own.write_text(WANTING)
-    status, out, err = rater("suites", "check", own)
+def test_all_missing_programs_and_failing_builds_are_told_at_once(
+    suite_file: Path, rater: Rater
+) -> None:
+    (suite_file.parent / "b.c").write_text("int main(void) { return oops; }")
+    (suite_file.parent / "g.c").write_text("int main(void) { return alas; }")
+    suite_file.write_text(WANTING)
+    status, out, err = rater("suites", "check", suite_file)
     assert status == 1
     for said in (
-        f"[suite]  FAILED  own.toml:3: suite.setup: no such file: {own.parent}/nowhere.sh",
+        f"[suite]  FAILED  own.toml:3: suite.setup: no such file: {suite_file.parent}/nowhere.sh",
         "a  FAILED  own.toml:5: benchmarks.a.command: 'no-such-command' is not in PATH",
         "    own.toml:6: benchmarks.a.setup: 'no-such-setup' is not in PATH",
         "b  FAILED  own.toml:11: benchmarks.b.sizes.train.commands[1].command: 'no-such-compare'",
@@ -329,26 +331,28 @@ def test_all_missing_programs_and_failing_builds_are_told_at_once(own: Path, rat
     assert err == "own: its set-up fails, and 2 of 2 benchmarks failed\n"
 
 
-def test_mistakes_of_the_file_do_not_hide_missing_programs(own: Path, rater: Rater) -> None:
-    (own.parent / "b.c").write_text("int main(void) { return 0; }")
-    (own.parent / "g.c").write_text("int main(void) { return 0; }")
-    own.write_text(WANTING.replace("memory_mb = 1", "memory_mb = -1"))
-    status, out, err = rater("suites", "check", own, "--run")
+def test_mistakes_of_the_file_do_not_hide_missing_programs(suite_file: Path, rater: Rater) -> None:
+    (suite_file.parent / "b.c").write_text("int main(void) { return 0; }")
+    (suite_file.parent / "g.c").write_text("int main(void) { return 0; }")
+    suite_file.write_text(WANTING.replace("memory_mb = 1", "memory_mb = -1"))
+    status, out, err = rater("suites", "check", suite_file, "--run")
     assert status == 2
-    assert err.startswith(f"{own}:12: benchmarks.b.sizes.train.memory_mb: expected a number")
+    assert err.startswith(f"{suite_file}:12: benchmarks.b.sizes.train.memory_mb: expected a number")
     assert "a  FAILED  own.toml:5: benchmarks.a.command: 'no-such-command' is not in PATH" in out
     assert "b  FAILED  own.toml:11: " in out
-    status, out, _ = rater("suites", "check", own, "--json")
+    status, out, _ = rater("suites", "check", suite_file, "--json")
     checked = document(out)
     assert (status, checked["ok"], len(checked["mistakes"])) == (2, False, 1)
     assert [b["benchmark"] for b in checked["benchmarks"]] == ["[suite]", "a", "b"]
 
 
-def test_what_is_probably_not_meant_is_a_warning_each_kind_once(own: Path, rater: Rater) -> None:
-    (own.parent / "b.c").write_text("int main(void) { return 0; }")
-    with (own.parent / "huge.bin").open("wb") as file:
+def test_what_is_probably_not_meant_is_a_warning_each_kind_once(
+    suite_file: Path, rater: Rater
+) -> None:
+    (suite_file.parent / "b.c").write_text("int main(void) { return 0; }")
+    with (suite_file.parent / "huge.bin").open("wb") as file:
         file.truncate(200_000_000)  # sparse
-    own.write_text(
+    suite_file.write_text(
         WANTING[WANTING.index("[benchmarks.b]") :]
         .replace(
             "[benchmarks.b]",
@@ -361,7 +365,7 @@ def test_what_is_probably_not_meant_is_a_warning_each_kind_once(own: Path, rater
             'path = "huge.bin", copy = true',
         )
     )
-    status, out, _ = rater("suites", "check", own)
+    status, out, _ = rater("suites", "check", suite_file)
     assert status == 0
     assert [line for line in out.splitlines() if line.startswith("warning: ")] == [
         "warning: no expected output, so any answer passes: a",
@@ -373,22 +377,22 @@ def test_what_is_probably_not_meant_is_a_warning_each_kind_once(own: Path, rater
         "warning: copy = true: b gets 200 MB of g for each copy before every run",
     ]
     assert out.endswith("own: nothing wrong\n")
-    assert len(document(rater("suites", "check", own, "--json")[1])["warnings"]) == 7
+    assert len(document(rater("suites", "check", suite_file, "--json")[1])["warnings"]) == 7
 
 
 def test_a_benchmark_that_may_be_missing_is_left_out_unless_it_is_named(
-    own: Path, rater: Rater
+    suite_file: Path, rater: Rater
 ) -> None:
-    own.write_text(
+    suite_file.write_text(
         OWN.replace("[benchmarks.sum]", 'leave_out = ["missing"]\n[benchmarks.sum]').replace(
             '"echo", ', '"no-such-command", '
         )
     )
-    status, out, _ = rater("suites", "check", own, "--run")
+    status, out, _ = rater("suites", "check", suite_file, "--run")
     assert status == 0
     assert "echo  left out of a run: own.toml:18: benchmarks.echo.command: 'no-such-command'" in out
     assert out.endswith("own: nothing wrong, 1 of 2 benchmarks left out\n")
-    assert rater("suites", "check", f"{own}/echo", "--run")[0] == 1
+    assert rater("suites", "check", f"{suite_file}/echo", "--run")[0] == 1
 
 
 def test_the_suite_that_comes_with_rater_gives_no_warning() -> None:

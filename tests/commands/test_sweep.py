@@ -28,7 +28,7 @@ from rater.show.screen.document import print_parts
 from rater.store.store import open_store
 from rater.workflow.results import divots
 from rater.workflow.sweep.runner import SweepEta
-from tests.support.calls import Rater, rows
+from tests.support.calls import Rater, query_rows
 from tests.support.drawings import marks, needs_vega, texts
 from tests.support.example_runs import copy_row, stored
 from tests.support.settings_tree import values
@@ -38,7 +38,7 @@ ENV_AXES = ("--axis", "env:A=,x", "--axis", "env:B=1,2", "--rounds", "2")
 
 
 def tags_of(run: int) -> dict[str, str]:
-    return dict(rows(f"SELECT name, value FROM tag WHERE run_id = {run}"))
+    return dict(query_rows(f"SELECT name, value FROM tag WHERE run_id = {run}"))
 
 
 # -- a whole one ----------------------------------------------------------------------------------
@@ -53,25 +53,25 @@ def test_two_axes_by_two_rounds_run_every_point_once_a_block(
     script = f'echo "${{A-unset}} $B" > {seen}/$RATER_RUN'
     status, _, said = rater("sweep", *TINY, *ENV_AXES, "--", "sh", "-c", script)
     assert (status, said) == (0, "")
-    progress = rows(
+    progress = query_rows(
         "SELECT block, point, label, run_id, done FROM sweep_progress ORDER BY block, position"
     )
     assert sorted((block, point) for block, point, *_ in progress) == [
         (block, point) for block in (1, 2) for point in range(4)
     ]
     assert all(done for *_, done in progress)
-    assert rows("SELECT status, reason FROM sweep") == [("complete", None)]
+    assert query_rows("SELECT status, reason FROM sweep") == [("complete", None)]
     words = {0: "unset 1", 1: "unset 2", 2: "x 1", 3: "x 2"}
     for block, point, label, run, _ in progress:
         tags = tags_of(run)
         assert (tags["sweep"], tags["block"]) == ("1", str(block))
         assert label == f"env:A={tags['env:A'] or '(none)'} env:B={tags['env:B']}"
-        ((uuid,),) = rows(f"SELECT uuid FROM run WHERE id = {run}")
+        ((uuid,),) = query_rows(f"SELECT uuid FROM run WHERE id = {run}")
         assert (seen / uuid).read_text().strip() == words[point]
     assert os.environ["A"] == "of the shell"
     # Runs are made in the order of the plan, and a rerun is no part of the sweep.
     assert [run for *_, run, _ in progress] == sorted(run for *_, run, _ in progress)
-    ((request,),) = rows("SELECT DISTINCT json_extract(request, '$.tags') FROM run")
+    ((request,),) = query_rows("SELECT DISTINCT json_extract(request, '$.tags') FROM run")
     assert request == "[]"
 
     status, out, _ = rater("sweep", "--show", "last", "--json")
@@ -87,7 +87,7 @@ def test_two_axes_by_two_rounds_run_every_point_once_a_block(
     status, out, _ = rater("sweep", "--list")
     assert "8/8 complete" in " ".join(out.split())
     status, out, _ = rater("sweep", "--resume", "1", "--quiet")
-    assert (status, len(rows("SELECT 1 FROM run"))) == (0, 8)
+    assert (status, len(query_rows("SELECT 1 FROM run"))) == (0, 8)
 
 
 def test_progress_says_block_point_result_and_what_is_left(rater: Rater) -> None:
@@ -129,7 +129,7 @@ def test_a_run_that_others_disturbed_is_made_again_at_once_and_the_last_one_coun
     # Both are made three times: the first one stays disturbed, the second one is not at last.
     assert said.count("is made again: other processes on these CPUs lowered the score") == 4
     assert said.count("copies/hour, disturbed (") == 1
-    counts = rows("SELECT run_id FROM sweep_run WHERE NOT replaced ORDER BY run_id")
+    counts = query_rows("SELECT run_id FROM sweep_run WHERE NOT replaced ORDER BY run_id")
     assert [run for (run,) in counts] == [3, 6]
 
 
@@ -141,7 +141,7 @@ def test_runs_that_stay_disturbed_are_not_made_again_for_ever(
     words = ("--axis", "env:A=1,2", "--rounds", "2", "--retries", "1", "--", "true")
     said = rater("sweep", *loud, *words)[2]
     assert "runs stay disturbed: no more of them are made again" in said
-    assert len(rows("SELECT 1 FROM run")) == 2 + 2 + 2 + 1
+    assert len(query_rows("SELECT 1 FROM run")) == 2 + 2 + 2 + 1
     assert rater("sweep", *TINY, *words[:4], "--retries", "-1", "--", "true")[0] == 2
 
 
@@ -159,12 +159,12 @@ def test_points_that_cannot_run_are_all_told_up_front_or_left_out(rater: Rater) 
     assert not Path(os.environ["RATER_DB"]).exists()
     status, _, said = rater("sweep", *TINY, "--skip-refused", *words)
     assert status == 0
-    assert rows("SELECT label, left_out IS NULL FROM sweep_point") == [
+    assert query_rows("SELECT label, left_out IS NULL FROM sweep_point") == [
         ("layout=balanced", 1),
         ("layout=nowhere", 0),
         ("layout=elsewhere", 0),
     ]
-    assert len(rows("SELECT 1 FROM run")) == 1
+    assert len(query_rows("SELECT 1 FROM run")) == 1
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_a_failed_copy_is_told_and_the_sweep_goes_on(rater: Rater) -> None:
     assert status == 1
     assert "env:X=1: no result, FAILED: 1 copy failed (run 1)" in said
     assert "sweep 1: copies failed in 1 of 2 runs" in said
-    assert rows("SELECT run_id, status, done FROM sweep_progress") == [
+    assert query_rows("SELECT run_id, status, done FROM sweep_progress") == [
         (1, "failed", 1),
         (2, "complete", 1),
     ]
@@ -226,7 +226,7 @@ def test_a_failed_copy_is_told_and_the_sweep_goes_on(rater: Rater) -> None:
     assert "no result (a copy failed in every run): env:X=1" in out
     # What was measured is not made again, well or not.
     assert rater("sweep", "--resume", "1", "--quiet")[0] == 1
-    assert len(rows("SELECT 1 FROM run")) == 2
+    assert len(query_rows("SELECT 1 FROM run")) == 2
 
 
 def test_stop_on_failure_ends_the_sweep_at_the_first_one(rater: Rater) -> None:
@@ -234,7 +234,7 @@ def test_stop_on_failure_ends_the_sweep_at_the_first_one(rater: Rater) -> None:
     status, _, said = rater("sweep", *TINY, *words, "--", "sh", "-c", "exit $X")
     assert status == 1
     assert "stopped: env:X=1 failed" in said
-    assert len(rows("SELECT 1 FROM run")) == 1
+    assert len(query_rows("SELECT 1 FROM run")) == 1
 
 
 def test_a_sweep_whose_first_block_fails_as_a_whole_ends_with_what_the_program_said(
@@ -253,7 +253,7 @@ def test_a_sweep_whose_first_block_fails_as_a_whole_ends_with_what_the_program_s
     ]
     assert err.count("rater: its standard error:\n  no such option\n") == 1
     assert "all copies of all runs of the first block failed\n" in err  # and no `--resume`
-    assert len(rows("SELECT run_id FROM sweep_run")) == 2  # of six
+    assert len(query_rows("SELECT run_id FROM sweep_run")) == 2  # of six
 
 
 def test_runs_that_cannot_be_made_one_after_the_other_end_the_sweep(
@@ -266,7 +266,7 @@ def test_runs_that_cannot_be_made_one_after_the_other_end_the_sweep(
     assert status == 1
     assert said.count("not made: ") == 3
     assert "3 runs one after the other could not be made; `rater sweep --resume 1`" in said
-    assert len(rows("SELECT 1 FROM run")) == 1
+    assert len(query_rows("SELECT 1 FROM run")) == 1
 
 
 # -- from a file ----------------------------------------------------------------------------------
@@ -279,11 +279,11 @@ def test_a_sweep_from_a_file_is_kept_with_its_text(rater: Rater, tmp_path: Path)
         '[axes]\ncopies = [1, 2]\n[run]\nproof = "off"\nenv = ["A=1"]\nshare = true\n'
     )
     assert rater("sweep", file, "--quiet")[0] == 0
-    assert rows("SELECT file, file_text, length(file_sha256) FROM sweep") == [
+    assert query_rows("SELECT file, file_text, length(file_sha256) FROM sweep") == [
         (str(file), file.read_text(), 64)
     ]
-    assert rows("SELECT copies FROM run") == [(1,), (2,)]
-    assert rows("SELECT DISTINCT name, value FROM environment") == [("A", "1")]
+    assert query_rows("SELECT copies FROM run") == [(1,), (2,)]
+    assert query_rows("SELECT DISTINCT name, value FROM environment") == [("A", "1")]
     status, _, said = rater("sweep", file, "--size", "test")
     assert (status, "leave out --size" in said) == (2, True)
 

@@ -32,7 +32,7 @@ POLICIES = ("local", "bind", "interleave", "bind:nodes=2,3", "preferred:nodes=1"
 HOME_CPUS = {0: 0, 1: 2, 2: 4, 3: 6}  # copy: the first CPU of its lgroup
 # Of one run these bind their memory to lgroup 3 by themselves; on the second CPU of each lgroup.
 STRAYS = {4: 1, 5: 3, 6: 5, 7: 7}
-LIMIT_S = 600  # twenty times what it takes: on a full machine it was eight times
+LIMIT_S = 600  # twenty times the usual duration: on a full machine it was eight times
 NO_GUEST = 125  # status of the script: a kernel that did not come up, say
 MEMORY_BYTES = 5 << 29  # four lgroups of 512 MB, and what QEMU takes
 _HIDDEN = ("/tmp", "/run", "/mnt", "/media", "/dev")  # the guest has its own there
@@ -71,7 +71,7 @@ int main(void) {
 }
 """
 
-# One process for all runs: to import rater takes seconds there. What they came to is read out here.
+# One process for all runs: to import rater takes seconds there. Tests read their results here.
 DRIVER = '''
 import json, os, pathlib, shutil, signal, sys
 from rater.commands.cli import main
@@ -192,14 +192,14 @@ def hidden(paths: set[Path]) -> Iterator[str]:
 
 def booted(folder: Path, shared: Path) -> subprocess.CompletedProcess[str]:
     """Boot, run what `folder` has, and return how that ended."""
-    here = {CHECKOUT, folder, Path(sys.prefix), Path(sys.base_prefix)}
+    folders = {CHECKOUT, folder, Path(sys.prefix), Path(sys.base_prefix)}
     kept = {
         f"RATER_{name}": f"/dev/shm/rater-{name}" for name in ("DB", "LOCK", "CACHE", "JOURNAL")
     }
     variables = {"PYTHONPATH": str(CHECKOUT)} | kept
     return subprocess.run(
         [
-            *(str(GUEST), "-v", "--timeout", str(LIMIT_S), "--cwd", "/", *hidden(here)),
+            *(str(GUEST), "-v", "--timeout", str(LIMIT_S), "--cwd", "/", *hidden(folders)),
             *("--share", str(shared)),
             *(word for pair in variables.items() for word in ("--env", "=".join(pair))),
             *("--", sys.executable, str(folder / "driver.py"), str(folder / "touch"), *POLICIES),

@@ -31,7 +31,7 @@ BY_NAME = {command.name: command for command in COMMANDS}
 
 @pytest.fixture(scope="module")
 def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Stopped:
-    return Stopped.of(BY_NAME["run"], tmp_path_factory.mktemp("run"), dict(os.environ))
+    return Stopped.prepare(BY_NAME["run"], tmp_path_factory.mktemp("run"), dict(os.environ))
 
 
 def test_a_run_that_is_killed_leaves_what_was_done_and_the_next_one_works(
@@ -44,7 +44,7 @@ def test_a_run_that_is_killed_leaves_what_was_done_and_the_next_one_works(
 def test_a_command_that_is_killed_is_done_whole_or_not_at_all_and_the_next_one_works(
     tmp_path: Path, name: str
 ) -> None:
-    stopped = Stopped.of(BY_NAME[name], tmp_path / "of", dict(os.environ))
+    stopped = Stopped.prepare(BY_NAME[name], tmp_path / "of", dict(os.environ))
     assert stopped.wrong(tmp_path / "killed", late(stopped)) is None
 
 
@@ -159,19 +159,22 @@ def test_a_write_of_the_database_that_fails_loses_no_finished_copy(
 ) -> None:
     library = faults.compiled(tmp_path)
     environment = dict(os.environ)
-    assert faults.one(tmp_path, environment, library, at, errno.EIO, ever=ever) is None
+    assert (
+        faults.run_with_failing_call(tmp_path, environment, library, at, errno.EIO, ever=ever)
+        is None
+    )
 
 
 @needs_cc
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
 def test_a_disk_without_room_for_the_database_is_told(tmp_path: Path) -> None:
-    assert disks.one(tmp_path, dict(os.environ), "db", "size=64k", "") is None
+    assert disks.run_on_disk(tmp_path, dict(os.environ), "db", "size=64k", "") is None
 
 
 @needs_cc
 @pytest.mark.parametrize("name", ["stops its group", "closes its descriptors"])
 def test_a_run_of_copies_that_misbehave_ends_in_order(tmp_path: Path, name: str) -> None:
-    assert hostile.one(tmp_path, dict(os.environ), name) is None
+    assert hostile.run_misbehaving(tmp_path, dict(os.environ), name) is None
 
 
 @needs_cc
@@ -187,12 +190,12 @@ def test_what_another_user_put_in_the_place_of_the_journal_is_refused(tmp_path: 
 @needs_cc
 @pytest.mark.parametrize("name", ["the launcher", "the checker"])
 def test_a_run_whose_helper_is_stopped_ends(tmp_path: Path, name: str) -> None:
-    assert stops.one(tmp_path, dict(os.environ), name, 0.1) is None
+    assert stops.run_with_stopped_helper(tmp_path, dict(os.environ), name, 0.1) is None
 
 
 @needs_cc
 def test_a_run_whose_affinity_shrinks_ends(tmp_path: Path) -> None:
-    assert cpus.one(tmp_path, dict(os.environ), cpus.shrink_affinity) is None
+    assert cpus.run_with_change(tmp_path, dict(os.environ), cpus.shrink_affinity) is None
 
 
 @needs_cc

@@ -40,7 +40,7 @@ TIMES = np.array([[[2.0, 4.0], [3.0, 5.0]]])  # one benchmark, two iterations, t
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def databases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database without runs, and one that a node published."""
     folder = tmp_path_factory.mktemp("made")
     open_store(folder / "all.db").close()
@@ -49,14 +49,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def into(made: Path, tmp_path: Path) -> Iterator[Store]:
-    with open_store(Path(shutil.copy(made / "all.db", tmp_path))) as store:
+def into(databases: Path, tmp_path: Path) -> Iterator[Store]:
+    with open_store(Path(shutil.copy(databases / "all.db", tmp_path))) as store:
         yield store
 
 
 @pytest.fixture
-def published(made: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copy(made / "n1.db", tmp_path))
+def published(databases: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(databases / "n1.db", tmp_path))
 
 
 def archived(store: Store) -> list[Path]:
@@ -65,7 +65,7 @@ def archived(store: Store) -> list[Path]:
     return sorted(it for it in folder.rglob("*") if it.is_file())
 
 
-def told(store: Store, sql: str) -> list[tuple[object, ...]]:
+def query(store: Store, sql: str) -> list[tuple[object, ...]]:
     with store.reading() as connection:
         return connection.execute(sql).fetchall()
 
@@ -75,11 +75,13 @@ def test_a_published_database_is_kept_whole_and_its_times_are_indexed(
 ) -> None:
     before = published.read_bytes()
     assert admit_database(into, published, 3, "n1", 1)
-    stored = told(into, "SELECT status, copy_runs, failed, sha256 FROM fleet_run")
+    stored = query(into, "SELECT status, copy_runs, failed, sha256 FROM fleet_run")
     assert stored == [("complete", 4, 0, hashlib.sha256(before).hexdigest())]
     assert published.read_bytes() == before
-    assert told(into, "SELECT * FROM result") == [(3, "lu", "n1", 1, 1, "[4.0, 5.0]", "[3.0, 4.0]")]
-    [row] = told(
+    assert query(into, "SELECT * FROM result") == [
+        (3, "lu", "n1", 1, 1, "[4.0, 5.0]", "[3.0, 4.0]")
+    ]
+    [row] = query(
         into,
         "SELECT host, hostname, cpu_model, microcode, kernel, cpus, settings "
         "FROM fleet_run JOIN fleet_setting ON id = setting",
@@ -99,10 +101,10 @@ def test_a_published_database_is_kept_whole_and_its_times_are_indexed(
 def test_admitting_again_changes_nothing(into: Store, published: Path) -> None:
     assert admit_database(into, published, 3, "n1", 1)
     rows = [f"SELECT * FROM {it}" for it in ("fleet_run", "result", "fleet_setting")]
-    files, content = archived(into), [told(into, it) for it in rows]
+    files, content = archived(into), [query(into, it) for it in rows]
     assert not admit_database(into, published, 3, "n1", 1)
     assert archived(into) == files
-    assert [told(into, it) for it in rows] == content
+    assert [query(into, it) for it in rows] == content
 
 
 def test_what_an_attempt_publishes_later_replaces_what_it_had(
@@ -114,10 +116,10 @@ def test_what_an_attempt_publishes_later_replaces_what_it_had(
         status=RunStatus.INTERRUPTED,
     )
     assert admit_database(into, part, 3, "n1", 1)
-    assert told(into, "SELECT status FROM fleet_run") == [("interrupted",)]
+    assert query(into, "SELECT status FROM fleet_run") == [("interrupted",)]
     assert admit_database(into, published, 3, "n1", 1)
     assert [it.read_bytes() for it in archived(into)] == [published.read_bytes()]
-    assert told(into, "SELECT bracket_s FROM result") == [("[4.0, 5.0]",)]
+    assert query(into, "SELECT bracket_s FROM result") == [("[4.0, 5.0]",)]
 
 
 def test_attempts_and_fleets_stand_beside_each_other_in_one_file(
@@ -218,7 +220,7 @@ def test_what_is_no_database_to_be_trusted_is_set_aside_with_the_reason(
     with pytest.raises(SourceRefusedError, match=reason):
         admit_database(into, published, 3, "n1", 1)
     assert archived(into) == []
-    assert told(into, "SELECT count(*) FROM fleet_run") == [(0,)]
+    assert query(into, "SELECT count(*) FROM fleet_run") == [(0,)]
 
 
 def test_a_byte_that_no_check_of_sqlite_sees_is_seen_by_the_nodes_sha256(
@@ -237,7 +239,7 @@ def test_a_failed_transaction_leaves_no_row_and_no_half_file(into: Store, publis
         connection.connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_TRIGGER, True)
     with pytest.raises(sqlite3.IntegrityError):
         admit_database(into, published, 3, "n1", 1)
-    assert told(into, "SELECT count(*) FROM fleet_run") == [(0,)]
+    assert query(into, "SELECT count(*) FROM fleet_run") == [(0,)]
     assert [it for it in archived(into) if it.suffix != ".db"] == []
     with into.writing("letting it") as connection:
         connection.execute("DROP TRIGGER stop")
@@ -301,13 +303,13 @@ def fleet(five_hosts: Path, database: Path) -> None:
 def test_the_slow_host_is_named_with_what_is_odd_and_what_is_slow_inside(rater: Rater) -> None:
     status, out, err = rater("divots", "fleet:1")
     assert (status, err) == (0, "")
-    told = " ".join(out.split())
-    assert "Fleet 1: 1 slow host. 5 hosts compared." in told
-    assert "slow host mean slower than the others of its kind % n2 +" in told
-    assert "in all benchmarks (median) inside: all copies are equally slow" in told
-    assert "differs: cpu.governor is powersave (most others: performance)" in told
-    assert "1 host (n5) (apart: microcode 0x77)" in told
-    assert "Smallest detectable slowdown (4 hosts): " in told
+    text = " ".join(out.split())
+    assert "Fleet 1: 1 slow host. 5 hosts compared." in text
+    assert "slow host mean slower than the others of its kind % n2 +" in text
+    assert "in all benchmarks (median) inside: all copies are equally slow" in text
+    assert "differs: cpu.governor is powersave (most others: performance)" in text
+    assert "1 host (n5) (apart: microcode 0x77)" in text
+    assert "Smallest detectable slowdown (4 hosts): " in text
 
 
 @pytest.mark.usefixtures("fleet")

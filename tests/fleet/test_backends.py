@@ -91,14 +91,14 @@ def test_squeue_tells_the_states_of_our_jobs_and_not_of_others() -> None:
         "19|rater-f-n3.1|NODE_FAIL|None\n"
         "20|somebody's|RUNNING|None\n"
     )
-    found = jobs_of_squeue(said, {"rater-f-n1.1": "17", "rater-f-n2.1": None, "rater-f-n3.1": "19"})
-    assert {it.job: it.phase for it in found.values()} == {
+    jobs = jobs_of_squeue(said, {"rater-f-n1.1": "17", "rater-f-n2.1": None, "rater-f-n3.1": "19"})
+    assert {it.job: it.phase for it in jobs.values()} == {
         "17": JobPhase.PENDING,
         "18": JobPhase.RUNNING,
         "19": JobPhase.ENDED,
     }
-    assert found["rater-f-n1.1"].reason == "ReqNodeNotAvail, UnavailableNodes:n1"
-    assert found["rater-f-n2.1"].reason is None
+    assert jobs["rater-f-n1.1"].reason == "ReqNodeNotAvail, UnavailableNodes:n1"
+    assert jobs["rater-f-n2.1"].reason is None
 
 
 def test_of_two_jobs_with_one_name_the_one_counts_that_is_meant_or_still_is() -> None:
@@ -401,7 +401,7 @@ def signals() -> Iterator[JobSignals]:
 
 
 @pytest.fixture
-def it(tmp_path: Path, signals: JobSignals) -> Agent:
+def node_agent(tmp_path: Path, signals: JobSignals) -> Agent:
     (tmp_path / "scratch").mkdir()
     folder = SharedFolder(tmp_path / "fleet")
     words = ("--copies=1", "--energy=off", "--proof=off", "--preflight=off")
@@ -414,99 +414,103 @@ def it(tmp_path: Path, signals: JobSignals) -> Agent:
     return Agent(folder, spec, "n1", 1, "17.0", signals)
 
 
-def refused(it: Agent, **changed: object) -> str:
+def refused(agent: Agent, **changed: object) -> str:
     """Why a node is refused whose spec differs so."""
-    spec = replace(it.spec, **changed)
-    verdict = Agent(it.folder, spec, "n1", 1, "17.0", it.signals).run()
+    spec = replace(agent.spec, **changed)
+    verdict = Agent(agent.folder, spec, "n1", 1, "17.0", agent.signals).run()
     assert verdict.status is VerdictStatus.REFUSED
     assert verdict.database is None
     return str(verdict.reason)
 
 
-def test_another_rater_directory_or_disk_is_refused_with_the_reason(it: Agent) -> None:
-    assert "is on this node, 0.0 on the submit host" in refused(it, rater_version="0.0")
-    assert "/nowhere is not on this node" in refused(it, directory="/nowhere")
-    assert "name a folder on its own disk with --scratch" in refused(it, scratch="/nowhere")
+def test_another_rater_directory_or_disk_is_refused_with_the_reason(node_agent: Agent) -> None:
+    assert "is on this node, 0.0 on the submit host" in refused(node_agent, rater_version="0.0")
+    assert "/nowhere is not on this node" in refused(node_agent, directory="/nowhere")
+    assert "name a folder on its own disk with --scratch" in refused(node_agent, scratch="/nowhere")
 
 
 def test_a_disk_of_several_machines_and_a_narrow_mask_are_refused(
-    it: Agent, monkeypatch: pytest.MonkeyPatch
+    node_agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         agent, "describe_shared_disk", lambda *_: "on a file system of several machines"
     )
-    assert refused(it) == "on a file system of several machines"
+    assert refused(node_agent) == "on a file system of several machines"
     monkeypatch.setattr(agent, "partial_mask", lambda: "the job may use CPUs 0 of 0-1")
-    assert refused(it) == "the job may use CPUs 0 of 0-1"
+    assert refused(node_agent) == "the job may use CPUs 0 of 0-1"
     # Allowed, and told all the same.
-    assert "several machines" in refused(it, allow_partial=True)
+    assert "several machines" in refused(node_agent, allow_partial=True)
     assert shared_folder.partial_mask(mask=set(range(4096))) is None
 
 
-def test_a_cancelled_fleet_is_not_begun(it: Agent) -> None:
-    it.folder.mark_cancelled(True)
-    assert it.run().status is VerdictStatus.CANCELLED
-    assert not it.database.exists()
+def test_a_cancelled_fleet_is_not_begun(node_agent: Agent) -> None:
+    node_agent.folder.mark_cancelled(True)
+    assert node_agent.run().status is VerdictStatus.CANCELLED
+    assert not node_agent.database.exists()
 
 
 def test_a_node_that_another_rater_holds_is_waited_for_and_refused_with_who_it_is(
-    it: Agent,
+    node_agent: Agent,
 ) -> None:
-    assert it.folder.claim("n1", 1, "17.0") is None
+    assert node_agent.folder.claim("n1", 1, "17.0") is None
     who = f"rater run 1a2b, process {os.getpid()}, user me, since 10:03"
-    with machine_lock(it.scratch.parent.parent / "held", who):
-        said = refused(it, lock=str(it.scratch.parent.parent / "held"), busy_limit_s=0.3)
+    with machine_lock(node_agent.scratch.parent.parent / "held", who):
+        said = refused(
+            node_agent, lock=str(node_agent.scratch.parent.parent / "held"), busy_limit_s=0.3
+        )
     assert said == f"another rater held the node for 0.3 s; {who}"
-    waits = str(it.folder.waits_for("n1", 1))
+    waits = str(node_agent.folder.waits_for("n1", 1))
     assert waits.startswith(f"another rater holds it; {who}; waits since 20")
     assert waits.endswith("Z, 0.3 s at most")
 
 
 def test_a_damaged_database_of_the_node_is_set_aside(
-    it: Agent, monkeypatch: pytest.MonkeyPatch
+    node_agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    it.scratch.mkdir(parents=True)
-    it.database.write_bytes(b"SQLite format 3\0" + bytes(5000))
+    node_agent.scratch.mkdir(parents=True)
+    node_agent.database.write_bytes(b"SQLite format 3\0" + bytes(5000))
     monkeypatch.setattr(Agent, "_rater", lambda *_, **__: (2, "rater: refused all the same"))
-    verdict = it.run()
+    verdict = node_agent.run()
     assert (verdict.status, verdict.reason) == (VerdictStatus.REFUSED, "refused all the same")
     assert verdict.notes[0].startswith("set aside, a new run:")
-    assert it.database.with_name("damaged-node.db").stat().st_size == 5016
+    assert node_agent.database.with_name("damaged-node.db").stat().st_size == 5016
 
 
-def test_a_node_that_has_published_everything_does_nothing_more(it: Agent, tmp_path: Path) -> None:
+def test_a_node_that_has_published_everything_does_nothing_more(
+    node_agent: Agent, tmp_path: Path
+) -> None:
     whole = tmp_path / "whole.db"
     whole.write_bytes(b"x")
-    it.folder.publish(it.verdict(VerdictStatus.COMPLETE, None), whole)
-    again = Agent(it.folder, it.spec, "n1", 2, "18.0", it.signals).run()
+    node_agent.folder.publish(node_agent.verdict(VerdictStatus.COMPLETE, None), whole)
+    again = Agent(node_agent.folder, node_agent.spec, "n1", 2, "18.0", node_agent.signals).run()
     assert (again.status, again.reason) == (
         VerdictStatus.NOT_NEEDED,
         "attempt 1 has published everything",
     )
 
 
-def ran_a_half(it: Agent, *words: str, **_: object) -> tuple[int, str]:
+def ran_a_half(agent: Agent, *words: str, **_: object) -> tuple[int, str]:
     """What `rater run` leaves that was told to end after the first of two phases."""
-    with open_store(it.database) as store:
+    with open_store(agent.database) as store:
         number = begin(store, run_of(2, iterations=2))
         store.append(number, phase(total=2), ended(0, 1.0), ended(1, 1.0), over(0.0, 1.0))
         store.append(number, RunEnded(RunStatus.INTERRUPTED, "SIGTERM"))
-    it.signals.take(signal.SIGUSR1, None)
+    agent.signals.take(signal.SIGUSR1, None)
     return 143, ""
 
 
 def test_what_was_measured_before_the_time_limit_is_published_and_resumed_elsewhere(
-    it: Agent, monkeypatch: pytest.MonkeyPatch
+    node_agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Agent, "_rater", ran_a_half)
-    verdict = it.run()
+    verdict = node_agent.run()
     assert (verdict.status, verdict.ended_by) == (VerdictStatus.PARTIAL, "USR1")
     assert (verdict.copies_done, verdict.copies_planned) == (2, 4)
-    found = it.folder.looked_up(it.spec.uuid, "n1", 1)
+    found = node_agent.folder.looked_up(node_agent.spec.uuid, "n1", 1)
     assert found is not None
     assert (found.verdict, found.damaged) == (verdict, None)
 
-    it.database.unlink()  # the node came back without its disk
+    node_agent.database.unlink()  # the node came back without its disk
     asked: list[tuple[str, ...]] = []
 
     def no(_: Agent, *words: str, **__: object) -> tuple[int, str]:
@@ -514,8 +518,8 @@ def test_what_was_measured_before_the_time_limit_is_published_and_resumed_elsewh
         return 1, "no"
 
     monkeypatch.setattr(Agent, "_rater", no)
-    it.signals.first = None
-    again = Agent(it.folder, it.spec, "n1", 2, "18.0", it.signals).run()
+    node_agent.signals.first = None
+    again = Agent(node_agent.folder, node_agent.spec, "n1", 2, "18.0", node_agent.signals).run()
     assert asked == [("--resume", "1")]
     assert again.notes == (
         "goes on with what attempt 1 published",
@@ -565,15 +569,18 @@ def test_what_a_host_put_in_place_of_a_verdict_or_a_database_is_named_and_never_
     secret = tmp_path / "secret"
     file.rename(secret)
     put(file, secret)
-    found = folder.looked_up("f", "n1", 1)
-    assert found is not None
-    assert (said or "bytes large, which its verdict does not say") in str(found.damaged)
+    looked_up = folder.looked_up("f", "n1", 1)
+    assert looked_up is not None
+    assert (said or "bytes large, which its verdict does not say") in str(looked_up.damaged)
     verdict = folder.inbox / "n1.1.json"
     verdict.rename(secret)
     put(verdict, secret)
-    found = folder.looked_up("f", "n1", 1)
-    assert found is not None
-    assert (found.verdict, (said or "its verdict is damaged") in str(found.damaged)) == (None, True)
+    looked_up = folder.looked_up("f", "n1", 1)
+    assert looked_up is not None
+    assert (looked_up.verdict, (said or "its verdict is damaged") in str(looked_up.damaged)) == (
+        None,
+        True,
+    )
     folder.set_aside("n1", 1)
     assert list(folder.inbox.iterdir()) == []
 

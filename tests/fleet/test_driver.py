@@ -30,7 +30,7 @@ from rater.fleet.shared_folder import SharedFolder
 from rater.fleet.store import new_fleet
 from rater.store.store import Store
 from rater.system.files import Trusted
-from tests.support.calls import Rater, rows
+from tests.support.calls import Rater, query_rows
 from tests.support.fleets import ASKED
 from tests.support.strangers import give, needs_root
 
@@ -204,13 +204,13 @@ def test_what_is_published_late_makes_the_second_attempt_unneeded(
     scheduler.now_all(JobPhase.ENDED, "NODE_FAIL")
     assert [state for state, _ in states(step(steps))["n1"]] == ["lost", "submitted"]
     SharedFolder(tmp_path / "fleet").publish(VERDICT, None)
-    it = step(steps)
-    assert [state for state, _ in states(it)["n1"]] == ["complete", "running"]
+    plan = step(steps)
+    assert [state for state, _ in states(plan)["n1"]] == ["complete", "running"]
     assert scheduler.ended == [(("2",), True)]
     scheduler.now_all(JobPhase.ENDED, "COMPLETED")
-    it = step(steps)
-    assert states(it)["n1"][1] == ("cancelled", "an attempt before it has published everything")
-    assert it.is_settled
+    plan = step(steps)
+    assert states(plan)["n1"][1] == ("cancelled", "an attempt before it has published everything")
+    assert plan.is_settled
 
 
 def test_a_published_file_that_is_no_database_is_set_aside_and_measured_again(
@@ -301,7 +301,7 @@ def test_a_node_that_was_submitted_twice_and_lost_is_measured_once(
         patch.setattr(LocalBackend, "submit", killed)
         assert rater(*fleet, *command)[0] == 130
     intents = "SELECT node, attempt, state, job FROM fleet_attempt"
-    assert rows(intents) == [("n1", 1, "intent", None)]
+    assert query_rows(intents) == [("n1", 1, "intent", None)]
     with monkeypatch.context() as patch:  # the first job is found neither by its name nor its claim
         patch.setattr(LocalBackend, "poll", lambda self, jobs: {})
         patch.setattr(SharedFolder, "claimed_by", lambda *_: None)
@@ -327,14 +327,14 @@ def test_a_node_that_was_submitted_twice_and_lost_is_measured_once(
     assert (resumed["copies_done"], resumed["copies_planned"]) == (2, 2)
     assert resumed["notes"] == ["resumed: 1 copies were there"]
     assert resumed["collected"]
-    assert (tmp_path / "ran").read_text().count("x") == 3  # what was there did not run again
+    assert (tmp_path / "ran").read_text().count("x") == 3  # runs that were stored did not run again
     assert not list((tmp_path / "scratch").glob("rater-fleet-*/*-n1"))
-    before = rows("SELECT host, copy_runs, failed, sha256 FROM fleet_run")
+    before = query_rows("SELECT host, copy_runs, failed, sha256 FROM fleet_run")
     assert [(host, copies, failed) for host, copies, failed, _ in before] == [("n1", 2, 0)]
     assert shown(rater, "collect")["counts"] == {"complete": 1}
-    assert rows("SELECT host, copy_runs, failed, sha256 FROM fleet_run") == before
+    assert query_rows("SELECT host, copy_runs, failed, sha256 FROM fleet_run") == before
     assert "nothing to try again" in rater("fleet", "retry")[2]
-    told = rows("SELECT state FROM fleet_change WHERE attempt = 1 ORDER BY id")
+    told = query_rows("SELECT state FROM fleet_change WHERE attempt = 1 ORDER BY id")
     assert (told[0], told[-1]) == (("intent",), ("lost",))
 
 
@@ -412,7 +412,7 @@ def test_a_folder_that_cannot_be_made_leaves_no_fleet(fleet: list[str], rater: R
     words = ("--nodes", "n1", "--folder", "/proc/fleets", *PROGRAM, "--", "true")
     status, _, err = rater(*fleet, *words)
     assert (status, "cannot make the fleet's folder" in err) == (2, True)
-    assert rows("SELECT count(*) FROM fleet") == [(0,)]
+    assert query_rows("SELECT count(*) FROM fleet") == [(0,)]
 
 
 def test_a_fleet_whose_nodes_are_all_refused_is_not_called_submitted(
@@ -430,7 +430,7 @@ def test_a_plan_that_somebody_else_may_have_written_starts_and_removes_nothing(
 ) -> None:
     assert rater(*fleet, "--nodes", "n1", *PROGRAM, "--", "true")[0] == 0
     until(lambda: list(tmp_path.glob("fleets/*/in/*.json")))
-    before = rows("SELECT state FROM fleet_attempt")
+    before = query_rows("SELECT state FROM fleet_attempt")
     give(database)
     for verb in ("wait", "retry", "cancel", "collect"):
         status, _, err = rater("fleet", verb)
@@ -438,5 +438,5 @@ def test_a_plan_that_somebody_else_may_have_written_starts_and_removes_nothing(
     status, out, err = rater("fleet", "status")
     assert (status, "n1" in out, "cannot tell that fleet 1 is yours" in err) == (0, True, True)
     os.chown(database, 0, 0)
-    assert rows("SELECT state FROM fleet_attempt") == before
+    assert query_rows("SELECT state FROM fleet_attempt") == before
     assert rater("fleet", "wait")[0] == 0

@@ -65,14 +65,14 @@ SETTINGS = {1: {"cpu.governor": "performance", "load.1min": "0.1"}}
 
 
 def run(host: str, **other: Any) -> IndexedRun:
-    made = IndexedRun(
+    indexed_run = IndexedRun(
         fleet=1, host=host, attempt=1, run=1, uuid=host, hostname=host, machine_id_hash=None,
         status=RunStatus.COMPLETE, reason=None, started_at=None, suite="mini", size="test",
         tune="base", mode="homogeneous", copies=4, cpu_model="CPU 9000", microcode="0x1",
         memory_bytes=64 << 30, kernel="6.1", cpus=4, setting=1, copy_runs=8, failed=0,
         sha256="", bytes=1,
     )  # fmt: skip
-    return replace(made, **other)
+    return replace(indexed_run, **other)
 
 
 type Times = dict[tuple[str, int, int], dict[str, tuple[tuple[float, ...], tuple[float, ...]]]]
@@ -101,13 +101,13 @@ def test_the_slow_host_is_named_with_what_is_set_otherwise_there() -> None:
     hosts = [f"n{number}" for number in range(1, 7)]
     runs = [run(host, setting=2 if host == "n4" else 1) for host in hosts]
     settings = SETTINGS | {2: {"cpu.governor": "powersave", "load.1min": "9.9"}}
-    found = compared(runs, [times(h, 1.06 if h == "n4" else 1.0) for h in hosts], settings)
-    (slow,) = found.slow
+    comparison = compared(runs, [times(h, 1.06 if h == "n4" else 1.0) for h in hosts], settings)
+    (slow,) = comparison.slow
     assert slow.mean_slowdown == pytest.approx(1.06, abs=0.003)
     assert (slow.host, slow.alike, slow.of, slow.benchmarks) == ("n4", 2, 2, ())
     assert slow.slowdown == pytest.approx(1.06, abs=0.003)
     assert slow.odd_settings == (OddSetting("cpu.governor", "powersave", "performance"),)
-    (kind,) = found.kinds
+    (kind,) = comparison.kinds
     assert kind.hosts[0] == "n4"
     assert "n4" not in kind.quiet
     assert sorted([*kind.quiet, "n4"]) == hosts
@@ -135,23 +135,23 @@ def test_a_host_whose_median_copy_is_level_is_slow_in_a_part() -> None:
 def test_hosts_of_another_kind_stand_apart(other: dict[str, Any], apart: str) -> None:
     hosts = [f"n{number}" for number in range(1, 8)]
     runs = [run(host, **(other if host == "n7" else {})) for host in hosts]
-    found = compared(runs, [times(h, 1.5 if h == "n7" else 1.0) for h in hosts])
-    first, second = found.kinds
+    comparison = compared(runs, [times(h, 1.5 if h == "n7" else 1.0) for h in hosts])
+    first, second = comparison.kinds
     assert (first.slow, second.slow, len(first.hosts), second.hosts) == ((), (), 6, ("n7",))
     # The same machine with another kernel or microcode is held against the others, and marked.
     same = apart.startswith(("microcode", "kernel"))
     assert [it.host for it in second.beside or ()] == (["n7"] if same else [])
-    assert [it.host for it in found.slow] == (["n7"] if same else [])
-    text = screen(found)
+    assert [it.host for it in comparison.slow] == (["n7"] if same else [])
+    text = screen(comparison)
     assert ("(median) compared with hosts of another kernel or microcode" in text) is same
     assert text.startswith(f"Fleet 1: {'1 slow host' if same else 'No slow hosts'}. 7 hosts")
     assert (second.apart, second.visible_one) == ((apart,), None)
     assert second.why_not
 
 
-def screen(found: FleetComparison, *missing: MissingHost) -> str:
+def screen(comparison: FleetComparison, *missing: MissingHost) -> str:
     out = StringIO()
-    parts = fleet_parts(fleet_document(1, found, {}, missing))
+    parts = fleet_parts(fleet_document(1, comparison, {}, missing))
     print_parts(parts, Printer(Console(file=out, width=200)))
     return " ".join(out.getvalue().split())
 
@@ -170,19 +170,19 @@ def test_a_fleet_whose_hosts_are_mostly_disturbed_names_none(loud: int, said: st
 
 def test_a_fleet_that_could_not_show_a_slow_host_does_not_say_that_there_is_none() -> None:
     hosts = ["n1", "n2", "n3", "n4"]
-    found = compared(
+    comparison = compared(
         [run(h) for h in hosts],
         [times(h, 1 + 0.5 * place) for place, h in enumerate(hosts)],
     )
-    (kind,) = found.kinds
+    (kind,) = comparison.kinds
     assert kind.slow or kind.why_not
-    wide = replace(found, kinds=(replace(kind, slow=(), visible_whole=1.62, visible_one=1.7),))
+    wide = replace(comparison, kinds=(replace(kind, slow=(), visible_whole=1.62, visible_one=1.7),))
     said = "Cannot tell: only a host slower by 162 % or more would show"
     assert screen(wide).startswith(f"Fleet 1: {said}. 4 hosts compared.")
     late = MissingHost(
         host="n4", state="never", reason="pending too long", attempts=1, has_times=False
     )
-    assert "not complete state reason n4 not started pending too long" in screen(found, late)
+    assert "not complete state reason n4 not started pending too long" in screen(comparison, late)
     gone = [
         MissingHost(host=h, state="lost", reason="node failed", attempts=2, has_times=False)
         for h in ("n2", "n3", "n4")
@@ -330,19 +330,19 @@ def noise(count: int, seed: int = 1) -> list[float]:
 
 def points(
     weeks: int,
-    own: Callable[[int, str], float],
+    rate_of: Callable[[int, str], float],
     facts: Callable[[int], dict[str, str]] = lambda _: {},
     usual_facts: Callable[[int], dict[str, str]] = lambda _: {},
 ) -> list[HistoryPoint]:
-    made = []
+    fleet_points = []
     for week in range(1, weeks + 1):
         little = noise(2, week)
         logs = {
-            name: math.log(own(week, name) * (1 + little[place]))
+            name: math.log(rate_of(week, name) * (1 + little[place]))
             for place, name in enumerate(("lu", "vm"))
         }
         date = f"2026-09-{week:02}T12:00:00Z"
-        made.append(
+        fleet_points.append(
             HistoryPoint(
                 fleet=week,
                 started_at=date,
@@ -352,7 +352,7 @@ def points(
                 usual_facts=usual_facts(week),
             )
         )
-    return made
+    return fleet_points
 
 
 def test_a_host_has_a_history_for_each_command_line_and_for_each_suite_and_size() -> None:
@@ -363,16 +363,16 @@ def test_a_host_has_a_history_for_each_command_line_and_for_each_suite_and_size(
         rows = dict(ChainMap(*(times(h, slow if h == "n2" else 1.0) for h in hosts)))
         command = "./solve --big" if fleet % 2 == 0 else None
         fleets[fleet] = results_of([run(h) for h in hosts], rows, SETTINGS, command)
-    found = {
+    keys = {
         program: host_history("n2", them) for program, them in points_of_host("n2", fleets).items()
     }
-    assert [(it, len(of.series[0].fleets)) for it, of in found.items()] == [
+    assert [(it, len(of.series[0].fleets)) for it, of in keys.items()] == [
         ("mini, test", 6),
         ("./solve --big", 6),
     ]
-    assert (found["mini, test"].steps, found["mini, test"].program) == ((), "mini, test")
-    assert [step.fleet for step in found["./solve --big"].steps] == [8]
-    assert points_of_benchmark("lu", fleets).keys() == found.keys()
+    assert (keys["mini, test"].steps, keys["mini, test"].program) == ((), "mini, test")
+    assert [step.fleet for step in keys["./solve --big"].steps] == [8]
+    assert points_of_benchmark("lu", fleets).keys() == keys.keys()
 
 
 def test_a_step_is_found_where_it_is_and_nothing_else() -> None:
@@ -398,7 +398,7 @@ def test_short_series_and_small_steps_tell_nothing() -> None:
 
 
 def test_a_host_that_became_slower_is_told_with_what_changed_on_it_alone() -> None:
-    found = host_history(
+    history = host_history(
         "n2",
         points(
             12,
@@ -407,7 +407,7 @@ def test_a_host_that_became_slower_is_told_with_what_changed_on_it_alone() -> No
             lambda week: {"kernel": "6.1", "thp": str(week >= 7)},
         ),
     )
-    (step,) = found.steps
+    (step,) = history.steps
     assert (step.benchmark, step.fleet, step.fleets_since) == (None, 7, 6)
     assert step.ratio == pytest.approx(1.05, abs=0.006)
     assert step.changes == (
@@ -415,7 +415,7 @@ def test_a_host_that_became_slower_is_told_with_what_changed_on_it_alone() -> No
         FactChange("thp", "False", "True", others_too=True),
     )
     out = StringIO()
-    document = history_document([found])
+    document = history_document([history])
     print_parts(histories_parts(document), Printer(Console(file=out, width=80)))
     told = " ".join(out.getvalue().split())
     assert told.startswith("n2 in : history of a host against the others of its kind, 12 fleets")
@@ -500,8 +500,8 @@ def result(host: str, lu: float, vm: float) -> HostResult:
     return HostResult(run=run(host), settings={}, bracket_s=times, copy_s=times)
 
 
-def names(found: FleetComparison, chosen: list[str], rounds: int) -> list[list[str]]:
-    made = pairs_of(found, chosen, rounds)
+def names(comparison: FleetComparison, chosen: list[str], rounds: int) -> list[list[str]]:
+    made = pairs_of(comparison, chosen, rounds)
     return [["/".join(pair) for pair in turn.items()] for turn in made]
 
 
@@ -658,9 +658,9 @@ def view(*tried: NodeAttempt, untried: Sequence[str] = ()) -> StoredFleet:
     )
 
 
-def printed(it: StoredFleet, silent: str | None = None) -> list[str]:
+def printed(fleet: StoredFleet, silent: str | None = None) -> list[str]:
     console = Console(file=StringIO(), width=80)
-    print_parts(nodes_parts(nodes_document(it, silent)), Printer(console))
+    print_parts(nodes_parts(nodes_document(fleet, silent)), Printer(console))
     return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
 
 

@@ -35,7 +35,7 @@ from rater.store.sweeps import create_slot_run, new_sweep, remove_sweeps
 from rater.system.files import scratch_folder
 from rater.system.paths import data_folder
 from rater.system.process import this_process
-from tests.support.calls import Rater, rows
+from tests.support.calls import Rater, query_rows
 from tests.support.digests import content_digest
 from tests.support.example_events import SWEEP_ASKED, ended, over, phase
 from tests.support.full_database import full_database
@@ -97,19 +97,19 @@ def test_a_new_table_of_a_run_needs_no_word(store: Store) -> None:
 def test_rows_of_every_table_come_along_in_any_order_and_once(tmp_path: Path) -> None:
     a = full_database(tmp_path / "a.db", "aa", "bb")
     b = full_database(tmp_path / "b.db", "cc")
-    both = full_database(tmp_path / "both.db", "cc", "aa", "bb")
+    both_at_once = full_database(tmp_path / "both.db", "cc", "aa", "bb")
     ours = full_database(tmp_path / "ours.db", "bb")  # other numbers, and one of them known
-    one, other, third = (tmp_path / f"{name}.db" for name in ("one", "other", "third"))
-    first, second = merged(one, a, b)
+    first_copy, other, third = (tmp_path / f"{name}.db" for name in ("one", "other", "third"))
+    first, second = merged(first_copy, a, b)
     assert (first.added, second.added, first.sweeps) == ((1, 2), (3,), 2)
     merged(other, b, a, b)
-    merged(third, one)
-    again = merged(ours, one, a)
+    merged(third, first_copy)
+    again = merged(ours, first_copy, a)
     assert [it.known for it in again] == [1, 2]
-    merged(ours, b, one, a, other)
-    assert len({content(it) for it in (both, one, other, third, ours)}) == 1
-    assert content(a) != content(one)
-    for path in (one, other, third, ours):
+    merged(ours, b, first_copy, a, other)
+    assert len({content(it) for it in (both_at_once, first_copy, other, third, ours)}) == 1
+    assert content(a) != content(first_copy)
+    for path in (first_copy, other, third, ours):
         assert asked(path, "PRAGMA foreign_key_check") == []
 
 
@@ -268,19 +268,19 @@ def listing(folder: Path) -> dict[str, tuple[int, bytes]]:
 def test_what_a_killed_rater_left_in_the_log_counts_and_the_source_is_untouched(
     tmp_path: Path,
 ) -> None:
-    made, place = tmp_path / "made", tmp_path / "place"
-    made.mkdir()
+    source_folder, place = tmp_path / "made", tmp_path / "place"
+    source_folder.mkdir()
     place.mkdir()
-    full_database(made / "a.db", "aa")
-    with open_store(made / "a.db") as store:
+    full_database(source_folder / "a.db", "aa")
+    with open_store(source_folder / "a.db") as store:
         begin(store, with_uuid("late"))
         for name in ("a.db", "a.db-wal"):  # as they lie there when it is killed
-            shutil.copy(made / name, place)
+            shutil.copy(source_folder / name, place)
     before = listing(place)
     (result,) = merged(tmp_path / "all.db", place / "a.db")
     assert listing(place) == before
     assert result.added == (1, 2)
-    assert content(tmp_path / "all.db") == content(made / "a.db")
+    assert content(tmp_path / "all.db") == content(source_folder / "a.db")
 
 
 type Change = Callable[[Path], object]
@@ -512,7 +512,7 @@ def test_databases_are_merged_and_what_cannot_be_is_named(
         f"{database}: 2 runs added, 1 file not merged, named above, of 3 files",
     ]
     assert err == f"rater: {bad}: not a SQLite database\n"
-    assert rows("SELECT uuid FROM run ORDER BY id") == [("n1",), ("n2",)]
+    assert query_rows("SELECT uuid FROM run ORDER BY id") == [("n1",), ("n2",)]
     status, out, _ = rater("fleet", "merge", database, *nodes)
     total = f"{database}: 0 runs added, 2 files merged before, of 2 files\n"
     assert (status, out) == (0, total)

@@ -264,18 +264,18 @@ def test_a_part_is_called_by_what_ended_it(
 
 def test_a_part_whose_job_has_not_ended_waits_for_the_schedulers_word() -> None:
     part = verdict("partial", "TERM")
-    it = updated_attempt(
+    attempt = updated_attempt(
         RUNNING, AttemptObservation(now_s=NOW_S, verdict=part, job=IS_RUNNING), LIMITS
     )
-    assert it.state is AttemptState.RUNNING
-    it = updated_attempt(
-        it, AttemptObservation(now_s=NOW_S + 1, verdict=part, answered=False), LIMITS
+    assert attempt.state is AttemptState.RUNNING
+    attempt = updated_attempt(
+        attempt, AttemptObservation(now_s=NOW_S + 1, verdict=part, answered=False), LIMITS
     )
-    assert it.state is AttemptState.RUNNING
-    it = updated_attempt(
-        it, AttemptObservation(now_s=NOW_S + 9, verdict=part, job=ended("CANCELLED")), LIMITS
+    assert attempt.state is AttemptState.RUNNING
+    attempt = updated_attempt(
+        attempt, AttemptObservation(now_s=NOW_S + 9, verdict=part, job=ended("CANCELLED")), LIMITS
     )
-    assert it.state is AttemptState.CANCELLED
+    assert attempt.state is AttemptState.CANCELLED
 
 
 def test_a_job_that_is_pending_too_long_is_ended_and_never_began() -> None:

@@ -168,14 +168,14 @@ def test_a_quick_study_of_a_command_has_no_size(rater: Rater) -> None:
 
 
 def test_a_dry_run_says_what_pages_would_do(rater: Rater) -> None:
-    def told(*words: str) -> str:
+    def dry_run_output(*words: str) -> str:
         return rater("run", *words, "--dry-run", "--", "true")[1]
 
-    assert "pages   heap:50%, in pages that the kernel gives transparently" in told(
+    assert "pages   heap:50%, in pages that the kernel gives transparently" in dry_run_output(
         "--pages", "heap:50%"
     )
-    assert "pages   1G, in pages of the pool of huge pages" in told("--pages", "1G")
-    assert "pages  " not in told()
+    assert "pages   1G, in pages of the pool of huge pages" in dry_run_output("--pages", "1G")
+    assert "pages  " not in dry_run_output()
 
 
 def test_a_sweep_with_too_few_layouts_for_a_model_is_not_drawn(

@@ -560,16 +560,16 @@ def test_what_cannot_be_seen_is_not_known() -> None:
 
 
 def test_the_rest_of_the_process_has_a_row_and_is_no_difference() -> None:
-    found = proved(HALF, REST)
-    assert {copy.verdict for copy in found.copies} == {PageVerdict.MET}
+    proof = proved(HALF, REST)
+    assert {copy.verdict for copy in proof.copies} == {PageVerdict.MET}
     assert [
         (category.category, category.planned_share, category.huge_share)
-        for category in found.categories
+        for category in proof.categories
     ] == [
         ("heap", 0.5, 0.5),
         ("rest", 0.0, 0.5),
     ]
-    assert found.reached == 0.25
+    assert proof.reached == 0.25
     assert large_share(copy_row(0, 1.0, pages=(HALF, REST))) == 50.0
 
 

@@ -104,7 +104,7 @@ def test_small_terms_that_are_known_to_be_small_need_no_more_layouts() -> None:
     assert (bend.state, bend.more_layouts) == (TermState.SMALL, None)
 
 
-# Walks of a copy that does 1000 instructions, and what it takes with so many walks.
+# Walks of a copy that does 1000 instructions, and its time with so many walks.
 WALKS = {"0%": 400, "50%": 200, "100%": 0}
 
 
@@ -113,20 +113,20 @@ def point(text: str, run: StoredRun, axis: str = "pages") -> Point:
 
 
 def points(*groups: str) -> list[Point]:
-    found = []
+    model_points = []
     for number, (text, walks) in enumerate(WALKS.items(), 1):
         events = {"walk_load": walks, "walk_store": 0} if "translation" in groups else {}
         made = counted_run(groups, copies=1, cycles=2000 + walks, **events)
         run = replace(made, head=replace(made.head, run=number, copies=1))
-        found.append(point(text, run))
-    return found
+        model_points.append(point(text, run))
+    return model_points
 
 
 def observed(
-    every: list[Point], wanted: ModelRequest | None = None, misses: float | None = None
+    every: list[Point], request: ModelRequest | None = None, misses: float | None = None
 ) -> ModelData:
     predicted = None if misses is None else lambda _, text: misses * (1 + len(text))
-    (found,) = observe(every, wanted or ModelRequest(), predicted)
+    (found,) = observe(every, request or ModelRequest(), predicted)
     return found
 
 
@@ -393,13 +393,13 @@ def test_footprints_that_had_no_huge_pages_are_left_out() -> None:
 
 
 def test_a_mapping_saves_misses_and_faults_at_their_cost() -> None:
-    none, heap, mmap, both = rank_mappings(a_trace(), COST)
+    none, heap, mmap, heap_and_mmap = rank_mappings(a_trace(), COST)
     assert (none.large_pages, none.saved_ns(DEPENDENT)) == (0, 0.0)
     # 990 L1 misses of 4 ns, 400 walks of 30 ns; 600 faults of 1 us less 2 of 52.1 us
     assert heap.misses_saved_ns[DEPENDENT] == 990 * 4.0 + 400 * 30.0
     assert heap.faults_saved_ns == pytest.approx(600_000 - 104_200)
     assert (heap.large_pages, heap.large_bytes) == (2, 2 * HUGE)
-    assert both.saved_ns(DEPENDENT) == pytest.approx(
+    assert heap_and_mmap.saved_ns(DEPENDENT) == pytest.approx(
         heap.saved_ns(DEPENDENT) + mmap.saved_ns(DEPENDENT)
     )
 

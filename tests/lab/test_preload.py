@@ -42,7 +42,7 @@ from rater.lab.layout.prepare import program_problems
 from rater.settings.tuner import SettingsSession
 from rater.system.errors import InputError
 from rater.workflow.doctor import RunSettings
-from tests.support.calls import Rater, rows
+from tests.support.calls import Rater, query_rows
 from tests.support.doctor_tree import NODES, change, make_doctor_tree
 from tests.support.settings_tree import values
 
@@ -149,13 +149,13 @@ def order(text: str, extent: int = 6 * MB, *, pooled: bool = False) -> PageDirec
 
 
 def test_a_report_says_what_the_regions_of_a_process_have() -> None:
-    found = parse_report(LINE)
-    assert found is not None
-    assert (found.event, found.pid, found.group, found.began_ns, found.forks) == (
+    report = parse_report(LINE)
+    assert report is not None
+    assert (report.event, report.pid, report.group, report.began_ns, report.forks) == (
         *("exit", 12, 11, 500),
         2,
     )
-    heap, mmap, rest = page_regions([found], order("heap:2M@0-4M"), HUGE)
+    heap, mmap, rest = page_regions([report], order("heap:2M@0-4M"), HUGE)
     assert (heap.category, heap.planned_bytes, heap.huge_bytes) == ("heap", 4 * MB, 4 * MB)
     assert heap.page_bytes == ((4096, 2 * MB), (HUGE, 4 * MB))
     assert (mmap.category, mmap.planned_bytes, mmap.resident_bytes) == ("mmap", 0, 0)
@@ -168,13 +168,13 @@ def test_a_report_says_what_the_regions_of_a_process_have() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "extent"), [(5 * MB, 5 * MB), (None, 1 << 30), (2 << 30, 1 << 30)]
+    ("known_extent", "extent"), [(5 * MB, 5 * MB), (None, 1 << 30), (2 << 30, 1 << 30)]
 )
 def test_data_in_a_page_of_1_gb_goes_as_far_as_it_was_known_to(
-    known: int | None, extent: int
+    known_extent: int | None, extent: int
 ) -> None:
     windows = (PageWindow(Category.HEAP, 0, GB, GB),)
-    extents = () if known is None else ((Category.HEAP, known),)
+    extents = () if known_extent is None else ((Category.HEAP, known_extent),)
     giant = replace(order("0%"), windows=windows, extents=extents)
     found = parse_report(LINE)
     assert found is not None
@@ -236,7 +236,7 @@ def test_windows_of_a_pool_end_where_the_data_does() -> None:
 
 
 def test_a_small_program_takes_a_page_of_1_gb_for_its_heap_and_one_for_its_mappings() -> None:
-    giant = [PageWindow(it, 0, EVERYTHING, GB) for it in Category]
+    giant = [PageWindow(category, 0, EVERYTHING, GB) for category in Category]
     windows = list(clip_windows(giant, dict.fromkeys(Category, 32 * MB), HUGE))
     assert [(window.category, window.pages) for window in windows] == [
         (Category.HEAP, 1),
@@ -360,8 +360,8 @@ def test_layouts_of_shares_need_sizes() -> None:
 NEEDS = [PoolNeed(0, HUGE, 10), PoolNeed(1, HUGE, 20)]
 
 
-def pool(node: int, what: str = "nr") -> str:
-    return f"{NODES}/node{node}/hugepages/hugepages-2048kB/{what}_hugepages"
+def pool(node: int, kind: str = "nr") -> str:
+    return f"{NODES}/node{node}/hugepages/hugepages-2048kB/{kind}_hugepages"
 
 
 @pytest.fixture
@@ -372,9 +372,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def taken(root: Path, wanted: Mapping[str, str], most: int = 1000) -> None:
+def taken(root: Path, pages_by_file: Mapping[str, str], most: int = 1000) -> None:
     """As the kernel does: what is set is free at once, as far as there is memory in one piece."""
-    for name, pages in wanted.items():
+    for name, pages in pages_by_file.items():
         node = int(name[-1])
         got = str(min(int(pages), most))
         change(root, {pool(node): got, pool(node, "free"): got})
@@ -384,9 +384,9 @@ def test_pools_are_set_to_what_each_lgroup_lacks(root: Path) -> None:
     taken(root, {"hugepages.2048kB.node0": "10"})
     asked: list[Mapping[str, str]] = []
 
-    def fill(wanted: Mapping[str, str]) -> None:
-        asked.append(wanted)
-        taken(root, wanted)
+    def fill(pages_by_file: Mapping[str, str]) -> None:
+        asked.append(pages_by_file)
+        taken(root, pages_by_file)
 
     assert fill_pools(NEEDS, fill, root) == ((("hugepages.node1.2048kB.total", "20"),), [])
     assert asked == [{"hugepages.2048kB.node1": "20"}]
@@ -442,7 +442,7 @@ huge_pages = pytest.mark.skipif(bool(_NONE), reason=f"no huge pages here: {_NONE
 
 def had(run: int) -> dict[tuple[int, str], tuple[int, int, int, int]]:
     """Extent, planned, touched and huge bytes by copy and category."""
-    found = rows(
+    found = query_rows(
         "SELECT copy, category, extent_bytes, planned_bytes, touched_bytes, huge_bytes "
         f"FROM page_region WHERE run_id = {run}"
     )

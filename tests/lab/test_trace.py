@@ -79,7 +79,7 @@ def traced(tmp_path: Path, cache: Path, *words: str, time_s: float = 100) -> Tra
 
     def running(wrap: tuple[str, ...], doing: Any) -> TraceRun:
         argv = (*wrap, str(tmp_path / "program"), *words)
-        found: TraceRun = doing(
+        trace_run: TraceRun = doing(
             CopySpec(
                 argv=argv,
                 shared_variables=spec.environment,
@@ -87,7 +87,7 @@ def traced(tmp_path: Path, cache: Path, *words: str, time_s: float = 100) -> Tra
                 output=spec.output,
             )
         )
-        return found
+        return trace_run
 
     tools = build_tools(find_valgrind(), cache)
     library = build_library(cache, split=True).executable
@@ -98,13 +98,13 @@ def traced(tmp_path: Path, cache: Path, *words: str, time_s: float = 100) -> Tra
 
 @needs_valgrind
 def test_data_is_told_apart_and_counted_page_by_page(tmp_path: Path, page_cache: Path) -> None:
-    found = traced(tmp_path, page_cache, "3")
-    assert found.status == 3
+    trace_run = traced(tmp_path, page_cache, "3")
+    assert trace_run.status == 3
     trace = read_trace(
-        found.document,
+        trace_run.document,
         huge_bytes=2 * MB,
         has_ranges=True,
-        elapsed_s=found.elapsed_s,
+        elapsed_s=trace_run.elapsed_s,
         native_s=None,
         tlb="",
         engine="",
@@ -189,21 +189,21 @@ def analyser(page_cache: Path) -> Path:
     return native_program("analyse", page_cache, ("-pthread",))
 
 
-def words(records: Records) -> bytes:
-    found = []
+def pack_records(records: Records) -> bytes:
+    packed = []
     for record in records:
         if len(record) == 2:
             page, count = record
-            found.append(page | count << 37)
+            packed.append(page | count << 37)
         else:
             kind, begin, end = record
-            found += [1 << 63 | kind << 56 | begin, end]
-    return struct.pack(f"={len(found)}Q", *found)
+            packed += [1 << 63 | kind << 56 | begin, end]
+    return struct.pack(f"={len(packed)}Q", *packed)
 
 
 def analysed(analyser: Path, records: Records, *options: str) -> dict[str, Any]:
     done = subprocess.run(
-        [analyser, *options], input=words(records), capture_output=True, check=True
+        [analyser, *options], input=pack_records(records), capture_output=True, check=True
     )
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -224,18 +224,18 @@ def references(records: Records) -> Iterator[tuple[int, int, int]]:
 def slow_distances(records: Records, shift: int) -> tuple[list[Counter[int]], list[int]]:
     """Distances by category, and first touches: a list with the newest page in front."""
     stack: list[int] = []
-    found: list[Counter[int]] = [Counter() for _ in NAMES]
+    histograms: list[Counter[int]] = [Counter() for _ in NAMES]
     first = [0] * len(NAMES)
     for small, count, category in references(records):
         page = small >> (shift - 12)
         if page in stack:
-            found[category][stack.index(page)] += 1
+            histograms[category][stack.index(page)] += 1
             stack.remove(page)
         else:
             first[category] += 1
         stack.insert(0, page)
-        found[category][0] += count - 1
-    return found, first
+        histograms[category][0] += count - 1
+    return histograms, first
 
 
 def in_bins(distances: Counter[int]) -> Counter[int]:
@@ -371,14 +371,14 @@ def test_a_page_counts_for_each_category_that_has_a_part_of_it(analyser: Path) -
 
 def test_static_data_is_small_where_no_huge_page_lies_wholly_in_it(analyser: Path) -> None:
     at = 1024 * MB
-    found = analysed(
+    analysis = analysed(
         analyser,
         [
             (STATIC, at + 4096, at + 5 * MB),  # whole huge pages: from 2 to 4 MB
             *((page, 2) for page in range((at >> 12) + 1, (at + 5 * MB) >> 12)),
         ],
     )
-    assert found["references"] == [0, 0, 2 * 512, 2 * (511 + 256), 0, 0]
+    assert analysis["references"] == [0, 0, 2 * 512, 2 * (511 + 256), 0, 0]
 
 
 def test_another_program_begins_with_empty_stacks_and_tlbs(analyser: Path) -> None:

@@ -121,7 +121,7 @@ def test_no_two_events_of_a_power_group_want_the_same_counter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "to", "told"),
+    ("change", "to", "message"),
     [
         ("counters = 2", "counters = 0", "mine.toml:3: pmu.counters: expected a whole number"),
         ("0xa3, vendor", '"a3", vendor', "mine.toml:8: events.stalls.config: expected a whole"),
@@ -141,11 +141,11 @@ def test_no_two_events_of_a_power_group_want_the_same_counter() -> None:
         ),
     ],
 )
-def test_mistakes_of_a_table_are_told_with_line_and_key(change: str, to: str, told: str) -> None:
+def test_mistakes_of_a_table_are_told_with_line_and_key(change: str, to: str, message: str) -> None:
     read(TABLE)
     with pytest.raises(InputError) as error:
         read(TABLE.replace(change, to))
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 def test_formulas_are_of_events_that_are_counted_with_cycles() -> None:
@@ -155,23 +155,23 @@ def test_formulas_are_of_events_that_are_counted_with_cycles() -> None:
 
 
 def test_counters_names_groups_tables_and_files(tmp_path: Path) -> None:
-    own = tmp_path / "own.toml"
-    own.write_text(TABLE)
+    table_file = tmp_path / "own.toml"
+    table_file.write_text(TABLE)
     pipeline, memory = "intel-skx:pipeline", "intel-skx:memory"
-    for asked, found in {
+    for asked, expected in {
         "cpi": [pipeline, memory, "intel-skx:translation"],
         "all": [pipeline, memory, *(f"intel-skx:{it}" for it in ("translation", "tlb", "numa"))],
         "numa,pipeline": ["intel-skx:numa", pipeline],
         "pipeline,pipeline": [pipeline],
         "pipeline+memory, software": [f"{pipeline}+{memory}", "software:software"],
         "arm-neoverse-n1:cpi": ["arm-neoverse-n1:stalls"],
-        str(own): ["mine:one"],
-        f"{own}:one": ["mine:one"],
+        str(table_file): ["mine:one"],
+        f"{table_file}:one": ["mine:one"],
         "cpi:u": [f"{pipeline}:u", f"{memory}:u", "intel-skx:translation:u"],
-        f"software,{own}:u": ["software:software", "mine:one:u"],
+        f"software,{table_file}:u": ["software:software", "mine:one:u"],
     }.items():
         choice = choose_groups(asked, SKX)
-        assert (names(choice), choice.notes) == (found, ()), asked
+        assert (names(choice), choice.notes) == (expected, ()), asked
     assert choose_groups("pipeline+memory", SKX).most_events == 12
     assert [table.name for table in choose_groups("cpi,software", SKX).tables] == [
         "intel-skx",
@@ -189,7 +189,7 @@ def test_an_unknown_processor_counts_what_the_kernel_names_and_says_so() -> None
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("groups", "message"),
     [
         ("", "expected GROUP,... such as cpi or software; `rater doctor counters` shows"),
         ("pipeline,", "expected GROUP"),
@@ -201,10 +201,10 @@ def test_an_unknown_processor_counts_what_the_kernel_names_and_says_so() -> None
         ("software:cpi", "the table software has no CPI stack; it has the groups software"),
     ],
 )
-def test_groups_that_are_not_there_are_refused(asked: str, told: str) -> None:
+def test_groups_that_are_not_there_are_refused(groups: str, message: str) -> None:
     with pytest.raises(InputError) as error:
-        choose_groups(asked, SKX)
-    assert told in str(error.value)
+        choose_groups(groups, SKX)
+    assert message in str(error.value)
 
 
 def test_groups_take_turns_over_counted_iterations() -> None:

@@ -296,13 +296,13 @@ def test_no_lgroup_of_one_benchmark_goes_unnamed_on_any_machine() -> None:
     for seed, topology in enumerate(generated()[:120]):
         layout = load_layout(("scatter", "os", "cores", "fill", "balanced")[seed % 5])
         copies, ring = len(topology.pus), 2 + seed % 7
-        found = plan_placements(topology, layout, copies, MemoryPolicy.LOCAL).placements
+        placements = plan_placements(topology, layout, copies, MemoryPolicy.LOCAL).placements
         starts: dict[int, Counter[int]] = {}
-        for p in found:
+        for p in placements:
             if p.node is not None:
                 starts.setdefault(p.node, Counter())[p.copy % ring] += 1
         pure = any(len(s) == 1 and s.total() > 1 for s in starts.values())
-        said = rotation_warnings(ring_plan(ring, copies), found, topology)
+        said = rotation_warnings(ring_plan(ring, copies), placements, topology)
         if pure:
             named += 1
             assert any("in step" in text and "NUMA node" in text for text in said), topology.source

@@ -28,7 +28,7 @@ command = ["b"]
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def work_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Work in an empty folder where no suites of a user are found."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
@@ -83,24 +83,24 @@ def test_an_existing_file_without_toml_in_its_name_is_a_suite_too(tmp_path: Path
     assert load_suite("own").path == path
 
 
-def test_behind_a_path_toml_may_be_left_out(here: Path) -> None:
-    (here / "perf").mkdir()
-    (here / "perf" / "mine.toml").write_text(OWN)
+def test_behind_a_path_toml_may_be_left_out(work_folder: Path) -> None:
+    (work_folder / "perf").mkdir()
+    (work_folder / "perf" / "mine.toml").write_text(OWN)
     assert split_selection("perf/mine") == ("perf/mine", ())
     assert split_selection("perf/mine/a,b") == ("perf/mine", ("a", "b"))
     assert split_selection("./perf/mine/b") == ("./perf/mine", ("b",))
     assert [b.name for b in load_selection("perf/mine/b").benchmarks] == ["b"]
-    assert load_suite("perf/mine").path == here / "perf" / "mine.toml"
-    (here / "mine.toml").write_text(OWN)
+    assert load_suite("perf/mine").path == work_folder / "perf" / "mine.toml"
+    (work_folder / "mine.toml").write_text(OWN)
     assert [b.name for b in load_selection("./mine/b").benchmarks] == ["b"]
 
 
 def test_a_name_with_a_benchmark_is_not_taken_for_a_path_but_what_lies_in_a_folder_is(
-    here: Path,
+    work_folder: Path,
 ) -> None:
     for folder in ("mini", "mine"):
-        (here / folder).mkdir()
-    (here / "mini" / "triad.toml").write_text(OWN)
+        (work_folder / folder).mkdir()
+    (work_folder / "mini" / "triad.toml").write_text(OWN)
     assert split_selection("mini/triad") == ("mini", ("triad",))
     assert split_selection("mine/nosuite") == ("mine/nosuite", ())
 
@@ -116,29 +116,33 @@ def test_folders_of_suites_are_those_of_the_variable_else_one_of_the_user() -> N
         assert suite_folders(unset) == (Path.home() / ".local/share/rater/suites",)
 
 
-def test_a_suite_in_such_a_folder_has_a_name(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = here / "data" / "rater" / "suites"
+def test_a_suite_in_such_a_folder_has_a_name(
+    work_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = work_folder / "data" / "rater" / "suites"
     own.mkdir(parents=True)
     (own / "mine.toml").write_text(OWN)
     assert find_suite("mine") == own / "mine.toml"
     assert split_selection("mine/b") == ("mine", ("b",))
-    (here / "mine").mkdir()  # a name wins over a folder called like it
+    (work_folder / "mine").mkdir()  # a name wins over a folder called like it
     assert [b.name for b in load_selection("mine/b").benchmarks] == ["b"]
-    monkeypatch.setenv("RATER_SUITES", str(here))
+    monkeypatch.setenv("RATER_SUITES", str(work_folder))
     with pytest.raises(InputError, match="unknown suite 'mine'"):
         find_suite("mine")
 
 
 def test_of_two_with_one_name_the_first_is_meant_and_rater_comes_first(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    work_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second = here / "first", here / "second"
+    first, second = work_folder / "first", work_folder / "second"
     for folder in (first, second):
         folder.mkdir()
         for name in ("mini", "mine", "no name", "notes.txt"):
             (folder / f"{name}.toml").write_text("broken [")
         (folder / "folder.toml").mkdir()
-    monkeypatch.setenv("RATER_SUITES", f"{first}:{second}:{here / 'none'}:{first / 'mine.toml'}")
+    monkeypatch.setenv(
+        "RATER_SUITES", f"{first}:{second}:{work_folder / 'none'}:{first / 'mine.toml'}"
+    )
     found, troubles = find_suites()
     assert [s.name for s in found if s.folder is None] == suite_names()
     assert [(s.name, s.folder, s.instead) for s in found if s.folder and "." not in s.name] == [
@@ -149,19 +153,19 @@ def test_of_two_with_one_name_the_first_is_meant_and_rater_comes_first(
     ]
     assert find_suite("mini").parent not in (first, second)
     assert troubles == [
-        f"{here}/none (of RATER_SUITES): no such folder",
+        f"{work_folder}/none (of RATER_SUITES): no such folder",
         f"{first}/mine.toml: Not a directory",
     ]
 
 
 def test_a_file_given_like_a_name_or_with_a_folder_beside_it_is_pointed_at(
-    here: Path,
+    work_folder: Path,
 ) -> None:
-    (here / "mine.toml").write_text(OWN)
+    (work_folder / "mine.toml").write_text(OWN)
     with pytest.raises(InputError, match=r"unknown suite 'mine'; did you mean \./mine\.toml\?"):
         load_suite("mine")
-    (here / "foo").mkdir()
-    (here / "foo.toml").write_text(OWN)
+    (work_folder / "foo").mkdir()
+    (work_folder / "foo.toml").write_text(OWN)
     with pytest.raises(InputError) as caught:
         load_selection("foo/b")
     assert str(caught.value) == ("suite: no such file: foo/b - did you mean ./foo.toml/b?")
@@ -169,11 +173,13 @@ def test_a_file_given_like_a_name_or_with_a_folder_beside_it_is_pointed_at(
 
 
 def test_empty_words_name_no_folder_and_a_tilde_is_the_home(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    work_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOME", str(here))
-    assert suite_folders({"RATER_SUITES": "~/own:: "}) == (here / "own",)
-    assert suite_folders({"RATER_SUITES": "~no-such-user/x"}) == (here / "~no-such-user" / "x",)
-    data = {"XDG_DATA_HOME": str(here / "nothing")}
-    assert suite_folders(data | {"RATER_SUITES": ":"}) == (here / "nothing/rater/suites",)
+    monkeypatch.setenv("HOME", str(work_folder))
+    assert suite_folders({"RATER_SUITES": "~/own:: "}) == (work_folder / "own",)
+    assert suite_folders({"RATER_SUITES": "~no-such-user/x"}) == (
+        work_folder / "~no-such-user" / "x",
+    )
+    data = {"XDG_DATA_HOME": str(work_folder / "nothing")}
+    assert suite_folders(data | {"RATER_SUITES": ":"}) == (work_folder / "nothing/rater/suites",)
     assert find_suites(data | {"RATER_SUITES": ":"})[1] == []

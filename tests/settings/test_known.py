@@ -1,4 +1,4 @@
-"""Knobs: what a machine has of them, what they take, what is read."""
+"""Knobs: those that a machine has, the values they take, and how they are read."""
 
 from pathlib import Path
 

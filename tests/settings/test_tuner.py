@@ -133,12 +133,12 @@ def test_the_present_values_are_on_disk_before_anything_is_written(
 ) -> None:
     seen = []
 
-    def look(_: Path, file: str, value: str) -> None:
+    def note_and_write(_: Path, file: str, value: str) -> None:
         seen.append([(e["old"], e["ours"]) for e in box.entries() if e["file"] == file] + [value])
         box.write(file, value)
 
     for module in (tuner_module, putback):
-        monkeypatch.setattr(module, "write_value", look)
+        monkeypatch.setattr(module, "write_value", note_and_write)
     with box.tuner() as tuner:
         tuner.set({"swappiness": "10"})
         tuner.set({"swappiness": "20"})
@@ -266,7 +266,7 @@ def test_a_setting_that_somebody_else_changes_in_between_stops_the_next_set(box:
     ):
         tuner.restore()
     assert box.line(SWAPPINESS) == "33"
-    # What was there first is known still, to this process and in the box.journal.
+    # The first value is still known to this process and in the journal.
     assert [e["old"] for e in box.entries()] == ["60"]
     with pytest.raises(RunError, match=r"somebody else set .*swappiness to 33"):
         tuner.set({"swappiness": "20"})

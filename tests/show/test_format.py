@@ -358,7 +358,7 @@ def document(copies: int = 2, **options: Any) -> Any:
         "tuned": False,
         "pages": [],
     }
-    known = {
+    facts = {
         "suite": "mini",
         "size": "test",
         "tune": "base",
@@ -394,7 +394,7 @@ def document(copies: int = 2, **options: Any) -> Any:
         )
         for c in range(copies)
     ]
-    document: Any = plan_document(plan, ONE, placements, (), known)
+    document: Any = plan_document(plan, ONE, placements, (), facts)
     return document
 
 

@@ -45,7 +45,7 @@ def window_text(progress: Progress, seconds: float) -> str | None:
 
 
 def finished(progress: Progress, finish_s: float) -> PhaseResult:
-    """What is known of the phase after its window."""
+    """The result of the phase after its window."""
     progress.event(over(0.0, finish_s, window_s=WINDOW))
     assert progress.last_phase is not None
     return progress.last_phase

@@ -1,4 +1,4 @@
-"""`rater spec import` as it is typed, and where copies of imported files were."""
+"""`rater spec import` on the command line, and where copies of imported files were."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def test_one_file_is_one_run_with_base_and_peak(
         ("peak", 0, 2, 0, "0", 250 * 10**9),
         ("peak", 1, 5, 1, "1", 200 * 10**9),
     ]
-    found = ask(
+    iterations = ask(
         database,
         "SELECT own.tune, own.ratio, file.ratio, file.reported_s, file.reference_s, "
         "file.selected, file.valid "
         "FROM bracket_result AS own JOIN spec_result AS file USING (run_id, phase)",
     )
-    assert found == [
+    assert iterations == [
         ("base", 20.0, 20.0, 500.0, 5000.0, 1, "S"),
         ("peak", 40.0, 40.0, 250.0, 5000.0, 1, "S"),
     ]

@@ -1,4 +1,4 @@
-"""An installed SPEC CPU: what is found of it, and command files of specinvoke."""
+"""An installed SPEC CPU: its benchmarks, and command files of specinvoke."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def names(folder: Path | str) -> list[str]:
 
 def test_run_directories_are_found_from_every_folder_above_them(kit: StandInKit) -> None:
     file = kit.count(2)
-    kit.words(2)
+    kit.write_words_kit(2)
     spec = kit.root / "benchspec"
     assert names(kit.root) == names(spec) == names(spec / "CPU2006") == ["901.count", "902.words"]
     one = spec / "CPU2006" / "901.count"
@@ -111,17 +111,17 @@ def test_sizes_and_tunes_are_chosen_not_guessed(kit: StandInKit) -> None:
 def test_a_benchmark_is_read_with_all_that_lies_beside_it(kit: StandInKit) -> None:
     file = kit.count(3, binds=["0", "8", "16"])
     (file.parents[2] / "data" / "ref" / "reftime").write_text("ref\n9120\n")
-    found = read_benchmark(kit_run(file))
-    assert [Path(directory).name[-4:] for directory in found.directories] == [
+    benchmark = read_benchmark(kit_run(file))
+    assert [Path(directory).name[-4:] for directory in benchmark.directories] == [
         "0000",
         "0001",
         "0002",
     ]
-    assert found.commands.binds == ("0", "8", "16")
-    assert len(found.comparison) == 2
-    assert (found.root, found.reference_s, found.remarks) == (kit.root, 9120.0, ())
-    assert programs_of(found) == (file.parent / "count_base.rig",)
-    assert problems_of(found, 3) == ()
+    assert benchmark.commands.binds == ("0", "8", "16")
+    assert len(benchmark.comparison) == 2
+    assert (benchmark.root, benchmark.reference_s, benchmark.remarks) == (kit.root, 9120.0, ())
+    assert programs_of(benchmark) == (file.parent / "count_base.rig",)
+    assert problems_of(benchmark, 3) == ()
 
 
 def test_reference_times_of_2017_and_nonsense(kit: StandInKit) -> None:
@@ -181,21 +181,21 @@ def test_a_copied_kit_runs_in_its_own_directories(kit: StandInKit) -> None:
     other = kit.root.with_name("copy")
     shutil.copytree(kit.root, other)
     ((run,), _) = find_runs(str(other))
-    found = read_benchmark(run)
-    assert all(directory.startswith(f"{other}/") for directory in found.directories)
-    assert f"its command file names {kit.root}, which is another tree" in found.remarks[0]
+    benchmark = read_benchmark(run)
+    assert all(directory.startswith(f"{other}/") for directory in benchmark.directories)
+    assert f"its command file names {kit.root}, which is another tree" in benchmark.remarks[0]
     # Not where copies would be missing.
     shutil.rmtree(kit_run(run.file).file.parent.with_name("run_base_ref_rig.0001"))
-    found = read_benchmark(run)
-    assert all(directory.startswith(f"{kit.root}/") for directory in found.directories)
-    assert "another tree: copies run there" in found.remarks[0]
+    benchmark = read_benchmark(run)
+    assert all(directory.startswith(f"{kit.root}/") for directory in benchmark.directories)
+    assert "another tree: copies run there" in benchmark.remarks[0]
 
 
 def test_a_folder_that_may_not_be_looked_into_is_named(
     kit: StandInKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kit.count(1)
-    closed = kit.words(1).parents[1]
+    closed = kit.write_words_kit(1).parents[1]
     look = os.scandir
 
     def scandir(folder: Path) -> object:  # root may look into every folder
@@ -399,11 +399,11 @@ def test_the_file_that_is_compared_is_the_last_word() -> None:
 
 @needs_samples
 def test_the_real_command_files_are_read() -> None:
-    found = {
+    benchmarks = {
         file.name.removesuffix(".speccmds.cmd"): parse_speccmds(file.read_text(), file.name)
         for file in (SAMPLES / "speccmds").glob("*.cmd")
     }
-    assert {name: len(file.commands) for name, file in found.items()} == {
+    assert {name: len(file.commands) for name, file in benchmarks.items()} == {
         "400.perlbench": 3,
         "403.gcc": 9,
         "429.mcf": 1,
@@ -411,9 +411,9 @@ def test_the_real_command_files_are_read() -> None:
         "450.soplex": 2,
         "483.xalancbmk": 1,
     }
-    assert all(file.copies == 1 for file in found.values())
-    assert [command.stdin for command in found["445.gobmk"].commands][:2] == [
+    assert all(file.copies == 1 for file in benchmarks.values())
+    assert [command.stdin for command in benchmarks["445.gobmk"].commands][:2] == [
         "13x13.tst",
         "nngs.tst",
     ]
-    assert found["403.gcc"].commands[0].text.endswith("/gcc_base.CPU_O3 166.i -o 166.s")
+    assert benchmarks["403.gcc"].commands[0].text.endswith("/gcc_base.CPU_O3 166.i -o 166.s")

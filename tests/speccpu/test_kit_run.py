@@ -17,7 +17,7 @@ import pytest
 from rater.commands.cli import main
 from rater.speccpu.kit import outputs as kitcheck
 from rater.text.cpuset import parse_list
-from tests.support.calls import rater, rows
+from tests.support.calls import query_rows, rater
 from tests.support.kit import StandInKit, script
 
 
@@ -35,36 +35,38 @@ def ran(*words: object) -> str:
     done = rater("run", *words)
     if done.returncode:
         ended = "SELECT late_ns, copy, step, exit_code, signal, note, validity_detail FROM copy "
-        failed = rows(f"{ended} WHERE status != 'ok' OR validity = 'invalid'")
+        failed = query_rows(f"{ended} WHERE status != 'ok' OR validity = 'invalid'")
         if failed and all(row[0] for row in failed) and os.getpriority(os.PRIO_PROCESS, 0) > 0:
             pytest.skip("the tests were started behind others (nice), so that rater did not run")
         raise AssertionError(done.stderr, failed)
     return done.stdout + done.stderr
 
 
-# -- as it is meant to be --------------------------------------------------------------------------
+# -- a kit without faults -------------------------------------------------------------------------
 
 
 def test_64_staggered_copies_of_two_workloads_each_are_run_validated_and_timed(
     kit: StandInKit,
 ) -> None:
-    count, words = kit.count(64), kit.words(64)
+    count, words = kit.count(64), kit.write_words_kit(64)
     message = ran(f"spec:{kit.root}", "--stagger", "1", "-v")
     assert "placement as planned: 128 copy runs" in " ".join(message.split())
-    assert rows("SELECT mode, copies, size, tune, stagger_ms FROM run") == [
+    assert query_rows("SELECT mode, copies, size, tune, stagger_ms FROM run") == [
         ("staggered", 64, "ref", "base", 1.0)
     ]
-    assert rows("SELECT benchmark, status, validity, count(*) FROM copy GROUP BY 1, 2, 3") == [
+    assert query_rows(
+        "SELECT benchmark, status, validity, count(*) FROM copy GROUP BY 1, 2, 3"
+    ) == [
         ("901.count", "ok", "valid", 64),
         ("902.words", "ok", "valid", 64),
     ]
     # Two workloads a copy, one after the other, which together are the copy's time.
-    assert rows(
+    assert query_rows(
         "SELECT count(*), sum(workload.elapsed_ns) = sum(copy.elapsed_ns) / 2, "
         "min(workload.exit_code), max(workload.exit_code), min(workload.pid) > 0 "
         "FROM workload JOIN copy USING (run_id, phase, copy, step)"
     ) == [(256, 1, 0, 0, 1)]
-    assert rows(
+    assert query_rows(
         "SELECT count(*) FROM workload AS a JOIN workload AS b USING (run_id, phase, copy, step) "
         "WHERE a.workload = 1 AND b.workload = 2 AND a.finish_ns = b.start_ns"
     ) == [(128,)]
@@ -81,20 +83,20 @@ def test_64_rotated_copies_run_both_benchmarks_and_their_last_round_is_validated
     kit: StandInKit,
 ) -> None:
     kit.count(64)
-    kit.words(64)
+    kit.write_words_kit(64)
     message = ran(f"spec:{kit.root}", "--mode", "rotated", "--iterations", "2")
     assert "validated for the last round only" in " ".join(message.split())
-    assert rows(
+    assert query_rows(
         "SELECT iteration, status, validity, count(*), count(DISTINCT copy) FROM copy "
         "GROUP BY 1, 2, 3"
     ) == [(1, "ok", "no-expectation", 128, 64), (2, "ok", "valid", 128, 64)]
-    assert rows("SELECT benchmark FROM copy WHERE copy = 3 ORDER BY step") == [
+    assert query_rows("SELECT benchmark FROM copy WHERE copy = 3 ORDER BY step") == [
         ("902.words",),
         ("901.count",),
         ("902.words",),
         ("901.count",),
     ]
-    assert rows("SELECT count(*) FROM workload") == [(512,)]
+    assert query_rows("SELECT count(*) FROM workload") == [(512,)]
 
 
 def test_a_steady_run_repeats_and_says_that_it_validates_nothing(kit: StandInKit) -> None:
@@ -103,13 +105,13 @@ def test_a_steady_run_repeats_and_says_that_it_validates_nothing(kit: StandInKit
     assert "not validated: a copy's next run writes into the same run directory" in " ".join(
         message.split()
     )
-    ((runs, copies, kinds),) = rows(
+    ((runs, copies, kinds),) = query_rows(
         "SELECT count(*), count(DISTINCT copy), group_concat(DISTINCT status || validity) FROM copy"
     )
     assert runs > copies == 2
     assert kinds == "okno-expectation"
     # But for the runs that the window's end cut off, each has its two workloads.
-    assert rows("SELECT max(workload), count(*) FROM workload")[0][0] == 2
+    assert query_rows("SELECT max(workload), count(*) FROM workload")[0][0] == 2
 
 
 def test_what_an_earlier_run_left_is_no_answer_of_this_one(kit: StandInKit) -> None:
@@ -129,7 +131,7 @@ def test_what_an_earlier_run_left_is_no_answer_of_this_one(kit: StandInKit) -> N
     done = rater("run", f"spec:{kit.root}", "--quiet")
     assert (done.returncode, "2 copies failed" in done.stderr) == (1, True)
     last = "WHERE run_id = (SELECT max(id) FROM run)"
-    assert rows(f"SELECT DISTINCT status, validity, validity_detail FROM copy {last}") == [
+    assert query_rows(f"SELECT DISTINCT status, validity, validity_detail FROM copy {last}") == [
         ("wrong-output", "invalid", "own was not written: it is of an earlier run")
     ]
 
@@ -169,7 +171,7 @@ def test_closed_standard_input_is_closed_and_the_pipe_of_the_script_is_nobodys(
 
     assert low(closed.parent / "a") == low(closed.parent / "c") == {"1", "2"}
     assert low(closed.parent / "b") == low(null.parent / "a") == {"0", "1", "2"}
-    (count,) = rows("SELECT count(*) FROM workload WHERE exit_code = 0")
+    (count,) = query_rows("SELECT count(*) FROM workload WHERE exit_code = 0")
     assert count == (4,)
 
 
@@ -224,7 +226,7 @@ def test_bind_values_that_are_cpus_place_copies_and_are_replaced(kit: StandInKit
     message = ran(f"spec:{kit.root}", "--bind-from-file")
     assert f"binds several copies to CPUs {cpu}" in message
     assert [(run_dir(file, n) / "out").read_text() for n in (0, 1)] == [f"{cpu}\n{cpu}\n"] * 2
-    assert rows("SELECT layout FROM run") == [("-b of the command file",)]
+    assert query_rows("SELECT layout FROM run") == [("-b of the command file",)]
     # Without the option rater places them, and tells the commands where.
     ran(f"spec:{kit.root}", "--layout", f"list:{min(os.sched_getaffinity(0))}")
     first = min(os.sched_getaffinity(0))
@@ -243,7 +245,7 @@ def test_a_bind_value_that_is_a_command_binds_by_itself(kit: StandInKit) -> None
     )
     message = " ".join(ran(f"spec:{kit.root}", "--bind-from-file").split())
     assert "of the command file binds copies, not rater" in message
-    assert rows("SELECT cpus, cpu, memory_policy FROM placement") == [(None, cpu, "none")]
+    assert query_rows("SELECT cpus, cpu, memory_policy FROM placement") == [(None, cpu, "none")]
     assert (file.parent / "out").read_text() == "bound\nx\n"
     refused = rater("run", f"spec:{kit.root}", "--bind-from-file", "--mem", "bind")
     assert (refused.returncode, "--mem bind: the command file already sets" in refused.stderr) == (
@@ -252,7 +254,7 @@ def test_a_bind_value_that_is_a_command_binds_by_itself(kit: StandInKit) -> None
     )
     message = " ".join(ran(f"spec:{kit.root}").split())
     assert "of the command file is left out: rater places copies itself" in message
-    assert rows("SELECT cpus FROM placement WHERE run_id = 2") != [(None,)]
+    assert query_rows("SELECT cpus FROM placement WHERE run_id = 2") != [(None,)]
     assert (file.parent / "out").read_text() == "x\n"
 
 
@@ -278,7 +280,7 @@ def test_commands_that_bind_themselves_are_bound_by_nobody_else(
     file.write_text(file.read_text().replace("-e err ", f"-e err {BEFORE} "))
     message = " ".join(ran(f"spec:{kit.root}", "--layout", f"list:{first}").split())
     assert "taskset in the commands binds copies, not rater" in message
-    assert rows("SELECT cpus, cpu FROM placement") == [(None, cpu)]
+    assert query_rows("SELECT cpus, cpu FROM placement") == [(None, cpu)]
     assert (file.parent / "out").read_text() == f"{cpu}\n"
     every = (file.parent / "before").read_text().strip()
     assert parse_list(every) == tuple(sorted(os.sched_getaffinity(0)))
@@ -288,7 +290,7 @@ def test_a_bind_that_stands_nowhere_binds_nobody_and_it_is_said(kit: StandInKit)
     kit.count(1, binds=["numactl --physcpubind=0"])
     message = " ".join(ran(f"spec:{kit.root}", "--bind-from-file").split())
     assert "copies are not bound: the commands have no $BIND" in message
-    assert rows("SELECT cpus, cpu FROM placement") == [(None, None)]
+    assert query_rows("SELECT cpus, cpu FROM placement") == [(None, None)]
 
 
 def test_the_stagger_of_the_file_is_used_where_the_user_gives_none(kit: StandInKit) -> None:
@@ -296,7 +298,7 @@ def test_the_stagger_of_the_file_is_used_where_the_user_gives_none(kit: StandInK
     assert "--stagger 3: not given, taken from -S" in ran(f"spec:{kit.root}")
     ran(f"spec:{kit.root}", "--stagger", "1", "--quiet")
     assert "-S of the command files is not used" in ran(f"spec:{kit.root}", "--mode", "rotated")
-    assert rows("SELECT mode, stagger_ms FROM run") == [
+    assert query_rows("SELECT mode, stagger_ms FROM run") == [
         ("staggered", 3.0),
         ("staggered", 1.0),
         ("rotated", 0.0),
@@ -307,7 +309,7 @@ def test_the_file_says_how_many_copies_there_are(
     kit: StandInKit, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kit.count(3)
-    kit.words(3, directives=["-u 2"])
+    kit.write_words_kit(3, directives=["-u 2"])
     assert main(["run", f"spec:{kit.root}", "--dry-run"]) == 2
     message = capsys.readouterr().err
     assert "different numbers of copies (901.count: 3, 902.words: 2)" in message
@@ -335,7 +337,7 @@ def test_a_copy_stops_at_its_first_workload_that_fails(kit: StandInKit) -> None:
     done = rater("run", "--speccmds", file)
     assert done.returncode == 1
     assert "workload" not in done.stderr
-    assert rows("SELECT copy, status, exit_code, note FROM copy") == [
+    assert query_rows("SELECT copy, status, exit_code, note FROM copy") == [
         (0, "ok", 0, None),
         *(
             (
@@ -348,7 +350,7 @@ def test_a_copy_stops_at_its_first_workload_that_fails(kit: StandInKit) -> None:
             for n in (1, 2)
         ),
     ]
-    assert rows("SELECT copy, workload, exit_code FROM workload") == [
+    assert query_rows("SELECT copy, workload, exit_code FROM workload") == [
         *((0, n, 0) for n in (1, 2, 3)),
         *((copy, n, code) for copy in (1, 2) for n, code in ((1, 0), (2, 3))),
     ]
@@ -378,14 +380,14 @@ def test_signals_timeouts_and_what_is_not_there(kit: StandInKit) -> None:
     assert rater("run", "--speccmds", file, "--quiet").returncode == 1
     file.write_text(text.replace("-o b -e e ", "-o b -e e ../no/such/"))
     assert rater("run", "--speccmds", file, "--quiet").returncode == 1
-    found = rows(
+    copies = query_rows(
         "SELECT copy.status, copy.signal, copy.exit_code, workload.signal, workload.exit_code "
         "FROM copy JOIN workload USING (run_id, phase, copy, step) WHERE workload = 2"
     )
-    assert found[0] == ("failed", 11, None, 11, None)
-    assert found[1][0] == "timeout"
-    assert found[2][0] == "failed"
-    assert found[3] == ("failed", None, 127, None, 127)
+    assert copies[0] == ("failed", 11, None, 11, None)
+    assert copies[1][0] == "timeout"
+    assert copies[2][0] == "failed"
+    assert copies[3] == ("failed", None, 127, None, 127)
 
 
 def test_an_interrupted_run_ends_its_copies_and_knows_which_workload_they_were_in(
@@ -409,8 +411,8 @@ def test_an_interrupted_run_ends_its_copies_and_knows_which_workload_they_were_i
     watcher.start()
     assert rater("run", f"spec:{kit.root}", "--quiet").returncode == 130
     watcher.join()
-    assert rows("SELECT status, validity FROM copy") == [("interrupted", "unchecked")] * 2
-    assert rows("SELECT copy, workload, exit_code, signal FROM workload") == [
+    assert query_rows("SELECT status, validity FROM copy") == [("interrupted", "unchecked")] * 2
+    assert query_rows("SELECT copy, workload, exit_code, signal FROM workload") == [
         (copy, *ended) for copy in (0, 1) for ended in ((1, 0, None), (2, None, 15))
     ]
 
@@ -422,7 +424,7 @@ def test_a_wrong_output_is_a_failed_copy_with_the_words_of_the_kits_tool(kit: St
     assert done.returncode == 1
     (failed,) = json.loads(done.stdout)["failed"]
     assert (failed["copy"], failed["status"]) == (1, "wrong-output")
-    (detail,) = rows("SELECT validity_detail FROM copy WHERE copy = 1")[0]
+    (detail,) = query_rows("SELECT validity_detail FROM copy WHERE copy = 1")[0]
     assert detail == f"one.out differs: 0001: 1 lines (see {run_dir(file, 4)}/one.out.mis)"
     # Mended, the old findings are no longer in the way.
     (run_dir(file, 4) / "a").write_text("1\n2\n")
@@ -434,13 +436,13 @@ def test_without_specdiff_copies_are_not_validated_and_it_is_said(kit: StandInKi
     kit.count(2)
     kit.specdiff.unlink()
     message = " ".join(ran(f"spec:{kit.root}").split())
-    ((status, validity, detail),) = rows(
+    ((status, validity, detail),) = query_rows(
         "SELECT DISTINCT status, validity, validity_detail FROM copy"
     )
     assert (status, validity) == ("ok", "no-expectation")
     assert detail.startswith("not validated: the kit's specdiff: ")
     assert "outputs of 901.count were not validated: the kit's specdiff: " in message
-    kit.words(1, expected={})
+    kit.write_words_kit(1, expected={})
     message = " ".join(ran(f"spec:{kit.root}/902.words").split())
     assert "902.words: outputs are not validated: no compare.cmd in" in message
 
@@ -466,7 +468,7 @@ def test_a_specdiff_that_breaks_has_found_nothing(
     text = compare.read_text().replace("-o one.out.cmp ", "-o one.out.cmp COPY=$SPECCOPYNUM ")
     compare.write_text("-E SPECENV set\n" + text.split("-o two.out")[0])
     rater("run", f"spec:{kit.root}", "--quiet")
-    ((found, message),) = rows("SELECT validity, validity_detail FROM copy")
+    ((found, message),) = query_rows("SELECT validity, validity_detail FROM copy")
     assert (found, detail is None) == (validity, message is None)
     assert detail is None or detail in message
 
@@ -504,7 +506,7 @@ def test_directories_that_are_gone_refuse_the_run_and_a_dry_run_says_so(
     assert main(["run", f"spec:{kit.root}", "--dry-run"]) == 0
     assert "no run directory" in " ".join(capsys.readouterr().out.split())
     there = Path(os.environ["RATER_DB"]).exists()
-    assert not there or rows("SELECT count(*) FROM run") == [(0,)]
+    assert not there or query_rows("SELECT count(*) FROM run") == [(0,)]
 
 
 def test_a_kits_run_is_made_again_and_taken_up_again(kit: StandInKit) -> None:
@@ -516,9 +518,9 @@ def test_a_kits_run_is_made_again_and_taken_up_again(kit: StandInKit) -> None:
     file.write_text(file.read_text().replace("EXE a b", "EXE a b") + "# changed\n")
     again = rater("rerun", "1", "--quiet")
     assert again.returncode == 0
-    notes = [text for (text,) in rows("SELECT text FROM note WHERE run_id = 3")]
+    notes = [text for (text,) in query_rows("SELECT text FROM note WHERE run_id = 3")]
     assert any("inputs of 901.count" in text or "suite file" in text for text in notes), notes
-    assert rows("SELECT copies, size, mode FROM run GROUP BY 1, 2, 3") == [
+    assert query_rows("SELECT copies, size, mode FROM run GROUP BY 1, 2, 3") == [
         (2, "ref", "homogeneous")
     ]
     with closing(sqlite3.connect(os.environ["RATER_DB"])) as db, db:
@@ -530,5 +532,5 @@ def test_a_kits_run_is_made_again_and_taken_up_again(kit: StandInKit) -> None:
     assert "cannot go on" in refused.stderr
     done = rater("run", "--resume", "2", "--force", "--quiet")
     assert done.returncode == 0, done.stderr
-    assert rows("SELECT status, resumed FROM run WHERE id = 2") == [("complete", 1)]
-    assert rows("SELECT count(*) FROM workload WHERE run_id = 2") == [(8,)]
+    assert query_rows("SELECT status, resumed FROM run WHERE id = 2") == [("complete", 1)]
+    assert query_rows("SELECT count(*) FROM workload WHERE run_id = 2") == [(8,)]

@@ -1,4 +1,4 @@
-"""Mistakes in bind lists, each found at its line, and `rater spec lint-bind` as it is typed."""
+"""Mistakes in bind lists, each found at its line, and `rater spec lint-bind` as a command."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from rater.speccpu.lint.check import lint as check
 from rater.speccpu.lint.machine import misplaced
 from rater.system.errors import InputError
 from tests.support.calls import Rater
-from tests.support.machines import generated, made, real_machines
+from tests.support.machines import generated, real_machines, topology_of
 from tests.support.places import SAMPLES, needs_samples
 from tests.support.spec_fuzz import CONFIG, broken
 
 # Two lgroups of two cores of two threads; second threads come last, as on x86.
-SMALL = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]])
+SMALL = topology_of([[[0, 4], [1, 5]], [[2, 6], [3, 7]]])
 NUMACTL = "submit = $BIND $command\n"
 GOOD = [(0, 0), (1, 0), (4, 0), (5, 0), (2, 1), (3, 1), (6, 1), (7, 1)]
 
@@ -39,8 +39,8 @@ def source(text: str, *ran: ResultOf) -> Source:
     return Source(name="x.cfg", config=config, packed=False, ran=ran, missing=(), origins=origins)
 
 
-def lint(own: Source, topology: Topology | None = None, **options: object) -> LintReport:
-    return check(LintContext(source=own, topology=topology, **options))  # type: ignore[arg-type]  # the test's own
+def lint(source: Source, topology: Topology | None = None, **options: object) -> LintReport:
+    return check(LintContext(source=source, topology=topology, **options))  # type: ignore[arg-type]  # the test's own
 
 
 def listed(pairs: list[tuple[int, int]]) -> str:
@@ -50,7 +50,9 @@ def listed(pairs: list[tuple[int, int]]) -> str:
     )
 
 
-def found(text: str, topology: Topology | None = None, **options: object) -> list[tuple[int, str]]:
+def findings_by_line(
+    text: str, topology: Topology | None = None, **options: object
+) -> list[tuple[int, str]]:
     result = lint(source(text), topology, **options)
     return [(finding.line, finding.kind) for finding in result.findings]
 
@@ -66,8 +68,12 @@ RELATIVE = BY_COPY.replace("=$", "=+$")
 TWO_MASKS = NUMACTL + "bind0 = taskset -c 0-1\nbind1 = taskset -c {}\n"
 OF_NODE = NUMACTL + "".join(f"bind{copy} = numactl -N 0 -m 0\n" for copy in range(5))
 MCDRAM = NUMACTL + "bind0 = numactl -m {} -C 0\nbind1 = numactl -l -C 1\n"
-ONE_NODE, POWER, AWAY = made([[[0], [1]]]), made([[[0, 1], [2, 3]]]), made([[[2], [5]]])
-HALF_SHUT = made([[[0], [1]], [[2], [3]]], usable={0, 1, 2})
+ONE_NODE, POWER, AWAY = (
+    topology_of([[[0], [1]]]),
+    topology_of([[[0, 1], [2, 3]]]),
+    topology_of([[[2], [5]]]),
+)
+HALF_SHUT = topology_of([[[0], [1]], [[2], [3]]], usable={0, 1, 2})
 FOUR = NUMACTL + listed([(0, 0), (1, 0), (2, 1), (3, 1)])
 CASES: dict[str, tuple[str, Topology | None, int | None, list[tuple[int, str]]]] = {
     "a right list": (EIGHT, None, None, []),
@@ -128,25 +134,25 @@ CASES: dict[str, tuple[str, Topology | None, int | None, list[tuple[int, str]]]]
 @pytest.mark.parametrize("name", CASES)
 def test_mistakes_have_their_lines_and_kinds(name: str) -> None:
     text, machine, copies, expected = CASES[name]
-    assert found(text, machine, copies=copies) == expected
+    assert findings_by_line(text, machine, copies=copies) == expected
 
 
 def test_the_same_cpu_twice_is_told_with_both_lines_and_the_free_cpu() -> None:
     text = NUMACTL + listed([*GOOD[:3], (1, 0), *GOOD[4:]])
     assert text_of(text) == "bind3 binds CPU 1 again (bind1, line 3 has it); CPU 5 has no copy"
-    assert found(text, SMALL) == [(5, "cpu-twice"), (9, "idle")]
+    assert findings_by_line(text, SMALL) == [(5, "cpu-twice"), (9, "idle")]
 
 
 def test_a_name_given_twice_is_told_where_it_is_given_again() -> None:
     text = EIGHT.replace("bind3 =", "bind2 =")
-    kinds = found(text)
+    kinds = findings_by_line(text)
     assert kinds == [(5, "repeated"), (6, "gap")]
     assert "8 bindN lines are 7 binds" in lint(source(text)).findings[0].text
 
 
 def test_what_the_machine_lacks() -> None:
     text = NUMACTL + listed([*GOOD[:6], (8, 1), (7, 2)])
-    assert found(text, SMALL) == [(8, "cpu-missing"), (9, "node-missing"), (9, "idle")]
+    assert findings_by_line(text, SMALL) == [(8, "cpu-missing"), (9, "node-missing"), (9, "idle")]
     message = {finding.kind: finding.text for finding in lint(source(text), SMALL).findings}
     assert message["cpu-missing"] == "bind6 binds CPU 8, which is not there: made has CPUs 0-7"
     assert message["node-missing"] == "bind7 names node 2: the machine has nodes 0-1 with memory"
@@ -154,7 +160,7 @@ def test_what_the_machine_lacks() -> None:
 
 def test_memory_of_another_node_is_told_with_the_right_one() -> None:
     text = NUMACTL + listed([*GOOD[:7], (7, 0)])
-    assert found(text, SMALL) == [(9, "far-memory")]
+    assert findings_by_line(text, SMALL) == [(9, "far-memory")]
     assert text_of(text, SMALL) == (
         "bind7 binds memory to node 0, but CPU 7 is of node 1; use -m 1"
     )
@@ -176,34 +182,34 @@ def test_siblings_before_free_cores() -> None:
     assert whole.notes == (
         "with 3 to 5 copies of this list some share a core while other cores have none",
     )
-    assert found(EIGHT, SMALL, copies=4) == [(4, "siblings"), (9, "many-binds")]
+    assert findings_by_line(EIGHT, SMALL, copies=4) == [(4, "siblings"), (9, "many-binds")]
 
 
 def test_idle_cpus_are_those_of_as_many_threads_as_the_copies_need() -> None:
-    assert found(FOUR, SMALL) == []  # one thread a core is a choice
+    assert findings_by_line(FOUR, SMALL) == []  # one thread a core is a choice
     three = NUMACTL + listed([(0, 0), (1, 0), (2, 1)])
-    assert found(three, SMALL) == [(4, "idle")]
+    assert findings_by_line(three, SMALL) == [(4, "idle")]
     assert "CPU 3 has no copy (1 on node 1); a list for all has 4 copies" in text_of(three, SMALL)
-    assert found(three, SMALL, copies=3) == []  # so many are meant
+    assert findings_by_line(three, SMALL, copies=3) == []  # so many are meant
 
 
 def test_copies_against_binds() -> None:
     more = f"copies = 10\n{EIGHT}"
-    assert found(more) == [(1, "few-binds")]
+    assert findings_by_line(more) == [(1, "few-binds")]
     assert "copies 8-9 share CPUs with copies 0-1; add bind8 to bind9 or run 8" in text_of(more)
     assert "copy 8 shares CPUs with copy 0" in text_of(f"copies = 9\n{EIGHT}")
-    assert found(more, SMALL) == [(1, "few-binds"), (1, "many-copies")]
+    assert findings_by_line(more, SMALL) == [(1, "few-binds"), (1, "many-copies")]
     fewer = f"copies = 6\n{EIGHT}"
-    assert found(fewer) == [(1, "many-binds")]
+    assert findings_by_line(fewer) == [(1, "many-binds")]
     assert "bind6 (line 9) to bind7 are not used, CPUs 6-7 stay idle" in text_of(fewer)
 
 
 def test_cpus_worked_out_from_the_copy_need_its_number() -> None:
     text = "submit = numactl --localalloc --physcpubind=$(($SPECCOPYNUM*2)) $command\n"
-    assert found(text, SMALL) == []
+    assert findings_by_line(text, SMALL) == []
     assert "--copies N does" in lint(source(text), SMALL).unchecked[0]
-    assert found(text, SMALL, copies=5) == [(1, "cpu-missing")]  # CPU 8
-    assert found(text, SMALL, copies=3) == [(1, "siblings")]  # CPUs 0, 2, 4
+    assert findings_by_line(text, SMALL, copies=5) == [(1, "cpu-missing")]  # CPU 8
+    assert findings_by_line(text, SMALL, copies=3) == [(1, "siblings")]  # CPUs 0, 2, 4
     expr = "submit = taskset -c `expr $SPECCOPYNUM + 1` $command\n"
     assert [seat.cpus for seat in lint(source(expr), copies=2).scopes[0].seats] == [(1,), (2,)]
 
@@ -224,13 +230,13 @@ def test_sections_are_checked_each_by_its_own_lines() -> None:
         (4, "few-binds", ("intrate base, 505.mcf_r base",)),
         (6, "cpu-twice", ("505.mcf_r peak",)),
     ]
-    assert found(text, section="505.mcf_r=peak") == [(6, "cpu-twice")]
-    assert found(text, section="fprate") == []
+    assert findings_by_line(text, section="505.mcf_r=peak") == [(6, "cpu-twice")]
+    assert findings_by_line(text, section="fprate") == []
 
 
 def test_a_list_beside_numbered_lines_is_told() -> None:
     text = f"{EIGHT}429.mcf=peak:\nbind = 0, 1\n"
-    assert found(text) == [(11, "repeated")]
+    assert findings_by_line(text) == [(11, "repeated")]
     assert "bindN lines (from line 2 on) hold as well" in text_of(text)
 
 
@@ -292,8 +298,8 @@ def test_one_cpu_against_the_pattern_is_found(nodes: list[int], cpu: int) -> Non
 def test_a_node_against_the_pattern_is_told_without_a_machine_only() -> None:
     pairs = [(cpu, cpu // 8) for cpu in range(16)]
     pairs[3] = (3, 1)
-    assert found(NUMACTL + listed(pairs)) == [(5, "node-differs")]
-    assert found(NUMACTL + listed(pairs), made([[[c] for c in range(8)]])) != []
+    assert findings_by_line(NUMACTL + listed(pairs)) == [(5, "node-differs")]
+    assert findings_by_line(NUMACTL + listed(pairs), topology_of([[[c] for c in range(8)]])) != []
 
 
 STYLES = {

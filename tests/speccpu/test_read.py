@@ -480,26 +480,38 @@ def read_from(file: SpecFile) -> list[tuple[object, ...]]:
 
 def test_a_log_of_cpu2006_has_copies_workloads_and_what_was_reported() -> None:
     file = read_old_log(OLD)
-    (one,) = file.iterations
+    (iteration,) = file.iterations
     assert (file.suite, file.hostname, file.size) == ("cpu2006", "host", "ref")
-    assert (one.name, one.copies, one.valid) == ("400.perlbench base, iteration 1", 2, "S")
-    assert one.times_s == {0: 999.375, 1: 1000.0}
-    assert {copy: list(times) for copy, times in one.workloads_s.items()} == {
+    assert (iteration.name, iteration.copies, iteration.valid) == (
+        "400.perlbench base, iteration 1",
+        2,
+        "S",
+    )
+    assert iteration.times_s == {0: 999.375, 1: 1000.0}
+    assert {copy: list(times) for copy, times in iteration.workloads_s.items()} == {
         0: [500.25, 499.125],
         1: [500.5, 499.5],
     }
-    assert (one.reported_s, one.start_s, one.binds) == (1000.125, 1500061544, ("0", "8"))
+    assert (iteration.reported_s, iteration.start_s, iteration.binds) == (
+        1000.125,
+        1500061544,
+        ("0", "8"),
+    )
     assert problems(file) == []
 
 
 def test_a_log_of_cpu2017_has_iterations_failures_and_error_codes() -> None:
-    (one,) = (file := read_old_log(NEW)).iterations
+    (iteration,) = (file := read_old_log(NEW)).iterations
     assert (file.suite, file.hostname) == ("cpu2017", "node7")
-    assert (one.name, one.size, one.copies) == ("505.mcf_r peak, iteration 2", "refrate", 2)
-    assert (one.times_s, one.valid) == ({0: 30.5, 1: 0.25}, "RE")
-    assert one.failures == {1: Failure(127, None)}
-    assert one.folders == {1: "/opt/run/run_peak_refrate_oct12a.0001"}
-    assert (one.reported_s, one.start_s) == (30.5, 1554561482.25)
+    assert (iteration.name, iteration.size, iteration.copies) == (
+        "505.mcf_r peak, iteration 2",
+        "refrate",
+        2,
+    )
+    assert (iteration.times_s, iteration.valid) == ({0: 30.5, 1: 0.25}, "RE")
+    assert iteration.failures == {1: Failure(127, None)}
+    assert iteration.folders == {1: "/opt/run/run_peak_refrate_oct12a.0001"}
+    assert (iteration.reported_s, iteration.start_s) == (30.5, 1554561482.25)
     assert problems(file) == []
 
 
@@ -590,13 +602,17 @@ def test_lines_of_other_programs_are_passed_over() -> None:
 def test_what_a_bracket_was_told_is_kept_where_its_end_is_missing() -> None:
     cut = NEW[: NEW.index("  Run Stop:")] + "  Run Reported: 00:00:30 (30 500000000 30.500000)\n"
     for text in (cut, cut + OLD, cut + "  Running (#1) 500.perlbench_r refrate (ref) base x\n"):
-        one = read_old_log(text).iterations[0]
-        assert one.times_s == {0: 30.5, 1: 0.25}
-        assert one.failures == {1: Failure(127, None)}
-        assert one.folders == {1: "/opt/run/run_peak_refrate_oct12a.0001"}
-        assert one.binds[1] == "numactl -m 1 --physcpubind=5"
-        assert (one.command or "").startswith("a.out")
-        assert (one.reported_s, one.start_s, one.valid) == (30.5, 1554561482.25, None)
+        iteration = read_old_log(text).iterations[0]
+        assert iteration.times_s == {0: 30.5, 1: 0.25}
+        assert iteration.failures == {1: Failure(127, None)}
+        assert iteration.folders == {1: "/opt/run/run_peak_refrate_oct12a.0001"}
+        assert iteration.binds[1] == "numactl -m 1 --physcpubind=5"
+        assert (iteration.command or "").startswith("a.out")
+        assert (iteration.reported_s, iteration.start_s, iteration.valid) == (
+            30.5,
+            1554561482.25,
+            None,
+        )
 
 
 def test_an_end_that_cannot_be_read_costs_no_placement() -> None:

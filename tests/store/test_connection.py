@@ -22,7 +22,7 @@ from rater.store.rows import migrate, migrations, read_pragma
 from rater.store.store import Store, open_store
 from rater.system.errors import InputError
 from rater.system.paths import data_folder
-from tests.support.datasette import NAME, text
+from tests.support.datasette import NAME, metadata_text
 from tests.support.released import changed, digests, freeze, released
 from tests.support.stored_runs import begin
 
@@ -265,17 +265,17 @@ def empty() -> Iterator[sqlite3.Connection]:
 
 def test_datasette_has_every_table_view_and_query_with_its_comment(store: Store) -> None:
     db = data_folder("db")
-    told = json.loads((db / NAME).read_text())["databases"]["rater"]
-    assert (db / NAME).read_text() == text(db), "make freeze writes it anew"
+    described = json.loads((db / NAME).read_text())["databases"]["rater"]
+    assert (db / NAME).read_text() == metadata_text(db), "make freeze writes it anew"
     sql = (
         "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite%'"
     )
     with closing(sqlite3.connect(store.path)) as connection:
-        assert {name for (name,) in connection.execute(sql)} <= told["tables"].keys()
-        for query in told["queries"].values():
+        assert {name for (name,) in connection.execute(sql)} <= described["tables"].keys()
+        for query in described["queries"].values():
             connection.execute(query["sql"], dict.fromkeys(PARAMETER.findall(query["sql"]), ""))
-    assert told["tables"]["run"]["description"].startswith("One call of `rater run`")
-    assert told["tables"]["host"]["columns"]["architecture"] == "as `uname -m`"
+    assert described["tables"]["run"]["description"].startswith("One call of `rater run`")
+    assert described["tables"]["host"]["columns"]["architecture"] == "as `uname -m`"
 
 
 # -- what was released -------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from tests.support.example_events import ended, over, phase, run_of, with_head
 from tests.support.example_runs import copy_row, stored
 from tests.support.observations import DOCUMENT, changed, observed, read
 from tests.support.places import DIVOT_CASES, needs_cases
-from tests.support.stored_runs import GONE, PUS, append, begin, rows
+from tests.support.stored_runs import GONE, PUS, append, begin, query_rows
 
 CASES = DIVOT_CASES / "cases"
 
@@ -237,7 +237,7 @@ def test_a_steady_run_goes_to_another_database_with_its_window(
     number, _ = store.add(read(observed(*of_copies, **head)))
     again = observations_document(store.load(number))
     # Each copy: half of its first run, the second whole, half of its third.
-    assert rows(store, "SELECT completions, whole FROM steady_rate") == [(4.0, 2)]
+    assert query_rows(store, "SELECT completions, whole FROM steady_rate") == [(4.0, 2)]
     assert {key: again["run"][key] for key in head} == head
     assert [row["step"] for row in again["observations"]] == [0, 1, 2, 0, 1, 2]
     assert observations_document(taken_over(again, tmp_path)) == again
@@ -444,15 +444,15 @@ def test_in_homogeneous_order_a_copy_runs_a_benchmark_once_whatever_its_start() 
 
 
 @pytest.mark.parametrize(
-    ("given", "stored_as"),
+    ("started_at", "stored_as"),
     [
         ("2026-11-20T13:30:00+01:30", "2026-11-20T12:00:00Z"),
         ("2026-11-20T12:00:00", "2026-11-20T12:00:00Z"),
         (None, None),
     ],
 )
-def test_the_start_is_kept_in_utc(given: str | None, stored_as: str | None) -> None:
-    assert read(changed("run.started_at", given)).head.started_at == stored_as
+def test_the_start_is_kept_in_utc(started_at: str | None, stored_as: str | None) -> None:
+    assert read(changed("run.started_at", started_at)).head.started_at == stored_as
 
 
 # -- mistakes -------------------------------------------------------------------------------------

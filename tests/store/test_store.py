@@ -33,7 +33,7 @@ from rater.store.sweeps import create_slot_run, end_sweep, new_sweep, remove_swe
 from rater.system.errors import InputError
 from rater.system.process import is_alive, this_process
 from tests.support.calls import Rater
-from tests.support.calls import rows as rows_of
+from tests.support.calls import query_rows as rows_of
 from tests.support.example_events import (
     HOST,
     SWEEP_ASKED,
@@ -46,7 +46,7 @@ from tests.support.example_events import (
     with_head,
 )
 from tests.support.places import CHECKOUT
-from tests.support.stored_runs import GONE, PUS, append, begin, rows, with_uuid
+from tests.support.stored_runs import GONE, PUS, append, begin, query_rows, with_uuid
 
 # -- what goes in comes back --------------------------------------------------------------------
 
@@ -155,7 +155,10 @@ def test_the_head_of_a_run_comes_back(store: Store) -> None:
     assert head.benchmarks == ("stream", "a-gups")
     assert head.tags == (("bios", "a=b"), ("kernel", "6.12"))
     assert head.elapsed_s is None
-    assert rows(store, "SELECT cpus, memory_nodes FROM placement") == [("0-1,8", "0-1"), (None, "")]
+    assert query_rows(store, "SELECT cpus, memory_nodes FROM placement") == [
+        ("0-1,8", "0-1"),
+        (None, ""),
+    ]
 
 
 def test_the_events_of_a_run_come_back(store: Store) -> None:
@@ -307,14 +310,14 @@ def test_another_process_sees_a_copy_as_soon_as_it_is_appended(store: Store) -> 
     append(store, number, phase())
     append(store, number, ended(1, 1.0))
     query = "SELECT run_id, benchmark, iteration, copy, cpu, node, status, exit_code FROM copy"
-    assert rows(store, query) == [(number, "gups", 1, 1, 1, 0, "ok", 0)]
+    assert query_rows(store, query) == [(number, "gups", 1, 1, 1, 0, "ok", 0)]
 
 
 def test_machines_that_describe_themselves_alike_are_one_host(store: Store) -> None:
     other = replace(HOST, hostname="node8", microcode=None)
     for uuid, host in (("a", HOST), ("b", other), ("c", HOST), ("d", other)):
         store.create_run(replace(with_uuid(uuid), host=host))
-    assert rows(store, "SELECT host_id, count(*) FROM run GROUP BY 1") == [(1, 2), (2, 2)]
+    assert query_rows(store, "SELECT host_id, count(*) FROM run GROUP BY 1") == [(1, 2), (2, 2)]
 
 
 # -- when rater dies or the disk fills ------------------------------------------------------------
@@ -505,11 +508,11 @@ def test_a_removed_run_takes_all_its_rows_along_and_its_number_does_not_come_bac
     assert [head.run for head in store.runs()] == [1]
     assert len(store.load(1).copies) == 1
     remove_sweeps(store, (), [1])
-    tables = rows(store, "SELECT name FROM pragma_table_list WHERE type = 'table'")
+    tables = query_rows(store, "SELECT name FROM pragma_table_list WHERE type = 'table'")
     for (table,) in tables:
         if not str(table).startswith("sqlite_") and table != "removed":
-            assert rows(store, f"SELECT count(*) FROM {table}") == [(0,)], table
-    assert rows(store, "SELECT uuid, kind FROM removed") == [("a", "run"), ("b", "run")]
+            assert query_rows(store, f"SELECT count(*) FROM {table}") == [(0,)], table
+    assert query_rows(store, "SELECT uuid, kind FROM removed") == [("a", "run"), ("b", "run")]
     assert begin(store, with_uuid("c")) == 3
 
 

@@ -35,7 +35,7 @@ from rater.workflow.results.columns import columns_of_copies
 from tests.support.example_events import ended, over, phase, run_of, with_head
 from tests.support.observations import observed, read
 from tests.support.placement_samples import BARE, FULL, MB, OBSERVED, store_run
-from tests.support.stored_runs import GONE, PUS, append, query_file, rows
+from tests.support.stored_runs import GONE, PUS, append, query_file, query_rows
 
 QUERIES = sorted((data_folder("db") / "queries").glob("*.sql"))
 
@@ -368,18 +368,18 @@ def test_metric_result_says_what_the_analysis_says(
     store: Store, combine: str, value: float
 ) -> None:
     number = add_reporting_run(store, [1.0, 2.0, 4.0, 5.0], combine)
-    (found,) = summarise(store.load(number)).metrics
+    (metric,) = summarise(store.load(number)).metrics
     whole, *by_node = ask(
         store,
         f"SELECT * FROM metric_result WHERE run_id = {number} ORDER BY node_all DESC, node",
     )
     assert (whole["name"], whole["unit"], whole["better"]) == ("speed", "GB/s", "higher")
-    assert whole["value"] == found.value == value
-    assert found.minimum is not None and found.maximum is not None
-    assert (whole["lowest"], whole["highest"]) == (found.minimum.value, found.maximum.value)
-    assert (whole["node"], whole["copies"]) == (None, found.copies)
+    assert whole["value"] == metric.value == value
+    assert metric.minimum is not None and metric.maximum is not None
+    assert (whole["lowest"], whole["highest"]) == (metric.minimum.value, metric.maximum.value)
+    assert (whole["node"], whole["copies"]) == (None, metric.copies)
     assert [(row["node"], row["copies"], row["value"]) for row in by_node] == [
-        (group.node, group.copies, group.value) for group in found.lgroups
+        (group.node, group.copies, group.value) for group in metric.lgroups
     ]
 
 
@@ -625,12 +625,12 @@ def test_a_resumed_run_was_observed_as_often_as_all_its_attempts(store: Store) -
 def test_what_was_seen_goes_with_its_run(store: Store) -> None:
     remove_sweeps(store, (), [store_run(store)])
     for table in ("sample", "observed", "copy"):
-        assert rows(store, f"SELECT count(*) FROM {table}") == [(0,)]
+        assert query_rows(store, f"SELECT count(*) FROM {table}") == [(0,)]
 
 
 def test_the_view_says_how_much_lay_at_home(store: Store) -> None:
     number = store_run(store)
-    found = rows(
+    shares = query_rows(
         store,
         "SELECT copy, node, gate_cpus, gate_mems, looks, round(home_share, 6), "
         "round(rss_mib * 1048576), round(most_rss_mib * 1048576) "
@@ -638,7 +638,7 @@ def test_the_view_says_how_much_lay_at_home(store: Store) -> None:
     )
     # 30 of 120 MB in three looks, all of 120 MB in one.
     share = (30 * 3 + 120) / (120 * 4)
-    assert found == [
+    assert shares == [
         (0, 0, "0-2,4", "0-1", 4, round(share, 6), 121 * MB, 122 * MB),
         (1, 1, None, "1", 1, None, None, None),
     ]

@@ -42,7 +42,7 @@ _KEYS = {"Enter": 13, "Escape": 27, "Home": 36, "End": 35, "Tab": 9, " ": 32} | 
 
 
 def chromium() -> str | None:
-    """The program, None where there is none."""
+    """Return the path of Chromium, None if it is not installed."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
@@ -161,22 +161,22 @@ class Browser:
         """Wait until what changed has been laid out and drawn."""
         self.js("new Promise(f => requestAnimationFrame(() => requestAnimationFrame(f)))")
 
-    def wait(self, done: Callable[[], object], what: str) -> None:
+    def wait(self, done: Callable[[], object], condition: str) -> None:
         """Wait until something is so, with frames between the looks."""
         end = time.monotonic() + _PATIENCE_S
         while not done():
-            assert time.monotonic() < end and not self.said(), (what, self.said())
+            assert time.monotonic() < end and not self.said(), (condition, self.said())
             self.frame()
 
     def box(self, selector: str) -> tuple[float, float, float, float]:
         """Scroll to an element; return its left, top, width and height in the window."""
-        found = self.js(
+        corners = self.js(
             f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
             "if (!e) return null; e.scrollIntoView({block: 'center', behavior: 'instant'});"
             "const r = e.getBoundingClientRect(); return [r.x, r.y, r.width, r.height]; })()"
         )
-        assert found is not None, f"there is no {selector}"
-        return tuple(found)
+        assert corners is not None, f"there is no {selector}"
+        return tuple(corners)
 
     def move(self, x: float, y: float) -> None:
         """Move the mouse."""
@@ -216,25 +216,25 @@ class Browser:
         return base64.b64decode(answer["data"])
 
     def pdf(self) -> bytes:
-        """Return the page as it is printed."""
+        """Return the printed page."""
         return base64.b64decode(self.call("Page.printToPDF", preferCSSPageSize=True)["data"])
 
     def said(self) -> list[str]:
         """Return what went wrong: errors and warnings of scripts, dialogs, and requests."""
-        found = []
+        messages = []
         for event in self.events:
-            method, told = event.get("method"), event.get("params", {})
+            method, params = event.get("method"), event.get("params", {})
             if method == "Runtime.exceptionThrown":
-                details = told["exceptionDetails"]
-                found.append(details.get("exception", {}).get("description") or details["text"])
-            elif method == "Log.entryAdded" and told["entry"]["level"] in ("error", "warning"):
-                found.append(told["entry"]["text"])
-            elif method == "Runtime.consoleAPICalled" and told["type"] in ("error", "warning"):
-                found.append(f"console: {told['args']}")
+                details = params["exceptionDetails"]
+                messages.append(details.get("exception", {}).get("description") or details["text"])
+            elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
+                messages.append(params["entry"]["text"])
+            elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning"):
+                messages.append(f"console: {params['args']}")
             elif method == "Page.javascriptDialogOpening":
-                found.append(f"dialog: {told['message']}")
+                messages.append(f"dialog: {params['message']}")
             elif method == "Network.requestWillBeSent":
-                url = told["request"]["url"]
+                url = params["request"]["url"]
                 if not url.startswith(("file:", "data:", "about:", "blob:")):
-                    found.append(f"request: {url}")
-        return found
+                    messages.append(f"request: {url}")
+        return messages

@@ -1,4 +1,4 @@
-"""How tests call rater, and what they find in its database afterwards.
+"""How tests call rater, and read its database afterwards.
 
 In the process of the test: the fixture `rater` of conftest.py, a `Rater`, or `rater` of this
 module, which needs no fixture. As a process of its own, to be stopped or bound: `RATER`.
@@ -44,7 +44,7 @@ def rater(*words: object, cwd: Path | None = None) -> Done:
     return Done(status, out.getvalue(), err.getvalue())
 
 
-def rows(sql: str) -> list[tuple[Any, ...]]:
+def query_rows(sql: str) -> list[tuple[Any, ...]]:
     """Ask the database that RATER_DB names (see conftest.py)."""
     with closing(sqlite3.connect(os.environ["RATER_DB"])) as db:
         return db.execute(sql).fetchall()

@@ -48,7 +48,7 @@ def metadata(db: Path) -> dict[str, Any]:
     }
 
 
-def text(db: Path) -> str:
+def metadata_text(db: Path) -> str:
     """Return what the file holds."""
     return json.dumps(metadata(db), indent=1, ensure_ascii=False) + "\n"
 
@@ -58,14 +58,14 @@ def _joined(comment: str) -> str:
 
 
 def _columns(body: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    columns: list[tuple[str, str]] = []
     for line in body.splitlines():
         column, more = _COLUMN.match(line), _MORE.match(line)
         if column and column[2]:
-            found.append((column[1], column[2]))
-        elif more and found:
-            found[-1] = (found[-1][0], f"{found[-1][1]} {more[1]}")
-    return found
+            columns.append((column[1], column[2]))
+        elif more and columns:
+            columns[-1] = (columns[-1][0], f"{columns[-1][1]} {more[1]}")
+    return columns
 
 
 def _query(sql: str) -> tuple[str, str]:
@@ -77,7 +77,7 @@ def _query(sql: str) -> tuple[str, str]:
 def write() -> None:
     """Write the file."""
     db = data_folder("db")
-    (db / NAME).write_text(text(db), encoding="utf-8")
+    (db / NAME).write_text(metadata_text(db), encoding="utf-8")
 
 
 if __name__ == "__main__":

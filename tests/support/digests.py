@@ -24,7 +24,7 @@ def _root_digests(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
     """Return kind, uuid and SHA-256 of every root."""
     tables = newest_tables()
     identity = {it.name: _identities(connection, it) for it in tables if not it.is_owned}
-    found = []
+    digests = []
     for root in tables:
         if root.is_root:
             of_it = [it for it in tables if it.owner == root.name and it.name not in DERIVED]
@@ -32,8 +32,8 @@ def _root_digests(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
                 digest = hashlib.sha256()
                 for table in of_it:
                     _add(connection, table, number, identity, digest)
-                found.append((root.name, uuid, digest.hexdigest()))
-    return found
+                digests.append((root.name, uuid, digest.hexdigest()))
+    return digests
 
 
 def _identities(connection: sqlite3.Connection, table: MergeTable) -> dict[int, str]:

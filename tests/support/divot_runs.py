@@ -81,7 +81,7 @@ def analysed(
 def divots(
     times: Times, machine: Machine, bad: Sequence[tuple[int, int, int]] = ()
 ) -> list[Finding]:
-    """What is found and not explained; without what could have been seen, which takes longer."""
+    """Return findings that nothing explains, without the visible sizes, which take longer."""
     found = build_findings(search(table_of(times, machine, bad), Thresholds()))
     return [one for one in found if not one.explained]
 

@@ -222,18 +222,18 @@ def ended(
 
 def placed(event: Event, placements: Mapping[int, Placement], discard: int = 0) -> Event:
     """The event of a copy that ended with where it was, as the supervisor says it."""
-    it = placements.get(event.copy) if isinstance(event, CopyEnded) else None
-    if not isinstance(event, CopyEnded) or it is None:
+    placement = placements.get(event.copy) if isinstance(event, CopyEnded) else None
+    if not isinstance(event, CopyEnded) or placement is None:
         return event
     return replace(
         event,
         counted=event.iteration > discard,
-        cpu=it.cpu,
-        core=it.core,
-        llc=it.llc,
-        node=it.node,
-        package=it.package,
-        mem_nodes=it.memory_nodes,
+        cpu=placement.cpu,
+        core=placement.core,
+        llc=placement.llc,
+        node=placement.node,
+        package=placement.package,
+        mem_nodes=placement.memory_nodes,
     )
 
 

@@ -1,4 +1,4 @@
-"""Findings in a few words, for tests of what is made of them."""
+"""Findings in a few words, for tests of their readers."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from rater.analysis.divots.model.finding import Finding, Kind
 
 def finding_of(kind: Kind, place: str, cpus: tuple[int, ...], **changes: Any) -> Finding:
     """Copies on CPUs of their own number: 20 % slow in benchmark a, nothing known of it."""
-    one = Finding(
+    finding = Finding(
         kind=kind,
         place=place,
         benchmarks=("a",),
@@ -27,4 +27,4 @@ def finding_of(kind: Kind, place: str, cpus: tuple[int, ...], **changes: Any) ->
         summary="",
         evidence=(),
     )
-    return replace(one, **changes)
+    return replace(finding, **changes)

@@ -1,4 +1,4 @@
-"""What is found in made runs of all kinds, in a few words each, to notice when that changes.
+"""Findings in made runs of all kinds, in a few words each, to notice when they change.
 
 Findings are stored with `VERSION` of the search; those of another one are searched anew. So what is
 found may change only together with `VERSION`. `python -m tests.support.findings_digest` (`make
@@ -64,7 +64,7 @@ def _wandering() -> Times:
 
 
 def _waiting_for_input() -> Analysis:
-    """Return what is found where the copies of one cell compute 80 % of their time."""
+    """Return findings of a run in which the copies of one cell compute 80 % of their time."""
     times = _slowed(np.s_[1, 0], 1.3)
     rows: list[Row] = []
     for row in rows_of(times, _FOUR_NODES):
@@ -104,14 +104,14 @@ def _modes() -> Times:
     return times
 
 
-def _found_in(times: Callable[[], Times], machine: Machine = _FOUR_NODES) -> Analysis:
+def _analyse_times(times: Callable[[], Times], machine: Machine = _FOUR_NODES) -> Analysis:
     return analysed(times(), machine)
 
 
 def _planted(
     where: Any, by: float | Times, machine: Machine = _FOUR_NODES, iterations: int = 3
 ) -> Callable[[], Analysis]:
-    return partial(_found_in, partial(_slowed, where, by, iterations=iterations), machine)
+    return partial(_analyse_times, partial(_slowed, where, by, iterations=iterations), machine)
 
 
 _BY_COPY = 1 + 0.1 * np.arange(32) / 31
@@ -130,14 +130,14 @@ MADE_RUNS: Mapping[str, Callable[[], Analysis]] = {
     "a CPU is slow": _planted(np.s_[:, :, 13], 1.06),
     "an iteration is slow": _planted(np.s_[1, 1], 1.09),
     "iterations get slower": _planted(np.s_[:], _BY_ITERATION, iterations=4),
-    "copies are of two speeds": partial(_found_in, _modes, Machine(4, 16)),
+    "copies are of two speeds": partial(_analyse_times, _modes, Machine(4, 16)),
     "copies wait for input": _waiting_for_input,
     "from an iteration on": _planted(np.s_[:, 4:], 1.1, iterations=8),
     "the first iterations": _planted(np.s_[:, :2], 1.1, iterations=8),
     "later copies are slower": _planted(np.s_[:], _BY_COPY, _ONE_NODE),
     "earlier copies are slower": _planted(np.s_[:], _BY_COPY[::-1], _ONE_NODE),
-    "other copies each time": partial(_found_in, _turning),
-    "nodes take turns": partial(_found_in, _wandering),
+    "other copies each time": partial(_analyse_times, _turning),
+    "nodes take turns": partial(_analyse_times, _wandering),
     "two copies on a CPU": _planted(
         np.s_[:, :, [4, 20]], 1.9, Machine(4, 8, cpu=lambda copy, _: 4 if copy == 20 else copy)
     ),
@@ -147,7 +147,7 @@ MADE_RUNS: Mapping[str, Callable[[], Analysis]] = {
 
 
 def found_now() -> dict[str, Any]:
-    """Return `VERSION`, and of each made run what was found: kind, place and a digest of all."""
+    """Return `VERSION`, and the findings of each made run: kind, place and a digest of all."""
     runs = {name: _describe(make_analysis()) for name, make_analysis in MADE_RUNS.items()}
     return {"version": VERSION, "runs": runs}
 

@@ -57,7 +57,7 @@ ASKED = FleetRequest(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeHost:
-    """One host of a fleet: what it is, and how much slower it is in what."""
+    """One host of a fleet: its facts, and how much slower it runs each benchmark."""
 
     node: str
     slow: Mapping[str, float] = field(default_factory=dict)  # by benchmark; "" is all of them

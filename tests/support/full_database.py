@@ -28,22 +28,22 @@ def full_database(path: Path, *uuids: str, rows: int = _ROWS) -> Path:
 
 def _root_of_every_kind(connection: sqlite3.Connection, uuid: str, rows: int) -> None:
     numbers: dict[str, int] = {}
-    made: dict[str, list[dict[str, object]]] = {}
+    rows_by_table: dict[str, list[dict[str, object]]] = {}
     for table in newest_tables():
         checks = _checks(connection, table.name)
         # A key that is the owner's number alone allows one row.
         several = table.is_owned and (table.number or len(table.key) > 1)
-        made[table.name] = []
+        rows_by_table[table.name] = []
         for place in range(rows if several else 1):
             row = _row(table, checks, f"{uuid}.{place}", place, numbers)
-            _refer(table, row, place, made)
+            _refer(table, row, place, rows_by_table)
             if "uuid" in table.columns:
                 row["uuid"] = f"{table.name}-{uuid}"
             marks = ", ".join(f":{it}" for it in row)
             cursor = connection.execute(
                 f"INSERT INTO {table.name} ({', '.join(row)}) VALUES ({marks})", row
             )
-            made[table.name].append(row)
+            rows_by_table[table.name].append(row)
             if table.number:
                 numbers[table.name] = cursor.lastrowid or 0
 
@@ -77,11 +77,11 @@ def _refer(
     table: MergeTable,
     row: dict[str, object],
     place: int,
-    made: dict[str, list[dict[str, object]]],
+    rows_by_table: dict[str, list[dict[str, object]]],
 ) -> None:
     """Let a row refer to one that was made before, the next one each time."""
     for reference in table.references:
-        parents = made[reference.table]
+        parents = rows_by_table[reference.table]
         if parents and reference.target[0] in parents[0]:
             parent = parents[place % len(parents)]
             for column, target in zip(reference.columns, reference.target, strict=True):

@@ -117,7 +117,7 @@ class Stage:
         self._made: dict[str, Path] = {}
 
     def close(self) -> None:
-        """Remove what was made."""
+        """Remove the folders that were made."""
         shutil.rmtree(self._folder)
         for folder in self._made.values():
             shutil.rmtree(folder)
@@ -144,17 +144,17 @@ class Stage:
         text = text.replace(str(CHECKOUT), "/usr/share/rater")
         return _PID.sub("4711", text)
 
-    def _made_folder(self, made: str) -> Path:
-        if made not in self._made:
-            self._made[made] = folder = Path(tempfile.mkdtemp(prefix=_PLACE, dir="/tmp"))
+    def _made_folder(self, folder_name: str) -> Path:
+        if folder_name not in self._made:
+            self._made[folder_name] = folder = Path(tempfile.mkdtemp(prefix=_PLACE, dir="/tmp"))
             program = folder / "bin" / "rater"
             program.parent.mkdir()
             program.touch(mode=0o755)
-            name = made.replace("-", "_")
+            name = folder_name.replace("-", "_")
             make = getattr(golden_runs, name, None) or getattr(golden_shapes, name)
             with chdir(folder):
                 make(folder)
-        return self._made[made]
+        return self._made[folder_name]
 
     @contextmanager
     def _surroundings(self, screen: Screen) -> Iterator[tuple[list[str], str | None]]:

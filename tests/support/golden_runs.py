@@ -108,7 +108,7 @@ class Made:
         self.slow, self.others, self.ends = slow, others, ends or {}
         self.phases, self.status, self.reason, self.notes = phases, status, reason, notes
         self.owner = owner
-        made = run_of(copies, nodes, names=names, iterations=iterations)
+        run = run_of(copies, nodes, names=names, iterations=iterations)
         used = tuple(
             BenchmarkUsed(
                 name=name,
@@ -126,11 +126,11 @@ class Made:
                 node=placement.node,
                 package=0,
             )
-            for placement in made.placements
+            for placement in run.placements
         )
         more = {name: head.pop(name) for name in ("environment", "warnings") if name in head}
         self.run = replace(
-            with_head(made, directory="/home/you", **head),
+            with_head(run, directory="/home/you", **head),
             host=machine or host(copies, nodes),
             settings=tuple(settings.items()),
             benchmarks=used,
@@ -202,16 +202,16 @@ class Made:
         return replace(row, **self.ends.get((name, iteration, copy), {}))
 
     def _checks(self, number: int, name: str, copies: Sequence[CopyEnded]) -> Iterator[Event]:
-        for it in copies:
-            if it.status is CopyStatus.OK:
-                wrong = it.validity is Validity.INVALID
+        for copy in copies:
+            if copy.status is CopyStatus.OK:
+                wrong = copy.validity is Validity.INVALID
                 validity = Validity.INVALID if wrong else Validity.VALID
                 detail = "stdout line 3: expected 17, got 18" if wrong else None
                 yield OutputChecked(
                     phase=number,
                     benchmark=name,
-                    iteration=it.iteration,
-                    copy=it.copy,
+                    iteration=copy.iteration,
+                    copy=copy.copy,
                     step=0,
                     validity=validity,
                     detail=detail,
@@ -221,15 +221,15 @@ class Made:
         self, number: int, iteration: int, elapsed_s: float, copies: Sequence[Any]
     ) -> Iterator[Event]:
         rows = []
-        for it in copies:
-            others_ns = round(self.others(iteration, it.copy) * elapsed_s * S)
-            busy_ns = it.user_ns + others_ns
-            idle_ns = max(0, round(elapsed_s * S) - busy_ns - it.system_ns)
+        for copy in copies:
+            others_ns = round(self.others(iteration, copy.copy) * elapsed_s * S)
+            busy_ns = copy.user_ns + others_ns
+            idle_ns = max(0, round(elapsed_s * S) - busy_ns - copy.system_ns)
             rows.append(
                 CpuReading(
-                    cpu=it.copy,
+                    cpu=copy.copy,
                     user_ns=busy_ns,
-                    system_ns=it.system_ns,
+                    system_ns=copy.system_ns,
                     iowait_ns=0,
                     irq_ns=0,
                     steal_ns=0,

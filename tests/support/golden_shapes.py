@@ -37,19 +37,19 @@ def keep(store: Store, run: StoredRun) -> None:
     store.add(replace(run, head=head, notes=notes, warnings=(), environment=()))
     events: list[Event] = [*run.samples, *run.cpu_readings]
     events += [run.observed] if run.observed else []
-    for it in run.copies:
-        events += [PagesHad(it.phase, it.copy, it.step, it.pages)] if it.pages else []
-        if it.metrics:
+    for copy in run.copies:
+        events += [PagesHad(copy.phase, copy.copy, copy.step, copy.pages)] if copy.pages else []
+        if copy.metrics:
             events.append(
                 OutputChecked(
-                    phase=it.phase,
-                    benchmark=it.benchmark,
-                    iteration=it.iteration,
-                    copy=it.copy,
-                    step=it.step,
-                    validity=it.validity,
+                    phase=copy.phase,
+                    benchmark=copy.benchmark,
+                    iteration=copy.iteration,
+                    copy=copy.copy,
+                    step=copy.step,
+                    validity=copy.validity,
                     detail=None,
-                    metrics=it.metrics,
+                    metrics=copy.metrics,
                 )
             )
     store.append(number, *events)

@@ -79,19 +79,19 @@ class StandInKit:
         """
         home = self.root / "benchspec" / self.suite / name
         names = [f"run_{tune}_{size}_{self.label}.{first + n:04}" for n in range(copies)]
-        own = f"{name.partition('.')[2]}_{tune}.{self.label}"
+        executable = f"{name.partition('.')[2]}_{tune}.{self.label}"
         for directory in names:
             (home / "run" / directory).mkdir(parents=True)
             for inside, text in (files or {}).items():
                 (home / "run" / directory / inside).write_text(text)
-        script(home / "run" / names[0] / own, program)
+        script(home / "run" / names[0] / executable, program)
         copied = [f"-C {home}/run/{directory}" for directory in names]
         if binds:
             copied = [line for n, it in enumerate(copied) for line in (f"-b {binds[n]}", it)]
         lines = [
             *directives,
             *copied,
-            *(command.replace("EXE", f"../{names[0]}/{own}") for command in commands),
+            *(command.replace("EXE", f"../{names[0]}/{executable}") for command in commands),
         ]
         file = home / "run" / names[0] / "speccmds.cmd"
         file.write_text(end.join([*lines, ""]))
@@ -116,7 +116,7 @@ class StandInKit:
         }
         return self.benchmark(name, copies, **(values | more))  # type: ignore[arg-type] # by name
 
-    def words(self, copies: int, name: str = "902.words", **more: object) -> Path:
+    def write_words_kit(self, copies: int, name: str = "902.words", **more: object) -> Path:
         """Make one that reads standard input; in CPU2017's dialect."""
         values: dict[str, object] = {
             "program": WORDS,

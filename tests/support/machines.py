@@ -54,7 +54,7 @@ class Thing:
         """Yield the lines of this object; `above` is the mask of the lgroups it lies in."""
         if not self.cpus():
             return  # all of it is offline: hwloc leaves it out
-        own = cpuset.mask_of([*self.nodes, *(node for node, _ in self.extra)])
+        own_nodes = cpuset.mask_of([*self.nodes, *(node for node, _ in self.extra)])
         sets = f'cpuset="{_bitmap(self)}" complete_cpuset="{_bitmap(self, offline=True)}"'
         number = "" if self.cpu is None else f' os_index="{self.cpu}"'
         if self.type.endswith("Cache"):
@@ -66,13 +66,13 @@ class Thing:
         for node, subtype in self.extra:
             yield _node(node, sets, f' subtype="{subtype}"')
         for thing in sorted(self.inside, key=Thing.first):
-            yield from thing.xml(above | own)
+            yield from thing.xml(above | own_nodes)
         yield "</object>"
 
 
 @functools.cache
 def real_machines() -> tuple[Topology, ...]:
-    """Return the 18 machines, or none where they are not here."""
+    """Return the 18 machines; empty if their files are missing."""
     return tuple(parse_xml(p.read_bytes(), p.stem) for p in sorted(MACHINES.glob("*.xml")))
 
 
@@ -88,7 +88,7 @@ def generated() -> tuple[Topology, ...]:
     return tuple(machine(seed) for seed in range(200))
 
 
-def made(
+def topology_of(
     lgroups: list[list[list[int]]], *, usable: set[int] | None = None, allowed_nodes: int = ~0
 ) -> Topology:
     """Return a machine from the OS numbers of the threads of the cores of each lgroup.
@@ -164,13 +164,13 @@ def _tree(dice: random.Random) -> tuple[Thing, list[int], int]:
     for _ in range(n_packages):
         parts = []
         for _ in range(n_nodes if equal_nodes else dice.randint(1, n_nodes)):
-            own = []
+            own_parts = []
             for _ in range(n_cores if equal_cores else dice.randint(1, n_cores)):
                 slow = hybrid and dice.random() < 0.4
                 core = Thing("Core", [Thing("PU") for _ in range(1 if slow else threads)])
                 cores.append((core, slow))
-                own += [core] if has_cores else core.inside
-            parts.append(Thing("Group", _cached(own, caches)))
+                own_parts += [core] if has_cores else core.inside
+            parts.append(Thing("Group", _cached(own_parts, caches)))
         packages.append(Thing("Package", parts))
     _number(dice, [core for core, _ in cores])
     machine = Thing("Machine", [*packages])
@@ -243,4 +243,4 @@ def _bitmap(thing: Thing, *, offline: bool = False) -> str:
 
 
 # Two lgroups (packages) of two cores of two threads; siblings are numbered last, as on most x86.
-SMT = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]])
+SMT = topology_of([[[0, 4], [1, 5]], [[2, 6], [3, 7]]])

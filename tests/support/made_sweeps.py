@@ -56,7 +56,7 @@ def make_sweep(database: Path, axis: str, times: Mapping[str, Sequence[Seconds]]
 def _run(
     store: Store, sweep: int, slot: SweepSlot, seconds: Mapping[str, float], copies: int
 ) -> None:
-    made = replace(
+    made_run = replace(
         with_head(
             run_of(copies),
             uuid=f"{sweep}-{slot.block}-{slot.point}",
@@ -76,7 +76,7 @@ def _run(
             for name in seconds
         ),
     )
-    run = create_slot_run(store, sweep, slot, made, len(seconds))
+    run = create_slot_run(store, sweep, slot, made_run, len(seconds))
     for place, (name, time_s) in enumerate(seconds.items()):
         append(store, run, phase(place, name=name))
         for copy in range(copies):

@@ -57,7 +57,7 @@ def changed(path: str, value: object) -> dict[str, Any]:
 
 
 def observed(*rows: dict[str, Any], **run: Any) -> dict[str, Any]:
-    """A document of these observations; what they leave out is b, iteration 1, 1 s."""
+    """Return a document of these observations; by default benchmark b, iteration 1, 1 s."""
     always = {"benchmark": "b", "iteration": 1, "copy": 0, "elapsed_s": 1.0}
     return {
         "rater": 1,

@@ -72,7 +72,7 @@ def seen_run(remote: int | None = 1, **head: Any) -> StoredRun:
         for n in range(4)
     ]
 
-    def look(phase: int, copy: int) -> Sampled:
+    def sample_of(phase: int, copy: int) -> Sampled:
         home = copy // 2
         away = copy == remote and phase == 0
         return sample(
@@ -88,7 +88,7 @@ def seen_run(remote: int | None = 1, **head: Any) -> StoredRun:
         run,
         placements=PLACED,
         pus=FOUR_PUS,
-        samples=tuple(look(p, n) for p in range(2) for n in range(4)),
+        samples=tuple(sample_of(p, n) for p in range(2) for n in range(4)),
         observed=Observed(
             cadence="auto",
             samples=8,

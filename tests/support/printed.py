@@ -21,14 +21,14 @@ from rater.text.values import to_json
 def parts_of(
     summary: Summary,
     *,
-    beside: BarrierComparison | None = None,
+    comparison: BarrierComparison | None = None,
     notable: Sequence[MachineDisturbance] = (),
     divots: Analysis | None = None,
     after_run: bool = True,
     **options: Any,
 ) -> Iterable[Part]:
     """The parts of a run as `rater run` prints it at its end."""
-    document: Any = summary_document(summary, beside)
+    document: Any = summary_document(summary, comparison)
     document |= {"placement": None, "notable": to_json(notable)}
     shown = ShownRun(
         head=summary.head,

@@ -28,15 +28,17 @@ def document(
     observations = []
     at = 0.0
     for b in range(benchmarks):
-        for it in range(1, iterations + 1):
+        for iteration in range(1, iterations + 1):
             times = [
-                (10 + b) * (slow if copy // 4 == 1 else 1) * (1 + 0.001 * ((copy * 7 + it) % 5))
+                (10 + b)
+                * (slow if copy // 4 == 1 else 1)
+                * (1 + 0.001 * ((copy * 7 + iteration) % 5))
                 for copy in range(16)
             ]
             observations += [
                 {
                     "benchmark": f"{name}{b}",
-                    "iteration": it,
+                    "iteration": iteration,
                     "copy": copy,
                     "cpu": copy,
                     "core": copy // 2,
@@ -58,10 +60,10 @@ def document(
     }
 
 
-def written(folder: Path, told: dict[str, Any]) -> Path:
+def written(folder: Path, document: dict[str, Any]) -> Path:
     """A document as a file."""
-    path = folder / f"{re.sub(r'[^a-z0-9-]', '', told['run']['uuid'])}.json"
-    path.write_text(json.dumps(told))
+    path = folder / f"{re.sub(r'[^a-z0-9-]', '', document['run']['uuid'])}.json"
+    path.write_text(json.dumps(document))
     return path
 
 

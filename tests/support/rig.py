@@ -33,29 +33,29 @@ class Seen:
     outcome: Outcome
     events: list[Event]
 
-    def of[Kind](self, kind: type[Kind]) -> list[Kind]:
+    def events_of[Kind](self, kind: type[Kind]) -> list[Kind]:
         """The events of one kind."""
         return [event for event in self.events if isinstance(event, kind)]
 
     @property
     def started(self) -> list[CopyStarted]:
-        return self.of(CopyStarted)
+        return self.events_of(CopyStarted)
 
     @property
     def ended(self) -> list[Any]:  # of rows of `CopyEnded` that were measured here
-        return self.of(CopyEnded)
+        return self.events_of(CopyEnded)
 
     @property
     def checked(self) -> list[OutputChecked]:
-        return self.of(OutputChecked)
+        return self.events_of(OutputChecked)
 
     @property
     def brackets(self) -> list[Any]:
-        return self.of(PhaseEnded)
+        return self.events_of(PhaseEnded)
 
     @property
     def notes(self) -> str:
-        return "\n".join(event.text for event in self.of(Noted))
+        return "\n".join(event.text for event in self.events_of(Noted))
 
     def by_copy(self, copy: int) -> Any:
         [one] = [e for e in self.ended if e.copy == copy]

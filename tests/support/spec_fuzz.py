@@ -106,32 +106,32 @@ def broken(data: bytes, chance: random.Random) -> bytes:
     for _ in range(chance.randint(1, 8)):
         at = chance.randrange(len(data) + 1)
         end = min(len(data), at + chance.choice((1, 1, 2, 5, 20, 200)))
-        what = chance.randrange(10)
-        lines = data.split(b"\n") if what in (5, 6, 7) else []
-        if what == 0:
+        mutation = chance.randrange(10)
+        lines = data.split(b"\n") if mutation in (5, 6, 7) else []
+        if mutation == 0:
             data = data[:at]
-        elif what == 1:
+        elif mutation == 1:
             data = data[:at] + data[end:]
-        elif what == 2:
+        elif mutation == 2:
             data = data[:at] + bytes(chance.randrange(256) for _ in range(end - at)) + data[end:]
-        elif what == 3:
+        elif mutation == 3:
             data = data[:at] + chance.choice(_WORDS) + data[at:]
-        elif what == 4:
+        elif mutation == 4:
             data = data[:at] + data[at:end] * chance.choice((2, 3, 50)) + data[end:]
-        elif what == 5:
+        elif mutation == 5:
             place = chance.randrange(len(lines))
             lines[place : place + 1] = [lines[place]] * chance.choice((0, 2, 3))
             data = b"\n".join(lines)
-        elif what == 6:
+        elif mutation == 6:
             one, other = chance.randrange(len(lines)), chance.randrange(len(lines))
             lines[one], lines[other] = lines[other], lines[one]
             data = b"\n".join(lines)
-        elif what == 7:  # wrapped, as logs are
+        elif mutation == 7:  # wrapped, as logs are
             width = chance.choice((20, 40, 79, 132))
             data = b"\n".join(
                 line[i : i + width] for line in lines for i in range(0, max(1, len(line)), width)
             )
-        elif what == 8:
+        elif mutation == 8:
             data = data.replace(b"\n", chance.choice((b"\r\n", b"\r", b" ")))
         else:
             data = (
@@ -147,13 +147,13 @@ def originals(folder: Path | None = None) -> list[bytes]:
     packed = "".join(
         f"spec.cpu2006.rawconfig{n:03}: {piece}\n" for n, piece in enumerate(pack(CONFIG))
     )
-    found = [RSF.format(config=packed).encode(), LOG.encode(), CONFIG.encode()]
+    texts = [RSF.format(config=packed).encode(), LOG.encode(), CONFIG.encode()]
     if folder is not None and folder.is_dir():
         for path in sorted(folder.rglob("*")):
             if path.is_file() and path.suffix in (".rsf", ".log", ".cfg", ".inc"):
                 data = path.read_bytes()
-                found += [data[:9000], data[len(data) // 2 :][:9000], data[-9000:]]
-    return found
+                texts += [data[:9000], data[len(data) // 2 :][:9000], data[-9000:]]
+    return texts
 
 
 def inputs(seed: int, count: int, whole: Sequence[bytes]) -> Iterator[bytes]:

@@ -37,7 +37,7 @@ MACHINE = parse_synthetic("nodes=2x2")
 
 
 def read(data: bytes, store: Store) -> None:
-    """Feed one input to every reader and to what stands behind them; raises what they raise."""
+    """Feed one input to every reader and to the import behind them, which may raise."""
     for reader in (read_rsf, read_log):
         _use(reader(Lines(data), "fuzzed"), store)
     config = read_config(data.decode("latin-1"))
@@ -54,15 +54,15 @@ def read(data: bytes, store: Store) -> None:
 def _use(file: SpecFile, store: Store) -> None:
     """Import what was read, read it back, and show all of it."""
     try:
-        one = to_import(file, MACHINE if file.lines % 2 else None)
+        read_run = to_import(file, MACHINE if file.lines % 2 else None)
     except InputError:
         return
-    number, added = store.add(one.stored, one.copies())
+    number, added = store.add(read_run.stored, read_run.copies())
     console = Console(file=io.StringIO(), width=80)
-    print_parts(import_parts(one, number, added), Printer(console))
-    json.dumps(import_document(one, number, added), allow_nan=False)
+    print_parts(import_parts(read_run, number, added), Printer(console))
+    json.dumps(import_document(read_run, number, added), allow_nan=False)
     stored = store.load(number)
-    assert len(stored.copies) <= max(one.copy_runs, 1) or not added
+    assert len(stored.copies) <= max(read_run.copy_runs, 1) or not added
     summary = summarise(stored)
     print_parts(parts_of(summary), Printer(console))
     json.dumps(summary_document(summary), allow_nan=False)

@@ -45,7 +45,7 @@ def with_uuid(uuid: str) -> StoredRun:
     return with_head(run_of(2), uuid=uuid)
 
 
-def rows(store: Store, query: str, **values: object) -> list[tuple[object, ...]]:
+def query_rows(store: Store, query: str, **values: object) -> list[tuple[object, ...]]:
     """What another program reads from the same file at the same time."""
     with closing(sqlite3.connect(store.path)) as connection:
         return connection.execute(query, values).fetchall()
@@ -53,4 +53,4 @@ def rows(store: Store, query: str, **values: object) -> list[tuple[object, ...]]
 
 def query_file(store: Store, name: str) -> list[tuple[object, ...]]:
     """The answer to a query of the folder `db`, over all runs."""
-    return rows(store, (data_folder("db") / "queries" / f"{name}.sql").read_text(), run=None)
+    return query_rows(store, (data_folder("db") / "queries" / f"{name}.sql").read_text(), run=None)

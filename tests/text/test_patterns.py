@@ -79,7 +79,7 @@ class Pattern:
 
 
 def known(node: ast.expr, names: dict[str, Any]) -> Any:
-    """Return the value that an expression has where the module begins, None where it has none."""
+    """Return the value of an expression as the module begins, None if it has no value yet."""
     try:
         return eval(compile(ast.Expression(node), "pattern", "eval"), names)
     except NameError:
@@ -104,9 +104,9 @@ def patterns() -> tuple[list[Pattern], set[str]]:
             if isinstance(node, ast.Attribute) and node.attr in METHODS:
                 name = getattr(node.value, "id", getattr(node.value, "attr", ""))
                 uses.setdefault((path if name[:1] == "_" else None, name), set()).add(node.attr)
-    found, later = [], set()
+    expressions, later = [], set()
     for path, tree in trees.items():
-        calls = [it for it in ast.walk(tree) if called(it, "re") in METHODS | {"compile"}]
+        calls = [node for node in ast.walk(tree) if called(node, "re") in METHODS | {"compile"}]
         if not calls:
             continue
         module = ".".join(("rater", *path.relative_to(ROOT).with_suffix("").parts))
@@ -123,15 +123,17 @@ def patterns() -> tuple[list[Pattern], set[str]]:
                 later.add(str(path.relative_to(ROOT)))
                 continue
             flags = [*call.args, *(keyword.value for keyword in call.keywords)][1:]
-            values = [it for it in (known(flag, names) for flag in flags) if isinstance(it, int)]
+            values = [
+                value for value in (known(flag, names) for flag in flags) if isinstance(value, int)
+            ]
             expression = re.compile(text, *values)
             method, name = called(call, "re"), targets.get(call, "")
             by = {method} - {"compile"} or uses.get(
                 (path if name[:1] == "_" else None, name), set()
             )
             where = f"{path.relative_to(ROOT)}:{call.lineno}"
-            found.append(Pattern(where, expression, frozenset(by or {"match", "fullmatch"})))
-    return found, later
+            expressions.append(Pattern(where, expression, frozenset(by or {"match", "fullmatch"})))
+    return expressions, later
 
 
 PATTERNS, LATER = patterns()
@@ -218,14 +220,14 @@ def near_matches(expression: re.Pattern[Any]) -> tuple[list[str], set[str]]:
     text = text if isinstance(text, str) else text.decode("latin-1")
     tree = _parser.parse(text, expression.flags & ~re.UNICODE)
     places, whole = [("", ""), *repeats(tree)], example(tree)
-    repeated = {one for _, one in places} - {""}
+    repeated = {place for _, place in places} - {""}
     units = literals(tree) | repeated | {"a", "0", " ", "\n", whole, whole[:-1]}
     texts = [
         before + unit * (NEAR // len(unit)) + "\0"
         for before in {before for before, _ in places}
         for unit in units - {""}
     ]
-    return texts, {one[0] for one in repeated} or {"a"}
+    return texts, {place[0] for place in repeated} or {"a"}
 
 
 def test_all_patterns_are_known_but_those_that_are_made_later() -> None:

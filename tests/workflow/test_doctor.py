@@ -226,7 +226,7 @@ UNFIT: list[tuple[str, DoctorVerdict, str, dict[str, str | None]]] = [
 
 def test_interrupts_are_sent_to_the_cpus_that_are_not_isolated(fit: Path) -> None:
     with changed(fit, {"proc/irq/24/effective_affinity_list": "5"}):
-        command = found_in(fit)["interrupts"].command
+        command = examine_root(fit)["interrupts"].command
     assert command == "for i in /proc/irq/*/smp_affinity_list; do echo 0-1 > $i; done"
 
 
@@ -254,7 +254,7 @@ def somebody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_facts, "ForeignLoadSampler", Somebody)
 
 
-def found_in(root: Path) -> dict[str, DoctorFinding]:
+def examine_root(root: Path) -> dict[str, DoctorFinding]:
     return {one.check: one for one in examine(facts_now(root, with_load=False))}
 
 
@@ -265,7 +265,7 @@ def fit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.usefixtures("somebody")
 def test_nothing_is_wrong_with_a_fit_machine(fit: Path) -> None:
-    verdicts = {name: one.verdict for name, one in found_in(fit).items()}
+    verdicts = {name: one.verdict for name, one in examine_root(fit).items()}
     del verdicts["limits"]  # those of this process
     assert {name for name, verdict in verdicts.items() if verdict is not GOOD} == set()
 
@@ -280,7 +280,7 @@ def test_what_is_wrong_is_seen(
     changes: dict[str, str | None],
 ) -> None:
     with changed(fit, changes):
-        found = found_in(fit)[check]
+        found = examine_root(fit)[check]
     assert (found.verdict, seen in found.seen) == (verdict, True), found
     assert (found.command is None) == (verdict is UNKNOWN or check == "virtualization")
 
@@ -338,7 +338,7 @@ def test_what_another_wrote_into_a_database_is_no_number_and_no_crash() -> None:
 
 @pytest.mark.usefixtures("somebody")
 def test_of_an_empty_machine_nothing_is_known(tmp_path: Path) -> None:
-    found = found_in(tmp_path)
+    found = examine_root(tmp_path)
     told = {name for name, one in found.items() if one.verdict is not UNKNOWN}
     assert told <= {"limits", "interrupts", "memory limit"}
 

@@ -36,7 +36,7 @@ def change(database: Path, sql: str, *values: Any) -> None:
 
 
 @pytest.fixture
-def made(stopped: Path, database: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def call_folder(stopped: Path, database: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of that run's database; returns the folder it was called in, with no trace of it."""
     folder = stopped.parent / "called here"
     (folder / "prepared").unlink(missing_ok=True)
@@ -93,7 +93,7 @@ def of_here(database: Path) -> None:
     ],
 )
 def test_what_others_may_have_written_is_shown_and_not_run(
-    words: list[str], others: Any, made: Path, database: Path, rater: Rater
+    words: list[str], others: Any, call_folder: Path, database: Path, rater: Rater
 ) -> None:
     of_here(database)
     make, said = others
@@ -102,7 +102,7 @@ def test_what_others_may_have_written_is_shown_and_not_run(
     assert status == 2
     assert "rater cannot tell that run 1 is yours" in errors
     assert said in errors
-    assert not (made / "prepared").exists()
+    assert not (call_folder / "prepared").exists()
     status, text, _ = rater(*words, "--dry-run")
     assert status == 0
     assert "REFUSED" in text
@@ -111,14 +111,14 @@ def test_what_others_may_have_written_is_shown_and_not_run(
         "wrap     env -u NOTHING",
         f"prepare  {PREPARE}",
         "env      PAYLOAD=yes",
-        f"in       {made}",
+        f"in       {call_folder}",
     ):
         assert line in text
     status, text, _ = rater(*words, "--dry-run", "--json")
     document = json.loads(text)
     assert said in str(document["refused"])
     assert document["executes"] == {
-        "directory": str(made),
+        "directory": str(call_folder),
         "setups": [],
         "commands": {"sh": "sh -c 'touch ran'"},
         "wrap": "env -u NOTHING",
@@ -129,14 +129,14 @@ def test_what_others_may_have_written_is_shown_and_not_run(
         "pages": [],
         "tuned": False,
     }
-    assert not (made / "prepared").exists()
+    assert not (call_folder / "prepared").exists()
     assert rater(*words, "--quiet", "--force")[0] == 0
-    assert (made / "prepared").exists()
+    assert (call_folder / "prepared").exists()
 
 
 @pytest.mark.parametrize("words", AGAIN)
 def test_what_is_known_to_be_ours_needs_no_force(
-    words: list[str], made: Path, database: Path, rater: Rater
+    words: list[str], call_folder: Path, database: Path, rater: Rater
 ) -> None:
     of_here(database)
     status, _, errors = rater(*words, "--quiet", *(["--force"] if "--resume" in words else []))
@@ -175,7 +175,7 @@ def test_a_sweep_of_another_user_is_shown_and_does_not_go_on(
 
 @pytest.mark.parametrize("uuid", ["../../precious", "/{precious}", "..", "", "A" * 36])
 def test_a_crafted_uuid_removes_nothing(
-    uuid: str, made: Path, database: Path, tmp_path: Path, rater: Rater
+    uuid: str, call_folder: Path, database: Path, tmp_path: Path, rater: Rater
 ) -> None:
     precious = tmp_path / "precious"
     (precious / "deep").mkdir(parents=True)
@@ -193,7 +193,7 @@ def test_a_crafted_uuid_removes_nothing(
 @needs_root
 @pytest.mark.parametrize("is_ours", [True, False])
 def test_a_run_of_another_user_s_database_names_no_folder_of_ours(
-    is_ours: bool, made: Path, database: Path, tmp_path: Path, rater: Rater
+    is_ours: bool, call_folder: Path, database: Path, tmp_path: Path, rater: Rater
 ) -> None:
     uuid = "01234567-89ab-cdef-0123-456789abcdef"
     kept = tmp_path / "cache" / "work" / uuid
@@ -390,7 +390,7 @@ def test_of_a_folder_that_is_exchanged_the_judged_one_is_written_into(
 
 
 def test_a_database_that_is_exchanged_while_it_is_opened_is_refused(
-    made: Path, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rater: Rater
+    call_folder: Path, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rater: Rater
 ) -> None:
     """The other one is put there when this one is judged, and before SQLite opens it."""
     shutil.copy(database, tmp_path / "evil.db")
@@ -404,13 +404,13 @@ def test_a_database_that_is_exchanged_while_it_is_opened_is_refused(
     status, _, errors = rater("rerun", "last", "--quiet")
     assert status == 2
     assert "somebody exchanged the database while it was opened" in errors
-    assert not (made / "prepared").exists()
+    assert not (call_folder / "prepared").exists()
 
 
 @needs_root
 @pytest.mark.parametrize("words", [*AGAIN, ["show", "last"], ["rm", "last"]])
 def test_a_link_that_another_user_swaps_all_the_time_runs_nothing_of_theirs(
-    words: list[str], made: Path, database: Path, shared: Path, rater: Rater
+    words: list[str], call_folder: Path, database: Path, shared: Path, rater: Rater
 ) -> None:
     """Now to root's database, which may be run, now to one of the same run with their command."""
     of_here(database)
@@ -424,7 +424,7 @@ def test_a_link_that_another_user_swaps_all_the_time_runs_nothing_of_theirs(
             status, _, errors = rater("--db", shared / "it.db", *words)
             assert status == 2
             assert re.search("a symbolic link of user 1234|vanished|no database", errors), errors
-    assert [*made.iterdir()] == []
+    assert [*call_folder.iterdir()] == []
 
 
 @needs_root

@@ -25,7 +25,7 @@ from rater.system.errors import InputError
 from rater.text.values import to_dict
 from rater.workflow.arguments import RunArguments
 from rater.workflow.run.repeat import pin_suites
-from tests.support.calls import Rater, rater, rows
+from tests.support.calls import Rater, query_rows, rater
 from tests.support.example_runs import HEAD
 from tests.support.stored_runs import begin
 from tests.support.wings import ABSENT
@@ -61,7 +61,7 @@ def asked(*words: str, command: list[str] | None = None) -> Request:
     return RunArguments.from_parsed(vars(parser.parse_args(words, there))).request()
 
 
-# -- what was asked for, as JSON -----------------------------------------------------------------
+# -- a request as JSON ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_request_that_cannot_be_read_is_an_error_that_names_the_run(text: str,
         request_from_json(text, "run 7")
 
 
-# -- as it is typed ------------------------------------------------------------------------------
+# -- on the command line --------------------------------------------------------------------------
 
 SUITE = """
 [suite]
@@ -150,20 +150,20 @@ def test_a_run_is_made_again_from_the_database_alone(tmp_path: Path) -> None:
     assert "rater: differs from run 1:\n  program of one: was sha256 " in second.stderr
     third = rater("rerun", "2", "--quiet", cwd=tmp_path)
     assert (third.returncode, third.stdout, third.stderr) == (0, "", "")
-    heads = rows(
+    heads = query_rows(
         "SELECT status, suite, copies, iterations, directory, suite_path, suite_sha256, layout "
         "FROM run"
     )
     assert len(heads) == 3
     assert len(set(heads)) == 1
     assert heads[0][:2] == ("complete", "own")
-    tags = rows("SELECT run_id, name || value FROM tag ORDER BY 1, 2")
+    tags = query_rows("SELECT run_id, name || value FROM tag ORDER BY 1, 2")
     assert tags == [(1, "a1"), (1, "b1"), (2, "a1"), (2, "b2"), (3, "a1"), (3, "b2")]
-    [uuid] = rows("SELECT uuid FROM run WHERE id = 1")[0]
-    notes = [text for (text,) in rows("SELECT text FROM note WHERE run_id = 2")]
+    [uuid] = query_rows("SELECT uuid FROM run WHERE id = 1")[0]
+    notes = [text for (text,) in query_rows("SELECT text FROM note WHERE run_id = 2")]
     assert f"rerun of run 1 ({uuid})" in notes
     assert any(text.startswith("differs from run 1: program of one: was") for text in notes)
-    requests = [json.loads(text) for (text,) in rows("SELECT request FROM run")]
+    requests = [json.loads(text) for (text,) in query_rows("SELECT request FROM run")]
     assert requests[0]["copies"] == "pus"
     assert requests[1]["copies"] == str(heads[0][2])
 
@@ -171,13 +171,13 @@ def test_a_run_is_made_again_from_the_database_alone(tmp_path: Path) -> None:
 def test_a_layout_of_one_s_own_is_kept_with_the_run_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = tmp_path / "own.toml"
+    layout_file = tmp_path / "own.toml"
     text = 'order = "compact"  # mine\n'
-    own.write_text(text)
+    layout_file.write_text(text)
     words = ["--copies", "1", "--layout", "own.toml", "--quiet", "--", "true"]
     assert rater("run", *words, cwd=tmp_path).returncode == 0
-    assert rows("SELECT value FROM setting WHERE name = 'layout.text'") == [(text,)]
-    own.write_text(text + "# more\n")
+    assert query_rows("SELECT value FROM setting WHERE name = 'layout.text'") == [(text,)]
+    layout_file.write_text(text + "# more\n")
     again = rater("rerun", "1", "--dry-run", cwd=tmp_path)
     assert "layout file  sha256 " in again.stdout
 
@@ -206,7 +206,7 @@ def test_a_dry_run_of_a_rerun_shows_plan_and_differences_and_makes_nothing(
             "weighs": True,
         }
     ]
-    assert rows("SELECT count(*) FROM run") == [(1,)]
+    assert query_rows("SELECT count(*) FROM run") == [(1,)]
 
 
 def test_a_suite_that_was_found_by_name_is_found_again_by_its_file(tmp_path: Path) -> None:
@@ -273,19 +273,19 @@ def test_files_of_copies_that_are_stored_stay(tmp_path: Path) -> None:
 
 
 def test_what_a_link_names_is_not_among_what_attempts_left(tmp_path: Path) -> None:
-    folder, mine = tmp_path / "uuid", tmp_path / "mine"
-    for one in (folder, mine):
+    folder, user_folder = tmp_path / "uuid", tmp_path / "mine"
+    for one in (folder, user_folder):
         one.mkdir()
-    (mine / "precious").touch()
-    (folder / "resume-9").symlink_to(mine)
-    (folder / "p.i1.c0000").symlink_to(mine)
+    (user_folder / "precious").touch()
+    (folder / "resume-9").symlink_to(user_folder)
+    (folder / "p.i1.c0000").symlink_to(user_folder)
     remove_unnamed(folder, (), folder / "resume-10")
-    assert [file.name for file in mine.iterdir()] == ["precious"]
+    assert [file.name for file in user_folder.iterdir()] == ["precious"]
     assert list(folder.iterdir()) == []
     folder.rmdir()
-    folder.symlink_to(mine)
+    folder.symlink_to(user_folder)
     remove_unnamed(folder, (), folder / "resume-10")
-    assert (mine / "precious").exists()
+    assert (user_folder / "precious").exists()
 
 
 def test_a_run_goes_on_in_a_directory_whose_name_is_no_text(
@@ -374,7 +374,7 @@ def test_no_command_shows_a_secret_and_a_run_is_made_again_with_it(
     prepare = ("--prepare", f"true --password={SECRET}")
     monkeypatch.setattr("sys.argv", ["rater", "run", *map(str, (*asked, *prepare, *words))])
     assert rater("run", *asked, *prepare, *words)[0] == 0
-    assert SECRET in str(rows("SELECT command_line, request FROM run"))
+    assert SECRET in str(query_rows("SELECT command_line, request FROM run"))
     monkeypatch.delenv("MALLOC_TOKEN")
     assert rater("rerun", 1, "--quiet")[0] == 0
     (tmp_path / "out").mkdir()
@@ -407,20 +407,24 @@ def test_a_sweep_shows_no_secret_of_its_axes_and_its_points_differ_all_the_same(
     rater: Rater,
 ) -> None:
     words = ("--axis", f"env:API_KEY={SECRET},{SECRET}2", "--rounds", 1, "--copies", 1)
-    told: list[Any] = [
+    shown_texts: list[Any] = [
         *rater("sweep", *words, "--", "sh", "-c", f"test ${{API_KEY#{SECRET}}} != 3")
     ]
     for shown in ("sweep --show 1 --json", "sweep --list", "list", "show 1 --json", "export 2"):
-        told += rater(*shown.split())
-    told += rater("compare", "sweep:1", "--json")
-    assert SECRET not in "\n".join(str(it).replace(f"{{API_KEY#{SECRET}}}", "") for it in told)
-    assert "block 1/1, point 2/2: env:API_KEY=[redacted" in told[2]
-    assert "env:API_KEY=[redacted 2]" in told[2]
-    assert rows("SELECT DISTINCT value FROM tag WHERE name = 'env:API_KEY' ORDER BY value") == [
+        shown_texts += rater(*shown.split())
+    shown_texts += rater("compare", "sweep:1", "--json")
+    assert SECRET not in "\n".join(
+        str(it).replace(f"{{API_KEY#{SECRET}}}", "") for it in shown_texts
+    )
+    assert "block 1/1, point 2/2: env:API_KEY=[redacted" in shown_texts[2]
+    assert "env:API_KEY=[redacted 2]" in shown_texts[2]
+    assert query_rows(
+        "SELECT DISTINCT value FROM tag WHERE name = 'env:API_KEY' ORDER BY value"
+    ) == [
         (SECRET,),
         (f"{SECRET}2",),
     ]
-    assert rater("sweep", "--resume", 1, "--rounds", 2, "--quiet")[0] == told[0]
+    assert rater("sweep", "--resume", 1, "--rounds", 2, "--quiet")[0] == shown_texts[0]
 
 
 def test_a_new_database_and_what_stands_beside_it_are_its_owners_alone(tmp_path: Path) -> None:
@@ -433,17 +437,17 @@ def test_a_new_database_and_what_stands_beside_it_are_its_owners_alone(tmp_path:
         }
 
 
-@pytest.mark.parametrize(("asked", "made"), [("660", 0o640), ("0644", 0o644), ("", 0o600)])
+@pytest.mark.parametrize(("variable", "file_mode"), [("660", 0o640), ("0644", 0o644), ("", 0o600)])
 def test_who_else_may_read_a_database_is_asked_for_and_the_umask_holds(
-    asked: str, made: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    variable: str, file_mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RATER_DB_MODE", asked)
-    before = os.umask(0o027 if made == 0o640 else 0o022)
+    monkeypatch.setenv("RATER_DB_MODE", variable)
+    before = os.umask(0o027 if file_mode == 0o640 else 0o022)
     try:
         open_store(tmp_path / "a.db").close()
     finally:
         os.umask(before)
-    assert mode(tmp_path / "a.db") == made
+    assert mode(tmp_path / "a.db") == file_mode
 
 
 def test_a_mode_that_is_none_is_refused(rater: Rater, monkeypatch: pytest.MonkeyPatch) -> None:

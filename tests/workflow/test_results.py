@@ -178,18 +178,18 @@ def test_a_sweep_that_stopped_when_it_was_decided_had_many_looks(
 def test_a_file_is_written_beside_its_place_and_is_there_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found: list[list[str]] = []
+    names: list[list[str]] = []
     real = points._give_mode
 
-    def look(*args: Any) -> None:
+    def note_names(*args: Any) -> None:
         real(*args)
-        found.append(sorted(path.name[:7] for path in tmp_path.iterdir()))
+        names.append(sorted(path.name[:7] for path in tmp_path.iterdir()))
 
-    monkeypatch.setattr(points, "_give_mode", look)
+    monkeypatch.setattr(points, "_give_mode", note_names)
     for text in (b"first", b"second"):
         write_output(tmp_path / "page.html", text)
         assert (tmp_path / "page.html").read_bytes() == text
-    assert found == [[".rater-"], [".rater-", "page.ht"]]
+    assert names == [[".rater-"], [".rater-", "page.ht"]]
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
@@ -262,7 +262,7 @@ report 1 -o page.html | plot 1 -o plot.svg | report 1 2 -o pages.html | scale 1 
 ENDLESS = f"energy_package-{'9' * 5000}_uj"
 KEPT = ("id", "uuid", "name", "pid", "fingerprint", "source", "status", "mode", "run_order")
 MORE = ("memory_policy", "kind", "boot_id", "benchmark", "layout", "memory")
-# Lists, times and JSON are read as what they are.
+# Columns of lists, times and JSON.
 LISTS = re.compile("(_nodes|cpus|_at|mems|_bytes|request|allowed|finding|visible|unknown)$")
 
 

@@ -53,8 +53,8 @@ def of_phase(number: int, **changes: Any) -> list[Any]:
     return [copy_row(copy, 1.0, start_ns=number * S, **(here | changes)) for copy in range(2)]
 
 
-def states(left: RemainingPlan) -> list[tuple[str, int]]:
-    return [(it.state.value, it.phase.number) for it in left.phases]
+def states(remaining: RemainingPlan) -> list[tuple[str, int]]:
+    return [(it.state.value, it.phase.number) for it in remaining.phases]
 
 
 # -- what is missing, as a pure function --------------------------------------------------------
@@ -235,7 +235,7 @@ def test_what_earlier_attempts_left_is_ended_and_nothing_else() -> None:
             process.wait()
 
 
-# -- as it is typed -------------------------------------------------------------------------------
+# -- on the command line --------------------------------------------------------------------------
 
 # The first copy run fails, the third kills rater once two phases are stored, all others are well.
 SCRIPT = """
@@ -441,7 +441,7 @@ VERSIONS = list(migrations(data_folder("db")))
 # Each goes on by the same steps as the one before it: all that runs can be asked is asked of these.
 WHOLE = {VERSIONS[0], *VERSIONS[4::4], *VERSIONS[-2:]}
 TABLES = "SELECT name FROM pragma_table_list WHERE type = 'table' AND schema = 'main' ORDER BY name"
-PARTS = ("table_xinfo", "foreign_key_list", "index_list")  # columns, what they refer to, indexes
+PARTS = ("table_xinfo", "foreign_key_list", "index_list")  # columns, foreign keys, indexes
 INDEX = (
     "SELECT of.name, it.* FROM sqlite_schema AS of, pragma_index_xinfo(of.name) AS it "
     "WHERE of.type = 'index' ORDER BY of.name, it.seqno"
@@ -454,22 +454,22 @@ def names(connection: sqlite3.Connection, sql: str) -> list[str]:
 
 def structure(connection: sqlite3.Connection) -> dict[str, list[tuple[object, ...]]]:
     """Every table, column by column, and every index and view."""
-    found = {
+    columns = {
         f"{part} {table}": connection.execute(f"PRAGMA {part}({table})").fetchall()
         for table in names(connection, TABLES)
         for part in PARTS
     }
     views = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'view'")
-    return found | {"indexes": connection.execute(INDEX).fetchall(), "views": sorted(views)}
+    return columns | {"indexes": connection.execute(INDEX).fetchall(), "views": sorted(views)}
 
 
-def older(version: int, made: Path, path: Path, place: Path) -> None:
+def older(version: int, newer: Path, path: Path, place: Path) -> None:
     """A database of that version at `path`, with the rows of `made` that it has columns for."""
     copy_of(data_folder("db"), place, version)
     with closing(sqlite3.connect(path, autocommit=True)) as old:
         migrate(old, path, place)
         assert read_pragma(old, "user_version") == version
-        old.execute("ATTACH ? AS new", (str(made),))
+        old.execute("ATTACH ? AS new", (str(newer),))
         for table in names(old, TABLES):
             if not table.startswith("sqlite_"):
                 columns = ", ".join(
@@ -496,30 +496,30 @@ def test_runs_of_an_older_schema_are_shown_resumed_and_added_to(
         connection.execute("DELETE FROM bracket WHERE phase = 1")
         connection.execute("UPDATE run SET status = 'interrupted'")
 
-    def at(*words: object) -> str:
+    def query_old(*words: object) -> str:
         status, out, said = rater("--db", old, *words)
         assert (status, said) == (0, ""), words
         return out
 
-    assert "interrupted" in at("list")
+    assert "interrupted" in query_old("list")
     with closing(sqlite3.connect(":memory:", autocommit=True)) as fresh, open_store(old) as store:
         migrate(fresh, Path(":memory:"))
         with store.reading() as opened:
             assert structure(opened.connection) == structure(fresh)
-    at("run", "--resume", 1, "--quiet")
+    query_old("run", "--resume", 1, "--quiet")
     if version not in WHOLE:
-        at("show", 1, "--copies")
-        at("divots", 1)
+        query_old("show", 1, "--copies")
+        query_old("divots", 1)
         return
-    at("rerun", 1, "--quiet")
+    query_old("rerun", 1, "--quiet")
     for run in (1, 2):
-        assert ("resumed" in at("show", run, "--copies")) == (run == 1)
-        at("divots", run)
-        at("export", run)
-        at("report", run, "-o", tmp_path / "page.html")
-    at("compare", 1, 2)
-    at("sweep", "--rounds", 2, "--axis", "copies=1,2", "--quiet", "--", "true")
-    assert "sweep 1" in at("sweep", "--show", 1)
+        assert ("resumed" in query_old("show", run, "--copies")) == (run == 1)
+        query_old("divots", run)
+        query_old("export", run)
+        query_old("report", run, "-o", tmp_path / "page.html")
+    query_old("compare", 1, 2)
+    query_old("sweep", "--rounds", 2, "--axis", "copies=1,2", "--quiet", "--", "true")
+    assert "sweep 1" in query_old("sweep", "--show", 1)
     with closing(sqlite3.connect(old)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []

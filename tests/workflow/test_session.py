@@ -31,7 +31,7 @@ from rater.store.store import Store, open_store
 from rater.system.errors import RunError
 from rater.workflow.run import prepare, session
 from rater.workflow.run.sinks import Recorder, Screen
-from tests.support.calls import Rater, rows
+from tests.support.calls import Rater, query_rows
 from tests.support.energy_tree import RANGE_UJ, powercap, stand, zone
 from tests.support.stored_runs import begin
 
@@ -61,7 +61,7 @@ def test_before_the_run_s_row_there_is_none(
 ) -> None:
     signal_at(monkeypatch, session, "make_ready", number)
     assert rater("run", "--quiet", "--copies", "1", "--", "true") == (128 + number, "", "")
-    assert rows("SELECT * FROM run") == []
+    assert query_rows("SELECT * FROM run") == []
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -70,8 +70,10 @@ def test_as_soon_as_the_row_is_there_the_run_is_interrupted(
 ) -> None:
     signal_at(monkeypatch, Store, "create_run", number, after=True)
     assert rater("run", "--quiet", "--copies", "1", "--", "true")[0] == 128 + number
-    assert rows("SELECT status, reason FROM run") == [("interrupted", f"stopped by {number.name}")]
-    assert rows("SELECT * FROM copy") == []
+    assert query_rows("SELECT status, reason FROM run") == [
+        ("interrupted", f"stopped by {number.name}")
+    ]
+    assert query_rows("SELECT * FROM copy") == []
 
 
 def test_while_the_database_takes_the_last_rows_it_is_not_closed(
@@ -80,7 +82,7 @@ def test_while_the_database_takes_the_last_rows_it_is_not_closed(
     signal_at(monkeypatch, Recorder, "close", signal.SIGINT)
     signal_at(monkeypatch, Store, "_checkpoint", signal.SIGTERM)  # in the recorder's thread
     assert rater("run", "--quiet", "--copies", "1", "--", "true")[0] in (130, 143)
-    assert rows("SELECT copy.status, run.status FROM copy, run") == [("ok", "complete")]
+    assert query_rows("SELECT copy.status, run.status FROM copy, run") == [("ok", "complete")]
 
 
 def test_a_run_that_breaks_is_failed_and_says_why(
@@ -91,13 +93,13 @@ def test_a_run_that_breaks_is_failed_and_says_why(
 
     monkeypatch.setattr(Recorder, "start", broken)
     assert rater("run", "--quiet", "--copies", "1", "--", "true")[0] == 1
-    assert rows("SELECT status, reason FROM run") == [("failed", "no more threads")]
+    assert query_rows("SELECT status, reason FROM run") == [("failed", "no more threads")]
 
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Stopped:
     [run] = [command for command in COMMANDS if command.name == "run"]
-    return Stopped.of(run, tmp_path_factory.mktemp("stopped"), dict(os.environ))
+    return Stopped.prepare(run, tmp_path_factory.mktemp("stopped"), dict(os.environ))
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
@@ -172,7 +174,7 @@ def test_a_full_disk_fails_the_run_and_loses_nothing(
 
 
 class Scribe(View):
-    """A view that notes what it is told."""
+    """A view that notes each call."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []

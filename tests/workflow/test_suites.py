@@ -80,13 +80,13 @@ def run_by_hand(suite: Suite, folder: Path) -> Path:
     """Do what a run does with the first size, step by step."""
     (smooth,) = suite.benchmarks
     size = smooth.sizes["test"]
-    made, run_dir = folder / "made", folder / "run"
-    made.mkdir()
+    made_folder, run_dir = folder / "made", folder / "run"
+    made_folder.mkdir()
     run_dir.mkdir()
     environment = os.environ | dict(suite.environment)
-    subprocess.run(suite.setup, cwd=made, env=environment, check=True)
+    subprocess.run(suite.setup, cwd=made_folder, env=environment, check=True)
     for wanted in size.inputs:
-        source = wanted.path or made / (wanted.made or "")
+        source = wanted.path or made_folder / (wanted.made or "")
         (run_dir / wanted.name).write_bytes(source.read_bytes())
     (command,) = size.commands
     assert command.stdin is not None
@@ -154,13 +154,13 @@ def test_a_name_may_be_a_path_and_a_folder_is_made(
     assert load_suite(str(tmp_path / main)).benchmarks[0].command[0].startswith(str(tmp_path))
 
 
-@pytest.mark.parametrize("there", ["mine.toml", "mine", "mine/notes.txt"])
-def test_nothing_is_ever_overwritten(new: New, tmp_path: Path, there: str) -> None:
-    (tmp_path / there).parent.mkdir(exist_ok=True)
-    (tmp_path / there).write_text("precious")
+@pytest.mark.parametrize("existing", ["mine.toml", "mine", "mine/notes.txt"])
+def test_nothing_is_ever_overwritten(new: New, tmp_path: Path, existing: str) -> None:
+    (tmp_path / existing).parent.mkdir(exist_ok=True)
+    (tmp_path / existing).write_text("precious")
     with pytest.raises(InputError, match="there already, nothing was written: take another NAME"):
         new("mine")
-    assert tree(tmp_path) == {there: "precious"}
+    assert tree(tmp_path) == {existing: "precious"}
 
 
 def test_a_link_to_nowhere_is_something_too(new: New, tmp_path: Path) -> None:

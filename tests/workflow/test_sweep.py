@@ -29,7 +29,7 @@ from rater.system.process import StoppedBySignal
 from rater.workflow.results.points import count_interim_looks, load_points
 from rater.workflow.run import campaign, prepare
 from rater.workflow.run.campaign import stoppable
-from tests.support.calls import Rater, rows
+from tests.support.calls import Rater, query_rows
 from tests.support.energy_tree import powercap
 from tests.support.example_events import run_of
 from tests.support.settings_tree import THP, make_tree, values
@@ -43,7 +43,7 @@ def execute(sql: str) -> None:
 
 
 def tags_of(run: int) -> dict[str, str]:
-    return dict(rows(f"SELECT name, value FROM tag WHERE run_id = {run}"))
+    return dict(query_rows(f"SELECT name, value FROM tag WHERE run_id = {run}"))
 
 
 def interrupted(rater: Rater, folder: Path) -> None:
@@ -60,24 +60,29 @@ def test_what_is_missing_is_made_and_what_was_interrupted_is_kept_and_made_again
 ) -> None:
     monkeypatch.chdir(tmp_path)
     interrupted(rater, tmp_path)
-    assert rows("SELECT run_id, done FROM sweep_progress") == [(1, 1), (2, 1), (3, 0), (None, 0)]
+    assert query_rows("SELECT run_id, done FROM sweep_progress") == [
+        (1, 1),
+        (2, 1),
+        (3, 0),
+        (None, 0),
+    ]
     monkeypatch.chdir("/")  # it goes on where it was made
     _, out, _ = rater("sweep", "--resume", "last", "--dry-run")
     assert "run 3 is kept, made again" in out
     assert rater("sweep", "--resume", "last", "--quiet") == (0, "", "")
-    assert rows("SELECT run_id, done FROM sweep_progress") == [(1, 1), (2, 1), (4, 1), (5, 1)]
+    assert query_rows("SELECT run_id, done FROM sweep_progress") == [(1, 1), (2, 1), (4, 1), (5, 1)]
     assert tags_of(3)["replaced-by"] == "4"
-    assert [status for (status,) in rows("SELECT status FROM run")] == [
+    assert [status for (status,) in query_rows("SELECT status FROM run")] == [
         *("complete", "complete", "interrupted", "complete", "complete")
     ]
-    assert rows("SELECT status, resumed FROM sweep") == [("complete", 1)]
+    assert query_rows("SELECT status, resumed FROM sweep") == [("complete", 1)]
 
 
 def test_more_rounds_can_be_added(rater: Rater) -> None:
     words = ("--axis", "env:X=1,2", "--rounds", "1", "--seed", "5")
     assert rater("sweep", *TINY, *words, "--", "true")[0] == 0
     assert rater("sweep", "--resume", "1", "--rounds", "2", "--quiet")[0] == 0
-    assert rows("SELECT block, done FROM sweep_progress") == [(1, 1), (1, 1), (2, 1), (2, 1)]
+    assert query_rows("SELECT block, done FROM sweep_progress") == [(1, 1), (1, 1), (2, 1), (2, 1)]
     status, _, said = rater("sweep", "--resume", "1", "--rounds", "1")
     assert (status, "has 2; more can be added" in said) == (2, True)
 
@@ -105,13 +110,13 @@ def test_a_refused_resumption_leaves_the_sweep_as_it_was(
     rater: Rater, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert rater("sweep", *TINY, "--axis", "env:X=1,2", "--rounds", "1", "--", "true")[0] == 0
-    before = rows("SELECT status, reason, ended_at, rounds, extended FROM sweep")
-    slots = rows("SELECT * FROM sweep_slot")
+    before = query_rows("SELECT status, reason, ended_at, rounds, extended FROM sweep")
+    slots = query_rows("SELECT * FROM sweep_slot")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     status, _, said = rater("sweep", "--resume", "1", "--rounds", "4")
     assert (status, "cannot go on" in said) == (2, True)
-    assert rows("SELECT status, reason, ended_at, rounds, extended FROM sweep") == before
-    assert rows("SELECT * FROM sweep_slot") == slots
+    assert query_rows("SELECT status, reason, ended_at, rounds, extended FROM sweep") == before
+    assert query_rows("SELECT * FROM sweep_slot") == slots
 
 
 def test_a_changed_environment_is_refused_unless_forced(
@@ -123,7 +128,7 @@ def test_a_changed_environment_is_refused_unless_forced(
     assert status == 2
     assert "sweep 1 cannot go on" in said
     assert "environment variable MALLOC_ARENA_MAX: was not there, is 1" in said
-    assert len(rows("SELECT 1 FROM run")) == 3
+    assert len(query_rows("SELECT 1 FROM run")) == 3
     assert rater("sweep", "--resume", "1", "--quiet", "--force")[0] == 0
 
 
@@ -187,11 +192,11 @@ def test_until_stops_after_a_block_from_the_third_on_when_all_is_decided(
         "energy" if energy else "time"
     )
     assert "decided after block 3 of 4" in said
-    assert len(rows("SELECT 1 FROM run")) == 6
+    assert len(query_rows("SELECT 1 FROM run")) == 6
     status, _, said = rater("sweep", "--resume", "1")
     assert (status, "nothing is missing (decided after block 3" in said) == (0, True)
     assert rater("sweep", "--resume", "1", "--rounds", "4", "--quiet")[0] == 0
-    assert len(rows("SELECT 1 FROM run")) == 8
+    assert len(query_rows("SELECT 1 FROM run")) == 8
 
 
 @pytest.mark.parametrize("status", ["interrupted", "running"])
@@ -202,9 +207,9 @@ def test_a_sweep_that_was_stopped_when_its_last_run_was_done_is_complete_when_it
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("UPDATE sweep SET status = ?, reason = 'x', pid_start = -1", (status,))
     assert rater("sweep", "--resume", "1", "--dry-run")[0] == 0
-    assert rows("SELECT status FROM sweep") == [(status,)]
+    assert query_rows("SELECT status FROM sweep") == [(status,)]
     assert rater("sweep", "--resume", "1", "--quiet") == (0, "", "")
-    assert rows("SELECT status, reason FROM sweep") == [("complete", None)]
+    assert query_rows("SELECT status, reason FROM sweep") == [("complete", None)]
 
 
 def test_runs_of_a_complete_sweep_that_were_removed_are_made_again(rater: Rater) -> None:
@@ -212,7 +217,7 @@ def test_runs_of_a_complete_sweep_that_were_removed_are_made_again(rater: Rater)
     assert rater("sweep", *TINY, *words)[0] == 0
     assert rater("rm", "2")[0] == 0
     assert rater("sweep", "--resume", "1", "--quiet") == (0, "", "")
-    assert rows("SELECT count(*), sum(done) FROM sweep_progress") == [(4, 4)]
+    assert query_rows("SELECT count(*), sum(done) FROM sweep_progress") == [(4, 4)]
     _, _, said = rater("sweep", "--resume", "1")
     assert "None" not in said
     assert "nothing is missing" in said
@@ -226,8 +231,8 @@ def test_a_sweep_stopped_behind_its_last_run_ends_when_it_is_resumed(
     assert rater("sweep", *TINY, *words)[0] == 0
     execute(f"UPDATE sweep SET status = '{stopped}', reason = 'x', pid_start = 1")  # it is gone
     assert rater("sweep", "--resume", "1", "--quiet") == (0, "", "")
-    assert rows("SELECT status, reason FROM sweep") == [("complete", None)]
-    assert rows("SELECT count(*) FROM run") == [(4,)]
+    assert query_rows("SELECT status, reason FROM sweep") == [("complete", None)]
+    assert query_rows("SELECT count(*) FROM run") == [(4,)]
 
 
 SWAPPINESS = "proc/sys/vm/swappiness"
@@ -253,7 +258,7 @@ def test_settings_are_put_back_when_a_signal_ends_the_sweep(rater: Rater, machin
     assert status == 128 + signal.SIGTERM
     assert "sweep 1: stopped by SIGTERM; `rater sweep --resume 1` goes on" in said
     assert values(machine) == before
-    assert rows("SELECT status FROM sweep") == [("interrupted",)]
+    assert query_rows("SELECT status FROM sweep") == [("interrupted",)]
 
 
 def test_a_signal_between_two_runs_ends_the_sweep_as_well(
@@ -290,7 +295,7 @@ def test_a_sweep_waits_once_to_see_who_else_works_here(
         monkeypatch.setattr(module, "ForeignLoadSampler", Young)
     words = ("--axis", "env:X=1,2", "--rounds", "2", "--", "true")
     assert rater("sweep", *TINY, *words) == (0, "", "")
-    assert (len(rows("SELECT 1 FROM run")), len(waits)) == (4, 1)
+    assert (len(query_rows("SELECT 1 FROM run")), len(waits)) == (4, 1)
 
 
 def test_a_rest_between_runs_can_be_interrupted(
@@ -304,7 +309,7 @@ def test_a_rest_between_runs_can_be_interrupted(
     words = ("--axis", "env:X=1", "--rounds", "2", "--cooldown", "0.001", "--", "true")
     status, _, said = rater("sweep", *TINY, *words)
     assert (status, "stopped by SIGINT" in said) == (130, True)
-    assert len(rows("SELECT 1 FROM run")) == 1
+    assert len(query_rows("SELECT 1 FROM run")) == 1
 
 
 @pytest.mark.parametrize(
@@ -324,8 +329,8 @@ def test_settings_that_cannot_be_had_are_refused_before_the_first_run(
     assert status == 2
     assert said in told
     assert values(machine) == before
-    assert rows("SELECT 1 FROM sqlite_master WHERE name = 'sweep'") == [] or (
-        rows("SELECT 1 FROM sweep") == []
+    assert query_rows("SELECT 1 FROM sqlite_master WHERE name = 'sweep'") == [] or (
+        query_rows("SELECT 1 FROM sweep") == []
     )
 
 
@@ -343,7 +348,7 @@ def test_a_setting_that_takes_cpus_away_has_each_run_look_at_them_anew(
     before = values(machine)
     words = ("--axis", "cpu.smt.control=on,off", "--rounds", "1", "--", "true")
     assert rater("sweep", *TINY, *words) == (0, "", "")
-    assert len(rows("SELECT 1 FROM sweep_progress WHERE done")) == 2
+    assert len(query_rows("SELECT 1 FROM sweep_progress WHERE done")) == 2
     assert values(machine) == before
 
 
@@ -365,14 +370,14 @@ def test_signals_that_come_while_settings_are_put_back_do_not_break_that_off(
     rater: Rater, machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = values(machine)
-    restore, told = SettingsSession.restore, []
+    restore, restored = SettingsSession.restore, []
 
     def hang_up(*_: object) -> None:
-        told.append(signal.SIGHUP)
+        restored.append(signal.SIGHUP)
         signal.raise_signal(signal.SIGHUP)
 
     def disturbed(tuner: SettingsSession) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT) if told else ():
+        for number in (signal.SIGTERM, signal.SIGINT) if restored else ():
             signal.raise_signal(number)
         restore(tuner)
 
@@ -395,10 +400,10 @@ def test_a_run_whose_setting_somebody_changed_does_not_count_and_ends_the_sweep(
     assert "run 2 is kept and does not count" in said
     assert "`rater sweep --resume 1` goes on" in said
     assert values(machine)[SWAPPINESS] == "33"  # the user's own is not written over
-    tags = dict(rows("SELECT name, value FROM tag WHERE run_id = 2"))
-    assert sorted(tags) == ["not-counted", "sweep"]  # `tag:swappiness=10` is not what it was
+    tags = dict(query_rows("SELECT name, value FROM tag WHERE run_id = 2"))
+    assert sorted(tags) == ["not-counted", "sweep"]  # `tag:swappiness=10` would be false
     assert "to 33" in tags["not-counted"]
-    assert rows("SELECT run_id, done FROM sweep_progress ORDER BY block, position") == [
+    assert query_rows("SELECT run_id, done FROM sweep_progress ORDER BY block, position") == [
         *((1, 1), (None, 0), (None, 0), (None, 0))
     ]
     assert rater("settings", "restore", "--force")[0] == 0

@@ -50,8 +50,8 @@ def point(label: str, *runs: StoredRun, blocks: bool = True, **values: str) -> P
     return Point(label, tuple(values.items()), tuple(members))
 
 
-def made_at(it: StoredRun, minute: int) -> StoredRun:
-    return replace(it, head=replace(it.head, started_at=f"2026-11-20T12:{minute:02}:00Z"))
+def made_at(run: StoredRun, minute: int) -> StoredRun:
+    return replace(run, head=replace(run.head, started_at=f"2026-11-20T12:{minute:02}:00Z"))
 
 
 def brackets(first: int, seconds: Sequence[float], name: str = "a") -> list[StoredRun]:
@@ -73,7 +73,7 @@ def speedup_of(comparison: Comparison) -> RatioInterval:
     return known(only(comparison).cells[0].speedup)
 
 
-def told(comparison: Comparison) -> str:
+def speedup_words(comparison: Comparison) -> str:
     return speedup_of(comparison).words
 
 
@@ -96,7 +96,7 @@ def test_runs_of_a_block_are_paired_and_what_drifts_between_blocks_cancels() -> 
             point("new", *brackets(4, [9.6, 19.0, 37.6]), blocks=False),
         ]
     )
-    assert told(loose).startswith("inconclusive")
+    assert speedup_words(loose).startswith("inconclusive")
     assert speedup_of(loose).basis is Basis.RUNS
 
 
@@ -104,7 +104,7 @@ def test_both_signs_are_told_alike_and_improvement_and_reduction_are_two_things(
     slow, fast = [10.0, 10.01, 10.02, 9.99], [9.8, 9.82, 9.81, 9.79]
     there = compare([point("x", *brackets(1, slow)), point("y", *brackets(5, fast))])
     back = compare([point("y", *brackets(5, fast)), point("x", *brackets(1, slow))])
-    assert (told(there), told(back)) == ("better (4 rounds)", "worse (4 rounds)")
+    assert (speedup_words(there), speedup_words(back)) == ("better (4 rounds)", "worse (4 rounds)")
     assert only(there).cells[0].improvement == pytest.approx(0.0204, abs=1e-4)
     assert only(back).cells[0].improvement == pytest.approx(-0.0200, abs=1e-4)
     half = compare([point("x", *brackets(1, [10.0, 10.1])), point("y", *brackets(3, [5.0, 5.05]))])
@@ -181,7 +181,7 @@ def test_other_reference_times_are_compared_in_copies_an_hour() -> None:
 
 def test_one_value_each_cannot_be_told() -> None:
     comparison = compare([point("x", *brackets(1, [10.0])), point("y", *brackets(2, [5.0]))])
-    assert told(comparison) == "inconclusive: one run each"
+    assert speedup_words(comparison) == "inconclusive: one run each"
     assert only(comparison).cells[0].p_holm is None
     assert comparison.compared == 0
 
@@ -290,12 +290,12 @@ def test_base_and_peak_of_two_runs_are_one_benchmark() -> None:
         peak.append(replace(it, brackets=tuned, copies=copies))
     comparison = compare([point("base", *base), point("peak", *peak)])
     assert only(comparison).tune is None
-    assert told(comparison) == "better (2 rounds)"
+    assert speedup_words(comparison) == "better (2 rounds)"
 
 
 def in_two_tunes(number: int, base_s: Sequence[float], peak_s: Sequence[float]) -> StoredRun:
     """A result file with base and peak of one benchmark, each in several iterations."""
-    both = run(number, {"a": [[time_s] for time_s in (*base_s, *peak_s)]})
+    both_tunes = run(number, {"a": [[time_s] for time_s in (*base_s, *peak_s)]})
     place = {n + 1: ("base", n + 1) for n in range(len(base_s))}
     place |= {len(base_s) + n + 1: ("peak", n + 1) for n in range(len(peak_s))}
 
@@ -304,10 +304,10 @@ def in_two_tunes(number: int, base_s: Sequence[float], peak_s: Sequence[float]) 
         return replace(row, tune=tune, iteration=iteration)
 
     return replace(
-        both,
-        head=replace(both.head, source="import", iterations=len(base_s)),
-        brackets=tuple(map(tuned, both.brackets)),
-        copies=tuple(map(tuned, both.copies)),
+        both_tunes,
+        head=replace(both_tunes.head, source="import", iterations=len(base_s)),
+        brackets=tuple(map(tuned, both_tunes.brackets)),
+        copies=tuple(map(tuned, both_tunes.copies)),
     )
 
 
@@ -361,7 +361,7 @@ def test_along_one_axis_the_others_are_held() -> None:
     assert comparison.copies == (2,)
     assert comparison.left_out == ()
     other = compare(points, by="copies")
-    assert told(other) == "worse (4 rounds)"
+    assert speedup_words(other) == "worse (4 rounds)"
     # A value that only one side has beside the axis has no partner.
     less = compare(points[:3], by="pages")
     assert less.left_out == (
@@ -377,7 +377,7 @@ def test_the_baseline_can_be_named() -> None:
     assert compare(points, baseline="copies=2 pages=large").sides[0].label == "copies=2 pages=large"
     by = compare(points, by="pages", baseline="pages=large")
     assert [side.label for side in by.sides] == ["pages=large", "pages=small"]
-    assert told(by) == "worse (4 rounds)"
+    assert speedup_words(by) == "worse (4 rounds)"
     with pytest.raises(InputError, match="2 points have it"):
         compare(points, baseline="pages=large")
     with pytest.raises(InputError, match="no such point"):
@@ -529,9 +529,11 @@ def test_a_factor_of_two_without_noise_is_told_from_whole_seconds() -> None:
     def file(number: int, time_s: float) -> StoredRun:
         return run(number, {"a": [[time_s] * 2] * 3}, source="import")
 
-    def verdict(here: float, there: float) -> str:
-        base = point("x", file(1, here), file(2, here), blocks=False)
-        return told(compare([base, point("y", file(3, there), file(4, there), blocks=False)]))
+    def verdict(base_s: float, other_s: float) -> str:
+        base = point("x", file(1, base_s), file(2, base_s), blocks=False)
+        return speedup_words(
+            compare([base, point("y", file(3, other_s), file(4, other_s), blocks=False)])
+        )
 
     assert verdict(10.0, 5.0) == "better (unblocked)"
     assert verdict(10.0, 10.0) == "inconclusive: times too coarse"
@@ -563,16 +565,27 @@ def test_what_disturbed_runs_is_told_by_run() -> None:
         head=replace(loud.head, request='{"share": true}'),
     )
     assert compare([point("x", quiet), point("y", loud)]).troubles == ()
-    (one,) = compare([point("x", quiet), point("y", busy)]).troubles
-    assert (one.run, one.warnings, one.shared) == (2, ("busy before the start: rm",), True)
+    (trouble,) = compare([point("x", quiet), point("y", busy)]).troubles
+    assert (trouble.run, trouble.warnings, trouble.shared) == (
+        2,
+        ("busy before the start: rm",),
+        True,
+    )
     moved = replace(
         loud, copies=tuple(replace(copy, placement="not met") for copy in loud.copies[1:])
     )
-    (one,) = compare([point("x", quiet), point("y", moved)]).troubles
-    assert (one.run, one.not_met, one.notable, one.too_disturbed) == (2, (1,), (), ())
+    (trouble,) = compare([point("x", quiet), point("y", moved)]).troubles
+    assert (trouble.run, trouble.not_met, trouble.notable, trouble.too_disturbed) == (
+        2,
+        (1,),
+        (),
+        (),
+    )
     noisy = replace(loud, head=replace(loud.head, noise_cost=0.44))
-    (one,) = compare([point("x", quiet), point("y", noisy)]).troubles
-    assert one.too_disturbed == ("times vary so much that noise alone lowered the score by 44 %",)
+    (trouble,) = compare([point("x", quiet), point("y", noisy)]).troubles
+    assert trouble.too_disturbed == (
+        "times vary so much that noise alone lowered the score by 44 %",
+    )
 
 
 def beside_others(
@@ -582,7 +595,7 @@ def beside_others(
 
     CPU 1 is the other thread of its core.
     """
-    made = []
+    runs = []
     for i, own_s in enumerate(cpu_s):
         known = {"run_delay_ns": round(others_s * S), "run_delay_cpu_ns": round(own_s * S)}
         took_ns = round((own_s + others_s + asleep_s) * S)
@@ -591,8 +604,8 @@ def beside_others(
         rows = reading(0, own_s + others_s), reading(1, sibling_s)
         it = read_run([copy], *rows, elapsed_ns=took_ns)
         it = replace(it, head=replace(it.head, run=first + i, uuid=f"u-{first + i}", copies=1))
-        made.append(it)
-    return made
+        runs.append(it)
+    return runs
 
 
 SIX = [6.0, 6.01, 6.02, 5.99, 6.01, 6.0]
@@ -610,14 +623,17 @@ def test_a_point_whose_runs_are_mostly_disturbed_has_no_verdict(loud: int, words
     # The other thread of the core worked: CPU time is no judge either.
     taken = beside_others(7, SIX[:loud], 4.0, sibling_s=5.0)
     quiet = beside_others(7 + loud, SIX[loud:], 0.0)
-    found = compare([point("x", *beside_others(1, SIX, 0.0)), point("y", *taken, *quiet)])
-    speedup = speedup_of(found)
+    comparison = compare([point("x", *beside_others(1, SIX, 0.0)), point("y", *taken, *quiet)])
+    speedup = speedup_of(comparison)
     assert (speedup.verdict is Decision.CANNOT_TELL) is bool(words)
     if words:
-        assert (speedup.words, speedup.low, only(found).cells[0].holds) == (words, None, False)
-        assert found.unjudged()[0][2] == words.partition(": ")[2]
-        assert (only(found).cells[0].improvement, only(found).cells[0].reduction) == (None, None)
-        assert disturbed_points(side.points[0] for side in found.sides) == [f"y: {words}"]
+        assert (speedup.words, speedup.low, only(comparison).cells[0].holds) == (words, None, False)
+        assert comparison.unjudged()[0][2] == words.partition(": ")[2]
+        assert (only(comparison).cells[0].improvement, only(comparison).cells[0].reduction) == (
+            None,
+            None,
+        )
+        assert disturbed_points(side.points[0] for side in comparison.sides) == [f"y: {words}"]
 
 
 @pytest.mark.parametrize(
@@ -632,8 +648,8 @@ def test_cpu_time_judges_programs_that_others_took_the_cpu_of(
 ) -> None:
     quiet = point("x", *beside_others(1, SIX, 0.0))
     found = compare([quiet, point("y", *beside_others(7, cpu_s, 4.0))])
-    assert told(found).startswith(words.split(maxsplit=1)[0])
-    assert told(found).endswith(words.partition(" ")[2])
+    assert speedup_words(found).startswith(words.split(maxsplit=1)[0])
+    assert speedup_words(found).endswith(words.partition(" ")[2])
     assert only(found).cells[0].value == pytest.approx(1.0, rel=0.06)  # its ratio stays
 
 
@@ -649,17 +665,17 @@ def test_cpu_time_is_no_judge_where_a_program_sleeps_or_shares_a_core(
 ) -> None:
     quiet = point("x", *beside_others(1, SIX, 0.0))
     taken = point("y", *beside_others(7, SIX, 4.0, **changes))
-    assert told(compare([quiet, taken])) == "cannot tell: 6 of 6 runs disturbed"
-    asked = told(compare([quiet, taken], by_cpu=True))
+    assert speedup_words(compare([quiet, taken])) == "cannot tell: 6 of 6 runs disturbed"
+    asked = speedup_words(compare([quiet, taken], by_cpu=True))
     assert asked == f"cannot tell: 6 of 6 runs disturbed; not by CPU time: {why}"
 
 
 def test_cpu_time_judges_quiet_runs_where_it_is_asked_for() -> None:
     points = [point("x", *beside_others(1, SIX, 0.0)), point("y", *beside_others(7, SIX, 0.0))]
-    assert "by CPU time" not in told(compare(points))
-    assert told(compare(points, by_cpu=True)).endswith("others took 0 % of the CPU)")
+    assert "by CPU time" not in speedup_words(compare(points))
+    assert speedup_words(compare(points, by_cpu=True)).endswith("others took 0 % of the CPU)")
     unread = point("x", *brackets(1, [10.0, 10.1])), point("y", *brackets(3, [10.0, 10.1]))
-    assert told(compare(unread, by_cpu=True)) == (
+    assert speedup_words(compare(unread, by_cpu=True)) == (
         "cannot tell: not by CPU time: it is not known how long copies waited for a CPU"
     )
 
@@ -668,13 +684,13 @@ def test_runs_of_one_point_after_those_of_the_other_may_differ_by_a_drift() -> N
     slower = [10.0, 10.1, 10.2, 10.3, 10.4, 10.5, 10.6, 10.7]
     base = point("x", *brackets(1, slower[:4]), blocks=False)
     new = point("y", *brackets(5, slower[4:]), blocks=False)
-    assert told(compare([base, new])) == (
+    assert speedup_words(compare([base, new])) == (
         "inconclusive: a drift would look the same (make them in turn)"
     )
     # In turn the same drift is in both.
     base = point("x", *brackets(1, slower[::2]))
     new = point("y", *brackets(5, [time_s * 0.97 for time_s in slower[1::2]]))
-    assert told(compare([base, new])) == "better (4 rounds)"
+    assert speedup_words(compare([base, new])) == "better (4 rounds)"
 
 
 def test_names_of_blocks_do_not_make_blocks_of_runs_made_one_point_after_the_other() -> None:
@@ -711,7 +727,7 @@ def test_runs_each_point_of_which_has_a_session_of_its_own_are_not_judged() -> N
     base = point("x", *day(20, brackets(1, [10.0, 10.1, 10.2])), blocks=False)
     new = point("y", *day(21, brackets(4, [9.0, 9.1, 9.2])), blocks=False)
     comparison = compare([base, new])
-    assert told(comparison) == "inconclusive: each in a session of its own"
+    assert speedup_words(comparison) == "inconclusive: each in a session of its own"
     assert [side.label for _, side, _ in comparison.unjudged()] == ["y"]
     # Back and forth, the sessions are what is compared.
     again = [

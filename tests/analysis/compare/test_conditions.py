@@ -241,18 +241,18 @@ def point(label: str, *runs: StoredRun, **values: str) -> Point:
     return Point(label, tuple(values.items()), tuple(PointRun(it, None) for it in runs))
 
 
-def found(*points: Point) -> dict[str, PointDifference]:
+def differences_of(*points: Point) -> dict[str, PointDifference]:
     return {difference.what: difference for difference in point_differences(points)}
 
 
 def test_nothing_differs_between_equal_runs_and_readings_are_not_told() -> None:
-    assert found(point("x", run(1)), point("y", run(2))) == {}
+    assert differences_of(point("x", run(1)), point("y", run(2))) == {}
     first, second = {"load.1min": "0.1", "memory.free": "1"}, {"load.1min": "2", "memory.free": "2"}
-    assert found(point("x", run(1, first)), point("y", run(2, second))) == {}
+    assert differences_of(point("x", run(1, first)), point("y", run(2, second))) == {}
 
 
 def test_a_setting_that_is_no_axis_is_told_with_the_runs_that_have_each_value() -> None:
-    one = found(
+    one = differences_of(
         point("x", run(1, {"kernel.release": "6.1"})), point("y", run(2, {"kernel.release": "6.2"}))
     )
     assert one["setting kernel.release"] == PointDifference(
@@ -267,7 +267,7 @@ def test_a_run_within_a_point_that_is_unlike_the_others_is_told() -> None:
     kernels = [{"kernel.release": release} for release in ("6.1", "6.1", "6.2")]
     runs = [run(number, kernel) for number, kernel in enumerate(kernels, 1)]
     new = run(4, {"kernel.release": "6.1"})
-    one = found(point("x", *runs), point("y", new))["setting kernel.release"]
+    one = differences_of(point("x", *runs), point("y", new))["setting kernel.release"]
     assert one.inside == ("x",)
     assert one.values == (("6.1", (1, 2, 4)), ("6.2", (3,)))
 
@@ -277,10 +277,10 @@ def test_an_axis_is_not_told_under_the_name_it_is_recorded_by() -> None:
         point("a", run(1, {"thp.enabled": "never", "vm.swappiness": "10"}), thp="never"),
         point("b", run(2, {"thp.enabled": "always", "vm.swappiness": "60"}), thp="always"),
     ]
-    assert list(found(*points)) == ["setting vm.swappiness"]
+    assert list(differences_of(*points)) == ["setting vm.swappiness"]
     # By its value, whatever the axis is called.
     renamed = [replace(it, values=(("pages", it.values[0][1]),)) for it in points]
-    assert list(found(*renamed)) == ["setting vm.swappiness"]
+    assert list(differences_of(*renamed)) == ["setting vm.swappiness"]
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_axes_are_known_by_the_names_that_runs_record(
         point(value, run(number, {setting: f"recorded {value}"}), **{axis: value})
         for number, value in enumerate(("0", "1"), 1)
     ]
-    assert (found(*points) == {}) is explained
+    assert (differences_of(*points) == {}) is explained
 
 
 def test_an_axis_whose_setting_was_not_what_it_says_is_told() -> None:
@@ -318,14 +318,14 @@ def test_an_axis_whose_setting_was_not_what_it_says_is_told() -> None:
         point("a", run(1, {"thp.enabled": "never"}), thp="never"),
         point("b", run(2, {"thp.enabled": "always"}), run(3, {"thp.enabled": "never"}), thp="on"),
     ]
-    assert found(*points)["setting thp.enabled"].inside == ("b",)
+    assert differences_of(*points)["setting thp.enabled"].inside == ("b",)
 
 
 def test_an_environment_variable_as_an_axis_is_not_told_and_an_unset_one_neither() -> None:
     first, second = replace(run(1), environment=(("OMP_NUM_THREADS", "2"),)), run(2)
     axis = "env:OMP_NUM_THREADS"
-    assert found(point("a", first, **{axis: "2"}), point("b", second, **{axis: ""})) == {}
-    assert list(found(point("a", first), point("b", second))) == ["--env OMP_NUM_THREADS"]
+    assert differences_of(point("a", first, **{axis: "2"}), point("b", second, **{axis: ""})) == {}
+    assert list(differences_of(point("a", first), point("b", second))) == ["--env OMP_NUM_THREADS"]
 
 
 def test_another_machine_stands_first() -> None:
@@ -338,7 +338,7 @@ def test_another_machine_stands_first() -> None:
 
 def test_other_programs_and_compilers_are_told() -> None:
     def built(number: int, compiler: str, sha256: str) -> StoredRun:
-        it = run(number)
+        built_run = run(number)
         used = BenchmarkUsed(
             name="a",
             category=None,
@@ -348,16 +348,19 @@ def test_other_programs_and_compilers_are_told() -> None:
             compiler=compiler,
             flags="-O2",
         )
-        return replace(it, benchmarks=(used,))
+        return replace(built_run, benchmarks=(used,))
 
     one, two = built(1, "gcc 12", "aa" * 32), built(2, "gcc 13", "bb" * 32)
-    assert set(found(point("x", one), point("y", two))) == {"program of a", "compiler of a"}
-    assert found(point("x", one, tune="base"), point("y", two, tune="peak")) == {}
+    assert set(differences_of(point("x", one), point("y", two))) == {
+        "program of a",
+        "compiler of a",
+    }
+    assert differences_of(point("x", one, tune="base"), point("y", two, tune="peak")) == {}
 
 
 def test_places_are_one_line_and_follow_from_a_layout_that_differs() -> None:
     def placed(number: int, cpus: tuple[int, int], **head: Any) -> StoredRun:
-        it = run(number, **head)
+        placed_run = run(number, **head)
         places = [
             Placement(
                 copy=c,
@@ -372,14 +375,16 @@ def test_places_are_one_line_and_follow_from_a_layout_that_differs() -> None:
             )
             for c, n in enumerate(cpus)
         ]
-        return replace(it, placements=tuple(places))
+        return replace(placed_run, placements=tuple(places))
 
-    moved = found(point("x", placed(1, (0, 1))), point("y", placed(2, (2, 3))))
+    moved = differences_of(point("x", placed(1, (0, 1))), point("y", placed(2, (2, 3))))
     assert list(moved) == ["places of the copies"]
     assert moved["places of the copies"].values[0] == ("as in run 1", (1,))
-    layout = found(point("x", placed(1, (0, 1))), point("y", placed(2, (2, 3), layout="spread")))
+    layout = differences_of(
+        point("x", placed(1, (0, 1))), point("y", placed(2, (2, 3), layout="spread"))
+    )
     assert list(layout) == ["layout"]
-    axis = found(
+    axis = differences_of(
         point("x", placed(1, (0, 1)), layout="balanced"),
         point("y", placed(2, (2, 3), layout="spread"), layout="spread"),
     )
@@ -388,17 +393,17 @@ def test_places_are_one_line_and_follow_from_a_layout_that_differs() -> None:
 
 def test_what_a_result_file_does_not_tell_is_no_difference() -> None:
     own, other = run(1, {"kernel.release": "6.1"}), run(2, source="import")
-    told = found(point("x", own), point("y", other))
+    told = differences_of(point("x", own), point("y", other))
     assert (told["setting kernel.release"].unknown, told["origin"].unknown) == (True, False)
     assert not told["setting kernel.release"].significant
     # Two own runs of which one has it not: that is one.
-    told = found(point("x", own), point("y", run(2)))
+    told = differences_of(point("x", own), point("y", run(2)))
     assert not told["setting kernel.release"].unknown
 
 
 def test_other_benchmarks_are_told_by_the_comparison_another_order_of_them_here() -> None:
     def ring(number: int, *names: str) -> StoredRun:
-        it = run(number)
+        ring_run = run(number)
         used = tuple(
             BenchmarkUsed(
                 name=n,
@@ -411,30 +416,30 @@ def test_other_benchmarks_are_told_by_the_comparison_another_order_of_them_here(
             )
             for n in names
         )
-        return replace(it, benchmarks=used)
+        return replace(ring_run, benchmarks=used)
 
-    assert found(point("x", ring(1, "a", "b")), point("y", ring(2, "a"))) == {}
-    told = found(point("x", ring(1, "a", "b")), point("y", ring(2, "b", "a")))
+    assert differences_of(point("x", ring(1, "a", "b")), point("y", ring(2, "a"))) == {}
+    told = differences_of(point("x", ring(1, "a", "b")), point("y", ring(2, "b", "a")))
     assert told["benchmarks"].values == (("a, b", (1,)), ("b, a", (2,)))
 
 
 def test_options_and_heads_that_differ_are_told_and_lesser_ones_as_notes() -> None:
     asked = [{"bind": "core", "alloc": "system", "proof": "auto"}, {"bind": None, "proof": "off"}]
     runs = [run(i, request=json.dumps(it), iterations=i) for i, it in enumerate(asked, 1)]
-    told = found(point("x", runs[0]), point("y", runs[1]))
-    assert {what: one.significant for what, one in told.items()} == {
+    differences = differences_of(point("x", runs[0]), point("y", runs[1]))
+    assert {what: one.significant for what, one in differences.items()} == {
         "--bind": True,
         "iterations": False,
         "--proof": False,
     }
-    assert told["--bind"].values == (("core", (1,)), (None, (2,)))
+    assert differences["--bind"].values == (("core", (1,)), (None, (2,)))
 
 
 def test_another_mode_is_told() -> None:
-    told = found(point("x", run(1)), point("y", run(2, mode="staggered", stagger_ms=5.0)))
+    told = differences_of(point("x", run(1)), point("y", run(2, mode="staggered", stagger_ms=5.0)))
     assert set(told) == {"mode", "ms between starts"}
     values = [point("x", run(1), mode="homogeneous"), point("y", run(2, mode="steady"), mode="s")]
-    assert found(*values) == {}
+    assert differences_of(*values) == {}
 
 
 def test_places_of_result_files_are_read_from_their_copies_and_only_what_differs_is_named() -> None:
@@ -443,10 +448,12 @@ def test_places_of_result_files_are_read_from_their_copies_and_only_what_differs
         it = stored(rows, run=number, uuid=f"u-{number}", source="import")
         return point(f"p{number}", it)
 
-    assert found(imported(1, (0, 1)), imported(2, (0, 1))) == {}
-    moved = found(imported(1, (0, 1, 2)), imported(2, (0, 8, 9)))["places of the copies"]
+    assert differences_of(imported(1, (0, 1)), imported(2, (0, 1))) == {}
+    moved = differences_of(imported(1, (0, 1, 2)), imported(2, (0, 8, 9)))["places of the copies"]
     assert moved.values[1] == ("2 copies elsewhere, copy 1 on CPUs 8, not CPUs 1", (2,))
-    core = found(imported(1, (0, 1), core=3), imported(2, (0, 1), core=4))["places of the copies"]
+    core = differences_of(imported(1, (0, 1), core=3), imported(2, (0, 1), core=4))[
+        "places of the copies"
+    ]
     assert core.values[1] == ("2 copies elsewhere, copy 0 on core 4, not core 3", (2,))
     bound = replace(
         run(1),
@@ -465,7 +472,7 @@ def test_places_of_result_files_are_read_from_their_copies_and_only_what_differs
         ),
     )
     free = replace(run(2), placements=(Placement.unbound(0, MemoryPolicy.LOCAL),))
-    moved = found(point("x", bound), point("y", free))["places of the copies"]
+    moved = differences_of(point("x", bound), point("y", free))["places of the copies"]
     assert moved.values[1] == ("copy 0 on any CPU (not bound), not CPUs 0", (2,))
 
 
@@ -474,9 +481,9 @@ def test_an_option_that_an_older_run_does_not_know_was_at_its_default() -> None:
         return run(number, request=json.dumps({"copies": "2"} | options))
 
     older, plain = asked(1), asked(2, hugepages=None, alloc="system", reserve=None, run_dirs=False)
-    assert found(point("x", older), point("y", plain)) == {}
+    assert differences_of(point("x", older), point("y", plain)) == {}
     paged = asked(3, hugepages="thp", reserve=1)
-    told = found(point("x", older), point("y", paged))
+    told = differences_of(point("x", older), point("y", paged))
     assert told["--hugepages"].values == ((None, (1,)), ("thp", (3,)))
     assert told["--reserve"].values == ((None, (1,)), ("1", (3,)))
 
@@ -488,7 +495,7 @@ def test_another_model_is_another_machine_where_a_host_name_is_not_known() -> No
             f"p{number}", replace(it, host=replace(it.host, cpu_model=model, hostname=name))
         )
 
-    told = found(on(1, "Xeon", "h"), on(2, "Core i5", None))
+    told = differences_of(on(1, "Xeon", "h"), on(2, "Core i5", None))
     assert told["host name"].unknown
     assert not told["host name"].is_machine
     assert told["CPU model"].is_machine
@@ -499,7 +506,7 @@ def point_of_settings(number: int, settings: dict[str, str], **values: str) -> P
     return Point(f"run {number}", tuple(values.items()), (PointRun(run, None),))
 
 
-def told(*points: Point) -> dict[str, DoctorDifference]:
+def doctor_differences_of(*points: Point) -> dict[str, DoctorDifference]:
     return {
         difference.check: difference
         for difference in doctor_differences(points, point_differences(points))
@@ -510,7 +517,7 @@ QUIET_SETTINGS = {"cpu.governor": "performance", "cpu.driver": "acpi-cpufreq", "
 
 
 def test_a_verdict_that_differs_is_told_with_what_was_seen_in_which_runs() -> None:
-    one = told(
+    one = doctor_differences_of(
         point_of_settings(1, QUIET_SETTINGS),
         point_of_settings(2, QUIET_SETTINGS | {"cpu.governor": "ondemand"}),
     )
@@ -527,7 +534,7 @@ def test_a_verdict_that_differs_is_told_with_what_was_seen_in_which_runs() -> No
 
 def test_values_of_one_verdict_and_of_an_axis_are_not_told() -> None:
     assert (
-        told(
+        doctor_differences_of(
             point_of_settings(1, QUIET_SETTINGS),
             point_of_settings(2, QUIET_SETTINGS | {"cpu.driver": "intel_pstate"}),
         )
@@ -536,7 +543,9 @@ def test_values_of_one_verdict_and_of_an_axis_are_not_told() -> None:
     slow = QUIET_SETTINGS | {"cpu.governor": "ondemand"}
     axes = ({"governor": "performance"}, {"governor": "ondemand"})
     assert (
-        told(point_of_settings(1, QUIET_SETTINGS, **axes[0]), point_of_settings(2, slow, **axes[1]))
+        doctor_differences_of(
+            point_of_settings(1, QUIET_SETTINGS, **axes[0]), point_of_settings(2, slow, **axes[1])
+        )
         == {}
     )
 
@@ -544,13 +553,16 @@ def test_values_of_one_verdict_and_of_an_axis_are_not_told() -> None:
 def test_memory_in_pieces_is_told_though_it_is_a_reading() -> None:
     whole = {"memory.node0.free_bytes": "1000", "memory.node0.free_huge_order_bytes": "900"}
     broken = whole | {"memory.node0.free_huge_order_bytes": "50"}
-    assert list(told(point_of_settings(1, whole), point_of_settings(2, broken))) == [
-        "fragmentation"
-    ]
+    assert list(
+        doctor_differences_of(point_of_settings(1, whole), point_of_settings(2, broken))
+    ) == ["fragmentation"]
 
 
 def test_a_run_of_which_nothing_is_known_is_no_difference() -> None:
-    assert told(point_of_settings(1, {"ksm.run": "1"}), point_of_settings(2, {})) == {}
+    assert (
+        doctor_differences_of(point_of_settings(1, {"ksm.run": "1"}), point_of_settings(2, {}))
+        == {}
+    )
 
 
 def test_compare_shows_what_the_doctor_would_have_said(rater: Rater, database: Path) -> None:
@@ -651,7 +663,7 @@ def waiting(copy: int, cpu_s: float, delay_s: float, **changes: Any) -> CopyEnde
             (reading(0, 10.0), reading(1, 10.0)),
             0.0,
         ),
-        # One failed there after 1 s: others had the CPU for the most of what it was taken.
+        # One failed there after 1 s: others had the CPU for most of the time that it lost.
         (
             [
                 waiting(0, 1.0, 8.0),
@@ -729,7 +741,7 @@ def test_where_cpus_were_not_read_nothing_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("others", "noise", "told"),
+    ("others", "noise", "reasons"),
     [
         (None, None, ()),
         (0.099, 0.19, ()),
@@ -738,9 +750,9 @@ def test_where_cpus_were_not_read_nothing_is_known() -> None:
     ],
 )
 def test_a_run_is_too_disturbed_where_others_or_noise_cost_too_much(
-    others: float | None, noise: float | None, told: tuple[str, ...]
+    others: float | None, noise: float | None, reasons: tuple[str, ...]
 ) -> None:
-    assert disturbance_reasons(others, noise) == told
+    assert disturbance_reasons(others, noise) == reasons
 
 
 def side(label: str, *runs: StoredRun) -> Side:

@@ -26,13 +26,15 @@ def test_each_option_in_the_head_is_compared() -> None:
 
 @pytest.mark.parametrize("option", STORED_IN_HEAD, ids=lambda option: option.name)
 def test_an_option_in_the_head_makes_a_curve_of_its_own_unless_it_is_named(option: Option) -> None:
-    one = replace(stored([copy_row(0, 10.0)]))
+    stored_run = replace(stored([copy_row(0, 10.0)]))
     values = {str: "other", int: 7, float: 7.0, type(None): "other"}
-    usual = getattr(one.head, option.field)
+    usual = getattr(stored_run.head, option.field)
     steady = {"mode": "steady"} if option.field == "order" else {}
-    heads = [replace(one.head, **steady), replace(one.head, **steady)]
+    heads = [replace(stored_run.head, **steady), replace(stored_run.head, **steady)]
     heads[1] = replace(heads[1], **{option.field: values[type(usual)]})
-    runs = [replace(one, head=replace(head, run=number)) for number, head in enumerate(heads, 1)]
+    runs = [
+        replace(stored_run, head=replace(head, run=number)) for number, head in enumerate(heads, 1)
+    ]
     point = Point(label="", values=(), runs=tuple(PointRun(run=run, block=None) for run in runs))
     keys = {sample.key for sample in samples_of([point])}
     assert (len(keys) == 1) == (option.field in NO_CONDITION_OF_A_CURVE)

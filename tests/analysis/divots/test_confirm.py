@@ -44,7 +44,7 @@ from tests.support.example_runs import copy_row, stored
 def slow(
     kind: Kind = Kind.SLOW_LGROUP, cpus: tuple[int, ...] = (4, 5, 6, 7), **changes: Any
 ) -> Finding:
-    one = finding_of(
+    finding = finding_of(
         kind,
         "node 1",
         cpus,
@@ -52,7 +52,7 @@ def slow(
         summary="a +20.0 %",
         cells=(CellEffect(benchmark="a", tune="base", iteration=1, slowdown=1.2, rate_lost=0.1),),
     )
-    return replace(one, **changes)
+    return replace(finding, **changes)
 
 
 def run_of(copies: int = 16, threads: int = 1) -> StoredRun:
@@ -78,8 +78,8 @@ def run_of(copies: int = 16, threads: int = 1) -> StoredRun:
     )
 
 
-def tried(one: Finding, run: StoredRun, *more: Finding) -> ConfirmPlan:
-    trial = trial_of(one, [one, *more], run)
+def tried(finding: Finding, run: StoredRun, *more: Finding) -> ConfirmPlan:
+    trial = trial_of(finding, [finding, *more], run)
     assert isinstance(trial, ConfirmPlan), trial
     return trial
 
@@ -106,7 +106,7 @@ def test_a_cpu_is_tried_against_another_core_of_its_lgroup() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "run", "why"),
+    ("finding", "run", "why"),
     [
         (slow(Kind.SLOW_ITERATION, ()), run_of(), "rater rerun 7"),
         (slow(Kind.SLOW_LGROUP, ()), run_of(), "not bound"),
@@ -115,8 +115,8 @@ def test_a_cpu_is_tried_against_another_core_of_its_lgroup() -> None:
         (slow(copies=(0, 1)), run_of(), "other CPUs in each iteration"),
     ],
 )
-def test_what_cannot_be_tried_says_why(one: Finding, run: StoredRun, why: str) -> None:
-    told = trial_of(one, [one], run)
+def test_what_cannot_be_tried_says_why(finding: Finding, run: StoredRun, why: str) -> None:
+    told = trial_of(finding, [finding], run)
     assert isinstance(told, str)
     assert why in told
 
@@ -132,7 +132,7 @@ def test_next_is_a_trial_or_a_rerun_where_a_trial_would_refuse() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pairs", "found", "answer"),
+    ("pairs", "stored_slowdown", "answer"),
     [
         ([1.19, 1.21, 1.20], 1.2, ConfirmVerdict.CONFIRMED),
         ([1.04, 1.05, 1.045], 1.2, ConfirmVerdict.SMALLER),
@@ -142,8 +142,8 @@ def test_next_is_a_trial_or_a_rerun_where_a_trial_would_refuse() -> None:
         ([1.19, 1.21, 1.20], 0.8, ConfirmVerdict.NOT_CONFIRMED),  # slow now, found fast
     ],
 )
-def test_pairs_decide(pairs: list[float], found: float, answer: ConfirmVerdict) -> None:
-    told = judge_pairs(pairs, found)
+def test_pairs_decide(pairs: list[float], stored_slowdown: float, answer: ConfirmVerdict) -> None:
+    told = judge_pairs(pairs, stored_slowdown)
     assert told.answer is answer
     assert told.low <= told.slowdown <= told.high
 
@@ -174,11 +174,11 @@ def test_a_benchmark_with_a_failed_copy_is_in_no_pair() -> None:
 # -- the command ----------------------------------------------------------------------------------
 
 
-def keep(store: Store, number: int, one: Finding) -> None:
+def keep(store: Store, number: int, finding: Finding) -> None:
     """Store a finding as if it had been found."""
     (head,) = (head for head in store.runs() if head.run == number)
     copies = head.copies * head.iterations
-    row = StoredDivot(one, evidence="", finding=to_json(one))
+    row = StoredDivot(finding, evidence="", finding=to_json(finding))
     store.keep_divots(
         number,
         DivotSearch(
@@ -234,16 +234,16 @@ def test_confirm_runs_both_sides_in_turn_and_keeps_them(
     monkeypatch.setattr(divots, "foreign_load_cost", lambda *_: cost)
     a_run(tmp_path, two_cpus)
     status = main(["divots", "--confirm", "1", "--pairs", "2", "--share", "--json"])
-    told = json.loads(capsys.readouterr().out)
-    assert told["refused"] is None
-    assert told["runs"] == [{"a": 2, "b": 3}, {"a": 4, "b": 5}]
-    assert told["verdict"]["answer"] in set(ConfirmVerdict)
-    answer, disturbed = told["verdict"]["answer"], told["verdict"]["disturbed"]
+    document = json.loads(capsys.readouterr().out)
+    assert document["refused"] is None
+    assert document["runs"] == [{"a": 2, "b": 3}, {"a": 4, "b": 5}]
+    assert document["verdict"]["answer"] in set(ConfirmVerdict)
+    answer, disturbed = document["verdict"]["answer"], document["verdict"]["disturbed"]
     if cost:
         assert (status, answer, disturbed) == (3, "cannot tell", "4 of 4 runs disturbed")
     else:
         assert status == (0 if answer in ("confirmed", "confirmed in part") else 1)
-    assert len(told["verdict"]["pairs"]) == 2
+    assert len(document["verdict"]["pairs"]) == 2
     with open_store(tmp_path / "rater.db") as store:
         runs = [store.load(number) for number in range(2, 6)]
     assert [dict(run.head.tags)["side"] for run in runs] == ["a", "b", "a", "b"]
@@ -355,21 +355,21 @@ def test_a_run_in_which_no_copy_of_the_place_ended_well_did_not_run_there() -> N
     assert [(look.there, look.slowdown) for look in one.looks][1:] == [(Presence.NOT_RUN, None)]
 
 
-def said(one: RecurringDivot) -> str:
+def said(recurring: RecurringDivot) -> str:
     """`recurring lgroup 1 in b0,b1: +20 +10` with a size for each run that has it."""
     each = [
         f"{((look.slowdown or 1) - 1) * 100:+.0f}"
         if look.there is Presence.YES
         else str(look.there)
-        for look in one.looks
+        for look in recurring.looks
     ]
-    places = list(dict.fromkeys(place.place for place in one.places))
-    where = ",".join(one.benchmarks) or "all"
-    return f"{one.kind} {', '.join(places)} in {where}: {' '.join(each)}"
+    places = list(dict.fromkeys(place.place for place in recurring.places))
+    where = ",".join(recurring.benchmarks) or "all"
+    return f"{recurring.kind} {', '.join(places)} in {where}: {' '.join(each)}"
 
 
 @pytest.mark.parametrize(
-    ("slow", "told"),
+    ("slow", "lines"),
     [
         # In both at the same place; in one only, whichever is named first; in none.
         ((LGROUP_1, LGROUP_1), ["recurring node 1 in all: +20 +20"]),
@@ -381,7 +381,7 @@ def said(one: RecurringDivot) -> str:
         ((ONE_CPU, OTHER_CPU), ["wandering CPU 5, CPU 22 in b2: +20 +20"]),
         ((TWO_COPIES, OTHER_TWO), ["wandering CPUs 4,17, CPUs 9,30 in b3: +30 +30"]),
         ((LGROUP_1, OTHER_CPU), ["once CPU 22 in b2: no +20", "once node 1 in all: +20 no"]),
-        # Half the size is the same fault, a tenth of it is told as what it is.
+        # Half the size is the same fault, a tenth of the size is named beside it.
         ((LGROUP_1, HALF), ["recurring node 1 in all: +20 +10"]),
         ((LGROUP_1, TENTH), ["recurring node 1 in all: +20 +2"]),
         # Other benchmarks.
@@ -400,12 +400,12 @@ def said(one: RecurringDivot) -> str:
         ),
     ],
 )
-def test_a_fault_recurs_only_where_it_is(slow: tuple[Slow | None, ...], told: list[str]) -> None:
-    assert sorted(map(said, between(*slow))) == told
+def test_a_fault_recurs_only_where_it_is(slow: tuple[Slow | None, ...], lines: list[str]) -> None:
+    assert sorted(map(said, between(*slow))) == lines
 
 
 @pytest.mark.parametrize(
-    ("slow", "second", "told"),
+    ("slow", "second", "line"),
     [
         # Half as many copies on each lgroup: CPU 5 is there, of lgroup 1 now; and where only even
         # CPUs have copies it is not.
@@ -418,9 +418,9 @@ def test_a_fault_recurs_only_where_it_is(slow: tuple[Slow | None, ...], told: li
     ],
 )
 def test_runs_of_other_numbers_of_copies_are_compared_by_the_place(
-    slow: tuple[Slow | None, ...], second: Machine, told: str
+    slow: tuple[Slow | None, ...], second: Machine, line: str
 ) -> None:
-    assert [said(it) for it in between(*slow, machines=(FOUR, second))] == [told]
+    assert [said(it) for it in between(*slow, machines=(FOUR, second))] == [line]
 
 
 def test_a_copy_that_is_slow_wherever_it_runs_recurs_by_its_number() -> None:
@@ -441,23 +441,23 @@ def test_a_run_too_noisy_to_tell_is_no_run_without_it() -> None:
 
 
 def test_runs_are_told_with_the_size_of_each() -> None:
-    (one,) = between(LGROUP_1, HALF)
-    assert one.summary == (
+    (recurring,) = between(LGROUP_1, HALF)
+    assert recurring.summary == (
         "node 1: all benchmarks +10 to +20 % in 2 of 2 runs: run 1 +20.0 %, run 2 +10.0 %; "
         "it comes back"
     )
-    (one,) = between(LGROUP_1, None)
-    assert one.summary == (
+    (recurring,) = between(LGROUP_1, None)
+    assert recurring.summary == (
         "node 1: all benchmarks +20.0 % in 1 of 2 runs: run 1 +20.0 %, not in run 2 (+0.0 %); "
         "in one run only"
     )
-    (one,) = between(ONE_CPU, OTHER_CPU)
-    assert one.summary == (
+    (recurring,) = between(ONE_CPU, OTHER_CPU)
+    assert recurring.summary == (
         "b2 +20.1 % in 2 of 2 runs: run 1 CPU 5 +20.1 %, run 2 CPU 22 +20.1 %; each time in "
         "another place"
     )
-    (one,) = between(IN_TWO, IN_OTHERS)
-    assert one.summary == (
+    (recurring,) = between(IN_TWO, IN_OTHERS)
+    assert recurring.summary == (
         "node 1: b0, b1, b3, b4 +20.0 % in 2 of 2 runs: run 1 in b0, b1 +19.9 %, "
         "run 2 in b3, b4 +20.0 %; each time in another place"
     )

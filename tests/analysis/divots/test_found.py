@@ -14,9 +14,9 @@ FOUR = Machine(4, 8)
 FOUR_LARGE = Machine(4, 24)
 
 
-def one(found: list[Finding]) -> Finding:
-    assert len(found) == 1, [it.summary for it in found]
-    return found[0]
+def only_finding(findings: list[Finding]) -> Finding:
+    assert len(findings) == 1, [it.summary for it in findings]
+    return findings[0]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -46,7 +46,7 @@ def test_a_quieter_run_sees_smaller_effects() -> None:
 def test_a_slow_lgroup_is_one_finding_not_eight_copies() -> None:
     times = quiet(6, 3, 32)
     times[2, :, 8:16] *= 1.18
-    found = one(divots(times, FOUR))
+    found = only_finding(divots(times, FOUR))
     assert (found.kind, found.place, found.node) == (Kind.SLOW_LGROUP, "node 1", 1)
     assert (found.benchmark, found.copies) == ("b2", tuple(range(8, 16)))
     assert found.slowdown == pytest.approx(1.18, abs=0.01)
@@ -56,14 +56,14 @@ def test_a_slow_lgroup_is_one_finding_not_eight_copies() -> None:
 def test_an_lgroup_that_is_slow_in_all_benchmarks_is_found_below_the_threshold_of_one() -> None:
     times = quiet(8, 3, 32, noise=0.002)
     times[:, :, 24:] *= 1.013
-    found = one(divots(times, FOUR))
+    found = only_finding(divots(times, FOUR))
     assert (found.kind, found.node, found.benchmarks) == (Kind.SLOW_LGROUP, 3, ())
 
 
 def test_an_lgroup_slow_in_one_iteration_names_the_iteration() -> None:
     times = quiet(4, 3, 32)
     times[1, 2, 0:8] *= 1.3
-    found = one(divots(times, FOUR))
+    found = only_finding(divots(times, FOUR))
     assert (found.kind, found.node, found.iteration) == (Kind.SLOW_LGROUP, 0, 3)
 
 
@@ -71,7 +71,7 @@ def test_copies_with_memory_elsewhere_are_named_by_what_they_share() -> None:
     machine = Machine(4, 8, memory=dict.fromkeys(range(12, 16), 2))
     times = quiet(6, 3, 32)
     times[:3, :, 12:16] *= 1.07
-    found = one(divots(times, machine))
+    found = only_finding(divots(times, machine))
     assert found.kind is Kind.SLOW_GROUP
     assert found.place == "copies 12-15 (memory on node 2, CPUs on node 1)"
     assert found.copies == (12, 13, 14, 15)
@@ -93,7 +93,7 @@ def test_a_run_of_cpus_that_no_description_knows_is_found_in_the_times(places: b
     machine = Machine(4, 8, places=places)
     times = quiet(6, 3, 32, noise=0.002)
     times[1:4, :, 20:24] *= 1.06
-    found = one(divots(times, machine))
+    found = only_finding(divots(times, machine))
     assert found.copies == (20, 21, 22, 23)
     assert found.place == ("CPUs 20-23 of node 2" if places else "copies 20-23")
     assert found.benchmarks == ("b1", "b2", "b3")
@@ -104,13 +104,13 @@ def test_a_fast_lgroup_does_not_make_the_others_slow(lgroup: int) -> None:
     times = quiet(4, 2, 40)
     fast = slice(8 * lgroup, 8 * lgroup + 8)
     times[:, :, fast] *= 0.8
-    found = one(divots(times, Machine(5, 8)))
-    assert (found.kind, found.place, found.copies) == (
+    finding = only_finding(divots(times, Machine(5, 8)))
+    assert (finding.kind, finding.place, finding.copies) == (
         Kind.SLOW_GROUP,
         f"node {lgroup}",
         tuple(range(40)[fast]),
     )
-    assert found.slowdown == pytest.approx(0.8, abs=0.01)
+    assert finding.slowdown == pytest.approx(0.8, abs=0.01)
 
 
 def test_no_finding_costs_more_of_the_score_than_of_its_worst_rate() -> None:
@@ -128,7 +128,7 @@ def test_one_half_of_every_lgroup_is_one_pattern() -> None:
     times = quiet(8, 3, 64, noise=0.0015)
     for node in range(4):
         times[:, :, 16 * node + 8 : 16 * node + 16] *= 1.018
-    found = one(divots(times, machine))
+    found = only_finding(divots(times, machine))
     assert found.place == "upper half of every NUMA node (CPUs 8-15,24-31,40-47,56-63)"
     assert found.slowdown == pytest.approx(1.018, abs=0.001)
 
@@ -137,7 +137,7 @@ def test_lgroups_that_take_turns_are_one_benchmark_that_does_not_repeat() -> Non
     times = quiet(4, 3, 32, noise=0.002)
     for iteration, node in enumerate((2, 0, 3)):
         times[1, iteration, 8 * node : 8 * node + 8] *= 1.06
-    found = one(divots(times, FOUR))
+    found = only_finding(divots(times, FOUR))
     assert (found.kind, found.benchmark) == (Kind.WANDERING, "b1")
     assert found.summary.startswith(
         "b1: another NUMA node is slow in each iteration (iteration 1: "
@@ -150,7 +150,7 @@ def test_two_or_three_slow_cpus_of_eight_are_named_with_their_size(slow: tuple[i
     for size in (1.1, 1.3, 2.0):
         times = quiet(6, 3, 8, noise=0.005)
         times[:, :, list(slow)] *= size
-        found = one(divots(times, Machine(1, 8)))
+        found = only_finding(divots(times, Machine(1, 8)))
         assert found.cpus == slow
         assert found.slowdown == pytest.approx(size, rel=0.02)
 
@@ -158,7 +158,7 @@ def test_two_or_three_slow_cpus_of_eight_are_named_with_their_size(slow: tuple[i
 def test_where_one_half_differs_which_is_normal_is_left_open() -> None:
     times = quiet(6, 3, 8)
     times[:, :, [0, 2, 3, 5]] *= 1.29
-    found = one(divots(times, Machine(1, 8)))
+    found = only_finding(divots(times, Machine(1, 8)))
     assert found.copies == (0, 2, 3, 5)
     assert "this run cannot show which half is normal" in found.summary
 
@@ -168,7 +168,7 @@ def test_slow_second_threads_of_cores_are_one_finding() -> None:
     times = quiet(6, 2, 32)
     times[:, :, 16:] *= 1.1
     rows = [(*row[:5], int(row[4] or 0) % 16, *row[6:]) for row in rows_of(times, machine)]
-    found = one([*analyse([rows], names(6), Thresholds()).findings])
+    found = only_finding([*analyse([rows], names(6), Thresholds()).findings])
     assert found.place == "second threads of the cores (CPUs 16-31)"
     assert found.slowdown == pytest.approx(1.1, abs=0.005)
 
@@ -189,7 +189,7 @@ def test_a_copy_of_a_slow_lgroup_that_kept_its_speed_is_no_fast_one() -> None:
     times = quiet(6, 2, 32)
     times[:, :, 8:16] *= 1.9
     times[2, 1, 11] /= 1.93  # the noise of the others makes it 3 % faster than them
-    found = one(divots(times, FOUR))
+    found = only_finding(divots(times, FOUR))
     assert found.place == "node 1"
     assert found.slowdown == pytest.approx(1.9, abs=0.01)
 
@@ -200,7 +200,7 @@ def test_a_copy_of_a_slow_lgroup_that_kept_its_speed_is_no_fast_one() -> None:
 def test_a_slow_iteration_is_not_a_fast_copy_that_kept_its_speed() -> None:
     times = quiet(5, 3, 32)
     times[1, 1, 1:] *= 1.09
-    found = one(divots(times, FOUR))
+    found = only_finding(divots(times, FOUR))
     assert (found.kind, found.iteration, found.benchmark) == (Kind.SLOW_ITERATION, 2, "b1")
     assert 0 not in found.copies
     assert found.summary.endswith("all but copy 0")
@@ -209,7 +209,7 @@ def test_a_slow_iteration_is_not_a_fast_copy_that_kept_its_speed() -> None:
 def test_a_slow_iteration_has_a_size_where_copies_failed_in_the_other_one() -> None:
     times = quiet(2, 2, 32)
     times[1, 1, 1:] *= 1.2
-    found = one(divots(times, FOUR, bad=[(1, 0, copy) for copy in range(20, 28)]))
+    found = only_finding(divots(times, FOUR, bad=[(1, 0, copy) for copy in range(20, 28)]))
     assert (found.kind, found.iteration, found.benchmark) == (Kind.SLOW_ITERATION, 2, "b1")
     assert found.slowdown == pytest.approx(1.2, abs=0.01)
 
@@ -217,7 +217,7 @@ def test_a_slow_iteration_has_a_size_where_copies_failed_in_the_other_one() -> N
 def test_an_iteration_slow_in_all_benchmarks_is_one_finding() -> None:
     times = quiet(5, 3, 32)
     times[:, 2] *= 1.05
-    found = one(divots(times, FOUR))
+    found = only_finding(divots(times, FOUR))
     assert (found.kind, found.iteration, found.benchmarks) == (Kind.SLOW_ITERATION, 3, ())
 
 
@@ -236,7 +236,7 @@ def test_a_measurement_that_counts_as_base_and_peak_is_found_once() -> None:
 def test_a_steady_rise_over_the_iterations_is_drift() -> None:
     times = quiet(5, 4, 32)
     times *= np.array([1.0, 1.01, 1.02, 1.03])[None, :, None]
-    found = one(divots(times, FOUR))
+    found = only_finding(divots(times, FOUR))
     assert found.kind is Kind.DRIFT
     assert found.slowdown == pytest.approx(1.03, abs=0.004)
 
@@ -247,7 +247,7 @@ def test_a_steady_rise_over_the_iterations_is_drift() -> None:
 def test_a_cpu_slow_in_every_benchmark_is_one_finding() -> None:
     times = quiet(6, 2, 32)
     times[:, :, 13] *= 1.05
-    found = one(divots(times, FOUR))
+    found = only_finding(divots(times, FOUR))
     assert (found.kind, found.cpus, found.core) == (Kind.SLOW_CPU, (13,), 13)
 
 
@@ -256,7 +256,7 @@ def test_a_cpu_keeps_its_name_when_the_copies_rotate() -> None:
     times = quiet(6, 3, 32)
     for iteration in range(3):
         times[:, iteration, (13 - 5 * iteration) % 32] *= 1.06
-    found = one(divots(times, machine))
+    found = only_finding(divots(times, machine))
     assert (found.kind, found.cpus) == (Kind.SLOW_CPU, (13,))
     assert len(found.copies) == 3
 
@@ -264,14 +264,14 @@ def test_a_cpu_keeps_its_name_when_the_copies_rotate() -> None:
 def test_a_cpu_slow_in_some_benchmarks_names_them() -> None:
     times = quiet(8, 3, 32, noise=0.002)
     times[[1, 4, 6], :, 0] *= 1.5
-    found = one(divots(times, FOUR))
+    found = only_finding(divots(times, FOUR))
     assert (found.kind, found.cpus, found.benchmarks) == (Kind.SLOW_CPU, (0,), ("b1", "b4", "b6"))
 
 
 def test_a_few_slow_copies_of_one_cell_are_one_finding() -> None:
     times = quiet(4, 3, 32)
     times[2, 1, [3, 17]] *= 1.25
-    found = one(divots(times, FOUR))
+    found = only_finding(divots(times, FOUR))
     assert (found.kind, found.copies) == (Kind.OUTLIER_COPY, (3, 17))
     assert [(single.copy, single.cpu, single.iteration) for single in found.singles] == [
         (3, 3, 2),
@@ -288,13 +288,13 @@ def test_many_scattered_slow_copies_do_not_hide_each_other(share: float, wrong: 
     found = analysis.findings[0]
     assert (found.kind, found.place) == (Kind.NO_PLACE, "no place")
     assert "no place is at fault" in found.summary
-    told = {
+    named = {
         (single.benchmark, single.iteration, single.copy)
         for finding in analysis.findings
         for single in finding.singles
     }
     planted = {(f"b{b}", i + 1, c) for b, i, c in np.argwhere(slow).tolist()}
-    assert len(told ^ planted) <= wrong  # of 22, 103 and 184
+    assert len(named ^ planted) <= wrong  # of 22, 103 and 184
     assert analysis.visible["copy"] < 0.1
 
 
@@ -303,7 +303,7 @@ def test_a_minority_slow_in_one_iteration_is_told_whole(slow: int) -> None:
     times = quiet(4, 3, 64)
     copies = np.sort(np.random.default_rng(5).choice(64, slow, replace=False))
     times[0, 1, copies] *= 1.2
-    found = one(divots(times, Machine(4, 16)))
+    found = only_finding(divots(times, Machine(4, 16)))
     assert (found.benchmark, found.iteration) == ("b0", 2)
     assert found.copies == tuple(copies)
 
@@ -312,7 +312,7 @@ def test_a_fast_copy_is_a_divot_too() -> None:
     machine = Machine(1, 10, places=False)
     times = quiet(12, 1, 10)
     times[3, 0, 9] *= 0.42
-    found = one(divots(times, machine))
+    found = only_finding(divots(times, machine))
     assert (found.kind, found.copies, found.place) == (Kind.OUTLIER_COPY, (9,), "copy 9")
     assert found.slowdown == pytest.approx(0.42, abs=0.01)
     assert found.score_lost == 0
@@ -330,13 +330,13 @@ def test_a_copy_that_is_off_every_time_is_found_below_the_spread_of_all_copies()
 def test_one_benchmark_in_two_modes_is_no_list_of_cpus() -> None:
     times = quiet(1, 3, 64)
     times[:, :, np.arange(64) % 3 == 1] *= 1.2
-    assert one(divots(times, Machine(1, 64))).kind is Kind.BIMODAL
+    assert only_finding(divots(times, Machine(1, 64))).kind is Kind.BIMODAL
 
 
 def test_two_modes_are_not_many_outliers() -> None:
     times = quiet(5, 2, 64)
     times[2, :, np.random.default_rng(5).random(64) < 0.4] *= 1.12
-    found = one(divots(times, Machine(4, 16)))
+    found = only_finding(divots(times, Machine(4, 16)))
     assert (found.kind, found.benchmark) == (Kind.BIMODAL, "b2")
     assert found.slowdown == pytest.approx(1.12, abs=0.01)
 
@@ -352,7 +352,7 @@ def test_equal_times_have_no_divots() -> None:
 def test_one_copy_off_among_equal_times_is_found() -> None:
     times = np.full((3, 2, 16), 50.0)
     times[1, 0, 5] = 60.0
-    found = one(divots(times, Machine(2, 8)))
+    found = only_finding(divots(times, Machine(2, 8)))
     assert (found.kind, found.copies, found.iteration) == (Kind.OUTLIER_COPY, (5,), 1)
 
 
@@ -370,7 +370,7 @@ def test_the_slow_one_of_two_or_three_copies_is_found(
 ) -> None:
     times = quiet(benchmarks, iterations, copies)
     times[:, :, 1] *= 1.35
-    found = one(divots(times, Machine(1, copies)))
+    found = only_finding(divots(times, Machine(1, copies)))
     assert (found.kind, found.cpus) == (Kind.SLOW_CPU, (1,))
     assert found.slowdown == pytest.approx(1.35, abs=0.02)
     assert found.score_lost is not None and found.score_lost > 0.2
@@ -441,7 +441,7 @@ def test_a_copy_that_took_less_than_half_of_any_others_time_has_its_output_check
 ) -> None:
     times = quiet(4, 1, copies)
     times[0, 0, 1] *= size
-    found = one(divots(times, Machine(1, copies)))
+    found = only_finding(divots(times, Machine(1, copies)))
     assert (found.copies, found.fast) == ((1,), True)
     told = [it.text for it in found.evidence if it.name == "output"]
     text = "copy 1 took less than half of any other's time: check its output"
@@ -451,7 +451,9 @@ def test_a_copy_that_took_less_than_half_of_any_others_time_has_its_output_check
 type Places = list[tuple[int, int, int]]  # CPU, core, lgroup of each copy
 
 
-def found(times: Times, places: Places, core_pus: dict[int, int] | None = None) -> list[Finding]:
+def findings_of(
+    times: Times, places: Places, core_pus: dict[int, int] | None = None
+) -> list[Finding]:
     rows: list[Row] = [
         (
             b,
@@ -477,7 +479,7 @@ def test_two_copies_on_one_core_are_explained() -> None:
     places = [(cpu, cpu % 16, cpu % 16 // 8) for cpu in range(20)]  # cores 0-3 have two
     times = quiet(5, 2, 20)
     times[:, :, [0, 1, 2, 3, 16, 17, 18, 19]] *= 1.4
-    (one,) = found(times, places)
+    (one,) = findings_of(times, places)
     assert one.explained
     assert one.expectation == "2 copies on one core where most cores have 1"
     assert one.copies == (0, 1, 2, 3, 16, 17, 18, 19)
@@ -488,14 +490,14 @@ def test_two_copies_on_one_cpu_are_explained() -> None:
     places = [(cpu % 12, cpu % 12, cpu % 12 // 6) for cpu in range(16)]
     times = quiet(5, 1, 16)
     times[:, :, [0, 1, 2, 3, 12, 13, 14, 15]] *= 1.97
-    assert [(one.explained, one.kind) for one in found(times, places)] == [(True, "layout")]
+    assert [(one.explained, one.kind) for one in findings_of(times, places)] == [(True, "layout")]
 
 
 def test_sharing_explains_no_more_than_it_can_cost() -> None:
     places = [(cpu, cpu % 16, cpu % 16 // 8) for cpu in range(20)]
     times = quiet(5, 2, 20, noise=0.002)
     times[:, :, [0, 1, 2, 3, 16, 17, 18, 19]] *= 2.6
-    told = found(times, places)
+    told = findings_of(times, places)
     # Sharing costs a factor of two at most: 1.3 is left.
     (left,) = [one for one in told if not one.explained]
     assert left.copies == (0, 1, 2, 3, 16, 17, 18, 19)
@@ -508,7 +510,7 @@ def test_fuller_lgroups_are_explained() -> None:
     places = [(cpu, cpu, node) for cpu, node in enumerate(nodes)]
     times = quiet(5, 2, len(nodes))
     times[:, :, :32] *= 1.2
-    told = found(times, places)
+    told = findings_of(times, places)
     assert told and all(one.explained for one in told)
     assert {node for one in told for node in one.nodes} == {0, 1}
 
@@ -518,7 +520,7 @@ def test_an_lgroup_with_fewer_copies_that_is_slower_is_a_divot() -> None:
     places = [(cpu, cpu, node) for cpu, node in enumerate(nodes)]
     times = quiet(6, 3, 28)
     times[:4, :, 24:] *= 1.06
-    told = [one for one in found(times, places) if not one.explained]
+    told = [one for one in findings_of(times, places) if not one.explained]
     assert [(one.place, one.slowdown > 1) for one in told] == [("node 3", True)]
 
 
@@ -527,7 +529,7 @@ def test_a_lighter_lgroup_that_is_faster_is_no_divot() -> None:
     places = [(cpu, cpu, node) for cpu, node in enumerate(nodes)]
     times = quiet(6, 3, len(nodes))
     times[:, :, 64:] *= 0.7
-    assert [one for one in found(times, places) if not one.explained] == []
+    assert [one for one in findings_of(times, places) if not one.explained] == []
 
 
 def test_another_kind_of_core_is_explained() -> None:
@@ -535,7 +537,7 @@ def test_another_kind_of_core_is_explained() -> None:
     times = quiet(6, 3, 16)
     times[:, :, 10:] *= 1.7
     pus = {cpu: 2 if cpu < 10 else 1 for cpu in range(16)}
-    (one,) = found(times, places, pus)
+    (one,) = findings_of(times, places, pus)
     assert (one.explained, one.expectation) == (True, "another kind of core")
     assert one.copies == tuple(range(10, 16))
 
@@ -544,4 +546,4 @@ def test_without_kinds_of_cores_slow_ones_are_divots() -> None:
     places = [(cpu, cpu, 0) for cpu in range(16)]
     times = quiet(6, 3, 16)
     times[:, :, 10:] *= 1.7
-    assert any(not one.explained for one in found(times, places))
+    assert any(not one.explained for one in findings_of(times, places))

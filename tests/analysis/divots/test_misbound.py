@@ -33,7 +33,7 @@ def seconds(seed: int, cpu_0: float, remote: float) -> dict[tuple[int, int, int]
     }
 
 
-def found(times: dict[tuple[int, int, int], float]) -> list[Finding]:
+def findings_of(times: dict[tuple[int, int, int], float]) -> list[Finding]:
     rows = [
         TimeRow(
             benchmark=b,
@@ -73,12 +73,12 @@ def test_remote_memory_is_told_of_the_copies_that_have_it_and_costs_are_those_of
     seed: int, cpu_0: float, remote: float
 ) -> None:
     times = seconds(seed, cpu_0, remote)
-    findings = found(times)
+    findings = findings_of(times)
     of_memory = [finding for finding in findings if "memory" in evidence_line(finding)]
-    assert [one.copies for one in of_memory] == [tuple(REMOTE)]
+    assert [divot.copies for divot in of_memory] == [tuple(REMOTE)]
     assert {finding.copies for finding in findings} == {tuple(REMOTE), (0,)}
-    assert findings == sorted(findings, key=lambda one: -one.cost)
+    assert findings == sorted(findings, key=lambda divot: -divot.cost)
     without = {tuple(REMOTE): seconds(seed, cpu_0, 0.0), (0,): seconds(seed, 0.0, remote)}
-    for one in findings:
-        lost = 1 - score(times) / score(without[one.copies])
-        assert one.score_lost == pytest.approx(lost, abs=0.005)
+    for divot in findings:
+        lost = 1 - score(times) / score(without[divot.copies])
+        assert divot.score_lost == pytest.approx(lost, abs=0.005)

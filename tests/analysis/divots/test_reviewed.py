@@ -21,20 +21,20 @@ FOUR = Machine(4, 16)
 ONE = Machine(1, 64)
 
 
-def one(found: list[Finding]) -> Finding:
-    assert len(found) == 1, [(it.place, it.summary) for it in found]
-    return found[0]
+def only_finding(findings: list[Finding]) -> Finding:
+    assert len(findings) == 1, [(it.place, it.summary) for it in findings]
+    return findings[0]
 
 
-@pytest.mark.parametrize(("slowdown", "told"), [(1.013, 0), (1.022, 1)])
+@pytest.mark.parametrize(("slowdown", "number"), [(1.013, 0), (1.022, 1)])
 def test_an_lgroup_below_the_threshold_is_not_told_where_lgroups_differ_anyway(
-    slowdown: float, told: int
+    slowdown: float, number: int
 ) -> None:
     times = quiet(12, 3, 64, noise=0.002)
     natural = 0.002 * np.random.default_rng(7).standard_normal((12, 1, 4))
     times *= np.exp(np.repeat(natural - np.median(natural, axis=2, keepdims=True), 16, axis=2))
     times[3, :, 16:32] = slowdown * quiet(1, 3, 16, noise=0.002)[0]
-    assert len(divots(times, FOUR)) == told
+    assert len(divots(times, FOUR)) == number
 
 
 def test_the_limit_for_ci_is_that_of_a_benchmark_not_of_one_of_its_iterations(
@@ -42,7 +42,7 @@ def test_the_limit_for_ci_is_that_of_a_benchmark_not_of_one_of_its_iterations(
 ) -> None:
     times = quiet(12, 3, 64, noise=0.001)
     times[3, :, 16:32] *= np.array([1.019, 1.020, 1.025])[:, None]
-    found = one(divots(times, FOUR))
+    found = only_finding(divots(times, FOUR))
     assert found.kind is Kind.SLOW_LGROUP
     assert _status([("slow-lgroup", 0.023)], [found], []) == 0
     assert _status([("slow-lgroup", 0.018)], [found], []) == 1
@@ -54,7 +54,7 @@ def test_eight_slow_copies_of_64_make_no_fast_ones() -> None:
     times = quiet(12, 1, 64)
     slow = random.choice(64, 8, replace=False)
     times[3, 0, slow] *= 1.16
-    found = one(divots(times, ONE))
+    found = only_finding(divots(times, ONE))
     assert found.kind is Kind.OUTLIER_COPY
     assert set(found.copies) == set(slow.tolist())
     assert "8 of 64 copies" in found.summary
@@ -63,7 +63,7 @@ def test_eight_slow_copies_of_64_make_no_fast_ones() -> None:
 def test_one_slow_benchmark_of_two_copies_is_the_slow_copys_whole_difference() -> None:
     times = quiet(6, 3, 2, noise=0.002)
     times[2, :, 1] *= 1.35
-    found = one(divots(times, Machine(1, 2)))
+    found = only_finding(divots(times, Machine(1, 2)))
     assert (found.kind, found.copies, found.benchmarks) == (Kind.OUTLIER_COPY, (1,), ("b2",))
     assert found.slowdown == pytest.approx(1.35, abs=0.01)
 
@@ -71,7 +71,7 @@ def test_one_slow_benchmark_of_two_copies_is_the_slow_copys_whole_difference() -
 def test_one_slow_lgroup_of_two_with_two_copies_each() -> None:
     times = quiet(6, 3, 4, noise=0.002)
     times[:, :, 2:] *= 1.05
-    found = one(divots(times, Machine(2, 2)))
+    found = only_finding(divots(times, Machine(2, 2)))
     assert (found.kind, found.place) == (Kind.SLOW_LGROUP, "node 1")
 
 
@@ -79,7 +79,7 @@ def test_one_slow_lgroup_of_two_with_two_copies_each() -> None:
 def test_a_fast_iteration_is_not_two_slow_ones(benchmarks: slice) -> None:
     times = quiet(6, 3, 64)
     times[benchmarks, 0] *= 0.95
-    found = one(divots(times, FOUR))
+    found = only_finding(divots(times, FOUR))
     assert (found.kind, found.iterations) == (Kind.SLOW_ITERATION, (1,))
     assert found.slowdown == pytest.approx(0.95, abs=0.005)
     assert found.score_lost == 0
@@ -88,7 +88,7 @@ def test_a_fast_iteration_is_not_two_slow_ones(benchmarks: slice) -> None:
 def test_a_slow_iteration_that_spared_an_lgroup_is_told_once() -> None:
     times = quiet(6, 3, 64)
     times[3, 0, :48] *= 1.12
-    found = one(divots(times, FOUR))
+    found = only_finding(divots(times, FOUR))
     assert found.kind is Kind.SLOW_ITERATION
     assert found.summary.endswith("all but node 3")
     assert found.copies == tuple(range(48))
@@ -97,7 +97,7 @@ def test_a_slow_iteration_that_spared_an_lgroup_is_told_once() -> None:
 def test_a_cpu_in_one_iteration_of_all_benchmarks_is_told_once() -> None:
     times = quiet(12, 3, 64)
     times[:, 1, 20] *= 1.06
-    found = one(divots(times, FOUR))
+    found = only_finding(divots(times, FOUR))
     assert (found.kind, found.place, found.iterations) == (Kind.SLOW_CPU, "CPU 20", (2,))
     assert "1 of 3 iterations: iteration 2" in found.summary
 
@@ -107,21 +107,21 @@ def test_copies_that_failed_are_not_counted_as_not_slow() -> None:
     times[3, :, 40:48] *= 1.1
     bad = [(3, i, c) for i in range(3) for c in range(40, 46)]
     rows = rows_of(times, Machine(8, 8), bad)
-    found = one(
+    divot = only_finding(
         [
             finding
             for finding in analyse([rows], names(6), Thresholds()).findings
             if not finding.explained
         ]
     )
-    assert "2 of 2 copies" in found.summary
-    assert found.cpus == (46, 47)
+    assert "2 of 2 copies" in divot.summary
+    assert divot.cpus == (46, 47)
 
 
 def test_the_same_copies_in_several_benchmarks_are_one_group() -> None:
     times = quiet(8, 3, 64)
     times[:4, :, 1::2] *= 1.05
-    found = one(divots(times, ONE))
+    found = only_finding(divots(times, ONE))
     assert (found.kind, found.copies) == (Kind.SLOW_GROUP, tuple(range(1, 64, 2)))
     assert found.benchmarks == ("b0", "b1", "b2", "b3")
 
@@ -131,7 +131,7 @@ def test_a_copy_that_is_slow_wherever_it_runs_is_told_by_its_number(benchmarks: 
     times = quiet(6, 3, 64)
     times[benchmarks, :, 5] *= 1.1
     turned = replace(ONE, cpu=lambda copy, iteration: (copy + 17 * iteration) % 64)
-    found = one(divots(times, turned))
+    found = only_finding(divots(times, turned))
     assert (found.kind, found.place) == (Kind.OUTLIER_COPY, "copy 5, wherever it ran")
     assert (found.copies, found.cpus) == ((5,), ())
 
@@ -170,14 +170,14 @@ def test_of_as_many_slow_as_fast_copies_in_one_iteration_none_are_called_normal(
 ) -> None:
     times = quiet(benchmarks, 1, copies)
     times[:, :, slow] *= 1.29
-    found = one(divots(times, Machine(1, copies)))
-    assert found.copies == slow
-    assert found.slowdown == pytest.approx(1.29, abs=0.01)
+    finding = only_finding(divots(times, Machine(1, copies)))
+    assert finding.copies == slow
+    assert finding.slowdown == pytest.approx(1.29, abs=0.01)
     half = copies // 2
     assert (
         f"{half} of {copies} copies differ; this run cannot show which half is normal; use "
         "--iterations 3 or compare with another run"
-    ) in found.summary
+    ) in finding.summary
 
 
 def test_two_and_two_of_four_copies_are_told_seldom_where_there_is_only_a_heavy_tail() -> None:
@@ -198,7 +198,7 @@ def test_costs_of_findings_that_hide_each_other_have_words_that_are_true() -> No
 def test_a_slow_iteration_has_the_range_of_its_benchmarks_and_is_one_finding() -> None:
     times = quiet(6, 3, 32)
     times[:, 1] *= np.linspace(1.05, 1.44, 6)[:, None]
-    found = one(divots(times, Machine(4, 8)))
+    found = only_finding(divots(times, Machine(4, 8)))
     assert found.summary == (
         "iteration 2: all benchmarks +24.4 % (+5 to +44 %, most in b5) against the other iterations"
     )
@@ -210,7 +210,7 @@ def test_a_slow_iteration_has_the_range_of_its_benchmarks_and_is_one_finding() -
 def test_an_lgroup_that_is_slow_by_more_each_time_is_one_finding_with_its_range() -> None:
     times = quiet(2, 3, 32)
     times[:, :, 8:16] *= np.array([1.05, 1.2, 1.44])[:, None]
-    found = one(divots(times, Machine(4, 8)))
+    found = only_finding(divots(times, Machine(4, 8)))
     assert (found.place, found.iterations) == ("node 1", ())
     assert "+20.0 % (+5 to +44 %) (8 of 8 copies, 3 of 3 iterations)" in found.summary
 
@@ -222,7 +222,7 @@ def test_two_lgroups_that_swap_are_no_slow_lgroup_and_sizes_are_against_the_othe
     times = quiet(1, iterations, 16)
     for i in range(iterations):
         times[0, i, 8 * (i % 2) : 8 * (i % 2) + 8] *= 1.15
-    found = one(divots(times, Machine(2, 8)))
+    found = only_finding(divots(times, Machine(2, 8)))
     assert found.kind is Kind.WANDERING
     assert "iteration 1: node 0 +15.1 %; iteration 2: node 1 +14.9 %" in found.summary
     assert "node 0 -" not in found.summary
@@ -272,17 +272,17 @@ def test_64_copies_of_a_real_server_show_what_their_times_show() -> None:
                 }
                 | place
             )
-    found = findings({"observations": observations})
-    told = {(one.kind, one.place, one.benchmarks, one.iterations) for one in found}
+    divots = findings({"observations": observations})
+    told = {(divot.kind, divot.place, divot.benchmarks, divot.iterations) for divot in divots}
     # By hand: 812.7 s against 740 s; 401.bzip2 1586 s against 1543 s.
     assert (Kind.SLOW_ITERATION, "all copies", ("400.perlbench",), (1,)) in told
-    perlbench = next(one for one in found if one.benchmark == "400.perlbench")
+    perlbench = next(divot for divot in divots if divot.benchmark == "400.perlbench")
     assert perlbench.slowdown == pytest.approx(1.098, abs=0.002)
     # 462.libquantum is 1.3 % slower on lgroup 0, but lgroups differ by up to 1.1 % there anyway.
-    assert not any(one.kind is Kind.SLOW_LGROUP for one in found)
+    assert not any(divot.kind is Kind.SLOW_LGROUP for divot in divots)
     # The upper halves of all lgroups are 0.1 to 0.9 % slower: under what counts as a divot.
-    assert not any(one.kind is Kind.OUTLIER_COPY for one in found)
-    assert len(found) == 2
+    assert not any(divot.kind is Kind.OUTLIER_COPY for divot in divots)
+    assert len(divots) == 2
 
 
 @needs_samples

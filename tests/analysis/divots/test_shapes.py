@@ -24,13 +24,13 @@ EIGHT = Machine(8, 8)
 FOUR = Machine(4, 8)
 
 
-def one(found: list[Finding]) -> Finding:
-    assert len(found) == 1, [(it.place, it.summary) for it in found]
-    return found[0]
+def only_finding(findings: list[Finding]) -> Finding:
+    assert len(findings) == 1, [(it.place, it.summary) for it in findings]
+    return findings[0]
 
 
-def text_of(found: Finding, name: str) -> str:
-    return next(it.text for it in found.evidence if it.name == name)
+def text_of(finding: Finding, name: str) -> str:
+    return next(it.text for it in finding.evidence if it.name == name)
 
 
 # -- what is no divot -----------------------------------------------------------------------------
@@ -67,7 +67,7 @@ def test_a_ramp_of_little_more_than_two_per_cent_is_told_and_no_lgroup_for_it(
 ) -> None:
     times = quiet(6, 3, 64, noise=0.002)
     times *= 1 + span * np.arange(64) / 64
-    found = one(divots(times, Machine(nodes, 64 // nodes)))
+    found = only_finding(divots(times, Machine(nodes, 64 // nodes)))
     assert found.kind is Kind.STARTUP
     assert found.slowdown == pytest.approx(1 + span, abs=0.003)
 
@@ -79,7 +79,7 @@ def test_a_ramp_of_little_more_than_two_per_cent_is_told_and_no_lgroup_for_it(
 def test_an_lgroup_of_two_copies_is_told_once(nodes: int) -> None:
     times = quiet(12, 3, 2 * nodes)
     times[:, :, 2:4] *= 1.2
-    found = one(divots(times, Machine(nodes, 2)))
+    found = only_finding(divots(times, Machine(nodes, 2)))
     assert (found.kind, found.place, found.copies) == (Kind.SLOW_LGROUP, "node 1", (2, 3))
     assert found.slowdown == pytest.approx(1.2, abs=0.01)
 
@@ -88,7 +88,7 @@ def test_an_lgroup_of_two_copies_is_told_once(nodes: int) -> None:
 def test_an_lgroup_slow_in_one_of_two_iterations_is_the_lgroup(nodes: int) -> None:
     times = quiet(6, 2, 16 * nodes)
     times[3, 1, :16] *= 1.05
-    found = one(divots(times, Machine(nodes, 16)))
+    found = only_finding(divots(times, Machine(nodes, 16)))
     assert (found.kind, found.place, found.iteration) == (Kind.SLOW_LGROUP, "node 0", 2)
     assert found.benchmark == "b3"
 
@@ -101,7 +101,7 @@ def test_neighbouring_slow_lgroups_are_named_as_lgroups(
     times = quiet(6, iterations, 64)
     copies = [copy for copy in range(64) if copy // 8 in slow]
     times[1:3, :, copies] *= 1.2
-    found = one(divots(times, EIGHT))
+    found = only_finding(divots(times, EIGHT))
     assert (found.kind, found.nodes) == (Kind.SLOW_LGROUP, slow)
     assert found.place == f"nodes {slow[0]}-{slow[-1]}"
     assert found.copies == tuple(copies)
@@ -110,7 +110,7 @@ def test_neighbouring_slow_lgroups_are_named_as_lgroups(
 def test_an_lgroup_one_copy_of_which_kept_its_speed_is_still_the_lgroup() -> None:
     times = quiet(6, 3, 32)
     times[:, :, 8:15] *= 1.08
-    found = one(divots(times, FOUR))
+    found = only_finding(divots(times, FOUR))
     assert (found.kind, found.node) == (Kind.SLOW_LGROUP, 1)
 
 
@@ -119,7 +119,7 @@ def test_remote_memory_of_a_part_of_every_lgroup_is_named_as_that() -> None:
     machine = Machine(4, 16, memory={copy: (copy // 16 + 1) % 4 for copy in remote})
     times = quiet(8, 3, 64)
     times[[[3], [7]], :, remote] *= 1.14
-    found = one(divots(times, machine))
+    found = only_finding(divots(times, machine))
     assert found.kind is Kind.SLOW_GROUP and found.copies == tuple(remote)
     assert found.place.endswith("(memory on another node)")
 
@@ -128,7 +128,7 @@ def test_an_lgroup_with_all_its_memory_elsewhere_says_so() -> None:
     machine = Machine(2, 16, memory=dict.fromkeys(range(16, 32), 0))
     times = quiet(8, 3, 32)
     times[3:5, :, 16:] *= 1.3
-    found = one(divots(times, machine))
+    found = only_finding(divots(times, machine))
     assert found.place == "node 1"
     assert text_of(found, "memory") == "its memory is on node 0"
 
@@ -136,7 +136,7 @@ def test_an_lgroup_with_all_its_memory_elsewhere_says_so() -> None:
 def test_what_all_benchmarks_show_alike_is_not_the_load_of_an_lgroup() -> None:
     times = quiet(12, 3, 30)
     times[:, :, :16] *= 1.045  # 16 copies against 14: a load could cost 14 %
-    found = one(divots(times, Machine(2, 16)))
+    found = only_finding(divots(times, Machine(2, 16)))
     assert (found.kind, found.node) == (Kind.SLOW_LGROUP, 0)
 
 
@@ -145,7 +145,7 @@ def test_every_second_cluster_is_one_pattern_and_no_copies_beside_it(cut: float)
     times = quiet(12, 3, 64, noise=0.002)
     slow = [copy for copy in range(64) if copy // 4 % 2]
     times[[[3], [7], [9], [10]], :, slow] *= cut
-    assert one(divots(times, Machine(2, 32))).copies == tuple(slow)
+    assert only_finding(divots(times, Machine(2, 32))).copies == tuple(slow)
 
 
 # -- over time ------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def test_every_second_cluster_is_one_pattern_and_no_copies_beside_it(cut: float)
 def test_a_benchmark_that_drifts_alone_is_drift(benchmarks: int) -> None:
     times = quiet(benchmarks, 5, 32)
     times[0] *= np.linspace(1, 1.1, 5)[:, None]
-    found = one(divots(times, FOUR))
+    found = only_finding(divots(times, FOUR))
     assert (found.kind, found.benchmark) == (Kind.DRIFT, "b0")
     assert found.slowdown == pytest.approx(1.1, abs=0.005)
 
@@ -171,7 +171,7 @@ def test_a_part_that_is_slow_from_some_time_on_is_told_in_those_iterations_only(
 ) -> None:
     times = quiet(benchmarks, iterations, 16, noise=0.01)
     times[:, slow[0] - 1 : slow[-1], slice(*copies)] *= 1.25
-    found = one(divots(times, Machine(2, 8)))
+    found = only_finding(divots(times, Machine(2, 8)))
     assert found.place in (place, "copy 4")
     assert found.iterations == tuple(slow)
     assert found.slowdown == pytest.approx(1.25, abs=0.015)
@@ -196,13 +196,15 @@ def test_several_slow_iterations_do_not_hide_each_other(
 def test_the_copies_that_kept_their_speed_are_named() -> None:
     times = quiet(5, 3, 32)
     times[1, 1, 1:] *= 1.09
-    assert one(divots(times, FOUR)).summary.endswith("against the other iterations, all but copy 0")
+    assert only_finding(divots(times, FOUR)).summary.endswith(
+        "against the other iterations, all but copy 0"
+    )
 
 
 def test_one_slow_iteration_of_three_costs_the_score_nothing() -> None:
     times = quiet(4, 3, 32, noise=0.0005)
     times[2, 1] *= 1.2
-    found = one(divots(times, FOUR))
+    found = only_finding(divots(times, FOUR))
     assert found.score_lost == pytest.approx(0, abs=1e-3)
     assert text_of(found, "cost") == (
         "costs nothing of the score (the median iteration counts), 17 % of that iteration's rate"
@@ -213,14 +215,14 @@ def test_one_slow_iteration_of_three_costs_the_score_nothing() -> None:
 def test_the_iteration_that_stands_is_what_a_divot_costs(iterations: int, slow: int) -> None:
     times = quiet(4, iterations, 32, noise=0.0005)
     times[2, :slow, 8:16] *= 1.2
-    found = one(divots(times, FOUR))
+    found = only_finding(divots(times, FOUR))
     assert found.score_lost == pytest.approx(1 - (1 / 1.2) ** 0.25, abs=2e-3)
 
 
 def test_what_gets_faster_costs_nothing() -> None:
     times = quiet(6, 4, 32)
     times *= np.linspace(1, 0.97, 4)[:, None]
-    found = one(divots(times, FOUR))
+    found = only_finding(divots(times, FOUR))
     assert (found.kind, found.fast, found.score_lost) == (Kind.DRIFT, True, 0)
     assert text_of(found, "cost") == "costs nothing: it only got faster"
 
@@ -229,7 +231,7 @@ def test_copies_that_are_slower_the_earlier_they_start_cost_as_those_that_are_th
     slope = 1 + 0.1 * np.arange(32) / 31
     lost = []
     for each in (slope, slope[::-1]):
-        found = one(divots(quiet(4, 3, 32) * each, Machine(1, 32)))
+        found = only_finding(divots(quiet(4, 3, 32) * each, Machine(1, 32)))
         lost.append(found.score_lost)
     assert lost[0] == pytest.approx(lost[1], abs=0.005)
     assert lost[0] == pytest.approx(0.09, abs=0.01)
@@ -242,7 +244,7 @@ def test_a_slow_first_iteration_that_waits_for_input_is_told_once() -> None:
         (*row[:12], float(row[11] or 0) * (0.8 if (row[0], row[1]) == (1, 1) else 1.0), row[13])
         for row in rows_of(times, FOUR)
     ]
-    found = one([*analyse([rows], names(4), Thresholds()).findings])
+    found = only_finding([*analyse([rows], names(4), Thresholds()).findings])
     assert (found.kind, found.benchmark, found.iteration) == (Kind.STARTUP, "b1", 1)
 
 
@@ -252,10 +254,10 @@ def test_a_slow_first_iteration_that_waits_for_input_is_told_once() -> None:
 def test_a_single_copy_is_named_and_said_to_be_slower_or_faster() -> None:
     times = quiet(6, 1, 32)
     times[3, 0, 9] *= 0.42
-    assert one(divots(times, FOUR)).summary.startswith("b3 -5")
+    assert only_finding(divots(times, FOUR)).summary.startswith("b3 -5")
     times = quiet(6, 2, 32)
     times[3, 1, 9] *= 1.42
-    found = one(divots(times, FOUR))
+    found = only_finding(divots(times, FOUR))
     assert found.summary.startswith("b3 +4")
     assert found.summary.endswith(" % (copy 9, 1 of 32 copies, 1 of 2 iterations: iteration 2)")
 
@@ -265,28 +267,28 @@ def test_copies_of_the_tail_are_not_told_for_the_sake_of_those_far_out() -> None
     far = [3, 50, 90, 130, 170, 210]
     times[1, 0, far] *= 1.6
     times[1, 0, [20, 30]] = 105.0
-    assert one(divots(times, Machine(16, 16))).copies == tuple(far)
+    assert only_finding(divots(times, Machine(16, 16))).copies == tuple(far)
 
 
 def test_a_whole_second_clock_does_not_hide_a_copy_far_out() -> None:
     base = np.array([58.4, 10.5, 20.5, 15.5, 12.5, 30, 9, 40])
     times: Times = np.round(base[:, None, None] * quiet(8, 2, 64) / 100)
     times[0, 0, 2] = 78
-    found = one(divots(times, Machine(2, 32)))
+    found = only_finding(divots(times, Machine(2, 32)))
     assert (found.kind, found.benchmark, found.copies) == (Kind.OUTLIER_COPY, "b0", (2,))
 
 
 def test_two_modes_of_sixteen_copies_are_two_modes() -> None:
     times = quiet(4, 3, 16)
     times[2, :, ::3] *= 1.13
-    assert one(divots(times, Machine(1, 16))).kind is Kind.BIMODAL
+    assert only_finding(divots(times, Machine(1, 16))).kind is Kind.BIMODAL
 
 
 def test_two_modes_are_not_explained_by_how_many_copies_an_lgroup_has() -> None:
     times = quiet(8, 1, 61)
     times[4, 0, np.random.default_rng(1).random(61) < 0.5] *= 1.2
     found = divots(times, Machine(2, 32))
-    assert (one(found).kind, one(found).benchmark) == (Kind.BIMODAL, "b4")
+    assert (only_finding(found).kind, only_finding(found).benchmark) == (Kind.BIMODAL, "b4")
 
 
 # -- words and thresholds -------------------------------------------------------------------------
@@ -295,7 +297,7 @@ def test_two_modes_are_not_explained_by_how_many_copies_an_lgroup_has() -> None:
 def test_a_benchmark_far_worse_than_is_typical_is_named() -> None:
     times = quiet(6, 3, 32)
     times[:, :, 8:16] *= np.array([1.05, 1.05, 1.05, 1.05, 1.05, 1.4])[:, None, None]
-    assert one(divots(times, FOUR)).summary.startswith(
+    assert only_finding(divots(times, FOUR)).summary.startswith(
         "all benchmarks +5.0 % (+5 to +40 %, most in b5)"
     )
 
@@ -349,13 +351,13 @@ def test_another_copy_in_each_iteration_of_a_small_run_is_found() -> None:
 
 
 def test_a_single_copy_that_a_small_run_is_said_to_show_is_found() -> None:
-    found = 0
+    hits = 0
     for seed in range(10):
         times = quiet(1, 1, 8, noise=0.005, seed=seed)
         seen = analysed(times, Machine(1, 8)).visible["copy"]
         times[0, 0, 3] *= 1 + 1.25 * seen
-        found += [divot.copies for divot in divots(times, Machine(1, 8))] == [(3,)]
-    assert found >= 8
+        hits += [divot.copies for divot in divots(times, Machine(1, 8))] == [(3,)]
+    assert hits >= 8
 
 
 @pytest.mark.parametrize("slow", [(4, 5), (1, 2), (2, 5)])
@@ -384,7 +386,7 @@ def test_odd_cpus_that_are_second_threads_are_one_finding(size: float) -> None:
     times = quiet(6, 2, 96)
     times[:, :, 1::2] *= size
     rows = [(*row[:5], int(row[4] or 0) // 2, *row[6:]) for row in rows_of(times, Machine(4, 24))]
-    found = one([*analyse([rows], names(6), Thresholds()).findings])
+    found = only_finding([*analyse([rows], names(6), Thresholds()).findings])
     assert found.place == "second threads of the cores (odd CPUs 1-95)"
     assert found.slowdown == pytest.approx(size, abs=0.005)
 
@@ -395,7 +397,7 @@ def test_a_slow_cpu_of_twelve_copies_is_named_not_its_copies(cpus: int) -> None:
     times[:, :, ::cpus] *= 1.053
     machine = Machine(1, cpus, cpu=lambda copy, iteration: copy % cpus)
     rows = [(*row[:5], row[4], *row[6:]) for row in rows_of(times, machine)]
-    found = one([*analyse([rows], names(2), Thresholds()).findings])
+    found = only_finding([*analyse([rows], names(2), Thresholds()).findings])
     assert (found.kind, found.place) == (Kind.SLOW_CPU, "CPU 0 (12 copies)")
 
 
@@ -403,20 +405,20 @@ def test_one_slow_copy_in_each_phase_by_chance_is_no_place() -> None:
     times = quiet(4, 2, 32)
     for b in range(4):
         times[b, b % 2, 9 * b] *= 1.4
-    found = one(divots(times, Machine(4, 8)))
+    found = only_finding(divots(times, Machine(4, 8)))
     assert (found.kind, found.copies) == (Kind.NO_PLACE, (0, 9, 18, 27))
 
 
-def told(found: list[Finding]) -> dict[tuple[int, ...], float]:
+def slowdowns_by_copies(findings: list[Finding]) -> dict[tuple[int, ...], float]:
     """Slowdowns by the copies that they are told of."""
-    return {tuple(it.copies): round(it.slowdown, 2) for it in found}
+    return {tuple(it.copies): round(it.slowdown, 2) for it in findings}
 
 
 @pytest.mark.parametrize("memory", [{}, {7: 0}])
 def test_a_slow_copy_is_told_from_the_others_wherever_its_memory_is(memory: dict[int, int]) -> None:
     times = quiet(1, 1, 12, noise=0.001)
     times[0, 0, 7] *= 1.15
-    assert told(divots(times, Machine(3, 4, memory=memory))) == {(7,): 1.15}
+    assert slowdowns_by_copies(divots(times, Machine(3, 4, memory=memory))) == {(7,): 1.15}
 
 
 def test_what_is_left_of_a_slow_copy_does_not_make_the_others_quiet() -> None:
@@ -493,7 +495,7 @@ def test_copies_slow_together_throughout_and_others_once_are_told_side_by_side()
 def test_half_of_one_lgroup_is_one_finding_and_no_sum_of_larger_halves() -> None:
     times = quiet(5, 3, 32, noise=0.01)
     times[:, :, 16:24] *= 1.1
-    found = one(divots(times, Machine(2, 16)))
+    found = only_finding(divots(times, Machine(2, 16)))
     assert found.place == "lower half of node 1 (CPUs 16-23)"
     assert found.slowdown == pytest.approx(1.1, rel=0.01)
 
@@ -512,7 +514,7 @@ def test_copies_slow_at_an_end_of_the_order_are_no_gradient_and_no_start_up(
 ) -> None:
     times = quiet(4, 3, copies, noise=0.01)
     times[:, :, slow] *= 1.1
-    found = one(divots(times, machine))
+    found = only_finding(divots(times, machine))
     assert found.copies == tuple(slow)
     assert found.slowdown == pytest.approx(1.1, rel=0.01)
 

@@ -1,4 +1,4 @@
-"""What is found changes together with `VERSION` of the search, and never alone."""
+"""Findings change together with `VERSION` of the search, and never alone."""
 
 from __future__ import annotations
 

@@ -51,26 +51,26 @@ def times(run: StoredRun, drop: int = 0) -> tuple[CellTimes, ...]:
 
 
 def test_a_hand_computed_case_with_and_without_the_slowest_copy() -> None:
-    (one,) = times(stored(four()))
-    assert (one.yardstick_s, one.kept, one.dropped) == (10.5, None, ())
+    (workload,) = times(stored(four()))
+    assert (workload.yardstick_s, workload.kept, workload.dropped) == (10.5, None, ())
     # Deviations divided by n - 1; without the slowest still over the median of all four.
     every = (4, 1.0, 11 / 10.5, sqrt(2) / 10.5, 13 / 10.5)
     kept = (3, 10 / 10.5, 31 / 3 / 10.5, sqrt(1 / 3) / 10.5, 11 / 10.5)
-    assert shape(one.every) == pytest.approx(every)
-    (one,) = times(stored(four()), drop=1)
-    assert shape(one.every) == pytest.approx(every)
-    assert shape(one.kept) == pytest.approx(kept)
-    assert [point.copy for point in one.dropped] == [1]
+    assert shape(workload.every) == pytest.approx(every)
+    (workload,) = times(stored(four()), drop=1)
+    assert shape(workload.every) == pytest.approx(every)
+    assert shape(workload.kept) == pytest.approx(kept)
+    assert [point.copy for point in workload.dropped] == [1]
 
 
 def test_all_copies_can_be_dropped_of_equal_ones_the_lower_first_and_one_has_no_sd() -> None:
-    (one,) = times(stored(four()), drop=9)
-    assert (one.kept, len(one.dropped)) == (None, 4)
+    (workload,) = times(stored(four()), drop=9)
+    assert (workload.kept, len(workload.dropped)) == (None, 4)
     (alone,) = times(stored([copy_row(0, 3.0)], copies=1))
     assert shape(alone.every) == (1, 1.0, 1.0, None, 1.0)
-    (one,) = times(stored([copy_row(n, 5.0) for n in range(4)]), drop=2)
-    assert [point.copy for point in one.dropped] == [0, 1]
-    assert shape(one.every) == (4, 1.0, 1.0, 0.0, 1.0)
+    (workload,) = times(stored([copy_row(n, 5.0) for n in range(4)]), drop=2)
+    assert [point.copy for point in workload.dropped] == [0, 1]
+    assert shape(workload.every) == (4, 1.0, 1.0, 0.0, 1.0)
 
 
 def test_the_yardstick_is_over_all_counted_iterations_or_over_one() -> None:
@@ -173,8 +173,8 @@ def test_table_4_of_the_paper() -> None:
     second, third = cells("paper-table4-run2-only.json"), cells("paper-table4-run3-only.json")
     over = median_copy_times(second)
     found = []
-    for one in (*normalise(second, over, drop=6), *normalise(third, over, drop=6)):
-        found += [shape(one.every), shape(one.kept)]
+    for workload in (*normalise(second, over, drop=6), *normalise(third, over, drop=6)):
+        found += [shape(workload.every), shape(workload.kept)]
     # The paper prints 1.0000 .9916 .0232 1.0104 of run 2, .9907 .0235 1.0072 without its six
     # .9947 .9990 .0844 1.3837, and .9813 .0284 1.0086; the rebuilt case lies this near.
     assert found == [
@@ -183,8 +183,8 @@ def test_table_4_of_the_paper() -> None:
         (127, *(pytest.approx(value, abs=5e-5) for value in (0.9934, 0.9990, 0.0846, 1.3837))),
         (121, *(pytest.approx(value, abs=5e-5) for value in (0.9933, 0.9813, 0.0284, 1.0086))),
     ]
-    (one,) = normalise(third, over, drop=6)
-    assert sorted(point.copy for point in one.dropped) == [3, 5, 38, 53, 58, 74]
+    (workload,) = normalise(third, over, drop=6)
+    assert sorted(point.copy for point in workload.dropped) == [3, 5, 38, 53, 58, 74]
 
 
 BANDWIDTH = MetricUsed("bandwidth", "GB/s", "higher", "sum")
@@ -252,16 +252,16 @@ def test_the_median_counted_iteration_stands_for_all_and_of_two_the_worse(
 
 def test_a_copy_that_reported_nothing_or_failed_leaves_no_value_but_the_others_stand() -> None:
     rows = [reporting(copy_row(0, 1.0), 3.0), copy_row(1, 1.0)]
-    found = only(stored(rows))
-    assert (found.value, found.copies, found.median) == (None, 1, 3.0)
-    assert found.reason == "1 of 2 copies have none"
+    metric = only(stored(rows))
+    assert (metric.value, metric.copies, metric.median) == (None, 1, 3.0)
+    assert metric.reason == "1 of 2 copies have none"
     rows[1] = replace(rows[1], status=CopyStatus.FAILED, exit_code=3)
     assert only(stored(rows)).reason == "copy 1: exit status 3"
     assert only(stored(rows[:1])).reason == "1 of 2 copies have none"
     run = iterations_of([2.0], [3.0])  # of which one goes wrong
     copies = (run.copies[0], replace(run.copies[1], status=CopyStatus.TIMEOUT))
-    found = only(replace(run, copies=copies))
-    assert (found.value, found.reason) == (None, "copy 0: stopped at its time limit")
+    metric = only(replace(run, copies=copies))
+    assert (metric.value, metric.reason) == (None, "copy 0: stopped at its time limit")
 
 
 def test_a_metric_of_a_benchmark_that_did_not_run_is_named() -> None:

@@ -52,14 +52,14 @@ def drawn(*phases: dict[str, int], elapsed_s: float = 10.0, **changes: Any) -> S
     return replace(replace(run, machine_readings=readings, pus=pus, host=host), **changes)
 
 
-def of(run: StoredRun) -> PhaseEnergy:
+def energy_of(run: StoredRun) -> PhaseEnergy:
     (energy,) = phase_energies(run)
     return energy
 
 
 def test_a_phase_drew_what_its_packages_and_their_memory_did() -> None:
     """300 + 50 and 40 J: core is a part of its package, psys all of the machine."""
-    energy = of(drawn(TWO))
+    energy = energy_of(drawn(TWO))
     assert dict(energy.packages) == {0: 350, 1: 40}
     assert (energy.joules, energy.watts, energy.energy_delay_js) == (390, 39, 3900)
     assert summarise(drawn(TWO)).benchmarks[0].iterations[0].joules_per_copy == 195
@@ -68,15 +68,15 @@ def test_a_phase_drew_what_its_packages_and_their_memory_did() -> None:
 def test_packages_without_copies_are_left_out() -> None:
     run = drawn(TWO)
     alone = replace(run, copies=tuple(copy for copy in run.copies if copy.package == 1))
-    assert of(alone).joules == 40
+    assert energy_of(alone).joules == 40
     unbound = replace(run, copies=tuple(replace(copy, package=None) for copy in run.copies[:1]))
-    assert of(unbound).joules == 390
+    assert energy_of(unbound).joules == 390
 
 
 def test_dies_of_a_package_are_added_up_and_a_machine_has_its_own_counter() -> None:
     dies = {"package-0-die-0": 1, "package-0-die-1": 2, "package-0-die-1-dram": 4, "package-1": 8}
-    assert of(drawn(dies)).packages == ((0, 7), (1, 8))
-    assert of(drawn({"psys": 9})).packages == ((None, 9),)
+    assert energy_of(drawn(dies)).packages == ((0, 7), (1, 8))
+    assert energy_of(drawn({"psys": 9})).packages == ((None, 9),)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_dies_of_a_package_are_added_up_and_a_machine_has_its_own_counter() -> N
 def test_where_joules_would_not_be_the_runs_own_the_reason_is_given(
     run: StoredRun, reason: str
 ) -> None:
-    energy = of(run)
+    energy = energy_of(run)
     assert (energy.joules, energy.watts, energy.energy_delay_js) == (None, None, None)
     assert energy.reason == reason
     assert copy_estimates(run) == {}
@@ -179,19 +179,21 @@ def only(run: StoredRun) -> BenchmarkCounts:
 
 
 def test_groups_of_several_iterations_make_one_stack() -> None:
-    found = only(counted_run())
-    assert found.rates
-    assert found.rates.cpi == pytest.approx(2.0)
-    assert found.rates.ghz == pytest.approx(3.0)  # 2000 and 4000 cycles in 1000 ns each
-    assert found.rates.instructions == 1500
-    assert found.stack
-    assert {part.name: part.cycles for part in found.stack.parts} == pytest.approx(STACK)
-    assert (found.stack.excess, found.stack.missing) == (0.0, ())
-    assert dict(found.metrics) == pytest.approx(
+    workload = only(counted_run())
+    assert workload.rates
+    assert workload.rates.cpi == pytest.approx(2.0)
+    assert workload.rates.ghz == pytest.approx(3.0)  # 2000 and 4000 cycles in 1000 ns each
+    assert workload.rates.instructions == 1500
+    assert workload.stack
+    assert {part.name: part.cycles for part in workload.stack.parts} == pytest.approx(STACK)
+    assert (workload.stack.excess, workload.stack.missing) == (0.0, ())
+    assert dict(workload.metrics) == pytest.approx(
         {"llc_mpki": 20.0, "branch_mpki": 4.0, "walk_cycles": 0.2, "remote_dram_share": 0.25}
     )
-    assert found.cpi_spread == pytest.approx(0.0)
-    assert [(group.name, group.iterations, group.runs, group.share) for group in found.groups] == [
+    assert workload.cpi_spread == pytest.approx(0.0)
+    assert [
+        (group.name, group.iterations, group.runs, group.share) for group in workload.groups
+    ] == [
         (f"{SKX}:{name}", (n,), 2, 1.0)
         for n, name in enumerate(("pipeline", "memory", "translation", "numa"), 1)
     ]
@@ -206,13 +208,15 @@ def test_each_count_is_divided_by_the_instructions_of_its_own_run() -> None:
         else copy
         for copy in run.copies
     )
-    found = only(replace(run, copies=slow))
-    assert found.rates
-    assert found.rates.cpi == pytest.approx(2.5)
-    assert found.cpi_spread == pytest.approx(0.4)
-    assert found.stack
-    assert found.stack.missing == ("translation", "l1")
-    assert found.stack.parts[-1].cycles == pytest.approx(2.5 - 0.3 - 0.1 - 0.05 - 0.2 - 0.2 - 0.5)
+    workload = only(replace(run, copies=slow))
+    assert workload.rates
+    assert workload.rates.cpi == pytest.approx(2.5)
+    assert workload.cpi_spread == pytest.approx(0.4)
+    assert workload.stack
+    assert workload.stack.missing == ("translation", "l1")
+    assert workload.stack.parts[-1].cycles == pytest.approx(
+        2.5 - 0.3 - 0.1 - 0.05 - 0.2 - 0.2 - 0.5
+    )
 
 
 def test_what_was_counted_for_a_part_of_the_time_is_scaled_and_told() -> None:
@@ -484,13 +488,16 @@ def test_steal_heat_swap_and_waits_for_memory_are_told_where_they_were_worst() -
         reading(1, 5.0, steal_ns=S // 4, throttles=7),
     ]
     copies = [computed(0, 5.0), computed(1, 5.0)]
-    found = matters(read_run(copies, *rows, pswpin=2, pswpout=3, pressure_memory_some_ns=S))
-    steal, hot = found[DisturbanceKind.STEAL], found[DisturbanceKind.THROTTLED]
+    troubles = matters(read_run(copies, *rows, pswpin=2, pswpout=3, pressure_memory_some_ns=S))
+    steal, hot = troubles[DisturbanceKind.STEAL], troubles[DisturbanceKind.THROTTLED]
     assert (steal.cpu, steal.share, steal.cpus) == (0, 0.05, (0, 1))
     assert (hot.cpu, hot.times, hot.cpus) == (1, 7, (1,))
-    assert (found[DisturbanceKind.SWAP].cpu, found[DisturbanceKind.SWAP].times) == (None, 5)
-    assert (found[DisturbanceKind.MEMORY].share, found[DisturbanceKind.MEMORY].times) == (0.1, None)
-    assert list(found) == [
+    assert (troubles[DisturbanceKind.SWAP].cpu, troubles[DisturbanceKind.SWAP].times) == (None, 5)
+    assert (troubles[DisturbanceKind.MEMORY].share, troubles[DisturbanceKind.MEMORY].times) == (
+        0.1,
+        None,
+    )
+    assert list(troubles) == [
         DisturbanceKind.STEAL,
         DisturbanceKind.THROTTLED,
         DisturbanceKind.SWAP,

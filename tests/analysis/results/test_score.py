@@ -112,7 +112,7 @@ def test_a_crashed_copy_takes_the_ratio_and_leaves_the_other_times() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "what"),
+    ("changes", "text"),
     [
         ({"status": CopyStatus.FAILED, "exit_code": 3}, "exit status 3"),
         ({"status": CopyStatus.FAILED, "signal": 40}, "killed by signal 40"),
@@ -128,10 +128,10 @@ def test_a_crashed_copy_takes_the_ratio_and_leaves_the_other_times() -> None:
         ),
     ],
 )
-def test_a_failed_copy_is_named_with_what_it_did(changes: dict[str, Any], what: str) -> None:
+def test_a_failed_copy_is_named_with_what_it_did(changes: dict[str, Any], text: str) -> None:
     row = copy_row(1, 1.0, **{"exit_code": None, **changes})
     summary = summarise(stored([copy_row(0, 1.0), row]))
-    assert [failure_text(f) for f in summary.failed] == [what]
+    assert [failure_text(f) for f in summary.failed] == [text]
     assert summary.benchmarks[0].ratio is None
 
 
@@ -534,8 +534,8 @@ def two_benchmarks(reference_s: float | None, **of_last: CopyStatus) -> StoredRu
     )
 
 
-def rounded(it: Overall | None) -> Overall | None:
-    return it and replace(it, value=round(it.value, 4))
+def rounded(overall: Overall | None) -> Overall | None:
+    return overall and replace(overall, value=round(overall.value, 4))
 
 
 def test_it_is_the_suites_ratio() -> None:

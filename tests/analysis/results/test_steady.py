@@ -59,13 +59,13 @@ def two_copies() -> list[CopyEnded]:
 
 
 def test_runs_that_cross_an_edge_count_by_their_share_inside() -> None:
-    found = window(windowed(two_copies(), 3.0, 9.0))
+    steady = window(windowed(two_copies(), 3.0, 9.0))
     # Copy 0: [2,4] half, [4,6], [6,8], [8,10] half. Copy 1: [3,6], [6,9].
     rate = iteration(windowed(two_copies(), 3.0, 9.0))
     assert (rate.completions, rate.whole) == (5.0, 4)
-    assert [(c.copy, c.completions, c.whole) for c in found.copies] == [(0, 3.0, 2), (1, 2.0, 2)]
+    assert [(c.copy, c.completions, c.whole) for c in steady.copies] == [(0, 3.0, 2), (1, 2.0, 2)]
     assert rate.median_copy_s == 2.0
-    assert (found.warmup_s, found.window_s) == (3.0, 6.0)
+    assert (steady.warmup_s, steady.window_s) == (3.0, 6.0)
     longer = iteration(windowed(in_turn(0, [10.0]), 4.0, 6.0, copies=1))
     assert (longer.completions, longer.whole) == (0.2, 0)
 
@@ -287,14 +287,14 @@ def halves(run: StoredRun) -> Steadiness:
 
 
 def test_copies_that_keep_their_pace_are_steady_however_different_they_are() -> None:
-    found = halves(windowed(in_turn(0, [1.0] * 30) + in_turn(1, [2.0] * 15), 2.5, 22.5))
-    assert (found.verdict, found.fewest) == (DriftVerdict.STEADY, 4)
-    assert found.difference == pytest.approx(0.0, abs=1e-9)
-    assert found.margin == pytest.approx(0.0, abs=1e-9)
-    assert found.needed_s is None
+    drift = halves(windowed(in_turn(0, [1.0] * 30) + in_turn(1, [2.0] * 15), 2.5, 22.5))
+    assert (drift.verdict, drift.fewest) == (DriftVerdict.STEADY, 4)
+    assert drift.difference == pytest.approx(0.0, abs=1e-9)
+    assert drift.margin == pytest.approx(0.0, abs=1e-9)
+    assert drift.needed_s is None
     # With fewer than ten runs the window is steady but short.
-    found = halves(windowed([row for c in range(8) for row in in_turn(c, [2.0] * 12)], 2.0, 18.0))
-    assert (found.verdict, found.needed_s) == (DriftVerdict.STEADY, 20.0)
+    drift = halves(windowed([row for c in range(8) for row in in_turn(c, [2.0] * 12)], 2.0, 18.0))
+    assert (drift.verdict, drift.needed_s) == (DriftVerdict.STEADY, 20.0)
 
 
 def test_a_slower_second_half_is_drift_and_said_by_how_much() -> None:
@@ -306,15 +306,15 @@ def test_a_slower_second_half_is_drift_and_said_by_how_much() -> None:
 
 
 def test_fewer_than_two_whole_runs_in_a_half_cannot_tell() -> None:
-    found = halves(windowed(two_copies(), 3.0, 9.0))
-    assert (found.verdict, found.difference, found.interval) == (DriftVerdict.UNKNOWN, None, None)
-    assert (found.fewest, found.fewest_copy) == (1, 0)
+    drift = halves(windowed(two_copies(), 3.0, 9.0))
+    assert (drift.verdict, drift.difference, drift.interval) == (DriftVerdict.UNKNOWN, None, None)
+    assert (drift.fewest, drift.fewest_copy) == (1, 0)
     # Four slices of two runs in each half, and two runs at the edges: 18 runs of 3 s.
-    assert found.needed_s == 54.0
+    assert drift.needed_s == 54.0
     # Few runs of few copies have a difference, but nothing to tell it from.
-    found = halves(windowed(in_turn(0, [2.0] * 7), 2.0, 10.0))
-    assert (found.verdict, found.difference, found.margin) == (DriftVerdict.UNKNOWN, 0.0, None)
-    assert found.needed_s == 36.0
+    drift = halves(windowed(in_turn(0, [2.0] * 7), 2.0, 10.0))
+    assert (drift.verdict, drift.difference, drift.margin) == (DriftVerdict.UNKNOWN, 0.0, None)
+    assert drift.needed_s == 36.0
 
 
 def alternating(copies: int, runs: int, by: float) -> list[TimedRun]:
@@ -331,14 +331,14 @@ def alternating(copies: int, runs: int, by: float) -> list[TimedRun]:
 
 def test_the_interval_over_many_copies_is_students() -> None:
     # Speeds of the second half are 1 +- 0.03 in four copies each: SD of 8 is 0.03 x sqrt(8/7).
-    found = compare_halves(alternating(8, 3, 0.03), range(8), (0, 6 * S))
+    drift = compare_halves(alternating(8, 3, 0.03), range(8), (0, 6 * S))
     margin = 2.364624 * 0.03 * (8 / 7) ** 0.5 / 8**0.5
-    assert found.difference == pytest.approx(0.0, abs=2e-4)
-    assert found.margin == pytest.approx(margin, rel=0.01)
+    assert drift.difference == pytest.approx(0.0, abs=2e-4)
+    assert drift.margin == pytest.approx(margin, rel=0.01)
     # 0.0268 shrinks to 0.01 with the square root of the length: (2.68)^2 windows of 6 s, found in
     # steps of 5 %; ten runs are fewer.
-    assert found.needed_s is not None
-    assert 6 * (margin / 0.01) ** 2 <= found.needed_s <= 6 * (margin / 0.01) ** 2 * 1.11
+    assert drift.needed_s is not None
+    assert 6 * (margin / 0.01) ** 2 <= drift.needed_s <= 6 * (margin / 0.01) ** 2 * 1.11
 
 
 def test_the_interval_over_slices_is_students_and_wider_by_what_ties_them() -> None:
@@ -463,15 +463,15 @@ def mixed(**options: Any) -> StoredRun:
 def test_a_mix_has_completions_by_benchmark_and_the_work_of_all_as_its_ratio() -> None:
     summary = summarise(mixed())
     assert (summary.rotated, summary.benchmarks, summary.suites) == (None, (), ())
-    found = selected(mixed())
+    mix = selected(mixed())
     rates = [score.chosen for score in summary.scores if score.chosen]
     assert [(r.benchmark, r.completions) for r in rates] == [("a", 8.0), ("b", 8.0)]
     assert [rate.ratio for rate in rates] == [5.0, 5.0]  # 8 in 16 s, 10 s each
-    assert found.ratio == 10.0
-    assert found.unit == "reference s/s"
-    assert [copy.rate for copy in found.copies] == [5.0, 5.0]
-    found = selected(mixed(reference_s=None))
-    assert (found.ratio, found.unit, found.per_hour) == (None, "typical s/s", 3600.0)
+    assert mix.ratio == 10.0
+    assert mix.unit == "reference s/s"
+    assert [copy.rate for copy in mix.copies] == [5.0, 5.0]
+    mix = selected(mixed(reference_s=None))
+    assert (mix.ratio, mix.unit, mix.per_hour) == (None, "typical s/s", 3600.0)
 
 
 def test_in_a_mix_a_copys_speed_does_not_depend_on_what_it_runs() -> None:
@@ -562,13 +562,13 @@ def both(
 def test_beside_homogeneous_are_the_difference_the_wait_and_the_pace() -> None:
     # Steady: copy 0 takes 2 s, copy 1 takes 3 s: 5 in 6 s. Homogeneous: 2 in 3 s.
     summary, other = both()
-    found = compare_with_barrier(summary, other)
-    (side,) = found.sides
-    assert (found.steady, found.other, found.differences) == (7, 5, ())
-    assert side.difference == found.difference == pytest.approx(5 / 6 / (2 / 3) - 1)
-    assert side.score_lost == found.score_lost == pytest.approx(1 - 2.5 / 3)
+    comparison = compare_with_barrier(summary, other)
+    (side,) = comparison.sides
+    assert (comparison.steady, comparison.other, comparison.differences) == (7, 5, ())
+    assert side.difference == comparison.difference == pytest.approx(5 / 6 / (2 / 3) - 1)
+    assert side.score_lost == comparison.score_lost == pytest.approx(1 - 2.5 / 3)
     assert side.longer == pytest.approx(2.0 / 2.5 - 1)
-    assert found.steady_ratio == pytest.approx(10 * 5 / 6)
+    assert comparison.steady_ratio == pytest.approx(10 * 5 / 6)
 
 
 def asked(**changes: Any) -> str:
@@ -657,8 +657,8 @@ def document(summary: Summary, other: Summary | None = None) -> Any:
 
 def test_the_document_keeps_its_contract_and_has_the_window_or_those_of_a_mix() -> None:
     summary, other = both()
-    found = document(summary, other)
-    (entry,) = found["benchmarks"]
+    answer = document(summary, other)
+    (entry,) = answer["benchmarks"]
     assert (entry["bracket_s"], entry["score_lost"]) == (None, None)
     assert entry["ratio"] == pytest.approx(10 * 5 / 6)
     assert entry["slowest"] == {"copy": 1, "cpu": 1, "node": 1, "elapsed_s": 3.0}
@@ -667,10 +667,10 @@ def test_the_document_keeps_its_contract_and_has_the_window_or_those_of_a_mix() 
     assert (steady["warmup_s"], steady["window_s"]) == (3.0, 6.0)
     assert steady["halves"]["verdict"] == "cannot tell"
     assert [copy["rate"] for copy in steady["copies"]] == [1800.0, 1200.0]
-    assert found["suite"]["ratio"] == pytest.approx(entry["ratio"])
-    assert found["comparison"]["other"] == 5
-    assert found["comparison"]["sides"][0]["difference"] == pytest.approx(0.25)
-    found = document(summarise(mixed()))
-    assert [entry["benchmark"] for entry in found["benchmarks"]] == ["a", "b"]
-    assert (found["benchmarks"][0]["bracket_s"], found["suite"]["ratio"]) == (None, None)
-    assert (found["mix"]["ratio"], found["mix"]["windows"][0]["selected"]) == (10.0, True)
+    assert answer["suite"]["ratio"] == pytest.approx(entry["ratio"])
+    assert answer["comparison"]["other"] == 5
+    assert answer["comparison"]["sides"][0]["difference"] == pytest.approx(0.25)
+    answer = document(summarise(mixed()))
+    assert [entry["benchmark"] for entry in answer["benchmarks"]] == ["a", "b"]
+    assert (answer["benchmarks"][0]["bracket_s"], answer["suite"]["ratio"]) == (None, None)
+    assert (answer["mix"]["ratio"], answer["mix"]["windows"][0]["selected"]) == (10.0, True)

@@ -35,15 +35,15 @@ def fit(
 
 def test_a_curve_computed_by_hand_gives_its_coefficients_back() -> None:
     # lambda 10, sigma 0.05, kappa 0.01: 20 / 1.07, 40 / 1.27, 80 / 1.91, 160 / 4.15
-    found = fit([1, 2, 4, 8, 16], [10.0, 20 / 1.07, 40 / 1.27, 80 / 1.91, 160 / 4.15])
-    assert found.rate.value == pytest.approx(10)
-    assert found.sigma.value == pytest.approx(0.05)
-    assert found.kappa.value == pytest.approx(0.01)
-    assert found.peak == pytest.approx(math.sqrt(95))  # sqrt((1 - 0.05) / 0.01)
-    assert not found.extrapolated
-    assert found.rms == pytest.approx(0, abs=1e-9)
-    assert found.at(2) == pytest.approx(20 / 1.07)
-    assert found.degrees == 2
+    law = fit([1, 2, 4, 8, 16], [10.0, 20 / 1.07, 40 / 1.27, 80 / 1.91, 160 / 4.15])
+    assert law.rate.value == pytest.approx(10)
+    assert law.sigma.value == pytest.approx(0.05)
+    assert law.kappa.value == pytest.approx(0.01)
+    assert law.peak == pytest.approx(math.sqrt(95))  # sqrt((1 - 0.05) / 0.01)
+    assert not law.extrapolated
+    assert law.rms == pytest.approx(0, abs=1e-9)
+    assert law.at(2) == pytest.approx(20 / 1.07)
+    assert law.degrees == 2
 
 
 @pytest.mark.parametrize(
@@ -59,16 +59,16 @@ def test_a_measured_curve_is_fitted_as_well_as_an_independent_search_does() -> N
     # Loads and throughputs of a SPARCcenter 2000 (SPEC SDM91), as Gunther's book has them.
     copies = np.array([1.0, 18, 36, 72, 108, 144, 216])
     rates = np.array([64.9, 995.9, 1652.4, 1853.2, 1828.9, 1775.0, 1702.2])
-    found = fit([int(n) for n in copies], rates.tolist())
+    law = fit([int(n) for n in copies], rates.tolist())
     best = math.inf
     for sigma, kappa in itertools.product(np.linspace(0, 0.03, 121), np.linspace(0, 2e-4, 81)):
         left = np.log(rates / copies * (1 + sigma * (copies - 1) + kappa * copies * (copies - 1)))
         best = min(best, float(((left - left.mean()) ** 2).sum()))
-    squares = sum(math.log1p(residual) ** 2 for residual in found.residuals)
+    squares = sum(math.log1p(residual) ** 2 for residual in law.residuals)
     assert best * 0.99 < squares <= best
-    assert found.sigma.value == pytest.approx(0.01345, abs=5e-5)
-    assert found.kappa.value == pytest.approx(1.151e-4, abs=5e-7)
-    assert found.peak == pytest.approx(92.6, abs=0.1)
+    assert law.sigma.value == pytest.approx(0.01345, abs=5e-5)
+    assert law.kappa.value == pytest.approx(1.151e-4, abs=5e-7)
+    assert law.peak == pytest.approx(92.6, abs=0.1)
 
 
 def test_published_examples_come_out_as_published_on_the_scale_they_were_fitted_on() -> None:
@@ -77,24 +77,24 @@ def test_published_examples_come_out_as_published_on_the_scale_they_were_fitted_
     # 14.2135, residual standard error 82.8, peak 96.5.
     copies = [1, 18, 36, 72, 108, 144, 216]
     rates = [64.9, 995.9, 1652.4, 1853.2, 1828.9, 1775.0, 1702.2]
-    found = fit(copies, rates, scale=LawScale.RATE)
-    assert found.scale is LawScale.RATE
-    assert found.sigma.value == pytest.approx(0.0277285, abs=5e-7)
-    assert found.kappa.value == pytest.approx(0.0001044, abs=5e-8)
-    assert found.rate.value == pytest.approx(89.9952, abs=5e-4)
-    assert found.sigma.error == pytest.approx(0.0091217, rel=1e-3)
-    assert found.kappa.error == pytest.approx(0.0000199, rel=2e-3)
-    assert found.rate.error == pytest.approx(14.2135, rel=1e-3)
-    assert found.peak == pytest.approx(96.5, abs=0.05)
+    law = fit(copies, rates, scale=LawScale.RATE)
+    assert law.scale is LawScale.RATE
+    assert law.sigma.value == pytest.approx(0.0277285, abs=5e-7)
+    assert law.kappa.value == pytest.approx(0.0001044, abs=5e-8)
+    assert law.rate.value == pytest.approx(89.9952, abs=5e-4)
+    assert law.sigma.error == pytest.approx(0.0091217, rel=1e-3)
+    assert law.kappa.error == pytest.approx(0.0000199, rel=2e-3)
+    assert law.rate.error == pytest.approx(14.2135, rel=1e-3)
+    assert law.peak == pytest.approx(96.5, abs=0.05)
     mean = sum(rates) / len(rates)
-    assert found.rms * mean * math.sqrt(7 / 4) == pytest.approx(82.8, abs=0.05)
+    assert law.rms * mean * math.sqrt(7 / 4) == pytest.approx(82.8, abs=0.05)
     # The ray tracer of the same book: alpha 0.057771, gamma 21.848843, beta held at 0.
     copies = [1, 4, 8, 12, 16, 20, 24, 28, 32, 48, 64]
     rates = [20.0, 78, 130, 170, 190, 200, 210, 230, 260, 280, 310]
-    found = fit(copies, rates, scale=LawScale.RATE)
-    assert found.sigma.value == pytest.approx(0.057771, abs=1e-6)
-    assert found.rate.value == pytest.approx(21.848843, abs=1e-5)
-    assert (found.kappa.value, found.kappa.error, found.peak) == (0.0, None, None)
+    law = fit(copies, rates, scale=LawScale.RATE)
+    assert law.sigma.value == pytest.approx(0.057771, abs=1e-6)
+    assert law.rate.value == pytest.approx(21.848843, abs=1e-5)
+    assert (law.kappa.value, law.kappa.error, law.peak) == (0.0, None, None)
 
 
 @pytest.mark.slow
@@ -103,26 +103,36 @@ def test_standard_errors_are_those_of_the_spread_of_many_fits() -> None:
     true = np.array(law(DOUBLING, 1.0, 0.05, 0.002))
     fits = [fit(DOUBLING, (true * np.exp(rng.normal(0, 0.02, 6))).tolist()) for _ in range(80)]
     for values, errors, truth in (
-        ([one.sigma.value for one in fits], [one.sigma.error or 0 for one in fits], 0.05),
-        ([one.kappa.value for one in fits], [one.kappa.error or 0 for one in fits], 0.002),
-        ([one.rate.value for one in fits], [one.rate.error or 0 for one in fits], 1.0),
+        (
+            [fitted.sigma.value for fitted in fits],
+            [fitted.sigma.error or 0 for fitted in fits],
+            0.05,
+        ),
+        (
+            [fitted.kappa.value for fitted in fits],
+            [fitted.kappa.error or 0 for fitted in fits],
+            0.002,
+        ),
+        ([fitted.rate.value for fitted in fits], [fitted.rate.error or 0 for fitted in fits], 1.0),
     ):
         assert np.mean(values) == pytest.approx(truth, rel=0.05)
         assert math.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std(values), rel=0.15)
-    held = sum(one.sigma.low <= 0.05 <= one.sigma.high for one in fits)
+    held = sum(fitted.sigma.low <= 0.05 <= fitted.sigma.high for fitted in fits)
     assert 70 <= held <= 79  # 95 % of 80
 
 
 def test_a_coefficient_that_would_be_negative_is_held_at_0() -> None:
     rates = law(DOUBLING, 1.0, 0.1, 0.0)
     rates[-1] *= 1.02  # less than nothing lost to coherency
-    found = fit(DOUBLING, rates)
-    assert (found.kappa.value, found.kappa.error) == (0.0, None)
-    assert found.degrees == 4
-    assert found.peak is None
-    assert found.limit == pytest.approx(found.rate.value / found.sigma.value)
-    assert found.kappa.low == 0 < found.kappa.high < 0.001
-    assert found.none_before == pytest.approx(math.sqrt((1 - found.sigma.value) / found.kappa.high))
+    fitted = fit(DOUBLING, rates)
+    assert (fitted.kappa.value, fitted.kappa.error) == (0.0, None)
+    assert fitted.degrees == 4
+    assert fitted.peak is None
+    assert fitted.limit == pytest.approx(fitted.rate.value / fitted.sigma.value)
+    assert fitted.kappa.low == 0 < fitted.kappa.high < 0.001
+    assert fitted.none_before == pytest.approx(
+        math.sqrt((1 - fitted.sigma.value) / fitted.kappa.high)
+    )
 
 
 @pytest.mark.slow
@@ -130,18 +140,18 @@ def test_what_is_held_at_0_has_a_bound_that_holds_the_truth() -> None:
     rng = np.random.default_rng(5)
     true = np.array(law(DOUBLING, 1.0, 0.1, 0.0))
     fits = [fit(DOUBLING, (true * np.exp(rng.normal(0, 0.03, 6))).tolist()) for _ in range(30)]
-    held = [one.kappa for one in fits if one.kappa.error is None]
+    held = [fitted.kappa for fitted in fits if fitted.kappa.error is None]
     assert 8 < len(held) < 25
     # The truth a little off the bound, so that it can be missed at all.
     few = np.array(law(DOUBLING, 1.0, 0.1, 2e-4))
     fits = [fit(DOUBLING, (few * np.exp(rng.normal(0, 0.03, 6))).tolist()) for _ in range(40)]
-    assert sum(one.kappa.low <= 2e-4 <= one.kappa.high for one in fits) >= 36
-    assert all(0 < one.high < 0.01 for one in held)
+    assert sum(fitted.kappa.low <= 2e-4 <= fitted.kappa.high for fitted in fits) >= 36
+    assert all(0 < coefficient.high < 0.01 for coefficient in held)
 
 
 def test_the_interval_is_where_the_profile_of_squares_says() -> None:
     rates = [1.0, 1.9, 3.4, 5.3, 7.6, 8.0]
-    found = fit(DOUBLING, rates)
+    law = fit(DOUBLING, rates)
     n, y = np.array(DOUBLING), np.log(np.array(rates) / DOUBLING)
 
     def least(kappa: float) -> float:
@@ -150,8 +160,8 @@ def test_the_interval_is_where_the_profile_of_squares_says() -> None:
         left = y + np.log(1 + sigmas * (n - 1) + kappa * n * (n - 1))
         return float(((left - left.mean(axis=1)[:, None]) ** 2).sum(axis=1).min())
 
-    most = least(found.kappa.value) * (1 + 3.182446**2 / 3)  # Student's t of 3 degrees, 95 %
-    for border in (found.kappa.low, found.kappa.high):
+    most = least(law.kappa.value) * (1 + 3.182446**2 / 3)  # Student's t of 3 degrees, 95 %
+    for border in (law.kappa.low, law.kappa.high):
         assert least(border) == pytest.approx(most, rel=1e-3)
 
 
@@ -163,7 +173,7 @@ def test_a_peak_beyond_the_last_point_is_an_extrapolation() -> None:
 
 def test_the_interval_of_the_peak_is_where_the_profile_of_squares_says() -> None:
     rates = [1.0, 1.9, 3.4, 5.3, 7.6, 8.0]
-    found = fit(DOUBLING, rates)
+    law = fit(DOUBLING, rates)
     n, y = np.array(DOUBLING), np.log(np.array(rates) / DOUBLING)
 
     def least(sigmas: Any, kappas: Any) -> float:
@@ -171,10 +181,10 @@ def test_the_interval_of_the_peak_is_where_the_profile_of_squares_says() -> None
         return float(((left - left.mean(axis=1)[:, None]) ** 2).sum(axis=1).min())
 
     sigmas = np.linspace(0, 0.4, 8001)[:, None]
-    most = least(np.array([[found.sigma.value]]), found.kappa.value) * (1 + 3.182446**2 / 3)
-    assert found.peak_interval is not None
-    low, high = found.peak_interval
-    assert low < (found.peak or 0) < high
+    most = least(np.array([[law.sigma.value]]), law.kappa.value) * (1 + 3.182446**2 / 3)
+    assert law.peak_interval is not None
+    low, high = law.peak_interval
+    assert low < (law.peak or 0) < high
     for border in (low, high):
         assert least(sigmas, (1 - sigmas) / border**2) == pytest.approx(most, rel=1e-3)
 
@@ -321,13 +331,13 @@ def test_with_too_few_repeated_runs_noise_is_assumed_or_what_was_seen_if_that_is
 
 def test_what_a_round_does_to_all_runs_in_it_is_no_noise_between_them() -> None:
     # Rounds of 1, 2 and 0.5 times the speed; 4 % between two points in the last of them.
-    found = noise_within_rounds(
+    noise = noise_within_rounds(
         [{1: 1.0, 2: 2.0, 3: 0.5}, {1: 2.0, 2: 4.0, 3: 1.0}, {1: 4.0, 2: 8.0, 3: 2.0 * 1.04}]
     )
-    assert found is not None
+    assert noise is not None
     # One cell of 3 x 3 that is off by d leaves 4/9 of its square.
-    assert found.sd == pytest.approx(math.sqrt(4 / 9 * math.log(1.04) ** 2 / 4))
-    assert (found.degrees, found.in_rounds) == (4, True)
+    assert noise.sd == pytest.approx(math.sqrt(4 / 9 * math.log(1.04) ** 2 / 4))
+    assert (noise.degrees, noise.in_rounds) == (4, True)
 
 
 def test_rounds_that_not_all_points_have_say_nothing() -> None:
@@ -380,15 +390,15 @@ def simulated(
     grid: str, truth: Callable[[int], float], sd: float, runs: int, trials: int
 ) -> list[CurveShape]:
     rng = np.random.default_rng(11)
-    copies, found = GRIDS[grid], []
+    copies, fits = GRIDS[grid], []
     for _ in range(trials):
         rates = [
             [truth(n) * factor for factor in np.exp(rng.normal(0, sd, runs)).tolist()]
             for n in copies
         ]
         medians = [statistics.median(rate) for rate in rates]
-        found.append(curve_shape(copies, medians, [runs] * len(copies), run_to_run_noise(rates)))
-    return found
+        fits.append(curve_shape(copies, medians, [runs] * len(copies), run_to_run_noise(rates)))
+    return fits
 
 
 @pytest.mark.parametrize("grid", GRIDS)

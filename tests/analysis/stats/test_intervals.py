@@ -128,14 +128,16 @@ def test_no_degrees_and_no_confidence_are_refused(confidence: float, degrees: fl
 
 def test_pairs_have_the_interval_of_their_differences() -> None:
     # Differences 0.01, 0.02, 0.03: mean 0.02, deviation 0.01, error 0.01 / sqrt(3).
-    told = ratio_interval(paired_estimate([0.01, 0.02, 0.03]), 0.01)
+    interval = ratio_interval(paired_estimate([0.01, 0.02, 0.03]), 0.01)
     reach = 4.302653 * 0.01 / math.sqrt(3)
-    assert told.ratio == pytest.approx(math.exp(0.02))
-    assert (told.low, told.high) == pytest.approx((math.exp(0.02 - reach), math.exp(0.02 + reach)))
-    assert (told.degrees, told.count, told.basis) == (2, 3, Basis.BLOCKS)
+    assert interval.ratio == pytest.approx(math.exp(0.02))
+    assert (interval.low, interval.high) == pytest.approx(
+        (math.exp(0.02 - reach), math.exp(0.02 + reach))
+    )
+    assert (interval.degrees, interval.count, interval.basis) == (2, 3, Basis.BLOCKS)
     # t = 0.02 / 0.0057735 = 3.4641; p = 1 - t / sqrt(2 + t^2).
-    assert told.p == pytest.approx(1 - 3.4641016 / math.sqrt(14), rel=1e-6)
-    assert told.verdict is Decision.UNKNOWN
+    assert interval.p == pytest.approx(1 - 3.4641016 / math.sqrt(14), rel=1e-6)
+    assert interval.verdict is Decision.UNKNOWN
 
 
 def test_welch_has_the_degrees_of_satterthwaite() -> None:
@@ -201,7 +203,7 @@ def test_one_value_each_tells_nothing() -> None:
 
 
 def test_values_without_noise_are_the_same_or_not_told() -> None:
-    # A clock of whole seconds: no difference is what it says, one step of it may be chance.
+    # A clock of whole seconds: equal values mean no difference, one step of the clock may be chance.
     same = ratio_interval(paired_estimate([0.0, 0.0, 0.0]), 0.01)
     assert (same.words, same.p, same.low, same.high) == ("same within 1 %", 1.0, 1.0, 1.0)
     step = ratio_interval(paired_estimate([0.01, 0.01, 0.01]), 0.01)
@@ -216,9 +218,9 @@ def test_values_without_noise_are_the_same_or_not_told() -> None:
 def test_a_mixture_has_the_tails_of_its_parts() -> None:
     estimate = paired_estimate([0.01, 0.02, 0.03, 0.06])
     wider = Alternative(reason="why", weight=0.25, shift=-0.01, widening=2.0, degrees=-1.0)
-    told = ratio_interval(replace(estimate, alternatives=(wider,)), 0.01)
+    interval = ratio_interval(replace(estimate, alternatives=(wider,)), 0.01)
     error = estimate.error() or 0.0
-    for end, sign in ((told.low, -1), (told.high, 1)):
+    for end, sign in ((interval.low, -1), (interval.high, 1)):
         x = math.log(end or 0)
         tails = [
             two_sided_p(sign * (x - middle) / scale, degrees) / 2
@@ -226,7 +228,7 @@ def test_a_mixture_has_the_tails_of_its_parts() -> None:
         ]
         assert 0.75 * tails[0] + 0.25 * tails[1] == pytest.approx(0.025, rel=1e-4)
     below = two_sided_p(0.03 / error, 3) / 2, two_sided_p(0.01 / error, 2) / 2
-    assert told.p == pytest.approx(2 * (0.75 * below[0] + 0.25 * below[1]))
+    assert interval.p == pytest.approx(2 * (0.75 * below[0] + 0.25 * below[1]))
     # What is as good as impossible moves nothing.
     never = replace(estimate, alternatives=(replace(wider, weight=1e-5),))
     assert ratio_interval(never, 0.01).low == pytest.approx(ratio_interval(estimate, 0.01).low)
@@ -346,8 +348,8 @@ def test_equal_points_are_called_apart_in_at_most_5_per_cent(noise: comparing.No
 
 def test_2_per_cent_at_1_per_cent_noise_is_found_with_ten_rounds_both_signs_alike() -> None:
     rng = np.random.default_rng(3)
-    more = comparing.found(comparing.normal, 0.02, 10, TIMES, rng)
-    less = comparing.found(comparing.normal, -0.02, 10, TIMES, rng)
+    more = comparing.share_with_sign(comparing.normal, 0.02, 10, TIMES, rng)
+    less = comparing.share_with_sign(comparing.normal, -0.02, 10, TIMES, rng)
     assert more > 0.95
     assert less > 0.95
     assert abs(more - less) < 0.02
@@ -396,10 +398,10 @@ def rounds(differences: Sequence[float], sessions: Sequence[int] = ()) -> RatioI
     return ratio_interval(estimate_from_rounds(pairs), 0.01)
 
 
-def runs(here: Sequence[float], there: Sequence[float], first: int = 0) -> RatioInterval:
+def runs(base: Sequence[float], other: Sequence[float], first: int = 0) -> RatioInterval:
     sides = (
-        [MeasuredLog(value, first + i) for i, value in enumerate(here)],
-        [MeasuredLog(value, len(here) + i) for i, value in enumerate(there)],
+        [MeasuredLog(value, first + i) for i, value in enumerate(base)],
+        [MeasuredLog(value, len(base) + i) for i, value in enumerate(other)],
     )
     return ratio_interval(estimate_from_runs(*sides), 0.01)
 
@@ -512,14 +514,14 @@ def test_what_a_drift_could_do_is_no_verdict_and_in_turn_it_does_nothing() -> No
 
 def test_a_step_that_moves_what_is_probable_leaves_the_estimate_in_its_interval() -> None:
     stepped, usual = [0.0, 0.01, 2.01, 2.0, 2.01, 2.0], [0.01, 0.0, 0.01, 0.0, 0.01]
-    told = runs(stepped, usual, 11)  # made after the others
-    assert told.low == pytest.approx(0.987, abs=0.001)
-    assert told.high == told.ratio == pytest.approx(3.79, abs=0.001)
-    assert (told.decided, told.p) == (False, 1.0)
-    told = runs(usual, stepped[:5], 10)
-    assert told.low == pytest.approx(0.133, abs=0.001)
-    assert told.high == told.ratio
-    assert told.verdict is Decision.WORSE
+    interval = runs(stepped, usual, 11)  # made after the others
+    assert interval.low == pytest.approx(0.987, abs=0.001)
+    assert interval.high == interval.ratio == pytest.approx(3.79, abs=0.001)
+    assert (interval.decided, interval.p) == (False, 1.0)
+    interval = runs(usual, stepped[:5], 10)
+    assert interval.low == pytest.approx(0.133, abs=0.001)
+    assert interval.high == interval.ratio
+    assert interval.verdict is Decision.WORSE
 
 
 def test_one_run_against_several_is_not_judged() -> None:

@@ -127,24 +127,24 @@ def test_scatter_is_the_reference_on_every_real_machine() -> None:
 
 def check_scatter(topology: Topology) -> None:
     """Equal lgroups differ by at most one copy at every prefix; cores first, fast ones first."""
-    found = scatter(topology)
+    scattered = scatter(topology)
     shape = shapes(topology)
     alike: dict[object, list[object]] = {}
     for domain in shape:
         alike.setdefault(shape[domain], []).append(domain)
     counts = Counter(dict.fromkeys(shape, 0))
-    for pu in found:
+    for pu in scattered:
         counts[pu.domain] += 1
         same = [counts[domain] for domain in alike[shape[pu.domain]]]
         assert max(same) - min(same) <= 1, topology.source
-    check_cores_first(topology, found)
+    check_cores_first(topology, scattered)
 
 
-def check_cores_first(topology: Topology, found: Sequence[PU]) -> None:
+def check_cores_first(topology: Topology, pus: Sequence[PU]) -> None:
     n_cores = len(topology.cores)
-    assert len({pu.core for pu in found[:n_cores]}) == n_cores, topology.source
-    assert [pu.rank for pu in found] == sorted(pu.rank for pu in found), topology.source
-    kinds = [pu.kind for pu in found[:n_cores]]
+    assert len({pu.core for pu in pus[:n_cores]}) == n_cores, topology.source
+    assert [pu.rank for pu in pus] == sorted(pu.rank for pu in pus), topology.source
+    kinds = [pu.kind for pu in pus[:n_cores]]
     assert kinds == sorted(kinds, reverse=True), topology.source
 
 
@@ -181,12 +181,12 @@ def test_equal_parts_get_equal_copies_where_every_core_has_a_clock_of_its_own(se
             assert max(each) - min(each) <= 1, (copies, each)
 
 
-def check_fill(topology: Topology, found: Sequence[PU]) -> None:
-    domains = [pu.domain for pu in found]
+def check_fill(topology: Topology, pus: Sequence[PU]) -> None:
+    domains = [pu.domain for pu in pus]
     changes = sum(one != other for one, other in pairwise(domains))
     assert changes == len(set(domains)) - 1, topology.source
     for domain in set(domains):
-        tiers = [(pu.rank, -pu.kind, pu.logical) for pu in found if pu.domain == domain]
+        tiers = [(pu.rank, -pu.kind, pu.logical) for pu in pus if pu.domain == domain]
         assert tiers == sorted(tiers), topology.source
 
 
@@ -252,26 +252,26 @@ def test_plans_keep_what_a_layout_asks_on_any_machine() -> None:
     assert placed_on > 150
 
 
-def check_plan(topology: Topology, wanted: Layout, placed: PlacementPlan) -> None:
+def check_plan(topology: Topology, layout: Layout, placed: PlacementPlan) -> None:
     used = [cpu for p in placed.placements for cpu in p.cpus or ()]
     pus = [topology.by_cpu[cpu] for cpu in used]
     given = Counter(p.cpu for p in placed.placements)
     if len(placed.placements) <= placed.most:
         assert max(Counter(used).values()) == 1, topology.source
-    elif wanted.order is not CpuOrder.DISTRIB:
+    elif layout.order is not CpuOrder.DISTRIB:
         assert len(given) == placed.most
     assert max(given.values()) - min(given.values()) <= 1, topology.source
     assert not set(used) & set(placed.reserved), topology.source
     whole = {pu.core for pu in topology.pus if pu.os in placed.reserved}
-    assert len(whole) == wanted.reserve, topology.source
+    assert len(whole) == layout.reserve, topology.source
     assert not whole & {pu.core for pu in pus}, topology.source
-    assert not {pu.core for pu in pus} & set(wanted.exclude.cores), topology.source
-    if wanted.smt is not None:
-        assert max(Counter(pu.core for pu in set(pus)).values()) <= wanted.smt
-    if wanted.kind:
+    assert not {pu.core for pu in pus} & set(layout.exclude.cores), topology.source
+    if layout.smt is not None:
+        assert max(Counter(pu.core for pu in set(pus)).values()) <= layout.smt
+    if layout.kind:
         assert len({pu.kind for pu in pus}) == 1
-    if wanted.only.nodes:
-        assert {pu.node for pu in pus} <= set(wanted.only.nodes)
+    if layout.only.nodes:
+        assert {pu.node for pu in pus} <= set(layout.only.nodes)
 
 
 def test_counts_give_each_lgroup_its_copies_on_any_machine() -> None:
@@ -308,10 +308,10 @@ def test_distrib_is_hwloc_s_own_on_described_and_generated_machines() -> None:
             check_distrib(topology, hwloc)
 
 
-def loaded(how: str, what: object) -> Any:
+def loaded(how: str, source: object) -> Any:
     with own_environment():
         pyhwloc = importlib.import_module("pyhwloc")  # 50 ms, and it changes the environment
-    return getattr(pyhwloc, how)(what)
+    return getattr(pyhwloc, how)(source)
 
 
 def check_distrib(topology: Topology, hwloc: Any) -> None:
@@ -343,7 +343,7 @@ def test_4096_pus_are_all_given_out(description: str) -> None:
 
 def wide(topology: Topology, bind: BindLevel, cpu: int) -> set[int]:
     """What a copy that is given a CPU may run on, from the PUs one by one."""
-    own = topology.by_cpu[cpu]
+    own_pu = topology.by_cpu[cpu]
     key: dict[BindLevel, Callable[[PU], object]] = {
         BindLevel.PU: lambda pu: pu.os,
         BindLevel.CORE: lambda pu: pu.core,
@@ -351,7 +351,7 @@ def wide(topology: Topology, bind: BindLevel, cpu: int) -> set[int]:
         BindLevel.NODE: lambda pu: pu.domain,
         BindLevel.PACKAGE: lambda pu: pu.package,
     }
-    return {pu.os for pu in topology.pus if key[bind](pu) == key[bind](own)}
+    return {pu.os for pu in topology.pus if key[bind](pu) == key[bind](own_pu)}
 
 
 def test_masks_are_the_whole_object_and_nothing_else_on_any_machine() -> None:
@@ -403,14 +403,14 @@ def check_threads(topology: Topology, threads: int) -> None:
     in_caches = sum(count // threads for count in caches.values())
     alike = len({pu.kind for pu in topology.pus}) == 1
     for copies in range(1, most + 1, max(1, most // 12)):
-        found = plan_placements(
+        placements = plan_placements(
             topology, layout_with(CpuOrder.BALANCED), copies, MemoryPolicy.LOCAL, threads
         ).placements
         about = (topology.source, copies, threads)
-        given = [[topology.by_cpu[cpu] for cpu in p.cpus or ()] for p in found]
+        given = [[topology.by_cpu[cpu] for cpu in p.cpus or ()] for p in placements]
         assert all(len(slot) == min(threads, pus) for slot in given), about
         assert len({pu.os for slot in given for pu in slot}) == sum(map(len, given)), about
-        firsts = [topology.by_cpu[p.cpu].logical for p in found if p.cpu is not None]
+        firsts = [topology.by_cpu[p.cpu].logical for p in placements if p.cpu is not None]
         assert firsts == sorted(set(firsts)), about
         assert firsts == [min(pu.logical for pu in slot) for slot in given], about
         if copies <= inside:
@@ -445,16 +445,16 @@ def test_what_a_user_writes_down_is_what_copies_get_on_any_machine() -> None:
         listed = Layout(
             name=f"list:{text}", description="", order=CpuOrder.LIST, bind=BindLevel.PU, text=text
         )
-        found = plan_placements(topology, listed, 2 * len(cpus), MemoryPolicy.LOCAL).placements
-        assert [p.cpu for p in found] == cpus * 2, topology.source
+        placements = plan_placements(topology, listed, 2 * len(cpus), MemoryPolicy.LOCAL).placements
+        assert [p.cpu for p in placements] == cpus * 2, topology.source
         places = [seed % len(topology.pus), 0, seed % len(topology.pus)]
         text = f"N:{','.join(map(str, places))}"
         first = sorted(topology.pus, key=lambda pu: (pu.rank, pu.logical))
         again = Layout(
             name=f"expr:{text}", description="", order=CpuOrder.EXPR, bind=BindLevel.PU, text=text
         )
-        found = plan_placements(topology, again, 3, MemoryPolicy.LOCAL).placements
-        assert [p.cpu for p in found] == [first[n].os for n in places], topology.source
+        placements = plan_placements(topology, again, 3, MemoryPolicy.LOCAL).placements
+        assert [p.cpu for p in placements] == [first[n].os for n in places], topology.source
 
 
 GOLDEN = Path(__file__).with_name("golden_plans.json")
@@ -465,13 +465,13 @@ MADE = 12  # machines that nobody built: any clone has them
 def asked() -> dict[str, tuple[Layout, Memory]]:
     """Every layout that binds, two with options, and other memory than local."""
     local = Memory(MemoryPolicy.LOCAL)
-    found = {
+    layouts = {
         order.value: load_layout(order) for order in NAMED_ORDERS if order is not CpuOrder.NONE
     }
-    balanced = found["balanced"]
-    found["balanced, bind core, smt 1"] = override_layout(balanced, bind="core", smt=1)
-    found["fill, bind node, reserve 2"] = override_layout(found["fill"], bind="node", reserve=2)
-    return {name: (layout, local) for name, layout in found.items()} | {
+    balanced = layouts["balanced"]
+    layouts["balanced, bind core, smt 1"] = override_layout(balanced, bind="core", smt=1)
+    layouts["fill, bind node, reserve 2"] = override_layout(layouts["fill"], bind="node", reserve=2)
+    return {name: (layout, local) for name, layout in layouts.items()} | {
         "balanced, mem bind": (balanced, Memory(MemoryPolicy.BIND)),
         "balanced, mem interleave": (balanced, Memory(MemoryPolicy.INTERLEAVE)),
     }
@@ -480,7 +480,7 @@ def asked() -> dict[str, tuple[Layout, Memory]]:
 def plans(topology: Topology) -> dict[str, str]:
     """By layout: the first CPUs of a third as many copies as PUs, digests of whole plans."""
     pus = len(topology.pus)
-    told: dict[str, str] = {}
+    refusals: dict[str, str] = {}
     for name, (layout, memory) in asked().items():
         try:
             by_copies = {
@@ -488,12 +488,12 @@ def plans(topology: Topology) -> dict[str, str]:
                 for copies in (-(-pus // 3), pus, pus + pus // 2)
             }
         except InputError as error:  # CPUs without memory that could be bound
-            told[name] = str(error)
+            refusals[name] = str(error)
             continue
         first = next(iter(by_copies.values())).placements[:FIRST]
         digests = [f"{copies}:{digest(found)}" for copies, found in by_copies.items()]
-        told[name] = " ".join([*map(_cpus, first), "|", *digests])
-    return told
+        refusals[name] = " ".join([*map(_cpus, first), "|", *digests])
+    return refusals
 
 
 def _cpus(placement: Placement) -> str:

@@ -1,4 +1,4 @@
-"""Layouts: what they say, what they leave of a machine, and where memory may come from."""
+"""Layouts: their keys, the CPUs that they leave, and where memory may come from."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from rater.record.run import MemoryPolicy, Placement
 from rater.run.host import discover as machine
 from rater.system.errors import InputError
 from rater.text.documents import MistakesError
-from tests.support.machines import SMT, made, real
+from tests.support.machines import SMT, real, topology_of
 from tests.support.orderings import assign_cpus
 from tests.support.places import needs_machines
 from tests.support.small_machines import hybrid, two_kinds
@@ -191,7 +191,7 @@ def left(topology: Topology = SMT, **more: Any) -> list[int]:
 def test_smt_keeps_the_first_threads_of_each_core() -> None:
     assert left(smt=1) == [0, 1, 2, 3]
     assert left(smt=2) == left(smt=64) == [0, 4, 1, 5, 2, 6, 3, 7]
-    part = made([[[0, 4], [1, 5]]], usable={4, 1, 5})
+    part = topology_of([[[0, 4], [1, 5]]], usable={4, 1, 5})
     assert left(part, smt=1) == [4, 1]  # the first usable thread
 
 
@@ -219,7 +219,7 @@ def test_kinds_that_nothing_ranks_are_not_chosen_by_speed_or_number() -> None:
 def test_reserved_cores_are_whole_and_of_one_lgroup_after_the_other() -> None:
     found = [[pu.os for pu in reserve(SMT, cores)] for cores in (1, 2, 3)]
     assert found == [[0, 4], [0, 4, 2, 6], [0, 4, 1, 5, 2, 6]]
-    shuffled = made([[[5], [6]], [[0], [3]], [[4], [1]]])
+    shuffled = topology_of([[[5], [6]], [[0], [3]], [[4], [1]]])
     found = [[pu.os for pu in reserve(shuffled, n)] for n in (1, 2, 3, 4)]
     assert found == [[0], [0, 1], [5, 0, 1], [5, 0, 3, 1]]
     with pytest.raises(InputError, match="made has 4 usable cores that are not excluded: reserve"):
@@ -238,13 +238,13 @@ def test_copies_never_share_reserved_cores() -> None:
 
 
 def test_reserve_costs_nothing_where_copies_do_not_run_anyway() -> None:
-    found = offer_cpus(SMT, layout(reserve=1, only=MachineParts(nodes=(1,))))
-    assert [pu.os for pu in found.topology.pus] == [2, 6, 3, 7]
-    assert [pu.os for pu in found.reserved] == [0, 4]
+    offer = offer_cpus(SMT, layout(reserve=1, only=MachineParts(nodes=(1,))))
+    assert [pu.os for pu in offer.topology.pus] == [2, 6, 3, 7]
+    assert [pu.os for pu in offer.reserved] == [0, 4]
     # What is excluded is for nobody, the supervisor neither.
-    found = offer_cpus(SMT, layout(reserve=1, exclude=MachineParts(cpus=(0,))))
-    assert [pu.os for pu in found.reserved] == [1, 5]
-    assert [pu.os for pu in found.topology.pus] == [4, 2, 6, 3, 7]
+    offer = offer_cpus(SMT, layout(reserve=1, exclude=MachineParts(cpus=(0,))))
+    assert [pu.os for pu in offer.reserved] == [1, 5]
+    assert [pu.os for pu in offer.topology.pus] == [4, 2, 6, 3, 7]
 
 
 def test_cpus_lgroups_and_cores_are_chosen_and_excluded() -> None:

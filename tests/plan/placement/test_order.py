@@ -26,7 +26,7 @@ from rater.plan.topology import Details, RawNode, RawPU, Topology, build_topolog
 from rater.record.run import MemoryPolicy
 from rater.run.host.discover import parse_synthetic
 from rater.system.errors import InputError
-from tests.support.machines import SMT, made, real
+from tests.support.machines import SMT, real, topology_of
 from tests.support.orderings import assign_cpus, layout, numbers, scatter
 from tests.support.places import needs_machines
 
@@ -36,7 +36,7 @@ def cpus(topology: Topology, order: CpuOrder, copies: int, **more: Any) -> list[
 
 
 @pytest.mark.parametrize(
-    ("order", "wanted"),
+    ("order", "expected"),
     [
         (CpuOrder.OS, [0, 1, 2, 3, 4, 5, 6, 7]),
         (CpuOrder.COMPACT, [0, 4, 1, 5, 2, 6, 3, 7]),
@@ -47,9 +47,9 @@ def cpus(topology: Topology, order: CpuOrder, copies: int, **more: Any) -> list[
         (CpuOrder.DISTRIB, [0, 4, 1, 5, 2, 6, 3, 7]),
     ],
 )
-def test_each_order_on_a_small_machine(order: CpuOrder, wanted: list[int]) -> None:
-    assert cpus(SMT, order, 8) == wanted
-    assert cpus(SMT, order, 19) == wanted + wanted + wanted[:3]
+def test_each_order_on_a_small_machine(order: CpuOrder, expected: list[int]) -> None:
+    assert cpus(SMT, order, 8) == expected
+    assert cpus(SMT, order, 19) == expected + expected + expected[:3]
 
 
 def test_balanced_has_the_cpus_of_scatter_numbered_along_the_machine() -> None:
@@ -58,14 +58,14 @@ def test_balanced_has_the_cpus_of_scatter_numbered_along_the_machine() -> None:
 
 
 def test_fill_is_the_bind_list_of_published_results_of_two_sockets() -> None:
-    two = made([[[core, core + 28] for core in of] for of in (range(14), range(14, 28))])
+    two = topology_of([[[core, core + 28] for core in of] for of in (range(14), range(14, 28))])
     parts = (range(14), range(28, 42), range(14, 28), range(42, 56))
     assert cpus(two, CpuOrder.FILL, 56) == [cpu for part in parts for cpu in part]
     assert cpus(two, CpuOrder.CORES, 56) == cpus(two, CpuOrder.OS, 56) == list(range(56))
 
 
 def test_os_is_what_the_firmware_makes_of_it() -> None:
-    power = made([[[0, 1], [2, 3]], [[4, 5], [6, 7]]])  # siblings are numbered side by side
+    power = topology_of([[[0, 1], [2, 3]], [[4, 5], [6, 7]]])  # siblings are numbered side by side
     assert cpus(power, CpuOrder.OS, 4) == [0, 1, 2, 3]
     assert cpus(power, CpuOrder.CORES, 8) == [0, 2, 4, 6, 1, 3, 5, 7]
 
@@ -97,7 +97,7 @@ def test_scatter_on_described_machines(description: str, first: list[int]) -> No
 
 
 def test_unequal_lgroups_are_equal_until_the_small_one_is_full() -> None:
-    uneven = made([[[0], [1], [2], [3]], [[4]], [[5], [6]]])
+    uneven = topology_of([[[0], [1], [2], [3]], [[4]], [[5], [6]]])
     assert cpus(uneven, CpuOrder.SCATTER, 7) == [0, 4, 5, 1, 6, 2, 3]
     assert cpus(uneven, CpuOrder.BALANCED, 5) == [0, 1, 4, 5, 6]
 
@@ -244,7 +244,7 @@ def test_copies_of_threads_that_share_their_cpus_get_a_warning() -> None:
 
 
 def test_parts_of_distrib_that_are_smaller_than_a_copy_get_a_warning() -> None:
-    one = made([[[0], [1], [2]], [[3], [4], [5]]])
+    one = topology_of([[[0], [1], [2]], [[3], [4], [5]]])
     placed = plan_placements(one, layout(CpuOrder.DISTRIB), 3, MemoryPolicy.LOCAL, 2)
     assert [p.cpus for p in placed.placements] == [(0,), (1, 2), (3, 4, 5)]
     assert "1 copy has 1 CPU for 2 threads" in placed.warnings
@@ -254,7 +254,7 @@ def test_parts_of_distrib_that_are_smaller_than_a_copy_get_a_warning() -> None:
 
 @pytest.mark.parametrize("order", [CpuOrder.COMPACT, CpuOrder.OS, CpuOrder.FILL])
 def test_copies_lie_in_one_lgroup_while_such_room_is_free(order: CpuOrder) -> None:
-    two = made([[[0], [1], [2]], [[3], [4], [5]]])
+    two = topology_of([[[0], [1], [2]], [[3], [4], [5]]])
     cut = [
         [numbers(s) for s in assign_cpus(two, layout(order), copies, 2).slots] for copies in (2, 3)
     ]
@@ -292,7 +292,7 @@ def test_a_mask_wider_than_the_memory_it_is_bound_to_gets_a_warning() -> None:
 
 # likwid's example: two sockets of two cores; siblings are numbered last.
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("E:N:2", [0, 4]),
         ("E:N:2:1:2", [0, 1]),
@@ -321,8 +321,8 @@ def test_a_mask_wider_than_the_memory_it_is_bound_to_gets_a_warning() -> None:
         ("N:0@N:0", [0, 0]),
     ],
 )
-def test_expressions_mean_what_they_mean_to_likwid(text: str, wanted: list[int]) -> None:
-    assert [pu.os for pu in evaluate_expression(SMT, text)] == wanted
+def test_expressions_mean_what_they_mean_to_likwid(text: str, expected: list[int]) -> None:
+    assert [pu.os for pu in evaluate_expression(SMT, text)] == expected
 
 
 def test_caches_and_dies_are_counted_over_the_machine() -> None:
@@ -346,7 +346,7 @@ def test_lgroups_are_counted_where_the_system_s_numbers_have_gaps() -> None:
 
 
 def test_lgroups_without_usable_cpus_are_counted() -> None:
-    some = made([[[0], [1]], [[2], [3]], [[4], [5]]], usable={0, 3, 4, 5})
+    some = topology_of([[[0], [1]], [[2], [3]], [[4], [5]]], usable={0, 3, 4, 5})
     assert [pu.os for pu in evaluate_expression(some, "M2@M1")] == [4, 5, 3]
     assert [slot[0].os for slot in assign_cpus(some, load_layout("expr:N"), 4).slots] == [
         0,
@@ -422,7 +422,7 @@ def test_a_wrong_list_is_an_error_that_names_what_is_wrong(text: str, message: s
 
 
 def test_cpus_that_the_machine_lacks_are_named_with_what_there_is() -> None:
-    part = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]], usable={0, 1, 4, 5})
+    part = topology_of([[[0, 4], [1, 5]], [[2, 6], [3, 7]]], usable={0, 1, 4, 5})
     with pytest.raises(InputError) as caught:
         cpus_of(part, "0,2-3,8,96-97")
     assert str(caught.value) == (

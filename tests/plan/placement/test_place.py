@@ -25,7 +25,7 @@ from rater.plan.topology import (
 from rater.record.run import MOST_COPIES, MemoryPolicy
 from rater.run.host.discover import parse_synthetic
 from rater.system.errors import InputError
-from tests.support.machines import SMT, made, real
+from tests.support.machines import SMT, real, topology_of
 from tests.support.orderings import scatter
 from tests.support.places import MACHINES, needs_machines
 from tests.support.small_machines import hybrid, two_kinds
@@ -104,7 +104,7 @@ def test_a_mask_is_as_wide_as_the_layout_says(
 
 
 def test_a_mask_holds_what_may_be_used_and_an_object_that_the_machine_lacks_is_an_error() -> None:
-    topology = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]], usable={0, 1, 2, 3, 5})
+    topology = topology_of([[[0, 4], [1, 5]], [[2, 6], [3, 7]]], usable={0, 1, 2, 3, 5})
     layout = Layout(name="wide", description="", order=CpuOrder.BALANCED, bind=BindLevel.NODE)
     assert {p.cpus for p in plan_placements(topology, layout, 5, LOCAL).placements} == {
         (0, 1, 5),
@@ -122,19 +122,19 @@ def test_memory_is_bound_to_the_home_node_else_to_the_nearest_or_refused() -> No
     values = ((10.0, 30.0, 20.0), (30.0, 10.0, 30.0), (20.0, 30.0, 10.0))
     parts = [RawPU(os=os, core=os, package=0, l3=None, l2=None) for os in range(3)]
     nodes = [RawNode(os, 1 << os, 0, None) for os in range(3)]
-    made = functools.partial(
+    topology_with = functools.partial(
         build_topology, parts, nodes, usable=0b111, allowed_nodes=0b110, source="made"
     )
     remote = (
         "1 CPU without memory of an own NUMA node (0): all memory of the copies there is remote"
     )
-    topology = made(distances=RawDistances((0, 1, 2), values))
+    topology = topology_with(distances=RawDistances((0, 1, 2), values))
     found = plan_placements(topology, BALANCED, 3, BIND)
     assert [p.memory_nodes for p in found.placements] == [(2,), (1,), (2,)]
     assert found.warnings[-1] == f"{remote}, from node 2"
     with pytest.raises(InputError, match="--mem bind: CPUs 0 of made belong to no NUMA"):
-        plan_placements(made(), BALANCED, 3, BIND)
-    assert warnings(made(), 3) == (remote,)
+        plan_placements(topology_with(), BALANCED, 3, BIND)
+    assert warnings(topology_with(), 3) == (remote,)
 
 
 def test_copies_that_share_a_core_beside_others_that_do_not_get_a_warning() -> None:
@@ -146,7 +146,7 @@ def test_copies_that_share_a_core_beside_others_that_do_not_get_a_warning() -> N
 
 
 def test_unequal_lgroups_get_a_warning_with_their_numbers() -> None:
-    uneven = made([[[0], [1], [2]], [[3]], [[4]]])
+    uneven = topology_of([[[0], [1], [2]], [[3]], [[4]]])
     assert warnings(uneven, 3) == ()
     assert warnings(uneven, 5) == (
         "NUMA nodes run unequal numbers of copies: 3 on node 0, 1 on nodes 1-2 each",
@@ -214,7 +214,7 @@ def test_more_threads_than_pus_share_them_with_a_warning() -> None:
 
 
 def test_a_copy_in_two_lgroups_gets_memory_of_both_and_a_warning() -> None:
-    two = made([[[0], [1], [2]], [[3], [4], [5]]])
+    two = topology_of([[[0], [1], [2]], [[3], [4], [5]]])
     placed = plan_placements(two, BALANCED, 3, BIND, 2)
     assert [(p.cpus, p.memory_nodes) for p in placed.placements] == [
         ((0, 1), (0,)),
@@ -227,7 +227,7 @@ def test_a_copy_in_two_lgroups_gets_memory_of_both_and_a_warning() -> None:
 
 
 def test_copies_of_threads_that_meet_in_a_core_beside_others_get_a_warning() -> None:
-    topology = made([[[0, 6], [1, 7], [2, 8]], [[3, 9], [4, 10], [5, 11]]])
+    topology = topology_of([[[0, 6], [1, 7], [2, 8]], [[3, 9], [4, 10], [5, 11]]])
     assert slots(topology, 4, 3) == [(0, 1, 6), (2, 7, 8), (3, 4, 9), (5, 10, 11)]
     assert warnings(topology, 4, 3) == ()
     assert warnings(topology, 3, 3)[0] == (
@@ -237,7 +237,7 @@ def test_copies_of_threads_that_meet_in_a_core_beside_others_get_a_warning() -> 
 
 def test_only_copies_that_would_stray_are_crowded_into_fewer_cores() -> None:
     # Two nodes of five cores of four threads, siblings next to each other.
-    two = made(
+    two = topology_of(
         [[[4 * core + thread for thread in range(4)] for core in range(n, n + 5)] for n in (0, 5)]
     )
     assert resolve_copies("cores", two, 3) == 2
@@ -293,11 +293,11 @@ def test_copies_are_a_number_or_counted(text: str, copies: int) -> None:
 
 
 def test_counted_copies_count_what_may_be_used() -> None:
-    part = made([[[0, 4], [1, 5]], [[2, 6], [3, 7]]], usable={0, 1, 5})
+    part = topology_of([[[0, 4], [1, 5]], [[2, 6], [3, 7]]], usable={0, 1, 5})
     assert [resolve_copies(text, part) for text in ("pus", "cores", "nodes")] == [3, 2, 1]
     # Where no lgroup has cores enough for a copy, all cores count.
-    assert resolve_copies("cores", made([[[0]], [[1]], [[2]], [[3]]]), 2) == 2
-    homeless = made([[[0]], [[1]]], allowed_nodes=0)
+    assert resolve_copies("cores", topology_of([[[0]], [[1]], [[2]], [[3]]]), 2) == 2
+    homeless = topology_of([[[0]], [[1]]], allowed_nodes=0)
     with pytest.raises(InputError, match="no NUMA node of made has usable CPUs"):
         resolve_copies("nodes", homeless)
 

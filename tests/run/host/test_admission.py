@@ -130,16 +130,16 @@ def test_rater_lock_names_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_who_waits_is_told_for_whom_once_and_goes_on_when_the_first_ends(tmp_path: Path) -> None:
-    path, first, told = tmp_path / "lock", ExitStack(), list[str]()
+    path, first, messages = tmp_path / "lock", ExitStack(), list[str]()
     first.enter_context(machine_lock(path, "rater run 1"))
 
     def end_the_first(text: str) -> None:
-        told.append(text)
+        messages.append(text)
         first.close()
 
     with machine_lock(path, "rater run 2", wait_s=60.0, report=end_the_first):
         assert path.read_text() == "rater run 2\n"
-    assert told == ["waiting up to 60 s for rater run 1"]
+    assert messages == ["waiting up to 60 s for rater run 1"]
 
 
 def test_who_waited_long_enough_is_refused(tmp_path: Path) -> None:
@@ -450,7 +450,7 @@ def test_a_proc_that_cannot_be_read_says_nothing(machine: Machine, tmp_path: Pat
 
 
 def baseline_and_wait(
-    watch: IdleWatch, change: object = None, told: list[str] | None = None
+    watch: IdleWatch, change: object = None, messages: list[str] | None = None
 ) -> tuple[tuple[str, ...], str | None]:
     """Take the baseline, let a phase change the machine, wait."""
 
@@ -458,7 +458,7 @@ def baseline_and_wait(
         remarks = await watch.take_baseline()
         if callable(change):
             change()
-        return remarks, await watch.wait(None if told is None else told.append)
+        return remarks, await watch.wait(None if messages is None else messages.append)
 
     return trio.run(main)
 

@@ -1,4 +1,4 @@
-"""What is known of the machine, and what of it is stored with a run."""
+"""Facts of the machine, and those that are stored with a run."""
 
 from __future__ import annotations
 

@@ -65,13 +65,13 @@ def memory(
 
 
 def test_lgroups_that_hold_their_copies_are_no_reason_for_words() -> None:
-    found = preflight(
+    verdict = preflight(
         [on(0, 0), on(1, 1), on(2, 1)],
         {0: 2 * GB, 1: 2 * GB, 2: 3 * GB},
         {0: memory(0, 8 * GB, GB), 1: memory(1, 5 * GB)},
     )
-    assert found.warnings == ()
-    assert found.refusal() is None
+    assert verdict.warnings == ()
+    assert verdict.refusal() is None
 
 
 def test_an_lgroup_full_of_page_cache_is_warned_of_with_the_way_out() -> None:
@@ -134,8 +134,8 @@ def test_copies_need_memory_where_they_run_or_are_bound() -> None:
 def test_page_cache_of_the_set_up_on_one_lgroup_is_told_with_the_cure() -> None:
     before = {0: memory(0, 8 * GB, GB), 1: memory(1, 8 * GB, GB)}
     now = {0: memory(0, 2 * GB, 7 * GB), 1: memory(1, 8 * GB, GB)}
-    found = preflight([on(0, 0), on(1, 1)], {0: 4 * GB, 1: 4 * GB}, now, before=before)
-    assert found.warnings == (
+    verdict = preflight([on(0, 0), on(1, 1)], {0: 4 * GB, 1: 4 * GB}, now, before=before)
+    assert verdict.warnings == (
         "page cache fills node 0 (its copies need 4.0 GB; 2.0 GB free, 7.0 GB page cache): "
         "the "
         "kernel drops it while copies are timed or takes memory of another NUMA node; `sync; "
@@ -145,7 +145,7 @@ def test_page_cache_of_the_set_up_on_one_lgroup_is_told_with_the_cure() -> None:
         "page cache that came during the set-up (builds, inputs): 6.0 GB on node 0; once inputs "
         "are made, a second run has less of it",
     )
-    refusal = found.refusal()
+    refusal = verdict.refusal()
     assert refusal is not None
     assert refusal.splitlines()[-1] == "--preflight strict refuses the run for that"
 
@@ -204,7 +204,7 @@ def test_what_could_not_be_compared_is_known() -> None:
 
 
 def test_numbers_have_digits_enough_to_be_told_apart() -> None:
-    told = {
+    text_by_count = {
         0: "0.0 MB",
         262_144: "0.26 MB",
         8_000_000: "8.0 MB",
@@ -215,7 +215,7 @@ def test_numbers_have_digits_enough_to_be_told_apart() -> None:
         14 * GB: "14.0 GB",
         900_000 * GB: "900000 GB",
     }
-    assert {count: gb(count) for count in told} == told
+    assert {count: gb(count) for count in text_by_count} == text_by_count
 
 
 def machine(root: Path) -> None:

@@ -54,16 +54,16 @@ def test_a_process_without_a_command_line_is_named_by_its_program() -> None:
 
 def test_orphans_are_known_by_their_group_or_by_the_copy_s_number_in_their_environment() -> None:
     with guard("orphans", 2, use_cgroup=False) as keeper:
-        one, two = (
+        first, two = (
             os.posix_spawn("/bin/sleep", ["sleep", "300"], {}, setpgroup=0) for _ in range(2)
         )
-        keeper.groups.add(one)
+        keeper.groups.add(first)
         keeper.groups.add(two)
         grouped = os.posix_spawn("/bin/sleep", ["sleep", "300"], {}, setpgroup=two)
         own = {"RATER_COPY": "0"}
         alone = os.posix_spawn("/bin/sleep", ["sleep", "300"], own, setsid=True)
         os.posix_spawn("/bin/sleep", ["sleep", "300"], {"RATER_COPY": "x"}, setsid=True)
-        assert keeper.orphans({one: 0, two: 1}) == {0: [alone], 1: [grouped]}
+        assert keeper.orphans({first: 0, two: 1}) == {0: [alone], 1: [grouped]}
 
 
 def test_a_stray_that_takes_long_to_die_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:

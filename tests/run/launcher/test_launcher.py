@@ -35,7 +35,7 @@ from rater.run.launcher.table import (
 )
 from rater.run.supervise.supervisor import Supervisor
 from rater.system.errors import InputError, RaterError
-from tests.support.calls import RATER, rater, rows
+from tests.support.calls import RATER, query_rows, rater
 from tests.support.rig import Rig, on_one_cpu
 
 HERE = Path(__file__).parent
@@ -101,12 +101,12 @@ def from_outside(lines: Sequence[str]) -> list[str]:
     "words", [(), ("--mode", "steady", "--warmup", "0", "--window", "0.5")], ids=["once", "again"]
 )
 def test_a_copy_is_given_what_rater_was_given_and_no_terminal(
-    given: Path, tmp_path: Path, words: tuple[str, ...]
+    given_program: Path, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    user = [str(given), "as-user"]
-    outside = subprocess.run([*user, given, "a b"], capture_output=True, check=True)
+    user = [str(given_program), "as-user"]
+    outside = subprocess.run([*user, given_program, "a b"], capture_output=True, check=True)
     options = ("--copies", "1", "--layout", "none", "--mem", "none", "--quiet", "--keep")
-    run = [*user, *RATER, "run", *options, *words, "--", str(given), "a b"]
+    run = [*user, *RATER, "run", *options, *words, "--", str(given_program), "a b"]
     subprocess.run(run, cwd=tmp_path, check=True, stdin=subprocess.DEVNULL)
     seen = [it.read_text(errors="replace") for it in tmp_path.glob("cache/work/*/*stdout")]
     assert len(seen) > len(words) // 6
@@ -116,9 +116,11 @@ def test_a_copy_is_given_what_rater_was_given_and_no_terminal(
         assert terminal == "inside: terminal No such device or address, input empty"
 
 
-def test_a_copy_has_no_locale_that_python_set_for_itself(given: Path, tmp_path: Path) -> None:
+def test_a_copy_has_no_locale_that_python_set_for_itself(
+    given_program: Path, tmp_path: Path
+) -> None:
     rig = Rig(tmp_path, keep=True)
-    there = {
+    variables = {
         name: os.environ.pop(name) for name in ("LC_ALL", "LC_CTYPE", "LANG") if name in os.environ
     }
     try:
@@ -126,7 +128,7 @@ def test_a_copy_has_no_locale_that_python_set_for_itself(given: Path, tmp_path: 
         rig.run({"say": 'echo "$LC_CTYPE"'}, copies=1)
     finally:
         del os.environ["LC_CTYPE"]
-        os.environ.update(there)
+        os.environ.update(variables)
     assert (rig.work / "say.i1.c0000" / "stdout").read_text() == "\n"
 
 
@@ -136,7 +138,7 @@ def test_a_copy_has_no_locale_that_python_set_for_itself(given: Path, tmp_path: 
 def entry(folder: Path, *argv: str, **more: object) -> ProcessEntry:
     words = [*map(os.fsencode, argv)]
     place = os.fsencode(folder)
-    made = ProcessEntry(
+    process_entry = ProcessEntry(
         token=1,
         copy=0,
         argv=words,
@@ -147,7 +149,7 @@ def entry(folder: Path, *argv: str, **more: object) -> ProcessEntry:
         error=place + b"/err",
         cpus=None,
     )
-    return replace(made, **more)
+    return replace(process_entry, **more)
 
 
 def launched(entries: Sequence[ProcessEntry], processes: int = 8) -> list[Record]:
@@ -155,7 +157,7 @@ def launched(entries: Sequence[ProcessEntry], processes: int = 8) -> list[Record
     launcher = Launcher(processes, 1 << 61, -1, None)
 
     async def follow() -> list[Record]:
-        found: list[Record] = []
+        records: list[Record] = []
         released = False
         await launcher.start(entries)
         alive = {it.token for it in entries}
@@ -163,7 +165,7 @@ def launched(entries: Sequence[ProcessEntry], processes: int = 8) -> list[Record
         with trio.fail_after(20):
             while alive:
                 for record in await launcher.receive():
-                    found.append(record)
+                    records.append(record)
                     if record.kind == RecordKind.BROKEN and not record.pid:
                         alive, waiting = alive - {record.token}, waiting - {record.token}
                     if record.kind == RecordKind.ENDED:
@@ -173,7 +175,7 @@ def launched(entries: Sequence[ProcessEntry], processes: int = 8) -> list[Record
                 if not waiting and not released:
                     released = True
                     launcher.ask(RequestKind.RELEASE)
-        return found
+        return records
 
     try:
         return trio.run(follow)
@@ -244,7 +246,7 @@ def test_a_script_reports_whatever_descriptors_rater_was_given(
 
 
 @pytest.mark.parametrize(
-    ("more", "found"),
+    ("more", "failure"),
     [
         ({"cpus": (4095,)}, (StartStep.CPUS, errno.EINVAL)),
         ({"cpus": (min(os.sched_getaffinity(0)), 4095)}, (StartStep.CPUS_GIVEN, 0)),
@@ -256,13 +258,13 @@ def test_a_script_reports_whatever_descriptors_rater_was_given(
     ],
 )
 def test_what_a_copy_cannot_have_is_told_before_it_begins(
-    tmp_path: Path, more: dict[str, object], found: tuple[StartStep, int] | None
+    tmp_path: Path, more: dict[str, object], failure: tuple[StartStep, int] | None
 ) -> None:
     [(_, stage, number)] = broken(launched([entry(tmp_path, "/bin/true", **more)]))
-    if found is None:  # as the kernel is built: it refuses node 900, or gives node 0 alone
+    if failure is None:  # as the kernel is built: it refuses node 900, or gives node 0 alone
         assert stage in (StartStep.MEMORY, StartStep.MEMORY_GIVEN)
     else:
-        assert (stage, number) == found
+        assert (stage, number) == failure
 
 
 def test_a_cpuset_that_lost_a_cpu_since_planning_is_an_error_that_names_copy_and_way_out(
@@ -294,7 +296,9 @@ def test_a_copy_that_cannot_be_executed_fails_with_the_reason_and_the_way_out(
     program = script(tmp_path / "x", "#!/no/such/shell\n")
     done = rater("run", "--copies", "2", "--", program)
     assert done.returncode == 1
-    ((note, status, exit_code), _) = rows("SELECT note, status, exit_code FROM copy ORDER BY copy")
+    ((note, status, exit_code), _) = query_rows(
+        "SELECT note, status, exit_code FROM copy ORDER BY copy"
+    )
     assert (status, exit_code) == ("failed", 127)
     assert note.startswith(f"could not be executed: No such file or directory ({program}): ")
     assert "what its first line names" in note
@@ -356,7 +360,7 @@ def test_a_launcher_that_forks_for_long_while_a_copy_runs_has_not_stood_still(
     ends = tmp_path / "end"
     wait = entry(tmp_path, "/bin/sh", "-c", f"while [ ! -e {ends} ]; do sleep 0.01; done")
     later = [entry(tmp_path, "/bin/true", token=n, copy=n, after=99) for n in range(2, 34)]
-    found: list[Record] = []
+    records: list[Record] = []
 
     async def follow() -> None:
         with trio.fail_after(20):
@@ -364,16 +368,18 @@ def test_a_launcher_that_forks_for_long_while_a_copy_runs_has_not_stood_still(
             await launcher.receive()
             launcher.ask(RequestKind.RELEASE)
             await launcher.start([*later, entry(tmp_path, "/bin/true", token=50, copy=50)])
-            while not found or found[-1].kind != RecordKind.ENDED:
-                found.extend(await launcher.receive())
-                if any(it.kind == RecordKind.READY for it in found):
+            while not records or records[-1].kind != RecordKind.ENDED:
+                records.extend(await launcher.receive())
+                if any(record.kind == RecordKind.READY for record in records):
                     ends.touch()
 
     try:
         trio.run(follow)
     finally:
         launcher.close(hunt=False)
-    assert not [it for it in found if it.kind == RecordKind.STALLED or it.stalled_ns]
+    assert not [
+        record for record in records if record.kind == RecordKind.STALLED or record.stalled_ns
+    ]
 
 
 def test_a_copy_that_is_due_begins_while_the_launcher_forks_others(
@@ -576,4 +582,4 @@ def test_a_thousand_copies_run_under_a_limit_of_256_open_files(tmp_path: Path) -
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert rows("SELECT count(*), sum(status = 'ok') FROM copy") == [(1000, 1000)]
+    assert query_rows("SELECT count(*), sum(status = 'ok') FROM copy") == [(1000, 1000)]

@@ -71,14 +71,14 @@ def test_a_group_that_works_counts_user_and_kernel(tmp_path: Path) -> None:
 
 def test_a_user_who_may_not_see_the_kernel_counts_user_mode(tmp_path: Path) -> None:
     kernel = MadeKernel(refuse=lambda event, flags: 0 if flags & USER_ONLY else errno.EACCES)
-    found = tried(kernel, perf_settings(tmp_path, paranoid=2))
-    assert found.ready
-    assert found.ready.user_only
-    assert found.ready.name == "intel-skx:pipeline:u"
-    assert found.why == (
+    trial = tried(kernel, perf_settings(tmp_path, paranoid=2))
+    assert trial.ready
+    assert trial.ready.user_only
+    assert trial.ready.name == "intel-skx:pipeline:u"
+    assert trial.why == (
         "user mode only: kernel.perf_event_paranoid is 2: not the kernel's part, for users but root"
     )
-    assert found.remedy == "sudo sysctl kernel.perf_event_paranoid=1"
+    assert trial.remedy == "sudo sysctl kernel.perf_event_paranoid=1"
 
 
 def test_what_happens_in_the_kernel_is_not_counted_as_0_in_user_mode(tmp_path: Path) -> None:
@@ -95,14 +95,14 @@ def test_what_happens_in_the_kernel_is_not_counted_as_0_in_user_mode(tmp_path: P
 
 def test_user_mode_alone_is_counted_by_choice_too(tmp_path: Path) -> None:
     kernel = MadeKernel()
-    found = tried(kernel, perf_settings(tmp_path), replace(SOFTWARE, user_only=True))
-    assert found.ready
-    assert (found.ready.name, found.ready.user_only, found.why) == ("software:software:u", True, "")
-    assert len(found.ready.events) == 3
+    trial = tried(kernel, perf_settings(tmp_path), replace(SOFTWARE, user_only=True))
+    assert trial.ready
+    assert (trial.ready.name, trial.ready.user_only, trial.why) == ("software:software:u", True, "")
+    assert len(trial.ready.events) == 3
     assert all(flags & USER_ONLY for _, flags, _ in kernel.calls)
     refused = MadeKernel(refuse=lambda event, flags: errno.EACCES)
-    found = tried(refused, perf_settings(tmp_path, paranoid=3), replace(SOFTWARE, user_only=True))
-    assert (found.ready, found.why[-27:]) == (None, "nothing, for users but root")
+    trial = tried(refused, perf_settings(tmp_path, paranoid=3), replace(SOFTWARE, user_only=True))
+    assert (trial.ready, trial.why[-27:]) == (None, "nothing, for users but root")
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def counted(ready: ReadyGroup, kernel: PerfKernel | None = None) -> CounterPlan:
 def values(seen: Seen) -> dict[tuple[int, int, int], dict[str, int | None]]:
     return {
         (it.phase, it.copy, it.step): {count.event: count.value for count in it.counts}
-        for it in seen.of(CopyCounted)
+        for it in seen.events_of(CopyCounted)
     }
 
 
@@ -228,21 +228,21 @@ def test_page_faults_are_those_of_getrusage_but_for_the_gates_own(tmp_path: Path
     before = len(list(Path("/proc/self/fd").iterdir()))
     seen = Rig(tmp_path, counters=counted(software())).run({"pages": SCRIPT}, 6)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
-    found = values(seen)
-    own = {}
+    readings = values(seen)
+    own_faults = {}
     for copy in range(6):
-        faults, usage = found[0, copy, 0]["minor_faults"], seen.by_copy(copy)
+        faults, usage = readings[0, copy, 0]["minor_faults"], seen.by_copy(copy)
         assert faults is not None
-        own[copy] = usage.minor_faults - faults
-        clock_ns = found[0, copy, 0]["task_clock_ns"]
+        own_faults[copy] = usage.minor_faults - faults
+        clock_ns = readings[0, copy, 0]["task_clock_ns"]
         assert clock_ns is not None
         assert clock_ns == pytest.approx(usage.cpu_ns, rel=0.3, abs=5e6)
-    assert (found[0, 5, 0]["minor_faults"] or 0) > 3 * (found[0, 0, 0]["minor_faults"] or 0)
+    assert (readings[0, 5, 0]["minor_faults"] or 0) > 3 * (readings[0, 0, 0]["minor_faults"] or 0)
     # The gate's, and what exec itself takes: the kernel counts those for getrusage only. Each loop
     # has three execs.
-    assert all(-3 <= own[copy] - own[0] <= 9 * copy for copy in range(6))
-    assert own[0] < 200
-    [cost] = seen.of(PhaseCounted)
+    assert all(-3 <= own_faults[copy] - own_faults[0] <= 9 * copy for copy in range(6))
+    assert own_faults[0] < 200
+    [cost] = seen.events_of(PhaseCounted)
     assert cost.copies == 6
     assert min(cost.open_ns, cost.read_ns, cost.close_ns) > 0
     order = [type(event).__name__ for event in seen.events]
@@ -264,7 +264,7 @@ def test_every_run_of_a_queue_and_of_a_window_is_counted(tmp_path: Path) -> None
         runs = {(it.phase, it.copy, it.step) for it in seen.ended}
         assert values(seen).keys() == runs
         assert len(runs) >= 4
-        [cost] = seen.of(PhaseCounted)
+        [cost] = seen.events_of(PhaseCounted)
         assert cost.copies >= len(runs)
 
 
@@ -278,21 +278,21 @@ def test_groups_are_opened_on_the_gate_and_never_left_open(tmp_path: Path) -> No
     assert all(flags & INHERIT for _, flags, _ in kernel.calls)
     leaders = [flags & 1 and flags >> 12 & 1 for config, flags, _ in kernel.calls if config == 1]
     assert leaders == [1] * 4, "not before the exec"
-    [first, *_] = seen.of(CopyCounted)
+    [first, *_] = seen.events_of(CopyCounted)
     assert {count.group_name for count in first.counts} == {"made:one"}
     assert not first.counts[0].in_full
     assert first.counts[0].estimate == 2000
 
 
 @pytest.mark.parametrize(
-    ("number", "told"),
+    ("number", "reason"),
     [
         (errno.EMFILE, "too many open files, EMFILE: raise `ulimit -n`"),
         (errno.ESRCH, "the process was gone, ESRCH"),
     ],
 )
 def test_a_run_goes_on_where_copies_cannot_be_counted(
-    tmp_path: Path, number: int, told: str
+    tmp_path: Path, number: int, reason: str
 ) -> None:
     taken = []
 
@@ -304,8 +304,8 @@ def test_a_run_goes_on_where_copies_cannot_be_counted(
     seen = Rig(tmp_path, counters=counted(software(), kernel)).run({"a": ":"}, 2)
     assert seen.outcome.reason is None
     assert len(seen.ended) == 2
-    assert not seen.of(CopyCounted)
-    assert seen.notes.count(f"counters: not every copy was counted: {told}") == 1
+    assert not seen.events_of(CopyCounted)
+    assert seen.notes.count(f"counters: not every copy was counted: {reason}") == 1
     assert not kernel.opened
 
 
@@ -367,12 +367,12 @@ class Machine:
         folder.mkdir(exist_ok=True)
         (folder / name).write_text(f"{khz}\n")
 
-    def process(self, pid: int, parent: int, own: int, children: int) -> None:
+    def process(self, pid: int, parent: int, own_faults: int, children: int) -> None:
         folder = self.proc / str(pid)
         folder.mkdir()
         zeros = " 0" * 9
         (folder / "stat").write_text(
-            f"{pid} (a b) R {parent}{zeros} {own} 0 {children} 0 20 0 1 0 5{zeros}{zeros}\n"
+            f"{pid} (a b) R {parent}{zeros} {own_faults} 0 {children} 0 20 0 1 0 5{zeros}{zeros}\n"
         )
 
     def reader(self) -> MachineReader:
@@ -384,7 +384,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def of(reader: MachineReader, phase: int = 4) -> PhaseCounters:
+def counters_of(reader: MachineReader, phase: int = 4) -> PhaseCounters:
     """Readings of a phase whose copy n is on CPU n, copy 9 not bound."""
     return PhaseCounters(reader, phase, lambda copy: None if copy == 9 else copy)
 
@@ -403,7 +403,7 @@ def test_the_difference_of_two_readings_is_reported_by_cpu_and_of_the_machine(
     machine: Machine,
 ) -> None:
     machine.throttled(0, 3, 4)
-    readings = of(machine.reader())
+    readings = counters_of(machine.reader())
     readings.begin()
     machine.throttled(0, 5, 9)
     machine.stand(LATER, VMSTAT_LATER, (350, 10), (120, 1500))
@@ -451,7 +451,7 @@ def test_the_difference_of_two_readings_is_reported_by_cpu_and_of_the_machine(
 
 
 @pytest.mark.parametrize(
-    ("files", "told"),
+    ("files", "throttled"),
     [
         ({"cpu.max": ("max 100000",) * 2}, {"cfs_throttled_ns": 0}),
         (
@@ -467,7 +467,7 @@ def test_the_difference_of_two_readings_is_reported_by_cpu_and_of_the_machine(
     ],
 )
 def test_what_a_quota_of_the_cgroup_kept_from_copies_is_read_around_a_phase(
-    machine: Machine, files: dict[str, tuple[str, str]], told: dict[str, int]
+    machine: Machine, files: dict[str, tuple[str, str]], throttled: dict[str, int]
 ) -> None:
     folder = machine.proc.parent / "cg"
     folder.mkdir()
@@ -477,13 +477,13 @@ def test_what_a_quota_of_the_cgroup_kept_from_copies_is_read_around_a_phase(
     (machine.proc / "self/mountinfo").write_text(mounts)
     for name, (text, _) in files.items():
         (folder / name).write_text(text)
-    readings = of(machine.reader())
+    readings = counters_of(machine.reader())
     readings.begin()
     for name, (_, text) in files.items():
         (folder / name).write_text(text)
     readings.end()
     values = dict(events_of(readings)[1].values)
-    assert {name: value for name, value in values.items() if name.startswith("cfs_")} == told
+    assert {name: value for name, value in values.items() if name.startswith("cfs_")} == throttled
 
 
 def test_rows_of_cpus_are_left_aside_where_another_file_system_lies_over_them(
@@ -491,14 +491,14 @@ def test_rows_of_cpus_are_left_aside_where_another_file_system_lies_over_them(
 ) -> None:
     """As lxcfs does in a container, where CPU 1 may be called 0."""
     monkeypatch.setattr(counters, "_is_kernels", lambda file: file.name != "stat")
-    readings = of(machine.reader())
+    readings = counters_of(machine.reader())
     readings.begin()
     readings.end()
     assert events_of(readings)[0].rows == ()
 
 
 def test_a_machine_that_shows_nothing_is_no_error(tmp_path: Path) -> None:
-    readings = of(MachineReader(tmp_path / "proc", tmp_path / "sys"))
+    readings = counters_of(MachineReader(tmp_path / "proc", tmp_path / "sys"))
     readings.begin()
     readings.end()
     cpus, counters = events_of(readings)
@@ -507,7 +507,7 @@ def test_a_machine_that_shows_nothing_is_no_error(tmp_path: Path) -> None:
 
 
 def test_a_phase_that_did_not_come_to_its_end_reports_nothing(machine: Machine) -> None:
-    readings = of(machine.reader())
+    readings = counters_of(machine.reader())
     assert readings.events() == ()
     readings.begin()
     assert readings.events() == ()
@@ -517,7 +517,7 @@ def test_interrupts_of_a_machine_of_many_cpus_are_not_read(machine: Machine) -> 
     line = " 1 0 0 0 0 0 0 0 0 0\n"
     many = "".join(f"cpu{cpu}{line}" for cpu in range(129))
     machine.stand(f"cpu {line}{many}", "", (0, 0), (1, 1))
-    readings = of(machine.reader())
+    readings = counters_of(machine.reader())
     readings.begin()
     readings.end()
     assert {row.interrupts for row in events_of(readings)[0].rows} == {None}
@@ -527,7 +527,7 @@ def test_interrupts_of_a_machine_of_many_cpus_are_not_read(machine: Machine) -> 
 
 
 def test_cpu_time_of_fillers_goes_with_the_cpu_of_their_copy(machine: Machine) -> None:
-    readings = of(machine.reader())
+    readings = counters_of(machine.reader())
     readings.begin()
     readings.filler_ended(2, 30)
     readings.filler_ended(2, 12)
@@ -538,12 +538,12 @@ def test_cpu_time_of_fillers_goes_with_the_cpu_of_their_copy(machine: Machine) -
 
 
 def test_fillers_that_still_run_count_with_all_processes_below_them(machine: Machine) -> None:
-    machine.process(50, 1, own=2, children=3)  # copy 2
-    machine.process(51, 50, own=10, children=0)
-    machine.process(52, 51, own=100, children=0)
-    machine.process(60, 1, own=7, children=0)  # of copy 0, its parent is gone
-    machine.process(70, 1, own=5000, children=0)  # somebody else's
-    readings = of(machine.reader())
+    machine.process(50, 1, own_faults=2, children=3)  # copy 2
+    machine.process(51, 50, own_faults=10, children=0)
+    machine.process(52, 51, own_faults=100, children=0)
+    machine.process(60, 1, own_faults=7, children=0)  # of copy 0, its parent is gone
+    machine.process(70, 1, own_faults=5000, children=0)  # somebody else's
+    readings = counters_of(machine.reader())
     readings.begin()
     readings.end_with_fillers({50: 2, 60: 0})
     readings.end()
@@ -551,9 +551,9 @@ def test_fillers_that_still_run_count_with_all_processes_below_them(machine: Mac
 
 
 def test_parents_that_go_in_a_ring_end_nowhere(machine: Machine) -> None:
-    machine.process(50, 51, own=2, children=0)
-    machine.process(51, 50, own=2, children=0)
-    readings = of(machine.reader())
+    machine.process(50, 51, own_faults=2, children=0)
+    machine.process(51, 50, own_faults=2, children=0)
+    readings = counters_of(machine.reader())
     readings.begin()
     readings.end_with_fillers({60: 0})
     assert filler_ns(readings) == [0, 0]
@@ -564,7 +564,7 @@ def test_parents_that_go_in_a_ring_end_nowhere(machine: Machine) -> None:
 
 def mean_khz(reader: MachineReader, for_s: float = 10.0) -> list[int | None]:
     """Watch for so long, or until a frequency was read and paid for; return the means."""
-    readings = of(reader)
+    readings = counters_of(reader)
 
     async def run() -> None:
         async with trio.open_nursery() as nursery:
@@ -632,7 +632,7 @@ def test_every_phase_has_its_readings_before_its_end_is_reported(tmp_path: Path)
     kinds = [CpuReadings, MachineReadings, PhaseEnded]
     assert [type(event) for event in for_phases] == kinds * 2
     assert [event.phase for event in for_phases] == [0, 0, 0, 1, 1, 1]
-    for cpus, bracket in zip(seen.of(CpuReadings), seen.brackets, strict=True):
+    for cpus, bracket in zip(seen.events_of(CpuReadings), seen.brackets, strict=True):
         own_ns = sum(
             it.user_ns + it.system_ns - it.gate_cpu_ns
             for it in seen.ended
@@ -640,13 +640,17 @@ def test_every_phase_has_its_readings_before_its_end_is_reported(tmp_path: Path)
         )
         [worked_ns] = [row.user_ns + row.system_ns for row in cpus.rows if row.cpu == CPU]
         assert worked_ns >= own_ns - 4 * TICK_NS
-        [machine] = [dict(it.values) for it in seen.of(MachineReadings) if it.phase == cpus.phase]
+        [machine] = [
+            dict(readings.values)
+            for readings in seen.events_of(MachineReadings)
+            if readings.phase == cpus.phase
+        ]
         assert machine["elapsed_ns"] >= bracket.finish_ns - bracket.start_ns
 
 
 def test_without_a_proof_the_machine_is_not_read(tmp_path: Path) -> None:
     seen = run(tmp_path, "exit 0", make_plan(["burn"], 1), proof=None)
-    assert seen.of(CpuReadings) == []
+    assert seen.events_of(CpuReadings) == []
 
 
 def test_runs_after_the_window_are_no_foreign_load(tmp_path: Path) -> None:
@@ -655,7 +659,7 @@ def test_runs_after_the_window_are_no_foreign_load(tmp_path: Path) -> None:
     window = Window(warmup_ns=50 * MS, length_ns=100 * MS)
     plan = make_plan(["burn"], 2, mode="steady", window=window)
     seen = run(tmp_path, script, plan, proof=Cadence())
-    [cpus] = seen.of(CpuReadings)
+    [cpus] = seen.events_of(CpuReadings)
     filler_ns = sum(row.filler_ns for row in cpus.rows)
     own_ns = sum(it.user_ns + it.system_ns for it in seen.ended)
     [worked_ns] = [row.user_ns + row.system_ns for row in cpus.rows if row.cpu == CPU]

@@ -531,14 +531,14 @@ def test_of_short_copies_some_are_sampled_spread_over_their_numbers_and_of_long_
     monkeypatch.setattr("rater.run.observe.observer._EACH_NS", 0)
     monkeypatch.setattr("rater.run.observe.observer._SHARE", 1e-6)
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    with idle_copies(8) as mine:
+    with idle_copies(8) as copies:
         observer = Observer(Cadence())
         # A sample is taken to cost 250 us: there is room for four.
-        short = observe(observer, mine, lambda got: len(got) == 4, then_s=0.3)
+        short = observe(observer, copies, lambda got: len(got) == 4, then_s=0.3)
         monkeypatch.setattr(sure, 600_000_000)
         monkeypatch.setattr("rater.run.observe.observer._AT_ONCE_NS", 0)
         now = time.monotonic_ns()
-        long = [replace(copy, start_ns=now) for copy in mine]
+        long = [replace(copy, start_ns=now) for copy in copies]
         rest = observe(observer, long, lambda got: len(got) == 8)
     # Multiples of 0.618 without their whole part: 0, 0.09 (5), 0.24 (2), 0.33 (7), 0.47 (4), ...
     assert [sample.copy for sample in short] == [0, 5, 2, 7]
@@ -618,15 +618,15 @@ def test_a_copy_that_is_released_later_wakes_the_observer() -> None:
 
 
 def test_a_copy_that_was_reaped_is_sampled_no_more() -> None:
-    with idle_copies(2) as mine:
+    with idle_copies(2) as copies:
         observer = Observer(Cadence(every_s=0.05))
 
         def enough(got: list[Sampled]) -> bool:
             if len(got) == 2:
-                observer.ended(mine[0])
+                observer.ended(copies[0])
             return len(got) == 5
 
-        got = observe(observer, mine, enough)
+        got = observe(observer, copies, enough)
     assert sorted(sample.copy for sample in got[:2]) == [0, 1]
     assert [sample.copy for sample in got[2:]] == [1, 1, 1]
 

@@ -55,7 +55,7 @@ def test_a_running_copy_is_sampled_and_its_gate_before(
     rig = Rig(tmp_path, proof=Cadence(once=True), placements=on_one_cpu(2))
     seen = rig.run({"big": f'exec "{sys.executable}" -S -c "{code}" "$RATER_COPY"'}, 2)
     assert seen.outcome.status is RunStatus.COMPLETE
-    one, two = sorted(seen.of(Sampled), key=lambda it: it.copy)
+    one, two = sorted(seen.events_of(Sampled), key=lambda it: it.copy)
     assert (one.copy, one.step, one.phase, one.looks) == (0, 0, 0, 1)
     for it in (one, two):
         assert it.age_ns >= 200 * MS
@@ -78,15 +78,15 @@ def test_a_process_that_lost_its_parent_is_looked_at_with_its_copy(
     until_looked_at(tmp_path, monkeypatch, 1)
     rig = Rig(tmp_path, proof=Cadence(once=True), placements=on_one_cpu(1))
     seen = rig.run({"left": f"(sleep 60 >/dev/null &); read x < {tmp_path}/go.0"}, 1)
-    (one,) = seen.of(Sampled)
+    (one,) = seen.events_of(Sampled)
     assert one.processes == 2
 
 
 def test_without_a_proof_nothing_is_sampled(tmp_path: Path) -> None:
     seen = Rig(tmp_path).run({"nap": "sleep 0.25"}, 2)
-    assert seen.of(Sampled) == []
+    assert seen.events_of(Sampled) == []
     assert [end.gate for end in seen.ended] == [None, None]
-    assert seen.of(Observed) == []
+    assert seen.events_of(Observed) == []
 
 
 def test_short_runs_through_a_window_have_gates_but_no_samples(
@@ -100,7 +100,7 @@ def test_short_runs_through_a_window_have_gates_but_no_samples(
         return rig.run({"quick": "exit 0"}, 2, plan)
 
     seen = in_window(tmp_path, Window(50 * MS, 150 * MS), run, lambda it: len(it.ended) > 4)
-    assert seen.of(Sampled) == []
+    assert seen.events_of(Sampled) == []
     assert {end.gate and end.gate.cpus for end in seen.ended} == {(CPU,)}
     assert seen.notes == ""
 
@@ -110,7 +110,7 @@ def test_every_step_of_a_queue_is_sampled(tmp_path: Path, monkeypatch: pytest.Mo
     plan = make_plan(["a", "b"], 2, mode="rotated", order=Order.ROTATED)
     rig = Rig(tmp_path, proof=Cadence(once=True), placements=on_one_cpu(2))
     seen = rig.run(dict.fromkeys("ab", wait), 2, plan)
-    sampled = {(it.copy, it.step) for it in seen.of(Sampled)}
+    sampled = {(it.copy, it.step) for it in seen.events_of(Sampled)}
     assert sampled == {(0, 0), (0, 1), (1, 0), (1, 1)}
 
 
@@ -120,7 +120,7 @@ def test_a_mask_that_is_not_the_planned_one_is_reported_before_time_begins_and_o
     monkeypatch.setattr(probe, "gate_facts", lambda pid: GateFacts((7, 8), None))
     rig = Rig(tmp_path, proof=AUTO, placements=on_one_cpu(5))
     seen = rig.run({"quick": "exit 0"}, 5, make_plan(["quick"], 5, iterations=2))
-    assert [event.text for event in seen.of(Noted)] == [
+    assert [event.text for event in seen.events_of(Noted)] == [
         f"not placed as planned: copy 0 bound to CPUs 7-8, planned {CPU}; copy 1 bound to CPUs "
         f"7-8, planned {CPU}; copy 2 bound to CPUs 7-8, planned {CPU}; and 2 more"
     ]
@@ -144,8 +144,8 @@ def test_a_copy_too_short_to_be_sampled_still_shows_where_it_ended(tmp_path: Pat
 def test_a_later_run_is_not_judged_by_a_mask_that_it_set_itself(
     tmp_path: Path,
 ) -> None:
-    both = tuple(sorted(os.sched_getaffinity(0)))
-    placed = tuple(replace(it, cpus=both) for it in on_one_cpu(1))
+    both_cpus = tuple(sorted(os.sched_getaffinity(0)))
+    placed = tuple(replace(placement, cpus=both_cpus) for placement in on_one_cpu(1))
     pin = f"exec {sys.executable} -S -c 'import os; os.sched_setaffinity(0, {{{CPU}}})'"
 
     def run(folder: Path, window: Window) -> Seen:
@@ -153,19 +153,19 @@ def test_a_later_run_is_not_judged_by_a_mask_that_it_set_itself(
         return Rig(folder, proof=AUTO, placements=placed).run({"pin": pin}, 1, plan)
 
     seen = in_window(tmp_path, Window(0, 300 * MS), run, lambda it: len(it.ended) > 2)
-    assert {end.gate and end.gate.cpus for end in seen.ended} == {both}
+    assert {end.gate and end.gate.cpus for end in seen.ended} == {both_cpus}
     assert "not placed as planned" not in seen.notes
 
 
 def child(copy: int, step: int = 0) -> Child:
     spec = CopySpec(argv=("true",), shared_variables={}, directory="/", output="/out.")
-    made = make_plan(["a"], 1).phases[0].queues[0].steps[0]
+    made_step = make_plan(["a"], 1).phases[0].queues[0].steps[0]
     return Child(
         launcher=None,  # type: ignore[arg-type]
         token=1 + copy,
         copy=copy,
         position=step,
-        step=made,
+        step=made_step,
         spec=spec,
         pid=1,
     )
@@ -224,14 +224,14 @@ def test_of_a_long_run_neighbours_are_kept_as_their_average() -> None:
         )
     samples.ended(child(0))
     samples.close()
-    rows = [it for it in kept if isinstance(it, Sampled)]
+    rows = [sampled for sampled in kept if isinstance(sampled, Sampled)]
     assert MOST_SAMPLES // 2 <= len(rows) <= MOST_SAMPLES
-    assert sum(it.looks for it in rows) == 1000
-    assert [it.age_ns for it in rows] == sorted(it.age_ns for it in rows)
+    assert sum(sampled.looks for sampled in rows) == 1000
+    assert [sampled.age_ns for sampled in rows] == sorted(sampled.age_ns for sampled in rows)
     assert rows[-1].age_ns == 999
-    mean = sum(dict(it.node_bytes or ())[0] * it.looks for it in rows) / 1000
+    mean = sum(dict(sampled.node_bytes or ())[0] * sampled.looks for sampled in rows) / 1000
     assert mean == pytest.approx(499_500, abs=10)
-    assert all(it.cpus == (0, 1) for it in rows)
+    assert all(sampled.cpus == (0, 1) for sampled in rows)
     assert rows[-1].peak_bytes == sample({0: 999_000}).rss_bytes
 
 

@@ -67,13 +67,13 @@ int main(int argc, char **argv) {
 """
 
 
-def benchmark(folder: Path, size: str = "", what: str = 'sources = ["p.c"]') -> Benchmark:
-    text = f"[suite]\nformat = 1\n[benchmarks.p]\n{what}\n[benchmarks.p.sizes.test]\n{size}\n"
+def benchmark(folder: Path, size: str = "", lines: str = 'sources = ["p.c"]') -> Benchmark:
+    text = f"[suite]\nformat = 1\n[benchmarks.p]\n{lines}\n[benchmarks.p.sizes.test]\n{size}\n"
     return parse_suite(text, folder / "own.toml").benchmarks[0]
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Path:
+def program_folder(tmp_path: Path) -> Path:
     folder = tmp_path / "own"
     folder.mkdir()
     (folder / "p.c").write_text(PROGRAM)
@@ -86,42 +86,44 @@ def output_of(executable: Path) -> str:
     return subprocess.run([executable], check=True, capture_output=True, text=True).stdout
 
 
-def test_a_benchmark_is_compiled_with_its_flags_once(own: Path, tmp_path: Path) -> None:
+def test_a_benchmark_is_compiled_with_its_flags_once(program_folder: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    built = build(benchmark(own), "base", cache)
+    built = build(benchmark(program_folder), "base", cache)
     assert built.executable.name == "p"
     assert output_of(built.executable) == "42\n"
     assert built.flags == "-O2"
     assert built.compiler == find_compiler().version
     made = built.executable.stat().st_mtime_ns
-    assert build(benchmark(own), "base", cache) == built
+    assert build(benchmark(program_folder), "base", cache) == built
     assert built.executable.stat().st_mtime_ns == made
-    assert build(benchmark(own), "peak", cache).executable != built.executable
+    assert build(benchmark(program_folder), "peak", cache).executable != built.executable
     assert sorted(p.name for p in (cache / "build").iterdir() if p.name.startswith("tmp")) == []
 
 
-def test_a_changed_header_or_source_is_built_again(own: Path, tmp_path: Path) -> None:
-    first = build(benchmark(own), "base", tmp_path)
-    (own / "answer.h").write_text("#define ANSWER 43\n")
-    second = build(benchmark(own), "base", tmp_path)
+def test_a_changed_header_or_source_is_built_again(program_folder: Path, tmp_path: Path) -> None:
+    first = build(benchmark(program_folder), "base", tmp_path)
+    (program_folder / "answer.h").write_text("#define ANSWER 43\n")
+    second = build(benchmark(program_folder), "base", tmp_path)
     assert output_of(second.executable) == "43\n"
     assert output_of(first.executable) == "42\n"
     assert first.sha256 != second.sha256
 
 
-def test_a_damaged_program_in_the_cache_is_built_again(own: Path, tmp_path: Path) -> None:
-    first = build(benchmark(own), "base", tmp_path)
+def test_a_damaged_program_in_the_cache_is_built_again(
+    program_folder: Path, tmp_path: Path
+) -> None:
+    first = build(benchmark(program_folder), "base", tmp_path)
     first.executable.write_bytes(b"")
-    second = build(benchmark(own), "base", tmp_path)
+    second = build(benchmark(program_folder), "base", tmp_path)
     assert output_of(second.executable) == "42\n"
     assert second == first
 
 
 @pytest.mark.parametrize("name", ["sha256", "made", "stamp", "-x"])
 def test_no_name_of_a_benchmark_is_in_the_way_of_the_cache(
-    own: Path, tmp_path: Path, name: str
+    program_folder: Path, tmp_path: Path, name: str
 ) -> None:
-    named = replace(benchmark(own), name=name)
+    named = replace(benchmark(program_folder), name=name)
     first = build(named, "base", tmp_path)
     assert output_of(first.executable) == "42\n"
     made = first.executable.stat().st_mtime_ns
@@ -129,11 +131,14 @@ def test_no_name_of_a_benchmark_is_in_the_way_of_the_cache(
     assert first.executable.stat().st_mtime_ns == made
 
 
-def test_two_raters_that_build_at_once_both_get_a_whole_program(own: Path, tmp_path: Path) -> None:
+def test_two_raters_that_build_at_once_both_get_a_whole_program(
+    program_folder: Path, tmp_path: Path
+) -> None:
     source = f"""
 import sys; from pathlib import Path; sys.path.insert(0, {str(CHECKOUT)!r})
 from tests.run.programs.test_compile import benchmark; from rater.run.programs.compile import build
-print(build(benchmark(Path({str(own)!r})), "base", Path({str(tmp_path)!r}) / "cache").executable)
+cache = Path({str(tmp_path)!r}) / "cache"
+print(build(benchmark(Path({str(program_folder)!r})), "base", cache).executable)
 """
     raters = [
         subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True)
@@ -146,12 +151,12 @@ print(build(benchmark(Path({str(own)!r})), "base", Path({str(tmp_path)!r}) / "ca
     assert len(list((tmp_path / "cache" / "build").iterdir())) == 1
 
 
-def test_a_compile_error_shows_what_the_compiler_said(own: Path, tmp_path: Path) -> None:
-    (own / "p.c").write_text("int main(void) { return oops; }\n")
+def test_a_compile_error_shows_what_the_compiler_said(program_folder: Path, tmp_path: Path) -> None:
+    (program_folder / "p.c").write_text("int main(void) { return oops; }\n")
     with pytest.raises(InputError) as caught:
-        build(benchmark(own), "base", tmp_path)
+        build(benchmark(program_folder), "base", tmp_path)
     assert "p: the compiler failed (status 1)" in str(caught.value)
-    assert f"{own}/p.c:1" in str(caught.value)
+    assert f"{program_folder}/p.c:1" in str(caught.value)
     assert "oops" in str(caught.value)
     assert list((tmp_path / "build").iterdir()) == []
 
@@ -166,31 +171,35 @@ def test_without_a_compiler_the_package_to_install_is_named() -> None:
 
 
 def test_the_compiler_of_the_user_may_have_arguments(
-    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    program_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = build(benchmark(own), "base", tmp_path)
-    (own / "p.c").write_text(PROGRAM.replace("ANSWER)", "MINE)"))
+    plain = build(benchmark(program_folder), "base", tmp_path)
+    (program_folder / "p.c").write_text(PROGRAM.replace("ANSWER)", "MINE)"))
     monkeypatch.setenv("CC", "cc -DMINE=7")
-    other = build(benchmark(own), "base", tmp_path)
+    other = build(benchmark(program_folder), "base", tmp_path)
     assert other.compiler == plain.compiler
     assert output_of(other.executable) == "7\n"
 
 
-def test_an_unknown_tune_is_an_error_with_the_known_ones(own: Path, tmp_path: Path) -> None:
+def test_an_unknown_tune_is_an_error_with_the_known_ones(
+    program_folder: Path, tmp_path: Path
+) -> None:
     with pytest.raises(InputError, match="no flags for tune 'baes'; did you mean base"):
-        build(benchmark(own), "baes", tmp_path)
+        build(benchmark(program_folder), "baes", tmp_path)
 
 
 def test_a_native_build_belongs_to_one_kind_of_cpu(
-    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    program_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def other_cpu(_cpuinfo: str) -> str:
         return "another"
 
-    portable, native = (build(benchmark(own), tune, tmp_path) for tune in ("base", "peak"))
+    portable, native = (
+        build(benchmark(program_folder), tune, tmp_path) for tune in ("base", "peak")
+    )
     monkeypatch.setattr(build_module, "cpu_identity", other_cpu)
-    assert build(benchmark(own), "base", tmp_path).executable == portable.executable
-    assert build(benchmark(own), "peak", tmp_path).executable != native.executable
+    assert build(benchmark(program_folder), "base", tmp_path).executable == portable.executable
+    assert build(benchmark(program_folder), "peak", tmp_path).executable != native.executable
 
 
 def test_what_changes_from_boot_to_boot_is_not_the_kind_of_cpu() -> None:
@@ -199,11 +208,11 @@ def test_what_changes_from_boot_to_boot_is_not_the_kind_of_cpu() -> None:
     assert cpu_identity(text) != cpu_identity(text.replace("avx2", "avx512f"))
 
 
-def test_a_command_is_found_and_hashed(own: Path, tmp_path: Path) -> None:
-    script = own / "run.sh"
+def test_a_command_is_found_and_hashed(program_folder: Path, tmp_path: Path) -> None:
+    script = program_folder / "run.sh"
     script.write_text("#!/bin/sh\necho hello\n")
     script.chmod(0o755)
-    wanted = benchmark(own, 'args = ["z"]', what='command = ["./run.sh", "-x"]')
+    wanted = benchmark(program_folder, 'args = ["z"]', lines='command = ["./run.sh", "-x"]')
     built = build(wanted, "any", tmp_path)
     assert command_lines(wanted, wanted.sizes["test"], built)[0].words == (str(script), "-x", "z")
     assert (built.compiler, built.flags) == (None, None)
@@ -211,13 +220,13 @@ def test_a_command_is_found_and_hashed(own: Path, tmp_path: Path) -> None:
     assert find_command("sh").name == "sh"
 
 
-def test_a_command_that_cannot_be_executed_is_the_users_error(own: Path) -> None:
-    (own / "plain").write_text("x")
+def test_a_command_that_cannot_be_executed_is_the_users_error(program_folder: Path) -> None:
+    (program_folder / "plain").write_text("x")
     for word, said in [
         ("no-such-command-at-all", "not in PATH"),
-        (f"{own}/nothing", "no such file"),
-        (f"{own}/plain", "may not be executed"),
-        (str(own), "is a directory"),
+        (f"{program_folder}/nothing", "no such file"),
+        (f"{program_folder}/plain", "may not be executed"),
+        (str(program_folder), "is a directory"),
     ]:
         with pytest.raises(InputError, match=said):
             find_command(word)
@@ -230,25 +239,29 @@ def test_the_cache_is_where_the_user_wants_it() -> None:
     assert cache_root({"XDG_CACHE_HOME": "relative"}) == Path.home() / ".cache" / "rater"
 
 
-def test_a_cache_that_cannot_be_written_is_the_users_error(own: Path, tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_the_users_error(
+    program_folder: Path, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="set RATER_CACHE"):
-        build(benchmark(own), "base", tmp_path / "file")
+        build(benchmark(program_folder), "base", tmp_path / "file")
 
 
-def generated(own: Path, tmp_path: Path, word: str = "x") -> Benchmark:
+def generated(folder: Path, tmp_path: Path, word: str = "x") -> Benchmark:
     return benchmark(
-        own,
+        folder,
         'inputs = [{ name = "in/a.txt", generator = { sources = ["gen.c"], '
         f'args = ["{word}", "{{output}}", "{tmp_path}/log"] }} }}]',
     )
 
 
-def test_an_input_is_generated_once_even_for_two_at_once(own: Path, tmp_path: Path) -> None:
-    wanted = generated(own, tmp_path)
+def test_an_input_is_generated_once_even_for_two_at_once(
+    program_folder: Path, tmp_path: Path
+) -> None:
+    wanted = generated(program_folder, tmp_path)
     size = wanted.sizes["test"]
     cache = tmp_path / "cache"
-    ready_inputs(generated(own, tmp_path, "warm up"), size, cache)
+    ready_inputs(generated(program_folder, tmp_path, "warm up"), size, cache)
     (tmp_path / "log").unlink()
     remove_run_dir(cache / "inputs")
     with ThreadPoolExecutor(2) as pool:
@@ -260,8 +273,8 @@ def test_an_input_is_generated_once_even_for_two_at_once(own: Path, tmp_path: Pa
     assert stat.S_IMODE(first[0].path.stat().st_mode) == 0o444
 
 
-def test_an_input_somebody_wrote_into_is_made_again(own: Path, tmp_path: Path) -> None:
-    wanted = generated(own, tmp_path)
+def test_an_input_somebody_wrote_into_is_made_again(program_folder: Path, tmp_path: Path) -> None:
+    wanted = generated(program_folder, tmp_path)
     (ready,) = ready_inputs(wanted, wanted.sizes["test"], tmp_path)
     assert not ready.damaged()
     ready.path.chmod(0o644)
@@ -284,9 +297,9 @@ def poison(file: Path) -> None:
 
 
 def test_an_input_whose_time_was_put_back_is_made_again_for_the_next_run(
-    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    program_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = generated(own, tmp_path)
+    wanted = generated(program_folder, tmp_path)
     (ready,) = ready_inputs(wanted, wanted.sizes["test"], tmp_path)
     poison(ready.path)
     (again,) = ready_inputs(wanted, wanted.sizes["test"], tmp_path)
@@ -295,8 +308,8 @@ def test_an_input_whose_time_was_put_back_is_made_again_for_the_next_run(
     (tmp_path / "link").hardlink_to(again.path)
     read: list[Path] = []
 
-    def unchanged(one: ReadyInput) -> bool:
-        read.append(one.path)
+    def unchanged(ready: ReadyInput) -> bool:
+        read.append(ready.path)
         return False
 
     monkeypatch.setattr(ReadyInput, "changed", unchanged)
@@ -306,17 +319,17 @@ def test_an_input_whose_time_was_put_back_is_made_again_for_the_next_run(
 
 
 def test_within_a_run_only_what_rater_did_not_do_to_an_input_has_it_read(
-    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    program_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = generated(own, tmp_path)
+    wanted = generated(program_folder, tmp_path)
     (ready,) = inputs = ready_inputs(wanted, wanted.sizes["test"], tmp_path)
     watch = InputWatch()
     read: list[Path] = []
     changed = ReadyInput.changed
 
-    def noted(one: ReadyInput) -> bool:
-        read.append(one.path)
-        return changed(one)
+    def noted(ready: ReadyInput) -> bool:
+        read.append(ready.path)
+        return changed(ready)
 
     monkeypatch.setattr(ReadyInput, "changed", noted)
     for name in ("a", "b"):
@@ -338,34 +351,42 @@ def test_within_a_run_only_what_rater_did_not_do_to_an_input_has_it_read(
     assert watch.damaged(ready)
 
 
-def test_a_generator_that_fails_says_why(own: Path, tmp_path: Path) -> None:
-    (own / "gen.c").write_text('#include <stdio.h>\nint main(void) { puts("no!"); return 3; }')
-    wanted = generated(own, tmp_path)
+def test_a_generator_that_fails_says_why(program_folder: Path, tmp_path: Path) -> None:
+    (program_folder / "gen.c").write_text(
+        '#include <stdio.h>\nint main(void) { puts("no!"); return 3; }'
+    )
+    wanted = generated(program_folder, tmp_path)
     with pytest.raises(InputError) as caught:
         ready_inputs(wanted, wanted.sizes["test"], tmp_path)
     assert "input in/a.txt of p: its generator ended with status 3" in str(caught.value)
     assert str(caught.value).endswith("no!")
-    (own / "gen.c").write_text("int main(void) { return 0; }")
+    (program_folder / "gen.c").write_text("int main(void) { return 0; }")
     with pytest.raises(InputError, match="did not write"):
         ready_inputs(wanted, wanted.sizes["test"], tmp_path)
 
 
-def test_the_users_own_input_file_is_out_of_a_benchmarks_reach(own: Path, tmp_path: Path) -> None:
-    (own / "a.txt").write_text("mine")
-    wanted = benchmark(own, 'inputs = [{ name = "b.txt", path = "a.txt" }]')
+def test_the_users_own_input_file_is_out_of_a_benchmarks_reach(
+    program_folder: Path, tmp_path: Path
+) -> None:
+    (program_folder / "a.txt").write_text("mine")
+    wanted = benchmark(program_folder, 'inputs = [{ name = "b.txt", path = "a.txt" }]')
     inputs = ready_inputs(wanted, wanted.sizes["test"], tmp_path)
     run_dir = make_run_dir(tmp_path / "work", "p", inputs)
     (run_dir.path / "b.txt").chmod(0o600)
     (run_dir.path / "b.txt").write_text("spoilt")
-    assert (own / "a.txt").read_text() == "mine"
-    (own / "a.txt").write_text("changed")
+    assert (program_folder / "a.txt").read_text() == "mine"
+    (program_folder / "a.txt").write_text("changed")
     (again,) = ready_inputs(wanted, wanted.sizes["test"], tmp_path)
     assert again.path.read_text() == "changed"
 
 
-def test_a_private_input_is_a_copy_of_its_own_for_each_copy(own: Path, tmp_path: Path) -> None:
-    (own / "conf.ini").write_text("speed = 1\n")
-    wanted = benchmark(own, 'inputs = [{ name = "c/x.ini", path = "conf.ini", copy = true }]')
+def test_a_private_input_is_a_copy_of_its_own_for_each_copy(
+    program_folder: Path, tmp_path: Path
+) -> None:
+    (program_folder / "conf.ini").write_text("speed = 1\n")
+    wanted = benchmark(
+        program_folder, 'inputs = [{ name = "c/x.ini", path = "conf.ini", copy = true }]'
+    )
     inputs = ready_inputs(wanted, wanted.sizes["test"], tmp_path)
     first, second = (make_run_dir(tmp_path / "work", name, inputs) for name in ("a", "b"))
     (first.path / "c" / "x.ini").write_text("mine")
@@ -375,12 +396,12 @@ def test_a_private_input_is_a_copy_of_its_own_for_each_copy(own: Path, tmp_path:
     assert ready_inputs(wanted, wanted.sizes["test"], tmp_path) == inputs
 
 
-def test_names_and_contents_of_inputs_have_one_digest(own: Path, tmp_path: Path) -> None:
+def test_names_and_contents_of_inputs_have_one_digest(program_folder: Path, tmp_path: Path) -> None:
     def digest(names: str, content: str) -> str | None:
-        (own / "a").write_text(content)
-        (own / "b").write_text("b")
+        (program_folder / "a").write_text(content)
+        (program_folder / "b").write_text("b")
         listed = ", ".join(f'{{ name = "{n}", path = "{n[-1]}" }}' for n in names.split())
-        wanted = benchmark(own, f"inputs = [{listed}]")
+        wanted = benchmark(program_folder, f"inputs = [{listed}]")
         return inputs_digest(ready_inputs(wanted, wanted.sizes["test"], tmp_path))
 
     assert digest("", "x") is None
@@ -390,15 +411,15 @@ def test_names_and_contents_of_inputs_have_one_digest(own: Path, tmp_path: Path)
 
 
 def test_an_input_of_an_older_cache_is_made_again_with_its_digest(
-    own: Path, tmp_path: Path
+    program_folder: Path, tmp_path: Path
 ) -> None:
-    (own / "a").write_text("content")
-    wanted = benchmark(own, 'inputs = [{ name = "a", path = "a" }]')
+    (program_folder / "a").write_text("content")
+    wanted = benchmark(program_folder, 'inputs = [{ name = "a", path = "a" }]')
     (made,) = ready_inputs(wanted, wanted.sizes["test"], tmp_path)
     stamp = made.path.with_name("stamp")
     stamp.write_text(" ".join(stamp.read_text().split()[:2]))
     (again,) = ready_inputs(wanted, wanted.sizes["test"], tmp_path)
-    assert again.sha256 == made.sha256 == build_module.sha256_of(own / "a")
+    assert again.sha256 == made.sha256 == build_module.sha256_of(program_folder / "a")
 
 
 def ready(path: Path, name: str) -> ReadyInput:
@@ -453,11 +474,11 @@ def test_names_that_clash_are_told_and_no_room_is_asked_for(tmp_path: Path) -> N
     assert str(full).endswith("device; make room or set RATER_CACHE to another folder")
 
 
-def test_an_input_that_may_be_executed_still_may(own: Path, tmp_path: Path) -> None:
-    script = own / "go.sh"
+def test_an_input_that_may_be_executed_still_may(program_folder: Path, tmp_path: Path) -> None:
+    script = program_folder / "go.sh"
     script.write_text("#!/bin/sh\necho ran\n")
     listed = '{ name = "go", path = "go.sh" }, { name = "mine", path = "go.sh", copy = true }'
-    wanted = benchmark(own, f"inputs = [{listed}]")
+    wanted = benchmark(program_folder, f"inputs = [{listed}]")
     size = wanted.sizes["test"]
     (plain, _) = ready_inputs(wanted, size, tmp_path)
     script.chmod(0o755)
@@ -470,12 +491,14 @@ def test_an_input_that_may_be_executed_still_may(own: Path, tmp_path: Path) -> N
     assert not make_run_dir(tmp_path, "q", inputs[:1]).is_written
 
 
-def test_what_the_cache_will_take_is_known_before_it_is_copied(own: Path, tmp_path: Path) -> None:
-    (own / "a").write_text("four")
+def test_what_the_cache_will_take_is_known_before_it_is_copied(
+    program_folder: Path, tmp_path: Path
+) -> None:
+    (program_folder / "a").write_text("four")
     listed = '{ name = "a", path = "a" }, { name = "b", path = "a", copy = true }'
-    size = benchmark(own, f"inputs = [{listed}]").sizes["test"]
+    size = benchmark(program_folder, f"inputs = [{listed}]").sizes["test"]
     assert uncached_bytes([size, size], tmp_path) == 4
-    ready_inputs(benchmark(own), size, tmp_path)
+    ready_inputs(benchmark(program_folder), size, tmp_path)
     assert uncached_bytes([size], tmp_path) == 0
 
 
@@ -633,11 +656,11 @@ def test_cgroup_version_1_limits_count_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "limit", "left"),
+    ("size", "limit", "pages_left"),
     [(2 << 20, "8000", 7000), (1 << 30, "max", None), (1 << 30, str((1 << 63) - 4096), None)],
 )
 def test_huge_pages_that_cgroups_leave_are_the_least_of_them(
-    tmp_path: Path, size: int, limit: str, left: int | None
+    tmp_path: Path, size: int, limit: str, pages_left: int | None
 ) -> None:
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/cgroup").write_text("0::/a\n")
@@ -646,7 +669,7 @@ def test_huge_pages_that_cgroups_leave_are_the_least_of_them(
     name = {2 << 20: "2MB", 1 << 30: "1GB"}[size]
     (tmp_path / f"cg/a/hugetlb.{name}.max").write_text(f"{limit}\n")
     (tmp_path / f"cg/a/hugetlb.{name}.current").write_text("1000\n")
-    assert huge_pages_left_bytes(tmp_path, size) == left
+    assert huge_pages_left_bytes(tmp_path, size) == pages_left
 
 
 def test_a_changed_header_of_another_folder_is_compiled_anew(tmp_path: Path) -> None:
@@ -666,13 +689,13 @@ def test_a_changed_header_of_another_folder_is_compiled_anew(tmp_path: Path) -> 
 
 
 def test_what_is_executed_can_be_written_by_nobody_else_whatever_the_umask(
-    own: Path, tmp_path: Path
+    program_folder: Path, tmp_path: Path
 ) -> None:
     """With umask 0 programs lay in a folder that everybody may write, and root ran them."""
     cache = tmp_path / "cache"
     before = os.umask(0)
     try:
-        built = build(benchmark(own), "base", cache)
+        built = build(benchmark(program_folder), "base", cache)
     finally:
         os.umask(before)
     for path in (built.executable, built.executable.parent):
@@ -684,16 +707,18 @@ def test_what_is_executed_can_be_written_by_nobody_else_whatever_the_umask(
     (built.executable.parent / "sha256 of the program").write_text(
         hashlib.sha256(b"#!/bin/sh\necho 1\n").hexdigest()
     )
-    again = build(benchmark(own), "base", cache)
+    again = build(benchmark(program_folder), "base", cache)
     assert again.sha256 == built.sha256
     assert again.executable.stat().st_mode & 0o022 == 0
 
 
 @needs_root
-def test_root_runs_no_program_of_the_cache_that_another_user_has(own: Path, tmp_path: Path) -> None:
+def test_root_runs_no_program_of_the_cache_that_another_user_has(
+    program_folder: Path, tmp_path: Path
+) -> None:
     cache = tmp_path / "cache"
-    built = build(benchmark(own), "base", cache)
+    built = build(benchmark(program_folder), "base", cache)
     for path in (built.executable, built.executable.parent):
         os.chown(path, STRANGER, STRANGER)
-        assert build(benchmark(own), "base", cache).sha256 == built.sha256
+        assert build(benchmark(program_folder), "base", cache).sha256 == built.sha256
         assert path.stat().st_uid == 0

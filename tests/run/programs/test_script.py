@@ -337,12 +337,12 @@ def stopping_after(path: Path) -> Iterator[threading.Event]:
     """An event that is set as soon as something lies at `path`."""
     flag, over = threading.Event(), threading.Event()
 
-    def look() -> None:
+    def set_flag() -> None:
         while not path.exists() and not over.wait(0.005):
             pass
         flag.set()
 
-    thread = threading.Thread(target=look)
+    thread = threading.Thread(target=set_flag)
     thread.start()
     yield flag
     over.set()
@@ -351,7 +351,7 @@ def stopping_after(path: Path) -> Iterator[threading.Event]:
 
 def test_set_ups_that_are_not_wanted_any_more_are_killed_and_leave_nothing(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
-    made = folders(
+    set_up_folders = folders(
         tmp_path / "work",
         f"sleep 60 & echo $! > {begun}.tmp; mv {begun}.tmp {begun}; wait",
         3,
@@ -359,12 +359,12 @@ def test_set_ups_that_are_not_wanted_any_more_are_killed_and_leave_nothing(tmp_p
     )
     with stopping_after(begun) as flag:
         begin_s = time.monotonic()
-        made.specs(phase_of(3), flag.is_set)
+        set_up_folders.specs(phase_of(3), flag.is_set)
         assert time.monotonic() - begin_s < 10
     assert list((tmp_path / "work").iterdir()) == []
     wait_until_dead(int(begun.read_text()))
     with stopping_after(begun) as flag:
-        made.spec(0, 7, Step("p", 1), flag.is_set)
+        set_up_folders.spec(0, 7, Step("p", 1), flag.is_set)
     assert list((tmp_path / "work").iterdir()) == []
 
 
@@ -384,8 +384,8 @@ def test_one_set_up_that_fails_stops_the_others_and_is_kept(tmp_path: Path) -> N
 
 
 def test_a_set_up_that_cannot_be_started_says_so(tmp_path: Path) -> None:
-    made = folders(tmp_path / "work", "", 1)
-    made.programs = {
+    set_up_folders = folders(tmp_path / "work", "", 1)
+    set_up_folders.programs = {
         "p": Program(
             name="p",
             argv=("/bin/true",),
@@ -396,7 +396,7 @@ def test_a_set_up_that_cannot_be_started_says_so(tmp_path: Path) -> None:
         )
     }
     with pytest.raises(RunError, match="set-up of copy 0 of p cannot be started: No such file"):
-        made.specs(phase_of(1))
+        set_up_folders.specs(phase_of(1))
 
 
 def test_the_nearer_environment_wins(tmp_path: Path) -> None:
@@ -423,16 +423,16 @@ def test_environments_are_made_once_a_copy_and_the_users_wins() -> None:
             inputs=(),
             expected=(),
             directory=None,
-            environment=own,
+            environment=variables,
             threads=threads,
         )
-        for name, own, threads in (("a", (), 1), ("b", (), 1), ("c", (("X", "suite"),), 2))
+        for name, variables, threads in (("a", (), 1), ("b", (), 1), ("c", (("X", "suite"),), 2))
     }
     environments = CopyEnvironments("uuid", placed(2), [("X", "user")])
     made = [environments.make(program, 1) for program in programs.values()]
     a, b, c = (shared for shared, _ in made)
     assert a is b
-    assert [own[b"RATER_COPY"] for _, own in made] == [b"1"] * 3
+    assert [environment[b"RATER_COPY"] for _, environment in made] == [b"1"] * 3
     assert (c[b"X"], c[b"RATER_THREADS"], c[b"RATER_COPIES"]) == (b"user", b"2", b"2")
     assert a[b"RATER_THREADS"] == b"1"
 
@@ -511,8 +511,8 @@ def test_only_what_was_written_is_flushed_before_copies_start(
     assert flush_file_system(tmp_path / "none") == "No such file or directory"
 
 
-def made_input(name: str = "in", made: str = "made") -> InputFile:
-    return InputFile(name=name, path=None, generator=None, made=made)
+def made_input(name: str = "in", text: str = "made") -> InputFile:
+    return InputFile(name=name, path=None, generator=None, made=text)
 
 
 def test_a_file_that_the_set_up_left_is_an_input(tmp_path: Path) -> None:

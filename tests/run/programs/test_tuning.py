@@ -22,7 +22,7 @@ from rater.run.programs.tuning import (
 from rater.store.store import open_store
 from rater.system.errors import InputError
 from rater.workflow.run.workload import pages_problem
-from tests.support.calls import Rater, rows
+from tests.support.calls import Rater, query_rows
 from tests.support.settings_tree import make_tree
 
 GLIBC = "glibc 2.36"
@@ -330,7 +330,7 @@ def test_a_library_that_is_preloaded_before_the_allocator_is_warned_of(
 def test_what_was_asked_for_is_kept_and_asked_for_again(rater: Rater, library: Path) -> None:
     words = ("--copies", "1", "--quiet", "--hugepages", "off", "--alloc", library)
     assert rater("run", *words, "--", "/bin/sh", "-c", ":")[0] == 0
-    ((text,),) = rows("SELECT request FROM run")
+    ((text,),) = query_rows("SELECT request FROM run")
     request = request_from_json(text, "run 1")
     assert (request.alloc, request.hugepages) == (str(library), "off")
     assert request_to_json(request) == text

@@ -46,7 +46,7 @@ def reports_of(
         pytest.skip(f"no {shell[0]} here")
     reports = CommandReports()
     read_end, write_end = os.pipe()
-    here = Path.cwd()
+    directory = Path.cwd()
     os.chdir(folder)
     try:
         pid = os.posix_spawn(
@@ -65,7 +65,7 @@ def reports_of(
         reports.read(os.read(read_end, 4096), 7)
         return os.waitstatus_to_exitcode(status), reports.take(pid)
     finally:
-        os.chdir(here)
+        os.chdir(directory)
         os.close(read_end)
 
 

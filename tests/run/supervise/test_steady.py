@@ -59,7 +59,7 @@ def test_a_copy_starts_again_as_soon_as_it_ends_until_the_window_has_closed(
     seen = repeated(tmp_path, {"nap": "sleep 0.03"}, 3, enough)
     assert seen.outcome.status is RunStatus.COMPLETE
     [bracket] = seen.brackets
-    [head] = seen.of(PhaseStarted)
+    [head] = seen.events_of(PhaseStarted)
     assert (bracket.window_start_ns, bracket.window_finish_ns) == head.window_ns
     assert bracket.complete
     for copy in range(3):
@@ -164,7 +164,7 @@ def test_in_rotated_order_each_copy_goes_round_the_ring(tmp_path: Path) -> None:
 
 def test_the_head_of_a_phase_shows_its_window(tmp_path: Path) -> None:
     seen = Rig(tmp_path).run({"nap": "sleep 0.05"}, 1, steady("nap", copies=1))
-    [head] = seen.of(PhaseStarted)
+    [head] = seen.events_of(PhaseStarted)
     assert head.window_ns == (100 * MS, 400 * MS)
     assert head.expected_s == 0.4
 

@@ -34,7 +34,7 @@ from rater.run.launcher.table import RECORD, Record
 from rater.run.supervise.ends import lateness_ns
 from rater.run.supervise.supervisor import Supervisor
 from rater.text.secrets import command_text
-from tests.support.calls import RATER, rows
+from tests.support.calls import RATER, query_rows
 from tests.support.processes import state_of
 from tests.support.rig import Rig, Seen, wait_for
 
@@ -353,7 +353,7 @@ def test_a_cooldown_lies_between_phases_and_not_before_the_first(tmp_path: Path)
     first, second = seen.brackets
     assert first.start_ns == 0
     assert second.start_ns - first.finish_ns >= 200_000_000
-    assert [e.text for e in seen.of(Resting)] == ["cooling down for 0.2 s"]
+    assert [e.text for e in seen.events_of(Resting)] == ["cooling down for 0.2 s"]
 
 
 def test_a_stop_ends_a_cooldown_at_once(tmp_path: Path) -> None:
@@ -422,7 +422,7 @@ def test_an_end_while_rater_was_stopped_has_its_time(tmp_path: Path) -> None:
     (tmp_path / "end.1").touch()
     process.communicate(timeout=20)
     assert process.returncode == 0
-    short, long = rows(TIMES)
+    short, long = query_rows(TIMES)
     assert (short[1:], long[1:]) == ((None, "ok", None), (None, "ok", None))
     assert took_s - 0.02 < short[0] < took_s + 0.3
 
@@ -445,19 +445,19 @@ def test_an_end_while_the_launcher_was_stopped_has_no_time_and_one_behind_it_has
     ended = uptime_s(tmp_path / "ended.0")
     time.sleep(1.2)
     process.send_signal(signal.SIGCONT)
-    while not rows("SELECT 1 FROM copy"):
+    while not query_rows("SELECT 1 FROM copy"):
         time.sleep(0.01)
     (tmp_path / "end.1").touch()
     progress = process.communicate(timeout=20)[1]
     assert progress.endswith("; 1 copy failed, the last: copy 0 of sh: its time is not known\n")
     assert process.returncode == 1
-    short, long = rows(TIMES)
+    short, long = query_rows(TIMES)
     assert (long[1:], short[2]) == ((None, "ok", None), "failed")
     assert short[1] > 1
     took_s = ended - begun
     assert short[0] - short[1] - 0.02 < took_s < short[0] + 0.02  # the truth lies in between
     assert short[3].startswith("rater's launcher did not run when it ended: that was up to ")
-    notes = [text for (text,) in rows("SELECT text FROM note WHERE kind = 'note'")]
+    notes = [text for (text,) in query_rows("SELECT text FROM note WHERE kind = 'note'")]
     assert "rater's launcher was stopped from outside; it was let go on" in notes
     assert notes[-1].startswith("rater's launcher did not run for")
     assert notes[-1].endswith(f"started at nice {min(os.nice(0) + 5, 19)}: others go first")
@@ -513,7 +513,7 @@ def told_when(kind: type[Event], phase: int = 0) -> OnEvent:
 
 
 def torn(seen: Seen) -> list[int]:
-    return [it.phase for it in seen.of(PhaseTorn)]
+    return [it.phase for it in seen.events_of(PhaseTorn)]
 
 
 @pytest.mark.parametrize("death", ["kill -TERM $$", "kill -KILL $$", "exit 143"])

@@ -241,14 +241,14 @@ def test_a_gigabyte_of_output_is_never_in_memory(tmp_path: Path, filling: bytes)
         file.truncate(1_000_000_000)  # zeros, in a sparse file
     tracemalloc.start()
     begin = time.perf_counter()
-    found = mistake(
+    message = mistake(
         stdout,
         Expected(file="stdout", text="sum 1\n2\n", absolute_tolerance=0, relative_tolerance=0),
     )
     elapsed_s = time.perf_counter() - begin
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert (found or "").startswith("stdout line 2: ")
+    assert (message or "").startswith("stdout line 2: ")
     assert peak < 1_000_000
     assert elapsed_s < 20  # the bound is for slow machines
 
@@ -286,7 +286,7 @@ def test_a_carriage_return_ends_a_line_of_progress(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "pattern", "found"),
+    ("written", "pattern", "expected"),
     [
         ("Triad: 12.5 GB/s\n", r"^Triad:\s+([0-9.]+)", 12.5),
         ("n 1\nn 2\nn 3\nend\n", r"^n (\d+)$", 3),
@@ -300,9 +300,9 @@ def test_a_carriage_return_ends_a_line_of_progress(tmp_path: Path) -> None:
     ],
 )
 def test_the_last_match_of_a_pattern_is_the_number(
-    tmp_path: Path, written: str | bytes, pattern: str, found: float
+    tmp_path: Path, written: str | bytes, pattern: str, expected: float
 ) -> None:
-    assert value(tmp_path, written, pattern) == found
+    assert value(tmp_path, written, pattern) == expected
 
 
 def test_a_value_is_the_number_times_its_scale(tmp_path: Path) -> None:
@@ -370,14 +370,14 @@ def test_a_number_at_the_edge_of_a_window_is_whole(
 
 
 @pytest.mark.parametrize(
-    ("pattern", "found"),
+    ("pattern", "expected"),
     [(r"^time (\d+)$", 55), (r"^time (\d+)\b(?! ms)", 55), (r"\A(?:x )?time (\d+)\s", 55)],
 )
 def test_the_edge_of_a_window_is_no_end_of_a_line_or_file(
-    tmp_path: Path, pattern: str, found: float
+    tmp_path: Path, pattern: str, expected: float
 ) -> None:
     lines = "time 123456 ms of step\n" * 400_000
-    assert value(tmp_path, "time 55\n" + lines, pattern) == found
+    assert value(tmp_path, "time 55\n" + lines, pattern) == expected
     with pytest.raises(WrongOutputError, match="no line of stdout matches"):
         value(tmp_path, "none\n" + lines, pattern)
 
@@ -447,16 +447,16 @@ def test_many_copies_of_several_benchmarks_are_judged_in_their_order(tmp_path: P
         request(tmp_path, "speed ?\n", NUMBER),
     ] * 20
     with Checker() as process:
-        found = process.check(requests)
+        verdicts = process.check(requests)
     wrong = CheckResult(Validity.INVALID, r"metric speed: no line of stdout matches speed (\d+)")
-    assert found[:5] == [
+    assert verdicts[:5] == [
         CheckResult(Validity.NOT_CHECKED, None, (("speed", 7.0),)),
         wrong,
         CheckResult(Validity.NOT_CHECKED),
         CheckResult(Validity.VALID),
         wrong,
     ]
-    assert found == found[:5] * 20
+    assert verdicts == verdicts[:5] * 20
 
 
 def test_files_are_found_by_their_names_and_numbers_in_the_order_of_the_suite(

@@ -184,15 +184,15 @@ def test_two_points_are_in_per_cent_of_the_first() -> None:
     ]
     chart = cpi_chart(points)
     assert chart
-    assert [one["text"] for one in chart["data"]["titles"]] == ["a base: A", "B"]
-    assert [one["text"] for one in chart["data"]["totals"]] == ["100 %", "150 %"]
+    assert [mark["text"] for mark in chart["data"]["titles"]] == ["a base: A", "B"]
+    assert [mark["text"] for mark in chart["data"]["totals"]] == ["100 %", "150 %"]
     svg = cpi_svg(chart, "A and B")
     for word in ("A and B, % of the first point", "bad speculation", "150 %"):
         assert word in svg
     user = run_counts(counted_run(end=":u")).benchmarks
     alone = cpi_chart([points[0], ("user mode", user)])
     assert alone
-    assert [one["text"] for one in alone["data"]["titles"]] == ["a base: A"]
+    assert [mark["text"] for mark in alone["data"]["titles"]] == ["a base: A"]
 
 
 def test_the_terminal_has_a_letter_for_each_part() -> None:

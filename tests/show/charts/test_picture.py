@@ -169,20 +169,20 @@ def test_a_name_covers_its_copies_in_its_iterations() -> None:
         *times(10.0, 10.0, 10.0, 13.0, iteration=1, phase=0),
         *times(10.0, 10.0, 10.0, 13.0, iteration=2, phase=1),
     ]
-    one, other = (
+    slow, other = (
         Label(copies=(3,), text="copy 3: +30 %", iterations=(2,), benchmark="a"),
         Label(copies=(3,), text="not here", iterations=(), benchmark="b"),
     )
     whole = Label(copies=(), text="drift: +2 %")
-    (panel,) = picture(rows, [one, other, whole]).panels
+    (panel,) = picture(rows, [slow, other, whole]).panels
     ((label, dots),) = panel.parts()
-    assert label is one
+    assert label is slow
     assert [(dot.copy, dot.iteration) for dot in dots] == [(3, 2)]
-    assert label_text(one, panel) == "copy 3: +30 % (iteration 2)"
+    assert label_text(slow, panel) == "copy 3: +30 % (iteration 2)"
     assert panel.overall() == (whole,)
-    (alone,) = picture(rows, [one], iteration=2).panels
-    assert label_text(one, alone) == "copy 3: +30 %"
-    assert picture(rows, [one], iteration=1).panels[0].parts() == ()
+    (alone,) = picture(rows, [slow], iteration=2).panels
+    assert label_text(slow, alone) == "copy 3: +30 %"
+    assert picture(rows, [slow], iteration=1).panels[0].parts() == ()
 
 
 def test_findings_become_names_benchmark_by_benchmark() -> None:
@@ -271,7 +271,7 @@ SLOW = (100.0, 100.0, 100.0, 100.0, 130.0, 130.0, 130.0, 130.0, 100.0, 100.0, 10
 NAMED = Label(copies=(4, 5, 6, 7), text="node 1: +30 %", iterations=(), benchmark="a")
 
 
-def text(
+def picture_text(
     shown: Picture, width: int = 48, encoding: str = "utf-8", terminal: bool | None = None
 ) -> str:
     raw = io.BytesIO()
@@ -308,18 +308,18 @@ One sign: a copy, from _ (fastest of the benchmark)
 
 def test_a_slow_lgroup_in_plain_ascii() -> None:
     shown = drawn_picture(times_of_four(*SLOW), NAMED)
-    assert text(shown, width=52, encoding="ascii") == ASCII
+    assert picture_text(shown, width=52, encoding="ascii") == ASCII
 
 
 def test_the_height_of_a_sign_is_the_time_of_its_copy() -> None:
     seconds = [100.0 + 10 * n for n in range(8)]
-    lines = text(drawn_picture(times_of_four(*seconds)), width=52).splitlines()
+    lines = picture_text(drawn_picture(times_of_four(*seconds)), width=52).splitlines()
     assert lines[5] == "a  135.0 s ▁▁▂▂▃▃▄▄ ▅▅▆▆▇▇██    -26 %    +26 %"
 
 
 def test_neighbours_that_share_a_sign_are_of_one_numa_node_and_the_slowest_shows() -> None:
     rows = [copy_row(n, 130.0 if n == 70 else 100.0, node=n // 64) for n in range(128)]
-    lines = text(drawn_picture(rows), width=52, encoding="ascii").splitlines()
+    lines = picture_text(drawn_picture(rows), width=52, encoding="ascii").splitlines()
     assert lines[5].split()[3:5] == ["___________", "_#_________"]
     assert lines[-3].startswith("One sign: the slowest of up to 6 neighbours, from _")
 
@@ -337,7 +337,7 @@ def test_of_several_iterations_a_sign_is_the_median() -> None:
             benchmark=name,
         )
     ]
-    shown = text(drawn_picture(rows), width=52, encoding="ascii")
+    shown = picture_text(drawn_picture(rows), width=52, encoding="ascii")
     assert "a  10.00 s ________####____" in shown
     assert "a copy (median of its iterations)" in shown
 
@@ -347,7 +347,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     rows = [replace(row, benchmark="a" * 300) for row in times_of_four(*SLOW, 9000.0)]
     many = Label(copies=(4,), text="a name that is much too long for a narrow terminal, really")
     for encoding in ("ascii", "utf-8"):
-        shown = text(drawn_picture(rows, NAMED, many), width=width, encoding=encoding)
+        shown = picture_text(drawn_picture(rows, NAMED, many), width=width, encoding=encoding)
         assert max(map(len, shown.splitlines())) <= max(50, width)
 
 
@@ -355,14 +355,14 @@ def test_colour_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
     shown = drawn_picture(times_of_four(*SLOW), NAMED)
-    assert "\x1b[" not in text(shown)
-    assert "\x1b[1;31mnode 1: +30 %" in text(shown, terminal=True)
+    assert "\x1b[" not in picture_text(shown)
+    assert "\x1b[1;31mnode 1: +30 %" in picture_text(shown, terminal=True)
 
 
 def test_iterations_of_one_benchmark_stand_one_below_the_other() -> None:
     rows = [*times_of_four(10.0, 10.0), *times_of_four(10.0, 12.0, iteration=2, phase=1)]
     label = Label(copies=(1,), text="copy 1: +20 %", iterations=(2,), benchmark="a")
-    lines = text(drawn_picture(rows, label)).splitlines()
+    lines = picture_text(drawn_picture(rows, label)).splitlines()
     assert [line.split()[:6] for line in lines if "iteration" in line] == [
         ["a,", "iteration", "1", "10.00", "s", "▁▁▁▁▁▁▁▁"],
         ["a,", "iteration", "2", "10.00", "s", "▁▁▁▁████"],
@@ -374,7 +374,7 @@ def test_stray_and_failed_copies_are_marked() -> None:
     rows = times_of_four(*[100.0] * 14, 90_000.0, 1.0)
     rows[3] = replace(rows[3], status=CopyStatus.FAILED, exit_code=1)
     for encoding, signs in (("ascii", "^vx"), ("utf-8", "▲▼×")):
-        lines = text(drawn_picture(rows), width=80, encoding=encoding).splitlines()
+        lines = picture_text(drawn_picture(rows), width=80, encoding=encoding).splitlines()
         assert lines[6].strip() == "copy 14: 90000 s; copy 15: 1.000 s; copy 3 failed"
         assert all(sign in lines[5] for sign in signs)
 
@@ -382,7 +382,7 @@ def test_stray_and_failed_copies_are_marked() -> None:
 @needs_vega
 def test_a_run_in_which_all_failed_says_so() -> None:
     rows = [replace(row, status=CopyStatus.FAILED, exit_code=1) for row in times_of_four(1.0, 1.0)]
-    assert "no copy ran well" in text(drawn_picture(rows))
+    assert "no copy ran well" in picture_text(drawn_picture(rows))
     assert {"no copy ran well", "× copies 0-1 failed"} <= set(
         texts(picture_svg(drawn_picture(rows)))
     )

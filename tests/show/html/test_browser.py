@@ -23,7 +23,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A page of a run, of one with hostile names, of both, and of the first and one like it."""
     folder = tmp_path_factory.mktemp("pages")
     hostile = document(name=HOSTILE, host=HOSTILE, uuid="</script>u-2", benchmarks=2)
-    found = {}
+    path_by_name = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RATER_DB", str(folder / "r.db"))
         like, other = document(slow=1.15, uuid="u-3"), document(uuid="u-4", benchmarks=1, name="o")
@@ -31,13 +31,13 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             assert main(["import", str(written(folder, run))]) == 0
         wanted = {"one": "1", "hostile": "2", "both": "1 2", "twice": "1 3", "unlike": "1 4"}
         for name, runs in wanted.items():
-            found[name] = folder / f"{name}.html"
-            assert main(["report", *runs.split(), "-o", str(found[name])]) == 0
-    return found
+            path_by_name[name] = folder / f"{name}.html"
+            assert main(["report", *runs.split(), "-o", str(path_by_name[name])]) == 0
+    return path_by_name
 
 
 @pytest.fixture
-def one(browser: Browser, pages: dict[str, Path]) -> Browser:
+def run_page(browser: Browser, pages: dict[str, Path]) -> Browser:
     """The page of one run."""
     opened(browser, pages["one"])
     return browser
@@ -62,59 +62,61 @@ def dot(browser: Browser, copy: int) -> tuple[float, float]:
     return x, min(y for at, y in paths if round(at, 1) == x)
 
 
-def test_every_benchmark_has_a_panel_with_all_its_dots(one: Browser) -> None:
+def test_every_benchmark_has_a_panel_with_all_its_dots(run_page: Browser) -> None:
     figures = (
         "[...document.querySelectorAll('#panels figure')].map("
         "f => [f.querySelector('b').textContent, f.querySelectorAll('.dots-marks path').length])"
     )
     in_suite = [["b0", 32], ["b1", 32], ["b2", 32]]
-    assert sorted(one.js(figures)) == in_suite
+    assert sorted(run_page.js(figures)) == in_suite
 
-    one.js(
+    run_page.js(
         "(s => { s.value = 'suite'; s.dispatchEvent(new Event('change')); })"
         "(document.getElementById('order'))"
     )
 
-    assert one.js(figures) == in_suite
-    assert one.said() == []
+    assert run_page.js(figures) == in_suite
+    assert run_page.said() == []
 
 
-def test_hovering_a_dot_tells_which_copy_it_is(one: Browser) -> None:
-    one.move(*dot(one, 5))
-    card = one.js(CARD)
-    x, y, _, _ = one.box("h2")
-    one.move(x, y)
+def test_hovering_a_dot_tells_which_copy_it_is(run_page: Browser) -> None:
+    run_page.move(*dot(run_page, 5))
+    card = run_page.js(CARD)
+    x, y, _, _ = run_page.box("h2")
+    run_page.move(x, y)
 
     assert card[0] == "copy 5 · CPU 5 · core 2 · NUMA node 1"
     assert card[1].startswith("b0, iteration ")
     assert card[2].startswith("13.0")
     assert "to the median copy" in card[2]
     assert card[3].startswith("ran from ")
-    assert one.js(CARD) is None, "it goes with the mouse"
+    assert run_page.js(CARD) is None, "it goes with the mouse"
 
 
-def test_choosing_a_copy_highlights_it_in_every_panel(one: Browser) -> None:
-    one.click_at(*dot(one, 5))
+def test_choosing_a_copy_highlights_it_in_every_panel(run_page: Browser) -> None:
+    run_page.click_at(*dot(run_page, 5))
 
-    assert one.js(PICKED) == [2, 2, 2]
-    assert one.js(CHOSEN).startswith("copy 5: 1 copy, +30 %")
-    assert one.js("[...document.querySelectorAll('.cpu.chosen')].map(c => c.dataset.cpu)") == ["5"]
-    assert one.js("document.querySelectorAll('#timeline .picked-marks path').length") == 1
-    one.key("Escape")
-    assert one.js(PICKED) == [0, 0, 0]
-
-
-def test_an_lgroup_of_the_machine_highlights_its_copies(one: Browser) -> None:
-    one.click("[data-node='1']")
-
-    assert one.js(PICKED) == [8, 8, 8]
-    assert one.js("document.querySelectorAll('.cpu.chosen').length") == 4
-    assert one.js(CHOSEN).startswith("NUMA node 1: 4 copies, +30 %")
+    assert run_page.js(PICKED) == [2, 2, 2]
+    assert run_page.js(CHOSEN).startswith("copy 5: 1 copy, +30 %")
+    assert run_page.js("[...document.querySelectorAll('.cpu.chosen')].map(c => c.dataset.cpu)") == [
+        "5"
+    ]
+    assert run_page.js("document.querySelectorAll('#timeline .picked-marks path').length") == 1
+    run_page.key("Escape")
+    assert run_page.js(PICKED) == [0, 0, 0]
 
 
-def test_the_machine_shows_the_slow_lgroup(one: Browser) -> None:
-    shares = one.js("[...document.querySelectorAll('.share')].map(s => s.textContent)")
-    heats = one.js(
+def test_an_lgroup_of_the_machine_highlights_its_copies(run_page: Browser) -> None:
+    run_page.click("[data-node='1']")
+
+    assert run_page.js(PICKED) == [8, 8, 8]
+    assert run_page.js("document.querySelectorAll('.cpu.chosen').length") == 4
+    assert run_page.js(CHOSEN).startswith("NUMA node 1: 4 copies, +30 %")
+
+
+def test_the_machine_shows_the_slow_lgroup(run_page: Browser) -> None:
+    shares = run_page.js("[...document.querySelectorAll('.share')].map(s => s.textContent)")
+    heats = run_page.js(
         "[...document.querySelectorAll('.cpu')]"
         ".map(c => parseFloat(c.style.getPropertyValue('--heat')))"
     )
@@ -124,38 +126,38 @@ def test_the_machine_shows_the_slow_lgroup(one: Browser) -> None:
     assert max(heats[:4] + heats[8:]) < 10
 
 
-def test_a_divot_leads_to_its_picture_and_highlights_its_copies(one: Browser) -> None:
-    one.click("a[data-pick]")
+def test_a_divot_leads_to_its_picture_and_highlights_its_copies(run_page: Browser) -> None:
+    run_page.click("a[data-pick]")
 
-    assert one.js("location.hash").startswith("#panel-1-")
-    assert one.js(PICKED) == [8, 8, 8]
-    top = one.js("document.querySelector(location.hash).getBoundingClientRect().top")
+    assert run_page.js("location.hash").startswith("#panel-1-")
+    assert run_page.js(PICKED) == [8, 8, 8]
+    top = run_page.js("document.querySelector(location.hash).getBoundingClientRect().top")
     assert 0 <= top < 900, "it is to be seen"
 
 
-def test_the_keyboard_does_what_the_mouse_does(one: Browser) -> None:
-    one.js(f"document.querySelector('{PANEL}').focus()")
-    one.key("Home", "ArrowRight", "ArrowRight")
-    assert one.js(CARD)[0].startswith("copy 2 ·")
-    one.key("Enter")
-    assert one.js(PICKED) == [2, 2, 2]
+def test_the_keyboard_does_what_the_mouse_does(run_page: Browser) -> None:
+    run_page.js(f"document.querySelector('{PANEL}').focus()")
+    run_page.key("Home", "ArrowRight", "ArrowRight")
+    assert run_page.js(CARD)[0].startswith("copy 2 ·")
+    run_page.key("Enter")
+    assert run_page.js(PICKED) == [2, 2, 2]
 
-    one.click("#clear")
-    one.click("#choose")
-    one.type("NUMA node 2")
-    one.key("Enter")
-    assert one.js(PICKED) == [8, 8, 8]
+    run_page.click("#clear")
+    run_page.click("#choose")
+    run_page.type("NUMA node 2")
+    run_page.key("Enter")
+    assert run_page.js(PICKED) == [8, 8, 8]
 
-    one.js("document.querySelector('.cpu').focus()")
-    one.key("ArrowRight", "Enter")
-    assert one.js(CHOSEN).startswith("CPU 1: ")
+    run_page.js("document.querySelector('.cpu').focus()")
+    run_page.key("ArrowRight", "Enter")
+    assert run_page.js(CHOSEN).startswith("CPU 1: ")
 
-    one.js("document.querySelector('[data-node=\"3\"]').focus()")
-    one.key("Enter")
-    assert one.js(CHOSEN).startswith("NUMA node 3: ")
+    run_page.js("document.querySelector('[data-node=\"3\"]').focus()")
+    run_page.key("Enter")
+    assert run_page.js(CHOSEN).startswith("NUMA node 3: ")
 
 
-def test_a_table_sorts_by_click_and_by_key(one: Browser) -> None:
+def test_a_table_sorts_by_click_and_by_key(run_page: Browser) -> None:
     table = "#results section table"
     brackets = (
         f"[...document.querySelectorAll('{table}')[0].tBodies[0].rows]"
@@ -163,47 +165,50 @@ def test_a_table_sorts_by_click_and_by_key(one: Browser) -> None:
     )
     third = f"{table} th:nth-child(3)"
     state = f"document.querySelector('{third}').getAttribute('aria-sort')"
-    assert one.js(state) == "none"
+    assert run_page.js(state) == "none"
 
-    one.click(f"{third} button")
-    assert (one.js(state), one.js(brackets)) == ("ascending", sorted(one.js(brackets)))
+    run_page.click(f"{third} button")
+    assert (run_page.js(state), run_page.js(brackets)) == (
+        "ascending",
+        sorted(run_page.js(brackets)),
+    )
 
-    one.js(f"document.querySelector('{third} button').focus()")
-    one.key("Enter")
-    down = one.js(brackets)
-    assert (one.js(state), down) == ("descending", sorted(down, reverse=True))
+    run_page.js(f"document.querySelector('{third} button').focus()")
+    run_page.key("Enter")
+    down = run_page.js(brackets)
+    assert (run_page.js(state), down) == ("descending", sorted(down, reverse=True))
     assert down[0] > down[-1]
 
 
-def test_a_click_on_a_bracket_shows_its_copies(one: Browser) -> None:
+def test_a_click_on_a_bracket_shows_its_copies(run_page: Browser) -> None:
     chosen = "document.getElementById('bracket').selectedOptions[0].textContent"
-    before = one.js(chosen)
+    before = run_page.js(chosen)
 
-    one.box("#brackets")  # scrolls there
-    box = one.js(
+    run_page.box("#brackets")  # scrolls there
+    box = run_page.js(
         "(r => [r.x, r.y, r.width, r.height])([...document.querySelectorAll("
         "'#brackets .work-marks path')].at(-1).getBoundingClientRect())"
     )
-    one.click_at(box[0] + box[2] / 3, box[1] + box[3] / 2)
-    one.wait(lambda: one.js(chosen) != before, "another bracket is not shown")
+    run_page.click_at(box[0] + box[2] / 3, box[1] + box[3] / 2)
+    run_page.wait(lambda: run_page.js(chosen) != before, "another bracket is not shown")
 
-    assert one.js("document.querySelectorAll('#timeline .bars-marks path').length") == 16
-    assert one.said() == []
+    assert run_page.js("document.querySelectorAll('#timeline .bars-marks path').length") == 16
+    assert run_page.said() == []
 
 
-def test_the_last_of_many_quick_clicks_counts(one: Browser) -> None:
-    one.js(
+def test_the_last_of_many_quick_clicks_counts(run_page: Browser) -> None:
+    run_page.js(
         "(n => { for (let i = 0; i < 5; i++) n.click(); })"
         "(document.querySelector('[aria-label=\"the next bracket\"]'))"
     )
-    one.frame()
-    one.frame()
+    run_page.frame()
+    run_page.frame()
 
-    assert one.js("document.getElementById('bracket').value") == "5"
+    assert run_page.js("document.getElementById('bracket').value") == "5"
     bars = "document.querySelectorAll('#timeline .bars-marks path').length"
-    one.wait(lambda: one.js(bars) == 16, "the bars are not drawn")
-    assert one.js("document.querySelectorAll('#timeline svg').length") == 1
-    assert one.said() == []
+    run_page.wait(lambda: run_page.js(bars) == 16, "the bars are not drawn")
+    assert run_page.js("document.querySelectorAll('#timeline svg').length") == 1
+    assert run_page.said() == []
 
 
 @pytest.mark.parametrize("name", ["hostile", "both"])
@@ -268,36 +273,36 @@ def test_panels_of_runs_with_other_benchmarks_have_widths_of_their_own(
     assert max(beyond) <= 1
 
 
-def test_the_field_takes_lists_and_says_what_it_does_not_understand(one: Browser) -> None:
-    found = []
+def test_the_field_takes_lists_and_says_what_it_does_not_understand(run_page: Browser) -> None:
+    shown = []
     for text in ("7", "lgroup1", "core 1", "CPU 0-2,8", "the slow one"):
-        one.js(
+        run_page.js(
             "(i => { i.value = '" + text + "'; i.dispatchEvent(new Event('change')); })"
             "(document.getElementById('choose'))"
         )
-        one.frame()
-        found.append((one.js(CHOSEN), one.js(PICKED)[0]))
+        run_page.frame()
+        shown.append((run_page.js(CHOSEN), run_page.js(PICKED)[0]))
 
-    assert [count for _, count in found] == [2, 8, 4, 8, 8]
-    assert "“the slow one” is not understood" in found[-1][0]
+    assert [count for _, count in shown] == [2, 8, 4, 8, 8]
+    assert "“the slow one” is not understood" in shown[-1][0]
 
 
-def test_the_brackets_and_the_timeline_answer_to_keys(one: Browser) -> None:
+def test_the_brackets_and_the_timeline_answer_to_keys(run_page: Browser) -> None:
     bracket = "document.getElementById('bracket').value"
 
-    one.js("document.getElementById('brackets').focus()")
-    one.key("Home")
-    first = one.js(bracket)
-    one.key("ArrowDown")
-    one.wait(lambda: one.js(bracket) != first, "another bracket is not shown")
+    run_page.js("document.getElementById('brackets').focus()")
+    run_page.key("Home")
+    first = run_page.js(bracket)
+    run_page.key("ArrowDown")
+    run_page.wait(lambda: run_page.js(bracket) != first, "another bracket is not shown")
     bars = "document.querySelectorAll('#timeline .bars-marks path').length"
-    one.wait(lambda: one.js(bars) == 16, "the bars are not drawn")
+    run_page.wait(lambda: run_page.js(bars) == 16, "the bars are not drawn")
 
-    one.js("document.getElementById('timeline').focus()")
-    one.key("Home", "ArrowDown")
-    assert one.js(CARD)[0].startswith("copy 1 ·")
-    one.key("Enter")
-    assert one.js(CHOSEN).startswith("copy 1: ")
+    run_page.js("document.getElementById('timeline').focus()")
+    run_page.key("Home", "ArrowDown")
+    assert run_page.js(CARD)[0].startswith("copy 1 ·")
+    run_page.key("Enter")
+    assert run_page.js(CHOSEN).startswith("copy 1: ")
 
 
 def test_the_comparison_is_drawn(twice: Browser) -> None:
@@ -315,18 +320,18 @@ def test_a_phone_has_no_need_to_scroll_sideways(browser: Browser, pages: dict[st
         assert browser.js("document.documentElement.scrollWidth") == 390
 
 
-def test_dark_and_light_have_colours_of_their_own_and_print_is_light(one: Browser) -> None:
+def test_dark_and_light_have_colours_of_their_own_and_print_is_light(run_page: Browser) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
-    light = one.js(ground)
-    one.screen(1200, 900, dark=True)
-    dark = one.js(ground)
-    one.screen(1200, 900, dark=True, media="print")
+    light = run_page.js(ground)
+    run_page.screen(1200, 900, dark=True)
+    dark = run_page.js(ground)
+    run_page.screen(1200, 900, dark=True, media="print")
 
     assert light == "rgb(255, 255, 255)"
     assert dark != light
-    assert one.js(ground) == light
-    assert one.js("getComputedStyle(document.getElementById('tools')).display") == "none"
-    assert one.pdf().startswith(b"%PDF")
+    assert run_page.js(ground) == light
+    assert run_page.js("getComputedStyle(document.getElementById('tools')).display") == "none"
+    assert run_page.pdf().startswith(b"%PDF")
 
 
 def _first_dot(browser: Browser) -> tuple[float, float]:

@@ -268,19 +268,19 @@ def test_a_page_can_go_to_standard_output_and_the_same_run_twice_is_one(
 
 
 @needs_vega
-@pytest.mark.parametrize("what", ["--machine", "--timeline"])
-def test_pictures_of_the_page_are_files_too(rater: Rater, tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("option", ["--machine", "--timeline"])
+def test_pictures_of_the_page_are_files_too(rater: Rater, tmp_path: Path, option: str) -> None:
     rater("import", written(tmp_path, document(benchmarks=1, name="<b>")))
     file = tmp_path / "p.svg"
 
-    assert rater("show", "plot", what, "-o", file)[0] == 0
+    assert rater("show", "plot", option, "-o", file)[0] == 0
 
     text = file.read_text(encoding="utf-8")
     ElementTree.fromstring(text)
     assert "var(--" not in text
     assert "run 1" in text
-    status, _, err = rater("show", "plot", what)
-    assert (status, f"{what}: expected -o FILE" in err) == (2, True)
+    status, _, err = rater("show", "plot", option)
+    assert (status, f"{option}: expected -o FILE" in err) == (2, True)
 
 
 @needs_vega
@@ -380,7 +380,7 @@ def test_copies_that_rater_stopped_are_not_said_to_have_failed() -> None:
     all_four = page(replace(run, copies=(*good, *stopped)), divots=seen).text
     some = page(replace(run, copies=(*good, *stopped[:3], crashed)), divots=seen)
     mixed = some.text
-    one = page(replace(run, copies=(*good, crashed)), divots=replace(seen, failed=1)).text
+    text = page(replace(run, copies=(*good, crashed)), divots=replace(seen, failed=1)).text
 
     assert "copy runs interrupted 4 " in all_four
     assert "4 copy runs that did not are not judged." in all_four
@@ -390,8 +390,8 @@ def test_copies_that_rater_stopped_are_not_said_to_have_failed() -> None:
     assert "4 copy runs that did not are not judged." in mixed
     (panel,) = some.data["runs"][0]["panels"]
     assert panel["failedText"] == "copy 3 failed; copies 0-2 interrupted"
-    assert "copy run failed 1 " in one
-    assert "1 copy run that did not is not judged." in one
+    assert "copy run failed 1 " in text
+    assert "1 copy run that did not is not judged." in text
 
 
 @pytest.mark.parametrize(
@@ -490,17 +490,19 @@ def test_a_copy_that_failed_is_in_the_timeline_but_no_dot() -> None:
     assert data["timeline"]["brackets"][0]["bars"]["bad"] == [[1, "exit status 3"]]
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_bars_count_from_the_first_start_of_their_bracket_or_begin_together(known: bool) -> None:
+@pytest.mark.parametrize("starts_known", [True, False])
+def test_bars_count_from_the_first_start_of_their_bracket_or_begin_together(
+    starts_known: bool,
+) -> None:
     rows = [copy_row(n, 2.0 + n, start_ns=5 * S + n * S) for n in range(2)]
-    if not known:
+    if not starts_known:
         rows = [replace(row, start_ns=None, finish_ns=None) for row in rows]
-    run = stored(rows, closed=known, source="run" if known else "import")
+    run = stored(rows, closed=starts_known, source="run" if starts_known else "import")
 
     (bracket,) = timeline(summarise(run), run, {})["brackets"]
 
-    assert bracket["known"] is known
-    assert bracket["bars"]["from"] == ([0.0, 1.0] if known else [0.0, 0.0])
+    assert bracket["known"] is starts_known
+    assert bracket["bars"]["from"] == ([0.0, 1.0] if starts_known else [0.0, 0.0])
     assert bracket["bars"]["s"] == [2.0, 3.0]
 
 

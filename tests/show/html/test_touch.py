@@ -23,35 +23,35 @@ type Report = Callable[..., Path]
 def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     """A page of runs of these documents."""
     folder = tmp_path_factory.mktemp("touch")
-    known: dict[str, Path] = {}
+    path_by_name: dict[str, Path] = {}
 
     def page(name: str, *documents: dict[str, Any]) -> Path:
-        if name not in known:
+        if name not in path_by_name:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("RATER_DB", str(folder / f"{name}.db"))
                 for n, found in enumerate(documents):
                     found["run"]["uuid"] = f"{name}-{n}"
                     assert main(["import", str(written(folder, found))]) == 0
-                known[name] = folder / f"{name}.html"
+                path_by_name[name] = folder / f"{name}.html"
                 runs = [str(n + 1) for n in range(len(documents))]
-                assert main(["report", *runs, "-o", str(known[name])]) == 0
-        return known[name]
+                assert main(["report", *runs, "-o", str(path_by_name[name])]) == 0
+        return path_by_name[name]
 
     return page
 
 
-def slowed(found: dict[str, Any], shares: dict[int, float]) -> dict[str, Any]:
+def slowed(document: dict[str, Any], shares: dict[int, float]) -> dict[str, Any]:
     """A run some of whose copies take longer."""
-    for row in found["observations"]:
+    for row in document["observations"]:
         row["elapsed_s"] *= shares.get(row["copy"], 1)
-    return found
+    return document
 
 
 def rotated(slow: float = 1) -> dict[str, Any]:
     """Each copy runs b0, b1, b2 from another one on; the second iteration is 40 % slower."""
-    found = document(slow=slow, mode="rotated", order="rotated")
-    times = {(o["benchmark"], o["iteration"], o["copy"]): o for o in found["observations"]}
-    found["observations"] = []
+    made_document = document(slow=slow, mode="rotated", order="rotated")
+    times = {(o["benchmark"], o["iteration"], o["copy"]): o for o in made_document["observations"]}
+    made_document["observations"] = []
     for copy in range(16):
         at = 0.0
         for iteration in (1, 2, 3):
@@ -61,17 +61,17 @@ def rotated(slow: float = 1) -> dict[str, Any]:
                 row |= {"iteration": iteration, "start_s": at}
                 row["elapsed_s"] *= share
                 at += row["elapsed_s"]
-                found["observations"].append(row)
-    return found
+                made_document["observations"].append(row)
+    return made_document
 
 
-def smt8(found: dict[str, Any]) -> dict[str, Any]:
+def smt8(document: dict[str, Any]) -> dict[str, Any]:
     """The same copies on two cores of eight CPUs."""
-    for row in found["observations"]:
+    for row in document["observations"]:
         row |= {"core": row["copy"] // 8, "node": row["copy"] // 8, "package": 0}
     nodes = {str(n): list(range(8 * n, 8 * n + 8)) for n in range(2)}
-    found["topology"] = {"nodes": nodes, "packages": {"0": [*range(16)]}}
-    return found
+    document["topology"] = {"nodes": nodes, "packages": {"0": [*range(16)]}}
+    return document
 
 
 def shown(browser: Browser, selector: str) -> list[str]:
@@ -199,12 +199,12 @@ def test_no_cpu_of_a_wide_core_lies_under_another(
         assert not any(_overlap(one, other) for other, _ in cpus[:i])
 
 
-def _overlap(one: Sequence[float], other: Sequence[float]) -> bool:
+def _overlap(box: Sequence[float], other: Sequence[float]) -> bool:
     return (
-        one[0] < other[2] - 0.1
-        and other[0] < one[2] - 0.1
-        and one[1] < other[3] - 0.1
-        and other[1] < one[3] - 0.1
+        box[0] < other[2] - 0.1
+        and other[0] < box[2] - 0.1
+        and box[1] < other[3] - 0.1
+        and other[1] < box[3] - 0.1
     )
 
 

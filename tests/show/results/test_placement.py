@@ -30,7 +30,7 @@ def test_the_document_names_the_copies_of_every_iteration() -> None:
     assert [it["placement_not_met"] for it in document["benchmarks"]] == [[1], []]
 
 
-# -- as it is typed -------------------------------------------------------------------------------
+# -- on the command line --------------------------------------------------------------------------
 
 
 def test_show_has_the_verdicts_for_people_and_programs(rater: Rater, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from tests.support.example_events import S as CPU_USE_S
 from tests.support.example_events import ended, over, phase, run_of, with_head
 from tests.support.golden_shapes import suite_run
 from tests.support.printed import parts_of, text_of
-from tests.support.stored_runs import GONE, append, query_file, rows
+from tests.support.stored_runs import GONE, append, query_file, query_rows
 
 
 def shown(run: StoredRun, width: int = 80, encoding: str = "utf-8", **options: Any) -> str:
@@ -80,7 +80,7 @@ def test_times_below_ten_milliseconds_keep_three_digits_beside_any_others() -> N
     assert SECONDS.cells([0.000912, 150.0, None]) == ["0.000912", "150.000", "-"]
 
 
-def text(run: StoredRun) -> str:
+def counters_text(run: StoredRun) -> str:
     return text_of(counter_parts(run_counts(run)))
 
 
@@ -198,7 +198,7 @@ def test_readings_come_back_as_they_were_and_once_when_tried_again(store: Store)
 def test_readings_go_with_their_run(store: Store) -> None:
     remove_sweeps(store, (), [store_run(store)])
     for table in ("cpu_reading", "phase_reading"):
-        assert rows(store, f"SELECT count(*) FROM {table}") == [(0,)]
+        assert query_rows(store, f"SELECT count(*) FROM {table}") == [(0,)]
 
 
 def test_readings_of_a_torn_attempt_are_kept_but_do_not_count(store: Store) -> None:
