@@ -79,7 +79,7 @@ def using(program: Path, patch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def given_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compiled(tmp_path_factory.mktemp("given") / "given", HERE / "given.c")
 
 
