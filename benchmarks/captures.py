@@ -1,7 +1,7 @@
 """Make every output and picture of README and `docs/` anew, from real runs: `make captures`.
 
-A block of a page that follows `<!-- capture SCENE -->` has commands (`$ rater ...`) with the output they
-printed. They are typed into a terminal of 80 columns, in the order of the pages, in the scene's
+A block of a page that follows `<!-- capture SCENE -->` has commands (`$ rater ...`) and their
+output. They are typed into a terminal of 80 columns, in the order of the pages, in the scene's
 folder with a database of its own; what they print replaces what is there. `<!-- capture SCENE: N
 lines -->` keeps the first N lines of each command. Pictures are of the runs of the scenes.
 
@@ -197,16 +197,17 @@ class Guest(Scene):
         (shared / "mybench").chmod(0o755)
         (shared / "typed.json").write_text(json.dumps(list(commands)))
         (shared / "driver.py").write_text(_DRIVER)
-        here = {CHECKOUT, Path(sys.prefix), Path(sys.base_prefix), self.folder}
-        bound = [word for path in sorted(here) for word in ("--bind", str(path))]
+        folders = {CHECKOUT, Path(sys.prefix), Path(sys.base_prefix), self.folder}
+        bound = [word for path in sorted(folders) for word in ("--bind", str(path))]
         kept = {
-            f"RATER_{it}": f"/dev/shm/{it.lower()}" for it in ("DB", "LOCK", "CACHE", "JOURNAL")
+            f"RATER_{name}": f"/dev/shm/{name.lower()}"
+            for name in ("DB", "LOCK", "CACHE", "JOURNAL")
         }
         variables = {
             **{"PYTHONPATH": str(CHECKOUT), "COLUMNS": "80", "LINES": "24", "TERM": "dumb"},
             **{**kept, "PAGER": "", "RATER_CONFIG": ""},
         }
-        set_ = [word for it in variables.items() for word in ("--env", "=".join(it))]
+        set_ = [word for pair in variables.items() for word in ("--env", "=".join(pair))]
         limit = ["--timeout", str(round(_LONGEST_S))]
         program = [sys.executable, str(shared / "driver.py"), str(PROGRAM)]
         subprocess.run(
@@ -356,7 +357,8 @@ def main() -> int:
         places = [
             (page, n) for page, of in pages.items() for n, it in enumerate(of) if it.scene == name
         ]
-        places.sort(key=lambda it: "tutorials" not in it[0].parts)  # other pages show runs of the tutorials
+        # Tutorials first: other pages show the runs that tutorials made.
+        places.sort(key=lambda it: "tutorials" not in it[0].parts)
         if not places:
             continue
         print(f"{name}: {len(places)} blocks", flush=True)

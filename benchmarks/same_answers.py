@@ -4,7 +4,7 @@
 
 The old code makes the databases of its golden screens (`tests/support/golden_runs.py`). Old and
 new code are asked the same questions about copies of them: every view of runs, of pairs of runs
-and of sweeps, as JSON, CSV and text, and what they say of machines, suites and layouts. JSON
+and of sweeps, as JSON, CSV and text, and all views of machines, suites and layouts. JSON
 (numbers to 12 digits), CSV and exit statuses must be equal: exit status 1 where they are not. Texts
 may be worded anew unless `--texts` is given: differences are counted and, with `--full`, shown.
 Both checkouts need an environment in `.venv`.
@@ -227,24 +227,24 @@ def spread(numbers: Sequence[int], most: int) -> list[int]:
 
 
 def made_questions(folder: Path, only: str | None, most_runs: int) -> list[Question]:
-    """Return what is asked about the made runs below a folder."""
+    """Return the questions about the made runs below a folder."""
     questions = []
-    for made in sorted(folder.iterdir()):
-        variables = environment(made)
-        runs, sweeps = (_numbers(made / "rater.db", table) for table in ("run", "sweep"))
+    for run_folder in sorted(folder.iterdir()):
+        variables = environment(run_folder)
+        runs, sweeps = (_numbers(run_folder / "rater.db", table) for table in ("run", "sweep"))
         lines = [*questions_about(spread(runs, most_runs), spread(sweeps, most_runs))]
-        if made.name in ("empty", "machines"):
+        if run_folder.name in ("empty", "machines"):
             lines += PLANNED.strip().splitlines()
         for line in lines:
-            question = Question(made.name, tuple(line.split()), variables)
+            question = Question(run_folder.name, tuple(line.split()), variables)
             if only is None or only in question.name:
                 questions.append(question)
     return questions
 
 
-def ask(code: Path, made: Path, folder: Path, choose: Chooser) -> subprocess.Popen[bytes]:
+def ask(code: Path, made_folder: Path, folder: Path, choose: Chooser) -> subprocess.Popen[bytes]:
     """Begin to ask one checkout about a copy of the made runs in `folder`."""
-    shutil.copytree(made, folder / "made")
+    shutil.copytree(made_folder, folder / "made")
     answers = folder / "answers"
     answers.mkdir()
     for name in (folder / "made").iterdir():
@@ -311,18 +311,18 @@ def main() -> int:
     begin = time.monotonic()
     old = asked.old.absolute()
     with tempfile.TemporaryDirectory(prefix="same-answers-") as name:
-        made = Path(name) / "made"
-        made.mkdir()
-        maker = [str(old / ".venv/bin/python"), "-c", MAKER, str(made), str(old)]
-        subprocess.run(maker, cwd=old, check=True, env=os.environ | environment(made / "x"))
+        made_folder = Path(name) / "made"
+        made_folder.mkdir()
+        maker = [str(old / ".venv/bin/python"), "-c", MAKER, str(made_folder), str(old)]
+        subprocess.run(maker, cwd=old, check=True, env=os.environ | environment(made_folder / "x"))
         choose = partial(made_questions, only=asked.only, most_runs=asked.runs)
         # Names of one length: lines of text break at the same places.
         sides = {Path(name) / "old": old, Path(name) / "new": NEW}
-        drivers = [ask(code, made, folder, choose) for folder, code in sides.items()]
+        drivers = [ask(code, made_folder, folder, choose) for folder, code in sides.items()]
         if any([driver.wait() for driver in drivers]):
             sys.exit("a driver failed: is the code there, and does it import?")
         before, after = (answers_in(folder, code) for folder, code in sides.items())
-        questions = choose(made)
+        questions = choose(made_folder)
     different: Counter[str] = Counter()
     for question, first, second in zip(questions, before, after, strict=True):
         kinds = _differences(question, first, second, texts=asked.texts)

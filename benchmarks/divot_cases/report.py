@@ -55,15 +55,15 @@ def summary(verdicts: Sequence[Verdict]) -> dict[str, Any]:
     clean = [verdict for verdict in verdicts if not verdict.case.plants]
     planted = [verdict for verdict in verdicts if verdict.case.plants]
     pairs = [(verdict, plant) for verdict in planted for plant in verdict.plants]
-    demanded = [(it, one) for it, one in pairs if one.demanded]
+    demanded = [(verdict, outcome) for verdict, outcome in pairs if outcome.demanded]
     keys: dict[str, Callable[[Verdict, Outcome], str]] = {
-        "kind": lambda _, one: one.plant.kind,
-        "scope": lambda _, one: f"{one.plant.family}: {one.plant.scope}",
-        "oracle's z": lambda _, one: f"z {_band(one.z, _BANDS)}",
-        "size": lambda _, one: f"size {_band(math.expm1(abs(one.plant.size)), _SIZES)}",
-        "copies": lambda it, _: _copies(it),
-        "noise": lambda it, _: _noise(it),
-        "plants in the run": lambda it, _: f"{len(it.plants)} in the run",
+        "kind": lambda _, outcome: outcome.plant.kind,
+        "scope": lambda _, outcome: f"{outcome.plant.family}: {outcome.plant.scope}",
+        "oracle's z": lambda _, outcome: f"z {_band(outcome.z, _BANDS)}",
+        "size": lambda _, outcome: f"size {_band(math.expm1(abs(outcome.plant.size)), _SIZES)}",
+        "copies": lambda verdict, _: _copies(verdict),
+        "noise": lambda verdict, _: _noise(verdict),
+        "plants in the run": lambda verdict, _: f"{len(verdict.plants)} in the run",
     }
     belonging = sum(verdict.belonging for verdict in verdicts)
     outcomes = Counter(name for verdict in verdicts for name, _ in verdict.others)
@@ -71,49 +71,58 @@ def summary(verdicts: Sequence[Verdict]) -> dict[str, Any]:
     return {
         "runs": len(verdicts),
         "clean": {
-            "with an alarm": share(sum(bool(it.alarms) for it in clean), len(clean)),
+            "with an alarm": share(sum(bool(verdict.alarms) for verdict in clean), len(clean)),
             "with the layout told as a divot": share(_with("layout", clean), len(clean)),
             "with nature told as a divot": share(_with("nature", clean), len(clean)),
-            "alarms by kind": dict(Counter(a.kind for it in clean for a in it.alarms)),
-            "by copies": _shares((_copies(it), bool(it.alarms)) for it in clean),
-            "by noise": _shares((_noise(it), bool(it.alarms)) for it in clean),
-            "by layout": _shares((it.case.shape.layout, bool(it.alarms)) for it in clean),
+            "alarms by kind": dict(Counter(a.kind for verdict in clean for a in verdict.alarms)),
+            "by copies": _shares((_copies(verdict), bool(verdict.alarms)) for verdict in clean),
+            "by noise": _shares((_noise(verdict), bool(verdict.alarms)) for verdict in clean),
+            "by layout": _shares(
+                (verdict.case.shape.layout, bool(verdict.alarms)) for verdict in clean
+            ),
         },
-        "recall": share(sum(one.found for _, one in demanded), len(demanded)),
-        "named by one finding": share(sum(one.whole for _, one in demanded), len(demanded)),
+        "recall": share(sum(outcome.found for _, outcome in demanded), len(demanded)),
+        "named by one finding": share(sum(outcome.whole for _, outcome in demanded), len(demanded)),
         "precision": share(belonging, belonging + wrong),
         "planted runs that accuse an innocent": share(
-            sum(it.accuses_an_innocent for it in planted), len(planted)
+            sum(verdict.accuses_an_innocent for verdict in planted), len(planted)
         ),
         "findings": {"belonging": belonging, **{name: outcomes[name] for name in sorted(outcomes)}},
         "precision by copies": _precision(planted, _copies),
         "precision by noise": _precision(planted, _noise),
         "recall by": {
-            name: _shares((key(it, one), one.found) for it, one in demanded)
+            name: _shares((key(verdict, outcome), outcome.found) for verdict, outcome in demanded)
             for name, key in keys.items()
         },
         "not demanded, found": share(
-            sum(one.found for _, one in pairs if not one.demanded), len(pairs) - len(demanded)
+            sum(outcome.found for _, outcome in pairs if not outcome.demanded),
+            len(pairs) - len(demanded),
         ),
         "fragments of a found plant": _spread(
-            [float(one.fragments) for _, one in demanded if one.found]
+            [float(outcome.fragments) for _, outcome in demanded if outcome.found]
         ),
         "exactly its copies": share(
-            sum(one.exact for _, one in demanded if one.found and one.plant.family == "place"),
-            sum(one.found and one.plant.family == "place" for _, one in demanded),
+            sum(
+                outcome.exact
+                for _, outcome in demanded
+                if outcome.found and outcome.plant.family == "place"
+            ),
+            sum(outcome.found and outcome.plant.family == "place" for _, outcome in demanded),
         ),
         "error of the size": _spread(
-            [one.size_error for _, one in demanded if one.size_error is not None]
+            [outcome.size_error for _, outcome in demanded if outcome.size_error is not None]
         ),
         "error of the score lost": _spread(
             [
-                abs(one.cost_error)
-                for it, one in demanded
-                if one.cost_error is not None and len(it.plants) >= 1
+                abs(outcome.cost_error)
+                for verdict, outcome in demanded
+                if outcome.cost_error is not None and len(verdict.plants) >= 1
             ]
         ),
         "two equal halves": dict(
-            Counter(f"{one.plant.kind}: {one.half}" for _, one in demanded if one.half)
+            Counter(
+                f"{outcome.plant.kind}: {outcome.half}" for _, outcome in demanded if outcome.half
+            )
         ),
     }
 

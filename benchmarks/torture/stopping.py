@@ -61,7 +61,7 @@ class Stopped:
     def wrong(self, folder: Path, sent: Sequence[tuple[float, signal.Signals]]) -> str | None:
         """Send each signal so many seconds after the one before it; return the first mistake.
 
-        Right is: what it does is done whole or not at all; finished copies are stored; nothing
+        Right is: the command is done whole or not at all; finished copies are stored; nothing
         runs on, and no run is said to; a status that is a signal's, or its own; no traceback;
         and the next run works and finds all settings as they were.
         """
@@ -109,7 +109,7 @@ class Stopped:
         wrong += self._next_wrong(folder, environment)
         if values(folder / MACHINE) != settings or (folder / "settings.json").exists():
             wrong.append("settings are not put back")
-        wrong += [f"left behind: {signal_sent}" for signal_sent in _left(folder)]
+        wrong += [f"left behind: {path}" for path in _left(folder)]
         return f"at {sent[0][0]:.3f} s: {', '.join(wrong)}" if wrong else None
 
     def _next_wrong(self, folder: Path, environment: Mapping[str, str]) -> list[str]:

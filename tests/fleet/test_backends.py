@@ -453,14 +453,14 @@ def test_a_node_that_another_rater_holds_is_waited_for_and_refused_with_who_it_i
     node_agent: Agent,
 ) -> None:
     assert node_agent.folder.claim("n1", 1, "17.0") is None
-    who = f"rater run 1a2b, process {os.getpid()}, user me, since 10:03"
-    with machine_lock(node_agent.scratch.parent.parent / "held", who):
+    holder = f"rater run 1a2b, process {os.getpid()}, user me, since 10:03"
+    with machine_lock(node_agent.scratch.parent.parent / "held", holder):
         said = refused(
             node_agent, lock=str(node_agent.scratch.parent.parent / "held"), busy_limit_s=0.3
         )
-    assert said == f"another rater held the node for 0.3 s; {who}"
+    assert said == f"another rater held the node for 0.3 s; {holder}"
     waits = str(node_agent.folder.waits_for("n1", 1))
-    assert waits.startswith(f"another rater holds it; {who}; waits since 20")
+    assert waits.startswith(f"another rater holds it; {holder}; waits since 20")
     assert waits.endswith("Z, 0.3 s at most")
 
 

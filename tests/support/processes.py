@@ -9,7 +9,7 @@ PATIENCE_S = 20.0  # for what takes milliseconds
 
 
 def state_of(pid: int) -> str | None:
-    """The third field of proc_pid_stat(5): T is stopped, S asleep, Z dead; None once the process is gone."""
+    """Return field 3 of proc_pid_stat(5): T is stopped, S asleep, Z dead; None for no process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):

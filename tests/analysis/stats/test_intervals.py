@@ -203,7 +203,7 @@ def test_one_value_each_tells_nothing() -> None:
 
 
 def test_values_without_noise_are_the_same_or_not_told() -> None:
-    # A clock of whole seconds: equal values mean no difference, one step of the clock may be chance.
+    # A clock of whole seconds: equal values are no difference, one step may be chance.
     same = ratio_interval(paired_estimate([0.0, 0.0, 0.0]), 0.01)
     assert (same.words, same.p, same.low, same.high) == ("same within 1 %", 1.0, 1.0, 1.0)
     step = ratio_interval(paired_estimate([0.01, 0.01, 0.01]), 0.01)

@@ -180,13 +180,13 @@ def test_a_copy_of_another_user_is_named_and_the_run_ends_without_it(
     take = Launcher.receive_waiting
 
     def taken(self: Launcher) -> list[Record]:
-        found, refused[:] = [*take(self), *refused], []
-        return found
+        records, refused[:] = [*take(self), *refused], []
+        return records
 
     async def receive(self: Launcher) -> list[Record]:
-        while not (found := self.receive_waiting()):
+        while not (records := self.receive_waiting()):
             await trio.sleep(0.01)
-        return found
+        return records
 
     with monkeypatch.context() as patch:
         patch.setattr(Child, "send", refuse)
