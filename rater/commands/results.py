@@ -34,14 +34,16 @@ class FleetWords(Protocol):
     def fleet_divots(
         self,
         output: Output,
-        which: tuple[str, ...],
+        run_words: tuple[str, ...],
         fail_on: tuple[str, ...],
         threshold_group: float,
         threshold_copy: float,
     ) -> int:
         """Report which hosts of a fleet are slow; thresholds in per cent."""
 
-    def report(self, output: Output, which: tuple[str, ...], file: str | None, force: bool) -> int:
+    def report(
+        self, output: Output, run_words: tuple[str, ...], file: str | None, force: bool
+    ) -> int:
         """Write the page of a fleet."""
 
 
@@ -76,7 +78,7 @@ def _divots(arguments: Namespace) -> int:
     if any(map(_is_whole_fleet, arguments.which)):
         return _FLEET_WORDS().fleet_divots(
             output_of(arguments),
-            which=tuple(arguments.which),
+            run_words=tuple(arguments.which),
             fail_on=tuple(arguments.fail_on),
             threshold_group=arguments.threshold_group,
             threshold_copy=arguments.threshold_copy,
@@ -85,7 +87,7 @@ def _divots(arguments: Namespace) -> int:
 
     return find_divots(
         output_of(arguments),
-        which=tuple(arguments.which),
+        run_words=tuple(arguments.which),
         fail_on=tuple(arguments.fail_on),
         threshold_group=arguments.threshold_group,
         threshold_copy=arguments.threshold_copy,
@@ -122,11 +124,11 @@ def _report(arguments: Namespace) -> int:
     which = tuple(arguments.which)
     if any(map(_is_whole_fleet, which)):
         return _FLEET_WORDS().report(
-            output_of(arguments), which=which, file=arguments.file, force=arguments.force
+            output_of(arguments), run_words=which, file=arguments.file, force=arguments.force
         )
     from rater.workflow.results.report import report
 
-    return report(output_of(arguments), which=which, file=arguments.file, force=arguments.force)
+    return report(output_of(arguments), run_words=which, file=arguments.file, force=arguments.force)
 
 
 def _list_runs(arguments: Namespace) -> int:
@@ -149,7 +151,7 @@ def _show_run(arguments: Namespace) -> int:
 
     return show_run(
         output_of(arguments),
-        which=arguments.which,
+        run_word=arguments.which,
         of_copies=CopiesOptions(
             baseline=arguments.baseline,
             baseline_iteration=arguments.baseline_iteration,
@@ -167,7 +169,7 @@ def _plot(arguments: Namespace) -> int:
 
     return plot(
         output_of(arguments),
-        which=tuple(arguments.which),
+        run_words=tuple(arguments.which),
         options=PlotOptions(
             benchmark=arguments.benchmark,
             iteration=arguments.iteration,
@@ -182,7 +184,7 @@ def _plot(arguments: Namespace) -> int:
 def _export_run(arguments: Namespace) -> int:
     from rater.workflow.results.stored import export_run
 
-    return export_run(output_of(arguments), which=arguments.which)
+    return export_run(output_of(arguments), run_word=arguments.which)
 
 
 def _import_documents(arguments: Namespace) -> int:
@@ -196,7 +198,7 @@ def _import_documents(arguments: Namespace) -> int:
 def _remove(arguments: Namespace) -> int:
     from rater.workflow.results.stored import remove
 
-    return remove(output_of(arguments), which=tuple(arguments.which), yes=arguments.yes)
+    return remove(output_of(arguments), run_words=tuple(arguments.which), yes=arguments.yes)
 
 
 def _compare(arguments: Namespace) -> int:
@@ -221,7 +223,10 @@ def _scale(arguments: Namespace) -> int:
     from rater.workflow.results.report import scale_points
 
     return scale_points(
-        output_of(arguments), which=tuple(arguments.which), file=arguments.file, law=arguments.law
+        output_of(arguments),
+        run_words=tuple(arguments.which),
+        file=arguments.file,
+        law=arguments.law,
     )
 
 

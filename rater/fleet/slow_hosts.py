@@ -193,10 +193,10 @@ _REPORT_MOST_OPENED = 40  # slow hosts whose own divots are on the page
 _MOST_HISTORIES = 12
 
 
-def report(output: Output, which: tuple[str, ...], file: str | None, force: bool) -> int:
+def report(output: Output, run_words: tuple[str, ...], file: str | None, force: bool) -> int:
     """Write the page of a fleet."""
     with open_existing_store(output) as store:
-        fleet = _one_fleet(store, which, "report")
+        fleet = _one_fleet(store, run_words, "report")
         path = page_path(output, file, f"fleet-{fleet}", force=force)
         loaded = _loaded(store, fleet, Thresholds(), _REPORT_MOST_OPENED)
         histories = _histories(store, fleet, loaded.compared)
@@ -227,7 +227,7 @@ _DIVOTS_MOST_OPENED = 5  # slow hosts whose own divots are told unasked: each is
 
 def fleet_divots(
     output: Output,
-    which: tuple[str, ...],
+    run_words: tuple[str, ...],
     fail_on: tuple[str, ...],
     threshold_group: float,
     threshold_copy: float,
@@ -235,7 +235,7 @@ def fleet_divots(
     """Print the slow hosts of a fleet, and the divots of the slowest ones; see `_gate`."""
     limits = [parse_limit(text, (SLOW_HOST,)) for text in fail_on]
     with open_existing_store(output) as store:
-        fleet = _one_fleet(store, which, "divots")
+        fleet = _one_fleet(store, run_words, "divots")
         thresholds = Thresholds(threshold_group, threshold_copy)
         loaded = _loaded(store, fleet, thresholds, _DIVOTS_MOST_OPENED)
     divots = {host: divot_rows(it.findings) for host, it in loaded.inside.items()}

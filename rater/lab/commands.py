@@ -63,7 +63,7 @@ def _study_pages(arguments: Namespace) -> int:
 
     return lab_pages(
         output_of(arguments),
-        asked=run_arguments_of(arguments),
+        options=run_arguments_of(arguments),
         sweep=SweepOptions(
             rounds=arguments.rounds,
             skip_refused=arguments.skip_refused,
@@ -81,7 +81,7 @@ def _trace_pages(arguments: Namespace) -> int:
 
     return pages(
         output_of(arguments),
-        asked=TraceOptions(
+        options=TraceOptions(
             which=arguments.which,
             command=command_of(arguments),
             trace=arguments.trace,
@@ -107,7 +107,7 @@ def _model_sweep(arguments: Namespace) -> int:
 
     return model_sweep(
         output_of(arguments),
-        which=arguments.which,
+        sweep_word=arguments.which,
         x=arguments.x,
         y=arguments.y,
         axis=arguments.axis,

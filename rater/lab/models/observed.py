@@ -102,7 +102,7 @@ class _LayoutRun(Struct, frozen=True):
 
 def observe(
     points: Sequence[Point],
-    wanted: ModelRequest,
+    model_request: ModelRequest,
     predicted: Predicted | None = None,
 ) -> tuple[ModelData, ...]:
     """Return x and y of all layouts, for each benchmark and set of other conditions.
@@ -111,15 +111,15 @@ def observe(
     x or no y is known.
     """
     point_runs = [point_run.run for point in points for point_run in point.runs]
-    needs_axis = wanted.explaining is PredictorKind.AXIS or (
-        wanted.explaining in (None, PredictorKind.HUGE)
+    needs_axis = model_request.explaining is PredictorKind.AXIS or (
+        model_request.explaining in (None, PredictorKind.HUGE)
         and not any(run.counted or any(copy.pages for copy in run.copies) for run in point_runs)
     )
-    axis = model_axis(points, wanted.axis, needed=needs_axis)
+    axis = model_axis(points, model_request.axis, needed=needs_axis)
     observing = _Observing(
         members={point.label: _members(point) for point in points},
         axis=axis,
-        wanted=wanted,
+        wanted=model_request,
         predicted=predicted,
         reasons=[],
     )

@@ -80,7 +80,7 @@ class StudyOptions(Struct, frozen=True):
 def lab_pages(
     output: Output,
     *,
-    asked: RunArguments,
+    options: RunArguments,
     sweep: SweepOptions,
     study: StudyOptions,
     show: str | None,
@@ -91,12 +91,12 @@ def lab_pages(
     page = _page_of(None if file is None else Path(file), json=output.json)
     if show is not None:
         study_words = [f"--{name}" for name in study.__struct_fields__ if getattr(study, name)]
-        if given := [*asked.option_words(), *sweep.option_words(), *study_words]:
+        if given := [*options.option_words(), *sweep.option_words(), *study_words]:
             raise InputError(f"--show {show} runs nothing: leave out {' '.join(given)}")
         with open_existing_store(output) as store:
             _tell(page, y, output, store, find_sweep(store, show))
         return 0
-    return run_sweep(*_sweep_of(asked, sweep, study), output, partial(tell_ended, page, y))
+    return run_sweep(*_sweep_of(options, sweep, study), output, partial(tell_ended, page, y))
 
 
 def _page_of(path: Path | None, *, json: bool) -> LabPage:
@@ -201,7 +201,7 @@ def _write(page: LabPage, store: Store, lab: PageLab) -> Path | None:
 def model_sweep(
     output: Output,
     *,
-    which: str,
+    sweep_word: str,
     x: str | None,
     y: str,
     axis: str | None,
@@ -212,7 +212,7 @@ def model_sweep(
     drawing = drawing_file(file)
     model_request = ModelRequest(effort_named(y), None if x is None else PredictorKind(x), axis)
     with open_existing_store(output) as store:
-        number = find_sweep(store, which)
+        number = find_sweep(store, sweep_word)
         missing = missing_points(store, [f"{PREFIX}{number}"])
         models = models_in(store, number, model_request, degree)
         disturbed = disturbed_points(load_points(store, [f"{PREFIX}{number}"]))

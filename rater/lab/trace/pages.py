@@ -124,24 +124,24 @@ class TraceOptions(Struct, frozen=True, kw_only=True):
     file: str | None
 
 
-def pages(output: Output, asked: TraceOptions, listing: bool) -> int:
+def pages(output: Output, options: TraceOptions, listing: bool) -> int:
     """Trace one program and rank the mappings of its data to page sizes; or show what there is."""
-    file = drawing_file(asked.file)
+    file = drawing_file(options.file)
     if listing:
         with open_existing_store(output) as store:
             heads = trace_heads(store)
         print_view(output, [to_dict(head) for head in heads], lambda _: heads_parts(heads))
         return 0
-    if asked.trace is not None:
-        if asked.which is not None or asked.command is not None:
+    if options.trace is not None:
+        if options.which is not None or options.command is not None:
             raise InputError("--show names a trace that is there: leave the program out")
         with open_existing_store(output) as store:
-            stored = load_trace(store, find_trace(store, asked.trace))
-        if asked.measure:
+            stored = load_trace(store, find_trace(store, options.trace))
+        if options.measure:
             stored = replace(stored, costs=machine_costs(cache_root(), anew=True))
     else:
-        stored = _record_trace(output, asked)
-    _present(output, asked, stored, file)
+        stored = _record_trace(output, options)
+    _present(output, options, stored, file)
     return 0
 
 
@@ -411,7 +411,7 @@ _ITERATIONS = 3  # of a run, of which the fastest counts: other load only adds
 
 def run_check(
     output: Output,
-    asked: TraceOptions,
+    trace_options: TraceOptions,
     stored: StoredTrace,
     ranked: Sequence[RankedMapping],
     saved_ns: Sequence[float],
@@ -420,7 +420,7 @@ def run_check(
 
     Raises `InputError` where a layout is refused, `RunError` where runs did not end well.
     """
-    places = mappings_to_check(stored.trace, ranked, saved_ns, every=asked.check == "all")
+    places = mappings_to_check(stored.trace, ranked, saved_ns, every=trace_options.check == "all")
     if len(places) == 1:
         raise InputError("--check: the program touches no data that could have larger pages")
     layouts = [mapping_layout(ranked[place].mapping.sizes) for place in places]
@@ -433,13 +433,13 @@ def run_check(
             times_by_layout[layout] = tuple(_time_s(point_run.run) for point_run in runs)
 
     trace = stored.trace
-    options = {"copies": "1", "iterations": _ITERATIONS, "timeout": asked.timeout}
+    options = {"copies": "1", "iterations": _ITERATIONS, "timeout": trace_options.timeout}
     typed = RunArguments(command=trace.command, options=options)
     if trace.suite is not None:
-        options |= {"tune": asked.tune, **({"size": trace.size} if trace.size else {})}
+        options |= {"tune": trace_options.tune, **({"size": trace.size} if trace.size else {})}
         typed = RunArguments((f"{trace.suite}/{trace.name}",), options=options)
     axis = (f"pages={','.join(layouts)}",)
-    sweep_options = SweepOptions(axis=axis, rounds=asked.rounds, stop_on_failure=True)
+    sweep_options = SweepOptions(axis=axis, rounds=trace_options.rounds, stop_on_failure=True)
     status = run_sweep(typed, sweep_options, Output(db=output.db, json=output.json), keep)
     if status != 0 or set(times_by_layout) != set(layouts):
         raise RunError("--check: not all runs ended well (`rater sweep --show last`)")

@@ -276,7 +276,7 @@ _KINDS = tuple(str(one) for one in Kind if one is not Kind.LAYOUT)
 def find_divots(
     output: Output,
     *,
-    which: tuple[str, ...],
+    run_words: tuple[str, ...],
     fail_on: tuple[str, ...],
     threshold_group: float,
     threshold_copy: float,
@@ -288,8 +288,10 @@ def find_divots(
 
     limits = [parse_limit(text) for text in fail_on]
     thresholds = Thresholds(threshold_group, threshold_copy)
-    with open_store_for_reading(output, which) as store:
-        numbers = list(dict.fromkeys(n for spec in which or ["last"] for n in store.find_all(spec)))
+    with open_store_for_reading(output, run_words) as store:
+        numbers = list(
+            dict.fromkeys(n for spec in run_words or ["last"] for n in store.find_all(spec))
+        )
         heads = {head.run: head for head in store.runs(numbers)}
         for number in numbers:
             if number not in heads:

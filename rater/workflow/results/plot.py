@@ -63,10 +63,10 @@ class PlotOptions(Struct, frozen=True, kw_only=True):
     cpi: bool
 
 
-def plot(output: Output, which: tuple[str, ...], options: PlotOptions) -> int:
+def plot(output: Output, run_words: tuple[str, ...], options: PlotOptions) -> int:
     """Draw in the terminal or into a file."""
     file = drawing_file(options.file)
-    words = which or ("last",)
+    words = run_words or ("last",)
     if options.cpi:
         return _draw_cpi(output, words, options, file)
     if len(words) > 1:

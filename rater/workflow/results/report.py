@@ -42,10 +42,10 @@ _MOST_RUNS = 12  # every run on a page has its panels
 _HEAD_BYTES = 4096  # of a file that is there: rater's own pages say so before that
 
 
-def report(output: Output, which: tuple[str, ...], file: str | None, force: bool) -> int:
+def report(output: Output, run_words: tuple[str, ...], file: str | None, force: bool) -> int:
     """Write the page."""
-    with open_store_for_reading(output, which) as store:
-        points, without_runs = _points(store, which or ["last"])
+    with open_store_for_reading(output, run_words) as store:
+        points, without_runs = _points(store, run_words or ["last"])
         tests = count_interim_looks(store, points)
         shown, notes = _shown(points)
         numbers = [run.head.run for run in shown]
@@ -175,11 +175,11 @@ LAW_SCALES = {"log": LawScale.LOG, "rate": LawScale.RATE}  # by the words of --l
 _MOST_REASONS = 6
 
 
-def scale_points(output: Output, which: tuple[str, ...], file: str | None, law: str) -> int:
+def scale_points(output: Output, run_words: tuple[str, ...], file: str | None, law: str) -> int:
     """Print the curves."""
     drawing = drawing_file(file)
-    with open_store_for_reading(output, which) as store:
-        words = list(dict.fromkeys(which))
+    with open_store_for_reading(output, run_words) as store:
+        words = list(dict.fromkeys(run_words))
         points = load_points(store, words)
         missing = missing_points(store, words)
     scaling = scaling_curves(points, LAW_SCALES[law])

@@ -187,7 +187,7 @@ class CopiesOptions(Struct, frozen=True):
 
 def show_run(
     output: Output,
-    which: str,
+    run_word: str,
     of_copies: CopiesOptions,
     *,
     with_proof: bool,
@@ -201,10 +201,10 @@ def show_run(
     for option in () if with_copies else CopiesOptions.__struct_fields__:
         if getattr(of_copies, option) is not None:
             name = f"--{option.replace('_', '-')}"
-            raise InputError(f"{name} belongs to --copies: `rater show {which} --copies ...`")
+            raise InputError(f"{name} belongs to --copies: `rater show {run_word} --copies ...`")
     word = of_copies.baseline
-    with open_store_for_reading(output, [which, word]) as store:
-        run = store.load(store.find(which))
+    with open_store_for_reading(output, [run_word, word]) as store:
+        run = store.load(store.find(run_word))
         baseline = None if word is None else store.load(store.find(word))
         print_result(
             output,
@@ -338,15 +338,15 @@ def _bytes_of(file: str) -> bytes:
 # -- What is stored: `rater export`, `rm` ----------------------------------------------------------
 
 
-def export_run(output: Output, which: str) -> int:
+def export_run(output: Output, run_word: str) -> int:
     """Write a run on standard output in the format that was asked for."""
     form = output.format
     if output.json and form in ("csv", "parquet"):
         raise InputError(
             f"--format {form} is no JSON document: leave out --json, or --format {form}"
         )
-    with open_store_for_reading(output, [which]) as store:
-        stored = store.load(store.find(which))
+    with open_store_for_reading(output, [run_word]) as store:
+        stored = store.load(store.find(run_word))
     if form == "csv":
         write_csv(stored, sys.stdout)
     elif form == "parquet":
@@ -380,7 +380,7 @@ def _ask(several: Sequence[str], sweeps: Sequence[int], runs: Sequence[int]) -> 
         raise InputError("nothing was removed")
 
 
-def remove(output: Output, which: tuple[str, ...], yes: bool) -> int:
+def remove(output: Output, run_words: tuple[str, ...], yes: bool) -> int:
     """Remove runs and sweeps, with what failed copies left of them."""
     from rater.store.sweeps import PREFIX, find_sweep, remove_sweeps
 
@@ -388,9 +388,9 @@ def remove(output: Output, which: tuple[str, ...], yes: bool) -> int:
         # One of somebody else's may name folders of our own runs.
         ours = store.writer is None
         # All are found before the first goes: `last last~1` means two runs as they stand now.
-        of_sweeps = [it for it in which if it.startswith(PREFIX)]
+        of_sweeps = [it for it in run_words if it.startswith(PREFIX)]
         sweeps = list(dict.fromkeys(find_sweep(store, sweep) for sweep in of_sweeps))
-        words = [it for it in which if it not in of_sweeps]
+        words = [it for it in run_words if it not in of_sweeps]
         named = list(dict.fromkeys(n for word in words for n in store.find_all(word)))
         if not yes:
             _ask([*of_sweeps, *(word for word in words if word.startswith(TAG))], sweeps, named)
