@@ -113,20 +113,7 @@ def make_ready(
     # spread with the programs and inputs; what it leaves in its folder is dropped besides.
     with page_cache_spread(spread_over(resolved.topology)):
         setup_files = _set_up(resolved, cache)
-        missing = [
-            workload
-            for workload in workloads
-            if not (workload.kit or is_built(workload.benchmark, request.tune, cache))
-        ]
-        if missing:
-            pronoun = "it" if len(missing) == 1 else "them"
-            report(f"building {count(len(missing), 'program')}, once; {cache} keeps {pronoun}")
-        built = tuple(
-            KITS().kit_built(workload.kit)
-            if workload.kit
-            else build(workload.benchmark, request.tune, cache, workload.size)
-            for workload in workloads
-        )
+        built = _built_programs(resolved, cache, report)
         inputs = tuple(
             ready_inputs(
                 workload.benchmark,
@@ -157,6 +144,27 @@ def make_ready(
     }
     return PreparedRun(
         resolved=resolved, work=work, built=built, lines=lines, inputs=inputs, programs=programs
+    )
+
+
+def _built_programs(
+    resolved: RunPlan, cache: Path, report: Callable[[str], None]
+) -> tuple[BuiltProgram, ...]:
+    """Return the program of each workload; those that the cache lacks are built."""
+    tune = resolved.request.tune
+    missing = [
+        workload
+        for workload in resolved.workloads
+        if not (workload.kit or is_built(workload.benchmark, tune, cache))
+    ]
+    if missing:
+        pronoun = "it" if len(missing) == 1 else "them"
+        report(f"building {count(len(missing), 'program')}, once; {cache} keeps {pronoun}")
+    return tuple(
+        KITS().kit_built(workload.kit)
+        if workload.kit
+        else build(workload.benchmark, tune, cache, workload.size)
+        for workload in resolved.workloads
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.plan.request import request_from_json
@@ -227,24 +228,8 @@ def resume_sweep(
     requests = [point.request for point in sweep.points]
     sourced_sweep = judged(stored, f"sweep {sweep.number}", requests, force=start_options.force)
     spec = sweep.asked
-    if sweep.status is RunStatus.RUNNING:
-        raise InputError(f"sweep {sweep.number} is still running; end it first, or wait for it")
-    rounds = spec.rounds if options.rounds is None else options.rounds
-    if rounds < spec.rounds:
-        raise InputError(
-            f"--rounds {rounds}: sweep {sweep.number} has {spec.rounds}; more can be added"
-        )
-    # A sweep whose `--until` was decided lacks the blocks behind that; what else is not there
-    # was removed, and is made again.
-    was_decided = sweep.status is RunStatus.COMPLETE and sweep.reason is not None
-    last_done_block = max((slot.slot.block for slot in sweep.slots if slot.done), default=0)
-    lacking = [slot for slot in sweep.missing if not was_decided or slot.block <= last_done_block]
-    is_asked_for_more = options.rounds is not None and (
-        rounds > spec.rounds or (was_decided and bool(sweep.missing))
-    )
-    # One that was stopped behind its last run still has to end, and its settings to be put back.
-    was_stopped = sweep.status in {RunStatus.INTERRUPTED, RunStatus.KILLED}
-    if not (is_asked_for_more or lacking or was_stopped):
+    resumption = _resumption(sweep, options.rounds)
+    if not resumption.is_needed:
         return _nothing_left(output, sweep)
     chdir_to(
         sourced_sweep.with_value(spec.directory), f"sweep {sweep.number}", dry_run=output.dry_run
@@ -253,6 +238,7 @@ def resume_sweep(
     points = _points_again(sweep, kinds, start_options)
     if output.dry_run:
         return _show_missing(output, sweep, sourced_sweep.with_value(points))
+    rounds = resumption.rounds
     more = order_slots(sorted(points), rounds, spec.block_order, spec.seed, first=spec.rounds + 1)
 
     def begin(store: Store, _: Mapping[int, str]) -> int:
@@ -266,8 +252,38 @@ def resume_sweep(
         begin,
         retries=options.retries,
         undo=lambda store: undo_resume(store, sweep),
-        until=None if was_decided and is_asked_for_more else spec.until,
+        until=None if resumption.continues_decided_sweep else spec.until,
         compare_before=not start_options.force,
+    )
+
+
+class _Resumption(Struct, frozen=True, kw_only=True):
+    """The work of a resumed sweep."""
+
+    rounds: int  # of the whole sweep
+    is_needed: bool
+    continues_decided_sweep: bool  # `--until` was decided, and more rounds are requested
+
+
+def _resumption(sweep: StoredSweep, rounds: int | None) -> _Resumption:
+    """Return the work that a sweep lacks; `rounds` as typed. Raises `InputError`."""
+    before = sweep.asked.rounds
+    if sweep.status is RunStatus.RUNNING:
+        raise InputError(f"sweep {sweep.number} is still running; end it first, or wait for it")
+    if rounds is not None and rounds < before:
+        raise InputError(f"--rounds {rounds}: sweep {sweep.number} has {before}; more can be added")
+    # A sweep whose `--until` was decided lacks the blocks behind its last one on purpose. Other
+    # runs that are missing were removed, and are made again.
+    was_decided = sweep.status is RunStatus.COMPLETE and sweep.reason is not None
+    last_done_block = max((slot.slot.block for slot in sweep.slots if slot.done), default=0)
+    is_lacking = any(not was_decided or slot.block <= last_done_block for slot in sweep.missing)
+    needs_more = rounds is not None and (rounds > before or (was_decided and bool(sweep.missing)))
+    # A sweep that was stopped behind its last run has to end, and to put its settings back.
+    was_stopped = sweep.status in {RunStatus.INTERRUPTED, RunStatus.KILLED}
+    return _Resumption(
+        rounds=before if rounds is None else rounds,
+        is_needed=needs_more or is_lacking or was_stopped,
+        continues_decided_sweep=was_decided and needs_more,
     )
 
 

@@ -64,13 +64,13 @@ _MOST_SEED = 2**31
 _SWITCHED = ("on", "off", "forceoff")
 
 
-class GridPoint(Struct, frozen=True):
+class GridPoint(Struct, frozen=True, kw_only=True):
     """One combination of values, and its plan on this machine."""
 
     point: int  # number in the grid
     values: Values
     settings: dict[str, str]  # of the machine, by name of the axis
-    request: Request | None  # None where the values make no request; `refusals` say why
+    request: Request | None  # None if the values make no request; `refusals` has the reasons
     refusals: tuple[str, ...] = ()  # why it cannot run here
     plan: RunPlan | None = None  # None before the point is resolved, and where that fails
     shown: Values = ()  # the values without secrets
@@ -81,9 +81,14 @@ class GridPoint(Struct, frozen=True):
     ) -> GridPoint:
         """Return a point that is not resolved; `request` may be the reason why there is none."""
         settings = {name: value for name, value in values if kinds[name] is AxisKind.SETTING}
-        if isinstance(request, str):
-            return cls(point, values, settings, None, (request,))
-        return cls(point, values, settings, request)
+        refusals = (request,) if isinstance(request, str) else ()
+        return cls(
+            point=point,
+            values=values,
+            settings=settings,
+            request=None if isinstance(request, str) else request,
+            refusals=refusals,
+        )
 
     @property
     def label(self) -> str:
@@ -162,14 +167,27 @@ def sweep_request_from(
         raise InputError(f"--rounds {rounds}: expected 1 to {MOST_ROUNDS}")
     if options.until is not None and rounds < 3:
         raise InputError(f"--until looks after every round from the third on, not at {rounds}")
+    block_order = BlockOrder(order or BlockOrder.SHUFFLED)
+    spec = _spec_now(replace(options, rounds=rounds, block_order=block_order), path, text)
+    points = (
+        GridPoint.from_request(number, values, _request(run_arguments, values, kinds), kinds)
+        for number, values in enumerate(grid(axes))
+    )
+    return SweepRequest(
+        axes=axes, kinds=kinds, points=tuple(points), spec=spec, skip_refused=options.skip_refused
+    )
+
+
+def _spec_now(options: SweepOptions, path: Path | None, text: str | None) -> SweepSpec:
+    """Return the head of a sweep that begins now; `path` and `text` are those of its file."""
     margin, measure = (
         (None, SweepMeasure.TIME) if options.until is None else _parse_until(options.until)
     )
-    spec = SweepSpec(
+    return SweepSpec(
         uuid=str(uuids.uuid4()),
         started_at=utc_timestamp(),
-        rounds=rounds,
-        block_order=BlockOrder(order or BlockOrder.SHUFFLED),
+        rounds=options.rounds or DEFAULT_ROUNDS,
+        block_order=BlockOrder(options.block_order or BlockOrder.SHUFFLED),
         seed=secrets.randbelow(_MOST_SEED) if options.seed is None else options.seed,
         until=margin,
         until_of=measure,
@@ -181,13 +199,6 @@ def sweep_request_from(
         file=None if path is None else str(path),
         file_sha256=None if text is None else hashlib.sha256(text.encode()).hexdigest(),
         file_text=text,
-    )
-    points = (
-        GridPoint.from_request(number, values, _request(run_arguments, values, kinds), kinds)
-        for number, values in enumerate(grid(axes))
-    )
-    return SweepRequest(
-        axes=axes, kinds=kinds, points=tuple(points), spec=spec, skip_refused=options.skip_refused
     )
 
 

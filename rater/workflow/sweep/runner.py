@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from rater.analysis.compare.conditions import Conditions, condition_differences, stored_conditions
 from rater.analysis.divots.model.finding import Analysis
 from rater.analysis.results.disturbed import is_too_disturbed
+from rater.plan.request import Request
 from rater.plan.schedule import Plan
 from rater.plan.sweep import (
     ENVIRONMENT,
@@ -209,6 +210,23 @@ class SweepTally:
         self.not_made_in_a_row += 1
 
 
+def _hide_swept_variables(kinds: Mapping[str, AxisKind], stack: ExitStack) -> None:
+    """Take the variables of a sweep's axes from the environment until `stack` is closed."""
+    for name, kind in kinds.items():
+        variable = name.removeprefix(ENVIRONMENT)
+        if kind is AxisKind.ENVIRONMENT and variable in os.environ:
+            stack.callback(os.environ.__setitem__, variable, os.environ.pop(variable))
+
+
+def _tuned_settings(request: Request, kinds: Mapping[str, AxisKind]) -> dict[str, str]:
+    """Return what --tuned sets in all runs of a sweep: its axes stand over it."""
+    tuned = tuned_settings_of(request)
+    for name, kind in kinds.items():
+        if kind is AxisKind.SETTING:
+            tuned.pop(find_setting(name, sysroot()).name, None)
+    return tuned
+
+
 @dataclass(kw_only=True)
 class SweepCampaign(Campaign[ExaminedSlot]):
     """Makes the missing runs of a sweep."""
@@ -242,10 +260,7 @@ class SweepCampaign(Campaign[ExaminedSlot]):
         self._changes_cpus = any(
             find_setting(name, sysroot()).changes_cpus for name in values_by_setting
         )
-        for name, kind in self.kinds.items():
-            variable = name.removeprefix(ENVIRONMENT)
-            if kind is AxisKind.ENVIRONMENT and variable in os.environ:
-                stack.callback(os.environ.__setitem__, variable, os.environ.pop(variable))
+        _hide_swept_variables(self.kinds, stack)
         grid_points = [*self.grid.values()]
         refused = build_all(grid_points, str(uuids.uuid4()), self.say)
         if refusals_text := refused_together(grid_points, refused):
@@ -273,10 +288,7 @@ class SweepCampaign(Campaign[ExaminedSlot]):
 
     def _with_settings(self) -> dict[int, CampaignPoint]:
         points = self.points.value
-        tuned = tuned_settings_of(next(iter(points.values())).request)  # --tuned is no axis
-        for name, kind in self.kinds.items():
-            if kind is AxisKind.SETTING:
-                tuned.pop(find_setting(name, sysroot()).name, None)
+        tuned = _tuned_settings(next(iter(points.values())).request, self.kinds)
         if tuned:
             changes = truncate_list([f"{name}={value}" for name, value in tuned.items()], 8)
             self.say(f"changed for the sweep, restored at its end: {changes}")
