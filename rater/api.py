@@ -149,7 +149,7 @@ def _asked(
 
 
 def _raise_stopped(status: int) -> None:
-    gc.unfreeze()  # what was there before the copies ran may be collected again
+    gc.unfreeze()  # objects from before the run may be collected again
     if status > 128:
         raise StoppedBySignal(status - 128)
 

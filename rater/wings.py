@@ -63,7 +63,7 @@ COMMANDS = {
     for name, wing in WINGS.items()
     if Path(__file__).with_name(name).is_dir()
 }
-# Functions that the core calls for every run, and what they return when their wing is absent.
+# Functions that the core calls for every run, with their results when the wing is absent.
 _WITHOUT: dict[str, object] = {
     **dict.fromkeys(("prove_pages", "base_side", "pages_document"), None),
     **dict.fromkeys(("layout_warnings", "page_parts", "fleet_words"), ()),

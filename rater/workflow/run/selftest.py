@@ -213,13 +213,11 @@ class _SelfTest:
         if self.spread is None or self.spread.size > NOISIEST:
             return None
         return judge(
-            *(
-                injection,
-                effect,
-                result.found.findings,
-                floor_of(self.spread.size),
-                self.iterations,
-            ),
+            injection,
+            effect,
+            result.found.findings,
+            floor=floor_of(self.spread.size),
+            iterations=self.iterations,
             others=result.taken,
             unsteady=result.unsteady,
             disturbed=result.disturbed,

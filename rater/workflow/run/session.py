@@ -305,11 +305,11 @@ class Session:
         resolved, request = self.resolved, self.resolved.request
         prepared, pages = ready.prepared, ready.pages
         folders = RunFolders(
-            prepared.work,
-            self.attempt.mark,
-            prepared.programs,
-            resolved.placements,
-            request.environment,
+            work=prepared.work,
+            uuid=self.attempt.mark,
+            programs=prepared.programs,
+            placements=resolved.placements,
+            added=request.environment,
             keep=request.keep,
             tuning=ready.tuning,
             files=prepared.files,

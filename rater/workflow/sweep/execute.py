@@ -107,7 +107,10 @@ def run_sweep(
             ]
             raise InputError(f"--until energy: {reasons[0]}")
     return execute_sweep(
-        *(output, sweep_request.kinds, Trusted(usable), begin),
+        output,
+        sweep_request.kinds,
+        Trusted(usable),
+        begin,
         suite_words=" ".join(run_arguments.suites),
         retries=options.retries,
         until=sweep_request.spec.until,
