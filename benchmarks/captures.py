@@ -125,7 +125,11 @@ class Scene:
         names = ("DB", "LOCK", "JOURNAL", "CACHE")
         own = {f"RATER_{name}": str(self.folder / name.lower()) for name in names}
         self.environment = {
-            **{k: v for k, v in os.environ.items() if not k.startswith(("RATER_", "SLURM_"))},
+            **{
+                key: value
+                for key, value in os.environ.items()
+                if not key.startswith(("RATER_", "SLURM_"))
+            },
             **own,
             **{"RATER_CONFIG": "", "COLUMNS": "80", "LINES": "24", "TERM": "dumb", "PAGER": ""},
             "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
@@ -355,7 +359,10 @@ def main() -> int:
     failed = []
     for name in wanted:
         places = [
-            (page, n) for page, of in pages.items() for n, it in enumerate(of) if it.scene == name
+            (page, number)
+            for page, of in pages.items()
+            for number, it in enumerate(of)
+            if it.scene == name
         ]
         # Tutorials first: other pages show the runs that tutorials made.
         places.sort(key=lambda it: "tutorials" not in it[0].parts)
@@ -363,13 +370,13 @@ def main() -> int:
             continue
         print(f"{name}: {len(places)} blocks", flush=True)
         try:
-            texts = capture(name, [pages[page][n] for page, n in places])
+            texts = capture(name, [pages[page][number] for page, number in places])
         except (OSError, RuntimeError, StopIteration, subprocess.SubprocessError) as error:
             print(f"{name}: not made: {error}", file=sys.stderr)
             failed.append(name)
             continue
-        for (page, n), text in zip(places, texts, strict=True):
-            shown[page][n] = text
+        for (page, number), text in zip(places, texts, strict=True):
+            shown[page][number] = text
         for page in {page for page, _ in places}:
             replaced(page, shown[page])
     return 1 if failed else 0

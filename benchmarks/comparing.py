@@ -187,12 +187,22 @@ def check_against_functions(rng: np.random.Generator) -> None:
     first, second = normal(rng, (_CHECKED, 7)), normal(rng, (_CHECKED, 7))
     mean, reach = paired_intervals(first - second)
     other, width = welch_intervals(first, second)
-    for i in range(_CHECKED):
-        told = ratio_interval(paired_estimate(list(first[i] - second[i])), MARGIN)
-        assert math.isclose(told.high or 0, math.exp(mean[i] + reach[i]), rel_tol=1e-9)
-        assert (told.verdict in (Decision.BETTER, Decision.WORSE)) == (abs(mean[i]) > reach[i])
-        told = ratio_interval(unpaired_estimate(list(first[i]), list(second[i])), MARGIN)
-        assert math.isclose(told.high or 0, math.exp(other[i] + width[i]), rel_tol=1e-6)
+    for case_number in range(_CHECKED):
+        told = ratio_interval(
+            paired_estimate(list(first[case_number] - second[case_number])), MARGIN
+        )
+        assert math.isclose(
+            told.high or 0, math.exp(mean[case_number] + reach[case_number]), rel_tol=1e-9
+        )
+        assert (told.verdict in (Decision.BETTER, Decision.WORSE)) == (
+            abs(mean[case_number]) > reach[case_number]
+        )
+        told = ratio_interval(
+            unpaired_estimate(list(first[case_number]), list(second[case_number])), MARGIN
+        )
+        assert math.isclose(
+            told.high or 0, math.exp(other[case_number] + width[case_number]), rel_tol=1e-6
+        )
 
 
 def rounds_for_same(noise: float, margin: float, chance: float = 0.8) -> int | None:

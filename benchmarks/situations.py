@@ -64,18 +64,18 @@ class Figures:
 
 def in_turn(first: Values, second: Values) -> tuple[list[MeasuredLog], list[MeasuredLog]]:
     """Return runs that were made in rounds; which point is first changes."""
-    lead = [i % 2 for i in range(len(first))]
+    lead = [number % 2 for number in range(len(first))]
     return (
-        [MeasuredLog(float(v), 2 * i + lead[i]) for i, v in enumerate(first)],
-        [MeasuredLog(float(v), 2 * i + 1 - lead[i]) for i, v in enumerate(second)],
+        [MeasuredLog(float(v), 2 * number + lead[number]) for number, v in enumerate(first)],
+        [MeasuredLog(float(v), 2 * number + 1 - lead[number]) for number, v in enumerate(second)],
     )
 
 
 def one_by_one(first: Values, second: Values) -> tuple[list[MeasuredLog], list[MeasuredLog]]:
     """Return runs of which the first point's were all made before the second's."""
     return (
-        [MeasuredLog(float(v), i) for i, v in enumerate(first)],
-        [MeasuredLog(float(v), len(first) + i) for i, v in enumerate(second)],
+        [MeasuredLog(float(v), number) for number, v in enumerate(first)],
+        [MeasuredLog(float(v), len(first) + number) for number, v in enumerate(second)],
     )
 
 
@@ -109,9 +109,9 @@ def sticky(rounds: int, correlation: float = 0.9) -> Draw:
     def draw(rng: np.random.Generator) -> tuple[list[MeasuredLog], list[MeasuredLog]]:
         state = np.empty((2, rounds))
         state[:, 0] = rng.normal(0, _NOISE, 2)
-        for i in range(1, rounds):
+        for round_number in range(1, rounds):
             fresh = rng.normal(0, _NOISE * math.sqrt(1 - correlation**2), 2)
-            state[:, i] = correlation * state[:, i - 1] + fresh
+            state[:, round_number] = correlation * state[:, round_number - 1] + fresh
         values = state + rng.normal(0, 0.003, (2, rounds))
         return in_turn(values[0], values[1])
 
@@ -199,12 +199,14 @@ def rare(rounds: int, often: float, slower: float, noise: float = 0.003) -> Draw
 
 
 SITUATIONS = (
-    *(Situation(f"independent, {n} rounds", independent(n)) for n in (3, 5, 10, 20)),
+    *(Situation(f"independent, {number} rounds", independent(number)) for number in (3, 5, 10, 20)),
     Situation("independent, t of 3 degrees, 10 rounds", independent(10, tails=3)),
     *(
-        Situation(f"+{by} %, independent, {n} rounds", independent(n, by / 100), apart=True)
+        Situation(
+            f"+{by} %, independent, {number} rounds", independent(number, by / 100), apart=True
+        )
         for by in (2, 5)
-        for n in (3, 5, 10, 20)
+        for number in (3, 5, 10, 20)
     ),
     Situation("A B A B without blocks, 5 runs", loose(5, alternating=True), in_rounds=False),
     Situation("AAA then BBB, independent, 5 runs", loose(5), in_rounds=False),
@@ -218,11 +220,19 @@ SITUATIONS = (
         for turn in (True, False)
         for by in (2, 5)
     ),
-    *(Situation(f"a state that sticks to a point, {n} rounds", sticky(n)) for n in (5, 10, 20)),
-    *(Situation(f"a state of two that flips, {n} rounds", flipping(n)) for n in (5, 10, 20)),
     *(
-        Situation(f"{name}, {n} rounds, 10 benchmarks", draw(n), apart=apart, benchmarks=10)
-        for n in (5, 10, 20)
+        Situation(f"a state that sticks to a point, {number} rounds", sticky(number))
+        for number in (5, 10, 20)
+    ),
+    *(
+        Situation(f"a state of two that flips, {number} rounds", flipping(number))
+        for number in (5, 10, 20)
+    ),
+    *(
+        Situation(
+            f"{name}, {number} rounds, 10 benchmarks", draw(number), apart=apart, benchmarks=10
+        )
+        for number in (5, 10, 20)
         for name, draw, apart in (
             ("independent", independent, False),
             ("+2 %, independent", partial(independent, effect=0.02), True),
@@ -231,13 +241,19 @@ SITUATIONS = (
         )
     ),
     *(
-        Situation(f"AAA then BBB, drift of {d} %, {n} runs", drifting(n, d / 100), in_rounds=False)
-        for n in (3, 5, 10)
+        Situation(
+            f"AAA then BBB, drift of {d} %, {number} runs",
+            drifting(number, d / 100),
+            in_rounds=False,
+        )
+        for number in (3, 5, 10)
         for d in (5, 10)
     ),
     *(
-        Situation(f"AAA then BBB, a step of 3 %, {n} runs", stepping(n, 0.03), in_rounds=False)
-        for n in (3, 5, 10)
+        Situation(
+            f"AAA then BBB, a step of 3 %, {number} runs", stepping(number, 0.03), in_rounds=False
+        )
+        for number in (3, 5, 10)
     ),
     Situation("two sessions, known, 10 rounds", sessions(10, rounds_known=True)),
     Situation("two sessions, not known, 10 rounds", sessions(10, rounds_known=False)),
@@ -245,12 +261,12 @@ SITUATIONS = (
     Situation("one run of 3 % noise against ten of 0.3 %", one_noisy, in_rounds=False),
     *(
         Situation(
-            f"1 run in 10 20 % slower, {n} rounds",
-            rare(n, 0.1, 0.2),
+            f"1 run in 10 20 % slower, {number} rounds",
+            rare(number, 0.1, 0.2),
             apart=True,
             slow_share=0.1,
         )
-        for n in (6, 10, 20, 30)
+        for number in (6, 10, 20, 30)
     ),
 )
 

@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     def turn(item: pytest.Item) -> int:
         here = {item.path, *item.path.parents}
-        return next((n for n, it in enumerate(long) if it in here), len(LONG))
+        return next((number for number, it in enumerate(long) if it in here), len(LONG))
 
     items.sort(key=turn)
 

@@ -205,7 +205,9 @@ def test_the_detector_says_of_made_runs_what_the_command_says_of_them_imported()
         direct: list[Any] = [*divot_rows(findings_in(table_of_case(make(SEED, number))))]
         for row in (said := [*document["divots"]]):
             row.pop("next", None)
-        assert [{k: it[k] for k in row} for it, row in zip(direct, said, strict=True)] == said
+        assert [
+            {number: it[number] for number in row} for it, row in zip(direct, said, strict=True)
+        ] == said
 
 
 TABLE = """# a comment that stays

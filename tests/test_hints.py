@@ -88,7 +88,10 @@ def test_a_program_that_is_not_on_the_path_is_named_with_its_folder_and_can_be_t
 ) -> None:
     """As a process of its own: the first hint is typed into a shell as it stands."""
     (tmp_path / "env").symlink_to(PROGRAM.parent)
-    database = {"PATH": "/usr/bin:/bin", **{k: v for k, v in os.environ.items() if "RATER" in k}}
+    database = {
+        "PATH": "/usr/bin:/bin",
+        **{key: value for key, value in os.environ.items() if "RATER" in key},
+    }
 
     def shell(line: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -147,9 +150,15 @@ def test_each_command_that_a_screen_suggests_can_be_typed(
     options = ["--db", "own/w.db"]
     Path("own").mkdir()
     rows = [
-        {"iteration": k, "copy": c, "cpu": c, "node": c // 8, "elapsed_s": 9 + 0.01 * k + c // 8}
-        for k in (1, 2, 3)
-        for c in range(16)
+        {
+            "iteration": iteration,
+            "copy": copy,
+            "cpu": copy,
+            "node": copy // 8,
+            "elapsed_s": 9 + 0.01 * iteration + copy // 8,
+        }
+        for iteration in (1, 2, 3)
+        for copy in range(16)
     ]
     Path("times.json").write_text(json.dumps(observed(*rows, copies=16)))
     said = [
@@ -276,10 +285,10 @@ def test_a_program_read_from_disk_once_is_no_divot(
     """Copies of 40 ms of CPU time wait in the first iteration, while their CPU does nothing."""
     monkeypatch.chdir(tmp_path)
     rows = [
-        {"iteration": k, "copy": c, "cpu": c, "core": c, "node": 0, "cpu_s": 0.04}
-        | {"elapsed_s": 0.04 + 1e-5 * (c * k % 7) + first_s * (k == 1)}
-        for k in (1, 2, 3)
-        for c in range(8)
+        {"iteration": iteration, "copy": copy, "cpu": copy, "core": copy, "node": 0, "cpu_s": 0.04}
+        | {"elapsed_s": 0.04 + 1e-5 * (copy * iteration % 7) + first_s * (iteration == 1)}
+        for iteration in (1, 2, 3)
+        for copy in range(8)
     ]
     Path("times.json").write_text(json.dumps(observed(*rows, copies=8)))
     rater("import", "times.json")

@@ -25,7 +25,7 @@ SIZES = ["test", "train", "ref"]
 
 
 def named(name: str) -> Benchmark:
-    return next(b for b in MEMORY.benchmarks if b.name == name)
+    return next(benchmark for benchmark in MEMORY.benchmarks if benchmark.name == name)
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Programs:
         benchmark = named(name)
         if benchmark.sources not in self._built:
             self._built[benchmark.sources] = build(benchmark, "base", self._cache).executable
-        variables = {k: v for k, v in os.environ.items() if k != "RATER_COPIES"}
+        variables = {key: value for key, value in os.environ.items() if key != "RATER_COPIES"}
         if copies is not None:
             variables["RATER_COPIES"] = str(copies)
         ended = subprocess.run(
@@ -78,7 +78,7 @@ def compared_lines(name: str, ended: Ended) -> list[str]:
 
 def test_the_suite_leaves_out_what_does_not_fit_and_has_all_that_was_promised() -> None:
     assert MEMORY.leave_out == ("unfit",)
-    assert [b.name for b in MEMORY.benchmarks] == [
+    assert [benchmark.name for benchmark in MEMORY.benchmarks] == [
         *("stream-copy", "stream-scale", "stream-add", "stream-triad"),
         *("gups-2g", "gups-8g", "gups-32g", "latency", "latency-l2", "lu"),
     ]
@@ -187,7 +187,7 @@ def test_lu_reports_its_rate_beside_the_output_that_mini_expects(programs: Progr
 
 def test_lu_is_the_program_and_the_sizes_of_mini() -> None:
     lu = named("lu")
-    minis = next(b for b in load_suite("mini").benchmarks if b.name == "lu")
+    minis = next(benchmark for benchmark in load_suite("mini").benchmarks if benchmark.name == "lu")
     assert (lu.sources, lu.flags, lu.libraries) == (
         minis.sources,
         minis.flags,
@@ -550,7 +550,7 @@ def test_jq_prints_the_orders_it_selects(tmp_path: Path) -> None:
         "ordered": {"product": "shou", "quantity": 20, "cents": 101},
         "note": "sha kouth bal",
     }
-    lines = "".join(json.dumps(order | {"id": n}) + "\n" for n in range(97))
+    lines = "".join(json.dumps(order | {"id": number}) + "\n" for number in range(97))
     # 20 x 101 = 2020 cents, 202 of them taken off; 11 letters; 14 + 1818 + 11 = 19 x 97
     assert said_by(["jq", "-c", "-f", str(HERE / "orders.jq")], tmp_path, lines) == (
         '{"id":14,"month":1,"where":"TUL","sold":"20 shou","cents":1818,"words":["kouth"],'

@@ -120,7 +120,9 @@ def main() -> int:
     print(f"search: {search_s:.0f} s, the longest {slowest[0]:.1f} s ({slowest[1]})")
     if args.report:
         missed = [
-            it for it in every if it.alarms or any(o.demanded and not o.found for o in it.plants)
+            it
+            for it in every
+            if it.alarms or any(plant.demanded and not plant.found for plant in it.plants)
         ]
         args.report.write_text(
             json.dumps({**tables, "not right": [describe_verdict(it) for it in missed]}, indent=1)

@@ -124,7 +124,9 @@ class Case:
         if plant.family == "place":
             n_in = int(mask.any(axis=(0, 1)).sum())
             error += nature.cpu**2 / n_in + (nature.lgroup**2 if n_in > 1 else 0)
-        return sum(e * w for e, w in zip(effects, weights, strict=True)) / total, math.sqrt(error)
+        return sum(
+            effect * weight for effect, weight in zip(effects, weights, strict=True)
+        ) / total, math.sqrt(error)
 
     def like(self, members: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return the copies outside that share as much as those inside, on no emptier an lgroup.
@@ -176,22 +178,26 @@ class Case:
         places: list[dict[str, Any]] = [{} for _ in range(c_count)]
         if self.shape.known:
             places = [
-                {"cpu": int(at.cpu[c]), "core": int(at.core[c]), "node": int(at.node[c]),
-                 "package": int(at.package[c])} | ({"mem_nodes": [homes[c]]} if homes else {})
-                for c in range(c_count)
+                {"cpu": int(at.cpu[copy]), "core": int(at.core[copy]), "node": int(at.node[copy]),
+                 "package": int(at.package[copy])} | ({"mem_nodes": [homes[copy]]} if homes else {})
+                for copy in range(c_count)
             ]  # fmt: skip
         rows = []
         elapsed, start = self.elapsed_s.round(9).tolist(), self.start_s.round(9).tolist()
-        for i in range(i_count):
-            for b in range(b_count):
-                cell = {"benchmark": f"b{b:02}", "iteration": i + 1}
-                for c in range(c_count):
-                    row = {"copy": c, "start_s": start[b][i][c], "elapsed_s": elapsed[b][i][c]}
-                    rows.append({**cell, **places[c], **row})
+        for iteration in range(i_count):
+            for benchmark in range(b_count):
+                cell = {"benchmark": f"b{benchmark:02}", "iteration": iteration + 1}
+                for copy in range(c_count):
+                    row = {
+                        "copy": copy,
+                        "start_s": start[benchmark][iteration][copy],
+                        "elapsed_s": elapsed[benchmark][iteration][copy],
+                    }
+                    rows.append({**cell, **places[copy], **row})
         machine = self.shape.machine
         groups = {"nodes": machine.node, "cores": machine.core, "packages": machine.package}
         topology = {
-            key: {str(n): machine.cpu[of == n].tolist() for n in np.unique(of)}
+            key: {str(number): machine.cpu[of == number].tolist() for number in np.unique(of)}
             for key, of in groups.items()
             if self.shape.known
         }
@@ -217,7 +223,7 @@ class Case:
         copies = tuple(replace(row, llc=int(at.llc[row.copy])) for row in run.copies)
         llc_of = dict(zip(machine.cpu.tolist(), machine.llc.tolist(), strict=True))
         return replace(
-            run, copies=copies, pus=tuple(replace(p, llc=llc_of[p.cpu]) for p in run.pus)
+            run, copies=copies, pus=tuple(replace(pu, llc=llc_of[pu.cpu]) for pu in run.pus)
         )
 
 
@@ -255,8 +261,8 @@ def _differences(rng: Chance, shape: Shape, nature: Nature, dims: tuple[int, int
     field += (nature.lgroup / 2 * clipped_normal(b_count, 1, nodes))[:, :, node]
     field += (nature.cpu * clipped_normal(int(cpu.max()) + 1))[cpu][None, None]
     swing = rng.normal(0, 1, i_count)
-    for i in range(1, i_count):  # a warming machine: iterations near each other are alike
-        swing[i] = 0.5 * swing[i - 1] + math.sqrt(0.75) * swing[i]
+    for iteration in range(1, i_count):  # a warming machine: iterations near each other are alike
+        swing[iteration] = 0.5 * swing[iteration - 1] + math.sqrt(0.75) * swing[iteration]
     field += (nature.swing * swing)[None, :, None]
     field += nature.swing_of_one * rng.normal(0, 1, (b_count, i_count, 1))
     return field
@@ -371,16 +377,19 @@ def _starts(rng: Chance, elapsed_s: Values, *, rotated: bool) -> Values:
     start_s = np.zeros(elapsed_s.shape)
     now = 0.0
     if not rotated:
-        for i in range(i_count):
-            for b in range(b_count):
-                start_s[b, i] = now + each
-                now = float((start_s[b, i] + elapsed_s[b, i]).max()) + 0.05
+        for iteration in range(i_count):
+            for benchmark in range(b_count):
+                start_s[benchmark, iteration] = now + each
+                now = (
+                    float((start_s[benchmark, iteration] + elapsed_s[benchmark, iteration]).max())
+                    + 0.05
+                )
         return start_s
-    for c in range(c_count):
-        now = each[c]
-        for i in range(i_count):
+    for copy in range(c_count):
+        now = each[copy]
+        for iteration_number in range(i_count):
             for step in range(b_count):
-                b = (c + step) % b_count
-                start_s[b, i, c] = now
-                now += elapsed_s[b, i, c]
+                b = (copy + step) % b_count
+                start_s[b, iteration_number, copy] = now
+                now += elapsed_s[b, iteration_number, copy]
     return start_s

@@ -50,7 +50,7 @@ def build(
     """
     nodes = len(cores_of_node)
     node = np.repeat(np.arange(nodes), cores_of_node)
-    within = np.concatenate([np.arange(n) for n in cores_of_node])
+    within = np.concatenate([np.arange(number) for number in cores_of_node])
     of_node = np.array(cores_of_node)[node]
     slices = np.minimum(llcs, np.maximum(1, of_node // 2))
     llc = np.unique(node * 64 + within * slices // of_node, return_inverse=True)[1]
@@ -83,7 +83,7 @@ def _placed(rng: Chance, machine: Machine, layout: str) -> Numbers:
     if layout == "one per PU":
         first = pus
     elif layout == "half of each lgroup's cores":
-        rank = np.array([np.sum(node[:k] == node[k]) for k in range(cores)])
+        rank = np.array([np.sum(node[:number] == node[number]) for number in range(cores)])
         of = np.array([np.sum(node == one) for one in node])
         first = first[rank < (of + 1) // 2]
     elif layout == "half of the lgroups":
@@ -111,13 +111,19 @@ def draw(rng: Chance, most: int) -> Shape:
             smt = max(smt, 2)
         most_nodes = max(1, min(18, aim // 2))
         nodes = int(
-            rng.choice([n for n in (1, 1, 2, 2, 3, 4, 4, 6, 8, 8, 12, 16, 18) if n <= most_nodes])
+            rng.choice(
+                [
+                    number
+                    for number in (1, 1, 2, 2, 3, 4, 4, 6, 8, 8, 12, 16, 18)
+                    if number <= most_nodes
+                ]
+            )
         )
         cores = max(1, round(aim / nodes / (smt if layout == "one per PU" else 1)))
         each = [cores] * nodes
         if nodes > 1 and rng.random() < 0.2:
             each = [max(1, round(cores * rng.choice([1, 0.5]))) for _ in each]
-        packages = int(rng.choice([n for n in (1, 2, 4, nodes) if nodes % n == 0]))
+        packages = int(rng.choice([number for number in (1, 2, 4, nodes) if nodes % number == 0]))
         machine = build(
             each, smt, packages, int(rng.choice([1, 2, 4])), adjacent=rng.random() < 0.4
         )

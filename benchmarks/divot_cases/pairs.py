@@ -54,7 +54,8 @@ def pair(seed: int, number: int) -> tuple[str, Case, Case]:
             continue
         plants = ((), ()) if truth == "none" else ((first,), (second,) if truth != "one" else ())
         one, two = (
-            run_in(world, stage, of, f"pair-{seed}-{number}-{k}") for k, of in enumerate(plants)
+            run_in(world, stage, of, f"pair-{seed}-{number}-{index}")
+            for index, of in enumerate(plants)
         )
         if all(case.demanded(plant) for case in (one, two) for plant in case.plants):
             return (truth, one, two) if number % 8 < 4 else (truth, two, one)
@@ -68,7 +69,7 @@ def _moved(rng: np.random.Generator, plant: Plant, kind: str, at: Any) -> Plant 
         others = [rng.choice(free, int(members.sum()), replace=False)]
     else:
         numbers = getattr(at, "node" if kind == "lgroup" else kind)
-        parts = [np.flatnonzero(numbers == n) for n in np.unique(numbers[~members])]
+        parts = [np.flatnonzero(numbers == number) for number in np.unique(numbers[~members])]
         others = [part for part in parts if len(part) == members.sum()]
     if not others:
         return None
@@ -114,9 +115,9 @@ def main() -> int:
     table: Counter[tuple[str, str]] = Counter()
     alarms: Counter[str] = Counter()
     for begin in range(0, args.pairs, _BATCH):
-        made = [pair(args.seed, n) for n in range(begin, min(begin + _BATCH, args.pairs))]
+        made = [pair(args.seed, number) for number in range(begin, min(begin + _BATCH, args.pairs))]
         with TemporaryDirectory(prefix="divot-pairs-") as scratch:
-            for n, (it, document) in enumerate(
+            for index, (it, document) in enumerate(
                 zip(made, documents(made, Path(scratch)), strict=True)
             ):
                 truth, *cases = it
@@ -130,7 +131,7 @@ def main() -> int:
                         for case in cases
                         for plant in case.plants
                     )
-                    print(f"pair {begin + n} {truth} ({about}): {answer}; beside: {others}")
+                    print(f"pair {begin + index} {truth} ({about}): {answer}; beside: {others}")
                     print(
                         *(f"    {b['kind']}: {b['evidence']}" for b in document["between"]),
                         sep="\n",

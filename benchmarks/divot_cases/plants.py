@@ -100,28 +100,28 @@ def _groups(kind: str, shape: Shape) -> list[tuple[str, Mask]]:
     at = shape.copies
     groups: list[tuple[str, Mask]] = []
     if kind == "lgroup":
-        groups = [(f"lgroup {n}", at.node == n) for n in np.unique(at.node)]
+        groups = [(f"lgroup {number}", at.node == number) for number in np.unique(at.node)]
     elif kind == "package":
-        groups = [(f"package {n}", at.package == n) for n in np.unique(at.package)]
+        groups = [(f"package {number}", at.package == number) for number in np.unique(at.package)]
     elif kind == "llc":
         groups = [
-            (f"LLC {n}", at.llc == n)
-            for n in np.unique(at.llc)
-            if np.sum(at.llc == n) >= 2
-            and not np.array_equal(at.llc == n, at.node == at.node[at.llc == n][0])
+            (f"LLC {number}", at.llc == number)
+            for number in np.unique(at.llc)
+            if np.sum(at.llc == number) >= 2
+            and not np.array_equal(at.llc == number, at.node == at.node[at.llc == number][0])
         ]
     elif kind == "cpu":
-        groups = [(f"CPU {n}", at.cpu == n) for n in np.unique(at.cpu)]
+        groups = [(f"CPU {number}", at.cpu == number) for number in np.unique(at.cpu)]
     elif kind == "core":
         groups = [
-            (f"core {n}", at.core == n)
-            for n in np.unique(at.core)
-            if len(set(at.cpu[at.core == n])) > 1
+            (f"core {number}", at.core == number)
+            for number in np.unique(at.core)
+            if len(set(at.cpu[at.core == number])) > 1
         ]
     elif kind == "second threads":
         groups = [
-            (f"threads {n} of all cores", at.thread == n)
-            for n in range(1, int(at.thread.max()) + 1)
+            (f"threads {number} of all cores", at.thread == number)
+            for number in range(1, int(at.thread.max()) + 1)
         ]
         groups = [
             group for group in groups if np.sum(group[1]) > max(1, len(np.unique(at.core)) // 2)
@@ -133,7 +133,7 @@ def _groups(kind: str, shape: Shape) -> list[tuple[str, Mask]]:
             ranked = here[np.lexsort((at.thread[here], at.core[here]))]
             upper[ranked[(len(ranked) + 1) // 2 :]] = True
         fits = len(np.unique(at.node)) > 1 and all(
-            np.sum(at.node == n) >= 4 for n in np.unique(at.node)
+            np.sum(at.node == number) >= 4 for number in np.unique(at.node)
         )
         groups = [("upper half of each lgroup", upper)] if fits else []
     if not shape.known:  # all there is are copies' numbers: a group must be a run of them
@@ -169,7 +169,7 @@ def _remote(stage: Stage) -> Plant | None:
         copies = copies[begin : begin + len(copies) // 2]
     members = np.zeros(shape.size, bool)
     members[copies] = True
-    other = stage.pick([n for n in nodes.tolist() if n != node])
+    other = stage.pick([number for number in nodes.tolist() if number != node])
     home = at.node.copy()
     home[members] = other
     scope, factor = "all", np.ones((stage.benchmarks, stage.iterations, 1))
@@ -250,8 +250,8 @@ def _bimodal(stage: Stage) -> Plant | None:
     again = stage.rng.random() < 0.6
     members = stage.rng.permutation(size) < share * size
     b = int(stage.rng.integers(b_count))
-    for i in range(i_count):
-        delta[b, i] = gap * (stage.rng.permutation(members) if again else members)
+    for iteration in range(i_count):
+        delta[b, iteration] = gap * (stage.rng.permutation(members) if again else members)
     return Plant("bimodal", "modes", "two modes", "one", delta)
 
 
@@ -266,12 +266,14 @@ def _swapping(stage: Stage) -> Plant | None:
     if len(nodes) >= 3 and stage.shape.known and rng.random() < 0.7:
         order = rng.permutation(nodes)
         few = max(1, len(nodes) // (3 if stage.iterations > 2 else 2) - (stage.iterations == 2))
-        for i in range(stage.iterations):
-            delta[b, i] = gap * np.isin(at.node, np.roll(order, -i * few)[:few])
+        for iteration_number in range(stage.iterations):
+            delta[b, iteration_number] = gap * np.isin(
+                at.node, np.roll(order, -iteration_number * few)[:few]
+            )
         return Plant("does not repeat", "swaps", "lgroups swap", "one", delta)
     few = max(2, stage.shape.size // 5)
-    for i in range(stage.iterations):
-        delta[b, i, rng.choice(stage.shape.size, few, replace=False)] = -gap
+    for iteration in range(stage.iterations):
+        delta[b, iteration, rng.choice(stage.shape.size, few, replace=False)] = -gap
     return Plant("does not repeat", "swaps", "lucky copies", "one", delta)
 
 

@@ -74,7 +74,9 @@ def summary(verdicts: Sequence[Verdict]) -> dict[str, Any]:
             "with an alarm": share(sum(bool(verdict.alarms) for verdict in clean), len(clean)),
             "with the layout told as a divot": share(_with("layout", clean), len(clean)),
             "with nature told as a divot": share(_with("nature", clean), len(clean)),
-            "alarms by kind": dict(Counter(a.kind for verdict in clean for a in verdict.alarms)),
+            "alarms by kind": dict(
+                Counter(alarm.kind for verdict in clean for alarm in verdict.alarms)
+            ),
             "by copies": _shares((_copies(verdict), bool(verdict.alarms)) for verdict in clean),
             "by noise": _shares((_noise(verdict), bool(verdict.alarms)) for verdict in clean),
             "by layout": _shares(

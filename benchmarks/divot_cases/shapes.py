@@ -116,7 +116,7 @@ def findings_of(case: Made) -> list[Finding]:
     unknown, cpu = np.full(shape[2], -1), np.arange(shape[2])
     nan = np.full(shape, np.nan)
     table = Table(
-        benchmarks=tuple((f"b{k}", None) for k in range(shape[0])),
+        benchmarks=tuple((f"b{number}", None) for number in range(shape[0])),
         iterations=tuple(range(1, shape[1] + 1)),
         log_s=case.log_s,
         copy=np.broadcast_to(cpu, shape).copy(),
@@ -178,7 +178,7 @@ def main() -> None:
         made = make(asked.seed, number)
         rates[made.kind, made.multiple].append(verdict(made))
     clean = rates.pop(("clean", 0.0), [])
-    named_in, places = (sum(outcome[k] for outcome in clean) for k in (1, 2))
+    named_in, places = (sum(outcome[number] for outcome in clean) for number in (1, 2))
     print(f"clean: {len(clean)} runs, anything named in {named_in}, a place in {places}")
     print("planted    " + "".join(f"{f'x {m:g}':>10}" for m in MULTIPLES))
     for kind in sorted({kind for kind, _ in rates}):

@@ -93,8 +93,8 @@ def _page(folder: Path) -> object:
 
 def _document(folder: Path, _: Mapping[str, str], name: str = _DOCUMENT, rows: int = _ROWS) -> None:
     times = [
-        {"benchmark": f"b{n % 10}", "iteration": n // 10 % 10 + 1, "copy": n // 100}
-        for n in range(rows)
+        {"benchmark": f"b{number % 10}", "iteration": number // 10 % 10 + 1, "copy": number // 100}
+        for number in range(rows)
     ]
     document = observed(*times, uuid=name, copies=rows // 100)
     (folder / "here" / name).write_text(json.dumps(document))

@@ -22,10 +22,13 @@ exit $status
 """
 _CASES = (
     *(("db", f"size={kb}k", "", "is full") for kb in (4, 64, 256, 320, 400, 800)),
-    *(("db", f"size=8m,nr_inodes={n}", "", "has no inodes") for n in (1, 2, 3, 4, 6)),
+    *(("db", f"size=8m,nr_inodes={number}", "", "has no inodes") for number in (1, 2, 3, 4, 6)),
     *(("db", "size=8m", s, "turns read-only") for s in ("0", "0.4", "0.8", "1.2", "1.6")),
     *(("cache", f"size={kb}k", "", "is full") for kb in (4, 16, 64)),
-    *(("cache", f"size=8m,nr_inodes={n}", "", "has no inodes") for n in (1, 3, 5, 8, 12, 20)),
+    *(
+        ("cache", f"size=8m,nr_inodes={number}", "", "has no inodes")
+        for number in (1, 3, 5, 8, 12, 20)
+    ),
     *(("cache", "size=8m", s, "turns read-only") for s in ("0", "0.4", "0.8", "1.2", "1.6")),
 )
 
@@ -35,8 +38,8 @@ def campaign(bench: Bench, share: float = 1.0) -> list[Row]:
     if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
         return [Row("disks full, read-only", 0, 0, "left out: only root may mount (unshare -m)")]
     cases = [
-        _CASES[i * len(_CASES) // scaled_number(share, len(_CASES))]
-        for i in range(scaled_number(share, len(_CASES)))
+        _CASES[number * len(_CASES) // scaled_number(share, len(_CASES))]
+        for number in range(scaled_number(share, len(_CASES)))
     ]
 
     def attempt(folder: Path, case: tuple[str, str, str, str]) -> str | None:

@@ -108,7 +108,9 @@ def readers() -> dict[str, tuple[int, Any, list[bytes]]]:
             b'{"copies": "2", "suites": ["mini"]}',
         ),
         "machines in XML": of_text(
-            5_000, lambda it: parse_xml(it, "fuzzed"), *(machine_xml(n).encode() for n in range(4))
+            5_000,
+            lambda it: parse_xml(it, "fuzzed"),
+            *(machine_xml(number).encode() for number in range(4)),
         ),
         "observations": (
             10_000,

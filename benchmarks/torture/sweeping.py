@@ -98,7 +98,7 @@ def campaign(bench: Bench, share: float = 1.0, seed: int = 1) -> list[Row]:
     ends = sum((result.ends for result in results), Counter[str]())
     print(
         f"{len(results)} sweeps of 3 axes, ended by "
-        f"{', '.join(f'{name} {n} times' for name, n in sorted(ends.items()))}: "
+        f"{', '.join(f'{name} {number} times' for name, number in sorted(ends.items()))}: "
         f"{sum(result.changed for result in results)} ends left settings changed, "
         f"all put back by the next start; "
         f"{sum(result.kept for result in results)} runs done before an end and kept, "
@@ -236,7 +236,9 @@ class _Rig(Rig):
             "SELECT block, point, count(*) FROM sweep_run JOIN run ON run.id = run_id "
             "WHERE run.status = 'complete' GROUP BY block, point HAVING count(*) > 1"
         )
-        wrong += [f"block {block}, point {point} ran {n} times" for block, point, n in counted]
+        wrong += [
+            f"block {block}, point {point} ran {number} times" for block, point, number in counted
+        ]
         for run, uuid in self.query_rows(
             "SELECT run.id, run.uuid FROM run JOIN sweep_run ON run_id = run.id WHERE NOT replaced"
         ):

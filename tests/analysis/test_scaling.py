@@ -58,7 +58,7 @@ def test_where_copies_were_placed() -> None:
     assert (threads.even, threads.lgroups) == (None, (3,))
     assert cpus_used(run(1, [0, 0], {"a": 1.0})).share is Share.CPUS
     assert cpus_used(run(1, [0] * 9, {"a": 1.0})).share is Share.CPUS
-    rows = [copy_row(n, 1.0, cpu=None, core=None, node=None) for n in range(3)]
+    rows = [copy_row(copy, 1.0, cpu=None, core=None, node=None) for copy in range(3)]
     assert cpus_used(stored(rows, copies=3)).share is Share.UNKNOWN
     # Not bound, but more than there are CPUs: they share them wherever they run.
     assert cpus_used(replace(stored(rows, copies=3), pus=PUS[:2])).share is Share.CPUS
@@ -112,7 +112,9 @@ def test_speedup_efficiency_and_gain() -> None:
     assert first.efficiency == 1.0
     assert (last.speedup, last.efficiency) == pytest.approx((1.6, 0.8))
     # Several runs of one number are one point, with a geometric mean.
-    several = (run(2 + i, [0, 1], {"a": s}) for i, s in enumerate((20.0, 10.0, 12.5)))
+    several = (
+        run(2 + number, [0, 1], {"a": time_s}) for number, time_s in enumerate((20.0, 10.0, 12.5))
+    )
     point = curve(run(1, [0], {"a": 10.0}), *several).series[0].points[1]
     assert (point.rates, point.runs) == ((1.0, 2.0, 1.6), (2, 3, 4))
     assert point.rate == pytest.approx(3.2 ** (1 / 3))
@@ -206,7 +208,7 @@ def test_other_axes_of_a_sweep_are_curves_of_their_own() -> None:
 
 def test_what_else_differs_is_told_but_not_where_copies_are() -> None:
     always = (("thp.enabled", "always"),)
-    others = [replace(run(n, [0, 1], {"a": 10.0}), settings=always) for n in (2, 3)]
+    others = [replace(run(number, [0, 1], {"a": 10.0}), settings=always) for number in (2, 3)]
     ((one, runs),) = curve(run(1, [0], {"a": 10.0}), *others).differences
     assert (one.what, runs) == ("setting thp.enabled", (2, 3))
 
@@ -291,13 +293,15 @@ def test_the_law_is_fitted_where_each_copy_has_a_core() -> None:
         pus = tuple(
             MachinePU(cpu=cpu, core=cpu % 16, llc=0, node=0, package=0) for cpu in range(32)
         )
-        rows = [copy_row(n, seconds, cpu=n, core=n % 16, node=0) for n in range(copies)]
+        rows = [copy_row(copy, seconds, cpu=copy, core=copy % 16, node=0) for copy in range(copies)]
         return replace(stored(rows, copies=copies, run=number), pus=pus)
 
     def seconds(n: int) -> float:
         return 10 * (1 + 0.05 * (n - 1) + 0.002 * n * (n - 1))
 
-    runs = [machine(i, n, seconds(n)) for i, n in enumerate((1, 2, 4, 8, 16), 1)]
+    runs = [
+        machine(number, index, seconds(index)) for number, index in enumerate((1, 2, 4, 8, 16), 1)
+    ]
     threads = machine(9, 32, seconds(16) * 2.2)
     (series,) = curve(*runs, threads).series
     assert isinstance(series.law, Usl)
@@ -354,9 +358,9 @@ def test_rotated_order_beside_homogeneous_at_the_same_copies() -> None:
 def test_an_imported_result_with_two_tunes_is_two_curves() -> None:
     def both(number: int, cpus: Sequence[int]) -> StoredRun:
         rows = [
-            copy_row(n, seconds, phase=phase, tune=tune, cpu=cpu, core=cpu, node=0)
+            copy_row(number, seconds, phase=phase, tune=tune, cpu=cpu, core=cpu, node=0)
             for phase, (tune, seconds) in enumerate((("base", 10.0), ("peak", 8.0)))
-            for n, cpu in enumerate(cpus)
+            for number, cpu in enumerate(cpus)
         ]
         made = stored(rows, run=number, copies=len(cpus), source="import", tune=None)
         return replace(made, pus=PUS)

@@ -74,17 +74,17 @@ def placements(lgroups: int, cpus_each: int, copies_each: int = 1) -> list[Place
     cpus = lgroups * cpus_each
     return [
         Placement(
-            copy=n,
-            cpus=(n % cpus,),
-            cpu=n % cpus,
-            core=n % cpus,
+            copy=copy,
+            cpus=(copy % cpus,),
+            cpu=copy % cpus,
+            core=copy % cpus,
             llc=0,
-            node=n % cpus // cpus_each,
+            node=copy % cpus // cpus_each,
             package=0,
             memory_policy=LOCAL,
             memory_nodes=(),
         )
-        for n in range(cpus * copies_each)
+        for copy in range(cpus * copies_each)
     ]
 
 
@@ -145,7 +145,7 @@ def test_a_slow_lgroup_is_disturbed_on_its_own_cpus_in_every_cell() -> None:
 def test_a_slow_iteration_is_disturbed_on_all_cpus_in_that_one_only() -> None:
     plants, _ = plan_injections(placements(1, 4), 3, random.Random(1))
     odd = plants[-1]
-    [disturbed] = [k for k in (1, 2, 3) if odd.competing("a", k)]
+    [disturbed] = [iteration for iteration in (1, 2, 3) if odd.competing("a", iteration)]
     assert disturbed == odd.iteration
     assert [cpu for cpu, _ in odd.competing("a", disturbed)] == [0, 1, 2, 3]
 
@@ -153,7 +153,9 @@ def test_a_slow_iteration_is_disturbed_on_all_cpus_in_that_one_only() -> None:
 def test_the_seed_decides_what_is_planted() -> None:
     first, again = (plan_injections(placements(2, 8), 5, random.Random(7))[0] for _ in range(2))
     assert first == again
-    different = [plan_injections(placements(2, 8), 5, random.Random(n))[0] for n in range(20)]
+    different = [
+        plan_injections(placements(2, 8), 5, random.Random(number))[0] for number in range(20)
+    ]
     assert len({plants[1].place for plants in different}) > 4
 
 
@@ -311,7 +313,9 @@ def test_all_must_be_right_for_the_whole_to_be() -> None:
 def times(slow: dict[tuple[str, int, int], float]) -> dict[tuple[str, int, int], float]:
     """Two benchmarks of 1 s and 2 s, three iterations, four copies, some of them slower."""
     usual = {"a": 1.0, "b": 2.0}
-    cells = [(n, k, c) for n in usual for k in (1, 2, 3) for c in range(4)]
+    cells = [
+        (name, iteration, copy) for name in usual for iteration in (1, 2, 3) for copy in range(4)
+    ]
     return {cell: usual[cell[0]] * slow.get(cell, 1.0) for cell in cells}
 
 
@@ -326,7 +330,9 @@ def test_the_spread_is_that_of_the_copy_farthest_from_its_benchmark() -> None:
 def test_copies_of_a_cpu_that_something_slowed_are_not_the_noise_of_the_others() -> None:
     slow = times({("b", 2, 3): 1.3, ("a", 1, 0): 0.96})
     cpu_of = {0: 0, 1: 0, 2: 1, 3: 1}
-    steady = {(n, k, cpu): 1e-3 for n in "ab" for k in (1, 2, 3) for cpu in (0, 1)}
+    steady = {
+        (name, iteration, cpu): 1e-3 for name in "ab" for iteration in (1, 2, 3) for cpu in (0, 1)
+    }
     widest = spread_of(slow, steady | {("b", 2, 1): 1.6e-3}, cpu_of)
     assert widest is not None
     assert widest.size == pytest.approx(0.04)
@@ -343,7 +349,7 @@ def test_what_is_judged_grows_with_the_noise() -> None:
 
 
 def test_the_effect_is_taken_from_the_raw_times() -> None:
-    slow = times({(n, k, 1): 1.3 for n in "ab" for k in (1, 2, 3)})
+    slow = times({(name, iteration, 1): 1.3 for name in "ab" for iteration in (1, 2, 3)})
     assert plant_size(CPU, slow, times({})) == pytest.approx(1.3)
     all_slower = {cell: 1.1 * seconds for cell, seconds in slow.items()}
     assert plant_size(CPU, all_slower, times({})) == pytest.approx(1.3)
@@ -510,7 +516,7 @@ def test_who_took_a_cpu_is_named_with_it() -> None:
     assert unknown.endswith("no process that can be seen here")
 
 
-CALM = {(name, k, cpu): 1e-3 for name in "ab" for k in (1, 2, 3) for cpu in (0, 1)}
+CALM = {(name, iteration, cpu): 1e-3 for name in "ab" for iteration in (1, 2, 3) for cpu in (0, 1)}
 
 
 def test_the_speed_of_a_cpu_is_told_from_what_is_usual_of_itself() -> None:

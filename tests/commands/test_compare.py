@@ -276,7 +276,7 @@ def test_programs_read_the_same_rate_in_every_document(sweep: str, rater: Rater)
             for run in point["runs"]
         ]
         brackets = [max(float(row["elapsed_s"]) for row in of_run) for of_run in rows]
-        by_hand = [len(of_run) * 10 / s for of_run, s in zip(rows, brackets, strict=True)]
+        by_hand = [len(of_run) * 10 / time_s for of_run, time_s in zip(rows, brackets, strict=True)]
         assert by_hand == pytest.approx(ratios)
 
 

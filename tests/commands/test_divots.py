@@ -32,20 +32,22 @@ def document(times: Times, uuid: str = "u", **run: Any) -> dict[str, Any]:
     return {
         "rater": 1,
         "run": {"uuid": uuid, "host": "h", "mode": "homogeneous", "copies": times.shape[2]} | run,
-        "topology": {"nodes": {str(n): list(range(8 * n, 8 * n + 8)) for n in range(4)}},
+        "topology": {
+            "nodes": {str(number): list(range(8 * number, 8 * number + 8)) for number in range(4)}
+        },
         "observations": [
             {
-                "benchmark": f"b{b}",
-                "iteration": i,
+                "benchmark": f"b{benchmark}",
+                "iteration": iteration,
                 "copy": c,
                 "cpu": c,
                 "core": c,
                 "node": c // 8,
                 "package": 0,
                 "start_s": 0.0,
-                "elapsed_s": float(times[b, i, c]),
+                "elapsed_s": float(times[benchmark, iteration, c]),
             }
-            for b, i, c in np.ndindex(*times.shape)
+            for benchmark, iteration, c in np.ndindex(*times.shape)
         ],
     }
 
@@ -357,20 +359,20 @@ def made_times(*plants: Plant) -> Times:
 def timed_document(times: Times, uuid: str) -> dict[str, Any]:
     rows = [
         {
-            "benchmark": NAMES[b],
-            "iteration": i + 1,
-            "copy": c,
-            "cpu": c,
-            "core": c // 2,
-            "node": c // 8,
+            "benchmark": NAMES[benchmark],
+            "iteration": iteration + 1,
+            "copy": copy,
+            "cpu": copy,
+            "core": copy // 2,
+            "node": copy // 8,
             "package": 0,
-            "start_s": 200.0 * (len(NAMES) * i + b),
-            "elapsed_s": float(times[b, i, c]),
+            "start_s": 200.0 * (len(NAMES) * iteration + benchmark),
+            "elapsed_s": float(times[benchmark, iteration, copy]),
         }
-        for b, i, c in np.ndindex(*times.shape)
+        for benchmark, iteration, copy in np.ndindex(*times.shape)
     ]
-    nodes = {str(n): [*range(8 * n, 8 * n + 8)] for n in range(4)}
-    cores = {str(n): [2 * n, 2 * n + 1] for n in range(16)}
+    nodes = {str(number): [*range(8 * number, 8 * number + 8)] for number in range(4)}
+    cores = {str(number): [2 * number, 2 * number + 1] for number in range(16)}
     run = {"uuid": uuid, "host": "h", "mode": "homogeneous", "copies": COPIES}
     topology = {"nodes": nodes, "cores": cores, "packages": {"0": [*range(COPIES)]}}
     run["started_at"] = "2026-11-20T12:00:00Z"

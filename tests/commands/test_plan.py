@@ -237,7 +237,8 @@ def test_a_path_is_not_broken_at_its_hyphens(
 
 
 def test_numbers_that_lie_equally_far_apart_are_brief() -> None:
-    assert [brief(n) for n in ((0, 4, 8, 12), (0, 1, 2), (3,), (0, 5), (), (0, 1, 5))] == [
+    sets = ((0, 4, 8, 12), (0, 1, 2), (3,), (0, 5), (), (0, 1, 5))
+    assert [brief(numbers) for numbers in sets] == [
         "0-12:4", "0-2", "3", "0,5", "-", "0-1,5"
     ]  # fmt: skip
 

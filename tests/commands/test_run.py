@@ -169,7 +169,7 @@ def test_a_wrong_answer_fails_the_run_and_is_kept(own_suite: Path, rater: Rater)
 
 def test_one_benchmark_of_a_suite_can_be_named(own_suite: Path, ran: Ran) -> None:
     document = ran(f"{own_suite}/near", "--size", "test", "--copies", "1")
-    assert [b["benchmark"] for b in document["benchmarks"]] == ["near"]
+    assert [benchmark["benchmark"] for benchmark in document["benchmarks"]] == ["near"]
 
 
 def test_each_copy_is_bound_to_its_own_cpu_and_the_database_says_so(ran: Ran) -> None:
@@ -196,7 +196,7 @@ def test_tags_environment_and_discarded_iterations_are_stored(ran: Ran) -> None:
         *("--env", "X=1", "--", "sh", "-c", 'test "$X" = 1'),
     )
     assert document["tags"] == {"thp": "always"}
-    assert [b["counted"] for b in document["benchmarks"]] == [False, True, True]
+    assert [benchmark["counted"] for benchmark in document["benchmarks"]] == [False, True, True]
     assert query_rows("SELECT name, value FROM environment") == [("X", "1")]
 
 

@@ -81,7 +81,7 @@ def test_json_may_stand_before_or_after_the_subcommand(suite_file: Path, rater: 
     after = rater("suites", "show", f"{suite_file}/sum", "--json")
     assert after == rater("--json", "suites", "show", f"{suite_file}/sum")
     shown = document(after[1])
-    assert [b["name"] for b in shown["benchmarks"]] == ["sum"]
+    assert [benchmark["name"] for benchmark in shown["benchmarks"]] == ["sum"]
     (size,) = shown["benchmarks"][0]["sizes"]
     assert (size["name"], size["args"], size["memory_bytes"]) == ("test", ["4"], 2_000_000)
     assert (size["inputs"], size["checked"]) == ([], ["stdout"])
@@ -208,7 +208,7 @@ def test_a_wrong_file_is_told_whole(suite_file: Path, rater: Rater) -> None:
     assert err.splitlines()[0] == f"{suite_file} has 3 mistakes:"
     status, out, _ = rater("suites", "check", suite_file, "--json")
     assert status == 2
-    assert [(m["line"], m["key"]) for m in document(out)["mistakes"]] == [
+    assert [(mistake["line"], mistake["key"]) for mistake in document(out)["mistakes"]] == [
         (5, "benchmarks.sum"),
         (8, "benchmarks.sum.source"),
         (11, "benchmarks.sum.sizes.test.reference_s"),
@@ -245,14 +245,14 @@ def test_quick_kernels_of_the_built_in_suite_answer_rightly(tmp_path: Path) -> N
     if "mini" not in suite_names():
         pytest.skip("suites/mini.toml is not there")
     quick = sorted(
-        (b for b in load_suite("mini").benchmarks if "test" in b.sizes),
+        (benchmark for benchmark in load_suite("mini").benchmarks if "test" in benchmark.sizes),
         key=lambda b: b.sizes["test"].reference_s or 1e9,
     )[:2]
     trials = [
         try_run(benchmark, "base", "test", cache=tmp_path, work=tmp_path, limits=Limits(60))
         for benchmark in quick
     ]
-    assert [(t.error, t.checked) for t in trials] == [(None, True)] * 2
+    assert [(trial.error, trial.checked) for trial in trials] == [(None, True)] * 2
 
 
 def test_suites_in_the_users_folders_are_listed_with_their_folder(
@@ -343,7 +343,7 @@ def test_mistakes_of_the_file_do_not_hide_missing_programs(suite_file: Path, rat
     status, out, _ = rater("suites", "check", suite_file, "--json")
     checked = document(out)
     assert (status, checked["ok"], len(checked["mistakes"])) == (2, False, 1)
-    assert [b["benchmark"] for b in checked["benchmarks"]] == ["[suite]", "a", "b"]
+    assert [benchmark["benchmark"] for benchmark in checked["benchmarks"]] == ["[suite]", "a", "b"]
 
 
 def test_what_is_probably_not_meant_is_a_warning_each_kind_once(

@@ -391,16 +391,16 @@ RATES: dict[str, dict[int, float]] = {
 def run(copies: int, number: int, names: Sequence[str] = (FINE, STOPS)) -> StoredRun:
     rows = [
         copy_row(
-            n,
+            copy,
             10 * copies / RATES[name][copies],
             phase=phase,
             benchmark=name,
-            cpu=n % 8,
-            core=n % 4,
+            cpu=copy % 8,
+            core=copy % 4,
             node=0,
         )
         for phase, name in enumerate(names)
-        for n in range(copies)
+        for copy in range(copies)
     ]
     made = stored(
         rows, copies=copies, uuid=f"u-{number}", run=number, categories={FINE: "int", STOPS: "int"}
@@ -410,8 +410,8 @@ def run(copies: int, number: int, names: Sequence[str] = (FINE, STOPS)) -> Store
 
 def curves(*runs: StoredRun, thp: Sequence[str] = ()) -> tuple[Curve, ...]:
     points = [
-        Point("", (("thp", thp[i]),) if thp else (), (PointRun(one, None),))
-        for i, one in enumerate(runs)
+        Point("", (("thp", thp[number]),) if thp else (), (PointRun(one, None),))
+        for number, one in enumerate(runs)
     ]
     return scaling_curves(points).curves
 
@@ -451,7 +451,10 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     text = io.StringIO()
     printer = Printer(Console(file=text, width=width))
     found = scaling_curves(
-        [Point("", (), (PointRun(run(n, i), None),)) for i, n in enumerate((1, 2, 4, 8), 1)],
+        [
+            Point("", (), (PointRun(run(index, number), None),))
+            for number, index in enumerate((1, 2, 4, 8), 1)
+        ],
     )
     print_parts(scaling_parts(found, (), ()), printer)
     assert max(map(len, text.getvalue().splitlines())) <= width
@@ -461,7 +464,10 @@ def test_the_law_says_what_it_was_fitted_to_and_where_no_peak_is(
     rater_with_runs: Rater,
 ) -> None:
     text = io.StringIO()
-    points = [Point("", (), (PointRun(run(n, i), None),)) for i, n in enumerate((1, 2, 3, 4), 1)]
+    points = [
+        Point("", (), (PointRun(run(index, number), None),))
+        for number, index in enumerate((1, 2, 3, 4), 1)
+    ]
     found = scaling_curves(points, law_on=LawScale.RATE)
     print_parts(scaling_parts(found, (), ()), Printer(Console(file=text, width=140)))
     said = text.getvalue()
@@ -571,7 +577,8 @@ def test_a_file_of_no_known_format_is_refused_before_anything_is_read(
 @needs_vega
 def test_curves_of_several_conditions_share_panels_and_have_their_names() -> None:
     runs = [
-        replace(run(n, n), head=replace(run(n, n).head, run=i)) for i, n in enumerate((1, 2) * 2)
+        replace(run(index, index), head=replace(run(index, index).head, run=number))
+        for number, index in enumerate((1, 2) * 2)
     ]
     found = curves(*runs, thp=("always", "always", "never", "never"))
     words = texts(curves_svg(found))
@@ -582,6 +589,6 @@ def test_curves_of_several_conditions_share_panels_and_have_their_names() -> Non
 def test_names_of_other_people_do_no_harm() -> None:
     hostile = "$x^2 <&> \x1b[31m"
     RATES[hostile] = RATES[FINE]
-    found = curves(*(run(n, n, (hostile,)) for n in (1, 2)))
+    found = curves(*(run(number, number, (hostile,)) for number in (1, 2)))
     del RATES[hostile]
     assert "$x^2 <&> ?[31m, ratio" in texts(curves_svg(found))

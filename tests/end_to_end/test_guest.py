@@ -251,7 +251,9 @@ def report(policy: str, ran: Ran) -> None:
     """Print what was seen: `pytest -m guest -s` shows it."""
     for copy in sorted(ran.copies):
         cpu, stored, nodes = ran.planned(copy)
-        lay = ", ".join(f"node {n} {100 * s:.1f} %" for n, s in sorted(ran.by_node(copy).items()))
+        lay = ", ".join(
+            f"node {number} {100 * s:.1f} %" for number, s in sorted(ran.by_node(copy).items())
+        )
         print(
             f"{policy:18} copy {copy}: CPU {cpu}, allowed {list(ran.cpus(copy))}, {stored} "
             f"{list(nodes)}; memory {lay}; plan {ran.verdicts[copy]}"

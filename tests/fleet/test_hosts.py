@@ -85,7 +85,7 @@ def times(
     little = 1 + 0.0004 * (sum(map(ord, host)) % 5)
     found = {}
     for name, seconds in (("lu", 10.0), ("vm", 20.0)):
-        bracket = tuple(seconds * slow * little * (1 + 0.001 * i) for i in range(3))
+        bracket = tuple(seconds * slow * little * (1 + 0.001 * number) for number in range(3))
         median = tuple(0.98 * it / slow * (copy or slow) for it in bracket)
         found[name] = (bracket if brackets else (), median)
     return {(host, 1, 1): found}
@@ -101,7 +101,9 @@ def test_the_slow_host_is_named_with_what_is_set_otherwise_there() -> None:
     hosts = [f"n{number}" for number in range(1, 7)]
     runs = [run(host, setting=2 if host == "n4" else 1) for host in hosts]
     settings = SETTINGS | {2: {"cpu.governor": "powersave", "load.1min": "9.9"}}
-    comparison = compared(runs, [times(h, 1.06 if h == "n4" else 1.0) for h in hosts], settings)
+    comparison = compared(
+        runs, [times(host, 1.06 if host == "n4" else 1.0) for host in hosts], settings
+    )
     (slow,) = comparison.slow
     assert slow.mean_slowdown == pytest.approx(1.06, abs=0.003)
     assert (slow.host, slow.alike, slow.of, slow.benchmarks) == ("n4", 2, 2, ())
@@ -115,7 +117,7 @@ def test_the_slow_host_is_named_with_what_is_set_otherwise_there() -> None:
 
 def test_a_host_whose_median_copy_is_level_is_slow_in_a_part() -> None:
     hosts = [f"n{number}" for number in range(1, 7)]
-    rows = [times(h, 1.06, copy=1.0) if h == "n4" else times(h) for h in hosts]
+    rows = [times(host, 1.06, copy=1.0) if host == "n4" else times(host) for host in hosts]
     (slow,) = compared([run(host) for host in hosts], rows).slow
     assert slow.slowdown == pytest.approx(1.06, abs=0.003)
     assert slow.typical_copy == pytest.approx(1.0, abs=0.003)
@@ -135,7 +137,7 @@ def test_a_host_whose_median_copy_is_level_is_slow_in_a_part() -> None:
 def test_hosts_of_another_kind_stand_apart(other: dict[str, Any], apart: str) -> None:
     hosts = [f"n{number}" for number in range(1, 8)]
     runs = [run(host, **(other if host == "n7" else {})) for host in hosts]
-    comparison = compared(runs, [times(h, 1.5 if h == "n7" else 1.0) for h in hosts])
+    comparison = compared(runs, [times(host, 1.5 if host == "n7" else 1.0) for host in hosts])
     first, second = comparison.kinds
     assert (first.slow, second.slow, len(first.hosts), second.hosts) == ((), (), 6, ("n7",))
     # The same machine with another kernel or microcode is held against the others, and marked.
@@ -162,8 +164,10 @@ def screen(comparison: FleetComparison, *missing: MissingHost) -> str:
 )
 def test_a_fleet_whose_hosts_are_mostly_disturbed_names_none(loud: int, said: str) -> None:
     hosts = ["n1", "n2", "n3", "n4"]
-    runs = [run(h, others_cost=0.3 if i < loud else 0.02) for i, h in enumerate(hosts)]
-    found = compared(runs, [times(h, 1.5 if h == "n4" else 1.0) for h in hosts])
+    runs = [
+        run(host, others_cost=0.3 if number < loud else 0.02) for number, host in enumerate(hosts)
+    ]
+    found = compared(runs, [times(host, 1.5 if host == "n4" else 1.0) for host in hosts])
     assert screen(found).startswith(f"Fleet 1: {said}. 4 hosts compared.")
     assert ("No slow hosts" in screen(found), len(found.slow)) == (False, int(loud < 4))
 
@@ -171,8 +175,8 @@ def test_a_fleet_whose_hosts_are_mostly_disturbed_names_none(loud: int, said: st
 def test_a_fleet_that_could_not_show_a_slow_host_does_not_say_that_there_is_none() -> None:
     hosts = ["n1", "n2", "n3", "n4"]
     comparison = compared(
-        [run(h) for h in hosts],
-        [times(h, 1 + 0.5 * place) for place, h in enumerate(hosts)],
+        [run(host) for host in hosts],
+        [times(host, 1 + 0.5 * place) for place, host in enumerate(hosts)],
     )
     (kind,) = comparison.kinds
     assert kind.slow or kind.why_not
@@ -184,36 +188,36 @@ def test_a_fleet_that_could_not_show_a_slow_host_does_not_say_that_there_is_none
     )
     assert "not complete state reason n4 not started pending too long" in screen(comparison, late)
     gone = [
-        MissingHost(host=h, state="lost", reason="node failed", attempts=2, has_times=False)
-        for h in ("n2", "n3", "n4")
+        MissingHost(host=host, state="lost", reason="node failed", attempts=2, has_times=False)
+        for host in ("n2", "n3", "n4")
     ]
     alone = compared([run("n1")], [times("n1")])
     assert screen(alone, *gone).startswith(
         "Fleet 1: Cannot tell: one host alone of this kind, and fewer than 4 do not show what is "
         "usual; 3 of 4 hosts not complete."
     )
-    fine = compared([run(h) for h in hosts], [times(h) for h in hosts])
+    fine = compared([run(host) for host in hosts], [times(host) for host in hosts])
     assert "No slow hosts among those that are complete (3 of 7 hosts not" in screen(fine, *gone)
 
 
 def test_settings_that_one_host_has_otherwise_are_always_listed() -> None:
     hosts = ["n1", "n2", "n3", "n4"]
     settings = SETTINGS | {2: {"cpu.governor": "powersave"}}
-    runs = [run(h, setting=2 if h == "n3" else 1) for h in hosts]
-    text = screen(compared(runs, [times(h) for h in hosts], settings))
+    runs = [run(host, setting=2 if host == "n3" else 1) for host in hosts]
+    text = screen(compared(runs, [times(host) for host in hosts], settings))
     assert "n3 differs: cpu.governor is powersave (most others: performance)" in text
 
 
 def test_a_little_less_memory_is_the_same_kind() -> None:
     hosts = [f"n{number}" for number in range(1, 5)]
     sizes = (64 << 30, (64 << 30) - 200_000_000, 64 << 30, 64 << 30)
-    runs = [run(h, memory_bytes=size) for h, size in zip(hosts, sizes, strict=True)]
-    assert len(compared(runs, [times(h) for h in hosts]).kinds) == 1
+    runs = [run(host, memory_bytes=size) for host, size in zip(hosts, sizes, strict=True)]
+    assert len(compared(runs, [times(host) for host in hosts]).kinds) == 1
 
 
 def test_three_hosts_show_their_times_and_no_verdict() -> None:
     hosts = ["n1", "n2", "n3"]
-    found = compared([run(h) for h in hosts], [times("n1", 1.5), times("n2"), times("n3")])
+    found = compared([run(host) for host in hosts], [times("n1", 1.5), times("n2"), times("n3")])
     (kind,) = found.kinds
     assert (kind.slow, kind.quiet) == ((), ())
     assert kind.why_not
@@ -233,14 +237,14 @@ def test_the_last_complete_attempt_counts_and_else_the_last() -> None:
 
 def test_a_host_without_times_is_said_and_not_compared() -> None:
     hosts = ["n1", "n2", "n3", "n4", "n5"]
-    found = compared([run(h) for h in hosts], [times(h) for h in hosts[:4]])
+    found = compared([run(host) for host in hosts], [times(host) for host in hosts[:4]])
     assert (len(found.kinds[0].hosts), found.without_times) == (4, ("n5",))
 
 
 def test_without_brackets_the_median_copies_are_compared() -> None:
     hosts = [f"n{number}" for number in range(1, 7)]
-    rows = [times(h, 1.06 if h == "n4" else 1.0, brackets=False) for h in hosts]
-    assert [it.host for it in compared([run(h) for h in hosts], rows).slow] == ["n4"]
+    rows = [times(host, 1.06 if host == "n4" else 1.0, brackets=False) for host in hosts]
+    assert [it.host for it in compared([run(host) for host in hosts], rows).slow] == ["n4"]
 
 
 def fleet(hosts: int, seed: int = 1, benchmarks: int = 6, iterations: int = 3) -> Floats:
@@ -360,9 +364,9 @@ def test_a_host_has_a_history_for_each_command_line_and_for_each_suite_and_size(
     fleets = {}
     for fleet in range(1, 13):
         slow = 1.05 if fleet % 2 == 0 and fleet > 6 else 1.0  # of the other program alone
-        rows = dict(ChainMap(*(times(h, slow if h == "n2" else 1.0) for h in hosts)))
+        rows = dict(ChainMap(*(times(host, slow if host == "n2" else 1.0) for host in hosts)))
         command = "./solve --big" if fleet % 2 == 0 else None
-        fleets[fleet] = results_of([run(h) for h in hosts], rows, SETTINGS, command)
+        fleets[fleet] = results_of([run(host) for host in hosts], rows, SETTINGS, command)
     keys = {
         program: host_history("n2", them) for program, them in points_of_host("n2", fleets).items()
     }
@@ -696,7 +700,7 @@ def test_a_second_attempt_tells_why_there_was_a_first_one_and_copies_are_told_on
 
 
 def test_many_nodes_take_a_line_for_all_that_are_complete() -> None:
-    nodes = [node(f"n{n:03}", "complete") for n in range(1, 129)]
+    nodes = [node(f"n{number:03}", "complete") for number in range(1, 129)]
     nodes[6] = node("n007", "refused", "another rater")
     assert printed(view(*nodes))[-3:] == [
         "n007  refused    1   17  another rater",

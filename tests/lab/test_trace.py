@@ -280,7 +280,7 @@ def a_program(seed: int, size: int) -> Records:
     """Heap, mappings, static data and a stack, with hot pages, sweeps and far jumps."""
     choose = random.Random(seed)
     kinds = (HEAP, MMAP, STATIC, STACK, OTHER)
-    at = {kind: (1 + 8 * i) * 512 * MB for i, kind in enumerate(kinds)}
+    at = {kind: (1 + 8 * number) * 512 * MB for number, kind in enumerate(kinds)}
     records: Records = [(kind, begin, begin + 64 * MB) for kind, begin in at.items()]
     before = -1
     while len(records) < size:
@@ -342,7 +342,7 @@ def test_misses_are_those_of_lists_for_every_mapping(analyser: Path, seed: int) 
 def test_memory_given_back_is_a_fault_again_but_no_new_page(analyser: Path) -> None:
     at = 1024 * MB
     page = at >> 12
-    touch: Records = [(page + n, 1) for n in range(1024)]
+    touch: Records = [(page + number, 1) for number in range(1024)]
     records: Records = [
         (MMAP, at, at + 4 * MB),
         *touch,
@@ -394,7 +394,7 @@ def test_a_sample_finds_the_misses_of_the_whole_within_its_error(analyser: Path)
     records: Records = [(choose.randrange(20_000), 1) for _ in range(200_000)]
     exact = analysed(analyser, records, "-t", "1:15:1024:1024")["sizes"][0]
     sample = analysed(analyser, records, "-t", "1:15:1024:1024", "-s", "0.1")["sizes"][0]
-    far = sum(n for distance, n in exact["histogram"]["other"] if distance >= 1024)
+    far = sum(number for distance, number in exact["histogram"]["other"] if distance >= 1024)
     far += exact["cold"][5]
     assert sum(sample["far"]) / 0.1 == pytest.approx(far, rel=0.05)
     assert sum(sample["sampled"]) / 0.1 == pytest.approx(200_000, rel=0.05)

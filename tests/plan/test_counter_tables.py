@@ -109,7 +109,9 @@ def test_every_table_of_a_processor_makes_a_stack_of_groups_with_cycles_and_inst
         assert table.stack_groups()
         for group in table.groups:
             assert [event.name for event in group.events][:2] == [CYCLES, INSTRUCTIONS], name
-        values = dict.fromkeys((event.name for g in table.groups for event in g.events), 1.0)
+        values = dict.fromkeys(
+            (event.name for group in table.groups for event in group.events), 1.0
+        )
         assert all(formula.value(values) >= 0 for _, formula in table.stack)
 
 
@@ -209,7 +211,7 @@ def test_groups_that_are_not_there_are_refused(groups: str, message: str) -> Non
 
 def test_groups_take_turns_over_counted_iterations() -> None:
     choice = choose_groups("cpi", SKX)
-    turns = [[one.group.name for one in choice.turn(n, 1)] for n in range(1, 6)]
+    turns = [[one.group.name for one in choice.turn(number, 1)] for number in range(1, 6)]
     assert turns == [[], ["pipeline"], ["memory"], ["translation"], ["pipeline"]]
     refuse_few_iterations(choice, 4, 1)
     with pytest.raises(

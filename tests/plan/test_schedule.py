@@ -82,7 +82,9 @@ def test_rounds_repeat_the_queue_without_a_barrier() -> None:
 
 def test_homogeneous_runs_every_benchmark_once_before_the_second_iteration() -> None:
     plan = make_plan(["a", "b"], 2, iterations=2, discard=1)
-    assert [(p.number, p.benchmark, p.iteration, p.counted) for p in plan.phases] == [
+    assert [
+        (phase.number, phase.benchmark, phase.iteration, phase.counted) for phase in plan.phases
+    ] == [
         (0, "a", 1, False),
         (1, "b", 1, False),
         (2, "a", 2, True),
@@ -298,10 +300,10 @@ def test_no_lgroup_of_one_benchmark_goes_unnamed_on_any_machine() -> None:
         copies, ring = len(topology.pus), 2 + seed % 7
         placements = plan_placements(topology, layout, copies, MemoryPolicy.LOCAL).placements
         starts: dict[int, Counter[int]] = {}
-        for p in placements:
-            if p.node is not None:
-                starts.setdefault(p.node, Counter())[p.copy % ring] += 1
-        pure = any(len(s) == 1 and s.total() > 1 for s in starts.values())
+        for placement in placements:
+            if placement.node is not None:
+                starts.setdefault(placement.node, Counter())[placement.copy % ring] += 1
+        pure = any(len(start) == 1 and start.total() > 1 for start in starts.values())
         said = rotation_warnings(ring_plan(ring, copies), placements, topology)
         if pure:
             named += 1

@@ -76,7 +76,7 @@ def test_a_suite_is_read_whole_in_its_declared_order() -> None:
     assert (pack.command, pack.flags) == (("/own/bin/pack", "-v"), {})
     train = pack.sizes["train"]
     assert (train.reference_s, train.memory_bytes) == (None, None)
-    assert [i.name for i in train.inputs] == ["a.txt", "b.bin"]
+    assert [input_item.name for input_item in train.inputs] == ["a.txt", "b.bin"]
     assert train.inputs[0].path == Path("/own/a.txt")
     assert train.inputs[1].generator is not None
     assert train.inputs[1].generator.args == ("7", "{output}")
@@ -183,7 +183,9 @@ def test_a_file_that_is_not_text_is_named_with_its_line(tmp_path: Path) -> None:
 
 def test_selected_benchmarks_keep_the_suites_order() -> None:
     suite = parse_suite(WHOLE, Path("own.toml"))
-    assert [b.name for b in select_from_suite(suite, "own/pack,triad,pack").benchmarks] == [
+    assert [
+        benchmark.name for benchmark in select_from_suite(suite, "own/pack,triad,pack").benchmarks
+    ] == [
         "triad",
         "pack",
     ]
@@ -285,7 +287,9 @@ def test_commands_metrics_setup_and_environment_are_read() -> None:
     )
     assert test.commands == (Command(program=("/own/other",), args=("1",), stdin="data.txt"),)
     assert (test.memory_bytes, test.total_memory_bytes) == (None, 2_048_000_000)
-    assert [(i.path, i.made, i.private) for i in test.inputs] == [
+    assert [
+        (input_item.path, input_item.made, input_item.private) for input_item in test.inputs
+    ] == [
         (Path("/own/data.txt"), None, True),
         (None, "sub/made.dat", False),
     ]

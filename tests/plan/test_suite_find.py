@@ -89,10 +89,10 @@ def test_behind_a_path_toml_may_be_left_out(work_folder: Path) -> None:
     assert split_selection("perf/mine") == ("perf/mine", ())
     assert split_selection("perf/mine/a,b") == ("perf/mine", ("a", "b"))
     assert split_selection("./perf/mine/b") == ("./perf/mine", ("b",))
-    assert [b.name for b in load_selection("perf/mine/b").benchmarks] == ["b"]
+    assert [benchmark.name for benchmark in load_selection("perf/mine/b").benchmarks] == ["b"]
     assert load_suite("perf/mine").path == work_folder / "perf" / "mine.toml"
     (work_folder / "mine.toml").write_text(OWN)
-    assert [b.name for b in load_selection("./mine/b").benchmarks] == ["b"]
+    assert [benchmark.name for benchmark in load_selection("./mine/b").benchmarks] == ["b"]
 
 
 def test_a_name_with_a_benchmark_is_not_taken_for_a_path_but_what_lies_in_a_folder_is(
@@ -125,7 +125,7 @@ def test_a_suite_in_such_a_folder_has_a_name(
     assert find_suite("mine") == own / "mine.toml"
     assert split_selection("mine/b") == ("mine", ("b",))
     (work_folder / "mine").mkdir()  # a name wins over a folder called like it
-    assert [b.name for b in load_selection("mine/b").benchmarks] == ["b"]
+    assert [benchmark.name for benchmark in load_selection("mine/b").benchmarks] == ["b"]
     monkeypatch.setenv("RATER_SUITES", str(work_folder))
     with pytest.raises(InputError, match="unknown suite 'mine'"):
         find_suite("mine")
@@ -169,7 +169,7 @@ def test_a_file_given_like_a_name_or_with_a_folder_beside_it_is_pointed_at(
     with pytest.raises(InputError) as caught:
         load_selection("foo/b")
     assert str(caught.value) == ("suite: no such file: foo/b - did you mean ./foo.toml/b?")
-    assert [b.name for b in load_selection("./foo.toml/b").benchmarks] == ["b"]
+    assert [benchmark.name for benchmark in load_selection("./foo.toml/b").benchmarks] == ["b"]
 
 
 def test_empty_words_name_no_folder_and_a_tilde_is_the_home(

@@ -74,7 +74,7 @@ def machine(objects: str, *, machine: str = "", after: str = "") -> str:
 
 
 def pus(*numbers: int) -> str:
-    return "".join(f'<object type="PU" os_index="{n}"/>' for n in numbers)
+    return "".join(f'<object type="PU" os_index="{number}"/>' for number in numbers)
 
 
 def node(number: int, cpus: list[int], attributes: str = "") -> str:
@@ -84,7 +84,7 @@ def node(number: int, cpus: list[int], attributes: str = "") -> str:
 
 def test_a_small_machine_is_read_whole() -> None:
     topology = parse_xml(SMALL, "small.xml")
-    rows = [(p.os, p.logical, p.core, p.rank, p.node, p.package) for p in topology.pus]
+    rows = [(pu.os, pu.logical, pu.core, pu.rank, pu.node, pu.package) for pu in topology.pus]
     assert rows == [
         (0, 0, 0, 0, 1, 0),
         (4, 1, 0, 1, 1, 0),
@@ -93,13 +93,13 @@ def test_a_small_machine_is_read_whole() -> None:
         (2, 4, 2, 0, 7, 1),
         (3, 5, 3, 0, 7, 1),
     ]
-    assert [p.kind for p in topology.pus] == [1, 1, 1, 1, 0, 0]
-    assert [p.llc for p in topology.pus] == [0, 0, 0, 0, 1, 1]  # the L2 is not L3 number 0
-    assert [(n.os, n.logical, n.cpus, n.memory_bytes) for n in topology.nodes] == [
+    assert [pu.kind for pu in topology.pus] == [1, 1, 1, 1, 0, 0]
+    assert [pu.llc for pu in topology.pus] == [0, 0, 0, 0, 1, 1]  # the L2 is not L3 number 0
+    assert [(node.os, node.logical, node.cpus, node.memory_bytes) for node in topology.nodes] == [
         (1, 0, (0, 1, 4, 5), 1 << 30),
         (7, 1, (2, 3), 0),
     ]
-    assert all(n.default and n.allowed and n.subtype is None for n in topology.nodes)
+    assert all(node.default and node.allowed and node.subtype is None for node in topology.nodes)
     assert topology.distances == ((10.0, 21.0), (22.0, 10.0))
     assert topology.distance(1, 7) == 21.0
     assert topology.distance(7, 3) is None
@@ -175,21 +175,21 @@ def test_names_and_subtypes_that_fill_pages_are_cut() -> None:
 
 def test_lookups_group_pus_by_core_and_lgroup() -> None:
     topology = parse_xml(SMALL, "small.xml")
-    assert [[p.os for p in core] for core in topology.cores] == [[0, 4], [1, 5], [2], [3]]
-    assert [(d.node, len(d.pus)) for d in topology.domains] == [(1, 4), (7, 2)]
+    assert [[pu.os for pu in core] for core in topology.cores] == [[0, 4], [1, 5], [2], [3]]
+    assert [(domain.node, len(domain.pus)) for domain in topology.domains] == [(1, 4), (7, 2)]
     assert topology.by_cpu[5].core == 1
     assert topology.by_node[7].cpus == (2, 3)
 
 
 def test_ranks_count_usable_threads_only() -> None:
     topology = parse_xml(SMALL, "small.xml", usable=frozenset({4, 1, 5, 3, 99}))
-    assert [(p.os, p.logical, p.core, p.rank) for p in topology.pus] == [
+    assert [(pu.os, pu.logical, pu.core, pu.rank) for pu in topology.pus] == [
         (4, 1, 0, 0),
         (1, 2, 1, 0),
         (5, 3, 1, 1),
         (3, 5, 3, 0),
     ]
-    assert [p.os for p in topology.machine_pus] == [0, 4, 1, 5, 2, 3]
+    assert [pu.os for pu in topology.machine_pus] == [0, 4, 1, 5, 2, 3]
 
 
 def test_disallowed_cpus_are_left_out_and_disallowed_nodes_are_nobodys_home() -> None:
@@ -197,12 +197,12 @@ def test_disallowed_cpus_are_left_out_and_disallowed_nodes_are_nobodys_home() ->
         'allowed_nodeset="0x82"', 'allowed_nodeset="0x2"'
     )
     topology = parse_xml(text, "x")
-    assert [(p.os, p.node) for p in topology.pus] == [(0, 1), (2, None), (3, None)]
-    assert [(n.os, n.allowed, n.default) for n in topology.nodes] == [
+    assert [(pu.os, pu.node) for pu in topology.pus] == [(0, 1), (2, None), (3, None)]
+    assert [(node.os, node.allowed, node.default) for node in topology.nodes] == [
         (1, True, True),
         (7, False, False),
     ]
-    assert [d.node for d in topology.domains] == [1, None]
+    assert [domain.node for domain in topology.domains] == [1, None]
 
 
 def test_no_usable_cpu_is_an_error() -> None:
@@ -212,7 +212,7 @@ def test_no_usable_cpu_is_an_error() -> None:
 
 def test_without_cores_each_pu_is_its_own() -> None:
     topology = parse_xml(machine(node(0, [0, 1]) + pus(0, 1)), "x")
-    assert [(p.core, p.rank, p.package, p.llc) for p in topology.pus] == [
+    assert [(pu.core, pu.rank, pu.package, pu.llc) for pu in topology.pus] == [
         (0, 0, None, None),
         (1, 0, None, None),
     ]
@@ -245,8 +245,8 @@ def test_home_is_the_ordinary_memory_of_a_cpu(
     nodes: str, homes: list[int | None], default: list[int]
 ) -> None:
     topology = parse_xml(machine(nodes + pus(0, 1)), "x")
-    assert [p.node for p in topology.pus] == homes
-    assert [n.os for n in topology.nodes if n.default] == default
+    assert [pu.node for pu in topology.pus] == homes
+    assert [node.os for node in topology.nodes if node.default] == default
 
 
 def test_memory_behind_a_memory_side_cache_is_found() -> None:
@@ -257,13 +257,13 @@ def test_memory_behind_a_memory_side_cache_is_found() -> None:
 def kinds(*kinds: tuple[str, str, dict[str, str]], arch: str = "x86_64") -> list[int]:
     elements = "".join(
         f'<cpukind cpuset="{bits}" {attributes}>'
-        + "".join(f'<info name="{k}" value="{v}"/>' for k, v in infos.items())
+        + "".join(f'<info name="{key}" value="{value}"/>' for key, value in infos.items())
         + "</cpukind>"
         for bits, attributes, infos in kinds
     )
     info = f'<info name="Architecture" value="{arch}"/>'
     text = machine(info + node(0, [0, 1]) + pus(0, 1), after=elements)
-    return [p.kind for p in parse_xml(text, "x").pus]
+    return [pu.kind for pu in parse_xml(text, "x").pus]
 
 
 def test_cpu_kinds_are_ranked_as_hwloc_ranks_them() -> None:
@@ -334,7 +334,7 @@ def test_siblings_out_of_order_are_numbered_as_hwloc_numbers_them() -> None:
     ).replace('os_index="0"', 'os_index="0" cpuset="0x1"')
     second = f'<object type="Core" cpuset="0x4">{pus(2)}</object>'
     topology = parse_xml(machine(second + first + node(0, [0, 1, 2])), "x")
-    assert [(p.os, p.core) for p in topology.pus] == [(0, 0), (1, 0), (2, 1)]
+    assert [(pu.os, pu.core) for pu in topology.pus] == [(0, 0), (1, 0), (2, 1)]
 
 
 def test_the_unnamed_latencies_of_converted_files_are_read() -> None:
@@ -422,7 +422,9 @@ def test_a_wrong_file_is_an_error_that_names_the_line(text: str, message: str) -
 
 
 def test_an_explosion_of_entities_is_refused_before_it_begins() -> None:
-    entities = "".join(f'<!ENTITY e{i} "{f"&e{i - 1};" * 10}">' for i in range(1, 30))
+    entities = "".join(
+        f'<!ENTITY e{number} "{f"&e{number - 1};" * 10}">' for number in range(1, 30)
+    )
     text = (
         f'<!DOCTYPE topology [<!ENTITY e0 "boom">{entities}]>\n'
         '<topology version="2.0"><object type="&e29;"/></topology>'
@@ -480,7 +482,7 @@ def test_many_matrices_take_no_longer_than_their_number() -> None:
 
 
 def test_nodes_that_overlap_without_measure_are_refused() -> None:
-    nodes = "".join(node(n, [0]) for n in range(65))
+    nodes = "".join(node(number, [0]) for number in range(65))
     with pytest.raises(InputError, match="lie in more than 64 NUMA nodes"):
         parse_xml(machine(nodes + pus(0)), "f")
 
@@ -607,8 +609,8 @@ def test_every_real_machine_is_read_as_hwloc_reads_it(
     for name, (pus, nodes, distances) in answers.items():
         topology = parse_xml((MACHINES / name).read_bytes(), name)
         ours = [
-            [p.os, p.logical, p.core, p.rank, p.node, p.package, p.llc, p.kind]
-            for p in topology.pus
+            [pu.os, pu.logical, pu.core, pu.rank, pu.node, pu.package, pu.llc, pu.kind]
+            for pu in topology.pus
         ]
         # hwloc counts the top clock of each core: five kinds of the two of one real machine.
         one = [0, 0, 1, 1, 1] if name.startswith("dgx-gb10") else range(2)
@@ -616,8 +618,16 @@ def test_every_real_machine_is_read_as_hwloc_reads_it(
             of_pu[-1] = one[of_pu[-1]]
         assert ours == pus, name
         assert [
-            [n.os, n.logical, list(n.cpus), n.memory_bytes, n.subtype, n.default, n.allowed]
-            for n in topology.nodes
+            [
+                node.os,
+                node.logical,
+                list(node.cpus),
+                node.memory_bytes,
+                node.subtype,
+                node.default,
+                node.allowed,
+            ]
+            for node in topology.nodes
         ] == nodes, name
         if distances is None:
             assert topology.distances is None, name
@@ -639,15 +649,15 @@ def test_the_traps_of_real_machines_are_seen() -> None:
     def read(name: str) -> Topology:
         return parse_xml((MACHINES / f"{name}.xml").read_bytes(), name)
 
-    assert [n.os for n in read("power7-8n-64c-smt4").nodes] == [0, 1, 4, 5, 8, 9, 12, 13]
-    assert [n.os for n in read("power9-2n+4gpun-44c-smt4").nodes if n.default] == [0, 8]
+    assert [node.os for node in read("power7-8n-64c-smt4").nodes] == [0, 1, 4, 5, 8, 9, 12, 13]
+    assert [node.os for node in read("power9-2n+4gpun-44c-smt4").nodes if node.default] == [0, 8]
     knl = read("knl7250-snc4-flat-8n-68c-smt4")
-    assert [len(d.pus) for d in knl.domains] == [72, 72, 64, 64]
-    assert {p.node for p in knl.pus} == {0, 1, 2, 3}
+    assert [len(domain.pus) for domain in knl.domains] == [72, 72, 64, 64]
+    assert {pu.node for pu in knl.pus} == {0, 1, 2, 3}
     haswell = read("haswell-offline-cpus-memless-node")
-    assert sum(p.node is None for p in haswell.pus) == 9
+    assert sum(pu.node is None for pu in haswell.pus) == 9
     opteron = read("opteron865-8n-cpuset-restricted")
-    assert [p.os for p in opteron.pus if p.node is None] == [0, 1, 12, 13, 14, 15]
+    assert [pu.os for pu in opteron.pus if pu.node is None] == [0, 1, 12, 13, 14, 15]
     assert len(opteron.machine_pus) == 15
 
 

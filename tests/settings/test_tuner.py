@@ -134,7 +134,10 @@ def test_the_present_values_are_on_disk_before_anything_is_written(
     seen = []
 
     def note_and_write(_: Path, file: str, value: str) -> None:
-        seen.append([(e["old"], e["ours"]) for e in box.entries() if e["file"] == file] + [value])
+        seen.append(
+            [(entry["old"], entry["ours"]) for entry in box.entries() if entry["file"] == file]
+            + [value]
+        )
         box.write(file, value)
 
     for module in (tuner_module, putback):
@@ -267,7 +270,7 @@ def test_a_setting_that_somebody_else_changes_in_between_stops_the_next_set(box:
         tuner.restore()
     assert box.line(SWAPPINESS) == "33"
     # The first value is still known to this process and in the journal.
-    assert [e["old"] for e in box.entries()] == ["60"]
+    assert [entry["old"] for entry in box.entries()] == ["60"]
     with pytest.raises(RunError, match=r"somebody else set .*swappiness to 33"):
         tuner.set({"swappiness": "20"})
     assert box.line(SWAPPINESS) == "33"
@@ -285,7 +288,7 @@ def test_what_could_not_be_put_back_is_put_back_later(box: Box, kernel: Kernel) 
             tuner.restore()
         kernel.refused.clear()
         tuner.set({"swappiness": "20"})
-        assert [e["old"] for e in box.entries()] == ["60"]
+        assert [entry["old"] for entry in box.entries()] == ["60"]
     assert box.line(SWAPPINESS) == "60"
     assert not box.journal.exists()
 
@@ -373,7 +376,7 @@ def test_what_somebody_else_set_since_then_stays_until_force(box: Box) -> None:
     assert box.line(SWAPPINESS) == "33"
     assert box.line("proc/sys/kernel/randomize_va_space") == "2"
     assert "was 60 and is not put back: somebody set it to 33 (rater set 10)" in said
-    assert [e["knob"] for e in box.entries()] == ["swappiness"]
+    assert [entry["knob"] for entry in box.entries()] == ["swappiness"]
     assert box.recover(force=True)[0]
     assert box.line(SWAPPINESS) == "60"
     assert not box.journal.exists()

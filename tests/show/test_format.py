@@ -320,7 +320,12 @@ def test_names_that_differ_anywhere_still_differ_when_they_are_cut(
 
 
 def test_what_long_names_have_in_common_goes_where_they_differ_in_several_places() -> None:
-    names = [f"suite/kind={kind}/n={n}/on={on}" for kind in "ab" for n in (15, 40) for on in "xy"]
+    names = [
+        f"suite/kind={kind}/n={number}/on={on}"
+        for kind in "ab"
+        for number in (15, 40)
+        for on in "xy"
+    ]
     cut = crop_apart([*names, "suite (8)"], 9)
     assert cut[:2] == ["…a…15…x", "…a…15…y"]
     assert len(set(cut)) == 9
@@ -382,17 +387,17 @@ def document(copies: int = 2, **options: Any) -> Any:
     plan = make_plan(["lu", "gups"], copies, **options)
     placements = [
         Placement(
-            copy=c,
-            cpus=(c,),
-            cpu=c,
-            core=c,
+            copy=copy,
+            cpus=(copy,),
+            cpu=copy,
+            core=copy,
             llc=0,
             node=0,
             package=0,
             memory_policy=MemoryPolicy.LOCAL,
             memory_nodes=(),
         )
-        for c in range(copies)
+        for copy in range(copies)
     ]
     document: Any = plan_document(plan, ONE, placements, (), facts)
     return document

@@ -618,7 +618,7 @@ def test_a_line_of_steady_mode_has_the_runs_of_the_window() -> None:
 
 
 def test_a_line_says_that_all_copies_failed_before_the_window_closed() -> None:
-    failed = [ended(c, 5.0, start_s=2.0, step=1, status=CopyStatus.FAILED) for c in (0, 1)]
+    failed = [ended(copy, 5.0, start_s=2.0, step=1, status=CopyStatus.FAILED) for copy in (0, 1)]
     run, begun = run_of(2, window_s=WINDOW), phase(window_s=WINDOW)
     (line,) = lines_of(run, begun, *lasting(2.0, 0, 1), *failed, over(0.0, 5.0, complete=False))
     assert line.endswith("; all copies failed before the window closed")

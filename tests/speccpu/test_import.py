@@ -57,7 +57,9 @@ def test_one_file_is_one_run_with_base_and_peak(
     with open_store(database) as store:
         stored = store.load(1)
     summary = summarise(stored)
-    assert [(b.tune, b.ratio, b.category) for b in summary.benchmarks] == [
+    assert [
+        (benchmark.tune, benchmark.ratio, benchmark.category) for benchmark in summary.benchmarks
+    ] == [
         ("base", 20.0, "int"),
         ("peak", 40.0, "int"),
     ]
@@ -320,7 +322,7 @@ def test_every_copy_of_a_real_raw_file_has_its_cpu_and_its_memory_node(
 ) -> None:
     rater("spec", "import", SAMPLES / "CINT2006-64copies.rsf")
     rows = ask(database, "SELECT DISTINCT copy, cpu, node, mem_nodes FROM copy ORDER BY copy")
-    assert rows == [(n, n, n // 16, str(n // 16)) for n in range(64)]
+    assert rows == [(number, number, number // 16, str(number // 16)) for number in range(64)]
 
 
 BY_COPY = "submit = taskset -c $SPECCOPYNUM $command\n"
@@ -332,10 +334,12 @@ SYSINFO = (
 
 def test_a_mask_of_many_copies_binds_each(rater: Rater, tmp_path: Path, database: Path) -> None:
     config = "submit = MYMASK=`printf '0x%x' $((1<<$SPECCOPYNUM))`; taskset $MYMASK $command\n"
-    pieces = "".join(f"spec.cpu2006.rawconfig{n:03}: {p}\n" for n, p in enumerate(pack(config)))
+    pieces = "".join(
+        f"spec.cpu2006.rawconfig{number:03}: {piece}\n" for number, piece in enumerate(pack(config))
+    )
     text = HEAD + pieces + bracket(times=tuple(range(400, 464)), reported=463)
     rater("spec", "import", write(tmp_path, text))
-    assert ask(database, "SELECT copy, cpu FROM copy") == [(n, n) for n in range(64)]
+    assert ask(database, "SELECT copy, cpu FROM copy") == [(number, number) for number in range(64)]
 
 
 def test_macros_of_the_command_line_choose_branches_of_the_configuration_inside(
@@ -396,8 +400,8 @@ def test_the_section_of_the_label_that_ran_binds(
 
 def test_a_long_list_of_cpus_is_cut(rater: Rater, tmp_path: Path) -> None:
     pieces = "".join(
-        f"spec.cpu2006.rawconfig{n:03}: {p}\n"
-        for n, p in enumerate(pack("submit = taskset -c $((2*$SPECCOPYNUM)) $command\n"))
+        f"spec.cpu2006.rawconfig{number:03}: {piece}\n"
+        for number, piece in enumerate(pack("submit = taskset -c $((2*$SPECCOPYNUM)) $command\n"))
     )
     text = HEAD + pieces + bracket(times=tuple(range(400, 464)), reported=463)
     _, out, _ = rater("spec", "import", write(tmp_path, text))

@@ -225,7 +225,9 @@ def test_bind_values_that_are_cpus_place_copies_and_are_replaced(kit: StandInKit
     )
     message = ran(f"spec:{kit.root}", "--bind-from-file")
     assert f"binds several copies to CPUs {cpu}" in message
-    assert [(run_dir(file, n) / "out").read_text() for n in (0, 1)] == [f"{cpu}\n{cpu}\n"] * 2
+    assert [(run_dir(file, number) / "out").read_text() for number in (0, 1)] == [
+        f"{cpu}\n{cpu}\n"
+    ] * 2
     assert query_rows("SELECT layout FROM run") == [("-b of the command file",)]
     # Without the option rater places them, and tells the commands where.
     ran(f"spec:{kit.root}", "--layout", f"list:{min(os.sched_getaffinity(0))}")
@@ -341,18 +343,18 @@ def test_a_copy_stops_at_its_first_workload_that_fails(kit: StandInKit) -> None:
         (0, "ok", 0, None),
         *(
             (
-                n,
+                number,
                 "failed",
                 3,
                 "command 2 of 3 (../run_base_ref_rig.0000/f_base.rig 'exit 3'"
-                f" <&- >b 2>>e): exit code 3, in {run_dir(file, n)}",
+                f" <&- >b 2>>e): exit code 3, in {run_dir(file, number)}",
             )
-            for n in (1, 2)
+            for number in (1, 2)
         ),
     ]
     assert query_rows("SELECT copy, workload, exit_code FROM workload") == [
-        *((0, n, 0) for n in (1, 2, 3)),
-        *((copy, n, code) for copy in (1, 2) for n, code in ((1, 0), (2, 3))),
+        *((0, number, 0) for number in (1, 2, 3)),
+        *((copy, number, code) for copy in (1, 2) for number, code in ((1, 0), (2, 3))),
     ]
     shown = rater("show", "last", "--copies").stdout.splitlines()
     heading = next(line for line in shown if line.startswith("benchmark") and "w1" in line)

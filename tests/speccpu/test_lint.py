@@ -99,7 +99,7 @@ CASES: dict[str, tuple[str, Topology | None, int | None, list[tuple[int, str]]]]
     "memory of the same place": (MCDRAM.format("0"), ONE_NODE, None, []),
     "what a section unsets does not hold there": (
         f"copies = 4\n{EIGHT}429.mcf=peak:\nbind = %undef%\nsubmit = %undef%\n"
-        + "".join(f"bind{n} = %undef%\n" for n in range(8)),
+        + "".join(f"bind{number} = %undef%\n" for number in range(8)),
         None,
         None,
         [(1, "many-binds")],
@@ -299,7 +299,10 @@ def test_a_node_against_the_pattern_is_told_without_a_machine_only() -> None:
     pairs = [(cpu, cpu // 8) for cpu in range(16)]
     pairs[3] = (3, 1)
     assert findings_by_line(NUMACTL + listed(pairs)) == [(5, "node-differs")]
-    assert findings_by_line(NUMACTL + listed(pairs), topology_of([[[c] for c in range(8)]])) != []
+    assert (
+        findings_by_line(NUMACTL + listed(pairs), topology_of([[[copy] for copy in range(8)]]))
+        != []
+    )
 
 
 STYLES = {

@@ -198,7 +198,10 @@ def test_a_line_of_megabytes_is_left_out_and_its_number_said() -> None:
 
 
 def test_a_packed_text_is_unpacked() -> None:
-    text = "".join(f"bind{n} = n\u20acumactl --physcpubind={n * n % 97}\n" for n in range(64))
+    text = "".join(
+        f"bind{number} = n\u20acumactl --physcpubind={number * number % 97}\n"
+        for number in range(64)
+    )
     pieces = dict(enumerate(pack(text)))
     assert len(pieces) > 1
     assert unpack(pieces) == text
@@ -348,8 +351,8 @@ def test_a_bracket_shorter_than_its_slowest_copy_is_a_disagreement() -> None:
 
 def test_without_reference_times_the_brackets_tell_the_selection() -> None:
     texts = [
-        bracket(n, reported=s, times=(s,), selected=chosen)
-        for n, s, chosen in ((0, 400, 0), (1, 500, 1), (2, 625, 0))
+        bracket(number, reported=s, times=(s,), selected=chosen)
+        for number, s, chosen in ((0, 400, 0), (1, 500, 1), (2, 625, 0))
     ]
     text = "".join(texts).replace("reference: 5000", "reference: --")
     text = text.replace("ratio: 20.000000", "ratio: --")
@@ -391,15 +394,17 @@ def test_roll_ups_of_rolling_round_robin_are_checked() -> None:
     at = "spec.cpu2026.results.706_stockfish_r.base"
     text = "".join(
         bracket(
-            n,
+            number,
             benchmark="706_stockfish_r",
             suite="cpu2026",
             copies="copies",
-            times=(s,),
-            reported=s,
+            times=(time_s,),
+            reported=time_s,
             more="runmode: rrrate",
         ).replace("copies: 1", "copies: 2")
-        for n, s in enumerate((10.0, 20.0, 12.0, 24.0))  # copies 0 1 0 1: medians 11 and 22
+        for number, time_s in enumerate(
+            (10.0, 20.0, 12.0, 24.0)
+        )  # copies 0 1 0 1: medians 11 and 22
     )
     text += f"{at}.time_avg: 16.500000\n{at}.time_cv: 0.333333\n"
     result = recompute_rotated(read(text))
@@ -435,7 +440,8 @@ def test_nodes_are_those_of_sysinfo() -> None:
         "node 1 cpus: 1 3",
     ]
     text = "".join(
-        f"spec.cpu2006.notes_plat_sysinfo_{n:03}:  {line}\n" for n, line in enumerate(lines)
+        f"spec.cpu2006.notes_plat_sysinfo_{number:03}:  {line}\n"
+        for number, line in enumerate(lines)
     )
     file = read(text + bracket())
     assert (file.node_of, file.notes) == ({0: 0, 2: 0, 1: 1, 3: 1}, [])
@@ -560,8 +566,8 @@ def test_wrong_output_is_that_of_the_copy_whose_directory_is_named() -> None:
 def test_the_oldest_tools_tell_the_time_of_a_copy_in_other_words() -> None:
     lines = [line for line in OLD.splitlines() if not line.startswith(("Copy", "Workload"))]
     lines[9:9] = [
-        f"copy {n} finished @ Fri Jul 14 15:02:20 2017.  Total elapsed time: {n + 7}"
-        for n in (0, 1)
+        f"copy {number} finished @ Fri Jul 14 15:02:20 2017.  Total elapsed time: {number + 7}"
+        for number in (0, 1)
     ]
     (one,) = read_old_log("\n".join(lines)).iterations
     assert one.times_s == {0: 7.0, 1: 8.0}
@@ -674,7 +680,7 @@ def test_files_made_to_take_long_do_not() -> None:
     """What is quadratic in them would take minutes."""
     read_config("a <<EOT\n" * 50_000)
     read_config("%if 1\n" * 20_000)
-    read_config("".join(f"a{n}=b:\nbind{n} = {n}\n" for n in range(20_000)))
+    read_config("".join(f"a{number}=b:\nbind{number} = {number}\n" for number in range(20_000)))
     for line in (b"Copy 1 of\n", b"Workload elapsed time (", b"  Running 400.a \n    -b x\n"):
         read_log(Lines(line * 100_000), "log")
     read_rsf(Lines(b"spec.cpu2006.results.a.base.000.copytime001: 1\n" * 100_000), "rsf")
@@ -685,6 +691,6 @@ def test_files_made_to_take_long_do_not() -> None:
 
 def test_a_log_of_more_benchmarks_than_there_are_is_refused_before_it_fills_the_memory() -> None:
     line = "Copy 0 of {}.b (base ref) run 1 finished at Fri Jul 14 14:52:21 2017.  "
-    text = "".join(line.format(n) + "Total elapsed time: 1.5\n" for n in range(10_001))
+    text = "".join(line.format(number) + "Total elapsed time: 1.5\n" for number in range(10_001))
     with pytest.raises(InputError, match=r"it\.log: more than 10000"):
         read_log(Lines(text.encode()), "it.log")

@@ -150,8 +150,13 @@ def test_the_shared_cases_come_back(store: Store) -> None:
 
 def test_many_observations_are_read_in_a_time_one_waits_for(store: Store) -> None:
     many = [
-        {"benchmark": f"b{n % 10}", "iteration": n // 1000 % 2, "copy": n, "cpu": n % 64}
-        for n in range(20_000)
+        {
+            "benchmark": f"b{number % 10}",
+            "iteration": number // 1000 % 2,
+            "copy": number,
+            "cpu": number % 64,
+        }
+        for number in range(20_000)
     ]
     before_s = time.process_time()
     number, _ = store.add(read(observed(*many, copies=20_000)))
@@ -294,7 +299,9 @@ def test_a_document_is_a_run_with_copies_brackets_and_the_machine() -> None:
         MachinePU(cpu=2, core=1, llc=None, node=1, package=0),
         MachinePU(cpu=3, core=1, llc=None, node=1, package=0),
     )
-    assert [(c.phase, c.iteration, c.copy, c.cpu, c.node) for c in run.copies] == [
+    assert [
+        (copy.phase, copy.iteration, copy.copy, copy.cpu, copy.node) for copy in run.copies
+    ] == [
         (0, 0, 0, 0, 0),
         (0, 0, 1, 2, 1),
         (1, 1, 0, 0, 0),
@@ -330,7 +337,7 @@ def test_optional_keys_are_read_and_unknown_ones_left_alone() -> None:
 
 def test_base_and_peak_have_brackets_of_their_own() -> None:
     run = read(observed({"tune": "base"}, {"tune": "peak"}))
-    found = [(b.phase, b.benchmark, b.tune) for b in run.brackets]
+    found = [(bracket.phase, bracket.benchmark, bracket.tune) for bracket in run.brackets]
     assert found == [(0, "b", "base"), (1, "b", "peak")]
 
 
@@ -346,7 +353,7 @@ def test_a_rotated_run_is_one_phase_of_queues_in_the_order_of_their_starts(mode:
         )
     )
     assert (run.head.mode, run.head.order) == (mode, "rotated")
-    found = [(c.copy, c.step, c.benchmark) for c in run.copies]
+    found = [(copy.copy, copy.step, copy.benchmark) for copy in run.copies]
     assert found == [(0, 0, "a"), (0, 1, "b"), (1, 0, "b"), (1, 1, "a")]
     (bracket,) = run.brackets
     assert (bracket.benchmark, bracket.iteration, bracket.bracket_s) == (None, None, 3.0)
@@ -354,7 +361,7 @@ def test_a_rotated_run_is_one_phase_of_queues_in_the_order_of_their_starts(mode:
 
 
 def test_the_stagger_is_read_or_else_seen_in_the_starts() -> None:
-    rows = [{"copy": n, "start_s": n * 0.25} for n in range(3)]
+    rows = [{"copy": number, "start_s": number * 0.25} for number in range(3)]
     assert read(observed(*rows, mode="staggered", copies=3)).head.stagger_ms == 250.0
     assert read(observed(*rows, mode="staggered", copies=3, stagger_ms=7)).head.stagger_ms == 7.0
     assert read(observed(*rows, copies=3)).head.stagger_ms == 0.0

@@ -301,7 +301,7 @@ def test_discarded_rounds_of_a_rotated_run_are_not_counted(store: Store) -> None
     for step, (name, iteration) in enumerate([("a", 1), ("b", 1), ("a", 2), ("b", 2)]):
         one = ended(0, step + 1.0, start_s=float(step), name=name, step=step)
         append(store, number, replace(one, iteration=iteration))
-    copies = [(c.benchmark, c.step, c.counted) for c in store.load(number).copies]
+    copies = [(copy.benchmark, copy.step, copy.counted) for copy in store.load(number).copies]
     assert copies == [("a", 0, False), ("b", 1, False), ("a", 2, True), ("b", 3, True)]
 
 
@@ -406,8 +406,8 @@ def test_a_full_disk_is_named_as_such(store: Store) -> None:
 def test_a_run_is_killed_when_its_process_is_gone_or_another(store: Store) -> None:
     me = this_process()
     owners = [me, GONE, me._replace(pid_start=1), me._replace(boot_id="other")]
-    for n, owner in enumerate(owners):
-        begin(store, with_uuid(str(n)), owner)
+    for number, owner in enumerate(owners):
+        begin(store, with_uuid(str(number)), owner)
     assert [head.status for head in store.runs()] == ["running", "killed", "killed", "killed"]
 
 

@@ -268,16 +268,16 @@ def add_steady_run(store: Store, *, order: str = "homogeneous", bad_step: int | 
         with_head(run_of(2, 2, window_s=(3.0, 9.0)), order=order),
         benchmarks=tuple(
             BenchmarkUsed(
-                name=n,
+                name=name,
                 category="int",
-                command=n,
+                command=name,
                 reference_s=12.0,
                 binary_sha256=None,
                 compiler=None,
                 flags=None,
                 metrics=metric,
             )
-            for n in names
+            for name in names
         ),
     )
     number = store.create_run(replace(run, pus=PUS), GONE)

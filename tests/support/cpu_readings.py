@@ -35,17 +35,17 @@ def read_run(
         run,
         placements=tuple(
             Placement(
-                copy=n,
+                copy=copy,
                 cpus=mask,
-                cpu=cpus[n],
-                core=cpus[n],
+                cpu=cpus[copy],
+                core=cpus[copy],
                 llc=0,
                 node=0,
                 package=0,
                 memory_policy=MemoryPolicy.NONE,
                 memory_nodes=(),
             )
-            for n, mask in zip(cpus, masks, strict=True)
+            for copy, mask in zip(cpus, masks, strict=True)
         ),
         pus=tuple(
             MachinePU(cpu=cpu, core=cpu // 2, llc=0, node=cpu // 4, package=0) for cpu in range(8)

@@ -44,16 +44,27 @@ def quiet(
 def rows_of(times: Times, machine: Machine, bad: Sequence[tuple[int, int, int]] = ()) -> list[Row]:
     """The rows of a run; `bad` are (benchmark, iteration, copy) that failed."""
     rows: list[Row] = []
-    for b, i, c in np.ndindex(*times.shape):
-        cpu = machine.cpu(c, i)
+    for benchmark, iteration, copy in np.ndindex(*times.shape):
+        cpu = machine.cpu(copy, iteration)
         node = cpu // machine.per_node
         place: tuple[float | None, ...] = (cpu, cpu, None, node, None)
-        memory = machine.memory.get(c, node)
+        memory = machine.memory.get(copy, node)
         if not machine.places:
             place, memory = (None,) * 5, None  # type: ignore[assignment] # nothing is known
-        start_ns, good = 1000.0 * c, (b, i, c) not in bad
+        start_ns, good = 1000.0 * copy, (benchmark, iteration, copy) not in bad
         rows.append(
-            (b, i + 1, c, 0, *place, memory, start_ns, float(times[b, i, c]) * 1e9, None, good)
+            (
+                benchmark,
+                iteration + 1,
+                copy,
+                0,
+                *place,
+                memory,
+                start_ns,
+                float(times[benchmark, iteration, copy]) * 1e9,
+                None,
+                good,
+            )
         )
     return rows
 

@@ -13,7 +13,7 @@ CLOCKS = "sys/devices/system/clocksource/clocksource0"
 CGROUP = "sys/fs/cgroup/job"
 _CPU = "processor\t: {n}\nvendor_id\t: GenuineIntel\nmicrocode\t: 0x2b\nflags\t\t: fpu sse2 avx\n\n"
 FIT = {
-    "proc/cpuinfo": "".join(_CPU.format(n=n) for n in range(8)),
+    "proc/cpuinfo": "".join(_CPU.format(n=number) for number in range(8)),
     "proc/meminfo": "MemTotal: 67108864 kB\nMemFree: 60000000 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n"
     "Hugepagesize: 2048 kB",
     "proc/loadavg": "0.00 0.01 0.05 1/200 4000",
@@ -28,10 +28,10 @@ FIT = {
     "   7000",
     "proc/pagetypeinfo": "".join(
         f"Free pages count per migrate type at order       0      1\n"
-        f"Node    {n}, zone   Normal, type    Unmovable    100    200\n"
+        f"Node    {number}, zone   Normal, type    Unmovable    100    200\n"
         f"Number of blocks type     Unmovable      Movable  Reclaimable\n"
-        f"Node {n}, zone   Normal          100        15000          100\n\n"
-        for n in (0, 1)
+        f"Node {number}, zone   Normal          100        15000          100\n\n"
+        for number in (0, 1)
     ),
     "proc/sys/vm/swappiness": "60",
     "proc/sys/vm/zone_reclaim_mode": "0",
@@ -52,8 +52,10 @@ FIT = {
     "etc/tuned/active_profile": "throughput-performance",
     "sys/bus/event_source/devices/cpu/type": "4",
     **{
-        f"{CPUS}/cpu0/cpuidle/state{n}/{file}": text
-        for n, of_state in enumerate([("POLL", "0", "0"), ("C1", "2", "0"), ("C6", "133", "1")])
+        f"{CPUS}/cpu0/cpuidle/state{number}/{file}": text
+        for number, of_state in enumerate(
+            [("POLL", "0", "0"), ("C1", "2", "0"), ("C6", "133", "1")]
+        )
         for file, text in zip(("name", "latency", "disable"), of_state, strict=True)
     },
     f"{CPUS}/online": "0-7",
@@ -77,8 +79,8 @@ FIT = {
     f"{CGROUP}/cpu.max": "max 100000",
     f"{CGROUP}/memory.max": "max",
     **{
-        f"{CPUFREQ}/policy{n}/{file}": text
-        for n in range(4)
+        f"{CPUFREQ}/policy{number}/{file}": text
+        for number in range(4)
         for file, text in (
             ("scaling_governor", "performance"),
             ("scaling_available_governors", "performance powersave"),
@@ -91,13 +93,13 @@ FIT = {
         )
     },
     **{
-        f"{NODES}/node{n}/{file}": text
-        for n in (0, 1)
+        f"{NODES}/node{number}/{file}": text
+        for number in (0, 1)
         for file, text in (
             (
                 "meminfo",
-                f"Node {n} MemTotal: 33554432 kB\nNode {n} MemFree: 30000000 kB\n"
-                f"Node {n} FilePages: 1000000 kB\nNode {n} Shmem: 0 kB",
+                f"Node {number} MemTotal: 33554432 kB\nNode {number} MemFree: 30000000 kB\n"
+                f"Node {number} FilePages: 1000000 kB\nNode {number} Shmem: 0 kB",
             ),
             ("hugepages/hugepages-2048kB/nr_hugepages", "0"),
             ("hugepages/hugepages-2048kB/free_hugepages", "0"),

@@ -109,19 +109,19 @@ def run_of(
         ),
         placements=tuple(
             Placement(
-                copy=c,
-                cpus=(c,),
-                cpu=c,
-                core=c,
+                copy=copy,
+                cpus=(copy,),
+                cpu=copy,
+                core=copy,
                 llc=0,
-                node=c * lgroups // copies,
+                node=copy * lgroups // copies,
                 package=0,
                 memory_policy=MemoryPolicy.LOCAL,
                 memory_nodes=(),
             )
             if bound
             else Placement(
-                copy=c,
+                copy=copy,
                 cpus=None,
                 cpu=None,
                 core=None,
@@ -131,7 +131,7 @@ def run_of(
                 memory_policy=MemoryPolicy.NONE,
                 memory_nodes=(),
             )
-            for c in range(copies)
+            for copy in range(copies)
         ),
     )
 

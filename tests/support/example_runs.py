@@ -108,7 +108,7 @@ def stored(
     **head: Any,
 ) -> StoredRun:
     """A run whose brackets and benchmarks follow from its copies."""
-    names = head.setdefault("benchmarks", tuple(dict.fromkeys(c.benchmark for c in rows)))
+    names = head.setdefault("benchmarks", tuple(dict.fromkeys(row.benchmark for row in rows)))
     phases: dict[int, list[CopyEnded]] = {}
     for copy in rows:
         phases.setdefault(copy.phase, []).append(copy)
@@ -132,15 +132,15 @@ def stored(
         environment=(),
         benchmarks=tuple(
             BenchmarkUsed(
-                name=n,
-                category=(categories or {}).get(n),
-                command=n,
+                name=name,
+                category=(categories or {}).get(name),
+                command=name,
                 reference_s=reference_s,
                 binary_sha256=None,
                 compiler=None,
                 flags=None,
             )
-            for n in names
+            for name in names
         ),
         placements=(),
         pus=(),
@@ -151,10 +151,12 @@ def stored(
                 iteration=None if rotated else members[0].iteration,
                 tune=members[0].tune,
                 counted=members[0].counted,
-                start_ns=min(c.start_ns or 0 for c in members) if closed else None,
-                finish_ns=max(c.finish_ns or 0 for c in members) if closed else None,
-                last_start_ns=max(c.start_ns or 0 for c in members) if closed else None,
-                first_finish_ns=min(c.finish_ns or 0 for c in members) if closed else None,
+                start_ns=min(member.start_ns or 0 for member in members) if closed else None,
+                finish_ns=max(member.finish_ns or 0 for member in members) if closed else None,
+                last_start_ns=max(member.start_ns or 0 for member in members) if closed else None,
+                first_finish_ns=min(member.finish_ns or 0 for member in members)
+                if closed
+                else None,
                 complete=closed,
             )
             for phase, members in phases.items()

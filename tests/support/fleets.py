@@ -130,47 +130,53 @@ def publish(
         host=host_facts(host, copies),
         settings=tuple(host.settings.items()),
         pus=tuple(
-            MachinePU(cpu=c, core=c, llc=0, node=2 * c // copies, package=0)
-            for c in range(host.cpus or copies)
+            MachinePU(cpu=copy, core=copy, llc=0, node=2 * copy // copies, package=0)
+            for copy in range(host.cpus or copies)
         ),
         benchmarks=tuple(
             BenchmarkUsed(
-                name=n,
+                name=name,
                 category="int",
-                command=n,
+                command=name,
                 reference_s=1000.0,
                 binary_sha256=None,
                 compiler=None,
                 flags=None,
             )
-            for n in names
+            for name in names
         ),
         placements=tuple(
             Placement(
-                copy=c,
-                cpus=(c,),
-                cpu=c,
-                core=c,
+                copy=copy,
+                cpus=(copy,),
+                cpu=copy,
+                core=copy,
                 llc=0,
-                node=2 * c // copies,
+                node=2 * copy // copies,
                 package=0,
                 memory_policy=MemoryPolicy.LOCAL,
                 memory_nodes=(),
             )
-            for c in range(copies)
+            for copy in range(copies)
         ),
     )
     events: list[Event] = []
-    for b in range(benchmarks):
-        for i in range(iterations):
-            number = b * iterations + i
-            events.append(phase(number, name=names[b], iteration=i + 1))
+    for benchmark in range(benchmarks):
+        for iteration in range(iterations):
+            number = benchmark * iterations + iteration
+            events.append(phase(number, name=names[benchmark], iteration=iteration + 1))
             events += [
-                replace(ended(c, float(t), name=names[b]), phase=number, iteration=i + 1)
-                for c, t in enumerate(times[b, i])
+                replace(
+                    ended(copy, float(time_s), name=names[benchmark]),
+                    phase=number,
+                    iteration=iteration + 1,
+                )
+                for copy, time_s in enumerate(times[benchmark, iteration])
             ]
-            slowest = float(times[b, i].max())
-            events.append(over(0.0, slowest, number=number, name=names[b], iteration=i + 1))
+            slowest = float(times[benchmark, iteration].max())
+            events.append(
+                over(0.0, slowest, number=number, name=names[benchmark], iteration=iteration + 1)
+            )
     events.append(RunEnded(status, None))
     work = path.with_name(f"{path.name}.work")
     work.unlink(missing_ok=True)

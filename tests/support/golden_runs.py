@@ -161,7 +161,7 @@ class Made:
                     break
                 yield phase(number, name=name, iteration=iteration, total=total)
                 copies: list[Any] = [
-                    self._copy(number, place, iteration, c, at_s) for c in self._all
+                    self._copy(number, place, iteration, copy, at_s) for copy in self._all
                 ]
                 yield from copies
                 finish_s = max(copy.finish_ns for copy in copies) / S
@@ -303,7 +303,7 @@ def divots(folder: Path) -> None:
     four: dict[str, Any] = {"copies": 32, "nodes": 4, "iterations": 2, "names": tuple("abcd")}
     _store(
         folder,
-        *(Made(**four, seconds=100 + n, slow=node_1(1.18, "c")) for n in range(3)),
+        *(Made(**four, seconds=100 + number, slow=node_1(1.18, "c")) for number in range(3)),
         Made(**four, slow=also_once),
         Made(**four),
         Made(FOURTEEN, copies=32, nodes=4, slow=in_each),
@@ -364,8 +364,14 @@ def sweep(folder: Path) -> None:
     """Sweep 1: THP, better for lu by 5 % and the same for gups; 2: one round; 3: copies."""
     database = folder / "rater.db"
     rounds = range(6)
-    base = [{"gups": 4 * noise(0, n, 0), "lu": 5 * noise(1, n, 3)} for n in rounds]
-    other = [{"gups": 4 * noise(0, n, 5), "lu": 4.75 * noise(1, n, 8)} for n in rounds]
+    base = [
+        {"gups": 4 * noise(0, round_number, 0), "lu": 5 * noise(1, round_number, 3)}
+        for round_number in rounds
+    ]
+    other = [
+        {"gups": 4 * noise(0, round_number, 5), "lu": 4.75 * noise(1, round_number, 8)}
+        for round_number in rounds
+    ]
     make_sweep(database, "env:MALLOC", {"small": base, "huge": other})
     make_sweep(database, "hugepages", {"off": [4.0], "thp": [3.9]})
     curve = {"1": 10.0, "2": 10.1, "4": 10.6, "8": 14.0, "16": 27.0}
@@ -464,12 +470,14 @@ def machines(folder: Path) -> None:
     )
     node = '<object type="NUMANode" os_index="0" cpuset="0x3"/>'
     twenty = "".join(
-        f'<object type="NUMANode" os_index="{i}" cpuset="{1 << i:#x}"/>'
-        f'<object type="PU" os_index="{i}"/>'
-        for i in range(20)
+        f'<object type="NUMANode" os_index="{number}" cpuset="{1 << number:#x}"/>'
+        f'<object type="PU" os_index="{number}"/>'
+        for number in range(20)
     )
     distances = " ".join(
-        "10" if i == j else "22" if i // 2 == j // 2 else "30" for i in range(20) for j in range(20)
+        "10" if number == j else "22" if number // 2 == j // 2 else "30"
+        for number in range(20)
+        for j in range(20)
     )
     latency = (
         f'<distances2 type="NUMANode" name="NUMALatency" nbobjs="20"><indexes>'
@@ -546,7 +554,7 @@ def unfit(folder: Path) -> None:
             f"{CPUS}/smt/control": "on",
             f"{CPUS}/smt/active": "1",
             f"{CPUS}/intel_pstate/no_turbo": "0",
-            **{f"{CPUFREQ}/policy{n}/scaling_governor": "powersave" for n in range(4)},
+            **{f"{CPUFREQ}/policy{number}/scaling_governor": "powersave" for number in range(4)},
         },
     )
 
@@ -569,14 +577,14 @@ def points(folder: Path) -> None:
     make(database, _both(FAST), {"thp": "always"}, {"thp.enabled": "always", "vm.swappiness": "10"})
     make(database, _both(SLOW), {"of": "slow"}, names=two)
     make(database, _both(FAST), {"of": "fast"}, names=two)
-    make(database, [(10.0 + i / 1000, 12.0 + i / 100) for i in range(5)], {"x": "0"})
-    make(database, [(10.0 - i / 1000, 10.001) for i in range(5)], {"x": "1"})
-    make(database, _both([10.0 * 1.02**i for i in range(8)]))
+    make(database, [(10.0 + number / 1000, 12.0 + number / 100) for number in range(5)], {"x": "0"})
+    make(database, [(10.0 - number / 1000, 10.001) for number in range(5)], {"x": "1"})
+    make(database, _both([10.0 * 1.02**number for number in range(8)]))
     make(database, _both(SLOW, 1.1), {"of": "slower"}, names=two)
     where = "glibc.malloc.hugetlb=1:glibc.malloc.arena_max="
     for number, times in enumerate((SLOW, FAST)):
         make(database, _both(times), {"tunables": f"{where}{number}"})
-    usual = [10.0 + 0.005 * (-1) ** i + 0.001 * (i % 3) for i in range(10)]
+    usual = [10.0 + 0.005 * (-1) ** number + 0.001 * (number % 3) for number in range(10)]
     make(database, _both(usual), {"rare": "0"})
     make(database, _both([*usual[:6], 12.0, *usual[7:]]), {"rare": "1"})
     make(database, [(0.00001, 0.00001), (900.0, 900.0), (9.0, 9.0), (9.1, 9.1)])
@@ -663,7 +671,8 @@ def spec(folder: Path) -> None:
     for name, data in RAW_FILES.items():
         (folder / name).write_bytes(data if isinstance(data, bytes) else data.encode())
     pieces = "".join(
-        f"spec.cpu2006.rawconfig{n:03}: {piece}\n" for n, piece in enumerate(pack(WRONG_BINDS))
+        f"spec.cpu2006.rawconfig{number:03}: {piece}\n"
+        for number, piece in enumerate(pack(WRONG_BINDS))
     )
     many = "".join(f"bind{cpu} = taskset -c {cpu}\n" for cpu in range(40))
     for name, text in {
@@ -710,7 +719,13 @@ def studies(folder: Path) -> None:
         ("pages", {"0%": [1.0], "100%": [0.9]}),
         ("pages", {"0%": [1.0], "100%": []}),
         ("env:SIZE", {"1M": [1.0], "2M": [2.0], "4M": [4.0], "8M": [8.0]}),
-        ("pages", {f"{n}%": [{"gups": 8 - n / 25, "lu": 3.0}] * 3 for n in (25, 0, 50, 75, 100)}),
+        (
+            "pages",
+            {
+                f"{number}%": [{"gups": 8 - number / 25, "lu": 3.0}] * 3
+                for number in (25, 0, 50, 75, 100)
+            },
+        ),
     ]
     for axis, values in times:
         # With noise: what exact numbers leave after a fit is another one on each machine.

@@ -67,12 +67,18 @@ def _keep(folder: Path, *runs: StoredRun) -> None:
 def suite_run(names: Sequence[str], iterations: int, copies: int = 2, **head: Any) -> StoredRun:
     """Every copy of every benchmark takes 100 s and a little more."""
     rows = [
-        copy_row(c, 100.0 + c + i, phase=i * len(names) + p, benchmark=name, iteration=i + 1)
-        for i in range(iterations)
-        for p, name in enumerate(names)
-        for c in range(copies)
+        copy_row(
+            copy,
+            100.0 + copy + phase,
+            phase=phase * len(names) + number,
+            benchmark=name,
+            iteration=phase + 1,
+        )
+        for phase in range(iterations)
+        for number, name in enumerate(names)
+        for copy in range(copies)
     ]
-    categories = {name: "int" if p % 2 else "fp" for p, name in enumerate(names)}
+    categories = {name: "int" if number % 2 else "fp" for number, name in enumerate(names)}
     return stored(
         rows,
         reference_s=1000.0,
@@ -89,17 +95,21 @@ def names(folder: Path) -> None:
         1, 0.5, benchmark="[bold]x[/]", status=CopyStatus.WRONG_OUTPUT,
         validity_detail="[red]line[/red] :smile: \x1b[2J",
     )  # fmt: skip
-    noted = replace(stored([copy_row(0, 1.0)], copies=1), notes=tuple(f"n{i}" for i in range(30)))
+    noted = replace(
+        stored([copy_row(0, 1.0)], copies=1), notes=tuple(f"n{number}" for number in range(30))
+    )
     _keep(
         folder,
-        replace(suite_run([f"bench-{n}" for n in range(13)] + [LONG], 3), warnings=(BUSY,)),
+        replace(
+            suite_run([f"bench-{number}" for number in range(13)] + [LONG], 3), warnings=(BUSY,)
+        ),
         replace(suite_run(["gups", "lu"], 3), warnings=(BUSY,)),
         suite_run(["\u6027\u80fd" * 15, "b"], 1),
         stored([copy_row(0, 1.0, benchmark="[bold]x[/]"), crashed]),
         noted,
         suite_run(["lu", "sort", "rays"], 1),
         suite_run([LONG], 3, copies=16),
-        stored([copy_row(c, 0.000912 + c * 4e-6, benchmark=LONG) for c in range(2)]),
+        stored([copy_row(copy, 0.000912 + copy * 4e-6, benchmark=LONG) for copy in range(2)]),
         replace(suite_run(["a", "b"], 1), warnings=("left out: ffmpeg: not installed",)),
         suite_run(["a", "b"], 1, request='{"suites": ["mini/a", "mini/b"]}'),
         suite_run(["a", "b"], 1, request='{"suites": ["./my/mini.toml"]}'),
@@ -111,11 +121,11 @@ def ends(folder: Path) -> None:
     crashed = copy_row(
         1, 0.5, status=CopyStatus.FAILED, exit_code=None, signal=11, run_dir="/tmp/r"
     )
-    alike = [copy_row(c, 0.1, status=CopyStatus.FAILED, exit_code=127) for c in range(128)]
+    alike = [copy_row(copy, 0.1, status=CopyStatus.FAILED, exit_code=127) for copy in range(128)]
     discarded = [
-        copy_row(c, 100.0 + i, phase=i, iteration=i + 1, counted=i > 0)
-        for i in range(3)
-        for c in range(2)
+        copy_row(copy, 100.0 + phase, phase=phase, iteration=phase + 1, counted=phase > 0)
+        for phase in range(3)
+        for copy in range(2)
     ]
     pair = [copy_row(0, 4.0), copy_row(1, 5.0)]
     _keep(
@@ -137,20 +147,20 @@ def orders(folder: Path) -> None:
         copy_row(1, 5.0, benchmark="b"),
         copy_row(1, 4.0, benchmark="a", step=1, start_ns=5 * S),
     ]
-    free = [copy_row(c, 6.0 + 4 * c, cpu=None, node=None) for c in range(2)]
-    uneven = [copy_row(c, 2.0, benchmark="aba"[c]) for c in range(3)]
+    free = [copy_row(copy, 6.0 + 4 * copy, cpu=None, node=None) for copy in range(2)]
+    uneven = [copy_row(copy, 2.0, benchmark="aba"[copy]) for copy in range(3)]
     failing = [copy_row(0, 2.0), copy_row(1, 0.1, status=CopyStatus.FAILED, exit_code=3)]
     rotated: dict[str, Any] = {"mode": "rotated", "order": "rotated"}
     _keep(
         folder,
         stored(
-            [copy_row(c, 36.0, tune=None) for c in range(2)],
+            [copy_row(copy, 36.0, tune=None) for copy in range(2)],
             reference_s=None,
             suite=None,
             size=None,
             tune=None,
         ),
-        stored([copy_row(c, 4.0, cpu=None, node=None) for c in range(2)]),
+        stored([copy_row(copy, 4.0, cpu=None, node=None) for copy in range(2)]),
         stored(staggered, mode="staggered", stagger_ms=3000.0),
         stored(turned, **rotated),
         stored(free, **rotated),
@@ -194,9 +204,9 @@ def gapped(benchmarks: Sequence[str] = ("lu",), gap_s: float = 1.0) -> StoredRun
     for phase, name in enumerate(benchmarks):
         every_s = 1.0 + (gap_s if name == benchmarks[-1] else 0.001)
         rows += [
-            copy_row(c, 1.0, step=s, start_ns=round((100 * phase + s * every_s) * S),
+            copy_row(copy, 1.0, step=s, start_ns=round((100 * phase + s * every_s) * S),
                      phase=phase, benchmark=name, node=0)
-            for c in range(2) for s in range(45)
+            for copy in range(2) for s in range(45)
         ]  # fmt: skip
     return windowed(rows, 4.0, 44.0)
 
@@ -218,11 +228,13 @@ def steady(folder: Path) -> None:
     for step in (7, 8, 30):
         rows[step] = replace(rows[step], status=CopyStatus.FAILED, exit_code=3)
     cut = steady_run(status=RunStatus.INTERRUPTED, reason="by SIGINT")
-    open_windows = [replace(b, window_start_ns=None, window_finish_ns=None) for b in cut.brackets]
+    open_windows = [
+        replace(bracket, window_start_ns=None, window_finish_ns=None) for bracket in cut.brackets
+    ]
     longer_gaps = [
-        copy_row(c, 0.1, step=s, start_ns=round((s * 0.2 + max(0, s - 120) * 0.1) * S))
-        for c in range(2)
-        for s in range(200)
+        copy_row(copy, 0.1, step=step, start_ns=round((step * 0.2 + max(0, step - 120) * 0.1) * S))
+        for copy in range(2)
+        for step in range(200)
     ]
     command = gapped()
     _keep(
@@ -244,7 +256,9 @@ def steady(folder: Path) -> None:
 def steady_beside(folder: Path) -> None:
     """Steady runs with a run of the same copies that waited for each other, stored as well."""
     rested = [json.dumps({"environment": [], "cooldown_s": rest}) for rest in (0.0, 5.0)]
-    alike = [row for c in range(2) for row in in_turn(c, [2.0] * 24, node=0, benchmark="even")]
+    alike = [
+        row for copy in range(2) for row in in_turn(copy, [2.0] * 24, node=0, benchmark="even")
+    ]
     _keep(
         folder,
         barrier(),
@@ -252,7 +266,7 @@ def steady_beside(folder: Path) -> None:
         gapped(),
         barrier(("calm", "gappy")),
         gapped(("calm", "gappy")),
-        stored([copy_row(c, 2.0, node=0, benchmark="even") for c in range(2)]),
+        stored([copy_row(copy, 2.0, node=0, benchmark="even") for copy in range(2)]),
         windowed(alike, 4.0, 44.0),
         barrier(("rested",), request=rested[1]),
         steady_run(("rested",), request=rested[0]),
@@ -261,11 +275,11 @@ def steady_beside(folder: Path) -> None:
 
 def steady_many(folder: Path) -> None:
     """Fourteen windows, three times, of 8 copies on four nodes, the last of which is slow."""
-    names = (*(f"bench-{n}" for n in range(13)), LONG)
+    names = (*(f"bench-{number}" for number in range(13)), LONG)
     once = steady_run(names, 8, 4)
     rows = [
-        replace(row, phase=row.phase + 14 * i, iteration=i + 1)
-        for i in range(3)
+        replace(row, phase=row.phase + 14 * iteration, iteration=iteration + 1)
+        for iteration in range(3)
         for row in once.copies
     ]
     _keep(folder, barrier(names, 8), windowed(rows, 4.0, 44.0, iterations=3))
@@ -284,9 +298,16 @@ def mixed(copies: int = 2) -> StoredRun:
 def steady_mix(folder: Path) -> None:
     """Steady in rotated order, alone and beside a rotated run."""
     gaps = [
-        copy_row(c, 1.0, step=s, start_ns=round(s * 2 * S), benchmark="ab"[(c + s) % 2], node=0)
-        for c in range(2)
-        for s in range(24)
+        copy_row(
+            copy,
+            1.0,
+            step=step,
+            start_ns=round(step * 2 * S),
+            benchmark="ab"[(copy + step) % 2],
+            node=0,
+        )
+        for copy in range(2)
+        for step in range(24)
     ]
     rotated: dict[str, Any] = {"mode": "rotated", "order": "rotated", "benchmarks": ("a", "b")}
     _keep(
@@ -308,7 +329,7 @@ def placement(folder: Path) -> None:
     bare = seen_run()
     free = tuple(
         Placement(
-            copy=n,
+            copy=copy,
             cpus=None,
             cpu=None,
             core=None,
@@ -318,21 +339,28 @@ def placement(folder: Path) -> None:
             memory_policy=MemoryPolicy.NONE,
             memory_nodes=(),
         )
-        for n in range(4)
+        for copy in range(4)
     )
     discarded = seen_run(discard=1)
     gate = GateFacts((0,), (0, 1))
-    four = [copy_row(0, 3.0, phase=p, benchmark=name, gate=gate) for p, name in enumerate("abcd")]
-    samples = (sample({0: MB}, phase=p, copy=0, cpus=(0,), allowed=(0,)) for p in range(4))
+    four = [
+        copy_row(0, 3.0, phase=number, benchmark=name, gate=gate)
+        for number, name in enumerate("abcd")
+    ]
+    samples = (sample({0: MB}, phase=phase, copy=0, cpus=(0,), allowed=(0,)) for phase in range(4))
     window = [
         row
-        for n in range(2)
-        for row in in_turn(n, [1.0] * 10, node=0, last_cpu=n, gate=GateFacts((n or 3,), (0,)))
+        for number in range(2)
+        for row in in_turn(
+            number, [1.0] * 10, node=0, last_cpu=number, gate=GateFacts((number or 3,), (0,))
+        )
     ]
     turned = [
         row
-        for n in range(2)
-        for row in in_turn(n, [1.0, 2.0], names="ab", node=0, gate=GateFacts((n or 3,), (0,)))
+        for number in range(2)
+        for row in in_turn(
+            number, [1.0, 2.0], names="ab", node=0, gate=GateFacts((number or 3,), (0,))
+        )
     ]
     of_two: dict[str, Any] = {"placements": PLACED[:2], "pus": FOUR_PUS}
     _keep(
@@ -386,7 +414,8 @@ def cpus(folder: Path) -> None:
         "rater_cpu_ns": S // 100,
     }
     starved = read_run(
-        [computed(n, 5.0) for n in range(3)], *(reading(n, 6.0 + n) for n in range(3)),
+        [computed(copy, 5.0) for copy in range(3)],
+        *(reading(copy, 6.0 + copy) for copy in range(3)),
         pswpout=1, pressure_memory_some_ns=S,
     )  # fmt: skip
     unread = replace(read_run([computed(0, 1.0)]), cpu_readings=(), machine_readings=())
@@ -411,12 +440,17 @@ def reporting(copies: int, nodes: int, iterations: int = 1) -> StoredRun:
     rows = [
         replace(
             copy_row(
-                c, 10.0, phase=i, iteration=i + 1, benchmark="stream", node=c * nodes // copies
+                copy,
+                10.0,
+                phase=phase,
+                iteration=phase + 1,
+                benchmark="stream",
+                node=copy * nodes // copies,
             ),
-            metrics=(("triad", 12.5 - c / copies), ("load latency", 95.31 + c / copies)),
+            metrics=(("triad", 12.5 - copy / copies), ("load latency", 95.31 + copy / copies)),
         )
-        for i in range(iterations)
-        for c in range(copies)
+        for phase in range(iterations)
+        for copy in range(copies)
     ]
     run = stored(rows, copies=copies, iterations=iterations, suite="memory")
     metrics = (
@@ -453,6 +487,6 @@ def metrics(folder: Path) -> None:
         reporting(128, 64, 3),
         with_values(sizes, [[3.2e-9, 1.8e19, 1e200, 1.5], [3.4e-9, 1.9e19, 2e200, 2.5]]),
         with_values([("speed", "u" * 300, "mean")], [[1.5], [2.5]]),
-        with_values([("tiny", "s", "mean")], [[(c + 1) * 1e-9] for c in range(20)]),
+        with_values([("tiny", "s", "mean")], [[(copy + 1) * 1e-9] for copy in range(20)]),
         with_values([("much", "s", "sum")], [[1e308], [1.2e308]]),
     )

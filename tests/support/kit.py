@@ -78,7 +78,7 @@ class StandInKit:
         compared. `first` is the number of copy 0's directory.
         """
         home = self.root / "benchspec" / self.suite / name
-        names = [f"run_{tune}_{size}_{self.label}.{first + n:04}" for n in range(copies)]
+        names = [f"run_{tune}_{size}_{self.label}.{first + copy:04}" for copy in range(copies)]
         executable = f"{name.partition('.')[2]}_{tune}.{self.label}"
         for directory in names:
             (home / "run" / directory).mkdir(parents=True)
@@ -87,7 +87,9 @@ class StandInKit:
         script(home / "run" / names[0] / executable, program)
         copied = [f"-C {home}/run/{directory}" for directory in names]
         if binds:
-            copied = [line for n, it in enumerate(copied) for line in (f"-b {binds[n]}", it)]
+            copied = [
+                line for number, it in enumerate(copied) for line in (f"-b {binds[number]}", it)
+            ]
         lines = [
             *directives,
             *copied,

@@ -73,7 +73,7 @@ class Thing:
 @functools.cache
 def real_machines() -> tuple[Topology, ...]:
     """Return the 18 machines; empty if their files are missing."""
-    return tuple(parse_xml(p.read_bytes(), p.stem) for p in sorted(MACHINES.glob("*.xml")))
+    return tuple(parse_xml(path.read_bytes(), path.stem) for path in sorted(MACHINES.glob("*.xml")))
 
 
 def real(name: str) -> Topology:
@@ -100,7 +100,7 @@ def topology_of(
         for threads in cores:
             pus += [RawPU(os=cpu, core=core, package=number, l3=None, l2=None) for cpu in threads]
             core += 1
-        nodes.append(RawNode(number, cpuset.mask_of(c for t in cores for c in t), 0, None))
+        nodes.append(RawNode(number, cpuset.mask_of(c for core in cores for c in core), 0, None))
     everything = cpuset.mask_of(pu.os for pu in pus)
     may = everything if usable is None else cpuset.mask_of(usable)
     return build_topology(pus, nodes, usable=may, allowed_nodes=allowed_nodes, source="made")
@@ -219,7 +219,7 @@ def _memory(dice: random.Random, machine: Thing) -> None:
     groups = [group for package in machine.inside for group in package.inside]
     places = {"group": groups, "machine": [machine]}.get(level, machine.inside)
     if level == "pair":
-        pairs = [machine.inside[i : i + 2] for i in range(0, len(machine.inside), 2)]
+        pairs = [machine.inside[number : number + 2] for number in range(0, len(machine.inside), 2)]
         places = machine.inside = [Thing("Group", pair) for pair in pairs]
     step = dice.choice((1, 1, 3))
     for index, place in enumerate(places):

@@ -50,26 +50,33 @@ FOUR_PUS = tuple(MachinePU(cpu=cpu, core=cpu, llc=0, node=cpu // 2, package=0) f
 
 PLACED = tuple(
     Placement(
-        copy=n,
-        cpus=(n,),
-        cpu=n,
-        core=n,
+        copy=copy,
+        cpus=(copy,),
+        cpu=copy,
+        core=copy,
         llc=0,
-        node=n // 2,
+        node=copy // 2,
         package=0,
         memory_policy=MemoryPolicy.LOCAL,
         memory_nodes=(),
     )
-    for n in range(4)
+    for copy in range(4)
 )
 
 
 def seen_run(remote: int | None = 1, **head: Any) -> StoredRun:
     """Four copies on two lgroups, twice; the memory of copy `remote` lies away in iteration 1."""
     rows = [
-        copy_row(n, 3.0 + n, phase=p, iteration=p + 1, node=n // 2, gate=GateFacts((n,), (0, 1)))
-        for p in range(2)
-        for n in range(4)
+        copy_row(
+            copy,
+            3.0 + copy,
+            phase=phase,
+            iteration=phase + 1,
+            node=copy // 2,
+            gate=GateFacts((copy,), (0, 1)),
+        )
+        for phase in range(2)
+        for copy in range(4)
     ]
 
     def sample_of(phase: int, copy: int) -> Sampled:
@@ -88,7 +95,7 @@ def seen_run(remote: int | None = 1, **head: Any) -> StoredRun:
         run,
         placements=PLACED,
         pus=FOUR_PUS,
-        samples=tuple(sample_of(p, n) for p in range(2) for n in range(4)),
+        samples=tuple(sample_of(phase, number) for phase in range(2) for number in range(4)),
         observed=Observed(
             cadence="auto",
             samples=8,

@@ -123,7 +123,7 @@ def pack(text: str) -> list[str]:
 def configured(config: str) -> str:
     """Return a raw file of two copies, base and peak, with a configuration inside."""
     pieces = "".join(
-        f"spec.cpu2006.rawconfig{n:03}: {piece}\n" for n, piece in enumerate(pack(config))
+        f"spec.cpu2006.rawconfig{number:03}: {piece}\n" for number, piece in enumerate(pack(config))
     )
     peak = bracket(tune="peak", times=(250.0, 200.0), reported=250, ratio=40)
     return HEAD + pieces + bracket(more="submit: 1") + peak

@@ -27,17 +27,17 @@ def document(
     """16 copies on four lgroups of two packages; lgroup 1 takes `slow` times as long."""
     observations = []
     at = 0.0
-    for b in range(benchmarks):
+    for benchmark in range(benchmarks):
         for iteration in range(1, iterations + 1):
             times = [
-                (10 + b)
+                (10 + benchmark)
                 * (slow if copy // 4 == 1 else 1)
                 * (1 + 0.001 * ((copy * 7 + iteration) % 5))
                 for copy in range(16)
             ]
             observations += [
                 {
-                    "benchmark": f"{name}{b}",
+                    "benchmark": f"{name}{benchmark}",
                     "iteration": iteration,
                     "copy": copy,
                     "cpu": copy,
@@ -51,7 +51,7 @@ def document(
             ]
             at += max(times) + 1
     head = {"uuid": uuid, "host": host, "mode": "homogeneous", "copies": 16}
-    nodes = {str(n): list(range(4 * n, 4 * n + 4)) for n in range(4)}
+    nodes = {str(number): list(range(4 * number, 4 * number + 4)) for number in range(4)}
     return {
         "rater": 1,
         "run": head | {"started_at": "2026-11-20T12:00:00Z"} | run,
@@ -115,5 +115,5 @@ class Page(HTMLParser):
         return [
             attributes
             for name, attributes in self.elements
-            if name == tag and all(attributes.get(k) == v for k, v in wanted.items())
+            if name == tag and all(attributes.get(key) == value for key, value in wanted.items())
         ]

@@ -58,7 +58,7 @@ class Seen:
         return "\n".join(event.text for event in self.events_of(Noted))
 
     def by_copy(self, copy: int) -> Any:
-        [one] = [e for e in self.ended if e.copy == copy]
+        [one] = [event for event in self.ended if event.copy == copy]
         return one
 
 

@@ -129,7 +129,9 @@ def broken(data: bytes, chance: random.Random) -> bytes:
         elif mutation == 7:  # wrapped, as logs are
             width = chance.choice((20, 40, 79, 132))
             data = b"\n".join(
-                line[i : i + width] for line in lines for i in range(0, max(1, len(line)), width)
+                line[number : number + width]
+                for line in lines
+                for number in range(0, max(1, len(line)), width)
             )
         elif mutation == 8:
             data = data.replace(b"\n", chance.choice((b"\r\n", b"\r", b" ")))
@@ -145,7 +147,7 @@ def broken(data: bytes, chance: random.Random) -> bytes:
 def originals(folder: Path | None = None) -> list[bytes]:
     """Return whole inputs: our own, and pieces of real ones where there are any."""
     packed = "".join(
-        f"spec.cpu2006.rawconfig{n:03}: {piece}\n" for n, piece in enumerate(pack(CONFIG))
+        f"spec.cpu2006.rawconfig{number:03}: {piece}\n" for number, piece in enumerate(pack(CONFIG))
     )
     texts = [RSF.format(config=packed).encode(), LOG.encode(), CONFIG.encode()]
     if folder is not None and folder.is_dir():

@@ -211,7 +211,7 @@ def literals(tree: Any) -> set[str]:
         return set()
     if len(tree) == 2 and str(tree[0]) in ("LITERAL", "NOT_LITERAL"):
         return {chr(tree[1])}
-    return set().union(*(literals(tree[n]) for n in range(len(tree))))
+    return set().union(*(literals(tree[number]) for number in range(len(tree))))
 
 
 def near_matches(expression: re.Pattern[Any]) -> tuple[list[str], set[str]]:

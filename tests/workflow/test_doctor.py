@@ -43,21 +43,21 @@ UNFIT: list[tuple[str, DoctorVerdict, str, dict[str, str | None]]] = [
     ),
     (
         *("governor", BAD, "schedutil, driver intel_pstate: the frequency follows"),
-        {f"{CPUFREQ}/policy{n}/scaling_governor": "schedutil" for n in range(4)},
+        {f"{CPUFREQ}/policy{number}/scaling_governor": "schedutil" for number in range(4)},
     ),
     (
         *("governor", CONSIDER, "the CPU itself decides"),
-        {f"{CPUFREQ}/policy{n}/scaling_governor": "powersave" for n in range(4)},
+        {f"{CPUFREQ}/policy{number}/scaling_governor": "powersave" for number in range(4)},
     ),
     (
         *("preference", CONSIDER, "power"),
-        {f"{CPUFREQ}/policy{n}/energy_performance_preference": "power" for n in range(4)},
+        {f"{CPUFREQ}/policy{number}/energy_performance_preference": "power" for number in range(4)},
     ),
     (
         *("frequency", BAD, "2.00 GHz at most, the CPU can 2.60"),
         {
             f"{CPUS}/intel_pstate/no_turbo": "0",
-            **{f"{CPUFREQ}/policy{n}/scaling_max_freq": "2000000" for n in range(4)},
+            **{f"{CPUFREQ}/policy{number}/scaling_max_freq": "2000000" for number in range(4)},
         },
     ),
     ("frequency", CONSIDER, "differs", {f"{CPUFREQ}/policy3/scaling_max_freq": "2000000"}),
@@ -85,7 +85,12 @@ UNFIT: list[tuple[str, DoctorVerdict, str, dict[str, str | None]]] = [
         },
     ),
     ("C-states", CONSIDER, "down to C6, 133 us to wake", {f"{SLEEP}/state2/disable": "0"}),
-    ("C-states", UNKNOWN, "no cpuidle", {f"{SLEEP}/state{n}/latency": None for n in range(3)}),
+    (
+        "C-states",
+        UNKNOWN,
+        "no cpuidle",
+        {f"{SLEEP}/state{number}/latency": None for number in range(3)},
+    ),
     ("tuned", CONSIDER, "balanced: trades", {"etc/tuned/active_profile": "balanced"}),
     ("tuned", UNKNOWN, "no profile", {"etc/tuned/active_profile": None}),
     ("mTHP", CONSIDER, "64 kB: always", {f"{THP}/hugepages-64kB/enabled": "[always] inherit"}),
@@ -162,7 +167,7 @@ UNFIT: list[tuple[str, DoctorVerdict, str, dict[str, str | None]]] = [
         *("fragmentation", BAD, "1% of NUMA node 1's free memory"),
         {
             "proc/buddyinfo": "\n".join(
-                FEW_PIECES.format(n=n, pieces=(7000, 100)[n]) for n in (0, 1)
+                FEW_PIECES.format(n=number, pieces=(7000, 100)[number]) for number in (0, 1)
             )
         },
     ),
@@ -170,7 +175,7 @@ UNFIT: list[tuple[str, DoctorVerdict, str, dict[str, str | None]]] = [
         *("fragmentation", CONSIDER, "40% of NUMA node 0's free memory"),
         {
             "proc/buddyinfo": "\n".join(
-                FEW_PIECES.format(n=n, pieces=(2930, 7000)[n]) for n in (0, 1)
+                FEW_PIECES.format(n=number, pieces=(2930, 7000)[number]) for number in (0, 1)
             )
         },
     ),

@@ -350,7 +350,7 @@ def test_joules_are_those_that_the_counters_were_driven_to(
     copies = drawing(tree, 11_000_000, 5_500_000)
     assert rater("run", "--quiet", "--copies", 2, *copies)[0] == 0
     table = rater("show", "last")[1].splitlines()
-    place = next(i for i, line in enumerate(table) if line.startswith("energy"))
+    place = next(number for number, line in enumerate(table) if line.startswith("energy"))
     assert table[place + 2].split()[:4] == ["sh", "1", "35.5", "17.8"]
     energy = json.loads(rater("show", "last", "--json")[1])["energy"]
     assert energy["suite_joules"] == 35.5

@@ -30,10 +30,10 @@ def run(number: int, seconds: dict[str, Sequence[Sequence[float]]], **head: Any)
     """A run whose iterations of each benchmark have copies of these seconds."""
     rows: list[CopyEnded] = []
     for name, iterations in seconds.items():
-        for i, copies in enumerate(iterations):
+        for index, copies in enumerate(iterations):
             phase = len({row.phase for row in rows})
             rows += [
-                copy_row(copy, time_s, benchmark=name, phase=phase, iteration=i + 1)
+                copy_row(copy, time_s, benchmark=name, phase=phase, iteration=index + 1)
                 for copy, time_s in enumerate(copies)
             ]
     most = max(len(iterations) for iterations in seconds.values())
@@ -56,7 +56,9 @@ def made_at(run: StoredRun, minute: int) -> StoredRun:
 
 def brackets(first: int, seconds: Sequence[float], name: str = "a") -> list[StoredRun]:
     """Runs of two copies that take these seconds, an iteration each."""
-    return [run(first + i, {name: [[time_s, time_s]]}) for i, time_s in enumerate(seconds)]
+    return [
+        run(first + number, {name: [[time_s, time_s]]}) for number, time_s in enumerate(seconds)
+    ]
 
 
 def only(comparison: Comparison) -> EffectRow:
@@ -150,8 +152,10 @@ def test_the_suite_of_single_runs_is_that_of_their_results() -> None:
 def test_iterations_that_are_discarded_do_not_count() -> None:
     def warmed(number: int, first: float, second: float) -> StoredRun:
         it = run(number, {"a": [[first] * 2, [second] * 2]}, discard=1)
-        brackets = tuple(replace(b, counted=b.iteration != 1) for b in it.brackets)
-        copies = tuple(replace(c, counted=c.iteration != 1) for c in it.copies)
+        brackets = tuple(
+            replace(bracket, counted=bracket.iteration != 1) for bracket in it.brackets
+        )
+        copies = tuple(replace(copy, counted=copy.iteration != 1) for copy in it.copies)
         return replace(it, brackets=brackets, copies=copies)
 
     base = point("x", warmed(1, 50.0, 10.0), warmed(2, 90.0, 10.02))
@@ -171,8 +175,8 @@ def test_two_runs_of_a_point_in_one_block_are_one_value() -> None:
 
 
 def test_other_reference_times_are_compared_in_copies_an_hour() -> None:
-    base = [run(i, {"a": [[10.0] * 2]}) for i in (1, 2)]
-    new = [run(i, {"a": [[9.0 + i / 100] * 2]}, reference_s=99.0) for i in (3, 4)]
+    base = [run(number, {"a": [[10.0] * 2]}) for number in (1, 2)]
+    new = [run(number, {"a": [[9.0 + number / 100] * 2]}, reference_s=99.0) for number in (3, 4)]
     row = only(compare([point("x", *base), point("y", *new)]))
     assert row.unit == "copies/hour"
     assert row.cells[0].baseline == pytest.approx(720)
@@ -192,8 +196,10 @@ def test_a_point_against_copies_of_itself_is_better_or_worse_in_few_of_many() ->
     apart = compared = 0
     for _ in range(20):
         points = [
-            point(f"p{i}", *brackets(5 * i + 1, list(10 * np.exp(rng.normal(0, 0.02, 5)))))
-            for i in range(4)
+            point(
+                f"p{number}", *brackets(5 * number + 1, list(10 * np.exp(rng.normal(0, 0.02, 5))))
+            )
+            for number in range(4)
         ]
         comparison = compare(points)
         cells = [cell for _, _, cell in comparison.verdicts()]
@@ -205,11 +211,14 @@ def test_a_point_against_copies_of_itself_is_better_or_worse_in_few_of_many() ->
 
 
 def test_the_suite_is_the_geometric_mean_of_each_run() -> None:
-    base = [run(i, {"a": [[10.0] * 2], "b": [[20.0] * 2], "c": [[5.0] * 2]}) for i in (1, 2, 3)]
+    base = [
+        run(number, {"a": [[10.0] * 2], "b": [[20.0] * 2], "c": [[5.0] * 2]})
+        for number in (1, 2, 3)
+    ]
     times = [(8.0, 20.0, 6.0), (8.1, 20.1, 6.05), (7.9, 19.9, 5.95)]
     new = [
-        run(4 + i, {"a": [[a] * 2], "b": [[b] * 2], "c": [[c] * 2]})
-        for i, (a, b, c) in enumerate(times)
+        run(4 + number, {"a": [[a] * 2], "b": [[b] * 2], "c": [[c] * 2]})
+        for number, (a, b, c) in enumerate(times)
     ]
     comparison = compare([point("x", *base), point("y", *new)])
     suites = {row.name: known(row.cells[0].speedup) for row in comparison.suites}
@@ -225,8 +234,10 @@ def test_the_suite_is_the_geometric_mean_of_each_run() -> None:
 
 
 def test_a_benchmark_that_a_point_lacks_is_told_and_no_part_of_the_suite() -> None:
-    base = [run(i, {"a": [[10.0] * 2], "b": [[20.0] * 2], "c": [[5.0] * 2]}) for i in (1, 2)]
-    new = [run(i, {"a": [[9.0] * 2], "b": [[20.0] * 2]}) for i in (3, 4)]
+    base = [
+        run(number, {"a": [[10.0] * 2], "b": [[20.0] * 2], "c": [[5.0] * 2]}) for number in (1, 2)
+    ]
+    new = [run(number, {"a": [[9.0] * 2], "b": [[20.0] * 2]}) for number in (3, 4)]
     comparison = compare([point("x", *base), point("y", *new)])
     rows = {row.name: row for row in comparison.benchmarks}
     assert rows["c"].cells[0].speedup is None
@@ -257,11 +268,11 @@ def test_failed_copies_and_runs_that_did_not_end_are_left_out_and_told() -> None
 def test_a_tunable_that_only_removes_the_slow_copies_is_a_win_that_is_named() -> None:
     rng = np.random.default_rng(9)
     base, new = [], []
-    for i in range(6):
+    for number in range(6):
         usual = list(10 * np.exp(rng.normal(0, 0.0005, 7)))
-        base.append(run(1 + i, {"a": [[*usual, 12.0 + 0.01 * i]]}))
+        base.append(run(1 + number, {"a": [[*usual, 12.0 + 0.01 * number]]}))
         usual = list(10 * np.exp(rng.normal(0, 0.0005, 8)))
-        new.append(run(10 + i, {"a": [usual]}))
+        new.append(run(10 + number, {"a": [usual]}))
     cell = only(compare([point("x", *base), point("y", *new)])).cells[0]
     assert known(cell.speedup).short == "better"
     assert known(cell.median_copy).short == "same within 1 %"
@@ -271,8 +282,8 @@ def test_a_tunable_that_only_removes_the_slow_copies_is_a_win_that_is_named() ->
 
 
 def test_points_of_other_copies_are_compared_in_throughput_alone() -> None:
-    base = point("x", *(run(i, {"a": [[10.0]]}) for i in (1, 2)))
-    new = point("y", *(run(i, {"a": [[12.0 + i / 100] * 4]}) for i in (3, 4)))
+    base = point("x", *(run(number, {"a": [[10.0]]}) for number in (1, 2)))
+    new = point("y", *(run(number, {"a": [[12.0 + number / 100] * 4]}) for number in (3, 4)))
     comparison = compare([base, new])
     cell = only(comparison).cells[0]
     assert comparison.copies == (1, 4)
@@ -281,10 +292,10 @@ def test_points_of_other_copies_are_compared_in_throughput_alone() -> None:
 
 
 def test_base_and_peak_of_two_runs_are_one_benchmark() -> None:
-    base = [run(i, {"a": [[10.0] * 2]}, tune="base") for i in (1, 2)]
+    base = [run(number, {"a": [[10.0] * 2]}, tune="base") for number in (1, 2)]
     peak = []
-    for i in (3, 4):
-        it = run(i, {"a": [[9.0 + i / 100] * 2]}, tune="peak")
+    for number in (3, 4):
+        it = run(number, {"a": [[9.0 + number / 100] * 2]}, tune="peak")
         tuned = tuple(replace(bracket, tune="peak") for bracket in it.brackets)
         copies = tuple(replace(copy, tune="peak") for copy in it.copies)
         peak.append(replace(it, brackets=tuned, copies=copies))
@@ -296,8 +307,8 @@ def test_base_and_peak_of_two_runs_are_one_benchmark() -> None:
 def in_two_tunes(number: int, base_s: Sequence[float], peak_s: Sequence[float]) -> StoredRun:
     """A result file with base and peak of one benchmark, each in several iterations."""
     both_tunes = run(number, {"a": [[time_s] for time_s in (*base_s, *peak_s)]})
-    place = {n + 1: ("base", n + 1) for n in range(len(base_s))}
-    place |= {len(base_s) + n + 1: ("peak", n + 1) for n in range(len(peak_s))}
+    place = {number + 1: ("base", number + 1) for number in range(len(base_s))}
+    place |= {len(base_s) + number + 1: ("peak", number + 1) for number in range(len(peak_s))}
 
     def tuned[R: (PhaseEnded, CopyEnded)](row: R) -> R:
         tune, iteration = place[row.iteration or 0]
@@ -312,11 +323,11 @@ def in_two_tunes(number: int, base_s: Sequence[float], peak_s: Sequence[float]) 
 
 
 def test_a_measurement_that_counts_as_base_and_peak_is_one_comparison() -> None:
-    base = point("x", *(in_two_tunes(n, [10.0, 10.1], [10.0, 10.1]) for n in (1, 2)))
-    new = point("y", *(in_two_tunes(n, [9.0, 9.1], [9.0, 9.1]) for n in (3, 4)))
+    base = point("x", *(in_two_tunes(number, [10.0, 10.1], [10.0, 10.1]) for number in (1, 2)))
+    new = point("y", *(in_two_tunes(number, [9.0, 9.1], [9.0, 9.1]) for number in (3, 4)))
     assert [(row.name, row.tune) for row in compare([base, new]).benchmarks] == [("a", "base")]
     # Where the other side measured its peak, that is compared with what counts as peak here.
-    own = point("z", *(in_two_tunes(n, [9.0, 9.1], [8.0, 8.1]) for n in (5, 6)))
+    own = point("z", *(in_two_tunes(number, [9.0, 9.1], [8.0, 8.1]) for number in (5, 6)))
     rows = {row.tune: known(row.cells[0].speedup) for row in compare([base, own]).benchmarks}
     assert rows["base"].ratio == pytest.approx(10.1 / 9.1)
     assert rows["peak"].ratio == pytest.approx(10.1 / 8.1)
@@ -419,10 +430,10 @@ def test_energy_of_a_copy_is_compared_and_decided_beside_times() -> None:
 
 
 def test_a_sweep_of_several_benchmarks_is_decided_by_the_suite() -> None:
-    base = [run(i, {"a": [[10.0] * 2], "b": [[10.0] * 2]}) for i in (1, 2, 3)]
+    base = [run(number, {"a": [[10.0] * 2], "b": [[10.0] * 2]}) for number in (1, 2, 3)]
     new = [
-        run(4 + i, {"a": [[8.0 * by] * 2], "b": [[8.0 / by + 0.01 * i] * 2]})
-        for i, by in enumerate((1.0, 1.3, 0.8))
+        run(4 + number, {"a": [[8.0 * by] * 2], "b": [[8.0 / by + 0.01 * number] * 2]})
+        for number, by in enumerate((1.0, 1.3, 0.8))
     ]
     points = [point("x", *base), point("y", *new)]
     assert is_decided(points, 0.01)
@@ -470,8 +481,8 @@ def test_values_and_all_suites_are_of_the_same_runs() -> None:
 
 
 def test_the_value_and_the_speedup_are_of_the_score_of_a_run() -> None:
-    base = [run(i, {"a": [[10.0] * 2, [12.0] * 2]}) for i in (1, 2)]
-    new = [run(i, {"a": [[10.0] * 2, [10.0] * 2]}) for i in (3, 4)]
+    base = [run(number, {"a": [[10.0] * 2, [12.0] * 2]}) for number in (1, 2)]
+    new = [run(number, {"a": [[10.0] * 2, [10.0] * 2]}) for number in (3, 4)]
     cell = only(compare([point("x", *base), point("y", *new)])).cells[0]
     assert cell.baseline == pytest.approx(20 / 12)  # of two iterations the slower
     assert cell.value == pytest.approx(2.0)
@@ -499,13 +510,18 @@ def test_a_run_without_a_block_does_not_undo_the_pairs_of_the_others() -> None:
 
 def test_a_stratum_in_which_a_benchmark_is_missing_is_told_and_in_no_value() -> None:
     points = []
-    for i, (copies, pages) in enumerate((c, p) for c in "12" for p in ("small", "large")):
-        times = {"a": 10.0 * (1 + i // 2), "b": 10.0}
+    for number, (copies, pages) in enumerate(
+        (name, p) for name in "12" for p in ("small", "large")
+    ):
+        times = {"a": 10.0 * (1 + number // 2), "b": 10.0}
         if (copies, pages) == ("2", "large"):
             del times["a"]
         runs = [
-            run(4 * i + n, {name: [[time_s + n / 100] * 2] for name, time_s in times.items()})
-            for n in range(1, 4)
+            run(
+                4 * number + index,
+                {name: [[time_s + index / 100] * 2] for name, time_s in times.items()},
+            )
+            for index in range(1, 4)
         ]
         points.append(point(f"copies={copies} pages={pages}", *runs, copies=copies, pages=pages))
     comparison = compare(points, by="pages")
@@ -549,7 +565,7 @@ def test_scores_of_other_kinds_are_told_and_slow_copies_are_not_compared() -> No
     ]
     names: dict[str, Any] = {"mode": "rotated", "order": "rotated", "benchmarks": ("a", "b")}
     turned = [stored(rows, run=number, **names) for number in (3, 4)]
-    plain = [run(i, {"a": [[10.0] * 2], "b": [[10.0 + i] * 2]}) for i in (1, 2)]
+    plain = [run(number, {"a": [[10.0] * 2], "b": [[10.0 + number] * 2]}) for number in (1, 2)]
     comparison = compare([point("x", *plain), point("y", *turned)])
     assert comparison.mixed_kinds
     assert comparison.kinds == (("brackets", (1, 2)), ("copies' own times", (3, 4)))
@@ -596,14 +612,16 @@ def beside_others(
     CPU 1 is the other thread of its core.
     """
     runs = []
-    for i, own_s in enumerate(cpu_s):
+    for number, own_s in enumerate(cpu_s):
         known = {"run_delay_ns": round(others_s * S), "run_delay_cpu_ns": round(own_s * S)}
         took_ns = round((own_s + others_s + asleep_s) * S)
         times: dict[str, Any] = {"elapsed_ns": took_ns, "finish_ns": took_ns}
         copy = replace(computed(0, own_s, cpu=0, **known), **times)
         rows = reading(0, own_s + others_s), reading(1, sibling_s)
         it = read_run([copy], *rows, elapsed_ns=took_ns)
-        it = replace(it, head=replace(it.head, run=first + i, uuid=f"u-{first + i}", copies=1))
+        it = replace(
+            it, head=replace(it.head, run=first + number, uuid=f"u-{first + number}", copies=1)
+        )
         runs.append(it)
     return runs
 
@@ -694,18 +712,24 @@ def test_runs_of_one_point_after_those_of_the_other_may_differ_by_a_drift() -> N
 
 
 def test_names_of_blocks_do_not_make_blocks_of_runs_made_one_point_after_the_other() -> None:
-    base = [PointRun(made_at(it, i), i) for i, it in enumerate(brackets(1, [10.0, 10.2, 10.4]))]
-    new = [PointRun(made_at(it, 9 + i), i) for i, it in enumerate(brackets(4, [9.0, 9.1, 9.2]))]
+    base = [
+        PointRun(made_at(it, number), number)
+        for number, it in enumerate(brackets(1, [10.0, 10.2, 10.4]))
+    ]
+    new = [
+        PointRun(made_at(it, 9 + number), number)
+        for number, it in enumerate(brackets(4, [9.0, 9.1, 9.2]))
+    ]
     comparison = compare([Point("x", (), tuple(base)), Point("y", (), tuple(new))])
     assert speedup_of(comparison).basis is Basis.RUNS
 
 
 def test_a_run_that_was_made_again_later_spoils_its_own_block_only() -> None:
-    base = [made_at(it, i) for i, it in enumerate(brackets(1, [10.0, 10.2, 10.1, 10.3]))]
-    new = [made_at(it, i) for i, it in enumerate(brackets(5, [9.0, 9.1, 9.05, 9.2]))]
+    base = [made_at(it, number) for number, it in enumerate(brackets(1, [10.0, 10.2, 10.1, 10.3]))]
+    new = [made_at(it, number) for number, it in enumerate(brackets(5, [9.0, 9.1, 9.05, 9.2]))]
     base[1] = made_at(base[1], 30)  # after all others
     points = [
-        Point(label, (), tuple(PointRun(it, i) for i, it in enumerate(runs)))
+        Point(label, (), tuple(PointRun(it, number) for number, it in enumerate(runs)))
         for label, runs in (("x", base), ("y", new))
     ]
     comparison = compare(points)
@@ -719,8 +743,8 @@ def test_a_run_that_was_made_again_later_spoils_its_own_block_only() -> None:
 def test_runs_each_point_of_which_has_a_session_of_its_own_are_not_judged() -> None:
     def day(number: int, runs: list[StoredRun]) -> list[StoredRun]:
         heads = [
-            replace(it.head, started_at=f"2026-11-{number}T12:0{i}:00Z")
-            for i, it in enumerate(runs)
+            replace(it.head, started_at=f"2026-11-{number}T12:0{index}:00Z")
+            for index, it in enumerate(runs)
         ]
         return [replace(it, head=head) for it, head in zip(runs, heads, strict=True)]
 
@@ -733,11 +757,11 @@ def test_runs_each_point_of_which_has_a_session_of_its_own_are_not_judged() -> N
     again = [
         point(
             label,
-            *day(first, brackets(n, [time_s, time_s + 0.01])),
-            *day(first + 2, brackets(n + 2, [time_s + 0.02, time_s + 0.03])),
+            *day(first, brackets(number, [time_s, time_s + 0.01])),
+            *day(first + 2, brackets(number + 2, [time_s + 0.02, time_s + 0.03])),
             blocks=False,
         )
-        for label, first, n, time_s in (("x", 20, 1, 10.0), ("y", 21, 5, 9.0))
+        for label, first, number, time_s in (("x", 20, 1, 10.0), ("y", 21, 5, 9.0))
     ]
     speedup = speedup_of(compare(again))
     assert (speedup.words, speedup.count) == ("better (unblocked)", 2)
@@ -755,8 +779,8 @@ def test_what_stays_with_a_point_in_all_benchmarks_is_seen_in_them_together() ->
             for name in ("a", "b", "d", "e", "g", "h", "i", "j")
         }
 
-    for i, of_it in enumerate(state):
-        base.append(run(1 + i, times(0.0)))
-        new.append(run(20 + i, times(of_it)))
+    for number, of_it in enumerate(state):
+        base.append(run(1 + number, times(0.0)))
+        new.append(run(20 + number, times(of_it)))
     (suite, *_) = compare([point("x", *base), point("y", *new)]).suites
     assert "not independent" in known(suite.cells[0].speedup).words

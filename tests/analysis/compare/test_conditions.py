@@ -69,17 +69,17 @@ BUILT = BenchmarkUsed(
 )
 PLACED = tuple(
     Placement(
-        copy=c,
-        cpus=(c,),
-        cpu=c,
-        core=c,
+        copy=copy,
+        cpus=(copy,),
+        cpu=copy,
+        core=copy,
         llc=0,
         node=0,
         package=0,
         memory_policy=MemoryPolicy.LOCAL,
         memory_nodes=(),
     )
-    for c in range(20)
+    for copy in range(20)
 )
 BEFORE = Conditions(
     host=HOST,
@@ -363,17 +363,17 @@ def test_places_are_one_line_and_follow_from_a_layout_that_differs() -> None:
         placed_run = run(number, **head)
         places = [
             Placement(
-                copy=c,
-                cpus=(n,),
-                cpu=n,
-                core=n,
+                copy=copy,
+                cpus=(number,),
+                cpu=number,
+                core=number,
                 llc=0,
                 node=0,
                 package=0,
                 memory_policy=MemoryPolicy.LOCAL,
                 memory_nodes=(),
             )
-            for c, n in enumerate(cpus)
+            for copy, number in enumerate(cpus)
         ]
         return replace(placed_run, placements=tuple(places))
 
@@ -406,15 +406,15 @@ def test_other_benchmarks_are_told_by_the_comparison_another_order_of_them_here(
         ring_run = run(number)
         used = tuple(
             BenchmarkUsed(
-                name=n,
+                name=name,
                 category=None,
-                command=n,
+                command=name,
                 reference_s=10.0,
                 binary_sha256=None,
                 compiler=None,
                 flags=None,
             )
-            for n in names
+            for name in names
         )
         return replace(ring_run, benchmarks=used)
 
@@ -425,7 +425,9 @@ def test_other_benchmarks_are_told_by_the_comparison_another_order_of_them_here(
 
 def test_options_and_heads_that_differ_are_told_and_lesser_ones_as_notes() -> None:
     asked = [{"bind": "core", "alloc": "system", "proof": "auto"}, {"bind": None, "proof": "off"}]
-    runs = [run(i, request=json.dumps(it), iterations=i) for i, it in enumerate(asked, 1)]
+    runs = [
+        run(number, request=json.dumps(it), iterations=number) for number, it in enumerate(asked, 1)
+    ]
     differences = differences_of(point("x", runs[0]), point("y", runs[1]))
     assert {what: one.significant for what, one in differences.items()} == {
         "--bind": True,
@@ -620,7 +622,12 @@ QUIET = (reading(0, 9.9), reading(1, 9.9))
         ),
         # Of three iterations the median stands: one that was disturbed costs nothing.
         (
-            [computed(0, 5.0 if k == 1 else 9.9, phase=k, iteration=k + 1) for k in range(3)],
+            [
+                computed(
+                    0, 5.0 if iteration == 1 else 9.9, phase=iteration, iteration=iteration + 1
+                )
+                for iteration in range(3)
+            ],
             (reading(0, 9.9),),
             0.0,
         ),
@@ -731,7 +738,10 @@ def test_without_a_barrier_it_is_the_share_of_all_copies_time() -> None:
     run = read_run([computed(0, 5.0), computed(1, 10.0)], reading(0, 10.0), reading(1, 10.0))
     assert cost(replace(run, head=replace(run.head, order="rotated"))) == 0.25
     # Of a queue each run lost its part of what others worked: 1 s of 5 s.
-    queue = [replace(computed(0, 2.0, step=k), elapsed_ns=5 * S, user_ns=2 * S) for k in range(2)]
+    queue = [
+        replace(computed(0, 2.0, step=iteration), elapsed_ns=5 * S, user_ns=2 * S)
+        for iteration in range(2)
+    ]
     run = read_run(queue, reading(0, 6.0))
     assert cost(replace(run, head=replace(run.head, order="rotated"))) == 0.2
 

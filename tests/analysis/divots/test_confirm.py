@@ -267,10 +267,17 @@ def test_what_was_imported_cannot_be_run_here(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "times.json"
-    times = [100.0 + 0.1 * (c % 3) + 30.0 * (c == 5) for c in range(16)]
+    times = [100.0 + 0.1 * (copy % 3) + 30.0 * (copy == 5) for copy in range(16)]
     rows = [
-        {"benchmark": "b", "iteration": 1, "copy": c, "cpu": c, "node": 0, "elapsed_s": time_s}
-        for c, time_s in enumerate(times)
+        {
+            "benchmark": "b",
+            "iteration": 1,
+            "copy": copy,
+            "cpu": copy,
+            "node": 0,
+            "elapsed_s": time_s,
+        }
+        for copy, time_s in enumerate(times)
     ]
     head = {"uuid": "u", "host": "h", "mode": "homogeneous", "copies": 16}
     path.write_text(json.dumps({"rater": 1, "run": head, "observations": rows}))

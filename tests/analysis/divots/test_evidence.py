@@ -34,7 +34,7 @@ from tests.support.divot_runs import Machine, analysed, divots, names, quiet, ro
 from tests.support.example_findings import finding_of
 from tests.support.example_runs import HEAD, S, copy_row, reading, stored
 
-ONE_MODE = np.array([NormalDist().inv_cdf((k + 0.5) / 50) for k in range(50)])
+ONE_MODE = np.array([NormalDist().inv_cdf((iteration + 0.5) / 50) for iteration in range(50)])
 
 
 @pytest.mark.parametrize(
@@ -201,22 +201,22 @@ def evidence_names(run: StoredRun, at_first: Finding | None = None) -> set[str]:
 
 
 def test_copies_that_are_alike_but_for_their_time_have_no_evidence() -> None:
-    samples = [sample(c, {c // 4: 100}) for c in range(COPIES)]
-    readings = [reading(c, user_ns=10 * S, mean_khz=3_000_000) for c in range(COPIES)]
-    run = run_of([row(c) for c in range(COPIES)], samples, readings)
+    samples = [sample(copy, {copy // 4: 100}) for copy in range(COPIES)]
+    readings = [reading(copy, user_ns=10 * S, mean_khz=3_000_000) for copy in range(COPIES)]
+    run = run_of([row(copy) for copy in range(COPIES)], samples, readings)
     assert measured_texts(run) == []
     (found,) = add_evidence([finding()], run)
     assert evidence_line(found).endswith("; nothing recorded explains it")
     nothing: dict[str, Any] = dict.fromkeys(("cpu_ns", "major_faults", "involuntary_switches"))
-    (unknown,) = add_evidence([finding()], stored([row(c, **nothing) for c in range(COPIES)]))
+    (unknown,) = add_evidence([finding()], stored([row(copy, **nothing) for copy in range(COPIES)]))
     assert evidence_line(unknown).endswith("; cause not recorded")
 
 
 def counted(group: str, **slow: Any) -> StoredRun:
     """All copies counted one group; the slow ones with other counts."""
     rows = [
-        row(c, counts=group_counts(group, 1.0, **(slow if c in SLOW else {})))
-        for c in range(COPIES)
+        row(copy, counts=group_counts(group, 1.0, **(slow if copy in SLOW else {})))
+        for copy in range(COPIES)
     ]
     return replace(run_of(rows), settings=SKX_TABLE)
 
@@ -253,9 +253,10 @@ def test_what_was_counted_in_full_is_evidence(group: str, slow: dict[str, int], 
 
 def test_remote_memory_is_told_as_a_share() -> None:
     samples = [
-        sample(c, {0: 74, 1: 26} if c in SLOW else {0: 100}, allowed=(c,)) for c in range(COPIES)
+        sample(copy, {0: 74, 1: 26} if copy in SLOW else {0: 100}, allowed=(copy,))
+        for copy in range(COPIES)
     ]
-    run = run_of([row(c) for c in range(COPIES)], samples)
+    run = run_of([row(copy) for copy in range(COPIES)], samples)
     assert "memory 74 % remote" in measured_texts(run)
     (found,) = add_evidence([finding()], run)
     assert evidence_line(found).startswith(
@@ -267,8 +268,11 @@ def test_remote_memory_is_told_as_a_share() -> None:
 def test_a_slow_copy_with_local_memory_is_not_accused_with_those_that_have_none() -> None:
     """CPU 0 is slow by itself, copies 4 to 7 have a hard binding to the other node."""
     slow = (0, *SLOW)
-    samples = [sample(c, {0: 100} if c in SLOW else {c // 4: 100}, allowed=(c,)) for c in range(12)]
-    rows = [row(c) for c in range(12)]
+    samples = [
+        sample(copy, {0: 100} if copy in SLOW else {copy // 4: 100}, allowed=(copy,))
+        for copy in range(12)
+    ]
+    rows = [row(copy) for copy in range(12)]
     assert [
         text.partition(": copy")[0]
         for text in measured_texts(run_of(rows, samples), finding(copies=slow, cpus=slow))
@@ -276,12 +280,12 @@ def test_a_slow_copy_with_local_memory_is_not_accused_with_those_that_have_none(
 
 
 def test_memory_that_the_plan_put_on_another_node_is_remote_and_at_home_it_is_not() -> None:
-    rows = [row(c) for c in range(COPIES)]
+    rows = [row(copy) for copy in range(COPIES)]
 
     def planned_on_node_0(home: bool) -> StoredRun:
         samples = [
-            sample(c, {1 if home and c in SLOW else 0: 100}, allowed=(c,), policy="bind")
-            for c in range(COPIES)
+            sample(copy, {1 if home and copy in SLOW else 0: 100}, allowed=(copy,), policy="bind")
+            for copy in range(COPIES)
         ]
         run = run_of(rows, samples)
         return replace(
@@ -299,25 +303,25 @@ def test_memory_that_the_plan_put_on_another_node_is_remote_and_at_home_it_is_no
 
 
 def test_what_is_known_of_few_of_the_copies_is_told_of_none() -> None:
-    rows = [row(c) for c in range(COPIES)]
+    rows = [row(copy) for copy in range(COPIES)]
     for seen in ((4, 0, 1, 2, 3), (4, 5, 6, 7, 0)):
-        samples = [sample(c, {0: 100}, allowed=(c,)) for c in seen]
+        samples = [sample(copy, {0: 100}, allowed=(copy,)) for copy in seen]
         assert measured_texts(run_of(rows, samples)) == []
-    samples = [sample(c, {0: 100}, allowed=(c,)) for c in (4, 5, 6, 0, 1, 2)]
+    samples = [sample(copy, {0: 100}, allowed=(copy,)) for copy in (4, 5, 6, 0, 1, 2)]
     assert measured_texts(run_of(rows, samples))[0] == "copies 4-6: memory 100 % remote"
 
 
 def test_counters_that_count_nothing_anywhere_differ_by_nothing() -> None:
-    nothing = [row(c, counts=group_counts("numa", 1.0, llc_miss=0)) for c in range(COPIES)]
+    nothing = [row(copy, counts=group_counts("numa", 1.0, llc_miss=0)) for copy in range(COPIES)]
     assert measured_texts(replace(run_of(nothing), settings=SKX_TABLE)) == []
 
 
 @pytest.mark.parametrize("kind", [Kind.STEP, Kind.WARM_UP])
 def test_a_step_and_a_warm_up_are_compared_with_the_other_iterations(kind: Kind) -> None:
     rows = [
-        row(c, phase=i, iteration=i + 1, major_faults=500 if i > 1 else 0)
-        for i in range(4)
-        for c in range(4)
+        row(copy, phase=phase, iteration=phase + 1, major_faults=500 if phase > 1 else 0)
+        for phase in range(4)
+        for copy in range(4)
     ]
     cells = tuple(
         CellEffect(benchmark="a", tune="base", iteration=number, slowdown=1.2, rate_lost=0.1)
@@ -329,16 +333,18 @@ def test_a_step_and_a_warm_up_are_compared_with_the_other_iterations(kind: Kind)
 
 def test_a_gradient_is_compared_slow_against_fast() -> None:
     rows = [
-        copy_row(c, 10 + c, cpu_ns=round((10 + c) * S), major_faults=900 if c > 3 else 0)
-        for c in range(COPIES)
+        copy_row(
+            copy, 10 + copy, cpu_ns=round((10 + copy) * S), major_faults=900 if copy > 3 else 0
+        )
+        for copy in range(COPIES)
     ]
     one = finding(Kind.GRADIENT, copies=tuple(range(8)), cpus=tuple(range(8)))
     assert measured_texts(run_of(rows), one) == ["900 major page faults"]
 
 
 def test_a_competitor_is_told_before_the_wait_that_it_makes() -> None:
-    rows = [row(c, cpu_ns=6 * S) if c in SLOW else row(c) for c in range(COPIES)]
-    readings = [reading(c, user_ns=10 * S) for c in range(COPIES)]
+    rows = [row(copy, cpu_ns=6 * S) if copy in SLOW else row(copy) for copy in range(COPIES)]
+    readings = [reading(copy, user_ns=10 * S) for copy in range(COPIES)]
     first, second = measured_texts(run_of(rows, readings=readings))
     assert first == "other processes took 40 % of the CPU"
     assert second == "was on a CPU 50 % of the time (others 100 %)"
@@ -352,12 +358,12 @@ def test_a_copy_that_waited_for_its_cpu_says_for_which() -> None:
         one = replace(one, cpu_ns=ran_ns, last_cpu=copy)
         return replace(one, run_delay_ns=waited_ns, run_delay_cpu_ns=ran_ns)
 
-    run = run_of([waited(c, 0.31 if c == 5 else 0.0) for c in range(COPIES)])
+    run = run_of([waited(copy, 0.31 if copy == 5 else 0.0) for copy in range(COPIES)])
     assert (
         measured_texts(run, finding(copies=(5,), cpus=(5,)))[0]
         == "waited 31 % of the time for CPU 5"
     )
-    both = run_of([waited(c, 0.31 if c in (5, 6) else 0.1) for c in range(COPIES)])
+    both = run_of([waited(copy, 0.31 if copy in (5, 6) else 0.1) for copy in range(COPIES)])
     words = "waited 31 % of the time for a CPU (others 10 %)"
     assert measured_texts(both, finding(copies=(5, 6), cpus=(5, 6)))[0] == words
 
@@ -376,11 +382,11 @@ def test_a_copy_that_waited_for_its_cpu_says_for_which() -> None:
 def test_what_the_cpus_readings_show(
     slow: dict[str, Any], usual: dict[str, Any], name: str
 ) -> None:
-    readings = [reading(c, **(slow if c in SLOW else usual)) for c in range(COPIES)]
-    rows = [row(c) for c in range(COPIES)]
+    readings = [reading(copy, **(slow if copy in SLOW else usual)) for copy in range(COPIES)]
+    rows = [row(copy) for copy in range(COPIES)]
     assert evidence_names(run_of(rows, readings=readings)) == {name}
     # The other way round it would make the copies faster: nothing that explains slow ones.
-    readings = [reading(c, **(usual if c in SLOW else slow)) for c in range(COPIES)]
+    readings = [reading(copy, **(usual if copy in SLOW else slow)) for copy in range(COPIES)]
     assert evidence_names(run_of(rows, readings=readings)) == set()
 
 
@@ -396,19 +402,20 @@ def test_what_the_cpus_readings_show(
 def test_what_the_copies_rows_show(
     slow: dict[str, Any], usual: dict[str, Any], text: str | None
 ) -> None:
-    run = run_of([row(c, **(slow if c in SLOW else usual)) for c in range(COPIES)])
+    run = run_of([row(copy, **(slow if copy in SLOW else usual)) for copy in range(COPIES)])
     assert measured_texts(run) == ([] if text is None else [text])
 
 
 def test_page_sizes_count_in_both_directions() -> None:
     huge, small = ((2 * MIB, 100 * MIB),), ((4096, 100 * MIB),)
-    rows = [row(c) for c in range(COPIES)]
+    rows = [row(copy) for copy in range(COPIES)]
     for slow, usual, text in (
         (small, huge, "0 % of the memory in huge pages (others 100 %)"),
         (huge, small, "100 % of the memory in huge pages (others 0 %)"),
     ):
         samples = [
-            sample(c, {c // 4: 100}, page_bytes=slow if c in SLOW else usual) for c in range(COPIES)
+            sample(copy, {copy // 4: 100}, page_bytes=slow if copy in SLOW else usual)
+            for copy in range(COPIES)
         ]
         (only,) = measured_texts(run_of(rows, samples))
         assert only.removesuffix(" (others 0 %)") == text.removesuffix(" (others 0 %)")
@@ -416,13 +423,19 @@ def test_page_sizes_count_in_both_directions() -> None:
 
 def test_what_the_others_differ_by_among_themselves_is_noise() -> None:
     waited = [1.0, 0.6, 0.8, 0.7, 0.6, 0.6, 0.7, 0.6]  # of its time; slow copies are the last four
-    rows = [row(c, cpu_ns=round((12 if c in SLOW else 10) * waited[c] * S)) for c in range(COPIES)]
+    rows = [
+        row(copy, cpu_ns=round((12 if copy in SLOW else 10) * waited[copy] * S))
+        for copy in range(COPIES)
+    ]
     assert measured_texts(run_of(rows)) == []
 
 
 def test_copies_that_were_not_placed_as_planned_say_so() -> None:
-    samples = [sample(c, {c // 4: 100}, cpus=(0,) if c in SLOW else (c,)) for c in range(COPIES)]
-    (only,) = measured_texts(run_of([row(c) for c in range(COPIES)], samples))
+    samples = [
+        sample(copy, {copy // 4: 100}, cpus=(0,) if copy in SLOW else (copy,))
+        for copy in range(COPIES)
+    ]
+    (only,) = measured_texts(run_of([row(copy) for copy in range(COPIES)], samples))
     assert only.startswith("not placed as planned: ")
 
 
@@ -437,14 +450,14 @@ def test_a_single_copy_is_compared_in_its_own_cell_only() -> None:
             ),
         ),
     )
-    rows = [row(c, **({"major_faults": 500} if c == 5 else {})) for c in range(COPIES)]
+    rows = [row(copy, **({"major_faults": 500} if copy == 5 else {})) for copy in range(COPIES)]
     # The same copy in iteration 2 has none, and is not looked at.
-    rows += [row(c, phase=1, iteration=2) for c in range(COPIES)]
+    rows += [row(copy, phase=1, iteration=2) for copy in range(COPIES)]
     assert measured_texts(run_of(rows), outlier) == ["500 major page faults"]
 
 
 def test_fast_copies_want_what_makes_them_fast() -> None:
-    rows = [row(c, **({} if c in SLOW else {"major_faults": 500})) for c in range(COPIES)]
+    rows = [row(copy, **({} if copy in SLOW else {"major_faults": 500})) for copy in range(COPIES)]
     assert measured_texts(run_of(rows), finding(slowdown=0.8)) == [
         "0 major page faults (others 500)"
     ]
@@ -454,9 +467,14 @@ def test_fast_copies_want_what_makes_them_fast() -> None:
 def test_a_slow_iteration_is_compared_with_the_others_copy_by_copy() -> None:
     # One CPU is always half busy with something else; in iteration 2 all have 20 % more of it.
     rows = [
-        row(c, phase=i, iteration=i + 1, cpu_ns=round((5 - 2 * (i == 1)) * S if c else 2 * S))
-        for i in range(3)
-        for c in range(4)
+        row(
+            copy,
+            phase=phase,
+            iteration=phase + 1,
+            cpu_ns=round((5 - 2 * (phase == 1)) * S if copy else 2 * S),
+        )
+        for phase in range(3)
+        for copy in range(4)
     ]
     slow_iteration = finding(
         Kind.SLOW_ITERATION,
@@ -472,8 +490,8 @@ def test_a_slow_iteration_is_compared_with_the_others_copy_by_copy() -> None:
 def test_two_modes_are_compared_slow_against_fast() -> None:
     times = [10.0, 12.1, 10.1, 12.0, 10.2, 12.2, 10.0, 12.0]
     rows = [
-        copy_row(c, time_s, cpu_ns=round(time_s * S), major_faults=900 if time_s > 11 else 0)
-        for c, time_s in enumerate(times)
+        copy_row(copy, time_s, cpu_ns=round(time_s * S), major_faults=900 if time_s > 11 else 0)
+        for copy, time_s in enumerate(times)
     ]
     one = finding(Kind.BIMODAL, copies=tuple(range(8)), cpus=tuple(range(8)))
     assert measured_texts(run_of(rows), one) == ["900 major page faults"]
@@ -483,28 +501,32 @@ def test_failed_and_discarded_copies_are_left_out() -> None:
     bad = {"major_faults": 500}
     rows = [
         row(
-            c,
-            **(bad if c in SLOW else {}),
-            status=CopyStatus.FAILED if c in SLOW else CopyStatus.OK,
+            copy,
+            **(bad if copy in SLOW else {}),
+            status=CopyStatus.FAILED if copy in SLOW else CopyStatus.OK,
         )
-        for c in range(COPIES)
+        for copy in range(COPIES)
     ]
     assert measured_texts(run_of(rows)) == []
-    assert measured_texts(run_of([row(c, **bad, counted=False) for c in range(COPIES)])) == []
+    assert measured_texts(run_of([row(copy, **bad, counted=False) for copy in range(COPIES)])) == []
 
 
 def test_what_the_layout_explains_stays_as_it_is() -> None:
     one = finding(Kind.LAYOUT, explained=True)
-    run = run_of([row(c, major_faults=500 if c in SLOW else 0) for c in range(COPIES)])
+    run = run_of([row(copy, major_faults=500 if copy in SLOW else 0) for copy in range(COPIES)])
     assert add_evidence([one], run) == (one,)
 
 
 def test_three_are_in_the_line_and_all_in_json() -> None:
     rows = [
-        row(c, major_faults=500, involuntary_switches=2400, cpu_ns=6 * S) if c in SLOW else row(c)
-        for c in range(COPIES)
+        row(copy, major_faults=500, involuntary_switches=2400, cpu_ns=6 * S)
+        if copy in SLOW
+        else row(copy)
+        for copy in range(COPIES)
     ]
-    readings = [reading(c, user_ns=10 * S, steal_ns=S if c in SLOW else 0) for c in range(COPIES)]
+    readings = [
+        reading(copy, user_ns=10 * S, steal_ns=S if copy in SLOW else 0) for copy in range(COPIES)
+    ]
     (explained,) = add_evidence([finding()], run_of(rows, readings=readings))
     (json,) = divot_rows([explained])
     measured = json["measured"]

@@ -120,7 +120,10 @@ def test_no_finding_costs_more_of_the_score_than_of_its_worst_rate() -> None:
     found = divots(times, Machine(5, 8))
     assert len(found) >= 2
     assert all((it.score_lost or 0) <= max(cell.rate_lost for cell in it.cells) for it in found)
-    assert all(len({(c.benchmark, c.iteration) for c in it.cells}) == len(it.cells) for it in found)
+    assert all(
+        len({(cell.benchmark, cell.iteration) for cell in it.cells}) == len(it.cells)
+        for it in found
+    )
 
 
 def test_one_half_of_every_lgroup_is_one_pattern() -> None:
@@ -293,7 +296,10 @@ def test_many_scattered_slow_copies_do_not_hide_each_other(share: float, wrong: 
         for finding in analysis.findings
         for single in finding.singles
     }
-    planted = {(f"b{b}", i + 1, c) for b, i, c in np.argwhere(slow).tolist()}
+    planted = {
+        (f"b{benchmark}", iteration + 1, copy)
+        for benchmark, iteration, copy in np.argwhere(slow).tolist()
+    }
     assert len(named ^ planted) <= wrong  # of 22, 103 and 184
     assert analysis.visible["copy"] < 0.1
 
@@ -456,20 +462,20 @@ def findings_of(
 ) -> list[Finding]:
     rows: list[Row] = [
         (
-            b,
-            i,
-            c,
+            benchmark,
+            iteration,
+            copy,
             0,
-            *places[c][:2],
+            *places[copy][:2],
             None,
-            places[c][2],
+            places[copy][2],
             None,
             None,
             None,
-            float(times[b, i, c]) * 1e9,
+            float(times[benchmark, iteration, copy]) * 1e9,
         )
         + (None, True)
-        for b, i, c in np.ndindex(*times.shape)
+        for benchmark, iteration, copy in np.ndindex(*times.shape)
     ]
     pus = tuple((core_pus or {}).items())
     return list(analyse([rows], names(len(times)), Thresholds(), core_pus=pus).findings)

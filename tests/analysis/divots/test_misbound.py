@@ -24,11 +24,11 @@ def seconds(seed: int, cpu_0: float, remote: float) -> dict[tuple[int, int, int]
     """Both slow what waits for memory, every other benchmark, and nothing else."""
     noise = random.Random(seed)
     return {
-        (b, k, copy): (100 + b)
+        (benchmark, iteration, copy): (100 + benchmark)
         * math.exp(noise.gauss(0, 0.004))
-        * (1 + (cpu_0 if copy == 0 else remote if copy in REMOTE else 0.0) * (b % 2))
-        for b in range(BENCHMARKS)
-        for k in ITERATIONS
+        * (1 + (cpu_0 if copy == 0 else remote if copy in REMOTE else 0.0) * (benchmark % 2))
+        for benchmark in range(BENCHMARKS)
+        for iteration in ITERATIONS
         for copy in range(COPIES)
     }
 
@@ -36,8 +36,8 @@ def seconds(seed: int, cpu_0: float, remote: float) -> dict[tuple[int, int, int]
 def findings_of(times: dict[tuple[int, int, int], float]) -> list[Finding]:
     rows = [
         TimeRow(
-            benchmark=b,
-            iteration=k,
+            benchmark=benchmark,
+            iteration=iteration,
             copy=copy,
             step=0,
             cpu=copy,
@@ -51,9 +51,9 @@ def findings_of(times: dict[tuple[int, int, int], float]) -> list[Finding]:
             cpu_ns=None,
             good=1,
         )
-        for (b, k, copy), time_s in times.items()
+        for (benchmark, iteration, copy), time_s in times.items()
     ]
-    names = [(f"b{b:02}", None) for b in range(BENCHMARKS)]
+    names = [(f"b{benchmark:02}", None) for benchmark in range(BENCHMARKS)]
     pus = [(cpu, 1) for cpu in range(COPIES)]
     return [*analyse([rows], names, Thresholds(), core_pus=pus).findings]
 
@@ -61,8 +61,11 @@ def findings_of(times: dict[tuple[int, int, int], float]) -> list[Finding]:
 def score(times: dict[tuple[int, int, int], float]) -> float:
     """The geometric mean of what the slowest copy allows in the median iteration, by hand."""
     slowest = [
-        median(max(times[b, k, copy] for copy in range(COPIES)) for k in ITERATIONS)
-        for b in range(BENCHMARKS)
+        median(
+            max(times[benchmark, iteration, copy] for copy in range(COPIES))
+            for iteration in ITERATIONS
+        )
+        for benchmark in range(BENCHMARKS)
     ]
     return math.exp(-fmean(map(math.log, slowest)))
 

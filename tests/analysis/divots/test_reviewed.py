@@ -105,7 +105,7 @@ def test_a_cpu_in_one_iteration_of_all_benchmarks_is_told_once() -> None:
 def test_copies_that_failed_are_not_counted_as_not_slow() -> None:
     times = quiet(6, 3, 64)
     times[3, :, 40:48] *= 1.1
-    bad = [(3, i, c) for i in range(3) for c in range(40, 46)]
+    bad = [(3, number, copy) for number in range(3) for copy in range(40, 46)]
     rows = rows_of(times, Machine(8, 8), bad)
     divot = only_finding(
         [
@@ -143,7 +143,7 @@ def test_slower_cores_of_one_thread_beside_cores_of_two_are_another_kind() -> No
         (*row[:5], c // 2 if (c := int(row[2] or 0)) < 16 else c - 8, *row[6:])
         for row in rows_of(times, Machine(1, 24))
     ]
-    pus = [(c, 2 if c < 16 else 1) for c in range(24)]
+    pus = [(copy, 2 if copy < 16 else 1) for copy in range(24)]
     (found,) = analyse([rows], names(8), Thresholds(), core_pus=pus).findings
     assert (found.explained, found.expectation) == (True, "another kind of core")
     assert found.cpus == tuple(range(16, 24))
@@ -220,8 +220,8 @@ def test_two_lgroups_that_swap_are_no_slow_lgroup_and_sizes_are_against_the_othe
     iterations: int,
 ) -> None:
     times = quiet(1, iterations, 16)
-    for i in range(iterations):
-        times[0, i, 8 * (i % 2) : 8 * (i % 2) + 8] *= 1.15
+    for iteration in range(iterations):
+        times[0, iteration, 8 * (iteration % 2) : 8 * (iteration % 2) + 8] *= 1.15
     found = only_finding(divots(times, Machine(2, 8)))
     assert found.kind is Kind.WANDERING
     assert "iteration 1: node 0 +15.1 %; iteration 2: node 1 +14.9 %" in found.summary

@@ -403,8 +403,8 @@ def test_a_slow_cpu_of_twelve_copies_is_named_not_its_copies(cpus: int) -> None:
 
 def test_one_slow_copy_in_each_phase_by_chance_is_no_place() -> None:
     times = quiet(4, 2, 32)
-    for b in range(4):
-        times[b, b % 2, 9 * b] *= 1.4
+    for benchmark in range(4):
+        times[benchmark, benchmark % 2, 9 * benchmark] *= 1.4
     found = only_finding(divots(times, Machine(4, 8)))
     assert (found.kind, found.copies) == (Kind.NO_PLACE, (0, 9, 18, 27))
 
@@ -474,7 +474,10 @@ def test_what_two_slow_copies_of_four_leave_are_no_two_groups(seed: int) -> None
 
 def test_of_ordinary_shapes_healthy_ones_are_silent_and_large_causes_are_found() -> None:
     """Against an oracle: from four times the size that it needs, nine in ten are found."""
-    judged = [(made, shapes.verdict(made)) for made in (shapes.make("tests", n) for n in range(90))]
+    judged = [
+        (made, shapes.verdict(made))
+        for made in (shapes.make("tests", number) for number in range(90))
+    ]
     clean = [it for made, it in judged if made.kind == "clean"]
     large = [it for made, it in judged if made.multiple >= 4]
     assert len(clean) > 20

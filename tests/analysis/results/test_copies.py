@@ -37,7 +37,7 @@ CASES = DIVOT_CASES / "cases"
 
 def four(**changes: object) -> list[CopyEnded]:
     """10, 10, 11 and 13 s: median 10.5, mean 11, sample variance (1 + 1 + 0 + 4) / 3 = 2."""
-    return [copy_row(n, s, **changes) for n, s in enumerate((10.0, 13.0, 10.0, 11.0))]
+    return [copy_row(number, s, **changes) for number, s in enumerate((10.0, 13.0, 10.0, 11.0))]
 
 
 def shape(spread: TimeStatistics | None) -> tuple[float | None, ...]:
@@ -68,7 +68,7 @@ def test_all_copies_can_be_dropped_of_equal_ones_the_lower_first_and_one_has_no_
     assert (workload.kept, len(workload.dropped)) == (None, 4)
     (alone,) = times(stored([copy_row(0, 3.0)], copies=1))
     assert shape(alone.every) == (1, 1.0, 1.0, None, 1.0)
-    (workload,) = times(stored([copy_row(n, 5.0) for n in range(4)]), drop=2)
+    (workload,) = times(stored([copy_row(copy, 5.0) for copy in range(4)]), drop=2)
     assert [point.copy for point in workload.dropped] == [0, 1]
     assert shape(workload.every) == (4, 1.0, 1.0, 0.0, 1.0)
 
@@ -223,7 +223,10 @@ def test_over_copies_and_lgroups_a_metric_is_the_sum_or_the_mean_as_the_suite_sa
     assert only(run, replace(BANDWIDTH, combine="mean")).value == 3.0
     found = only(run)
     assert found.value == 12.0
-    assert [(g.node, g.copies, g.value, g.minimum, g.maximum) for g in found.lgroups] == [
+    assert [
+        (lgroup.node, lgroup.copies, lgroup.value, lgroup.minimum, lgroup.maximum)
+        for lgroup in found.lgroups
+    ] == [
         (0, 2, 3.0, 1.0, 2.0),
         (1, 2, 9.0, 4.0, 5.0),
     ]
@@ -272,15 +275,19 @@ def test_a_metric_of_a_benchmark_that_did_not_run_is_named() -> None:
 
 def test_in_rotated_order_a_copy_stands_for_its_mean_over_the_counted_rounds() -> None:
     rows = [
-        reporting(copy_row(c, 1.0, iteration=i, step=i - 1, counted=i > 1), c * 10.0 + i)
-        for c in range(2)
-        for i in (1, 2, 3)
+        reporting(
+            copy_row(copy, 1.0, iteration=step, step=step - 1, counted=step > 1), copy * 10.0 + step
+        )
+        for copy in range(2)
+        for step in (1, 2, 3)
     ]
     run = stored(rows, mode="rotated", order="rotated", iterations=3, discard=1)
     found = only(run)
     assert (found.value, found.iteration) == (2.5 + 12.5, None)
     largest = 1.7976931348623157e308  # whose mean is a value
-    rows = [reporting(copy_row(0, 1.0, iteration=i, step=i - 1), largest) for i in (1, 2, 3)]
+    rows = [
+        reporting(copy_row(0, 1.0, iteration=step, step=step - 1), largest) for step in (1, 2, 3)
+    ]
     assert only(stored(rows, mode="rotated", order="rotated", iterations=3)).value == largest
 
 
@@ -307,7 +314,7 @@ def test_in_steady_mode_what_failed_before_the_window_is_no_matter() -> None:
 
 def test_metrics_are_in_the_suites_order_and_in_the_document() -> None:
     both = (("latency", 90.0), ("bandwidth", 3.0))
-    rows = [replace(copy_row(c, 1.0), metrics=both) for c in range(2)]
+    rows = [replace(copy_row(copy, 1.0), metrics=both) for copy in range(2)]
     summary = summarise(declared(stored(rows), BANDWIDTH, LATENCY))
     document: Any = json.loads(json.dumps(summary_document(summary), allow_nan=False))
     first, second = document["metrics"]

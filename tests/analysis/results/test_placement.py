@@ -96,7 +96,7 @@ def test_local_memory_is_at_home_but_for_start_up_data() -> None:
 
 
 def test_one_look_with_memory_away_is_enough() -> None:
-    looks = [sample({1: 900 * MB}, age_ns=n * 10**9, looks=2) for n in range(9)]
+    looks = [sample({1: 900 * MB}, age_ns=number * 10**9, looks=2) for number in range(9)]
     astray = sample({1: 900 * MB}, age_ns=9 * 10**9, looks=2, astray_bytes=((0, 48 * MB), (1, MB)))
     assert met(plan(), *looks)
     assert not_met(plan(), *looks, astray) == (
@@ -221,7 +221,7 @@ def test_samples_of_a_copy_become_averages_and_extremes() -> None:
 
 def run_of(placements: Sequence[Placement], seconds: Sequence[float]) -> StoredRun:
     return replace(
-        stored([copy_row(number, s) for number, s in enumerate(seconds)]),
+        stored([copy_row(number, time_s) for number, time_s in enumerate(seconds)]),
         placements=tuple(placements),
         pus=tuple(
             MachinePU(cpu=cpu, core=cpu, llc=0, node=node, package=0) for cpu, node in HOMES.items()
@@ -232,7 +232,7 @@ def run_of(placements: Sequence[Placement], seconds: Sequence[float]) -> StoredR
 def four_copies() -> RunProof:
     """Copy 0 as planned, 1 with remote memory, 2 and 3 too short to be looked at."""
     placements = [plan((number,), copy=number) for number in range(4)]
-    gates = {(0, n, 0): GateFacts((n,), (0, 1)) for n in range(4)}
+    gates = {(0, number, 0): GateFacts((number,), (0, 1)) for number in range(4)}
     samples = [
         sample({0: 400 * MB}, copy=0, cpus=(0,), allowed=(0,), page_bytes=((PAGE, 400 * MB),)),
         sample(
@@ -255,7 +255,8 @@ def four_copies() -> RunProof:
     )
     run = run_of(placements, [2.0, 3.0, 0.1, 0.2])
     copies = tuple(
-        replace(c, gate=gates[c.phase, c.copy, c.step], last_cpu=c.copy) for c in run.copies
+        replace(copy, gate=gates[copy.phase, copy.copy, copy.step], last_cpu=copy.copy)
+        for copy in run.copies
     )
     return prove_run(replace(run, copies=copies, samples=tuple(samples), observed=observed))
 
@@ -316,7 +317,7 @@ def test_a_run_as_planned_says_so_in_a_line() -> None:
 
 def test_only_the_first_of_many_broken_copies_are_named() -> None:
     broken = four_copies().copies[1]
-    many = RunProof(tuple(replace(broken, copy=n) for n in range(30)), (), None)
+    many = RunProof(tuple(replace(broken, copy=copy) for copy in range(30)), (), None)
     text = shown(many)
     assert text.count("copy 1") >= 0 and text.count(" of a, iteration 1") == 10
     assert "and 20 more (--proof names them all)" in text

@@ -194,8 +194,8 @@ def test_groups_of_several_iterations_make_one_stack() -> None:
     assert [
         (group.name, group.iterations, group.runs, group.share) for group in workload.groups
     ] == [
-        (f"{SKX}:{name}", (n,), 2, 1.0)
-        for n, name in enumerate(("pipeline", "memory", "translation", "numa"), 1)
+        (f"{SKX}:{name}", (number,), 2, 1.0)
+        for number, name in enumerate(("pipeline", "memory", "translation", "numa"), 1)
     ]
     assert run_counts(counted_run()).cost_us == pytest.approx(60.0)
 
@@ -440,7 +440,11 @@ def test_a_run_without_readings_says_nothing() -> None:
 
 
 def test_foreign_load_names_the_cpu_with_most_and_all_that_have_it() -> None:
-    copies = [computed(n, 5.0, phase=p, iteration=p + 1) for p in range(2) for n in range(3)]
+    copies = [
+        computed(copy, 5.0, phase=phase, iteration=phase + 1)
+        for phase in range(2)
+        for copy in range(3)
+    ]
     run = read_run(copies, reading(0, 5.1), reading(1, 5.3), reading(2, 8.0))
     assert matters(run) == {
         DisturbanceKind.FOREIGN: MachineDisturbance(

@@ -52,9 +52,9 @@ def through_json(summary: Summary) -> Any:
 def iterations_of(*brackets_s: float, discard: int = 0) -> StoredRun:
     """One benchmark, two copies, iteration i as long as the i-th number."""
     copies = [
-        copy_row(n, seconds, phase=i, iteration=i + 1, counted=i >= discard)
+        copy_row(copy, seconds, phase=i, iteration=i + 1, counted=i >= discard)
         for i, seconds in enumerate(brackets_s)
-        for n in range(2)
+        for copy in range(2)
     ]
     return stored(copies, iterations=len(brackets_s), discard=discard)
 
@@ -107,7 +107,9 @@ def test_a_crashed_copy_takes_the_ratio_and_leaves_the_other_times() -> None:
     assert iteration.reason == benchmark.reason == "copy 1: killed by SIGSEGV"
     assert iteration.median_copy_s == 4.0
     assert iteration.slowest is not None and iteration.slowest.copy == 0
-    assert [(f.copy, failure_text(f)) for f in summary.failed] == [(1, "killed by SIGSEGV")]
+    assert [(failed_copy.copy, failure_text(failed_copy)) for failed_copy in summary.failed] == [
+        (1, "killed by SIGSEGV")
+    ]
     assert summary.suites[0].reason == "a did not complete"
 
 
@@ -131,7 +133,7 @@ def test_a_crashed_copy_takes_the_ratio_and_leaves_the_other_times() -> None:
 def test_a_failed_copy_is_named_with_what_it_did(changes: dict[str, Any], text: str) -> None:
     row = copy_row(1, 1.0, **{"exit_code": None, **changes})
     summary = summarise(stored([copy_row(0, 1.0), row]))
-    assert [failure_text(f) for f in summary.failed] == [text]
+    assert [failure_text(failed_copy) for failed_copy in summary.failed] == [text]
     assert summary.benchmarks[0].ratio is None
 
 
@@ -173,7 +175,7 @@ def test_a_killed_run_whose_last_bracket_never_closed_is_summarised() -> None:
 
 
 def test_a_killed_run_with_every_copy_there_has_a_bracket_but_unchecked_outputs() -> None:
-    copies = [copy_row(n, 4.0 + n, validity=Validity.UNCHECKED) for n in range(2)]
+    copies = [copy_row(copy, 4.0 + copy, validity=Validity.UNCHECKED) for copy in range(2)]
     iteration = iteration_of(stored(copies, closed=False))
     assert iteration.bracket_s == 5.0
     assert iteration.ratio is None
@@ -204,7 +206,7 @@ def test_a_run_without_a_single_copy_is_summarised() -> None:
 def test_one_copy_alone_and_equal_times_lose_nothing_and_the_lowest_is_the_slowest(
     copies: int,
 ) -> None:
-    run = stored([copy_row(n, 4.0) for n in range(copies)], copies=copies)
+    run = stored([copy_row(copy, 4.0) for copy in range(copies)], copies=copies)
     iteration = iteration_of(run)
     assert iteration.score_lost == 0.0
     assert only(run).ratio == pytest.approx(copies * 10 / 4)
@@ -212,7 +214,7 @@ def test_one_copy_alone_and_equal_times_lose_nothing_and_the_lowest_is_the_slowe
 
 
 def test_an_unknown_placement_stays_unknown() -> None:
-    copies = [copy_row(n, 4.0, cpu=None, node=None) for n in range(2)]
+    copies = [copy_row(copy, 4.0, cpu=None, node=None) for copy in range(2)]
     iteration = iteration_of(stored(copies))
     assert iteration.slowest is not None
     assert (iteration.slowest.cpu, iteration.slowest.node) == (None, None)
@@ -233,8 +235,10 @@ def test_a_staggered_run_has_both_brackets_and_measures_the_loss_against_the_slo
 
 def test_an_imported_run_without_start_times_uses_its_slowest_copy_as_bracket() -> None:
     copies = [
-        replace(copy_row(n, 4.0 + n, validity=Validity.UNCHECKED), start_ns=None, finish_ns=None)
-        for n in range(2)
+        replace(
+            copy_row(copy, 4.0 + copy, validity=Validity.UNCHECKED), start_ns=None, finish_ns=None
+        )
+        for copy in range(2)
     ]
     summary = summarise(stored(copies, closed=False, source="import"))
     (iteration,) = summary.benchmarks[0].iterations
@@ -245,9 +249,9 @@ def test_an_imported_run_without_start_times_uses_its_slowest_copy_as_bracket() 
 
 def test_suite_ratios_are_geometric_means_over_what_they_name() -> None:
     copies = [
-        copy_row(n, seconds, phase=p, benchmark=name)
-        for p, (name, seconds) in enumerate([("a", 10.0), ("b", 2.5), ("c", 5.0)])
-        for n in range(2)
+        copy_row(copy, seconds, phase=number, benchmark=name)
+        for number, (name, seconds) in enumerate([("a", 10.0), ("b", 2.5), ("c", 5.0)])
+        for copy in range(2)
     ]
     summary = summarise(stored(copies, categories={"a": "int", "b": "int", "c": "fp"}))
     found = {suite.kind: suite for suite in summary.suites}
@@ -258,7 +262,7 @@ def test_suite_ratios_are_geometric_means_over_what_they_name() -> None:
 
 
 def test_a_suite_without_floating_point_says_so() -> None:
-    summary = summarise(stored([copy_row(n, 4.0) for n in range(2)], categories={"a": "int"}))
+    summary = summarise(stored([copy_row(copy, 4.0) for copy in range(2)], categories={"a": "int"}))
     found = {suite.kind: suite for suite in summary.suites}
     assert found["fp"].ratio is None
     assert found["fp"].reason == "no fp benchmark in this run"
@@ -297,7 +301,7 @@ def test_rotated_results_are_per_copy_geometric_means_and_their_mean() -> None:
     assert (summarise(run).benchmarks, summarise(run).suites) == ((), ())
     rotated = rotated_of(run)
     # r = 2 x 10 / t: copy 0 has 10 and 2.5, copy 1 has 4 and 5.
-    assert [c.rate for c in rotated.copies] == pytest.approx([5.0, 20**0.5])
+    assert [copy.rate for copy in rotated.copies] == pytest.approx([5.0, 20**0.5])
     mean = (5.0 + 20**0.5) / 2
     assert rotated.score == pytest.approx(mean)
     assert rotated.cv == pytest.approx((5.0 - 20**0.5) / 2 / mean)
@@ -350,7 +354,10 @@ def test_the_idle_core_time_of_copies_that_are_not_bound_is_not_known() -> None:
 
 def test_rotated_takes_each_copys_median_over_the_counted_rounds() -> None:
     times = [(1, 99.0, False), (2, 2.0, True), (3, 4.0, True), (4, 9.0, True)]
-    copies = [copy_row(0, t, iteration=i, step=i, counted=counted) for i, t, counted in times]
+    copies = [
+        copy_row(0, t, iteration=number, step=number, counted=counted)
+        for number, t, counted in times
+    ]
     run = stored(copies, copies=1, iterations=4, discard=1, mode="rotated", order="rotated")
     rotated = rotated_of(run)
     (only,) = of_ring(run)
@@ -361,7 +368,9 @@ def test_rotated_takes_each_copys_median_over_the_counted_rounds() -> None:
 
 def test_rotated_without_reference_times_counts_copies_per_hour() -> None:
     run = rotated_run()
-    run = replace(run, benchmarks=tuple(replace(b, reference_s=None) for b in run.benchmarks))
+    run = replace(
+        run, benchmarks=tuple(replace(benchmark, reference_s=None) for benchmark in run.benchmarks)
+    )
     rotated = rotated_of(run)
     assert rotated.unit == "copies/hour"
     assert rotated.copies[0].rate == pytest.approx(2 * 3600 / 4.0)
@@ -374,17 +383,19 @@ def test_a_failed_step_takes_the_rotated_score_but_not_the_other_times() -> None
     rotated = rotated_of(run)
     assert rotated.score is None
     assert rotated.reason == "b: copy 0, round 1: exit status 1"
-    assert [c.copy for c in rotated.copies] == [1]
+    assert [copy.copy for copy in rotated.copies] == [1]
     first, second = of_ring(run)
     assert second.times_s is not None and second.times_s.mean == 5.0
     assert (first.rates is not None, second.rates) == (True, None)
 
 
 def test_a_copy_that_failed_in_one_of_two_rounds_has_no_score_of_its_own() -> None:
-    rows = [copy_row(c, 2.0, iteration=i, step=i - 1) for c in (0, 1) for i in (1, 2)]
+    rows = [
+        copy_row(copy, 2.0, iteration=step, step=step - 1) for copy in (0, 1) for step in (1, 2)
+    ]
     rows[1] = replace(rows[1], status=CopyStatus.TIMEOUT)
     run = stored(rows, iterations=2, mode="rotated", order="rotated")
-    assert [c.copy for c in rotated_of(run).copies] == [1]
+    assert [copy.copy for copy in rotated_of(run).copies] == [1]
     (only,) = of_ring(run)
     assert only.times_s is not None and only.times_s.count == 2
 
@@ -404,7 +415,7 @@ def test_queues_that_leave_benchmarks_out_give_no_score() -> None:
     assert rotated.score is None
     assert rotated.copies == ()
     assert rotated.reason == "a: 1 of 2 copies have it in their queue (--increment 0)"
-    assert [b.rates.mean for b in of_ring(run) if b.rates] == [10.0, 5.0]
+    assert [benchmark.rates.mean for benchmark in of_ring(run) if benchmark.rates] == [10.0, 5.0]
 
 
 @pytest.mark.parametrize(
@@ -433,7 +444,7 @@ def test_a_complete_rotated_run_is_complete_whatever_its_increment(
     increment: int, queues: list[str], reasons: list[str | None]
 ) -> None:
     run = rotated_queues(queues, increment)
-    assert [b.reason for b in of_ring(run)] == reasons
+    assert [benchmark.reason for benchmark in of_ring(run)] == reasons
     less = of_ring(replace(run, copies=run.copies[1:]))
     runs = sum(queue.count("a") for queue in queues)
     assert less[0].reason == f"not complete: {runs - 1} of {runs} runs finished"
@@ -497,7 +508,9 @@ def test_single_benchmarks_are_told_by_what_was_asked_for(
 
 
 def test_a_torn_attempt_does_not_count() -> None:
-    run = stored([copy_row(n, 4.0 + phase, phase=phase) for phase in range(2) for n in range(2)])
+    run = stored(
+        [copy_row(copy, 4.0 + phase, phase=phase) for phase in range(2) for copy in range(2)]
+    )
     torn = replace(run.brackets[0], torn=True)
     benchmark = only(replace(run, brackets=(torn, run.brackets[1])))
     assert [iteration.bracket_s for iteration in benchmark.iterations] == [5.0]

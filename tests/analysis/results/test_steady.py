@@ -63,7 +63,10 @@ def test_runs_that_cross_an_edge_count_by_their_share_inside() -> None:
     # Copy 0: [2,4] half, [4,6], [6,8], [8,10] half. Copy 1: [3,6], [6,9].
     rate = iteration(windowed(two_copies(), 3.0, 9.0))
     assert (rate.completions, rate.whole) == (5.0, 4)
-    assert [(c.copy, c.completions, c.whole) for c in steady.copies] == [(0, 3.0, 2), (1, 2.0, 2)]
+    assert [(copy.copy, copy.completions, copy.whole) for copy in steady.copies] == [
+        (0, 3.0, 2),
+        (1, 2.0, 2),
+    ]
     assert rate.median_copy_s == 2.0
     assert (steady.warmup_s, steady.window_s) == (3.0, 6.0)
     longer = iteration(windowed(in_turn(0, [10.0]), 4.0, 6.0, copies=1))
@@ -94,8 +97,8 @@ def test_the_slowest_copy_is_the_one_with_the_lowest_rate_and_has_its_place() ->
 
 
 def test_lgroups_have_sum_mean_per_copy_and_slowdown_against_all() -> None:
-    rows = [row for c, s in enumerate([2.0, 2.0, 4.0, 4.0]) for row in
-            in_turn(c, [s] * 6, node=c // 2)]  # fmt: skip
+    rows = [row for copy, time_s in enumerate([2.0, 2.0, 4.0, 4.0]) for row in
+            in_turn(copy, [time_s] * 6, node=copy // 2)]  # fmt: skip
     first, second = window(windowed(rows, 4.0, 12.0)).lgroups
     assert (first.node, first.copies, first.rate, first.per_copy) == (0, 2, 3600.0, 1800.0)
     assert second.rate == 1800.0
@@ -267,7 +270,10 @@ def test_gaps_between_runs_are_what_the_window_was_not_occupied() -> None:
 
 def test_only_gaps_that_reach_into_the_window_count_and_runs_by_what_lies_inside() -> None:
     starts = [0.0, 6.0, 8.0, 13.0]  # runs of 1 s: gaps of 5, 1 and 4 s
-    rows = [copy_row(0, 1.0, step=i, start_ns=round(s * S)) for i, s in enumerate(starts)]
+    rows = [
+        copy_row(0, 1.0, step=number, start_ns=round(start * S))
+        for number, start in enumerate(starts)
+    ]
     found = window(windowed(rows, 6.5, 8.5))
     assert (found.occupied, found.gap_s) == (0.5, 1.0)
 
@@ -293,12 +299,14 @@ def test_copies_that_keep_their_pace_are_steady_however_different_they_are() -> 
     assert drift.margin == pytest.approx(0.0, abs=1e-9)
     assert drift.needed_s is None
     # With fewer than ten runs the window is steady but short.
-    drift = halves(windowed([row for c in range(8) for row in in_turn(c, [2.0] * 12)], 2.0, 18.0))
+    drift = halves(
+        windowed([row for copy in range(8) for row in in_turn(copy, [2.0] * 12)], 2.0, 18.0)
+    )
     assert (drift.verdict, drift.needed_s) == (DriftVerdict.STEADY, 20.0)
 
 
 def test_a_slower_second_half_is_drift_and_said_by_how_much() -> None:
-    rows = [row for c in range(2) for row in in_turn(c, [1.0] * 12 + [1.0 / 0.9] * 12)]
+    rows = [row for copy in range(2) for row in in_turn(copy, [1.0] * 12 + [1.0 / 0.9] * 12)]
     found = halves(windowed(rows, 2.0, 22.0))
     assert found.verdict is DriftVerdict.DRIFTING
     assert found.difference == pytest.approx(-0.1)
@@ -357,7 +365,7 @@ def test_the_interval_over_slices_is_students_and_wider_by_what_ties_them() -> N
 
 
 def test_lengths_are_rounded_up_to_two_digits() -> None:
-    assert [rounded_up(s) for s in (0.134, 3.0, 3.01, 61.0000000001, 1234.0, 0.0)] == [
+    assert [rounded_up(time_s) for time_s in (0.134, 3.0, 3.01, 61.0000000001, 1234.0, 0.0)] == [
         0.14, 3.0, 3.1, 61.0, 1300.0, 0.0
     ]  # fmt: skip
 
@@ -465,7 +473,7 @@ def test_a_mix_has_completions_by_benchmark_and_the_work_of_all_as_its_ratio() -
     assert (summary.rotated, summary.benchmarks, summary.suites) == (None, (), ())
     mix = selected(mixed())
     rates = [score.chosen for score in summary.scores if score.chosen]
-    assert [(r.benchmark, r.completions) for r in rates] == [("a", 8.0), ("b", 8.0)]
+    assert [(rate.benchmark, rate.completions) for rate in rates] == [("a", 8.0), ("b", 8.0)]
     assert [rate.ratio for rate in rates] == [5.0, 5.0]  # 8 in 16 s, 10 s each
     assert mix.ratio == 10.0
     assert mix.unit == "reference s/s"

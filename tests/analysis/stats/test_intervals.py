@@ -153,7 +153,7 @@ def test_welch_has_the_degrees_of_satterthwaite() -> None:
 
 
 def test_many_values_do_not_lend_their_degrees_to_two() -> None:
-    many = [0.01 * (-1) ** n for n in range(20)]
+    many = [0.01 * (-1) ** number for number in range(20)]
     estimate = unpaired_estimate([0.0, 1e-5], many)  # Satterthwaite alone: 19
     assert estimate.degrees() == 2
     assert estimate.degrees(1) == 4  # three values on a side
@@ -261,9 +261,9 @@ def test_a_quantile_takes_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(student, "two_sided_p", counted)
     found = [t_quantile(0.9371, degrees) for degrees in (1.37, 2.91, 17.3, 431.7)]
-    assert [two_sided_p(t, n) for t, n in zip(found, (1.37, 2.91, 17.3, 431.7), strict=True)] == [
-        pytest.approx(1 - 0.9371, rel=1e-9)
-    ] * 4
+    assert [
+        two_sided_p(t, number) for t, number in zip(found, (1.37, 2.91, 17.3, 431.7), strict=True)
+    ] == [pytest.approx(1 - 0.9371, rel=1e-9)] * 4
     assert len(asked) < 4 * 20  # bisecting takes some 50 for each
 
 
@@ -390,18 +390,18 @@ def test_so_many_rounds_as_are_named_show_that_equal_points_are_the_same() -> No
 def rounds(differences: Sequence[float], sessions: Sequence[int] = ()) -> RatioInterval:
     pairs = [
         (
-            MeasuredLog(value, 2 * i + i % 2, sessions[i] if sessions else 0),
-            MeasuredLog(0.0, 2 * i + 1 - i % 2, sessions[i] if sessions else 0),
+            MeasuredLog(value, 2 * number + number % 2, sessions[number] if sessions else 0),
+            MeasuredLog(0.0, 2 * number + 1 - number % 2, sessions[number] if sessions else 0),
         )
-        for i, value in enumerate(differences)
+        for number, value in enumerate(differences)
     ]
     return ratio_interval(estimate_from_rounds(pairs), 0.01)
 
 
 def runs(base: Sequence[float], other: Sequence[float], first: int = 0) -> RatioInterval:
     sides = (
-        [MeasuredLog(value, first + i) for i, value in enumerate(base)],
-        [MeasuredLog(value, len(base) + i) for i, value in enumerate(other)],
+        [MeasuredLog(value, first + number) for number, value in enumerate(base)],
+        [MeasuredLog(value, len(base) + number) for number, value in enumerate(other)],
     )
     return ratio_interval(estimate_from_runs(*sides), 0.01)
 
@@ -444,7 +444,7 @@ def test_a_verdict_from_few_rounds_says_how_many_they_are() -> None:
 
 def test_rounds_that_hang_together_have_a_wider_interval_and_say_so() -> None:
     state = [0.02, 0.021, 0.019, 0.0205, 0.0, -0.0005, 0.0005, 0.0]
-    mixed = [state[i] for i in (0, 4, 1, 5, 6, 2, 7, 3)]
+    mixed = [state[number] for number in (0, 4, 1, 5, 6, 2, 7, 3)]
     alone, together = rounds(mixed), rounds(state)
     assert together.ratio == pytest.approx(alone.ratio)
     assert (together.high or 0) - (together.low or 0) > 1.3 * ((alone.high or 0) - (alone.low or 0))
@@ -477,8 +477,11 @@ def test_a_drift_counts_where_the_same_point_goes_first_in_every_round() -> None
     noise = (0.001, -0.001, 0.0005, -0.0005, 0.0, 0.001)
     logs = [-0.01 * place for place in range(12)]
     pairs = [
-        (MeasuredLog(logs[2 * i] + noise[i], 2 * i), MeasuredLog(logs[2 * i + 1], 2 * i + 1))
-        for i in range(6)
+        (
+            MeasuredLog(logs[2 * number] + noise[number], 2 * number),
+            MeasuredLog(logs[2 * number + 1], 2 * number + 1),
+        )
+        for number in range(6)
     ]
     told = ratio_interval(estimate_from_rounds(pairs), 0.01)
     assert told.words == "inconclusive: a drift would look the same (make them in turn)"
@@ -486,7 +489,7 @@ def test_a_drift_counts_where_the_same_point_goes_first_in_every_round() -> None
 
 def test_sessions_that_differ_are_the_values() -> None:
     days = [0.02, 0.021, 0.019, 0.004, 0.005, 0.003]
-    assert rounds([days[i] for i in (0, 3, 1, 4, 2, 5)]).decided
+    assert rounds([days[number] for number in (0, 3, 1, 4, 2, 5)]).decided
     told = rounds(days, (0, 0, 0, 1, 1, 1))
     assert not told.decided  # of two means
     assert "sessions differ" in told.words
@@ -494,7 +497,7 @@ def test_sessions_that_differ_are_the_values() -> None:
 
 
 def test_what_a_drift_could_do_is_no_verdict_and_in_turn_it_does_nothing() -> None:
-    slower = [-0.01 * i for i in range(8)]
+    slower = [-0.01 * number for number in range(8)]
     words = "inconclusive: a drift would look the same (make them in turn)"
     assert runs(slower[:4], slower[4:]).words == words
     # A step of 10 % on top of the drift and a little noise is a difference.
@@ -502,8 +505,8 @@ def test_what_a_drift_could_do_is_no_verdict_and_in_turn_it_does_nothing() -> No
     values = [a + b for a, b in zip(slower, noise, strict=True)]
     assert runs(values[:4], [value - 0.1 for value in values[4:]]).words == "better (unblocked)"
     turned = estimate_from_runs(
-        [MeasuredLog(slower[i] + noise[i] + 0.05, i) for i in (0, 2, 4, 6)],
-        [MeasuredLog(slower[i] + noise[i], i) for i in (1, 3, 5, 7)],
+        [MeasuredLog(slower[number] + noise[number] + 0.05, number) for number in (0, 2, 4, 6)],
+        [MeasuredLog(slower[number] + noise[number], number) for number in (1, 3, 5, 7)],
     )
     assert turned.basis is Basis.RUNS
     drift = max(turned.alternatives, key=lambda one: one.weight)

@@ -88,7 +88,7 @@ def reference(pus: Sequence[PU]) -> list[PU]:
         return p.package if len(span[dom(p)]) == 1 else ("dom", dom(p))
 
     keys = [top, dom, lambda p: p.package, lambda p: p.llc]
-    return [p for t in sorted(tiers) for p in rr(tiers[t], keys)]
+    return [p for tier in sorted(tiers) for p in rr(tiers[tier], keys)]
 
 
 def packages_are_alike(topology: Topology) -> bool:
@@ -253,9 +253,9 @@ def test_plans_keep_what_a_layout_asks_on_any_machine() -> None:
 
 
 def check_plan(topology: Topology, layout: Layout, placed: PlacementPlan) -> None:
-    used = [cpu for p in placed.placements for cpu in p.cpus or ()]
+    used = [cpu for placement in placed.placements for cpu in placement.cpus or ()]
     pus = [topology.by_cpu[cpu] for cpu in used]
-    given = Counter(p.cpu for p in placed.placements)
+    given = Counter(placement.cpu for placement in placed.placements)
     if len(placed.placements) <= placed.most:
         assert max(Counter(used).values()) == 1, topology.source
     elif layout.order is not CpuOrder.DISTRIB:
@@ -371,10 +371,10 @@ def test_masks_are_the_whole_object_and_nothing_else_on_any_machine() -> None:
             continue
         bound += 1
         slots = assign_cpus(topology, wanted, copies, threads).slots
-        for p, slot in zip(placed.placements, slots, strict=True):
+        for placement, slot in zip(placed.placements, slots, strict=True):
             masks = [wide(topology, bind, pu.os) for pu in slot]
-            assert set(p.cpus or ()) == set().union(*masks), topology.source
-            assert p.cpu == slot[0].os
+            assert set(placement.cpus or ()) == set().union(*masks), topology.source
+            assert placement.cpu == slot[0].os
     assert bound > 150
 
 
@@ -407,10 +407,14 @@ def check_threads(topology: Topology, threads: int) -> None:
             topology, layout_with(CpuOrder.BALANCED), copies, MemoryPolicy.LOCAL, threads
         ).placements
         about = (topology.source, copies, threads)
-        given = [[topology.by_cpu[cpu] for cpu in p.cpus or ()] for p in placements]
+        given = [[topology.by_cpu[cpu] for cpu in placement.cpus or ()] for placement in placements]
         assert all(len(slot) == min(threads, pus) for slot in given), about
         assert len({pu.os for slot in given for pu in slot}) == sum(map(len, given)), about
-        firsts = [topology.by_cpu[p.cpu].logical for p in placements if p.cpu is not None]
+        firsts = [
+            topology.by_cpu[placement.cpu].logical
+            for placement in placements
+            if placement.cpu is not None
+        ]
         assert firsts == sorted(set(firsts)), about
         assert firsts == [min(pu.logical for pu in slot) for slot in given], about
         if copies <= inside:
@@ -446,7 +450,7 @@ def test_what_a_user_writes_down_is_what_copies_get_on_any_machine() -> None:
             name=f"list:{text}", description="", order=CpuOrder.LIST, bind=BindLevel.PU, text=text
         )
         placements = plan_placements(topology, listed, 2 * len(cpus), MemoryPolicy.LOCAL).placements
-        assert [p.cpu for p in placements] == cpus * 2, topology.source
+        assert [placement.cpu for placement in placements] == cpus * 2, topology.source
         places = [seed % len(topology.pus), 0, seed % len(topology.pus)]
         text = f"N:{','.join(map(str, places))}"
         first = sorted(topology.pus, key=lambda pu: (pu.rank, pu.logical))
@@ -454,7 +458,9 @@ def test_what_a_user_writes_down_is_what_copies_get_on_any_machine() -> None:
             name=f"expr:{text}", description="", order=CpuOrder.EXPR, bind=BindLevel.PU, text=text
         )
         placements = plan_placements(topology, again, 3, MemoryPolicy.LOCAL).placements
-        assert [p.cpu for p in placements] == [first[n].os for n in places], topology.source
+        assert [placement.cpu for placement in placements] == [
+            first[place].os for place in places
+        ], topology.source
 
 
 GOLDEN = Path(__file__).with_name("golden_plans.json")

@@ -220,7 +220,7 @@ def test_reserved_cores_are_whole_and_of_one_lgroup_after_the_other() -> None:
     found = [[pu.os for pu in reserve(SMT, cores)] for cores in (1, 2, 3)]
     assert found == [[0, 4], [0, 4, 2, 6], [0, 4, 1, 5, 2, 6]]
     shuffled = topology_of([[[5], [6]], [[0], [3]], [[4], [1]]])
-    found = [[pu.os for pu in reserve(shuffled, n)] for n in (1, 2, 3, 4)]
+    found = [[pu.os for pu in reserve(shuffled, number)] for number in (1, 2, 3, 4)]
     assert found == [[0], [0, 1], [5, 0, 1], [5, 0, 3, 1]]
     with pytest.raises(InputError, match="made has 4 usable cores that are not excluded: reserve"):
         reserve(SMT, 4)
@@ -229,7 +229,7 @@ def test_reserved_cores_are_whole_and_of_one_lgroup_after_the_other() -> None:
 def test_copies_never_share_reserved_cores() -> None:
     placed = plan_placements(SMT, layout(reserve=1), 8, MemoryPolicy.LOCAL)
     assert placed.reserved == (0, 4)
-    assert [p.cpu for p in placed.placements] == [1, 5, 2, 6, 3, 7, 1, 5]
+    assert [placement.cpu for placement in placed.placements] == [1, 5, 2, 6, 3, 7, 1, 5]
     assert placed.warnings[0] == "8 copies share 6 usable PUs: 2 on 2 PUs, 1 on 4 PUs"
     wide = Layout(
         name="wide", description="", order=CpuOrder.COMPACT, bind=BindLevel.PACKAGE, reserve=1
@@ -336,7 +336,7 @@ NONE_AT_ALL = MemorySupport(
 
 def nodes(topology: Topology, text: str, copies: int = 4) -> list[tuple[int, ...]]:
     placed = plan_placements(topology, BALANCED, copies, parse_memory(text))
-    return [p.memory_nodes for p in placed.placements]
+    return [placement.memory_nodes for placement in placed.placements]
 
 
 def test_a_policy_is_a_word_or_a_word_and_nodes() -> None:
@@ -445,7 +445,7 @@ def test_nodes_that_are_not_there_or_forbidden_are_refused_with_those_that_are()
 def test_copies_that_are_not_bound_have_memory_of_named_nodes_only() -> None:
     for text, found in (("bind:nodes=2,3", (2, 3)), ("interleave", (0, 1, 2, 3)), ("local", ())):
         placed = plan_placements(FOUR, UNBOUND, 2, parse_memory(text))
-        assert [p.memory_nodes for p in placed.placements] == [found] * 2
+        assert [placement.memory_nodes for placement in placed.placements] == [found] * 2
     for policy in ("bind", "preferred"):
         with pytest.raises(InputError, match=f"no home node for --mem {policy}: use --mem local"):
             plan_placements(FOUR, UNBOUND, 2, parse_memory(policy))

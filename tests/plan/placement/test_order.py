@@ -146,10 +146,10 @@ def _xml(packages: list[list[list[int]]]) -> str:
 def test_lgroups_without_cpus_get_no_copies_and_cpus_without_a_lgroup_do() -> None:
     power9 = real("power9")
     placed = plan_placements(power9, layout(CpuOrder.SCATTER), len(power9.pus), MemoryPolicy.LOCAL)
-    assert {p.node for p in placed.placements} == {0, 8}
+    assert {placement.node for placement in placed.placements} == {0, 8}
     haswell = real("haswell")
     placed = plan_placements(haswell, layout(CpuOrder.SCATTER), 4, MemoryPolicy.LOCAL)
-    assert [p.node for p in placed.placements].count(None) == 2
+    assert [placement.node for placement in placed.placements].count(None) == 2
     with pytest.raises(InputError, match="use --mem local"):
         plan_placements(haswell, layout(CpuOrder.SCATTER), 4, MemoryPolicy.BIND)
 
@@ -177,7 +177,7 @@ def test_copies_on_few_cpus_get_a_warning_with_the_numbers() -> None:
         name="list:0,2", description="", order=CpuOrder.LIST, bind=BindLevel.PU, text="0,2"
     )
     placed = plan_placements(SMT, few, 5, MemoryPolicy.LOCAL)
-    assert [p.cpu for p in placed.placements] == [0, 2, 0, 2, 0]
+    assert [placement.cpu for placement in placed.placements] == [0, 2, 0, 2, 0]
     assert placed.warnings[0] == "5 copies share 2 PUs of 8 usable ones: 3 on 1 PU, 2 on 1 PU"
     assert placed.most == 2
     twice = Layout(
@@ -190,8 +190,8 @@ def test_copies_on_few_cpus_get_a_warning_with_the_numbers() -> None:
 
 def test_a_part_of_distrib_is_the_mask_of_its_copy() -> None:
     placed = plan_placements(SMT, layout(CpuOrder.DISTRIB), 3, MemoryPolicy.BIND)
-    assert [p.cpus for p in placed.placements] == [(0, 4), (1, 5), (2, 3, 6, 7)]
-    assert [p.cpu for p in placed.placements] == [0, 1, 2]
+    assert [placement.cpus for placement in placed.placements] == [(0, 4), (1, 5), (2, 3, 6, 7)]
+    assert [placement.cpu for placement in placed.placements] == [0, 1, 2]
     one = plan_placements(SMT, layout(CpuOrder.DISTRIB), 1, MemoryPolicy.BIND).placements[0]
     assert (one.cpus, one.memory_nodes) == (tuple(range(8)), (0, 1))
     wide = Layout(name="wide", description="", order=CpuOrder.DISTRIB, bind=BindLevel.NODE)
@@ -201,12 +201,12 @@ def test_a_part_of_distrib_is_the_mask_of_its_copy() -> None:
 def test_lgroups_that_cross_each_other_are_objects_until_one_crosses_those_before() -> None:
     # Eight PUs; lgroups 0-2, 1-3, 2-4, ...: 0-2 counts, and 3-5 behind it.
     pus = [RawPU(os=cpu, core=None, package=None, l3=None, l2=None) for cpu in range(8)]
-    nodes = [RawNode(n, 0b111 << n, 0, None) for n in range(6)]
+    nodes = [RawNode(number, 0b111 << number, 0, None) for number in range(6)]
     topology = build_topology(pus, nodes, usable=0xFF, allowed_nodes=~0, source="crossing")
     assert [numbers(part) for part in distrib(topology, 3)] == [[0], [1, 2], [3, 4, 5, 6, 7]]
     many = build_topology(
         [RawPU(os=cpu, core=None, package=None, l3=None, l2=None) for cpu in range(9000)],
-        [RawNode(n, 0b111 << n, 0, None) for n in range(8998)],
+        [RawNode(number, 0b111 << number, 0, None) for number in range(8998)],
         usable=(1 << 9000) - 1,
         allowed_nodes=~0,
         source="hostile",
@@ -246,7 +246,7 @@ def test_copies_of_threads_that_share_their_cpus_get_a_warning() -> None:
 def test_parts_of_distrib_that_are_smaller_than_a_copy_get_a_warning() -> None:
     one = topology_of([[[0], [1], [2]], [[3], [4], [5]]])
     placed = plan_placements(one, layout(CpuOrder.DISTRIB), 3, MemoryPolicy.LOCAL, 2)
-    assert [p.cpus for p in placed.placements] == [(0,), (1, 2), (3, 4, 5)]
+    assert [placement.cpus for placement in placed.placements] == [(0,), (1, 2), (3, 4, 5)]
     assert "1 copy has 1 CPU for 2 threads" in placed.warnings
     assert placed.most == 2
     assert plan_placements(one, layout(CpuOrder.DISTRIB), 2, MemoryPolicy.LOCAL, 3).most == 2
@@ -256,7 +256,8 @@ def test_parts_of_distrib_that_are_smaller_than_a_copy_get_a_warning() -> None:
 def test_copies_lie_in_one_lgroup_while_such_room_is_free(order: CpuOrder) -> None:
     two = topology_of([[[0], [1], [2]], [[3], [4], [5]]])
     cut = [
-        [numbers(s) for s in assign_cpus(two, layout(order), copies, 2).slots] for copies in (2, 3)
+        [numbers(slot) for slot in assign_cpus(two, layout(order), copies, 2).slots]
+        for copies in (2, 3)
     ]
     assert cut == [[[0, 1], [3, 4]], [[0, 1], [2, 5], [3, 4]]]
 

@@ -53,7 +53,10 @@ def flat(kinds: list[RawKind], cpus: int) -> Topology:
 
 def test_more_copies_than_pus_go_round() -> None:
     placed = plan_placements(SMT, BALANCED, 18, LOCAL)
-    assert [p.cpu for p in placed.placements] == [0, 4, 1, 5, 2, 6, 3, 7] * 2 + [0, 4]
+    assert [placement.cpu for placement in placed.placements] == [0, 4, 1, 5, 2, 6, 3, 7] * 2 + [
+        0,
+        4,
+    ]
     assert placed.warnings == (
         "18 copies share 8 usable PUs: 3 on 2 PUs, 2 on 6 PUs",
         "NUMA nodes run unequal numbers of copies: 10 on node 0, 8 on node 1",
@@ -73,10 +76,17 @@ def test_a_placement_tells_all_of_its_pu() -> None:
 
 def test_unbound_copies_have_no_place() -> None:
     placed = plan_placements(SMT, UNBOUND, 3, MemoryPolicy.NONE)
-    assert [p.copy for p in placed.placements] == [0, 1, 2]
-    for p in placed.placements:
-        assert (p.cpus, p.cpu, p.core, p.llc, p.node, p.package) == (None,) * 6
-        assert (p.memory_policy, p.memory_nodes) == (MemoryPolicy.NONE, ())
+    assert [placement.copy for placement in placed.placements] == [0, 1, 2]
+    for placement in placed.placements:
+        assert (
+            placement.cpus,
+            placement.cpu,
+            placement.core,
+            placement.llc,
+            placement.node,
+            placement.package,
+        ) == (None,) * 6
+        assert (placement.memory_policy, placement.memory_nodes) == (MemoryPolicy.NONE, ())
     assert placed.warnings == ()
     with pytest.raises(InputError, match="layout none does not bind copies to CPUs"):
         plan_placements(SMT, UNBOUND, 3, BIND)
@@ -100,13 +110,17 @@ def test_a_mask_is_as_wide_as_the_layout_says(
     bind: BindLevel, masks: list[tuple[int, ...]]
 ) -> None:
     layout = Layout(name="wide", description="", order=CpuOrder.BALANCED, bind=bind)
-    assert [p.cpus for p in plan_placements(SMT, layout, 8, LOCAL).placements][:3] == masks
+    assert [placement.cpus for placement in plan_placements(SMT, layout, 8, LOCAL).placements][
+        :3
+    ] == masks
 
 
 def test_a_mask_holds_what_may_be_used_and_an_object_that_the_machine_lacks_is_an_error() -> None:
     topology = topology_of([[[0, 4], [1, 5]], [[2, 6], [3, 7]]], usable={0, 1, 2, 3, 5})
     layout = Layout(name="wide", description="", order=CpuOrder.BALANCED, bind=BindLevel.NODE)
-    assert {p.cpus for p in plan_placements(topology, layout, 5, LOCAL).placements} == {
+    assert {
+        placement.cpus for placement in plan_placements(topology, layout, 5, LOCAL).placements
+    } == {
         (0, 1, 5),
         (2, 3),
     }
@@ -116,7 +130,10 @@ def test_a_mask_holds_what_may_be_used_and_an_object_that_the_machine_lacks_is_a
 
 
 def test_memory_is_bound_to_the_home_node_else_to_the_nearest_or_refused() -> None:
-    placed = [(p.cpu, p.memory_nodes) for p in plan_placements(SMT, BALANCED, 4, BIND).placements]
+    placed = [
+        (placement.cpu, placement.memory_nodes)
+        for placement in plan_placements(SMT, BALANCED, 4, BIND).placements
+    ]
     assert placed == [(0, (0,)), (1, (0,)), (2, (1,)), (3, (1,))]
     # Node 0 is forbidden, and node 2 is nearer to it than node 1.
     values = ((10.0, 30.0, 20.0), (30.0, 10.0, 30.0), (20.0, 30.0, 10.0))
@@ -130,7 +147,7 @@ def test_memory_is_bound_to_the_home_node_else_to_the_nearest_or_refused() -> No
     )
     topology = topology_with(distances=RawDistances((0, 1, 2), values))
     found = plan_placements(topology, BALANCED, 3, BIND)
-    assert [p.memory_nodes for p in found.placements] == [(2,), (1,), (2,)]
+    assert [placement.memory_nodes for placement in found.placements] == [(2,), (1,), (2,)]
     assert found.warnings[-1] == f"{remote}, from node 2"
     with pytest.raises(InputError, match="--mem bind: CPUs 0 of made belong to no NUMA"):
         plan_placements(topology_with(), BALANCED, 3, BIND)
@@ -151,7 +168,9 @@ def test_unequal_lgroups_get_a_warning_with_their_numbers() -> None:
     assert warnings(uneven, 5) == (
         "NUMA nodes run unequal numbers of copies: 3 on node 0, 1 on nodes 1-2 each",
     )
-    assert [p.cpu for p in plan_placements(uneven, BALANCED, 4, LOCAL).placements] == [0, 1, 3, 4]
+    assert [
+        placement.cpu for placement in plan_placements(uneven, BALANCED, 4, LOCAL).placements
+    ] == [0, 1, 3, 4]
 
 
 def test_cpus_of_different_speeds_get_a_warning_and_are_not_mixed_without_need() -> None:
@@ -175,7 +194,10 @@ def test_a_node_over_several_packages_has_its_turn_before_them() -> None:
 
 
 def slots(topology: Topology, copies: int, threads: int) -> list[tuple[int, ...] | None]:
-    return [p.cpus for p in plan_placements(topology, BALANCED, copies, LOCAL, threads).placements]
+    return [
+        placement.cpus
+        for placement in plan_placements(topology, BALANCED, copies, LOCAL, threads).placements
+    ]
 
 
 def test_a_copy_of_several_threads_gets_neighbours() -> None:
@@ -216,7 +238,7 @@ def test_more_threads_than_pus_share_them_with_a_warning() -> None:
 def test_a_copy_in_two_lgroups_gets_memory_of_both_and_a_warning() -> None:
     two = topology_of([[[0], [1], [2]], [[3], [4], [5]]])
     placed = plan_placements(two, BALANCED, 3, BIND, 2)
-    assert [(p.cpus, p.memory_nodes) for p in placed.placements] == [
+    assert [(placement.cpus, placement.memory_nodes) for placement in placed.placements] == [
         ((0, 1), (0,)),
         ((2, 5), (0, 1)),
         ((3, 4), (1,)),
@@ -238,7 +260,10 @@ def test_copies_of_threads_that_meet_in_a_core_beside_others_get_a_warning() -> 
 def test_only_copies_that_would_stray_are_crowded_into_fewer_cores() -> None:
     # Two nodes of five cores of four threads, siblings next to each other.
     two = topology_of(
-        [[[4 * core + thread for thread in range(4)] for core in range(n, n + 5)] for n in (0, 5)]
+        [
+            [[4 * core + thread for thread in range(4)] for core in range(number, number + 5)]
+            for number in (0, 5)
+        ]
     )
     assert resolve_copies("cores", two, 3) == 2
     assert slots(two, 2, 3) == [(0, 4, 8), (20, 24, 28)]

@@ -480,11 +480,11 @@ def test_a_hot_machine_is_waited_for_until_it_is_within_three_degrees(machine: M
 
 
 def test_the_bound_ends_the_wait_and_says_what_is_not_back(machine: Machine) -> None:
-    machine.celsius = {"k10temp Tctl": 55.0, **{f"core {n}": 50.0 for n in range(5)}}
+    machine.celsius = {"k10temp Tctl": 55.0, **{f"core {number}": 50.0 for number in range(5)}}
     watch = machine.idle_watch(max_s=10.0)
 
     def phase() -> None:
-        machine.celsius = {"k10temp Tctl": 71.0, **{f"core {n}": 60.0 for n in range(5)}}
+        machine.celsius = {"k10temp Tctl": 71.0, **{f"core {number}": 60.0 for number in range(5)}}
         machine.busy_cpus = 1.5
 
     _, waited = baseline_and_wait(watch, phase)

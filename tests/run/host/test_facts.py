@@ -560,8 +560,8 @@ def test_a_torn_table_of_the_firmware_says_nothing_and_edac_tells_users(
     tables.mkdir(parents=True)
     (tables / "DMI").write_bytes(table)
     assert "dimms.found" not in dict(facts.settings_snapshot(tmp_path))
-    for n in range(2):
-        folder = tmp_path / f"sys/devices/system/edac/mc/mc0/dimm{n}"
+    for number in range(2):
+        folder = tmp_path / f"sys/devices/system/edac/mc/mc0/dimm{number}"
         write(folder, {"size": "32768", "dimm_mem_type": "Registered-DDR4"})
     assert dict(facts.settings_snapshot(tmp_path))["dimms.found"] == "2 x 32 GB Registered-DDR4"
 

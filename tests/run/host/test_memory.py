@@ -306,7 +306,7 @@ def test_mapped_pages_stay(tree: Path) -> None:
         (tree / "data").open("rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
     ):
-        assert sum(mapped[i * PAGE] for i in range(100)) == 100 * ord("x")
+        assert sum(mapped[number * PAGE] for number in range(100)) == 100 * ord("x")
         drop_page_cache(tree / "data")
         assert cached_bytes(tree / "data") == 100 * PAGE
     drop_page_cache(tree / "data")

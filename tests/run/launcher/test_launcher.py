@@ -359,7 +359,7 @@ def test_a_launcher_that_forks_for_long_while_a_copy_runs_has_not_stood_still(
     launcher = Launcher(64, 1 << 61, -1, None)
     ends = tmp_path / "end"
     wait = entry(tmp_path, "/bin/sh", "-c", f"while [ ! -e {ends} ]; do sleep 0.01; done")
-    later = [entry(tmp_path, "/bin/true", token=n, copy=n, after=99) for n in range(2, 34)]
+    later = [entry(tmp_path, "/bin/true", token=copy, copy=copy, after=99) for copy in range(2, 34)]
     records: list[Record] = []
 
     async def follow() -> None:
@@ -388,7 +388,7 @@ def test_a_copy_that_is_due_begins_while_the_launcher_forks_others(
     monkeypatch.setattr(face, "launcher_program", lambda: slow_launcher)
     launcher = Launcher(32, 1 << 61, -1, None)
     due = entry(tmp_path, "/bin/true", offset_ns=20 * MS)
-    later = [entry(tmp_path, "/bin/true", token=n, copy=n, after=99) for n in range(2, 22)]
+    later = [entry(tmp_path, "/bin/true", token=copy, copy=copy, after=99) for copy in range(2, 22)]
 
     async def follow() -> Record:
         with trio.fail_after(20):
@@ -411,13 +411,13 @@ def test_a_copy_that_is_due_begins_while_the_launcher_forks_others(
 def test_copies_begin_at_their_offsets(tmp_path: Path) -> None:
     offsets = [0, 30 * MS, 50 * MS]
     entries = [
-        entry(tmp_path, "/bin/true", token=n + 1, copy=n, offset_ns=offset)
-        for n, offset in enumerate(offsets)
+        entry(tmp_path, "/bin/true", token=number + 1, copy=number, offset_ns=offset)
+        for number, offset in enumerate(offsets)
     ]
     found = launched(entries)
     [released] = [it for it in found if it.kind == RecordKind.RELEASED]
     starts = {it.token: it for it in found if it.kind == RecordKind.STARTED}
-    assert [starts[n].planned_ns - released.at_ns for n in (2, 3)] == offsets[1:]
+    assert [starts[number].planned_ns - released.at_ns for number in (2, 3)] == offsets[1:]
     assert all(start.start_ns >= start.planned_ns for start in starts.values())
 
 

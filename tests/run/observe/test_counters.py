@@ -247,7 +247,7 @@ def test_page_faults_are_those_of_getrusage_but_for_the_gates_own(tmp_path: Path
     assert min(cost.open_ns, cost.read_ns, cost.close_ns) > 0
     order = [type(event).__name__ for event in seen.events]
     assert order.index("CopyCounted") > max(
-        n for n, name in enumerate(order) if name == "CopyEnded"
+        number for number, name in enumerate(order) if name == "CopyEnded"
     ), "read when nothing is timed any more"
 
 
@@ -604,7 +604,9 @@ def test_frequencies_are_left_alone_when_they_have_cost_their_share(machine: Mac
 
 def test_each_turn_has_cpus_of_all_of_a_large_machine(machine: Machine) -> None:
     line = " 1 0 0 0 0 0 0 0 0 0\n"
-    machine.stand(f"cpu {line}" + "".join(f"cpu{n}{line}" for n in range(130)), "", (0, 0), (1, 1))
+    machine.stand(
+        f"cpu {line}" + "".join(f"cpu{number}{line}" for number in range(130)), "", (0, 0), (1, 1)
+    )
     for cpu in range(130):
         machine.cpu(cpu).mkdir(exist_ok=True, parents=True)
         machine.frequency(cpu, "scaling_cur_freq", 1)
@@ -627,7 +629,9 @@ def test_every_phase_has_its_readings_before_its_end_is_reported(tmp_path: Path)
     plan = make_plan(["burn"], 2, iterations=2)
     seen = run(tmp_path, BURN.format(150_000), plan, proof=Cadence())
     for_phases = [
-        e for e in seen.events if isinstance(e, CpuReadings | MachineReadings | PhaseEnded)
+        event
+        for event in seen.events
+        if isinstance(event, CpuReadings | MachineReadings | PhaseEnded)
     ]
     kinds = [CpuReadings, MachineReadings, PhaseEnded]
     assert [type(event) for event in for_phases] == kinds * 2

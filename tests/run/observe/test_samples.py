@@ -66,7 +66,9 @@ def test_a_running_copy_is_sampled_and_its_gate_before(
     assert all(end.gate and end.gate.mems for end in seen.ended)
     kinds = [type(event) for event in seen.events]
     assert kinds[-2:] == [Observed, RunEnded]
-    assert max(n for n, kind in enumerate(kinds) if kind is Sampled) < kinds.index(PhaseEnded)
+    assert max(number for number, kind in enumerate(kinds) if kind is Sampled) < kinds.index(
+        PhaseEnded
+    )
     observed = seen.events[-2]
     assert isinstance(observed, Observed)
     assert (observed.samples, observed.cadence) == (2, "once")
@@ -444,7 +446,9 @@ def test_events_of_the_power_pmu_are_opened_on_a_cpu_of_each_package(tmp_path: P
     def open_event(kind: int, config: int, cpu: int) -> int:
         opened.append((kind, config, cpu))
         counter = tmp_path / f"counter-{config}-{cpu}"
-        counter.write_bytes(b"".join(n.to_bytes(8, "little") for n in (8, 8, 8 + 4 * cpu + config)))
+        counter.write_bytes(
+            b"".join(number.to_bytes(8, "little") for number in (8, 8, 8 + 4 * cpu + config))
+        )
         return os.open(counter, os.O_RDONLY)
 
     reader = EnergyReader(tmp_path, open_event)

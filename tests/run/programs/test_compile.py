@@ -400,7 +400,9 @@ def test_names_and_contents_of_inputs_have_one_digest(program_folder: Path, tmp_
     def digest(names: str, content: str) -> str | None:
         (program_folder / "a").write_text(content)
         (program_folder / "b").write_text("b")
-        listed = ", ".join(f'{{ name = "{n}", path = "{n[-1]}" }}' for n in names.split())
+        listed = ", ".join(
+            f'{{ name = "{number}", path = "{number[-1]}" }}' for number in names.split()
+        )
         wanted = benchmark(program_folder, f"inputs = [{listed}]")
         return inputs_digest(ready_inputs(wanted, wanted.sizes["test"], tmp_path))
 

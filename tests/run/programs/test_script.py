@@ -453,7 +453,8 @@ def test_a_suite_is_set_up_by_one_rater_at_a_time(tmp_path: Path) -> None:
 def test_files_are_taken_before_another_rater_may_set_up_again(tmp_path: Path) -> None:
     suite = own_suite(tmp_path, "sh", "-c", "echo $RATER_COPIES > made")
     set_up = [
-        set_up_suite(suite, tmp_path, os.environ | {"RATER_COPIES": n}, ["made"]) for n in "82"
+        set_up_suite(suite, tmp_path, os.environ | {"RATER_COPIES": name}, ["made"])
+        for name in "82"
     ]
     size = replace(SIZE, inputs=(made_input(),))
     found = [ready_inputs(BENCHMARK, size, tmp_path, left)[0].path.read_text() for left in set_up]

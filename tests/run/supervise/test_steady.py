@@ -157,9 +157,14 @@ def test_in_rotated_order_each_copy_goes_round_the_ring(tmp_path: Path) -> None:
     for phase in (0, 1):
         for copy, ring in enumerate(("abc", "bca")):
             runs = of_phase(seen, copy, phase)
-            assert [run.benchmark for run in runs] == [ring[n % 3] for n in range(len(runs))]
+            assert [run.benchmark for run in runs] == [
+                ring[number % 3] for number in range(len(runs))
+            ]
             assert {run.iteration for run in runs} == {phase + 1}
-    assert [(b.benchmark, b.iteration) for b in seen.brackets] == [(None, 1), (None, 2)]
+    assert [(bracket.benchmark, bracket.iteration) for bracket in seen.brackets] == [
+        (None, 1),
+        (None, 2),
+    ]
 
 
 def test_the_head_of_a_phase_shows_its_window(tmp_path: Path) -> None:

@@ -66,12 +66,14 @@ def test_copies_that_end_well_begin_at_one_instant_the_origin_and_make_a_complet
 ) -> None:
     seen = Rig(tmp_path).run({"quick": "exit 0"}, copies=4)
     assert seen.outcome.status is RunStatus.COMPLETE
-    assert sorted((e.copy, e.status) for e in seen.ended) == [(n, CopyStatus.OK) for n in range(4)]
-    assert [e.start_ns for e in seen.started] == [0, 0, 0, 0]
+    assert sorted((event.copy, event.status) for event in seen.ended) == [
+        (number, CopyStatus.OK) for number in range(4)
+    ]
+    assert [event.start_ns for event in seen.started] == [0, 0, 0, 0]
     bracket = seen.brackets[0]
     assert bracket.start_ns == 0
-    assert bracket.finish_ns == max(e.finish_ns for e in seen.ended)
-    assert bracket.first_finish_ns == min(e.finish_ns for e in seen.ended)
+    assert bracket.finish_ns == max(event.finish_ns for event in seen.ended)
+    assert bracket.first_finish_ns == min(event.finish_ns for event in seen.ended)
 
 
 def at_gates(supervisor: Supervisor) -> list[int]:
@@ -115,7 +117,10 @@ def test_of_a_failed_copy_no_empty_output_is_kept(tmp_path: Path) -> None:
 def test_a_wrong_answer_is_a_failed_copy_and_its_files_are_kept(tmp_path: Path) -> None:
     rig = Rig(tmp_path, expected="42\n")
     seen = rig.run({"answer": "echo $((42 + RATER_COPY))"}, copies=2)
-    assert {e.copy: e.validity for e in seen.checked} == {0: Validity.VALID, 1: Validity.INVALID}
+    assert {event.copy: event.validity for event in seen.checked} == {
+        0: Validity.VALID,
+        1: Validity.INVALID,
+    }
     assert seen.outcome.status is RunStatus.FAILED
     assert [path.name for path in sorted(rig.work.iterdir())] == ["answer.i1.c0001"]
     assert (rig.work / "answer.i1.c0001" / "stdout").read_text() == "43\n"
@@ -211,11 +216,13 @@ def test_a_copy_that_prints_too_much_is_stopped(tmp_path: Path) -> None:
 def test_staggered_copies_start_one_after_the_other(tmp_path: Path) -> None:
     plan = make_plan(["quick"], 4, mode="staggered", stagger_ms=30)
     seen = Rig(tmp_path).run({"quick": "exit 0"}, copies=4, plan=plan)
-    starts = [e.start_ns for e in sorted(seen.started, key=lambda e: e.copy)]
+    starts = [event.start_ns for event in sorted(seen.started, key=lambda e: e.copy)]
     assert starts[0] == 0
     assert starts == sorted(starts)
-    assert all(e.start_ns >= e.planned_start_ns for e in seen.started if e.planned_start_ns)
-    planned = [e.planned_start_ns for e in sorted(seen.ended, key=lambda e: e.copy)]
+    assert all(
+        event.start_ns >= event.planned_start_ns for event in seen.started if event.planned_start_ns
+    )
+    planned = [event.planned_start_ns for event in sorted(seen.ended, key=lambda e: e.copy)]
     offsets = [p - planned[0] for p in planned if p is not None and planned[0] is not None]
     assert offsets == [0, 30_000_000, 60_000_000, 90_000_000]
     assert seen.brackets[0].last_start_ns == starts[3]
@@ -229,7 +236,11 @@ def test_rotated_copies_go_through_the_ring_without_a_barrier(tmp_path: Path) ->
     script = f'if [ "$RATER_COPY" = 0 ]; then {does}; else touch {tmp_path}/done; {waits}; fi'
     seen = Rig(tmp_path).run(dict.fromkeys("abc", script), copies=2, plan=plan)
     ran = {
-        copy: [e.benchmark for e in sorted(seen.ended, key=lambda e: e.step) if e.copy == copy]
+        copy: [
+            event.benchmark
+            for event in sorted(seen.ended, key=lambda e: e.step)
+            if event.copy == copy
+        ]
         for copy in (0, 1)
     }
     assert ran == {0: list("abcabc"), 1: list("bcabca")}
@@ -240,7 +251,7 @@ def test_rotated_copies_go_through_the_ring_without_a_barrier(tmp_path: Path) ->
 def test_a_failed_step_of_a_queue_does_not_end_the_queue(tmp_path: Path) -> None:
     plan = make_plan(["a", "b"], 1, mode="rotated", order=Order.ROTATED)
     seen = Rig(tmp_path).run({"a": "exit 1", "b": "exit 0"}, copies=1, plan=plan)
-    assert [e.status for e in seen.ended] == [CopyStatus.FAILED, CopyStatus.OK]
+    assert [event.status for event in seen.ended] == [CopyStatus.FAILED, CopyStatus.OK]
 
 
 def test_cpu_time_is_the_copys_own(tmp_path: Path) -> None:
@@ -304,7 +315,7 @@ def test_a_signal_stops_the_copies_and_keeps_what_finished(tmp_path: Path) -> No
     assert seen.by_copy(0).status is CopyStatus.OK
     assert seen.by_copy(1).status is CopyStatus.INTERRUPTED
     assert not seen.brackets[0].complete
-    assert {e.benchmark for e in seen.ended} == {"half"}
+    assert {event.benchmark for event in seen.ended} == {"half"}
 
 
 def test_a_second_signal_kills_at_once(tmp_path: Path) -> None:
@@ -324,7 +335,7 @@ def test_copies_still_at_the_gate_never_start_after_a_signal(tmp_path: Path) -> 
     rig = Rig(tmp_path, on_event=after_copy_0(signal.SIGHUP))
     seen = rig.run({"touch": f"touch {tmp_path}/ran.$RATER_COPY"}, copies=3, plan=plan)
     assert [path.name for path in tmp_path.glob("ran.*")] == ["ran.0"]
-    assert [e.copy for e in seen.ended] == [0]
+    assert [event.copy for event in seen.ended] == [0]
     assert seen.outcome.signal == signal.SIGHUP
 
 
@@ -353,7 +364,7 @@ def test_a_cooldown_lies_between_phases_and_not_before_the_first(tmp_path: Path)
     first, second = seen.brackets
     assert first.start_ns == 0
     assert second.start_ns - first.finish_ns >= 200_000_000
-    assert [e.text for e in seen.events_of(Resting)] == ["cooling down for 0.2 s"]
+    assert [event.text for event in seen.events_of(Resting)] == ["cooling down for 0.2 s"]
 
 
 def test_a_stop_ends_a_cooldown_at_once(tmp_path: Path) -> None:

@@ -462,13 +462,13 @@ def test_many_copies_of_several_benchmarks_are_judged_in_their_order(tmp_path: P
 def test_files_are_found_by_their_names_and_numbers_in_the_order_of_the_suite(
     tmp_path: Path,
 ) -> None:
-    for n, name in enumerate(("out.stdout", "out.stderr", "log/x")):
+    for number, name in enumerate(("out.stdout", "out.stderr", "log/x")):
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(f"a {n}\n")
+        (tmp_path / name).write_text(f"a {number}\n")
     rules = CheckRules(
         tuple(
-            Expected(file=f, text=f"a {n}", absolute_tolerance=0, relative_tolerance=0)
-            for n, f in ((0, "stdout"), (2, "log/x"))
+            Expected(file=f, text=f"a {number}", absolute_tolerance=0, relative_tolerance=0)
+            for number, f in ((0, "stdout"), (2, "log/x"))
         ),
         tuple(
             Metric(

@@ -47,7 +47,10 @@ def picture(
 
 def times(*seconds: float, per_node: int = 2, **changes: object) -> list[CopyEnded]:
     """A copy for each time, so many of them on one node."""
-    return [copy_row(n, s, node=n // per_node, **changes) for n, s in enumerate(seconds)]
+    return [
+        copy_row(number, time_s, node=number // per_node, **changes)
+        for number, time_s in enumerate(seconds)
+    ]
 
 
 FINDING = finding_of(
@@ -67,7 +70,7 @@ FINDING = finding_of(
 
 
 def test_copies_stand_by_lgroup_then_by_number() -> None:
-    rows = [copy_row(n, 10.0, node=n % 2) for n in range(4)]
+    rows = [copy_row(copy, 10.0, node=copy % 2) for copy in range(4)]
     shown = picture(rows)
     assert shown.names == (0, 2, 1, 3)
     assert shown.groups == (NodeSpan(0, 0, 2), NodeSpan(1, 2, 2))
@@ -76,7 +79,7 @@ def test_copies_stand_by_lgroup_then_by_number() -> None:
 
 
 def test_without_known_places_there_are_no_groups() -> None:
-    shown = picture([copy_row(n, 10.0, node=None, cpu=None) for n in range(3)])
+    shown = picture([copy_row(copy, 10.0, node=None, cpu=None) for copy in range(3)])
     assert (shown.axis, shown.names, shown.groups) == ("copy", (0, 1, 2), ())
 
 
@@ -264,7 +267,10 @@ def drawn_picture(rows: Sequence[CopyEnded], *labels: Label) -> Picture:
 
 
 def times_of_four(*seconds: float, **changes: object) -> list[CopyEnded]:
-    return [copy_row(n, s, node=n // 4, **changes) for n, s in enumerate(seconds)]
+    return [
+        copy_row(number, time_s, node=number // 4, **changes)
+        for number, time_s in enumerate(seconds)
+    ]
 
 
 SLOW = (100.0, 100.0, 100.0, 100.0, 130.0, 130.0, 130.0, 130.0, 100.0, 100.0, 100.0, 100.0)
@@ -312,13 +318,13 @@ def test_a_slow_lgroup_in_plain_ascii() -> None:
 
 
 def test_the_height_of_a_sign_is_the_time_of_its_copy() -> None:
-    seconds = [100.0 + 10 * n for n in range(8)]
+    seconds = [100.0 + 10 * number for number in range(8)]
     lines = picture_text(drawn_picture(times_of_four(*seconds)), width=52).splitlines()
     assert lines[5] == "a  135.0 s ▁▁▂▂▃▃▄▄ ▅▅▆▆▇▇██    -26 %    +26 %"
 
 
 def test_neighbours_that_share_a_sign_are_of_one_numa_node_and_the_slowest_shows() -> None:
-    rows = [copy_row(n, 130.0 if n == 70 else 100.0, node=n // 64) for n in range(128)]
+    rows = [copy_row(copy, 130.0 if copy == 70 else 100.0, node=copy // 64) for copy in range(128)]
     lines = picture_text(drawn_picture(rows), width=52, encoding="ascii").splitlines()
     assert lines[5].split()[3:5] == ["___________", "_#_________"]
     assert lines[-3].startswith("One sign: the slowest of up to 6 neighbours, from _")
@@ -416,9 +422,13 @@ def test_iterations_are_told_apart_by_shade_with_a_key() -> None:
 
 @needs_vega
 def test_a_file_has_a_panel_for_each_benchmark_with_all_its_dots() -> None:
-    rows = [row for n in range(29) for row in times_of_four(*SLOW, benchmark=f"b{n}", phase=n)]
+    rows = [
+        row
+        for phase in range(29)
+        for row in times_of_four(*SLOW, benchmark=f"b{phase}", phase=phase)
+    ]
     svg = picture_svg(drawn_picture(rows))
-    assert set(texts(svg)) >= {f"b{n}" for n in range(29)}
+    assert set(texts(svg)) >= {f"b{number}" for number in range(29)}
     assert dots(svg) == 29 * [[(12, GREY, "1")]]
 
 
@@ -442,12 +452,16 @@ def test_a_file_has_strays_at_its_edge_with_their_times_and_crosses_for_failed_c
 @needs_vega
 def test_names_stand_below_each_other_above_their_panel_and_many_are_counted() -> None:
     parts = [
-        Label(copies=(n,), text=f"copy {n}: +30 %", iterations=(), benchmark="a") for n in range(8)
+        Label(copies=(number,), text=f"copy {number}: +30 %", iterations=(), benchmark="a")
+        for number in range(8)
     ]
     rows = times_of_four(*[13.0] * 8, *[10.0] * 16)
     svg = picture_svg(drawn_picture(rows, *parts))
     named = re.findall(r'translate\(0,(-[\d.]+)\)"[^>]*>(copy \d: |and 2 more)', svg)
-    assert [text for _, text in named] == [*(f"copy {n}: " for n in range(6)), "and 2 more"]
+    assert [text for _, text in named] == [
+        *(f"copy {number}: " for number in range(6)),
+        "and 2 more",
+    ]
     heights = [float(height) for height, _ in named]
     assert all(b - a > 12 for a, b in pairwise(heights)), heights
 
@@ -490,7 +504,9 @@ def rater(rater: Rater, tmp_path: Path) -> Rater:
     document = {
         "rater": 1,
         "run": {"uuid": "u", "host": "h", "mode": "homogeneous", "copies": 16},
-        "topology": {"nodes": {str(n): list(range(4 * n, 4 * n + 4)) for n in range(4)}},
+        "topology": {
+            "nodes": {str(number): list(range(4 * number, 4 * number + 4)) for number in range(4)}
+        },
         "observations": [
             {
                 "benchmark": benchmark,

@@ -121,7 +121,7 @@ def test_the_machine_shows_the_slow_lgroup(run_page: Browser) -> None:
         ".map(c => parseFloat(c.style.getPropertyValue('--heat')))"
     )
 
-    assert [shares[n].startswith("+30") for n in range(4)] == [False, True, False, False]
+    assert [shares[number].startswith("+30") for number in range(4)] == [False, True, False, False]
     assert min(heats[4:8]) > 90
     assert max(heats[:4] + heats[8:]) < 10
 
@@ -238,7 +238,7 @@ def test_the_panels_of_several_runs_stand_benchmark_by_benchmark(twice: Browser)
         "parseFloat(m.querySelector('[data-cpu=\"5\"]').style.getPropertyValue('--heat')))"
     )
 
-    assert sorted(groups) == [[f"b{n}, run 1", f"b{n}, run 3"] for n in range(3)]
+    assert sorted(groups) == [[f"b{number}, run 1", f"b{number}, run 3"] for number in range(3)]
     # 30 % and 15 % on one scale: the same colour is the same slowdown.
     assert heats[0] > 95
     assert 40 < heats[1] < 60
@@ -246,7 +246,7 @@ def test_the_panels_of_several_runs_stand_benchmark_by_benchmark(twice: Browser)
 
 def test_a_link_of_the_same_divot_in_another_run_is_its_own(twice: Browser) -> None:
     links = twice.js("[...document.querySelectorAll('a[data-pick]')].map(a => a.hash)")
-    of_second = next(i for i, link in enumerate(links) if link.startswith("#panel-3-"))
+    of_second = next(number for number, link in enumerate(links) if link.startswith("#panel-3-"))
 
     for link, run in ((0, 1), (of_second, 3)):
         twice.js(f"document.querySelectorAll('a[data-pick]')[{link}].click()")

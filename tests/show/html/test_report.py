@@ -67,7 +67,7 @@ def together(*runs: StoredRun) -> RunSet:
 
 
 def a_run(**head: object) -> StoredRun:
-    rows = [copy_row(n, 10.0 + n, node=n // 2) for n in range(4)]
+    rows = [copy_row(copy, 10.0 + copy, node=copy // 2) for copy in range(4)]
     return stored(rows, copies=4, **head)  # type: ignore[arg-type] # any of a head's fields
 
 
@@ -371,10 +371,11 @@ def test_what_is_fast_does_not_stand_under_what_is_slow() -> None:
 
 def test_copies_that_rater_stopped_are_not_said_to_have_failed() -> None:
     stopped = [
-        copy_row(n, 1.0, status=CopyStatus.INTERRUPTED, iteration=2, phase=1) for n in range(4)
+        copy_row(copy, 1.0, status=CopyStatus.INTERRUPTED, iteration=2, phase=1)
+        for copy in range(4)
     ]
     crashed = replace(stopped[3], status=CopyStatus.FAILED, exit_code=3)
-    run, good = a_run(iterations=2), [copy_row(n, 10.0, node=n // 2) for n in range(4)]
+    run, good = a_run(iterations=2), [copy_row(copy, 10.0, node=copy // 2) for copy in range(4)]
     seen = Analysis(findings=(), visible={"copy": 0.03}, failed=4)
 
     all_four = page(replace(run, copies=(*good, *stopped)), divots=seen).text
@@ -431,7 +432,7 @@ def test_a_dot_knows_how_much_of_its_memory_was_local() -> None:
 
     local = dict(
         zip(
-            zip(*(panel["dots"][k] for k in ("copy", "it")), strict=True),
+            zip(*(panel["dots"][number] for number in ("copy", "it")), strict=True),
             panel["dots"]["local"],
             strict=True,
         )
@@ -441,7 +442,7 @@ def test_a_dot_knows_how_much_of_its_memory_was_local() -> None:
 
 
 def test_slow_parts_are_marked_as_in_the_other_pictures() -> None:
-    rows = [copy_row(n, 10.0 if n else 13.0, node=0) for n in range(4)]
+    rows = [copy_row(copy, 10.0 if copy else 13.0, node=0) for copy in range(4)]
     labels = (
         Label(copies=(0,), text="copy 0: +30 %"),
         Label(copies=(1,), text="copy 1: by the layout", explained=True),
@@ -457,7 +458,7 @@ def test_slow_parts_are_marked_as_in_the_other_pictures() -> None:
 
 
 def test_an_iteration_that_is_slow_at_large_is_marked_and_chosen_alone() -> None:
-    rows = [copy_row(n, 10.0 * it, iteration=it, phase=it) for n in range(4) for it in (1, 2)]
+    rows = [copy_row(copy, 10.0 * it, iteration=it, phase=it) for copy in range(4) for it in (1, 2)]
     label = Label(copies=(0, 1, 2, 3), text="iteration 2: +100 %", iterations=(2,))
 
     (panel,) = run_data(page_run(stored(rows, copies=4, iterations=2), label), {})["panels"]
@@ -468,7 +469,11 @@ def test_an_iteration_that_is_slow_at_large_is_marked_and_chosen_alone() -> None
 
 
 def test_the_timeline_marks_what_the_panels_mark_in_the_same_tune() -> None:
-    rows = [copy_row(n, 10.0, tune=tune, phase=p) for n in range(3) for p, tune in enumerate("bp")]
+    rows = [
+        copy_row(copy, 10.0, tune=tune, phase=number)
+        for copy in range(3)
+        for number, tune in enumerate("bp")
+    ]
     slow = Label(copies=(1,), text="copy 1: +30 %", tune="p")
 
     brackets = run_data(page_run(stored(rows), slow), {})["timeline"]["brackets"]
@@ -494,7 +499,7 @@ def test_a_copy_that_failed_is_in_the_timeline_but_no_dot() -> None:
 def test_bars_count_from_the_first_start_of_their_bracket_or_begin_together(
     starts_known: bool,
 ) -> None:
-    rows = [copy_row(n, 2.0 + n, start_ns=5 * S + n * S) for n in range(2)]
+    rows = [copy_row(copy, 2.0 + copy, start_ns=5 * S + copy * S) for copy in range(2)]
     if not starts_known:
         rows = [replace(row, start_ns=None, finish_ns=None) for row in rows]
     run = stored(rows, closed=starts_known, source="run" if starts_known else "import")
@@ -509,7 +514,9 @@ def test_bars_count_from_the_first_start_of_their_bracket_or_begin_together(
 def test_more_runs_than_can_be_drawn_are_a_bar_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_timeline, "_MOST_BARS", 5)
     rows = [
-        copy_row(n, 2.0, step=step, start_ns=3 * step * S) for n in range(2) for step in range(3)
+        copy_row(copy, 2.0, step=step, start_ns=3 * step * S)
+        for copy in range(2)
+        for step in range(3)
     ]
     run = stored(rows)
 
@@ -521,7 +528,10 @@ def test_more_runs_than_can_be_drawn_are_a_bar_a_copy(monkeypatch: pytest.Monkey
 
 
 def test_the_machine_is_what_is_known_of_it_and_what_copies_say() -> None:
-    rows = [copy_row(n, 2.0, cpu=n, core=n, llc=None, node=n, package=None) for n in range(2)]
+    rows = [
+        copy_row(copy, 2.0, cpu=copy, core=copy, llc=None, node=copy, package=None)
+        for copy in range(2)
+    ]
     run = replace(
         stored(rows),
         pus=(
@@ -535,7 +545,7 @@ def test_the_machine_is_what_is_known_of_it_and_what_copies_say() -> None:
 
 
 def test_the_page_holds_the_machine_with_its_slowdowns() -> None:
-    rows = [copy_row(n, 10.0 + n, node=n // 2, core=n // 2) for n in range(4)]
+    rows = [copy_row(copy, 10.0 + copy, node=copy // 2, core=copy // 2) for copy in range(4)]
     shown = page(stored(rows, copies=4))
 
     cpus = [one["data-cpu"] for one in shown.find("g") if one.get("class") == "cpu"]
@@ -554,7 +564,7 @@ def test_the_page_holds_the_machine_with_its_slowdowns() -> None:
 def test_a_bracket_knows_when_half_of_its_copies_had_ended(
     failed: tuple[int, ...], text: str
 ) -> None:
-    rows = [copy_row(n, 2.0 + n) for n in range(4)]
+    rows = [copy_row(copy, 2.0 + copy) for copy in range(4)]
     for copy in failed:
         rows[copy] = replace(rows[copy], status=CopyStatus.FAILED, exit_code=1)
     run = stored(rows, copies=4)
@@ -565,8 +575,8 @@ def test_a_bracket_knows_when_half_of_its_copies_had_ended(
 
 
 def test_a_run_without_known_lgroups_is_not_said_to_stand_by_them() -> None:
-    known = stored([copy_row(n, 10.0 + n, node=n // 2) for n in range(4)], copies=4)
-    unknown = stored([copy_row(n, 10.0 + n, node=None) for n in range(4)], copies=4)
+    known = stored([copy_row(copy, 10.0 + copy, node=copy // 2) for copy in range(4)], copies=4)
+    unknown = stored([copy_row(copy, 10.0 + copy, node=None) for copy in range(4)], copies=4)
     order = "Copies are grouped by NUMA node"
     assert order in page(known).text
     assert order not in page(unknown).text
@@ -574,8 +584,8 @@ def test_a_run_without_known_lgroups_is_not_said_to_stand_by_them() -> None:
 
 def test_score_lost_of_the_suite_is_what_its_ratio_lacks() -> None:
     # Half of one benchmark's and none of the other's: the geometric mean of 1/2 and 1.
-    rows = [copy_row(n, t) for n, t in enumerate((1.0, 1.0, 2.0))]
-    rows += [copy_row(n, 1.0, benchmark="b", phase=1, start_ns=9 * S) for n in range(3)]
+    rows = [copy_row(number, time_s) for number, time_s in enumerate((1.0, 1.0, 2.0))]
+    rows += [copy_row(copy, 1.0, benchmark="b", phase=1, start_ns=9 * S) for copy in range(3)]
 
     lost = score_lost(summarise(stored(rows, copies=3)))
 
@@ -598,7 +608,7 @@ def test_several_runs_stand_beside_the_first_with_one_axis() -> None:
 
 def test_what_ran_and_where_stands_below_the_title_of_several_runs() -> None:
     runs = [
-        stored([copy_row(n, 10.0) for n in range(many)], run=number, copies=many)
+        stored([copy_row(copy, 10.0) for copy in range(many)], run=number, copies=many)
         for number, many in ((1, 1), (2, 4), (3, 4))
     ]
     elsewhere = replace(runs[2], head=replace(runs[2].head, hostname="other"))
@@ -617,7 +627,7 @@ def test_what_ran_and_where_stands_below_the_title_of_several_runs() -> None:
 
 def test_runs_with_other_numbers_of_copies_have_curves() -> None:
     runs = [
-        stored([copy_row(n, 10.0 + many) for n in range(many)], run=many, copies=many)
+        stored([copy_row(copy, 10.0 + many) for copy in range(many)], run=many, copies=many)
         for many in (1, 2, 4)
     ]
 
@@ -654,7 +664,7 @@ def test_data_in_a_script_cannot_end_it() -> None:
 
 
 def test_the_data_of_many_copies_take_a_fifth_of_their_json() -> None:
-    rows = [copy_row(n, 10 + n % 7 / 7) for n in range(1000)]
+    rows = [copy_row(copy, 10 + copy % 7 / 7) for copy in range(1000)]
     text = report_html([page_run(stored(rows, copies=1000))], "")
 
     data = Page(text).scripts[0]
@@ -674,7 +684,7 @@ def test_a_name_that_stands_for_several_rows_stays_with_each() -> None:
 
 def test_hostile_names_stay_text_in_every_part_of_the_page() -> None:
     bad = HOSTILE + "\x00\x1b[31m\u202e\u2028\r\n"
-    rows = [copy_row(n, 10.0 + n, benchmark=bad, note=bad) for n in range(3)]
+    rows = [copy_row(copy, 10.0 + copy, benchmark=bad, note=bad) for copy in range(3)]
     rows += [copy_row(3, 1.0, benchmark=bad, status=CopyStatus.FAILED, validity_detail=bad)]
     run = stored(rows, copies=4, hostname=bad, suite=bad, command_line=bad, tags=((bad, bad),))
     run = replace(run, settings=((bad, bad),), warnings=(bad,), environment=((bad, bad),))

@@ -29,11 +29,11 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
         if name not in path_by_name:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("RATER_DB", str(folder / f"{name}.db"))
-                for n, found in enumerate(documents):
-                    found["run"]["uuid"] = f"{name}-{n}"
+                for number, found in enumerate(documents):
+                    found["run"]["uuid"] = f"{name}-{number}"
                     assert main(["import", str(written(folder, found))]) == 0
                 path_by_name[name] = folder / f"{name}.html"
-                runs = [str(n + 1) for n in range(len(documents))]
+                runs = [str(number + 1) for number in range(len(documents))]
                 assert main(["report", *runs, "-o", str(path_by_name[name])]) == 0
         return path_by_name[name]
 
@@ -69,7 +69,7 @@ def smt8(document: dict[str, Any]) -> dict[str, Any]:
     """The same copies on two cores of eight CPUs."""
     for row in document["observations"]:
         row |= {"core": row["copy"] // 8, "node": row["copy"] // 8, "package": 0}
-    nodes = {str(n): list(range(8 * n, 8 * n + 8)) for n in range(2)}
+    nodes = {str(number): list(range(8 * number, 8 * number + 8)) for number in range(2)}
     document["topology"] = {"nodes": nodes, "packages": {"0": [*range(16)]}}
     return document
 
@@ -195,8 +195,8 @@ def test_no_cpu_of_a_wide_core_lies_under_another(
         assert right <= box[2]
         assert box[1] <= top
         assert bottom <= box[3]
-    for i, (one, _) in enumerate(cpus):
-        assert not any(_overlap(one, other) for other, _ in cpus[:i])
+    for number, (one, _) in enumerate(cpus):
+        assert not any(_overlap(one, other) for other, _ in cpus[:number])
 
 
 def _overlap(box: Sequence[float], other: Sequence[float]) -> bool:

@@ -165,17 +165,17 @@ def store_run(store: Store) -> int:
     """Two copies on two lgroups; each computes for 9 s of 10."""
     placed = tuple(
         Placement(
-            copy=n,
-            cpus=(2 * n,),
-            cpu=2 * n,
-            core=2 * n,
+            copy=copy,
+            cpus=(2 * copy,),
+            cpu=2 * copy,
+            core=2 * copy,
             llc=0,
-            node=n,
+            node=copy,
             package=0,
             memory_policy=MemoryPolicy.NONE,
             memory_nodes=(),
         )
-        for n in range(2)
+        for copy in range(2)
     )
     run = replace(run_of(2, 2), placements=placed)
     number = store.create_run(replace(run, pus=PUS), GONE)
