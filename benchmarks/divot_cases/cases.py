@@ -387,9 +387,9 @@ def _starts(rng: Chance, elapsed_s: Values, *, rotated: bool) -> Values:
         return start_s
     for copy in range(c_count):
         now = each[copy]
-        for iteration_number in range(i_count):
+        for iteration in range(i_count):
             for step in range(b_count):
                 b = (copy + step) % b_count
-                start_s[b, iteration_number, copy] = now
-                now += elapsed_s[b, iteration_number, copy]
+                start_s[b, iteration, copy] = now
+                now += elapsed_s[b, iteration, copy]
     return start_s

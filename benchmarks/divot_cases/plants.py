@@ -266,10 +266,8 @@ def _swapping(stage: Stage) -> Plant | None:
     if len(nodes) >= 3 and stage.shape.known and rng.random() < 0.7:
         order = rng.permutation(nodes)
         few = max(1, len(nodes) // (3 if stage.iterations > 2 else 2) - (stage.iterations == 2))
-        for iteration_number in range(stage.iterations):
-            delta[b, iteration_number] = gap * np.isin(
-                at.node, np.roll(order, -iteration_number * few)[:few]
-            )
+        for iteration in range(stage.iterations):
+            delta[b, iteration] = gap * np.isin(at.node, np.roll(order, -iteration * few)[:few])
         return Plant("does not repeat", "swaps", "lgroups swap", "one", delta)
     few = max(2, stage.shape.size // 5)
     for iteration in range(stage.iterations):
