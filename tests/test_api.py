@@ -57,8 +57,8 @@ def test_runs_and_sweeps_are_made_and_compared_as_their_commands_do(database: Pa
     assert rater.run(command=["false"], copies=1).head["status"] == "failed"
     axes = {"env:X": ["", "a,b"]}
     swept = rater.sweep(axes=axes, command=["true"], rounds=2, seed=1, copies=1)
-    assert [it["values"]["env:X"] for it in swept["points"]] == ["", "a,b"]
-    assert [it["run"] for it in swept["runs"]] == [3, 4, 5, 6]
+    assert [point["values"]["env:X"] for point in swept["points"]] == ["", "a,b"]
+    assert [run["run"] for run in swept["runs"]] == [3, 4, 5, 6]
     found = rater.compare("sweep:1", within="2%")
     assert found["margin"] == 0.02
     assert database.exists()

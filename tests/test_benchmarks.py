@@ -195,7 +195,7 @@ def test_pairs_of_runs_are_told_by_what_each_has(tmp_path: Path) -> None:
 def test_two_cores_and_a_half_of_an_lgroup_are_that_lgroup(tmp_path: Path) -> None:
     told = pair(3, 106)  # each enters the model on its own: one core shows in a benchmark more
     (document,) = documents([told], tmp_path)
-    places = [one["place"] for one in document["runs"][0]["divots"]]
+    places = [divot["place"] for divot in document["runs"][0]["divots"]]
     assert places == ["node 2"]
 
 

@@ -292,5 +292,5 @@ def test_a_program_read_from_disk_once_is_no_divot(
     ]
     Path("times.json").write_text(json.dumps(observed(*rows, copies=8)))
     rater("import", "times.json")
-    kinds = [it["kind"] for it in json.loads(rater("divots", "--json").stdout)["divots"]]
+    kinds = [divot["kind"] for divot in json.loads(rater("divots", "--json").stdout)["divots"]]
     assert ("startup" in kinds) == is_divot and "slow-iteration" not in kinds

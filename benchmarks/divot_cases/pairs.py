@@ -124,7 +124,7 @@ def main() -> int:
                 of_plant, others = said_of(document, cases)
                 answer = "+".join(sorted(of_plant)) or "nothing"
                 table[truth, answer] += 1
-                alarms.update(one.partition(":")[0] for one in others)
+                alarms.update(other.partition(":")[0] for other in others)
                 if args.all and (answer != (TRUTHS[truth] or "nothing") or others):
                     about = "; ".join(
                         f"{plant.kind} {plant.about} {plant.scope} {plant.size:+.3f}"

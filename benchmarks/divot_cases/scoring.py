@@ -259,7 +259,7 @@ def _what_else(finding: Found, case: Case) -> str:
         other = plant.mask.any(axis=2, keepdims=True) & ~plant.mask
         if plant.half and finding.size * plant.size < 0 and other[finding.cells].mean() >= INSIDE:
             return "wrong half"
-    small = [it.delta for it in case.plants if not case.demanded(it)]
+    small = [plant.delta for plant in case.plants if not case.demanded(plant)]
     true = contrast(case.natural + sum(small, np.zeros(case.dims)), finding.cells)
     if small and true * finding.size > 0 and abs(true) >= 0.5 * abs(finding.size):
         return "in other words"

@@ -70,7 +70,7 @@ def main(argv: list[str]) -> int:
             print(table(found))  # whoever ends this sees what there is
             print(f"== {name}: {time.monotonic() - began:.0f} s", flush=True)
     print("\n" + table(rows))
-    return 1 if any(it.lost for it in rows) else 0
+    return 1 if any(row.lost for row in rows) else 0
 
 
 if __name__ == "__main__":

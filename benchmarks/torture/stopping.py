@@ -181,7 +181,7 @@ def _lines(file: Path) -> int:
 def _left(folder: Path) -> list[str]:
     """Return files that are neither results nor those of a run that could be resumed."""
     work = folder / "cache" / "work"
-    paths = {*folder.rglob(".rater-*"), *(it for it in work.rglob("*") if it.is_file())}
+    paths = {*folder.rglob(".rater-*"), *(path for path in work.rglob("*") if path.is_file())}
     if (folder / DATABASE).exists():
         with open_store(folder / DATABASE) as store:
             torn = [head for head in store.runs() if head.status is not RunStatus.COMPLETE]

@@ -40,12 +40,14 @@ def row_of(name: str, wrong: list[str | None]) -> Row:
 def table(rows: Iterable[Row]) -> str:
     """Return the table as text."""
     rows = list(rows)
-    width = max(len(it.name) for it in rows)
+    width = max(len(row.name) for row in rows)
     head = f"{'campaign':{width}}  {'tried':>8}  {'survived':>8}  {'lost':>5}"
     return "\n".join(
         [head]
         + [
-            f"{it.name:{width}}  {it.tried:8}  {it.survived:8}  {it.lost:5}  {it.note}".rstrip()
-            for it in rows
+            (
+                f"{row.name:{width}}  {row.tried:8}  {row.survived:8}  {row.lost:5}  {row.note}"
+            ).rstrip()
+            for row in rows
         ]
     )

@@ -40,7 +40,7 @@ def run(
 
 
 def scaled(*runs: StoredRun) -> Scaling:
-    points = [Point(f"run {one.head.run}", (), (PointRun(one, None),)) for one in runs]
+    points = [Point(f"run {run.head.run}", (), (PointRun(run, None),)) for run in runs]
     return scaling_curves(points)
 
 
@@ -100,10 +100,10 @@ def test_speedup_efficiency_and_gain() -> None:
         run(1, [0], {"a": 10.0}), run(2, [0, 2], {"a": 12.5}), run(3, [0, 1, 2, 3], {"a": 20.0})
     )
     (series,) = scaling.series
-    assert [one.rate for one in series.points] == pytest.approx([1.0, 1.6, 2.0])
-    assert [one.speedup for one in series.points] == pytest.approx([1.0, 1.6, 2.0])
-    assert [one.efficiency for one in series.points] == pytest.approx([1.0, 0.8, 0.5])
-    assert [one.gain for one in series.points] == [None, pytest.approx(0.6), pytest.approx(0.2)]
+    assert [point.rate for point in series.points] == pytest.approx([1.0, 1.6, 2.0])
+    assert [point.speedup for point in series.points] == pytest.approx([1.0, 1.6, 2.0])
+    assert [point.efficiency for point in series.points] == pytest.approx([1.0, 0.8, 0.5])
+    assert [point.gain for point in series.points] == [None, pytest.approx(0.6), pytest.approx(0.2)]
     assert scaling.copies == (1, 2, 4)
     assert isinstance(series.law, NoLaw)
     # Without one copy the smallest number stands for it.
@@ -178,7 +178,7 @@ def test_runs_that_differ_in_more_than_copies_are_curves_of_their_own() -> None:
         run(4, [0, 1], {"a": 10.0}, size="ref"),
         run(5, [0, 1], {"a": 10.0}, layout="compact"),
     )
-    assert [one.name for one in scaling.curves] == [
+    assert [curve.name for curve in scaling.curves] == [
         "size=test, layout=balanced",
         "size=ref, layout=balanced",
     ]
@@ -200,7 +200,7 @@ def test_other_axes_of_a_sweep_are_curves_of_their_own() -> None:
         )
     ]
     found = scaling_curves(points)
-    assert [(one.name, one.runs) for one in found.curves] == [
+    assert [(curve.name, curve.runs) for curve in found.curves] == [
         ("thp=always", (1, 2)),
         ("thp=never", (3, 4)),
     ]
@@ -237,7 +237,7 @@ def test_as_many_copies_placed_otherwise_are_no_runs_of_the_same() -> None:
     )
     # With another number of the same kind they are a curve of their own, from one copy on.
     scaling = scaled(*spread, cores, threads, run(5, [0, 4], {"a": 20.0}))
-    assert [(one.name, one.runs) for one in scaling.curves] == [
+    assert [(curve.name, curve.runs) for curve in scaling.curves] == [
         ("placed=2 on 2 cores", (1, 2, 3)),
         ("placed=2 on 1 core (2 CPUs)", (1, 5, 4)),
     ]
@@ -366,7 +366,7 @@ def test_an_imported_result_with_two_tunes_is_two_curves() -> None:
         return replace(made, pus=PUS)
 
     found = scaled(both(1, [0]), both(2, [0, 1]))
-    assert [one.name for one in found.curves] == ["tune=base", "tune=peak"]
+    assert [curve.name for curve in found.curves] == ["tune=base", "tune=peak"]
     assert found.curves[1].series[0].points[1].rate == pytest.approx(2.5)
 
 

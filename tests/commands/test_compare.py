@@ -188,8 +188,8 @@ def test_an_axis_of_commands_runs_each_and_compares_them_as_one_benchmark(
     assert rater("sweep", *TINY, *axis, "--rounds", "2") == (0, "", "")
     assert sorted((builds / "ran").read_text().splitlines()) == ["new "] * 2 + ["old -x a b"] * 2
     document = json.loads(rater("compare", "sweep:1", "--json")[1])
-    assert [it["benchmark"] for it in document["benchmarks"]] == ["command"]
-    assert [it["label"] for it in document["benchmarks"][0]["points"]] == ["command=./new"]
+    assert [benchmark["benchmark"] for benchmark in document["benchmarks"]] == ["command"]
+    assert [point["label"] for point in document["benchmarks"][0]["points"]] == ["command=./new"]
     assert document["differences"] == []  # which command it was is the axis
     shown = rater("sweep", "--show", "1")[1].splitlines()
     assert shown[0] == "sweep 1 of 2 commands: 2 points, 2 rounds"

@@ -231,8 +231,8 @@ def test_explained_is_shown_apart(rater: Rater, store: Store) -> None:
 
 def test_a_staggered_start_is_no_divot(rater: Rater, store: Store) -> None:
     made = document(quiet(3, 2, 32), mode="staggered", stagger_ms=500.0)
-    for one in made["observations"]:
-        one["start_s"] = 200.0 * one["iteration"] + 0.5 * one["copy"]
+    for observation in made["observations"]:
+        observation["start_s"] = 200.0 * observation["iteration"] + 0.5 * observation["copy"]
     store(made)
     assert json.loads(rater("divots", "--json")[1])["divots"] == []
 
@@ -242,8 +242,8 @@ def test_without_a_barrier_there_is_no_score_to_lose(
     rater: Rater, store: Store, tmp_path: Path, mode: str
 ) -> None:
     made = document(slow_lgroup(), mode=mode)
-    for number, one in enumerate(made["observations"]):
-        one["start_s"] = 200.0 * number
+    for number, observation in enumerate(made["observations"]):
+        observation["start_s"] = 200.0 * number
     store(made)
     (one,) = json.loads(rater("divots", "--json")[1])["divots"]
     assert (one["kind"], one["score_lost"]) == ("slow-lgroup", None)
@@ -331,10 +331,14 @@ def test_what_is_always_there_recurs(rater: Rater, store: Store) -> None:
     for seed in (1, 2, 3):
         store(document(slow_lgroup(seed=seed), uuid=f"u{seed}"))
     told = json.loads(rater("divots", "1", "2", "3", "--json")[1])
-    assert [one["run"] for one in told["runs"]] == [1, 2, 3]
+    assert [run["run"] for run in told["runs"]] == [1, 2, 3]
     (one,) = told["between"]
     assert (one["kind"], one["of"], one["nodes"]) == ("recurring", "slow-lgroup", [1])
-    assert [(it["run"], it["there"]) for it in one["runs"]] == [(1, "yes"), (2, "yes"), (3, "yes")]
+    assert [(run["run"], run["there"]) for run in one["runs"]] == [
+        (1, "yes"),
+        (2, "yes"),
+        (3, "yes"),
+    ]
     out = rater("divots", "1", "2", "3")[1]
     assert "recurring  node 1: b2 +18" in out
     assert "it comes back" in out.replace("\n    ", " ")

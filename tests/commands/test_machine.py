@@ -223,7 +223,7 @@ def test_every_group_is_tried_and_what_does_not_count_is_told_once(rater: Rater)
     status, out, _ = rater("--json", "counters", "intel-skx:cpi", "software")
     assert status == 0
     document = json.loads(out)
-    groups = {it["group"]: it for it in document["groups"]}
+    groups = {group["group"]: group for group in document["groups"]}
     assert list(groups) == ["pipeline", "memory", "translation", "software"]
     assert [group["in_stack"] for group in groups.values()] == [True, True, True, False]
     for it in groups.values():
@@ -307,7 +307,7 @@ def die_with(machine: Path, **wanted: str) -> None:
 def test_settings_as_json_have_values_choices_and_files(rater: Rater, machine: Path) -> None:
     status, out, _ = rater("settings", "--json")
     document = json.loads(out)
-    settings = {one["name"]: one for one in document["settings"]}
+    settings = {setting["name"]: setting for setting in document["settings"]}
     assert status == 0
     assert settings["thp"]["value"] == "madvise"
     assert settings["thp"]["choices"] == ["always", "madvise", "never"]

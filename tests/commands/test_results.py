@@ -209,7 +209,7 @@ def test_several_documents_are_imported_and_the_bad_ones_named(
     ]
     status, out, _ = rater("import", "--json", other, document)
     assert (status, parsed(out)["errors"]) == (0, [])
-    assert [(it["run"], it["added"]) for it in parsed(out)["runs"]] == [(2, False), (1, False)]
+    assert [(run["run"], run["added"]) for run in parsed(out)["runs"]] == [(2, False), (1, False)]
 
 
 def test_a_document_can_come_from_standard_input(

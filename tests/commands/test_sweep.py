@@ -410,8 +410,8 @@ def run(copies: int, number: int, names: Sequence[str] = (FINE, STOPS)) -> Store
 
 def curves(*runs: StoredRun, thp: Sequence[str] = ()) -> tuple[Curve, ...]:
     points = [
-        Point("", (("thp", thp[number]),) if thp else (), (PointRun(one, None),))
-        for number, one in enumerate(runs)
+        Point("", (("thp", thp[number]),) if thp else (), (PointRun(run, None),))
+        for number, run in enumerate(runs)
     ]
     return scaling_curves(points).curves
 

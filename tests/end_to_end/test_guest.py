@@ -159,7 +159,7 @@ class Ran:
     @property
     def verdicts(self) -> list[str]:
         """What the proof says of each copy."""
-        return [one["verdict"] for one in self.shown["placement"]["copies"]]
+        return [copy["verdict"] for copy in self.shown["placement"]["copies"]]
 
 
 def missing() -> str | None:
@@ -331,7 +331,7 @@ def test_a_kernel_without_weights_interleaves_evenly_and_says_so(runs: dict[str,
 def test_the_proof_says_that_the_plan_was_met(runs: dict[str, Ran], policy: str) -> None:
     ran = runs[policy]
     assert ran.verdicts[:4] == ["met"] * 4
-    assert all(one["seen"]["rss_max_bytes"] > BYTES for one in ran.shown["placement"]["copies"])
+    assert all(copy["seen"]["rss_max_bytes"] > BYTES for copy in ran.shown["placement"]["copies"])
 
 
 @pytest.mark.guest
@@ -447,7 +447,12 @@ def test_instructions_of_a_known_loop_are_counted_exactly_in_user_mode(tmp_path:
 
 def counts(run: dict[str, Any]) -> list[int]:
     """Instructions of each run of the copy, all of them in user mode and in full."""
-    rows = [it for copy in run["copies"] for it in copy["counts"] if it["event"] == "instructions"]
-    assert [it["group_name"] for it in rows] == ["arm-neoverse-n1:stalls:u"] * 2
-    assert all(it["enabled_ns"] == it["running_ns"] for it in rows)
-    return [it["value"] for it in rows]
+    rows = [
+        count
+        for copy in run["copies"]
+        for count in copy["counts"]
+        if count["event"] == "instructions"
+    ]
+    assert [row["group_name"] for row in rows] == ["arm-neoverse-n1:stalls:u"] * 2
+    assert all(row["enabled_ns"] == row["running_ns"] for row in rows)
+    return [row["value"] for row in rows]

@@ -62,7 +62,7 @@ def published(databases: Path, tmp_path: Path) -> Path:
 def archived(store: Store) -> list[Path]:
     with store.reading() as connection:
         folder = archived_file(connection, "x").parent
-    return sorted(it for it in folder.rglob("*") if it.is_file())
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def query(store: Store, sql: str) -> list[tuple[object, ...]]:
@@ -101,10 +101,10 @@ def test_a_published_database_is_kept_whole_and_its_times_are_indexed(
 def test_admitting_again_changes_nothing(into: Store, published: Path) -> None:
     assert admit_database(into, published, 3, "n1", 1)
     rows = [f"SELECT * FROM {it}" for it in ("fleet_run", "result", "fleet_setting")]
-    files, content = archived(into), [query(into, it) for it in rows]
+    files, content = archived(into), [query(into, row) for row in rows]
     assert not admit_database(into, published, 3, "n1", 1)
     assert archived(into) == files
-    assert [query(into, it) for it in rows] == content
+    assert [query(into, row) for row in rows] == content
 
 
 def test_what_an_attempt_publishes_later_replaces_what_it_had(
@@ -431,8 +431,8 @@ def test_the_page_names_the_slow_host_and_has_every_host(page: Path) -> None:
     told = re.search(r'<script type="text/plain" id="data">(.*?)</script>', text)
     assert told is not None
     data = unpacked(told[1])
-    assert [it["name"] for it in data["hosts"] if it["slow"]] == ["n2"]
-    assert [it["name"] for it in data["hosts"] if it["kind"] == 1] == ["n5"]
+    assert [host["name"] for host in data["hosts"] if host["slow"]] == ["n2"]
+    assert [host["name"] for host in data["hosts"] if host["kind"] == 1] == ["n5"]
     assert all(60 < value < 100 for value in data["hosts"][0]["values"])
     assert "Cannot tell: one host alone of this kind" in text
     assert EVIL not in text

@@ -92,7 +92,7 @@ def test_squeue_tells_the_states_of_our_jobs_and_not_of_others() -> None:
         "20|somebody's|RUNNING|None\n"
     )
     jobs = jobs_of_squeue(said, {"rater-f-n1.1": "17", "rater-f-n2.1": None, "rater-f-n3.1": "19"})
-    assert {it.job: it.phase for it in jobs.values()} == {
+    assert {job.job: job.phase for job in jobs.values()} == {
         "17": JobPhase.PENDING,
         "18": JobPhase.RUNNING,
         "19": JobPhase.ENDED,
@@ -329,7 +329,7 @@ def test_what_is_published_is_read_back_with_its_database(
     assert found is not None
     assert (found.verdict, found.damaged) == (put, None)
     assert folder.verdict_files().keys() == {("n1", 1)}
-    assert [it.name for it in folder.inbox.iterdir() if it.name.startswith(".")] == []
+    assert [path.name for path in folder.inbox.iterdir() if path.name.startswith(".")] == []
 
 
 def test_a_database_that_was_cut_changed_or_removed_is_told(

@@ -226,7 +226,7 @@ def test_a_published_file_that_is_no_database_is_set_aside_and_measured_again(
     assert lost[0] == "lost"
     assert str(lost[1]).startswith("the published database was set aside:")
     assert again == ("submitted", None)
-    aside = {it.name for it in (tmp_path / "fleet" / "aside").iterdir()}
+    aside = {path.name for path in (tmp_path / "fleet" / "aside").iterdir()}
     assert aside == {"n1.1.json", put.database}
 
 
@@ -271,9 +271,9 @@ def until(happened: Callable[[], Any]) -> Any:
 def agent_of(tmp_path: Path) -> int:
     """The process of the one job that has not ended."""
     [job] = [
-        it.parent
-        for it in tmp_path.glob("fleets/*/jobs/*/process")
-        if not (it.parent / "end").exists()
+        path.parent
+        for path in tmp_path.glob("fleets/*/jobs/*/process")
+        if not (path.parent / "end").exists()
     ]
     return int((job / "process").read_text().split()[0])
 
@@ -310,10 +310,10 @@ def test_a_node_that_was_submitted_twice_and_lost_is_measured_once(
     jobs = list(tmp_path.glob("fleets/*/jobs/*-n1.1.*"))
     assert len(jobs) == 2
     until(lambda: (tmp_path / "ran").read_text().count("x") == 2 and copies_on_node(tmp_path) == 1)
-    until(lambda: sum((it / "end").exists() for it in jobs) == 1)  # of the one that came too late
+    until(lambda: sum((job / "end").exists() for job in jobs) == 1)  # of the one that came too late
     os.kill(agent_of(tmp_path), signal.SIGKILL)
     # Before that its copy could see `go`, end, and be stored by a rater that was about to die.
-    until(lambda: all((it / "end").exists() for it in jobs))
+    until(lambda: all((job / "end").exists() for job in jobs))
     (tmp_path / "go").touch()
 
     document = shown(rater, "wait", "--poll", "0.05")
@@ -364,8 +364,8 @@ def test_a_cancelled_fleet_ends_its_jobs_and_takes_no_more(
     assert (second["state"], second["attempts"]) == ("not submitted", [])
     assert shown(rater, "collect")["status"] == "cancelled"
     document = shown(rater, "retry", "--nodes", "n1", "--wait", "--poll", "0.05")
-    assert [it["state"] for it in document["nodes"]] == ["complete", "cancelled"]
-    assert [len(it["attempts"]) for it in document["nodes"]] == [2, 1]
+    assert [node["state"] for node in document["nodes"]] == ["complete", "cancelled"]
+    assert [len(node["attempts"]) for node in document["nodes"]] == [2, 1]
     assert "nothing to try again" in rater("fleet", "retry")[2]  # it was left out before
     document = shown(rater, "retry", "--nodes", "n2", "--wait", "--poll", "0.05")
     assert (document["status"], document["counts"]) == ("complete", {"complete": 2})

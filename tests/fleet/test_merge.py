@@ -67,7 +67,7 @@ def test_every_table_of_the_schema_is_covered_and_has_rows_in_these_tests(tmp_pa
     path = full_database(tmp_path / "a.db", "aa")
     for table in newest_tables():
         assert asked(path, f"SELECT count(*) > 0 FROM {table.name}") == [(1,)], table.name
-    every = {it.name for it in newest_tables()} | LOCAL
+    every = {table.name for table in newest_tables()} | LOCAL
     query = "SELECT name FROM pragma_table_list WHERE type = 'table' AND schema = 'main'"
     assert every == {name for (name,) in asked(path, query)} - {"sqlite_schema", "sqlite_sequence"}
 
@@ -262,7 +262,7 @@ def test_a_run_can_be_begun_after_merging(tmp_path: Path) -> None:
 
 
 def listing(folder: Path) -> dict[str, tuple[int, bytes]]:
-    return {it.name: (it.stat().st_mtime_ns, it.read_bytes()) for it in folder.iterdir()}
+    return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.iterdir()}
 
 
 def test_what_a_killed_rater_left_in_the_log_counts_and_the_source_is_untouched(
@@ -294,8 +294,8 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def done(*statements: str) -> Change:
     def change(path: Path) -> None:
         with closing(sqlite3.connect(path, autocommit=True)) as connection:
-            for it in statements:
-                connection.execute(it)
+            for statement in statements:
+                connection.execute(statement)
 
     return change
 
@@ -416,7 +416,7 @@ def test_an_older_schema_is_brought_up_to_date_on_the_copy(
     result = merge_database(store, path)
     assert (result.schema, result.added) == (version, (1,))
     assert path.read_bytes() == before
-    assert [it.uuid for it in store.runs()] == ["u"]
+    assert [run.uuid for run in store.runs()] == ["u"]
 
 
 def test_a_file_that_is_written_all_the_time_is_named(
@@ -528,7 +528,7 @@ def test_a_removed_run_stays_removed_until_it_is_asked_back(
     assert (status, out) == (0, f"{nodes[1]}: run 3 added\n")
     assert "1 run or sweep that was removed here left out; --restore brings it back" in err
     status, out, _ = rater("fleet", "merge", database, nodes[1], "--restore", "--json")
-    assert [it["added"] for it in json.loads(out)["files"]] == [[4]]
+    assert [file["added"] for file in json.loads(out)["files"]] == [[4]]
 
 
 def test_import_takes_documents_and_databases_together(
@@ -546,7 +546,7 @@ def test_import_takes_documents_and_databases_together(
         ],
     )
     out = rater("import", nodes[0], "--json")[1]
-    assert [it["merged_before"] for it in json.loads(out)["files"]] == [True]
+    assert [file["merged_before"] for file in json.loads(out)["files"]] == [True]
 
 
 def test_another_database_named_beside_the_target_is_refused(

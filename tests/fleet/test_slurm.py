@@ -152,7 +152,7 @@ def until(happened: Callable[[], bool]) -> None:
 def attempts(document: dict[str, Any], node: str) -> list[tuple[str, str | None]]:
     """State and reason of each attempt at a node."""
     [found] = [it for it in document["nodes"] if it["node"] == node]
-    return [(it["state"], it["reason"]) for it in found["attempts"]]
+    return [(attempt["state"], attempt["reason"]) for attempt in found["attempts"]]
 
 
 def test_a_node_that_loses_power_is_resumed_and_a_killed_submitter_loses_nothing(
@@ -181,11 +181,13 @@ def test_a_node_that_loses_power_is_resumed_and_a_killed_submitter_loses_nothing
     assert str(lost[1]).startswith("the node failed (NODE_FAIL); NodeDown; its log /")
     assert complete == ("complete", None)
     assert attempts(document, "n1") == attempts(document, "n3") == [("complete", None)]
-    [again] = [it["attempts"][1] for it in document["nodes"] if it["node"] == "n2"]
+    [again] = [node["attempts"][1] for node in document["nodes"] if node["node"] == "n2"]
     assert again["notes"] == ["resumed: 1 copies were there"]
     assert submitter.copies() == {"n1": 2, "n2": 3, "n3": 2}
     assert again["host"]["usable_cpus"] == again["host"]["online_cpus"]
-    assert all(it["collected"] for node in document["nodes"] for it in node["attempts"][-1:])
+    assert all(
+        attempt["collected"] for node in document["nodes"] for attempt in node["attempts"][-1:]
+    )
 
 
 def test_drained_narrow_and_cancelled_nodes_are_rows_with_their_reasons(

@@ -56,7 +56,7 @@ def test_its_json_has_all_of_it(rater: Rater, swept: Path) -> None:
     document = json.loads(out)
     assert document["layouts"] == ["0%", "25%", "50%", "75%", "100%"]
     assert document["most_large_pages"] == "100%"
-    assert [one["choice"]["warranted"] for one in document["models"]] == ["linear", None]
+    assert [model["choice"]["warranted"] for model in document["models"]] == ["linear", None]
     assert [row["benchmark"] for row in document["memory"]] == ["gups", "lu"]
     assert document["file"] is None
 
@@ -138,7 +138,7 @@ def test_any_axis_of_numbers_will_do(rater: Rater, database: Path) -> None:
     assert isinstance(model["x_is"], dict)
     assert (model["x_is"]["name"], model["x_is"]["unit"]) == ("env:SIZE", "bytes")
     assert isinstance(model["layouts"], list)
-    assert [one["x"] for one in model["layouts"]] == [1 << 20, 2 << 20, 4 << 20, 8 << 20]
+    assert [layout["x"] for layout in model["layouts"]] == [1 << 20, 2 << 20, 4 << 20, 8 << 20]
     _, out, _ = rater("lab", "model", 1)
     assert "Too few runs were repeated to know how much they differ: 5 % is" in out
 

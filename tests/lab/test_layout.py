@@ -362,7 +362,9 @@ def test_each_lgroup_needs_the_pages_of_the_copies_that_are_on_it() -> None:
 def test_memory_that_is_bound_elsewhere_takes_pages_there(
     placed: Placement, by_node: dict[int | None, int]
 ) -> None:
-    assert {it.node: it.pages for it in pool_needs([placed], [{HUGE: 9}])} == by_node
+    assert {
+        page_need.node: page_need.pages for page_need in pool_needs([placed], [{HUGE: 9}])
+    } == by_node
 
 
 def test_programs_that_run_one_after_the_other_need_what_the_largest_needs() -> None:
@@ -435,7 +437,7 @@ def run(number: int, layout: str | None) -> StoredRun:
 def test_the_baseline_is_the_layout_of_small_pages(
     layouts: tuple[str | None, ...], place: int | None
 ) -> None:
-    assert base_side([[run(number, it)] for number, it in enumerate(layouts)]) == place
+    assert base_side([[run(number, layout)] for number, layout in enumerate(layouts)]) == place
 
 
 @pytest.mark.parametrize(
@@ -451,7 +453,7 @@ def test_the_baseline_is_the_layout_of_small_pages(
 def test_what_is_no_fair_comparison_is_said(
     layouts: tuple[str | None, ...], says: list[str]
 ) -> None:
-    sides = [("ab"[place], [run(place, it)]) for place, it in enumerate(layouts)]
+    sides = [("ab"[place], [run(place, layout)]) for place, layout in enumerate(layouts)]
     found = layout_warnings(sides)
     assert len(found) == len(says)
     assert all(text.startswith(start) for text, start in zip(found, says, strict=True))

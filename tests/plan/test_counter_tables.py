@@ -393,18 +393,18 @@ def stored(repository: str, path: str) -> str:
 
 def intel(path: str) -> dict[str, int]:
     return {
-        it["EventName"]: int(it["EventCode"].split(",")[0], 16)
-        | int(it["UMask"], 16) << 8
-        | int(it["EdgeDetect"]) << 18
-        | int(it["Invert"]) << 23
-        | int(it["CounterMask"], 0) << 24
-        for it in json.loads(stored("intel+perfmon", f"{path}.json"))["Events"]
+        event["EventName"]: int(event["EventCode"].split(",")[0], 16)
+        | int(event["UMask"], 16) << 8
+        | int(event["EdgeDetect"]) << 18
+        | int(event["Invert"]) << 23
+        | int(event["CounterMask"], 0) << 24
+        for event in json.loads(stored("intel+perfmon", f"{path}.json"))["Events"]
     }
 
 
 def arm(core: str) -> dict[str, int]:
     text = stored("ARM-software+data", f"pmu/neoverse-{core}.json")
-    return {it["name"]: it["code"] for it in json.loads(text)["events"]}
+    return {event["name"]: event["code"] for event in json.loads(text)["events"]}
 
 
 def power(number: str) -> dict[str, int]:

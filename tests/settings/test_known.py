@@ -23,7 +23,7 @@ def test_a_machine_has_the_knobs_whose_files_it_has_and_the_rest_is_named(root: 
         *("hugepages.2048kB", "hugepages.2048kB.node0", "hugepages.2048kB.node1"),
         *("numa_balancing", "zone_reclaim", "swappiness", "aslr"),
     ]
-    assert [(one.names, one.why) for one in missing_settings(root)] == [
+    assert [(setting.names, setting.why) for setting in missing_settings(root)] == [
         (("compaction_proactiveness",), "this kernel was built without")
     ]
 
@@ -43,7 +43,7 @@ def test_settings_of_a_size_stand_together_from_the_smallest_size_on(root: Path)
 
 def test_an_empty_tree_has_no_knobs_and_each_is_named_as_lacking(tmp_path: Path) -> None:
     assert available_settings(tmp_path) == ()
-    gone = [name for one in missing_settings(tmp_path) for name in one.names]
+    gone = [name for setting in missing_settings(tmp_path) for name in setting.names]
     assert {"governor", "boost", "smt.control", "thp", "numa_balancing"} <= set(gone)
     with pytest.raises(InputError, match=r"governor: this machine does not have it \(no cpufreq\)"):
         find_setting("governor", tmp_path)

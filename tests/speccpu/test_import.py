@@ -133,7 +133,7 @@ def test_a_bracket_that_the_file_calls_not_valid_has_no_ratio(
     assert "failed: 1 of 2 brackets are not valid: VE 1" in flat(out)
     assert "no suite ratio" in out
     document = json.loads(rater("show", "--json")[1])
-    assert [it["file_says"]["valid"] for it in document["benchmarks"]] == ["VE", "S"]
+    assert [benchmark["file_says"]["valid"] for benchmark in document["benchmarks"]] == ["VE", "S"]
 
 
 def test_failed_copies_have_exit_status_and_signal(

@@ -363,7 +363,7 @@ def test_a_copy_stops_at_its_first_workload_that_fails(kit: StandInKit) -> None:
     assert " ".join(found) == wanted  # start, output: as wide as times allow
     assert re.fullmatch(r"6\.f +1 +2 .* \d\.\d+ +\d\.\d+! +- +exit code 3\b.*", shown[-2]), shown
     document = json.loads(rater("show", "last", "--copies", "--json").stdout)
-    assert [it["exit_code"] for it in document["copy_runs"][2]["workloads"]] == [0, 3]
+    assert [workload["exit_code"] for workload in document["copy_runs"][2]["workloads"]] == [0, 3]
 
 
 def test_signals_timeouts_and_what_is_not_there(kit: StandInKit) -> None:

@@ -339,7 +339,7 @@ def any_list(machine: Topology, style: str, dice: random.Random) -> str:
     if form == "bind":
         text += f"bind = {', '.join(binds)}\n"
     elif form:
-        text += "".join(f"bind{copy} = {one}\n" for copy, one in enumerate(binds))
+        text += "".join(f"bind{copy} = {bind}\n" for copy, bind in enumerate(binds))
     if dice.random() < 0.4:
         text += f"copies = {dice.choice((1, len(binds), dice.randint(1, 90)))}\n"
     return text
@@ -407,7 +407,9 @@ def test_json_has_all_of_it(rater: Rater) -> None:
     status, out, _ = rater("a.cfg", "--topology", "nodes=2x2", "--json")
     document = json.loads(out)
     assert status == 1
-    assert [(one["line"], one["kind"], one["cpus"]) for one in document["findings"]] == [
+    assert [
+        (finding["line"], finding["kind"], finding["cpus"]) for finding in document["findings"]
+    ] == [
         (5, "far-memory", [2]),
         (6, "cpu-twice", [1]),
         (6, "far-memory", [1]),
@@ -433,7 +435,7 @@ def test_real_configurations_have_the_mistakes_that_are_known(rater: Rater) -> N
     machine = "pack:2 numa:1 core:10 pu:2(indexes=core:pack:pu)"
     file = SAMPLES / "configs" / "huawei-tsk_e5-2640v4.cfg"
     _, out, _ = rater(file, "--topology", machine, "--json")
-    kinds = [(one["line"], one["kind"]) for one in json.loads(out)["findings"]]
+    kinds = [(finding["line"], finding["kind"]) for finding in json.loads(out)["findings"]]
     assert kinds == [
         *((84, "cpu-twice"), (84, "far-memory")),
         *((85, "cpu-twice"), (85, "far-memory")),

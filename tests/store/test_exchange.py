@@ -119,7 +119,7 @@ def test_a_rotated_run_that_repeats_a_benchmark_in_a_round_can_go_to_another_dat
     append(store, run, over(0.0, 2.0, name=None, iteration=None))
     document = observations_document(store.load(run))
     assert document["run"]["increment"] == 2
-    steps = [(it["copy"], it["step"]) for it in document["observations"]]
+    steps = [(observation["copy"], observation["step"]) for observation in document["observations"]]
     assert steps == [(0, 0), (0, 1), (1, 0), (1, 1)]
     again = taken_over(document, tmp_path)
     assert observations_document(again) == document
@@ -318,8 +318,14 @@ def test_a_document_is_a_run_with_copies_brackets_and_the_machine() -> None:
 def test_what_is_not_known_is_none() -> None:
     run = read(observed({"cpu": None, "start_s": None}, {"copy": 1}))
     assert (run.head.hostname, run.head.started_at, run.pus) == (None, None, ())
-    for one in run.copies:
-        assert (one.cpu, one.node, one.start_ns, one.finish_ns, one.cpu_ns) == (None,) * 5
+    for copy_run in run.copies:
+        assert (
+            copy_run.cpu,
+            copy_run.node,
+            copy_run.start_ns,
+            copy_run.finish_ns,
+            copy_run.cpu_ns,
+        ) == (None,) * 5
     assert run.brackets[0].bracket_s is None
 
 

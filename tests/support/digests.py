@@ -23,11 +23,15 @@ def content_digest(connection: sqlite3.Connection) -> str:
 def _root_digests(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
     """Return kind, uuid and SHA-256 of every root."""
     tables = newest_tables()
-    identity = {it.name: _identities(connection, it) for it in tables if not it.is_owned}
+    identity = {
+        table.name: _identities(connection, table) for table in tables if not table.is_owned
+    }
     digests = []
     for root in tables:
         if root.is_root:
-            of_it = [it for it in tables if it.owner == root.name and it.name not in DERIVED]
+            of_it = [
+                table for table in tables if table.owner == root.name and table.name not in DERIVED
+            ]
             for number, uuid in identity[root.name].items():
                 digest = hashlib.sha256()
                 for table in of_it:

@@ -174,9 +174,9 @@ def with_energy(run: StoredRun, *joules: float) -> StoredRun:
         host=replace(run.host, pus=None),
         machine_readings=tuple(
             MachineReadings(
-                phase, (("elapsed_ns", 10 * S), ("energy_package-0_uj", round(it * 1e6)))
+                phase, (("elapsed_ns", 10 * S), ("energy_package-0_uj", round(joule * 1e6)))
             )
-            for phase, it in enumerate(joules)
+            for phase, joule in enumerate(joules)
         ),
     )
 

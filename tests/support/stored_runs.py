@@ -37,7 +37,7 @@ def append(store: Store, number: int, *events: Event) -> None:
         ((discard,),) = database.read_values(
             "SELECT discard FROM run WHERE id = :id", int, id=number
         )
-    placements = {it.copy: it for it in rows}
+    placements = {row.copy: row for row in rows}
     store.append(number, *(placed(event, placements, discard) for event in events))
 
 

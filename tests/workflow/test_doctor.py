@@ -237,13 +237,17 @@ def test_interrupts_are_sent_to_the_cpus_that_are_not_isolated(fit: Path) -> Non
 
 def test_pm_qos_keeps_cpus_out_of_deep_sleeps(fit: Path) -> None:
     asked = {"cpu.idle_deepest": "C6", "cpu.idle_latency_us": "133", "cpu.latency_limit_us": "20"}
-    (found,) = [one for one in examine(MachineFacts(values=asked)) if one.check == "C-states"]
+    (found,) = [
+        finding for finding in examine(MachineFacts(values=asked)) if finding.check == "C-states"
+    ]
     assert (found.verdict, "asks for 20 us at most" in found.seen) == (GOOD, True)
 
 
 def test_a_filter_that_refuses_counters_is_told_and_no_sysctl() -> None:
     refused = {"rater.perf_refused": "by a filter\n--cap-add PERFMON", "rater.may_count": "yes"}
-    (found,) = [one for one in examine(MachineFacts(values=refused)) if one.check == "perf"]
+    (found,) = [
+        finding for finding in examine(MachineFacts(values=refused)) if finding.check == "perf"
+    ]
     assert (found.verdict, found.seen, found.command) == (BAD, "by a filter", "--cap-add PERFMON")
 
 
@@ -260,7 +264,7 @@ def somebody(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def examine_root(root: Path) -> dict[str, DoctorFinding]:
-    return {one.check: one for one in examine(facts_now(root, with_load=False))}
+    return {finding.check: finding for finding in examine(facts_now(root, with_load=False))}
 
 
 @pytest.fixture(scope="module")
@@ -316,14 +320,14 @@ def test_limits_that_copies_run_into(
     limits: dict[str, str], verdict: DoctorVerdict, seen: str
 ) -> None:
     facts = MachineFacts(values={f"limit.{name}": value for name, value in limits.items()}, pus=8)
-    (found,) = [one for one in examine(facts) if one.check == "limits"]
+    (found,) = [finding for finding in examine(facts) if finding.check == "limits"]
     assert (found.verdict, seen in found.seen) == (verdict, True), found
 
 
 @pytest.mark.usefixtures("somebody")
 def test_others_work_and_stolen_time_are_seen(fit: Path) -> None:
     facts = facts_now(fit, with_load=True)
-    found = {one.check: one for one in examine(facts)}
+    found = {finding.check: finding for finding in examine(facts)}
     load, virtual = found["other load"], found["virtualization"]
     assert (load.verdict, load.seen) == (BAD, "other processes keep 1.6 CPUs busy: make 1.5")
     assert (virtual.verdict, virtual.seen) == (BAD, "the host gave 2% of the CPUs' time away")
@@ -368,7 +372,9 @@ def test_the_page_is_a_screen_and_details_have_commands(
     assert "-> sysctl -w kernel.numa_balancing=0" in details
     assert details.count("why: ") == 2
     document = json.loads(rater("doctor", "--json")[1])
-    assert document["counts"]["bad"] == sum(one["verdict"] == "bad" for one in document["findings"])
+    assert document["counts"]["bad"] == sum(
+        finding["verdict"] == "bad" for finding in document["findings"]
+    )
     assert document["tuned"]["ksm"] == "0"
     assert rater("doctor", "nonsense")[0] == 2
 

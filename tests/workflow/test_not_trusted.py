@@ -385,7 +385,7 @@ def test_of_a_folder_that_is_exchanged_the_judged_one_is_written_into(
 
     monkeypatch.setattr(files, "_walk_to_folder", exchange)
     os.close(files.open_file(place / "lock", os.O_RDWR | os.O_CREAT))
-    assert [it.name for it in (tmp_path / "judged").iterdir()] == ["lock"]
+    assert [path.name for path in (tmp_path / "judged").iterdir()] == ["lock"]
     assert [*other.iterdir()] == []
 
 

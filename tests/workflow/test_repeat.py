@@ -414,7 +414,7 @@ def test_a_sweep_shows_no_secret_of_its_axes_and_its_points_differ_all_the_same(
         shown_texts += rater(*shown.split())
     shown_texts += rater("compare", "sweep:1", "--json")
     assert SECRET not in "\n".join(
-        str(it).replace(f"{{API_KEY#{SECRET}}}", "") for it in shown_texts
+        str(shown_text).replace(f"{{API_KEY#{SECRET}}}", "") for shown_text in shown_texts
     )
     assert "block 1/1, point 2/2: env:API_KEY=[redacted" in shown_texts[2]
     assert "env:API_KEY=[redacted 2]" in shown_texts[2]
@@ -430,7 +430,7 @@ def test_a_sweep_shows_no_secret_of_its_axes_and_its_points_differ_all_the_same(
 def test_a_new_database_and_what_stands_beside_it_are_its_owners_alone(tmp_path: Path) -> None:
     with open_store(tmp_path / "a.db") as store:
         begin(store)
-        assert {it.name: mode(it) for it in tmp_path.iterdir()} == {
+        assert {path.name: mode(path) for path in tmp_path.iterdir()} == {
             "a.db": 0o600,
             "a.db-wal": 0o600,
             "a.db-shm": 0o600,

@@ -57,7 +57,7 @@ def test_a_word_is_a_point(database: Path) -> None:
         ("run 4", (4,)),
         ("runs 2, 3", (2, 3)),
     ]
-    assert all(one.block is None for point in points for one in point.runs)
+    assert all(run.block is None for point in points for run in point.runs)
     assert all(point.values == () for point in points)
 
 
@@ -67,7 +67,7 @@ def test_tags_give_values_and_blocks_where_all_runs_have_one(database: Path) -> 
     with open_store(database) as store:
         first, second = load_points(store, ["tag:env:X=a,b=c", "tag:env:X=2"])
     assert (first.label, first.values) == ("env:X=a,b=c", (("env:X", "a,b=c"),))
-    assert [one.block for one in first.runs] == [one.block for one in second.runs] == [0, 1]
+    assert [run.block for run in first.runs] == [run.block for run in second.runs] == [0, 1]
 
 
 def test_equal_block_numbers_of_two_sweeps_are_two_blocks(database: Path) -> None:
@@ -75,7 +75,7 @@ def test_equal_block_numbers_of_two_sweeps_are_two_blocks(database: Path) -> Non
     make(database, [(10.0, 10.0)] * 2, {"x": "2", "sweep": "2"})
     with open_store(database) as store:
         first, second = load_points(store, ["tag:x=1", "tag:x=2"])
-    assert not {one.block for one in first.runs} & {one.block for one in second.runs}
+    assert not {run.block for run in first.runs} & {run.block for run in second.runs}
 
 
 def test_a_run_of_a_tag_without_a_block_leaves_the_others_theirs(database: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_run_of_a_tag_without_a_block_leaves_the_others_theirs(database: Path)
     with open_store(database) as store:
         store.create_run(with_head(run_of(2), tags=(("x", "1"),)))
         (point,) = load_points(store, ["tag:x=1"])
-        assert [one.block for one in point.runs] == [0, 1, None]
+        assert [run.block for run in point.runs] == [0, 1, None]
         points = load_points(store, ["1", "tag:x=1"])
         with pytest.raises(InputError, match=r"run 1 is in two points \(run 1; x=1\)"):
             check_distinct(points)
@@ -143,7 +143,7 @@ def test_a_sweep_is_all_its_points_with_their_blocks(database: Path) -> None:
             ]
         never, always = points
         assert never.values == (("thp", "never"),)
-        assert [one.block for one in always.runs] == [one.block for one in never.runs][:1]
+        assert [run.block for run in always.runs] == [run.block for run in never.runs][:1]
         assert missing_points(store, ["sweep:1"]) == (
             "sweep 1: thp=odd: this kernel has not got it",
         )

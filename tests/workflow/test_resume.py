@@ -54,7 +54,7 @@ def of_phase(number: int, **changes: Any) -> list[Any]:
 
 
 def states(remaining: RemainingPlan) -> list[tuple[str, int]]:
-    return [(it.state.value, it.phase.number) for it in remaining.phases]
+    return [(phase.state.value, phase.phase.number) for phase in remaining.phases]
 
 
 # -- what is missing, as a pure function --------------------------------------------------------
@@ -116,8 +116,8 @@ def rotated(steps: int) -> tuple[Plan, StoredRun]:
 
 
 def test_a_rotated_phase_is_done_when_every_step_of_every_queue_is_there() -> None:
-    assert [it.state for it in remaining_plan(*rotated(2)).phases] == [PhaseState.DONE]
-    assert [it.state for it in remaining_plan(*rotated(1)).phases] == [PhaseState.TORN]
+    assert [phase.state for phase in remaining_plan(*rotated(2)).phases] == [PhaseState.DONE]
+    assert [phase.state for phase in remaining_plan(*rotated(1)).phases] == [PhaseState.TORN]
 
 
 def test_a_steady_phase_is_done_with_as_many_runs_as_there_was_time_for() -> None:
@@ -319,7 +319,7 @@ def test_a_dry_run_of_resuming_says_what_is_there_and_changes_nothing(
     assert "2  sh, iteration 3  torn: runs again as phase 4" in said
     assert main(["run", "--resume", "last", "--dry-run", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert [it["state"] for it in document["phases"]] == ["done", "done", "torn", "missing"]
+    assert [phase["state"] for phase in document["phases"]] == ["done", "done", "torn", "missing"]
     assert (document["differences"], document["refused"]) == ([], None)
     assert everything() == before
 

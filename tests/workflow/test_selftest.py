@@ -155,7 +155,7 @@ def test_everything_is_planted_and_judged_and_kept_when_asked(
     document = json.loads(capsys.readouterr().out)
     assert (status == 0) == document["right"]  # whether it is, hangs on the machine
     assert document["seed"] == 1
-    kinds = [one["kind"] for one in document["plants"]]
+    kinds = [plant["kind"] for plant in document["plants"]]
     assert kinds[0] == "nothing"
     assert {it["kind"] for it in document["not_planted"]} | set(kinds) == {
         *("nothing", "slow-lgroup", "slow-cpu", "slow-iteration"),

@@ -233,7 +233,7 @@ def test_the_cache_is_trimmed_by_age_and_then_by_size_the_longest_unused_first(
         return now - 86400 * next(days[part] for part in path.parts if part in days)
 
     def left() -> set[str]:
-        return {it.parent.name for it in cache.rglob("data")}
+        return {path.parent.name for path in cache.rglob("data")}
 
     monkeypatch.setattr("rater.workflow.machine._used_s", used_s)
     assert rater("suites", "clean", "--dry-run")[1].startswith(f"{cache}: would go: 2 of 4")

@@ -44,8 +44,8 @@ def run(number: int, seconds: dict[str, Sequence[Sequence[float]]], **head: Any)
 
 def point(label: str, *runs: StoredRun, blocks: bool = True, **values: str) -> Point:
     members = [
-        PointRun(made_at(it, place), place) if blocks else PointRun(it, None)
-        for place, it in enumerate(runs)
+        PointRun(made_at(run, place), place) if blocks else PointRun(run, None)
+        for place, run in enumerate(runs)
     ]
     return Point(label, tuple(values.items()), tuple(members))
 
@@ -713,23 +713,29 @@ def test_runs_of_one_point_after_those_of_the_other_may_differ_by_a_drift() -> N
 
 def test_names_of_blocks_do_not_make_blocks_of_runs_made_one_point_after_the_other() -> None:
     base = [
-        PointRun(made_at(it, number), number)
-        for number, it in enumerate(brackets(1, [10.0, 10.2, 10.4]))
+        PointRun(made_at(bracket, number), number)
+        for number, bracket in enumerate(brackets(1, [10.0, 10.2, 10.4]))
     ]
     new = [
-        PointRun(made_at(it, 9 + number), number)
-        for number, it in enumerate(brackets(4, [9.0, 9.1, 9.2]))
+        PointRun(made_at(bracket, 9 + number), number)
+        for number, bracket in enumerate(brackets(4, [9.0, 9.1, 9.2]))
     ]
     comparison = compare([Point("x", (), tuple(base)), Point("y", (), tuple(new))])
     assert speedup_of(comparison).basis is Basis.RUNS
 
 
 def test_a_run_that_was_made_again_later_spoils_its_own_block_only() -> None:
-    base = [made_at(it, number) for number, it in enumerate(brackets(1, [10.0, 10.2, 10.1, 10.3]))]
-    new = [made_at(it, number) for number, it in enumerate(brackets(5, [9.0, 9.1, 9.05, 9.2]))]
+    base = [
+        made_at(bracket, number)
+        for number, bracket in enumerate(brackets(1, [10.0, 10.2, 10.1, 10.3]))
+    ]
+    new = [
+        made_at(bracket, number)
+        for number, bracket in enumerate(brackets(5, [9.0, 9.1, 9.05, 9.2]))
+    ]
     base[1] = made_at(base[1], 30)  # after all others
     points = [
-        Point(label, (), tuple(PointRun(it, number) for number, it in enumerate(runs)))
+        Point(label, (), tuple(PointRun(run, number) for number, run in enumerate(runs)))
         for label, runs in (("x", base), ("y", new))
     ]
     comparison = compare(points)
@@ -743,10 +749,10 @@ def test_a_run_that_was_made_again_later_spoils_its_own_block_only() -> None:
 def test_runs_each_point_of_which_has_a_session_of_its_own_are_not_judged() -> None:
     def day(number: int, runs: list[StoredRun]) -> list[StoredRun]:
         heads = [
-            replace(it.head, started_at=f"2026-11-{number}T12:0{index}:00Z")
-            for index, it in enumerate(runs)
+            replace(run.head, started_at=f"2026-11-{number}T12:0{index}:00Z")
+            for index, run in enumerate(runs)
         ]
-        return [replace(it, head=head) for it, head in zip(runs, heads, strict=True)]
+        return [replace(run, head=head) for run, head in zip(runs, heads, strict=True)]
 
     base = point("x", *day(20, brackets(1, [10.0, 10.1, 10.2])), blocks=False)
     new = point("y", *day(21, brackets(4, [9.0, 9.1, 9.2])), blocks=False)

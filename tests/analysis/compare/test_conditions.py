@@ -238,7 +238,7 @@ def run(number: int, settings: dict[str, str] | None = None, **head: Any) -> Sto
 
 
 def point(label: str, *runs: StoredRun, **values: str) -> Point:
-    return Point(label, tuple(values.items()), tuple(PointRun(it, None) for it in runs))
+    return Point(label, tuple(values.items()), tuple(PointRun(run, None) for run in runs))
 
 
 def differences_of(*points: Point) -> dict[str, PointDifference]:
@@ -279,7 +279,7 @@ def test_an_axis_is_not_told_under_the_name_it_is_recorded_by() -> None:
     ]
     assert list(differences_of(*points)) == ["setting vm.swappiness"]
     # By its value, whatever the axis is called.
-    renamed = [replace(it, values=(("pages", it.values[0][1]),)) for it in points]
+    renamed = [replace(point, values=(("pages", point.values[0][1]),)) for point in points]
     assert list(differences_of(*renamed)) == ["setting vm.swappiness"]
 
 

@@ -15,7 +15,7 @@ FOUR_LARGE = Machine(4, 24)
 
 
 def only_finding(findings: list[Finding]) -> Finding:
-    assert len(findings) == 1, [it.summary for it in findings]
+    assert len(findings) == 1, [divot.summary for divot in findings]
     return findings[0]
 
 
@@ -496,7 +496,9 @@ def test_two_copies_on_one_cpu_are_explained() -> None:
     places = [(cpu % 12, cpu % 12, cpu % 12 // 6) for cpu in range(16)]
     times = quiet(5, 1, 16)
     times[:, :, [0, 1, 2, 3, 12, 13, 14, 15]] *= 1.97
-    assert [(one.explained, one.kind) for one in findings_of(times, places)] == [(True, "layout")]
+    assert [(divot.explained, divot.kind) for divot in findings_of(times, places)] == [
+        (True, "layout")
+    ]
 
 
 def test_sharing_explains_no_more_than_it_can_cost() -> None:
@@ -505,7 +507,7 @@ def test_sharing_explains_no_more_than_it_can_cost() -> None:
     times[:, :, [0, 1, 2, 3, 16, 17, 18, 19]] *= 2.6
     told = findings_of(times, places)
     # Sharing costs a factor of two at most: 1.3 is left.
-    (left,) = [one for one in told if not one.explained]
+    (left,) = [finding for finding in told if not finding.explained]
     assert left.copies == (0, 1, 2, 3, 16, 17, 18, 19)
     assert left.slowdown == pytest.approx(1.3, abs=0.03)
 
@@ -517,8 +519,8 @@ def test_fuller_lgroups_are_explained() -> None:
     times = quiet(5, 2, len(nodes))
     times[:, :, :32] *= 1.2
     told = findings_of(times, places)
-    assert told and all(one.explained for one in told)
-    assert {node for one in told for node in one.nodes} == {0, 1}
+    assert told and all(finding.explained for finding in told)
+    assert {node for finding in told for node in finding.nodes} == {0, 1}
 
 
 def test_an_lgroup_with_fewer_copies_that_is_slower_is_a_divot() -> None:
@@ -526,8 +528,8 @@ def test_an_lgroup_with_fewer_copies_that_is_slower_is_a_divot() -> None:
     places = [(cpu, cpu, node) for cpu, node in enumerate(nodes)]
     times = quiet(6, 3, 28)
     times[:4, :, 24:] *= 1.06
-    told = [one for one in findings_of(times, places) if not one.explained]
-    assert [(one.place, one.slowdown > 1) for one in told] == [("node 3", True)]
+    told = [divot for divot in findings_of(times, places) if not divot.explained]
+    assert [(finding.place, finding.slowdown > 1) for finding in told] == [("node 3", True)]
 
 
 def test_a_lighter_lgroup_that_is_faster_is_no_divot() -> None:
@@ -535,7 +537,7 @@ def test_a_lighter_lgroup_that_is_faster_is_no_divot() -> None:
     places = [(cpu, cpu, node) for cpu, node in enumerate(nodes)]
     times = quiet(6, 3, len(nodes))
     times[:, :, 64:] *= 0.7
-    assert [one for one in findings_of(times, places) if not one.explained] == []
+    assert [divot for divot in findings_of(times, places) if not divot.explained] == []
 
 
 def test_another_kind_of_core_is_explained() -> None:
@@ -552,4 +554,4 @@ def test_without_kinds_of_cores_slow_ones_are_divots() -> None:
     places = [(cpu, cpu, 0) for cpu in range(16)]
     times = quiet(6, 3, 16)
     times[:, :, 10:] *= 1.7
-    assert any(not one.explained for one in findings_of(times, places))
+    assert any(not divot.explained for divot in findings_of(times, places))

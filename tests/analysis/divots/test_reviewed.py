@@ -22,7 +22,7 @@ ONE = Machine(1, 64)
 
 
 def only_finding(findings: list[Finding]) -> Finding:
-    assert len(findings) == 1, [(it.place, it.summary) for it in findings]
+    assert len(findings) == 1, [(divot.place, divot.summary) for divot in findings]
     return findings[0]
 
 

@@ -25,7 +25,7 @@ FOUR = Machine(4, 8)
 
 
 def only_finding(findings: list[Finding]) -> Finding:
-    assert len(findings) == 1, [(it.place, it.summary) for it in findings]
+    assert len(findings) == 1, [(divot.place, divot.summary) for divot in findings]
     return findings[0]
 
 
@@ -411,7 +411,7 @@ def test_one_slow_copy_in_each_phase_by_chance_is_no_place() -> None:
 
 def slowdowns_by_copies(findings: list[Finding]) -> dict[tuple[int, ...], float]:
     """Slowdowns by the copies that they are told of."""
-    return {tuple(it.copies): round(it.slowdown, 2) for it in findings}
+    return {tuple(divot.copies): round(divot.slowdown, 2) for divot in findings}
 
 
 @pytest.mark.parametrize("memory", [{}, {7: 0}])

@@ -111,7 +111,9 @@ def test_failed_copies_stand_apart() -> None:
     rows = [*four()[:3], copy_row(3, 0.1, status=CopyStatus.FAILED, exit_code=3)]
     (cell,) = group_cells(stored(rows))
     assert [point.copy for point in cell.points] == [0, 1, 2]
-    assert [(one.copy, failure_text(one)) for one in cell.failed] == [(3, "exit status 3")]
+    assert [(failed_copy.copy, failure_text(failed_copy)) for failed_copy in cell.failed] == [
+        (3, "exit status 3")
+    ]
 
 
 def test_in_steady_mode_a_copy_stands_with_its_median_run_in_the_window() -> None:

@@ -113,7 +113,7 @@ def test_of_three_windows_the_median_one_stands_for_the_benchmark() -> None:
                            iteration=phase + 1)
     ]  # fmt: skip
     (benchmark,) = summarise(windowed(rows, 4.0, 12.0, iterations=3)).benchmarks
-    assert [it.selected for it in benchmark.iterations] == [True, False, False]
+    assert [iteration.selected for iteration in benchmark.iterations] == [True, False, False]
     assert benchmark.ratio == pytest.approx(10.0 / 2.0)
 
 
@@ -172,7 +172,7 @@ def test_a_failed_run_in_the_window_or_across_its_edge_takes_the_ratio() -> None
 def test_a_failed_run_of_the_warm_up_is_no_matter_if_its_copy_went_on() -> None:
     summary = summarise(spoiled(0, validity=Validity.INVALID))
     assert summary.benchmarks[0].ratio is not None
-    assert [failure_text(it) for it in summary.failed] == ["wrong output"]
+    assert [failure_text(failed_copy) for failed_copy in summary.failed] == ["wrong output"]
 
 
 def test_a_copy_that_failed_in_the_warm_up_and_came_no_further_takes_the_ratio() -> None:

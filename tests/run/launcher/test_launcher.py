@@ -72,7 +72,7 @@ def using(program: Path, patch: pytest.MonkeyPatch) -> Iterator[None]:
     with patch.context() as patched:
         patched.setattr(face, "launcher_program", lambda: program)
         yield
-    assert [it.read_text() for it in program.parent.glob("found*")] == []
+    assert [path.read_text() for path in program.parent.glob("found*")] == []
 
 
 # -- what copies are given ------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def test_a_copy_is_given_what_rater_was_given_and_no_terminal(
     options = ("--copies", "1", "--layout", "none", "--mem", "none", "--quiet", "--keep")
     run = [*user, *RATER, "run", *options, *words, "--", str(given_program), "a b"]
     subprocess.run(run, cwd=tmp_path, check=True, stdin=subprocess.DEVNULL)
-    seen = [it.read_text(errors="replace") for it in tmp_path.glob("cache/work/*/*stdout")]
+    seen = [path.read_text(errors="replace") for path in tmp_path.glob("cache/work/*/*stdout")]
     assert len(seen) > len(words) // 6
     for text in filter(None, seen):  # the last of a window may have been ended before it wrote
         *lines, terminal = text.splitlines()
@@ -160,8 +160,8 @@ def launched(entries: Sequence[ProcessEntry], processes: int = 8) -> list[Record
         records: list[Record] = []
         released = False
         await launcher.start(entries)
-        alive = {it.token for it in entries}
-        waiting = {it.token for it in entries if not it.after}
+        alive = {entry.token for entry in entries}
+        waiting = {entry.token for entry in entries if not entry.after}
         with trio.fail_after(20):
             while alive:
                 for record in await launcher.receive():
@@ -520,7 +520,7 @@ def test_stopped_runs_are_clean_under_asan_and_ubsan(
         text = '[ "$RATER_COPY" = 0 ] || exec sleep 60'
         seen = Rig(tmp_path, on_event=stop).run(dict.fromkeys("ab", text), 3, plan)
     assert seen.outcome.status is RunStatus.INTERRUPTED
-    assert CopyStatus.INTERRUPTED in {it.status for it in seen.ended}
+    assert CopyStatus.INTERRUPTED in {event.status for event in seen.ended}
 
 
 def test_without_a_compiler_a_launcher_that_is_not_there_says_the_way_out(

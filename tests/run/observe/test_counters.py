@@ -218,8 +218,8 @@ def counted(ready: ReadyGroup, kernel: PerfKernel | None = None) -> CounterPlan:
 
 def values(seen: Seen) -> dict[tuple[int, int, int], dict[str, int | None]]:
     return {
-        (it.phase, it.copy, it.step): {count.event: count.value for count in it.counts}
-        for it in seen.events_of(CopyCounted)
+        (event.phase, event.copy, event.step): {count.event: count.value for count in event.counts}
+        for event in seen.events_of(CopyCounted)
     }
 
 
@@ -261,7 +261,7 @@ def test_every_run_of_a_queue_and_of_a_window_is_counted(tmp_path: Path) -> None
         folder = tmp_path / name
         folder.mkdir()
         seen = Rig(folder, counters=counted(software())).run(scripts, 2, plan)
-        runs = {(it.phase, it.copy, it.step) for it in seen.ended}
+        runs = {(event.phase, event.copy, event.step) for event in seen.ended}
         assert values(seen).keys() == runs
         assert len(runs) >= 4
         [cost] = seen.events_of(PhaseCounted)
@@ -273,7 +273,7 @@ def test_groups_are_opened_on_the_gate_and_never_left_open(tmp_path: Path) -> No
     ready = replace(software(), name="made:one")
     seen = Rig(tmp_path, counters=counted(ready, kernel)).run({"a": "exit 3", "b": ":"}, 2)
     assert not kernel.opened
-    pids = {it.pid for it in seen.ended}
+    pids = {event.pid for event in seen.ended}
     assert {pid for _, _, pid in kernel.calls} == pids
     assert all(flags & INHERIT for _, flags, _ in kernel.calls)
     leaders = [flags & 1 and flags >> 12 & 1 for config, flags, _ in kernel.calls if config == 1]
@@ -571,7 +571,7 @@ def mean_khz(reader: MachineReader, for_s: float = 10.0) -> list[int | None]:
             nursery.start_soon(readings.watch)
             with trio.move_on_after(for_s):
                 while not (
-                    reader.spent_ns and any(it.mean_khz for it in events_of(readings)[0].rows)
+                    reader.spent_ns and any(row.mean_khz for row in events_of(readings)[0].rows)
                 ):
                     await trio.sleep(0.01)
             nursery.cancel_scope.cancel()
@@ -638,9 +638,9 @@ def test_every_phase_has_its_readings_before_its_end_is_reported(tmp_path: Path)
     assert [event.phase for event in for_phases] == [0, 0, 0, 1, 1, 1]
     for cpus, bracket in zip(seen.events_of(CpuReadings), seen.brackets, strict=True):
         own_ns = sum(
-            it.user_ns + it.system_ns - it.gate_cpu_ns
-            for it in seen.ended
-            if it.phase == bracket.phase
+            event.user_ns + event.system_ns - event.gate_cpu_ns
+            for event in seen.ended
+            if event.phase == bracket.phase
         )
         [worked_ns] = [row.user_ns + row.system_ns for row in cpus.rows if row.cpu == CPU]
         assert worked_ns >= own_ns - 4 * TICK_NS
@@ -665,7 +665,7 @@ def test_runs_after_the_window_are_no_foreign_load(tmp_path: Path) -> None:
     seen = run(tmp_path, script, plan, proof=Cadence())
     [cpus] = seen.events_of(CpuReadings)
     filler_ns = sum(row.filler_ns for row in cpus.rows)
-    own_ns = sum(it.user_ns + it.system_ns for it in seen.ended)
+    own_ns = sum(event.user_ns + event.system_ns for event in seen.ended)
     [worked_ns] = [row.user_ns + row.system_ns for row in cpus.rows if row.cpu == CPU]
     assert filler_ns > 0
     assert own_ns + filler_ns <= worked_ns + 10 * TICK_NS

@@ -112,7 +112,7 @@ def test_every_step_of_a_queue_is_sampled(tmp_path: Path, monkeypatch: pytest.Mo
     plan = make_plan(["a", "b"], 2, mode="rotated", order=Order.ROTATED)
     rig = Rig(tmp_path, proof=Cadence(once=True), placements=on_one_cpu(2))
     seen = rig.run(dict.fromkeys("ab", wait), 2, plan)
-    sampled = {(it.copy, it.step) for it in seen.events_of(Sampled)}
+    sampled = {(event.copy, event.step) for event in seen.events_of(Sampled)}
     assert sampled == {(0, 0), (0, 1), (1, 0), (1, 1)}
 
 

@@ -506,7 +506,7 @@ def test_only_what_matters_to_the_time_of_a_copy_makes_it_late() -> None:
 
 def test_who_is_not_stopped_marks_nothing(tmp_path: Path) -> None:
     seen = Rig(tmp_path).run({"runs": "sleep 0.5"}, copies=4)
-    assert [it.late_ns for it in seen.ended] == [None] * 4
+    assert [event.late_ns for event in seen.ended] == [None] * 4
     assert "rater's launcher" not in seen.notes
 
 
@@ -524,7 +524,7 @@ def told_when(kind: type[Event], phase: int = 0) -> OnEvent:
 
 
 def torn(seen: Seen) -> list[int]:
-    return [it.phase for it in seen.events_of(PhaseTorn)]
+    return [event.phase for event in seen.events_of(PhaseTorn)]
 
 
 @pytest.mark.parametrize("death", ["kill -TERM $$", "kill -KILL $$", "exit 143"])
@@ -600,7 +600,7 @@ sleep 0.2
 def test_a_next_run_that_is_killed_at_its_gate_is_made_once_more(tmp_path: Path) -> None:
     plan = make_plan(["a", "b"], 1, mode="rotated", order=Order.ROTATED)
     seen = Rig(tmp_path).run({"a": KILLS_WHO_FOLLOWS, "b": "exit 0"}, 1, plan)
-    assert [(it.benchmark, it.status) for it in seen.ended] == [
+    assert [(event.benchmark, event.status) for event in seen.ended] == [
         ("a", CopyStatus.OK),
         ("b", CopyStatus.OK),
     ]

@@ -674,6 +674,8 @@ def test_a_pattern_without_end_does_not_hold_up_the_copies(
     [told] = [event for event in seen.checked if event.detail and "longer" in event.detail]
     assert told.detail == "metric trap: its pattern took longer than 0.3 s of CPU time"
     assert len(seen.checked) == len(seen.ended)
-    [trapped] = [it for it in seen.ended if (it.copy, it.step) == (told.copy, told.step)]
+    [trapped] = [
+        event for event in seen.ended if (event.copy, event.step) == (told.copy, told.step)
+    ]
     meanwhile = seen.events[seen.events.index(trapped) : seen.events.index(told)]
     assert sum(isinstance(event, CopyStarted) for event in meanwhile) > 4

@@ -174,7 +174,7 @@ def test_bars_stand_on_each_other_up_to_the_cpi() -> None:
     assert [bar["part"] for bar in bars] == list(STACK)
     assert all(a["to"] == b["from"] for a, b in pairwise(bars))
     assert (bars[0]["from"], bars[-1]["to"]) == (0.0, pytest.approx(2.0))
-    assert [one["text"] for one in chart["data"]["totals"]] == ["2.00"]
+    assert [total["text"] for total in chart["data"]["totals"]] == ["2.00"]
     assert len({bar["colour"] for bar in bars}) == len(bars)
 
 

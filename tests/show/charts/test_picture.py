@@ -543,7 +543,7 @@ def test_the_slow_lgroup_is_named_in_the_terminal_and_in_the_file(
     status, out, err = rater("show", "plot", "-o", file)
     assert (status, err) == (0, "")
     assert out == f"{file}: time of each copy, run 1 on h, 16 copies, 2 benchmarks\n"
-    assert any(it.startswith("node 2: +40.") for it in texts(file.read_text()))
+    assert any(text.startswith("node 2: +40.") for text in texts(file.read_text()))
 
 
 @needs_vega

@@ -634,7 +634,7 @@ def test_runs_with_other_numbers_of_copies_have_curves() -> None:
     speedup, rate = page(*runs).data["scaling"]
 
     assert speedup["title"] == "speedup over 1 copy"
-    assert [one["x"] for one in rate["data"]["points"]] == [1.0, 2.0, 4.0]
+    assert [point["x"] for point in rate["data"]["points"]] == [1.0, 2.0, 4.0]
     # 4 copies in 14 s each against 1 in 11 s.
     assert speedup["data"]["dots"][-1]["y"] == pytest.approx(4 * 11 / 14)
 

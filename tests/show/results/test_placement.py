@@ -27,7 +27,7 @@ from tests.support.printed import in_words
 
 def test_the_document_names_the_copies_of_every_iteration() -> None:
     document: Any = json.loads(json.dumps(summary_document(summarise(seen_run()))))
-    assert [it["placement_not_met"] for it in document["benchmarks"]] == [[1], []]
+    assert [benchmark["placement_not_met"] for benchmark in document["benchmarks"]] == [[1], []]
 
 
 # -- on the command line --------------------------------------------------------------------------
@@ -43,7 +43,7 @@ def test_show_has_the_verdicts_for_people_and_programs(rater: Rater, tmp_path: P
     placement = json.loads(out)["placement"]
     assert (placement["met"], placement["not_met"], placement["not_known"]) == (0, 2, 0)
     assert placement["copies_listed"] == "all"
-    assert [it["verdict"] for it in placement["copies"]] == ["not met", "not met"]
+    assert [copy["verdict"] for copy in placement["copies"]] == ["not met", "not met"]
     assert placement["not_known_because"] == []
     assert placement["observed"]["cadence"] == "auto"
     _, out, _ = rater("export", 1, "--format", "json")
@@ -61,7 +61,7 @@ def test_run_looks_at_its_copies_as_often_as_asked_and_remembers(
     placement = json.loads(out)["placement"]
     assert placement["met"] == 2
     assert placement["observed"]["samples"] == 2
-    assert [it["seen"]["samples"] for it in placement["copies"]] == [1, 1]
+    assert [copy["seen"]["samples"] for copy in placement["copies"]] == [1, 1]
     status, out, _ = rater("--json", "rerun", "last")
     assert json.loads(out)["placement"]["observed"]["cadence"] == "once"
     status, out, _ = rater("--json", "run", "--copies", 2, "--proof", "off", "--", "true")
