@@ -466,7 +466,7 @@ class ObservedRunJson(TypedDict):
 
 
 class TopologyJson(TypedDict):
-    """Which CPUs share what, as far as it is known."""
+    """Which CPUs share a core, a NUMA node or a package; unknown ones are left out."""
 
     cores: Annotated[dict[str, list[int]], "CPUs by number of their core."]
     nodes: Annotated[dict[str, list[int]], "CPUs by number of their NUMA node."]

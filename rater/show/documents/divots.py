@@ -94,7 +94,7 @@ class RecurringJson(TypedDict):
 
 
 class SeveralDivotsDocument(TypedDict):
-    """The divots of several runs, and what these have in common."""
+    """The divots of several runs, and those that recur."""
 
     runs: Annotated[list[DivotsDocument], "The runs, in the order in which they were named."]
     between: Annotated[list[RecurringJson], "What they have in common; empty: nothing."]

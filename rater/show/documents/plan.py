@@ -106,7 +106,7 @@ class ConditionJson(TypedDict):
 
 
 class DryRunDocument(PlanDocument):
-    """What a run would do, with what it takes."""
+    """What a run would do, with its needs of memory and disk."""
 
     dry_run: Annotated[bool, "true."]
     memory_bytes: Annotated[int | None, "Memory that all copies need; null: not known."]

@@ -85,7 +85,7 @@ class BenchmarkProofJson(TypedDict):
     migrations: Annotated[float | None, "Mean moves of a copy to another CPU."]
 
 
-class ObservedJson(TypedDict):
+class SamplingCostJson(TypedDict):
     """What sampling the copies cost."""
 
     cadence: Annotated[str, "As asked for: auto, once, or seconds."]
@@ -104,7 +104,7 @@ class NotKnownJson(TypedDict):
     copies: Annotated[list[int], "Numbers of the copies."]
 
 
-class PlacementJson(TypedDict):
+class PlacementProofJson(TypedDict):
     """Where copies ran and their memory lay."""
 
     looked_at: Annotated[bool, "false: copies were not sampled."]
@@ -112,7 +112,7 @@ class PlacementJson(TypedDict):
     not_met: Annotated[int, "Runs of copies that were not."]
     not_known: Annotated[int, "Runs of copies of which it is not known."]
     not_known_because: Annotated[list[NotKnownJson], "Why it is not known."]
-    observed: Annotated[ObservedJson | None, "What sampling cost; null: it was off."]
+    observed: Annotated[SamplingCostJson | None, "What sampling cost; null: it was off."]
     benchmarks: Annotated[list[BenchmarkProofJson], "By benchmark, in the order they ran."]
     copies_listed: Annotated[str, "Which runs of copies follow: all, or not met."]
     copies: Annotated[list[CopyProofJson], "Runs of copies."]

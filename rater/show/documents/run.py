@@ -27,7 +27,7 @@ from rater.show.documents.common import (
 )
 from rater.show.documents.copies import CopyRunJson, CopyTimesJson
 from rater.show.documents.divots import DivotJson
-from rater.show.documents.readings import CountersJson, PlacementJson, ReadingsJson
+from rater.show.documents.readings import CountersJson, PlacementProofJson, ReadingsJson
 
 # -- Steady mode -----------------------------------------------------------------------------------
 
@@ -250,7 +250,7 @@ class SuiteRatioJson(TypedDict):
 
 
 class SuiteJson(SuiteRatioJson):
-    """The suite's ratios, and what they are without."""
+    """The suite's ratios, and the benchmarks that are not in them."""
 
     left_out: Annotated[list[LeftOutJson], "Benchmarks of the suite that did not run."]
 
@@ -486,7 +486,7 @@ class SummaryDocument(RunHeadJson):
 class RunDocument(SummaryDocument):
     """A run with its results, placements and divots."""
 
-    placement: Annotated[PlacementJson | None, "Where copies ran and their memory lay."]
+    placement: Annotated[PlacementProofJson | None, "Where copies ran and their memory lay."]
     notable: Annotated[list[NotableJson], "What disturbed the machine; empty: nothing seen."]
     pages: NotRequired[Annotated[dict[str, Any] | None, "Page sizes that copies had (--pages)."]]
     readings: NotRequired[Annotated[ReadingsJson, "What CPUs did (--cpus)."]]

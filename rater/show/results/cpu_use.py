@@ -91,10 +91,10 @@ def cpu_parts(readings: RunCounters) -> Iterator[Part]:
     yield _node_table(cpus, legend)
     unknown = {use.phase for use in cpus if use.foreign is None}
     if unknown:
+        unknown_cpus = {use.cpu for use in cpus if use.foreign is None}
         yield (
-            f"Foreign load of {count(len({u.cpu for u in cpus if u.foreign is None}), 'CPU')} is "
-            f"unknown in {count(len(unknown), 'phase')}: copies there were killed, left processes "
-            "or migrated."
+            f"Foreign load of {count(len(unknown_cpus), 'CPU')} is unknown in "
+            f"{count(len(unknown), 'phase')}: copies there were killed, left processes or migrated."
         )
     worst = sorted(
         (use for use in cpus if _lost(use) > _WORST_SHARE or use.throttles),
@@ -137,14 +137,14 @@ class _Group(Struct, frozen=True):
     uses: Sequence[CpuUse]
 
     def mean(self, name: str) -> float | None:
-        """Return the mean share over CPUs and time, None where one is not known."""
+        """Return the mean share over CPUs and time of those that have one; None if none has."""
         pairs = [(getattr(use, name), use.elapsed_s) for use in self.uses]
         known = [(share, time_s) for share, time_s in pairs if share is not None]
         total_s = sum(time_s for _, time_s in known)
         return sum(share * time_s for share, time_s in known) / total_s if total_s else None
 
     def values(self, name: str) -> list[float]:
-        """Return what is known of each CPU in each phase."""
+        """Return the shares of each CPU in each phase, without those that are not known."""
         return [value for use in self.uses if (value := getattr(use, name)) is not None]
 
     def most(self, name: str) -> float | None:
@@ -237,13 +237,13 @@ _COUNTERS = {
 
 def _machine_facts(machine: Sequence[MachineUse]) -> Iterator[Fact]:
     for resource in _WAITS:
-        known = [
+        shares_and_times = [
             (share, use.elapsed_s)
             for use in machine
             if (share := use.pressure(resource)) is not None
         ]
-        if known:
-            waited_s = sum(share * time_s for share, time_s in known)
+        if shares_and_times:
+            waited_s = sum(share * time_s for share, time_s in shares_and_times)
             total_s = sum(use.elapsed_s for use in machine)
             yield f"some task waited for {resource}", f"{percent(waited_s / total_s)} % of the time"
     totals: defaultdict[str, int] = defaultdict(int)

@@ -1,4 +1,4 @@
-"""Divots for people, the trial of one, and what the self-test planted beside what was found."""
+"""Divots for people, and the trial of one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _LARGE = 0.1  # of a time: a run that can show no less cannot say that nothing i
 
 
 def divot_parts(head: RunHead, analysis: Analysis, *, every: bool = False) -> Iterator[Part]:
-    """Yield what was found in a run, or that nothing was and what would have been."""
+    """Yield the divots of a run; where there are none, the smallest that would have shown."""
     name, more = run_title(head.suite, head.benchmarks)
     ran = ", ".join(part for part in (name, more) if part)
     if len(ran) > _LONGEST_TITLE:
@@ -72,7 +72,7 @@ def finding_parts(
     if hidden := len(analysis.findings) - len(shown):
         what = count(hidden, "finding")
         yield Line(f"{what} of a disturbed run: `rater divots {head.run} -v`", "dim")
-    yield from _found(divots, analysis)
+    yield from _describe_findings(divots, analysis)
     yield from remark_parts(analysis, shown)
     if analysis.disturbed and analysis.rerun:
         yield Line(f"next: `{analysis.rerun}`   (when nothing else runs on this machine)")
@@ -147,7 +147,7 @@ def _unknown(head: RunHead, analysis: Analysis) -> str:
     return " Whether other processes took time from the copies is unknown."
 
 
-def _found(divots: Sequence[Finding], analysis: Analysis) -> Iterator[Part]:
+def _describe_findings(divots: Sequence[Finding], analysis: Analysis) -> Iterator[Part]:
     if not divots:
         return
     together, lost = "", analysis.lost
@@ -205,7 +205,7 @@ _MEANS = {
 
 
 class ConfirmView(Struct, frozen=True, kw_only=True):
-    """A trial with what it is of, and what came of it."""
+    """A trial of a divot, and its outcome."""
 
     run: int
     number: int  # of the finding, from 1

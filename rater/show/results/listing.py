@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -66,78 +65,89 @@ def rows_that_fit() -> int:
 
 def list_parts(page: RunPage) -> Iterator[Part]:
     """Yield one row per run; what does not fit is cut or left out, when and tags never."""
-    runs = page.runs
-    if not runs:
-        none = "no run matches: `rater list` shows all"
-        yield none if page.narrowed else "no runs yet: `rater run` makes one"
+    if not page.runs:
+        no_runs = "no run matches: `rater list` shows all"
+        yield no_runs if page.narrowed else "no runs yet: `rater run` makes one"
         return
-    hosts, modes = {it.head.hostname for it in runs}, {it.head.mode for it in runs}
+    yield ViewTable(
+        title="",
+        rows=page.runs,
+        fields=_list_fields(page.runs),
+        style=_run_style,
+        note=_list_note(page),
+    )
+
+
+def _list_fields(runs: Sequence[ListedRun]) -> tuple[Field, ...]:
+    """Return the columns: a score for each unit; host and mode where they tell runs apart."""
     units = dict.fromkeys(run.unit for run in runs if run.score is not None)
-
-    def score(unit: str | None, run: ListedRun) -> str | None:
-        return None if run.score is None or run.unit != unit else format_number(run.score)
-
-    columns = (
-        Field(heading="run", value=lambda it: it.head.run),
+    several_hosts = len({run.head.hostname for run in runs}) > 1
+    all_plain = {run.head.mode for run in runs} == {_PLAIN}
+    return (
+        Field(heading="run", value=lambda run: run.head.run),
         Field(
-            heading="started (UTC)", value=lambda it: started_text(it.head.started_at), form=TEXT
+            heading="started (UTC)", value=lambda run: started_text(run.head.started_at), form=TEXT
         ),
-        Field(heading="status", value=lambda it: _status(it.head), form=TEXT),
+        Field(heading="status", value=lambda run: _status(run.head), form=TEXT),
         Field(
             heading="mode",
-            value=lambda it: it.head.mode if modes != {_PLAIN} else None,
+            value=lambda run: None if all_plain else run.head.mode,
             form=TEXT,
             optional=3,
         ),
-        Field(heading="copies", value=lambda it: it.head.copies, optional=1),
-        *(
-            Field(
-                heading="copies/h" if unit == PER_HOUR else unit or "score",
-                value=partial(score, unit),
-            )
-            for unit in units
-        ),
+        Field(heading="copies", value=lambda run: run.head.copies, optional=1),
+        *(_score_field(unit) for unit in units),
         # None found where too much disturbed a run is not the same as none there.
         Field(
             heading="divots",
-            value=lambda it: None if _disturbed(it.head) else it.divots,
+            value=lambda run: None if _disturbed(run.head) else run.divots,
             optional=2,
         ),
         Field(
             heading="host",
-            value=lambda it: it.head.hostname if len(hosts) > 1 else None,
+            value=lambda run: run.head.hostname if several_hosts else None,
             form=TEXT,
             flexible=True,
         ),
-        Field(heading="what", value=lambda it: _what(it.head), form=TEXT, flexible=True),
-        Field(heading="time", value=lambda it: _time(it.head), optional=5),
         Field(
-            heading="tags",
-            value=lambda it: " ".join(f"{key}={value}" for key, value in it.head.tags),
-            form=TEXT,
-            flexible=True,
+            heading="what", value=lambda run: _describe_workload(run.head), form=TEXT, flexible=True
         ),
+        Field(heading="time", value=lambda run: _time(run.head), optional=5),
+        Field(heading="tags", value=lambda run: _tags(run.head), form=TEXT, flexible=True),
         Field(
             heading="command",
-            value=lambda it: it.head.command_line,
+            value=lambda run: run.head.command_line,
             form=TEXT,
             flexible=True,
             optional=7,
         ),
     )
+
+
+def _score_field(unit: str | None) -> Field:
+    """Return the column of the scores that have a unit."""
+
+    def score(run: ListedRun) -> str | None:
+        return None if run.score is None or run.unit != unit else format_number(run.score)
+
+    return Field(heading="copies/h" if unit == PER_HOUR else unit or "score", value=score)
+
+
+def _list_note(page: RunPage) -> str:
+    """Return how many runs there are, on which host if it is one, and how to see the others."""
+    hosts = {run.head.hostname for run in page.runs}
     one_host = f", all on {host}" if len(hosts) == 1 and (host := hosts.pop()) else ""
-    note = f"{page.count} runs{one_host}" if one_host and page.count > 1 else ""
-    if len(runs) < page.count:
+    if len(page.runs) < page.count:
         of_them = "that match" if page.narrowed else "stored"
-        note = (
-            f"the latest {len(runs)} of {page.count} runs {of_them}{one_host} "
+        return (
+            f"the latest {len(page.runs)} of {page.count} runs {of_them}{one_host} "
             "(--limit N: more, --limit 0: all)"
         )
+    return f"{page.count} runs{one_host}" if one_host and page.count > 1 else ""
 
-    def style(run: ListedRun) -> str:
-        return STATUS_STYLE.get(run.head.status, "yellow" if _disturbed(run.head) else "")
 
-    yield ViewTable(title="", rows=runs, fields=columns, style=style, note=note)
+def _run_style(run: ListedRun) -> str:
+    return STATUS_STYLE.get(run.head.status, "yellow" if _disturbed(run.head) else "")
 
 
 def _time(head: RunHead) -> str | None:
@@ -160,7 +170,7 @@ def _disturbed(head: RunHead) -> bool:
     return bool(disturbance_reasons(head.others_cost, head.noise_cost))
 
 
-def _what(head: RunHead) -> str:
+def _describe_workload(head: RunHead) -> str:
     """Return `mini/lu (test, base)` or `3 of mini (test, base)`."""
-    what, several = run_title(head.suite, head.benchmarks)
-    return (f"{len(head.benchmarks)} of {what}" if several else what) + details_text(head)
+    title, several = run_title(head.suite, head.benchmarks)
+    return (f"{len(head.benchmarks)} of {title}" if several else title) + details_text(head)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from rater.show.documents.readings import (
         BenchmarkProofJson,
         CopyProofJson,
-        PlacementJson,
+        PlacementProofJson,
         SamplesJson,
     )
     from rater.show.documents.run import MetricJson
@@ -133,7 +133,7 @@ def memory_parts(proof: RunProof) -> Iterator[Part]:
         yield from (Line(text, "yellow") for text in seen.unknown)
 
 
-def proof_document(proof: RunProof, *, every: bool = True) -> PlacementJson:
+def proof_document(proof: RunProof, *, every: bool = True) -> PlacementProofJson:
     """Return the JSON document: per benchmark and per copy run, sizes in bytes.
 
     Copy runs are all of them with `every`, else those whose plan was not met.

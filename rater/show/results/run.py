@@ -85,7 +85,7 @@ _MEMORY_SHOWN = 3  # benchmarks whose memory is shown unasked
 
 
 class ShownRun(Struct, frozen=True, kw_only=True):
-    """A run as it is shown: its document, and what a page needs beyond it."""
+    """The document of a run, and what its page needs besides."""
 
     head: RunHead
     document: RunDocument  # everything that is known of its results
@@ -199,7 +199,7 @@ def head_parts(head: RunHead) -> Iterator[Part]:
 # -- The score -------------------------------------------------------------------------------------
 
 
-class _TuneScore(Struct, frozen=True):
+class _TuneScore(Struct, frozen=True, kw_only=True):
     """The suite's ratios of one tune."""
 
     label: str  # "base " before the words, where several tunes ran
@@ -227,7 +227,13 @@ def _tune_scores(document: SummaryDocument) -> Iterator[_TuneScore]:
         return
     if "tunes" not in suite:
         kinds = {"int": suite["int"], "fp": suite["fp"]}
-        yield _TuneScore("", suite["ratio"], kinds, suite["over"], suite["reason"])
+        yield _TuneScore(
+            label="",
+            ratio=suite["ratio"],
+            kinds=kinds,
+            benchmarks=suite["over"],
+            reason=suite["reason"],
+        )
         return
     for tune, scores in group_by_key((row["tune"], row) for row in suite["tunes"]).items():
         ratios = {score["kind"]: score["ratio"] for score in scores}
@@ -347,7 +353,10 @@ def _results_table(rows: Sequence[Row], note: str, *, staggered: bool) -> ViewTa
         return len(row.get("placement_not_met", ())) or None
 
     by_ratio = any(row.get("ratio") is not None for row in rows)
-    rate = ("ratio", "ratio") if by_ratio else ("copies|/hour", "copies_per_hour")
+    if by_ratio:
+        rate = Field(heading="ratio", value="ratio", form=NUMBER)
+    else:
+        rate = Field(heading="copies|/hour", value="copies_per_hour", form=NUMBER)
     columns = (
         *benchmark_fields(rows),
         Field(
@@ -356,7 +365,7 @@ def _results_table(rows: Sequence[Row], note: str, *, staggered: bool) -> ViewTa
             form=SECONDS,
         ),
         *([Field(heading="all ran|at once s", value=at_once)] if staggered else []),
-        Field(*rate, NUMBER),
+        rate,
         Field(heading="rate|mean", value="rates.mean", form=NUMBER),
         Field(heading="runs in|window", value="steady.completions", form=decimals(1)),
         Field(heading="whole|runs", value="steady.whole_runs", optional=2),

@@ -1,4 +1,4 @@
-"""What the self-test planted beside what was found, in words and as JSON values."""
+"""Divots that the self-test planted beside those found, in words and as JSON values."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class SelfTest(Struct, frozen=True, kw_only=True):
 
 
 def selftest_parts(test: SelfTest) -> Iterator[Part]:
-    """Yield what was planted and what was found, side by side."""
+    """Yield the planted divots beside the findings."""
     how = "Self-test" if test.made_noise is None else f"Made times ({test.made_noise:.1%} noise)"
     yield Line(
         f"{how}: {copies_text(test.copies)} on CPUs {format_list(test.cpus)} "
@@ -128,7 +128,9 @@ def _where(judgement: Judgement) -> str:
 
 
 def _what_was_found(judgement: Judgement) -> str:
-    found = [_found(finding) for finding in (judgement.named or judgement.secondary)[:1]]
+    found = [
+        _describe_findings(finding) for finding in (judgement.named or judgement.secondary)[:1]
+    ]
     found += [f"{len(judgement.false)} false"] if judgement.false else []
     return ", ".join(found) or "nothing"
 
@@ -137,7 +139,7 @@ def _by(slowdown: float) -> str:
     return f"{(slowdown - 1) * 100:+.0f} %"
 
 
-def _found(finding: Finding) -> str:
+def _describe_findings(finding: Finding) -> str:
     """Return a finding in a few words: its place and its size."""
     place = finding.place
     if finding.kind is Kind.SLOW_ITERATION:

@@ -160,7 +160,7 @@ def _rounded(share: float | None) -> float | None:
 def divots_document(
     runs: Sequence[tuple[RunHead, Analysis]], between: Sequence[RecurringDivot]
 ) -> DivotsDocument | SeveralDivotsDocument:
-    """Return the divots document: of one run, or of several with what they have in common."""
+    """Return the divots document: of one run, or of several and the divots that recur in them."""
     documents = [_of_run(head, analysis) for head, analysis in runs]
     if len(documents) == 1:
         return documents[0]

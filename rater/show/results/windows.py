@@ -55,9 +55,9 @@ def window_parts(document: SummaryDocument) -> Iterator[Part]:
         Field(heading="needs|--warmup", value="needed_warmup_s", form=NUMBER),
     )
 
-    def style(it: Row) -> str:
-        steady = it["halves"]["verdict"] == DriftVerdict.STEADY.value
-        return "" if steady and not it["needed_warmup_s"] else "yellow"
+    def style(window: Row) -> str:
+        steady = window["halves"]["verdict"] == DriftVerdict.STEADY.value
+        return "" if steady and not window["needed_warmup_s"] else "yellow"
 
     yield ViewTable(title="", rows=windows, fields=columns, style=style)
     if any(window["needed_warmup_s"] for window in windows):

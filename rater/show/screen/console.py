@@ -1,4 +1,4 @@
-"""Lines, sentences and tables on a terminal, as wide as it is, or through a pager."""
+"""Lines, sentences and tables that fill the width of a terminal, or go through a pager."""
 
 from __future__ import annotations
 
@@ -87,17 +87,19 @@ def table_lines(
     if len(columns) > 1 and columns[-1].wrap:
         return _with_wrapped(columns[:-1], columns[-1], width, ascii_only=ascii_only)
     kept, gap, shares = _arranged(columns, width)
-    rows = [tuple(column.lines[place] for column in kept) for place in (0, 1)]
+    rows = [tuple(column.lines[line] for column in kept) for line in (0, 1)]
     heading = [
         [
-            crop(text, shares[i], ascii_only=ascii_only) if i in shares else text
-            for i, text in enumerate(row)
+            crop(text, shares[place], ascii_only=ascii_only) if place in shares else text
+            for place, text in enumerate(row)
         ]
         for row in (rows if any(rows[1]) else rows[:1] if any(rows[0]) else [])
     ]
     cells = [
-        crop_apart(column.cells, shares[i], ascii_only=ascii_only) if i in shares else column.cells
-        for i, column in enumerate(kept)
+        crop_apart(column.cells, shares[place], ascii_only=ascii_only)
+        if place in shares
+        else column.cells
+        for place, column in enumerate(kept)
     ]
     cut = [*heading, *zip(*cells, strict=True)]
     lines = align_columns(cut, [column.right for column in kept], gap)
@@ -242,7 +244,7 @@ def with_margin(begin: str, margin: int, lines: Sequence[str]) -> list[str]:
     return [f"{begin:<{margin}}{first}".rstrip(), *(" " * margin + line for line in more)]
 
 
-# -- Lines, sentences and tables on a console, as wide as it is ------------------------------------
+# -- Lines, sentences and tables on a console ------------------------------------------------------
 
 
 class Printer:
@@ -258,7 +260,7 @@ class Printer:
         self.ascii_only = is_ascii(console.encoding)
 
     def line(self, text: str = "", style: str = "") -> None:
-        """Print one line as it is."""
+        """Print one line without breaking it."""
         text = sanitize(as_typed(text), ascii_only=self.ascii_only)
         self.console.print(Text(text, style), soft_wrap=True, highlight=False)
 

@@ -50,7 +50,7 @@ def cell_text(value: object) -> str:
 def _value(row: Any, getter: Getter) -> Any:
     """Return the value of a row; the getter `slowest.cpu` names a member of a member.
 
-    The value is None where the row, or the member, does not have it.
+    A row, or a member, without the key has the value None.
     """
     if not isinstance(getter, str):
         return getter(row)
@@ -104,7 +104,7 @@ GIGABYTES = Form(gigabytes_column)  # of bytes
 PLACE = Form(lambda values: ["-" if it is None else copy_place(it) for it in values])
 
 
-class Field(Struct, frozen=True):
+class Field(Struct, frozen=True, kw_only=True):
     """A column of a table: its heading (`memory|GB`), the getter of its values, and their form.
 
     A column without a known value is left out. A narrow terminal also leaves out `optional`

@@ -218,22 +218,28 @@ def crop_apart(texts: Sequence[str], width: int, *, ascii_only: bool = False) ->
 def _differing(names: Sequence[str], sign: str) -> dict[str, str]:
     """Return names with a sign for what all have in common: words, else beginnings and ends."""
     parts = [re.findall(r"[^\W_]+|[\W_]+", name) for name in names]
-    if len({len(of) for of in parts}) > 1:
+    if len({len(name_parts) for name_parts in parts}) > 1:
         begin = _alike(names)
         end = _alike([name[begin:][::-1] for name in names])
-        parts = [[it[:begin], it[begin : len(it) - end], it[len(it) - end :]] for it in names]
+        parts = [
+            [name[:begin], name[begin : len(name) - end], name[len(name) - end :]] for name in names
+        ]
     common = [len(set(column)) == 1 for column in zip(*parts, strict=True)]
-    found = {}
-    for name, own in zip(names, parts, strict=True):
-        kept = ["\0" if same and part else part for same, part in zip(common, own, strict=True)]
-        found[name] = re.sub("\0+", sign, "".join(kept))
-    return found
+    shortened = {}
+    for name, own_parts in zip(names, parts, strict=True):
+        kept = [
+            "\0" if same and part else part for same, part in zip(common, own_parts, strict=True)
+        ]
+        shortened[name] = re.sub("\0+", sign, "".join(kept))
+    return shortened
 
 
 def _alike(texts: Sequence[str]) -> int:
     """Return with how many characters all begin."""
-    both = list(zip(min(texts), max(texts), strict=False))
-    return next((at for at, (a, b) in enumerate(both) if a != b), len(both))
+    # In sorted order the first and the last text share the fewest characters of all pairs.
+    pairs = list(zip(min(texts), max(texts), strict=False))
+    differs = (place for place, (first, last) in enumerate(pairs) if first != last)
+    return next(differs, len(pairs))
 
 
 def _cut(text: str, width: int, share: float, *, ascii_only: bool) -> str:

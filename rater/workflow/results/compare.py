@@ -44,7 +44,7 @@ CPU_TIME = "cpu"  # no axis: the word of --by for CPU time
 
 
 class CompareOptions(Struct, frozen=True, kw_only=True):
-    """What was asked for of a comparison."""
+    """Options of a comparison."""
 
     points: tuple[str, ...]
     baseline: str | None

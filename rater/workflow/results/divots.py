@@ -98,12 +98,12 @@ def load_or_analyse(
     fresh: bool,
     run: StoredRun | None = None,
 ) -> Analysis:
-    """Return what is stored of a search with these thresholds, else search and store it.
+    """Return the stored analysis of a search with these thresholds, else search and store it.
 
-    `run` is the run with its rows where the caller has them. With the commands that see whether
-    what was found comes back, where they would run.
+    `run` is the run with its rows where the caller has them. If this machine can repeat the run,
+    the analysis has the commands that confirm its findings.
     """
-    analysis = _kept_or_made(store, head, thresholds, fresh=fresh, run=run)
+    analysis = _load_or_search(store, head, thresholds, fresh=fresh, run=run)
     found = any(not finding.explained for finding in analysis.findings)
     if not (found or analysis.disturbed) or not _is_repeatable(store, head):
         return analysis
@@ -122,7 +122,7 @@ def _is_repeatable(store: Store, head: RunHead) -> bool:
     return head.directory is not None and Path(head.directory).is_dir()
 
 
-def _kept_or_made(
+def _load_or_search(
     store: Store, head: RunHead, thresholds: Thresholds, *, fresh: bool, run: StoredRun | None
 ) -> Analysis:
     kept = None if fresh else store.divots(head.run)
@@ -145,7 +145,7 @@ def _kept_or_made(
             findings=(), visible={}, others_cost=foreign_load_cost(run, run_counters(run))
         )
     else:
-        analysis = _found(store, head, thresholds, run, copies)
+        analysis = _analyse_times(store, head, thresholds, run, copies)
     if head.status is not RunStatus.RUNNING:
         search = DivotSearch(
             version=VERSION,
@@ -162,7 +162,7 @@ def _kept_or_made(
 
 
 def refusal(run: StoredRun, topology: Topology) -> str | None:
-    """Return why this machine cannot run it again, None where it can."""
+    """Return why this machine cannot repeat a run; None: it can."""
     head = run.head
     if head.source != "run":
         return f"run {head.run} was imported: its times are known, not how to make them"
@@ -181,7 +181,7 @@ def refusal(run: StoredRun, topology: Topology) -> str | None:
     return None
 
 
-def _found(
+def _analyse_times(
     store: Store, head: RunHead, thresholds: Thresholds, run: StoredRun | None, copy_runs: int
 ) -> Analysis:
     from rater.analysis.divots.findings import analyse
@@ -248,9 +248,9 @@ def _keep(store: Store, head: RunHead, search: DivotSearch, analysis: Analysis) 
 def analysis_for_results(
     store: Store, run: StoredRun, *, however_it_ended: bool = False
 ) -> Analysis | None:
-    """Return the divots of a run that is being shown; None: it has not ended, or see below.
+    """Return the divots of a run that is being shown; None if it has not ended.
 
-    Whatever goes wrong in the search is a line on standard error: the results are there.
+    None as well if the search fails, which is a line on standard error: the results are shown.
     """
     head = run.head
     ended = head.status in (RunStatus.COMPLETE, RunStatus.FAILED) or head.source == "import"
@@ -270,7 +270,7 @@ def analysis_for_results(
 
 ANY = "any"
 MOST_PER_CENT = 1000
-_KINDS = tuple(str(one) for one in Kind if one is not Kind.LAYOUT)
+_KINDS = tuple(str(kind) for kind in Kind if kind is not Kind.LAYOUT)
 
 
 def find_divots(
@@ -289,9 +289,8 @@ def find_divots(
     limits = [parse_limit(text) for text in fail_on]
     thresholds = Thresholds(threshold_group, threshold_copy)
     with open_store_for_reading(output, run_words) as store:
-        numbers = list(
-            dict.fromkeys(n for spec in run_words or ["last"] for n in store.find_all(spec))
-        )
+        specs = run_words or ["last"]
+        numbers = list(dict.fromkeys(number for spec in specs for number in store.find_all(spec)))
         heads = {head.run: head for head in store.runs(numbers)}
         for number in numbers:
             if number not in heads:
@@ -301,7 +300,11 @@ def find_divots(
             for number in numbers
         ]
         between = find_recurring(store, runs, every=True)
-        failed = [head.run for head, it in runs if it.failed and not _any_good(store, head.run)]
+        failed = [
+            head.run
+            for head, analysis in runs
+            if analysis.failed and not _any_good(store, head.run)
+        ]
         judged = [(head, analysis) for head, analysis in runs if not analysis.disturbed]
         sure = between if len(judged) == len(runs) else find_recurring(store, runs)
 
@@ -316,7 +319,9 @@ def find_divots(
     if limits and failed:
         print_error(f"--fail-on: every copy of {runs_text(failed)} failed")
         return 1
-    status = _status(limits, [finding for _, it in judged for finding in it.findings], sure)
+    status = _status(
+        limits, [finding for _, analysis in judged for finding in analysis.findings], sure
+    )
     if status or not limits or len(judged) == len(runs):
         return status
     for head, analysis in runs:
@@ -365,7 +370,7 @@ def _status(
 
 
 def _largest(finding: Finding) -> tuple[float, str]:
-    """Return the largest slowdown of a finding that its sentence stands for, and of what it is.
+    """Return the largest slowdown of a finding that its sentence stands for, and where that is.
 
     The typical one, or that of one benchmark or copy over its iterations: a single
     iteration of three is no more than its noise.

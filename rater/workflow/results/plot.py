@@ -53,7 +53,7 @@ def load_report_run(store: Store, run: StoredRun) -> ReportRun:
 
 
 class PlotOptions(Struct, frozen=True, kw_only=True):
-    """What was asked for of a picture."""
+    """Options of a picture."""
 
     benchmark: str | None
     iteration: int | None
@@ -190,19 +190,19 @@ def _chosen(
         raise InputError(f"run {head.run} has no copy that ended: there is nothing to draw")
     chosen = None
     if word is not None:
-        found = [name for name in names if name == word]
-        found = found or [name for name in names if word in name]
-        if len(found) != 1:
-            why = "is in the names of several" if found else "is no benchmark of it"
+        matches = [name for name in names if name == word]
+        matches = matches or [name for name in names if word in name]
+        if len(matches) != 1:
+            why = "is in the names of several" if matches else "is no benchmark of it"
             raise InputError(
                 f"--benchmark {word}: {why} (run {head.run}); expected one of "
-                f"{', '.join(found or names)}"
+                f"{', '.join(matches or names)}"
             )
-        (chosen,) = found
-    there = sorted({cell.iteration for cell in cells if chosen in (None, cell.benchmark)})
-    if iteration is not None and iteration not in there:
+        (chosen,) = matches
+    iterations = sorted({cell.iteration for cell in cells if chosen in (None, cell.benchmark)})
+    if iteration is not None and iteration not in iterations:
         raise InputError(
             f"--iteration {iteration}: run {head.run} has not this iteration; expected one of "
-            f"{', '.join(map(str, there))}"
+            f"{', '.join(map(str, iterations))}"
         )
     return chosen

@@ -61,7 +61,7 @@ def write_drawing(svg: str, path: Path) -> None:
 def write_output(path: Path, data: bytes) -> None:
     """Write a file beside its place, then put it there: nobody sees half of one.
 
-    Who may read a file that is there already stays as it is, as if it were written over. Raises
+    A file that is replaced passes on its mode: the same people may read the new one. Raises
     `InputError`.
     """
     part = None
@@ -146,7 +146,7 @@ def load_points(store: Store, words: Sequence[str]) -> tuple[Point, ...]:
 
 
 def count_interim_looks(store: Store, points: Sequence[Point]) -> int:
-    """Return how often a comparison was looked at before the runs it is of were enough.
+    """Return how often a comparison was looked at before its runs were enough.
 
     1, but for runs of sweeps with `--until`, or to which rounds were added, however the runs
     are named.
@@ -156,17 +156,17 @@ def count_interim_looks(store: Store, points: Sequence[Point]) -> int:
 
 def missing_points(store: Store, words: Sequence[str]) -> tuple[str, ...]:
     """Return the points of sweeps that have nothing to be compared, and why, in words."""
-    told = []
+    reasons = []
     for word in words:
         if word.startswith(PREFIX):
             sweep = load_sweep(store, find_sweep(store, word))
             done = {slot.slot.point for slot in sweep.slots if slot.done}
-            told += [
+            reasons += [
                 f"sweep {sweep.number}: {point.label}: {point.left_out or NOT_DONE}"
                 for point in sweep.points
                 if point.point not in done
             ]
-    return tuple(told)
+    return tuple(reasons)
 
 
 def _of_sweep(store: Store, word: str, blocks: dict[tuple[str, str], int]) -> list[Point]:

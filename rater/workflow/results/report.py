@@ -76,7 +76,7 @@ def page_path(output: Output, file: str | None, name: str, *, force: bool) -> Pa
 def deliver_page(
     output: Output, path: Path, page: str, document: dict[str, object], about: str
 ) -> int:
-    """Write a page, and say where it is and what it is about."""
+    """Write a page, and print its place, subject and size."""
     data = page.encode()
     if path == Path(_STDOUT):
         sys.stdout.buffer.write(data)
@@ -109,8 +109,8 @@ def _points(store: Store, words: Sequence[str]) -> tuple[tuple[Point, ...], tupl
     check_distinct(points)
     if len(points) == 1 and len(points[0].runs) > 1:
         points = tuple(
-            Point(f"run {one.run.head.run}", (), (PointRun(one.run, one.block),))
-            for one in points[0].runs
+            Point(f"run {point_run.run.head.run}", (), (PointRun(point_run.run, point_run.block),))
+            for point_run in points[0].runs
         )
     return points, missing_points(store, wanted)
 

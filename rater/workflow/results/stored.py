@@ -85,7 +85,7 @@ def print_result(
 ) -> None:
     """Print a run with its divots, for people or as JSON; `after_run`: with what comes next.
 
-    `proved`: what is known of placements, where that was worked out before.
+    `proved` is the proof of placements if it was worked out before.
     """
     shown = _shown_run(store, run, details, proved, whole=output.json)
 
@@ -119,7 +119,7 @@ def _shown_run(
     *,
     whole: bool,
 ) -> ShownRun:
-    """Return a run as it is shown; `whole`: with placements in the document, which take time."""
+    """Return what is shown of a run; `whole`: with placements in the document, which take time."""
     summary = summarise(run, proved)
     barrier = run_beside(store, run)
     pair = None if barrier is None else _beside(summary, barrier)
@@ -178,7 +178,7 @@ def run_beside(store: Store, run: StoredRun) -> StoredRun | None:
 
 
 class CopiesOptions(Struct, frozen=True):
-    """What was asked for of copies' times."""
+    """Options of copies' times."""
 
     baseline: str | None  # a run
     baseline_iteration: int | None
@@ -388,10 +388,10 @@ def remove(output: Output, run_words: tuple[str, ...], yes: bool) -> int:
         # One of somebody else's may name folders of our own runs.
         ours = store.writer is None
         # All are found before the first goes: `last last~1` means two runs as they stand now.
-        of_sweeps = [it for it in run_words if it.startswith(PREFIX)]
+        of_sweeps = [word for word in run_words if word.startswith(PREFIX)]
         sweeps = list(dict.fromkeys(find_sweep(store, sweep) for sweep in of_sweeps))
-        words = [it for it in run_words if it not in of_sweeps]
-        named = list(dict.fromkeys(n for word in words for n in store.find_all(word)))
+        words = [word for word in run_words if word not in of_sweeps]
+        named = list(dict.fromkeys(number for word in words for number in store.find_all(word)))
         if not yes:
             _ask([*of_sweeps, *(word for word in words if word.startswith(TAG))], sweeps, named)
         numbers = remove_sweeps(store, sweeps, named)

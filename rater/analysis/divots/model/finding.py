@@ -52,7 +52,7 @@ LEAST_MEASURED_WEIGHT, MOST_MEASURED_WEIGHT = 20.0, 80.0
 
 
 class EvidenceKind(Enum):
-    """Evidence that is no recorded number: its stored name, its weight, what it says.
+    """Evidence that is no recorded number: its stored name, its weight, its meaning.
 
     `of_cause`: it says something of the cause, if only that nothing explains it. A finding without
     any such evidence is told with "cause not recorded".
