@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import groupby
 from math import log
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from rater.analysis.compare.differences import DoctorDifference, PointDifference
-from rater.analysis.compare.model import Comparison, CpiChange, Effect, EffectRow, Side
-from rater.analysis.results.copies import MemoryCell, MemoryRow, PointRun
+from rater.analysis.compare.model import Comparison, Effect, EffectRow, Side
+from rater.analysis.results.copies import PointRun
 from rater.analysis.results.rates import MEAN
-from rater.analysis.stats.estimate import Basis, SlowRuns
-from rater.analysis.stats.independence import LEAST_TESTED
+from rater.analysis.stats.estimate import SlowRuns
 from rater.analysis.stats.intervals import Decision, RatioInterval
 from rater.record.stored import PER_HOUR
+from rater.show.compare.basis import basis_parts, confidence_percent
 from rater.show.compare.differences import TROUBLES, difference_parts, trouble_parts
 from rater.show.screen.console import Heading
-from rater.show.screen.document import CHANGE, NUMBER, TEXT, Field, Form, Line, Part, ViewTable
-from rater.show.screen.format import column_letters, format_number
+from rater.show.screen.document import NUMBER, TEXT, Field, Form, Line, Part, ViewTable
+from rater.show.screen.format import LONGEST_HEADING, column_letters
 from rater.text.values import (
     JsonFields,
     count,
@@ -34,12 +34,7 @@ from rater.text.values import (
 )
 
 if TYPE_CHECKING:
-    from rater.show.documents.compare import (
-        ComparisonDocument,
-        CpiChangeJson,
-        MemoryDocument,
-        MemoryPointJson,
-    )
+    from rater.show.documents.compare import ComparisonDocument
 
 # -- The JSON document of `rater compare --json` ---------------------------------------------------
 
@@ -124,7 +119,6 @@ _CHANGES = frozenset({Decision.BETTER, Decision.WORSE, Decision.RARELY})
 _MOST_BRIEF = 7  # benchmarks
 _MOST_WORDY = 4  # verdicts with their reason in the table
 _MOST_REASONS = 6  # why there is nothing to compare
-_LONGEST_HEADING = 16
 _LEAST_FACTOR, _MOST_FACTOR = 0.001, 1000  # beyond, a number says no more
 _FEW_DECIMALS = 10
 _SUITE_NAMES = {"all": "suite", "int": "suite, int", "fp": "suite, fp"}
@@ -156,7 +150,7 @@ def comparison_parts(comparison: Comparison, *, detailed: bool = True) -> Iterat
     rows = [row for row in every if any(cell.speedup for cell in row.cells)]
     shown = rows if detailed else _top_changes(rows, _MOST_BRIEF)
     is_matrix = len(sides) > 2 and len(rows) > 1
-    letters = is_matrix and max(len(side.label) for side in sides) > _LONGEST_HEADING
+    letters = is_matrix and max(len(side.label) for side in sides) > LONGEST_HEADING
     names = [
         f"{column_letters(place)}  {side.label}" if letters else side.label
         for place, side in enumerate(sides)
@@ -185,7 +179,7 @@ def comparison_parts(comparison: Comparison, *, detailed: bool = True) -> Iterat
         yield _inside(comparison)
     yield from difference_parts(comparison, detailed=detailed)
     yield from trouble_parts(comparison.troubles, most=0 if detailed else 2)
-    yield from _basis_parts(comparison, is_matrix=is_matrix, detailed=detailed)
+    yield from basis_parts(comparison, is_matrix=is_matrix, detailed=detailed)
 
 
 def _side_text(side: Side, name: str) -> str:
@@ -194,6 +188,14 @@ def _side_text(side: Side, name: str) -> str:
     runs = runs_text([one.run.head.run for one in side.runs])
     members = "" if side.label == runs else f": {runs}"
     return f"  {name}{members}{in_blocks}"
+
+
+class _EffectHead(Struct, frozen=True, kw_only=True):
+    """What stands before the speedups in a table of effects."""
+
+    title: str
+    first_fields: list[Field]
+    heading: Heading  # of the column with the values of a point
 
 
 def _effects(rows: Sequence[EffectRow], comparison: Comparison, short: bool) -> ViewTable:
@@ -205,54 +207,22 @@ def _effects(rows: Sequence[EffectRow], comparison: Comparison, short: bool) -> 
     baselines = [cell.baseline for _, _, cell in cells]
     values = [cell.value for _, _, cell in cells]
     compared = comparison.compared > 1
-    title = ""
-    if len(sides) > 2:  # one benchmark, so that its name and the baseline are said once
-        first = f"{_alike(values, baselines)[0]} {rows[0].unit} ({MEAN})"
-        title = f"{effect_name(rows[0])}: {sides[0].label} has {first}"
-        first_fields = [
-            Field(heading="point", value=lambda it: it[1].label, form=TEXT, flexible=True)
-        ]
-        heading: Heading = rate_heading(rows[0].unit)
-    else:
-        units = {row.unit for row in rows}
-        unit = f"({units.pop()})" if len(units) == 1 else ""
-        axes = {side.label.rpartition("=")[0] for side in sides}
-        one_axis = len(axes) == 1 and "" not in axes
-        labels = [side.label.rpartition("=")[2] if one_axis else side.label for side in sides]
-        if max(map(len, labels)) > _LONGEST_HEADING // 2:
-            labels = ["baseline", "point"]
-        of_baseline = Form(partial(_alike, values))
-        first_fields = [
-            Field(
-                heading=("benchmark", unit),
-                value=lambda it: effect_name(it[0]),
-                form=TEXT,
-                flexible=True,
-            ),
-            *(
-                []
-                if unit
-                else [Field(heading="unit", value=lambda it: it[0].unit, form=TEXT, optional=4)]
-            ),
-            Field(
-                heading=(labels[0], MEAN),
-                value=lambda it: it[2].baseline,
-                form=of_baseline,
-                optional=3,
-            ),
-        ]
-        heading = (labels[1], MEAN)
+    head = (
+        _head_of_points(rows[0], sides[0], _alike(values, baselines)[0])
+        if len(sides) > 2
+        else _head_of_benchmarks(rows, sides, Form(partial(_alike, values)))
+    )
     columns = (
-        *first_fields,
+        *head.first_fields,
         Field(
-            heading=heading,
+            heading=head.heading,
             value=lambda it: it[2].value,
             form=Form(partial(_alike, baselines)),
             optional=3,
         ),
         Field(heading="speed-|up", value=lambda it: factor_text(it[2].speedup)),
         Field(
-            heading=f"{_level(comparison)} %|interval",
+            heading=f"{confidence_percent(comparison)} %|interval",
             value=lambda it: interval_text(it[2].speedup),
         ),
         Field(
@@ -267,7 +237,49 @@ def _effects(rows: Sequence[EffectRow], comparison: Comparison, short: bool) -> 
     def style(row_cell: _Cell) -> str:
         return _STYLES.get(row_cell[2].speedup.verdict, "") if row_cell[2].speedup else ""
 
-    return ViewTable(title=title, rows=cells, fields=columns, style=style)
+    return ViewTable(title=head.title, rows=cells, fields=columns, style=style)
+
+
+def _head_of_points(row: EffectRow, baseline: Side, baseline_value: str) -> _EffectHead:
+    """Return the head for one benchmark: the title names it and the baseline's value once."""
+    return _EffectHead(
+        title=f"{effect_name(row)}: {baseline.label} has {baseline_value} {row.unit} ({MEAN})",
+        first_fields=[
+            Field(heading="point", value=lambda it: it[1].label, form=TEXT, flexible=True)
+        ],
+        heading=rate_heading(row.unit),
+    )
+
+
+def _head_of_benchmarks(
+    rows: Sequence[EffectRow], sides: Sequence[Side], baseline_form: Form
+) -> _EffectHead:
+    """Return the head for two sides: benchmark, unit where units differ, the baseline's value."""
+    units = {row.unit for row in rows}
+    unit = f"({units.pop()})" if len(units) == 1 else ""
+    axes = {side.label.rpartition("=")[0] for side in sides}
+    one_axis = len(axes) == 1 and "" not in axes
+    labels = [side.label.rpartition("=")[2] if one_axis else side.label for side in sides]
+    if max(map(len, labels)) > LONGEST_HEADING // 2:
+        labels = ["baseline", "point"]
+    benchmark = Field(
+        heading=("benchmark", unit),
+        value=lambda it: effect_name(it[0]),
+        form=TEXT,
+        flexible=True,
+    )
+    unit_field = Field(heading="unit", value=lambda it: it[0].unit, form=TEXT, optional=4)
+    baseline = Field(
+        heading=(labels[0], MEAN),
+        value=lambda it: it[2].baseline,
+        form=baseline_form,
+        optional=3,
+    )
+    return _EffectHead(
+        title="",
+        first_fields=[benchmark, *([] if unit else [unit_field]), baseline],
+        heading=(labels[1], MEAN),
+    )
 
 
 def _alike(neighbours: Sequence[float | None], values: Sequence[float | None]) -> list[str]:
@@ -429,276 +441,3 @@ def _in_brackets(interval: RatioInterval | None) -> str | None:
     share = interval.ratio - 1
     change = f">+{_MOST_FACTOR * 100}" if share > _MOST_FACTOR else signed_percent(share)
     return change if interval.verdict in (Decision.BETTER, Decision.WORSE) else f"({change})"
-
-
-# -- What a comparison stands on, below its table --------------------------------------------------
-
-_MANY_BENCHMARKS = 4
-_BLUR_TOLD = 0.001  # steps of times, as a share of them
-_SAME_SPEEDUP = 0.0005
-
-
-def _basis_parts(comparison: Comparison, *, is_matrix: bool, detailed: bool) -> Iterator[Part]:
-    """Yield marks, bases, chance; not `detailed`: without what holds for every sweep."""
-    cells = [cell for row in comparison.benchmarks for cell in row.cells]
-    speedups = [cell.speedup for cell in cells if cell.speedup]
-    several = comparison.compared > 1
-    doubts = dict.fromkeys(
-        doubt for speedup in speedups if speedup.decided for doubt in speedup.doubts
-    )
-    if is_matrix:
-        held = f"; ++ and -- hold up with all {comparison.compared} comparisons considered (Holm)"
-        yield (
-            f"+ better, - worse, = same within {comparison.margin * 100:g} %, ~ the same but for "
-            f"rare slow runs, ? inconclusive{held if several else ''}"
-        )
-        yield f"( ): with a doubt: {', '.join(doubts)}" if doubts else None
-    for doubt in doubts:
-        if doubt.endswith("rounds"):
-            yield (
-                f"{doubt}: too few to test independence. A lasting change of the machine would "
-                f"look the same. Run {LEAST_TESTED} or more."
-            )
-        elif "independent" in doubt:
-            yield f"{doubt}: runs close in time are alike beyond chance; the interval is wider"
-    if len(comparison.benchmarks) >= _MANY_BENCHMARKS and any(
-        speedup.decided for speedup in speedups
-    ):
-        yield from _tallies(comparison)
-    if detailed or any(speedup.basis is not Basis.BLOCKS for speedup in speedups):
-        yield from _stands_on(speedups)
-    if not detailed:
-        return
-    yield from _details(comparison, speedups, is_matrix=is_matrix)
-
-
-def _details(
-    comparison: Comparison, speedups: Sequence[RatioInterval], *, is_matrix: bool
-) -> Iterator[str]:
-    """Yield what holds for every sweep as well: steps of times, looks, chance."""
-    cells = [cell for row in comparison.benchmarks for cell in row.cells]
-    blur = max((speedup.blur for speedup in speedups), default=0.0)
-    if blur > _BLUR_TOLD:
-        yield (
-            f"Recorded times are rounded by up to {percent(blur)} % of a run. Intervals include "
-            "this; more runs do not help."
-        )
-    if any(_of_pairs(cell) for cell in cells):
-        yield "Values are of all runs of a point; speedups are of those in pairs."
-    if any(speedup.by_cpu for speedup in speedups):
-        yield (
-            "Values are by elapsed time. Speedups are by CPU time, which excludes the time that "
-            "others took."
-        )
-    if comparison.looks > 1:
-        yield (
-            f"Up to {count(comparison.looks, 'interim look')} were taken (--until, added rounds). "
-            f"Each interval has {_level(comparison)} % confidence, so all together have 95 %."
-        )
-    if comparison.compared > 1:
-        shared = "; they share the baseline's noise" if len(comparison.sides) > 2 else ""
-        yield (
-            f"Expect {comparison.by_chance:.2g} false positives in {comparison.compared} "
-            f"comparisons{shared}."
-        )
-        if not is_matrix and any(cell.holds for _, _, cell in comparison.verdicts()):
-            yield "A verdict with * holds up with all of them considered (Holm)."
-    unknown = [
-        speedup.more
-        for speedup in speedups
-        if speedup.verdict is Decision.UNKNOWN and speedup.more != 0
-    ]
-    if unknown and is_matrix:
-        known_rounds = [more for more in unknown if more is not None]
-        rounds = (
-            "more than 1000 rounds" if None in unknown else count(max(known_rounds), "more round")
-        )
-        yield f"? inconclusive: {rounds} needed to decide all of them, at this noise."
-
-
-def _tallies(comparison: Comparison) -> Iterator[str]:
-    """Count the verdicts of each side: ups and downs that a suite's mean has cancelled."""
-    for place, side in enumerate(comparison.sides[1:]):
-        cells = [row.cells[place] for row in comparison.benchmarks]
-        lines = []
-        for verdict in Decision:
-            decided_cells = [
-                cell for cell in cells if cell.speedup and cell.speedup.verdict is verdict
-            ]
-            held = sum(cell.holds for cell in decided_cells)
-            if decided_cells:
-                lines.append(
-                    f"{len(decided_cells)} {verdict}" + (f" ({held} hold up)" if held else "")
-                )
-        lacking = sum(cell.speedup is None for cell in cells)
-        lines += [f"{lacking} not compared"] if lacking else []
-        yield f"{side.label}: of {len(cells)} benchmarks: {', '.join(lines)}"
-
-
-def _of_pairs(cell: Effect) -> bool:
-    """Tell whether the speedup is visibly another than that of the values: of fewer runs."""
-    interval = cell.speedup
-    if (
-        interval is None
-        or interval.by_cpu
-        or not cell.improvement
-        or not cell.value
-        or not cell.baseline
-    ):
-        return False
-    return abs(cell.value / cell.baseline / interval.ratio - 1) > _SAME_SPEEDUP
-
-
-def _stands_on(intervals: Sequence[RatioInterval]) -> Iterator[str]:
-    """Say what the intervals are from, the strongest first."""
-    for basis in Basis:
-        alike = [interval for interval in intervals if interval.basis is basis]
-        if not alike:
-            continue
-        some_of = "" if len(alike) == len(intervals) else f" ({len(alike)} of {len(intervals)})"
-        least, most = (
-            min(interval.count for interval in alike),
-            max(interval.count for interval in alike),
-        )
-        many = str(least) if least == most else f"{least} to {most}"
-        if basis is Basis.BLOCKS:
-            yield f"intervals{some_of}: paired within {many} blocks, Student's t{_freedom(alike)}"
-        elif basis is Basis.RUNS:
-            yield (
-                f"intervals{some_of}: Welch's over runs ({many} of the side that has fewer)"
-                f"{_freedom(alike)}; the runs are not in blocks, so a drift would count as effect"
-            )
-        else:
-            yield (
-                f"no interval{some_of}: one run per point cannot show the noise. Alternate several "
-                "runs: `rater sweep --rounds 6 --axis ...`"
-            )
-
-
-def _freedom(intervals: Sequence[RatioInterval]) -> str:
-    degrees = [interval.degrees for interval in intervals if interval.degrees is not None]
-    if not degrees:
-        return ""
-    least = f"{min(degrees):.3g}"
-    return f", {least} degree{'s' * (least != '1')} of freedom"
-
-
-def _level(comparison: Comparison) -> str:
-    """Return the confidence of the intervals in per cent."""
-    return f"{comparison.confidence * 100:.4g}"
-
-
-# -- `rater compare --memory`: average and maximum resident memory, a column pair for each point ---
-
-
-def memory_parts(rows: Sequence[MemoryRow], labels: Sequence[str]) -> Iterator[Part]:
-    """Yield a line for each benchmark, as many points beside each other as there is room for."""
-    letters = max(map(len, labels)) > _LONGEST_HEADING
-    headings = [column_letters(number) for number in range(len(labels))] if letters else labels
-    if letters:
-        yield from (f"{heading}  {label}" for heading, label in zip(headings, labels, strict=True))
-
-    def megabytes(row: MemoryRow, place: int, key: str) -> float | None:
-        cell: MemoryCell | None = row.cells[place]
-        size = None if cell is None else getattr(cell, key)
-        return None if size is None else size / 1e6
-
-    pairs = [
-        Field(heading=(heading, word), value=partial(megabytes, place=place, key=key), form=NUMBER)
-        for place, heading in enumerate(headings)
-        for word, key in (("average", "average_bytes"), ("most", "max_bytes"))
-    ]
-    first = Field(
-        heading="MB a copy",
-        value=lambda row: f"{row.benchmark} {row.tune or ''}".strip(),
-        form=TEXT,
-    )
-    yield ViewTable(title="", rows=rows, fields=(first, *pairs), repeated=1)
-    yield (
-        "Resident memory, hugetlb pages included: average over time, over copies; "
-        "most of any copy. Copies of less than a second have a maximum only."
-    )
-
-
-def memory_document(rows: Sequence[MemoryRow], labels: Sequence[str]) -> MemoryDocument:
-    """Return the rows for programs, bytes as they are."""
-    return {
-        "memory": [
-            {
-                "benchmark": row.benchmark,
-                "tune": row.tune,
-                "points": [
-                    _memory_point(label, cell)
-                    for label, cell in zip(labels, row.cells, strict=True)
-                ],
-            }
-            for row in rows
-        ]
-    }
-
-
-def _memory_point(label: str, cell: MemoryCell | None) -> MemoryPointJson:
-    if cell is None:
-        return {"label": label}
-    return {
-        "label": label,
-        "average_bytes": cell.average_bytes,
-        "max_bytes": cell.max_bytes,
-        "looks": cell.looks,
-        "copy_runs": cell.copy_runs,
-    }
-
-
-def write_memory_csv(rows: Sequence[MemoryRow], labels: Sequence[str], out: TextIO) -> None:
-    """Write a line for each benchmark, a pair of columns in bytes for each point."""
-    writer = csv.writer(out, lineterminator="\n")
-    pairs = [f"{label} {what} (bytes)" for label in labels for what in ("average", "max")]
-    writer.writerow(["benchmark", "tune", *pairs])
-    for row in rows:
-        sizes = [
-            None if size is None else round(size)
-            for cell in row.cells
-            for size in ((cell.average_bytes, cell.max_bytes) if cell else (None, None))
-        ]
-        writer.writerow([row.benchmark, row.tune, *sizes])
-
-
-# -- What became of each part of the cycles per instruction, below a comparison --------------------
-
-
-def cpi_parts(changes: Sequence[CpiChange], sides: Sequence[Side]) -> Iterator[Part]:
-    """Yield a table for each benchmark; nothing where nothing was counted on two sides."""
-
-    def cycles(cpi_change: CpiChange, place: int) -> float | None:
-        return cpi_change.cycles[place]
-
-    def change(cpi_change: CpiChange, place: int) -> float | None:
-        return cpi_change.changes[place]
-
-    three = Form(lambda values: [format_number(value, 3) for value in values])
-    for (benchmark, tune), rows in groupby(changes, key=lambda it: (it.benchmark, it.tune)):
-        name = f"{benchmark} {tune}" if tune else benchmark
-        columns = [
-            Field(heading=f"CPI of {name}", value=lambda it: it.part.replace("_", " "), form=TEXT)
-        ]
-        for place, side in enumerate(sides):
-            columns.append(
-                Field(heading=(side.label, ""), value=partial(cycles, place=place), form=three)
-            )
-            if place:
-                columns.append(
-                    Field(
-                        heading=("change,", "% of CPI"),
-                        value=partial(change, place=place - 1),
-                        form=CHANGE,
-                    )
-                )
-        yield ViewTable(title="", rows=list(rows), fields=columns)
-
-
-def cpi_document(changes: Sequence[CpiChange]) -> list[CpiChangeJson]:
-    """Return the same as JSON values."""
-    rows: list[CpiChangeJson] = to_json(
-        list(changes), {CpiChange: JsonFields("benchmark tune part cycles changes")}
-    )
-    return rows

@@ -1,4 +1,4 @@
-"""Throughput against copies: what limits, tables, the law, SMT, rotated order; as JSON."""
+"""Throughput against copies: what limits, tables, the law, SMT, rotated order."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from functools import partial
 
 from rater.analysis.compare.conditions import ConditionDifference
 from rater.analysis.compare.differences import taken_runs
-from rater.analysis.compare.scaling import Curve, ExcludedRuns, ScalePoint, Scaling, Series
+from rater.analysis.compare.scaling import Curve, ScalePoint, Scaling, Series
 from rater.analysis.compare.scaling_samples import Change, OrderComparison, SmtYield
 from rater.analysis.results.copies import CpusUsed, Share
 from rater.analysis.results.disturbed import mostly_disturbed
 from rater.analysis.stats.curves import LEAST_POINTS, Coefficient, NoLaw, Usl
 from rater.analysis.stats.intervals import ASSUMED_SD
 from rater.show.compare.comparison import rate_heading
-from rater.show.compare.differences import TROUBLES, trouble_parts
-from rater.show.plans.plan import DIFFERENCE
+from rater.show.compare.differences import trouble_parts
 from rater.show.screen.document import (
     CHANGE,
     NUMBER,
@@ -31,15 +30,12 @@ from rater.show.screen.document import (
 from rater.show.screen.format import format_number, format_together, needed_decimals
 from rater.text.cpuset import format_list
 from rater.text.values import (
-    JsonFields,
     copies_text,
     count,
     group_by_key,
     join_and,
-    objects,
     percent,
     signed_percent,
-    to_json,
     truncate_list,
 )
 
@@ -499,112 +495,3 @@ def limits(curve: Curve) -> Iterator[str]:
             words[-1] += f", {signed_percent(low.rate / peak.rate - 1, 0)} % at {low.copies}"
         if words:
             yield f"{benchmarks}: {'; '.join(words)}."
-
-
-# -- Scaling as values for JSON --------------------------------------------------------------------
-
-TABLE = {
-    Curve: JsonFields(
-        "name conditions{} copies runs compared_at_copies=fair",
-        {"limits": limits},
-        "placements=places suites benchmarks",
-        {
-            "differences": lambda curve: [
-                DIFFERENCE.read(difference) | {"runs": runs}
-                for difference, runs in curve.differences
-            ]
-        },
-        "lacking disturbed=troubles",
-    ),
-    **TROUBLES,
-    CpusUsed: JsonFields(
-        "copies each_has=share",
-        {"cores": lambda curve: None if curve.cores is None else len(curve.cores)},
-        "copies_per_core=per_core threads_per_core=threads copies_per_lgroup=lgroups"
-        " cpus=used_cpus machine_cpus=cpus machine_cores",
-    ),
-    Series: JsonFields(
-        {
-            "*": lambda series: (
-                {"suite": series.name, "over": series.over}
-                if series.is_suite
-                else {"benchmark": series.name}
-            )
-        },
-        "category unit points",
-        {
-            "noise": lambda series: {
-                "sd": series.noise.sd,
-                "degrees_of_freedom": series.noise.degrees,
-                "assumed": series.noise.degrees is None,
-                "within_rounds": series.noise.in_rounds,
-            }
-        },
-        "knee_copies=shape.knee knee_within_noise_copies=shape.maybe"
-        " plateau_from_copies=shape.plateau highest_at_copies=shape.peak"
-        " falls_at_copies=shape.falls_at no_knee_because=shape.reason usl=law",
-    ),
-    ScalePoint: JsonFields(
-        "copies rate",
-        {"runs": lambda one: objects("run rate", zip(one.runs, one.rates, strict=True))},
-        "speedup efficiency gain_per_copy=gain of_linear_per_lgroup=per_lgroup joules_per_copy",
-    ),
-    NoLaw: JsonFields("refused=reason"),
-    Usl: JsonFields(
-        "fitted_to=scale lambda=rate sigma kappa degrees_of_freedom=degrees",
-        {
-            "residuals": lambda law: objects(
-                "copies share", zip(law.copies, law.residuals, strict=True)
-            )
-        },
-        "rms_share=rms",
-        {
-            "largest_share": lambda law: max(law.residuals, key=abs),
-            "describes_the_curve": lambda law: not law.bad,
-        },
-        "peak_copies=peak peak_interval_95=peak_interval peak_is_extrapolated=extrapolated"
-        " no_peak_before_copies=none_before"
-        " limit_rate=limit",
-    ),
-    Coefficient: JsonFields(
-        "value standard_error=symmetric",  # null: at or near its bound 0, the interval tells
-        {
-            "held_at_0": lambda one: one.error is None,
-            # null: no bound
-            "interval_95": lambda one: [one.low, None if math.isinf(one.high) else one.high],
-        },
-    ),
-    ExcludedRuns: JsonFields("runs name copies reason"),
-    SmtYield: JsonFields(
-        "conditions{} cores copies_per_core=threads whole_machine=of_machine"
-        " runs_one_a_core=one_a_core runs_all_threads=all_threads copies_per_hour=changes"
-    ),
-    OrderComparison: JsonFields(
-        "conditions{} copies runs_homogeneous=homogeneous runs_rotated=rotated copy_s=times"
-        " work_per_s=work scores"
-    ),
-    Change: JsonFields(
-        "benchmark before after change=share beyond_noise",  # benchmark null: the geometric mean
-        {"noise_assumed": lambda change: change.noise.degrees is None},
-    ),
-}
-
-
-def scaling_document(
-    scaling: Scaling,
-    smt: Sequence[SmtYield],
-    rotated: Sequence[OrderComparison],
-    missing: Sequence[str] = (),
-) -> dict[str, object]:
-    """Return everything; rates are in each series' `unit`, shares are of one."""
-    document: dict[str, object] = to_json(
-        {
-            "curves": scaling.curves,
-            "on_no_curve": scaling.alone,
-            "points_without_runs": missing,
-            "smt": smt,
-            "rotated_against_homogeneous": rotated,
-        },
-        TABLE,
-    )
-    return document

@@ -12,6 +12,8 @@ from rater.text.values import count, group_by_key, printable
 
 # -- Letters in the place of points' labels, where those take too much room ------------------------
 
+LONGEST_HEADING = 16  # characters; of longer labels a letter stands above the column
+
 
 def column_letters(place: int) -> str:
     """Return A for the first (place 0), Z for the 26th, then AA, AB."""

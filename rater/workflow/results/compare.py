@@ -13,15 +13,9 @@ from rater.analysis.results.copies import Point, memory_rows
 from rater.analysis.results.disturbed import NOT_JUDGED
 from rater.analysis.stats.intervals import Decision
 from rater.show.charts.comparison import comparison_chart, comparison_svg
-from rater.show.compare.comparison import (
-    comparison_document,
-    comparison_parts,
-    cpi_document,
-    cpi_parts,
-    memory_document,
-    memory_parts,
-    write_memory_csv,
-)
+from rater.show.compare.comparison import comparison_document, comparison_parts
+from rater.show.compare.cycles import cpi_document, cpi_parts
+from rater.show.compare.memory import memory_document, memory_parts, write_memory_csv
 from rater.show.screen.document import Line, Part
 from rater.store.store import Store
 from rater.system.errors import InputError

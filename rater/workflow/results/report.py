@@ -15,7 +15,8 @@ from rater.analysis.stats.curves import LawScale
 from rater.record.stored import StoredRun
 from rater.show.charts.comparison import curves_svg
 from rater.show.charts.vega import library
-from rater.show.compare.scaling import scaling_document, scaling_parts
+from rater.show.compare.scaling import scaling_parts
+from rater.show.compare.scaling_document import scaling_document
 from rater.show.html.page import RunSet, report_html
 from rater.show.html.shell import is_page
 from rater.show.screen.document import Line, Part

@@ -34,7 +34,7 @@ from rater.record.run import (
     Placement,
 )
 from rater.record.stored import StoredRun
-from rater.show.compare.comparison import cpi_document, cpi_parts
+from rater.show.compare.cycles import cpi_document, cpi_parts
 from rater.show.screen.document import print_parts
 from tests.support.calls import Rater
 from tests.support.counted_runs import STACK, counted_run
