@@ -2,7 +2,7 @@
 
 A block of a page that follows `<!-- capture SCENE -->` has commands (`$ rater ...`) and their
 output. They are typed into a terminal of 80 columns, in the order of the pages, in the scene's
-folder with a database of its own; what they print replaces what is there. `<!-- capture SCENE: N
+folder with a database of its own; new output replaces the old. `<!-- capture SCENE: N
 lines -->` keeps the first N lines of each command. Pictures are of the runs of the scenes.
 
     python -m benchmarks.captures [SCENE ...]
@@ -123,14 +123,14 @@ class Scene:
         (self.folder / "bin").mkdir()
         (self.folder / "bin" / "rater").symlink_to(PROGRAM)
         names = ("DB", "LOCK", "JOURNAL", "CACHE")
-        own = {f"RATER_{name}": str(self.folder / name.lower()) for name in names}
+        variables = {f"RATER_{name}": str(self.folder / name.lower()) for name in names}
         self.environment = {
             **{
                 key: value
                 for key, value in os.environ.items()
                 if not key.startswith(("RATER_", "SLURM_"))
             },
-            **own,
+            **variables,
             **{"RATER_CONFIG": "", "COLUMNS": "80", "LINES": "24", "TERM": "dumb", "PAGER": ""},
             "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
         }

@@ -188,20 +188,20 @@ def check_against_functions(rng: np.random.Generator) -> None:
     mean, reach = paired_intervals(first - second)
     other, width = welch_intervals(first, second)
     for case_number in range(_CHECKED):
-        told = ratio_interval(
+        interval = ratio_interval(
             paired_estimate(list(first[case_number] - second[case_number])), MARGIN
         )
         assert math.isclose(
-            told.high or 0, math.exp(mean[case_number] + reach[case_number]), rel_tol=1e-9
+            interval.high or 0, math.exp(mean[case_number] + reach[case_number]), rel_tol=1e-9
         )
-        assert (told.verdict in (Decision.BETTER, Decision.WORSE)) == (
+        assert (interval.verdict in (Decision.BETTER, Decision.WORSE)) == (
             abs(mean[case_number]) > reach[case_number]
         )
-        told = ratio_interval(
+        interval = ratio_interval(
             unpaired_estimate(list(first[case_number]), list(second[case_number])), MARGIN
         )
         assert math.isclose(
-            told.high or 0, math.exp(other[case_number] + width[case_number]), rel_tol=1e-6
+            interval.high or 0, math.exp(other[case_number] + width[case_number]), rel_tol=1e-6
         )
 
 

@@ -183,15 +183,15 @@ def main() -> None:
         cases += [case] if case.log_s.size <= _MOST_COPY_RUNS else []
         number += 1
     planted = sum(case.kind != "clean" for case in cases)
-    found, wrong = judge(cases).tolist()
+    right, wrong = judge(cases).tolist()
     print(
-        f"{planted} of {len(cases)} runs have a cause: {found} found; {wrong} have a wrong finding"
+        f"{planted} of {len(cases)} runs have a cause: {right} found; {wrong} have a wrong finding"
     )
     for module, name, value, about in alternatives():
         with changed(module, name, value):
-            found, wrong = judge(cases).tolist()
+            right, wrong = judge(cases).tolist()
         place = module.__name__.rpartition(".")[2]
-        print(f"{place}.{name} {about}: {found} found; {wrong} wrong", flush=True)
+        print(f"{place}.{name} {about}: {right} found; {wrong} wrong", flush=True)
 
 
 if __name__ == "__main__":

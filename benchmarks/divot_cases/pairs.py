@@ -1,7 +1,7 @@
 """`python -m benchmarks.divot_cases.pairs --pairs 200 --seed S`: faults that two runs share.
 
 Two runs of one machine, each with noise of its own: a fault in both, in one, in both but moved,
-or in none. `rater divots A B --json` says what recurs, what wanders and what is there once.
+or in none. `rater divots A B --json` names faults that recur, that wander and that one run has.
 """
 
 from __future__ import annotations

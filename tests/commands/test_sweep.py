@@ -450,13 +450,13 @@ def test_the_tables_have_suites_first_and_say_what_copies_share(rater_with_runs:
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     text = io.StringIO()
     printer = Printer(Console(file=text, width=width))
-    found = scaling_curves(
+    scaling = scaling_curves(
         [
             Point("", (), (PointRun(run(index, number), None),))
             for number, index in enumerate((1, 2, 4, 8), 1)
         ],
     )
-    print_parts(scaling_parts(found, (), ()), printer)
+    print_parts(scaling_parts(scaling, (), ()), printer)
     assert max(map(len, text.getvalue().splitlines())) <= width
 
 

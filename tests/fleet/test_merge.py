@@ -95,20 +95,20 @@ def test_a_new_table_of_a_run_needs_no_word(store: Store) -> None:
 
 
 def test_rows_of_every_table_come_along_in_any_order_and_once(tmp_path: Path) -> None:
-    a = full_database(tmp_path / "a.db", "aa", "bb")
-    b = full_database(tmp_path / "b.db", "cc")
+    first_database = full_database(tmp_path / "a.db", "aa", "bb")
+    second_database = full_database(tmp_path / "b.db", "cc")
     both_at_once = full_database(tmp_path / "both.db", "cc", "aa", "bb")
     ours = full_database(tmp_path / "ours.db", "bb")  # other numbers, and one of them known
     first_copy, other, third = (tmp_path / f"{name}.db" for name in ("one", "other", "third"))
-    first, second = merged(first_copy, a, b)
+    first, second = merged(first_copy, first_database, second_database)
     assert (first.added, second.added, first.sweeps) == ((1, 2), (3,), 2)
-    merged(other, b, a, b)
+    merged(other, second_database, first_database, second_database)
     merged(third, first_copy)
-    again = merged(ours, first_copy, a)
+    again = merged(ours, first_copy, first_database)
     assert [it.known for it in again] == [1, 2]
-    merged(ours, b, first_copy, a, other)
+    merged(ours, second_database, first_copy, first_database, other)
     assert len({content(it) for it in (both_at_once, first_copy, other, third, ours)}) == 1
-    assert content(a) != content(first_copy)
+    assert content(first_database) != content(first_copy)
     for path in (first_copy, other, third, ours):
         assert asked(path, "PRAGMA foreign_key_check") == []
 

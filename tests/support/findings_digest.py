@@ -1,8 +1,8 @@
-"""Findings in made runs of all kinds, in a few words each, to notice when they change.
+"""Findings in made runs of all kinds, in a few words each, which a test compares.
 
-Findings are stored with `VERSION` of the search; those of another one are searched anew. So what is
-found may change only together with `VERSION`. `python -m tests.support.findings_digest` (`make
-findings`) writes what is found now to `tests/analysis/divots/found.json`.
+Findings are stored with `VERSION` of the search; those of another one are searched anew. So
+findings may change only together with `VERSION`. `python -m tests.support.findings_digest` (`make
+findings`) writes the findings of this code to `tests/analysis/divots/found.json`.
 """
 
 from __future__ import annotations

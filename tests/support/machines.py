@@ -100,7 +100,9 @@ def topology_of(
         for threads in cores:
             pus += [RawPU(os=cpu, core=core, package=number, l3=None, l2=None) for cpu in threads]
             core += 1
-        nodes.append(RawNode(number, cpuset.mask_of(c for core in cores for c in core), 0, None))
+        nodes.append(
+            RawNode(number, cpuset.mask_of(cpu for core in cores for cpu in core), 0, None)
+        )
     everything = cpuset.mask_of(pu.os for pu in pus)
     may = everything if usable is None else cpuset.mask_of(usable)
     return build_topology(pus, nodes, usable=may, allowed_nodes=allowed_nodes, source="made")

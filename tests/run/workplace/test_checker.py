@@ -671,11 +671,11 @@ def test_a_pattern_without_end_does_not_hold_up_the_copies(
         scale=1.0,
     )
     seen = Rig(tmp_path, metrics=(metric,)).run({"nap": script}, 2, plan)
-    [told] = [event for event in seen.checked if event.detail and "longer" in event.detail]
-    assert told.detail == "metric trap: its pattern took longer than 0.3 s of CPU time"
+    [overdue] = [event for event in seen.checked if event.detail and "longer" in event.detail]
+    assert overdue.detail == "metric trap: its pattern took longer than 0.3 s of CPU time"
     assert len(seen.checked) == len(seen.ended)
     [trapped] = [
-        event for event in seen.ended if (event.copy, event.step) == (told.copy, told.step)
+        event for event in seen.ended if (event.copy, event.step) == (overdue.copy, overdue.step)
     ]
-    meanwhile = seen.events[seen.events.index(trapped) : seen.events.index(told)]
+    meanwhile = seen.events[seen.events.index(trapped) : seen.events.index(overdue)]
     assert sum(isinstance(event, CopyStarted) for event in meanwhile) > 4
