@@ -100,9 +100,15 @@ def sources(folder: str) -> tuple[Source, ...]:
 type Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
+@cache
+def nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """Return every node of a tree: each kind of place looks at all of them."""
+    return tuple(ast.walk(tree))
+
+
 def functions(tree: ast.AST) -> Iterator[Function]:
     """Yield every function and method, those inside others as well."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -114,12 +120,17 @@ def parameters(function: Function | ast.Lambda) -> Iterator[ast.arg]:
     yield from function.args.kwonlyargs
 
 
-def comments(source: Source) -> Iterator[tuple[int, str]]:
-    """Yield line and text of each comment and docstring."""
+@cache
+def comments(source: Source) -> tuple[tuple[int, str], ...]:
+    """Return line and text of each comment and docstring."""
+    return tuple(_comments(source))
+
+
+def _comments(source: Source) -> Iterator[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
-    for node in ast.walk(source.tree):
+    for node in nodes(source.tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
             if text:
@@ -208,7 +219,7 @@ def _classes() -> Mapping[str, ast.ClassDef]:
     return {
         node.name: node
         for source in sources("rater")
-        for node in ast.walk(source.tree)
+        for node in nodes(source.tree)
         if isinstance(node, ast.ClassDef)
     }
 
@@ -223,7 +234,7 @@ def _takes_any_number(node: ast.ClassDef) -> bool:
 
 
 def _positional(source: Source) -> Iterator[Place]:
-    for node in ast.walk(source.tree):
+    for node in nodes(source.tree):
         if not isinstance(node, ast.Call) or _called(node) not in _classes():
             continue
         if _takes_any_number(_classes()[_called(node)]):
@@ -245,7 +256,7 @@ def _is_struct(node: ast.ClassDef) -> bool:
 
 
 def _structs(source: Source) -> Iterator[Place]:
-    for node in ast.walk(source.tree):
+    for node in nodes(source.tree):
         if not isinstance(node, ast.ClassDef) or not _is_struct(node):
             continue
         fields = [
@@ -283,7 +294,7 @@ _SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp
 
 
 def _wrapped(source: Source) -> Iterator[Place]:
-    for node in ast.walk(source.tree):
+    for node in nodes(source.tree):
         if not isinstance(node, _SCOPES) or node.lineno == node.end_lineno:
             continue
         if isinstance(node, ast.Lambda):
@@ -300,7 +311,7 @@ def _wrapped(source: Source) -> Iterator[Place]:
 
 
 def _starred(source: Source) -> Iterator[Place]:
-    for node in ast.walk(source.tree):
+    for node in nodes(source.tree):
         for argument in node.args if isinstance(node, ast.Call) else ():
             if isinstance(argument, ast.Starred) and isinstance(
                 argument.value, ast.Tuple | ast.List
@@ -344,7 +355,7 @@ def mean_length_of_names(folder: str) -> float:
     """Return the mean length of bound names, each binding counted, without `_` at their ends."""
     lengths = []
     for source in sources(folder):
-        for node in ast.walk(source.tree):
+        for node in nodes(source.tree):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 lengths.append(len(node.id.strip("_")))
             elif isinstance(node, ast.arg):
