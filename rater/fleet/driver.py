@@ -33,7 +33,7 @@ from rater.fleet.plan import (
     updated_attempt,
 )
 from rater.fleet.shared_folder import PublishedVerdict, SharedFolder
-from rater.fleet.show import nodes_document, nodes_parts
+from rater.fleet.show_nodes import nodes_document, nodes_parts
 from rater.fleet.store import (
     change,
     claim_submission,

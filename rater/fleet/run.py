@@ -33,7 +33,7 @@ from rater.fleet.plan import (
     may_come_to_more,
 )
 from rater.fleet.shared_folder import SharedFolder
-from rater.fleet.show import listed_document, listed_parts
+from rater.fleet.show_nodes import listed_document, listed_parts
 from rater.fleet.store import (
     find_fleet,
     fleets,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -43,7 +43,7 @@ from rater.fleet.hosts import (
     results_of,
 )
 from rater.fleet.page import fleet_page, summary_line
-from rater.fleet.plan import AttemptState, deciding_attempt
+from rater.fleet.plan import AttemptState, StoredFleet, deciding_attempt
 from rater.fleet.run import create_confirming_fleet
 from rater.fleet.show import (
     MissingHost,
@@ -313,6 +313,19 @@ def _loaded(store: Store, fleet: int, thresholds: Thresholds, most: int) -> _Loa
         return _Loaded(
             compared=comparison, chosen=chosen, inside=inside, missing=missing, planned=len(chosen)
         )
+    return _Loaded(
+        compared=comparison,
+        chosen=chosen,
+        inside=inside,
+        missing=_missing_hosts(plan, chosen, with_times),
+        planned=len(plan.attempts),
+    )
+
+
+def _missing_hosts(
+    plan: StoredFleet, chosen: Mapping[str, IndexedRun], with_times: Collection[str]
+) -> list[MissingHost]:
+    """Return the planned hosts without a complete run or without times, and why."""
     missing = []
     for node, tried in plan.attempts.items():
         last = deciding_attempt(tried) if tried else None
@@ -334,13 +347,7 @@ def _loaded(store: Store, fleet: int, thresholds: Thresholds, most: int) -> _Loa
                 has_times=node in with_times,
             )
         )
-    return _Loaded(
-        compared=comparison,
-        chosen=chosen,
-        inside=inside,
-        missing=missing,
-        planned=len(plan.attempts),
-    )
+    return missing
 
 
 def _results(store: Store, fleet: int) -> list[HostResult]:

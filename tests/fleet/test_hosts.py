@@ -38,7 +38,6 @@ from rater.fleet.hosts import (
     SlowBenchmark,
     SlowHost,
     compare_fleet,
-    compare_hosts,
     results_of,
 )
 from rater.fleet.plan import AttemptState, NodeAttempt, NodeVerdict, StoredFleet, VerdictStatus
@@ -50,10 +49,10 @@ from rater.fleet.show import (
     fleet_parts,
     histories_parts,
     history_document,
-    nodes_document,
-    nodes_parts,
     part_lines,
 )
+from rater.fleet.show_nodes import nodes_document, nodes_parts
+from rater.fleet.slowness import compare_hosts
 from rater.record.run import RunStatus
 from rater.show.screen.console import Printer
 from rater.show.screen.document import print_parts
