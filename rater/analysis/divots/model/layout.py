@@ -9,6 +9,7 @@ the count could make.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -178,9 +179,7 @@ def node_counts(table: Table) -> Floats:
 def _fit_load(table: Table, levels: Floats) -> tuple[list[DivotEffect], Floats]:
     """Return what fuller nodes cost, and the ln time that this explains of each slot (B, S).
 
-    Only where several nodes have each count and follow it. The slope of ln time over ln count is
-    Theil and Sen's (1968), between 0 and 1: fuller nodes are not faster, and n copies take at
-    most n times as long.
+    Only where several nodes have each count and follow it.
     """
     explained = np.zeros(levels.shape)
     is_remote = (table.memory >= 0) & (table.node >= 0) & (table.memory != table.node)
@@ -190,13 +189,8 @@ def _fit_load(table: Table, levels: Floats) -> tuple[list[DivotEffect], Floats]:
     if not _are_counts_separable(counts):
         return [], explained
     members = [(table.node == node) & ~is_remote for node in nodes]
-    medians = [np.median(levels[:, slots], axis=1) for slots in members]
-    by_node = np.stack(medians, axis=1)  # (B, nodes)
-    ln_count = np.log(counts)
-    slope = np.clip([theil_sen(ln_count, row) for row in by_node], 0.0, 1.0)
-    differs = by_node.mean(axis=0) - by_node.mean()
-    by_count = (ln_count - ln_count.mean()) * slope.mean()
-    if np.sum((differs - by_count) ** 2) > _MOST_UNEXPLAINED * np.sum(differs**2):
+    slope = _load_slope(levels, members, counts)
+    if slope is None:
         return [], explained
     typical = float(np.median(counts))
     effects = []
@@ -210,6 +204,21 @@ def _fit_load(table: Table, levels: Floats) -> tuple[list[DivotEffect], Floats]:
         explained += np.outer(effect.size, effect.slot_weights)
         effects += [effect] if count != typical else []
     return effects, explained
+
+
+def _load_slope(levels: Floats, members: Sequence[Bools], counts: Floats) -> Floats | None:
+    """Return the slope of ln time over ln count of each benchmark (B,), from N nodes' slots.
+
+    The slope is Theil and Sen's (1968), between 0 and 1: fuller nodes are not faster, and n copies
+    take at most n times as long. None where the nodes' mean times do not follow their counts.
+    """
+    by_node = np.stack([np.median(levels[:, slots], axis=1) for slots in members], axis=1)  # (B, N)
+    ln_count = np.log(counts)
+    slope: Floats = np.clip([theil_sen(ln_count, row) for row in by_node], 0.0, 1.0)
+    differs = by_node.mean(axis=0) - by_node.mean()
+    by_count = (ln_count - ln_count.mean()) * slope.mean()
+    unexplained = np.sum((differs - by_count) ** 2)
+    return None if unexplained > _MOST_UNEXPLAINED * np.sum(differs**2) else slope
 
 
 def _are_counts_separable(counts: Floats) -> bool:

@@ -67,42 +67,90 @@ def find_slopes(
     `residuals` (B, I, S); `slot_levels` (B, S) are their means over iterations; `order` (S,) is
     each slot's place in the order of start, 0 to 1.
     """
-    benchmarks, iterations, slots = residuals.shape
-    if slots < _SLOPE_MIN_SLOTS:
+    if residuals.shape[2] < _SLOPE_MIN_SLOTS:
         return
     position = order - 0.5
+    repeat = noise.repeat
+    fit = _fit_slopes(slot_levels, position, repeat.variance / noise.iterations_run, repeat.df)
+    always = np.ones(residuals.shape[1])
+    yield from _slopes_of_all(slot_levels, position, fit, always, noise, searches=searches)
+    yield from _slopes_of_benchmarks(slot_levels, position, fit, always, noise, searches=searches)
+    yield from _slopes_of_cells(residuals, position, noise, searches)
 
-    def make_effect(where: Bools, when: Floats, size: Floats, net: float) -> DivotEffect:
-        return noise.make_effect(
+
+def _slopes_of_all(
+    slot_levels: Floats,
+    position: Floats,
+    fit: _SlopeFit,
+    always: Floats,
+    noise: CellNoise,
+    *,
+    searches: int,
+) -> Iterator[DivotEffect]:
+    """Yield the slope of all benchmarks together, where there are several.
+
+    `fit` has the slope of each benchmark, which is its size in the effect; `always` is a weight of
+    1 for each iteration (I,).
+    """
+    benchmarks = len(slot_levels)
+    if benchmarks < 2:
+        return
+    pooled, variance = _pool_slopes(slot_levels, fit, position)
+    df = np.array([_AGREEMENT_DF - 1 + benchmarks])
+    pooled_fit = _fit_slopes(pooled, position, variance, df)
+    for _, net in _slopes_that_pay(pooled, position, pooled_fit, ENTERS * SLOPE_FLOOR, searches):
+        yield noise.make_effect(
+            kind=EffectKind.GRADIENT,
+            slot_weights=position,
+            benchmarks=np.ones(benchmarks, bool),
+            iteration_weights=always,
+            size=fit.slope,
+            net_evidence=net,
+        )
+
+
+def _slopes_of_benchmarks(
+    slot_levels: Floats,
+    position: Floats,
+    fit: _SlopeFit,
+    always: Floats,
+    noise: CellNoise,
+    *,
+    searches: int,
+) -> Iterator[DivotEffect]:
+    """Yield slopes of one benchmark in all iterations."""
+    floor = ENTERS * SLOPE_FLOOR
+    for row, net in _slopes_that_pay(slot_levels, position, fit, floor, searches):
+        yield noise.make_effect(
+            kind=EffectKind.GRADIENT,
+            slot_weights=position,
+            benchmarks=np.arange(len(slot_levels)) == row,
+            iteration_weights=always,
+            size=fit.slope,
+            net_evidence=net,
+        )
+
+
+def _slopes_of_cells(
+    residuals: Floats, position: Floats, noise: CellNoise, searches: int
+) -> Iterator[DivotEffect]:
+    """Yield slopes of single cells, where there are several iterations."""
+    benchmarks, iterations, slots = residuals.shape
+    if iterations < 2:
+        return
+    cells = np.nan_to_num(residuals).reshape(benchmarks * iterations, slots)
+    variance = np.repeat(noise.repeat.variance, iterations)
+    fit = _fit_slopes(cells, position, variance, np.repeat(noise.repeat.df, iterations))
+    for row, net in _slopes_that_pay(cells, position, fit, SLOPE_FLOOR, searches):
+        where, when = noise.locate_cell(row, iterations)
+        yield noise.make_effect(
             kind=EffectKind.GRADIENT,
             slot_weights=position,
             benchmarks=where,
             iteration_weights=when,
-            size=size,
+            size=fit.slope[row] * where,
             net_evidence=net,
         )
-
-    always, large = np.ones(iterations), ENTERS * SLOPE_FLOOR
-    repeat = noise.repeat
-    by_benchmark = _fit_slopes(
-        slot_levels, position, repeat.variance / noise.iterations_run, repeat.df
-    )
-    if benchmarks > 1:
-        pooled, variance = _pool_slopes(slot_levels, by_benchmark, position)
-        df = np.array([_AGREEMENT_DF - 1 + benchmarks])
-        fit = _fit_slopes(pooled, position, variance, df)
-        for _, net in _slopes_that_pay(pooled, position, fit, large, searches):
-            everywhere = np.ones(benchmarks, bool)
-            yield make_effect(everywhere, always, by_benchmark.slope, net)
-    for row, net in _slopes_that_pay(slot_levels, position, by_benchmark, large, searches):
-        yield make_effect(np.arange(benchmarks) == row, always, by_benchmark.slope, net)
-    if iterations > 1:
-        cells = np.nan_to_num(residuals).reshape(benchmarks * iterations, slots)
-        variance, df = (np.repeat(values, iterations) for values in (repeat.variance, repeat.df))
-        fit = _fit_slopes(cells, position, variance, df)
-        for row, net in _slopes_that_pay(cells, position, fit, SLOPE_FLOOR, searches):
-            where, when = noise.locate_cell(row, iterations)
-            yield make_effect(where, when, fit.slope[row] * where, net)
 
 
 def _pool_slopes(slot_levels: Floats, fit: _SlopeFit, position: Floats) -> tuple[Floats, Floats]:

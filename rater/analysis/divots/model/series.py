@@ -180,6 +180,17 @@ class _Pairs(Struct, frozen=True, eq=False, kw_only=True):
     residual_df: float  # of the row itself
 
 
+class _WeighedFit(Struct, frozen=True, eq=False, kw_only=True):
+    """N pairs under one correlation and T standard deviations of the prior."""
+
+    ln_weight: Floats  # (N, T) of the posterior, not normalised
+    evidence: Floats  # (N, T) nats
+    ln_with: Floats  # (N, T) ln likelihood with the pattern
+    ln_without: Floats  # (N, T) and without
+    size: Floats  # (N,)
+    information: Floats  # (N,)
+
+
 class _Posterior(Struct, frozen=True, eq=False, kw_only=True):
     """N pairs under K correlations and T standard deviations of the prior."""
 
@@ -202,7 +213,7 @@ class SeriesRows(Struct, frozen=True, eq=False, kw_only=True):
 
     def test_patterns(self) -> list[PatternTest]:
         """Return all patterns that may pay, the clearest first."""
-        rows, iterations = self.rows.shape
+        iterations = self.rows.shape[1]
         correlations = _CORRELATIONS if iterations >= _CORRELATED_FROM else _CORRELATIONS[:1]
         fits = [estimate_patterns(self.rows, float(rho)) for rho in correlations]
         of_others = [_squares_of_others(fit, iterations) for fit in fits]
@@ -211,14 +222,10 @@ class SeriesRows(Struct, frozen=True, eq=False, kw_only=True):
         share = np.exp(posterior.ln_weight)
         evidence = -log_sum_exp(posterior.ln_weight - posterior.evidence, (1, 2))
         likeliest = share.sum(axis=2).argmax(axis=1)  # correlation
-        if rows * iterations >= _TAIL_FROM:
+        if self.rows.size >= _TAIL_FROM:
             typical = int(np.bincount(likeliest).argmax())
-            squares = of_others[typical] * pairs.other_df
-            deviations = self._single_deviations(fits[typical], squares, pairs)
-            is_single = pairs.pattern < iterations
-            of_pairs = deviations[pairs.row[is_single], pairs.pattern[is_single]]
-            by_tail = Tail(deviations).evidence(of_pairs)
-            evidence[is_single] = np.minimum(evidence[is_single], by_tail)
+            by_tail = self._tail_evidence(fits[typical], of_others[typical], pairs)
+            evidence = np.minimum(evidence, by_tail)
         size = posterior.size[np.arange(len(likeliest)), likeliest]
         by_alternative = share * pairs.variance[:, None] / posterior.information[:, :, None]
         error = np.sqrt(np.sum(by_alternative, axis=(1, 2)))
@@ -261,38 +268,49 @@ class SeriesRows(Struct, frozen=True, eq=False, kw_only=True):
         )
 
     def _weigh(self, fits: Sequence[PatternEstimates], pairs: _Pairs) -> _Posterior:
-        """Return the posterior weights and the evidence under each alternative.
+        """Return the posterior weights and the evidence under all alternatives."""
+        several = len(fits) > 1
+        weighed = [
+            self._weigh_fit(fit, pairs, other_squares, ln_prior if several else 0.0)
+            for fit, other_squares, ln_prior in zip(
+                fits, pairs.other_squares, _LN_PRIOR[: len(fits)].tolist(), strict=True
+            )
+        ]
+        ln_weight = np.stack([fit.ln_weight for fit in weighed], axis=1)
+        return _Posterior(
+            ln_weight=ln_weight - log_sum_exp(ln_weight, (1, 2), keepdims=True),
+            evidence=np.stack([fit.evidence for fit in weighed], axis=1),
+            ln_with=np.stack([fit.ln_with for fit in weighed], axis=1),
+            ln_without=np.stack([fit.ln_without for fit in weighed], axis=1),
+            size=np.stack([fit.size for fit in weighed], axis=1),
+            information=np.stack([fit.information for fit in weighed], axis=1),
+        )
+
+    def _weigh_fit(
+        self, fit: PatternEstimates, pairs: _Pairs, other_squares: Floats, ln_prior: float
+    ) -> _WeighedFit:
+        """Weigh the pairs under one correlation, whose prior is `ln_prior`.
 
         With S the sum of squares and n its degrees of freedom, ln likelihood of a variance v
         is -n / 2 * ln v - S / (2 v), the whitening's part beside it.
         """
-        shape = (len(pairs.row), len(fits), len(self.prior.sd))
-        ln_weight, evidence, ln_with, ln_without = (np.empty(shape) for _ in range(4))
-        sizes, information = np.empty(shape[:2]), np.empty(shape[:2])
         row, pattern, v = pairs.row, pairs.pattern, pairs.variance
         n = pairs.residual_df + pairs.other_df
         n_without = self.rows.shape[1] - 1 + pairs.other_df
-        for number, fit in enumerate(fits):
-            squares = (fit.squares_without[row, pattern] + pairs.other_squares[number])[:, None]
-            squares_without = (fit.squares[row] + pairs.other_squares[number])[:, None]
-            prior = self.prior.ln_weight + (_LN_PRIOR[number] if len(fits) > 1 else 0.0)
-            sizes[:, number] = fit.effect[row, pattern]
-            information[:, number] = fit.information[pattern]
-            ln_likelihood = -0.5 * n * np.log(v) - squares / 2 / v
-            ln_det = 0.5 * np.log(fit.information[pattern])[:, None]
-            ln_weight[:, number] = prior + fit.ln_evidence - ln_det + ln_likelihood
-            of_variance = prior - 0.5 * n_without * np.log(v)
-            ln_without[:, number] = of_variance - squares_without / 2 / v
-            ln_with[:, number] = of_variance - squares / 2 / v
-            scale = np.sqrt(information[:, number, None] / v)
-            t_value = np.abs(sizes[:, number, None]) * scale
-            evidence[:, number] = evidence_of_t(t_value, pairs.df)
-        return _Posterior(
-            ln_weight=ln_weight - log_sum_exp(ln_weight, (1, 2), keepdims=True),
-            evidence=evidence,
-            ln_with=ln_with,
-            ln_without=ln_without,
-            size=sizes,
+        squares = (fit.squares_without[row, pattern] + other_squares)[:, None]
+        squares_without = (fit.squares[row] + other_squares)[:, None]
+        prior = self.prior.ln_weight + ln_prior
+        size, information = fit.effect[row, pattern], fit.information[pattern]
+        ln_likelihood = -0.5 * n * np.log(v) - squares / 2 / v
+        ln_det = 0.5 * np.log(information)[:, None]
+        of_variance = prior - 0.5 * n_without * np.log(v)
+        t_value = np.abs(size[:, None]) * np.sqrt(information[:, None] / v)
+        return _WeighedFit(
+            ln_weight=prior + fit.ln_evidence - ln_det + ln_likelihood,
+            evidence=evidence_of_t(t_value, pairs.df),
+            ln_with=of_variance - squares / 2 / v,
+            ln_without=of_variance - squares_without / 2 / v,
+            size=size,
             information=information,
         )
 
@@ -309,6 +327,19 @@ class SeriesRows(Struct, frozen=True, eq=False, kw_only=True):
                     row, column = divmod(place, values.shape[1])
                     chosen.add((row, column + first))
         return np.array(sorted(chosen))
+
+    def _tail_evidence(self, fit: PatternEstimates, of_others: Floats, pairs: _Pairs) -> Floats:
+        """Return the evidence (N,) of single iterations by the tail of all of them.
+
+        Infinite for other patterns, which the tail does not limit. `of_others` is the typical
+        variance of the other rows (R, H) or (R, 1).
+        """
+        deviations = self._single_deviations(fit, of_others * pairs.other_df, pairs)
+        is_single = pairs.pattern < self.rows.shape[1]
+        of_singles = deviations[pairs.row[is_single], pairs.pattern[is_single]]
+        evidence = np.full(len(pairs.row), np.inf)
+        evidence[is_single] = Tail(deviations).evidence(of_singles)
+        return evidence
 
     def _single_deviations(
         self, fit: PatternEstimates, other_squares: Floats, pairs: _Pairs
