@@ -6,18 +6,43 @@ import pytest
 
 from tests.support.readable import KINDS, mean_length_of_names, places
 
-# Why a place stays, by the place without its line; each kind has few, as in code bases that
+# Why a place stays, by the place without its line. Each kind has few, as in code bases that
 # strangers find easy to read (trio, coverage.py, pyperf: 0 to 8 of a kind).
-ALLOWED: dict[str, dict[str, str]] = {}
-LEAST_MEAN_LENGTH = 7.0
+_BULK = "a row that is read by the hundred thousand: by position in half the time"
+ALLOWED: dict[str, dict[str, str]] = {
+    "parameter": {"rater/api.py: load(which)": "the name that Python programs use"},
+    "struct": {
+        "rater/plan/sweep.py: SlotRun": _BULK,
+        "rater/record/events.py: CopyEnded": _BULK,
+        "rater/record/events.py: EventCount": _BULK,
+        "rater/record/events.py: PageRegion": _BULK,
+        "rater/record/events.py: WorkloadTime": _BULK,
+    },
+}
+# Of names that are bound, by the same function: trio 6.8, pytest 6.6, psutil 5.6; rater had 5.2.
+LEAST_MEAN_LENGTH = 6.0
+OF_TESTS = ("parameter", "long", "nameless", "half")  # kinds that tests have none of, either
+
+
+def unexpected(kind: str, folder: str, allowed: dict[str, str]) -> tuple[list[str], list[str]]:
+    """Return the places that are not allowed, and the allowed ones that are gone."""
+    found = {place.name: str(place) for place in places(kind, folder)}
+    return (
+        sorted(found[name] for name in found.keys() - allowed.keys()),
+        sorted(allowed.keys() - found.keys()),
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_line_has_to_be_read_twice(kind: str) -> None:
-    allowed = ALLOWED.get(kind, {})
-    found = {place.name: str(place) for place in places(kind, "rater")}
-    assert sorted(found[name] for name in found.keys() - allowed.keys()) == [], KINDS[kind]
-    assert sorted(allowed.keys() - found.keys()) == [], "no longer there: take these out"
+    new, gone = unexpected(kind, "rater", ALLOWED.get(kind, {}))
+    assert new == [], KINDS[kind]
+    assert gone == [], "no longer there: take these out"
+
+
+@pytest.mark.parametrize("kind", OF_TESTS)
+def test_no_line_of_a_test_has_to_be_read_twice(kind: str) -> None:
+    assert unexpected(kind, "tests", {}) == ([], []), KINDS[kind]
 
 
 def test_names_are_as_long_as_those_of_other_projects() -> None:

@@ -278,6 +278,8 @@ def _letters(source: Source) -> Iterator[Place]:
             below, name = texts, inside
             if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 below, name = f"{texts}\n{ast.get_docstring(child) or ''}", child.name
+            if isinstance(node, ast.ClassDef) and isinstance(child, ast.AnnAssign):
+                continue  # a field is a stored key
             bound, line = "", 0
             if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
                 bound, line = child.id, child.lineno
