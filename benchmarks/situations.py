@@ -293,7 +293,7 @@ def figures(situation: Situation, times: int, rng: np.random.Generator) -> Figur
         counted += (
             old.verdict in _APART,
             apart,
-            apart and new.words in {str(it) for it in _APART},
+            apart and new.verdict_text in {str(it) for it in _APART},
             old.verdict is Decision.SAME,
             same,
             same and possible >= situation.slow_share,

@@ -52,7 +52,7 @@ class DisturbedRun(Struct, frozen=True, kw_only=True):
 
 def disturbed_runs(runs: Iterable[StoredRun]) -> tuple[DisturbedRun, ...]:
     """Return the runs that were disturbed; of imported ones hardly anything is known."""
-    disturbed = [_of(run.without_torn()) for run in runs]
+    disturbed = [_disturbance_of(run.without_torn()) for run in runs]
     return tuple(
         trouble
         for trouble in disturbed
@@ -82,7 +82,7 @@ def disturbed_points(points: Iterable[Point]) -> list[str]:
     return [f"{label}: cannot tell: {reason}" for label, reason in why.items() if reason]
 
 
-def _of(run: StoredRun) -> DisturbedRun:
+def _disturbance_of(run: StoredRun) -> DisturbedRun:
     warnings = run.warnings if run.head.source == "run" else ()  # else: of reading the file
     counters = run_counters(run)
     others_cost = foreign_load_cost(run, counters)

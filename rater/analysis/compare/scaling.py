@@ -133,7 +133,7 @@ class Series(Struct, frozen=True, kw_only=True):
     shape: CurveShape
     law: Usl | NoLaw
 
-    def at(self, copies: int) -> ScalePoint | None:
+    def point_of(self, copies: int) -> ScalePoint | None:
         """Return the point of so many copies."""
         return next((point for point in self.points if point.copies == copies), None)
 

@@ -94,7 +94,7 @@ def between_runs(runs: Sequence[SearchedRun]) -> tuple[RecurringDivot, ...]:
     groups: dict[Kind, list[list[_Fault]]] = {Kind.RECURRING: [], Kind.WANDERING: [], Kind.ONCE: []}
     loose: list[list[_Fault]] = []
     for fault in _faults(prepared):
-        fault.looks = [_look(fault, one) for one in prepared]
+        fault.looks = [_measure_fault(fault, one) for one in prepared]
         unknown = (Presence.OPEN, Presence.NOT_RUN)
         telling = sum(look.there not in unknown for look in fault.looks)
         if len(fault.runs) >= max(2, _OFTEN * telling):
@@ -182,7 +182,7 @@ def _keys(finding: Finding) -> set[_Key]:
     return {(cell.benchmark, cell.tune) for cell in finding.cells}
 
 
-def _sort(finding: Finding) -> tuple[bool, str]:
+def _sort_of_fault(finding: Finding) -> tuple[bool, str]:
     """Return what findings of one fault have in common: slow or fast, of what."""
     return finding.fast, _SORTS.get(finding.kind, finding.kind)
 
@@ -219,7 +219,7 @@ def _same(fault: _Fault, run: _Run, finding: Finding, finding_slots: Bools) -> b
     origin, first = fault.members[0]
     if any(member is run for member, _ in fault.members) or not _keys(first) & _keys(finding):
         return False
-    if _sort(first) != _sort(finding):
+    if _sort_of_fault(first) != _sort_of_fault(finding):
         return False
     if _moves(first) or _moves(finding):
         return _moves(first) and _moves(finding) and first.copies == finding.copies
@@ -227,7 +227,7 @@ def _same(fault: _Fault, run: _Run, finding: Finding, finding_slots: Bools) -> b
     return slots is not None and _share(slots, finding_slots) >= _SAME_PART
 
 
-def _look(fault: _Fault, run: _Run) -> FaultMeasurement:
+def _measure_fault(fault: _Fault, run: _Run) -> FaultMeasurement:
     for it, finding in fault.members:
         if it is run:
             return FaultMeasurement(
@@ -310,7 +310,7 @@ def _measured(
 def _moved(fault: _Fault, other: _Fault) -> bool:
     """Tell whether two faults may be one that moved: other runs, another place, the same size."""
     (_, finding), (_, other_finding) = fault.largest, other.largest
-    if fault.runs & other.runs or _sort(finding) != _sort(other_finding):
+    if fault.runs & other.runs or _sort_of_fault(finding) != _sort_of_fault(other_finding):
         return False
     sizes = sorted(abs(math.log(member.slowdown)) for member in (finding, other_finding))
     many = sorted(len(member.copies) for member in (finding, other_finding))

@@ -32,7 +32,7 @@ _SAVING = frozenset(["balanced", "balanced-battery", "powersave", "desktop", "sp
 def other_load(facts: MachineFacts, value: str) -> Opinion:
     """other processes share CPUs, caches and memory with copies."""
     load = facts.number("load.1min")
-    busy, named = facts.number("others.busy_cpus"), facts.text("others.named")
+    busy, named = facts.number("others.busy_cpus"), facts.text_of("others.named")
     if not facts.now:  # the load before a run is that of the run before it
         return unknown("`rater show RUN` has what disturbed the run")
     if busy is None:
@@ -51,7 +51,7 @@ def other_load(facts: MachineFacts, value: str) -> Opinion:
 @CHECKS.add("governor", "cpu.governor cpu.driver")
 def governor(facts: MachineFacts, value: str) -> Opinion:
     """a CPU that is slow to come to speed is a slow copy."""
-    driver = facts.text("cpu.driver")
+    driver = facts.text_of("cpu.driver")
     if not value:
         where = _virtual(facts)
         return unknown(f"no cpufreq here{f': {where} decides' if where else ''}")
@@ -73,7 +73,7 @@ def energy_preference(facts: MachineFacts, value: str) -> Opinion:
     if value in ("performance", "0"):
         return good(value)
     command = f"echo performance | tee {_CPUFREQ}/energy_performance_preference"
-    if facts.text("cpu.governor") == "performance":  # the kernel refuses another one then
+    if facts.text_of("cpu.governor") == "performance":  # the kernel refuses another one then
         return consider(f"{value}, beside the governor performance", command)
     # The governor performance sets it, and a kernel that has it takes no other preference.
     return consider(f"{value}: slower to come to speed", command, governor="performance")
@@ -88,13 +88,13 @@ def frequency_limits(facts: MachineFacts, value: str) -> Opinion:
             f"echo KHZ | tee {_CPUFREQ}/scaling_max_freq, unless the CPUs are of several kinds",
         )
     hardware, limit = facts.number("cpu.hardware_max_khz"), facts.number("cpu.max_khz")
-    is_capped = facts.text("cpu.boost") == "0" or facts.text("cpu.no_turbo") == "1"
+    is_capped = facts.text_of("cpu.boost") == "0" or facts.text_of("cpu.no_turbo") == "1"
     if hardware and limit and hardware > limit and not is_capped:
         return bad(
             f"{limit / 1e6:.2f} GHz at most, the CPU can {hardware / 1e6:.2f}",
             f"echo {hardware:.0f} | tee {_CPUFREQ}/scaling_max_freq",
         )
-    return good(f"{facts.text('cpu.min_khz') or '?'} to {value} kHz on all CPUs")
+    return good(f"{facts.text_of('cpu.min_khz') or '?'} to {value} kHz on all CPUs")
 
 
 @CHECKS.add("C-states", "cpu.idle_deepest cpu.idle_latency_us cpu.latency_limit_us")
@@ -103,7 +103,7 @@ def idle_states(facts: MachineFacts, value: str) -> Opinion:
     wakes_us, limit_us = (facts.number(f"cpu.{it}_us") for it in ("idle_latency", "latency_limit"))
     if wakes_us is None:
         return unknown("no cpuidle here, or an older rater did not look")
-    shown = f"down to {facts.text('cpu.idle_deepest')}, {wakes_us:g} us to wake"
+    shown = f"down to {facts.text_of('cpu.idle_deepest')}, {wakes_us:g} us to wake"
     if limit_us is not None and limit_us < wakes_us:
         return good(f"{shown}, but PM QoS asks for {limit_us:g} us at most")
     if wakes_us <= _QUICK_US:
@@ -122,7 +122,7 @@ def tuned(facts: MachineFacts, value: str) -> Opinion:
 @CHECKS.add("turbo", "cpu.boost cpu.no_turbo")
 def turbo(facts: MachineFacts, value: str) -> Opinion:
     """warm and busy machines clock lower: later runs are slower."""
-    no_turbo = facts.text("cpu.no_turbo")
+    no_turbo = facts.text_of("cpu.no_turbo")
     if not value and no_turbo is None:
         return unknown("no switch for it here")
     if value == "0" or no_turbo == "1":
@@ -154,7 +154,7 @@ def heat(facts: MachineFacts, value: str) -> Opinion:
 @CHECKS.add("SMT", "cpu.smt.")
 def smt(facts: MachineFacts, value: str) -> Opinion:
     """a copy that shares its core has half of it, or less."""
-    control, active = facts.text("cpu.smt.control"), facts.text("cpu.smt.active")
+    control, active = facts.text_of("cpu.smt.control"), facts.text_of("cpu.smt.active")
     if control is None and active is None:
         return unknown("the kernel does not report it")
     if active == "1":
@@ -196,7 +196,7 @@ def isolation(facts: MachineFacts, value: str) -> Opinion:
 def cpuset_of_ours(facts: MachineFacts, value: str) -> Opinion:
     """copies need the CPUs they are placed on, all the time."""
     online, usable = _cpus(facts, "cpu.online"), _cpus(facts, "cpu.usable")
-    offline = facts.text("cpu.offline")
+    offline = facts.text_of("cpu.offline")
     quota = facts.number("cgroup.cpu_quota")
     if quota is not None:
         return bad(
@@ -225,7 +225,7 @@ def interrupts(facts: MachineFacts, value: str) -> Opinion:
             f"{count(int(into), 'interrupt')} may go to isolated CPUs",
             f"for i in /proc/irq/*/smp_affinity_list; do echo {rest or 'CPUS'} > $i; done",
         )
-    balance = facts.text("irqbalance")
+    balance = facts.text_of("irqbalance")
     if balance == "running":
         return consider("irqbalance moves interrupts while copies run", "systemctl stop irqbalance")
     if balance is None:
@@ -246,7 +246,7 @@ def virtualization(facts: MachineFacts, value: str) -> Opinion:
             f"{'the host' if value == 'none' else value} gave {stolen:.0%} of the CPUs' time away",
             "another host, or pinned vCPUs",
         )
-    if facts.text("virtualization.free_memory") == "reported":
+    if facts.text_of("virtualization.free_memory") == "reported":
         where = "a hypervisor" if value == "none" else value
         return consider(
             f"{where}: the guest returns free memory to the host, so first touches may stall; "
@@ -254,7 +254,7 @@ def virtualization(facts: MachineFacts, value: str) -> Opinion:
         )
     if value != "none":
         return consider(f"{value}: it places vCPUs and memory; the topology may not be real")
-    if facts.text("container") == "yes":
+    if facts.text_of("container") == "yes":
         return good("none; in a container, which shares the kernel")
     return good("none")
 
@@ -281,7 +281,7 @@ def mitigations(facts: MachineFacts, value: str) -> Opinion:
     by_flaw = facts.below("mitigation.")
     if not by_flaw:
         return unknown("the kernel does not report it")
-    words = (facts.text("kernel.cmdline") or "").split()
+    words = (facts.text_of("kernel.cmdline") or "").split()
     off = [word for word in words if word in ("mitigations=off", "nopti", "nospectre_v2")]
     if off:
         return consider(
@@ -302,7 +302,7 @@ def mitigations(facts: MachineFacts, value: str) -> Opinion:
 def clock_source(facts: MachineFacts, value: str) -> Opinion:
     """programs that read the time often pay for it."""
     if value in ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"):
-        there = (facts.text("clocksource.available") or "").split()
+        there = (facts.text_of("clocksource.available") or "").split()
         command = (
             "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource"
             if "tsc" in there
@@ -313,12 +313,12 @@ def clock_source(facts: MachineFacts, value: str) -> Opinion:
 
 
 def _virtual(facts: MachineFacts) -> str | None:
-    value = facts.text("virtualization")
+    value = facts.text_of("virtualization")
     return None if value in (None, "none") else value
 
 
 def _cpus(facts: MachineFacts, name: str) -> frozenset[int]:
     try:
-        return parse_set(facts.text(name) or "")
+        return parse_set(facts.text_of(name) or "")
     except ValueError:
         return frozenset()

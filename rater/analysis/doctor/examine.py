@@ -89,7 +89,7 @@ def medium_pages(facts: MachineFacts, value: str) -> Opinion:
     }
     if len(sizes) < 2:
         return unknown("this kernel has huge pages of one size")
-    always = {"always"} | ({"inherit"} if facts.text("thp.enabled") == "always" else set())
+    always = {"always"} | ({"inherit"} if facts.text_of("thp.enabled") == "always" else set())
     on = [size for size in sorted(sizes)[:-1] if sizes[size] in always]
     if not on:
         return good("only programs that ask get them, if any")
@@ -108,10 +108,10 @@ def khugepaged(facts: MachineFacts, value: str) -> Opinion:
     )
     if pages is None or sleep_ms is None:
         return unknown("this kernel has none, or an older rater did not look")
-    if facts.text("thp.enabled") == "never":
+    if facts.text_of("thp.enabled") == "never":
         return good("nothing to do: THP is off")
     shown = f"scans {pages:g} pages every {sleep_ms / 1e3:g} s"
-    if facts.text("thp.khugepaged_defrag") == "0":
+    if facts.text_of("thp.khugepaged_defrag") == "0":
         return good(f"{shown}, and does not compact memory")
     return consider(f"{shown}, and compacts memory", f"echo 0 > {_THP}/khugepaged/defrag")
 
@@ -193,10 +193,10 @@ def swap(facts: MachineFacts, value: str) -> Opinion:
     used = 0 if free is None else total - free
     if used > _MUCH_SWAPPED_BYTES:
         return bad(f"{_gb(used)} of {_gb(total)} in use", "swapoff -a", swappiness="0")
-    if facts.text("vm.swappiness") == "0":
+    if facts.text_of("vm.swappiness") == "0":
         return good(f"{_gb(total)}, swappiness 0")
     return consider(
-        f"{_gb(total)}, swappiness {facts.text('vm.swappiness') or 'not known'}",
+        f"{_gb(total)}, swappiness {facts.text_of('vm.swappiness') or 'not known'}",
         "swapoff -a, or sysctl -w vm.swappiness=0",
         swappiness="0",
     )
@@ -228,16 +228,16 @@ def aslr(facts: MachineFacts, value: str) -> Opinion:
 @_CHECKS.add("perf", "kernel.perf_event_paranoid rater.may_count")
 def perf(facts: MachineFacts, value: str) -> Opinion:
     """without counters the cause of a slow copy stays unknown."""
-    level, refused = facts.number("kernel.perf_event_paranoid"), facts.text("rater.perf_refused")
+    level, refused = facts.number("kernel.perf_event_paranoid"), facts.text_of("rater.perf_refused")
     command = "sysctl -w kernel.perf_event_paranoid=0"
     if refused is not None or level is None:
         return bad(*refused.split("\n", 1)) if refused else unknown("this kernel counts no events")
-    if facts.text("cpu.counters") == "no":
+    if facts.text_of("cpu.counters") == "no":
         return consider(
             "no hardware counters (PMU) here: only page faults and switches are counted",
             "a virtual PMU from the host (KVM: <pmu state='on'/>), or a bare-metal machine",
         )
-    if facts.text("rater.may_count") == "yes" or level <= 0:
+    if facts.text_of("rater.may_count") == "yes" or level <= 0:
         return good(f"paranoid {level:g}: this user may count everything")
     if level > 2:
         return bad(f"paranoid {level:g}: nothing may be counted", command)
@@ -269,7 +269,9 @@ def limits(facts: MachineFacts, value: str) -> Opinion:
         if has is None:
             continue
         seen.append(f"{has / unit:.{0 if unit == 1 else 3}{'f' if unit == 1 else 'g'}} {what}")
-        is_short = has < least and not (name == "processes" and facts.text("rater.root") == "yes")
+        is_short = has < least and not (
+            name == "processes" and facts.text_of("rater.root") == "yes"
+        )
         if is_short and unit == 1:
             short.append(f"{seen[-1]}, {least} wanted for {copies} copies")
         elif is_short:

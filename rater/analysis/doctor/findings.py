@@ -40,7 +40,7 @@ class MachineFacts(Struct, frozen=True, kw_only=True):
     pus: int | None = None
     now: bool = True
 
-    def text(self, name: str) -> str | None:
+    def text_of(self, name: str) -> str | None:
         """Return the text of a value; None: not known."""
         return self.values.get(name)
 
@@ -108,7 +108,7 @@ class Check(Struct, frozen=True, kw_only=True):
 
     def finding(self, facts: MachineFacts) -> DoctorFinding:
         """Return the finding of this check on a machine."""
-        value = facts.text(self.facts.partition(" ")[0])
+        value = facts.text_of(self.facts.partition(" ")[0])
         if value is None and self.absent:
             opinion = unknown(self.absent)
         else:

@@ -231,7 +231,7 @@ class Usl(Struct, frozen=True, kw_only=True):
         """Whether it does not describe the curve: residuals of more than 10 %."""
         return self.rms > BAD_RMS
 
-    def at(self, copies: float) -> float:
+    def fitted_rate(self, copies: float) -> float:
         """Return the fitted rate of so many copies."""
         slowed = 1 + self.sigma.value * (copies - 1) + self.kappa.value * copies * (copies - 1)
         return self.rate.value * copies / slowed

@@ -160,11 +160,11 @@ def _incomplete_beta(a: float, b: float, rest: float, square: float) -> float:
     )
     front = math.exp(log_front)
     if x < (a + 1) / (a + b + 2):
-        return front * _fraction(a, b, x) / a
-    return 1 - front * _fraction(b, a, complement) / b
+        return front * _beta_fraction(a, b, x) / a
+    return 1 - front * _beta_fraction(b, a, complement) / b
 
 
-def _fraction(a: float, b: float, x: float) -> float:
+def _beta_fraction(a: float, b: float, x: float) -> float:
     c, d = 1.0, 1 / _off_zero(1 - (a + b) * x / (a + 1))
     value = d
     for m in range(1, _MOST_TERMS):

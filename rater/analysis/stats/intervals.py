@@ -158,7 +158,7 @@ class RatioInterval(Struct, frozen=True, kw_only=True):
         return self.verdict in (Decision.BETTER, Decision.WORSE, Decision.SAME)
 
     @property
-    def words(self) -> str:
+    def verdict_text(self) -> str:
         """The verdict in the words of the screen."""
         return f"{self._verdict()} (by CPU time: {self.by_cpu})" if self.by_cpu else self._verdict()
 

@@ -137,7 +137,7 @@ def _line(
         "high": round(speedup.high if speedup.high is not None else speedup.ratio, 6),
         "kind": _KINDS.get(speedup.verdict, "unknown"),
         "text": f"{speedup.ratio:.3f} {_SIGNS[speedup.verdict] * (2 if cell.holds else 1)}",
-        "card": [f"{sanitize(_name(row))}, {side}", speedup.words, interval, values],
+        "card": [f"{sanitize(_name(row))}, {side}", speedup.verdict_text, interval, values],
     }
 
 
@@ -427,7 +427,8 @@ def _throughput(name: str, curves: Sequence[Curve]) -> dict[str, Any]:
         knees=[
             {"x": scale(knee.copies), "y": scale(knee.rate), "text": f"knee {knee.copies}"}
             for *_, series in shaded_series
-            if series.shape.knee is not None and (knee := series.at(series.shape.knee)) is not None
+            if series.shape.knee is not None
+            and (knee := series.point_of(series.shape.knee)) is not None
         ],
     )
 
@@ -536,7 +537,7 @@ def _course(series: Series, scale: Callable[[float], float]) -> list[tuple[float
         return [(scale(point.copies), scale(point.rate)) for point in series.points]
     low, high = law.copies[0], law.copies[-1]
     copies = [low * (high / low) ** (step / _STEPS) for step in range(_STEPS + 1)]
-    return [(scale(copy_count), scale(law.at(copy_count))) for copy_count in copies]
+    return [(scale(copy_count), scale(law.fitted_rate(copy_count))) for copy_count in copies]
 
 
 def _dot(

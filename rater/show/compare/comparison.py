@@ -411,7 +411,7 @@ def _figures(ratio: float) -> str:
 def _verdict(cell: Effect, compared: bool, short: bool) -> str | None:
     if cell.speedup is None:
         return cell.reason
-    words = cell.speedup.short if short else cell.speedup.words
+    words = cell.speedup.short if short else cell.speedup.verdict_text
     return words + (" *" if cell.holds and compared else "")
 
 
@@ -419,9 +419,12 @@ def _verdict_reasons(comparison: Comparison) -> Iterator[str]:
     """Yield what verdicts stand on, those alike in one sentence."""
     several = len(comparison.sides) > 2
     names_by_words = group_by_key(
-        (cell.speedup.words, f"{effect_name(row)}, {side.label}" if several else effect_name(row))
+        (
+            cell.speedup.verdict_text,
+            f"{effect_name(row)}, {side.label}" if several else effect_name(row),
+        )
         for row, side, cell in comparison.verdicts()
-        if cell.speedup and cell.speedup.words != cell.speedup.short
+        if cell.speedup and cell.speedup.verdict_text != cell.speedup.short
     )
     yield from (f"{words}: {truncate_list(names, 6)}" for words, names in names_by_words.items())
 

@@ -79,7 +79,7 @@ def _overview(curves: Sequence[Curve]) -> ViewTable:
     ]
 
     def value_of(row: tuple[Curve, Series], name: str) -> float | None:
-        return getattr(row[1].at(row[0].fair), name, None)
+        return getattr(row[1].point_of(row[0].fair), name, None)
 
     columns = (
         Field(heading="curve", value=lambda row: row[0].name, form=TEXT, flexible=True),
@@ -218,7 +218,7 @@ def _series_parts(curve: Curve) -> Iterator[Part]:
     order = {copies: place for place, copies in enumerate(_by_halves(middle), 1)}
 
     def efficiency(series: Series, copies: int) -> float | None:
-        return getattr(series.at(copies), "efficiency", None)
+        return getattr(series.point_of(copies), "efficiency", None)
 
     unit = rate_heading(rows[0].unit).replace("|/", "/").replace("|", " ")
     bends = (
@@ -230,7 +230,7 @@ def _series_parts(curve: Curve) -> Iterator[Part]:
         Field(heading="of linear|copies", value=_title, form=TEXT, flexible=True),
         Field(
             heading=(unit, str(base)),
-            value=lambda series: format_number(getattr(series.at(base), "rate", None)),
+            value=lambda series: format_number(getattr(series.point_of(base), "rate", None)),
             optional=len(curve.copies) + 1,
         ),
         *(
@@ -454,7 +454,7 @@ def limits(curve: Curve) -> Iterator[str]:
     """Say what all benchmarks come to together, and where that bends; each has a row of its own."""
     suites = [suite for suite in curve.suites if suite.name == "all"]
     for series in suites or (curve.benchmarks if len(curve.benchmarks) == 1 else ()):
-        first, fair_point, shape = series.points[0], series.at(curve.fair), series.shape
+        first, fair_point, shape = series.points[0], series.point_of(curve.fair), series.shape
         many = len(series.over)
         benchmarks = (
             series.name

@@ -171,7 +171,8 @@ def _gate(comparison: Comparison, least: float, without: Sequence[str]) -> int:
     for row, side, cell in comparison.verdicts():
         if cell.speedup is not None and cell.speedup.verdict is Decision.RARELY:
             print_error(
-                f"--fail-on worse: not worse: {row.name} ({side.label}): {cell.speedup.words}"
+                f"--fail-on worse: not worse: {row.name} ({side.label}): "
+                f"{cell.speedup.verdict_text}"
             )
     lost = [f"{name} ({label})" for name, label in comparison.lost]
     unjudged = [f"{row.name} ({side.label}): {why}" for row, side, why in comparison.unjudged()]

@@ -76,7 +76,7 @@ def speedup_of(comparison: Comparison) -> RatioInterval:
 
 
 def speedup_words(comparison: Comparison) -> str:
-    return speedup_of(comparison).words
+    return speedup_of(comparison).verdict_text
 
 
 def test_runs_of_a_block_are_paired_and_what_drifts_between_blocks_cancels() -> None:
@@ -87,7 +87,7 @@ def test_runs_of_a_block_are_paired_and_what_drifts_between_blocks_cancels() -> 
     speedup = known(row.cells[0].speedup)
     assert speedup.ratio == pytest.approx((10 / 9.6 * 20 / 19 * 40 / 37.6) ** (1 / 3))
     assert (speedup.basis, speedup.count, speedup.degrees) == (Basis.BLOCKS, 3, 2)
-    assert speedup.words == "better (3 rounds)"  # too few to see whether they hang together
+    assert speedup.verdict_text == "better (3 rounds)"  # too few to see whether they hang together
     # As ratios: 2 copies x reference 10 s / bracket, geometric means over the runs.
     assert row.cells[0].baseline == pytest.approx(20 / 20)
     assert row.cells[0].value == pytest.approx(20 / (9.6 * 19.0 * 37.6) ** (1 / 3))
@@ -133,7 +133,7 @@ def test_of_single_runs_the_results_are_compared_and_decide_nothing() -> None:
     speedup = speedup_of(comparison)
     assert speedup.ratio == pytest.approx(10 / 9)
     assert (speedup.basis, speedup.count, speedup.low) == (Basis.NOTHING, 1, None)
-    assert speedup.words == "inconclusive: one run each"
+    assert speedup.verdict_text == "inconclusive: one run each"
     assert comparison.compared == 0
     assert not comparison.benchmarks[0].cells[0].holds
     assert comparison.unjudged() == [(only(comparison), comparison.sides[1], "one run each")]
@@ -144,7 +144,7 @@ def test_the_suite_of_single_runs_is_that_of_their_results() -> None:
     new = run(2, {"a": [[9.0] * 2, [9.1] * 2], "b": [[18.0] * 2, [18.1] * 2]})
     (suite, *_) = compare([point("x", base), point("y", new)]).suites
     speedup = known(suite.cells[0].speedup)
-    assert speedup.words == "inconclusive: one run each"
+    assert speedup.verdict_text == "inconclusive: one run each"
     assert speedup.ratio == pytest.approx(math.sqrt(10.1 / 9.1 * 20.2 / 18.1))  # the slower of two
     assert suite.cells[0].value == pytest.approx(speedup.ratio * (suite.cells[0].baseline or 0))
 
@@ -339,7 +339,11 @@ def test_verdicts_that_hold_with_all_comparisons_considered_are_marked() -> None
     much = point("p2", *brackets(9, [9.0, 9.09, 8.92, 9.0]))
     comparison = compare([base, slightly, much])
     first, second = only(comparison).cells
-    assert known(first.speedup).words == known(second.speedup).words == "better (4 rounds)"
+    assert (
+        known(first.speedup).verdict_text
+        == known(second.speedup).verdict_text
+        == "better (4 rounds)"
+    )
     assert second.p_holm == pytest.approx(2 * (known(second.speedup).p or 0))
     assert first.p_holm == pytest.approx(known(first.speedup).p)  # the last one in order
     assert second.holds
@@ -365,7 +369,7 @@ def test_along_one_axis_the_others_are_held() -> None:
     comparison = compare(points, by="pages")
     assert [side.label for side in comparison.sides] == ["pages=small", "pages=large"]
     speedup = speedup_of(comparison)
-    assert speedup.words == "better (4 rounds)"
+    assert speedup.verdict_text == "better (4 rounds)"
     assert speedup.ratio == pytest.approx(1 / 0.95, rel=0.004)
     assert speedup.degrees is not None
     assert 3 < speedup.degrees <= 6  # two strata of four blocks
@@ -498,7 +502,7 @@ def test_a_run_without_a_block_does_not_undo_the_pairs_of_the_others() -> None:
     comparison = compare([base, point("y", *fast)])
     cell = only(comparison).cells[0]
     speedup = known(cell.speedup)
-    assert (speedup.basis, speedup.words) == (Basis.BLOCKS, "better (3 rounds)")
+    assert (speedup.basis, speedup.verdict_text) == (Basis.BLOCKS, "better (3 rounds)")
     # The rate of the point is that of all its runs: 2, 1, .5, 20 and 20.
     assert cell.baseline == pytest.approx(400 ** (1 / 5))
     assert speedup.ratio == pytest.approx((10 / 9.6 * 20 / 19 * 40 / 37.6) ** (1 / 3))
@@ -645,7 +649,7 @@ def test_a_point_whose_runs_are_mostly_disturbed_has_no_verdict(loud: int, words
     speedup = speedup_of(comparison)
     assert (speedup.verdict is Decision.CANNOT_TELL) is bool(words)
     if words:
-        assert (speedup.words, speedup.low, only(comparison).cells[0].holds) == (words, None, False)
+        assert (speedup.verdict_text, speedup.low, only(comparison).cells[0].holds) == (words, None, False)
         assert comparison.unjudged()[0][2] == words.partition(": ")[2]
         assert (only(comparison).cells[0].improvement, only(comparison).cells[0].reduction) == (
             None,
@@ -770,7 +774,7 @@ def test_runs_each_point_of_which_has_a_session_of_its_own_are_not_judged() -> N
         for label, first, number, time_s in (("x", 20, 1, 10.0), ("y", 21, 5, 9.0))
     ]
     speedup = speedup_of(compare(again))
-    assert (speedup.words, speedup.count) == ("better (unblocked)", 2)
+    assert (speedup.verdict_text, speedup.count) == ("better (unblocked)", 2)
 
 
 def test_what_stays_with_a_point_in_all_benchmarks_is_seen_in_them_together() -> None:
@@ -789,4 +793,4 @@ def test_what_stays_with_a_point_in_all_benchmarks_is_seen_in_them_together() ->
         base.append(run(1 + number, times(0.0)))
         new.append(run(20 + number, times(of_it)))
     (suite, *_) = compare([point("x", *base), point("y", *new)]).suites
-    assert "not independent" in known(suite.cells[0].speedup).words
+    assert "not independent" in known(suite.cells[0].speedup).verdict_text

@@ -42,7 +42,7 @@ def test_a_curve_computed_by_hand_gives_its_coefficients_back() -> None:
     assert law.peak == pytest.approx(math.sqrt(95))  # sqrt((1 - 0.05) / 0.01)
     assert not law.extrapolated
     assert law.rms == pytest.approx(0, abs=1e-9)
-    assert law.at(2) == pytest.approx(20 / 1.07)
+    assert law.fitted_rate(2) == pytest.approx(20 / 1.07)
     assert law.degrees == 2
 
 

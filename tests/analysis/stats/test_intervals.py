@@ -190,14 +190,14 @@ def test_one_value_against_several_has_neither_interval_nor_verdict() -> None:
         mean_estimate([paired_estimate([0.01, 0.02]), unpaired_estimate([0.05], [0.0, 0.1])]),
     ):
         told = ratio_interval(estimate, 0.01)
-        assert told.words == "inconclusive: one run of one side"
+        assert told.verdict_text == "inconclusive: one run of one side"
         assert (told.low, told.high, told.degrees, told.p) == (None, None, None, None)
 
 
 def test_one_value_each_tells_nothing() -> None:
     for estimate in (paired_estimate([0.5]), unpaired_estimate([0.5], [0.0])):
         told = ratio_interval(estimate, 0.01)
-        assert told.words == "inconclusive: one run each"
+        assert told.verdict_text == "inconclusive: one run each"
         assert (told.low, told.p, told.basis) == (None, None, Basis.NOTHING)
         assert told.ratio == pytest.approx(math.exp(0.5))
 
@@ -205,12 +205,12 @@ def test_one_value_each_tells_nothing() -> None:
 def test_values_without_noise_are_the_same_or_not_told() -> None:
     # A clock of whole seconds: equal values are no difference, one step may be chance.
     same = ratio_interval(paired_estimate([0.0, 0.0, 0.0]), 0.01)
-    assert (same.words, same.p, same.low, same.high) == ("same within 1 %", 1.0, 1.0, 1.0)
+    assert (same.verdict_text, same.p, same.low, same.high) == ("same within 1 %", 1.0, 1.0, 1.0)
     step = ratio_interval(paired_estimate([0.01, 0.01, 0.01]), 0.01)
-    assert (step.words, step.p) == ("inconclusive", 1.0)
+    assert (step.verdict_text, step.p) == ("inconclusive", 1.0)
     # Equal but for roundings is equal.
     assert (
-        ratio_interval(paired_estimate([0.1, 0.1 + 1e-17, 0.1 - 2e-17]), 0.01).words
+        ratio_interval(paired_estimate([0.1, 0.1 + 1e-17, 0.1 - 2e-17]), 0.01).verdict_text
         == "inconclusive"
     )
 
@@ -241,9 +241,9 @@ def test_times_in_coarse_steps_widen_the_interval_by_a_step_and_their_rounding()
     reach = 4.302653 * error + 0.1
     assert (far.low, far.high) == pytest.approx((math.exp(-0.7 - reach), math.exp(-0.7 + reach)))
     assert far.p == pytest.approx(two_sided_p(0.6 / error, 2))
-    assert far.words == "worse"
+    assert far.verdict_text == "worse"
     near = ratio_interval(paired_estimate([0.02, 0.02, 0.02], step=0.1), 0.01)
-    assert (near.words, near.more) == ("inconclusive: times too coarse", None)
+    assert (near.verdict_text, near.more) == ("inconclusive: times too coarse", None)
     # Steps of a nanosecond change nothing.
     fine = ratio_interval(paired_estimate([0.01, 0.02, 0.03], step=1e-10), 0.01)
     assert fine.p == pytest.approx(ratio_interval(paired_estimate([0.01, 0.02, 0.03]), 0.01).p)
@@ -280,29 +280,29 @@ def test_a_quantile_takes_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_verdicts_are_these_words_and_turn_where_less_is_better(
     differences: list[float], words: str
 ) -> None:
-    assert ratio_interval(paired_estimate(differences), 0.01).words == words
+    assert ratio_interval(paired_estimate(differences), 0.01).verdict_text == words
     turned = [-difference for difference in differences]
-    assert ratio_interval(paired_estimate(turned), 0.01, less_is_better=True).words == words
+    assert ratio_interval(paired_estimate(turned), 0.01, less_is_better=True).verdict_text == words
 
 
 def test_how_many_more_rounds_would_tell() -> None:
     noisy = paired_estimate([0.03, -0.01, 0.03, -0.01])  # mean 0.01, deviation 0.0231
     told = ratio_interval(noisy, 0.01)
     assert told.more is not None
-    assert told.words == f"inconclusive: about {told.more} more rounds needed"
+    assert told.verdict_text == f"inconclusive: about {told.more} more rounds needed"
     # With so many the half width is below the effect, with one fewer it is not.
     for more, enough in ((told.more, True), (told.more - 1, False)):
         reach = t_quantile(0.95, 3 + more) * 0.0230940 / math.sqrt(4 + more)
         assert (reach < 0.01) is enough
     # Near no effect, it is `same` that is near: the margin counts.
     assert (
-        ratio_interval(paired_estimate([0.02, -0.02, 0.02, -0.02]), 0.01).words
+        ratio_interval(paired_estimate([0.02, -0.02, 0.02, -0.02]), 0.01).verdict_text
         == "inconclusive: about 20 more rounds needed"
     )
     far = ratio_interval(paired_estimate([0.5, -0.5, 0.5, -0.5]), 0.001)
-    assert far.words == "inconclusive: more than 1000 rounds needed"
+    assert far.verdict_text == "inconclusive: more than 1000 rounds needed"
     one = RatioInterval(ratio=1, margin=0.01, basis=Basis.BLOCKS, count=4, more=1)
-    assert one.words == "inconclusive: about 1 more round needed"
+    assert one.verdict_text == "inconclusive: about 1 more round needed"
 
 
 def test_strata_count_alike_and_their_noise_adds() -> None:
@@ -438,8 +438,8 @@ def test_the_p_of_variances_is_that_of_the_tables() -> None:
 
 
 def test_a_verdict_from_few_rounds_says_how_many_they_are() -> None:
-    assert rounds([0.021, 0.02, 0.019, 0.02]).words == "better (4 rounds)"
-    assert rounds([0.021, 0.02, 0.019, 0.02, 0.0195, 0.0205]).words == "better"
+    assert rounds([0.021, 0.02, 0.019, 0.02]).verdict_text == "better (4 rounds)"
+    assert rounds([0.021, 0.02, 0.019, 0.02, 0.0195, 0.0205]).verdict_text == "better"
 
 
 def test_rounds_that_hang_together_have_a_wider_interval_and_say_so() -> None:
@@ -448,9 +448,9 @@ def test_rounds_that_hang_together_have_a_wider_interval_and_say_so() -> None:
     alone, together = rounds(mixed), rounds(state)
     assert together.ratio == pytest.approx(alone.ratio)
     assert (together.high or 0) - (together.low or 0) > 1.3 * ((alone.high or 0) - (alone.low or 0))
-    assert together.words.startswith("inconclusive: rounds not independent; ")
+    assert together.verdict_text.startswith("inconclusive: rounds not independent; ")
     large = rounds([value + 0.3 for value in state])
-    assert large.words == "better (rounds not independent)"
+    assert large.verdict_text == "better (rounds not independent)"
 
 
 def test_no_dependence_takes_an_interval_beyond_the_range_of_the_values() -> None:
@@ -484,7 +484,7 @@ def test_a_drift_counts_where_the_same_point_goes_first_in_every_round() -> None
         for number in range(6)
     ]
     told = ratio_interval(estimate_from_rounds(pairs), 0.01)
-    assert told.words == "inconclusive: a drift would look the same (make them in turn)"
+    assert told.verdict_text == "inconclusive: a drift would look the same (make them in turn)"
 
 
 def test_sessions_that_differ_are_the_values() -> None:
@@ -492,18 +492,20 @@ def test_sessions_that_differ_are_the_values() -> None:
     assert rounds([days[number] for number in (0, 3, 1, 4, 2, 5)]).decided
     told = rounds(days, (0, 0, 0, 1, 1, 1))
     assert not told.decided  # of two means
-    assert "sessions differ" in told.words
+    assert "sessions differ" in told.verdict_text
     assert rounds([0.02, 0.01, 0.021, 0.011, 0.019, 0.01], (0, 0, 0, 1, 1, 1)).decided
 
 
 def test_what_a_drift_could_do_is_no_verdict_and_in_turn_it_does_nothing() -> None:
     slower = [-0.01 * number for number in range(8)]
     words = "inconclusive: a drift would look the same (make them in turn)"
-    assert runs(slower[:4], slower[4:]).words == words
+    assert runs(slower[:4], slower[4:]).verdict_text == words
     # A step of 10 % on top of the drift and a little noise is a difference.
     noise = (0.001, -0.001, 0.0005, -0.0005) * 2
     values = [a + b for a, b in zip(slower, noise, strict=True)]
-    assert runs(values[:4], [value - 0.1 for value in values[4:]]).words == "better (unblocked)"
+    assert (
+        runs(values[:4], [value - 0.1 for value in values[4:]]).verdict_text == "better (unblocked)"
+    )
     turned = estimate_from_runs(
         [MeasuredLog(slower[number] + noise[number] + 0.05, number) for number in (0, 2, 4, 6)],
         [MeasuredLog(slower[number] + noise[number], number) for number in (1, 3, 5, 7)],
@@ -529,28 +531,31 @@ def test_a_step_that_moves_what_is_probable_leaves_the_estimate_in_its_interval(
 
 def test_one_run_against_several_is_not_judged() -> None:
     told = runs([0.3], [0.0, 0.001, -0.001])
-    assert (told.words, told.p) == ("inconclusive: one run of one side", None)
+    assert (told.verdict_text, told.p) == ("inconclusive: one run of one side", None)
     assert (told.low, told.high) == (None, None)
 
 
 def test_a_rare_slow_mode_is_a_verdict_of_its_own() -> None:
     rng = random.Random(3)
     usual = [rng.gauss(0, 0.002) for _ in range(10)]
-    assert rounds(usual).words == "same within 1 % (slow runs: at most 1 in 3)"
+    assert rounds(usual).verdict_text == "same within 1 % (slow runs: at most 1 in 3)"
     slow = [*usual[:4], -math.log(1.2), *usual[5:]]
     told = rounds(slow)
     assert told.verdict is Decision.RARELY
-    assert told.words == "same median, but 1 run in 10 is 20 % slower"
+    assert told.verdict_text == "same median, but 1 run in 10 is 20 % slower"
     assert not told.decided  # more rounds say how rare
     other = rounds([-value for value in slow])
-    assert other.words == "same median, but 1 run in 10 of the baseline is 20 % slower"
+    assert other.verdict_text == "same median, but 1 run in 10 of the baseline is 20 % slower"
     both = runs([0.0, 0.001, -0.001, 0.0005, -0.3, 0.0], [0.0, 0.001, -0.001, 0.0, 0.0005, 0.001])
-    assert both.words == "same median, but 1 run in 6 is 35 % slower"
+    assert both.verdict_text == "same median, but 1 run in 6 is 35 % slower"
 
 
 def test_more_rounds_narrow_the_share_that_may_be_slow() -> None:
     # 1 - 0.05^(1/30) = 9.5 %.
-    assert rounds([0.0002, -0.0002] * 15).words == "same within 1 % (slow runs: at most 1 in 10)"
+    assert (
+        rounds([0.0002, -0.0002] * 15).verdict_text
+        == "same within 1 % (slow runs: at most 1 in 10)"
+    )
 
 
 @pytest.mark.parametrize(
