@@ -22,7 +22,7 @@ from rater.record.stored import RunHead
 # the run times, side by side, say that.
 
 
-class BarrierBenchmark(Struct, frozen=True):
+class BarrierBenchmark(Struct, frozen=True, kw_only=True):
     """One benchmark in both runs; None: not known or not given."""
 
     benchmark: str
@@ -61,7 +61,7 @@ class BarrierComparison(Struct, frozen=True, kw_only=True):
 
 
 def find_barrier_run(head: RunHead, heads: Sequence[RunHead]) -> int | None:
-    """Return the number of the run to show beside a steady one, None where there is none.
+    """Return the number of the run to show beside a steady one, None if no run qualifies.
 
     The latest complete run of the same host, suite, size, tune, copies, layout,
     memory and options that change what a copy does (`differ_beyond_mode`) that ran all
@@ -90,15 +90,15 @@ def _has_benchmarks(head: RunHead, other: RunHead) -> bool:
 
 def compare_with_barrier(summary: Summary, other: Summary) -> BarrierComparison:
     """Compare a steady run with one of the same order that has brackets (or an end)."""
-    sides = tuple(_benchmarks(summary, other))
+    sides = tuple(_compare_benchmarks(summary, other))
     compared = [side for side in sides if side.difference is not None]
     ratios = [side for side in compared if side.steady_ratio and side.other_ratio]
     complete = len(ratios) == len(sides)
     difference = _mean_change([side.difference for side in compared])
     steady_ratio = geometric_mean([side.steady_ratio or 0.0 for side in ratios])
     other_ratio = geometric_mean([side.other_ratio or 0.0 for side in ratios])
-    kept = geometric_mean([1 - it.score_lost for it in compared if it.score_lost is not None])
-    occupied = [s.steady_occupied for s in compared if s.steady_occupied is not None]
+    kept = geometric_mean([1 - side.score_lost for side in compared if side.score_lost is not None])
+    occupied = [side.steady_occupied for side in compared if side.steady_occupied is not None]
     idle = None
     if summary.mix is not None:
         chosen, rotated = summary.mix.selected, other.rotated
@@ -127,51 +127,61 @@ def compare_with_barrier(summary: Summary, other: Summary) -> BarrierComparison:
     )
 
 
-def _benchmarks(summary: Summary, other: Summary) -> Iterator[BarrierBenchmark]:
+def _compare_benchmarks(summary: Summary, other: Summary) -> Iterator[BarrierBenchmark]:
     """Yield each benchmark in both runs; in rotated order only the times of its runs compare."""
-    mix, programs = (
-        summary.mix,
-        [{benchmark.name: benchmark for benchmark in of.run.benchmarks} for of in (summary, other)],
-    )
-    theirs = {(it.benchmark, it.tune): it for it in other.scores}
+    other_scores = {(score.benchmark, score.tune): score for score in other.scores}
+    programs = {benchmark.name: benchmark for benchmark in summary.run.benchmarks}
+    other_programs = {benchmark.name: benchmark for benchmark in other.run.benchmarks}
     for score in summary.scores:
-        here, that = score.chosen, theirs.get((score.benchmark, score.tune))
-        there = that.chosen if that else None
-        if mix:  # of a ring the times stand where some are missing
-            known = that and other.rotated and that.iterations[0].times_s
-            there = that.iterations[0] if that and known else None
-        reason = _program(*(program.get(score.benchmark) for program in programs))
-        if here is None or (mix and here.median_copy_s is None):
+        name = score.benchmark
+        steady, other_score = score.chosen, other_scores.get((name, score.tune))
+        other_result = other_score.chosen if other_score else None
+        if summary.mix:
+            # A ring with missing times has no chosen iteration: its first one holds the others.
+            has_times = other_score and other.rotated and other_score.iterations[0].times_s
+            other_result = other_score.iterations[0] if other_score and has_times else None
+        reason = _program_difference(programs.get(name), other_programs.get(name))
+        if steady is None or (summary.mix and steady.median_copy_s is None):
             reason = f"run {summary.head.run} has no result of it"
-        elif there is None:
+        elif other_result is None:
             reason = f"run {other.head.run} has no result of it"
-        rated, phase = None if mix else there, here.steady if here else None
-        rates = [(it.ratio, it.per_hour) if it else (None, None) for it in (here, rated)]
-        times_s = [it.median_copy_s if it else None for it in (here, there)]
-        compares = reason is None
+        # Runs of a ring have no rate of their own: only the whole mix has one.
+        other_rated = None if summary.mix else other_result
+        steady_per_hour = steady.per_hour if steady else None
+        steady_run_s = steady.median_copy_s if steady else None
+        other_per_hour = other_rated.per_hour if other_rated else None
+        other_run_s = other_result.median_copy_s if other_result else None
         yield BarrierBenchmark(
-            *(score.benchmark, score.tune, *rates[0], times_s[0]),
-            phase.occupied if phase else None,
-            *(*rates[1], times_s[1]),
-            difference=_change(rates[0][1], rates[1][1]) if compares else None,
-            longer=_change(*times_s) if compares else None,
-            score_lost=rated.score_lost if rated else None,
+            benchmark=name,
+            tune=score.tune,
+            steady_ratio=steady.ratio if steady else None,
+            steady_per_hour=steady_per_hour,
+            steady_run_s=steady_run_s,
+            steady_occupied=steady.steady.occupied if steady and steady.steady else None,
+            other_ratio=other_rated.ratio if other_rated else None,
+            other_per_hour=other_per_hour,
+            other_run_s=other_run_s,
+            difference=None if reason else _change(steady_per_hour, other_per_hour),
+            longer=None if reason else _change(steady_run_s, other_run_s),
+            score_lost=other_rated.score_lost if other_rated else None,
             reason=reason,
         )
 
 
-def _program(program: BenchmarkUsed | None, other_program: BenchmarkUsed | None) -> str | None:
+def _program_difference(
+    program: BenchmarkUsed | None, other_program: BenchmarkUsed | None
+) -> str | None:
     """Say why two programs of one name are not the same, as far as is known."""
     if program is None or other_program is None:
         return None
     if program.command != other_program.command:
         return "the commands differ"
-    for name, mine, other in (
+    for part, sha256, other_sha256 in (
         ("programs", program.binary_sha256, other_program.binary_sha256),
         ("inputs", program.inputs_sha256, other_program.inputs_sha256),
     ):
-        if mine and other and mine != other:
-            return f"the {name} differ"
+        if sha256 and other_sha256 and sha256 != other_sha256:
+            return f"the {part} differ"
     return "the threads of a copy differ" if program.threads != other_program.threads else None
 
 

@@ -313,14 +313,15 @@ def _of_suite(keys: Sequence[Key], grid: Grid) -> tuple[list[Key], list[str]]:
     common = [
         key for key in keys if all(any(key in run.rates for run in members) for members in points)
     ]
-    whole = [[r for r in runs if all(key in r.rates for key in common)] for runs in points]
+    whole = [[run for run in runs if all(key in run.rates for key in common)] for runs in points]
     if not all(whole):
         common = [
             key for key in common if all(key in run.rates for members in points for run in members)
         ]
         whole = points
     torn = sorted(
-        {r.run for runs in points for r in runs} - {r.run for members in whole for r in members}
+        {run.run for runs in points for run in runs}
+        - {run.run for members in whole for run in members}
     )
     lines = []
     if 1 < len(common) < len(keys):

@@ -91,7 +91,7 @@ def _disturbance_of(run: StoredRun) -> DisturbedRun:
         not_met = {copy for copies in prove_run(run).not_met().values() for copy in copies}
     return DisturbedRun(
         run=run.head.run,
-        # Not as it is stored: a run of a sweep may never have been searched.
+        # The stored cost of others is not used: a run of a sweep may never have been searched.
         too_disturbed=disturbance_reasons(others_cost, run.head.noise_cost),
         others_cost=others_cost,
         notable=counters.notable,
@@ -102,10 +102,10 @@ def _disturbance_of(run: StoredRun) -> DisturbedRun:
     )
 
 
-# -- What differs between runs that are compared, and is not what they are compared in -------------
+# -- Differences between compared runs beside the axes of the comparison ---------------------------
 #
-# All that is recorded of the machine, its settings, the programs and what was asked for.
-# Between points it puts the comparison in doubt; within a point it is noise that need not be.
+# The machine, its settings, the programs and the options of `rater run` are compared as recorded.
+# A difference between points puts the comparison in doubt; one within a point is avoidable noise.
 
 # Fields of a run's head that no option of `rater run` gives.
 _OF_NO_OPTION = ("suite", "source")
@@ -167,9 +167,9 @@ def point_differences(points: Sequence[Point]) -> tuple[PointDifference, ...]:
     values: dict[str, dict[int, str | None]] = {}
     last: dict[str, ConditionDifference] = {}  # with what the reference run has
     for number, run in runs.items():
-        for one in _differences(reference, run):
-            last[one.what] = one
-            values.setdefault(one.what, {})[number] = one.now
+        for difference in _differences(reference, run):
+            last[difference.what] = difference
+            values.setdefault(difference.what, {})[number] = difference.now
     placing = bool(values.keys() & _PLACING) or any(
         _explains(axis, label) for point in points for axis, _ in point.values for label in _PLACING
     )
@@ -177,7 +177,7 @@ def point_differences(points: Sequence[Point]) -> tuple[PointDifference, ...]:
     for label, by_run in values.items():
         every = {number: by_run.get(number, last[label].before) for number in runs}
         inside = tuple(
-            point.label for point in points if len({every[n] for n in point.numbers}) > 1
+            point.label for point in points if len({every[number] for number in point.numbers}) > 1
         )
         if not inside and ((label == _PLACES and placing) or _is_axis(label, every, points)):
             continue
@@ -269,20 +269,20 @@ def _of_options(
     options = list(options)
     yield from compare_facts(
         *(
-            {option.label: text_of(option_value(it, option)) for option in options}
-            for it in (before, now)
+            {option.label: text_of(option_value(request, option)) for option in options}
+            for request in (before, now)
         )
     )
 
 
 def option_value(request: Mapping[str, object], option: Option) -> object:
-    """Return what was asked for; None where that is the default, said or not."""
+    """Return the value of an option in a request; None for its default, typed or left out."""
     value = request.get(option.field)
     return None if value in (*_OFF, option.default, *option.neutral) else value
 
 
 def _moved(reference: StoredRun, run: StoredRun) -> str | None:
-    """Return where the first copy that is elsewhere was and is; None where none is known to be."""
+    """Describe the first copy whose place differs; None if no copy is known to have moved."""
     was, is_now = _placed(reference), _placed(run)
     moved = []
     for copy in sorted(was.keys() & is_now.keys()):
@@ -331,22 +331,39 @@ def _units(cpus: tuple[int, ...] | None, **units: int | None) -> dict[str, str]:
 
 _INHERITED = "env."
 _NOT_COMPARED = "env.PATH"  # the programs themselves are compared by content
-_SAME = ("hostname", "suite", "size", "tune", "copies", "layout", "memory", "wrap")
+# Options of one mode alone: a steady run and its partner differ in them by their nature. (A stagger
+# of the partner is refused by `differ_beyond_mode` itself; an increment counts in rotated order.)
+_OF_ONE_MODE = {"mode", "order", "stagger", "increment", "warmup", "window"}
+# Fields of the head that both runs must share: all that change what a copy does, but for the mode.
+_SAME_BESIDE_MODE = (
+    "hostname",
+    "suite",
+    *(
+        option.field
+        for option in OPTIONS
+        if IN_HEAD in option.traits
+        and option.compare_as is CompareAs.DIFFERENT_WORK
+        and option.name not in _OF_ONE_MODE
+    ),
+)
 
 
 def differ_beyond_mode(head: RunHead, other: RunHead) -> bool:
-    """Tell whether more than the mode keeps a run from being compared unasked.
+    """Tell whether two runs differ in more than the mode: then no comparison is shown unasked.
 
-    From what was asked for; what the programs are, `compare_with_barrier` compares.
+    Requests and heads are compared here, programs in `compare_with_barrier`.
     """
     request, other_request = stored_request(head), stored_request(other)
-    if other.stagger_ms or any(getattr(head, it) != getattr(other, it) for it in _SAME):
+    if other.stagger_ms:
+        return True
+    if any(getattr(head, name) != getattr(other, name) for name in _SAME_BESIDE_MODE):
         return True
     if request is None or other_request is None:
         return request is not other_request
-    return any(
-        what(request) != what(other_request)
-        for what in (_variables, lambda it: it.get("prepare"), lambda it: bool(it.get("run_dirs")))
+    return (
+        _variables(request) != _variables(other_request)
+        or request.get("prepare") != other_request.get("prepare")
+        or bool(request.get("run_dirs")) != bool(other_request.get("run_dirs"))
     )
 
 
@@ -410,17 +427,25 @@ def doctor_differences(
     facts = {number: facts_of_run(run) for number, run in runs.items()}
     names = {difference.what.removeprefix(_SETTING) for difference in differences}
     recorded = {name for fact in facts.values() for name in fact.values}
-    differing = []
+    differing: list[DoctorDifference] = []
     for check in CHECKS:
         names_of_check = {name for name in recorded if check.goes_by(name)}
         if not any(name in names or is_volatile(name) for name in names_of_check):
             continue
-        findings = {number: check.finding(it) for number, it in facts.items()}
-        known = {n: it for n, it in findings.items() if it.verdict is not DoctorVerdict.UNKNOWN}
-        if not _between(points, known):
+        findings = {number: check.finding(run_facts) for number, run_facts in facts.items()}
+        known_findings = {
+            number: finding
+            for number, finding in findings.items()
+            if finding.verdict is not DoctorVerdict.UNKNOWN
+        }
+        if not _between(points, known_findings):
             continue
-        groups = group_by_key(((it.verdict, it.seen), number) for number, it in known.items())
-        values = tuple((verdict, seen, tuple(of)) for (verdict, seen), of in groups.items())
+        groups = group_by_key(
+            ((finding.verdict, finding.seen), number) for number, finding in known_findings.items()
+        )
+        values = tuple(
+            (verdict, seen, tuple(numbers)) for (verdict, seen), numbers in groups.items()
+        )
         differing.append(DoctorDifference(check.name, check.why, values))
     return tuple(differing)
 

@@ -21,12 +21,12 @@ _SESSION_GAP_S = 3600.0
 
 
 def in_order(runs: dict[int, RunRates], point_runs: Iterable[PointRun]) -> dict[int, RunRates]:
-    """Return the runs with their places in time; as they are where one's is not known.
+    """Return the runs with their places in time; unchanged if the start of one is not known.
 
     An hour in which none of them ran parts two sessions: others have been at work since, or the
     machine was off.
     """
-    heads = {one.run.head.run: one.run.head for one in point_runs}
+    heads = {point_run.run.head.run: point_run.run.head for point_run in point_runs}
     if any(head.started_at is None for head in heads.values()):
         return runs
     order = sorted(heads.values(), key=lambda head: (head.started_at or "", head.run))
@@ -76,8 +76,10 @@ class Effect(Struct, frozen=True, kw_only=True):
     @property
     def improvement(self) -> float | None:
         """(T_baseline - T) / T, a share; None: not known, or the runs were disturbed."""
-        told = self.speedup
-        return told.ratio - 1 if told and told.verdict is not Decision.CANNOT_TELL else None
+        speedup = self.speedup
+        return (
+            speedup.ratio - 1 if speedup and speedup.verdict is not Decision.CANNOT_TELL else None
+        )
 
     @property
     def reduction(self) -> float | None:
@@ -172,7 +174,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 TOTAL = "CPI"  # the row that the parts add up to
 
 
-class CpiChange(Struct, frozen=True):
+class CpiChange(Struct, frozen=True, kw_only=True):
     """One part of a benchmark's CPI in all sides."""
 
     benchmark: str
@@ -201,20 +203,27 @@ type _Stacks = dict[tuple[str, str | None, bool], dict[str, float]]
 
 
 def _stacks(side: Side) -> _Stacks:
-    found: _Stacks = {}
-    for it in counts_of(side.runs):
-        if it.stack is not None and it.rates is not None and it.rates.cpi:
-            parts = {part.name: part.cycles for part in it.stack.parts}
-            found.setdefault((it.benchmark, it.tune, it.user_only), {TOTAL: it.rates.cpi, **parts})
-    return found
+    stacks: _Stacks = {}
+    for counts in counts_of(side.runs):
+        if counts.stack is not None and counts.rates is not None and counts.rates.cpi:
+            key = (counts.benchmark, counts.tune, counts.user_only)
+            parts = {part.name: part.cycles for part in counts.stack.parts}
+            stacks.setdefault(key, {TOTAL: counts.rates.cpi, **parts})
+    return stacks
 
 
 def _changes(stacks: Sequence[_Stacks]) -> Iterator[CpiChange]:
     for key, first in stacks[0].items():
+        benchmark, tune, _ = key
         sides = [first, *(stack.get(key, {}) for stack in stacks[1:])]
         if not any(sides[1:]):
             continue
         parts = dict.fromkeys(name for side in sides for name in side)
         for name in sorted(parts, key=lambda name: name == OTHER):
-            cycles = tuple(side.get(name) for side in sides)
-            yield CpiChange(*key[:2], name, cycles, first[TOTAL])
+            yield CpiChange(
+                benchmark=benchmark,
+                tune=tune,
+                part=name,
+                cycles=tuple(side.get(name) for side in sides),
+                cpi=first[TOTAL],
+            )

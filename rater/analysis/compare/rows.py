@@ -73,7 +73,7 @@ def _rate(rate: Result) -> float | None:
 
 
 def _blocks(base: Sequence[RunRates], other: Sequence[RunRates]) -> list[int]:
-    """Return the blocks in which both sides have runs, in order; none where most are no blocks.
+    """Return the blocks in which both sides have runs, in order; empty if most of them overlap.
 
     Blocks of which one begins before another has ended (A1 A2 A3 B1 B2 B3) are names only: what
     drifts meets the runs of one of them at different times.
@@ -155,7 +155,7 @@ class RowMaker(Struct, frozen=True, kw_only=True):
         """Return one benchmark in all sides; all runs of the grid have it."""
         name, tune = key
         measured = [run.rates[key] for side in _sides(grid) for run in side]
-        references = {one.reference_s for one in measured}
+        references = {result.reference_s for result in measured}
         by_ratio = len(references) == 1 and None not in references
 
         def value(run: RunRates) -> float | None:
@@ -180,7 +180,7 @@ class RowMaker(Struct, frozen=True, kw_only=True):
         common: Sequence[Key],
         grid: Grid,
     ) -> EffectRow | None:
-        """Return a suite in all sides; None where it has not two benchmarks.
+        """Return a suite in all sides; None if it has fewer than two benchmarks.
 
         All runs of the grid have all of `common`: `all`, `int` and `fp` are of the same runs.
         """
@@ -196,14 +196,16 @@ class RowMaker(Struct, frozen=True, kw_only=True):
             run.score and run.rates.keys() == set(common) for run in every
         )
         references = {key: {run.rates[key].reference_s for run in every} for key in keys}
-        by_hour = all(own == {None} for own in references.values())
-        known = by_hour or all(len(own) == 1 for own in references.values())
+        by_hour = all(of_key == {None} for of_key in references.values())
+        is_one_unit = by_hour or all(len(of_key) == 1 for of_key in references.values())
 
         def score(run: RunRates) -> float | None:
             return run.score
 
         def value(run: RunRates) -> float | None:
-            rates = [run.rates[key] for key in keys if known]
+            if not is_one_unit:
+                return None
+            rates = [run.rates[key] for key in keys]
             return mean_rate([rate.per_hour if by_hour else rate.ratio for rate in rates])
 
         over = tuple(name for name, _ in keys)
@@ -268,21 +270,35 @@ class RowMaker(Struct, frozen=True, kw_only=True):
         """Return the speedup; `unfit`: why times do not tell it, so that CPU time has to."""
         if not unfit and not self.by_cpu:
             return self._tell(rate)
-        sides = [[run for of in strata for run in in_pairs(of)[side]] for side in (0, 1)]
-        rates = [[run.rates[key] for run in of for key in keys if key in run.rates] for of in sides]
-        lacking = next((it.not_by_cpu for of in rates for it in of if not it.cpu_per_s), None)
-        by_cpu = None if lacking else _estimate(keys, strata, lambda it: it.cpu_per_s)
+        sides = [[run for stratum in strata for run in in_pairs(stratum)[side]] for side in (0, 1)]
+        results = [
+            [run.rates[key] for run in runs for key in keys if key in run.rates] for runs in sides
+        ]
+        lacking = next(
+            (
+                result.not_by_cpu
+                for of_side in results
+                for result in of_side
+                if not result.cpu_per_s
+            ),
+            None,
+        )
+        by_cpu = None if lacking else _estimate(keys, strata, lambda result: result.cpu_per_s)
         if by_cpu is None:
             why = [f"not by CPU time: {lacking}"] if lacking and self.by_cpu else []
             refused = "; ".join([*([unfit] if unfit else []), *why])
-            told = self._tell(replace(rate, refused=rate.refused or refused))
-            return replace(told, verdict=Decision.CANNOT_TELL)
-        took = max(statistics.fmean(it.others_took or 0.0 for it in of) for of in rates)
+            interval = self._tell(replace(rate, refused=rate.refused or refused))
+            return replace(interval, verdict=Decision.CANNOT_TELL)
+        took = max(
+            statistics.fmean(result.others_took or 0.0 for result in of_side) for of_side in results
+        )
         return replace(self._tell(by_cpu), by_cpu=f"others took {percent(took, 0)} % of the CPU")
 
     def _tell(self, estimate: Estimate, *, less_is_better: bool = False) -> RatioInterval:
         return ratio_interval(
-            *(estimate, self.margin, self.confidence),
+            estimate,
+            self.margin,
+            confidence=self.confidence,
             less_is_better=less_is_better,
             next_confidence=self.next_confidence,
         )
@@ -318,7 +334,7 @@ def _estimate(
     *,
     steps: int = 1,
 ) -> Estimate | None:
-    """Return how far the other side is above the baseline; None where one has no values.
+    """Return how far the other side is above the baseline; None if a side has no values.
 
     In the mean over benchmarks of a value's logarithm, or in a score of the run. Several strata
     (the same two values under other conditions) count alike; those in which a side has no values
@@ -377,5 +393,5 @@ def with_holm(rows: Sequence[EffectRow], confidence: float) -> list[EffectRow]:
 
 
 def p_of(cell: Effect) -> float | None:
-    """Return p of a cell's speedup, None where the noise of runs is not known."""
+    """Return p of a cell's speedup, None if the noise of its runs is not known."""
     return cell.speedup.p if cell.speedup else None

@@ -231,12 +231,13 @@ def _curve(
     law_on: LawScale,
 ) -> Curve:
     by_copies: dict[int, list[Sample]] = {}
-    with_rates = [
-        member for member in members if member.rates.rates
-    ]  # the others are told as lacking
-    for one in sorted(with_rates, key=lambda one: (one.places.copies, one.run.head.run)):
-        by_copies.setdefault(one.places.copies, []).append(one)
-    places = {copies: of_it[0].places for copies, of_it in by_copies.items()}
+    # The others stand in `Curve.lacking`.
+    with_rates = [member for member in members if member.rates.rates]
+    for sample in sorted(
+        with_rates, key=lambda sample: (sample.places.copies, sample.run.head.run)
+    ):
+        by_copies.setdefault(sample.places.copies, []).append(sample)
+    places = {copies: samples[0].places for copies, samples in by_copies.items()}
     names = list(dict.fromkeys(name for member in members for name in member.rates.rates))
     categories = {
         name: rated.category for member in members for name, rated in member.rates.rates.items()
@@ -245,11 +246,13 @@ def _curve(
         {member.rates.rates[name].reference_s for member in members if name in member.rates.rates}
         for name in names
     ]
-    by_ratio = all(len(found) == 1 and all(found) for found in references)
+    by_ratio = all(len(seconds) == 1 and all(seconds) for seconds in references)
     everywhere = [
         name
         for name in names
-        if all(any(name in one.rates.rates for one in of_it) for of_it in by_copies.values())
+        if all(
+            any(name in sample.rates.rates for sample in samples) for samples in by_copies.values()
+        )
     ]
     kinds = [
         _Kind(kind, True, None if kind == "all" else kind, tuple(over))
@@ -263,12 +266,12 @@ def _curve(
         name=name,
         conditions=key,
         copies=tuple(by_copies),
-        runs=tuple(one.run.head.run for of_it in by_copies.values() for one in of_it),
+        runs=tuple(sample.run.head.run for samples in by_copies.values() for sample in samples),
         places=tuple(places.values()),
         series=tuple(
-            made
+            series
             for kind in kinds
-            if (made := _series(kind, by_copies, by_ratio, law_on)) is not None
+            if (series := _series(kind, by_copies, by_ratio, law_on)) is not None
         ),
         differences=run_differences(by_copies),
         lacking=(

@@ -15,7 +15,7 @@ from rater.analysis.results.result import Result, stored_request
 from rater.analysis.stats.intervals import Noise, run_to_run_noise
 from rater.record.stored import StoredRun
 
-# -- Runs by what they were made under: those alike in all but their copies make a curve -----------
+# -- Runs by their conditions: runs alike in all but their copies make a curve ---------------------
 
 # Axes and tags that do not make a curve of their own: what a curve is along, and rounds.
 _NO_CONDITION = ("copies", "block", "sweep")
@@ -26,7 +26,7 @@ type Conditions = tuple[tuple[str, str], ...]
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """One run under one tune: what it was made under, and its rates."""
+    """One run under one tune: its conditions and its rates."""
 
     run: StoredRun
     block: int | None  # the round it was made in
@@ -42,7 +42,11 @@ def samples_of(points: Sequence[Point]) -> tuple[Sample, ...]:
     samples: dict[tuple[int, str | None], Sample] = {}
     for point in points:
         # `tag:set=a` beside plain runs is a way to name runs, no condition that the others lack.
-        axes = {n: value for n, value in point.values if n in shared and n not in _NO_CONDITION}
+        axes = {
+            name: value
+            for name, value in point.values
+            if name in shared and name not in _NO_CONDITION
+        }
         for point_run in point.runs:
             run = point_run.run
             for rates in tune_rates(run):
@@ -142,8 +146,8 @@ def _parted(samples: Sequence[Sample]) -> list[tuple[Sample, ...]]:
         )
         runs = Counter((sample.places.copies, sample.places.shape) for sample in pool)
         ranked = [
-            (usual[it.even], runs[it.copies, it.shape], len(it.cores or ()), -place)
-            for place, it in enumerate(sample.places for sample in pool)
+            (usual[cpus.even], runs[cpus.copies, cpus.shape], len(cpus.cores or ()), -place)
+            for place, cpus in enumerate(sample.places for sample in pool)
         ]
         chosen: dict[int, CpusUsed] = {}
         for *_, place in sorted(ranked, reverse=True):
@@ -343,17 +347,17 @@ def _changes(
     there = {name for sample in after for name in sample.rates.rates}
     names = [
         name
-        for name in dict.fromkeys(n for sample in before for n in sample.rates.rates)
+        for name in dict.fromkeys(name for sample in before for name in sample.rates.rates)
         if name in there
     ]
-    found = []
+    candidates = []
     for name in names:
         sides = [
             [value_of(sample.rates.rates[name]) for sample in side if name in sample.rates.rates]
             for side in (before, after)
         ]
-        found.append(_change(name, *sides))
-    changes = [sample for sample in found if sample is not None]
+        candidates.append(_change(name, *sides))
+    changes = [change for change in candidates if change is not None]
     if len(changes) > 1:
         compared = [change.benchmark or "" for change in changes]
         means = [

@@ -104,7 +104,7 @@ def medium_pages(facts: MachineFacts, value: str) -> Opinion:
 def khugepaged(facts: MachineFacts, value: str) -> Opinion:
     """it stops a running copy to make one huge page of many small ones."""
     pages, sleep_ms = (
-        facts.number(f"thp.khugepaged_{it}") for it in ("pages_to_scan", "scan_sleep_millisecs")
+        facts.number(f"thp.khugepaged_{name}") for name in ("pages_to_scan", "scan_sleep_millisecs")
     )
     if pages is None or sleep_ms is None:
         return unknown("this kernel has none, or an older rater did not look")
@@ -259,7 +259,7 @@ def limits(facts: MachineFacts, value: str) -> Opinion:
     """copies that cannot start or grow fail."""
     copies = facts.pus or 1
     seen, short, tight = [], [], []
-    for name, what, unit, least in (
+    for name, description, unit, least in (
         ("open_files_hard", "open files (-Hn)", 1, _FILES_OF_RATER + _FILES_A_COPY * copies),
         ("processes", "processes (-u)", 1, _LEAST_TASKS + 2 * copies),
         ("stack", "MB of stack (-s)", 1e6, _LEAST_STACK),
@@ -268,7 +268,9 @@ def limits(facts: MachineFacts, value: str) -> Opinion:
         has = facts.number(f"limit.{name}")
         if has is None:
             continue
-        seen.append(f"{has / unit:.{0 if unit == 1 else 3}{'f' if unit == 1 else 'g'}} {what}")
+        seen.append(
+            f"{has / unit:.{0 if unit == 1 else 3}{'f' if unit == 1 else 'g'}} {description}"
+        )
         is_short = has < least and not (
             name == "processes" and facts.text_of("rater.root") == "yes"
         )

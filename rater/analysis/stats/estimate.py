@@ -76,10 +76,9 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 # -- Student's t for degrees of freedom that need not be whole, as Welch's are ---------------------
 #
-# How often |t| is exceeded is I_x(n / 2, 1 / 2) with x = n / (n + t^2) (Abramowitz and
-# Stegun 26.7.1 with 26.5.27), I the regularised incomplete beta function. That is
-# evaluated by its continued fraction (DLMF 8.17.22) with the method of Lentz as modified by
-# Thompson and Barnett (Press et al., Numerical Recipes in C, 2nd edition, 5.2 and 6.4).
+# The probability that |t| is exceeded is I_x(n / 2, 1 / 2) with n degrees of freedom and
+# x = n / (n + t^2) (Abramowitz and Stegun 26.7.1 with 26.5.27); I is the regularised incomplete
+# beta function, evaluated in `_incomplete_beta`.
 
 _TINY = 1e-300
 _ENOUGH = 1e-16
@@ -115,8 +114,10 @@ def f_exceeded(ratio: float, degrees_above: int, degrees_below: int) -> float:
 def t_quantile(confidence: float, degrees: float) -> float:
     """Return t such that a variable of Student's distribution lies within +-t so often.
 
-    `t_quantile(0.95, 10)` is 2.228. Raises `ValueError` for no degrees or a
-    confidence outside 0 to 1.
+    Solves p(t) = 1 - confidence for p = `two_sided_p`, whose derivative is -2 f(t) with the density
+    f: by Newton's steps t + (p(t) - (1 - confidence)) / (2 f(t)), and by halving the bracket where
+    such a step would leave it. `t_quantile(0.95, 10)` is 2.228. Raises `ValueError` for no degrees
+    or a confidence outside 0 to 1.
     """
     if not (degrees > 0 and 0 < confidence < 1):
         raise ValueError(f"confidence {confidence}, {degrees} degrees of freedom")
@@ -126,12 +127,11 @@ def t_quantile(confidence: float, degrees: float) -> float:
         low, high = high, 2 * high
         if math.isinf(high):
             return high
-    # Newton's steps, of which the curve of p needs few, as long as they stay between the bounds.
     t = (low + high) / 2
     for _ in range(_MOST_STEPS):
-        p = two_sided_p(t, degrees)
-        low, high = (t, high) if p > tail else (low, t)
-        step = (p - tail) / (2 * _density(t, degrees))
+        excess = two_sided_p(t, degrees) - tail
+        low, high = (t, high) if excess > 0 else (low, t)
+        step = excess / (2 * _density(t, degrees))
         next_t = t + step
         if not low < next_t < high:
             next_t = (low + high) / 2
@@ -142,13 +142,23 @@ def t_quantile(confidence: float, degrees: float) -> float:
 
 
 def _density(t: float, degrees: float) -> float:
+    """Return the density of Student's distribution with n degrees of freedom, never 0.
+
+    f(t) = Gamma((n + 1) / 2) / (Gamma(n / 2) sqrt(n pi)) (1 + t^2 / n)^(-(n + 1) / 2)
+    """
     log_front = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2)
     log_power = (degrees + 1) / 2 * math.log1p(t * t / degrees)
     return math.exp(log_front - log_power) / math.sqrt(degrees * math.pi) or _TINY
 
 
 def _incomplete_beta(a: float, b: float, rest: float, square: float) -> float:
-    """Return I_x(a, b) for x = rest / (rest + square): 1 - x keeps its digits that way."""
+    """Return I_x(a, b), the regularised incomplete beta function, at x = rest / (rest + square).
+
+    I_x(a, b) = x^a (1 - x)^b / (a B(a, b)) F(a, b, x) with the beta function B(a, b) = Gamma(a)
+    Gamma(b) / Gamma(a + b) and the continued fraction F of `_beta_fraction` (Abramowitz and Stegun
+    26.5.8). F converges fast for x < (a + 1) / (a + b + 2); beyond, I_x(a, b) = 1 - I_(1-x)(b, a)
+    (26.5.2). Given as `rest` and `square`, 1 - x keeps its digits where x is almost 1.
+    """
     if square == 0:
         return 1.0
     x, complement = rest / (rest + square), square / (rest + square)
@@ -165,16 +175,26 @@ def _incomplete_beta(a: float, b: float, rest: float, square: float) -> float:
 
 
 def _beta_fraction(a: float, b: float, x: float) -> float:
-    c, d = 1.0, 1 / _off_zero(1 - (a + b) * x / (a + 1))
-    value = d
+    """Return F(a, b, x) = 1 / (1 + d_1 / (1 + d_2 / (1 + ...))) of `_incomplete_beta`.
+
+    d_2m = m (b - m) x / ((a + 2m - 1) (a + 2m)) and
+    d_2m+1 = -(a + m) (a + b + m) x / ((a + 2m) (a + 2m + 1)) (Abramowitz and Stegun 26.5.8).
+
+    Evaluated from the front (W. J. Lentz, Applied Optics 15, 1976): with A_k / B_k the fraction
+    cut off after k terms, each term multiplies the value by (A_k / A_k-1) (B_k-1 / B_k). Here
+    A_k / A_k-1 is `numerator_ratio`, B_k-1 / B_k is `denominator_ratio`; a 0 in either is replaced
+    by a tiny number (Press et al., Numerical Recipes in C, 2nd edition, 5.2 and 6.4).
+    """
+    numerator_ratio, denominator_ratio = 1.0, 1 / _off_zero(1 - (a + b) * x / (a + 1))
+    value = denominator_ratio
     for m in range(1, _MOST_TERMS):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
         change = 1.0
         for term in (even, odd):
-            d = 1 / _off_zero(1 + term * d)
-            c = _off_zero(1 + term / c)
-            change = d * c
+            denominator_ratio = 1 / _off_zero(1 + term * denominator_ratio)
+            numerator_ratio = _off_zero(1 + term / numerator_ratio)
+            change = denominator_ratio * numerator_ratio
             value *= change
         if abs(change - 1) < _ENOUGH:
             break
@@ -185,18 +205,20 @@ def _off_zero(value: float) -> float:
     return value if abs(value) > _TINY else _TINY
 
 
-# -- Estimates of how far two sides lie apart, with what is known of their error -------------------
+# -- Estimates of how far two sides lie apart, and of the error of that ----------------------------
 #
 # All is computed on logarithms: a change by a factor is as large up as down, both signs have the
 # same chance to be found, and ratios of ratios add.
 #
 # - Values that were measured next to each other (one of each in every round) are paired: Student's
-# t interval of their differences. What drifts with time cancels. - Else Welch's interval (B. L.
-# Welch, Biometrika 34, 1947: each side has a variance of its own; degrees of freedom by F. E.
-# Satterthwaite, Biometrics Bulletin 2, 1946, but never more than two sides of the smaller size
-# would have: by chance two or three values lie close, and many on the other side would lend them
-# their degrees. Equal things of 2 against 20 values were else called apart in 12 of 100 cases). -
-# Where one side has a single value, nobody knows its noise: there is no interval.
+#   t interval of their differences. A drift with time cancels.
+# - Else Welch's interval (B. L. Welch, Biometrika 34, 1947: each side has a variance of its own;
+#   degrees of freedom by F. E. Satterthwaite, Biometrics Bulletin 2, 1946, formula in
+#   `Estimate.degrees`). The degrees are never more than those of two sides of the smaller size:
+#   two or three values may lie close by chance, and many on the other side would make their
+#   variance look well known. Without that bound, equal things of 2 against 20 values were called
+#   apart in 12 of 100 cases.
+# - Where one side has a single value, nobody knows its noise: there is no interval.
 #
 # Several such comparisons of the same two things under other conditions make one: their mean, with
 # the variances added and the degrees of freedom by Satterthwaite.
@@ -252,7 +274,7 @@ class SlowRuns(Struct, frozen=True):
 
 
 class Estimate(Struct, frozen=True, kw_only=True):
-    """The logarithm of a ratio, with what is known of its error."""
+    """The logarithm of a ratio, and the sources of its error."""
 
     log_ratio: float
     parts: tuple[VarianceTerm, ...]  # (): nothing is known of the noise
@@ -271,13 +293,21 @@ class Estimate(Struct, frozen=True, kw_only=True):
         return math.exp(self.log_ratio)
 
     def error(self, more: int = 0) -> float | None:
-        """Return the standard error, or what it would be with `more` values in each part."""
+        """Return the standard error, with `more` values than now in each part; None: not known.
+
+        The root of the sum over parts of share^2 variance / (count + more).
+        """
         if not self.parts:
             return None
         return math.sqrt(sum(part.share**2 * _of_mean(part, more) for part in self.parts))
 
     def degrees(self, more: int = 0) -> float:
-        """Return the degrees of freedom (Satterthwaite), or what they would be; 0: none."""
+        """Return the degrees of freedom, with `more` values than now in each part; 0: none.
+
+        Satterthwaite (1946), with v_i the variance that part i adds to the estimate and n_i its
+        degrees: (sum of v_i)^2 / sum of (v_i^2 / n_i), at most `most_degrees`. Where all values
+        of each part are equal, the sum of n_i.
+        """
         terms = [(part.share**2 * _of_mean(part, more), part.degrees + more) for part in self.parts]
         total = sum(variance for variance, _ in terms)
         most = self.most_degrees + more * len(terms)

@@ -111,7 +111,7 @@ def noise_within_rounds(rates: Sequence[Mapping[int, float]]) -> Noise | None:
 # a slow one, as many as 1 - 0.05^(1/n) may be slow, and that stands beside it.
 
 CONFIDENCE = 0.95
-MOST_ROUNDS = 1000  # what is asked for beyond is no advice
+MOST_ROUNDS = 1000  # a need of more rounds than these is no advice
 _LARGEST_LOG = 700.0  # e to this is a number yet
 _NEGLIGIBLE = 5e-4  # weight of what cannot move an interval of 95 %
 _HALVES, _EXACT = 60, 1e-7
@@ -129,7 +129,7 @@ class Decision(StrEnum):
 
 
 class RatioInterval(Struct, frozen=True, kw_only=True):
-    """A ratio with its interval, and what that says."""
+    """A ratio with its interval, its p value and its verdict."""
 
     ratio: float  # 1.02: 2 % more than the baseline
     margin: float  # 0.01: what `same` means
@@ -138,7 +138,7 @@ class RatioInterval(Struct, frozen=True, kw_only=True):
     low: float | None = None  # None: nothing is known of the noise; so are the next three
     high: float | None = None
     degrees: float | None = None  # of freedom
-    # How often equal things differ so much by chance; None: of one run each, not known either.
+    # How often equal things differ so much by chance; None: one run each, so no p value is known.
     p: float | None = None
     verdict: Decision = Decision.UNKNOWN
     within: bool = False  # the interval lies within the margin; may stand beside better or worse

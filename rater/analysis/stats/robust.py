@@ -58,7 +58,10 @@ def subtract_median(values: Floats) -> Floats:
 
 
 def theil_sen(x: Floats, y: Floats) -> float:
-    """Return the median slope over all pairs that differ in x; 0 without such a pair."""
+    """Return the median of (y_j - y_i) / (x_j - x_i) over pairs with x_j > x_i; 0 without a pair.
+
+    `x` and `y` (n,). The slope of H. Theil (1950) and P. K. Sen (JASA 63, 1968).
+    """
     x_steps = x[:, None] - x[None, :]
     y_steps = y[:, None] - y[None, :]
     usable = (x_steps > 0) & ~np.isnan(y_steps)

@@ -79,7 +79,7 @@ TABLE = {
     RatioInterval: JsonFields(
         "ratio",
         {"interval": lambda told: None if told.low is None else [told.low, told.high]},
-        "verdict words within_margin=within more_rounds=more p recorded_step=blur"
+        "verdict words=verdict_text within_margin=within more_rounds=more p recorded_step=blur"
         " degrees_of_freedom=degrees basis values=count doubts refused slow_runs=slow"
         " by_cpu_time=by_cpu",
     ),
