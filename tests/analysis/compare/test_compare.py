@@ -649,7 +649,11 @@ def test_a_point_whose_runs_are_mostly_disturbed_has_no_verdict(loud: int, words
     speedup = speedup_of(comparison)
     assert (speedup.verdict is Decision.CANNOT_TELL) is bool(words)
     if words:
-        assert (speedup.verdict_text, speedup.low, only(comparison).cells[0].holds) == (words, None, False)
+        assert (speedup.verdict_text, speedup.low, only(comparison).cells[0].holds) == (
+            words,
+            None,
+            False,
+        )
         assert comparison.unjudged()[0][2] == words.partition(": ")[2]
         assert (only(comparison).cells[0].improvement, only(comparison).cells[0].reduction) == (
             None,
