@@ -15,7 +15,13 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from rater.fleet.foreign import ForeignDatabase, SourceRefusedError, copy_foreign, taken
+from rater.fleet.foreign import (
+    ForeignCopy,
+    ForeignDatabase,
+    SourceRefusedError,
+    copy_foreign,
+    taken,
+)
 from rater.fleet.merge import merge_taken
 from rater.fleet.shared_folder import SharedFolder, copy_whole
 from rater.record.run import RunStatus, is_fleet_word
@@ -197,12 +203,7 @@ def admit_database(
     known_digest = f"SELECT max(sha256) FROM fleet_run WHERE {condition}"
     with scratch_folder() as scratch:
         copy = copy_foreign(published, scratch)
-        if copy.log.exists():
-            problem = "not published whole: it has a write-ahead log beside it"
-            raise SourceRefusedError(f"{published}: {problem}")
-        if sha256 not in (None, copy.sha256):
-            problem = "its SHA-256 is not what its node said when it published it"
-            raise SourceRefusedError(f"{published}: {problem}")
+        _check_whole(published, copy, sha256)
         with store.reading() as connection:
             if connection.execute(known_digest, key).fetchone()[0] == copy.sha256:
                 return False
@@ -224,11 +225,7 @@ def admit_database(
             for table in ("result", "fleet_run"):
                 connection.execute(f"DELETE FROM {table} WHERE {condition}", key)
             for run, text in zip(runs, settings, strict=True):
-                now: dict[str, Any] = {"setting": _setting(connection, text)}
-                if run.status is RunStatus.RUNNING:  # published: its process is gone
-                    now["status"] = RunStatus.INTERRUPTED
-                    now["reason"] = "rater did not live to end it"
-                connection.insert("fleet_run", run, **now)
+                _insert_run(connection, run, text)
             connection.executemany(
                 "INSERT INTO result (fleet, host, attempt, run, benchmark, bracket_s, copy_s) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -239,6 +236,24 @@ def admit_database(
             if before and used.fetchone() is None:
                 archived_file(connection, before).unlink(missing_ok=True)
     return True
+
+
+def _check_whole(published: Path, copy: ForeignCopy, sha256: str | None) -> None:
+    """Raise `SourceRefusedError` for a file that is not as its node published it."""
+    if copy.log.exists():
+        problem = "not published whole: it has a write-ahead log beside it"
+        raise SourceRefusedError(f"{published}: {problem}")
+    if sha256 not in (None, copy.sha256):
+        problem = "its SHA-256 is not what its node said when it published it"
+        raise SourceRefusedError(f"{published}: {problem}")
+
+
+def _insert_run(connection: Database, run: IndexedRun, settings: str) -> None:
+    changes: dict[str, Any] = {"setting": _setting(connection, settings)}
+    if run.status is RunStatus.RUNNING:  # published: its process is gone
+        changes["status"] = RunStatus.INTERRUPTED
+        changes["reason"] = "rater did not live to end it"
+    connection.insert("fleet_run", run, **changes)
 
 
 def _times(source: Database, run: int) -> list[tuple[str, str | None, str]]:

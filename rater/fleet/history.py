@@ -214,32 +214,18 @@ def points_of_benchmark(
         timed = [result for result in results if benchmark in result.copy_s]
         if not timed:
             continue
-        of_kind = max(
-            group_by_key((_kind(host_result), host_result) for host_result in timed).values(),
-            key=len,
-        )
-        of_kind.sort(key=lambda host_result: host_result.run.memory_bytes or 0)
-        alike = [
-            host_result
-            for host_result in timed
-            if _are_alike(host_result, of_kind[len(of_kind) // 2])
-        ]
-        dates = sorted(
-            host_result.run.started_at for host_result in alike if host_result.run.started_at
-        )
+        alike = _most_common_kind(timed)
         seconds, facts = (
             [host_result.seconds[benchmark] for host_result in alike],
             _usual_facts(alike),
         )
         usual_s, program = median(seconds), alike[0].program
         usual, of_hosts = points.setdefault(program, ([], {}))
-        date = dates[len(dates) // 2] if dates else None
-        logs = {benchmark: math.log(usual_s)}
         usual.append(
             HistoryPoint(
                 fleet=fleet,
-                started_at=date,
-                logs=logs,
+                started_at=_median_date(alike),
+                logs={benchmark: math.log(usual_s)},
                 hosts=len(alike),
                 facts=facts,
                 usual_facts={},
@@ -251,6 +237,22 @@ def points_of_benchmark(
             point = _point(fleet, host_result, logs, len(alike) - 1, facts)
             of_hosts.setdefault(host_result.host, []).append(point)
     return points
+
+
+def _most_common_kind(results: Sequence[HostResult]) -> list[HostResult]:
+    """Return the hosts that are like the one with the median memory of the most common kind."""
+    kinds = group_by_key((_kind(host_result), host_result) for host_result in results)
+    members = max(kinds.values(), key=len)
+    members.sort(key=lambda host_result: host_result.run.memory_bytes or 0)
+    typical = members[len(members) // 2]
+    return [host_result for host_result in results if _are_alike(host_result, typical)]
+
+
+def _median_date(results: Sequence[HostResult]) -> str | None:
+    dates = sorted(
+        host_result.run.started_at for host_result in results if host_result.run.started_at
+    )
+    return dates[len(dates) // 2] if dates else None
 
 
 def _point(

@@ -258,7 +258,13 @@ class _Merge:
                 for old, known in execute(query).fetchall():
                     number = known or execute(add, (old,)).lastrowid or 0
                     self.here[table.name][old] = number
-        owned = [it for it in self._tables if it.is_owned]
+        self._copy_owned_rows()
+        execute("DELETE FROM host WHERE id NOT IN (SELECT host_id FROM run)")
+
+    def _copy_owned_rows(self) -> None:
+        """Delete rows of replaced roots that the other database lacks, then add or replace."""
+        execute = self._connection.execute
+        owned = [table for table in self._tables if table.is_owned]
         for table in reversed(owned):
             others = [it for it in table.key if it not in (table.owner_column, table.number)]
             same = "".join(f" AND it.{column} = {table.name}.{column}" for column in others)
@@ -275,7 +281,6 @@ class _Merge:
             add = self._insert_owned(table)
             for old, _ in self.changed(table.owner):
                 execute(add, (old,))
-        execute("DELETE FROM host WHERE id NOT IN (SELECT host_id FROM run)")
 
     def _insert_owned(self, table: MergeTable) -> str:
         """Return what adds the rows of a root, and writes over those that are there."""

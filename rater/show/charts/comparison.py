@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, cycle, pairwise
 from typing import Any
 
@@ -206,34 +206,13 @@ def stacked_chart(rows: Sequence[StackedRow], colours: Mapping[str, str]) -> dic
 
 def cpi_chart(points: Sequence[CountedPoint]) -> dict[str, Any] | None:
     """Return bars of benchmarks with a CPI stack (of several points: the first's); None: none."""
-    stacks: dict[str, dict[int, tuple[CpiStack, float]]] = {}
-    for place, (_, counted) in enumerate(points):
-        for counts in counted:
-            if counts.stack is not None and counts.rates is not None and counts.rates.cpi:
-                name = sanitize(
-                    f"{counts.benchmark} {counts.tune}" if counts.tune else counts.benchmark
-                )
-                if counts.user_only:  # not to be compared with counts of both
-                    name = f"{name} (user mode)"
-                stacks.setdefault(name, {}).setdefault(place, (counts.stack, counts.rates.cpi))
     several = len(points) > 1
-    if several:  # what the first has not counted is no share of its CPI
-        stacks = {
-            name: stacks_by_point
-            for name, stacks_by_point in stacks.items()
-            if 0 in stacks_by_point
-        }
+    stacks = _stacks_by_benchmark(points)
     if not stacks:
         return None
-    parts = [
-        part
-        for stacks_by_point in stacks.values()
-        for stack, _ in stacks_by_point.values()
-        for part in stack.parts
-    ]
-    names = sorted(dict.fromkeys(part.name for part in parts), key=lambda name: name == OTHER)
-    colours = dict(zip(names, cycle(_CPI_COLOURS), strict=False))
-    colours |= {OTHER: _OTHER_COLOUR} if OTHER in colours else {}
+    colours = _part_colours(
+        stack for stacks_by_point in stacks.values() for stack, _ in stacks_by_point.values()
+    )
     rows = []
     for name, stacks_by_point in stacks.items():
         scale = 100 / stacks_by_point[min(stacks_by_point)][1] if several else 1.0
@@ -250,8 +229,40 @@ def cpi_chart(points: Sequence[CountedPoint]) -> dict[str, Any] | None:
             total = f"{sum(size for _, size, _ in bars):.0f} %" if several else f"{cpi:.2f}"
             title = (f"{name}: {label}" if lead else label) if several else name
             rows.append(StackedRow(title, lead, bars, total))
-    unit = "% of the first point's CPI" if several else "cycles per instruction"
-    return stacked_chart(rows, colours) | {"unit": unit}
+    return stacked_chart(rows, colours) | {
+        "unit": "% of the first point's CPI" if several else "cycles per instruction"
+    }
+
+
+def _part_colours(stacks: Iterable[CpiStack]) -> dict[str, str]:
+    """Return a colour for each part of the stacks, of the rest of the cycles the last."""
+    parts = [part for stack in stacks for part in stack.parts]
+    names = sorted(dict.fromkeys(part.name for part in parts), key=lambda name: name == OTHER)
+    colours = dict(zip(names, cycle(_CPI_COLOURS), strict=False))
+    return colours | ({OTHER: _OTHER_COLOUR} if OTHER in colours else {})
+
+
+def _stacks_by_benchmark(
+    points: Sequence[CountedPoint],
+) -> dict[str, dict[int, tuple[CpiStack, float]]]:
+    """Return by benchmark and place of the point: its CPI stack, and its CPI."""
+    stacks: dict[str, dict[int, tuple[CpiStack, float]]] = {}
+    for place, (_, counted) in enumerate(points):
+        for counts in counted:
+            if counts.stack is not None and counts.rates is not None and counts.rates.cpi:
+                name = sanitize(
+                    f"{counts.benchmark} {counts.tune}" if counts.tune else counts.benchmark
+                )
+                if counts.user_only:  # not to be compared with counts of both
+                    name = f"{name} (user mode)"
+                stacks.setdefault(name, {}).setdefault(place, (counts.stack, counts.rates.cpi))
+    if len(points) > 1:  # what the first has not counted is no share of its CPI
+        stacks = {
+            name: stacks_by_point
+            for name, stacks_by_point in stacks.items()
+            if 0 in stacks_by_point
+        }
+    return stacks
 
 
 def _part_words(part: str) -> str:
@@ -451,15 +462,19 @@ def _chart(
 
     `scale` makes numbers of copies and rates places of the drawing; a point of a course is already
     a pair of places (x, y).
-
-    `ends`: values with their texts at the left; `names`: value, text, what more a file has room
-    for, and colour, at the right. Of texts that would touch the last ones stay.
+    `ends`: values with texts at the left; `names`: value, text, more text for a file, and colour,
+    at the right. Of texts that would touch the last ones stay.
     """
     first, last = scale(copies[0]), scale(copies[-1])
     highest = max(dot["high"] for dot in dots)
     bottom = scale(least) if scale(4.0) == 2.0 else 0.0
     top = highest + 0.12 * (highest - bottom or 1)
-    wanted = (copies[-1], copies[0], curve.fair, *copies)
+    ticks = [
+        {"x": scale(copy_count), "text": str(copy_count)}
+        for copy_count in (copies[-1], copies[0], curve.fair, *copies)
+        if copy_count in copies
+    ]
+    room = 0.08 * (top - bottom)
     return {
         "title": title,
         "signals": {"bottom": bottom, "top": top, "first": first, "last": last},
@@ -478,22 +493,14 @@ def _chart(
                     for value, text, more, shade in reversed(names)
                 ],
                 "y",
-                0.08 * (top - bottom),
+                room,
             ),
             "ends": _with_room(
                 [{"y": scale(value), "text": text} for value, text in reversed(ends)],
                 "y",
-                0.08 * (top - bottom),
+                room,
             ),
-            "copies": _with_room(
-                [
-                    {"x": scale(copy_count), "text": str(copy_count)}
-                    for copy_count in wanted
-                    if copy_count in copies
-                ],
-                "x",
-                0.09 * (last - first),
-            ),
+            "copies": _with_room(ticks, "x", 0.09 * (last - first)),
             "shared": _shared(curve, scale, last),
         },
     }

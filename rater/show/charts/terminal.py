@@ -73,16 +73,20 @@ def print_picture(picture: Picture, printer: Printer) -> None:
             for text in wrap_text(_plain(words, ascii_only), width - left):
                 show("", Text(text, style))
     printer.line()
+    printer.prose(_legend(picture, panels, cells, ascii_only=ascii_only), "dim")
+
+
+def _legend(picture: Picture, panels: tuple[Panel, ...], cells: _Cells, *, ascii_only: bool) -> str:
+    """Return what one sign of a strip stands for."""
     most = max(len(cell) for cell in cells if cell)
     sign = f"a {picture.axis}" if most == 1 else f"the slowest of up to {most} neighbours"
     several = len(picture.iterations) > 1 and panels is picture.panels
     typical = " (median of its iterations)" if several else ""
     low, high = _LEVELS[ascii_only][0], _LEVELS[ascii_only][-1]
     above, below, failed = (signs[ascii_only] for signs in (_ABOVE, _BELOW, _FAILED))
-    printer.prose(
+    return (
         f"One sign: {sign}{typical}, from {low} (fastest of the benchmark) to {high} (slowest); "
-        f"{above} {below} farther out, {failed} failed.",
-        "dim",
+        f"{above} {below} farther out, {failed} failed."
     )
 
 

@@ -161,18 +161,16 @@ def table_html(columns: Sequence[Column], styles: Sequence[str] = ()) -> Html:
         element("th", heading_text(column.heading), scope="col", class_="r" * column.right or None)
         for column in shown
     ]
-    rows, above = [], ""
+    rows, name_above = [], ""
     for place in range(max(len(column.cells) for column in shown)):
         cells = []
         for number, column in enumerate(shown):
             text = column.cells[place].strip()
-            again = not number and not text and bool(above)
+            is_repeated = not number and not text and bool(name_above)
             if not number:
-                above = text = text or above
-            long = len(text) > _LONG and not column.right
-            kinds = "r" * column.right, "again" * again, "long" * long
+                name_above = text = text or name_above
             if number or named:
-                cells.append(element("td", text, class_=" ".join(filter(None, kinds)) or None))
+                cells.append(_cell_html(text, is_right=column.right, is_repeated=is_repeated))
             else:
                 cells.append(element("th", text, scope="row"))
         style = _CLASSES.get(styles[place]) if place < len(styles) else None
@@ -180,3 +178,9 @@ def table_html(columns: Sequence[Column], styles: Sequence[str] = ()) -> Html:
     head = element("thead", element("tr", *heads)) if named else Html("")
     table = element("table", head, element("tbody", *rows), class_=None if named else "pairs")
     return element("div", table, class_="scroll", tabindex=0)
+
+
+def _cell_html(text: str, *, is_right: bool, is_repeated: bool) -> Html:
+    is_long = len(text) > _LONG and not is_right
+    classes = "r" * is_right, "again" * is_repeated, "long" * is_long
+    return element("td", text, class_=" ".join(filter(None, classes)) or None)

@@ -204,6 +204,32 @@ def topo_parts(document: TopoDocument) -> Iterator[Part]:
     """Yield the machine for people."""
     by_cpu = {entry["cpu"]: entry for entry in document["cpus"]}
     yield from _head(document)
+    yield _nodes_table(document, by_cpu)
+    described = document["cores_described"]
+    text, matrix = _distances(document["distances"])
+    yield from _memory_now([entry | entry["now"] for entry in document["nodes"] if entry["now"]])
+    yield facts(
+        (
+            ("threads", list(_threads(document)) if described else []),
+            ("caches", list(_caches(document))),
+            ("CPU kinds", list(_kinds(document, by_cpu))),
+            ("groups", "; ".join(_groups(document))),
+            ("distances", text),
+            ("no memory", _forbidden(document)),
+            (
+                "not usable",
+                [
+                    f"{cpus_text(entry['cpus'])}: {entry['reason']}"
+                    for entry in document["not_usable"]
+                ],
+            ),
+        )
+    )
+    yield matrix
+
+
+def _nodes_table(document: TopoDocument, by_cpu: Mapping[int, Row]) -> ViewTable:
+    """Return a line for each NUMA node, the last for the CPUs that belong to none."""
     rows = [entry | {"note": _note(entry, document["nodes"])} for entry in document["nodes"]]
     homeless = document["cpus_without_node"]
     if homeless:
@@ -245,27 +271,7 @@ def topo_parts(document: TopoDocument) -> Iterator[Part]:
             wrap=True,
         ),
     )
-    yield ViewTable(title="", rows=rows, fields=nodes, most=_MOST_ROWS)
-    text, matrix = _distances(document["distances"])
-    yield from _memory_now([entry | entry["now"] for entry in document["nodes"] if entry["now"]])
-    yield facts(
-        (
-            ("threads", list(_threads(document)) if described else []),
-            ("caches", list(_caches(document))),
-            ("CPU kinds", list(_kinds(document, by_cpu))),
-            ("groups", "; ".join(_groups(document))),
-            ("distances", text),
-            ("no memory", _forbidden(document)),
-            (
-                "not usable",
-                [
-                    f"{cpus_text(entry['cpus'])}: {entry['reason']}"
-                    for entry in document["not_usable"]
-                ],
-            ),
-        )
-    )
-    yield matrix
+    return ViewTable(title="", rows=rows, fields=nodes, most=_MOST_ROWS)
 
 
 def _head(document: Row) -> Iterator[str]:

@@ -77,24 +77,34 @@ def read_kit(request: Request) -> Kit:
         remarks += [*closed, *notes]
     named_runs = [kit_run(Path(file)) for file in request.speccmds]
     kits = [read_benchmark(run) for run in (*runs, *named_runs)]
-    twice = [name for name, times in Counter(kit.name for kit in kits).items() if times > 1]
-    if twice:
-        files = ", ".join(str(kit.run.file) for kit in kits if kit.name == twice[0])
-        raise InputError(
-            f"benchmark {twice[0]} is there more than once ({files}): one run needs different "
-            "names; run them one after the other"
-        )
-    by_text: dict[str, list[str]] = {}  # the benchmarks that it is true of
-    for kit in kits:
-        for remark in (*kit.remarks, *about_binding(kit, from_file=request.bind_from_file)):
-            by_text.setdefault(remark.removeprefix(f"{kit.name}: "), []).append(kit.name)
-    remarks += [f"{truncate_list(names)}: {remark}" for remark, names in by_text.items()]
+    _check_names_differ(kits)
+    remarks += _benchmark_remarks(kits, from_file=request.bind_from_file)
     if any(kit.reference_s is not None for kit in kits):
         remarks.append("ratios are rater's own estimates, not SPEC metrics")
     names = [Path(selection.removeprefix(PREFIX)).resolve().name for selection in request.suites]
     names += [run.file.parent.name for run in named_runs]
     name = ", ".join(f"{PREFIX}{escape_undecodable(name)}" for name in dict.fromkeys(names))
     return Kit(name, tuple(kits), tuple(map(escape_undecodable, remarks)))
+
+
+def _check_names_differ(kits: Sequence[KitBenchmark]) -> None:
+    """Raise `InputError` if two benchmarks of one run have the same name."""
+    repeated = [name for name, times in Counter(kit.name for kit in kits).items() if times > 1]
+    if repeated:
+        files = ", ".join(str(kit.run.file) for kit in kits if kit.name == repeated[0])
+        raise InputError(
+            f"benchmark {repeated[0]} is there more than once ({files}): one run needs different "
+            "names; run them one after the other"
+        )
+
+
+def _benchmark_remarks(kits: Sequence[KitBenchmark], *, from_file: bool) -> list[str]:
+    """Return each remark once, after the names of the benchmarks that it is true of."""
+    names_by_remark: dict[str, list[str]] = {}
+    for kit in kits:
+        for remark in (*kit.remarks, *about_binding(kit, from_file=from_file)):
+            names_by_remark.setdefault(remark.removeprefix(f"{kit.name}: "), []).append(kit.name)
+    return [f"{truncate_list(names)}: {remark}" for remark, names in names_by_remark.items()]
 
 
 def load_kit(request: Request) -> tuple[Request, str, tuple[Workload, ...], tuple[str, ...]]:

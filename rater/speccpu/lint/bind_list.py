@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 
 from msgspec import Struct
@@ -345,21 +346,23 @@ def _scope(context: LintContext, members: Sequence[_Candidate]) -> Scope | None:
         and _is_special(held["copies"].section)
         and not _is_special(listed[0].setting.section)
     )
-    seats: list[BoundCopy] = []
     if uses_bind:
         by_copy = any(BY_COPY.search(text) for text in (command, *(it.text for it in listed)))
-        wanted = len(listed)
+        seat_count = len(listed)
         if by_copy and listed:
-            wanted = max(wanted, min(copies or 0, MOST_SEATS))
-        for copy in range(wanted):
-            bind = listed[copy % len(listed)]
-            binding = binding_of(command, bind.text, copy)
-            seats.append(context.bound(bind.setting.line, copy, bind.name, bind.text, binding))
-    elif command:
+            seat_count = max(seat_count, min(copies or 0, MOST_SEATS))
+        seats = [
+            context.bound(
+                bind.setting.line, copy, bind.name, bind.text, binding_of(command, bind.text, copy)
+            )
+            for copy, bind in zip(range(seat_count), cycle(listed), strict=False)
+        ]
+    else:
         # Without a number of copies the first one alone shows how they are bound.
+        seat_count = (1 if copies is None else min(copies, MOST_SEATS)) if command else 0
         seats = [
             context.bound(line, copy, f"copy {copy}", "", binding_of(command, None, copy))
-            for copy in range(1 if copies is None else min(copies, MOST_SEATS))
+            for copy in range(seat_count)
         ]
     return Scope(
         context=context,

@@ -296,17 +296,7 @@ def to_import(file: SpecFile, topology: Topology | None) -> SpecImport:
         pus=places.pus(),
         brackets=tuple(bracket for bracket, _ in brackets),
         notes=(*remarks, *_findings(file, recomputed)),
-        imported=ImportedFile(
-            name=file.name,
-            sha256=file.sha256,
-            format="rsf" if file.format == "rsf" else "log",  # a table is as little as a log
-            suite=file.suite,
-            metric=file.metric,
-            base_mean=file.means["base"].value if "base" in file.means else None,
-            peak_mean=file.means["peak"].value if "peak" in file.means else None,
-            problems=file.problems.count,
-            disagreements=len(recomputed.disagreements),
-        ),
+        imported=_imported_file(file, recomputed),
     )
     runs = sum(1 if rotated else len(iteration.times_s) for iteration in scored)
     return SpecImport(
@@ -317,6 +307,20 @@ def to_import(file: SpecFile, topology: Topology | None) -> SpecImport:
         remarks=remarks,
         brackets=tuple(brackets),
         copy_runs=runs,
+    )
+
+
+def _imported_file(file: SpecFile, recomputed: RecomputedResults) -> ImportedFile:
+    return ImportedFile(
+        name=file.name,
+        sha256=file.sha256,
+        format="rsf" if file.format == "rsf" else "log",  # a table is as little as a log
+        suite=file.suite,
+        metric=file.metric,
+        base_mean=file.means["base"].value if "base" in file.means else None,
+        peak_mean=file.means["peak"].value if "peak" in file.means else None,
+        problems=file.problems.count,
+        disagreements=len(recomputed.disagreements),
     )
 
 

@@ -224,6 +224,12 @@ class _Check:
                 (member.reference_s for member in members if member.reference_s), None
             )
             self.rollups((benchmark, tune), by_copy, reference_s)
+        means = self.means(results)
+        return RecomputedResults(tuple(results), tuple(means), self.compared, tuple(self.found))
+
+    def means(self, results: Sequence[BenchmarkResult]) -> list[tuple[str, float | None]]:
+        """Return the geometric mean of the ratios of each tune, and compare it."""
+        file = self.file
         means: list[tuple[str, float | None]] = []
         for tune in dict.fromkeys(result.tune for result in results):
             ratios = {
@@ -240,7 +246,7 @@ class _Check:
             if written is not None and not (short and written.value == 0):
                 over = f"{tune} over {count(len(ratios), 'benchmark')}"
                 self.number(written, over, "geometric mean", mean, 1e-6 + self.loose)
-        return RecomputedResults(tuple(results), tuple(means), self.compared, tuple(self.found))
+        return means
 
     def disagrees(self, line: int, where: str, noun: str, written: str, computed: str) -> None:
         """Note a value of the file that its own numbers contradict."""
