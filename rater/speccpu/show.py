@@ -52,8 +52,8 @@ def import_parts(imported: SpecImport, run: int, added: bool, *, again: str = ""
     yield Line(f"next: `rater show {run}`", whole=True)
 
 
-def _some(told: Iterable[object]) -> list[str]:
-    texts = list(map(str, told))
+def _some(values: Iterable[object]) -> list[str]:
+    texts = list(map(str, values))
     more = len(texts) - _MOST
     return [*texts[:_MOST], *([f"and {more} more (--json has all)"] if more > 0 else [])]
 

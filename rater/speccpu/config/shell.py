@@ -402,10 +402,10 @@ class Grammar[T](Struct, frozen=True):
 
 
 def _counted(combine: Callable[[int, int], int]) -> Callable[[int, int], int]:
-    def counted(a: int, b: int) -> int:
-        if combine in (operator.lshift, operator.rshift) and not 0 <= b < _BITS:
+    def counted(left: int, right: int) -> int:
+        if combine in (operator.lshift, operator.rshift) and not 0 <= right < _BITS:
             raise ValueError("the processor's own affair")
-        value = combine(a, b)
+        value = combine(left, right)
         if not -(1 << _BITS) < value < 1 << _BITS:
             raise ValueError("more than the shell can count")
         return value
@@ -413,9 +413,9 @@ def _counted(combine: Callable[[int, int], int]) -> Callable[[int, int], int]:
     return counted
 
 
-def _divided(a: int, b: int) -> int:
+def _divided(dividend: int, divisor: int) -> int:
     """The shell cuts towards zero."""
-    return abs(a) // abs(b) * (1 if (a < 0) is (b < 0) else -1)
+    return abs(dividend) // abs(divisor) * (1 if (dividend < 0) is (divisor < 0) else -1)
 
 
 _SIGNS: tuple[dict[str, Callable[[int, int], int]], ...] = (

@@ -350,7 +350,9 @@ class _Reader:
             )
         copies = len(self._directories) or 1
         # The tools use a short list of bind values in a circle (runcpu's `bind`).
-        binds = [self._binds[n % len(self._binds)] for n in range(copies)] if self._binds else []
+        binds = (
+            [self._binds[copy % len(self._binds)] for copy in range(copies)] if self._binds else []
+        )
         return CommandFile(
             commands=tuple(self._commands),
             directories=tuple(self._directories),

@@ -118,14 +118,14 @@ def _judged(kit_output: KitOutput, log: str, argv: Sequence[str], code: int) -> 
     that breaks (a signal, no such program, an exit code and no words) has found nothing.
     """
     mismatches = [f"{kit_output.directory}/{name}.mis" for name in kit_output.comparison.outputs]
-    found = next((path for path in mismatches if _first_line(path)), None)
-    if code == 0 and found is None:
+    mismatch = next((path for path in mismatches if _first_line(path)), None)
+    if code == 0 and mismatch is None:
         return CheckResult(Validity.VALID)
     failed = kit_output.comparison.lines[failed_position(argv, log) - 1]
     output = f"{kit_output.directory}/{failed.stdout}" if failed.stdout else f"{log}.out"
     by_signal = -code if code < 0 else code - 128 if code in _SIGNALS else None
     printed = _first_line(output)
-    if by_signal or code in _CANNOT_RUN or (found is None and not printed):
+    if by_signal or code in _CANNOT_RUN or (mismatch is None and not printed):
         error = f"{kit_output.directory}/{failed.stderr}" if failed.stderr else log
         ended = f"signal {by_signal}" if by_signal else f"exit code {code}"
         detail = (
@@ -134,9 +134,11 @@ def _judged(kit_output: KitOutput, log: str, argv: Sequence[str], code: int) -> 
         if by_signal and not detail.startswith(ended):
             detail = f"{ended}: {detail}"
         return _not_validated(f"the kit's specdiff: {detail}")
-    if found is not None:
-        name = found.rpartition("/")[2].removesuffix(".mis")
-        return CheckResult(Validity.INVALID, f"{name} differs: {_first_line(found)} (see {found})")
+    if mismatch is not None:
+        name = mismatch.rpartition("/")[2].removesuffix(".mis")
+        return CheckResult(
+            Validity.INVALID, f"{name} differs: {_first_line(mismatch)} (see {mismatch})"
+        )
     where = f" (see {output})" if failed.stdout else ""
     return CheckResult(Validity.INVALID, f"{printed}{where}")
 

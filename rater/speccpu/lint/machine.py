@@ -162,7 +162,9 @@ def _absent(seat: BoundCopy, topology: Topology, machine: set[int]) -> Iterator[
         text = f" names {nodes_text(absent)}: the machine has {existing} with memory"
         yield seat.finding("node-missing", text)
     shut = {
-        n for n in seat.binding.mem_nodes if n not in absent and not topology.by_node[n].allowed
+        number
+        for number in seat.binding.mem_nodes
+        if number not in absent and not topology.by_node[number].allowed
     }
     if shut:
         text = f" binds memory to {nodes_text(shut)}, whose memory may not be used"
