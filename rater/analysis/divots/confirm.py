@@ -22,7 +22,7 @@ from rater.record.stored import StoredRun, is_good
 
 CONFIDENCE = 0.95
 LEAST_PAIRS = 2
-_HALF = 0.5  # of the effect found: less than that is another, smaller one
+_HALF = 0.5  # of the effect that was found; a smaller one counts as another effect
 
 
 class ConfirmPlan(Struct, frozen=True, kw_only=True):
@@ -121,14 +121,13 @@ def trial_of(finding: Finding, findings: Sequence[Finding], run: StoredRun) -> C
 def _like(
     finding: Finding, own_cpus: Sequence[int], used: dict[int, Placement], suspects: set[int]
 ) -> tuple[int, ...]:
-    """Return as many CPUs like those of a finding, nearest first; none where there are too few."""
-    nodes, cores = ({getattr(used[cpu], unit) for cpu in own_cpus} for unit in ("node", "core"))
+    """Return as many CPUs like those of a finding, nearest first; empty if there are too few."""
+    nodes = {used[cpu].node for cpu in own_cpus}
+    cores = {used[cpu].core for cpu in own_cpus}
     free = [used[cpu] for cpu in sorted(used.keys() - suspects - {*own_cpus})]
     if finding.kind is Kind.SLOW_LGROUP:
-        first, package = (
-            min((placement for placement in nodes if placement is not None), default=0),
-            used[own_cpus[0]].package,
-        )
+        first = min((node for node in nodes if node is not None), default=0)
+        package = used[own_cpus[0]].package
         free = [placement for placement in free if placement.node not in {None, *nodes}]
         of_node = Counter(placement.node for placement in free)
         free = [placement for placement in free if of_node[placement.node] >= len(own_cpus)]
@@ -168,7 +167,7 @@ def times_of(run: StoredRun) -> dict[str, float]:
 
 
 def slowdown_of(times_s: dict[str, float], other_times_s: dict[str, float]) -> float | None:
-    """Return the geometric mean of time over time of one pair, None where nothing is in both."""
+    """Return the geometric mean of time over time of one pair; None if they share no benchmark."""
     log_ratios = [
         math.log(times_s[name] / other_times_s[name])
         for name in times_s.keys() & other_times_s.keys()
@@ -177,10 +176,10 @@ def slowdown_of(times_s: dict[str, float], other_times_s: dict[str, float]) -> f
 
 
 def judge_pairs(slowdowns: Sequence[float], found_slowdown: float) -> ConfirmResult:
-    """Return what two pairs or more say of a finding whose slowdown was `found`.
+    """Return what two pairs or more say of a finding whose slowdown was `found_slowdown`.
 
     Confirmed: the interval is all on the finding's side of 1, and the effect is half of
-    the one found or more. Open: it holds 1 as well as the half.
+    the one found or more. Open: the interval holds 1 as well as that half.
     """
     logs = [math.log(slowdown) for slowdown in slowdowns]
     mean = fmean(logs)

@@ -494,7 +494,7 @@ def _contrast(name: str, cells: Sequence[_Sides]) -> _Contrast:
 
 
 def _compare(measure: _Measure, cells: Sequence[_Sides], finding: Finding) -> Evidence | None:
-    """Return a measure that differs notably; None: it does not, or too few cells have it."""
+    """Return a measure that differs notably; None if it differs little or too few cells have it."""
     contrast = _contrast(measure.name, cells)
     if len(contrast.members) < max(1.0, _MOST * len(cells)):
         return None

@@ -31,13 +31,14 @@ from rater.analysis.divots.model.table import UNKNOWN, Table, clock_steps
 from rater.analysis.stats.estimate import t_quantile
 from rater.analysis.stats.robust import Bools, Floats, subtract_median
 
-_OFTEN = 2 / 3  # of the runs that can tell
+_OFTEN = 2 / 3  # of the runs that can tell: in so many a fault recurs
 _CONFIDENCE = 0.95
-_SAME_PART = 0.5  # of the copies of two findings together: they are one part
-_SHOWS = 0.35  # of a size: who has more has it
-_TWICE = 2.0  # as large or as many at most: the same fault elsewhere
+_SAME_PART = 0.5  # share of two findings' copies that both have: they are one part
+_SHOWS = 0.35  # of a fault's size: a run that shows more of it has the fault
+_TWICE = 2.0  # ratio of two sizes, or counts of copies, at most: may be one fault that moved
 _HAS_SIZE = (*PLACED, Kind.SLOW_ITERATION, Kind.BIMODAL)  # their cells say what each copy lost
-_SORTS = {Kind.SLOW_CPU: "copies", Kind.OUTLIER_COPY: "copies"}  # others are a sort of their own
+# Kinds that may be one fault; every other kind is a sort by itself.
+_SORTS = {Kind.SLOW_CPU: "copies", Kind.OUTLIER_COPY: "copies"}
 
 
 class SearchedRun(Struct, frozen=True, eq=False):
@@ -70,12 +71,12 @@ class _Fault(Struct):
 
     @property
     def benchmarks(self) -> set[_Key]:
-        """Those that all of them are about."""
-        return set.intersection(*(_keys(one) for _, one in self.members))
+        """Benchmarks that all findings of the fault are about."""
+        return set.intersection(*(_keys(finding) for _, finding in self.members))
 
     @property
     def runs(self) -> set[int]:
-        """Those that have it."""
+        """Numbers of the runs that have the fault."""
         return {look.run for look in self.looks if look.there is Presence.YES}
 
 
@@ -90,31 +91,29 @@ def between_runs(runs: Sequence[SearchedRun]) -> tuple[RecurringDivot, ...]:
     """
     if len(runs) < 2:
         return ()
-    prepared = [_prepared(one) for one in runs]
+    prepared = [_prepared(run) for run in runs]
     groups: dict[Kind, list[list[_Fault]]] = {Kind.RECURRING: [], Kind.WANDERING: [], Kind.ONCE: []}
     loose: list[list[_Fault]] = []
     for fault in _faults(prepared):
-        fault.looks = [_measure_fault(fault, one) for one in prepared]
+        fault.looks = [_measure_fault(fault, run) for run in prepared]
         unknown = (Presence.OPEN, Presence.NOT_RUN)
         telling = sum(look.there not in unknown for look in fault.looks)
         if len(fault.runs) >= max(2, _OFTEN * telling):
             groups[Kind.RECURRING].append([fault])
             continue
-        moved = (group for group in loose if all(_moved(fault, it) for it in group))
-        if (known := next(moved, None)) is not None:
-            known.append(fault)
+        candidates = (group for group in loose if all(_moved(fault, member) for member in group))
+        if (wandering := next(candidates, None)) is not None:
+            wandering.append(fault)
         else:
             loose.append([fault])
     for group in loose:
         groups[Kind.WANDERING if len(group) > 1 else Kind.ONCE].append(group)
-    return tuple(
-        it
-        for kind, of_kind in groups.items()
-        for it in sorted(
-            (_recurring_divot(kind, group) for group in of_kind),
-            key=lambda it: (-abs(math.log(it.slowdown)), it.places[0].place),
-        )
-    )
+    divots: list[RecurringDivot] = []
+    for kind, of_kind in groups.items():
+        of_this_kind = [_recurring_divot(kind, group) for group in of_kind]
+        of_this_kind.sort(key=lambda divot: (-abs(math.log(divot.slowdown)), divot.places[0].place))
+        divots += of_this_kind
+    return tuple(divots)
 
 
 # -- one run --------------------------------------------------------------------------------------
@@ -153,8 +152,9 @@ def _effect(table: Table, finding: Finding) -> Floats:
 
 
 def _slots(finding: Finding, origin: _Run, target: _Run) -> Bools | None:
-    """Return the slots (S,) of another run that a finding of `of` is about, of one that moves the
-    copies (C,); None where it has no copies there.
+    """Return the slots (S,) of `target` that a finding of `origin` is about; None if it has none.
+
+    Of a finding that moves with its copies: which copies (C,) of `target`, in order of number.
     """
     table, origin_table = target.table, origin.table
     if _moves(finding):
@@ -167,7 +167,7 @@ def _slots(finding: Finding, origin: _Run, target: _Run) -> Bools | None:
             np.isin(origin_table.cpu, finding.cpus).sum() > len(finding.copies)
             and origin_table.fixed
         ):
-            # Others share those CPUs: it is about these copies.
+            # Other copies share those CPUs: the finding is about its own copies alone.
             slots &= np.isin(table.copy, finding.copies).any(axis=(0, 1))
         if len(np.unique(table.cpu[slots])) < _SAME_PART * len(finding.cpus):
             return None
@@ -215,7 +215,7 @@ def _faults(runs: Sequence[_Run]) -> list[_Fault]:
 
 
 def _same(fault: _Fault, run: _Run, finding: Finding, finding_slots: Bools) -> bool:
-    """Tell whether a finding on slots `own` (S,) of a run is a fault of earlier ones."""
+    """Tell whether a finding on `finding_slots` (S,) of a run is a fault of earlier runs."""
     origin, first = fault.members[0]
     if any(member is run for member, _ in fault.members) or not _keys(first) & _keys(finding):
         return False
@@ -228,8 +228,9 @@ def _same(fault: _Fault, run: _Run, finding: Finding, finding_slots: Bools) -> b
 
 
 def _measure_fault(fault: _Fault, run: _Run) -> FaultMeasurement:
-    for it, finding in fault.members:
-        if it is run:
+    """Return how a fault shows in a run: by that run's own finding, else by its times."""
+    for member_run, finding in fault.members:
+        if member_run is run:
             return FaultMeasurement(
                 run=run.run,
                 there=Presence.YES,
@@ -247,64 +248,87 @@ def _measure_fault(fault: _Fault, run: _Run) -> FaultMeasurement:
             benchmarks=largest.benchmarks,
             slowdown=None,
         )
-    (size, reach), found = measured, math.log(largest.slowdown)
-    toward, presence = size * math.copysign(1, found), Presence.SMALLER
-    if toward <= reach:
-        presence = Presence.OPEN if toward + reach >= abs(found) else Presence.NO
-    elif toward >= _SHOWS * abs(found):
-        presence = Presence.YES
+    fault_size = math.log(largest.slowdown)
     return FaultMeasurement(
         run=run.run,
-        there=presence,
+        there=_presence(measured, fault_size),
         place=largest.place,
         benchmarks=largest.benchmarks,
-        slowdown=math.exp(size),
+        slowdown=math.exp(measured.size),
     )
 
 
-def _measured(
-    finding: Finding, origin: _Run, target: _Run, keys: set[_Key]
-) -> tuple[float, float] | None:
-    """Return the ln slowdown of a finding's part in another run, and how far off it may be.
+def _presence(measured: _PartSize, fault_size: float) -> Presence:
+    """Return whether a part that differs by `measured` has a fault of `fault_size` (ln)."""
+    toward_fault = measured.size * math.copysign(1, fault_size)
+    if toward_fault <= measured.reach:
+        is_possible = toward_fault + measured.reach >= abs(fault_size)
+        return Presence.OPEN if is_possible else Presence.NO
+    return Presence.YES if toward_fault >= _SHOWS * abs(fault_size) else Presence.SMALLER
 
-    `keys`: in these benchmarks, in all of that run where there are none. None: it has no
-    copies there that ended well, or no such benchmark.
+
+class _PartSize(Struct, frozen=True):
+    """The ln slowdown of a part in one run, and the half width of its interval."""
+
+    size: float
+    reach: float
+
+
+def _measured(finding: Finding, origin: _Run, target: _Run, keys: set[_Key]) -> _PartSize | None:
+    """Return by how much a finding's part differs in another run, by that run's own times.
+
+    Over the benchmarks `keys`, over all of that run if `keys` is empty. None: that run has no such
+    benchmark, or no copies of the part that ended well.
+
+    The size is the median over benchmarks of mean(inside the part) - mean(outside), each a Huber
+    mean, over all iterations. A finding of some iterations is also sought in every single one: the
+    largest size in its direction counts then. The level of the interval, 1 - `_CONFIDENCE`, is
+    divided by twice the number of looks (Bonferroni).
     """
     table, noise = target.table, target.noise
     slots = _slots(finding, origin, target)
     rows = [row for row, key in enumerate(table.benchmarks) if not keys or key in keys]
     if slots is None or not rows:
         return None
-    apart = (
-        effect
-        for _, effect in target.effects
-        if _moves(finding) or _share((effect != 0).any(axis=(0, 1)), slots) < _SAME_PART
-    )
-    values = target.values - sum(apart, np.zeros(table.shape))
-    values = (values_by_copy(table, values)[1] if _moves(finding) else values)[rows]
+    values = _values_of_part(finding, target, slots)[rows]
     sd = np.sqrt(noise.value.variance[rows])[:, None]
-    inside, outside = values[:, :, slots], values[:, :, ~slots]
-    differences = huber_mean(inside, sd) - huber_mean(outside, sd)  # (B, I)
-    few = float(min(slots.sum(), (~slots).sum()))
-    each = [huber_mean(differences, sd[:, 0])]
-    var = [noise.repeat.variance[rows] / noise.iterations_run[rows] / few]
+    differences = huber_mean(values[:, :, slots], sd) - huber_mean(values[:, :, ~slots], sd)
+    fewer = float(min(slots.sum(), (~slots).sum()))  # copies of the smaller side
+    looks = [huber_mean(differences, sd[:, 0])]  # over all iterations; each look (B,)
+    variances = [noise.repeat.variance[rows] / noise.iterations_run[rows] / fewer]
     if len(finding.iterations) not in (0, len(origin.table.iterations)):
-        each += [
-            differences[:, iteration] for iteration in range(differences.shape[1])
-        ]  # in one iteration, whichever it is here
-        var += [noise.value.variance[rows] / few] * differences.shape[1]
-    side = 1 if finding.slowdown > 1 else -1
+        iterations = differences.shape[1]
+        looks += [differences[:, iteration] for iteration in range(iterations)]
+        variances += [noise.value.variance[rows] / fewer] * iterations
     sizes = {
-        row: float(np.nanmedian(sizes_of_row))
-        for row, sizes_of_row in enumerate(each)
-        if np.isfinite(sizes_of_row).any()
+        look: float(np.nanmedian(by_benchmark))
+        for look, by_benchmark in enumerate(looks)
+        if np.isfinite(by_benchmark).any()
     }
     if not sizes:
         return None
-    best = max(sizes, key=lambda row: side * sizes[row])
-    error = math.sqrt(float(np.mean(var[best])) / len(rows) + PARTS.typical**2)
-    free = float(np.sum(noise.repeat.df[rows]))
-    return sizes[best], t_quantile(1 - (1 - _CONFIDENCE) / 2 / len(each), max(1.0, free)) * error
+    direction = 1 if finding.slowdown > 1 else -1
+    best = max(sizes, key=lambda look: direction * sizes[look])
+    # Parts of a healthy machine differ by `PARTS.typical` beside the noise of copies.
+    error = math.sqrt(float(np.mean(variances[best])) / len(rows) + PARTS.typical**2)
+    degrees = max(1.0, float(np.sum(noise.repeat.df[rows])))
+    confidence = 1 - (1 - _CONFIDENCE) / 2 / len(looks)
+    return _PartSize(sizes[best], t_quantile(confidence, degrees) * error)
+
+
+def _values_of_part(finding: Finding, target: _Run, slots: Bools) -> Floats:
+    """Return the times (B, I, S) of a run without its own findings of other parts.
+
+    Of a finding that moves with its copies (B, I, C): by copy, and without all findings of the run.
+    """
+    moves = _moves(finding)
+    of_other_parts = (
+        effect
+        for _, effect in target.effects
+        if moves or _share((effect != 0).any(axis=(0, 1)), slots) < _SAME_PART
+    )
+    values = target.values - sum(of_other_parts, np.zeros(target.table.shape))
+    return values_by_copy(target.table, values)[1] if moves else values
 
 
 def _moved(fault: _Fault, other: _Fault) -> bool:
@@ -321,26 +345,31 @@ def _moved(fault: _Fault, other: _Fault) -> bool:
 
 
 def _recurring_divot(kind: Kind, group: Sequence[_Fault]) -> RecurringDivot:
-    looks = {look.run: look for it in reversed(group) for look in it.looks}
-    looks |= {look.run: look for of in group for look in of.looks if look.there is Presence.YES}
+    """Return a group of faults as one divot, with one measurement of each run."""
+    # A run's measurement is that of the first fault, but for a fault that the run has.
+    looks = {look.run: look for fault in reversed(group) for look in fault.looks}
+    looks |= {
+        look.run: look for fault in group for look in fault.looks if look.there is Presence.YES
+    }
     ordered = tuple(looks[look.run] for look in group[0].looks)
-    members = [one for it in group for _, one in it.members]
-    some = [
-        {name for name, _ in it.benchmarks}
-        for it in group
-        if any(one.benchmarks for _, one in it.members)
+    findings = [finding for fault in group for _, finding in fault.members]
+    named = [
+        {name for name, _ in fault.benchmarks}
+        for fault in group
+        if any(finding.benchmarks for _, finding in fault.members)
     ]
-    names = set.intersection(*some) or set.union(*some) if some else set()
+    names = set.intersection(*named) or set.union(*named) if named else set()
 
     def every(field_name: str) -> tuple[int, ...]:
-        return tuple(sorted({it for member in members for it in getattr(member, field_name)}))
+        numbers: set[int] = set()
+        return tuple(sorted(numbers.union(*(getattr(finding, field_name) for finding in findings))))
 
     return RecurringDivot(
         kind=kind,
         of=group[0].largest[1].kind,
         benchmarks=tuple(sorted(names)),
         looks=ordered,
-        slowdown=median(it.slowdown or 1.0 for it in ordered if it.there is Presence.YES),
+        slowdown=median(look.slowdown or 1.0 for look in ordered if look.there is Presence.YES),
         copies=every("copies"),
         nodes=every("nodes"),
         cpus=every("cpus"),

@@ -1,4 +1,4 @@
-"""The self-test: what was planted against what was found, steady CPUs, promises kept; pure."""
+"""The self-test: planted divots against findings, steady CPUs, promises kept; pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rater.text.values import group_by_key
 # lengthen its elapsed time and not its CPU time: what makes the CPU itself slower (another guest of
 # the host, a busy neighbour on the core, the clock) lengthens both.
 
-# Within this it varies by itself, beyond it something made the CPU slower or faster.
+# A share: a CPU's speed varies so much by itself; beyond, something made it slower or faster.
 STEADY = 0.04
 
 # Benchmark, iteration, CPU: seconds, or (speeds) over what is usual of that CPU, as a share.
@@ -39,22 +39,22 @@ def speeds_of(costs: Costs) -> dict[tuple[str, int, int], float]:
 
 def largest_speed_change(costs: Costs) -> tuple[float, int | None]:
     """Return the largest change of a CPU's speed, with its sign, and the CPU; None: not known."""
-    found = ((change, cpu) for (_, _, cpu), change in speeds_of(costs).items())
-    return max(found, key=lambda it: abs(it[0]), default=(0.0, None))
+    changes = ((change, cpu) for (_, _, cpu), change in speeds_of(costs).items())
+    return max(changes, key=lambda change_and_cpu: abs(change_and_cpu[0]), default=(0.0, None))
 
 
-# -- What was planted against what was found -------------------------------------------------------
+# -- Planted divots against findings ---------------------------------------------------------------
 #
 # The rules are those that detectors are scored by (the note on divots): a finding names
 # a planted divot when its kind and every place it gives agree; another true description
 # of the same divot is neither right nor wrong; everything else is false.
 
-# A clean run whose copies differ by more can not tell what is planted from chance.
+# In a clean run whose copies differ by a larger share, a planted divot cannot be told from chance.
 NOISIEST = 0.06
 # So much of an undisturbed run must have run at a steady speed to say how noisy it is.
 _LEAST_STEADY = 2 / 3
-# What is judged: a machine does twice in an hour what it just did once. At most half of what is
-# injected.
+# The least slowdown that is judged (see `floor_of`), and how many times the spread of the clean run
+# it is: a machine may show twice that spread within an hour. At most half of what is injected.
 _LEAST_FLOOR = 0.05
 _FLOOR_TIMES = 2.0
 _CAME_TO = 0.5  # of what was aimed at: less and there is nothing to be found
@@ -111,7 +111,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
 def spread_of(
     times: Times, costs: Costs | None = None, cpu_of: Mapping[int, int] | None = None
 ) -> Deviation | None:
-    """Return by how much copies differ with nothing planted; None where no copy ended well.
+    """Return by how much copies differ with nothing planted; None if no copy ended well.
 
     Copies whose CPU did not run at its usual speed are left out, unless there are too many
     of them: what slowed the CPU is not the copies' own difference.
@@ -144,8 +144,7 @@ def floor_of(spread: float) -> float:
 def plant_size(injection: Injection, times: Times, clean: Times) -> float | None:
     """Return how much slower the planted copies ran than in the clean run, as a ratio.
 
-    Over what the undisturbed ones of the same run did; None where there are none to
-    compare with.
+    Copies of the same run without a planted divot are the measure; None if there are none.
     """
     usual = _usual(clean, lambda name, copy: (name, copy))
     sides: tuple[list[float], list[float]] = ([], [])
@@ -172,7 +171,7 @@ def judge(
     CPU's own speed changed, each where it was too much; `disturbed`: that in words.
     """
 
-    def sort(finding: Finding) -> str:
+    def group_of(finding: Finding) -> str:
         if names(finding, injection, iterations) and _fits(finding.slowdown, effect):
             return "named"  # also where it is explained, as a first iteration is
         if finding.explained:
@@ -181,9 +180,9 @@ def judge(
             return "secondary"
         return "small" if abs(finding.slowdown - 1) < floor else "false"
 
-    found = group_by_key((sort(finding), finding) for finding in findings)
+    grouped = group_by_key((group_of(finding), finding) for finding in findings)
     named, secondary, false, small = (
-        tuple(found.get(name, ())) for name in ("named", "secondary", "false", "small")
+        tuple(grouped.get(name, ())) for name in ("named", "secondary", "false", "small")
     )
     came = effect is None or effect - 1 >= _CAME_TO * (injection.aimed - 1)
     return Judgement(
@@ -282,8 +281,9 @@ def tally(judgements: Sequence[Judgement]) -> Tally:
 
 # -- What a run promises to show -------------------------------------------------------------------
 
-_PROMISED = 0.75  # of those that are that slow are found: four in five, as it is promised, or near
-_UNLIKELY = 0.001
+# Share of divots of the promised size that are found: four in five are promised, less a tolerance.
+_PROMISED = 0.75
+_UNLIKELY = 0.001  # probability of so few hits by chance below which the promise is broken
 
 
 class PromiseTrials(Struct, frozen=True):
@@ -296,9 +296,9 @@ class PromiseTrials(Struct, frozen=True):
 
     @property
     def kept(self) -> bool:
-        """Whether that is no fewer than chance leaves of what is promised."""
-        ways = (
+        """Whether so few hits come by chance with probability `_UNLIKELY` or more (binomial)."""
+        probabilities = (
             math.comb(self.trials, hits) * _PROMISED**hits * (1 - _PROMISED) ** (self.trials - hits)
             for hits in range(self.found + 1)
         )
-        return sum(ways) >= _UNLIKELY
+        return sum(probabilities) >= _UNLIKELY

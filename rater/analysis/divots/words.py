@@ -17,7 +17,7 @@ from rater.analysis.divots.model.table import UNKNOWN, Table
 from rater.analysis.stats.robust import Bools, Ints
 from rater.text.cpuset import format_list
 
-# Not of a place.
+# Kinds of findings that are about no place.
 OF_ALL = (
     Kind.SLOW_ITERATION,
     Kind.DRIFT,
@@ -29,9 +29,9 @@ OF_ALL = (
     Kind.NO_PLACE,
 )
 _MOST_NAMED = 8  # copies or CPUs
-# Of the typical effect, and beyond it (ln): a benchmark that shows so much is named.
+# A benchmark is named if it shows so many times the typical effect, and so much (ln) beyond it.
 _MUCH_MORE, _MORE = 1.5, 0.05
-# A range is told where sizes are apart by so much (ln), and by such a share of the size.
+# A range is shown if sizes are apart by so much (ln), and by such a share of the typical size.
 _LEAST_RANGE, _VARIES = 0.005, 0.1
 _MODES = {
     "late-start": "the last copy started late",
@@ -39,7 +39,7 @@ _MODES = {
     "convoy": "the copies came through the start one after another",
     "input-wait": "copies had to wait, and computed less of the time",
 }
-_NOTHING = 0.0005  # of the score
+_NOTHING = 0.0005  # share of the score; a cost below it is shown as none
 _TIME = "copies' time"
 _ORDINALS = ("first", "second", "third", "fourth")
 
@@ -97,7 +97,7 @@ def place_of(table: Table, cause: Cause, cpus: Sequence[int], copies: Sequence[i
         return names[level]
     if cause.kind is Kind.OUTLIER_COPY and len(cpus) > _MOST_NAMED:
         on = numbered
-    elif cpus and np.isin(table.cpu, cpus).sum() > many:  # others there are as they should
+    elif cpus and np.isin(table.cpu, cpus).sum() > many:  # other copies on these CPUs are not slow
         on = f"{numbered} ({on})"
     return f"{on} of node {node}" if inside and level == "set" and many > 1 and cpus else on
 
