@@ -66,7 +66,7 @@ KINDS = {
 
 
 class Place(Struct, frozen=True, order=True):
-    """A line to mend: where it is, and what is there."""
+    """A line to mend, with the words that make it one."""
 
     path: str
     line: int
