@@ -101,7 +101,7 @@ class Page(HTMLParser):
             self.words.append(data)
 
     @property
-    def text(self) -> str:
+    def visible_text(self) -> str:
         """Everything that can be read without scripts, on one line."""
         return " ".join(" ".join(self.words).split())
 

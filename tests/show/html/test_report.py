@@ -73,8 +73,8 @@ def a_run(**head: object) -> StoredRun:
 
 def test_the_energy_of_phases_stands_on_the_page() -> None:
     """30 J in 10 s between four copies that took 13 s, and nothing of it where it was not read."""
-    assert "a 1 30.0 7.50 3.00 390" in page(with_energy(a_run(), 30)).text
-    assert "J /copy" not in page(a_run()).text
+    assert "a 1 30.0 7.50 3.00 390" in page(with_energy(a_run(), 30)).visible_text
+    assert "J /copy" not in page(a_run()).visible_text
 
 
 # -- the command --------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def test_a_page_is_written_in_the_current_directory(
     assert (status, err) == (0, "")
     assert out.startswith(f"{file}: report on run 1, ")
     shown = Page(file.read_text(encoding="utf-8"))
-    assert "node 1 : all benchmarks +30.0 %" in shown.text
+    assert "node 1 : all benchmarks +30.0 %" in shown.visible_text
     assert len(shown.data["runs"][0]["panels"]) == 3
     assert [path.name for path in tmp_path.glob(".rater-report-*")] == []
     assert stat.S_IMODE(file.stat().st_mode) == 0o666 & ~_umask()
@@ -227,8 +227,8 @@ def test_a_run_that_was_cut_off_is_searched_all_the_same(rater: Rater, tmp_path:
     rater("report", "-o", tmp_path / "p.html")
 
     shown = Page((tmp_path / "p.html").read_text(encoding="utf-8"))
-    assert "node 1 : all benchmarks +30.0 %" in shown.text
-    assert "divot 1 " in shown.text
+    assert "node 1 : all benchmarks +30.0 %" in shown.visible_text
+    assert "divot 1 " in shown.visible_text
 
 
 @needs_vega
@@ -246,8 +246,8 @@ def test_points_of_several_runs_stand_beside_each_other(rater: Rater, tmp_path: 
     page = Page((tmp_path / "p.html").read_text(encoding="utf-8"))
     data = page.data
     assert [run["run"] for run in data["runs"]] == [2, 4]
-    assert "those of the last run of each point" in page.text
-    assert page.text.count("A NUMA node is a group of CPUs") == 1
+    assert "those of the last run of each point" in page.visible_text
+    assert page.visible_text.count("A NUMA node is a group of CPUs") == 1
     assert len(data["comparison"]["data"]["titles"]) == 4
 
 
@@ -350,7 +350,7 @@ def test_only_the_scripts_of_the_page_may_run() -> None:
 def test_a_run_without_divots_says_what_that_means(
     divots: Analysis | None, texts: list[str]
 ) -> None:
-    shown = page(a_run(), divots=divots).text
+    shown = page(a_run(), divots=divots).visible_text
 
     assert [text for text in texts if text not in shown] == []
     assert ("No divots" in shown) is (len(texts) == 1)
@@ -360,8 +360,10 @@ def test_what_is_fast_does_not_stand_under_what_is_slow() -> None:
     slow = finding_of(Kind.SLOW_CPU, "CPU 0", (0,), summary="+20 %")
     fast = finding_of(Kind.SLOW_GROUP, "CPU 1", (1,), summary="-20 %", slowdown=0.8)
 
-    one = page(a_run(), divots=Analysis(findings=(slow,), visible={"copy": 0.03})).text
-    both = page(a_run(), divots=Analysis(findings=(slow, fast), visible={"copy": 0.03})).text
+    one = page(a_run(), divots=Analysis(findings=(slow,), visible={"copy": 0.03})).visible_text
+    both = page(
+        a_run(), divots=Analysis(findings=(slow, fast), visible={"copy": 0.03})
+    ).visible_text
 
     assert "What is slow CPU 0 : +20 %" in one
     assert "What stands out, slow or fast CPU 0 : +20 %" in both
@@ -378,10 +380,10 @@ def test_copies_that_rater_stopped_are_not_said_to_have_failed() -> None:
     run, good = a_run(iterations=2), [copy_row(copy, 10.0, node=copy // 2) for copy in range(4)]
     seen = Analysis(findings=(), visible={"copy": 0.03}, failed=4)
 
-    all_four = page(replace(run, copies=(*good, *stopped)), divots=seen).text
+    all_four = page(replace(run, copies=(*good, *stopped)), divots=seen).visible_text
     some = page(replace(run, copies=(*good, *stopped[:3], crashed)), divots=seen)
-    mixed = some.text
-    text = page(replace(run, copies=(*good, crashed)), divots=replace(seen, failed=1)).text
+    mixed = some.visible_text
+    text = page(replace(run, copies=(*good, crashed)), divots=replace(seen, failed=1)).visible_text
 
     assert "copy runs interrupted 4 " in all_four
     assert "4 copy runs that did not are not judged." in all_four
@@ -400,7 +402,7 @@ def test_copies_that_rater_stopped_are_not_said_to_have_failed() -> None:
     [(0.0031, "3.1 ms"), (0.0994, "99 ms"), (0.12, "0.12 s"), (0.996, "1.00 s"), (7.9, "0:07")],
 )
 def test_a_run_below_a_second_is_not_said_to_take_no_time(elapsed_s: float, shown: str) -> None:
-    text = page(a_run(elapsed_s=elapsed_s)).text
+    text = page(a_run(elapsed_s=elapsed_s)).visible_text
 
     assert f"from first start to last finish {shown} " in text
 
@@ -578,8 +580,8 @@ def test_a_run_without_known_lgroups_is_not_said_to_stand_by_them() -> None:
     known = stored([copy_row(copy, 10.0 + copy, node=copy // 2) for copy in range(4)], copies=4)
     unknown = stored([copy_row(copy, 10.0 + copy, node=None) for copy in range(4)], copies=4)
     order = "Copies are grouped by NUMA node"
-    assert order in page(known).text
-    assert order not in page(unknown).text
+    assert order in page(known).visible_text
+    assert order not in page(unknown).visible_text
 
 
 def test_score_lost_of_the_suite_is_what_its_ratio_lacks() -> None:
@@ -598,8 +600,8 @@ def test_several_runs_stand_beside_the_first_with_one_axis() -> None:
 
     shown = page(runs[0], replace(runs[1], copies=tuple(slower)))
 
-    assert shown.text.count("run 7; run 8 ") == 1
-    assert "setting thp" in shown.text
+    assert shown.visible_text.count("run 7; run 8 ") == 1
+    assert "setting thp" in shown.visible_text
     (line,) = shown.data["comparison"]["data"]["lines"]
     assert (line["kind"], line["card"][1]) == ("unknown", "inconclusive: one run each")
     first, second = (run["panels"][0] for run in shown.data["runs"])
@@ -613,7 +615,7 @@ def test_what_ran_and_where_stands_below_the_title_of_several_runs() -> None:
     ]
     elsewhere = replace(runs[2], head=replace(runs[2].head, hostname="other"))
 
-    on_one, on_two = page(*runs[:2]).text, page(*runs[:2], elsewhere).text
+    on_one, on_two = page(*runs[:2]).visible_text, page(*runs[:2], elsewhere).visible_text
 
     machine = "1 package, 2 NUMA nodes, 2 cores, 2 CPUs"
     assert (
@@ -642,8 +644,8 @@ def test_runs_with_other_numbers_of_copies_have_curves() -> None:
 def test_a_run_that_was_counted_has_the_bars_of_its_cycles() -> None:
     counted = page(counted_run())
     assert counted.data["cpi"]["data"]["totals"] == [{"row": 0, "at": 2.0, "text": "2.00"}]
-    assert "Where the cycles go" in counted.text
-    assert "bad speculation" in counted.text
+    assert "Where the cycles go" in counted.visible_text
+    assert "bad speculation" in counted.visible_text
     assert page(a_run()).data["cpi"] is None
 
 
