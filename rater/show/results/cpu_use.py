@@ -139,9 +139,9 @@ class _Group(Struct, frozen=True):
     def mean(self, name: str) -> float | None:
         """Return the mean share over CPUs and time of those that have one; None if none has."""
         pairs = [(getattr(use, name), use.elapsed_s) for use in self.uses]
-        known = [(share, time_s) for share, time_s in pairs if share is not None]
-        total_s = sum(time_s for _, time_s in known)
-        return sum(share * time_s for share, time_s in known) / total_s if total_s else None
+        known_pairs = [(share, time_s) for share, time_s in pairs if share is not None]
+        total_s = sum(time_s for _, time_s in known_pairs)
+        return sum(share * time_s for share, time_s in known_pairs) / total_s if total_s else None
 
     def values(self, name: str) -> list[float]:
         """Return the shares of each CPU in each phase, without those that are not known."""
@@ -154,14 +154,17 @@ class _Group(Struct, frozen=True):
 
 def _node_table(cpus: Sequence[CpuUse], note: str) -> ViewTable:
     used = {use.cpu for use in cpus if use.copies}
-    found = group_by_key(
+    uses_of_nodes = group_by_key(
         ((use.cpu not in used, -1 if use.node is None else use.node), use) for use in cpus
     )
-    groups = [_Group(uses[0].node, not unused, uses) for (unused, _), uses in sorted(found.items())]
+    groups = [
+        _Group(uses[0].node, not unused, uses)
+        for (unused, _), uses in sorted(uses_of_nodes.items())
+    ]
 
     def mhz(statistic: Callable[[list[float]], float], group: _Group) -> float | None:
-        known = group.values("mean_mhz")
-        return statistic(known) if known else None
+        frequencies_mhz = group.values("mean_mhz")
+        return statistic(frequencies_mhz) if frequencies_mhz else None
 
     whole = decimals(0)
     columns = (
@@ -476,11 +479,11 @@ def energy_parts(document: Row) -> Iterator[Part]:
     )
     if energy["suite_joules"] is not None and len(document["results"]) != 1:
         yield f"energy of the suite: {energy['suite_joules']:.4g} J"
-    why = group_by_key(
+    benchmarks_by_reason = group_by_key(
         (phase["reason"], phase["benchmark"] or "(all)") for phase in rows if phase["reason"]
     )
-    for reason, of in why.items():
-        yield Line(f"no energy of {', '.join(dict.fromkeys(of))}: {reason}", "yellow")
+    for reason, without_energy in benchmarks_by_reason.items():
+        yield Line(f"no energy of {', '.join(dict.fromkeys(without_energy))}: {reason}", "yellow")
 
 
 def _memory_joules(energy: PhaseEnergy) -> float | None:

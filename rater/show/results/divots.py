@@ -152,8 +152,8 @@ def _describe_findings(divots: Sequence[Finding], analysis: Analysis) -> Iterato
         return
     together, lost = "", analysis.lost
     if lost - divots[0].cost >= _NOTE:  # none of them costs it alone
-        of = "score" if divots[0].score_lost is not None else "copies' time"
-        together = f" (together they cost {formatting.format_cost(lost)} of the {of})"
+        subject = "score" if divots[0].score_lost is not None else "copies' time"
+        together = f" (together they cost {formatting.format_cost(lost)} of the {subject})"
     yield f"{count(len(divots), 'divot')}, the most costly first{together}:"
     columns = (
         Field(heading="", value=lambda row: f"{row[0]:3}."),

@@ -55,7 +55,7 @@ class SelfTest(Struct, frozen=True, kw_only=True):
     @property
     def right(self) -> bool:
         """Whether all was named and nothing else, and what runs promise to show was found."""
-        return self.tally.right and all(one.kept for one in self.promised)
+        return self.tally.right and all(promise.kept for promise in self.promised)
 
 
 def selftest_parts(test: SelfTest) -> Iterator[Part]:

@@ -112,7 +112,7 @@ def _with_wrapped(
 ) -> tuple[list[str], list[list[str]]]:
     """Give the last column what room the others leave; its text goes on below."""
     texts = [cell.split("\n") for cell in last.cells]
-    least = min(_LEAST_WRAPPED, max(cell_len(it) for cell in texts for it in cell))
+    least = min(_LEAST_WRAPPED, max(cell_len(line) for cell in texts for line in cell))
     fixed = [
         min(column.width, _GOOD_TEXT if column.flexible else width)
         for column in columns
@@ -205,11 +205,11 @@ def paged(console: Console) -> Iterator[None]:
     Directly where standard output is no terminal, or `PAGER` is empty or `cat`.
     """
     words = shlex.split(os.environ.get("PAGER", "less -FRX"))
-    found = shutil.which(words[0]) if words and words[0] != "cat" else None
-    if found is None or not console.is_terminal or not sys.stdout.isatty():
+    program = shutil.which(words[0]) if words and words[0] != "cat" else None
+    if program is None or not console.is_terminal or not sys.stdout.isatty():
         yield
         return
-    with console.pager(_Program([found, *words[1:]], console.height), styles=True):
+    with console.pager(_Program([program, *words[1:]], console.height), styles=True):
         yield
 
 

@@ -202,8 +202,8 @@ def crop_apart(texts: Sequence[str], width: int, *, ascii_only: bool = False) ->
     long = dict.fromkeys(text for text in texts if cell_len(text) > width)
     short = _differing(list(long), sign)
     cuts = [
-        [_cut(text, width, share, ascii_only=ascii_only) for text in of]
-        for of in (texts, [short.get(text, text) for text in texts])
+        [_cut(text, width, share, ascii_only=ascii_only) for text in written]
+        for written in (texts, [short.get(text, text) for text in texts])
         for share in (1.0, 0.5, 0.0)
     ]
     best = max(cuts, key=lambda cut: len(set(cut)))  # of equal ones the first

@@ -67,7 +67,7 @@ def columns_of_copies(stored: StoredRun) -> ColumnTable:
 def column_table(names: Sequence[str], lines: Sequence[Sequence[Any]]) -> ColumnTable:
     """Return lines of values as columns."""
     return ColumnTable(
-        {name: _array([line[at] for line in lines]) for at, name in enumerate(names)}
+        {name: _array([line[place] for line in lines]) for place, name in enumerate(names)}
     )
 
 

@@ -104,8 +104,8 @@ def load_or_analyse(
     the analysis has the commands that confirm its findings.
     """
     analysis = _load_or_search(store, head, thresholds, fresh=fresh, run=run)
-    found = any(not finding.explained for finding in analysis.findings)
-    if not (found or analysis.disturbed) or not _is_repeatable(store, head):
+    has_divots = any(not finding.explained for finding in analysis.findings)
+    if not (has_divots or analysis.disturbed) or not _is_repeatable(store, head):
         return analysis
     run = run or store.load(head.run)
     if refusal(run, machine.discover_topology()):
@@ -162,7 +162,7 @@ def _load_or_search(
 
 
 def refusal(run: StoredRun, topology: Topology) -> str | None:
-    """Return why this machine cannot repeat a run; None: it can."""
+    """Return why this machine cannot repeat a run, or None if it can."""
     head = run.head
     if head.source != "run":
         return f"run {head.run} was imported: its times are known, not how to make them"
@@ -358,10 +358,10 @@ def _status(
         for finding in findings
         if not finding.explained
     ]
-    sizes += [(one.kind, one.places[0].place, one.slowdown, "") for one in between]
+    sizes += [(divot.kind, divot.places[0].place, divot.slowdown, "") for divot in between]
     for kind, least in limits:
-        for of, place, size, where in sizes:
-            if kind not in (of, ANY) or (kind.startswith("slow-") and size < 1):
+        for finding_kind, place, size, where in sizes:
+            if kind not in (finding_kind, ANY) or (kind.startswith("slow-") and size < 1):
                 continue  # a faster lgroup is no slow group, whatever its kind is called
             if abs(size - 1) >= least:
                 print_error(f"--fail-on {kind}: {place} ({where}{(size - 1) * 100:+.1f} %)")

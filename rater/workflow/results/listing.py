@@ -141,10 +141,10 @@ def store_score(store: Store, run: StoredRun) -> RunScore:
     """Work out the number of a run, and keep it."""
     from rater.analysis.results.rates import overall  # lists that know all numbers start without
 
-    found = overall(run)
+    overall_rate = overall(run)
     score = RunScore(
-        value=found.value if found else None,
-        unit=found.unit if found else None,
+        value=overall_rate.value if overall_rate else None,
+        unit=overall_rate.unit if overall_rate else None,
         copy_runs=len(run.copies),
         version=_VERSION,
     )

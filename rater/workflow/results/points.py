@@ -172,12 +172,14 @@ def missing_points(store: Store, words: Sequence[str]) -> tuple[str, ...]:
 def _of_sweep(store: Store, word: str, blocks: dict[tuple[str, str], int]) -> list[Point]:
     sweep = load_sweep(store, find_sweep(store, word))
     runs: dict[int, list[PointRun]] = {}
-    for it in sweep.slots:
-        if it.done and it.run is not None:
+    for slot_run in sweep.slots:
+        if slot_run.done and slot_run.run is not None:
             # The tags that the runs have say the same: `sweep:3` beside `tag:thp=always`.
-            key = (str(sweep.number), str(it.slot.block))
+            key = (str(sweep.number), str(slot_run.slot.block))
             block = blocks.setdefault(key, len(blocks))
-            runs.setdefault(it.slot.point, []).append(PointRun(store.load(it.run), block))
+            runs.setdefault(slot_run.slot.point, []).append(
+                PointRun(store.load(slot_run.run), block)
+            )
     if not runs:
         goes_on = f"`rater sweep --resume {sweep.number}` goes on"
         raise InputError(f"{word}: no run of this sweep is done; {goes_on}")
@@ -202,10 +204,10 @@ def _runs_of(store: Store, word: str) -> Sequence[int]:
     if between is None:
         return store.find_all(word)
     first, last = map(int, between.groups())
-    found = [it for it in store.matching(RunFilter(), None)[0] if first <= it <= last]
-    if not found:
+    numbers = [number for number in store.matching(RunFilter(), None)[0] if first <= number <= last]
+    if not numbers:
         raise InputError(f"{word}: no run has a number from {first} to {last}")
-    return found
+    return numbers
 
 
 def _block(run: StoredRun) -> tuple[str, str] | None:

@@ -53,7 +53,7 @@ def report(output: Output, run_words: tuple[str, ...], file: str | None, force: 
         path = page_path(output, file, "-".join(map(str, numbers)), force=force)
         vega = library()  # before the work: it may not be installed
         pages = [load_report_run(store, run) for run in shown]
-        searched = [(it.run.head, it.divots) for it in pages if it.divots is not None]
+        searched = [(page.run.head, page.divots) for page in pages if page.divots is not None]
         between = find_recurring(store, searched)
     page = report_html(pages, vega, _together(points, tests, (*without_runs, *notes), between))
     return deliver_page(output, path, page, {"runs": numbers}, runs_text(numbers))
@@ -121,7 +121,7 @@ def _shown(points: Sequence[Point]) -> tuple[list[StoredRun], tuple[str, ...]]:
 
     All, or of points of several runs the last one of each. Raises `InputError` for too many points.
     """
-    every = [one.run for point in points for one in point.runs]
+    every = [point_run.run for point in points for point_run in point.runs]
     if len(every) == len(points) <= _MOST_RUNS:
         return every, ()
     if len(points) > _MOST_RUNS:
@@ -206,13 +206,16 @@ def scale_points(output: Output, run_words: tuple[str, ...], file: str | None, l
 
 def _reasons(alone: Sequence[ExcludedRuns]) -> list[str]:
     by_reason: dict[str, list[ExcludedRuns]] = {}
-    for one in alone:
-        by_reason.setdefault(one.reason, []).append(one)
-    lines = [
-        str(of_it[0])
-        if len(of_it) == 1
-        else f"runs {format_list({run for one in of_it for run in one.runs})}: {reason}"
-        for reason, of_it in by_reason.items()
-    ]
+    for excluded in alone:
+        by_reason.setdefault(excluded.reason, []).append(excluded)
+    lines = [_describe_excluded(reason, excluded) for reason, excluded in by_reason.items()]
     more = len(lines) - _MOST_REASONS
     return [*lines[:_MOST_REASONS], *([f"and {more} more"] if more > 0 else [])]
+
+
+def _describe_excluded(reason: str, excluded: Sequence[ExcludedRuns]) -> str:
+    """Return in words which runs a reason excludes from curves."""
+    if len(excluded) == 1:
+        return str(excluded[0])
+    numbers = {run for runs in excluded for run in runs.runs}
+    return f"runs {format_list(numbers)}: {reason}"

@@ -235,12 +235,12 @@ def _copy_times(
     cells = group_cells(run)
     theirs = cells if baseline is None else group_cells(baseline)
     head = run.head if baseline is None else baseline.head
-    there = sorted({cell.iteration for cell in theirs})
-    if options.baseline_iteration is not None and options.baseline_iteration not in there:
-        known = ", ".join(map(str, there)) or "none"
+    iterations = sorted({cell.iteration for cell in theirs})
+    if options.baseline_iteration is not None and options.baseline_iteration not in iterations:
+        expected = ", ".join(map(str, iterations)) or "none"
         raise InputError(
             f"--baseline-iteration {options.baseline_iteration}: run {head.run} has not this "
-            f"iteration; expected one of its own: {known}"
+            f"iteration; expected one of its own: {expected}"
         )
     drop, iteration = options.drop or 0, options.baseline_iteration
     return copies_document(

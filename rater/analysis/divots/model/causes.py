@@ -111,13 +111,13 @@ def find_causes(result: SearchResult) -> list[Cause]:
     exceptions: dict[int, list[EffectGroup]] = {}
     wholes = []
     for group in groups:
-        of = [
+        rule_numbers = [
             number
             for number, other in enumerate(groups)
             if other is not group and is_exception(group, other)
         ]
-        if of:
-            exceptions.setdefault(id(groups[of[0]]), []).append(group)
+        if rule_numbers:
+            exceptions.setdefault(id(groups[rule_numbers[0]]), []).append(group)
         else:
             wholes.append(group)
     causes = []

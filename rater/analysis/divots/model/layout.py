@@ -210,7 +210,7 @@ def _load_slope(levels: Floats, members: Sequence[Bools], counts: Floats) -> Flo
     """Return the slope of ln time over ln count of each benchmark (B,), from N nodes' slots.
 
     The slope is Theil and Sen's (1968), between 0 and 1: fuller nodes are not faster, and n copies
-    take at most n times as long. None where the nodes' mean times do not follow their counts.
+    take at most n times as long. Without a slope (None), mean times do not follow the counts.
     """
     by_node = np.stack([np.median(levels[:, slots], axis=1) for slots in members], axis=1)  # (B, N)
     ln_count = np.log(counts)
