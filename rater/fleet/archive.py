@@ -8,7 +8,7 @@ import re
 import shutil
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -208,13 +208,8 @@ def admit_database(
             if connection.execute(known_digest, key).fetchone()[0] == copy.sha256:
                 return False
         whole = shutil.copyfile(copy.path, scratch / "whole.db")  # as it was published
-        with closing(sqlite3.connect(taken(copy).path)) as opened:
-            source = Database(opened)
-            size = whole.stat().st_size
-            runs = source.read(IndexedRun, _RUNS, **key, sha256=copy.sha256, bytes=size)
-            settings = [_settings(source, run.run) for run in runs]
-            times = [(run.run, *time) for run in runs for time in _times(source, run.run)]
-        if not runs:
+        index = _index_of(copy, key, whole.stat().st_size)
+        if not index.runs:
             raise SourceRefusedError(f"{published}: there is no run in it")
         with store.writing("collecting") as connection:
             before = connection.execute(known_digest, key).fetchone()[0]
@@ -224,18 +219,38 @@ def admit_database(
                 copy_whole(bytes_, file)  # before the rows that refer to it
             for table in ("result", "fleet_run"):
                 connection.execute(f"DELETE FROM {table} WHERE {condition}", key)
-            for run, text in zip(runs, settings, strict=True):
-                _insert_run(connection, run, text)
+            for run, settings in zip(index.runs, index.settings, strict=True):
+                _insert_run(connection, run, settings)
             connection.executemany(
                 "INSERT INTO result (fleet, host, attempt, run, benchmark, bracket_s, copy_s) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                [(fleet, host, attempt, *time) for time in times],
+                [(fleet, host, attempt, *time) for time in index.times],
             )
         with store.reading() as connection:
             used = connection.execute("SELECT 1 FROM fleet_run WHERE sha256 = ?", (before,))
             if before and used.fetchone() is None:
                 archived_file(connection, before).unlink(missing_ok=True)
     return True
+
+
+class _Index(Struct, frozen=True):
+    """The rows of the index about a published database."""
+
+    runs: list[IndexedRun]
+    settings: list[str]  # of each run, as JSON
+    times: list[tuple[int | str | None, ...]]  # run, benchmark, brackets and median copies
+
+
+def _index_of(copy: ForeignCopy, key: Mapping[str, Any], size: int) -> _Index:
+    """Read a published database; `size`: bytes of the file as it was published."""
+    with closing(sqlite3.connect(taken(copy).path)) as opened:
+        source = Database(opened)
+        runs = source.read(IndexedRun, _RUNS, **key, sha256=copy.sha256, bytes=size)
+        return _Index(
+            runs,
+            [_settings(source, run.run) for run in runs],
+            [(run.run, *time) for run in runs for time in _times(source, run.run)],
+        )
 
 
 def _check_whole(published: Path, copy: ForeignCopy, sha256: str | None) -> None:

@@ -66,9 +66,8 @@ def compare_hosts(logs: Floats) -> HostsJudged:
 
     Raises `ValueError` for fewer than `FEWEST_HOSTS`.
     """
-    hosts = logs.shape[0]
-    if hosts < FEWEST_HOSTS:
-        raise ValueError(f"{hosts} hosts, expected {FEWEST_HOSTS} or more")
+    if len(logs) < FEWEST_HOSTS:
+        raise ValueError(f"{len(logs)} hosts, expected {FEWEST_HOSTS} or more")
     apart = logs - _usual(logs)
     whole = median(np.moveaxis(apart, 1, -1))  # (hosts, iterations)
     effect = median(whole)
@@ -76,18 +75,17 @@ def compare_hosts(logs: Floats) -> HostsJudged:
     floor = WHOLE if logs.shape[1] >= _SEVERAL else ONE
     is_slow = (judged.by_chance[:, 0] <= _ALPHA) & (effect >= floor)
     is_slow &= _least(whole) >= _AGREE * effect
-    beyond = apart - effect[:, None, None]
     each = median(apart)
     alike = np.sum(each > _SPREAD * effect[:, None], axis=1)
     is_slow &= alike >= _MOST_OF * np.sum(~np.isnan(each), axis=1)
-    # What is slow as a whole is taken out; what is not keeps its level.
-    rest = np.where(is_slow[:, None, None], beyond, apart)
+    # The effect of a host that is slow as a whole is taken out; other hosts keep their level.
+    rest = np.where(is_slow[:, None, None], apart - effect[:, None, None], apart)
     cells = _judge(_least(rest), None)
     each_rest = median(rest)
     marked = (cells.by_chance <= _ALPHA) & (each_rest >= ONE)
     marked &= _least(rest) >= _AGREE * each_rest
-    slow = []
-    for host in map(int, np.flatnonzero(is_slow | marked.any(axis=1))):
+
+    def slowness_of(host: int) -> Slowness:
         slow_benchmarks = sorted(
             np.flatnonzero(marked[host]), key=lambda benchmark: -each_rest[host, benchmark]
         )
@@ -95,15 +93,15 @@ def compare_hosts(logs: Floats) -> HostsJudged:
             *cells.by_chance[host, slow_benchmarks],
             *judged.by_chance[host, is_slow[host : host + 1]],
         ]
-        slow.append(
-            Slowness(
-                host=host,
-                effect=float(effect[host]) if is_slow[host] else 0.0,
-                benchmarks=tuple(map(int, slow_benchmarks)),
-                effects=tuple(map(float, each_rest[host, slow_benchmarks])),
-                by_chance=float(min(chances)),
-            )
+        return Slowness(
+            host=host,
+            effect=float(effect[host]) if is_slow[host] else 0.0,
+            benchmarks=tuple(map(int, slow_benchmarks)),
+            effects=tuple(map(float, each_rest[host, slow_benchmarks])),
+            by_chance=float(min(chances)),
         )
+
+    slow = [slowness_of(int(host)) for host in np.flatnonzero(is_slow | marked.any(axis=1))]
     slow.sort(key=lambda slowness: (-float(np.nanmean(each[slowness.host])), slowness.host))
     visible_one = max(ONE, cells.visible)
     # What is slow in all benchmarks shows in each of them, too.

@@ -65,15 +65,18 @@ def print_picture(picture: Picture, printer: Printer) -> None:
         show(axis_name, marks)
     show(times[0], "", "fastest", "slowest")
     for name, time, panel in zip(names[1:], times[1:], panels, strict=True):
-        shares = [dot.elapsed_s / (panel.median_s or 1.0) for dot in panel.dots]
-        ends = [percent_text(end(shares)) for end in (min, max)] if shares else []
         gap = " " * (name_width - cell_len(name))
-        show(f"{name}{gap}  {time:>{time_width}}", _strip(panel, cells, ascii_only), *ends)
-        for words, style in _notes(panel):
-            for text in wrap_text(_plain(words, ascii_only), width - left):
-                show("", Text(text, style))
+        show(f"{name}{gap}  {time:>{time_width}}", _strip(panel, cells, ascii_only), *_ends(panel))
+        for note in _wrapped_notes(panel, width - left, ascii_only=ascii_only):
+            show("", note)
     printer.line()
     printer.prose(_legend(picture, panels, cells, ascii_only=ascii_only), "dim")
+
+
+def _ends(panel: Panel) -> list[str]:
+    """Return how far the fastest and the slowest copy are from the median; none without dots."""
+    shares = [dot.elapsed_s / (panel.median_s or 1.0) for dot in panel.dots]
+    return [percent_text(end(shares)) for end in (min, max)] if shares else []
 
 
 def _legend(picture: Picture, panels: tuple[Panel, ...], cells: _Cells, *, ascii_only: bool) -> str:
@@ -187,6 +190,13 @@ def _notes(panel: Panel) -> Iterator[tuple[str, Style]]:
     far = [outside_text(dots) for above in (True, False) if (dots := panel.outside(above=above))]
     if words := "; ".join((*far, *filter(None, [failed_text(panel)]))):
         yield words, _SLOW
+
+
+def _wrapped_notes(panel: Panel, width: int, *, ascii_only: bool) -> Iterator[Text]:
+    """Yield the notes of a panel in lines of at most `width` cells."""
+    for words, style in _notes(panel):
+        for text in wrap_text(_plain(words, ascii_only), width):
+            yield Text(text, style)
 
 
 def _axes(picture: Picture, cells: _Cells) -> Iterator[tuple[str, str]]:

@@ -100,37 +100,42 @@ class StateTable:
         for copy in slow:
             if drawn[copy] == RUNNING:
                 drawn[copy] = _SLOW
-        columns = [kind for kind in _COLUMNS if kind not in _OPTIONAL or kind in drawn]
+        columns = [state for state in _COLUMNS if state not in _OPTIONAL or state in drawn]
         heads = [
-            self._signs[kind] + (f" {_NAMES[kind]}" if width >= _NARROW else "") for kind in columns
+            self._signs[state] + (f" {_NAMES[state]}" if width >= _NARROW else "")
+            for state in columns
         ]
-        digits = len(str(len(states)))
         total = [(f"all {len(states)}", drawn)] if len(self._groups) > 1 else []
         rows = [(name, bytes([drawn[copy] for copy in of])) for name, of in self._groups]
         shown, more = self._with_room(rows, height - 1 - len(total))
         first = max(len(name) for name, _ in (("NUMA node", b""), *rows, *total))
-        widths = [max(len(head), digits) for head in heads]
+        widths = [max(len(head), len(str(len(states)))) for head in heads]
         room = width - first - sum(widths) - 2 * len(widths) - 2
-        most = max(len(of) for _, of in rows)
+        most = max(len(of_group) for _, of_group in rows)
         lines = [[Segment(f"{'NUMA node':<{first}}", _BOLD)]]
         for state, head, cells in zip(columns, heads, widths, strict=True):
             lines[0].append(Segment(f"  {head:>{cells}}", _STYLES[state]))
-        for name, of in (*shown, *total):
-            counts = zip(map(of.count, columns), widths, strict=True)
-            text = f"{name:<{first}}" + "".join(f"  {many:>{cells}}" for many, cells in counts)
-            worst = next((_STYLES[state] for state in (FAILED, _SLOW) if state in of), None)
-            line = [Segment(text, worst)]
-            if of is not drawn and room >= min(most, _LEAST_BAR):
-                signs = of if most <= room else _bar(of, min(room, _BAR))
-                line.append(Segment("  "))
-                line += [
-                    Segment(self._signs[state] * len(list(run)), _STYLES[state])
-                    for state, run in groupby(signs)
-                ]
-            lines.append(line)
+        for name, of_group in (*shown, *total):
+            counts = zip(map(of_group.count, columns), widths, strict=True)
+            text = f"{name:<{first}}" + "".join(f"  {number:>{cells}}" for number, cells in counts)
+            worst = next((_STYLES[state] for state in (FAILED, _SLOW) if state in of_group), None)
+            has_bar = of_group is not drawn and room >= min(most, _LEAST_BAR)
+            bar = self._group_bar(of_group, most, room) if has_bar else []
+            lines.append([Segment(text, worst), *bar])
         if more:
             lines.insert(1 + len(shown), [Segment(f"and {more} more NUMA nodes", _DIM)])
         return lines
+
+    def _group_bar(self, states: Sequence[int], most: int, room: int) -> Line:
+        """Return a sign for each copy, or a bar where the largest group has more than `room`."""
+        signs = states if most <= room else _bar(states, min(room, _BAR))
+        return [
+            Segment("  "),
+            *(
+                Segment(self._signs[state] * len(list(alike)), _STYLES[state])
+                for state, alike in groupby(signs)
+            ),
+        ]
 
     def _with_room(
         self, rows: list[tuple[str, bytes]], height: int

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from rater.plan.topology import Topology
 from rater.speccpu.config import keys
 from rater.speccpu.config.config import (
+    Bind,
     ConfigSetting,
     Section,
     SpecConfig,
@@ -347,16 +348,7 @@ def _scope(context: LintContext, members: Sequence[_Candidate]) -> Scope | None:
         and not _is_special(listed[0].setting.section)
     )
     if uses_bind:
-        by_copy = any(BY_COPY.search(text) for text in (command, *(it.text for it in listed)))
-        seat_count = len(listed)
-        if by_copy and listed:
-            seat_count = max(seat_count, min(copies or 0, MOST_SEATS))
-        seats = [
-            context.bound(
-                bind.setting.line, copy, bind.name, bind.text, binding_of(command, bind.text, copy)
-            )
-            for copy, bind in zip(range(seat_count), cycle(listed), strict=False)
-        ]
+        seats = _listed_seats(context, command, listed, copies)
     else:
         # Without a number of copies the first one alone shows how they are bound.
         seat_count = (1 if copies is None else min(copies, MOST_SEATS)) if command else 0
@@ -379,6 +371,25 @@ def _scope(context: LintContext, members: Sequence[_Candidate]) -> Scope | None:
         deliberate=deliberate,
         seats=tuple(seats),
     )
+
+
+def _listed_seats(
+    context: LintContext, command: str, listed: Sequence[Bind], copies: int | None
+) -> list[BoundCopy]:
+    """Return what each copy is bound to by a list that the submit command uses.
+
+    A list that depends on the number of the copy goes round for all copies.
+    """
+    by_copy = any(BY_COPY.search(text) for text in (command, *(bind.text for bind in listed)))
+    seat_count = len(listed)
+    if by_copy and listed:
+        seat_count = max(seat_count, min(copies or 0, MOST_SEATS))
+    return [
+        context.bound(
+            bind.setting.line, copy, bind.name, bind.text, binding_of(command, bind.text, copy)
+        )
+        for copy, bind in zip(range(seat_count), cycle(listed), strict=False)
+    ]
 
 
 def _is_special(section: Section) -> bool:

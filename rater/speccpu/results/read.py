@@ -167,23 +167,30 @@ def read_table(lines: Lines, name: str) -> SpecFile:
     for number, raw in lines:
         cells = next(csv.reader([as_text(raw)]), [])
         if not closed and cells and cells[0] == "Benchmark":
-            named = (_COLUMN.match(cell) for cell in cells)
-            columns = [(it[1].lower(), it[2]) if it else None for it in named]
+            columns = [
+                (match[1].lower(), match[2]) if (match := _COLUMN.match(cell)) else None
+                for cell in cells
+            ]
         elif columns and cells and _ROW.fullmatch(cells[0]):
             size, of_row = _described(cells)
             for tune in TUNES:
-                cells_of = zip(columns, cells, strict=False)
-                values = {at[1]: cell for at, cell in cells_of if at and cell and at[0] == tune}
+                values = {
+                    column[1]: cell
+                    for column, cell in zip(columns, cells, strict=False)
+                    if column and cell and column[0] == tune
+                }
                 if not values:
                     continue
                 rows_seen[cells[0], tune] += 1
                 key = (cells[0], tune, of_row or rows_seen[cells[0], tune])
-                one = SpecIteration(
+                iteration = SpecIteration(
                     benchmark=key[0], tune=key[1], iteration=key[2], line=number, size=size
                 )
-                _take(values, one, number)
-                if not closed and iterations.setdefault(key, one) is not one:
-                    file.problems.add(number, f"a second row of {one.name}; the first is kept")
+                _take(values, iteration, number)
+                if not closed and iterations.setdefault(key, iteration) is not iteration:
+                    file.problems.add(
+                        number, f"a second row of {iteration.name}; the first is kept"
+                    )
         elif columns and not cells:
             closed = bool(iterations)
     file.iterations = timed_only(list(iterations.values()), file.notes)

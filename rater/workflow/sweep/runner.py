@@ -210,6 +210,11 @@ class SweepTally:
         self.not_made_in_a_row += 1
 
 
+def _done_runs(sweep: StoredSweep) -> dict[int, int]:
+    """Return a run that is done for each point that has one."""
+    return {slot.slot.point: slot.run for slot in sweep.slots if slot.done and slot.run}
+
+
 def _hide_swept_variables(kinds: Mapping[str, AxisKind], stack: ExitStack) -> None:
     """Take the variables of a sweep's axes from the environment until `stack` is closed."""
     for name, kind in kinds.items():
@@ -275,13 +280,10 @@ class SweepCampaign(Campaign[ExaminedSlot]):
             {number: point for number, point in points.items() if number not in refused}
         )
         self.slots = [slot for slot in self.sweep.missing if slot.point in self.points.value]
-        self._done_before = {
-            slot.slot.point: slot.run for slot in self.sweep.slots if slot.done and slot.run
-        }
+        self._done_before = _done_runs(self.sweep)
         self._tally.failed = sum(slot.failed for slot in self.sweep.slots)
-        self._eta = SweepEta(
-            {number: slot_run.plan for number, slot_run in self.points.value.items()}
-        )
+        plans = {number: point.plan for number, point in self.points.value.items()}
+        self._eta = SweepEta(plans)
         for slot_run in self.sweep.slots:
             if slot_run.done:
                 self._eta.add(slot_run.slot.point, slot_run.elapsed_s)
