@@ -285,9 +285,9 @@ def _measured(finding: Finding, origin: _Run, target: _Run, keys: set[_Key]) -> 
     largest size in its direction counts then. The level of the interval, 1 - `_CONFIDENCE`, is
     divided by twice the number of looks (Bonferroni).
     """
-    table, noise = target.table, target.noise
+    noise = target.noise
     slots = _slots(finding, origin, target)
-    rows = [row for row, key in enumerate(table.benchmarks) if not keys or key in keys]
+    rows = [row for row, key in enumerate(target.table.benchmarks) if not keys or key in keys]
     if slots is None or not rows:
         return None
     values = _values_of_part(finding, target, slots)[rows]
@@ -297,9 +297,8 @@ def _measured(finding: Finding, origin: _Run, target: _Run, keys: set[_Key]) -> 
     looks = [huber_mean(differences, sd[:, 0])]  # over all iterations; each look (B,)
     variances = [noise.repeat.variance[rows] / noise.iterations_run[rows] / fewer]
     if len(finding.iterations) not in (0, len(origin.table.iterations)):
-        iterations = differences.shape[1]
-        looks += [differences[:, iteration] for iteration in range(iterations)]
-        variances += [noise.value.variance[rows] / fewer] * iterations
+        looks += list(differences.T)
+        variances += [noise.value.variance[rows] / fewer] * differences.shape[1]
     sizes = {
         look: float(np.nanmedian(by_benchmark))
         for look, by_benchmark in enumerate(looks)

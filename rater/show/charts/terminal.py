@@ -43,11 +43,8 @@ def print_picture(picture: Picture, printer: Printer) -> None:
     """Print the strips below the numbers of their NUMA nodes and copies."""
     panels, ascii_only = _stacked(picture), printer.ascii_only
     width = max(_LEAST_WIDTH, printer.width)
-    titles = [sanitize(panel.title, ascii_only=ascii_only) for panel in panels]
-    names = ["", *crop_apart(titles, max(16, width // 4), ascii_only=ascii_only)]
-    times = ["median", *(time_text(it.median_s) if it.median_s else "-" for it in panels)]
-    name_width, time_width = (max(map(cell_len, texts)) for texts in (names, times))
-    left = max(len("NUMA node"), name_width + time_width + 2) + 1
+    margins = _margins(panels, width, ascii_only=ascii_only)
+    left = max(len("NUMA node"), *map(cell_len, margins)) + 1
     cells = _cells(picture, width - left - _ENDS)
 
     def show(begin: str, strip: Text | str, *ends: str) -> None:
@@ -63,14 +60,26 @@ def print_picture(picture: Picture, printer: Printer) -> None:
     printer.line()
     for axis_name, marks in _axes(picture, cells):
         show(axis_name, marks)
-    show(times[0], "", "fastest", "slowest")
-    for name, time, panel in zip(names[1:], times[1:], panels, strict=True):
-        gap = " " * (name_width - cell_len(name))
-        show(f"{name}{gap}  {time:>{time_width}}", _strip(panel, cells, ascii_only), *_ends(panel))
+    show("median", "", "fastest", "slowest")
+    for margin, panel in zip(margins, panels, strict=True):
+        show(margin, _strip(panel, cells, ascii_only), *_ends(panel))
         for note in _wrapped_notes(panel, width - left, ascii_only=ascii_only):
             show("", note)
     printer.line()
     printer.prose(_legend(picture, panels, cells, ascii_only=ascii_only), "dim")
+
+
+def _margins(panels: Sequence[Panel], width: int, *, ascii_only: bool) -> list[str]:
+    """Return what stands left of each strip: name and median time, below each other."""
+    titles = [sanitize(panel.title, ascii_only=ascii_only) for panel in panels]
+    names = crop_apart(titles, max(16, width // 4), ascii_only=ascii_only)
+    times = [time_text(panel.median_s) if panel.median_s else "-" for panel in panels]
+    name_width = max([0, *map(cell_len, names)])
+    time_width = max(map(cell_len, ("median", *times)))
+    return [
+        f"{name}{' ' * (name_width - cell_len(name))}  {time:>{time_width}}"
+        for name, time in zip(names, times, strict=True)
+    ]
 
 
 def _ends(panel: Panel) -> list[str]:

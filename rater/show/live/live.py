@@ -96,10 +96,7 @@ class StateTable:
 
     def lines(self, states: bytearray, slow: set[int], width: int, height: int) -> list[Line]:
         """Return the table in at most `height` lines; `slow` are running copies that stand out."""
-        drawn = bytearray(states)
-        for copy in slow:
-            if drawn[copy] == RUNNING:
-                drawn[copy] = _SLOW
+        drawn = _with_slow(states, slow)
         columns = [state for state in _COLUMNS if state not in _OPTIONAL or state in drawn]
         heads = [
             self._signs[state] + (f" {_NAMES[state]}" if width >= _NARROW else "")
@@ -112,16 +109,19 @@ class StateTable:
         widths = [max(len(head), len(str(len(states)))) for head in heads]
         room = width - first - sum(widths) - 2 * len(widths) - 2
         most = max(len(of_group) for _, of_group in rows)
-        lines = [[Segment(f"{'NUMA node':<{first}}", _BOLD)]]
-        for state, head, cells in zip(columns, heads, widths, strict=True):
-            lines[0].append(Segment(f"  {head:>{cells}}", _STYLES[state]))
+        lines: list[Line] = [
+            [
+                Segment(f"{'NUMA node':<{first}}", _BOLD),
+                *(
+                    Segment(f"  {head:>{cells}}", _STYLES[state])
+                    for state, head, cells in zip(columns, heads, widths, strict=True)
+                ),
+            ]
+        ]
         for name, of_group in (*shown, *total):
-            counts = zip(map(of_group.count, columns), widths, strict=True)
-            text = f"{name:<{first}}" + "".join(f"  {number:>{cells}}" for number, cells in counts)
-            worst = next((_STYLES[state] for state in (FAILED, _SLOW) if state in of_group), None)
-            has_bar = of_group is not drawn and room >= min(most, _LEAST_BAR)
-            bar = self._group_bar(of_group, most, room) if has_bar else []
-            lines.append([Segment(text, worst), *bar])
+            lines.append([_counts_segment(f"{name:<{first}}", of_group, columns, widths)])
+            if of_group is not drawn and room >= min(most, _LEAST_BAR):
+                lines[-1] += self._group_bar(of_group, most, room)
         if more:
             lines.insert(1 + len(shown), [Segment(f"and {more} more NUMA nodes", _DIM)])
         return lines
@@ -148,6 +148,24 @@ class StateTable:
         )
         kept = {name for name, _ in wanted[: max(1, height - 1)]}
         return [row for row in rows if row[0] in kept], len(rows) - len(kept)
+
+
+def _with_slow(states: bytearray, slow: set[int]) -> bytearray:
+    """Return the states with a state of their own for running copies that stand out."""
+    drawn = bytearray(states)
+    for copy in slow:
+        if drawn[copy] == RUNNING:
+            drawn[copy] = _SLOW
+    return drawn
+
+
+def _counts_segment(
+    name: str, states: Sequence[int], columns: Sequence[int], widths: Sequence[int]
+) -> Segment:
+    """Return the name of a group and its number of copies in each state, in the worst's colour."""
+    counts = zip(map(states.count, columns), widths, strict=True)
+    worst = next((_STYLES[state] for state in (FAILED, _SLOW) if state in states), None)
+    return Segment(name + "".join(f"  {number:>{cells}}" for number, cells in counts), worst)
 
 
 def _bar(states: Sequence[int], length: int) -> Sequence[int]:

@@ -328,7 +328,7 @@ def _label(members: Sequence[_Candidate]) -> str:
 
 
 def _scope(context: LintContext, members: Sequence[_Candidate]) -> Scope | None:
-    config, asked = context.source.config, context.copies
+    config = context.source.config
     _, benchmark, tune, of_run = members[0]
     held = config.holding(benchmark, tune)
     submit = config.submit(benchmark, tune)
@@ -338,24 +338,13 @@ def _scope(context: LintContext, members: Sequence[_Candidate]) -> Scope | None:
         return None
     command, line = submit or ("", 0)
     uses_bind = bool(BIND.search(command))
-    copies, copies_line = (asked, 0) if asked is not None else (of_run, 0)
+    copies, copies_line = (context.copies if context.copies is not None else of_run), 0
     if copies is None:
         copies, copies_line = config.copies(benchmark, tune) or (None, 0)
-    deliberate = (
-        copies_line > 0
-        and bool(listed)
-        and _is_special(held["copies"].section)
-        and not _is_special(listed[0].setting.section)
-    )
     if uses_bind:
         seats = _listed_seats(context, command, listed, copies)
     else:
-        # Without a number of copies the first one alone shows how they are bound.
-        seat_count = (1 if copies is None else min(copies, MOST_SEATS)) if command else 0
-        seats = [
-            context.bound(line, copy, f"copy {copy}", "", binding_of(command, None, copy))
-            for copy in range(seat_count)
-        ]
+        seats = _command_seats(context, command, line, copies)
     return Scope(
         context=context,
         label=_label(members),
@@ -368,9 +357,28 @@ def _scope(context: LintContext, members: Sequence[_Candidate]) -> Scope | None:
         unused_list=held.get("bind") if form == "bindN" else None,
         copies=copies,
         copies_line=copies_line,
-        deliberate=deliberate,
+        deliberate=(
+            copies_line > 0
+            and bool(listed)
+            and _is_special(held["copies"].section)
+            and not _is_special(listed[0].setting.section)
+        ),
         seats=tuple(seats),
     )
+
+
+def _command_seats(
+    context: LintContext, command: str, line: int, copies: int | None
+) -> list[BoundCopy]:
+    """Return what each copy is bound to by the submit command alone.
+
+    Without a number of copies the first one alone shows how they are bound.
+    """
+    seat_count = (1 if copies is None else min(copies, MOST_SEATS)) if command else 0
+    return [
+        context.bound(line, copy, f"copy {copy}", "", binding_of(command, None, copy))
+        for copy in range(seat_count)
+    ]
 
 
 def _listed_seats(
