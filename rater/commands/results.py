@@ -121,14 +121,16 @@ def _confirm(arguments: Namespace) -> int:
 
 
 def _report(arguments: Namespace) -> int:
-    which = tuple(arguments.which)
-    if any(map(_is_whole_fleet, which)):
+    run_words = tuple(arguments.which)
+    if any(map(_is_whole_fleet, run_words)):
         return _FLEET_WORDS().report(
-            output_of(arguments), run_words=which, file=arguments.file, force=arguments.force
+            output_of(arguments), run_words=run_words, file=arguments.file, force=arguments.force
         )
     from rater.workflow.results.report import report
 
-    return report(output_of(arguments), run_words=which, file=arguments.file, force=arguments.force)
+    return report(
+        output_of(arguments), run_words=run_words, file=arguments.file, force=arguments.force
+    )
 
 
 def _list_runs(arguments: Namespace) -> int:

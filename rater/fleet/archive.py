@@ -93,7 +93,7 @@ class IndexedRun(Struct, frozen=True, kw_only=True):
     others_cost: float | None = None  # of the score, what work of others cost; None: not known
 
     @property
-    def what(self) -> str:
+    def workload_text(self) -> str:
         """Suite, size, label and mode."""
         parts = (self.suite or "a command", self.size, self.tune, self.mode)
         return ", ".join(filter(None, parts))
@@ -318,9 +318,9 @@ def fleet_number(connection: Database, word: FleetReference) -> int:
         )
     )
     candidates = [
-        it
-        for it in confirmed_fleets
-        if it == word.fleet or (word.fleet is None and confirmed_fleets[it] is None)
+        number
+        for number in confirmed_fleets
+        if number == word.fleet or (word.fleet is None and confirmed_fleets[number] is None)
     ]
     if not candidates:
         known_fleets = truncate_list([*map(str, confirmed_fleets)], 8)

@@ -276,7 +276,13 @@ def _are_alike(result: HostResult, other: HostResult) -> bool:
 
 
 def _kind(result: HostResult) -> tuple[object, ...]:
-    return result.program, result.run.cpu_model, result.run.cpus, result.run.copies, result.run.what
+    return (
+        result.program,
+        result.run.cpu_model,
+        result.run.cpus,
+        result.run.copies,
+        result.run.workload_text,
+    )
 
 
 def _usual_facts(hosts: Sequence[HostResult]) -> dict[str, str]:

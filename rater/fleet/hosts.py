@@ -45,7 +45,7 @@ class HostResult(Struct, frozen=True, kw_only=True):
         """Settings, and what the machine is."""
         facts_by_name = {name: getattr(self.run, name) for name in _FACTS}
         return self.settings | {
-            name: str(it) for name, it in facts_by_name.items() if it is not None
+            name: str(fact) for name, fact in facts_by_name.items() if fact is not None
         }
 
     @property
@@ -216,7 +216,7 @@ def _beside(results: list[HostResult], usual: list[HostResult]) -> tuple[SlowHos
 
 def _kind(run: IndexedRun) -> tuple[object, ...]:
     """Return what hosts have to have in common to be compared, but for a little memory."""
-    return run.cpu_model, run.microcode, run.kernel, run.cpus, run.copies, run.what
+    return run.cpu_model, run.microcode, run.kernel, run.cpus, run.copies, run.workload_text
 
 
 def _of_one_memory(results: Iterable[HostResult]) -> Iterator[list[HostResult]]:
@@ -261,7 +261,7 @@ def _compared(members: Sequence[HostResult], first: IndexedRun) -> KindCompariso
         for slow_host in (comparison.slow if comparison else ())
     ]
     named = {slow_host.host for slow_host in slow}
-    others = [place for place, it in enumerate(results) if it.host not in named]
+    others = [place for place, result in enumerate(results) if result.host not in named]
     quiet: list[int] = []
     if comparison:
         quiet = sorted(others, key=lambda place: float(np.nanmax(np.abs(distances[place]))))
@@ -271,11 +271,11 @@ def _compared(members: Sequence[HostResult], first: IndexedRun) -> KindCompariso
         apart=tuple(_apart(results[0].run, first)),
         hosts=(*(slow_host.host for slow_host in slow), *(results[place].host for place in others)),
         slowdowns={
-            it.host: {
+            result.host: {
                 name: None if np.isnan(size) else float(np.exp(size))
                 for name, size in zip(names, row, strict=True)
             }
-            for it, row in zip(results, distances, strict=True)
+            for result, row in zip(results, distances, strict=True)
         },
         slow=() if mostly_disturbed([result.taken for result in results], "host") else tuple(slow),
         visible_whole=float(np.expm1(comparison.visible_whole)) if comparison else None,
@@ -373,8 +373,8 @@ def _apart(kind: IndexedRun, first: IndexedRun) -> Iterator[str]:
         yield f"{kind.cpus} usable CPUs"
     if kind.copies != first.copies:
         yield f"{kind.copies} copies"
-    if kind.what != first.what:
-        yield kind.what
+    if kind.workload_text != first.workload_text:
+        yield kind.workload_text
 
 
 def is_other_memory(indexed_run: IndexedRun, other: IndexedRun) -> bool:

@@ -291,13 +291,17 @@ class _Merge:
             if column not in table.nullable and column != table.owner_column
         ]
         # Ours may have gone another way there (a sweep resumed in two copies of a database).
-        owners = {it.name: it.owner for it in self._tables}
+        owners = {other.name: other.owner for other in self._tables}
         values = dict(zip(table.columns, _values(table), strict=True))
-        for it in table.references:
-            if owners[it.table] not in (it.table, table.owner):
-                pairs = zip(it.columns, it.target, strict=True)
-                same = " AND ".join(f"parent.{target} IS {values[own]}" for own, target in pairs)
-                conditions.append(f"EXISTS (SELECT 1 FROM main.{it.table} AS parent WHERE {same})")
+        for reference in table.references:
+            if owners[reference.table] not in (reference.table, table.owner):
+                pairs = zip(reference.columns, reference.target, strict=True)
+                same = " AND ".join(
+                    f"parent.{target} IS {values[column]}" for column, target in pairs
+                )
+                conditions.append(
+                    f"EXISTS (SELECT 1 FROM main.{reference.table} AS parent WHERE {same})"
+                )
         insert = (
             f"INSERT INTO main.{table.name} ({', '.join(values)}) SELECT "
             f"{', '.join(values.values())} FROM {_FROM}.{table.name} AS it WHERE "
@@ -316,8 +320,10 @@ class _Merge:
 def _values(table: MergeTable) -> list[str]:
     """Return what stands for each column of `it`, with numbers as they are here."""
     values = [
-        f"here('{table.numbers[it]}', it.{it})" if it in table.numbers else f"it.{it}"
-        for it in table.columns
+        f"here('{table.numbers[column]}', it.{column})"
+        if column in table.numbers
+        else f"it.{column}"
+        for column in table.columns
     ]
     for (name, column), (field, word, root) in NUMBERS_AS_TEXT.items():
         if name == table.name:

@@ -213,7 +213,7 @@ class FleetRequest(FleetOptions, frozen=True, kw_only=True):
     lock: str | None = None  # RATER_LOCK of the submit host, which nodes are told
 
     @property
-    def what(self) -> str:
+    def workload_text(self) -> str:
         """What is measured: the suites, or the command; and for which fleet again."""
         suites = " ".join(word for word in self.words if not word.startswith("-")) or "mini"
         command = command_text(self.command) if self.command else suites

@@ -31,7 +31,7 @@ from rater.text.values import (
 _MOST_HOSTS = 40
 _MOST_NAMED = 4  # benchmarks in a sentence, settings, hosts of a small kind
 _MOST_INSIDE = 3
-_KIND = JsonFields("cpu_model microcode memory_bytes kernel cpus copies what")
+_KIND = JsonFields("cpu_model microcode memory_bytes kernel cpus copies what=workload_text")
 _LEVEL = 0.4  # of the slowdown of all copies together: a median copy below that is level
 SLOWDOWN = Form(
     lambda ratios: [CHANGE.cells([None if ratio is None else ratio - 1])[0] for ratio in ratios]
@@ -79,13 +79,15 @@ def fleet_document(
                     for slow_host in kind.beside or ()
                 ],
                 "odd_settings": {
-                    host: [to_dict(it) for it in own] for host, own in kind.odd_settings.items()
+                    host: [to_dict(setting) for setting in settings]
+                    for host, settings in kind.odd_settings.items()
                 },
                 "slowdowns": [
                     {
                         "host": host,
                         "slowdowns": {
-                            name: it and round(it, 5) for name, it in kind.slowdowns[host].items()
+                            name: slowdown and round(slowdown, 5)
+                            for name, slowdown in kind.slowdowns[host].items()
                         },
                     }
                     for host in kind.hosts
@@ -94,7 +96,7 @@ def fleet_document(
             }
             for kind in compared.kinds
         ],
-        "missing": [to_dict(it) for it in missing],
+        "missing": [to_dict(missing_host) for missing_host in missing],
     }
 
 
@@ -182,7 +184,7 @@ def _about_kind(kind: IndexedRun) -> str:
         *(kind.cpu_model, count(kind.cpus, "CPU"), kind.memory_text),
         kind.microcode and f"microcode {kind.microcode}",
         kind.kernel and f"kernel {kind.kernel}",
-        f"{count(kind.copies, 'copy', 'copies')} of {kind.what}",
+        f"{count(kind.copies, 'copy', 'copies')} of {kind.workload_text}",
     )
     return ", ".join(part for part in parts if part)
 

@@ -38,7 +38,7 @@ _ATTEMPT = {
 }
 _LISTED = {
     StoredFleet: JsonFields(
-        "fleet=number asked.started_at asked.backend asked.what asked.confirms",
+        "fleet=number asked.started_at asked.backend what=asked.workload_text asked.confirms",
         {"nodes": lambda it: len(it.attempts)},
         "complete status",
     )
@@ -54,7 +54,9 @@ def nodes_document(fleet: StoredFleet, silent: str | None) -> dict[str, Any]:
         {
             "rater": 1,
             "fleet": fleet.number,
-            **JsonFields("uuid started_at backend folder what confirms").read(fleet.asked),
+            **JsonFields("uuid started_at backend folder what=workload_text confirms").read(
+                fleet.asked
+            ),
             "status": fleet.status,
             "scheduler": silent,
             "counts": {

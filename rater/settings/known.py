@@ -324,14 +324,14 @@ def is_number_file(file: str) -> bool:
 
 def changes_with(setting: str, recorded: str) -> bool:
     """Tell whether a recorded setting is the one that is called `setting`, or follows from it."""
-    for known in SETTABLE:
-        files = {*known.files, *known.kept, *known.follows}
-        for name in (known.name, known.also):
+    for settable in SETTABLE:
+        files = {*settable.files, *settable.kept, *settable.follows}
+        for name in (settable.name, settable.also):
             match = matcher(name).fullmatch(setting)
             if match and any(
                 matcher(expand_pattern(other.also, match.groupdict())).fullmatch(recorded)
                 for other in KNOWN
-                if other is known or files.intersection(other.files)
+                if other is settable or files.intersection(other.files)
             ):
                 return True
     return False

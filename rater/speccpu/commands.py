@@ -201,13 +201,13 @@ def import_spec(
 def _progress(name: str) -> Callable[[int], None]:
     last_s = time.monotonic()
 
-    def told(read_bytes: int) -> None:
+    def print_progress(read_bytes: int) -> None:
         nonlocal last_s
         if time.monotonic() - last_s > _SAYING_S:
             last_s = time.monotonic()
             print_error(f"{name}: {read_bytes // 10**6} MB read")
 
-    return told
+    return print_progress
 
 
 _ACTIONS = {

@@ -98,9 +98,9 @@ _IMPORT = JsonFields(
         "benchmarks": lambda one: len(one.stored.head.benchmarks),
         "tunes": lambda one: {iteration.tune for iteration in one.file.iterations},
         "placement": lambda one: one.places.summary(),
-        "means": lambda one: {
-            tune: {"file": getattr(one.file.means.get(tune), "value", None), "own": mean}
-            for tune, mean in one.recomputed.means
+        "means": lambda imported: {
+            tune: {"file": getattr(imported.file.means.get(tune), "value", None), "own": mean}
+            for tune, mean in imported.recomputed.means
         },
         "problems": lambda one: [*one.file.problems],
     },
@@ -182,7 +182,7 @@ def lint_document(report: LintReport, source: Source, topology: str | None) -> d
     table = {
         LintFinding: JsonFields(
             where,
-            {"line": lambda one: source.own(one.line)[1]},
+            {"line": lambda one: source.place_of(one.line)[1]},
             "kind",
             {"meaning": lambda one: KINDS[one.kind]},
             "text copies cpus sections=scopes",

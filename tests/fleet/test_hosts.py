@@ -747,6 +747,6 @@ def test_a_fleet_is_a_document() -> None:
 
 
 def test_what_is_measured_is_the_command_or_the_suites() -> None:
-    assert replace(ASKED, words=("mini", "--copies=4")).what == "mini"
-    assert replace(ASKED, words=("--copies=4",)).what == "mini"
-    assert replace(ASKED, words=(), command=("./my bench", "-x")).what == "'./my bench' -x"
+    assert replace(ASKED, words=("mini", "--copies=4")).workload_text == "mini"
+    assert replace(ASKED, words=("--copies=4",)).workload_text == "mini"
+    assert replace(ASKED, words=(), command=("./my bench", "-x")).workload_text == "'./my bench' -x"

@@ -589,7 +589,7 @@ def test_a_page_of_1_gb_with_5_mb_in_it_reached_5_mb() -> None:
     giant = replace(HALF, extent_bytes=5 * MB, **dict.fromkeys(sizes, 1 << 30))
     rest = replace(REST, resident_bytes=95 * MB, stray_bytes=0)
     found = proved(giant, rest, layout="1G")
-    assert (found.reached, found.of(PageVerdict.DIFFERS)) == (0.05, ())
+    assert (found.reached, found.copies_with(PageVerdict.DIFFERS)) == (0.05, ())
     assert large_share(copy_row(0, 1.0, pages=(giant, rest))) == 5.0
 
 

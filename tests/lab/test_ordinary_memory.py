@@ -250,7 +250,7 @@ def test_what_the_layout_does_not_reach_is_measured_from_inside_and_from_outside
     setup = PageSetup({}, 2 * MB, tmp_path, libraries[False])
     with subprocess.Popen(
         [tmp_path / "rest"],
-        env={"LD_PRELOAD": str(setup.library), "RATER_PAGES": order.words(str(tmp_path))},
+        env={"LD_PRELOAD": str(setup.library), "RATER_PAGES": order.library_text(str(tmp_path))},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as child:

@@ -222,7 +222,7 @@ def test_reports_are_read_of_regular_files_only(tmp_path: Path) -> None:
 
 
 def test_the_library_is_told_windows_in_pages_of_their_size() -> None:
-    words = order("heap:2M@2M-8M+1G@1G-2G").words("/x")
+    words = order("heap:2M@2M-8M+1G@1G-2G").library_text("/x")
     reserved = "heap=134217728 mmap=1073741824"
     assert words == f"{reserved} strict process=0000000000 h21=1+3 h30=1+1 report=/x"
 

@@ -78,7 +78,7 @@ def copy_estimates(run: StoredRun) -> dict[tuple[int, int, int], float]:
             continue
         for package, joules in energy.packages:
             package_copies = [
-                c for c in copies.get(energy.phase, ()) if package in (None, c.package)
+                copy for copy in copies.get(energy.phase, ()) if package in (None, copy.package)
             ]
             times_ns = [copy.cpu_ns for copy in package_copies if copy.cpu_ns is not None]
             total_ns = sum(times_ns)

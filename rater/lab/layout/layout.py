@@ -112,7 +112,7 @@ class PageLayout(Struct, frozen=True, kw_only=True):
     split: bool = False  # categories were told apart: large blocks lie with the mappings
     best: bool = False  # run with what can be had, rather than refuse
 
-    def of(self, category: Category) -> PageForm:
+    def form_of(self, category: Category) -> PageForm:
         """Return the form of one category."""
         form: PageForm = getattr(self, category)
         return form
@@ -292,7 +292,7 @@ def page_windows(layout: PageLayout, extents: Extents, huge_bytes: int) -> tuple
         PageWindow(category, start, end, page)
         for category in Category
         for start, end, page in _form_windows(
-            layout.of(category), extents.get(category, 0), huge_bytes
+            layout.form_of(category), extents.get(category, 0), huge_bytes
         )
     )
 
@@ -388,11 +388,11 @@ class PageDirective(Struct, frozen=True, kw_only=True):
     strict: bool  # a window that cannot be had ends the program
     extents: tuple[tuple[Category, int], ...] = ()  # what shares are of
 
-    def of(self, category: Category) -> tuple[PageWindow, ...]:
+    def windows_of(self, category: Category) -> tuple[PageWindow, ...]:
         """Return the windows of one category."""
         return tuple(window for window in self.windows if window.category is category)
 
-    def words(self, reports: str | None) -> str:
+    def library_text(self, reports: str | None) -> str:
         """Return the text for the library, which is to write below the folder `reports`, if any."""
         parts = [f"heap={self.heap_bytes}", f"mmap={self.mmap_bytes}"]
         parts += [f"large={LARGE_BYTES}"] if self.split else []
@@ -401,7 +401,7 @@ class PageDirective(Struct, frozen=True, kw_only=True):
         parts += [f"process={0:010}"]
         for category in Category:
             pages_by_size: dict[int, list[str]] = {}
-            for window in self.of(category):
+            for window in self.windows_of(category):
                 first_page, end_page = (
                     window.start // window.page_bytes,
                     window.end // window.page_bytes,

@@ -283,7 +283,7 @@ def look_at(process: ProcessSeen, order: PageDirective, setup: PageSetup) -> Pro
     ends = [end for region in process.regions for end in (region.base, region.end)]
     sizes = (ctypes.c_uint64 * (6 * len(process.regions) + 4))()
     addresses = (ctypes.c_uint64 * len(ends))(*ends)
-    huge, order_text = ctypes.c_uint64(setup.huge_bytes), order.words(None).encode()
+    huge, order_text = ctypes.c_uint64(setup.huge_bytes), order.library_text(None).encode()
     with _LOOKING, suppress(OSError):
         if ctypes.CDLL(str(setup.library)).rater_look(
             process.pid, order_text, huge, addresses, sizes

@@ -273,7 +273,7 @@ def _fill_pools(
 
 
 def _with_order(program: Program, order: PageDirective, reports: Path) -> Program:
-    variable = (VARIABLE, order.words(str(reports)))
+    variable = (VARIABLE, order.library_text(str(reports)))
     return replace(program, environment=(*program.environment, variable))
 
 

@@ -73,7 +73,7 @@ class RunPages(Struct, frozen=True, kw_only=True):
     copies: tuple[CopyPages, ...]
     categories: tuple[CategoryPages, ...]  # in the order the benchmarks ran
 
-    def of(self, verdict: PageVerdict) -> tuple[CopyPages, ...]:
+    def copies_with(self, verdict: PageVerdict) -> tuple[CopyPages, ...]:
         """Return the copy runs with this verdict, in order."""
         return tuple(copy for copy in self.copies if copy.verdict is verdict)
 
@@ -166,7 +166,7 @@ def _whole_bytes(copy: CopyEnded) -> int:
 
 def _differences(region: PageRegion, layout: PageLayout) -> Iterator[str]:
     slack_bytes = _PAGES_OFF * region.largest_page_bytes
-    form = layout.of(Category(region.category))
+    form = layout.form_of(Category(region.category))
     if isinstance(form, PageShare) and region.share_of_bytes is not None:
         wanted_bytes = form.percent / 100 * region.extent_bytes
         if abs(wanted_bytes - region.planned_bytes) > slack_bytes:
@@ -285,7 +285,7 @@ def _warnings(sides: Sequence[tuple[str, SideRuns]]) -> Iterator[str]:
         )
     for label, runs in sides:
         proofs = [run_pages for run_pages in map(prove_pages, runs) if run_pages is not None]
-        differ = sum(len(proof.of(PageVerdict.DIFFERS)) for proof in proofs)
+        differ = sum(len(proof.copies_with(PageVerdict.DIFFERS)) for proof in proofs)
         if differ:
             whole_number = sum(len(proof.copies) for proof in proofs)
             yield (

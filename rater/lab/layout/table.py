@@ -37,8 +37,8 @@ def page_parts(pages: RunPages, *, every: bool = False) -> Iterator[Part]:
         Field(heading="differ", value=lambda row: row.differ),
     )
     yield ViewTable(title="", rows=shown, fields=columns)
-    differ = pages.of(PageVerdict.DIFFERS)
-    met_copies = len(pages.of(PageVerdict.MET))
+    differ = pages.copies_with(PageVerdict.DIFFERS)
+    met_copies = len(pages.copies_with(PageVerdict.MET))
     text = f"{pages.layout} ({pages.backing}): {met_copies} of "
     text += f"{count(len(pages.copies), 'copy run')} as planned"
     if pages.reached is not None:
@@ -48,7 +48,8 @@ def page_parts(pages: RunPages, *, every: bool = False) -> Iterator[Part]:
     more = len(differ) - len(named)
     first = {copy.copy.benchmark: copy.copy for copy in reversed(pages.copies)}
     unknown = group_by_key(
-        (copy_pages.reasons, copy_pages.copy.copy) for copy_pages in pages.of(PageVerdict.NOT_KNOWN)
+        (copy_pages.reasons, copy_pages.copy.copy)
+        for copy_pages in pages.copies_with(PageVerdict.NOT_KNOWN)
     )
     yield facts(
         (
@@ -96,12 +97,12 @@ def pages_document(pages: RunPages | None, *, every: bool = True) -> dict[str, A
     document: dict[str, Any] = to_json(
         {
             **JsonFields("layout backing").read(pages),
-            "met": len(pages.of(PageVerdict.MET)),
-            "differ": len(pages.of(PageVerdict.DIFFERS)),
-            "not_known": len(pages.of(PageVerdict.NOT_KNOWN)),
+            "met": len(pages.copies_with(PageVerdict.MET)),
+            "differ": len(pages.copies_with(PageVerdict.DIFFERS)),
+            "not_known": len(pages.copies_with(PageVerdict.NOT_KNOWN)),
             **JsonFields("reached categories").read(pages),
             "copies_listed": "all" if listed else "differ",
-            "copies": pages.copies if listed else pages.of(PageVerdict.DIFFERS),
+            "copies": pages.copies if listed else pages.copies_with(PageVerdict.DIFFERS),
         },
         _TABLE,
     )

@@ -61,12 +61,11 @@ class PolynomialFit(Struct, frozen=True, kw_only=True):
         """Its name: linear, quadratic, ..."""
         return NAMES[self.degree]
 
-    def at(self, x: Floats) -> Floats:
+    def predict(self, x: Floats) -> Floats:
         """Return y at each x."""
-        found: Floats = (
-            _polynomial_powers((x - self._centre) / self._half, self.degree) @ self._scaled
-        )
-        return found
+        powers = _polynomial_powers((x - self._centre) / self._half, self.degree)
+        curve: Floats = powers @ self._scaled
+        return curve
 
     def band(self, x: Floats) -> Floats | None:
         """Return half the width of the 95 % confidence band of the curve at each x.

@@ -298,7 +298,9 @@ def choose_model(
     best, *others = fits
     verdicts = []
     for fit in others:
-        difference = float(np.max(np.abs(fit.at(x) - best.at(x)))) / (abs(float(y.mean())) or 1.0)
+        difference = float(np.max(np.abs(fit.predict(x) - best.predict(x)))) / (
+            abs(float(y.mean())) or 1.0
+        )
         verdict = replace(_judge_term(best, fit, y), largest_difference=difference, noise=noise)
         if verdict.state is TermState.THERE and difference <= noise:
             verdict = replace(verdict, state=TermState.NOISE)

@@ -130,26 +130,26 @@ TABLE = {
         "benchmark=observed.benchmark tune=observed.tune held=observed.held? x_is=observed.x"
         " y_is=observed.y",
         {
-            "noise": lambda one: {
-                "sd_of_a_run": one.observed.noise.sd,
-                "of_a_layout": one.observed.layout_noise,
-                "degrees_of_freedom": one.observed.noise.degrees,
-                "assumed": one.observed.noise.degrees is None,
-                "within_rounds": one.observed.noise.in_rounds,
+            "noise": lambda model: {
+                "sd_of_a_run": model.observed.noise.sd,
+                "of_a_layout": model.observed.layout_noise,
+                "degrees_of_freedom": model.observed.noise.degrees,
+                "assumed": model.observed.noise.degrees is None,
+                "within_rounds": model.observed.noise.in_rounds,
             }
         },
         "layouts=observed.layouts left_out=observed.lacking choice",
-        {"words": lambda one: list(choice_texts(one))},
+        {"words": lambda model: list(choice_texts(model))},
         "models=fits",
         {
-            "two_point_models": lambda one: [
+            "two_point_models": lambda model: [
                 {
                     "fitted_on": [
-                        one.observed.layouts[at].label for at in (pair.first, pair.second)
+                        model.observed.layouts[place].label for place in (pair.first, pair.second)
                     ],
                     **PAIR.read(pair),
                 }
-                for pair in one.pairs
+                for pair in model.pairs
             ]
         },
     ),
@@ -311,15 +311,16 @@ def model_charts(models: Sequence[SweepModel]) -> list[dict[str, Any]]:
 
 
 def _chart(model: SweepModel) -> dict[str, Any]:
+    """Return the panel of a model: x is its predictor and y its target, in their own units."""
     layouts = model.observed.layouts
     xs = np.linspace(layouts[0].x, layouts[-1].x, _STEPS + 1)
-    curves = [(fit, fit.at(xs)) for fit in _drawn(model)]
+    curves = [(fit, fit.predict(xs)) for fit in _drawn(model)]
     chosen = model.chosen
     band = chosen.band(xs) if chosen is not None else None
     ends = [value for layout in layouts for value in (*layout.values, layout.y)]
     ends += [float(y) for _, values in curves for y in values]
     if chosen is not None and band is not None:
-        middle = chosen.at(xs)
+        middle = chosen.predict(xs)
         ends += [float(np.min(middle - band)), float(np.max(middle + band))]
     low, high = min(ends), max(ends)
     pad = 0.06 * (high - low or abs(high) or 1.0)
@@ -366,7 +367,7 @@ def _chart(model: SweepModel) -> dict[str, Any]:
 
 
 def _error(fit: PolynomialFit, layout: LayoutValue) -> float:
-    return 100 * (float(fit.at(np.array([layout.x]))[0]) / layout.y - 1)
+    return 100 * (float(fit.predict(np.array([layout.x]))[0]) / layout.y - 1)
 
 
 def _drawn(model: SweepModel) -> list[PolynomialFit]:
@@ -375,9 +376,10 @@ def _drawn(model: SweepModel) -> list[PolynomialFit]:
 
 
 def _band(xs: Floats, chosen: PolynomialFit | None, band: Floats | None) -> list[dict[str, float]]:
+    """Return the confidence band around the chosen fit: lowest and highest y at each x."""
     if chosen is None or band is None:
         return []
-    middle = chosen.at(xs)
+    middle = chosen.predict(xs)
     return [
         {"x": float(x), "low": float(y - half), "high": float(y + half)}
         for x, y, half in zip(xs, middle, band, strict=True)

@@ -152,16 +152,16 @@ def _memory_parts(lab: PageLab) -> Iterator[Part]:
     ]
     base, most = (_value(lab.comparison.sides[at].label) for at in (0, lab.largest))
 
-    def of(place: int, name: str) -> Callable[[tuple[Any, ...]], float | None]:
-        return lambda it: _megabytes(it[place], name)
+    def megabytes_in(place: int, name: str) -> Callable[[tuple[Any, ...]], float | None]:
+        return lambda row: _megabytes(row[place], name)
 
     fields = (
-        Field(heading="MB a copy", value=lambda it: it[0], form=TEXT, flexible=True),
-        Field(heading=(base, "average"), value=of(1, "average_bytes"), form=NUMBER),
-        Field(heading=("", "most"), value=of(1, "max_bytes"), form=NUMBER),
-        Field(heading=(most, "average"), value=of(2, "average_bytes"), form=NUMBER),
-        Field(heading=("", "most"), value=of(2, "max_bytes"), form=NUMBER),
-        Field(heading="more|%", value=lambda it: _more(*it[1:]), form=CHANGE),
+        Field(heading="MB a copy", value=lambda row: row[0], form=TEXT, flexible=True),
+        Field(heading=(base, "average"), value=megabytes_in(1, "average_bytes"), form=NUMBER),
+        Field(heading=("", "most"), value=megabytes_in(1, "max_bytes"), form=NUMBER),
+        Field(heading=(most, "average"), value=megabytes_in(2, "average_bytes"), form=NUMBER),
+        Field(heading=("", "most"), value=megabytes_in(2, "max_bytes"), form=NUMBER),
+        Field(heading="more|%", value=lambda row: _more(*row[1:]), form=CHANGE),
     )
     yield ViewTable(title="", rows=pairs, fields=fields)
     yield Line(
@@ -320,16 +320,16 @@ def _sections(lab: PageLab) -> Iterator[Html]:
         *(
             element(
                 "details",
-                element("summary", f"{it.observed.name}: {it.observed.y.name}"),
-                html_parts(model_parts(it)),
+                element("summary", f"{model.observed.name}: {model.observed.y.name}"),
+                html_parts(model_parts(model)),
             )
-            for it in (*lab.models, *lab.energy)
+            for model in (*lab.models, *lab.energy)
         ),
         element("p", HOW, class_="how"),
         class_="tables",
     )
     ranked = [*rankings_parts(lab)]
-    for it in lab.checks:
-        if it.check is not None:
-            ranked += [Line(it.benchmark, "bold"), *check_parts(it.check)]
+    for ranking in lab.checks:
+        if ranking.check is not None:
+            ranked += [Line(ranking.benchmark, "bold"), *check_parts(ranking.check)]
     yield element("section", element("h2", "Which data"), html_parts(ranked), class_="tables")

@@ -208,7 +208,11 @@ def model_sweep(
     degree: int,
     file: str | None,
 ) -> int:
-    """Print the models of a sweep."""
+    """Print the models of a sweep.
+
+    `x` is the word of a `PredictorKind`, and None takes the first that is known. `y` names the
+    predicted quantity: a word of `EFFORTS`, or a metric that copies report.
+    """
     drawing = drawing_file(file)
     model_request = ModelRequest(effort_named(y), None if x is None else PredictorKind(x), axis)
     with open_existing_store(output) as store:

@@ -147,7 +147,7 @@ class MissPoint(Struct, frozen=True):
     independent_ns: float
     store_ns: float
 
-    def of(self, loads: Loads | None) -> float:
+    def base_page_cost_ns(self, loads: Loads | None) -> float:
         """Return what base pages cost a load more, None: a store; 0 where that is noise."""
         if loads is None:
             return max(0.0, self.store_ns)
@@ -173,7 +173,7 @@ class PageCosts(Struct, frozen=True, kw_only=True):
         """
         first, last = self.tlb.entries(BASE_PAGE)
         within = [
-            point.of(loads)
+            point.base_page_cost_ns(loads)
             for point in self.points
             if first * _COSTS_SURE <= point.pages <= last * _NEAR
         ]
@@ -193,7 +193,7 @@ class PageCosts(Struct, frozen=True, kw_only=True):
         )
         if not beyond:
             return 0.0
-        costs_ns = [beyond_point.of(loads) for beyond_point in beyond]
+        costs_ns = [beyond_point.base_page_cost_ns(loads) for beyond_point in beyond]
         smooth_ns = [
             statistics.median(costs_ns[max(0, place - 1) : place + 2])
             for place in range(len(costs_ns))

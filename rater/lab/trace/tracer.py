@@ -506,7 +506,7 @@ def _preloaded(library: Path, environment: Mapping[bytes, bytes]) -> dict[bytes,
     before = environment.get(b"LD_PRELOAD", b"")
     return {
         b"LD_PRELOAD": b":".join([os.fsencode(library), *([before] if before else [])]),
-        VARIABLE.encode(): order.words(None).encode(),
+        VARIABLE.encode(): order.library_text(None).encode(),
     }
 
 

@@ -189,10 +189,10 @@ def _numbers(combine: Callable[[float, float], float]) -> Callable[[_Value, _Val
 
 
 def _texts(sign: str) -> Callable[[_Value, _Value], _Value]:
-    def text(value: _Value) -> str:
+    def describe(value: _Value) -> str:
         return value if isinstance(value, str) else f"{value:g}"
 
-    return lambda left, right: compared(text(left), sign, text(right))
+    return lambda left, right: compared(describe(left), sign, describe(right))
 
 
 def _word(token: str) -> _Value:
@@ -421,11 +421,11 @@ def read_config(
                 config.problems.append(Problem(number, "too many sections: read up to here"))
                 break
             continue
-        found = _SETTING.match(line)
-        if found is None or len(values) >= _MOST_SETTINGS:
+        setting_match = _SETTING.match(line)
+        if setting_match is None or len(values) >= _MOST_SETTINGS:
             continue
-        name, value = found[1].lower(), found[3].strip()
-        if found[2]:
+        name, value = setting_match[1].lower(), setting_match[3].strip()
+        if setting_match[2]:
             value = f"{values.get((section, name), values.get((default, name), ''))} {value}"
         values[section, name] = value = value[:_CONFIG_LONGEST].strip()
         if _WANTED.match(name) and len(config.settings) < _MOST_SETTINGS:
@@ -435,7 +435,9 @@ def read_config(
     def filled(setting: ConfigSetting) -> ConfigSetting:
         value = setting.value
         for _ in range(_ROUNDS if "$[" in value else 0):
-            value = _SQUARE.sub(lambda found: value_of(setting.section, *found.group(1, 0)), value)
+            value = _SQUARE.sub(
+                lambda match: value_of(setting.section, match[1], otherwise=match[0]), value
+            )
             value = value[:_CONFIG_LONGEST]
         return setting if value == setting.value else replace(setting, value=value)
 
@@ -444,8 +446,8 @@ def read_config(
         return values.get((section, key), values.get((default, key), otherwise))
 
     config.settings = [filled(setting) for setting in config.settings]
-    own = label or values.get((default, "label")) or values.get((default, "ext"))
-    config.ran_as = Variant(own) if own and "%{" not in own else ANY
+    used_label = label or values.get((default, "label")) or values.get((default, "ext"))
+    config.ran_as = Variant(used_label) if used_label and "%{" not in used_label else ANY
     return config
 
 

@@ -79,12 +79,16 @@ def is_whole(benchmarks: Iterable[str]) -> bool:
     Names that are of no suite are whole as they are.
     """
     numbers = {number_of(benchmark) for benchmark in benchmarks}
-    known = [*_FP.values(), *_INT.values()]
+    suites = [*_FP.values(), *_INT.values()]
     # CPU2017's rates are numbered from 500, its speeds from 600, CPU2026's from 700 and 800; the
     # other suites have one set.
     halves = ({5}, {6}, {7}, {8}, {1, 2, 3, 4})
-    groups = ({n for n in of if n // 100 in half} for of in known for half in halves)
-    return all(of <= numbers for of in groups if of & numbers)
+    groups = (
+        {number for number in suite_numbers if number // 100 in half}
+        for suite_numbers in suites
+        for half in halves
+    )
+    return all(group <= numbers for group in groups if group & numbers)
 
 
 def dotted(key: str) -> str:

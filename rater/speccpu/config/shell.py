@@ -402,15 +402,15 @@ class Grammar[T](Struct, frozen=True):
 
 
 def _counted(combine: Callable[[int, int], int]) -> Callable[[int, int], int]:
-    def counted(left: int, right: int) -> int:
-        if combine in (operator.lshift, operator.rshift) and not 0 <= right < _BITS:
+    def compute(left_value: int, right_value: int) -> int:
+        if combine in (operator.lshift, operator.rshift) and not 0 <= right_value < _BITS:
             raise ValueError("the processor's own affair")
-        value = combine(left, right)
+        value = combine(left_value, right_value)
         if not -(1 << _BITS) < value < 1 << _BITS:
             raise ValueError("more than the shell can count")
         return value
 
-    return counted
+    return compute
 
 
 def _divided(dividend: int, divisor: int) -> int:
@@ -418,10 +418,15 @@ def _divided(dividend: int, divisor: int) -> int:
     return abs(dividend) // abs(divisor) * (1 if (dividend < 0) is (divisor < 0) else -1)
 
 
+def _remainder(dividend: int, divisor: int) -> int:
+    """The remainder has the sign of the dividend, unlike Python's."""
+    return dividend - _divided(dividend, divisor) * divisor
+
+
 _SIGNS: tuple[dict[str, Callable[[int, int], int]], ...] = (
     {"<<": operator.lshift, ">>": operator.rshift},
     {"+": operator.add, "-": operator.sub},
-    {"*": operator.mul, "/": _divided, "%": lambda a, b: a - _divided(a, b) * b},
+    {"*": operator.mul, "/": _divided, "%": _remainder},
 )
 _SUMS = Grammar(
     int,

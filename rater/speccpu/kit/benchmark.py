@@ -59,7 +59,7 @@ class KitBenchmark(Struct, frozen=True, kw_only=True):
 
 def read_benchmark(run: KitRun) -> KitBenchmark:
     """Read a command file and what lies beside it; raises `InputError` naming file and line."""
-    commands = parse_speccmds(_text(run.file), str(run.file))
+    commands = parse_speccmds(_read_commands_text(run.file), str(run.file))
     directory = run.file.parent
     # `-C ../run_x.0001` is one directory
     named = [Path(os.path.normpath(directory / name)) for name in commands.directories]
@@ -165,7 +165,7 @@ def _comparison(file: Path) -> tuple[CommandFile | None, str | None]:
             "validate a run there)"
         )
     try:
-        text = _text(file)
+        text = _read_commands_text(file)
         if not text.strip():
             return None, f"{COMPARE} in the run directory of copy 0 is empty"
         return parse_speccmds(text, str(file)), None
@@ -194,7 +194,7 @@ def _same(directories: Sequence[Path]) -> set[str]:
     return twice
 
 
-def _text(file: Path) -> str:
+def _read_commands_text(file: Path) -> str:
     try:
         # Names and values are bytes: what is no text to us may be one to the benchmark.
         return read_text(file, "a command file")
@@ -309,7 +309,7 @@ def about_binding(kit: KitBenchmark, *, from_file: bool) -> list[str]:
                 "placement shown is what it says; the samples tell where copies were"
             ]
     if binding != UNBOUND and not (from_file and asked):
-        known = (
+        placement_state = (
             "is not known"
             if binding.problem or binding.relative or not binding.cpus
             else "is theirs"
@@ -317,8 +317,8 @@ def about_binding(kit: KitBenchmark, *, from_file: bool) -> list[str]:
         why = " (it fails inside another binding)" if binding.by == "numactl" else ""
         return [
             f"{kit.name}: {binding.by} in the commands binds copies, not rater{why}: --layout and "
-            f"--bind have no effect, the placement shown {known}; the samples tell where copies "
-            "were"
+            f"--bind have no effect, the placement shown {placement_state}; the samples "
+            "tell where copies were"
         ]
     if not from_file and asked and first is not None:
         return [

@@ -57,7 +57,7 @@ def states(directory: str, names: Sequence[str]) -> dict[str, State]:
     """Return what tells whether files are written again; those just written are left out.
 
     File systems stamp by the kernel's tick (up to 10 ms): another write at once may not show.
-    Not by mtime, which `cp -p` of an input leaves as it is.
+    The modification time tells nothing: `cp -p` of an input preserves it.
     """
     states_by_file = {}
     until_ns = time.time_ns() - _TICK_NS
@@ -196,7 +196,7 @@ class KitOutputs:
         limits = Limits(time_s=max(_SHORTEST_LIMIT_S, 2 * taken_s))
         too_long = threading.Event()
 
-        def one(output: str) -> CheckResult:
+        def compare_output(output: str) -> CheckResult:
             with bound_as(last[output].placement):
                 log = f"{output}compare"  # what the comparing commands print
                 judged = _compare_one(last[output], log, stop, limits, too_long)
@@ -204,7 +204,7 @@ class KitOutputs:
             return replace(judged, detail=detail)
 
         with ThreadPoolExecutor(max(1, min(workers, len(last)))) as pool:
-            judged = dict(zip(last, pool.map(one, last), strict=True))
+            judged = dict(zip(last, pool.map(compare_output, last), strict=True))
         return [judged.get(spec.output, OVERWRITTEN) for spec in specs]
 
 

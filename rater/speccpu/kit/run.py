@@ -111,12 +111,13 @@ def load_kit(request: Request) -> tuple[Request, str, tuple[Workload, ...], tupl
     """Return what a request names, and the request with what command files say besides."""
     kit = read_kit(request)
     request, remarks = with_file_defaults(request, kit.benchmarks)
-    found = [(*kit_benchmark(benchmark), benchmark) for benchmark in kit.benchmarks]
-    workloads = (
-        Workload(benchmark=it, size=size, suite=None, named=True, kit=own)
-        for it, size, own in found
-    )
-    return request, kit.name, tuple(workloads), (*kit.remarks, *remarks)
+    workloads = tuple(_kit_workload(benchmark) for benchmark in kit.benchmarks)
+    return request, kit.name, workloads, (*kit.remarks, *remarks)
+
+
+def _kit_workload(kit: KitBenchmark) -> Workload:
+    benchmark, size = kit_benchmark(kit)
+    return Workload(benchmark=benchmark, size=size, suite=None, named=True, kit=kit)
 
 
 def kit_benchmark(kit: KitBenchmark) -> tuple[Benchmark, Size]:
@@ -264,12 +265,12 @@ def kit_program(
         comparison = KitComparison(
             tuple(
                 CommandLine(
-                    words=("/bin/sh", "-c", expanded(it.text, placement.copy, bind)),
-                    stdin=it.stdin,
-                    stdout=it.stdout,
-                    stderr=it.stderr,
+                    words=("/bin/sh", "-c", expanded(command.text, placement.copy, bind)),
+                    stdin=command.stdin,
+                    stdout=command.stdout,
+                    stderr=command.stderr,
                 )
-                for it in kit.comparison
+                for command in kit.comparison
             ),
             compared,
             spec + kit.comparison_environment,

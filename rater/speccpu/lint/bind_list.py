@@ -54,17 +54,17 @@ class Source(Struct, frozen=True, kw_only=True):
 
     def where(self, line: int) -> str:
         """Return `FILE:LINE` for a line of the configuration."""
-        file, own = self.own(line)
-        return f"{file}:{own}"
+        file, file_line = self.place_of(line)
+        return f"{file}:{file_line}"
 
-    def own(self, line: int) -> tuple[str, int]:
-        """Return file and line there of a line of the configuration."""
+    def place_of(self, line: int) -> tuple[str, int]:
+        """Return the file that holds a line of the configuration, and the line's number in it."""
         return self.origins[line - 1] if 0 < line <= len(self.origins) else (self.main, line)
 
     def number(self, line: int) -> str:
         """Return `line N`, with its file where that is an included one."""
-        file, own = self.own(line)
-        return f"line {own}" if file == self.main else f"{file}:{own}"
+        file, file_line = self.place_of(line)
+        return f"line {file_line}" if file == self.main else f"{file}:{file_line}"
 
 
 def read_source(
@@ -277,13 +277,13 @@ def scopes_of(context: LintContext) -> list[Scope]:
 
 
 def _candidates(
-    config: SpecConfig, ran: Sequence[ResultOf], wanted: str | None
+    config: SpecConfig, ran: Sequence[ResultOf], section_word: str | None
 ) -> Iterable[_Candidate]:
     sections = list(dict.fromkeys(setting.section for setting in config.settings))
     tunes = {tune for section in sections for tune in section.tunes} - {"default"}
     tunes |= {"base", "peak"}
-    if wanted is not None:
-        name, _, tune = wanted.strip().rstrip(":").partition("=")
+    if section_word is not None:
+        name, _, tune = section_word.strip().rstrip(":").partition("=")
         tunes = {tune.partition("=")[0]} if tune and tune != "default" else tunes
         names = [name or "default"]
     elif ran:
@@ -293,9 +293,9 @@ def _candidates(
         names = ["default", *(name for section in sections for name in section.benchmarks)]
     taken = {name for section in sections for name in section.benchmarks}
     # A benchmark's own section is nearer than that of its set; names stand in the file's order.
-    for name in dict.fromkeys(part for one in names for part in _WIDER.get(one, (one,))):
+    for name in dict.fromkeys(part for given in names for part in _WIDER.get(given, (given,))):
         number = keys.number_of(f"{name}.") or 0
-        if wanted is None and (name in _SPEED or number // 100 in (6, 8)):
+        if section_word is None and (name in _SPEED or number // 100 in (6, 8)):
             continue
         for tune in sorted(tunes):
             yield name, _example(name, taken), tune, None
@@ -352,7 +352,7 @@ def _scope(context: LintContext, members: Sequence[_Candidate]) -> Scope | None:
         submit_line=line,
         form=form if uses_bind else "copy",
         uses_bind=uses_bind,
-        binds=tuple(dict.fromkeys(it.setting for it in listed)),
+        binds=tuple(dict.fromkeys(bind.setting for bind in listed)),
         values=len(listed),
         unused_list=held.get("bind") if form == "bindN" else None,
         copies=copies,

@@ -267,7 +267,7 @@ def _twice(scope: Scope) -> Iterator[LintFinding]:
         if len(same) > len(seat.cpus):
             yield _shared(seat, same, free, where)
             continue
-        others = {owner[c].cpus: owner[c] for c in seat.cpus if c in owner}
+        others = {owner[cpu].cpus: owner[cpu] for cpu in seat.cpus if cpu in owner}
         others.pop(seat.cpus, None)
         if others and len(same) == 1:
             other = next(iter(others.values()))

@@ -76,7 +76,7 @@ def _blocks(cpus: list[int], node_of: Mapping[int, int]) -> list[int]:
     starts.append(cpus[-1] + 1)
     lengths: Counter[int] = Counter()
     for step in (1, 3):
-        lengths.update(b - a for a, b in zip(starts, starts[step:], strict=False))
+        lengths.update(end - start for start, end in zip(starts, starts[step:], strict=False))
     return [length for length, _ in lengths.most_common(_MOST_LENGTHS)]
 
 
@@ -175,7 +175,9 @@ def _far(seat: BoundCopy, scope: Scope) -> Iterator[LintFinding]:
     binding, topology = seat.binding, scope.context.machine
     if binding.policy not in ("bind", "preferred") or not binding.mem_nodes:
         return
-    memory = [topology.by_node[n] for n in binding.mem_nodes if n in topology.by_node]
+    memory = [
+        topology.by_node[number] for number in binding.mem_nodes if number in topology.by_node
+    ]
     near = {cpu for node in memory for cpu in node.cpus}
     # A CPU without a node has no memory of its own, and any other will do.
     far = [
@@ -186,9 +188,14 @@ def _far(seat: BoundCopy, scope: Scope) -> Iterator[LintFinding]:
     if not far or not memory:
         return
     homes = sorted({home for cpu in far if (home := topology.by_cpu[cpu].node) is not None})
-    distances = [d for home in homes for n in memory if (d := topology.distance(home, n.os))]
-    distance = f" (distance {max(distances):g})" if distances else ""
-    taken = {cpu for one in scope.seats for cpu in one.cpus}
+    distances = [
+        distance
+        for home in homes
+        for node in memory
+        if (distance := topology.distance(home, node.os))
+    ]
+    distance_text = f" (distance {max(distances):g})" if distances else ""
+    taken = {cpu for other in scope.seats for cpu in other.cpus}
     free = sorted(cpu for cpu in near if cpu not in taken and cpu in topology.by_cpu)
     option = f"{'-m' if binding.policy == 'bind' else '-p'} {','.join(map(str, homes))}"
     where = nodes_text(node.os for node in memory)
@@ -199,7 +206,7 @@ def _far(seat: BoundCopy, scope: Scope) -> Iterator[LintFinding]:
     )
     text = (
         f" binds memory to {nodes_text(binding.mem_nodes)}, but {cpus_text(far)} "
-        f"{'is' if len(far) == 1 else 'are'} of {nodes_text(homes)}{distance}; {out}"
+        f"{'is' if len(far) == 1 else 'are'} of {nodes_text(homes)}{distance_text}; {out}"
     )
     yield seat.finding("far-memory", text, far)
 

@@ -206,8 +206,9 @@ class _LogLines:
     ) -> re.Match[str] | None:
         """Join a record that is whole without it, and yet goes on in the next line.
 
-        A number that was cut, the number of copies, the code of an error. `last` is the line
-        that it ends in; None where the file ends inside its number.
+        The next line has the end of a number, the number of copies or the code of an error.
+        `last` is the number of the record's last line. Returns no record when the file ends
+        inside the record's number: that number may lack digits.
         """
         if kind == "running" and not _COPIES.search(text):
             wanted = _COPIES
@@ -239,7 +240,7 @@ class _LogLines:
 
 _MOST_WORKLOADS = 250_000  # whose times are kept; 512 copies, three iterations: about 100,000
 _LONGEST_ERROR = 500
-type _Of = tuple[str, str, str]  # benchmark, tune, size
+type _BenchmarkKey = tuple[str, str, str]  # benchmark, tune, size
 
 
 class _Iterations:
@@ -247,16 +248,16 @@ class _Iterations:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.found: dict[tuple[_Of, int], SpecIteration] = {}
-        self.ended: dict[tuple[_Of, int], bool] = {}  # False: left without an end
-        self.latest: dict[_Of, int] = {}  # iterations that ended or were left
-        self.runs: dict[_Of, int] = {}  # that ended, for the older tools
-        self.shift: dict[_Of, int] = {}
+        self.found: dict[tuple[_BenchmarkKey, int], SpecIteration] = {}
+        self.ended: dict[tuple[_BenchmarkKey, int], bool] = {}  # False: left without an end
+        self.latest: dict[_BenchmarkKey, int] = {}  # iterations that ended or were left
+        self.runs: dict[_BenchmarkKey, int] = {}  # that ended, for the older tools
+        self.shift: dict[_BenchmarkKey, int] = {}
         self.repeated = 0
 
     def known(self, iteration: SpecIteration) -> bool:
         """Tell whether tune, size and number of a bracket are known."""
-        return self.found.get((_of(iteration), iteration.iteration)) is iteration
+        return self.found.get((_benchmark_key(iteration), iteration.iteration)) is iteration
 
     def place(
         self, now: SpecIteration, tune: str, size: str, run: int | None, line: int
@@ -269,28 +270,28 @@ class _Iterations:
                 benchmark=now.benchmark, tune=tune, iteration=0, line=now.line, copies=now.copies
             )
         now.tune, now.size, now.line = tune, size, now.line or line
-        of_it = _of(now)
-        shift = self.shift.get(of_it, 0)
+        key = _benchmark_key(now)
+        shift = self.shift.get(key, 0)
         if run is None:  # of older tools: the next one
-            run = now.number or self.runs.get(of_it, 0) - shift + 1
+            run = now.number or self.runs.get(key, 0) - shift + 1
         run = min(run, MOST_NUMBER)
-        if (of_it, run + shift) in self.ended:
-            shift = self.shift[of_it] = self.latest[of_it] + 1 - run
+        if (key, run + shift) in self.ended:
+            shift = self.shift[key] = self.latest[key] + 1 - run
             self.repeated += 1
         now.iteration = run + shift
-        if (of_it, now.iteration) not in self.found and len(self.found) >= _MOST_ITERATIONS:
+        if (key, now.iteration) not in self.found and len(self.found) >= _MOST_ITERATIONS:
             raise InputError(f"{self.name}: more than {_MOST_ITERATIONS} iterations, no log")
-        return self.found.setdefault((of_it, now.iteration), now)
+        return self.found.setdefault((key, now.iteration), now)
 
     def end(self, iteration: SpecIteration, *, unfinished: bool) -> None:
-        of_it = _of(iteration)
-        self.ended[of_it, iteration.iteration] = not unfinished
-        self.latest[of_it] = max(iteration.iteration, self.latest.get(of_it, 0))
+        key = _benchmark_key(iteration)
+        self.ended[key, iteration.iteration] = not unfinished
+        self.latest[key] = max(iteration.iteration, self.latest.get(key, 0))
         if not unfinished:
-            self.runs[of_it] = iteration.iteration
+            self.runs[key] = iteration.iteration
 
 
-def _of(iteration: SpecIteration) -> _Of:
+def _benchmark_key(iteration: SpecIteration) -> _BenchmarkKey:
     return iteration.benchmark, iteration.tune, iteration.size or ""
 
 

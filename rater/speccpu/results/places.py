@@ -121,7 +121,7 @@ def _read(commands: Iterable[str], depth: int = 0) -> Binding:
 
 def _command(part: str, depth: int) -> Binding:
     binding = UNBOUND
-    words = _words(part)
+    words = _split_words(part)
     for place, word in enumerate(words):
         reader = _TOOLS.get(word.rsplit("/", 1)[-1])
         if reader is not None:
@@ -139,7 +139,7 @@ def _is_list(text: str) -> bool:
     return _LIST.match(text.strip()) is not None
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError:  # a quote without its end
@@ -226,7 +226,7 @@ class BindingResolver:
         # What is to be said, by a key of `_NOTES`, and of which CPUs, nodes or copies.
         self._said = defaultdict[str, set[int]](set)
 
-    def of(self, iteration: SpecIteration, copy: int) -> BoundPlace:
+    def place_of(self, iteration: SpecIteration, copy: int) -> BoundPlace:
         """Return where a copy of an iteration was."""
         submit, binds = self._command_of(iteration)
         if not submit:

@@ -278,7 +278,7 @@ def to_import(file: SpecFile, topology: Topology | None) -> SpecImport:
     brackets = rotated_brackets(scored) if rotated else _brackets(scored)
     for iteration in scored:  # before anything is said about places
         for copy in iteration.times_s:
-            places.of(iteration, rotated_place(iteration)[1] if rotated else copy)
+            places.place_of(iteration, rotated_place(iteration)[1] if rotated else copy)
     references = _references(file)
     threads = {
         iteration.benchmark: min(65535, iteration.threads)

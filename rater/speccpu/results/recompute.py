@@ -64,7 +64,7 @@ def copy_row(
     step: int = 0,
 ) -> CopyEnded:
     """Return the row of a copy run of an iteration (None: its own) that took `seconds`."""
-    place = places.of(measured, copy)
+    place = places.place_of(measured, copy)
     failure = measured.failures.get(copy)
     wrong = failure is not None and failure.detail is not None
     valid = failure is None and measured.valid == "S"
@@ -305,12 +305,12 @@ class _Check:
     ) -> BenchmarkResult:
         """Work out and compare the iterations of a benchmark, and which of them is selected."""
         ratios = {member.iteration: own_ratio(member, self.file.suite) for member in members}
-        for one in members:
-            self.iteration(one, ratios[one.iteration])
+        for member in members:
+            self.iteration(member, ratios[member.iteration])
         good = [
-            (r, member.iteration)
+            (good_ratio, member.iteration)
             for member in members
-            if member.good and (r := ratios[member.iteration])
+            if member.good and (good_ratio := ratios[member.iteration])
         ]
         spoilt = any(member.valid not in ("S", None) or member.failures for member in members)
         selected, ratio = None, None

@@ -440,7 +440,7 @@ class _Reader:
             if s == 0 and copy not in iteration.failures
         ]
         if never and iteration.valid == "S":
-            self.of(iteration, f"0 s is no time of a copy: copies {format_list(never)}")
+            self.add_problem(iteration, f"0 s is no time of a copy: copies {format_list(never)}")
             for copy in never:
                 del iteration.times_s[copy]
         beyond = [
@@ -449,9 +449,11 @@ class _Reader:
             if iteration.copies is not None and copy >= iteration.copies
         ]
         if beyond and not iteration.is_rotated:
-            self.of(iteration, f"a time of copy {min(beyond)}, but {iteration.copies} copies")
+            self.add_problem(
+                iteration, f"a time of copy {min(beyond)}, but {iteration.copies} copies"
+            )
         if iteration.valid is None and (iteration.times_s or iteration.reported_s is not None):
-            self.of(iteration, "nothing says whether it is valid")
+            self.add_problem(iteration, "nothing says whether it is valid")
 
     def reported(self, iteration: SpecIteration) -> None:
         """Hold the time of the bracket against its seconds and nanoseconds."""
@@ -471,7 +473,7 @@ class _Reader:
                 f"but reported_sec and reported_nsec are {exact:.{places}f}",
             )
 
-    def of(self, iteration: SpecIteration, text: str) -> None:
+    def add_problem(self, iteration: SpecIteration, text: str) -> None:
         self.problems.add(iteration.line, f"{iteration.name}: {text}")
 
 
