@@ -360,15 +360,19 @@ def test_what_is_fast_does_not_stand_under_what_is_slow() -> None:
     slow = finding_of(Kind.SLOW_CPU, "CPU 0", (0,), summary="+20 %")
     fast = finding_of(Kind.SLOW_GROUP, "CPU 1", (1,), summary="-20 %", slowdown=0.8)
 
-    one = page(a_run(), divots=Analysis(findings=(slow,), visible={"copy": 0.03})).visible_text
-    both = page(
+    page_of_slow = page(
+        a_run(), divots=Analysis(findings=(slow,), visible={"copy": 0.03})
+    ).visible_text
+    page_of_both = page(
         a_run(), divots=Analysis(findings=(slow, fast), visible={"copy": 0.03})
     ).visible_text
 
-    assert "What is slow CPU 0 : +20 %" in one
-    assert "What stands out, slow or fast CPU 0 : +20 %" in both
-    assert "What is slow " not in both
-    assert "A divot is a part of the machine, a copy or an iteration" in " ".join(both.split())
+    assert "What is slow CPU 0 : +20 %" in page_of_slow
+    assert "What stands out, slow or fast CPU 0 : +20 %" in page_of_both
+    assert "What is slow " not in page_of_both
+    assert "A divot is a part of the machine, a copy or an iteration" in " ".join(
+        page_of_both.split()
+    )
 
 
 def test_copies_that_rater_stopped_are_not_said_to_have_failed() -> None:
