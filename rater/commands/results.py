@@ -51,7 +51,9 @@ _FLEET_WORDS = Hook[FleetWords]("fleet words")
 
 
 _ANY = "any"
-_GROUP = 1.5  # per cent, as in `divots.data.finding.Thresholds`: too much to load for --help
+_GROUP = (
+    1.5  # per cent, as in `Thresholds` of model/finding.py, which is too much to load for --help
+)
 _COPY = 3.0
 _TRIAL_ONLY = ("finding", "pairs", "dry_run", "force", "share", "wait", "quiet")
 

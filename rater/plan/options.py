@@ -195,7 +195,7 @@ class CompareAs(StrEnum):
     DIFFERENT_WORK = "different_work"  # their times are of different things: it says so, loudly
     NOTE = "note"  # it says so, and compares the times
     NOTHING = "nothing"  # it passes over the option, which changes no times
-    RECORDED_EFFECT = "recorded_effect"  # it compares the effect, which runs record by itself
+    RECORDED_EFFECT = "recorded_effect"  # it compares the effect that both runs recorded instead
 
 
 class Option(Struct, frozen=True, kw_only=True):
@@ -215,7 +215,8 @@ class Option(Struct, frozen=True, kw_only=True):
     traits: Trait = Trait.NONE
     compare_as: CompareAs = CompareAs.DIFFERENT_WORK
     neutral: tuple[Any, ...] = ()  # values that mean the same as the default
-    # Labels of differences, or beginnings of labels, that follow from a difference in this option.
+    # Labels of other differences that this one causes, or their beginnings: a comparison that
+    # names this option leaves them out.
     implies: tuple[str, ...] = ()
 
     @property
@@ -318,6 +319,7 @@ def _read_option(
             value["const"] = word[1:]
         else:
             value["metavar"] = word
+    # A property that goes on in the next line is indented there by five blanks.
     one_line = " ".join(bracketed.removesuffix("]").split("\n     "))
     properties = {key: quoted or word for key, quoted, word in _PROPERTY.findall(one_line)}
     assert properties.keys() <= _PROPERTIES, entry
@@ -346,5 +348,8 @@ def _read_option(
 
 
 def _split_list(text: str) -> tuple[str, ...]:
-    """Split at commas. A blank before the comma is part of the word: it is the end of a label."""
+    """Split at commas, without the blanks behind them.
+
+    A blank before a comma stays: `command of , mode` has all labels that begin with `command of `.
+    """
     return tuple(word.lstrip() for word in text.split(",")) if text else ()

@@ -168,7 +168,7 @@ class Observations:
         with_step = queued and bool(steps) and steps[0] is not None
         if queued:
             for position, step in enumerate(steps):
-                if with_step is (step is None):
+                if (step is not None) != with_step:
                     self._wrong(position, "step", "a step in every observation or in none")
         self._document.raise_mistakes()
         if not with_step:
@@ -197,9 +197,9 @@ class Observations:
         convert, given = kind.convert, [item.get(key) for item in self._items]
         with suppress(WrongKindError, ValueError):
             values = [default if value is None else convert(value) for value in given]
-            if REQUIRED not in values and values.count(None) == (
-                given.count(None) if default is None else 0
-            ):
+            # A value that became None is wrong, unless None is the default of a missing one.
+            expected_nones = given.count(None) if default is None else 0
+            if REQUIRED not in values and values.count(None) == expected_nones:
                 return values
         return [self._reader(position).get(key, kind, default) for position in range(len(given))]
 
@@ -319,7 +319,7 @@ def read_observations(data: bytes, file: str) -> StoredRun:
     steady = head.mode == "steady"
     windows = _windows(run) if steady else {}
     tables: dict[str, str] = run.get("counter_tables", of_type(dict[str, str]), {})
-    document.raise_mistakes()  # what follows from them would be more of these
+    document.raise_mistakes()  # rows of a wrong head would only repeat its mistakes
     pus = _pus(root.table("topology"))
     rotated = head.order == "rotated"
     rows = Observations(document, root, head.copies).copy_runs(rotated=rotated, steady=steady)
@@ -436,7 +436,8 @@ def _head(run: TableReader) -> RunHead:
 def _run_status(run: TableReader, rows: Sequence[CopyEnded]) -> tuple[RunStatus, str | None]:
     status, reason = run.get("status", _ENDED, None), run.get("reason", LINE, None)
     observed = status_of_rows(rows)
-    if status is None or status is RunStatus.COMPLETE is not observed[0]:
+    is_contradicted = status is RunStatus.COMPLETE and observed[0] is not RunStatus.COMPLETE
+    if status is None or is_contradicted:
         return observed
     return status, reason
 

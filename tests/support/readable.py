@@ -45,8 +45,9 @@ HALF_SENTENCE = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-_PACKAGES = "|".join(path.name for path in sorted((CHECKOUT / "rater").iterdir()) if path.is_dir())
-DOTTED = re.compile(rf"\b((?:rater|{_PACKAGES})(?:\.[a-z_]+){{1,4}})\b(?!\.?[\w/])")
+_FOLDERS = {path.name for path in (CHECKOUT / "rater").rglob("*") if path.is_dir()} - {"native"}
+_FIRST = "|".join(sorted(_FOLDERS | {"rater"} - {"__pycache__"}))
+DOTTED = re.compile(rf"\b((?:{_FIRST})(?:\.[a-z_]+){{1,4}})(?:\.[A-Z]\w+)?\b(?!\.?[\w/(])")
 FILE = re.compile(r"(?<![\w./~-])((?:[a-z_]+/)+[a-z_]+\.(?:py|c|h|md|toml|js|sql))\b")
 OF_OTHERS = ("linux/", "asm/", "mm/", "fs/", "generic/", "include/", "config/", "kernel/")
 MOST_FIELDS_BY_POSITION = 4

@@ -60,7 +60,7 @@ def launcher_program() -> Path:
 # -- The process -----------------------------------------------------------------------------------
 
 _MESSAGE_BYTES = RECORD.size * MOST_RECORDS
-_MOST_REQUEST_BYTES = 512  # of several requests in one message: 42, the launcher has room for 64
+_MOST_REQUEST_BYTES = 512  # of one message, 42 requests; the launcher reads at most 64 at once
 _GREETING_S = 0.5  # between two looks at whether a new launcher was stopped
 _GREETINGS = 40  # looks
 _CHANGED_STATE = os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT

@@ -16,6 +16,7 @@ FORMAT = 2  # rises with every change of a structure
 _NO_OFFSET = 0xFFFFFFFF  # instead of a mask: the copy has what the launcher was given
 REQUEST = struct.Struct("=IIi")
 _HEAD = struct.Struct("=II")
+# `struct entry` and `struct record` of native/launcher.h, in the order of their members.
 _ENTRY = struct.Struct("=4I9I3iq")
 RECORD = struct.Struct("=IIiiiiq20q2i")
 MOST_RECORDS = 64  # in one message

@@ -35,7 +35,7 @@ class DivotJson(TypedDict):
     package: Annotated[int | None, "The package, where it is about one."]
     place: Annotated[str, "Where it is, in words."]
     copies: Annotated[list[int], "Copies that are slow."]
-    cpus: Annotated[list[int], "CPUs of these copies."]
+    cpus: Annotated[list[int], "CPUs of these copies; empty for a finding that is of no place."]
     slowdown: Annotated[float, "Typical time over fair time; below 1: fast."]
     score_lost: Annotated[
         float | None, "Share of the run's score, 0 to 1; null: copies do not wait for each other."

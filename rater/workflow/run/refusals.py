@@ -1,8 +1,8 @@
 """Checks of a planned run: one list of refusals, which the dry run shows and the run raises.
 
 A plan has refusals of its own (`RunPlan.refusals`), such as more copies than there is room for.
-`prepare.py` has what a run meets later, as it builds programs and looks at free memory; there the
-dry run calls the same functions.
+Refusals of a later step, as programs are built and free memory is read, are in `prepare.py`; the
+dry run calls the same functions of it.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ class Session:
     def _prepare(self, stack: ExitStack, surroundings: HostLoad) -> ReadyRun:
         """Build and make what copies need; `stack` removes what is of this run alone.
 
-        Warnings are said, and stand in the run's first row.
+        Warnings are printed, and stored with the head of the run.
         """
         resolved, cache = self.resolved, cache_root()
         work = cache / "work" / self.attempt.folder

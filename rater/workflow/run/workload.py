@@ -307,9 +307,10 @@ _PMD_SIZE = Path("sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
 
 
 def tuning_of(request: Request) -> CopyTuning:
-    """Return what copies are to find. Raises `InputError` for an allocator that is not here.
+    """Return allocator and page size of the copies.
 
-    And for options of page sizes that contradict each other.
+    Raises `InputError` for an allocator that this machine lacks, and for options of page sizes that
+    contradict each other.
     """
     if request.has_pages:
         PAGE_CHECKS().pages_asked(request)

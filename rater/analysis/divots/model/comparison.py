@@ -29,12 +29,15 @@ ALPHA: Final = 0.03
 # nats. Chosen: a fast part is as believable as a slow one with a twentieth of the chance. Few parts
 # are fast, and a fast one costs no score.
 FAST_PRICE: Final = math.log(20)
+# Chosen: 1 normal value in 370 is clipped.
 _CLIP_SD: Final = 3.0  # levels of the other parts count no more than this in their mean
+# Chosen, both: benchmarks whose copies differ so much by themselves are rare.
 _IMPLAUSIBLE: Final = 0.65  # ln: half the time or nearly twice, no tail of noise goes so far
 _NOISY_SD: Final = 0.03  # ln: but of noise as large as this it may
 _OWN_TAIL_FROM: Final = 20  # values of a benchmark, of fewer no tail can be learnt
 _TAIL_FROM: Final = 8  # values of all benchmarks
 _MOST_JUDGED: Final = 4000  # differences whose evidence is computed, the largest first, for speed
+# Chosen.
 _PRIOR_DF: Final = 8.0  # weight of the prior in `sd`, the first approximation
 _NEAR_HALF_SQUARES: Final = (
     0.0713  # mean of z^2 where |z| is below its median, 0 elsewhere (derived)
@@ -116,6 +119,7 @@ class PartComparison:
         squares.
         """
         rows = len(self.difference)
+        # Copies have a tail that is learnt from the run instead of this prior.
         if self.parts.prior is None or self.parts.are_copies or rows <= 2:
             return 0.0, 0.0
         ordered = np.sort(self.difference**2 / self.variance_ratio, axis=0)
@@ -153,6 +157,7 @@ class PartComparison:
         order = np.argsort(-np.abs(self.deviations[row, part]))[:_MOST_JUDGED]
         cells: Cells = (row[order], part[order])
         evidence[cells] = self.evidence(self.difference[cells], cells)
+        # Of two parts one is as fast as the other is slow: only the slow one is a candidate.
         is_fast = self.difference < 0
         two_parts = self.difference.shape[1] == 2
         evidence[is_fast] = 0.0 if two_parts else evidence[is_fast] - FAST_PRICE
@@ -207,7 +212,8 @@ class PartComparison:
     ) -> Floats:
         """Return evidence of parts of one or two copies of at most that of one late copy.
 
-        The mean of k copies is d / sqrt(k) off where one of them is d off, and any of k may be.
+        The mean of k copies is off by d / sqrt(k) if one of them is off by d, and each of the k may
+        be that one: its evidence is less by ln k.
         """
         sizes = self.family.sizes
         # Of two parts the smaller makes the difference of both.

@@ -88,8 +88,9 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
     @property
     def of_cause(self) -> bool:
-        """Whether it says something of the cause: all numbers do."""
-        return all(kind.of_cause for kind in EvidenceKind if kind.label == self.name)
+        """Whether it says something of the cause: a number that no kind names always does."""
+        kind = next((kind for kind in EvidenceKind if kind.label == self.name), None)
+        return kind is None or kind.of_cause
 
 
 class CellEffect(Struct, frozen=True, kw_only=True):

@@ -116,7 +116,8 @@ def _is_same_part(first: DivotEffect, effect: DivotEffect, effects: Sequence[Div
     in_cell = effect.scope is EffectScope.CELL and first.scope is not EffectScope.CELL
     inside = in_cell and not (effect.benchmarks & ~first.benchmarks).any()
     rest, least = abs(first.typical + effect.typical), _UNDONE * abs(first.typical)
-    return inside and rest >= least > _UNDONE * abs(effect.typical)
+    is_smaller = abs(effect.typical) < abs(first.typical)
+    return inside and is_smaller and rest >= least
 
 
 def _is_same_time(first: DivotEffect, effect: DivotEffect, effects: Sequence[DivotEffect]) -> bool:

@@ -24,6 +24,7 @@ from rater.analysis.stats.robust import Bools, Floats, Ints
 # Share of the floor from which a candidate may enter the model. Chosen: a small effect that is
 # modelled blurs no other; it is not reported.
 ENTERS: Final = 0.6
+# Chosen, both.
 _CLEAR_SD: Final = 2.0  # standard deviations of a benchmark that shows a part: 1 in 20 by chance
 _LEAST_SHOWN: Final = 0.5  # of the floor, in each benchmark of several
 _LEAST_OF_LARGEST: Final = 0.1  # of the largest size, in each benchmark of several
@@ -142,7 +143,7 @@ def _effects_in_some(
 
     The evidence of the m benchmarks is added and pays for the choice: ln C(B, m) sets, twice
     as many since one benchmark is as likely as several, and m - 1 nats, since each further
-    benchmark must be clear by itlevels. A sum of m values of -ln p is Gamma(m), not exponential;
+    benchmark must be clear by itself. A sum of m values of -ln p is Gamma(m), not exponential;
     with these prices chance exceeds 3 nats in 2.6 % of cases, where 5 % are nominal (simulated).
     """
     evidence = comparison.net_evidence + comparison.price
@@ -182,7 +183,11 @@ def _first_iteration(timing: int, iterations: int) -> int:
 
 
 def _price_of_subsets(benchmarks: int) -> Floats:
-    """Return the nats that the choice of the best m of B benchmarks costs (B,), for each m."""
+    """Return the nats that the choice of the best m of B benchmarks costs (B,), for each m.
+
+    ln C(B, m) for the set. One benchmark and several are equally likely, ln 2 each, and the B - 1
+    numbers of several share theirs: ln 2 for m = 1, else ln(2 (B - 1)). Then m - 1.
+    """
     count = np.arange(1, benchmarks + 1)
     price = np.array([ln_choose(benchmarks, m) for m in count.tolist()])
     if benchmarks > 1:

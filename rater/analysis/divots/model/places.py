@@ -205,7 +205,8 @@ class FamilyLevels:
     ) -> PartComparison:
         """Compare the weighted means over all benchmarks: weights are 1 / variance."""
         benchmarks, iterations, _ = self.shape
-        # The variance of copies that ran once has their lasting differences in it.
+        # The variance of copies that ran once contains their lasting differences: weights by it
+        # would count these twice, so every benchmark has the least variance there.
         only_chance = iterations > 1 or not self.are_copies
         by_chance = lasting.variance if only_chance else np.full_like(lasting.variance, LEAST_SD**2)
         prior = COPIES if self.are_copies else PARTS
@@ -246,6 +247,7 @@ class FamilyLevels:
         c = np.where(lasts, between / np.maximum(between + chance, 1e-12), 0.0)[:, None, None]
         levels = np.nan_to_num(self.cell_levels)
         others = (n * lasting.level[:, None] - levels) / np.maximum(n - 1, 1)
+        # Where slots differ lastingly, a cell's value varies only by what its repeats do.
         of_value = np.where(lasts, noise.repeat.variance, noise.value.variance)[:, None, None]
         variance = of_value / sizes * (1 + c**2 / np.maximum(n - 1, 1)) * self.huber_loss
         variance = variance + noise.clock_step[:, None, None] ** 2 / 12 / sizes
@@ -279,7 +281,7 @@ class FamilyLevels:
         cube = benchmarks, iterations, -1
         difference = by_cell.difference.reshape(cube)
         weight = 1 / by_cell.sd.reshape(cube) ** 2
-        share = (self.parts - 1) / self.parts  # of a difference that is in the part's own level
+        share = (self.parts - 1) / self.parts  # a level is off its own mean by this part of d
         mean = (weight * difference).sum(axis=0) / weight.sum(axis=0) * share
         return PartComparison(
             PartLevels(

@@ -287,8 +287,9 @@ def _choose_entering(
     entering: list[DivotEffect] = []
     taken = np.zeros(shape, bool)
     for candidate in sorted(candidates, key=lambda candidate: -candidate.likelihood_gain):
-        lasts = candidate.scope is not EffectScope.CELL
-        cells = np.outer(candidate.benchmarks, (candidate.iteration_weights != 0) | lasts)
+        # An effect of more than one cell changes the levels of its benchmarks in all iterations.
+        is_wide = candidate.scope is not EffectScope.CELL
+        cells = np.outer(candidate.benchmarks, (candidate.iteration_weights != 0) | is_wide)
         if not (taken & cells).any():
             entering.append(candidate)
             taken |= cells

@@ -84,8 +84,9 @@ def floor_of(effect: DivotEffect) -> float:
 def is_reported(effect: DivotEffect, thresholds: Thresholds) -> bool:
     """Tell whether an effect is large enough to be reported; a fast one must be twice as large.
 
-    By default an effect in all benchmarks is reported from a smaller size. A threshold above the
-    default holds for each effect.
+    By default an effect in all benchmarks is reported from a smaller size. A user's threshold above
+    the default holds for each effect; a lower one changes nothing, since smaller effects are not in
+    the model.
     """
     if effect.kind is EffectKind.ITERATIONS:
         return True

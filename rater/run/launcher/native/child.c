@@ -134,7 +134,7 @@ static _Noreturn void execute(struct slot *slot, char **argv, char **environment
     int file = error == ENOEXEC ? open(argv[0], O_RDONLY | O_CLOEXEC) : -1;
     ssize_t size = file < 0 ? -1 : read(file, begin, sizeof begin);
     if (size >= 0 && !memchr(begin, 0, size)) {
-        argv[-1] = SHELL; /* a script without #! */
+        argv[-1] = SHELL; /* a script without #!; the caller left this word free */
         execve(SHELL, argv - 1, environment);
     }
     give_up(slot, EXECUTE, error);
@@ -174,7 +174,7 @@ _Noreturn void child(struct view table, const struct entry *entry, struct slot *
     if (entry->flags & REPORTS)
         dup2(gate.reports, REPORT_FD);
     const uint32_t variables[] = {entry->shared_variables, entry->own_variables};
-    char **argv = find_words(table, &entry->argv, 1, 1) + 1; /* SHELL may have to go in front */
+    char **argv = find_words(table, &entry->argv, 1, 1) + 1; /* one word stays free in front: SHELL, for a script without #! */
     char **environment = find_words(table, variables, 2, 0);
     restore_signals(); /* all signals stay blocked until the program begins */
     measure_gate(entry, &slot->figures);

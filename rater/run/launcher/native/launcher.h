@@ -142,7 +142,7 @@ struct slot { /* what launcher and child tell each other of one process, in shar
 };
 struct gate {
     uint32_t *word, closed;  /* the child waits as long as the word has the value `closed` */
-    const uint32_t *awaited; /* token of the process that wakes the launcher when it is ready */
+    const uint32_t *awaited; /* token of the last process of the turn, which wakes the launcher */
     int reports;             /* the pipe by which scripts report their commands */
 };
 bool find_mask(struct view table, uint32_t offset, unsigned char *bytes);
