@@ -267,7 +267,7 @@ def was_given(value: object) -> bool:
 
 # -- The table of options as text ------------------------------------------------------------------
 
-_PROPERTY = re.compile(r'(\w+)=(?:"([^"]*)"|(\S+))')
+_PROPERTY = re.compile(r'(?<!\w)(\w+)=(?:"([^"]*)"|(\S+))')
 _PROPERTIES = {"field", "kind", "traits", "compare_as", "label", "neutral", "implies"}
 
 

@@ -615,8 +615,19 @@ from rater.run.workplace.compare_output import CheckRequest, CheckRules
 checker = Checker()
 checker.start()
 print(*checker._helpers.pids, flush=True)
-rules = CheckRules((), (Metric("m", {ENDLESS!r}, "", None, "sum", "stdout", 1.0),))
-checker.check([CheckRequest(rules, {str(tmp_path)!r}, {str(tmp_path / "stdout")!r}, "")])
+metric = Metric(
+    name="m", pattern={ENDLESS!r}, unit="", better=None, combine="sum", file="stdout", scale=1.0
+)
+checker.check(
+    [
+        CheckRequest(
+            rules=CheckRules((), (metric,)),
+            directory={str(tmp_path)!r},
+            stdout={str(tmp_path / "stdout")!r},
+            stderr="",
+        )
+    ]
+)
 """
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as rater:
         assert rater.stdout is not None
