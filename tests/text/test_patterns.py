@@ -23,8 +23,8 @@ from tests.support.wings import ABSENT
 
 ROOT = Path(rater.__file__).parent
 METHODS = {"match", "fullmatch", "search", "sub", "subn", "findall", "finditer", "split"}
-NEAR = 1 << 13  # characters of a near-match: the square of that is seen, a multiple is not
-SEEN_S = 0.012  # of CPU; linear ones need a tenth
+NEAR = 1 << 14  # characters of a near-match: the square of that is seen, a multiple is not
+SEEN_S = 0.024  # of CPU; linear ones need a tenth
 LETTERS = 1 << 20
 # What is not known before a run: file, and why it may be so.
 MADE_LATER = {
@@ -55,17 +55,17 @@ class Pattern:
         return ""
 
     def _needs_the_square(self, method: str, text: Any, most_s: float) -> bool:
-        """Tell whether a slow text takes 3.6 times as long as its half.
+        """Tell whether a slow text takes 3.4 times as long as its half.
 
         On a slow machine linear patterns are beyond `most_s` too: theirs is 2 times as long, up to
-        3.3 where repeats have a bound; that of the square is 4 times. The least of three is taken,
+        2.5 where repeats have a bound; that of the square is 4 times. The least of three is taken,
         for what else runs can only make it longer.
         """
         half, whole = (
             min(self._time(method, part) for _ in range(3))
             for part in (text[: len(text) // 2], text)
         )
-        return whole > most_s and whole > 3.6 * half
+        return whole > most_s and whole > 3.4 * half
 
     def _time(self, method: str, text: Any) -> float:
         start = time.process_time()
