@@ -14,6 +14,7 @@ from tests.support import json_schemas
 from tests.support.calls import Rater
 from tests.support.json_schemas import ADDED, TYPES, closed, path_of, schema_of, text_of
 from tests.support.made_runs import make
+from tests.support.made_sweeps import make_sweep
 from tests.support.observations import observed
 
 
@@ -62,6 +63,12 @@ def test_every_document_fits_its_type_and_has_its_version(rater: Rater, tmp_path
         check(json_schemas.documents(rater, number))
 
 
+def test_documents_about_sweeps_fit_their_types(rater: Rater, database: Path) -> None:
+    times = {"1": (1.0, 1.01), "2": (1.1, 1.09), "4": (1.5, 1.52), "8": (3.2, 3.1)}
+    make_sweep(database, "copies", times)
+    check(json_schemas.sweep_documents(rater))
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("database_of_all_sorts")
 def test_documents_of_runs_of_every_mode_fit_their_types(rater: Rater) -> None:
@@ -89,7 +96,7 @@ def test_every_key_has_a_description(name: str) -> None:
 
 def test_each_document_has_a_type() -> None:
     typed = TYPES.keys() | ADDED.keys()
-    assert typed == json_schemas.COMMANDS.keys()
+    assert typed == json_schemas.COMMANDS.keys() | json_schemas.SWEEP_COMMANDS.keys()
     files = {path.name.removesuffix(".schema.json") for path in json_schemas.FOLDER.iterdir()}
     assert files == typed
 

@@ -25,7 +25,7 @@ from typing import (
 )
 
 from rater.record import documents as stored
-from rater.show.documents import compare, copies, divots, machine, plan, run
+from rater.show.documents import compare, copies, divots, machine, plan, run, scale
 from tests.support.places import CHECKOUT
 
 FOLDER = CHECKOUT / "docs" / "reference" / "json"
@@ -52,6 +52,11 @@ COMMANDS = {
     "settings": ("settings",),
     "doctor": ("doctor",),
 }
+# Commands about a sweep, which a database of single runs has not; sweep 1 is of runs with 1, 2, ...
+# copies.
+SWEEP_COMMANDS = {
+    "scale": ("scale", "sweep:1"),
+}
 # The keys that options of `show` add to its document.
 ADDED: Mapping[str, tuple[str, ...]] = {
     "show-copies": ("copy_times", "copy_runs"),
@@ -68,6 +73,7 @@ TYPES: Mapping[str, Any] = {
     "plot": copies.PlotDocument,
     "compare": compare.ComparisonDocument,
     "compare-memory": compare.MemoryDocument,
+    "scale": scale.ScaleDocument,
     "plan": plan.PlanDocument,
     "dry-run": plan.DryRunDocument,
     "topo": machine.TopoDocument,
@@ -101,6 +107,19 @@ def documents(ask: Ask, run_number: str = "1") -> Iterator[tuple[str, Any]]:
         yield name, json.loads(out)
 
 
+def sweep_documents(ask: Ask) -> Iterator[tuple[str, Any]]:
+    """Yield the document of every command about a sweep by the name of its schema."""
+    for name, (command, *words) in SWEEP_COMMANDS.items():
+        status, out, err = ask(command, "--json", *words)
+        assert status in (0, 1), (name, err)
+        yield name, json.loads(out)
+
+
+def title_of(name: str) -> str:
+    """Return the command line whose document a schema is of."""
+    return f"rater {' '.join((COMMANDS | SWEEP_COMMANDS)[name])}"
+
+
 # -- A schema of a type ----------------------------------------------------------------------------
 
 _SIMPLE = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
@@ -118,8 +137,7 @@ def schema_of(name: str) -> Schema:
     version = {"type": "integer", "description": "Version of the document."}
     top["properties"] = {"rater": version, **top["properties"]}
     top["required"] = ["rater", *top["required"]]
-    title = f"rater {' '.join(COMMANDS[name])}"
-    return {"title": title, "$schema": DIALECT, **document, "$defs": definitions}
+    return {"title": title_of(name), "$schema": DIALECT, **document, "$defs": definitions}
 
 
 def _top_name(document: Schema) -> str:
@@ -201,7 +219,7 @@ def text_of(name: str) -> str:
     """Return the file of a schema as it should be."""
     if name in ADDED:
         schema: Schema = {
-            "title": f"rater {' '.join(COMMANDS[name])}",
+            "title": title_of(name),
             "$schema": DIALECT,
             "$ref": path_of("show").name,
             "required": [*ADDED[name]],

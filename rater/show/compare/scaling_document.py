@@ -4,101 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from rater.analysis.compare.scaling import Curve, ExcludedRuns, ScalePoint, Scaling, Series
+from rater.analysis.compare.scaling import Curve, ScalePoint, Scaling, Series
 from rater.analysis.compare.scaling_samples import Change, OrderComparison, SmtYield
 from rater.analysis.results.copies import CpusUsed
 from rater.analysis.stats.curves import Coefficient, NoLaw, Usl
 from rater.show.compare.differences import TROUBLES
 from rater.show.compare.scaling import limits
-from rater.show.plans.plan import DIFFERENCE
-from rater.text.values import JsonFields, objects, to_json
+from rater.show.plans.plan import changes_document
+from rater.text.values import to_json
 
-TABLE = {
-    Curve: JsonFields(
-        "name conditions{} copies runs compared_at_copies=fair",
-        {"limits": limits},
-        "placements=places suites benchmarks",
-        {
-            "differences": lambda curve: [
-                DIFFERENCE.read(difference) | {"runs": runs}
-                for difference, runs in curve.differences
-            ]
-        },
-        "lacking disturbed=troubles",
-    ),
-    **TROUBLES,
-    CpusUsed: JsonFields(
-        "copies each_has=share",
-        {"cores": lambda curve: None if curve.cores is None else len(curve.cores)},
-        "copies_per_core=per_core threads_per_core=threads copies_per_lgroup=lgroups"
-        " cpus=used_cpus machine_cpus=cpus machine_cores",
-    ),
-    Series: JsonFields(
-        {
-            "*": lambda series: (
-                {"suite": series.name, "over": series.over}
-                if series.is_suite
-                else {"benchmark": series.name}
-            )
-        },
-        "category unit points",
-        {
-            "noise": lambda series: {
-                "sd": series.noise.sd,
-                "degrees_of_freedom": series.noise.degrees,
-                "assumed": series.noise.degrees is None,
-                "within_rounds": series.noise.in_rounds,
-            }
-        },
-        "knee_copies=shape.knee knee_within_noise_copies=shape.maybe"
-        " plateau_from_copies=shape.plateau highest_at_copies=shape.peak"
-        " falls_at_copies=shape.falls_at no_knee_because=shape.reason usl=law",
-    ),
-    ScalePoint: JsonFields(
-        "copies rate",
-        {"runs": lambda one: objects("run rate", zip(one.runs, one.rates, strict=True))},
-        "speedup efficiency gain_per_copy=gain of_linear_per_lgroup=per_lgroup joules_per_copy",
-    ),
-    NoLaw: JsonFields("refused=reason"),
-    Usl: JsonFields(
-        "fitted_to=scale lambda=rate sigma kappa degrees_of_freedom=degrees",
-        {
-            "residuals": lambda law: objects(
-                "copies share", zip(law.copies, law.residuals, strict=True)
-            )
-        },
-        "rms_share=rms",
-        {
-            "largest_share": lambda law: max(law.residuals, key=abs),
-            "describes_the_curve": lambda law: not law.bad,
-        },
-        "peak_copies=peak peak_interval_95=peak_interval peak_is_extrapolated=extrapolated"
-        " no_peak_before_copies=none_before"
-        " limit_rate=limit",
-    ),
-    Coefficient: JsonFields(
-        "value standard_error=symmetric",  # null: at or near its bound 0, the interval tells
-        {
-            "held_at_0": lambda one: one.error is None,
-            # null: no bound
-            "interval_95": lambda one: [one.low, None if math.isinf(one.high) else one.high],
-        },
-    ),
-    ExcludedRuns: JsonFields("runs name copies reason"),
-    SmtYield: JsonFields(
-        "conditions{} cores copies_per_core=threads whole_machine=of_machine"
-        " runs_one_a_core=one_a_core runs_all_threads=all_threads copies_per_hour=changes"
-    ),
-    OrderComparison: JsonFields(
-        "conditions{} copies runs_homogeneous=homogeneous runs_rotated=rotated copy_s=times"
-        " work_per_s=work scores"
-    ),
-    Change: JsonFields(
-        "benchmark before after change=share beyond_noise",  # benchmark null: the geometric mean
-        {"noise_assumed": lambda change: change.noise.degrees is None},
-    ),
-}
+if TYPE_CHECKING:
+    from rater.show.documents.scale import (
+        ChangeJson,
+        CoefficientJson,
+        CpusUsedJson,
+        CurveJson,
+        NoLawJson,
+        OrderComparisonJson,
+        ScaleDocument,
+        ScalePointJson,
+        SeriesJson,
+        SmtYieldJson,
+        UslJson,
+    )
 
 
 def scaling_document(
@@ -106,16 +36,166 @@ def scaling_document(
     smt: Sequence[SmtYield],
     rotated: Sequence[OrderComparison],
     missing: Sequence[str] = (),
-) -> dict[str, object]:
+) -> ScaleDocument:
     """Return everything; rates are in each series' `unit`, shares are of one."""
-    document: dict[str, object] = to_json(
-        {
-            "curves": scaling.curves,
-            "on_no_curve": scaling.alone,
-            "points_without_runs": missing,
-            "smt": smt,
-            "rotated_against_homogeneous": rotated,
+    return {
+        "curves": [_curve(curve) for curve in scaling.curves],
+        "on_no_curve": [
+            {
+                "runs": list(excluded.runs),
+                "name": excluded.name,
+                "copies": list(excluded.copies),
+                "reason": excluded.reason,
+            }
+            for excluded in scaling.alone
+        ],
+        "points_without_runs": list(missing),
+        "smt": [_smt_yield(smt_yield) for smt_yield in smt],
+        "rotated_against_homogeneous": [_order_comparison(orders) for orders in rotated],
+    }
+
+
+def _curve(curve: Curve) -> CurveJson:
+    return {
+        "name": curve.name,
+        "conditions": dict(curve.conditions),
+        "copies": list(curve.copies),
+        "runs": list(curve.runs),
+        "compared_at_copies": curve.fair,
+        "limits": list(limits(curve)),
+        "placements": [_placement(place) for place in curve.places],
+        "suites": [
+            {"suite": series.name, "over": list(series.over), **_series(series)}
+            for series in curve.suites
+        ],
+        "benchmarks": [
+            {"benchmark": series.name, **_series(series)} for series in curve.benchmarks
+        ],
+        "differences": [
+            {**change, "runs": list(runs)}
+            for difference, runs in curve.differences
+            for change in changes_document([difference])
+        ],
+        "lacking": list(curve.lacking),
+        "disturbed": to_json(curve.troubles, TROUBLES),
+    }
+
+
+def _placement(place: CpusUsed) -> CpusUsedJson:
+    return {
+        "copies": place.copies,
+        "each_has": place.share,
+        "cores": None if place.cores is None else len(place.cores),
+        "copies_per_core": None if place.per_core is None else list(place.per_core),
+        "threads_per_core": place.threads,
+        "copies_per_lgroup": None if place.lgroups is None else list(place.lgroups),
+        "cpus": place.used_cpus,
+        "machine_cpus": place.cpus,
+        "machine_cores": place.machine_cores,
+    }
+
+
+def _series(series: Series) -> SeriesJson:
+    noise, shape = series.noise, series.shape
+    return {
+        "category": series.category,
+        "unit": series.unit,
+        "points": [_point(point) for point in series.points],
+        "noise": {
+            "sd": noise.sd,
+            "degrees_of_freedom": noise.degrees,
+            "assumed": noise.degrees is None,
+            "within_rounds": noise.in_rounds,
         },
-        TABLE,
-    )
-    return document
+        "knee_copies": shape.knee,
+        "knee_within_noise_copies": shape.maybe,
+        "plateau_from_copies": shape.plateau,
+        "highest_at_copies": shape.peak,
+        "falls_at_copies": shape.falls_at,
+        "no_knee_because": shape.reason,
+        "usl": _law(series.law),
+    }
+
+
+def _point(point: ScalePoint) -> ScalePointJson:
+    return {
+        "copies": point.copies,
+        "rate": point.rate,
+        "runs": [
+            {"run": run, "rate": rate} for run, rate in zip(point.runs, point.rates, strict=True)
+        ],
+        "speedup": point.speedup,
+        "efficiency": point.efficiency,
+        "gain_per_copy": point.gain,
+        "of_linear_per_lgroup": point.per_lgroup,
+        "joules_per_copy": point.joules_per_copy,
+    }
+
+
+def _law(law: Usl | NoLaw) -> UslJson | NoLawJson:
+    if isinstance(law, NoLaw):
+        return {"refused": law.reason}
+    return {
+        "fitted_to": law.scale,
+        "lambda": _coefficient(law.rate),
+        "sigma": _coefficient(law.sigma),
+        "kappa": _coefficient(law.kappa),
+        "degrees_of_freedom": law.degrees,
+        "residuals": [
+            {"copies": copies, "share": share}
+            for copies, share in zip(law.copies, law.residuals, strict=True)
+        ],
+        "rms_share": law.rms,
+        "largest_share": max(law.residuals, key=abs),
+        "describes_the_curve": not law.bad,
+        "peak_copies": law.peak,
+        "peak_interval_95": None if law.peak_interval is None else list(law.peak_interval),
+        "peak_is_extrapolated": law.extrapolated,
+        "no_peak_before_copies": law.none_before,
+        "limit_rate": law.limit,
+    }
+
+
+def _coefficient(coefficient: Coefficient) -> CoefficientJson:
+    high = coefficient.high
+    return {
+        "value": coefficient.value,
+        "standard_error": coefficient.symmetric,
+        "held_at_0": coefficient.error is None,
+        "interval_95": [coefficient.low, None if math.isinf(high) else high],
+    }
+
+
+def _smt_yield(smt_yield: SmtYield) -> SmtYieldJson:
+    return {
+        "conditions": dict(smt_yield.conditions),
+        "cores": smt_yield.cores,
+        "copies_per_core": smt_yield.threads,
+        "whole_machine": smt_yield.of_machine,
+        "runs_one_a_core": list(smt_yield.one_a_core),
+        "runs_all_threads": list(smt_yield.all_threads),
+        "copies_per_hour": [_change(change) for change in smt_yield.changes],
+    }
+
+
+def _order_comparison(orders: OrderComparison) -> OrderComparisonJson:
+    return {
+        "conditions": dict(orders.conditions),
+        "copies": orders.copies,
+        "runs_homogeneous": list(orders.homogeneous),
+        "runs_rotated": list(orders.rotated),
+        "copy_s": [_change(change) for change in orders.times],
+        "work_per_s": None if orders.work is None else _change(orders.work),
+        "scores": None if orders.scores is None else _change(orders.scores),
+    }
+
+
+def _change(change: Change) -> ChangeJson:
+    return {
+        "benchmark": change.benchmark,
+        "before": change.before,
+        "after": change.after,
+        "change": change.share,
+        "beyond_noise": change.beyond_noise,
+        "noise_assumed": change.noise.degrees is None,
+    }

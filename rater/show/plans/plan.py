@@ -338,9 +338,6 @@ def changes_text(differences: Sequence[ConditionDifference]) -> str:
     return "".join(f"\n  {sanitize(str(difference))}" for difference in differences)
 
 
-DIFFERENCE = JsonFields("what before now weighs=significant")
-
-
 def changes_document(differences: Sequence[ConditionDifference]) -> list[ConditionJson]:
     """Return differences for JSON."""
     return [
