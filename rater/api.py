@@ -25,6 +25,7 @@ from rater.store.sweeps import load_sweep
 from rater.system.errors import InputError, RaterError
 from rater.system.process import StoppedBySignal
 from rater.text.documents import did_you_mean
+from rater.text.values import to_json
 from rater.workflow.arguments import Output, RunArguments, open_store_for_reading
 from rater.workflow.results.columns import ColumnTable, column_table, columns_of_copies
 from rater.workflow.results.compare import compare_words
@@ -98,7 +99,8 @@ def sweep(
 
     def keep(_: Output, store: Store, number: int) -> None:
         stored_sweep = load_sweep(store, number)
-        document.update(sweep_document(view_of(stored_sweep, results_of(store, stored_sweep))))
+        view = view_of(stored_sweep, results_of(store, stored_sweep))
+        document.update(to_json(sweep_document(view)))  # enums as plain text
 
     output = Output(db=db, json=True, quiet=True)
     _raise_stopped(run_sweep(_asked(suites, command, options), sweep_options, output, keep))

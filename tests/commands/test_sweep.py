@@ -12,6 +12,7 @@ from resource import RLIM_INFINITY, RLIMIT_NOFILE
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 from rich.console import Console
 
@@ -31,6 +32,7 @@ from rater.workflow.sweep.runner import SweepEta
 from tests.support.calls import Rater, query_rows
 from tests.support.drawings import marks, needs_vega, texts
 from tests.support.example_runs import copy_row, stored
+from tests.support.json_schemas import closed, schema_of
 from tests.support.settings_tree import values
 
 TINY = ("--copies", "1", "--proof", "off", "--share", "--quiet")
@@ -205,6 +207,7 @@ def test_a_dry_run_shows_points_order_and_settings_and_changes_nothing(
     assert max(map(len, out.splitlines())) <= 80
     status, out, _ = rater("sweep", *words, "--dry-run", "--json")
     assert (json.loads(out)["dry_run"], len(json.loads(out)["refused"])) == (True, 2)
+    Draft202012Validator(closed(schema_of("sweep-dry-run"))).validate(json.loads(out))
     assert values(machine) == before
     assert not Path(os.environ["RATER_DB"]).exists()
 
@@ -484,6 +487,7 @@ def test_json_has_everything(rater_with_runs: Rater) -> None:
     status, out, _ = rater_with_runs("scale", 1, 2, 3, 4, "--json")
     document: dict[str, Any] = json.loads(out)
     assert status == 0
+    Draft202012Validator(closed(schema_of("scale"))).validate(document)
     (curve,) = document["curves"]
     assert curve["copies"] == [1, 2, 4, 8]
     assert curve["compared_at_copies"] == 4

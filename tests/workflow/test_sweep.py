@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from jsonschema import Draft202012Validator
 
 from rater.analysis.results.copies import Point
 from rater.plan.sweep import SweepSlot
@@ -32,6 +33,7 @@ from rater.workflow.run.campaign import stoppable
 from tests.support.calls import Rater, query_rows
 from tests.support.energy_tree import powercap
 from tests.support.example_events import run_of
+from tests.support.json_schemas import closed, schema_of
 from tests.support.settings_tree import THP, make_tree, values
 
 TINY = ("--copies", "1", "--proof", "off", "--share", "--quiet")
@@ -68,6 +70,8 @@ def test_what_is_missing_is_made_and_what_was_interrupted_is_kept_and_made_again
     ]
     monkeypatch.chdir("/")  # it goes on where it was made
     _, out, _ = rater("sweep", "--resume", "last", "--dry-run")
+    document = json.loads(rater("sweep", "--resume", "last", "--dry-run", "--json")[1])
+    Draft202012Validator(closed(schema_of("sweep-resume"))).validate(document)
     assert "run 3 is kept, made again" in out
     assert rater("sweep", "--resume", "last", "--quiet") == (0, "", "")
     assert query_rows("SELECT run_id, done FROM sweep_progress") == [(1, 1), (2, 1), (4, 1), (5, 1)]

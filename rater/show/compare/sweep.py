@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from rater.analysis.compare.model import Comparison
-from rater.analysis.results.rates import MEAN, mean_rate
+from rater.analysis.results.rates import mean_rate
 from rater.analysis.results.score import Overall
 from rater.plan.sweep import (
     ENVIRONMENT,
     NONE_SHOWN,
+    AxisKind,
     SlotRun,
     StoredSweep,
     SweepMeasure,
@@ -25,13 +26,16 @@ from rater.show.compare.comparison import comparison_parts, rate_heading
 from rater.show.results.listing import started_text
 from rater.show.screen.document import TEXT, Field, Form, Line, Part, ViewTable, decimals
 from rater.show.screen.format import format_duration, format_number, needed_decimals
-from rater.text.values import (
-    JsonFields,
-    count,
-    group_by_key,
-    to_json,
-    truncate_list,
-)
+from rater.text.values import count, group_by_key, truncate_list
+
+if TYPE_CHECKING:
+    from rater.show.documents.sweep import (
+        SlotRunJson,
+        SweepDocument,
+        SweepDryRunDocument,
+        SweepHeadJson,
+        SweepPointJson,
+    )
 
 _ORDERS_SHOWN = 3
 _LABELS_SHOWN = 8
@@ -251,46 +255,82 @@ def missing_parts(view: SweepView) -> Iterator[Part]:
     yield ViewTable(title="", rows=missing, fields=columns)
 
 
-_HEAD = JsonFields(
-    "sweep=sweep.number asked.uuid sweep.status sweep.reason asked.started_at what axes "
-    "asked.rounds order=asked.block_order asked.seed",
-    {
-        "until_percent": lambda view: None if view.asked.until is None else view.asked.until * 100,
-        "until_of": lambda view: None if view.asked.until is None else view.asked.until_of,
-        "runs_planned": lambda view: len(view.sweep.slots),
-    },
-    "runs_done=done asked.file asked.file_sha256",
-)
-_TABLE = {
-    SweepView: JsonFields({"*": _HEAD.read}, "points runs=sweep.slots"),
-    AxisView: JsonFields("name kind values"),
-    PointView: JsonFields(
-        "point label values{} left_out runs runs_with_failed_copies=failed results",
-        {MEAN: lambda point: point.mean},
-    ),
-    Overall: JsonFields("value unit"),
-    SlotRun: JsonFields("slot.block slot.position slot.point run status done elapsed_s"),
-}
-
-
-def sweeps_document(views: Sequence[SweepView]) -> list[dict[str, object]]:
+def sweeps_document(views: Sequence[SweepView]) -> list[SweepHeadJson]:
     """Return the list for programs."""
-    return [to_json(_HEAD.read(view), _TABLE) for view in views]
+    return [_head_document(view) for view in views]
 
 
-def sweep_document(view: SweepView) -> dict[str, object]:
+def sweep_document(view: SweepView) -> SweepDocument:
     """Return a sweep for programs."""
-    document: dict[str, object] = to_json(view, _TABLE)
-    return document
+    return {
+        **_head_document(view),
+        "points": [_point_document(point) for point in view.points],
+        "runs": [_slot_document(slot_run) for slot_run in view.sweep.slots],
+    }
 
 
-def dry_document(view: SweepView) -> dict[str, object]:
+def dry_document(view: SweepView) -> SweepDryRunDocument:
     """Return a sweep that is not made, for programs."""
-    return sweep_document(view) | {
-        **dict.fromkeys(("sweep", "uuid", "status", "started_at")),
+    left_out = [point.left_out for point in view.points if point.left_out]
+    return {
+        **sweep_document(view),
+        "sweep": None,
+        "uuid": None,
+        "status": None,
+        "started_at": None,
         "dry_run": True,
         "expected_s": view.total_s,
-        "refused": [*view.obstacles, *(point.left_out for point in view.points if point.left_out)],
+        "refused": [*view.obstacles, *left_out],
+    }
+
+
+def _head_document(view: SweepView) -> SweepHeadJson:
+    sweep, asked = view.sweep, view.asked
+    return {
+        "sweep": sweep.number,
+        "uuid": asked.uuid,
+        "status": sweep.status,
+        "reason": sweep.reason,
+        "started_at": asked.started_at,
+        "what": view.what,
+        "axes": [
+            {"name": axis.name, "kind": AxisKind(axis.kind), "values": list(axis.values)}
+            for axis in view.axes
+        ],
+        "rounds": asked.rounds,
+        "order": asked.block_order,
+        "seed": asked.seed,
+        "until_percent": None if asked.until is None else asked.until * 100,
+        "until_of": None if asked.until is None else asked.until_of,
+        "runs_planned": len(sweep.slots),
+        "runs_done": view.done,
+        "file": asked.file,
+        "file_sha256": asked.file_sha256,
+    }
+
+
+def _point_document(point: PointView) -> SweepPointJson:
+    return {
+        "point": point.point,
+        "label": point.label,
+        "values": dict(point.values),
+        "left_out": point.left_out,
+        "runs": list(point.runs),
+        "runs_with_failed_copies": point.failed,
+        "results": [{"value": result.value, "unit": result.unit} for result in point.results],
+        "geomean": point.mean,
+    }
+
+
+def _slot_document(slot_run: SlotRun) -> SlotRunJson:
+    return {
+        "block": slot_run.slot.block,
+        "position": slot_run.slot.position,
+        "point": slot_run.slot.point,
+        "run": slot_run.run,
+        "status": slot_run.status,
+        "done": slot_run.done,
+        "elapsed_s": slot_run.elapsed_s,
     }
 
 

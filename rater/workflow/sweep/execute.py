@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -56,6 +57,9 @@ from rater.workflow.sweep.request import (
 )
 from rater.workflow.sweep.runner import SweepCampaign
 from rater.workflow.sweep.view import dry_view, show_sweep, view_of
+
+if TYPE_CHECKING:
+    from rater.show.documents.sweep import SweepResumeDocument
 
 type Shown = Callable[[Output, Store, int], None]  # what a sweep came to, at its end
 
@@ -326,12 +330,17 @@ def _show_missing(output: Output, sweep: StoredSweep, points: Sourced[dict[int, 
     executes = [
         executed for position, executed in enumerate(runs) if executed not in runs[:position]
     ]
-    document = {"dry_run": True, "executes": runs, "refused": refused}
+    document: SweepResumeDocument = {
+        **sweep_document(view),
+        "dry_run": True,
+        "executes": runs,
+        "refused": list(refused),
+    }
 
     def parts(_: object) -> Iterator[Part]:
         yield from missing_parts(view)
         yield from map(executed_facts, executes)
         yield from (f"REFUSED  `--resume` would refuse this: {text}" for text in refused)
 
-    print_view(output, sweep_document(view) | document, parts)
+    print_view(output, document, parts)
     return 0

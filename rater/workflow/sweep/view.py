@@ -24,6 +24,7 @@ from rater.workflow.arguments import Output, print_view
 if TYPE_CHECKING:
     from rater.analysis.compare.model import Comparison
     from rater.analysis.results.score import Overall
+    from rater.show.documents.sweep import SweepDocument, SweepResultDocument
     from rater.store.store import Store
     from rater.workflow.sweep.request import GridPoint, SweepRequest
 
@@ -38,12 +39,14 @@ def show_sweep(output: Output, store: Store, number: int) -> None:
     sweep = load_sweep(store, number)
     view = view_of(sweep, results_of(store, sweep))
     comparison = comparison_of(store, sweep)
-    document = sweep_document(view)
+    detailed = output.verbose or not sys.stdout.isatty()
+    document: SweepDocument = sweep_document(view)
     if output.json:
         from rater.show.compare.comparison import comparison_document
 
-        document |= {"comparison": comparison and comparison_document(comparison)}
-    detailed = output.verbose or not sys.stdout.isatty()
+        compared = None if comparison is None else comparison_document(comparison)
+        result: SweepResultDocument = {**document, "comparison": compared}
+        document = result
     print_view(output, document, lambda _: sweep_parts(view, comparison, detailed=detailed))
 
 
