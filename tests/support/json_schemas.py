@@ -25,7 +25,7 @@ from typing import (
 )
 
 from rater.record import documents as stored
-from rater.show.documents import compare, copies, divots, machine, plan, run, scale, sweep
+from rater.show.documents import compare, copies, divots, machine, plan, run, scale, suite, sweep
 from tests.support.places import CHECKOUT
 
 FOLDER = CHECKOUT / "docs" / "reference" / "json"
@@ -48,6 +48,7 @@ COMMANDS = {
     "dry-run": ("run", "--dry-run", "--copies", "1", "--", "true"),
     "topo": ("topo", "pack:2 numa:2 core:4 pu:2"),
     "suites": ("suites",),
+    "suite": ("suites", "show", "mini"),
     "layouts": ("layouts",),
     "settings": ("settings",),
     "doctor": ("doctor",),
@@ -86,6 +87,7 @@ TYPES: Mapping[str, Any] = {
     "dry-run": plan.DryRunDocument,
     "topo": machine.TopoDocument,
     "suites": list[plan.ListedSuiteJson],
+    "suite": suite.SuiteDocument,
     "layouts": list[plan.LayoutJson],
     "settings": machine.SettingsDocument,
     "doctor": machine.DoctorDocument,

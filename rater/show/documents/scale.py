@@ -11,7 +11,7 @@ from rater.show.documents.compare import DisturbedRunJson
 from rater.show.documents.plan import ConditionJson
 
 type Runs = Annotated[list[int], "Numbers of the runs."]
-type Conditions = Annotated[dict[str, str], "What all these runs have in common, by name."]
+type CurveConditions = Annotated[dict[str, str], "What all these runs have in common, by name."]
 
 
 class CpusUsedJson(TypedDict):
@@ -147,7 +147,7 @@ class CurveJson(TypedDict):
     """Runs that differ in their copies only."""
 
     name: Annotated[str, "What tells it from other curves; empty: it is the only one."]
-    conditions: Conditions
+    conditions: CurveConditions
     copies: Annotated[list[int], "Numbers of copies, ascending."]
     runs: Runs
     compared_at_copies: Annotated[int, "Up to so many copies each has the same of the machine."]
@@ -183,7 +183,7 @@ class ChangeJson(TypedDict):
 class SmtYieldJson(TypedDict):
     """What further threads of the same cores add."""
 
-    conditions: Conditions
+    conditions: CurveConditions
     cores: Annotated[int, "Number of cores."]
     copies_per_core: Annotated[int, "Copies on each with all threads."]
     whole_machine: Annotated[bool, "true: these are all its cores."]
@@ -195,7 +195,7 @@ class SmtYieldJson(TypedDict):
 class OrderComparisonJson(TypedDict):
     """Rotated order beside homogeneous order at the same copies."""
 
-    conditions: Conditions
+    conditions: CurveConditions
     copies: Annotated[int, "Number of copies."]
     runs_homogeneous: Annotated[list[int], "Runs in homogeneous order."]
     runs_rotated: Annotated[list[int], "Runs in rotated order."]

@@ -5,70 +5,104 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rater.plan.suite import Benchmark, Expected, InputFile, Size, Suite
+from rater.plan.suite import Benchmark, InputFile, Size, Suite
 from rater.show.screen.document import NUMBER, TEXT, Field, Line, Part, Row, ViewTable, facts
 from rater.show.screen.format import format_number
-from rater.text.values import JsonFields, to_json
+from rater.text.values import to_json
 
 if TYPE_CHECKING:
     from rater.show.documents.plan import ListedSuiteJson
+    from rater.show.documents.suite import (
+        InputFileJson,
+        SizeJson,
+        SuiteBenchmarkJson,
+        SuiteDocument,
+    )
 
 _DETAILED = 3  # of so many benchmarks the commands are shown; of more, on demand
 _LEFT_OUT = {"missing": "not installed", "unfit": "too big for the machine"}
 
-_TABLE = {
-    Suite: JsonFields(
-        "name description path reference_machine setup environment{} leave_out",
-        {"benchmarks": lambda suite: [_benchmark(benchmark) for benchmark in suite.benchmarks]},
-    ),
-    InputFile: JsonFields("name path generator made copy=private"),
-    Expected: JsonFields("file absolute_tolerance relative_tolerance sha256 ignore"),
-}
-_BENCHMARK = JsonFields(
-    "name category description sources libraries flags command threads setup environment{} metrics"
-)
-_SIZE = JsonFields(
-    "environment{} reference_s memory_bytes total_memory_bytes disk_bytes",
-    {"inputs": lambda size: [wanted.name for wanted in size.inputs]},
-    "input_files=inputs",
-    {"checked": lambda size: [want.file for want in size.expected]},
-    "expected",
-)
 
-
-def suite_document(suite: Suite) -> dict[str, Any]:
+def suite_document(suite: Suite) -> SuiteDocument:
     """Return one suite for JSON."""
-    document: dict[str, Any] = to_json(suite, _TABLE)
-    return document
-
-
-def _benchmark(benchmark: Benchmark) -> dict[str, object]:
-    return _BENCHMARK.read(benchmark) | {
-        "sizes": [_size(benchmark, size) for size in benchmark.sizes.values()]
+    return {
+        "name": suite.name,
+        "description": suite.description,
+        "path": str(suite.path),
+        "reference_machine": suite.reference_machine,
+        "setup": list(suite.setup),
+        "environment": dict(suite.environment),
+        "leave_out": list(suite.leave_out),
+        "benchmarks": [_benchmark(benchmark) for benchmark in suite.benchmarks],
     }
 
 
-def _size(benchmark: Benchmark, size: Size) -> dict[str, object]:
+def _benchmark(benchmark: Benchmark) -> SuiteBenchmarkJson:
+    return {
+        "name": benchmark.name,
+        "category": benchmark.category,
+        "description": benchmark.description,
+        "sources": [str(source) for source in benchmark.sources],
+        "libraries": list(benchmark.libraries),
+        "flags": {tune: list(flags) for tune, flags in benchmark.flags.items()},
+        "command": list(benchmark.command),
+        "threads": benchmark.threads,
+        "setup": list(benchmark.setup),
+        "environment": dict(benchmark.environment),
+        "metrics": to_json(benchmark.metrics),
+        "sizes": [_size(benchmark, size) for size in benchmark.sizes.values()],
+    }
+
+
+def _size(benchmark: Benchmark, size: Size) -> SizeJson:
     return {
         "name": size.name,
-        "args": size.commands[0].args,
+        "args": list(size.commands[0].args),
         "commands": [
             {
-                "program": (command.program or benchmark.command) or None,  # None: the built one
-                "args": command.args,
+                # null: the program that was built
+                "program": list(command.program or benchmark.command) or None,
+                "args": list(command.args),
                 "stdin": command.stdin,
                 "stdout": command.stdout,
                 "stderr": command.stderr,
             }
             for command in size.commands
         ],
-        **_SIZE.read(size),
+        "environment": dict(size.environment),
+        "reference_s": size.reference_s,
+        "memory_bytes": size.memory_bytes,
+        "total_memory_bytes": size.total_memory_bytes,
+        "disk_bytes": size.disk_bytes,
+        "inputs": [input_file.name for input_file in size.inputs],
+        "input_files": [_input_file(input_file) for input_file in size.inputs],
+        "checked": [expected.file for expected in size.expected],
+        "expected": [
+            {
+                "file": expected.file,
+                "absolute_tolerance": expected.absolute_tolerance,
+                "relative_tolerance": expected.relative_tolerance,
+                "sha256": expected.sha256,
+                "ignore": expected.ignore,
+            }
+            for expected in size.expected
+        ],
     }
 
 
-def suite_parts(suite: Row) -> Iterator[Part]:
+def _input_file(input_file: InputFile) -> InputFileJson:
+    return {
+        "name": input_file.name,
+        "path": None if input_file.path is None else str(input_file.path),
+        "generator": to_json(input_file.generator),
+        "made": input_file.made,
+        "copy": input_file.private,
+    }
+
+
+def suite_parts(suite: SuiteDocument) -> Iterator[Part]:
     """Yield what the benchmarks are, then reference time and memory by size.
 
     Of few benchmarks the commands, inputs and answers of every size follow.
