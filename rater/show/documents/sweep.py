@@ -79,7 +79,7 @@ class SweepDocument(SweepHeadJson):
 
 
 class SweepResultDocument(SweepDocument):
-    """A sweep with its points, its runs, and what they came to."""
+    """A sweep with its points, its runs and their results."""
 
     comparison: Annotated[
         ComparisonDocument | None, "Points beside the first; null: fewer than two."
