@@ -168,7 +168,7 @@ def sweep_request_from(
     if options.until is not None and rounds < 3:
         raise InputError(f"--until looks after every round from the third on, not at {rounds}")
     block_order = BlockOrder(order or BlockOrder.SHUFFLED)
-    spec = _spec_now(replace(options, rounds=rounds, block_order=block_order), path, text)
+    spec = _spec_now(options, path, text, rounds=rounds, block_order=block_order)
     points = (
         GridPoint.from_request(number, values, _request(run_arguments, values, kinds), kinds)
         for number, values in enumerate(grid(axes))
@@ -178,7 +178,14 @@ def sweep_request_from(
     )
 
 
-def _spec_now(options: SweepOptions, path: Path | None, text: str | None) -> SweepSpec:
+def _spec_now(
+    options: SweepOptions,
+    path: Path | None,
+    text: str | None,
+    *,
+    rounds: int,
+    block_order: BlockOrder,
+) -> SweepSpec:
     """Return the head of a sweep that begins now; `path` and `text` are those of its file."""
     margin, measure = (
         (None, SweepMeasure.TIME) if options.until is None else _parse_until(options.until)
@@ -186,8 +193,8 @@ def _spec_now(options: SweepOptions, path: Path | None, text: str | None) -> Swe
     return SweepSpec(
         uuid=str(uuids.uuid4()),
         started_at=utc_timestamp(),
-        rounds=options.rounds or DEFAULT_ROUNDS,
-        block_order=BlockOrder(options.block_order or BlockOrder.SHUFFLED),
+        rounds=rounds,
+        block_order=block_order,
         seed=secrets.randbelow(_MOST_SEED) if options.seed is None else options.seed,
         until=margin,
         until_of=measure,
