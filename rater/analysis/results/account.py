@@ -7,7 +7,7 @@ happened the cgroup had all it may have, so no other work cost it anything.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -118,6 +118,19 @@ def time_accounts(run: StoredRun) -> dict[tuple[int, int, int], TimeAccount]:
 # -- Where copies were -----------------------------------------------------------------------------
 
 
+def cpus_where_seen(run: StoredRun) -> dict[tuple[int, int, int], frozenset[int]]:
+    """Return the CPUs on which each copy run was seen, by phase, copy and step; empty: on none."""
+    looks_by_copy = group_by_key(
+        ((sample.phase, sample.copy, sample.step), sample.cpus) for sample in run.samples
+    )
+    cpus_by_copy = {}
+    for copy in run.copies:
+        key = (copy.phase, copy.copy, copy.step)
+        at_end = () if copy.last_cpu is None else (copy.last_cpu,)
+        cpus_by_copy[key] = frozenset().union(at_end, *looks_by_copy.get(key, ()))
+    return cpus_by_copy
+
+
 def cpus_of_copies(run: StoredRun) -> dict[tuple[int, ...], tuple[int, ...] | None]:
     """Return on which CPUs each copy ran, by phase, copy and step; None: on any.
 
@@ -125,19 +138,30 @@ def cpus_of_copies(run: StoredRun) -> dict[tuple[int, ...], tuple[int, ...] | No
     that binds itself was on those where it was seen.
     """
     placed = {placement.copy: placement for placement in run.placements}
-    samples = group_by_key(
-        ((sample.phase, sample.copy, sample.step), sample) for sample in run.samples
-    )
+    seen_by_copy = cpus_where_seen(run)
+    allowed_by_copy = {
+        (sample.phase, sample.copy, sample.step): sample.allowed for sample in run.samples
+    }
     cpus_by_copy: dict[tuple[int, ...], tuple[int, ...] | None] = {}
     for copy in run.copies:
         key = (copy.phase, copy.copy, copy.step)
-        looks = samples.get(key, ())
-        allowed = (looks[-1].allowed if looks else None) or _mask(copy, placed)
-        seen = {cpu for look in looks for cpu in look.cpus}
-        seen |= set() if copy.last_cpu is None else {copy.last_cpu}
+        allowed, seen = allowed_by_copy.get(key) or _mask(copy, placed), seen_by_copy[key]
         astray = allowed is not None and not seen <= {*allowed}
         cpus_by_copy[key] = tuple(sorted(seen)) if astray else allowed
     return cpus_by_copy
+
+
+def exclusive_masks(masks: Sequence[tuple[int, ...] | None]) -> frozenset[tuple[int, ...]]:
+    """Return the masks of which no CPU is allowed to another copy; `masks`: one a copy."""
+    copies_of_mask = Counter(masks)
+    if copies_of_mask[None]:
+        return frozenset()  # a copy that is not bound may run on any CPU
+    copies_of_cpu: Counter[int] = Counter()
+    for mask, how_many in copies_of_mask.items():
+        copies_of_cpu.update(dict.fromkeys(mask or (), how_many))
+    return frozenset(
+        mask for mask in copies_of_mask if mask and all(copies_of_cpu[cpu] == 1 for cpu in mask)
+    )
 
 
 def _mask(copy: CopyEnded, placed: Mapping[int, Placement]) -> tuple[int, ...] | None:

@@ -216,7 +216,7 @@ def _group_cpus(
             continue
         group = _join_groups(groups, mask)
         group.copies.add(copy.copy)
-        if _has_all_cpu_time(copy):
+        if has_all_cpu_time(copy):
             group.own_ns += _copy_cpu_ns(copy)
         else:  # processes of it that nobody waited for may have used the rest of its time
             group.own_ns += max(_copy_cpu_ns(copy), copy.elapsed_ns * len(mask))
@@ -240,7 +240,7 @@ def _join_groups(groups: dict[int, _SharedCpus], mask: frozenset[int]) -> _Share
     return whole
 
 
-def _has_all_cpu_time(copy: CopyEnded) -> bool:
+def has_all_cpu_time(copy: CopyEnded) -> bool:
     """Tell whether the CPU time of a copy is all that its processes used.
 
     Not so where it was ended from outside or left processes behind: the kernel tells

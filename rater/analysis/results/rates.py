@@ -11,16 +11,14 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.analysis.results.account import TimeAccount, cpus_of_copies, time_accounts
-from rater.analysis.results.cpu_use import CpuUse, run_counters
+from rater.analysis.results.cpu_time import CpuTimeRule
 from rater.analysis.results.placement import RunProof
 from rater.analysis.results.result import BenchmarkScore, Missing, Result, benchmarks_left_out
 from rater.analysis.results.score import Overall, summarise
 from rater.analysis.stats.estimate import geometric_mean
-from rater.record.events import CopyEnded
 from rater.record.run import RunStatus
 from rater.record.stored import RunHead, StoredRun
-from rater.text.values import group_by_key, percent
+from rater.text.values import group_by_key
 
 type Key = tuple[str, str | None]  # benchmark and tune; without a tune when all have the same
 
@@ -159,92 +157,24 @@ def same_keys(runs: Sequence[RunRates]) -> list[RunRates]:
 
 
 # -- by CPU time -------------------------------------------------------------------------------
-#
-# Who is bound by CPU and has a core for itself needs the same CPU time whoever else runs there.
-# What sleeps does not: what changed may be in its sleep. Nor do the threads of a core: what one
-# gets depends on what the other does. Nor do several threads of a copy: they may wait by working.
-
-_MOST_ASLEEP = 0.02  # of a copy's time
-_IDLE = 0.05  # of its time, a thread beside a copy's is nearly so
 
 
 def with_cpu_times(rates: RunRates, run: StoredRun) -> RunRates:
     """Return what a run says with its benchmarks' rates by CPU time, or why there are none."""
-    run = run.without_torn()
-    accounts, counters = time_accounts(run), run_counters(run)
-    shared_phases = _beside_busy_threads(run, counters.cpus)
-    complete = {bracket.phase for bracket in run.brackets if bracket.complete}
-    copies = group_by_key(
-        ((copy.benchmark, copy.tune), copy)
-        for copy in run.copies
-        if copy.counted and copy.phase in complete and copy.elapsed_ns > 0
-    )
-    threads = {used.name: used.threads for used in run.benchmarks}
+    rule = CpuTimeRule(run)
 
     def by_cpu(rate: Result) -> Result:
-        rows = copies.get((rate.benchmark, rate.tune), ())
-        row_accounts = [accounts[row.phase, row.copy, row.step] for row in rows]
-        reason = _why_not_by_cpu(
-            rates.kind,
-            row_accounts,
-            threads=threads.get(rate.benchmark, 1),
-            shared_core=any(row.phase in shared_phases for row in rows),
-        )
-        return (
-            replace(rate, not_by_cpu=reason) if reason else _by_cpu_time(rate, rows, row_accounts)
+        key = (rate.benchmark, rate.tune)
+        times = rule.times(key)
+        if times is None:
+            return replace(rate, not_by_cpu=rule.why_not(key))
+        return replace(
+            rate,
+            cpu_per_s=rate.copies / times.longest_s if times.longest_s else None,
+            others_took=times.others_took,
         )
 
     return replace(rates, rates={key: by_cpu(rate) for key, rate in rates.rates.items()})
-
-
-def _why_not_by_cpu(
-    kind: str, accounts: Sequence[TimeAccount], *, threads: int, shared_core: bool
-) -> str | None:
-    """Return why CPU time cannot stand for the time of a benchmark's copies, if anything."""
-    if kind != BRACKETS:
-        return "not all of its copies start together"
-    if not accounts or any(account.waited_s is None for account in accounts):
-        return "it is not known how long copies waited for a CPU"
-    if threads > 1:
-        return "its copies have several threads"
-    asleep = max(
-        ((account.slept_s or 0) + (account.stopped_s or 0)) / account.elapsed_s
-        for account in accounts
-    )
-    if asleep > _MOST_ASLEEP:
-        return f"copies slept {percent(asleep, 0)} % of the time"
-    return "a CPU was shared with another thread of its core" if shared_core else None
-
-
-def _by_cpu_time(
-    rate: Result, rows: Sequence[CopyEnded], accounts: Sequence[TimeAccount]
-) -> Result:
-    """Return a result with its rate by CPU time: of the slowest copy in each phase."""
-    by_phase = group_by_key((row.phase, row.cpu_ns or 0) for row in rows)
-    longest_s = sorted(max(times_ns) / 1e9 for times_ns in by_phase.values())
-    time_s = longest_s[len(longest_s) // 2]  # of three the median, of two the slower
-    waits = [(account.waited_s or 0.0) / account.elapsed_s for account in accounts]
-    return replace(
-        rate,
-        cpu_per_s=rate.copies / time_s if time_s else None,
-        others_took=sum(waits) / len(waits),
-    )
-
-
-def _beside_busy_threads(run: StoredRun, uses: Sequence[CpuUse]) -> set[int]:
-    """Return the phases in which a copy may have shared its core with another thread."""
-    cpus_by_copy = cpus_of_copies(run)
-    cores = group_by_key((pu.core, pu.cpu) for pu in run.pus)
-    beside = {cpu: set(core_cpus) - {cpu} for core_cpus in cores.values() for cpu in core_cpus}
-    busy = {(use.phase, use.cpu) for use in uses if use.busy > _IDLE}
-    read = {use.phase for use in uses}
-    return {
-        phase
-        for (phase, *_), cpus in cpus_by_copy.items()
-        for cpu in (beside if cpus is None else cpus)
-        if beside.get(cpu)
-        and (phase not in read or any((phase, use) in busy for use in beside[cpu]))
-    }
 
 
 # -- for curves --------------------------------------------------------------------------------
