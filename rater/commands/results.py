@@ -400,6 +400,7 @@ POINT+ >points       {POINTS}
                      others held, in one verdict over all of them; cpu: compare CPU time, as is done
                      unasked where others took the CPU of programs that are bound by it; may be
                      given with both
+-v, --verbose        also the values by elapsed time of what is judged by CPU time
 --memory             average and maximum resident memory of a copy instead: a line for each
                      benchmark, a pair of columns for each point (one point will do)
 --csv                with --memory: as CSV, in bytes

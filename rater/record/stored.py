@@ -28,6 +28,7 @@ from rater.record.run import (
 )
 
 RATIO, PER_HOUR = "ratio", "copies/hour"  # units of the one number of a run
+CPU_RATIO, PER_CPU_HOUR = "ratio by CPU time", "copies/CPU hour"  # the same by CPU time
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 

@@ -55,6 +55,14 @@ class Side(Struct, frozen=True):
         return tuple(chain.from_iterable(point.runs for point in self.points))
 
 
+class CpuTimeValues(Struct, frozen=True, kw_only=True):
+    """What a verdict by CPU time compares: geometric means over the runs that it stands on."""
+
+    baseline: float
+    value: float
+    unit: str  # "copies/CPU hour", or "ratio by CPU time" where the row's unit is a ratio
+
+
 class Effect(Struct, frozen=True, kw_only=True):
     """One benchmark (or suite) of a side against the baseline's."""
 
@@ -72,6 +80,17 @@ class Effect(Struct, frozen=True, kw_only=True):
     p_holm: float | None  # p with all comparisons of the table considered (Holm)
     holds: bool  # whether better or worse holds up with all of them considered
     reason: str | None  # why there is no comparison
+    by_cpu: CpuTimeValues | None = None  # None: elapsed time judges
+
+    @property
+    def judged_baseline(self) -> float | None:
+        """The baseline's value in the unit of the verdict."""
+        return self.by_cpu.baseline if self.by_cpu else self.baseline
+
+    @property
+    def judged_value(self) -> float | None:
+        """The side's value in the unit of the verdict."""
+        return self.by_cpu.value if self.by_cpu else self.value
 
     @property
     def improvement(self) -> float | None:
@@ -97,6 +116,10 @@ class EffectRow(Struct, frozen=True, kw_only=True):
     unit: str  # of the values: "ratio", or "copies/hour" where a reference is missing or differs
     over: tuple[str, ...]  # of a suite: its benchmarks
     cells: tuple[Effect, ...]  # one for each side but the baseline
+
+    def unit_of(self, cell: Effect) -> str:
+        """Return the unit of the verdict of one of the row's cells, and of its judged values."""
+        return cell.by_cpu.unit if cell.by_cpu else self.unit
 
     @property
     def decided(self) -> bool:

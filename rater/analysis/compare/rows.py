@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.analysis.compare.model import Effect, EffectRow
+from rater.analysis.compare.model import CpuTimeValues, Effect, EffectRow
 from rater.analysis.results.disturbed import FEWEST_ROUNDS, mostly_disturbed
 from rater.analysis.results.rates import Key, RunRates, mean_rate
 from rater.analysis.results.result import Result
@@ -21,7 +21,7 @@ from rater.analysis.stats.independence import (
     serial_evidence,
 )
 from rater.analysis.stats.intervals import Decision, RatioInterval, ratio_interval
-from rater.record.stored import PER_HOUR, RATIO
+from rater.record.stored import CPU_RATIO, PER_CPU_HOUR, PER_HOUR, RATIO
 from rater.text.values import group_by_key, percent
 
 # -- From the values of runs to one estimate of how far two sides lie apart ------------------------
@@ -142,6 +142,29 @@ def _timed(runs: Sequence[RunRates], values: Sequence[float]) -> MeasuredLog:
 type Grid = Sequence[Sequence[Sequence[RunRates]]]
 
 
+class _RowValues(Struct, frozen=True, kw_only=True):
+    """What the values of a row are, of each run that has all of the row's benchmarks."""
+
+    unit: str
+    value: _OfRun
+    cpu_value: _OfRun  # the same by CPU time
+    score: _OfRun | None = None  # of rotated order, what is compared in place of the mean
+
+    def by_cpu_time(self, strata: Sequence[Stratum]) -> CpuTimeValues | None:
+        """Return the values by CPU time of both sides, over the runs that are compared."""
+        means = [
+            mean_rate(
+                [self.cpu_value(run) for stratum in strata for run in in_pairs(stratum)[side]]
+            )
+            for side in (0, 1)
+        ]
+        baseline, value = means
+        if baseline is None or value is None:
+            return None
+        unit = CPU_RATIO if self.unit == RATIO else PER_CPU_HOUR
+        return CpuTimeValues(baseline=baseline, value=value, unit=unit)
+
+
 class RowMaker(Struct, frozen=True, kw_only=True):
     """Makes rows: what every estimate is told with."""
 
@@ -162,6 +185,10 @@ class RowMaker(Struct, frozen=True, kw_only=True):
             rate = run.rates[key]
             return rate.ratio if by_ratio else rate.per_hour
 
+        def cpu_value(run: RunRates) -> float | None:
+            rate = run.rates[key]
+            return rate.cpu_ratio if by_ratio else rate.per_cpu_hour
+
         unit = RATIO if by_ratio else PER_HOUR
         category = measured[0].category if measured else None
         return EffectRow(
@@ -170,7 +197,7 @@ class RowMaker(Struct, frozen=True, kw_only=True):
             category=category,
             unit=unit,
             over=(),
-            cells=self._cells([key], grid, value),
+            cells=self._cells([key], grid, _RowValues(unit=unit, value=value, cpu_value=cpu_value)),
         )
 
     def suite(
@@ -208,26 +235,31 @@ class RowMaker(Struct, frozen=True, kw_only=True):
             rates = [run.rates[key] for key in keys]
             return mean_rate([rate.per_hour if by_hour else rate.ratio for rate in rates])
 
-        over = tuple(name for name, _ in keys)
-        cells = self._cells(keys, grid, *((score, score) if scores else (value, None)))
+        def cpu_value(run: RunRates) -> float | None:
+            if not is_one_unit:
+                return None
+            rates = [run.rates[key] for key in keys]
+            return mean_rate([rate.per_cpu_hour if by_hour else rate.cpu_ratio for rate in rates])
+
+        unit = PER_HOUR if by_hour else RATIO
+        values = _RowValues(
+            unit=unit,
+            value=score if scores else value,
+            cpu_value=cpu_value,
+            score=score if scores else None,
+        )
         return EffectRow(
             name=kind,
             tune=None,
             category=category,
-            unit=PER_HOUR if by_hour else RATIO,
-            over=over,
-            cells=cells,
+            unit=unit,
+            over=tuple(name for name, _ in keys),
+            cells=self._cells(keys, grid, values),
         )
 
-    def _cells(
-        self,
-        keys: Sequence[Key],
-        grid: Grid,
-        value: _OfRun,
-        score: _OfRun | None = None,
-    ) -> tuple[Effect, ...]:
+    def _cells(self, keys: Sequence[Key], grid: Grid, values: _RowValues) -> tuple[Effect, ...]:
         return tuple(
-            self._cell(keys, [(at[0], at[place]) for at in grid], value, score, known)
+            self._cell(keys, [(at[0], at[place]) for at in grid], values, known)
             for place, known in enumerate(self.evidence, 1)
         )
 
@@ -235,12 +267,11 @@ class RowMaker(Struct, frozen=True, kw_only=True):
         self,
         keys: Sequence[Key],
         strata: Sequence[Stratum],
-        value: _OfRun,
-        score: _OfRun | None,
+        values: _RowValues,
         evidence: float | None,
     ) -> Effect:
         # What all benchmarks have in common, their mean shows best.
-        rate = _estimate(keys, strata, _rate, score, None if keys[1:] else evidence)
+        rate = _estimate(keys, strata, _rate, values.score, None if keys[1:] else evidence)
         unfit = _disturbed(strata) if rate else None
         speedup = self._speedup(keys, strata, rate, unfit) if rate else None
         same = not (unfit or self.by_cpu) and not any(
@@ -251,10 +282,11 @@ class RowMaker(Struct, frozen=True, kw_only=True):
             _estimate(keys, strata, lambda it: it.slowest_over_median, steps=2) if same else None
         )
         joules = None if unfit else _estimate(keys, strata, lambda it: it.joules_per_copy)
-        base, other = ([value(run) for of in strata for run in of[side]] for side in (0, 1))
+        base, other = ([values.value(run) for of in strata for run in of[side]] for side in (0, 1))
         return Effect(
             baseline=mean_rate(base),
             value=mean_rate(other),
+            by_cpu=values.by_cpu_time(strata) if speedup and speedup.by_cpu else None,
             speedup=speedup,
             median_copy=self._tell(median) if median else None,
             slowest_over_median=self._tell(slowest, less_is_better=True) if slowest else None,
@@ -285,7 +317,7 @@ class RowMaker(Struct, frozen=True, kw_only=True):
         )
         by_cpu = None if lacking else _estimate(keys, strata, lambda result: result.cpu_per_s)
         if by_cpu is None:
-            why = [f"not by CPU time: {lacking}"] if lacking and self.by_cpu else []
+            why = [f"not by CPU time: {lacking}"] if lacking else []
             refused = "; ".join([*([unfit] if unfit else []), *why])
             interval = self._tell(replace(rate, refused=rate.refused or refused))
             return replace(interval, verdict=Decision.CANNOT_TELL)

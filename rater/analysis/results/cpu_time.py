@@ -193,7 +193,7 @@ def _why_beside_a_thread(
 
 
 def _is_busy(cpu_use: CpuUse | None, *, of_copy: bool) -> bool:
-    """Tell whether others may have worked on a CPU; `of_copy`: a copy's work there is no other's."""
+    """Tell whether others may have worked on a CPU; `of_copy`: copies may work there."""
     if cpu_use is None:
         return True
     if of_copy:

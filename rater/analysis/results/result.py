@@ -194,6 +194,18 @@ class Result(Struct, frozen=True, kw_only=True):
         return self.per_s * self.reference_s
 
     @property
+    def per_cpu_hour(self) -> float | None:
+        """Copies that complete in an hour of CPU time of each."""
+        return None if self.cpu_per_s is None else self.cpu_per_s * HOUR_S
+
+    @property
+    def cpu_ratio(self) -> float | None:
+        """The result against the reference machine by CPU time: copies x reference / CPU time."""
+        if self.cpu_per_s is None or not self.reference_s:
+            return None
+        return self.cpu_per_s * self.reference_s
+
+    @property
     def slowest_over_median(self) -> float | None:
         """1.12: it took 12 % more time; None: of one copy, or there is no such thing."""
         if self.slowest is None or not self.median_copy_s or self.good < 2:

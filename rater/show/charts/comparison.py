@@ -128,7 +128,10 @@ def _line(
         if speedup.low is None or speedup.high is None
         else f"{comparison.confidence * 100:.3g} % interval {speedup.low:.3f} to {speedup.high:.3f}"
     )
-    values = f"{format_number(cell.baseline)} to {format_number(cell.value)} {row.unit}"
+    measure = " CPU time" if speedup.by_cpu else ""
+    signs = _SIGNS[speedup.verdict] * (2 if cell.holds else 1)
+    ends = (format_number(cell.judged_baseline), format_number(cell.judged_value))
+    values = f"{ends[0]} to {ends[1]} {row.unit_of(cell)}"
     return {
         "row": row_number,
         "side": side_number,
@@ -136,7 +139,7 @@ def _line(
         "low": round(speedup.low if speedup.low is not None else speedup.ratio, 6),
         "high": round(speedup.high if speedup.high is not None else speedup.ratio, 6),
         "kind": _KINDS.get(speedup.verdict, "unknown"),
-        "text": f"{speedup.ratio:.3f} {_SIGNS[speedup.verdict] * (2 if cell.holds else 1)}",
+        "text": f"{speedup.ratio:.3f} {signs}{measure}",
         "card": [f"{sanitize(_name(row))}, {side}", speedup.verdict_text, interval, values],
     }
 

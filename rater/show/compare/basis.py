@@ -31,6 +31,8 @@ def basis_parts(comparison: Comparison, *, is_matrix: bool, detailed: bool) -> I
             f"rare slow runs, ? inconclusive{held if several else ''}"
         )
         yield f"( ): with a doubt: {', '.join(doubts)}" if doubts else None
+        if any(speedup.by_cpu for speedup in speedups):
+            yield "c: by CPU time, which excludes the time that others took"
     for doubt in doubts:
         if doubt.endswith("rounds"):
             yield (
@@ -63,11 +65,6 @@ def _details(
         )
     if any(_of_pairs(cell) for cell in cells):
         yield "Values are of all runs of a point; speedups are of those in pairs."
-    if any(speedup.by_cpu for speedup in speedups):
-        yield (
-            "Values are by elapsed time. Speedups are by CPU time, which excludes the time that "
-            "others took."
-        )
     if comparison.looks > 1:
         yield (
             f"Up to {count(comparison.looks, 'interim look')} were taken (--until, added rounds). "

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from rater.analysis.compare.differences import DoctorDifference, PointDifference
-from rater.analysis.compare.model import Comparison, Effect, EffectRow, Side
+from rater.analysis.compare.model import Comparison, CpuTimeValues, Effect, EffectRow, Side
 from rater.analysis.results.copies import PointRun
 from rater.analysis.results.rates import MEAN
 from rater.analysis.stats.estimate import SlowRuns
 from rater.analysis.stats.intervals import Decision, RatioInterval
-from rater.record.stored import PER_HOUR
+from rater.record.stored import CPU_RATIO, PER_CPU_HOUR, PER_HOUR
 from rater.show.compare.basis import basis_parts, confidence_percent
 from rater.show.compare.differences import TROUBLES, difference_parts, trouble_parts
 from rater.show.screen.console import Heading
-from rater.show.screen.document import NUMBER, TEXT, Field, Form, Line, Part, ViewTable
+from rater.show.screen.document import NUMBER, TEXT, Field, Form, Line, Part, ViewTable, decimals
 from rater.show.screen.format import LONGEST_HEADING, column_letters
 from rater.text.values import (
     JsonFields,
@@ -73,9 +73,10 @@ TABLE = {
     ),
     **TROUBLES,
     Effect: JsonFields(
-        "baseline value speedup p_holm holds improvement reduction"
+        "baseline value by_cpu_time=by_cpu speedup p_holm holds improvement reduction"
         " median_copy_speedup=median_copy slowest_over_median joules_per_copy reason"
     ),
+    CpuTimeValues: JsonFields("baseline value unit"),
     RatioInterval: JsonFields(
         "ratio",
         {"interval": lambda told: None if told.low is None else [told.low, told.high]},
@@ -126,18 +127,17 @@ _SUITE_NAMES = {"all": "suite", "int": "suite, int", "fp": "suite, fp"}
 type _Cell = tuple[EffectRow, Side, Effect]
 
 
-def comparison_parts(comparison: Comparison, *, detailed: bool = True) -> Iterator[Part]:
+def comparison_parts(
+    comparison: Comparison, *, detailed: bool = True, with_elapsed: bool = False
+) -> Iterator[Part]:
     """Yield who is compared, the table, what differs beside the axes and what it stands on.
 
     Not `detailed`: what weighs most alone, below the table of a sweep, which has named the points.
+    `with_elapsed`: also the values by elapsed time of what is judged by CPU time.
     """
     sides = comparison.sides
     if comparison.is_empty:
-        where = "both points" if len(sides) == 2 else "the baseline and another point"
-        yield Line(f"No benchmark has a valid result in {where}: nothing to compare.", "bold")
-        yield from (f"  {text}" for text in comparison.left_out[:_MOST_REASONS])
-        shows = (f"`rater show {side.runs[0].run.head.run}`" for side in sides[:2] if side.runs)
-        yield f"What they ran: {', '.join(shows)}"
+        yield from _nothing_to_compare(comparison)
         return
     if any(
         difference.is_machine for difference in comparison.differences if difference.significant
@@ -170,16 +170,28 @@ def comparison_parts(comparison: Comparison, *, detailed: bool = True) -> Iterat
         yield f"Numbers of copies differ ({copies}): throughput (copies an hour) is compared."
     yield from (Line(text, "yellow") for text in (*comparison.pages, *comparison.left_out))
     short = not detailed or sum(len(row.cells) for row in shown) > _MOST_WORDY
-    yield _matrix(shown, comparison, letters) if is_matrix else _effects(shown, comparison, short)
+    effects = _effects(shown, comparison, short=short)
+    yield _matrix(shown, comparison, letters, effects) if is_matrix else effects
     if len(shown) < len(rows):
         yield f"and {count(len(rows) - len(shown), 'benchmark')} that changed less"
+    if short or is_matrix:
+        yield from _verdict_reasons(shown, comparison, is_matrix=is_matrix)
+    if with_elapsed:
+        yield _elapsed_values(comparison)
     if detailed:
-        if short and not is_matrix:
-            yield from _verdict_reasons(comparison)
         yield _inside(comparison)
     yield from difference_parts(comparison, detailed=detailed)
     yield from trouble_parts(comparison.troubles, most=0 if detailed else 2)
     yield from basis_parts(comparison, is_matrix=is_matrix, detailed=detailed)
+
+
+def _nothing_to_compare(comparison: Comparison) -> Iterator[Part]:
+    sides = comparison.sides
+    where = "both points" if len(sides) == 2 else "the baseline and another point"
+    yield Line(f"No benchmark has a valid result in {where}: nothing to compare.", "bold")
+    yield from (f"  {text}" for text in comparison.left_out[:_MOST_REASONS])
+    shows = (f"`rater show {side.runs[0].run.head.run}`" for side in sides[:2] if side.runs)
+    yield f"What they ran: {', '.join(shows)}"
 
 
 def _side_text(side: Side, name: str) -> str:
@@ -198,25 +210,26 @@ class _EffectHead(Struct, frozen=True, kw_only=True):
     heading: Heading  # of the column with the values of a point
 
 
-def _effects(rows: Sequence[EffectRow], comparison: Comparison, short: bool) -> ViewTable:
+def _effects(rows: Sequence[EffectRow], comparison: Comparison, *, short: bool) -> ViewTable:
     """Return a line for each benchmark and point; `short`: verdicts without their reasons."""
     sides = comparison.sides
     cells = [
         (row, side, cell) for row in rows for side, cell in zip(sides[1:], row.cells, strict=True)
     ]
-    baselines = [cell.baseline for _, _, cell in cells]
-    values = [cell.value for _, _, cell in cells]
+    baselines = [cell.judged_baseline for _, _, cell in cells]
+    values = [cell.judged_value for _, _, cell in cells]
     compared = comparison.compared > 1
+    has_points = len(sides) > 2 and len(rows) == 1
     head = (
-        _head_of_points(rows[0], sides[0], _alike(values, baselines)[0])
-        if len(sides) > 2
-        else _head_of_benchmarks(rows, sides, Form(partial(_alike, values)))
+        _head_of_points(rows[0], sides[0])
+        if has_points
+        else _head_of_benchmarks(cells, sides, Form(partial(_alike, values)))
     )
     columns = (
         *head.first_fields,
         Field(
             heading=head.heading,
-            value=lambda it: it[2].value,
+            value=lambda it: it[2].judged_value,
             form=Form(partial(_alike, baselines)),
             optional=3,
         ),
@@ -231,7 +244,12 @@ def _effects(rows: Sequence[EffectRow], comparison: Comparison, short: bool) -> 
             optional=1,
         ),
         Field(heading="J/copy|%", value=lambda it: _in_brackets(it[2].joules_per_copy)),
-        Field(heading="verdict", value=lambda it: _verdict(it[2], compared, short), wrap=True),
+        Field(
+            heading="verdict",
+            value=lambda it: _verdict(it[2], compared, short=short),
+            wrap=True,
+            whole_value=lambda it: _verdict(it[2], compared, short=False),
+        ),
     )
 
     def style(row_cell: _Cell) -> str:
@@ -240,22 +258,29 @@ def _effects(rows: Sequence[EffectRow], comparison: Comparison, short: bool) -> 
     return ViewTable(title=head.title, rows=cells, fields=columns, style=style)
 
 
-def _head_of_points(row: EffectRow, baseline: Side, baseline_value: str) -> _EffectHead:
-    """Return the head for one benchmark: the title names it and the baseline's value once."""
+def _head_of_points(row: EffectRow, baseline: Side) -> _EffectHead:
+    """Return the head for one benchmark: the title names it and the baseline's value once.
+
+    Where CPU time judges a part of the points, the baseline has a value in each unit.
+    """
+    units = {row.unit_of(cell): cell.judged_baseline for cell in row.cells}
+    texts = _alike([cell.judged_value for cell in row.cells], [*units.values()])
+    has = " and ".join(f"{text} {unit}" for unit, text in zip(units, texts, strict=True))
+    point = Field(heading="point", value=lambda it: it[1].label, form=TEXT, flexible=True)
+    unit = Field(heading="unit", value=_unit_of_cell, form=TEXT)
     return _EffectHead(
-        title=f"{effect_name(row)}: {baseline.label} has {baseline_value} {row.unit} ({MEAN})",
-        first_fields=[
-            Field(heading="point", value=lambda it: it[1].label, form=TEXT, flexible=True)
-        ],
-        heading=rate_heading(row.unit),
+        title=f"{effect_name(row)}: {baseline.label} has {has} ({MEAN})",
+        first_fields=[point, *([unit] if len(units) > 1 else [])],
+        heading=rate_heading(next(iter(units))) if len(units) == 1 else MEAN,
     )
 
 
 def _head_of_benchmarks(
-    rows: Sequence[EffectRow], sides: Sequence[Side], baseline_form: Form
+    cells: Sequence[_Cell], sides: Sequence[Side], baseline_form: Form
 ) -> _EffectHead:
     """Return the head for two sides: benchmark, unit where units differ, the baseline's value."""
-    units = {row.unit for row in rows}
+    units = {_unit_of_cell(cell) for cell in cells}
+    is_judged_alike = not units & {CPU_RATIO, PER_CPU_HOUR} or len(units) == 1
     unit = f"({units.pop()})" if len(units) == 1 else ""
     axes = {side.label.rpartition("=")[0] for side in sides}
     one_axis = len(axes) == 1 and "" not in axes
@@ -268,18 +293,32 @@ def _head_of_benchmarks(
         form=TEXT,
         flexible=True,
     )
-    unit_field = Field(heading="unit", value=lambda it: it[0].unit, form=TEXT, optional=4)
+    # A unit that names the measure of the verdict stays as long as the values do.
+    unit_field = Field(
+        heading="unit", value=_unit_of_cell, form=TEXT, optional=4 if is_judged_alike else 2
+    )
+    point = Field(heading="point", value=lambda it: it[1].label, form=TEXT)
     baseline = Field(
         heading=(labels[0], MEAN),
-        value=lambda it: it[2].baseline,
+        value=lambda it: it[2].judged_baseline,
         form=baseline_form,
         optional=3,
     )
     return _EffectHead(
         title="",
-        first_fields=[benchmark, *([] if unit else [unit_field]), baseline],
-        heading=(labels[1], MEAN),
+        first_fields=[
+            benchmark,
+            *([point] if len(sides) > 2 else []),
+            *([] if unit else [unit_field]),
+            baseline,
+        ],
+        heading=(labels[1] if len(sides) == 2 else "point", MEAN),
     )
+
+
+def _unit_of_cell(row_cell: _Cell) -> str:
+    row, _, cell = row_cell
+    return row.unit_of(cell)
 
 
 def _alike(neighbours: Sequence[float | None], values: Sequence[float | None]) -> list[str]:
@@ -287,8 +326,13 @@ def _alike(neighbours: Sequence[float | None], values: Sequence[float | None]) -
     return NUMBER.cells([*values, *neighbours])[: len(values)]
 
 
-def _matrix(rows: Sequence[EffectRow], comparison: Comparison, letters: bool) -> ViewTable:
-    """Return a line for each benchmark with the speedup of each point, as many as have room."""
+def _matrix(
+    rows: Sequence[EffectRow], comparison: Comparison, letters: bool, effects: ViewTable
+) -> ViewTable:
+    """Return a line for each benchmark with the speedup of each point, as many as have room.
+
+    `effects`: the same with a line for each point and verdicts in full, which CSV has.
+    """
 
     def field(place: int) -> Field:
         label = column_letters(place) if letters else comparison.sides[place].label
@@ -298,19 +342,48 @@ def _matrix(rows: Sequence[EffectRow], comparison: Comparison, letters: bool) ->
             heading=(label, "speedup"), value=lambda row: _marked(row.cells[place - 1]), form=TEXT
         )
 
-    units = {row.unit for row in rows}
+    units = {row.unit_of(cell) for row in rows for cell in row.cells}
     unit = f"({units.pop()})" if len(units) == 1 else ""
     columns = (
         Field(heading=("benchmark", unit), value=effect_name, form=TEXT, flexible=True),
         Field(
             heading=("baseline", MEAN),
-            value=lambda row: row.cells[0].baseline,
+            value=_matrix_baseline,
             form=NUMBER,
             optional=1,
         ),
         *map(field, range(len(comparison.sides))),
     )
-    return ViewTable(title="", rows=rows, fields=columns, repeated=3)
+    return ViewTable(title="", rows=rows, fields=columns, repeated=3, csv=effects)
+
+
+def _elapsed_values(comparison: Comparison) -> ViewTable:
+    """Return the values by elapsed time of what is judged by CPU time."""
+    rows = [row_cell for row_cell in comparison.verdicts() if row_cell[2].by_cpu]
+
+    def ratio(row_cell: _Cell) -> float | None:
+        _, _, cell = row_cell
+        return cell.value / cell.baseline if cell.value and cell.baseline else None
+
+    columns = (
+        Field(heading="benchmark", value=lambda it: effect_name(it[0]), form=TEXT, flexible=True),
+        Field(heading="point", value=lambda it: it[1].label, form=TEXT, flexible=True),
+        Field(heading="unit", value=lambda it: it[0].unit, form=TEXT),
+        Field(heading=f"baseline|{MEAN}", value=lambda it: it[2].baseline, form=NUMBER),
+        Field(heading=f"point|{MEAN}", value=lambda it: it[2].value, form=NUMBER),
+        Field(heading="ratio", value=ratio, form=decimals(3)),
+    )
+    return ViewTable(
+        title="By elapsed time, others' work included, so that no verdict stands on it:",
+        rows=rows,
+        fields=columns,
+    )
+
+
+def _matrix_baseline(row: EffectRow) -> float | None:
+    """Return the baseline's value in the unit of the verdicts; None: they have several units."""
+    values = {row.unit_of(cell): cell.judged_baseline for cell in row.cells}
+    return next(iter(values.values())) if len(values) == 1 else None
 
 
 def _inside(comparison: Comparison) -> ViewTable:
@@ -363,9 +436,12 @@ def effect_name(row: EffectRow) -> str:
     return f"{row.name} {row.tune}" if row.tune else row.name
 
 
+_SHORT_UNITS = {PER_HOUR: "/hour", PER_CPU_HOUR: "/CPU hour", CPU_RATIO: "ratio, CPU"}
+
+
 def rate_heading(unit: str) -> str:
     """Return `geomean|ratio` or `geomean|/hour`: what `rates.mean_rate` gives a point."""
-    return f"{MEAN}|{'/hour' if unit == PER_HOUR else unit}"
+    return f"{MEAN}|{_SHORT_UNITS.get(unit, unit)}"
 
 
 def _top_changes(rows: Sequence[EffectRow], most: int) -> list[EffectRow]:
@@ -408,25 +484,40 @@ def _figures(ratio: float) -> str:
     return f"{ratio:.{places}f}"
 
 
-def _verdict(cell: Effect, compared: bool, short: bool) -> str | None:
+def _verdict(cell: Effect, compared: bool, *, short: bool) -> str | None:
+    """Return the verdict; `short`: without what the sentences below tell, a doubt as brackets."""
     if cell.speedup is None:
         return cell.reason
-    words = cell.speedup.short if short else cell.speedup.verdict_text
+    if not short:
+        words = cell.speedup.verdict_text
+    else:
+        words = f"{cell.speedup.short}{' by CPU time' if cell.speedup.by_cpu else ''}"
+        words = f"({words})" if cell.speedup.decided and cell.speedup.doubts else words
     return words + (" *" if cell.holds and compared else "")
 
 
-def _verdict_reasons(comparison: Comparison) -> Iterator[str]:
-    """Yield what verdicts stand on, those alike in one sentence."""
+def _verdict_reasons(
+    rows: Sequence[EffectRow], comparison: Comparison, *, is_matrix: bool
+) -> Iterator[str]:
+    """Yield what verdicts stand on, those alike in one sentence: every one that is shown.
+
+    Beside a matrix, whose marks have a key, only those that its marks do not tell.
+    """
     several = len(comparison.sides) > 2
-    names_by_words = group_by_key(
-        (
-            cell.speedup.verdict_text,
-            f"{effect_name(row)}, {side.label}" if several else effect_name(row),
-        )
-        for row, side, cell in comparison.verdicts()
+    with_reasons = [
+        (row, side, cell.speedup)
+        for row in rows
+        for side, cell in zip(comparison.sides[1:], row.cells, strict=True)
         if cell.speedup and cell.speedup.verdict_text != cell.speedup.short
+    ]
+    # The key of a matrix names its doubts: all there is to say where all doubts are alike.
+    unlike = len({speedup.doubts for _, _, speedup in with_reasons if speedup.decided} - {()}) > 1
+    names_by_words = group_by_key(
+        (speedup.verdict_text, f"{effect_name(row)}, {side.label}" if several else effect_name(row))
+        for row, side, speedup in with_reasons
+        if not is_matrix or speedup.by_cpu or speedup.refused or (unlike and speedup.doubts)
     )
-    yield from (f"{words}: {truncate_list(names, 6)}" for words, names in names_by_words.items())
+    yield from (f"{words}: {'; '.join(names)}" for words, names in names_by_words.items())
 
 
 def _marked(cell: Effect) -> str | None:
@@ -434,7 +525,8 @@ def _marked(cell: Effect) -> str | None:
         return None
     mark = _MARKS.get(cell.speedup.verdict, "?") * (2 if cell.holds else 1)
     doubted = cell.speedup.decided and cell.speedup.doubts
-    return f"{factor_text(cell.speedup) or '-'}{f'({mark})' if doubted else mark}"
+    measure = "c" if cell.speedup.by_cpu else ""
+    return f"{factor_text(cell.speedup) or '-'}{f'({mark})' if doubted else mark}{measure}"
 
 
 def _in_brackets(interval: RatioInterval | None) -> str | None:

@@ -151,15 +151,16 @@ def _results(view: SweepView, comparison: Comparison | None) -> Iterator[Part]:
     unit = next(iter(units)) if len(units) == 1 else RATIO
     places = needed_decimals([result.value for point in view.points for result in point.results])
     form = Form(lambda values: [format_number(value, places) for value in values])
-    base, speedups = None, dict[str, float | None]()
+    base, speedups, is_by_cpu = None, dict[str, float | None](), False
     if comparison is not None and comparison.overall is not None:
         base, *others = [side.label for side in comparison.sides]
         cells = zip(others, comparison.overall.cells, strict=True)
+        is_by_cpu = any(cell.by_cpu for cell in comparison.overall.cells)
         speedups = {base: 1.0}
         speedups |= {
             side: cell.speedup.ratio
             for side, cell in cells
-            if cell.speedup and cell.improvement is not None
+            if cell.speedup and cell.improvement is not None and not cell.by_cpu
         }
 
     def extreme(extremum: Callable[..., float]) -> Callable[[PointView], float | None]:
@@ -177,9 +178,9 @@ def _results(view: SweepView, comparison: Comparison | None) -> Iterator[Part]:
         Field(heading="highest", value=extreme(max), form=form, optional=1),
         Field(heading="speed-|up", value=lambda point: speedups.get(point.label), form=decimals(3)),
     )
-    yield ViewTable(
-        title="", rows=view.points, fields=columns, note=f"speed-up: over {base}" if base else ""
-    )
+    over = f"speed-up: over {base}" if base else ""
+    note = f"{over}; those by CPU time stand in the comparison" if is_by_cpu else over
+    yield ViewTable(title="", rows=view.points, fields=columns, note=note)
     yield from _left_out(view)
     without = [point.label for point in view.running if point.runs and not point.results]
     if without:

@@ -125,12 +125,23 @@ class RatioJson(TypedDict):
     by_cpu_time: Annotated[str | None, "Why it is of CPU time; null: it is of time."]
 
 
+class CpuTimeValuesJson(TypedDict):
+    """What a verdict by CPU time compares."""
+
+    baseline: Annotated[float, "Result of the baseline by CPU time."]
+    value: Annotated[float, "Result of the point by CPU time."]
+    unit: Annotated[str, "Unit of both: copies/CPU hour, or ratio by CPU time."]
+
+
 class EffectJson(TypedDict):
     """A benchmark (or suite) at a point beside the baseline."""
 
     label: Annotated[str, "Name of the point."]
     baseline: Annotated[float | None, "Result of the baseline, in the unit of the row."]
     value: Annotated[float | None, "Result of the point, in the unit of the row."]
+    by_cpu_time: Annotated[
+        CpuTimeValuesJson | None, "What the speedup compares; null: elapsed time, as above."
+    ]
     speedup: Annotated[RatioJson | None, "Ratio of the rates; null: see `reason`."]
     p_holm: Annotated[float | None, "p with all comparisons of the table considered (Holm)."]
     holds: Annotated[bool, "Whether better or worse holds up with all of them considered."]

@@ -110,7 +110,8 @@ class Field(Struct, frozen=True, kw_only=True):
     A column without a known value is left out. A narrow terminal also leaves out `optional`
     columns, those with the highest number first, and cuts `flexible` text. `wrap` is for the last
     column, whose text goes on in further lines: each text of a list begins a line, and a text that
-    begins with `COMMAND` stays whole.
+    begins with `COMMAND` stays whole. CSV, which has no sentences below a table, takes
+    `whole_value` where there is one.
     """
 
     heading: Heading
@@ -119,6 +120,7 @@ class Field(Struct, frozen=True, kw_only=True):
     optional: int = 0
     flexible: bool = False
     wrap: bool = False
+    whole_value: Getter | None = None  # what CSV has in its place; None: the same
 
     def values(self, rows: Iterable[Any]) -> list[Any]:
         """Return the value of each row."""
@@ -158,6 +160,7 @@ class ViewTable(Struct, frozen=True, kw_only=True):
     repeated: int = 0  # columns with which further tables begin that hold what had no room
     tight: bool = False  # no blank line before it: the sentence above is its title
     note: str = ""  # what its columns mean, below it
+    csv: ViewTable | None = None  # the table that CSV has in its place; None: this one
 
     @property
     def shown(self) -> Sequence[Any]:
@@ -177,9 +180,15 @@ class ViewTable(Struct, frozen=True, kw_only=True):
         }
 
     def whole(self) -> ViewTable:
-        """Return the same with all rows and their groups as a column."""
+        """Return the table for CSV: all rows, their groups as a column, texts in full."""
+        if self.csv is not None:
+            return self.csv.whole()
+        fields = [
+            replace(field, value=field.whole_value) if field.whole_value else field
+            for field in self.fields
+        ]
         first = [Field(heading="group", value=self.group, form=TEXT)] if self.group else []
-        return replace(self, most=0, group=None, fields=(*first, *self.fields))
+        return replace(self, most=0, group=None, fields=(*first, *fields))
 
     def columns(self) -> list[Column]:
         """Return the columns that have a known value in a row that is shown."""

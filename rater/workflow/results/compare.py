@@ -79,7 +79,7 @@ def compare_points(output: Output, options: CompareOptions) -> int:
 
     def parts(_: object) -> Iterator[Part]:
         yield from (Line(text, "yellow") for text in without)
-        yield from comparison_parts(comparison)
+        yield from comparison_parts(comparison, with_elapsed=output.verbose)
         yield from cpi_parts(counted, comparison.sides)
 
     print_view(output, document, parts)

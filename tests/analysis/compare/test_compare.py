@@ -11,72 +11,24 @@ import pytest
 from msgspec.structs import replace
 
 from rater.analysis.compare.compare import compare, is_decided
-from rater.analysis.compare.differences import disturbed_points
-from rater.analysis.compare.model import Comparison, EffectRow
 from rater.analysis.results.copies import Point, PointRun
 from rater.analysis.stats.estimate import Basis
-from rater.analysis.stats.intervals import Decision, RatioInterval
+from rater.analysis.stats.intervals import Decision
 from rater.record.events import CopyEnded, PhaseEnded
 from rater.record.run import CopyStatus, RunStatus
 from rater.record.stored import StoredRun
 from rater.system.errors import InputError
-from tests.support.cpu_readings import computed, read_run
-from tests.support.example_runs import S, copy_row, reading, stored, with_energy
-
-CATEGORIES = {"a": "int", "b": "int", "c": "fp"}
-
-
-def run(number: int, seconds: dict[str, Sequence[Sequence[float]]], **head: Any) -> StoredRun:
-    """A run whose iterations of each benchmark have copies of these seconds."""
-    rows: list[CopyEnded] = []
-    for name, iterations in seconds.items():
-        for index, copies in enumerate(iterations):
-            phase = len({row.phase for row in rows})
-            rows += [
-                copy_row(copy, time_s, benchmark=name, phase=phase, iteration=index + 1)
-                for copy, time_s in enumerate(copies)
-            ]
-    most = max(len(iterations) for iterations in seconds.values())
-    many = len(next(iter(seconds.values()))[0])
-    given: dict[str, Any] = {"uuid": f"u-{number}", "copies": many, "iterations": most}
-    return stored(rows, categories=CATEGORIES, run=number, **given, **head)
-
-
-def point(label: str, *runs: StoredRun, blocks: bool = True, **values: str) -> Point:
-    members = [
-        PointRun(made_at(run, place), place) if blocks else PointRun(run, None)
-        for place, run in enumerate(runs)
-    ]
-    return Point(label, tuple(values.items()), tuple(members))
-
-
-def made_at(run: StoredRun, minute: int) -> StoredRun:
-    return replace(run, head=replace(run.head, started_at=f"2026-11-20T12:{minute:02}:00Z"))
-
-
-def brackets(first: int, seconds: Sequence[float], name: str = "a") -> list[StoredRun]:
-    """Runs of two copies that take these seconds, an iteration each."""
-    return [
-        run(first + number, {name: [[time_s, time_s]]}) for number, time_s in enumerate(seconds)
-    ]
-
-
-def only(comparison: Comparison) -> EffectRow:
-    (row,) = comparison.benchmarks
-    return row
-
-
-def known(interval: RatioInterval | None) -> RatioInterval:
-    assert interval is not None
-    return interval
-
-
-def speedup_of(comparison: Comparison) -> RatioInterval:
-    return known(only(comparison).cells[0].speedup)
-
-
-def speedup_words(comparison: Comparison) -> str:
-    return speedup_of(comparison).verdict_text
+from tests.support.compared_runs import (
+    brackets,
+    known,
+    made_at,
+    only,
+    point,
+    run,
+    speedup_of,
+    speedup_words,
+)
+from tests.support.example_runs import copy_row, stored, with_energy
 
 
 def test_runs_of_a_block_are_paired_and_what_drifts_between_blocks_cancels() -> None:
@@ -605,104 +557,6 @@ def test_what_disturbed_runs_is_told_by_run() -> None:
     (trouble,) = compare([point("x", quiet), point("y", noisy)]).troubles
     assert trouble.too_disturbed == (
         "times vary so much that noise alone lowered the score by 44 %",
-    )
-
-
-def beside_others(
-    first: int, cpu_s: Sequence[float], others_s: float, asleep_s: float = 0.0, sibling_s: float = 0
-) -> list[StoredRun]:
-    """Runs of a copy on CPU 0 that needs so long, waits for others there, and sleeps.
-
-    CPU 1 is the other thread of its core.
-    """
-    runs = []
-    for number, own_s in enumerate(cpu_s):
-        known = {"run_delay_ns": round(others_s * S), "run_delay_cpu_ns": round(own_s * S)}
-        took_ns = round((own_s + others_s + asleep_s) * S)
-        times: dict[str, Any] = {"elapsed_ns": took_ns, "finish_ns": took_ns}
-        copy = replace(computed(0, own_s, cpu=0, **known), **times)
-        rows = reading(0, own_s + others_s), reading(1, sibling_s)
-        it = read_run([copy], *rows, elapsed_ns=took_ns)
-        it = replace(
-            it, head=replace(it.head, run=first + number, uuid=f"u-{first + number}", copies=1)
-        )
-        runs.append(it)
-    return runs
-
-
-SIX = [6.0, 6.01, 6.02, 5.99, 6.01, 6.0]
-
-
-@pytest.mark.parametrize(
-    ("loud", "words"),
-    [
-        (6, "cannot tell: 6 of 6 runs disturbed"),
-        (4, "cannot tell: 4 of 6 runs disturbed"),
-        (3, ""),  # half is not most
-    ],
-)
-def test_a_point_whose_runs_are_mostly_disturbed_has_no_verdict(loud: int, words: str) -> None:
-    # The other thread of the core worked: CPU time is no judge either.
-    taken = beside_others(7, SIX[:loud], 4.0, sibling_s=5.0)
-    quiet = beside_others(7 + loud, SIX[loud:], 0.0)
-    comparison = compare([point("x", *beside_others(1, SIX, 0.0)), point("y", *taken, *quiet)])
-    speedup = speedup_of(comparison)
-    assert (speedup.verdict is Decision.CANNOT_TELL) is bool(words)
-    if words:
-        assert (speedup.verdict_text, speedup.low, only(comparison).cells[0].holds) == (
-            words,
-            None,
-            False,
-        )
-        assert comparison.unjudged()[0][2] == words.partition(": ")[2]
-        assert (only(comparison).cells[0].improvement, only(comparison).cells[0].reduction) == (
-            None,
-            None,
-        )
-        assert disturbed_points(side.points[0] for side in comparison.sides) == [f"y: {words}"]
-
-
-@pytest.mark.parametrize(
-    ("cpu_s", "words"),
-    [
-        (SIX[1:] + SIX[:1], "same (by CPU time: others took 40 % of the CPU)"),
-        ([it * 1.05 for it in SIX], "worse (by CPU time: others took 39 % of the CPU)"),
-    ],
-)
-def test_cpu_time_judges_programs_that_others_took_the_cpu_of(
-    cpu_s: list[float], words: str
-) -> None:
-    quiet = point("x", *beside_others(1, SIX, 0.0))
-    found = compare([quiet, point("y", *beside_others(7, cpu_s, 4.0))])
-    assert speedup_words(found).startswith(words.split(maxsplit=1)[0])
-    assert speedup_words(found).endswith(words.partition(" ")[2])
-    assert only(found).cells[0].value == pytest.approx(1.0, rel=0.06)  # its ratio stays
-
-
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"asleep_s": 1.0}, "copies slept 9 % of the time"),
-        ({"sibling_s": 5.0}, "a CPU was shared with another thread of its core"),
-    ],
-)
-def test_cpu_time_is_no_judge_where_a_program_sleeps_or_shares_a_core(
-    changes: dict[str, float], why: str
-) -> None:
-    quiet = point("x", *beside_others(1, SIX, 0.0))
-    taken = point("y", *beside_others(7, SIX, 4.0, **changes))
-    assert speedup_words(compare([quiet, taken])) == "cannot tell: 6 of 6 runs disturbed"
-    asked = speedup_words(compare([quiet, taken], by_cpu=True))
-    assert asked == f"cannot tell: 6 of 6 runs disturbed; not by CPU time: {why}"
-
-
-def test_cpu_time_judges_quiet_runs_where_it_is_asked_for() -> None:
-    points = [point("x", *beside_others(1, SIX, 0.0)), point("y", *beside_others(7, SIX, 0.0))]
-    assert "by CPU time" not in speedup_words(compare(points))
-    assert speedup_words(compare(points, by_cpu=True)).endswith("others took 0 % of the CPU)")
-    unread = point("x", *brackets(1, [10.0, 10.1])), point("y", *brackets(3, [10.0, 10.1]))
-    assert speedup_words(compare(unread, by_cpu=True)) == (
-        "cannot tell: not by CPU time: it is not known how long copies waited for a CPU"
     )
 
 
