@@ -336,6 +336,9 @@ class DivotSearch(Struct, frozen=True, kw_only=True):
     failed: int  # rows left out, which did not end well
     others_cost: float | None = None  # of the score, what work of others cost; None: not recorded
     noise_cost: float | None = None  # the same of noise alone; None: there is no such score
+    cpu_others_took: float | None = None  # share of the copies' time; None: elapsed time judges
+    cpu_noise_cost: float | None = None  # of the score by CPU time, what noise alone cost
+    not_by_cpu: str | None = None  # why CPU time does not judge a disturbed run
 
 
 class StoredDivot(Struct, frozen=True):

@@ -12,13 +12,26 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from statistics import median
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from rater.analysis.divots.measures import (
+    CPU_TIME,
+    MEASURES,
+    OF_MORE_CPU_TIME,
+    SHARED,
+    UNITS,
+    WAITED,
+    CellKey,
+    Measure,
+    Row,
+    Rows,
+    rows_of,
+)
 from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.finding import (
     LEAST_MEASURED_WEIGHT,
@@ -29,293 +42,18 @@ from rater.analysis.divots.model.finding import (
     Finding,
     Kind,
 )
-from rater.analysis.results.account import TimeAccount, time_accounts
-from rater.analysis.results.counters import metrics_of, rates_of, tables_of
-from rater.analysis.results.cpu_use import CpuUse, run_counters
-from rater.analysis.results.placement import CopyProof, PlacementVerdict, prove_run
+from rater.analysis.divots.time_causes import attribute, shares_evidence, time_shares
 from rater.analysis.stats.robust import MAD_TO_SD
-from rater.plan.counter_tables import CounterTable
 from rater.record.events import CopyEnded
-from rater.record.stored import StoredRun, is_good
+from rater.record.stored import StoredRun
 from rater.text.values import group_by_key
-
-# -- What of a copy's run may tell why it was slow, and what difference of it matters --------------
-
-_BASE_PAGE = 65536  # bytes; larger ones are huge pages (4, 16 or 64 KiB are not)
-_MIB = 1 << 20
-_MISSES = "misses of the last cache in 1000 instructions"
-_UNITS: Mapping[str, Callable[[float], str]] = {
-    "share": lambda value: f"{value * 100:.{0 if value >= 0.0995 or value < 0.0005 else 1}f} %",
-    "count": lambda value: f"{value:.0f}",
-    "rate": lambda value: f"{value:.3g}",
-    "ratio": lambda value: f"{value:.2f}",
-    "MHz": lambda value: f"{value / 1000:.2f} GHz",
-    "GHz": lambda value: f"{value:.2f} GHz",
-    "MiB": lambda value: f"{value / _MIB:.0f} MiB",
-    "work": lambda value: f"{value / 1e9:.4g} x 10^9",
-}
-_NEXT_TO_NOTHING = 0.005  # the others' share, if no larger, is not told
-
-
-class _Measure(Struct, frozen=True, kw_only=True):
-    """A number of a copy's run, and which difference of it matters."""
-
-    name: str
-    words: str  # around the number, where it is told
-    least: float  # smallest difference that matters in practice, in the unit
-    unit: str = "share"  # a key of `_UNITS`
-    slower: int = 1  # 1: a copy with more of it is slower; -1: with less; 0: with either
-    first: float = 1  # factor of its weight: numbers that say more about the cause stand first
-    ratio: float = 1  # the larger number must be at least so many times the smaller one
-    relative: bool = False  # `least` is a share of the larger number
-
-
-# A cause stands before its consequence: why a copy had no CPU before how long, misses and walks
-# before cycles. Numbers that the copy counted itself stand before those sampled on its CPU.
-_MEASURES = (
-    _Measure(name="remote", words="memory {} remote", least=0.05),
-    _Measure(name="placement", words="not placed as planned", least=0.5),
-    _Measure(name="foreign", words="other processes took {} of the CPU", least=0.02),
-    _Measure(name="steal", words="the hypervisor took {} of the CPU", least=0.01),
-    _Measure(name="waited", words="waited {} of the time for a CPU", least=0.02, first=0.9),
-    _Measure(name="quota", words="kept from running {} of the time by a CPU quota", least=0.02),
-    _Measure(name="stopped", words="was stopped {} of the time", least=0.02),
-    _Measure(
-        name="frequency",
-        words="CPU at {}",
-        least=0.02,
-        unit="MHz",
-        slower=-1,
-        first=1.5,
-        relative=True,
-    ),
-    _Measure(name="throttled", words="throttled {} times", least=1, unit="count", ratio=2),
-    _Measure(name="interrupts", words="interrupts took {} of the CPU", least=0.01),
-    _Measure(name="on-cpu", words="was on a CPU {} of the time", least=0.02, slower=-1, first=0.8),
-    _Measure(
-        name="huge-pages", words="{} of the memory in huge pages", least=0.1, slower=0, first=0.9
-    ),
-    _Measure(name="iowait", words="the CPU waited for input or output {} of the time", least=0.02),
-    _Measure(
-        name="major-faults",
-        words="{} major page faults",
-        least=10,
-        unit="count",
-        first=0.5,
-        ratio=2,
-    ),
-    _Measure(name="swapped", words="{} swapped out", least=_MIB, unit="MiB", ratio=2),
-    _Measure(
-        name="migrations",
-        words="moved {} times between CPUs",
-        least=5,
-        unit="count",
-        first=0.2,
-        ratio=2,
-    ),
-    _Measure(
-        name="pages-moved",
-        words="the kernel moved {} of its pages between nodes",
-        least=256,
-        unit="count",
-        slower=1,
-        first=0.2,
-        ratio=2,
-    ),
-    _Measure(
-        name="taken-off",
-        words="taken off the CPU {} times a second",
-        least=5,
-        unit="count",
-        first=0.2,
-        ratio=3,
-    ),
-    _Measure(
-        name="interrupt-rate",
-        words="{} interrupts a second",
-        least=1000,
-        unit="count",
-        first=0.1,
-        ratio=3,
-    ),
-    _Measure(
-        name="counted-remote", words="{} of its loads from DRAM were remote", least=0.05, first=1.2
-    ),
-    _Measure(
-        name="counted-frequency",
-        words="ran at {}",
-        least=0.02,
-        unit="GHz",
-        slower=-1,
-        first=2,
-        relative=True,
-    ),
-    _Measure(name="cache-misses", words=f"{{}} {_MISSES}", least=0.1, unit="rate", relative=True),
-    _Measure(
-        name="page-walks",
-        words="{} cycles of page walks an instruction",
-        least=0.05,
-        unit="ratio",
-        ratio=1.2,
-    ),
-    _Measure(
-        name="tlb-misses",
-        words="{} TLB misses in 1000 instructions",
-        least=0.2,
-        unit="rate",
-        relative=True,
-    ),
-    _Measure(
-        name="instructions",
-        words="did other work: {} instructions",
-        least=0.02,
-        unit="work",
-        slower=1,
-        first=1.5,
-        relative=True,
-    ),
-    _Measure(
-        name="cpi",
-        words="{} cycles an instruction",
-        least=0.03,
-        unit="ratio",
-        slower=1,
-        first=0.7,
-        relative=True,
-    ),
-)
-# Properties of benchmarks, by which those that suffer may differ from the others.
-_SHARED = (
-    _Measure(
-        name="benchmarks-misses", words=f"these have {{}} {_MISSES}", least=0, unit="rate", ratio=2
-    ),
-    _Measure(
-        name="benchmarks-memory", words="these use {} of memory each", least=0, unit="MiB", ratio=2
-    ),
-)
-# Metric of the counters by name of the measure.
-_COUNTED = {
-    "counted-remote": "remote_dram_share",
-    "cache-misses": "llc_mpki",
-    "benchmarks-misses": "llc_mpki",
-    "page-walks": "walk_cycles",
-    "tlb-misses": "dtlb_mpki",
-}
-
-type _CellKey = tuple[str, str | None, int]  # benchmark, tune, iteration
-
-
-class _Row(Struct, frozen=True):
-    """One copy's run with the numbers that are known of it; one that is not known is missing."""
-
-    copy: CopyEnded
-    numbers: Mapping[str, float]
-    astray: str  # in which way it was not placed as planned, in words
-
-
-type _Rows = Mapping[_CellKey, Sequence[_Row]]
 
 
 class _Sides(Struct, frozen=True):
     """Rows that are compared: those of the finding, and others of the same work."""
 
-    members: list[_Row] = field(default_factory=list)
-    others: list[_Row] = field(default_factory=list)
-
-
-def _rows_of(run: StoredRun) -> _Rows:
-    """Return the good copies' runs that count, with what was seen of each and of its CPU."""
-    run = run.without_torn()
-    proofs = {(proof.phase, proof.copy, proof.step): proof for proof in prove_run(run).copies}
-    uses = {(use.phase, use.cpu): use for use in run_counters(run).cpus}
-    tables, accounts = tables_of(run), time_accounts(run)
-    rows: defaultdict[_CellKey, list[_Row]] = defaultdict(list)
-    for copy in run.copies:
-        if not (copy.counted and is_good(copy) and copy.elapsed_ns > 0):
-            continue
-        key = (copy.phase, copy.copy, copy.step)
-        proof = proofs.get(key)
-        values = _times_of_copy(copy, accounts[key]) | _counts_of_copy(copy, tables)
-        if copy.cpu is not None and (use := uses.get((copy.phase, copy.cpu))):
-            values |= _use_of_cpu(use)
-        if proof:
-            values |= _placement_seen(copy, proof)
-        numbers = {name: float(value) for name, value in values.items() if value is not None}
-        astray = proof.reasons[0] if proof and proof.reasons else ""
-        cell = (copy.benchmark, copy.tune or run.head.tune, copy.iteration)
-        rows[cell].append(_Row(copy, numbers, astray))
-    return rows
-
-
-type _Values = dict[str, float | None]  # by name of a measure; None: not known
-
-
-def _times_of_copy(copy: CopyEnded, account: TimeAccount) -> _Values:
-    """Return shares of a copy's time, its interruptions a second, its faults and its memory."""
-    by_time = {
-        "on-cpu": account.ran_s,
-        "waited": account.waited_s,
-        "quota": account.throttled_s,
-        "stopped": account.stopped_s,
-        "taken-off": copy.involuntary_switches,
-    }
-    shares = {
-        name: None if value is None else value / copy.elapsed_s for name, value in by_time.items()
-    }
-    return {
-        **shares,
-        "major-faults": copy.major_faults,
-        "benchmarks-memory": copy.max_rss_bytes,
-    }
-
-
-def _counts_of_copy(copy: CopyEnded, tables: Mapping[str, CounterTable]) -> _Values:
-    """Return what the copy's own counters say, of groups that counted all of its time."""
-    values: _Values = {}
-    for group, table in tables.items() if copy.counts else ():
-        if rates := rates_of([copy], group, in_full=True):
-            metrics = metrics_of(table, rates)
-            values |= {"cpi": rates.cpi, "instructions": rates.instructions}
-            if rates.ghz is not None:
-                values["counted-frequency"] = rates.ghz
-            values |= {
-                name: metrics[metric] for name, metric in _COUNTED.items() if metric in metrics
-            }
-    return values
-
-
-def _use_of_cpu(use: CpuUse) -> _Values:
-    """Return what was sampled on the CPU of a copy while it ran."""
-    return {
-        "foreign": use.foreign,
-        "steal": use.steal,
-        "frequency": use.mean_mhz,
-        "throttled": use.throttles,
-        "interrupts": use.irq,
-        "iowait": use.iowait,
-        "interrupt-rate": use.interrupts_per_s,
-    }
-
-
-def _placement_seen(copy: CopyEnded, proof: CopyProof) -> _Values:
-    """Return where a copy and its memory were seen."""
-    seen = proof.seen
-    values: _Values = {
-        "swapped": seen.swap_bytes,
-        "migrations": seen.migrations,
-        "pages-moved": seen.pages_migrated,
-    }
-    if proof.verdict is PlacementVerdict.NOT_KNOWN:  # too few samples to judge its memory
-        return values
-    pages = seen.page_bytes or ()
-    total, huge = (sum(size for page, size in pages if page > least) for least in (0, _BASE_PAGE))
-    # Memory that the plan itself put on another node counts as remote too: it is as far away.
-    local = None if copy.node is None else seen.share_on((copy.node,))
-    return values | {
-        "placement": float(proof.verdict is PlacementVerdict.NOT_MET),
-        "remote": None if local is None else 1 - local,
-        "huge-pages": huge / total if total else None,
-    }
+    members: list[Row] = field(default_factory=list)
+    others: list[Row] = field(default_factory=list)
 
 
 # -- Whom to compare -------------------------------------------------------------------------------
@@ -332,7 +70,7 @@ _HALVES = (Kind.BIMODAL, Kind.GRADIENT)  # the slow half against the fast one
 _NOT_COMPARED = (Kind.WANDERING, Kind.RECURRING, Kind.LAYOUT)
 
 
-def _sides(finding: Finding, rows: _Rows) -> Iterable[_Sides]:
+def _sides(finding: Finding, rows: Rows) -> Iterable[_Sides]:
     """Return the finding's copies and those to compare with, cell by cell.
 
     Of whole iterations each copy's runs of a benchmark in the slow ones, and in its other ones.
@@ -347,7 +85,7 @@ def _sides(finding: Finding, rows: _Rows) -> Iterable[_Sides]:
     }
     copies, cpus = frozenset(finding.copies), frozenset(finding.cpus)
 
-    def is_member(cell: _CellKey, copy: CopyEnded) -> bool:
+    def is_member(cell: CellKey, copy: CopyEnded) -> bool:
         if singles:
             return (*cell, copy.copy) in singles
         # With rotating binding a copy is one of the finding's only where it ran on its CPUs.
@@ -362,9 +100,7 @@ def _sides(finding: Finding, rows: _Rows) -> Iterable[_Sides]:
     return sides
 
 
-def _sides_over_time(
-    finding: Finding, rows: _Rows, cells: Collection[_CellKey]
-) -> Iterable[_Sides]:
+def _sides_over_time(finding: Finding, rows: Rows, cells: Collection[CellKey]) -> Iterable[_Sides]:
     """Return each copy's runs of a benchmark in a finding's iterations, and in its other ones.
 
     Of a drift, those of its last and of its first iteration.
@@ -385,7 +121,7 @@ def _sides_over_time(
     return sides.values()
 
 
-def _cut_in_halves(rows: Sequence[_Row]) -> _Sides:
+def _cut_in_halves(rows: Sequence[Row]) -> _Sides:
     """Return the slow and the fast rows of a cell, cut where both vary least inside.
 
     Of n values in order, cut after the k-th, the squares between the two parts are
@@ -405,6 +141,9 @@ def _cut_in_halves(rows: Sequence[_Row]) -> _Sides:
 
 # -- What to compare -------------------------------------------------------------------------------
 
+_NEXT_TO_NOTHING = 0.005  # the others' share, if no larger, is not told
+# What has to be read of a copy before nothing recorded explains its time.
+_PARTS_OF_TIME = {CPU_TIME, "slept"}
 _SPREADS = 3.0  # standard deviations of the others among themselves; less is their own noise
 _HALF = 0.5  # of the typical difference: a cell, or a copy, with as much shows it
 _MOST = 2 / 3  # of copies, that a number must be known of; of cells, that must show it
@@ -419,34 +158,41 @@ def add_evidence(findings: Sequence[Finding], run: StoredRun) -> tuple[Finding, 
     iterations that do not count are left out. Nothing is added where the run has
     nothing beyond times.
     """
-    rows = _rows_of(run) if any(not finding.explained for finding in findings) else {}
+    rows = rows_of(run) if any(not finding.explained for finding in findings) else {}
     return tuple(
         finding
         if finding.explained or finding.kind in _NOT_COMPARED
-        else _with_evidence(finding, rows)
+        else attribute(_with_evidence(finding, rows), run)
         for finding in findings
     )
 
 
-def _with_evidence(finding: Finding, rows: _Rows) -> Finding:
+def _with_evidence(finding: Finding, rows: Rows) -> Finding:
     cells = [sides for sides in _sides(finding, rows) if sides.members and sides.others]
     candidates = [
         _compare(measure, cells, finding)
-        for measure in _MEASURES
+        for measure in MEASURES
         # Of a measure without a number, words cannot say that fast copies lack it.
         if cells and ("{}" in measure.words or not finding.fast)
     ]
     candidates.append(_shared_by_benchmarks(finding, rows))
     measured = [evidence for evidence in candidates if evidence]
+    if any(evidence.name in OF_MORE_CPU_TIME for evidence in measured):
+        measured = [evidence for evidence in measured if evidence.name != CPU_TIME]
     measured.sort(key=lambda evidence: -evidence.weight)
+    # Of CPU time, elapsed time and its parts say nothing.
+    both = [(sides.members, sides.others) for sides in cells]
+    shares = None if finding.by_cpu or finding.fast else time_shares(both)
+    in_words = shares and shares_evidence(shares)
     recorded = {name for sides in cells for row in sides.members for name in row.numbers}
-    if not measured and any(measure.name in recorded for measure in _MEASURES):
+    if not measured and not in_words and recorded >= _PARTS_OF_TIME:
         measured.append(EvidenceKind.UNEXPLAINED.evidence("nothing recorded explains it"))
     of_times = [evidence for evidence in finding.evidence if evidence.others is None]
-    return replace(finding, evidence=(*of_times, *measured))
+    told = (*of_times, *measured, *([in_words] if in_words else []))
+    return replace(finding, evidence=told, time_shares=shares)
 
 
-def _by_copy(name: str, rows: Sequence[_Row]) -> dict[int, list[float]]:
+def _by_copy(name: str, rows: Sequence[Row]) -> dict[int, list[float]]:
     """Return a number of the rows by copy; empty where too few rows have it."""
     values = [(row.copy.copy, row.numbers[name]) for row in rows if name in row.numbers]
     return group_by_key(values) if len(values) >= _MOST * len(rows) else {}
@@ -493,7 +239,7 @@ def _contrast(name: str, cells: Sequence[_Sides]) -> _Contrast:
     return _Contrast(members=members, others=others, deviations=deviations, excess=excess)
 
 
-def _compare(measure: _Measure, cells: Sequence[_Sides], finding: Finding) -> Evidence | None:
+def _compare(measure: Measure, cells: Sequence[_Sides], finding: Finding) -> Evidence | None:
     """Return a measure that differs notably; None if it differs little or too few cells have it."""
     contrast = _contrast(measure.name, cells)
     if len(contrast.members) < max(1.0, _MOST * len(cells)):
@@ -510,7 +256,10 @@ def _compare(measure: _Measure, cells: Sequence[_Sides], finding: Finding) -> Ev
     helps = difference * measure.slower * (-1 if finding.fast else 1) < 0
     if helps or high < measure.ratio * low or cells_that_show < _MOST * len(differences):
         return None
-    distance = 1 - low / high if measure.relative or high > 1 else abs(difference)
+    is_ratio = not measure.of_logs and (measure.relative or high > 1)
+    distance = 1 - low / high if is_ratio else abs(difference)
+    if measure.of_logs:
+        value, other = difference, 0.0
     weight_range = MOST_MEASURED_WEIGHT - LEAST_MEASURED_WEIGHT
     return Evidence(
         name=measure.name,
@@ -529,19 +278,19 @@ def _compare(measure: _Measure, cells: Sequence[_Sides], finding: Finding) -> Ev
 
 
 def _describe_measure(
-    measure: _Measure,
+    measure: Measure,
     *,
     value: float,
     other: float,
-    members: Sequence[_Row],
+    members: Sequence[Row],
     compared_with: str,
     shown_by: Sequence[int],
 ) -> str:
     """Return a measure in words, both values of it, and which copies of the finding show it."""
-    number = _UNITS[measure.unit]
+    number = UNITS[measure.unit]
     text = measure.words.format(number(value))
     cpus = {row.copy.cpu if row.copy.last_cpu is None else row.copy.last_cpu for row in members}
-    if measure.name == "waited" and len(cpus) == 1:
+    if measure.name in WAITED and len(cpus) == 1:
         text = text.replace("a CPU", f"CPU {cpus.pop()}")
     if measure.name == "placement":
         misplaced = next(row for row in members if row.numbers.get("placement"))
@@ -557,7 +306,7 @@ def _describe_measure(
     return text
 
 
-def _shared_by_benchmarks(finding: Finding, rows: _Rows) -> Evidence | None:
+def _shared_by_benchmarks(finding: Finding, rows: Rows) -> Evidence | None:
     """Return what the benchmarks of a slow part have in common, and no other of the run has.
 
     All of k of n benchmarks lie above all others by chance in one of (n over k) cases.
@@ -566,7 +315,7 @@ def _shared_by_benchmarks(finding: Finding, rows: _Rows) -> Evidence | None:
     ways = math.comb(len(names), len(finding.benchmarks))
     if finding.kind not in PLACED or finding.fast or ways < _WAYS:
         return None
-    for measure in _SHARED:
+    for measure in SHARED:
         values: defaultdict[str, list[float]] = defaultdict(list)
         for (name, _, _), in_cell in rows.items():
             values[name] += chain(*_by_copy(measure.name, in_cell).values())
@@ -577,7 +326,7 @@ def _shared_by_benchmarks(finding: Finding, rows: _Rows) -> Evidence | None:
         least, most = min(suffering), max(typical.values())
         if least < measure.ratio * most:
             continue
-        number = _UNITS[measure.unit]
+        number = UNITS[measure.unit]
         text = f"{measure.words.format(number(least))} or more"
         text += f" (other benchmarks at most {number(most)})"
         return Evidence(

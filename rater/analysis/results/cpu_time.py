@@ -59,6 +59,7 @@ class CpuTimeRule:
         """Read what is needed of a run; `counters`: those of the run, where they are known."""
         run = run.without_torn()
         head = run.head
+        self._tune_of_run = head.tune
         self._reason_of_run = (
             NOT_TOGETHER
             if head.order == "rotated" or head.mode == "steady" or head.stagger_ms > 0
@@ -68,7 +69,7 @@ class CpuTimeRule:
         uses = (run_counters(run) if counters is None else counters).cpus
         complete = {bracket.phase for bracket in run.brackets if bracket.complete}
         self._copies = group_by_key(
-            ((copy.benchmark, copy.tune), copy)
+            ((copy.benchmark, copy.tune or head.tune), copy)
             for copy in run.copies
             if copy.counted and copy.phase in complete and copy.elapsed_ns > 0
         )
@@ -79,13 +80,17 @@ class CpuTimeRule:
         """Return why CPU time may not stand for a benchmark's time, in words, or None."""
         if self._reason_of_run is not None:
             return self._reason_of_run
-        copies = self._copies.get(key, ())
+        copies = self._copies_of(key)
         accounts = [self._accounts[copy.phase, copy.copy, copy.step] for copy in copies]
         if not accounts or any(account.waited_s is None for account in accounts):
             return WAITING_UNKNOWN
         reasons = (self._sharing.get(copy.phase) for copy in copies)
         shared = next(filter(None, reasons), None)
         return shared or self._why_not_of_program(key[0], copies, accounts)
+
+    def _copies_of(self, key: BenchmarkKey) -> Sequence[CopyEnded]:
+        benchmark, tune = key
+        return self._copies.get((benchmark, tune or self._tune_of_run), ())
 
     def _why_not_of_program(
         self, benchmark: str, copies: Sequence[CopyEnded], accounts: Sequence[TimeAccount]
@@ -109,7 +114,7 @@ class CpuTimeRule:
         """Return the CPU times that stand for a benchmark's; None: see `why_not`."""
         if self.why_not(key) is not None:
             return None
-        copies = self._copies[key]
+        copies = self._copies_of(key)
         by_phase = group_by_key((copy.phase, copy.cpu_ns or 0) for copy in copies)
         longest_s = sorted(max(times_ns) / 1e9 for times_ns in by_phase.values())
         accounts = [self._accounts[copy.phase, copy.copy, copy.step] for copy in copies]

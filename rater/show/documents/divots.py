@@ -18,6 +18,16 @@ class EvidenceJson(TypedDict):
     text: Annotated[str, "The same in words."]
 
 
+class TimeSharesJson(TypedDict):
+    """Shares of the time by which copies are slower; null: not known."""
+
+    cpu: Annotated[float, "More CPU time: more work, or computed more slowly."]
+    waited_own: Annotated[float | None, "Waited for a CPU that other copies of the run had."]
+    waited_others: Annotated[float | None, "Waited for a CPU that other processes had."]
+    waited: Annotated[float | None, "Waited for a CPU, where it is not known for whom."]
+    slept: Annotated[float | None, "Slept, was stopped, or had no quota left."]
+
+
 class DivotJson(TypedDict):
     """A slow (or fast) part of the machine or of the run; copies judged singly have one each."""
 
@@ -46,9 +56,20 @@ class DivotJson(TypedDict):
     expectation: Annotated[str | None, "What the layout predicts, in words."]
     evidence: Annotated[str, "The finding in one line."]
     measured: Annotated[list[EvidenceJson], "What was measured, what differs most first."]
+    by_cpu_time: Annotated[bool, "true: of CPU time, as are its size and its cost."]
+    time_shares: Annotated[
+        TimeSharesJson | None, "What the extra time is; null: not known, or not slower."
+    ]
     finding: Annotated[int | None, "Number of the finding, from 1; null: it is explained."]
     next: Annotated[str | None, "Command that would confirm it; null: none."]
     together_with: NotRequired[Annotated[list[int], "Copies of the finding that it is one of."]]
+
+
+class CpuJudgementJson(TypedDict):
+    """What a judgement by CPU time stands on."""
+
+    others_took: Annotated[float, "Share of their time that copies waited for others."]
+    noise_cost: Annotated[float | None, "Share of the score by CPU time that noise costs."]
 
 
 class DivotsDocument(DisturbedJson):
@@ -59,6 +80,10 @@ class DivotsDocument(DisturbedJson):
     visible: Annotated[dict[str, float], "Smallest slowdown that the run could show, by scope."]
     failed_left_out: Annotated[int, "Copy runs left out because they did not end well."]
     lost: Annotated[float, "What all divots cost together, share of the score (or time)."]
+    by_cpu_time: Annotated[
+        CpuJudgementJson | None, "CPU time judges a disturbed run; null: elapsed time, or nothing."
+    ]
+    not_by_cpu_time: Annotated[str | None, "Why CPU time does not judge a disturbed run."]
 
 
 class PlaceJson(TypedDict):

@@ -210,7 +210,9 @@ def _slow(page_run: ReportRun, *, several: bool) -> Iterator[Html]:
         yield element("details", words, element("ol", *items[most:], start=most + 1))
     yield html_parts(remark_parts(analysis, analysis.findings))
     if findings:
-        yield html_parts([Line(visible_line(analysis.visible), "dim")])
+        yield html_parts(
+            [Line(visible_line(analysis.visible, by_cpu=analysis.by_cpu is not None), "dim")]
+        )
 
 
 def _divot(place: int, finding: Finding, page_run: ReportRun) -> Html:

@@ -12,6 +12,7 @@ from rater.analysis.divots.confirm import ConfirmPlan, ConfirmResult, ConfirmVer
 from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.finding import (
     Analysis,
+    CpuJudgement,
     Finding,
     RecurringDivot,
     nothing_to_compare,
@@ -84,6 +85,8 @@ def finding_parts(
 def verdict_lines(head: RunHead, analysis: Analysis, divots: Sequence[Finding]) -> Iterator[Line]:
     """Yield what stands above the divots that are shown, or in their place."""
     failed, are = count(analysis.failed, "copy run"), "is" if analysis.failed == 1 else "are"
+    if analysis.by_cpu is not None and not analysis.disturbed:
+        yield Line(by_cpu_line(analysis, analysis.by_cpu), "bold yellow")
     if analysis.disturbed:
         yield Line(disturbed_line(analysis, shown=bool(divots)), "bold yellow")
     elif not divots and (can_judge(analysis) or analysis.findings):
@@ -102,7 +105,7 @@ def remark_parts(analysis: Analysis, shown: Sequence[Finding]) -> Iterator[Part]
     """Yield what is slow as the layout explains, and what could have been seen."""
     explained = [finding for finding in shown if finding.explained]
     yield ViewTable(
-        title="Explained by the layout, no divots",
+        title="Explained, no divots",
         rows=explained,
         fields=(
             Field(heading="", value=lambda _: "  ", form=TEXT),
@@ -111,7 +114,7 @@ def remark_parts(analysis: Analysis, shown: Sequence[Finding]) -> Iterator[Part]
         most=_MOST_EXPLAINED,
     )
     if len(shown) == len(explained) and not analysis.disturbed and (analysis.visible or explained):
-        yield Line(visible_line(analysis.visible), "dim")
+        yield Line(visible_line(analysis.visible, by_cpu=analysis.by_cpu is not None), "dim")
 
 
 def can_judge(analysis: Analysis) -> bool:
@@ -122,8 +125,20 @@ def can_judge(analysis: Analysis) -> bool:
 
 def disturbed_line(analysis: Analysis, *, shown: bool = False) -> str:
     """Return in words why a run was too disturbed to judge; `shown`: its findings are below."""
-    line = f"Too disturbed to judge: {'; '.join(analysis.disturbed)}."
+    reasons = [*analysis.disturbed]
+    if analysis.not_by_cpu:
+        reasons.append(f"not by CPU time: {analysis.not_by_cpu}")
+    line = f"Too disturbed to judge: {'; '.join(reasons)}."
     return f"{line} It may have caused the findings below." if shown else line
+
+
+def by_cpu_line(analysis: Analysis, judgement: CpuJudgement) -> str:
+    """Return in words that CPU time judges a run, and why."""
+    took = percent(judgement.others_took, 0)
+    return (
+        f"Judged by CPU time, as elapsed times are disturbed: "
+        f"{'; '.join(analysis.disturbed_times)}. Copies waited {took} % of their time for others."
+    )
 
 
 def _nothing(head: RunHead, analysis: Analysis) -> str:
@@ -166,11 +181,13 @@ def _describe_findings(divots: Sequence[Finding], analysis: Analysis) -> Iterato
         style=lambda row: "" if row[1].cost >= _NOTE or row[1].fast else "dim",
         most=_MOST_LINES,
         tight=True,
-        note=visible_line(analysis.visible) if analysis.visible else "",
+        note=visible_line(analysis.visible, by_cpu=analysis.by_cpu is not None)
+        if analysis.visible
+        else "",
     )
 
 
-def visible_line(visible: dict[str, float]) -> str:
+def visible_line(visible: dict[str, float], *, by_cpu: bool = False) -> str:
     """Return the smallest effects that the run could show as a sentence."""
     if not visible:
         return _FEW
@@ -181,7 +198,8 @@ def visible_line(visible: dict[str, float]) -> str:
         if scope in visible and not (scope == "group-benchmark" and one_benchmark)
     )
     sizes = "; ".join(f"{what} {', '.join(parts[what])}" for what in parts)
-    line = f"Smallest detectable slowdown: {sizes}."
+    measure = " by CPU time" if by_cpu else ""
+    line = f"Smallest detectable slowdown{measure}: {sizes}."
     return f"{line} {_NO_COPY}" if parts.keys() == {SCOPES["group"][0]} else line
 
 

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 from rater.analysis.divots.model.finding import (
     Analysis,
     CopyEffect,
+    CpuJudgement,
     Evidence,
     FaultMeasurement,
     Finding,
     Kind,
     RecurringDivot,
+    TimeShares,
 )
 from rater.record.stored import RunHead
 from rater.show.results.disturbed import disturbed_json
@@ -23,12 +25,14 @@ from rater.system.process import typed_command
 
 if TYPE_CHECKING:
     from rater.show.documents.divots import (
+        CpuJudgementJson,
         DivotJson,
         DivotsDocument,
         EvidenceJson,
         FaultJson,
         RecurringJson,
         SeveralDivotsDocument,
+        TimeSharesJson,
     )
 
 _MOST_MEASURED = 3  # measurements in the line of a finding
@@ -42,7 +46,8 @@ def evidence_line(finding: Finding) -> str:
 
     Of what was measured beside the times the line has the three values that differ most.
     """
-    parts = [f"{finding.place}: {finding.summary}" if finding.has_place else finding.summary]
+    summary = f"{finding.summary}, by CPU time" if finding.by_cpu else finding.summary
+    parts = [f"{finding.place}: {summary}" if finding.has_place else summary]
     if finding.expectation:
         parts.append(finding.expectation)
     ordered = _by_weight(finding)
@@ -116,8 +121,20 @@ def _divot(finding: Finding) -> DivotJson:
         "measured": [
             _measured(evidence) for evidence in _by_weight(finding) if evidence.others is not None
         ],
+        "by_cpu_time": finding.by_cpu,
+        "time_shares": None if finding.time_shares is None else _time_shares(finding.time_shares),
         "finding": None,
         "next": None,
+    }
+
+
+def _time_shares(shares: TimeShares) -> TimeSharesJson:
+    return {
+        "cpu": round(shares.cpu, _DIGITS),
+        "waited_own": _rounded(shares.waited_own),
+        "waited_others": _rounded(shares.waited_others),
+        "waited": _rounded(shares.waited),
+        "slept": _rounded(shares.slept),
     }
 
 
@@ -175,6 +192,16 @@ def _of_run(head: RunHead, analysis: Analysis) -> DivotsDocument:
         "failed_left_out": analysis.failed,
         "lost": round(analysis.lost, _DIGITS),
         **disturbed_json(analysis),
+        "disturbed": [*analysis.disturbed],
+        "by_cpu_time": None if analysis.by_cpu is None else _judgement(analysis.by_cpu),
+        "not_by_cpu_time": analysis.not_by_cpu,
+    }
+
+
+def _judgement(judgement: CpuJudgement) -> CpuJudgementJson:
+    return {
+        "others_took": round(judgement.others_took, _DIGITS),
+        "noise_cost": _rounded(judgement.noise_cost),
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -14,6 +14,7 @@ from rater.analysis.divots.confirm import next_commands
 from rater.analysis.divots.model.finding import (
     VERSION,
     Analysis,
+    CpuJudgement,
     Finding,
     Kind,
     RecurringDivot,
@@ -131,13 +132,7 @@ def _load_or_search(
         search, texts = kept
         if asked == (search.version, search.threshold_group, search.threshold_copy):
             with suppress(ValueError):  # damaged, or not rater's: found anew
-                return Analysis(
-                    findings=tuple(from_json(text) for text in texts),
-                    visible=search.visible,
-                    failed=search.failed,
-                    others_cost=search.others_cost,
-                    noise_cost=search.noise_cost,
-                )
+                return _analysis_from_store(search, texts)
     with store.reading() as connection:  # before the search: what comes later is not in it
         copies = count_copy_runs(connection, head.run)
     if run is not None and nothing_to_compare(head):  # numpy is not loaded for that
@@ -156,9 +151,28 @@ def _load_or_search(
             failed=analysis.failed,
             others_cost=analysis.others_cost,
             noise_cost=analysis.noise_cost,
+            cpu_others_took=analysis.by_cpu.others_took if analysis.by_cpu else None,
+            cpu_noise_cost=analysis.by_cpu.noise_cost if analysis.by_cpu else None,
+            not_by_cpu=analysis.not_by_cpu,
         )
         _keep(store, head, search, analysis)
     return analysis
+
+
+def _analysis_from_store(search: DivotSearch, texts: Sequence[str]) -> Analysis:
+    """Return a stored analysis; raises `ValueError` for findings that are not rater's."""
+    others_took = search.cpu_others_took
+    return Analysis(
+        findings=tuple(from_json(text) for text in texts),
+        visible=search.visible,
+        failed=search.failed,
+        others_cost=search.others_cost,
+        noise_cost=search.noise_cost,
+        by_cpu=None
+        if others_took is None
+        else CpuJudgement(others_took=others_took, noise_cost=search.cpu_noise_cost),
+        not_by_cpu=search.not_by_cpu,
+    )
 
 
 def refusal(run: StoredRun, topology: Topology) -> str | None:
@@ -198,7 +212,20 @@ def _analyse_times(
     if head.source != "run" and (copy_runs > _MOST_LOADED or not _has_cpu_times(times)):
         return analysis
     rows = run or store.load(head.run)
-    analysis = replace(analysis, others_cost=foreign_load_cost(rows, run_counters(rows)))
+    counters = run_counters(rows)
+    analysis = replace(analysis, others_cost=foreign_load_cost(rows, counters))
+    if analysis.disturbed:
+        from rater.analysis.divots.by_cpu_time import judge_by_cpu_time
+
+        analysis = judge_by_cpu_time(
+            analysis,
+            rows,
+            times.chunks,
+            times.benchmarks,
+            counters,
+            thresholds=thresholds,
+            core_pus=times.core_pus,
+        )
     if all(finding.explained for finding in analysis.findings):
         return analysis
     from rater.analysis.divots.evidence import add_evidence
@@ -222,10 +249,19 @@ def find_recurring(
     searched = []
     for head, analysis in runs:
         times = store.times(head.run)
-        table = build_table(times.chunks, times.benchmarks, machine=Machine(times.core_pus))
+        chunks = times.chunks if analysis.by_cpu is None else _cpu_chunks(store, head, times)
+        table = build_table(chunks, times.benchmarks, machine=Machine(times.core_pus))
         if table is not None:
             searched.append(SearchedRun(head.run, analysis.findings, table))
     return between_runs(searched)
+
+
+def _cpu_chunks(store: Store, head: RunHead, times: RunTimes) -> Sequence[Any]:
+    """Return the rows of a run that CPU time judges; none where it does so no more."""
+    from rater.analysis.divots.by_cpu_time import cpu_rows
+
+    rows = cpu_rows(store.load(head.run), times.chunks, times.benchmarks)
+    return () if isinstance(rows, str) else rows.chunks
 
 
 def _has_cpu_times(times: RunTimes) -> bool:

@@ -61,6 +61,7 @@ class EvidenceKind(Enum):
     COST = ("cost", 100.0, False)
     OUTPUT = ("output", 90.0, True)  # copies so fast that they cannot have done their work
     LAYOUT = ("layout", 60.0, True)  # how much of it the layout may have made
+    TIME = ("time", 15.0, True)  # which share each cause has in the extra time
     MEMORY = ("memory", 50.0, True)  # the memory of a node's copies is on another one
     UNEXPLAINED = ("cause", 0.0, True)  # numbers were recorded, and none of them differs
 
@@ -91,6 +92,19 @@ class Evidence(Struct, frozen=True, kw_only=True):
         """Whether it says something of the cause: a number that no kind names always does."""
         kind = next((kind for kind in EvidenceKind if kind.label == self.name), None)
         return kind is None or kind.of_cause
+
+
+class TimeShares(Struct, frozen=True, kw_only=True):
+    """Shares of the time by which a finding's copies are slower, 0 to 1; together they are 1.
+
+    None: not known. `waited` is known where it is not known for whom.
+    """
+
+    cpu: float  # more CPU time: more work, or computed more slowly
+    waited_own: float | None = None  # for a CPU that other copies of the run had
+    waited_others: float | None = None  # for a CPU that other processes had
+    waited: float | None = None
+    slept: float | None = None  # slept, was stopped, or had no quota left
 
 
 class CellEffect(Struct, frozen=True, kw_only=True):
@@ -147,6 +161,8 @@ class Finding(Struct, frozen=True, kw_only=True):
     time_lost: float | None = None  # of all copies' time, 0 to 1; where there is no score lost
     # Its share in the cost of all findings together: the costliest is taken away first.
     share_lost: float | None = None
+    by_cpu: bool = False  # of CPU time in place of elapsed time, as are its size and cost
+    time_shares: TimeShares | None = None  # None: not known, or it is not slower
 
     @property
     def cost(self) -> float:
@@ -186,7 +202,14 @@ class Thresholds(Struct, frozen=True):
     copy: float = 0.03
 
 
-VERSION = 17  # of the detector: stored findings of another version are searched again
+VERSION = 18  # of the detector: stored findings of another version are searched again
+
+
+class CpuJudgement(Struct, frozen=True, kw_only=True):
+    """That CPU time judges a run that others disturbed, and what it stands on."""
+
+    others_took: float  # share of the copies' time that they waited for others, on average
+    noise_cost: float | None  # of the score by CPU time, 0 to 1, that noise alone costs
 
 
 class Analysis(Struct, frozen=True, kw_only=True):
@@ -198,13 +221,25 @@ class Analysis(Struct, frozen=True, kw_only=True):
     # Costs of the score, 0 to 1: by other processes (None if not recorded), and by noise alone.
     others_cost: float | None = None
     noise_cost: float | None = None
+    by_cpu: CpuJudgement | None = None  # None: elapsed time judges, or nothing does
+    not_by_cpu: str | None = None  # why CPU time does not judge a disturbed run
     # Commands that make the run again, and that confirm each divot; none for imported runs.
     rerun: str | None = None
     confirm: tuple[str, ...] = ()
 
     @property
     def disturbed(self) -> tuple[str, ...]:
-        """The reasons why the run was too disturbed to judge; empty if it was not."""
+        """The reasons why the run was too disturbed to judge; empty if it was not.
+
+        What others did to elapsed times is no reason where CPU time judges.
+        """
+        if self.by_cpu is not None:
+            return disturbance_reasons(None, self.by_cpu.noise_cost)
+        return self.disturbed_times
+
+    @property
+    def disturbed_times(self) -> tuple[str, ...]:
+        """The reasons why elapsed times are too disturbed to judge; empty if they are not."""
         return disturbance_reasons(self.others_cost, self.noise_cost)
 
     @property

@@ -1,0 +1,189 @@
+"""The search for divots over CPU seconds, for runs that others disturbed; pure.
+
+The same search runs over the CPU time of each copy in place of its elapsed time, where the one
+rule (`CpuTimeRule`) lets CPU time judge. CPU time is not immune: who comes back to a CPU after
+others finds its caches filled with their data, and a hypervisor's steal may be counted as work.
+So no place is accused from one phase, and what others did on a place's CPUs stands against it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from statistics import fmean, median
+from typing import Any, Final
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rater.analysis.divots.findings import analyse
+from rater.analysis.divots.model.finding import PLACED, Analysis, CpuJudgement, Finding, Thresholds
+from rater.analysis.results.cpu_time import CpuTimeRule, CpuTimes
+from rater.analysis.results.cpu_use import CpuUse, RunCounters
+from rater.analysis.stats.robust import Floats
+from rater.record.events import CopyEnded
+from rater.record.stored import StoredRun, TimeRow, is_good
+from rater.text.values import group_by_key, percent
+
+type BenchmarkName = tuple[str, str | None]  # benchmark and tune
+
+ONE_PHASE: Final = "one iteration of one benchmark says nothing by CPU time"
+_BENCHMARK, _START, _ELAPSED, _CPU_TIME = map(
+    TimeRow._fields.index, ("benchmark", "start_ns", "elapsed_ns", "cpu_ns")
+)
+# Measured on a virtual machine of two CPUs (`benchmarks/cpu_time.py`), copies bound, of programs
+# that fill nothing, the L1 and the L2 cache: a competitor that takes half of one CPU adds up to
+# so much of a copy's CPU time there.
+_INFLATION: Final = 0.06
+
+
+class CpuRows(Struct, frozen=True, eq=False, kw_only=True):
+    """Times of a run with CPU seconds in place of elapsed seconds."""
+
+    chunks: tuple[Any, ...]  # float64 (n, 14): the columns of `TimeRow`
+    others_took: float  # share of the copies' time that they waited for others, on average
+
+
+def cpu_rows(
+    run: StoredRun,
+    chunks: Sequence[Any],
+    benchmarks: Sequence[BenchmarkName],
+    counters: RunCounters | None = None,
+) -> CpuRows | str:
+    """Return the rows (`TimeRow`) of benchmarks that CPU time may judge, or why there are none.
+
+    `benchmarks` are those that the rows number, with their tunes.
+    """
+    rule = CpuTimeRule(run, counters)
+    times: dict[int, CpuTimes] = {}
+    reasons = []
+    for number, key in enumerate(benchmarks):
+        if judged := rule.times(key):
+            times[number] = judged
+        else:
+            reasons.append(rule.why_not(key))
+    if not times:
+        return next(filter(None, reasons), "no copy ended well")
+    return CpuRows(
+        chunks=tuple(_with_cpu_times(chunk, times.keys()) for chunk in chunks),
+        others_took=fmean(judged.others_took for judged in times.values()),
+    )
+
+
+def _with_cpu_times(chunk: Floats, numbers: Collection[int]) -> Floats:
+    """Return rows of benchmarks with their CPU time as elapsed time, which has no start."""
+    rows: Floats = chunk[np.isin(chunk[:, _BENCHMARK], [*numbers])].copy()
+    rows[:, _ELAPSED] = rows[:, _CPU_TIME]
+    rows[:, _START] = np.nan
+    return rows
+
+
+def judge_by_cpu_time(
+    analysis: Analysis,
+    run: StoredRun,
+    chunks: Sequence[Any],
+    benchmarks: Sequence[BenchmarkName],
+    counters: RunCounters,
+    *,
+    thresholds: Thresholds,
+    core_pus: Sequence[tuple[int, int]] = (),
+) -> Analysis:
+    """Return the analysis of a disturbed run by CPU time, or with the reason why there is none."""
+    rows = cpu_rows(run, chunks, benchmarks, counters)
+    if isinstance(rows, str):
+        return replace(analysis, not_by_cpu=rows)
+    counted_phases = {copy.phase for copy in run.copies if copy.counted}
+    if len(counted_phases) < 2:
+        return replace(analysis, not_by_cpu=ONE_PHASE)
+    by_cpu = analyse(rows.chunks, benchmarks, thresholds, core_pus=core_pus)
+    load = _LoadBeside(run, counters.cpus)
+    findings = [
+        load.explain(replace(finding, by_cpu=True))
+        for finding in by_cpu.findings
+        if not _is_of_one_phase(finding)
+    ]
+    findings.sort(key=lambda finding: finding.explained)
+    return replace(
+        by_cpu,
+        findings=tuple(findings),
+        others_cost=analysis.others_cost,
+        noise_cost=analysis.noise_cost,
+        by_cpu=CpuJudgement(others_took=rows.others_took, noise_cost=by_cpu.noise_cost),
+    )
+
+
+def _is_of_one_phase(finding: Finding) -> bool:
+    phases = {(cell.benchmark, cell.tune, cell.iteration) for cell in finding.cells}
+    return finding.kind in PLACED and len(phases) < 2
+
+
+# -- What others on a place's CPUs may have made ---------------------------------------------------
+
+
+class _LoadBeside:
+    """The share of each copy's CPU that others and the hypervisor had, and what it costs a copy."""
+
+    def __init__(self, run: StoredRun, uses: Sequence[CpuUse]) -> None:
+        run = run.without_torn()
+        use_by_cpu = {(use.phase, use.cpu): use for use in uses}
+        self._rows = [
+            (copy, (use.foreign or 0.0) + use.steal)
+            for copy in run.copies
+            if copy.counted and is_good(copy) and copy.cpu_ns
+            if (use := use_by_cpu.get((copy.phase, _cpu_of(copy))))
+        ]
+        self._slope: float = _inflation_by_share(self._rows)
+
+    def explain(self, finding: Finding) -> Finding:
+        """Return a finding, explained where what others did on its CPUs may make all of it."""
+        if finding.kind not in PLACED or finding.fast or finding.explained:
+            return finding
+        cells = {(cell.benchmark, cell.iteration) for cell in finding.cells}
+        shares: dict[bool, list[float]] = {True: [], False: []}
+        for copy, share in self._rows:
+            if (copy.benchmark, copy.iteration) in cells:
+                shares[copy.copy in finding.copies].append(share)
+        if not all(shares.values()):
+            return finding
+        had, others_had = median(shares[True]), median(shares[False])
+        if math.log(finding.slowdown) > self._slope * max(0.0, had - others_had):
+            return finding
+        expectation = (
+            f"others had {percent(had, 0)} % of its CPU ({percent(others_had, 0)} % of those of "
+            "other copies), which can cost as much in caches"
+        )
+        return replace(finding, explained=True, expectation=expectation)
+
+
+def _cpu_of(copy: CopyEnded) -> int:
+    cpu = copy.cpu if copy.last_cpu is None else copy.last_cpu
+    return -1 if cpu is None else cpu
+
+
+def _inflation_by_share(rows: Sequence[tuple[CopyEnded, float]]) -> float:
+    """Return by how much (ln) a copy's CPU time grows with the share that others have of its CPU.
+
+    The slope of ln(CPU time) on the share, each less the mean of the same copy and benchmark over
+    the iterations (the within estimator of panel data, Wooldridge, Econometric Analysis of Cross
+    Section and Panel Data, 10.5): what a copy or a place is by itself cancels. To it two standard
+    errors are added. Where shares hardly vary, the measured `_INFLATION` stands.
+    """
+    shares, logs = [], []
+    cells = group_by_key(
+        ((copy.benchmark, copy.tune, copy.copy), (copy, share)) for copy, share in rows
+    )
+    for of_copy in cells.values():
+        values = [math.log(copy.cpu_ns or 1) for copy, _ in of_copy]
+        mean_log, mean_share = fmean(values), fmean(share for _, share in of_copy)
+        logs += [value - mean_log for value in values]
+        shares += [share - mean_share for _, share in of_copy]
+    squares = sum(share**2 for share in shares)
+    freedom = len(shares) - len(cells) - 1
+    if freedom < 1 or squares <= 0:
+        return 2 * _INFLATION
+    slope = sum(share * value for share, value in zip(shares, logs, strict=True)) / squares
+    rest = sum((value - slope * share) ** 2 for share, value in zip(shares, logs, strict=True))
+    error = math.sqrt(rest / freedom / squares)
+    # An estimate that knows little is held near what was measured elsewhere.
+    return max(2 * _INFLATION, min(slope, 1.0) + 2 * min(error, _INFLATION))
