@@ -257,7 +257,7 @@ def find_recurring(
 
 
 def _cpu_chunks(store: Store, head: RunHead, times: RunTimes) -> Sequence[Any]:
-    """Return the rows of a run that CPU time judges; none where it does so no more."""
+    """Return the rows of a run that CPU time judges; no rows where it may not any more."""
     from rater.analysis.divots.by_cpu_time import cpu_rows
 
     rows = cpu_rows(store.load(head.run), times.chunks, times.benchmarks)

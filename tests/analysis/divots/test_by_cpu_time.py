@@ -186,7 +186,7 @@ def slow(*copies: int, **changes: Any) -> Finding:
     )
 
 
-def found(run: StoredRun) -> Finding:
+def finding_of_copy_3(run: StoredRun) -> Finding:
     (finding,) = (finding for finding in judged(run).findings if finding.copies == (3,))
     return finding
 
@@ -195,7 +195,7 @@ def test_the_three_causes_of_extra_time_have_their_shares() -> None:
     cpu_s, others_s = own_work(noise=0.001), np.zeros(ALIKE.shape)
     cpu_s[:, 3] += 3.0
     others_s[:, 3] = 1.0
-    finding = found(beside_others(cpu_s, others_s, cpus=COPIES))
+    finding = finding_of_copy_3(beside_others(cpu_s, others_s, cpus=COPIES))
     shares = finding.time_shares
     assert shares is not None
     assert shares.cpu == pytest.approx(0.75, abs=0.02)
@@ -208,20 +208,22 @@ def test_the_three_causes_of_extra_time_have_their_shares() -> None:
 def test_a_copy_with_an_input_of_its_own_is_named_and_not_its_cpu() -> None:
     cpu_s = own_work(noise=0.001)
     cpu_s[:, 3] *= 1.5
-    same = found(beside_others(cpu_s, 0.0))
+    same = finding_of_copy_3(beside_others(cpu_s, 0.0))
     assert (same.kind, same.place) == (Kind.SLOW_CPU, "CPU 3")
-    own = found(beside_others(cpu_s, 0.0, command="sh -c 'exec ./wc in$RATER_COPY.txt'"))
+    own = finding_of_copy_3(
+        beside_others(cpu_s, 0.0, command="sh -c 'exec ./wc in$RATER_COPY.txt'")
+    )
     assert (own.kind, own.place) == (Kind.OUTLIER_COPY, "copy 3 (CPU 3)")
     imported = beside_others(cpu_s, 0.0, command="")
     imported = replace(imported, head=replace(imported.head, source="import"))
-    both = found(imported)
+    both = finding_of_copy_3(imported)
     assert (both.kind, both.place) == (Kind.SLOW_CPU, "CPU 3 (copy 3)")
 
 
 def test_a_cpu_on_which_a_copy_waited_keeps_its_name() -> None:
     others_s = np.zeros(ALIKE.shape)
     others_s[:, 3] = 0.8
-    finding = found(
+    finding = finding_of_copy_3(
         beside_others(own_work(noise=0.001), others_s, command="./wc in$RATER_COPY.txt")
     )
     assert (finding.kind, finding.place) == (Kind.SLOW_CPU, "CPU 3")
