@@ -38,7 +38,6 @@ int main(int count, char **words) { /* WORK KIB: steps over so much memory */
 MORE_WORK = 1.10
 WORK = 3000
 ITERATIONS = 10
-SIZES_KIB = (0, 400)
 
 
 @contextlib.contextmanager
@@ -82,7 +81,11 @@ def run_once(
     found = [divot for divot in document.get("divots", []) if not divot["explained"]]
     placed = [divot for divot in found if divot["copies"] and len(divot["copies"]) < copies]
     measured = json.loads(call("export", "last", "--db", database, "--format", "json") or "{}")
-    return judge(document, placed, planted=planted, last=last), cpu_ratio(measured, last)
+    word = judge(document, placed, planted=planted, last=last)
+    if word in ("wrong", "not judged"):
+        reasons = [divot["evidence"] for divot in placed] or [document.get("not_by_cpu_time")]
+        print(f"    {word}: {'; '.join(map(str, reasons))}", flush=True)
+    return word, cpu_ratio(measured, last)
 
 
 def judge(
@@ -119,6 +122,7 @@ def main() -> None:
     )
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--loads", default="0,1,4,20")
+    parser.add_argument("--sizes", default="0,400", help="KiB of memory of a copy")
     parser.add_argument("--rater", default=str(Path(sys.executable).parent / "rater"))
     options = parser.parse_args()
     copies = len(os.sched_getaffinity(0))
@@ -128,7 +132,7 @@ def main() -> None:
         (folder / "program.c").write_text(SOURCE)
         subprocess.run(["cc", "-O2", "-o", folder / "program", folder / "program.c"], check=True)
         for processes in map(int, options.loads.split(",")):
-            for size_kib in SIZES_KIB:
+            for size_kib in map(int, options.sizes.split(",")):
                 for planted in (True, False):
                     with load(processes, copies - 1):
                         results = [

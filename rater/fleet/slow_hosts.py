@@ -240,7 +240,7 @@ def fleet_divots(
         loaded = _loaded(store, fleet, thresholds, _DIVOTS_MOST_OPENED)
     divots = {host: divot_rows(it.findings) for host, it in loaded.inside.items()}
     print_view(output, loaded.document(fleet) | {"divots": divots}, fleet_parts)
-    return _gate(min(least for _, least in limits), loaded) if limits else 0
+    return _gate(min(limit.least for limit in limits), loaded) if limits else 0
 
 
 class _Loaded(Struct, kw_only=True):

@@ -166,8 +166,10 @@ def _inflation_by_share(rows: Sequence[tuple[CopyEnded, float]]) -> float:
 
     The slope of ln(CPU time) on the share, each less the mean of the same copy and benchmark over
     the iterations (the within estimator of panel data, Wooldridge, Econometric Analysis of Cross
-    Section and Panel Data, 10.5): what a copy or a place is by itself cancels. To it two standard
-    errors are added. Where shares hardly vary, the measured `_INFLATION` stands.
+    Section and Panel Data, 10.5): what a copy or a place is by itself cancels. It is held to what
+    was measured elsewhere, a normal prior about 0 with the deviation p = 2 `_INFLATION`: with the
+    standard error e the slope counts p^2 / (p^2 + e^2), with the error (1 / e^2 + 1 / p^2)^-1/2.
+    Returned is the slope and one such error, p at least.
     """
     shares, logs = [], []
     cells = group_by_key(
@@ -180,10 +182,11 @@ def _inflation_by_share(rows: Sequence[tuple[CopyEnded, float]]) -> float:
         shares += [share - mean_share for _, share in of_copy]
     squares = sum(share**2 for share in shares)
     freedom = len(shares) - len(cells) - 1
+    prior = 2 * _INFLATION  # of all of a CPU, as measured of half of one
     if freedom < 1 or squares <= 0:
-        return 2 * _INFLATION
+        return prior
     slope = sum(share * value for share, value in zip(shares, logs, strict=True)) / squares
     rest = sum((value - slope * share) ** 2 for share, value in zip(shares, logs, strict=True))
-    error = math.sqrt(rest / freedom / squares)
-    # An estimate that knows little is held near what was measured elsewhere.
-    return max(2 * _INFLATION, min(slope, 1.0) + 2 * min(error, _INFLATION))
+    variance = rest / freedom / squares
+    weight = prior**2 / (prior**2 + variance)
+    return max(prior, slope * weight + math.sqrt(variance * weight))

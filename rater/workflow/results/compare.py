@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from rater.analysis.compare.compare import compare
+from rater.analysis.compare.gate import judge_comparison
 from rater.analysis.compare.model import Comparison, cpi_changes
 from rater.analysis.results.copies import Point, memory_rows
 from rater.analysis.results.disturbed import NOT_JUDGED
+from rater.analysis.results.gates import GateAnswer, gate_status, reasons_of
 from rater.analysis.stats.intervals import Decision
 from rater.show.charts.comparison import comparison_chart, comparison_svg
 from rater.show.compare.comparison import comparison_document, comparison_parts
@@ -20,7 +22,7 @@ from rater.show.screen.document import Line, Part
 from rater.store.store import Store
 from rater.system.errors import InputError
 from rater.system.process import print_error
-from rater.text.values import parse_percent, truncate_list
+from rater.text.values import count, parse_percent, truncate_list
 from rater.workflow.arguments import Output, open_store_for_reading, print_view
 from rater.workflow.results.points import (
     NOT_DONE,
@@ -34,6 +36,11 @@ from rater.workflow.results.points import (
 
 _WORSE_FOUND = 1  # exit status of --fail-on
 _WORSE = "worse"
+_MOST_HIDDEN = 4  # of what a gate cannot judge, that are told
+_SEVERAL_RUNS = (
+    "make several runs of both, in turn (`rater sweep --rounds 6 --axis ...`), when nothing else "
+    "works on this machine, or name several: 7,8,9 10,11,12"
+)
 CPU_TIME = "cpu"  # no axis: the word of --by for CPU time
 
 
@@ -163,11 +170,7 @@ def _gate(comparison: Comparison, least: float, without: Sequence[str]) -> int:
     `without`: points that have no runs. Those that a sweep left out, knowing why, are no obstacle.
     """
     unmade = [text for text in without if text.endswith(NOT_DONE)]
-    worse = [
-        f"{row.name} ({side.label})"
-        for row, side, cell in comparison.verdicts()
-        if cell.holds and cell.speedup is not None and cell.speedup.ratio < 1 - least
-    ]
+    verdicts = [*judge_comparison(comparison, least)]
     for row, side, cell in comparison.verdicts():
         if cell.speedup is not None and cell.speedup.verdict is Decision.RARELY:
             print_error(
@@ -175,7 +178,7 @@ def _gate(comparison: Comparison, least: float, without: Sequence[str]) -> int:
                 f"{cell.speedup.verdict_text}"
             )
     lost = [f"{name} ({label})" for name, label in comparison.lost]
-    unjudged = [f"{row.name} ({side.label}): {why}" for row, side, why in comparison.unjudged()]
+    worse = reasons_of(verdicts, GateAnswer.FOUND)
     if worse:
         print_error(f"--fail-on worse: worse: {truncate_list(worse)}")
     if lost:
@@ -187,17 +190,16 @@ def _gate(comparison: Comparison, least: float, without: Sequence[str]) -> int:
     if unmade:
         print_error(f"--fail-on worse: cannot be judged: {truncate_list(unmade)}")
         return NOT_JUDGED
-    if unjudged:
-        print_error(
-            f"--fail-on worse: cannot be judged: {truncate_list(unjudged)}; make several runs of "
-            "both, in turn (`rater sweep --rounds 6 --axis ...`), when nothing else works on this "
-            "machine, or name several: 7,8,9 10,11,12"
-        )
-        return NOT_JUDGED
-    if not any(cell.speedup for _, _, cell in comparison.verdicts()):
+    if not verdicts:
         print_error("--fail-on worse: the baseline has no valid result: nothing was compared")
         return NOT_JUDGED
-    return 0
+    if hidden := reasons_of(verdicts, GateAnswer.OPEN):
+        more = len(hidden) - _MOST_HIDDEN
+        and_more = [f"and {count(more, 'more row')}"] if more > 0 else []
+        way_out = [_SEVERAL_RUNS] if comparison.unjudged() else []
+        told = "; ".join([*hidden[:_MOST_HIDDEN], *and_more, *way_out])
+        print_error(f"--fail-on worse: cannot be judged: {told}")
+    return gate_status(verdicts)
 
 
 def _baseline(store: Store, word: str | None, points: Sequence[Point]) -> str | None:

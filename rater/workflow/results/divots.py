@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from rater.analysis.divots.confirm import next_commands
+from rater.analysis.divots.gate import ANY, GateLimit, JudgedRun, judge_recurring, judge_run
 from rater.analysis.divots.model.finding import (
     VERSION,
     Analysis,
     CpuJudgement,
-    Finding,
     Kind,
     RecurringDivot,
     Thresholds,
@@ -24,7 +24,8 @@ from rater.analysis.divots.model.finding import (
     to_json,
 )
 from rater.analysis.results.cpu_use import run_counters
-from rater.analysis.results.disturbed import NOT_JUDGED, foreign_load_cost
+from rater.analysis.results.disturbed import foreign_load_cost
+from rater.analysis.results.gates import GateAnswer, gate_status, reasons_of
 from rater.analysis.results.placement import RunProof, placement_judgements, prove_run
 from rater.plan.request import request_from_json
 from rater.plan.topology import Topology
@@ -304,7 +305,6 @@ def analysis_for_results(
 
 # -- `rater divots`: what is slow in runs, and what comes back in the same place -------------------
 
-ANY = "any"
 MOST_PER_CENT = 1000
 _KINDS = tuple(str(kind) for kind in Kind if kind is not Kind.LAYOUT)
 
@@ -341,6 +341,7 @@ def find_divots(
             for head, analysis in runs
             if analysis.failed and not _any_good(store, head.run)
         ]
+        nodes = {head.run: _nodes_used(store, head) for head, _ in runs} if limits else {}
         judged = [(head, analysis) for head, analysis in runs if not analysis.disturbed]
         sure = between if len(judged) == len(runs) else find_recurring(store, runs)
 
@@ -355,17 +356,34 @@ def find_divots(
     if limits and failed:
         print_error(f"--fail-on: every copy of {runs_text(failed)} failed")
         return 1
-    status = _status(
-        limits, [finding for _, analysis in judged for finding in analysis.findings], sure
-    )
-    if status or not limits or len(judged) == len(runs):
-        return status
-    for head, analysis in runs:
-        if analysis.disturbed:
+    if not limits:
+        return 0
+    verdicts = [
+        verdict
+        for head, analysis in runs
+        for verdict in judge_run(
+            JudgedRun(head=head, analysis=analysis, nodes=nodes[head.run]), limits
+        )
+    ]
+    verdicts += judge_recurring(sure, limits)
+    for answer in (GateAnswer.FOUND, GateAnswer.OPEN):
+        reasons = reasons_of(verdicts, answer)
+        for reason in reasons:
             print_error(
-                f"--fail-on: run {head.run} cannot be judged: {'; '.join(analysis.disturbed)}"
+                f"--fail-on {reason}" if answer is GateAnswer.FOUND else f"--fail-on: {reason}"
             )
-    return NOT_JUDGED
+        if reasons:
+            break
+    return gate_status(verdicts)
+
+
+def _nodes_used(store: Store, head: RunHead) -> int | None:
+    """Return on how many NUMA nodes copies of a run were; None: this is not known of all."""
+    column = TimeRow._fields.index("node")
+    chunks = store.times(head.run).chunks
+    used = {node for chunk in chunks for node in chunk[:, column].tolist()}
+    known = {node for node in used if not math.isnan(node)}
+    return len(known) if len(known) == len(used) or not known else None
 
 
 def _any_good(store: Store, run: int) -> bool:
@@ -373,52 +391,12 @@ def _any_good(store: Store, run: int) -> bool:
     return any(chunk[:, column].any() for chunk in store.times(run).chunks)
 
 
-def parse_limit(text: str, kinds: Sequence[str] = _KINDS) -> tuple[str, float]:
-    """Return the kind and the least slowdown of `slow-lgroup:2%`; raises `InputError`."""
+def parse_limit(text: str, kinds: Sequence[str] = _KINDS) -> GateLimit:
+    """Return the limit that `slow-lgroup:2%` names; raises `InputError`."""
     kind, colon, size = text.partition(":")
     if kind not in (*kinds, ANY):
         raise InputError(f"--fail-on {text}: no kind of divot; expected {ANY}, {', '.join(kinds)}")
     least = parse_percent(size, MOST_PER_CENT) if colon else 0.0
     if least is None or (colon and not least):
         raise InputError(f"--fail-on {text}: {size!r}: expected per cent above 0, such as 1.5")
-    return kind, least
-
-
-def _status(
-    limits: Sequence[tuple[str, float]],
-    findings: Sequence[Finding],
-    between: Sequence[RecurringDivot],
-) -> int:
-    sizes = [
-        (finding.kind, finding.place, *_largest(finding))
-        for finding in findings
-        if not finding.explained
-    ]
-    sizes += [(divot.kind, divot.places[0].place, divot.slowdown, "") for divot in between]
-    for kind, least in limits:
-        for finding_kind, place, size, where in sizes:
-            if kind not in (finding_kind, ANY) or (kind.startswith("slow-") and size < 1):
-                continue  # a faster lgroup is no slow group, whatever its kind is called
-            if abs(size - 1) >= least:
-                print_error(f"--fail-on {kind}: {place} ({where}{(size - 1) * 100:+.1f} %)")
-                return 1
-    return 0
-
-
-def _largest(finding: Finding) -> tuple[float, str]:
-    """Return the largest slowdown of a finding that its sentence stands for, and where that is.
-
-    The typical one, or that of one benchmark or copy over its iterations: a single
-    iteration of three is no more than its noise.
-    """
-    by_part: dict[str, list[float]] = {}
-    for cell in finding.cells:
-        by_part.setdefault(f"{cell.benchmark} ", []).append(cell.slowdown)
-    for single in finding.singles:
-        name = f"copy {single.copy} of {single.benchmark} "
-        by_part.setdefault(name, []).append(single.slowdown)
-    largest, where = finding.slowdown, ""
-    for name, sizes in by_part.items():
-        if abs(median(sizes) - 1) > abs(largest - 1):
-            largest, where = median(sizes), name
-    return largest, where
+    return GateLimit(kind, least)

@@ -11,10 +11,12 @@ import pytest
 
 from benchmarks.divot_cases.direct import findings_in, for_scorer, scorer, shared_cases, table_of
 from rater.analysis.divots.findings import analyse
-from rater.analysis.divots.model.finding import Finding, Kind, Thresholds
+from rater.analysis.divots.gate import GateLimit, JudgedRun, judge_run
+from rater.analysis.divots.model.finding import Analysis, Finding, Kind, Thresholds
+from rater.analysis.results.gates import GateVerdict, gate_status
 from rater.show.results.to_json import divot_rows
-from rater.workflow.results.divots import _status
 from tests.support.divot_runs import Machine, divots, names, quiet, rows_of
+from tests.support.example_runs import HEAD
 from tests.support.places import DIVOT_CASES, SAMPLES, needs_cases, needs_samples
 
 FOUR = Machine(4, 16)
@@ -24,6 +26,13 @@ ONE = Machine(1, 64)
 def only_finding(findings: list[Finding]) -> Finding:
     assert len(findings) == 1, [(divot.place, divot.summary) for divot in findings]
     return findings[0]
+
+
+def gate_of(finding: Finding, least: float) -> list[GateVerdict]:
+    """What a gate says of slow nodes in a run that can show 1 %."""
+    analysis = Analysis(findings=(finding,), visible={"group": 0.01})
+    run = JudgedRun(head=HEAD, analysis=analysis, nodes=4)
+    return [*judge_run(run, [GateLimit("slow-lgroup", least)])]
 
 
 @pytest.mark.parametrize(("slowdown", "number"), [(1.013, 0), (1.022, 1)])
@@ -37,16 +46,14 @@ def test_an_lgroup_below_the_threshold_is_not_told_where_lgroups_differ_anyway(
     assert len(divots(times, FOUR)) == number
 
 
-def test_the_limit_for_ci_is_that_of_a_benchmark_not_of_one_of_its_iterations(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_limit_for_ci_is_that_of_a_benchmark_not_of_one_of_its_iterations() -> None:
     times = quiet(12, 3, 64, noise=0.001)
     times[3, :, 16:32] *= np.array([1.019, 1.020, 1.025])[:, None]
     found = only_finding(divots(times, FOUR))
     assert found.kind is Kind.SLOW_LGROUP
-    assert _status([("slow-lgroup", 0.023)], [found], []) == 0
-    assert _status([("slow-lgroup", 0.018)], [found], []) == 1
-    assert "node 1 (" in capsys.readouterr().err
+    assert gate_status(gate_of(found, 0.023)) == 0
+    assert gate_status(gate_of(found, 0.018)) == 1
+    assert "node 1 (" in gate_of(found, 0.018)[0].reason
 
 
 def test_eight_slow_copies_of_64_make_no_fast_ones() -> None:
@@ -226,7 +233,7 @@ def test_two_lgroups_that_swap_are_no_slow_lgroup_and_sizes_are_against_the_othe
     assert found.kind is Kind.WANDERING
     assert "iteration 1: node 0 +15.1 %; iteration 2: node 1 +14.9 %" in found.summary
     assert "node 0 -" not in found.summary
-    assert _status([("slow-lgroup", 0.01)], [found], []) == 0
+    assert gate_status(gate_of(found, 0.01)) == 0
 
 
 def findings(document: dict[str, Any]) -> list[Finding]:
