@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.analysis.compare.conditions import (
     ConditionDifference,
@@ -13,13 +14,21 @@ from rater.analysis.compare.conditions import (
     condition_differences,
     stored_conditions,
 )
-from rater.analysis.compare.differences import DisturbedRun, disturbed_runs
-from rater.analysis.compare.scaling_samples import Sample, by_conditions, curve_names, samples_of
+from rater.analysis.compare.differences import DisturbedRun, disturbed_runs, taken_runs
+from rater.analysis.compare.scaling_samples import (
+    Sample,
+    by_conditions,
+    curve_names,
+    samples_of,
+    told_by_cpu,
+)
 from rater.analysis.results.copies import CpusUsed, Point, Share, fair_copies
+from rater.analysis.results.disturbed import mostly_disturbed
 from rater.analysis.results.rates import mean_rate
 from rater.analysis.stats.curves import CurveShape, LawScale, NoLaw, Usl, curve_shape, fit_usl
 from rater.analysis.stats.intervals import Noise, noise_within_rounds, run_to_run_noise
-from rater.record.stored import PER_HOUR, RATIO
+from rater.analysis.stats.saturation import Saturation, choose_model
+from rater.record.stored import CPU_RATIO, PER_CPU_HOUR, PER_HOUR, RATIO
 from rater.text.cpuset import format_list
 from rater.text.values import copies_text, group_by_key, truncate_list
 
@@ -97,6 +106,14 @@ def left_out(
 # Where such a point was not measured it is not known.
 
 SUITES = ("all", "int", "fp")
+NO_NOISE = Noise(0.0, None)
+NO_SHAPE = CurveShape(
+    knee=None,
+    plateau=None,
+    peak=0,
+    falls_at=None,
+    reason="none of its points can be judged",
+)
 _APART = {  # why a point is not among those that a law is fitted to
     Share.CORES: "copies have a core each",
     Share.THREADS: "copies share cores",
@@ -118,6 +135,7 @@ class ScalePoint(Struct, frozen=True, kw_only=True):
     per_lgroup: float | None  # rate against linear per lgroup; None: one lgroup, or not known
     # Mean over runs of the energy of a copy (of a suite: of each benchmark, added up).
     joules_per_copy: float | None = None
+    unjudged: str | None = None  # why nothing can be concluded from it, in words
 
 
 class Series(Struct, frozen=True, kw_only=True):
@@ -126,12 +144,20 @@ class Series(Struct, frozen=True, kw_only=True):
     name: str
     is_suite: bool
     category: str | None
-    unit: str  # "ratio" or "copies/hour"
+    unit: str  # "ratio" or "copies/hour", or the same by CPU time
     over: tuple[str, ...]  # a suite's benchmarks: those with a result at every number of copies
     points: tuple[ScalePoint, ...]  # by copies
     noise: Noise
     shape: CurveShape
     law: Usl | NoLaw
+    saturation: Saturation | None = None  # what describes the curve in place of the law
+    by_cpu: float | None = None  # share that others took of copies' time; None: by elapsed time
+    unjudged: tuple[tuple[int, str], ...] = ()  # numbers of copies left out of it, and why
+
+    @property
+    def judged(self) -> tuple[ScalePoint, ...]:
+        """The points that conclusions rest on."""
+        return tuple(point for point in self.points if point.unjudged is None)
 
     def point_of(self, copies: int) -> ScalePoint | None:
         """Return the point of so many copies."""
@@ -232,7 +258,10 @@ def _curve(
 ) -> Curve:
     by_copies: dict[int, list[Sample]] = {}
     # The others stand in `Curve.lacking`.
-    with_rates = [member for member in members if member.rates.rates]
+    troubles = disturbed_runs({member.run.head.run: member.run for member in members}.values())
+    with_rates = [
+        member for member in told_by_cpu(members, taken_runs(troubles)) if member.rates.rates
+    ]
     for sample in sorted(
         with_rates, key=lambda sample: (sample.places.copies, sample.run.head.run)
     ):
@@ -282,7 +311,7 @@ def _curve(
             ),
             *left_out(names, everywhere, by_copies),
         ),
-        troubles=disturbed_runs({member.run.head.run: member.run for member in members}.values()),
+        troubles=troubles,
     )
 
 
@@ -301,15 +330,37 @@ class _PointRates(Struct, frozen=True, kw_only=True):
     rates: tuple[float, ...]
     by_round: dict[int, float]  # empty: not each run was made in a round of its own
     joules: float | None
+    unjudged: str | None = None  # why nothing can be concluded from it, in words
 
     @property
     def mean(self) -> float:
         return mean_rate(self.rates) or 0.0
 
 
-def _point_rates(kind: _Kind, samples: Sequence[Sample], *, by_ratio: bool) -> _PointRates | None:
+class _Measure(Struct, frozen=True, kw_only=True):
+    """What the rates of a series are."""
+
+    by_ratio: bool
+    by_cpu: bool = False
+
+    @property
+    def unit(self) -> str:
+        if self.by_cpu:
+            return CPU_RATIO if self.by_ratio else PER_CPU_HOUR
+        return RATIO if self.by_ratio else PER_HOUR
+
+
+def _point_rates(
+    kind: _Kind, samples: Sequence[Sample], measure: _Measure, unjudged: str | None
+) -> _PointRates | None:
     """Return the rates of a benchmark or suite; None: no run has one."""
-    rates = [(sample, sample.rates.over(kind.over, by_ratio=by_ratio)) for sample in samples]
+    rates = [
+        (
+            sample,
+            sample.rates.over(kind.over, by_ratio=measure.by_ratio, by_cpu=measure.by_cpu),
+        )
+        for sample in samples
+    ]
     rated = [(sample.run.head.run, rate) for sample, rate in rates if rate is not None]
     if not rated:
         return None
@@ -325,34 +376,104 @@ def _point_rates(kind: _Kind, samples: Sequence[Sample], *, by_ratio: bool) -> _
             if is_one_a_round and sample.block is not None and rate
         },
         joules=mean_rate([value for value in joules if value is not None]),
+        unjudged=unjudged,
     )
+
+
+def _why_not_by_cpu(kind: _Kind, samples: Sequence[Sample]) -> str | None:
+    """Return why CPU time may not judge a benchmark or suite at a point, or None."""
+    results = [
+        sample.rates.rates[name]
+        for sample in samples
+        for name in kind.over
+        if name in sample.rates.rates
+    ]
+    reasons = (result.not_by_cpu for result in results if not result.cpu_per_s)
+    return next((reason or "no CPU time is known" for reason in reasons), None)
 
 
 def _series(
     kind: _Kind, by_copies: dict[int, list[Sample]], by_ratio: bool, law_on: LawScale
 ) -> Series | None:
-    candidates = [_point_rates(kind, samples, by_ratio=by_ratio) for samples in by_copies.values()]
+    """Return the curve of a benchmark or suite; None: no point has a rate of it.
+
+    Where others disturbed a point, CPU time judges all points that it may judge, and nothing is
+    concluded from the others.
+    """
+    disturbed = {
+        copies: why
+        for copies, samples in by_copies.items()
+        if (why := mostly_disturbed([sample.is_disturbed for sample in samples]))
+    }
+    lacking = {
+        copies: why
+        for copies, samples in (by_copies if disturbed else {}).items()
+        if (why := _why_not_by_cpu(kind, samples))
+    }
+    by_cpu = bool(disturbed) and len(by_copies) - len(lacking) > 1
+    measure = _Measure(by_ratio=by_ratio, by_cpu=by_cpu)
+    unjudged = {
+        copies: f"{why}; not by CPU time: {lacking[copies]}" if copies in lacking else why
+        for copies, why in disturbed.items()
+        if copies in lacking or not by_cpu
+    }
+    left_out = {
+        copies: unjudged.get(copies, f"not by CPU time: {why}")
+        for copies, why in (lacking if by_cpu else {}).items()
+    }
+    candidates = [
+        _point_rates(kind, samples, measure, unjudged.get(copies))
+        for copies, samples in by_copies.items()
+        if copies not in left_out
+    ]
     measured = [point for point in candidates if point is not None]
     if not measured:
         return None
-    places = [point.places for point in measured]
-    copies = [place.copies for place in places]
-    means = [point.mean for point in measured]
-    runs = [len(point.rates) for point in measured]
-    noise = noise_within_rounds([point.by_round for point in measured]) or run_to_run_noise(
-        [point.rates for point in measured]
+    others_took = [
+        result.others_took
+        for copies, samples in by_copies.items()
+        if by_cpu and copies not in left_out
+        for sample in samples
+        for name in kind.over
+        if (result := sample.rates.rates.get(name)) and result.others_took is not None
+    ]
+    return _judged_series(
+        Series(
+            name=kind.name,
+            is_suite=kind.is_suite,
+            category=kind.category,
+            unit=measure.unit,
+            over=kind.over if kind.is_suite else (),
+            points=_scale_points(measured),
+            noise=NO_NOISE,
+            shape=NO_SHAPE,
+            law=NoLaw("nothing can be concluded from its points"),
+            by_cpu=max(others_took, default=0.0) if by_cpu else None,
+            unjudged=tuple(left_out.items()),
+        ),
+        [point for point in measured if point.unjudged is None],
+        law_on,
+    )
+
+
+def _judged_series(series: Series, judged: Sequence[_PointRates], law_on: LawScale) -> Series:
+    """Return a series with what its judged points say: noise, shape and law."""
+    if not judged:
+        return series
+    places = [point.places for point in judged]
+    copies, means = [place.copies for place in places], [point.mean for point in judged]
+    runs = [len(point.rates) for point in judged]
+    noise = noise_within_rounds([point.by_round for point in judged]) or run_to_run_noise(
+        [point.rates for point in judged]
     )
     fair = copies.index(fair_copies(places)) + 1
-    return Series(
-        name=kind.name,
-        is_suite=kind.is_suite,
-        category=kind.category,
-        unit=RATIO if by_ratio else PER_HOUR,
-        over=kind.over if kind.is_suite else (),
-        points=_scale_points(measured),
+    law, saturation = _law(places, means, runs, noise, law_on)
+    return replace(
+        series,
         noise=noise,
         shape=curve_shape(copies, means, runs, noise, fair),
-        law=_law(places, means, runs, noise, law_on),
+        law=law,
+        saturation=saturation,
     )
 
 
@@ -385,6 +506,7 @@ def _scale_points(measured: Sequence[_PointRates]) -> tuple[ScalePoint, ...]:
                 gain=gain,
                 per_lgroup=rate / linear if linear else None,
                 joules_per_copy=point.joules,
+                unjudged=point.unjudged,
             )
         )
     return tuple(points)
@@ -396,7 +518,7 @@ def _law(
     runs: Sequence[int],
     noise: Noise,
     law_on: LawScale,
-) -> Usl | NoLaw:
+) -> tuple[Usl | NoLaw, Saturation | None]:
     """Fit the law to the points that are alike in what a copy has for itself.
 
     A second thread of a core is not a second core, and a CPU shared by two copies adds nothing:
@@ -410,16 +532,15 @@ def _law(
         elif place.share is not Share.CPUS and place.even is not None:
             groups.setdefault((place.share, place.even), []).append(index)
     chosen = max(groups.values(), key=len, default=[])
-    fitted = fit_usl(
-        [places[index].copies for index in chosen],
-        [means[index] for index in chosen],
-        [runs[index] for index in chosen],
-        noise,
-        law_on,
+    copies = [places[index].copies for index in chosen]
+    rates, counts = [means[index] for index in chosen], [runs[index] for index in chosen]
+    fitted, saturation = choose_model(
+        fit_usl(copies, rates, counts, noise, law_on), copies, rates, counts, noise
     )
     left = [one for index, one in enumerate(places) if index not in chosen]
     if isinstance(fitted, NoLaw) and left:
         text = truncate_list([str(one.copies) for one in left], 3)
         does = "does" if len(left) == 1 else "do"
-        return NoLaw(f"{fitted.reason} ({text} {does} not count: {_APART[left[0].share]} there)")
-    return fitted
+        reason = f"{fitted.reason} ({text} {does} not count: {_APART[left[0].share]} there)"
+        return NoLaw(reason), saturation
+    return fitted, saturation

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.analysis.compare.differences import COPY_OPTIONS, option_value
 from rater.analysis.results.copies import CpusUsed, Point, Share, cpus_used
@@ -33,6 +34,26 @@ class Sample(Struct, frozen=True, kw_only=True):
     key: Conditions  # those but the copies, by name
     places: CpusUsed
     rates: TuneRates
+    is_disturbed: bool = False  # others took too much of it for a conclusion from elapsed times
+
+
+def told_by_cpu(samples: Sequence[Sample], disturbed: Collection[int]) -> list[Sample]:
+    """Return the samples with their rates by CPU time, where `disturbed` runs are among them."""
+    if not disturbed:
+        return list(samples)
+    by_tune = {
+        (sample.run.head.run, rates.tune): rates
+        for sample in samples
+        for rates in tune_rates(sample.run, by_cpu=True)
+    }
+    return [
+        replace(
+            sample,
+            rates=by_tune[sample.run.head.run, sample.rates.tune],
+            is_disturbed=sample.run.head.run in disturbed,
+        )
+        for sample in samples
+    ]
 
 
 def samples_of(points: Sequence[Point]) -> tuple[Sample, ...]:

@@ -189,11 +189,17 @@ class TuneRates(Struct, frozen=True, kw_only=True):
     score: float | None = None  # rotated order: mean of the copies' geometric means
     work_rate: float | None = None  # rotated order: reference seconds per second, to the very end
 
-    def over(self, benchmarks: Sequence[str], *, by_ratio: bool) -> float | None:
+    def over(
+        self, benchmarks: Sequence[str], *, by_ratio: bool, by_cpu: bool = False
+    ) -> float | None:
         """Return the geometric mean over some benchmarks; None: one of them has no rate.
 
-        Rotated, over all of them: the score that `rater show` gives.
+        Rotated, over all of them: the score that `rater show` gives. `by_cpu`: by CPU time.
         """
+        if by_cpu:
+            judged = [self.rates.get(name) for name in benchmarks]
+            values = [one and (one.cpu_ratio if by_ratio else one.per_cpu_hour) for one in judged]
+            return geometric_mean([value or 0.0 for value in values])
         if self.score is not None and by_ratio and set(benchmarks) == set(self.rates):
             return self.score
         results = [self.rates.get(name) for name in benchmarks]
@@ -209,9 +215,13 @@ class TuneRates(Struct, frozen=True, kw_only=True):
         return sum(known_joules) if len(known_joules) == len(benchmarks) else None
 
 
-def tune_rates(run: StoredRun) -> tuple[TuneRates, ...]:
-    """Return the results of a run, for each tune in it (an imported result can have two)."""
+def tune_rates(run: StoredRun, *, by_cpu: bool = False) -> tuple[TuneRates, ...]:
+    """Return the results of a run, for each tune in it (an imported result can have two).
+
+    `by_cpu`: with their rates by CPU time, or why there are none.
+    """
     rates, head = run_rates(run, None), run.head
+    rates = with_cpu_times(rates, run) if by_cpu else rates
     whole, lacking = dict[Key, Result](), list(rates.left_out)
     for key, result in rates.rates.items():
         if head.order == "rotated" or result.copies == head.copies:

@@ -23,28 +23,33 @@ from rater.analysis.stats.robust import Floats
 #
 # Nothing is named that noise could have made: the rise to the last point must be below half by more
 # than noise, the places that were tried considered (Bonferroni, 1 % in all). A plateau is a knee
-# beyond which no point is better by more than noise; as noise can hide a rise, the rise to the last
-# point must also be below a quarter by more than noise. A fall is a later point below the peak by
-# more than noise, all pairs of points considered.
+# beyond which no point is better by more than noise, nor all of them together; the rise to the last
+# point must also be below a quarter by more than noise. That noise could hide a gain is no proof
+# that there is none: it is named only where all later points together exclude a gain of more than
+# 5 % (one-sided 97.5 % bound of the mean of their logarithms, as tests of equivalence do: D. J.
+# Schuirmann, J. Pharmacokinet. Biopharm. 15, 1987). Else it stands with a question mark.
+# A fall is a later point below the peak by more than noise, all pairs of points considered.
 
 SHARE = 0.5  # of the rate a copy at the start; beyond the knee a copy adds less
 LEAST_POINTS = 3
 _KNEE_ALPHA = 0.01  # probability that a knee, or a fall, is named by chance
 _FLAT = 0.25  # of the rate a copy at the start; a plateau rises by less, beyond noise
 _BETTER_ALPHA = 0.025  # probability that a point on a plateau counts as better by chance
+_NO_GAIN = 0.05  # chosen: a rate that rises by less, over all later points, is no gain
 
 
 class CurveShape(Struct, frozen=True, kw_only=True):
     """Where a curve bends, as numbers of copies; a place that it does not have is None."""
 
     knee: int | None  # beyond it a copy adds less than half of the first copies' rate
-    plateau: int | None  # beyond it no number of copies is better by more than noise
+    plateau: int | None  # beyond it a gain is excluded
     peak: int  # where the rate is highest, by however little
     falls_at: int | None  # the first beyond the peak that is lower by more than noise
     reason: str | None  # why knee and plateau are not known, in words
     # Without a knee: where one would be, by the means, if noise did not hide it. The numbers of
     # copies must at least double beyond it: over less, noise alone gives such means.
     maybe: int | None = None
+    maybe_plateau: int | None = None  # below a plateau: none was seen beyond, noise could hide one
 
 
 def curve_shape(
@@ -79,7 +84,9 @@ def curve_shape(
         for point in bent
         if curve.stays_below(_FLAT, point, reach[point], better)
         and all(curve.above(later, point) <= better for later in range(point + 1, end + 1))
+        and curve.gain_beyond(point, -better) <= 0
     ]
+    excluded = [point for point in flat if curve.gain_beyond(point, better) <= math.log1p(_NO_GAIN)]
     hidden = [
         point
         for point in range(end)
@@ -88,7 +95,8 @@ def curve_shape(
     ]
     return CurveShape(
         knee=copies[bent[0]] if bent else None,
-        plateau=copies[flat[0]] if flat else None,
+        plateau=copies[excluded[0]] if excluded else None,
+        maybe_plateau=copies[flat[0]] if flat[:1] != excluded[:1] else None,
         peak=copies[peak],
         falls_at=falls_at,
         reason=None,
@@ -135,6 +143,13 @@ class _Measured(Struct, frozen=True):
         a_copy = share * self.rates[0] / self.copies[0]
         added = self.copies[later] - self.copies[start]
         return self.rates[start] + a_copy * added - self.rates[later]
+
+    def gain_beyond(self, point: int, level: float) -> float:
+        """Return the mean gain (ln) of all later points over a point, plus `level` errors of it."""
+        later = range(point + 1, len(self.copies))
+        gains = [math.log(self.rates[other] / self.rates[point]) for other in later]
+        of_later = math.hypot(*(self.errors[other] for other in later)) / len(later)
+        return math.fsum(gains) / len(later) + level * math.hypot(of_later, self.errors[point])
 
     def above(self, point: int, other: int) -> float:
         """Return how many standard errors the log of a rate lies above that of another."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from rater.analysis.compare.conditions import ConditionDifference
-from rater.analysis.compare.differences import taken_runs
 from rater.analysis.compare.scaling import Curve, ScalePoint, Scaling, Series
 from rater.analysis.compare.scaling_samples import Change, OrderComparison, SmtYield
 from rater.analysis.results.copies import CpusUsed, Share
-from rater.analysis.results.disturbed import mostly_disturbed
 from rater.analysis.stats.curves import LEAST_POINTS, Coefficient, NoLaw, Usl
 from rater.analysis.stats.intervals import ASSUMED_SD
 from rater.show.compare.comparison import rate_heading
@@ -93,7 +91,7 @@ def _overview(curves: Sequence[Curve]) -> ViewTable:
         Field(heading="speedup", value=lambda row: value_of(row, "speedup"), form=_FACTORS),
         Field(heading="of|linear", value=lambda row: value_of(row, "efficiency"), form=_FACTORS),
         Field(heading="knee", value=lambda row: _knee(row[1])),
-        Field(heading="no gain|beyond", value=lambda row: row[1].shape.plateau),
+        Field(heading="no gain|beyond", value=lambda row: _plateau(row[1])),
     )
     return ViewTable(title="", rows=rows, fields=columns)
 
@@ -120,10 +118,14 @@ def _curve_parts(curve: Curve, *, named: bool) -> Iterator[Part]:
         if difference[0].significant
     ]
     yield from (Line(text, "yellow") for text in (*differences, *curve.lacking))
-    taken = taken_runs(curve.troubles)
-    for point in (curve.suites or curve.benchmarks)[0].points:
-        if why := mostly_disturbed([run in taken for run in point.runs]):
-            yield Line(f"{copies_text(point.copies)}: cannot tell: {why}", "bold yellow")
+    main = (curve.suites or curve.benchmarks)[0]
+    if main.by_cpu is not None:
+        took = f"others took up to {percent(main.by_cpu, 0)} % of the copies' time"
+        yield Line(f"By CPU time, as elapsed times are disturbed: {took}.", "bold yellow")
+    yield from (
+        Line(f"{copies_text(copies)}: cannot tell: {why}", "bold yellow")
+        for copies, why in unjudged_points(main)
+    )
     yield from trouble_parts(curve.troubles)
     yield machine_text(curve)
     yield from limits(curve)
@@ -142,6 +144,12 @@ def _curve_parts(curve: Curve, *, named: bool) -> Iterator[Part]:
         yield Line(
             f"Not the same in all of these runs, but of no weight: {truncate_list(notes)}.", "dim"
         )
+
+
+def unjudged_points(series: Series) -> list[tuple[int, str]]:
+    """Return the numbers of copies that nothing can be concluded from, ascending, and why."""
+    shown = [(point.copies, point.unjudged) for point in series.points if point.unjudged]
+    return sorted([*shown, *series.unjudged])
 
 
 def _runs(numbers: Sequence[int]) -> str:
@@ -176,11 +184,11 @@ def _points(curve: Curve, series: Series) -> ViewTable:
             form=rates,
         ),
         *(spread if any(len(point.runs) > 1 for point in series.points) else ()),
-        Field(heading="speedup", value=lambda scale_point: scale_point.speedup, form=_FACTORS),
-        Field(heading="of|linear", value=lambda scale_point: scale_point.efficiency, form=_FACTORS),
+        Field(heading="speedup", value=_if_judged(series, "speedup"), form=_FACTORS),
+        Field(heading="of|linear", value=_if_judged(series, "efficiency"), form=_FACTORS),
         Field(
             heading="of linear|per node",
-            value=lambda scale_point: scale_point.per_lgroup,
+            value=_if_judged(series, "per_lgroup"),
             form=_FACTORS,
         ),
         Field(
@@ -188,7 +196,7 @@ def _points(curve: Curve, series: Series) -> ViewTable:
         ),
         Field(
             heading="gain per|extra copy",
-            value=lambda scale_point: scale_point.gain,
+            value=_if_judged(series, "gain"),
             form=_FACTORS,
             optional=1,
         ),
@@ -198,6 +206,17 @@ def _points(curve: Curve, series: Series) -> ViewTable:
         return "" if curve.place(scale_point.copies).share is not Share.CPUS else "dim"
 
     return ViewTable(title="", rows=series.points, fields=columns, style=style)
+
+
+def _if_judged(series: Series, name: str) -> Callable[[ScalePoint], float | None]:
+    """Return a getter of what sets a point against others; None where one cannot be judged."""
+    is_base_judged = series.points[0].unjudged is None
+
+    def value(scale_point: ScalePoint) -> float | None:
+        is_judged = is_base_judged and scale_point.unjudged is None
+        return getattr(scale_point, name) if is_judged else None
+
+    return value
 
 
 _FACTORS = Form(lambda values: ["-" if it is None else f"{it + 0.0:.2f}" for it in values])
@@ -218,12 +237,13 @@ def _series_parts(curve: Curve) -> Iterator[Part]:
     order = {copies: place for place, copies in enumerate(_by_halves(middle), 1)}
 
     def efficiency(series: Series, copies: int) -> float | None:
-        return getattr(series.point_of(copies), "efficiency", None)
+        point = series.point_of(copies)
+        return None if point is None else _if_judged(series, "efficiency")(point)
 
     unit = rate_heading(rows[0].unit).replace("|/", "/").replace("|", " ")
     bends = (
         Field(heading="knee", value=_knee),
-        Field(heading="no gain|beyond", value=lambda series: series.shape.plateau),
+        Field(heading="no gain|beyond", value=_plateau),
         Field(heading="falls|at", value=lambda series: series.shape.falls_at),
     )
     columns = (
@@ -251,7 +271,11 @@ def _series_parts(curve: Curve) -> Iterator[Part]:
     lines = [f"{series.name} ({series.points[0].copies})" for series in lone]
     baseline = "one copy" if base == 1 else f"{base} copies, the fewest"
     also = f"; for some of another number: {truncate_list(lines)}" if lines else ""
-    mark = " ?: within noise." if any(series.shape.maybe is not None for series in rows) else ""
+    mark = (
+        " ?: within noise."
+        if any({series.shape.maybe, series.shape.maybe_plateau} - {None} for series in rows)
+        else ""
+    )
     yield Line(f"1.00: per-copy speed equals that of {baseline}{also}.{mark}", "dim")
 
 
@@ -269,6 +293,11 @@ def _by_halves(numbers: Sequence[int]) -> list[int]:
 def _knee(series: Series) -> int | str | None:
     maybe = series.shape.maybe
     return series.shape.knee if maybe is None else f"{maybe}?"
+
+
+def _plateau(series: Series) -> int | str | None:
+    maybe = series.shape.maybe_plateau
+    return series.shape.plateau if maybe is None else f"{maybe}?"
 
 
 def _law_parts(curve: Curve) -> Iterator[Part]:
@@ -329,7 +358,9 @@ def _peak(law: Usl) -> str:
     return f"none up to {law.copies[-1]}"
 
 
-def _noise(curve: Curve) -> Line:
+def _noise(curve: Curve) -> Line | None:
+    if not any(series.judged for series in curve.series):
+        return None
     assumed = [series for series in curve.series if series.noise.degrees is None]
     if assumed:
         most = max(series.noise.sd for series in assumed)
@@ -463,7 +494,8 @@ def limits(curve: Curve) -> Iterator[str]:
             if many == 2
             else f"All {many} benchmarks"
         )
-        if fair_point is not None and fair_point is not first:
+        is_judged = fair_point is not None and not (fair_point.unjudged or first.unjudged)
+        if fair_point is not None and fair_point is not first and is_judged:
             node = (
                 ""
                 if fair_point.per_lgroup is None
@@ -477,16 +509,19 @@ def limits(curve: Curve) -> Iterator[str]:
             )
             benchmarks = "Together"
         low = min(
-            (point for point in series.points if shape.falls_at and point.copies >= shape.falls_at),
+            (point for point in series.judged if shape.falls_at and point.copies >= shape.falls_at),
             key=lambda it: it.rate,
             default=None,
         )
-        peak = max(series.points, key=lambda it: it.rate)
+        peak = max(series.judged or series.points, key=lambda it: it.rate)
+        saturates = None if series.saturation is None else round(series.saturation.copies)
         bends = {
+            "saturates at {}": saturates,
             "knee at {}: from there a copy more adds less than half of what the first gave": (
                 shape.knee if shape.knee != shape.plateau else None
             ),
             "no gain beyond {}": shape.plateau,
+            "no gain was seen beyond {}, but noise could hide one": shape.maybe_plateau,
             "perhaps a knee at {}; noise hides it, more rounds would tell": shape.maybe,
             "falls beyond {}": peak.copies if low else None,
         }

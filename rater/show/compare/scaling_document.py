@@ -10,8 +10,9 @@ from rater.analysis.compare.scaling import Curve, ScalePoint, Scaling, Series
 from rater.analysis.compare.scaling_samples import Change, OrderComparison, SmtYield
 from rater.analysis.results.copies import CpusUsed
 from rater.analysis.stats.curves import Coefficient, NoLaw, Usl
+from rater.analysis.stats.saturation import Saturation
 from rater.show.compare.differences import TROUBLES
-from rater.show.compare.scaling import limits
+from rater.show.compare.scaling import limits, unjudged_points
 from rater.show.plans.plan import changes_document
 from rater.text.values import to_json
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         CurveJson,
         NoLawJson,
         OrderComparisonJson,
+        SaturationJson,
         ScaleDocument,
         ScalePointJson,
         SeriesJson,
@@ -110,10 +112,25 @@ def _series(series: Series) -> SeriesJson:
         "knee_copies": shape.knee,
         "knee_within_noise_copies": shape.maybe,
         "plateau_from_copies": shape.plateau,
+        "plateau_within_noise_copies": shape.maybe_plateau,
         "highest_at_copies": shape.peak,
         "falls_at_copies": shape.falls_at,
         "no_knee_because": shape.reason,
         "usl": _law(series.law),
+        "saturation": None if series.saturation is None else _saturation(series.saturation),
+        "by_cpu_time": series.by_cpu is not None,
+        "cannot_tell": [
+            {"copies": copies, "reason": why} for copies, why in unjudged_points(series)
+        ],
+    }
+
+
+def _saturation(saturation: Saturation) -> SaturationJson:
+    return {
+        "copies": saturation.copies,
+        "rate_per_copy": saturation.rate,
+        "limit_rate": saturation.limit,
+        "rms_share": saturation.rms,
     }
 
 

@@ -108,20 +108,42 @@ class NoLawJson(TypedDict):
     refused: Annotated[str, "The reason, in words."]
 
 
+class SaturationJson(TypedDict):
+    """A curve that is linear up to a limit, and flat from there on."""
+
+    copies: Annotated[float, "Number of copies at which the line meets the limit."]
+    rate_per_copy: Annotated[float, "Rate of one copy, in the unit of the series."]
+    limit_rate: Annotated[float, "Rate that is not exceeded."]
+    rms_share: Annotated[float, "Root mean square of the residuals."]
+
+
+class UnjudgedPointJson(TypedDict):
+    """A number of copies that nothing can be concluded from."""
+
+    copies: Annotated[int, "Number of copies."]
+    reason: Annotated[str, "Why, in words."]
+
+
 class SeriesJson(TypedDict):
     """What the curves of benchmarks and suites have."""
 
     category: Category
-    unit: Annotated[str, "Unit of the rates: ratio or copies/hour."]
+    unit: Annotated[str, "Unit of the rates: ratio or copies/hour, or by CPU time."]
     points: Annotated[list[ScalePointJson], "Points by number of copies."]
     noise: Annotated[CurveNoiseJson, "Noise of the runs."]
     knee_copies: Annotated[int | None, "Beyond it a copy adds less than half of the first's rate."]
     knee_within_noise_copies: Annotated[int | None, "Where a knee would be, but for noise."]
-    plateau_from_copies: Annotated[int | None, "Beyond it none is better by more than noise."]
+    plateau_from_copies: Annotated[int | None, "Beyond it a gain is excluded."]
+    plateau_within_noise_copies: Annotated[
+        int | None, "No gain was seen beyond it, but noise could hide one."
+    ]
     highest_at_copies: Annotated[int, "Where the rate is highest."]
     falls_at_copies: Annotated[int | None, "First beyond the highest that is lower beyond noise."]
     no_knee_because: Annotated[str | None, "Why the knee is not known; null: it was looked for."]
     usl: Annotated[UslJson | NoLawJson, "The law, or why it is not fitted."]
+    saturation: Annotated[SaturationJson | None, "What describes the curve in place of the law."]
+    by_cpu_time: Annotated[bool, "true: rates are by CPU time, as others disturbed a point."]
+    cannot_tell: Annotated[list[UnjudgedPointJson], "Points that nothing is concluded from."]
 
 
 class SuiteSeriesJson(SeriesJson):

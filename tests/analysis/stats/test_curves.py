@@ -421,7 +421,7 @@ def test_what_still_rises_by_less_than_noise_shows_is_no_plateau() -> None:
 def test_a_real_knee_is_found_at_its_place_through_noise(sd: float, runs: int) -> None:
     shapes = simulated("doubling", lambda n: min(n, 8.0), sd, runs, 100)
     assert sum(one.knee == 8 for one in shapes) >= 98
-    assert sum(one.plateau == 8 for one in shapes) >= 90
+    assert sum(8 in (one.plateau, one.maybe_plateau) for one in shapes) >= 85
     assert sum(one.falls_at is not None for one in shapes) <= 2
 
 
