@@ -127,7 +127,7 @@ def test_a_run_too_disturbed_to_judge_is_told_everywhere_and_passes_no_gate(
     assert rater("divots", "1", "2", "--fail-on", "slow-lgroup")[0] == 1
     assert rater("divots", "1", "2", "--fail-on", "drift")[0] == 3
     status, _, err = rater("divots", "2", "--fail-on", "drift")
-    assert (status, "run 2: 1 iteration: none can be told from the others" in err) == (3, True)
+    assert (status, "run 2: 2 iterations: none can be told from the others" in err) == (3, True)
 
 
 def test_what_is_found_in_a_disturbed_run_is_shown_where_it_is_asked_for(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,8 +25,15 @@ from rater.analysis.compare.rows import (
     rounds_evidence,
     with_holm,
 )
-from rater.analysis.results.copies import Point
-from rater.analysis.results.rates import Key, RunRates, run_rates, same_keys, with_cpu_times
+from rater.analysis.results.copies import Point, without_repeats
+from rater.analysis.results.rates import (
+    Key,
+    RunRates,
+    run_rates,
+    same_keys,
+    with_cpu_times,
+    with_shared_steps,
+)
 from rater.analysis.results.score import PAGE_PROOFS
 from rater.analysis.stats.intervals import confidence_per_look
 from rater.system.errors import InputError
@@ -64,20 +71,13 @@ def compare(
     by CPU time, else by that only where others disturbed most runs of a point.
     Raises `InputError` where there is nothing to compare, or no such axis or baseline.
     """
+    points, repeats = _distinct(points)
     sides = _sides(points, by, baseline)
     troubles = disturbed_runs(point_run.run for side in sides for point_run in side.runs)
     measured = _measured(sides, taken_runs(troubles), by_cpu=by_cpu)
-    confidence = confidence_per_look(looks)
-    held, grid = _grid(sides, by, measured)
-    where = _Where(sides, held)
+    where, grid = _grid(sides, by, measured)
     keys = _measured_keys(measured.values())
-    row_maker = RowMaker(
-        margin=margin,
-        confidence=confidence,
-        next_confidence=confidence_per_look(looks + 1),
-        evidence=_evidence_by_side(grid, keys),
-        by_cpu=by_cpu,
-    )
+    row_maker = _row_maker(margin, looks, _evidence_by_side(grid, keys), by_cpu=by_cpu)
     lines: list[str] = []
     rows = [row_maker.benchmark(key, _having([key], grid, where, key[0], lines)) for key in keys]
     suites, partly = _suites(row_maker, keys, grid, where)
@@ -91,9 +91,10 @@ def compare(
         mixed_copies=any(mixed(stratum) for stratum in strata),
         kinds=_runs_by_kind(measured.values()),
         mixed_kinds=any(len(kinds(stratum)) > 1 for stratum in strata),
-        benchmarks=tuple(with_holm(rows, confidence)),
-        suites=tuple(with_holm(suites, confidence)),
+        benchmarks=tuple(with_holm(rows, row_maker.confidence)),
+        suites=tuple(with_holm(suites, row_maker.confidence)),
         left_out=(
+            *_repeated_runs(repeats),
             *_excluded(measured.values(), sides, by, keys, grid),
             *dict.fromkeys(lines),
             *_not_in_pairs(strata),
@@ -101,12 +102,39 @@ def compare(
         ),
         lost=tuple(_lost(keys, grid, where)),
         margin=margin,
-        confidence=confidence,
+        confidence=row_maker.confidence,
         looks=looks,
         compared=sum(p_of(cell) is not None for row in rows for cell in row.cells),
         troubles=troubles,
         doctor=doctor_differences(_points_of(sides), differences),
         pages=_page_warnings(sides),
+    )
+
+
+def _distinct(points: Sequence[Point]) -> tuple[Sequence[Point], Mapping[int, int]]:
+    """Return points without runs that are others under another uuid, and which those are."""
+    kept, repeats = without_repeats(points)
+    if len(kept) < 2 <= len(points):
+        raise InputError(f"nothing to compare: {'; '.join(_repeated_runs(repeats))}")
+    return kept, repeats
+
+
+def _repeated_runs(repeats: Mapping[int, int]) -> Iterator[str]:
+    """Name the runs that are another one under another uuid."""
+    for number, others in group_by_key((first, other) for other, first in repeats.items()).items():
+        same = f"the same host, start and times as run {number}"
+        yield f"{runs_text(others, 8)}: {same}: counted once"
+
+
+def _row_maker(
+    margin: float, looks: int, evidence: Sequence[float | None], *, by_cpu: bool
+) -> RowMaker:
+    return RowMaker(
+        margin=margin,
+        confidence=confidence_per_look(looks),
+        next_confidence=confidence_per_look(looks + 1),
+        evidence=evidence,
+        by_cpu=by_cpu,
     )
 
 
@@ -240,19 +268,23 @@ def _measured(
         rates = with_cpu_times(rates, point_run.run) if disturbed_numbers or by_cpu else rates
         runs.append(replace(rates, taken=rates.run in disturbed_numbers))
     point_runs = (point_run for side in sides for point_run in side.runs)
-    return in_order({run.run: run for run in same_keys(runs)}, point_runs)
+    measured = with_shared_steps(same_keys(runs))
+    return in_order({run.run: run for run in measured}, point_runs)
 
 
 def _grid(
     sides: Sequence[Side], by: str | None, measured: dict[int, RunRates]
-) -> tuple[list[str], list[list[list[RunRates]]]]:
+) -> tuple[_Where, list[list[list[RunRates]]]]:
     """Return the values of the axes that are held, in words, and at each the runs of every side."""
     if by is None:
-        return [""], [[[measured[number] for number in side.points[0].numbers] for side in sides]]
+        return _Where(tuple(sides), [""]), [
+            [[measured[number] for number in side.points[0].numbers] for side in sides]
+        ]
     by_held = [{_held(point, by): point for point in side.points} for side in sides]
     held = list(dict.fromkeys(key for points_of_side in by_held for key in points_of_side))
+    words = [" ".join(f"{axis}={value}" for axis, value in key) for key in held]
     return (
-        [" ".join(f"{axis}={value}" for axis, value in key) for key in held],
+        _Where(tuple(sides), words),
         [
             [
                 [measured[number] for number in points_of_side[key].numbers]

@@ -29,28 +29,28 @@ def judge_comparison(comparison: Comparison, least: float) -> Iterator[GateVerdi
                 yield _judge(name, cell.speedup, least or comparison.margin)
 
 
-def _judge(name: str, speedup: RatioInterval, asked: float) -> GateVerdict:
-    """Return whether a speedup that is not worse excludes that it is worse by a share `asked`."""
+def _judge(name: str, speedup: RatioInterval, limit: float) -> GateVerdict:
+    """Return whether a speedup that is not worse excludes that it is worse by a share `limit`."""
     if speedup.refused:
         return GateVerdict(answer=GateAnswer.OPEN, reason=f"{name}: {speedup.refused}")
     if speedup.low is None:
         return GateVerdict(answer=GateAnswer.OPEN, reason=f"{name}: one run of a side")
-    if speedup.low > 1 - asked:
+    if speedup.low > 1 - limit:
         return EXCLUDED
-    seen = f"{percent(1 - speedup.low)} % worse is possible, {percent(asked)} % was asked"
-    way_out = more_text(speedup.count, _rounds_needed(speedup, asked), "round")
+    seen = f"{percent(1 - speedup.low)} % worse is possible, {percent(limit)} % was asked"
+    way_out = more_text(speedup.count, _rounds_needed(speedup, limit), "round")
     return GateVerdict(
         answer=GateAnswer.OPEN, reason=f"{name}: {seen}{f': {way_out}' if way_out else ''}"
     )
 
 
-def _rounds_needed(speedup: RatioInterval, asked: float) -> int | None:
+def _rounds_needed(speedup: RatioInterval, limit: float) -> int | None:
     """Return how many rounds exclude a share, if ratio and noise stay; None: too many, or none do.
 
     The interval reaches h below the ratio in logarithms, and may reach d: n (h / d)^2 rounds.
     """
     assert speedup.low is not None
-    room = math.log(speedup.ratio) - math.log(1 - asked)
+    room = math.log(speedup.ratio) - math.log(1 - limit)
     if room <= 0:
         return None
     reach = math.log(speedup.ratio) - math.log(speedup.low)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,7 +22,13 @@ from rater.analysis.compare.scaling_samples import (
     samples_of,
     told_by_cpu,
 )
-from rater.analysis.results.copies import CpusUsed, Point, Share, fair_copies
+from rater.analysis.results.copies import (
+    CpusUsed,
+    Point,
+    Share,
+    fair_copies,
+    without_repeats,
+)
 from rater.analysis.results.disturbed import mostly_disturbed
 from rater.analysis.results.rates import mean_rate
 from rater.analysis.stats.curves import CurveShape, LawScale, NoLaw, Usl, curve_shape, fit_usl
@@ -226,7 +232,7 @@ def scaling_curves(points: Sequence[Point], law_on: LawScale = LawScale.LOG) -> 
 
     `law_on`: what the squares of the law's fit are of.
     """
-    samples = samples_of(points)
+    samples = samples_of(without_repeats(points)[0])
     groups = by_conditions(samples)
     names = curve_names(tuple(groups))
     curves, alone = [], []
@@ -283,14 +289,7 @@ def _curve(
             any(name in sample.rates.rates for sample in samples) for samples in by_copies.values()
         )
     ]
-    kinds = [
-        _Kind(kind, True, None if kind == "all" else kind, tuple(over))
-        for kind in SUITES
-        if (over := [name for name in everywhere if kind in ("all", categories[name])])
-        and len(over) > 1
-        and (kind == "all" or len(over) < len(everywhere))
-    ]
-    kinds += [_Kind(name, False, categories[name], (name,)) for name in names]
+    kinds = _kinds(names, everywhere, categories)
     return Curve(
         name=name,
         conditions=key,
@@ -313,6 +312,20 @@ def _curve(
         ),
         troubles=troubles,
     )
+
+
+def _kinds(
+    names: Sequence[str], everywhere: Sequence[str], categories: Mapping[str, str | None]
+) -> list[_Kind]:
+    """Return the series of a curve: suites over what has a result everywhere, then benchmarks."""
+    suites = [
+        _Kind(kind, True, None if kind == "all" else kind, tuple(over))
+        for kind in SUITES
+        if (over := [name for name in everywhere if kind in ("all", categories[name])])
+        and len(over) > 1
+        and (kind == "all" or len(over) < len(everywhere))
+    ]
+    return [*suites, *(_Kind(name, False, categories[name], (name,)) for name in names)]
 
 
 class _Kind(Struct, frozen=True):
@@ -429,14 +442,7 @@ def _series(
     measured = [point for point in candidates if point is not None]
     if not measured:
         return None
-    others_took = [
-        result.others_took
-        for copies, samples in by_copies.items()
-        if by_cpu and copies not in left_out
-        for sample in samples
-        for name in kind.over
-        if (result := sample.rates.rates.get(name)) and result.others_took is not None
-    ]
+    kept = [samples for copies, samples in by_copies.items() if copies not in left_out]
     return _judged_series(
         Series(
             name=kind.name,
@@ -448,12 +454,24 @@ def _series(
             noise=NO_NOISE,
             shape=NO_SHAPE,
             law=NoLaw("nothing can be concluded from its points"),
-            by_cpu=max(others_took, default=0.0) if by_cpu else None,
+            by_cpu=_others_took(kind, kept) if by_cpu else None,
             unjudged=tuple(left_out.items()),
         ),
         [point for point in measured if point.unjudged is None],
         law_on,
     )
+
+
+def _others_took(kind: _Kind, points: Sequence[Sequence[Sample]]) -> float:
+    """Return the largest share of the copies' time that others took, 0 to 1."""
+    results = [
+        sample.rates.rates[name]
+        for samples in points
+        for sample in samples
+        for name in kind.over
+        if name in sample.rates.rates
+    ]
+    return max((result.others_took or 0.0 for result in results), default=0.0)
 
 
 def _judged_series(series: Series, judged: Sequence[_PointRates], law_on: LawScale) -> Series:

@@ -1,4 +1,4 @@
-"""The gate of a run's divots: what is found, what is excluded, what was hidden; pure."""
+"""The gate of a run's divots: a limit is reached, excluded, or hidden by noise; pure."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class GateLimit(Struct, frozen=True):
 
 
 class JudgedRun(Struct, frozen=True, kw_only=True):
-    """A run beside what was found in it."""
+    """A run with its analysis."""
 
     head: RunHead
     analysis: Analysis
@@ -89,7 +89,7 @@ def _judge_limit(run: JudgedRun, limit: GateLimit, name: str) -> Iterator[GateVe
 
 
 def _scopes(run: JudgedRun, limit: GateLimit) -> Sequence[str]:
-    """Return the scopes in which a run must be able to show what is asked for."""
+    """Return the scopes in which a run must be able to show the limit."""
     if limit.kind == ANY:
         # What a run does not have, or not twice, cannot be slow beside its like.
         one_node = run.nodes is None or run.nodes < 2
@@ -104,12 +104,12 @@ def _scopes(run: JudgedRun, limit: GateLimit) -> Sequence[str]:
 
 def _judge_scope(run: JudgedRun, limit: GateLimit, scope: str, name: str) -> GateVerdict:
     visible = run.analysis.visible.get(scope)
-    what = _NOUNS[scope]
+    place = _NOUNS[scope]
     if visible is not None and visible <= limit.asked:
         return EXCLUDED
     if scope == "group" and run.nodes is not None and run.nodes < 2:
         known = "no node is known" if not run.nodes else "its copies ran on one node"
-        reason = f"{name}: {known}: {what} has nothing to be compared with"
+        reason = f"{name}: {known}: {place} has nothing to be compared with"
         return GateVerdict(answer=GateAnswer.OPEN, reason=reason)
     iterations = max(1, run.head.iterations - run.head.discard)
     if scope == "iteration" and iterations < _LEAST_ITERATIONS:
@@ -117,7 +117,7 @@ def _judge_scope(run: JudgedRun, limit: GateLimit, scope: str, name: str) -> Gat
         return GateVerdict(answer=GateAnswer.OPEN, reason=reason)
     needed = None if visible is None else repeats_needed(iterations, visible, limit.asked)
     way_out = more_text(iterations, needed, "iteration")
-    hidden = hidden_text(what, asked=limit.asked, visible=visible, way_out=way_out)
+    hidden = hidden_text(place, limit=limit.asked, visible=visible, way_out=way_out)
     return GateVerdict(answer=GateAnswer.OPEN, reason=f"{name}: {hidden}")
 
 
@@ -146,7 +146,7 @@ def _is_large(slowdown: float, kind: Kind, limit: GateLimit) -> bool:
 
 
 def _reason_found(finding: Finding, limit: GateLimit) -> str | None:
-    """Return a finding that reaches a limit in words; None: it is explained, or smaller."""
+    """Return a finding that reaches a limit in words, or None."""
     if finding.explained:
         return None
     size, where = _largest(finding)

@@ -49,6 +49,43 @@ class Point(Struct, frozen=True):
         return tuple(point_run.run.head.run for point_run in self.runs)
 
 
+_TELLING_TIMES = 3  # different ones: fewer may be alike in two runs by chance
+
+
+def without_repeats(points: Sequence[Point]) -> tuple[tuple[Point, ...], dict[int, int]]:
+    """Return the points without imported runs that are another one under another uuid.
+
+    The same host, start and times of all copies to the last digit are one run, however often it was
+    captured. Also returned is by number of such a run that of the one which counts.
+    """
+    first: dict[object, int] = {}
+    repeats: dict[int, int] = {}
+    for run in (point_run.run for point in points for point_run in point.runs):
+        different = {copy.elapsed_ns for copy in run.copies}
+        is_imported = run.head.source == "import" and run.head.started_at is not None
+        if not is_imported or len(different) < _TELLING_TIMES:
+            continue
+        measured = tuple(
+            (copy.benchmark, copy.tune, copy.iteration, copy.copy, copy.elapsed_ns)
+            for copy in run.copies
+        )
+        number = first.setdefault((run.head.hostname, run.head.started_at, measured), run.head.run)
+        if number != run.head.run:
+            repeats[run.head.run] = number
+    if not repeats:
+        return tuple(points), {}
+    kept = (
+        replace(
+            point,
+            runs=tuple(
+                point_run for point_run in point.runs if point_run.run.head.run not in repeats
+            ),
+        )
+        for point in points
+    )
+    return tuple(point for point in kept if point.runs), repeats
+
+
 # -- What the counters of several runs of one point came to, as if they were one -------------------
 
 

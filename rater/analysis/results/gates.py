@@ -1,4 +1,4 @@
-"""The one rule of a gate (`--fail-on`): it passes where what was asked for is excluded; pure.
+"""The one rule of a gate (`--fail-on`): it passes where what it asks for is excluded; pure.
 
 A gate of a run, of a fleet or of a comparison asks whether something is slower by a limit. It is
 found, excluded, or neither: what was measured could not have shown it. Only the second passes.
@@ -32,7 +32,7 @@ class GateVerdict(Struct, frozen=True, kw_only=True):
     """The answer of a gate for one thing that it asks about, with the reason in words."""
 
     answer: GateAnswer
-    reason: str = ""  # where it is not excluded: what was found, or what hides it
+    reason: str = ""  # where it is not excluded: a finding, or the noise that hides it
 
 
 EXCLUDED: Final = GateVerdict(answer=GateAnswer.EXCLUDED)
@@ -51,21 +51,21 @@ def reasons_of(verdicts: Sequence[GateVerdict], answer: GateAnswer) -> list[str]
     return list(dict.fromkeys(verdict.reason for verdict in verdicts if verdict.answer is answer))
 
 
-def repeats_needed(repeats: int, visible: float, asked: float) -> int | None:
-    """Return how many repeats (iterations, rounds, hosts) show `asked`; None: too many.
+def repeats_needed(repeats: int, visible: float, limit: float) -> int | None:
+    """Return how many repeats (iterations, rounds, hosts) show `limit`; None: too many.
 
     So many were made, and showed effects from `visible` on. What a mean shows falls with the root
-    of their number, so that n (visible / asked)^2 are needed.
+    of their number, so that n (visible / limit)^2 are needed.
     """
-    needed = math.ceil(repeats * (visible / asked) ** 2) if asked > 0 else _MOST_REPEATS + 1
+    needed = math.ceil(repeats * (visible / limit) ** 2) if limit > 0 else _MOST_REPEATS + 1
     return needed if repeats < needed <= _MOST_REPEATS else None
 
 
-def hidden_text(what: str, *, asked: float, visible: float | None, way_out: str = "") -> str:
+def hidden_text(place: str, *, limit: float, visible: float | None, way_out: str = "") -> str:
     """Return in words that a limit lies below what can be seen, both shares of a time."""
     seen = "noise hides all" if visible is None else f"{percent(visible)} % can be seen"
     more = f": {way_out}" if way_out else ""
-    return f"{percent(asked)} % was asked of {what}, {seen}{more}"
+    return f"{percent(limit)} % was asked of {place}, {seen}{more}"
 
 
 def more_text(repeats: int, needed: int | None, noun: str) -> str:

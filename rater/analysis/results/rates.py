@@ -23,6 +23,7 @@ from rater.text.values import group_by_key
 type Key = tuple[str, str | None]  # benchmark and tune; without a tune when all have the same
 
 _COARSEST_STEP_NS = 10**9  # whole seconds: that all times of a run end in a nought is chance
+_STEP_BY_CHANCE = 0.05  # probability that times look rounded though they are not
 # Rates do not depend on where copies were seen; to judge that costs more than all the rest.
 _NOT_PROVED = RunProof()
 
@@ -73,6 +74,7 @@ class RunRates(Struct, frozen=True, kw_only=True):
     kind: str  # what its rates are: "brackets", "copies' own times", "completions in a window"
     left_out: tuple[str, ...]  # what does not count, and why, in words
     step_s: float  # that all its times are multiples of
+    times: int = 0  # different ones that show the step; of few a coarse step may be chance
     repeated: frozenset[Key] = frozenset()  # of rates: those of another tune's measurement again
     place: int | None = None  # among compared runs, in the order they were made in; None: not known
     session: int = 0  # of those, parted by an hour in which none was made
@@ -117,6 +119,7 @@ def run_rates(run: StoredRun, block: int | None) -> RunRates:
         kind="completions in a window" if summary.steady else kind,
         left_out=tuple(left_out),
         step_s=_clock_step_s(run),
+        times=len({copy.elapsed_ns for copy in run.copies}),
         repeated=_repeated(run),
     )
 
@@ -141,6 +144,20 @@ def _clock_step_s(run: StoredRun) -> float:
     while step_ns > 1 and any(copy.elapsed_ns % step_ns for copy in run.copies):
         step_ns //= 10
     return step_ns * 1e-9
+
+
+def with_shared_steps(runs: Sequence[RunRates]) -> list[RunRates]:
+    """Return the runs, each with a step of its times that is no chance.
+
+    A time of hundredths ends in two noughts one time in a hundred: k different times of one run all
+    do by chance with 10^-k a digit. Where that is likely among so many runs, the finest step of all
+    of them stands.
+    """
+    finest_s = min((run.step_s for run in runs), default=0.0)
+    return [
+        replace(run, step_s=finest_s) if len(runs) * 10.0**-run.times > _STEP_BY_CHANCE else run
+        for run in runs
+    ]
 
 
 def same_keys(runs: Sequence[RunRates]) -> list[RunRates]:

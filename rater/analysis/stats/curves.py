@@ -24,9 +24,9 @@ from rater.analysis.stats.robust import Floats
 # Nothing is named that noise could have made: the rise to the last point must be below half by more
 # than noise, the places that were tried considered (Bonferroni, 1 % in all). A plateau is a knee
 # beyond which no point is better by more than noise, nor all of them together; the rise to the last
-# point must also be below a quarter by more than noise. That noise could hide a gain is no proof
-# that there is none: it is named only where all later points together exclude a gain of more than
-# 5 % (one-sided 97.5 % bound of the mean of their logarithms, as tests of equivalence do: D. J.
+# point must also be below a quarter by more than noise. Noise that could hide a gain proves
+# nothing: a plateau is named only where all later points together exclude a gain of more than 5 %
+# (one-sided 97.5 % bound of the mean of their logarithms, as tests of equivalence do: D. J.
 # Schuirmann, J. Pharmacokinet. Biopharm. 15, 1987). Else it stands with a question mark.
 # A fall is a later point below the peak by more than noise, all pairs of points considered.
 

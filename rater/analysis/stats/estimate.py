@@ -284,6 +284,8 @@ class Estimate(Struct, frozen=True, kw_only=True):
     alternatives: tuple[Alternative, ...] = ()
     doubts: tuple[str, ...] = ()  # what a verdict is told with, in words
     refused: str | None = None  # why no verdict can stand on it, in words
+    # Logarithms of the lowest and the highest ratio that two of the values give; None: not told.
+    extremes: tuple[float, float] | None = None
     slow: tuple[SlowRuns, ...] = ()
     rest: Estimate | None = None  # without the slow runs
 

@@ -145,6 +145,7 @@ class RatioInterval(Struct, frozen=True, kw_only=True):
     # UNKNOWN: how many more rounds (or runs of both) would tell, if noise and effect stay as
     # they are; 0: not known, or no number would; None: more than MOST_ROUNDS.
     more: int | None = 0
+    in_turn: bool = False  # `more` holds for runs of both made in turn: their order is the reason
     blur: float = 0.0  # what the steps of the recorded times add to each side of the interval
     coarse: bool = False  # UNKNOWN: the steps of the recorded times are too coarse to tell
     doubts: tuple[str, ...] = ()  # what is not as it takes for a verdict, in words
@@ -200,7 +201,8 @@ class RatioInterval(Struct, frozen=True, kw_only=True):
         if self.more is None:
             more = f"more than {MOST_ROUNDS} rounds needed"
         elif self.more:
-            more = f"about {self.more} more round{'s' * (self.more != 1)} needed"
+            in_turn = ", made in turn" if self.in_turn else ""
+            more = f"about {self.more} more round{'s' * (self.more != 1)} needed{in_turn}"
         return "; ".join(part for part in (*self.doubts, more) if part) or None
 
 
@@ -336,20 +338,37 @@ def ratio_interval(
         verdict = Decision.RARELY
     is_coarse = verdict is Decision.UNKNOWN and max(effect, edge - effect) <= estimate.blur
     doubts = _doubts(estimate, verdict, edge, confidence)
-    more: int | None = None
-    if verdict is Decision.UNKNOWN and not is_coarse:
-        # More runs of the same kind would drift as well.
-        more = 0 if DRIFT in doubts else _more(estimate, edge, next_confidence or confidence)
+    more, in_turn = None, False
+    if verdict is Decision.UNKNOWN and not is_coarse and DRIFT in doubts:
+        more = 0  # more runs of the same kind would drift as well
+    elif verdict is Decision.UNKNOWN and not is_coarse:
+        more, in_turn = _more_runs(estimate, edge, next_confidence or confidence)
+    low, high = _within_extremes(logs, estimate)
     return replace(
         interval,
+        low=_exp(low),
+        high=_exp(high),
         p=_by_chance(estimate),
         verdict=verdict,
         within=logs.within(edge),
         more=more,
+        in_turn=in_turn,
         coarse=is_coarse,
         doubts=doubts,
         slow=slow,
     )
+
+
+def _within_extremes(logs: _LogInterval, estimate: Estimate) -> tuple[float, float]:
+    """Return the ends of an interval, none beyond the ratios that two of the values give.
+
+    Of three runs a side Student's t reaches farther than any two of them. The ends that decide the
+    verdict stay: no end passes equality (0) by this.
+    """
+    if estimate.extremes is None:
+        return logs.low, logs.high
+    lowest, highest = estimate.extremes
+    return max(logs.low, min(lowest, 0.0)), min(logs.high, max(highest, 0.0))
 
 
 def _without_noise(interval: RatioInterval, estimate: Estimate) -> RatioInterval:
@@ -389,6 +408,16 @@ def _doubts(
     if weights and alone.verdict(edge, less_is_better=False) is not Decision.UNKNOWN:
         return likely or (max(weights, key=lambda reason: weights[reason]),)
     return tuple(reason for reason in likely if reason != DRIFT)
+
+
+def _more_runs(estimate: Estimate, edge: float, confidence: float) -> tuple[int | None, bool]:
+    """Return how many more runs would tell, and whether they have to be made in turn for that."""
+    more = _more(estimate, edge, confidence)
+    if more is not None or not estimate.alternatives:
+        return more, False
+    # What the order leaves open, runs in turn would tell.
+    more = _more(replace(estimate, alternatives=()), edge, confidence)
+    return more, more is not None
 
 
 def _more(estimate: Estimate, edge: float, confidence: float) -> int | None:

@@ -209,7 +209,7 @@ def _points(curve: Curve, series: Series) -> ViewTable:
 
 
 def _if_judged(series: Series, name: str) -> Callable[[ScalePoint], float | None]:
-    """Return a getter of what sets a point against others; None where one cannot be judged."""
+    """Return a getter of a comparison of a point with others; its value is None without one."""
     is_base_judged = series.points[0].unjudged is None
 
     def value(scale_point: ScalePoint) -> float | None:

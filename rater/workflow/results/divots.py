@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -356,8 +356,16 @@ def find_divots(
     if limits and failed:
         print_error(f"--fail-on: every copy of {runs_text(failed)} failed")
         return 1
-    if not limits:
-        return 0
+    return _gate(runs, nodes, limits, sure) if limits else 0
+
+
+def _gate(
+    runs: Sequence[tuple[RunHead, Analysis]],
+    nodes: Mapping[int, int | None],
+    limits: Sequence[GateLimit],
+    between: Sequence[RecurringDivot],
+) -> int:
+    """Say on stderr why a gate fails, or cannot be judged; return the exit status."""
     verdicts = [
         verdict
         for head, analysis in runs
@@ -365,14 +373,12 @@ def find_divots(
             JudgedRun(head=head, analysis=analysis, nodes=nodes[head.run]), limits
         )
     ]
-    verdicts += judge_recurring(sure, limits)
+    verdicts += judge_recurring(between, limits)
     for answer in (GateAnswer.FOUND, GateAnswer.OPEN):
-        reasons = reasons_of(verdicts, answer)
-        for reason in reasons:
-            print_error(
-                f"--fail-on {reason}" if answer is GateAnswer.FOUND else f"--fail-on: {reason}"
-            )
-        if reasons:
+        if reasons := reasons_of(verdicts, answer):
+            colon = "" if answer is GateAnswer.FOUND else ":"
+            for reason in reasons:
+                print_error(f"--fail-on{colon} {reason}")
             break
     return gate_status(verdicts)
 

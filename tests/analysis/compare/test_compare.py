@@ -652,3 +652,72 @@ def test_what_stays_with_a_point_in_all_benchmarks_is_seen_in_them_together() ->
         new.append(run(20 + number, times(of_it)))
     (suite, *_) = compare([point("x", *base), point("y", *new)]).suites
     assert "not independent" in known(suite.cells[0].speedup).verdict_text
+
+
+def test_a_run_that_was_imported_under_several_uuids_is_one_run() -> None:
+    def captured(number: int, first_s: float, minute: int) -> StoredRun:
+        times = [
+            [first_s + 0.0013 * copy + 0.01 * iteration for copy in range(4)]
+            for iteration in range(3)
+        ]
+        made = made_at(run(number, {"a": times}, source="import"), minute)
+        return replace(made, head=replace(made.head, uuid=f"capture-{number}"))
+
+    base = [captured(number, 10.123, 1) for number in (1, 2, 3)]
+    other = [captured(number, 10.321, 2) for number in (4, 5, 6)]
+    sides = [
+        Point(label, (), tuple(PointRun(member, None) for member in members))
+        for label, members in (("x", base), ("y", other))
+    ]
+    comparison = compare(sides)
+    assert speedup_words(comparison) == "inconclusive: one run each"
+    assert comparison.left_out[:2] == (
+        "runs 2, 3: the same host, start and times as run 1: counted once",
+        "runs 5, 6: the same host, start and times as run 4: counted once",
+    )
+    with pytest.raises(InputError, match="nothing to compare: run 2: the same host"):
+        compare(
+            [Point("x", (), (PointRun(base[0], None),)), Point("y", (), (PointRun(base[1], None),))]
+        )
+
+
+def test_one_round_time_makes_no_coarse_clock() -> None:
+    base = [10.02, 9.98, 10.00, 10.01, 9.99, 10.03]
+    other = [10.22, 10.18, 10.21, 10.19, 10.23, 10.22]
+    sides = [
+        point(
+            label,
+            *(
+                run(first + place, {"a": [[time_s]]}, source="import")
+                for place, time_s in enumerate(times)
+            ),
+        )
+        for label, first, times in (("x", 1, base), ("y", 11, other))
+    ]
+    assert speedup_of(compare(sides)).verdict is Decision.WORSE
+    assert speedup_of(compare(sides)).blur < 0.003
+
+
+def test_what_the_order_leaves_open_asks_for_turns() -> None:
+    base, other = [0.2191, 0.3959, 0.2138], [0.3352, 0.2916, 0.3298]
+    sides = [
+        point("x", *brackets(1, base), blocks=False),
+        point("y", *brackets(4, other), blocks=False),
+    ]
+    ordered = [
+        Point(
+            side.label,
+            (),
+            tuple(
+                PointRun(made_at(one.run, 10 * place + number), None)
+                for number, one in enumerate(side.runs)
+            ),
+        )
+        for place, side in enumerate(sides)
+    ]
+    speedup = speedup_of(compare(ordered))
+    assert speedup.verdict is Decision.UNKNOWN
+    assert "made in turn" in speedup.verdict_text or "in turn)" in speedup.verdict_text
+    # No interval passes what two of the values give: .2138 / .3352 and .3959 / .2916.
+    assert speedup.low is not None and speedup.high is not None
+    assert speedup.low > 0.5 and speedup.high < 1.7

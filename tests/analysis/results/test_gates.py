@@ -1,4 +1,4 @@
-"""A gate passes where what was asked for is excluded, fails where it is found, else is 3."""
+"""A gate passes where its limit is excluded, fails where it is found, and else gives 3."""
 
 from __future__ import annotations
 

@@ -439,7 +439,9 @@ def test_the_p_of_variances_is_that_of_the_tables() -> None:
 
 def test_a_verdict_from_few_rounds_says_how_many_they_are() -> None:
     assert rounds([0.021, 0.02, 0.019, 0.02]).verdict_text == "better (4 rounds)"
-    assert rounds([0.021, 0.02, 0.019, 0.02, 0.0195, 0.0205]).verdict_text == "better"
+    six = [0.021, 0.02, 0.019, 0.02, 0.0195, 0.0205]
+    assert rounds(six).verdict_text == "better (6 rounds)"
+    assert rounds(six * 2).verdict_text == "better"
 
 
 def test_rounds_that_hang_together_have_a_wider_interval_and_say_so() -> None:
@@ -450,7 +452,7 @@ def test_rounds_that_hang_together_have_a_wider_interval_and_say_so() -> None:
     assert (together.high or 0) - (together.low or 0) > 1.3 * ((alone.high or 0) - (alone.low or 0))
     assert together.verdict_text.startswith("inconclusive: rounds not independent; ")
     large = rounds([value + 0.3 for value in state])
-    assert large.verdict_text == "better (rounds not independent)"
+    assert large.verdict_text == "better (8 rounds; rounds not independent)"
 
 
 def test_no_dependence_takes_an_interval_beyond_the_range_of_the_values() -> None:
@@ -538,7 +540,7 @@ def test_one_run_against_several_is_not_judged() -> None:
 def test_a_rare_slow_mode_is_a_verdict_of_its_own() -> None:
     rng = random.Random(3)
     usual = [rng.gauss(0, 0.002) for _ in range(10)]
-    assert rounds(usual).verdict_text == "same within 1 % (slow runs: at most 1 in 3)"
+    assert rounds(usual).verdict_text == "same within 1 % (10 rounds; slow runs: at most 1 in 3)"
     slow = [*usual[:4], -math.log(1.2), *usual[5:]]
     told = rounds(slow)
     assert told.verdict is Decision.RARELY
