@@ -137,6 +137,33 @@ def _parse_exit_codes(typed: str, text: str) -> tuple[int, ...]:
     return codes
 
 
+class CopyNumbers(Struct, frozen=True):
+    """Which copies of a run with more of them are to run: their numbers, and of how many."""
+
+    numbers: tuple[int, ...]
+    of: int
+
+    @classmethod
+    def parse(cls, text: str) -> CopyNumbers:
+        """Return the numbers that `3/8` or `0-2,5/8` names, in its order; raises `ValueError`."""
+        listed, slash, total = text.partition("/")
+        numbers = parse_list(listed)
+        if not numbers or len(set(numbers)) < len(numbers):
+            raise ValueError("expected one number or more, each once, as in 3/8 or 0-2,5/8")
+        of = int(total) if slash and total.isdecimal() else max(numbers) + 1
+        if (slash and not total.isdecimal()) or max(numbers) >= of:
+            raise ValueError("expected numbers below their total, as in 3/8 or 0-2,5/8")
+        return cls(numbers, of)
+
+
+def _check_copy_numbers(typed: str, text: str) -> str:
+    try:
+        CopyNumbers.parse(text)
+    except ValueError as error:
+        raise InputError(f"{typed} {text!r}: {error}") from None
+    return text
+
+
 def _check_cadence(_: str, text: str) -> str:
     parse_cadence(text)
     return text
@@ -156,6 +183,7 @@ MILLISECONDS = ArgumentKind(duration_ms)
 BYTES = ArgumentKind(check=_parse_bytes)  # 500M, 2G: powers of 1024
 NAME = ArgumentKind(check=_check_name)
 EXIT_CODES = ArgumentKind(check=_parse_exit_codes)
+COPY_NUMBERS = ArgumentKind(check=_check_copy_numbers)
 WORDS = ArgumentKind(check=_split_words)  # split as a shell does
 PAGES = ArgumentKind(check=lambda _, text: str(_PAGE_LAYOUTS().parse_pages(text)))
 CADENCE = ArgumentKind(check=_check_cadence)

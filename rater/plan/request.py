@@ -11,6 +11,7 @@ from rater import __version__
 from rater.plan.options import (
     BYTES,
     CADENCE,
+    COPY_NUMBERS,
     EXIT_CODES,
     FLAG,
     MILLISECONDS,
@@ -24,6 +25,7 @@ from rater.plan.options import (
     WHOLE,
     WORDS,
     CompareAs,
+    CopyNumbers,
     Option,
     read_options,
     seconds,
@@ -65,6 +67,7 @@ class Request(Struct, frozen=True, kw_only=True):
     speccmds: tuple[str, ...] = ()
     called: str | None = None
     copies: str | None = None  # None: as many as the layout counts, else one for each of its PUs
+    copy_numbers: str | None = None  # those of another run that copies stand for: `CopyNumbers`
     mode: str | None = None
     warmup_s: float | None = None
     window_s: float | None = None
@@ -152,6 +155,7 @@ _KINDS = {
     "bytes": BYTES,
     "name": NAME,
     "exit_codes": EXIT_CODES,
+    "copy_numbers": COPY_NUMBERS,
     "words": WORDS,
     "pages": PAGES,
     "cadence": CADENCE,
@@ -175,6 +179,9 @@ what runs:
 --copies N|pus|cores|nodes  default {DEFAULT_COPIES}: one per PU; {KIT}DIR and --speccmds: one
     per run directory in the command files
     [traits=swept,in_head,moves_copies]
+--copy-numbers LIST/TOTAL  run these copies of TOTAL alone, such as 3/8: copies have these
+    numbers in RATER_COPY, and TOTAL in RATER_COPIES (`divots --confirm` does so)
+    [kind=copy_numbers compare_as=recorded_effect]
 --mode homogeneous|rotated|staggered|steady  homogeneous (default): all run one benchmark,
     barrier, next; rotated (or heterogeneous): copy n starts at benchmark n, no barrier;
     staggered: homogeneous with --stagger between starts; steady: copies repeat without barrier,
@@ -310,6 +317,11 @@ COMMAND = Option(
     implies=("command of ", "program of "),
 )
 BY_NAME = {option.name: option for option in (*OPTIONS, COMMAND)}
+
+
+def copy_numbers_of(request: Request) -> CopyNumbers | None:
+    """Return the numbers that copies stand for; None: their own."""
+    return None if request.copy_numbers is None else CopyNumbers.parse(request.copy_numbers)
 
 
 # -- A request as JSON: kept with its run, enough to ask for the same again ------------------------

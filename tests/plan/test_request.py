@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from rater.plan.options import FLAG, IN_HEAD, SWEPT, CompareAs, Option, read_options
+from rater.plan.options import (
+    FLAG,
+    IN_HEAD,
+    SWEPT,
+    CompareAs,
+    CopyNumbers,
+    Option,
+    read_options,
+)
 from rater.plan.request import OPTIONS, Request
 
 DEFAULTS = {"wait_s": None, "energy": "auto", "keep": False}
@@ -63,3 +71,21 @@ def test_an_option_without_properties_is_text_and_different_work() -> None:
 def test_a_slip_in_the_table_is_an_error(properties: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         read_one(f"--keep  keep them\n    [{properties}]")
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers", "total"),
+    [("3/8", (3,), 8), ("5,0-2/8", (5, 0, 1, 2), 8), ("3", (3,), 4), ("0-4095/4096", None, 4096)],
+)
+def test_copy_numbers_keep_their_order_and_say_of_how_many(
+    text: str, numbers: tuple[int, ...] | None, total: int
+) -> None:
+    parsed = CopyNumbers.parse(text)
+    assert parsed.numbers == (tuple(range(4096)) if numbers is None else numbers)
+    assert parsed.of == total
+
+
+@pytest.mark.parametrize("text", ["", "8/8", "1,1/4", "3/", "3/x", "-1/4", "x", "/8"])
+def test_what_is_no_list_of_copy_numbers_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="."):
+        CopyNumbers.parse(text)

@@ -33,6 +33,7 @@ from tests.support.wings import ABSENT
 OF_LAB = ("--pages", "heap:50%@20%;static:2M:best", "--pages-backing", "hugetlb")
 EVERY = [
     *("--name", "ü b"),
+    *("--copy-numbers", "5,0-2/8"),
     *("--copies", "cores", "--mode", "steady", "--order", "rotated", "--window", "0.1"),
     *("--warmup", "0.3", "--stagger", "0.7", "--increment", "3", "--iterations", "4"),
     *("--discard", "1", "--layout", "./l.toml", "--mem", "bind", "--no-oversubscribe"),

@@ -1,7 +1,8 @@
-"""Whether a slow place is slow again: which CPUs against which, and what the pairs say; pure.
+"""Whether a divot is there again, and whether it is of the place or of the copy; pure.
 
-The copies of the finding's place run against as many on CPUs like them, in turn
-(A B A B ...), so that what drifts over time hits both sides of a pair alike.
+Two questions alternate. A: the copies of the finding, with their numbers, on its CPUs. B: the same
+copies on CPUs like them (is it the place?). C: other copies on the CPUs of the finding (is it the
+copy?). They run in turn (A B C A B C ...), so that what drifts over time hits all sides alike.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from msgspec import Struct
 
 from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.finding import PLACED, Finding, Kind
+from rater.analysis.results.cpu_time import CpuTimeRule
 from rater.analysis.stats.estimate import t_quantile
 from rater.record.run import Placement
 from rater.record.stored import StoredRun, is_good
@@ -35,6 +37,9 @@ class ConfirmPlan(Struct, frozen=True, kw_only=True):
     there: tuple[int, ...]  # as many others
     there_name: str
     slowdown: float  # as it was found
+    copies_of_run: int
+    numbers: tuple[int, ...]  # of the finding's copies, in the order of the CPUs that they get
+    other_numbers: tuple[int, ...]  # as many other copies, no finding is about; (): there are none
 
 
 class ConfirmVerdict(StrEnum):
@@ -45,6 +50,15 @@ class ConfirmVerdict(StrEnum):
     NOT_CONFIRMED = "not confirmed"
     OPEN = "open"  # too noisy to tell the effect from none
     CANNOT_TELL = "cannot tell"  # most runs were disturbed
+
+
+class ConfirmCause(StrEnum):
+    """What a divot is of, by both questions together."""
+
+    PLACE = "place"
+    COPY = "copy"
+    NEITHER = "neither"
+    CANNOT_TELL = "cannot tell"
 
 
 class ConfirmResult(Struct, frozen=True, kw_only=True):
@@ -107,6 +121,13 @@ def trial_of(finding: Finding, findings: Sequence[Finding], run: StoredRun) -> C
     whole = finding.kind is Kind.SLOW_LGROUP
     name = f"node {used[like_cpus[0]].node}" if whole else formatting.format_cpus(like_cpus)
     names = finding.benchmarks or tuple(used.name for used in run.benchmarks)
+    suspect_copies = {
+        copy
+        for suspect in findings
+        if not suspect.explained and suspect.kind in PLACED
+        for copy in suspect.copies
+    }
+    numbers = _in_order_of_cpus(run, own_cpus, set(finding.copies))
     return ConfirmPlan(
         place=finding.place,
         benchmarks=names,
@@ -115,7 +136,38 @@ def trial_of(finding: Finding, findings: Sequence[Finding], run: StoredRun) -> C
         there=like_cpus,
         there_name=name,
         slowdown=finding.slowdown,
+        copies_of_run=run.head.copies,
+        numbers=numbers,
+        other_numbers=_median_copies(run, names, suspect_copies, len(numbers)),
     )
+
+
+def _in_order_of_cpus(run: StoredRun, cpus: Sequence[int], copies: set[int]) -> tuple[int, ...]:
+    """Return copies in the order in which a list of CPUs gives them out, round after round."""
+    by_cpu: dict[int, list[int]] = {cpu: [] for cpu in cpus}
+    for placement in run.placements:
+        if placement.copy in copies and placement.cpu in by_cpu:
+            by_cpu[placement.cpu].append(placement.copy)
+    rounds = max(map(len, by_cpu.values()), default=0)
+    return tuple(
+        of_cpu[turn] for turn in range(rounds) for of_cpu in by_cpu.values() if turn < len(of_cpu)
+    )
+
+
+def _median_copies(
+    run: StoredRun, benchmarks: Sequence[str], without: set[int], count: int
+) -> tuple[int, ...]:
+    """Return so many copies whose times lie nearest to the median; empty if there are too few."""
+    logs: dict[int, list[float]] = {}
+    for copy in run.without_torn().copies:
+        if copy.copy not in without and copy.benchmark in benchmarks and is_good(copy):
+            logs.setdefault(copy.copy, []).append(math.log(max(copy.elapsed_ns, 1)))
+    typical = {copy: median(of_copy) for copy, of_copy in logs.items()}
+    if len(typical) < count:
+        return ()
+    middle = median(typical.values())
+    nearest = sorted(typical, key=lambda copy: (abs(typical[copy] - middle), copy))
+    return tuple(sorted(nearest[:count]))
 
 
 def _like(
@@ -164,6 +216,39 @@ def times_of(run: StoredRun) -> dict[str, float]:
         name: median([copy.elapsed_s for copy in run.copies if copy.benchmark == name])
         for name in sorted(names - bad)
     }
+
+
+def cpu_times_of(run: StoredRun) -> dict[str, float] | None:
+    """Return the median copy's CPU seconds of each benchmark; None: CPU time may not judge."""
+    run = run.without_torn()
+    rule = CpuTimeRule(run)
+    rows = [copy for copy in run.copies if copy.counted]
+    keys = {(copy.benchmark, copy.tune) for copy in rows}
+    if not keys or any(rule.why_not(key) is not None for key in keys):
+        return None
+    bad = {copy.benchmark for copy in rows if not is_good(copy)}
+    return {
+        name: median([(copy.cpu_ns or 0) / 1e9 for copy in rows if copy.benchmark == name])
+        for name in sorted({copy.benchmark for copy in rows} - bad)
+    }
+
+
+def judge_cause(place: ConfirmResult, copy: ConfirmResult | None) -> ConfirmCause:
+    """Return what a divot is of. A trial without other copies has no answer for the `copy`.
+
+    Where both questions are answered with yes, the one with the larger effect counts.
+    """
+    there_again = (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
+    is_of_place = place.answer in there_again
+    is_of_copy = copy is not None and copy.answer in there_again
+    if is_of_place and is_of_copy and copy is not None:
+        is_of_place = abs(math.log(place.slowdown)) >= abs(math.log(copy.slowdown))
+        is_of_copy = not is_of_place
+    if is_of_place or is_of_copy:
+        return ConfirmCause.PLACE if is_of_place else ConfirmCause.COPY
+    answers = {place.answer, *([copy.answer] if copy is not None else [])}
+    is_neither = answers == {ConfirmVerdict.NOT_CONFIRMED}
+    return ConfirmCause.NEITHER if is_neither else ConfirmCause.CANNOT_TELL
 
 
 def slowdown_of(times_s: dict[str, float], other_times_s: dict[str, float]) -> float | None:

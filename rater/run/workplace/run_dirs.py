@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from rater.plan.options import CopyNumbers
 from rater.plan.schedule import Phase, Step
 from rater.plan.suite import Expected, Metric
 from rater.record.run import Placement, Validity
@@ -124,12 +125,19 @@ class CopyEnvironments:
     """Environments of copies: inherited variables, those `added` by the run, and a copy's own."""
 
     def __init__(
-        self, uuid: str, placements: Sequence[Placement], added: Sequence[tuple[str, str]]
+        self,
+        uuid: str,
+        placements: Sequence[Placement],
+        added: Sequence[tuple[str, str]],
+        copy_numbers: CopyNumbers | None = None,
     ) -> None:
+        """`copy_numbers`: those of a larger run that copies stand for; None: their own."""
         self._placements = placements
+        self._copy_numbers = copy_numbers
         self._added = {name.encode(): os.fsencode(value) for name, value in added}
         self._added[MARKER.encode()] = uuid.encode()
-        self._added[b"RATER_COPIES"] = b"%d" % len(placements)
+        copies = len(placements) if copy_numbers is None else copy_numbers.of
+        self._added[b"RATER_COPIES"] = b"%d" % copies
         # Copies without a run directory of their own work in our current folder.
         self._added[b"RATER_RUN_DIR"] = os.fsencode(Path.cwd())
         self._made: dict[object, dict[bytes, bytes]] = {}
@@ -146,12 +154,13 @@ class CopyEnvironments:
             environment |= self._added
             environment[b"RATER_THREADS"] = b"%d" % program.threads
             self._made[key] = environment
-        return environment, _whereabouts(self._placements[copy])
+        number = copy if self._copy_numbers is None else self._copy_numbers.numbers[copy]
+        return environment, _whereabouts(self._placements[copy], number)
 
 
-def _whereabouts(placement: Placement) -> dict[bytes, bytes]:
+def _whereabouts(placement: Placement, number: int) -> dict[bytes, bytes]:
     return {
-        b"RATER_COPY": b"%d" % placement.copy,
+        b"RATER_COPY": b"%d" % number,
         b"RATER_CPUS": format_list(placement.cpus or ()).encode(),
         b"RATER_NODE": b"" if placement.node is None else b"%d" % placement.node,
     }
@@ -174,6 +183,7 @@ class RunFolders:
         keep: bool,
         tuning: CopyTuning = UNTUNED,
         files: Iterable[Path] = (),
+        copy_numbers: CopyNumbers | None = None,
     ) -> None:
         """`files`: programs that copies execute, watched for being replaced between phases."""
         self._executed = ProgramWatch(files)
@@ -185,7 +195,7 @@ class RunFolders:
         self._noticed: set[str] = set()
         self._placements = placements
         self._is_written = False  # a run directory that the disk may not have yet
-        self._environments = CopyEnvironments(uuid, placements, added)
+        self._environments = CopyEnvironments(uuid, placements, added, copy_numbers)
         has_kits = any(program.compares for program in programs.values())
         self._kit_outputs = _KIT_OUTPUTS().kit_outputs() if has_kits else None
         self._watch = InputWatch()

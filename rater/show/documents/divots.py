@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, NotRequired, TypedDict
 
-from rater.analysis.divots.confirm import ConfirmVerdict
+from rater.analysis.divots.confirm import ConfirmCause, ConfirmVerdict
 from rater.analysis.divots.model.finding import Kind, Presence
 from rater.show.documents.common import DisturbedJson, RunNumber, Tune
 
@@ -133,6 +133,7 @@ class TrialSideJson(TypedDict):
 
     place: Annotated[str, "Part of the machine, in words."]
     cpus: Annotated[list[int], "CPUs of the copies."]
+    copy_numbers: Annotated[list[int], "Numbers that the copies have, those of the run."]
     command: Annotated[str, "What runs there, as a command."]
 
 
@@ -143,7 +144,8 @@ class TrialJson(TypedDict):
     copies: Annotated[int, "Copies on each side."]
     pairs: Annotated[int, "Pairs of runs."]
     a: Annotated[TrialSideJson, "The part that was found slow."]
-    b: Annotated[TrialSideJson, "A part like it."]
+    b: Annotated[TrialSideJson, "The same copies on a part like it: is it the place?"]
+    c: Annotated[TrialSideJson | None, "Other copies there: is it the copy? null: there are none."]
     slowdown: Annotated[float, "Slowdown as it was found."]
 
 
@@ -152,6 +154,16 @@ class RunPairJson(TypedDict):
 
     a: Annotated[int, "Number of the run on the slow part."]
     b: Annotated[int, "Number of the run on the other."]
+    c: Annotated[int | None, "Number of the run of other copies; null: none."]
+
+
+class CopyVerdictJson(TypedDict):
+    """What came of the question whether it is the copy."""
+
+    answer: Annotated[ConfirmVerdict, "Whether these copies are slower than others there."]
+    slowdown: Annotated[float, "Time of the copies over that of others in the same place."]
+    pairs: Annotated[list[float], "Slowdown in each round, in order."]
+    interval: Annotated[list[float], "95 % interval of the slowdown, low and high."]
 
 
 class VerdictJson(TypedDict):
@@ -165,6 +177,9 @@ class VerdictJson(TypedDict):
         list[float] | None, "Median share of each side's CPUs that other processes took."
     ]
     disturbed: Annotated[str | None, "Why it cannot be judged, in words."]
+    cause: Annotated[ConfirmCause, "What the divot is of: place, copy, neither, or cannot tell."]
+    copy: Annotated[CopyVerdictJson | None, "Of the copy; null: there were no other copies."]
+    by_cpu_time: Annotated[bool, "true: CPU time judges."]
 
 
 class TrialDocument(TypedDict):

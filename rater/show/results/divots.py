@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from rater.analysis.divots.confirm import ConfirmPlan, ConfirmResult, ConfirmVerdict
+from rater.analysis.divots.confirm import ConfirmCause, ConfirmPlan, ConfirmResult
 from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.finding import (
     Analysis,
@@ -26,7 +26,13 @@ from rater.text.cpuset import format_list
 from rater.text.values import copies_text, count, group_by_key, percent, signed_percent
 
 if TYPE_CHECKING:
-    from rater.show.documents.divots import TrialDocument, TrialJson, VerdictJson
+    from rater.show.documents.divots import (
+        CopyVerdictJson,
+        RunPairJson,
+        TrialDocument,
+        TrialJson,
+        VerdictJson,
+    )
 
 # -- Divots for people: the most costly first, what the layout explains apart ----------------------
 
@@ -215,10 +221,10 @@ def between_parts(between: Sequence[RecurringDivot], runs: int) -> Iterator[Part
 # -- The trial of a divot: what is run against what, and what came of it ---------------------------
 
 _MEANS = {
-    ConfirmVerdict.CONFIRMED: "the same place is slow again",
-    ConfirmVerdict.SMALLER: "slow again, but less than half as much",
-    ConfirmVerdict.NOT_CONFIRMED: "the difference is not there now",
-    ConfirmVerdict.OPEN: "inconclusive: too noisy; use more --pairs",
+    ConfirmCause.PLACE: "the same copies are faster elsewhere",
+    ConfirmCause.COPY: "other copies are faster in the same place",
+    ConfirmCause.NEITHER: "the difference is not there now",
+    ConfirmCause.CANNOT_TELL: "too noisy; use more --pairs",
 }
 
 
@@ -231,9 +237,12 @@ class ConfirmView(Struct, frozen=True, kw_only=True):
     trial: ConfirmPlan | None
     refused: str | None  # why it cannot be run
     pairs: int
-    commands: tuple[str, str]  # what a side would be as `rater run ...`
-    runs: Sequence[tuple[int, int]] = ()  # numbers of the runs, a pair each
-    verdict: ConfirmResult | None = None
+    commands: tuple[str, ...]  # what a side would be as `rater run ...`
+    runs: Sequence[tuple[int, ...]] = ()  # numbers of the runs, a round each
+    verdict: ConfirmResult | None = None  # of the place: the same copies elsewhere
+    copy_verdict: ConfirmResult | None = None  # of the copy: other copies there
+    cause: ConfirmCause | None = None
+    by_cpu: bool = False  # CPU time judges
     foreign: tuple[float, float] | None = None  # share of a side's CPUs that others took, median
     disturbed: str | None = None  # why it cannot be judged
 
@@ -245,9 +254,10 @@ def trial_parts(view: ConfirmView) -> Iterator[Part]:
         yield f"cannot be confirmed here: {view.refused}"
         return
     copies = copies_text(view.trial.copies)
-    pairs = count(view.pairs, "pair")
-    yield f"{pairs} of runs in turn, {copies} each, without the other copies:"
-    yield facts(zip("AB", view.commands, strict=True))
+    rounds = count(view.pairs, "round")
+    yield f"{rounds} of runs in turn, {copies} each, without the other copies:"
+    yield facts(zip("ABC", view.commands, strict=False))
+    yield "A against B: is it the place? A against C: is it the copy?"
 
 
 def verdict_parts(view: ConfirmView) -> Iterator[Part]:
@@ -255,9 +265,11 @@ def verdict_parts(view: ConfirmView) -> Iterator[Part]:
     if view.verdict is None or view.trial is None:
         return
     verdict, trial = view.verdict, view.trial
-    is_slow_again = verdict.answer in (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
+    cause = view.cause or ConfirmCause.CANNOT_TELL
+    is_slow_again = cause in (ConfirmCause.PLACE, ConfirmCause.COPY)
+    measure = " (by CPU time)" if view.by_cpu else ""
     yield Line(
-        f"{verdict.answer}: {view.disturbed or _MEANS[verdict.answer]}",
+        f"{cause}: {view.disturbed or _MEANS[cause]}{measure}",
         "bold yellow" if is_slow_again else "bold",
     )
     taken_slow, taken_other = (f"{percent(share, 0)} %" for share in view.foreign or (0.0, 0.0))
@@ -265,13 +277,13 @@ def verdict_parts(view: ConfirmView) -> Iterator[Part]:
     is_taken = view.foreign is not None and max(view.foreign) >= FOREIGN_SHARE
     yield facts(
         (
+            (f"{trial.place} against {trial.there_name}", _result_text(verdict, trial)),
             (
-                f"{trial.place} against {trial.there_name}",
-                f"{_percent(verdict.slowdown)}, 95 % interval {_percent(verdict.low)} to "
-                f"{_percent(verdict.high)}; originally {_percent(trial.slowdown)}",
+                "the same against other copies there",
+                view.copy_verdict and _result_text(view.copy_verdict, trial),
             ),
             (
-                f"pairs (runs {view.runs[0][0]} to {view.runs[-1][1]})",
+                f"rounds (runs {view.runs[0][0]} to {view.runs[-1][-1]})",
                 ", ".join(_percent(pair) for pair in verdict.pairs),
             ),
             (
@@ -285,6 +297,13 @@ def verdict_parts(view: ConfirmView) -> Iterator[Part]:
     )
 
 
+def _result_text(result: ConfirmResult, trial: ConfirmPlan) -> str:
+    return (
+        f"{result.answer}: {_percent(result.slowdown)}, 95 % interval {_percent(result.low)} to "
+        f"{_percent(result.high)}; originally {_percent(trial.slowdown)}"
+    )
+
+
 def trial_document(view: ConfirmView) -> TrialDocument:
     """Return the same for programs."""
     return {
@@ -293,7 +312,7 @@ def trial_document(view: ConfirmView) -> TrialDocument:
         "evidence": view.evidence,
         "refused": view.refused,
         "trial": _trial_json(view),
-        "runs": [{"a": slow, "b": other} for slow, other in view.runs],
+        "runs": [_round_json(of_round) for of_round in view.runs],
         "verdict": _verdict_json(view),
     }
 
@@ -302,14 +321,46 @@ def _trial_json(view: ConfirmView) -> TrialJson | None:
     trial = view.trial
     if trial is None:
         return None
-    slow, other = view.commands
+    slow, elsewhere, *others = view.commands
     return {
         "benchmarks": [*trial.benchmarks],
         "copies": trial.copies,
         "pairs": view.pairs,
-        "a": {"place": trial.place, "cpus": [*trial.here], "command": slow},
-        "b": {"place": trial.there_name, "cpus": [*trial.there], "command": other},
+        "a": {
+            "place": trial.place,
+            "cpus": [*trial.here],
+            "copy_numbers": [*trial.numbers],
+            "command": slow,
+        },
+        "b": {
+            "place": trial.there_name,
+            "cpus": [*trial.there],
+            "copy_numbers": [*trial.numbers],
+            "command": elsewhere,
+        },
+        "c": {
+            "place": trial.place,
+            "cpus": [*trial.here],
+            "copy_numbers": [*trial.other_numbers],
+            "command": others[0],
+        }
+        if others
+        else None,
         "slowdown": trial.slowdown,
+    }
+
+
+def _round_json(of_round: Sequence[int]) -> RunPairJson:
+    slow, elsewhere, *others = of_round
+    return {"a": slow, "b": elsewhere, "c": others[0] if others else None}
+
+
+def _copy_json(result: ConfirmResult) -> CopyVerdictJson:
+    return {
+        "answer": result.answer,
+        "slowdown": result.slowdown,
+        "pairs": [*result.pairs],
+        "interval": [result.low, result.high],
     }
 
 
@@ -324,6 +375,9 @@ def _verdict_json(view: ConfirmView) -> VerdictJson | None:
         "interval": [verdict.low, verdict.high],
         "foreign": None if view.foreign is None else [*view.foreign],
         "disturbed": view.disturbed,
+        "cause": view.cause or ConfirmCause.CANNOT_TELL,
+        "copy": None if view.copy_verdict is None else _copy_json(view.copy_verdict),
+        "by_cpu_time": view.by_cpu,
     }
 
 

@@ -6,7 +6,6 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import batched
 from statistics import median
 
 from msgspec import Struct
@@ -14,8 +13,11 @@ from msgspec.structs import replace
 
 from rater.analysis.divots.confirm import (
     LEAST_PAIRS,
+    ConfirmCause,
     ConfirmPlan,
     ConfirmVerdict,
+    cpu_times_of,
+    judge_cause,
     judge_pairs,
     slowdown_of,
     times_of,
@@ -65,7 +67,16 @@ from rater.workflow.run.session import MadeRun
 
 TAG = "confirm"
 DEFAULT_PAIRS = 5
-_SIDES = ("a", "b")
+_SIDES = ("a", "b", "c")
+
+
+# Exit status by what a divot is of.
+_STATUS = {
+    ConfirmCause.PLACE: 0,
+    ConfirmCause.COPY: 0,
+    ConfirmCause.NEITHER: 1,
+    ConfirmCause.CANNOT_TELL: NOT_JUDGED,
+}
 
 
 class ConfirmOptions(Struct, frozen=True):
@@ -99,13 +110,13 @@ def confirm(output: Output, options: ConfirmOptions, start_options: StartOptions
         trial=trial,
         refused=refusal_reason,
         pairs=pairs,
-        commands=("", ""),
+        commands=(),
     )
     if trial is None:
         print_view(output, trial_document(view), lambda _: trial_parts(view))
         return 0 if output.dry_run else 1
     requests = _requests(sourced_run, trial, start_options, dry_run=output.dry_run)
-    view = replace(view, commands=(_command(requests[0]), _command(requests[1])))
+    view = replace(view, commands=tuple(map(_command, requests)))
     if output.dry_run or not output.json:
         print_view(output, trial_document(view), lambda _: trial_parts(view))
     if output.dry_run:
@@ -125,11 +136,12 @@ def confirm(output: Output, options: ConfirmOptions, start_options: StartOptions
                 for side, plan in enumerate(plans)
             }
         ),
-        slots=order_slots((0, 1), pairs, BlockOrder.GIVEN, 0),
+        slots=order_slots(range(len(plans)), pairs, BlockOrder.GIVEN, 0),
         quiet=True,
         output=output,
         view=view,
         slowdown=trial.slowdown,
+        by_cpu=finding.by_cpu,
     )
     return pairs_run.execute().exit_status
 
@@ -159,8 +171,8 @@ def _requests(
     start_options: StartOptions,
     *,
     dry_run: bool,
-) -> tuple[Request, Request]:
-    """Return what both sides ask for; raises `InputError` for runs of a kit."""
+) -> tuple[Request, ...]:
+    """Return what the sides ask for; raises `InputError` for runs of a kit."""
     head = sourced_run.value.head
     request = request_of(head)
     if request.of_kit:
@@ -192,33 +204,45 @@ def _requests(
         bind_from_file=False,
         counters=None,
     )
-    return (
-        replace(request, layout=cpus_text(trial.here)),
-        replace(request, layout=cpus_text(trial.there)),
-    )
+
+    def side(numbers: Sequence[int], cpus: Sequence[int]) -> Request:
+        listed = ",".join(map(str, numbers))
+        copy_numbers = f"{listed}/{trial.copies_of_run}"
+        return replace(request, layout=cpus_text(cpus), copy_numbers=copy_numbers)
+
+    others = [side(trial.other_numbers, trial.here)] if trial.other_numbers else []
+    return (side(trial.numbers, trial.here), side(trial.numbers, trial.there), *others)
 
 
 def _command(request: Request) -> str:
     words = ["rater", "run", *request.suites]
     if request.suites:
         words += ["--size", request.size, "--tune", request.tune]
-    words += ["--copies", str(request.copies), "--layout", request.layout]
+    words += ["--copies", str(request.copies), "--copy-numbers", request.copy_numbers or ""]
+    words += ["--layout", request.layout]
     words += ["--mem", request.memory] if request.memory else []
     words += ["--name", request.called] if request.called else []
     words += ["--", *request.command] if request.command else []
     return shlex.join(words)
 
 
+class _SideRun(Struct, frozen=True, kw_only=True):
+    """One run of a side."""
+
+    number: int
+    times_s: dict[str, float]
+    cpu_times_s: dict[str, float] | None  # None: CPU time may not judge
+    is_disturbed: bool
+
+
 @dataclass(kw_only=True)
 class _Pairs(Campaign[MadeRun]):
-    """Both sides in turn, and how much slower the first one was in each pair."""
+    """The sides in turn, and how much slower the first one was than each of the others."""
 
     view: ConfirmView
     slowdown: float  # as it was found
-    _times: list[dict[str, float]] = field(default_factory=list)  # of the pair's sides so far
-    _numbers: list[int] = field(default_factory=list)  # of all runs
-    _slowdowns: list[float] = field(default_factory=list)
-    _taken: list[bool] = field(default_factory=list)
+    by_cpu: bool  # the finding is of CPU time
+    _rounds: list[list[_SideRun]] = field(default_factory=list)
     _foreign: tuple[list[float], list[float]] = field(default_factory=lambda: ([], []))
     _failed: int = 0
 
@@ -238,55 +262,102 @@ class _Pairs(Campaign[MadeRun]):
         self.judge(slot, made_run, ())
 
     def judge(self, slot: SweepSlot, examined: MadeRun, ahead: Sequence[SweepSlot]) -> None:
-        """Keep the times of a side, and with the second one compare them."""
+        """Keep the times of a side, and with the last one say how far they are apart."""
         del ahead
         made_run, run = examined, examined.run
         if made_run.status or run is None:
             print_error(f"run {made_run.number} did not end well: no verdict")
             self._failed = made_run.status or 1
             return
-        readings = run_counters(run)
-        self._numbers.append(made_run.number)
-        self._times.append(times_of(run))
-        self._taken.append(is_too_disturbed(made_run.others_cost))
-        self._foreign[slot.point].extend(
-            cpu_use.foreign
-            for cpu_use in readings.cpus
-            if cpu_use.copies and cpu_use.foreign is not None
+        if slot.point == 0:
+            self._rounds.append([])
+        self._rounds[-1].append(
+            _SideRun(
+                number=made_run.number,
+                times_s=times_of(run),
+                cpu_times_s=cpu_times_of(run),
+                is_disturbed=is_too_disturbed(made_run.others_cost),
+            )
         )
-        if slot.point:
-            slowdown, self._times = slowdown_of(*self._times), []
-            if slowdown is None:  # an output was wrong in each of its benchmarks
-                first, second = self._numbers[-2:]
-                raise RunError(f"runs {first} and {second} have no benchmark in common")
-            self._slowdowns.append(slowdown)
-            if not self.output.quiet and not self.output.json:
-                line = f"  pair {slot.block} of {self.view.pairs}: {(slowdown - 1) * 100:+.1f} %"
-                print(line, file=sys.stderr)
+        if slot.point < len(self._foreign):
+            self._foreign[slot.point].extend(
+                cpu_use.foreign
+                for cpu_use in run_counters(run).cpus
+                if cpu_use.copies and cpu_use.foreign is not None
+            )
+        is_last = len(self._rounds[-1]) == len(self.view.commands)
+        if is_last and not self.output.quiet and not self.output.json:
+            slowdowns = [self._slowdown(self._rounds[-1], side) for side in self._other_sides]
+            texts = (f"{(slowdown - 1) * 100:+.1f} %" for slowdown in slowdowns)
+            names = ("elsewhere", "other copies there")
+            told = ", ".join(
+                f"{text} against {name}" for text, name in zip(texts, names, strict=False)
+            )
+            print(f"  round {slot.block} of {self.view.pairs}: {told}", file=sys.stderr)
+
+    @property
+    def _other_sides(self) -> range:
+        return range(1, len(self.view.commands))
+
+    def _slowdown(self, of_round: Sequence[_SideRun], side: int, *, by_cpu: bool = False) -> float:
+        """Return the time of the first side over that of another one, in one round."""
+        times_s = [
+            (side_run.cpu_times_s or {}) if by_cpu else side_run.times_s for side_run in of_round
+        ]
+        slowdown = slowdown_of(times_s[0], times_s[side])
+        if slowdown is None:  # an output was wrong in each of its benchmarks
+            first, second = of_round[0].number, of_round[side].number
+            raise RunError(f"runs {first} and {second} have no benchmark in common")
+        return slowdown
 
     def check_stop(self, *_: object) -> CampaignEnded | None:
         """End it with the first run that did not end well."""
         status = self._failed
         return CampaignEnded(RunStatus.FAILED, None, status) if status else None
 
+    def _measure(self) -> tuple[bool, str | None]:
+        """Return whether CPU time judges, and why nothing does.
+
+        Others that are where the divot is are of the place; others everywhere hide it.
+        """
+        disturbed = mostly_disturbed([of_round[1].is_disturbed for of_round in self._rounds])
+        if not disturbed and not self.by_cpu:
+            return False, None
+        runs = [side_run for of_round in self._rounds for side_run in of_round]
+        if all(side_run.cpu_times_s for side_run in runs):
+            return True, None
+        return False, disturbed or "CPU time, of which the divot is, may not judge these runs"
+
     def conclude(self) -> CampaignEnded:
         """Print the verdict."""
-        verdict = judge_pairs(self._slowdowns, self.slowdown)
-        disturbed = mostly_disturbed(self._taken)
-        if disturbed:
-            verdict = replace(verdict, answer=ConfirmVerdict.CANNOT_TELL)
+        by_cpu, obstacle = self._measure()
+        place, copy = (
+            judge_pairs(
+                [self._slowdown(of_round, side, by_cpu=by_cpu) for of_round in self._rounds],
+                self.slowdown,
+            )
+            if side in self._other_sides
+            else None
+            for side in (1, 2)
+        )
+        assert place is not None
+        cause = ConfirmCause.CANNOT_TELL if obstacle else judge_cause(place, copy)
+        if obstacle:
+            place = replace(place, answer=ConfirmVerdict.CANNOT_TELL)
         foreign_here, foreign_there = self._foreign
         concluded = replace(
             self.view,
-            runs=tuple(batched(self._numbers, 2)),
-            verdict=verdict,
+            runs=tuple(
+                tuple(side_run.number for side_run in of_round) for of_round in self._rounds
+            ),
+            verdict=place,
+            copy_verdict=copy,
+            cause=cause,
+            by_cpu=by_cpu,
             foreign=(median(foreign_here), median(foreign_there))
             if foreign_here and foreign_there
             else None,
-            disturbed=disturbed,
+            disturbed=obstacle,
         )
         print_view(self.output, trial_document(concluded), lambda _: verdict_parts(concluded))
-        is_confirmed = verdict.answer in (ConfirmVerdict.CONFIRMED, ConfirmVerdict.SMALLER)
-        return CampaignEnded(
-            RunStatus.COMPLETE, None, NOT_JUDGED if disturbed else 1 - is_confirmed
-        )
+        return CampaignEnded(RunStatus.COMPLETE, None, _STATUS[cause])

@@ -22,7 +22,7 @@ from rater.plan.placement.place import (
     place,
     resolve_copies,
 )
-from rater.plan.request import DEFAULT_COPIES, Request
+from rater.plan.request import DEFAULT_COPIES, Request, copy_numbers_of
 from rater.plan.schedule import (
     Order,
     Plan,
@@ -38,7 +38,7 @@ from rater.run.host.thread_binding import memory_support
 from rater.run.programs.compile import cache_root
 from rater.run.programs.tuning import UNTUNED, CopyTuning
 from rater.system.errors import InputError
-from rater.text.values import truncate_list
+from rater.text.values import copies_text, count, truncate_list
 from rater.workflow.machine import counter_warnings, counters_of
 from rater.workflow.run.workload import (
     KITS,
@@ -222,6 +222,9 @@ def _choose_copies(
     loaded: LoadedWorkloads, offered: LayoutOffer, topology: Topology
 ) -> ChosenCopies:
     request = loaded.request
+    numbers = copy_numbers_of(request)
+    if numbers is not None and request.copies is None:
+        request = replace(request, copies=str(len(numbers.numbers)))
 
     def copies_of(threads: int) -> int:
         """Return how many copies of so many threads there are to be."""
@@ -232,6 +235,12 @@ def _choose_copies(
         return resolve_copies(request.copies or DEFAULT_COPIES, offered.counted, threads)
 
     workloads, copies, left_out = _what_fits(request, loaded.workloads, copies_of, topology)
+    if numbers is not None and len(numbers.numbers) != copies:
+        named = count(len(numbers.numbers), "number")
+        raise InputError(
+            f"--copy-numbers {request.copy_numbers}: {named} for {copies_text(copies)}; expected "
+            "one for each copy"
+        )
     if request.copies is None:
         is_implied = implied_copies(offered.offer) is not None
         request = replace(request, copies=str(copies) if is_implied else DEFAULT_COPIES)

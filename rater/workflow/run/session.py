@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from rater.analysis.results.placement import RunProof
 from rater.plan.options import parse_cadence
+from rater.plan.request import copy_numbers_of
 from rater.plan.schedule import Phase
 from rater.record.events import Event, Noted, RunEnded
 from rater.record.run import RunStatus
@@ -313,6 +314,7 @@ class Session:
             keep=request.keep,
             tuning=ready.tuning,
             files=prepared.files,
+            copy_numbers=copy_numbers_of(request),
         )
         return Job(
             plan=replace(resolved.plan, phases=entered.phases),

@@ -14,7 +14,9 @@ from msgspec.structs import replace
 
 from rater.analysis.divots.confirm import (
     ConfirmPlan,
+    ConfirmResult,
     ConfirmVerdict,
+    judge_cause,
     judge_pairs,
     next_commands,
     slowdown_of,
@@ -171,6 +173,55 @@ def test_a_benchmark_with_a_failed_copy_is_in_no_pair() -> None:
     assert slowdown_of({"b": 1.0}, {"a": 10.0}) is None
 
 
+def result(answer: ConfirmVerdict, slowdown: float) -> ConfirmResult:
+    return ConfirmResult(answer=answer, slowdown=slowdown, low=1.0, high=2.0, pairs=())
+
+
+CONFIRMED, SMALLER, NOT_CONFIRMED, OPEN, *_ = ConfirmVerdict
+
+
+@pytest.mark.parametrize(
+    ("place", "copy", "cause"),
+    [
+        ((CONFIRMED, 1.2), (NOT_CONFIRMED, 1.0), "place"),
+        ((NOT_CONFIRMED, 1.0), (CONFIRMED, 1.2), "copy"),
+        ((SMALLER, 1.1), (CONFIRMED, 1.3), "copy"),
+        ((CONFIRMED, 1.3), (SMALLER, 1.1), "place"),
+        ((CONFIRMED, 0.7), (SMALLER, 0.9), "place"),  # of a fast one
+        ((NOT_CONFIRMED, 1.0), (NOT_CONFIRMED, 1.0), "neither"),
+        ((NOT_CONFIRMED, 1.0), (OPEN, 1.1), "cannot tell"),
+        ((OPEN, 1.1), (CONFIRMED, 1.2), "copy"),
+        ((CONFIRMED, 1.2), None, "place"),
+        ((NOT_CONFIRMED, 1.0), None, "neither"),
+        ((OPEN, 1.0), None, "cannot tell"),
+    ],
+)
+def test_both_questions_together_say_what_a_divot_is_of(
+    place: tuple[ConfirmVerdict, float], copy: tuple[ConfirmVerdict, float] | None, cause: str
+) -> None:
+    assert judge_cause(result(*place), None if copy is None else result(*copy)) == cause
+
+
+def test_a_trial_keeps_the_numbers_of_the_copies_and_has_median_copies_beside_them() -> None:
+    run = run_of()
+    seconds = {copy: 10.0 + 0.1 * copy for copy in range(16)}
+    run = replace(
+        run,
+        copies=tuple(
+            replace(copy, elapsed_ns=round(seconds[copy.copy] * 1e9)) for copy in run.copies
+        ),
+    )
+    one = slow(Kind.SLOW_CPU, (5,), place="CPU 5", copies=(5,), benchmarks=())
+    trial = trial_of(one, [one], run)
+    assert isinstance(trial, ConfirmPlan)
+    # Of the other 15 copies copy 8 has the median time.
+    assert (trial.numbers, trial.other_numbers, trial.copies_of_run) == ((5,), (8,), 16)
+    node = trial_of(slow(), [slow()], run)
+    assert isinstance(node, ConfirmPlan)
+    assert (node.numbers, len(node.other_numbers)) == ((4, 5, 6, 7), 4)
+    assert not {*node.numbers} & {*node.other_numbers}
+
+
 # -- the command ----------------------------------------------------------------------------------
 
 
@@ -212,6 +263,7 @@ def a_run(tmp_path: Path, cpus: list[int]) -> None:
                 "--",
                 "/bin/sh",
                 "-c",
+                f"echo $RATER_COPY/$RATER_COPIES >> {tmp_path}/copies; "
                 "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done",
             ]
         )
@@ -236,19 +288,26 @@ def test_confirm_runs_both_sides_in_turn_and_keeps_them(
     status = main(["divots", "--confirm", "1", "--pairs", "2", "--share", "--json"])
     document = json.loads(capsys.readouterr().out)
     assert document["refused"] is None
-    assert document["runs"] == [{"a": 2, "b": 3}, {"a": 4, "b": 5}]
-    assert document["verdict"]["answer"] in set(ConfirmVerdict)
-    answer, disturbed = document["verdict"]["answer"], document["verdict"]["disturbed"]
-    if cost:
-        assert (status, answer, disturbed) == (3, "cannot tell", "4 of 4 runs disturbed")
+    assert document["runs"] == [{"a": 2, "b": 3, "c": 4}, {"a": 5, "b": 6, "c": 7}]
+    verdict = document["verdict"]
+    assert verdict["answer"] in set(ConfirmVerdict)
+    if cost and not verdict["by_cpu_time"]:
+        told = (status, verdict["answer"], verdict["cause"], verdict["disturbed"])
+        assert told == (3, "cannot tell", "cannot tell", "2 of 2 runs disturbed")
     else:
-        assert status == (0 if answer in ("confirmed", "confirmed in part") else 1)
-    assert len(document["verdict"]["pairs"]) == 2
+        statuses = {"place": 0, "copy": 0, "neither": 1, "cannot tell": 3}
+        assert status == statuses[verdict["cause"]]
+    assert len(verdict["pairs"]) == len(verdict["copy"]["pairs"]) == 2
     with open_store(tmp_path / "rater.db") as store:
-        runs = [store.load(number) for number in range(2, 6)]
-    assert [dict(run.head.tags)["side"] for run in runs] == ["a", "b", "a", "b"]
-    assert [dict(run.head.tags)["confirm"] for run in runs] == ["1"] * 4
-    assert [run.placements[0].cpu for run in runs] == [two_cpus[1], two_cpus[0]] * 2
+        runs = [store.load(number) for number in range(2, 8)]
+    assert [dict(run.head.tags)["side"] for run in runs] == ["a", "b", "c"] * 2
+    assert [dict(run.head.tags)["confirm"] for run in runs] == ["1"] * 6
+    slow_cpu, other_cpu = two_cpus[1], two_cpus[0]
+    assert [run.placements[0].cpu for run in runs] == [slow_cpu, other_cpu, slow_cpu] * 2
+    # The first run had copies 0 and 1 of 2; the copy of the finding keeps its number.
+    copies = (tmp_path / "copies").read_text().split()
+    assert sorted(copies[:2]) == ["0/2", "1/2"]
+    assert copies[2:] == ["1/2", "1/2", "0/2"] * 2
 
 
 def test_a_dry_run_runs_nothing(
@@ -257,8 +316,10 @@ def test_a_dry_run_runs_nothing(
     a_run(tmp_path, two_cpus)
     assert main(["divots", "--confirm", "1", "--dry-run"]) == 0
     out = capsys.readouterr().out
-    assert "5 pairs of runs in turn, 1 copy each" in out
-    assert f"--layout list:{two_cpus[1]}" in out.replace("\n    ", " ")
+    assert "5 rounds of runs in turn, 1 copy each" in out
+    line = out.replace("\n    ", " ")
+    for numbers, cpu in (("1/2", two_cpus[1]), ("1/2", two_cpus[0]), ("0/2", two_cpus[1])):
+        assert f"--copy-numbers {numbers} --layout list:{cpu}" in line
     with open_store(tmp_path / "rater.db") as store:
         assert len(store.runs()) == 1
 
