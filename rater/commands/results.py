@@ -163,6 +163,7 @@ def _show_run(arguments: Namespace) -> int:
         ),
         with_proof=arguments.with_proof,
         with_copies=arguments.with_copies,
+        sort=arguments.sort,
         with_cpus=arguments.with_cpus,
         with_counters=arguments.with_counters,
     )
@@ -186,9 +187,9 @@ def _plot(arguments: Namespace) -> int:
 
 
 def _export_run(arguments: Namespace) -> int:
-    from rater.workflow.results.stored import export_run
+    from rater.workflow.results.exports import export_runs
 
-    return export_run(output_of(arguments), run_word=arguments.which)
+    return export_runs(output_of(arguments), words=tuple(arguments.which))
 
 
 def _import_documents(arguments: Namespace) -> int:
@@ -267,9 +268,13 @@ RUN? >which =last    {ONE_RUN} (default: last)
 {VERBOSE}
 --proof >with_proof  the memory of every benchmark (resident, page sizes, share on the NUMA nodes
                      planned) and every copy that was not placed as planned
---copies >with_copies  the times of the copies over the median copy: median, mean, standard
-                     deviation and maximum of each benchmark and iteration, the slowest copies, and
-                     of several commands (SPEC: workloads) each one's time
+--copies >with_copies  a row a copy (with -v for each iteration): CPU, time, CPU time, for whom it
+                     waited, sleep, memory, faults, metrics, exit; the times of the copies over the
+                     median copy of each benchmark and iteration; of several commands (SPEC:
+                     workloads) each one's time
+--sort COLUMN        of --copies: time, median (default), cpu-time, waited, own, others, slept,
+                     memory, faults or a metric, largest first; copy, cpu, node or exit, smallest
+                     first; --sort=-COLUMN the other way round
 --baseline RUN       of --copies: the run whose median copies are 1, with its ratios next to this
                      run's (default: the run itself)
 --baseline-iteration N:int  of --copies: the median copies of this iteration alone (default: of all
@@ -289,15 +294,16 @@ $ rater show 7 --proof            # where memory and copies really were
     "export": Subcommand(
         run=_export_run,
         arguments=f"""
-RUN >which           {ONE_RUN}
+RUN|POINT+ >which    {ONE_RUN}; with --format csv several: runs, sweep:3, tag:build=old
 --format (observations|csv|json|parquet) =observations
                      observations: times and places as `rater import` takes them (default); csv: a
                      line per copy; parquet: the same with types (pip install
                      '{DISTRIBUTION}[data]'); json: everything that is stored
 $ rater export 7 --format csv > run7.csv
+$ rater export sweep:3 --format csv > sweep3.csv  # with a column for the point
 $ rater export last               # as `rater import` reads it
 """,
-        description="Write a run on stdout as text for other programs.",
+        description="Write a run, or the copies of several, on stdout as text for other programs.",
     ),
     "import": Subcommand(
         run=_import_documents,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
@@ -322,6 +322,30 @@ BY_NAME = {option.name: option for option in (*OPTIONS, COMMAND)}
 def copy_numbers_of(request: Request) -> CopyNumbers | None:
     """Return the numbers that copies stand for; None: their own."""
     return None if request.copy_numbers is None else CopyNumbers.parse(request.copy_numbers)
+
+
+def options_beyond_defaults(request: Mapping[str, object]) -> dict[str, str]:
+    """Return the options of a stored request that are not the default, by name, as typed.
+
+    An option without a value has the text `yes`; of one that was given several times the values
+    stand with blanks between them.
+    """
+    options = {}
+    for option in OPTIONS:
+        value = request.get(option.field, option.default)
+        default = [*option.default] if isinstance(option.default, tuple) else option.default
+        if value in (None, default):
+            continue
+        if isinstance(value, bool):  # `oversubscribe` is typed as --no-oversubscribe
+            options[option.name] = "yes"
+        elif isinstance(value, list):
+            options[option.name] = " ".join(
+                "=".join(map(str, member)) if isinstance(member, list) else str(member)
+                for member in value
+            )
+        else:
+            options[option.name] = f"{value:g}" if isinstance(value, float) else str(value)
+    return options
 
 
 # -- A request as JSON: kept with its run, enough to ask for the same again ------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from msgspec import Struct
@@ -196,9 +196,41 @@ def copy_table(stored: StoredRun) -> CopyTable:
     return CopyTable(headings, timed, tuple(lines))
 
 
+def join_tables(tables: Sequence[tuple[str, CopyTable]]) -> CopyTable:
+    """Return the tables of several runs as one, with a first column for the point of each.
+
+    Columns are those of any run, in the order of the first that has them; what a run does not have
+    is empty.
+    """
+    timed = {
+        heading: is_timed
+        for _, table in tables
+        for heading, is_timed in zip(table.headings, table.timed, strict=True)
+    }
+    lines = []
+    for label, table in tables:
+        for line in table.lines:
+            cells = dict(zip(table.headings, line, strict=True))
+            lines.append((label, *(cells.get(heading) for heading in timed)))
+    return CopyTable(("point", *timed), (False, *timed.values()), tuple(lines))
+
+
+def add_times(
+    table: CopyTable, headings: Sequence[str], times_ns: Sequence[Sequence[int | None]]
+) -> CopyTable:
+    """Return a table with further columns of nanoseconds; `times_ns` has a row a line."""
+    lines = tuple((*line, *times) for line, times in zip(table.lines, times_ns, strict=True))
+    timed = (*table.timed, *(True for _ in headings))
+    return CopyTable((*table.headings, *headings), timed, lines)
+
+
 def write_csv(stored: StoredRun, out: TextIO) -> None:
     """Write one line per copy run under a heading that has the units (`copy_table`)."""
-    table = copy_table(stored)
+    write_table(copy_table(stored), out)
+
+
+def write_table(table: CopyTable, out: TextIO) -> None:
+    """Write one line per copy run under a heading that has the units."""
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(map(_no_formula, table.headings))
     for line in table.lines:

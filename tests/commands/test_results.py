@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import os
@@ -19,6 +20,7 @@ from tests.support.calls import query_rows as rows_of
 from tests.support.example_events import ended, over, phase, run_of, with_head
 from tests.support.made_runs import make_run
 from tests.support.observations import DOCUMENT, observed
+from tests.support.printed import in_words
 from tests.support.stored_runs import GONE, PUS, append
 
 
@@ -317,6 +319,48 @@ def test_the_json_export_is_everything_of_the_run(database: Path, rater: Rater) 
     assert everything["brackets"][0]["finish_ns"] == 4_000_000_000
 
 
+def test_the_copies_of_several_runs_are_one_table(database: Path, rater: Rater) -> None:
+    make_run(database, uuid="a", tags=(("build", "old"),))
+    make_run(database, uuid="b", tags=(("build", "old"),))
+    make_run(database, uuid="c", tags=(("build", "new"),))
+    status, out, _ = rater("export", "tag:build=old", "3", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert status == 0
+    assert [(row["point"], row["run"], row["copy"]) for row in rows] == [
+        *(("build=old", run, copy) for run in ("1", "2") for copy in ("0", "1")),
+        *(("run 3", "3", copy) for copy in ("0", "1")),
+    ]
+    single = list(csv.DictReader(io.StringIO(rater("export", "3", "--format", "csv")[1])))
+    assert "point" not in single[0]
+    assert {"waited_s", "waited_own_s", "waited_others_s", "slept_s"} <= single[0].keys()
+    status, _, err = rater("export", "1", "2")
+    assert (status, "several runs are one table: --format csv" in err) == (2, True)
+
+
+def test_what_a_run_was_asked_for_is_told_in_one_line_and_one_key(
+    database: Path, rater: Rater
+) -> None:
+    make_run(database)
+    ran = ("run", "--copies", "2", "--hugepages", "off", "--env", "A=b c", "--no-oversubscribe")
+    assert rater(*ran, "--quiet", "--share", "--proof", "off", "--", "true")[0] == 0
+    assert "asked: --copies 2 --no-oversubscribe --proof off --env A=b c --hugepages off" in (
+        in_words(rater("show", "2")[1])
+    )
+    asked = parsed(rater("show", "2", "--json")[1])["asked"]
+    assert (asked["hugepages"], asked["no-oversubscribe"], asked["copies"]) == ("off", "yes", "2")
+    assert parsed(rater("show", "1", "--json")[1])["asked"] is None
+
+
+def test_copies_are_a_table_sorted_by_any_column(database: Path, rater: Rater) -> None:
+    make_run(database)
+    assert "Copies" in rater("show", "1", "--copies")[1]
+    rows = parsed(rater("show", "1", "--copies", "--sort=-copy", "--json")[1])["copy_table"]
+    assert [row["copy"] for row in rows] == [1, 0]
+    assert rater("show", "1", "--sort", "copy")[0] == 2
+    status, _, err = rater("show", "1", "--copies", "--sort", "sharks")
+    assert (status, "--sort sharks: expected one of copy, cpu, node" in err) == (2, True)
+
+
 # -- rm -------------------------------------------------------------------------------------------
 
 
@@ -462,7 +506,7 @@ def test_the_json_has_them_under_a_key_of_their_own(rater: Rater) -> None:
     words = ("show", "--copies", "--baseline", 1, "--drop", 1, "--json")
     found: dict[str, Any] = json.loads(rater(*words)[1])
     times = found.pop("copy_times")
-    assert len(found.pop("copy_runs")) == 4
+    assert len(found.pop("copy_runs")) == len(found.pop("copy_table")) == 4
     assert found == before
     assert (times["baseline"], times["drop"]) == (1, 1)
     (cell,) = times["cells"]

@@ -348,6 +348,18 @@ _SAME_BESIDE_MODE = (
 )
 
 
+# Options that change what copies do and are not in the head: of both requests. What the command is
+# called is a name; programs are compared by content.
+_BESIDE_MODE = tuple(
+    option
+    for option in OPTIONS
+    if IN_HEAD not in option.traits
+    and option.compare_as in (CompareAs.DIFFERENT_WORK, CompareAs.RECORDED_EFFECT)
+    and option.name not in _OF_ONE_MODE
+    and option.name not in ("name", "env", "speccmds")
+)
+
+
 def differ_beyond_mode(head: RunHead, other: RunHead) -> bool:
     """Tell whether two runs differ in more than the mode: then no comparison is shown unasked.
 
@@ -360,10 +372,9 @@ def differ_beyond_mode(head: RunHead, other: RunHead) -> bool:
         return True
     if request is None or other_request is None:
         return request is not other_request
-    return (
-        _variables(request) != _variables(other_request)
-        or request.get("prepare") != other_request.get("prepare")
-        or bool(request.get("run_dirs")) != bool(other_request.get("run_dirs"))
+    return _variables(request) != _variables(other_request) or any(
+        option_value(request, option) != option_value(other_request, option)
+        for option in _BESIDE_MODE
     )
 
 

@@ -171,3 +171,26 @@ class PlotDocument(TypedDict):
     places: Annotated[list[int | str], "Numbers along the axis."]
     lgroups: Annotated[list[NodeSpanJson], "NUMA nodes along the axis."]
     benchmarks: Annotated[list[PanelJson], "By benchmark."]
+
+
+class CopyRowJson(TypedDict):
+    """One copy of one benchmark; null: not known."""
+
+    benchmark: Benchmark
+    tune: Tune
+    iteration: Annotated[int | None, "Iteration; null: the median over those that count."]
+    counted: Annotated[bool, "false: of a discarded iteration."]
+    copy: Annotated[int, "Number of the copy."]
+    cpu: Annotated[int | None, "CPU that it was given; null as well: several."]
+    node: Annotated[int | None, "NUMA node of the CPU."]
+    elapsed_s: Annotated[float, "Time, seconds."]
+    over_median: Annotated[float | None, "Time over that of the median copy of the iteration."]
+    cpu_s: Annotated[float | None, "CPU time, seconds."]
+    waited: Annotated[float | None, "Share of its time that it waited for a CPU."]
+    waited_own: Annotated[float | None, "Share that it waited for other copies of the run."]
+    waited_others: Annotated[float | None, "Share that it waited for other processes."]
+    slept: Annotated[float | None, "Share that it slept, was stopped, or had no quota left."]
+    memory_bytes: Annotated[int | None, "Most memory that was resident."]
+    faults: Annotated[int | None, "Page faults, major and minor."]
+    exit: Annotated[str, "ok, or how it ended."]
+    metrics: Annotated[dict[str, float], "What the program reported, by name."]

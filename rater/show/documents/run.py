@@ -25,7 +25,7 @@ from rater.show.documents.common import (
     Tune,
     Uuid,
 )
-from rater.show.documents.copies import CopyRunJson, CopyTimesJson
+from rater.show.documents.copies import CopyRowJson, CopyRunJson, CopyTimesJson
 from rater.show.documents.divots import DivotJson
 from rater.show.documents.readings import CountersJson, PlacementProofJson, ReadingsJson
 
@@ -487,11 +487,18 @@ class RunDocument(SummaryDocument):
     """A run with its results, placements and divots."""
 
     placement: Annotated[PlacementProofJson | None, "Where copies ran and their memory lay."]
+    asked: Annotated[
+        dict[str, str] | None,
+        "Options that are not the default, by name, as typed; null: not known (imported).",
+    ]
     notable: Annotated[list[NotableJson], "What disturbed the machine; empty: nothing seen."]
     pages: NotRequired[Annotated[dict[str, Any] | None, "Page sizes that copies had (--pages)."]]
     readings: NotRequired[Annotated[ReadingsJson, "What CPUs did (--cpus)."]]
     counters: NotRequired[Annotated[CountersJson, "What was counted (--counters)."]]
     copy_times: NotRequired[Annotated[CopyTimesJson, "Times of copies (--copies)."]]
+    copy_table: NotRequired[
+        Annotated[list[CopyRowJson], "A row a copy (--copies; with -v for each iteration)."]
+    ]
     copy_runs: NotRequired[Annotated[list[CopyRunJson], "Every run of a copy (--copies)."]]
     divots: NotRequired[Annotated[list[DivotJson], "What is slow; not before the run has ended."]]
     disturbed: NotRequired[

@@ -15,6 +15,7 @@ from rater.analysis.compare.scaling import Scaling
 from rater.analysis.compare.scaling_samples import orders, smt_yields
 from rater.analysis.divots.model.finding import RecurringDivot
 from rater.analysis.results.copies import median_copy_times, normalise
+from rater.analysis.results.copy_table import copy_rows
 from rater.analysis.results.counters import run_counts
 from rater.show.charts.comparison import comparison_chart, cpi_chart, scaling_charts
 from rater.show.charts.machine import colour_span, machine_html
@@ -23,7 +24,12 @@ from rater.show.compare.comparison import comparison_parts
 from rater.show.compare.scaling import scaling_parts
 from rater.show.html.shell import asset, html_parts, own_script, page_html, template
 from rater.show.html.story import ReportRun, machine_words, run_data, run_texts, story
-from rater.show.results.copies import copies_document, copy_parts
+from rater.show.results.copies import (
+    copies_document,
+    copy_parts,
+    copy_rows_document,
+    copy_rows_parts,
+)
 from rater.show.results.cpu_use import (
     account_parts,
     counter_parts,
@@ -152,6 +158,9 @@ def _details(page_run: ReportRun, *, several: bool) -> Html:
     )
 
 
+_MOST_COPIES = 512  # rows of the table; `rater export` has all
+
+
 def _results(page_run: ReportRun) -> Iterator[Html]:
     summary = page_run.summary
     pair = compare_with_barrier(summary, page_run.barrier) if page_run.barrier else None
@@ -172,8 +181,12 @@ def _results(page_run: ReportRun) -> Iterator[Html]:
     if len(times) <= _MOST_ROWS:
         yield copies
     else:
-        words = f"the statistics of {len(times)} brackets, and the slowest copies"
+        words = f"the statistics of {len(times)} brackets"
         yield element("details", element("summary", words), copies)
+    rows = copy_rows_document(copy_rows(page_run.run, counters=page_run.readings), None)
+    table = html_parts(copy_rows_parts(rows[:_MOST_COPIES], is_terminal=False))
+    which = f"the {_MOST_COPIES} slowest of {len(rows)}" if len(rows) > _MOST_COPIES else "all"
+    yield element("details", element("summary", f"a row a copy ({which})"), table)
 
 
 def _how_measured(page_run: ReportRun) -> Iterator[Html]:

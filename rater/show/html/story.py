@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from rater.analysis.divots.model.finding import PLACED, Analysis, Finding, Kind
 from rater.analysis.results.copies import Cell
+from rater.analysis.results.copy_table import CopyRow, copy_rows
 from rater.analysis.results.cpu_use import RunCounters
 from rater.analysis.results.score import Summary
 from rater.record.run import CopyStatus
@@ -355,6 +356,10 @@ def run_data(
     """
     picture, run = shown.picture, shown.run.without_torn()
     lost, local_shares, starts = _lost(shown.summary), _local_shares(shown.summary), _starts(run)
+    more = {
+        (row.benchmark, row.tune, row.iteration, row.copy): copy_words(row)
+        for row in copy_rows(run, each=True, counters=shown.readings)
+    }
     kinds: dict[RunKey, int] = {}
     panels: list[dict[str, Any]] = []
     for panel in picture.panels:
@@ -367,6 +372,7 @@ def run_data(
             "local": [
                 local_shares.get((panel.benchmark, dot.iteration, dot.copy)) for dot in panel.dots
             ],
+            "more": [more.get(_run_key(*key, dot), "") for dot in panel.dots],
         }
         names = {"benchmark": sanitize(panel.benchmark), "tune": panel.tune, "lost": lost.get(key)}
         panels.append(values | names)
@@ -382,6 +388,22 @@ def run_data(
         "machine": machine_rows(run),
         "slowdowns": [slowdowns(panels), *(slowdowns([panel]) for panel in panels)],
     }
+
+
+def copy_words(row: CopyRow) -> str:
+    """Return where the time of a copy went, its memory and its metrics, those that are known."""
+    shares = (
+        ("waited for other copies", row.waited_own),
+        ("for other processes", row.waited_others),
+        ("waited for a CPU", row.waited if row.waited_own is None else None),
+        ("slept", row.slept),
+    )
+    parts = [] if row.cpu_s is None else [f"CPU time {row.cpu_s:.4g} s"]
+    parts += [f"{words} {percent(share, 0)} %" for words, share in shares if share is not None]
+    parts += [] if row.memory_bytes is None else [f"{row.memory_bytes / 1e6:.4g} MB"]
+    parts += [f"{name} {value:.4g}" for name, value in row.metrics]
+    parts += [] if row.exit == "ok" else [row.exit]
+    return sanitize(", ".join(parts))
 
 
 def _run_key(benchmark: str, tune: str | None, dot: Dot) -> RunKey:

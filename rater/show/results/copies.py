@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rater.analysis.results.copies import CellTimes, CopyPoint, RatioPair, slowest_points
+from rater.analysis.results.copy_table import CopyRow
 from rater.record.events import CopyEnded, WorkloadTime
 from rater.record.run import CopyStatus, Validity
 from rater.record.stored import RunHead, StoredRun
 from rater.show.screen.document import (
     CHANGE,
     NUMBER,
+    PERCENT,
     SECONDS,
     TEXT,
     Field,
@@ -23,13 +25,15 @@ from rater.show.screen.document import (
     decimals,
 )
 from rater.show.screen.format import format_number, needed_decimals
-from rater.text.values import to_json
+from rater.system.errors import InputError
+from rater.text.values import count, to_json
 
 if TYPE_CHECKING:
     from rater.show.documents.copies import (
         CellTimesJson,
         CellWhereJson,
         CopyPointJson,
+        CopyRowJson,
         CopyRunJson,
         CopyTimesJson,
         RatioPairJson,
@@ -122,7 +126,6 @@ def copy_parts(times: CopyTimesJson, head: RunHead) -> Iterator[Part]:
         where = "" if iteration is None else f"iteration {iteration} of "
         text = f"not in {where}run {base}: {', '.join(dict.fromkeys(missing))}"
         yield Line(text, "yellow")
-    yield _slowest_table(times)
 
 
 def _times_table(times: CopyTimesJson, run: int) -> ViewTable:
@@ -152,20 +155,131 @@ def _times_table(times: CopyTimesJson, run: int) -> ViewTable:
     )
 
 
-def _slowest_table(times: CopyTimesJson) -> ViewTable:
-    slowest = times["slowest"]
+# -- A row a copy ----------------------------------------------------------------------------------
+
+_MOST_ON_A_TERMINAL = 40  # rows; a pipe, CSV and JSON have all
+# Words of --sort, and the keys of rows that they sort by.
+SORT_KEYS = {
+    "copy": "copy",
+    "cpu": "cpu",
+    "node": "node",
+    "time": "elapsed_s",
+    "median": "over_median",
+    "cpu-time": "cpu_s",
+    "waited": "waited",
+    "own": "waited_own",
+    "others": "waited_others",
+    "slept": "slept",
+    "memory": "memory_bytes",
+    "faults": "faults",
+    "exit": "exit",
+    "benchmark": "benchmark",
+    "iteration": "iteration",
+}
+_ASCENDING = ("copy", "cpu", "node", "exit", "benchmark", "iteration")
+_DEFAULT_SORT = "median"
+
+
+def copy_rows_document(rows: Sequence[CopyRow], sort: str | None) -> list[CopyRowJson]:
+    """Return a row for each copy as JSON values, sorted; raises `InputError` for no column.
+
+    `sort`: a word of `SORT_KEYS` or a metric; numbers fall, places and words rise; `-` before it
+    turns that round. What is not known stands last.
+    """
+    word = (sort or _DEFAULT_SORT).removeprefix("-")
+    metrics = list(dict.fromkeys(name for row in rows for name, _ in row.metrics))
+    if word not in SORT_KEYS and word not in metrics:
+        raise InputError(f"--sort {sort}: expected one of {', '.join([*SORT_KEYS, *metrics])}")
+    documents = [_copy_row_json(row) for row in rows]
+    is_turned = bool(sort) and sort is not None and sort.startswith("-")
+    is_falling = (word not in _ASCENDING) is not is_turned
+
+    def value(document: CopyRowJson) -> Any:
+        if word in SORT_KEYS:
+            return document[SORT_KEYS[word]]  # type: ignore[literal-required]
+        return document["metrics"].get(word)
+
+    known = [document for document in documents if value(document) is not None]
+    unknown = [document for document in documents if value(document) is None]
+    return [*sorted(known, key=value, reverse=is_falling), *unknown]
+
+
+def _copy_row_json(row: CopyRow) -> CopyRowJson:
+    return {
+        "benchmark": row.benchmark,
+        "tune": row.tune,
+        "iteration": row.iteration,
+        "counted": row.counted,
+        "copy": row.copy,
+        "cpu": row.cpu,
+        "node": row.node,
+        "elapsed_s": row.elapsed_s,
+        "over_median": row.over_median,
+        "cpu_s": row.cpu_s,
+        "waited": row.waited,
+        "waited_own": row.waited_own,
+        "waited_others": row.waited_others,
+        "slept": row.slept,
+        "memory_bytes": row.memory_bytes,
+        "faults": row.faults,
+        "exit": row.exit,
+        "metrics": dict(row.metrics),
+    }
+
+
+def copy_rows_parts(rows: Sequence[CopyRowJson], *, is_terminal: bool) -> Iterator[Part]:
+    """Yield the table of copies; on a terminal the first of them, and how many more there are."""
+    several = len({(row["benchmark"], row["tune"]) for row in rows}) > 1
+    is_split = any(row["waited_own"] is not None for row in rows)
+    metrics = dict.fromkeys(name for row in rows for name in row["metrics"])
     columns = (
-        *benchmark_fields(slowest),
-        *(Field(heading=heading, value=key) for heading, key in _PLACES.items()),
+        *(benchmark_fields(rows)[:-1] if several else ()),
+        Field(heading="iter", value="iteration"),
+        Field(heading="copy", value="copy"),
+        Field(heading="CPU", value="cpu"),
+        Field(heading="node", value="node", optional=5),
         Field(heading="time|s", value="elapsed_s", form=SECONDS),
-        Field(heading="over the|median", value="normalised", form=_SHARES),
-        Field(heading="J|estimate", value="joules_estimate", form=NUMBER, optional=1),
+        Field(heading="/|median", value="over_median", form=decimals(3)),
+        Field(heading="CPU|s", value="cpu_s", form=SECONDS, optional=1),
+        Field(
+            heading="waited|%", value=lambda row: None if is_split else row["waited"], form=PERCENT
+        ),
+        Field(heading="waited %|own", value="waited_own", form=PERCENT),
+        Field(heading="waited %|others", value="waited_others", form=PERCENT),
+        Field(heading="slept|%", value="slept", form=PERCENT, optional=2),
+        Field(heading="memory|MB", value=_megabytes, form=NUMBER, optional=3),
+        Field(heading="page|faults", value="faults", optional=6),
+        *(
+            Field(
+                heading=name,
+                value=partial(_metric, name),
+                form=NUMBER,
+                optional=7 + place,
+            )
+            for place, name in enumerate(metrics)
+        ),
+        Field(heading="exit", value="exit", form=TEXT),
     )
-    copies = sum(cell["copies"] for cell in times["cells"])
-    return ViewTable(title=f"The slowest of {copies}", rows=slowest, fields=columns)
+    most = _MOST_ON_A_TERMINAL if is_terminal else 0
+    more = len(rows) - most if most else 0
+    hint = f"and {count(more, 'more row')}: `rater show RUN --copies | cat` or --json has all"
+    yield ViewTable(
+        title="Copies",
+        rows=rows,
+        fields=columns,
+        style=lambda row: "" if row["exit"] == "ok" else "red",
+        most=most,
+        note=hint if more > 0 else "",
+    )
 
 
-_PLACES = {"copy": "copy", "CPU": "cpu", "core": "core", "node": "node"}
+def _megabytes(row: CopyRowJson) -> float | None:
+    size = row["memory_bytes"]
+    return None if size is None else size / 1e6
+
+
+def _metric(name: str, row: CopyRowJson) -> float | None:
+    return row["metrics"].get(name)
 
 
 def _ratios_table(pairs: Sequence[RatioPairJson], base: int, run: int) -> ViewTable:

@@ -11,8 +11,9 @@ from rater.analysis.divots.model.finding import Analysis
 from rater.analysis.results.counters import RunCounts
 from rater.analysis.results.cpu_use import RunCounters
 from rater.analysis.results.placement import RunProof
-from rater.analysis.results.result import is_selection
+from rater.analysis.results.result import is_selection, stored_request
 from rater.analysis.results.score import RunPages
+from rater.plan.request import options_beyond_defaults
 from rater.record.run import RunStatus
 from rater.record.stored import RunHead
 from rater.show.results.cpu_use import account_parts, disturbance_facts, energy_parts
@@ -115,6 +116,7 @@ def run_parts(
         verdict += finding_parts(head, divots, every=verbose, most_next=1 if after_run else 3)
     yield from head_parts(head)
     if not after_run:
+        yield asked_line(head)
         yield from verdict
     yield from results_parts(document, verbose=verbose)
     yield from energy_parts(document)
@@ -194,6 +196,18 @@ def head_parts(head: RunHead) -> Iterator[Part]:
     elif head.status is not RunStatus.COMPLETE:
         reason = f": {head.reason}" if head.reason else ""
         yield Line(f"{head.status.value}{reason}", STATUS_STYLE.get(head.status, ""))
+
+
+def asked_line(head: RunHead) -> Line | None:
+    """Return the options of a run that are not the default, as typed; None: there are none."""
+    request = stored_request(head)
+    if request is None:
+        return None
+    typed = [
+        f"--{name}" if value == "yes" else f"--{name} {value}"
+        for name, value in options_beyond_defaults(request).items()
+    ]
+    return Line(f"asked: {' '.join(typed)}", "dim") if typed else None
 
 
 # -- The score -------------------------------------------------------------------------------------

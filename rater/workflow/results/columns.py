@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rater.record.stored import StoredRun
-from rater.store.export import copy_table
 from rater.system.errors import InputError
 from rater.system.process import pip_install
+from rater.workflow.results.copies_table import table_of_copies
 
 
 class ColumnTable(Mapping[str, npt.NDArray[Any]]):
@@ -54,7 +54,7 @@ class ColumnTable(Mapping[str, npt.NDArray[Any]]):
 
 def columns_of_copies(stored: StoredRun) -> ColumnTable:
     """Return the copies of a run as `rater export --format csv` has them, times in seconds."""
-    table = copy_table(stored)
+    table = table_of_copies(stored)
     return column_table(
         table.headings,
         [

@@ -13,7 +13,9 @@ from msgspec import Struct
 from rater.analysis.results.counters import run_counts
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.placement import RunProof
+from rater.analysis.results.result import stored_request
 from rater.analysis.results.score import Summary, summarise
+from rater.plan.request import options_beyond_defaults
 from rater.record.stored import StoredRun, folder_of
 from rater.run.programs.compile import cache_root
 from rater.run.programs.inputs import remove_run_dir
@@ -30,7 +32,6 @@ from rater.show.results.run_document import summary_document
 from rater.show.results.to_json import divot_rows
 from rater.show.screen.document import Part
 from rater.store.connection import default_path, is_database
-from rater.store.export import full_document, observations_document, write_csv, write_document
 from rater.store.observations import read_observations
 from rater.store.read import TAG
 from rater.store.store import Store, open_store
@@ -64,6 +65,7 @@ class RunDetails(Struct, frozen=True, kw_only=True):
     cpus: bool = False  # what the CPUs did
     counters: bool = False  # what was counted
     copy_times: CopyTimesJson | None = None  # times of all copies
+    sort: str | None = None  # column of the table of copies
 
     @property
     def any(self) -> bool:
@@ -87,7 +89,7 @@ def print_result(
 
     `proved` is the proof of placements if it was worked out before.
     """
-    shown = _shown_run(store, run, details, proved, whole=output.json)
+    shown = _shown_run(store, run, details, proved, output)
 
     def parts(document: RunDocument) -> Iterator[Part]:
         if output.verbose or not details.any:
@@ -102,9 +104,11 @@ def print_result(
         yield from cpu_parts(shown.readings) if details.cpus else ()
         yield from counter_parts(shown.counts) if shown.counts is not None else ()
         if "copy_times" in document:
-            from rater.show.results.copies import copy_parts, copy_run_parts
+            from rater.show.results.copies import copy_parts, copy_rows_parts, copy_run_parts
 
             yield from copy_parts(document["copy_times"], run.head)
+            is_terminal = sys.stdout.isatty() and output.format is None
+            yield from copy_rows_parts(document["copy_table"], is_terminal=is_terminal)
             if any(copy.workloads for copy in run.copies):
                 yield from copy_run_parts(document["copy_runs"])
 
@@ -116,10 +120,9 @@ def _shown_run(
     run: StoredRun,
     details: RunDetails,
     proved: RunProof | None,
-    *,
-    whole: bool,
+    output: Output,
 ) -> ShownRun:
-    """Return what is shown of a run; `whole`: with placements in the document, which take time."""
+    """Return what is shown of a run; JSON alone has placements, which take time."""
     summary = summarise(run, proved)
     barrier = run_beside(store, run)
     pair = None if barrier is None else _beside(summary, barrier)
@@ -128,8 +131,10 @@ def _shown_run(
     # The two keys that a summary lacks follow at once: JSON has them after those of some modes.
     document = cast("RunDocument", summary_document(summary, pair))
     every = details.proof or len(summary.proof.copies) <= _MOST_PROOFS
-    document["placement"] = proof_document(summary.proof, every=every) if whole else None
+    document["placement"] = proof_document(summary.proof, every=every) if output.json else None
     document["notable"] = to_json(readings.notable)
+    request = stored_request(run.head)
+    document["asked"] = None if request is None else options_beyond_defaults(request)
     if kept := [copy.run_dir for copy in run.copies if copy.run_dir]:
         directories = f"directories of {count(len(kept), 'copy run')}"
         document["remarks"].append(f"{directories} are kept: {os.path.commonpath(kept)}")
@@ -140,9 +145,12 @@ def _shown_run(
     if counts is not None:
         document["counters"] = counters_document(counts)
     if details.copy_times is not None:
-        from rater.show.results.copies import copy_runs_document
+        from rater.analysis.results.copy_table import copy_rows
+        from rater.show.results.copies import copy_rows_document, copy_runs_document
 
         document["copy_times"] = details.copy_times
+        rows = copy_rows(run, each=output.verbose, counters=readings)
+        document["copy_table"] = copy_rows_document(rows, details.sort)
         document["copy_runs"] = copy_runs_document(run)
     if divots is not None:
         document["divots"] = divot_rows(divots.findings, divots.confirm)
@@ -194,8 +202,11 @@ def show_run(
     with_copies: bool,
     with_cpus: bool,
     with_counters: bool,
+    sort: str | None = None,
 ) -> int:
     """Print the results of a stored run."""
+    if sort is not None and not with_copies:
+        raise InputError(f"--sort belongs to --copies: `rater show {run_word} --copies ...`")
     if of_copies.drop is not None and of_copies.drop < 0:
         raise InputError(f"--drop {of_copies.drop}: expected a number of copies, 0 or more")
     for option in () if with_copies else CopiesOptions.__struct_fields__:
@@ -216,6 +227,7 @@ def show_run(
                 cpus=with_cpus,
                 counters=with_counters,
                 copy_times=_copy_times(of_copies, run, baseline) if with_copies else None,
+                sort=sort,
             ),
         )
     return 0
@@ -335,35 +347,7 @@ def _bytes_of(file: str) -> bytes:
     return data
 
 
-# -- What is stored: `rater export`, `rm` ----------------------------------------------------------
-
-
-def export_run(output: Output, run_word: str) -> int:
-    """Write a run on standard output in the format that was asked for."""
-    form = output.format
-    if output.json and form in ("csv", "parquet"):
-        raise InputError(
-            f"--format {form} is no JSON document: leave out --json, or --format {form}"
-        )
-    with open_store_for_reading(output, [run_word]) as store:
-        stored = store.load(store.find(run_word))
-    if form == "csv":
-        write_csv(stored, sys.stdout)
-    elif form == "parquet":
-        _write_parquet(stored)
-    else:
-        make = full_document if form == "json" else observations_document
-        write_document(make(stored), sys.stdout)
-    return 0
-
-
-def _write_parquet(stored: StoredRun) -> None:
-    from rater.workflow.results.columns import columns_of_copies, library
-
-    if sys.stdout.isatty():
-        raise InputError("--format parquet is no text for a terminal: > run.parquet")
-    parquet = library("pyarrow.parquet")
-    parquet.write_table(columns_of_copies(stored).to_arrow(), sys.stdout.buffer)
+# -- What is stored: `rater rm` -----------------------------------------------------------------
 
 
 def _ask(several: Sequence[str], sweeps: Sequence[int], runs: Sequence[int]) -> None:

@@ -585,7 +585,20 @@ def asked(**changes: Any) -> str:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"environment": [["OMP_NUM_THREADS", "2"]]}, {"prepare": "sync"}, {"run_dirs": True}],
+    [
+        {"environment": [["OMP_NUM_THREADS", "2"]]},
+        {"prepare": "sync"},
+        {"run_dirs": True},
+        {"hugepages": "off"},
+        {"alloc": "jemalloc"},
+        {"bind": "core"},
+        {"smt": 2},
+        {"kind": "fast"},
+        {"reserve": 1},
+        {"tuned": True},
+        {"pages": "50%"},
+        {"copy_numbers": "1,0/2"},
+    ],
 )
 def test_a_run_with_other_options_is_not_chosen(changes: dict[str, Any]) -> None:
     head = replace(STEADY, request=asked())

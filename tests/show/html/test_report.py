@@ -415,8 +415,8 @@ def test_a_run_below_a_second_is_not_said_to_take_no_time(elapsed_s: float, show
 
 def test_dots_carry_what_a_reader_may_ask_of_them() -> None:
     rows = [
-        copy_row(0, 10.0, cpu=4, core=2, node=1),
-        copy_row(1, 12.0, cpu=0, core=0, node=0, start_ns=S),
+        copy_row(0, 10.0, cpu=4, core=2, node=1, cpu_ns=9 * S),
+        copy_row(1, 12.0, cpu=0, core=0, node=0, start_ns=S, cpu_ns=None),
     ]
 
     (panel,) = run_data(page_run(stored(rows)), {})["panels"]
@@ -432,6 +432,7 @@ def test_dots_carry_what_a_reader_may_ask_of_them() -> None:
         "kind": [0, 0],
         "start": [0.0, 1.0],
         "local": [None, None],
+        "more": ["CPU time 9 s", ""],
     }
 
 

@@ -36,6 +36,7 @@ function dotLines(row) {
     timeText(row.s) + of,
     row.fastest !== row.slowest ? 'its runs: ' + timeText(row.fastest) + ' to ' + timeText(row.slowest) : null,
     times,
+    row.more || null,
     row.local === null ? null : 'memory ' + (row.local * 100).toFixed(1) + ' % on its NUMA node',
   ];
 }

@@ -87,11 +87,11 @@ for (const run of runs) {
     const d = panel.dots;
     panel.rows = d.s.map((s, i) => ({
       place: d.place[i], copy: d.copy[i], cpu: d.cpu[i], core: d.core[i], node: d.node[i],
-      it: d.it[i], s, kind: d.kind[i], start: d.start[i], local: d.local[i],
+      it: d.it[i], s, kind: d.kind[i], start: d.start[i], local: d.local[i], more: d.more[i],
       fastest: d.fastest ? d.fastest[i] : s, slowest: d.slowest ? d.slowest[i] : s, panel,
     }));
     panel.bad = panel.failed.map(([place, copy, it, cpu, node, s, what]) => ({
-      place, copy, it, cpu, node, s, what, core: null, kind: 0, start: null, local: null, fastest: s, slowest: s, panel,
+      place, copy, it, cpu, node, s, what, core: null, kind: 0, start: null, local: null, more: '', fastest: s, slowest: s, panel,
     }));
   }
 }
