@@ -74,6 +74,11 @@ class ExportDocument(TypedDict):
         "What that came to; null: it was off, or rater was killed.",
     ]
     counted: Annotated[list[PhaseCountedJson], "By phase; those whose copies were counted."]
+    foreign_processes: Annotated[
+        list[ForeignProcessJson],
+        "Processes that were none of the run's, by phase, those that used most CPU time first; "
+        "empty: none used much, or not known.",
+    ]
     cpu_readings: Annotated[list[CpuReadingJson], "What CPUs did, by phase and CPU."]
     phase_readings: Annotated[
         list[dict[str, int]], "The number of a phase, and the machine's counters in it by name."
@@ -421,6 +426,17 @@ class CpuReadingJson(TypedDict):
     throttles: Annotated[int | None, "Times that core or package was too hot; null: not told."]
     interrupts: Annotated[int | None, "Interrupts of all kinds; null: not read."]
     filler_ns: Annotated[int, "CPU time of runs that only kept the load up (steady mode)."]
+
+
+class ForeignProcessJson(TypedDict):
+    """A process that is none of the run's, and the CPU time that it used on one CPU in a phase."""
+
+    phase: Annotated[int, "Number of the phase of the run, from 0."]
+    cpu: Annotated[int, "The kernel's number of the CPU where it ran by the looks at it."]
+    pid: Annotated[int, "Number of the process."]
+    name: Annotated[str, "As the kernel has it: at most 15 characters, printable."]
+    cpu_ns: Annotated[int, "CPU time between the first look of the phase and the last."]
+    observed_ns: Annotated[int, "Time between these two looks."]
 
 
 # -- Observations ----------------------------------------------------------------------------------

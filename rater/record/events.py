@@ -158,6 +158,26 @@ class MachineReadings(Struct, frozen=True):
     values: tuple[tuple[str, int], ...]  # by name
 
 
+class ForeignProcess(Struct, frozen=True, kw_only=True):
+    """A process that is none of the run's, and the CPU time that it used on one CPU in a phase.
+
+    Of a phase those that used most, as far as they could be seen; none is there of a phase that was
+    too short to be looked at, which is not known then.
+    """
+
+    phase: int
+    cpu: int  # where it ran by the looks at it
+    pid: int
+    name: str  # as the kernel has it, at most 15 characters, printable
+    cpu_ns: int  # between the first look of the phase and the last,
+    observed_ns: int  # which are so far apart
+
+    @property
+    def share(self) -> float:
+        """CPU time as a share of the CPU, over the time between the looks."""
+        return self.cpu_ns / self.observed_ns if self.observed_ns else 0.0
+
+
 class CopyStarted(Struct, frozen=True, kw_only=True):
     """A copy was let through its gate."""
 
@@ -444,6 +464,7 @@ type Event = (
     | OutputChecked
     | CpuReadings
     | MachineReadings
+    | ForeignProcess
     | PhaseEnded
     | PhaseTorn
     | Noted

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from rater.record.events import (
     CopyEnded,
     CpuReadings,
+    ForeignProcess,
     MachineReadings,
     Observed,
     PhaseCounted,
@@ -148,6 +149,9 @@ class StoredRun(Struct, frozen=True, kw_only=True):
     imported: ImportedFile | None = None  # the result file that it was read from
     cpu_readings: tuple[CpuReadings, ...] = ()  # by phase; those that ended and were watched
     machine_readings: tuple[MachineReadings, ...] = ()  # by phase
+    # Processes that were none of the run's, by phase, those that used most CPU time first; empty:
+    # none used much, or not known.
+    foreign_processes: tuple[ForeignProcess, ...] = ()
     counted: tuple[PhaseCounted, ...] = ()  # by phase; those whose copies were counted
     redacted: tuple[str, ...] = ()  # names of secrets, whose values are left out
 
@@ -166,6 +170,9 @@ class StoredRun(Struct, frozen=True, kw_only=True):
             ),
             machine_readings=tuple(
                 reading for reading in self.machine_readings if reading.phase not in torn
+            ),
+            foreign_processes=tuple(
+                process for process in self.foreign_processes if process.phase not in torn
             ),
             counted=tuple(phase for phase in self.counted if phase.phase not in torn),
         )

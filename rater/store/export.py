@@ -256,7 +256,7 @@ _TABLE: Table = {
     Sampled: JsonFields("* node_bytes{} page_bytes{} astray_bytes{}"),
     StoredRun: JsonFields(
         "run=head host settings{} environment{} redacted benchmarks placements pus imported"
-        " brackets copies samples observed counted",
+        " brackets copies samples observed counted foreign_processes",
         {
             "cpu_readings": lambda run: [
                 {"phase": reading.phase, **asdict(row)}

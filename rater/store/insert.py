@@ -15,6 +15,7 @@ from rater.record.events import (
     CopyStarted,
     CpuReadings,
     Event,
+    ForeignProcess,
     MachineReadings,
     Noted,
     Observed,
@@ -117,6 +118,7 @@ def insert_run(
             database.insert("spec_result", bracket.reported, run_id=number, phase=bracket.phase)
     for readings in run.machine_readings:
         _machine_readings(database, number, readings)
+    database.insert_all("foreign_process", run.foreign_processes, run_id=number)
     for kind, texts in {"warning": run.warnings, "note": run.notes}.items():
         for text in texts:
             database.insert("note", run_id=number, kind=kind, text=text)
@@ -185,8 +187,9 @@ def _append(database: Database, run_id: int, event: Event) -> None:
             _machine_readings(database, run_id, event)
         case CopyCounted() | PagesHad():
             _append_copy_rows(database, run_id, event)
-        case PhaseCounted():
-            database.insert("counted", event, replace=True, run_id=run_id)
+        case PhaseCounted() | ForeignProcess():
+            table = "counted" if isinstance(event, PhaseCounted) else "foreign_process"
+            database.insert(table, event, replace=True, run_id=run_id)
         case PhaseStarted():
             database.insert("bracket", event, run_id=run_id, complete=False)
         case PhaseEnded():

@@ -16,6 +16,7 @@ from rater.record.events import (
     CpuReading,
     CpuReadings,
     EventCount,
+    ForeignProcess,
     GateFacts,
     MachineReadings,
     Observed,
@@ -127,6 +128,9 @@ def load_run(database: Database, run_id: int) -> StoredRun:
         observed=next(iter(rows.table(Observed, "observed")), None),
         cpu_readings=rows.cpu_readings(),
         machine_readings=rows.machine_readings(),
+        foreign_processes=rows.table(
+            ForeignProcess, "foreign_process", order="phase, cpu_ns DESC, cpu, pid"
+        ),
     )
 
 

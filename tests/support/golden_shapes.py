@@ -12,7 +12,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rater.record.events import CopyEnded, Event, GateFacts, OutputChecked, PagesHad
+from rater.record.events import (
+    CopyEnded,
+    Event,
+    ForeignProcess,
+    GateFacts,
+    OutputChecked,
+    PagesHad,
+)
 from rater.record.run import CopyStatus, MemoryPolicy, MetricUsed, Placement, RunStatus
 from rater.record.stored import StoredRun
 from rater.store.store import Store, open_store
@@ -419,7 +426,11 @@ def cpus(folder: Path) -> None:
         pswpout=1, pressure_memory_some_ns=S,
     )  # fmt: skip
     unread = replace(read_run([computed(0, 1.0)]), cpu_readings=(), machine_readings=())
-    _keep(folder, read_run(pair, *busy, **machine), starved, unread)
+    burn = ForeignProcess(
+        phase=0, cpu=2, pid=4321, name="burn", cpu_ns=4 * S // 5, observed_ns=8 * S
+    )
+    named = replace(read_run(pair, *busy, **machine), foreign_processes=(burn,))
+    _keep(folder, named, starved, unread)
 
 
 def counters(folder: Path) -> None:

@@ -92,7 +92,7 @@ def _disturbance_of(run: StoredRun) -> DisturbedRun:
     return DisturbedRun(
         run=run.head.run,
         # The stored cost of others is not used: a run of a sweep may never have been searched.
-        too_disturbed=disturbance_reasons(others_cost, run.head.noise_cost),
+        too_disturbed=disturbance_reasons(others_cost, run.head.noise_cost, counters.disturber),
         others_cost=others_cost,
         notable=counters.notable,
         not_met=tuple(sorted(not_met)),

@@ -15,7 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.analysis.results.account import cpus_of_copies, time_accounts
-from rater.record.events import CopyEnded, CpuReading, CpuReadings
+from rater.analysis.results.foreign_processes import worst_process
+from rater.record.events import CopyEnded, CpuReading, CpuReadings, ForeignProcess
 from rater.record.run import LEFT_BEHIND, CopyStatus
 from rater.record.stored import StoredRun
 from rater.text.values import group_by_key
@@ -99,6 +100,8 @@ class MachineDisturbance(Struct, frozen=True, kw_only=True):
     times: int | None
     cpus: tuple[int, ...]  # all that have it in any counted phase
     phases: int  # counted ones in which it was seen
+    # Of foreign load: who used most of that CPU; None: not known, as of other matters.
+    process: ForeignProcess | None = None
 
 
 class RunCounters(Struct, frozen=True):
@@ -107,6 +110,13 @@ class RunCounters(Struct, frozen=True):
     cpus: tuple[CpuUse, ...]  # by phase and CPU
     machine: tuple[MachineUse, ...]  # by phase
     notable: tuple[MachineDisturbance, ...]  # a matter each, in the order of `DisturbanceKind`
+    # Of others than the run, those that used most CPU time; empty: none did, or not known.
+    processes: tuple[ForeignProcess, ...] = ()
+
+    @property
+    def disturber(self) -> ForeignProcess | None:
+        """Process that used most of the CPU of copies which others used most; None: not known."""
+        return next((disturbance.process for disturbance in self.notable), None)
 
 
 def run_counters(run: StoredRun) -> RunCounters:
@@ -142,7 +152,11 @@ def run_counters(run: StoredRun) -> RunCounters:
         for key, account in (time_accounts(run) if run.cpu_readings else {}).items()
         if account.waited_s is not None
     }
-    return RunCounters(cpus, machine, tuple(_disturbances(cpus, machine, waited)))
+    disturbances = (
+        _with_process(disturbance, cpus, run.foreign_processes)
+        for disturbance in _disturbances(cpus, machine, waited)
+    )
+    return RunCounters(cpus, machine, tuple(disturbances), run.foreign_processes)
 
 
 def _cut_to_time(row: CpuReading, elapsed_s: float) -> CpuReading:
@@ -293,6 +307,27 @@ def _disturbances(
     stalls = [(float(dict(phase.values).get("allocstall", 0)), phase) for phase in phases]
     stalled = [(number, phase) for number, phase in stalls if number]
     yield from _worst_disturbance(DisturbanceKind.MEMORY, stalled, times=True)
+
+
+def _with_process(
+    disturbance: MachineDisturbance,
+    cpus: Sequence[CpuUse],
+    processes: Sequence[ForeignProcess],
+) -> MachineDisturbance:
+    """Return a disturbance with the process that used most of its CPU, if that is one's doing.
+
+    CPUs that the same copies may use have one foreign load together: the process may be on any.
+    """
+    if disturbance.matter is not DisturbanceKind.FOREIGN:
+        return disturbance
+    uses = [use for use in cpus if use.phase == disturbance.phase]
+    copies = {use.copies for use in uses if use.cpu == disturbance.cpu}
+    its_cpus = {
+        use.cpu
+        for use in uses
+        if use.cpu == disturbance.cpu or (use.together > 1 and use.copies in copies)
+    }
+    return replace(disturbance, process=worst_process(processes, disturbance.phase, its_cpus))
 
 
 def _above_share[U: (CpuUse, MachineUse)](

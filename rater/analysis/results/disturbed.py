@@ -8,7 +8,8 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, TypeGuard
 
 from rater.analysis.results.account import TimeAccount, cpus_of_copies, time_accounts
-from rater.record.events import CopyEnded
+from rater.analysis.results.foreign_processes import process_text
+from rater.record.events import CopyEnded, ForeignProcess
 from rater.record.stored import StoredRun, is_good
 from rater.text.values import count, group_by_key, percent
 
@@ -26,13 +27,21 @@ NOT_JUDGED = 3  # exit status of a gate that nothing can be said on
 FEWEST_ROUNDS = 4  # of a star: fewer do not hold up, however far apart
 
 
-def disturbance_reasons(others_cost: float | None, noise_cost: float | None) -> tuple[str, ...]:
-    """Return why a run is too disturbed to judge; no reasons for costs that are not known."""
+def disturbance_reasons(
+    others_cost: float | None,
+    noise_cost: float | None,
+    disturber: ForeignProcess | None = None,
+) -> tuple[str, ...]:
+    """Return why a run is too disturbed to judge; no reasons for costs that are not known.
+
+    `disturber`: the process that took most of a CPU of copies, where that is known.
+    """
     reasons = []
     if is_too_disturbed(others_cost):
         lost_text = f"{percent(others_cost, 0)} %"
+        who = "" if disturber is None else f" ({process_text(disturber)})"
         reasons.append(
-            f"other processes on these CPUs lowered the score by an estimated {lost_text}"
+            f"other processes on these CPUs lowered the score by an estimated {lost_text}{who}"
         )
     if noise_cost is not None and noise_cost >= NOISE_COST:
         lost_text = f"{percent(noise_cost, 0)} %"

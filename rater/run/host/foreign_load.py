@@ -60,13 +60,18 @@ def cpu_ticks(stat: bytes) -> dict[int, tuple[int, ...]]:
     return ticks_by_cpu
 
 
-def process_cpu_s(pid: int) -> float:
-    """Return the CPU time that another process has used so far, to the ns; 0 once it is gone."""
+def process_cpu_ns(pid: int) -> int | None:
+    """Return the CPU time that a process and its threads have used; None: the process is gone."""
     # CPUCLOCK_SCHED of another process: linux/posix-timers.h, man 3 clock_getcpuclockid.
     try:
-        return time.clock_gettime_ns((~pid << 3) | 2) / 1e9
+        return time.clock_gettime_ns((~pid << 3) | 2)
     except OSError:
-        return 0.0
+        return None
+
+
+def process_cpu_s(pid: int) -> float:
+    """Return the same in seconds; 0 once it is gone."""
+    return (process_cpu_ns(pid) or 0) / 1e9
 
 
 def process_stats(proc: Path) -> dict[int, Stat]:

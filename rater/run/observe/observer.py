@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from heapq import heappop, heappush
 from itertools import islice
@@ -184,8 +184,8 @@ class Observer:
             self._watched.clear()
             self._line.clear()
 
-    def report(self) -> Observed:
-        """Return how often copies were sampled so far, and what that cost."""
+    def report(self, unknown: Iterable[str] = ()) -> Observed:
+        """Return how often copies were sampled so far, and what that cost; `unknown`: besides."""
         elapsed_ns = self._so_far_ns(time.monotonic_ns())
         spent_ns = self._spent_ns + self.looked_ns
         return Observed(
@@ -195,7 +195,7 @@ class Observer:
             cpu_s=spent_ns / 1e9,
             share=spent_ns / elapsed_ns if elapsed_ns else 0.0,
             longest_read_s=self._longest_ns / 1e9,
-            unknown=tuple(self._probe.unknown),
+            unknown=(*self._probe.unknown, *unknown),
         )
 
     def _so_far_ns(self, now_ns: int) -> int:

@@ -31,6 +31,7 @@ from rater.run.launcher.guard import Guard
 from rater.run.launcher.limits import KernelKills
 from rater.run.launcher.table import Record
 from rater.run.observe.counters import MachineReader, PhaseCounters
+from rater.run.observe.foreign_processes import ForeignReader, PhaseProcesses
 from rater.run.observe.observer import FIRST_S, Observer
 from rater.run.observe.perf import CounterPlan
 from rater.run.observe.probe import GateCheck, Samples
@@ -167,6 +168,7 @@ class RunState(Struct, eq=False, kw_only=True):
     gates: GateCheck | None = None  # None: where copies run is not checked
     observer: Observer | None = None
     reader: MachineReader | None = None
+    foreign: ForeignReader | None = None  # None: other processes are not looked at
     outside: ExternalSignals = field(default_factory=ExternalSignals)
 
 
@@ -213,6 +215,9 @@ class PhaseRecord:
             if state.reader is not None
             else None
         )
+        self._processes = (
+            PhaseProcesses(state.foreign, phase.number) if state.foreign is not None else None
+        )
 
     @property
     def origin_ns(self) -> int:
@@ -236,6 +241,8 @@ class PhaseRecord:
             nursery.start_soon(self._counters.watch)
             if self._counters.reader.energy is not None:
                 nursery.start_soon(self._counters.reader.energy.keep_up)
+        if self._processes is not None:
+            nursery.start_soon(self._processes.watch, self._running_copies)
 
     async def _observe(self) -> None:
         """Sample copies, but leave a phase of short ones alone: not even a thread begins."""
@@ -320,14 +327,16 @@ class PhaseRecord:
         """Read the counters for the last time; `fillers` run on."""
         if self._counters is None:
             return
+        running = self._running_copies()
         if not fillers:
             self._counters.end()
-            return
-        running = self._running_copies()
-        orphans = self._state.guard.orphans(running)
-        self._counters.end_with_fillers(
-            running | {pid: copy for copy, pids in orphans.items() for pid in pids}
-        )
+        else:
+            orphans = self._state.guard.orphans(running)
+            self._counters.end_with_fillers(
+                running | {pid: copy for copy, pids in orphans.items() for pid in pids}
+            )
+        if self._processes is not None:
+            self._processes.end(running)
 
     def take_ended(self) -> list[EndedCopy]:
         """Return the copies that have ended since the last call, to be judged."""
@@ -341,8 +350,9 @@ class PhaseRecord:
         `counted`: events of the counters.
         """
         self._samples.close()
-        if self._state.observer is not None and self._pages is not None:
-            self._state.observer.looked_ns += self._pages.spent_ns
+        if self._state.observer is not None:
+            parts = (part for part in (self._pages, self._processes) if part is not None)
+            self._state.observer.looked_ns += sum(part.spent_ns for part in parts)
         starts = [copy.start_ns for copy in self.copies.values() if copy.start_ns is not None]
         finishes = [copy.finish_ns for copy in self.copies.values() if copy.finish_ns is not None]
         if not starts or not finishes:
@@ -355,6 +365,8 @@ class PhaseRecord:
             energy = self._counters.reader.energy
             for note in energy.take_notes() if energy else ():
                 self._state.emit(Noted(note))
+        for process in self._processes.busiest() if self._processes is not None else ():
+            self._state.emit(process)
         complete = not self._interrupted and not self._state.stop_flag.is_set()
         self._state.emit(
             PhaseEnded(

@@ -37,6 +37,7 @@ from rater.run.launcher.copies import CopySpec
 from rater.run.launcher.guard import PREPARED, Guard, Leftover
 from rater.run.observe.counters import MachineReader
 from rater.run.observe.energy import EnergyReader
+from rater.run.observe.foreign_processes import ForeignReader
 from rater.run.observe.observer import Observer
 from rater.run.observe.probe import GateCheck
 from rater.run.supervise.job import EndedCopy, Job, RunState
@@ -77,6 +78,8 @@ class Supervisor:
             self._state.observer = Observer(
                 job.proof, spread=not job.own_cpus, adopter=guard.launcher.pid
             )
+            if not job.proof.once:
+                self._state.foreign = ForeignReader((os.getpid(), guard.launcher.pid))
             energy = EnergyReader(job.energy) if job.energy is not None else None
             self._state.reader = MachineReader(energy=energy)
         self._job = job
@@ -111,7 +114,8 @@ class Supervisor:
             sys.setswitchinterval(before_s)
         outcome = self._outcome()
         if self._state.observer is not None:
-            self._emit(self._state.observer.report())
+            unknown = self._state.foreign.unknown if self._state.foreign is not None else ()
+            self._emit(self._state.observer.report(unknown))
         self._emit(RunEnded(outcome.status, outcome.reason))
         return outcome
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from rater.analysis.compare.differences import DisturbedRun, DoctorDifference, PointDifference
 from rater.analysis.compare.model import Comparison
 from rater.analysis.results.cpu_use import MachineDisturbance
+from rater.analysis.results.foreign_processes import process_text
 from rater.show.results.cpu_use import DISTURBANCES
 from rater.show.screen.document import TEXT, Field, Part, ViewTable
 from rater.show.screen.format import crop
@@ -18,7 +19,7 @@ TROUBLES = {
         "run too_disturbed others_cost matters=notable placement_not_met=not_met warnings"
         " share=shared"
     ),
-    MachineDisturbance: JsonFields("matter share times cpu cpus benchmark"),
+    MachineDisturbance: JsonFields("matter share times cpu cpus benchmark process"),
 }
 _LONGEST_VALUE = 80
 _MOST_DIFFERENCES = 20
@@ -152,4 +153,6 @@ def _disturbance_text(run: int, disturbance: MachineDisturbance) -> str:
     if disturbance.share is None:
         return f"run {run} ({disturbance.times} times)"
     cpu = "" if disturbance.cpu is None else f" of CPU {disturbance.cpu}"
-    return f"{percent(disturbance.share)} %{cpu} (run {run})"
+    process = disturbance.process
+    who = "" if process is None else f"; {process_text(process)}"
+    return f"{percent(disturbance.share)} %{cpu} (run {run}{who})"

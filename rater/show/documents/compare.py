@@ -7,6 +7,7 @@ from typing import Annotated, NotRequired, TypedDict
 from rater.analysis.results.cpu_use import DisturbanceKind
 from rater.analysis.stats.estimate import Basis
 from rater.analysis.stats.intervals import Decision
+from rater.record.documents import ForeignProcessJson
 from rater.show.documents.common import Benchmark, Category, Reason, RunNumber, Tune, Uuid
 
 
@@ -82,6 +83,10 @@ class MatterJson(TypedDict):
     cpu: Annotated[int | None, "CPU where it was worst; null: of the whole machine."]
     cpus: Annotated[list[int], "All CPUs that had it in a counted phase."]
     benchmark: Annotated[str | None, "Name of the benchmark; null: all (rotated order)."]
+    process: Annotated[
+        ForeignProcessJson | None,
+        "Of foreign load: the process that used most of that CPU; null: not known.",
+    ]
 
 
 class DisturbedRunJson(TypedDict):

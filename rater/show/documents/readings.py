@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, TypedDict
 
 from rater.analysis.results.placement import PlacementVerdict
+from rater.record.documents import ForeignProcessJson
 from rater.show.documents.common import (
     AnyIteration,
     Benchmark,
@@ -168,6 +169,10 @@ class ReadingsJson(TypedDict):
 
     cpus: Annotated[list[CpuUseJson], "By phase and CPU."]
     machine: Annotated[list[MachineUseJson], "By phase."]
+    processes: Annotated[
+        list[ForeignProcessJson],
+        "Other processes that used most CPU time, by phase; empty: none used much, or not known.",
+    ]
 
 
 # -- Counters --------------------------------------------------------------------------------------

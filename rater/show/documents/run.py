@@ -6,6 +6,7 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from rater.analysis.results.cpu_use import DisturbanceKind
 from rater.analysis.results.steadiness import DriftVerdict
+from rater.record.documents import ForeignProcessJson
 from rater.record.run import CopyStatus
 from rater.show.documents.common import (
     AnyIteration,
@@ -439,6 +440,10 @@ class NotableJson(TypedDict):
     times: Annotated[int | None, "How many times; null: it has a share."]
     cpus: Annotated[list[int], "All CPUs that had it in a counted phase."]
     phases: Annotated[int, "Counted phases in which it was seen."]
+    process: Annotated[
+        ForeignProcessJson | None,
+        "Of foreign load: the process that used most of that CPU; null: not known.",
+    ]
 
 
 class RunHeadJson(TypedDict):

@@ -17,8 +17,10 @@ from rater.analysis.results.cpu_use import (
     MachineUse,
     RunCounters,
 )
+from rater.analysis.results.foreign_processes import process_name, process_text
 from rater.analysis.results.result import PhaseEnergy
 from rater.analysis.results.score import Summary
+from rater.record.events import ForeignProcess
 from rater.show.screen.document import (
     NUMBER,
     PERCENT,
@@ -70,7 +72,9 @@ def disturbance_facts(notable: Sequence[Row]) -> Iterator[Fact]:
         )
         most = f" (most on CPU {disturbance['cpu']} in {where})" if len(cpus) > 1 else f" ({where})"
         text = f"{amount} {many}" if amount else count(disturbance["times"] or 0, "time")
-        yield DISTURBANCES[DisturbanceKind(disturbance["matter"])], text + most, "yellow"
+        process = disturbance.get("process")
+        who = "" if process is None else f"; {process_text(ForeignProcess(**process))}"
+        yield DISTURBANCES[DisturbanceKind(disturbance["matter"])], text + most + who, "yellow"
 
 
 # -- CPUs by NUMA node, the worst ones, and the machine's counters ---------------------------------
@@ -101,6 +105,7 @@ def cpu_parts(readings: RunCounters) -> Iterator[Part]:
         key=lambda use: (not use.copies, -_lost(use), -(use.throttles or 0), use.phase, use.cpu),
     )
     yield _worst_table(worst[:_WORST_SHOWN])
+    yield _process_table(readings)
     machine = [it for it in readings.machine if it.counted]
     yield facts(_machine_facts(machine), "The whole machine") if machine else None
 
@@ -110,6 +115,7 @@ def cpus_document(readings: RunCounters) -> ReadingsJson:
     return {
         "cpus": to_json(readings.cpus),
         "machine": [_machine_use(use) for use in readings.machine],
+        "processes": to_json(readings.processes),
     }
 
 
@@ -218,6 +224,35 @@ def _worst_table(worst: Sequence[CpuUse]) -> ViewTable:
     return ViewTable(
         title="Most foreign load, steal and interrupts; CPUs of copies first",
         rows=worst,
+        fields=columns,
+    )
+
+
+def _process_table(readings: RunCounters) -> ViewTable:
+    """Return other processes that took most of CPUs in counted phases; those of copies first."""
+    uses = {(use.phase, use.cpu): use for use in readings.cpus if use.counted}
+    rows = [
+        (process, use)
+        for process in readings.processes
+        if (use := uses.get((process.phase, process.cpu))) is not None
+    ]
+    rows.sort(key=lambda row: (not row[1].copies, -row[0].share, row[0].phase, row[0].cpu))
+    columns = (
+        Field(heading="CPU", value=lambda row: row[0].cpu),
+        Field(heading="copy", value=lambda row: format_list(row[1].copies) or None, flexible=True),
+        Field(
+            heading="benchmark",
+            value=lambda row: row[1].benchmark or "(rotated)",
+            form=TEXT,
+            flexible=True,
+        ),
+        Field(heading="iter", value=lambda row: row[1].iteration),
+        Field(heading="process", value=lambda row: process_name(row[0]), form=TEXT),
+        Field(heading="took|%", value=lambda row: row[0].share, form=PERCENT),
+    )
+    return ViewTable(
+        title="Other processes that took most of a CPU; CPUs of copies first",
+        rows=rows[:_WORST_SHOWN],
         fields=columns,
     )
 

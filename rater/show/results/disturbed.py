@@ -16,8 +16,9 @@ _DIGITS = 5  # of shares
 
 def disturbed_json(costs: Analysis | RunHead) -> DisturbedJson:
     """Return why a run was too disturbed to judge (empty: it was not), and what that rests on."""
+    disturber = getattr(costs, "disturber", None)  # a head of a list has no rows to tell it
     return {
-        "disturbed": [*disturbance_reasons(costs.others_cost, costs.noise_cost)],
+        "disturbed": [*disturbance_reasons(costs.others_cost, costs.noise_cost, disturber)],
         "others_cost": None if costs.others_cost is None else round(costs.others_cost, _DIGITS),
         "noise_cost": None if costs.noise_cost is None else round(costs.noise_cost, _DIGITS),
     }

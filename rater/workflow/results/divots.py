@@ -24,7 +24,7 @@ from rater.analysis.divots.model.finding import (
     to_json,
 )
 from rater.analysis.results.cpu_use import run_counters
-from rater.analysis.results.disturbed import foreign_load_cost
+from rater.analysis.results.disturbed import foreign_load_cost, is_too_disturbed
 from rater.analysis.results.gates import GateAnswer, gate_status, reasons_of
 from rater.analysis.results.placement import RunProof, placement_judgements, prove_run
 from rater.plan.request import request_from_json
@@ -106,6 +106,9 @@ def load_or_analyse(
     the analysis has the commands that confirm its findings.
     """
     analysis = _load_or_search(store, head, thresholds, fresh=fresh, run=run)
+    if is_too_disturbed(analysis.others_cost):
+        run = run or store.load(head.run)
+        analysis = replace(analysis, disturber=run_counters(run).disturber)
     has_divots = any(not finding.explained for finding in analysis.findings)
     if not (has_divots or analysis.disturbed) or not _is_repeatable(store, head):
         return analysis

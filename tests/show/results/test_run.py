@@ -16,7 +16,13 @@ from rich.console import Console
 from rater.analysis.results.counters import run_counts
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.score import summarise
-from rater.record.events import CpuReading, CpuReadings, MachineReadings, RunEnded
+from rater.record.events import (
+    CpuReading,
+    CpuReadings,
+    ForeignProcess,
+    MachineReadings,
+    RunEnded,
+)
 from rater.record.run import MachinePU, MemoryPolicy, Placement, RunStatus
 from rater.record.stored import StoredRun
 from rater.show.results.cpu_use import counter_parts, counters_document
@@ -161,6 +167,11 @@ MACHINE = MachineReadings(
 )
 
 
+BURN = ForeignProcess(
+    phase=0, cpu=2, pid=123, name="burn", cpu_ns=CPU_USE_S, observed_ns=9 * CPU_USE_S
+)
+
+
 def store_run(store: Store) -> int:
     """Two copies on two lgroups; each computes for 9 s of 10."""
     placed = tuple(
@@ -183,21 +194,22 @@ def store_run(store: Store) -> int:
     for copy in range(2):
         append(store, number, replace(ended(copy, 10.0, user_ns=9 * CPU_USE_S), last_cpu=2 * copy))
     append(store, number, CPUS)
-    append(store, number, MACHINE, over(0.0, 10.0), RunEnded(RunStatus.COMPLETE, None))
+    append(store, number, MACHINE, BURN, over(0.0, 10.0), RunEnded(RunStatus.COMPLETE, None))
     return number
 
 
 def test_readings_come_back_as_they_were_and_once_when_tried_again(store: Store) -> None:
     number = store_run(store)
-    append(store, number, CPUS, MACHINE)
+    append(store, number, CPUS, MACHINE, BURN)
     run = store.load(number)
+    assert run.foreign_processes == (BURN,)
     assert run.cpu_readings == (CPUS,)
     assert run.machine_readings == (MACHINE,)
 
 
 def test_readings_go_with_their_run(store: Store) -> None:
     remove_sweeps(store, (), [store_run(store)])
-    for table in ("cpu_reading", "phase_reading"):
+    for table in ("cpu_reading", "phase_reading", "foreign_process"):
         assert query_rows(store, f"SELECT count(*) FROM {table}") == [(0,)]
 
 
@@ -206,9 +218,11 @@ def test_readings_of_a_torn_attempt_are_kept_but_do_not_count(store: Store) -> N
     torn = replace(run, brackets=tuple(replace(bracket, torn=True) for bracket in run.brackets))
     assert torn.without_torn().cpu_readings == ()
     assert torn.without_torn().machine_readings == ()
+    assert torn.without_torn().foreign_processes == ()
     with closing(sqlite3.connect(store.path)) as connection, connection:
         connection.execute("UPDATE bracket SET torn = 1")
     assert query_file(store, "foreign_load") == query_file(store, "steal") == []
+    assert query_file(store, "foreign_processes") == []
 
 
 def test_everything_that_is_exported_has_the_readings(store: Store) -> None:
@@ -227,6 +241,16 @@ def test_everything_that_is_exported_has_the_readings(store: Store) -> None:
         "interrupts": 2_000,
         "filler_ns": 0,
     }
+    assert document["foreign_processes"] == [
+        {
+            "phase": 0,
+            "cpu": 2,
+            "pid": 123,
+            "name": "burn",
+            "cpu_ns": CPU_USE_S,
+            "observed_ns": 9 * CPU_USE_S,
+        }
+    ]
     assert document["phase_readings"] == [{"phase": 0, **dict(MACHINE.values)}]
 
 
@@ -241,6 +265,7 @@ def test_the_queries_find_what_the_analysis_finds(store: Store) -> None:
     assert [row[:7] for row in found] == expected
     assert [row[7:] for row in found] == [(40.0, 40.0), (100.0, 10.0)]
     assert query_file(store, "steal") == [(0, "gups", 1, 2, 1, 0.2, 2.0)]
+    assert query_file(store, "foreign_processes") == [(0, "gups", 1, 2, 123, "burn", 1.0, 11.1)]
 
 
 def test_copies_that_may_run_anywhere_have_no_cpu_of_their_own_to_ask_for(store: Store) -> None:
@@ -258,13 +283,17 @@ def test_show_has_the_line_and_with_cpus_the_tables(store: Store, rater: Rater) 
     assert status == 0
     assert "other processes     up to 10.0 % of CPU 2" in brief
     assert "foreign" not in brief
-    assert "foreign" in rater("show", "--cpus")[1]
+    assert "burn (PID 123) took 11 % of CPU 2" in " ".join(brief.split())
+    assert "foreign" in (tables := rater("show", "--cpus")[1])
+    assert "burn (PID 123)  11.1" in tables
     document = json.loads(rater("show", "--json")[1])
     matters = [one["matter"] for one in document["notable"]]
     assert matters == ["foreign load", "steal", "throttled"]
     assert "readings" not in document
     readings = json.loads(rater("show", "--cpus", "--json")[1])["readings"]
     assert [use["cpu"] for use in readings["cpus"]] == [0, 1, 2, 3]
+    assert document["notable"][0]["process"] == readings["processes"][0]
+    assert readings["processes"][0]["pid"] == 123
     assert readings["machine"][0]["pressure"] == {"cpu": None, "memory": 0.0, "io": 0.01}
 
 

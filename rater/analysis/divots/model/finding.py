@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from rater.analysis.divots.model import formatting
 from rater.analysis.results.disturbed import disturbance_reasons
+from rater.record.events import ForeignProcess
 from rater.record.stored import RunHead
 from rater.text import kinds
 from rater.text.values import to_dict
@@ -223,6 +224,7 @@ class Analysis(Struct, frozen=True, kw_only=True):
     noise_cost: float | None = None
     by_cpu: CpuJudgement | None = None  # None: elapsed time judges, or nothing does
     not_by_cpu: str | None = None  # why CPU time does not judge a disturbed run
+    disturber: ForeignProcess | None = None  # that took most of a CPU of copies; None: not known
     # Commands that make the run again, and that confirm each divot; none for imported runs.
     rerun: str | None = None
     confirm: tuple[str, ...] = ()
@@ -240,7 +242,7 @@ class Analysis(Struct, frozen=True, kw_only=True):
     @property
     def disturbed_times(self) -> tuple[str, ...]:
         """The reasons why elapsed times are too disturbed to judge; empty if they are not."""
-        return disturbance_reasons(self.others_cost, self.noise_cost)
+        return disturbance_reasons(self.others_cost, self.noise_cost, self.disturber)
 
     @property
     def sure(self) -> tuple[Finding, ...]:
