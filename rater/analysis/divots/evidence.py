@@ -11,7 +11,7 @@ direction that slows. Copies of the finding that do not show it are not accused 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from statistics import median
@@ -26,6 +26,7 @@ from rater.analysis.divots.measures import (
     SHARED,
     UNITS,
     WAITED,
+    WAITED_FOR_OTHERS,
     CellKey,
     Measure,
     Row,
@@ -292,6 +293,10 @@ def _describe_measure(
     cpus = {row.copy.cpu if row.copy.last_cpu is None else row.copy.last_cpu for row in members}
     if measure.name in WAITED and len(cpus) == 1:
         text = text.replace("a CPU", f"CPU {cpus.pop()}")
+    if measure.name == WAITED_FOR_OTHERS and (
+        names := [row.busiest for row in members if row.busiest]
+    ):
+        text += f", mostly {Counter(names).most_common(1)[0][0]}"
     if measure.name == "placement":
         misplaced = next(row for row in members if row.numbers.get("placement"))
         text += f": copy {misplaced.copy.copy} {misplaced.astray}"

@@ -11,6 +11,7 @@ from msgspec import Struct
 from rater.analysis.results.account import TimeAccount, time_accounts
 from rater.analysis.results.counters import metrics_of, rates_of, tables_of
 from rater.analysis.results.cpu_use import CpuUse, run_counters
+from rater.analysis.results.foreign_processes import foreign_by_cpu, process_name
 from rater.analysis.results.placement import CopyProof, PlacementVerdict, prove_run
 from rater.analysis.results.waiting import WaitSplit, split_waits
 from rater.plan.counter_tables import CounterTable
@@ -184,7 +185,8 @@ MEASURES = (
         relative=True,
     ),
 )
-CPU_TIME, WAITED = "cpu-time", ("waited", "waited-own", "waited-others")
+CPU_TIME, WAITED_FOR_OTHERS = "cpu-time", "waited-others"
+WAITED = ("waited", "waited-own", WAITED_FOR_OTHERS)
 # Why a copy needed more CPU time: where one of them differs, that it did is the consequence.
 OF_MORE_CPU_TIME = frozenset(
     measure.name
@@ -219,6 +221,7 @@ class Row(Struct, frozen=True):
     copy: CopyEnded
     numbers: Mapping[str, float]
     astray: str  # in which way it was not placed as planned, in words
+    busiest: str = ""  # the other process that used most of its CPU, in words; "": none is known
 
 
 type Rows = Mapping[CellKey, Sequence[Row]]
@@ -231,6 +234,7 @@ def rows_of(run: StoredRun) -> Rows:
     uses = {(use.phase, use.cpu): use for use in run_counters(run).cpus}
     tables, accounts = tables_of(run), time_accounts(run)
     splits = split_waits(run, [*uses.values()])
+    foreign = foreign_by_cpu(run)
     rows: defaultdict[CellKey, list[Row]] = defaultdict(list)
     for copy in run.copies:
         if not (copy.counted and is_good(copy) and copy.elapsed_ns > 0):
@@ -245,7 +249,9 @@ def rows_of(run: StoredRun) -> Rows:
         numbers = {name: float(value) for name, value in values.items() if value is not None}
         astray = proof.reasons[0] if proof and proof.reasons else ""
         cell = (copy.benchmark, copy.tune or run.head.tune, copy.iteration)
-        rows[cell].append(Row(copy, numbers, astray))
+        processes = foreign.get((copy.phase, -1 if copy.cpu is None else copy.cpu), ())
+        busiest = process_name(processes[0]) if processes else ""
+        rows[cell].append(Row(copy, numbers, astray, busiest))
     return rows
 
 

@@ -14,7 +14,7 @@ from rater.analysis.divots.findings import analyse
 from rater.analysis.divots.model.finding import Analysis, Finding, Kind, Thresholds
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.disturbed import foreign_load_cost
-from rater.record.events import CopyEnded, CpuReadings, MachineReadings
+from rater.record.events import CopyEnded, CpuReadings, ForeignProcess, MachineReadings
 from rater.record.run import MachinePU
 from rater.record.stored import StoredRun, TimeRow
 from rater.show.results.to_json import evidence_line
@@ -228,3 +228,19 @@ def test_a_cpu_on_which_a_copy_waited_keeps_its_name() -> None:
     )
     assert (finding.kind, finding.place) == (Kind.SLOW_CPU, "CPU 3")
     assert "waited 7.4 % of the time for CPU 3, which other processes had" in evidence_line(finding)
+
+
+def test_who_had_the_cpu_that_a_copy_waited_for_is_named() -> None:
+    others_s = np.zeros(ALIKE.shape)
+    others_s[:, 3] = 0.8
+    run = beside_others(own_work(noise=0.001), others_s)
+    burn = ForeignProcess(
+        phase=0, cpu=3, pid=123, name="burn", cpu_ns=700_000_000, observed_ns=10 * S
+    )
+    named = replace(
+        run,
+        foreign_processes=tuple(replace(burn, phase=phase) for phase in range(ITERATIONS)),
+    )
+    line = evidence_line(finding_of_copy_3(named))
+    assert "for CPU 3, which other processes had, mostly burn (PID 123)" in line
+    assert "mostly" not in evidence_line(finding_of_copy_3(run))
