@@ -10,11 +10,14 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import trio
 from jsonschema import Draft202012Validator
 
+from rater.analysis.divots.model.finding import Analysis, CpuJudgement
 from rater.analysis.results.copies import Point
 from rater.plan.sweep import SweepSlot
 from rater.record.run import RunStatus
@@ -30,6 +33,7 @@ from rater.system.process import StoppedBySignal
 from rater.workflow.results.points import count_interim_looks, load_points
 from rater.workflow.run import campaign, prepare
 from rater.workflow.run.campaign import stoppable
+from rater.workflow.sweep.runner import SweepCampaign
 from tests.support.calls import Rater, query_rows
 from tests.support.energy_tree import powercap
 from tests.support.example_events import run_of
@@ -487,3 +491,15 @@ def test_an_allocator_that_reaches_no_program_is_refused_before_the_first_run(
     assert not Path(os.environ["RATER_DB"]).exists()
     status, _, said = rater("run", "--alloc", program, "--copies", "1", "--", "true")
     assert (status, "is a program, no shared library" in said) == (2, True)
+
+
+def test_a_run_that_cpu_time_judges_is_made_again_for_its_elapsed_times() -> None:
+    analysis = Analysis(
+        findings=(),
+        visible={},
+        others_cost=0.4,
+        by_cpu=CpuJudgement(others_took=0.4, noise_cost=None),
+    )
+    examined: Any = SimpleNamespace(analysis=analysis)
+    reason = SweepCampaign.disturbance(cast("SweepCampaign", None), examined)
+    assert reason == "other processes on these CPUs lowered the score by an estimated 40 %"

@@ -439,7 +439,7 @@ class SweepCampaign(Campaign[ExaminedSlot]):
         analysis = examined.analysis
         if analysis is None or not is_too_disturbed(analysis.others_cost):
             return None
-        return analysis.disturbed[0]
+        return analysis.disturbed_times[0]
 
     def discard(self, slot: SweepSlot, made_run: MadeRun, reason: str) -> None:
         """Keep it, but not as a run of the sweep."""
@@ -459,7 +459,7 @@ class SweepCampaign(Campaign[ExaminedSlot]):
         has_failed = bool(slot_run.failed)
         self._tally.failed += has_failed
         result = _describe_result(stored, failed=has_failed)
-        if examined.analysis is not None and examined.analysis.disturbed:
+        if examined.analysis is not None and examined.analysis.disturbed_times:
             result += f", {DISTURBED}"
         left_s = self._eta.left_s(ahead)
         left = "" if left_s is None or not ahead else f"; {format_duration(left_s)} left"
