@@ -266,10 +266,10 @@ def burning(cpu: int) -> Iterator[int]:
 
 
 def test_a_busy_loop_beside_a_copy_is_named_and_what_the_copy_starts_is_not(
-    store: Store,
+    store: Store, tmp_path: Path
 ) -> None:
     cpu = min(os.sched_getaffinity(0))
-    copies = f"{sys.executable} -I -S -c '{BURN}' & sleep 3.2; kill $!"
+    copies = f"{sys.executable} -I -S -c '{BURN}' & echo $! > {tmp_path}/loop; sleep 3.2; kill $!"
     with burning(cpu) as pid:
         options = ("--quiet", "--copies", "1", "--preflight", "off", "--layout", f"list:{cpu}")
         # A process of its own: what this one has started would be rater's.
@@ -282,16 +282,10 @@ def test_a_busy_loop_beside_a_copy_is_named_and_what_the_copy_starts_is_not(
     assert [(process.phase, process.cpu) for process in others] == [(0, cpu)]
     [process] = others
     assert process.name.startswith("python")
-    assert 2.0 < process.observed_ns / S < 3.0
-    # It shares its CPU with the copy's own loop, and with whoever else is on this machine.
-    assert 0.05 < process.share < 0.9 and process.cpu_ns / S < used_s
-    copy_pid = run.copies[0].pid
-    assert copy_pid is not None
-    assert not [one for one in run.foreign_processes if one.pid in (copy_pid, os.getpid())]
-    # The copy's loop took half of that CPU, and is not told.
-    assert not [
-        one for one in run.foreign_processes if one.cpu == cpu and one.share > process.share
-    ]
+    # How much depends on who else works on this machine: the copy's own loop does.
+    assert 0.02 <= process.share < 0.9 and process.cpu_ns / S < used_s
+    own_pids = {os.getpid(), run.copies[0].pid, int((tmp_path / "loop").read_text())}
+    assert not own_pids & {one.pid for one in run.foreign_processes}
     assert run.observed is not None and run.observed.cpu_s > 0
 
 
