@@ -15,7 +15,7 @@ from rater.analysis.results.foreign_processes import foreign_by_cpu, process_nam
 from rater.analysis.results.placement import CopyProof, PlacementVerdict, prove_run
 from rater.analysis.results.waiting import WaitSplit, split_waits
 from rater.plan.counter_tables import CounterTable
-from rater.record.events import CopyEnded
+from rater.record.events import CopyEnded, ForeignProcess
 from rater.record.stored import StoredRun, is_good
 
 # -- What of a copy's run may tell why it was slow, and what difference of it matters --------------
@@ -233,8 +233,7 @@ def rows_of(run: StoredRun) -> Rows:
     proofs = {(proof.phase, proof.copy, proof.step): proof for proof in prove_run(run).copies}
     uses = {(use.phase, use.cpu): use for use in run_counters(run).cpus}
     tables, accounts = tables_of(run), time_accounts(run)
-    splits = split_waits(run, [*uses.values()])
-    foreign = foreign_by_cpu(run)
+    splits, foreign = split_waits(run, [*uses.values()]), foreign_by_cpu(run)
     rows: defaultdict[CellKey, list[Row]] = defaultdict(list)
     for copy in run.copies:
         if not (copy.counted and is_good(copy) and copy.elapsed_ns > 0):
@@ -247,12 +246,22 @@ def rows_of(run: StoredRun) -> Rows:
         if proof:
             values |= _placement_seen(copy, proof)
         numbers = {name: float(value) for name, value in values.items() if value is not None}
-        astray = proof.reasons[0] if proof and proof.reasons else ""
-        cell = (copy.benchmark, copy.tune or run.head.tune, copy.iteration)
-        processes = foreign.get((copy.phase, -1 if copy.cpu is None else copy.cpu), ())
-        busiest = process_name(processes[0]) if processes else ""
-        rows[cell].append(Row(copy, numbers, astray, busiest))
+        row = Row(
+            copy=copy,
+            numbers=numbers,
+            astray=proof.reasons[0] if proof and proof.reasons else "",
+            busiest=_busiest_process(foreign, copy),
+        )
+        rows[copy.benchmark, copy.tune or run.head.tune, copy.iteration].append(row)
     return rows
+
+
+def _busiest_process(
+    foreign: Mapping[tuple[int, int], Sequence[ForeignProcess]], copy: CopyEnded
+) -> str:
+    """Return which other process used most of a copy's CPU, in words, or an empty text."""
+    processes = foreign.get((copy.phase, copy.cpu), ()) if copy.cpu is not None else ()
+    return process_name(processes[0]) if processes else ""
 
 
 type _Values = dict[str, float | None]  # by name of a measure; None: not known
