@@ -58,13 +58,12 @@ class Pattern:
         """Tell whether a slow text takes 3.4 times as long as its half.
 
         On a slow machine linear patterns are beyond `most_s` too: theirs is 2 times as long, up to
-        2.5 where repeats have a bound; that of the square is 4 times. The least of three is taken,
-        for what else runs can only make it longer.
+        2.5 where repeats have a bound; that of the square is 4 times. The least of seven is taken,
+        in turn, for what else runs (a hypervisor's guests) can only make it longer.
         """
-        half, whole = (
-            min(self._time(method, part) for _ in range(3))
-            for part in (text[: len(text) // 2], text)
-        )
+        parts = (text[: len(text) // 2], text)
+        times = [[self._time(method, part) for part in parts] for _ in range(7)]
+        half, whole = (min(of_part) for of_part in zip(*times, strict=True))
         return whole > most_s and whole > 3.4 * half
 
     def _time(self, method: str, text: Any) -> float:
