@@ -83,7 +83,8 @@ def run_once(
     measured = json.loads(call("export", "last", "--db", database, "--format", "json") or "{}")
     word = judge(document, placed, planted=planted, last=last)
     if word in ("wrong", "not judged"):
-        reasons = [divot["evidence"] for divot in placed] or [document.get("not_by_cpu_time")]
+        why_not = document.get("not_by_cpu_time")
+        reasons = [why_not] if why_not else [divot["evidence"] for divot in placed]
         print(f"    {word}: {'; '.join(map(str, reasons))}", flush=True)
     return word, cpu_ratio(measured, last)
 

@@ -64,7 +64,7 @@ class Pattern:
         parts = (text[: len(text) // 2], text)
         times = [[self._time(method, part) for part in parts] for _ in range(7)]
         half, whole = (min(of_part) for of_part in zip(*times, strict=True))
-        return whole > most_s and whole > 3.4 * half
+        return bool(whole > most_s and whole > 3.4 * half)
 
     def _time(self, method: str, text: Any) -> float:
         start = time.process_time()

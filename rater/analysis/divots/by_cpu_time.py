@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +21,7 @@ from rater.analysis.divots.findings import analyse
 from rater.analysis.divots.model.finding import PLACED, Analysis, CpuJudgement, Finding, Thresholds
 from rater.analysis.results.cpu_time import CpuTimeRule, CpuTimes
 from rater.analysis.results.cpu_use import CpuUse, RunCounters
-from rater.analysis.stats.robust import Floats
+from rater.analysis.stats.robust import MAD_TO_SD, Floats
 from rater.record.events import CopyEnded
 from rater.record.stored import StoredRun, TimeRow, is_good
 from rater.text.values import group_by_key, percent
@@ -36,6 +36,11 @@ _BENCHMARK, _START, _ELAPSED, _CPU_TIME = map(
 # that fill nothing, the L1 and the L2 cache: a competitor that takes half of one CPU adds up to
 # so much of a copy's CPU time there.
 _INFLATION: Final = 0.06
+
+
+# Deviations of single iterations: so far a state that lasts for all of a run may move a copy.
+_STATES: Final = 3.0
+_LEAST_PART: Final = 0.5  # of a benchmark's iterations, in which a place has to be slow
 
 
 class CpuRows(Struct, frozen=True, eq=False, kw_only=True):
@@ -97,25 +102,67 @@ def judge_by_cpu_time(
     if len(counted_phases) < 2:
         return replace(analysis, not_by_cpu=ONE_PHASE)
     by_cpu = analyse(rows.chunks, benchmarks, thresholds, core_pus=core_pus)
-    load = _LoadBeside(run, counters.cpus)
+    load, noise = _LoadBeside(run, counters.cpus), _state_noise(run)
     findings = [
         load.explain(replace(finding, by_cpu=True))
         for finding in by_cpu.findings
-        if not _is_of_one_phase(finding)
+        if finding.kind not in PLACED or _is_steady(finding, run, noise)
     ]
     findings.sort(key=lambda finding: finding.explained)
+    least = math.expm1(_STATES * noise)
     return replace(
         by_cpu,
         findings=tuple(findings),
+        # A place is accused of what stays, and of no single iteration.
+        visible={
+            scope: size if scope == "iteration" else max(size, least)
+            for scope, size in by_cpu.visible.items()
+            if scope != "copy"
+        },
         others_cost=analysis.others_cost,
         noise_cost=analysis.noise_cost,
         by_cpu=CpuJudgement(others_took=rows.others_took, noise_cost=by_cpu.noise_cost),
     )
 
 
-def _is_of_one_phase(finding: Finding) -> bool:
-    phases = {(cell.benchmark, cell.tune, cell.iteration) for cell in finding.cells}
-    return finding.kind in PLACED and len(phases) < 2
+def _is_steady(finding: Finding, run: StoredRun, noise: float) -> bool:
+    """Tell whether a place is slow by CPU time in most of a run, beyond states that come and go.
+
+    What others do to caches, and guests of the hypervisor to a core, stays for many iterations, so
+    that iterations are not independent: their number does not make a small difference sure.
+    """
+    cells = {(cell.benchmark, cell.tune, cell.iteration): cell.slowdown for cell in finding.cells}
+    names = {benchmark for benchmark, _, _ in cells}
+    counted = {
+        (copy.benchmark, copy.iteration)
+        for copy in run.copies
+        if copy.counted and copy.benchmark in names
+    }
+    if len(cells) < max(2.0, _LEAST_PART * len(counted)):
+        return False
+    sizes = [math.log(slowdown) for slowdown in cells.values()]
+    return abs(math.log(finding.slowdown)) >= _STATES * max(noise, stdev(sizes))
+
+
+def _state_noise(run: StoredRun) -> float:
+    """Return how far a copy's CPU time varies over the iterations, as a deviation of its logarithm.
+
+    The median deviation from the copy's own median, over all copies and benchmarks, times 1.4826
+    n / (n - .8) for n iterations (C. Croux and P. J. Rousseeuw, COMPSTAT 1992); 0 where each
+    benchmark ran once.
+    """
+    cells = group_by_key(
+        ((copy.benchmark, copy.tune, copy.copy), math.log(copy.cpu_ns))
+        for copy in run.without_torn().copies
+        if copy.counted and is_good(copy) and copy.cpu_ns
+    )
+    several = [values for values in cells.values() if len(values) > 1]
+    deviations = [
+        abs(value - median(values)) * len(values) / (len(values) - 0.8)
+        for values in several
+        for value in values
+    ]
+    return MAD_TO_SD * median(deviations) if deviations else 0.0
 
 
 # -- What others on a place's CPUs may have made ---------------------------------------------------

@@ -33,6 +33,8 @@ from rater.text.values import copies_text, count, group_by_key, percent
 type BenchmarkKey = tuple[str, str | None]  # benchmark and tune
 
 _MOST_ASLEEP = 0.02  # of a copy's time
+# Of short copies more: to begin, to end and to be seen takes so long where others have the CPUs.
+_START_AND_END_S, _MOST_OF_SHORT = 0.010, 0.05
 _MOST_THREADS = 1.05  # threads of a copy at work at a time, on average; above it, it has several
 _IDLE = 0.05  # of its time, a thread beside a copy's is nearly so
 
@@ -102,12 +104,13 @@ class CpuTimeRule:
             return "its copies have several threads"
         if not all(map(has_all_cpu_time, copies)):
             return "processes that copies left behind may have used CPU time"
-        asleep = max(
-            ((account.slept_s or 0) + (account.stopped_s or 0)) / account.elapsed_s
+        asleep = [
+            ((account.slept_s or 0) + (account.stopped_s or 0), account.elapsed_s)
             for account in accounts
-        )
-        if asleep > _MOST_ASLEEP:
-            return f"copies slept {percent(asleep, 0)} % of the time"
+        ]
+        if any(slept_s > _most_asleep_s(elapsed_s) for slept_s, elapsed_s in asleep):
+            most = max(slept_s / elapsed_s for slept_s, elapsed_s in asleep)
+            return f"copies slept {percent(most, 0)} % of the time"
         return None
 
     def times(self, key: BenchmarkKey) -> CpuTimes | None:
@@ -122,6 +125,11 @@ class CpuTimeRule:
         return CpuTimes(
             longest_s=longest_s[len(longest_s) // 2], others_took=sum(waits) / len(waits)
         )
+
+
+def _most_asleep_s(elapsed_s: float) -> float:
+    """Return how long a copy of so many seconds may have slept."""
+    return max(_MOST_ASLEEP * elapsed_s, min(_START_AND_END_S, _MOST_OF_SHORT * elapsed_s))
 
 
 # -- Whether each copy has its CPUs for itself -----------------------------------------------------

@@ -161,6 +161,22 @@ def test_what_others_on_a_cpu_cost_in_caches_is_no_fault_of_the_cpu() -> None:
     assert (finding.explained, finding.copies) == (False, (2,))
 
 
+def test_a_state_of_some_iterations_accuses_no_place_by_cpu_time() -> None:
+    cpu_s = own_work()
+    cpu_s[3:, 2] *= 1.2  # 2 of 5 iterations
+    analysis = judged(beside_others(cpu_s, WAITS))
+    assert [finding for finding in analysis.findings if finding.copies == (2,)] == []
+    assert analysis.by_cpu is not None
+
+
+def test_a_difference_within_the_states_of_noisy_copies_accuses_no_place() -> None:
+    cpu_s = own_work(noise=0.06)
+    cpu_s[:, 2] *= 1.12
+    analysis = judged(beside_others(cpu_s, WAITS))
+    assert analysis.findings == ()
+    assert min(analysis.visible.get("cpu", 1.0), 1.0) > 0.15  # and none is promised
+
+
 def test_copies_that_share_cpus_are_not_judged_by_cpu_time() -> None:
     cpu_s = own_work()
     cpu_s[:, 3] *= 1.5

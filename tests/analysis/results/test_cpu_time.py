@@ -116,6 +116,32 @@ def test_programs_that_cpu_time_does_not_describe_are_not_judged(
     assert why_not(run) == why
 
 
+@pytest.mark.parametrize(
+    ("asleep_s", "elapsed_s", "judged"),
+    [
+        (0.008, 0.2, True),
+        (0.02, 0.2, False),
+        (0.15, 10.0, True),
+        (0.25, 10.0, False),
+        (0.004, 0.05, False),
+    ],
+)
+def test_short_copies_may_take_ten_milliseconds_to_begin_and_end(
+    asleep_s: float, elapsed_s: float, judged: bool
+) -> None:
+    ran_ns = round((elapsed_s - asleep_s) * S)
+    row = replace(
+        computed(0, 1.0, cpu=0),
+        elapsed_ns=round(elapsed_s * S),
+        finish_ns=round(elapsed_s * S),
+        cpu_ns=ran_ns,
+        run_delay_ns=0,
+        run_delay_cpu_ns=ran_ns,
+    )
+    run = on_cores(read_run([row], reading(0, 10.0)))
+    assert (why_not(run) is None) is judged
+
+
 def test_copies_that_start_one_after_another_are_not_judged() -> None:
     run = on_cores(read_run([waiting(0, 6.0, cpu=0)], reading(0, 10.0)))
     staggered = replace(run, head=replace(run.head, mode="staggered", stagger_ms=6000.0))
