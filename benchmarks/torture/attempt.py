@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -225,8 +227,10 @@ def wrong_with(
     last = (ended.said.strip().splitlines() or [""])[-1]
     state, stored, damaged = _stored(folder)
     done = folder / "done"
-    lost = len(done.read_text().split()) - stored if done.exists() else 0
-    is_well = state == "complete" and (copies is None or stored >= copies)
+    finished = Counter(done.read_text().split() if done.exists() else ())
+    lost = (finished - (stored["ok"] + stored["interrupted"])).total()
+    good = stored["ok"].total()
+    is_well = state == "complete" and (copies is None or good >= copies)
     is_wrong = {
         "it did not end": ended.status is None,
         f"a traceback: {last}": "Traceback" in ended.said,
@@ -234,27 +238,32 @@ def wrong_with(
         f"exit status {ended.status}: {last}": ended.status not in statuses,
         f"exit status {ended.status} without a word": ended.status in (1, 2) and not last,
         f"the database is damaged: {damaged}": damaged is not None,
-        f"exit status 0, the run is {state}, {stored} good copies": ended.status == 0
-        and not is_well,
+        f"exit status 0, the run is {state}, {good} good copies": ended.status == 0 and not is_well,
         f"{lost} finished copies are stored nowhere: {last}": lost > 0,
     }
     return next((text for text, is_so in is_wrong.items() if is_so), None)
 
 
-def _stored(folder: Path) -> tuple[str | None, int, str | None]:
-    """Return the state of the last run, its good copies, and what is wrong with the database.
+def _stored(folder: Path) -> tuple[str | None, dict[str, Counter[str]], str | None]:
+    """Return the state of the last run, the rows of copies, and what is wrong with the database.
 
-    What the database would not take is in a file of its own.
+    The rows are counted by status and by number of the copy, as copies write it in their file
+    of what is done. A copy that came to its end while rater stopped the others is stored as
+    interrupted. What the database would not take is in a file of its own.
     """
-    state, good, damaged = None, 0, None
+    state, damaged = None, None
+    stored: dict[str, Counter[str]] = defaultdict(Counter)
     for file in folder.glob("*.db"):
         with closing(sqlite3.connect(file)) as db:
             check = db.execute("PRAGMA integrity_check").fetchone()[0]
             damaged = damaged if check == "ok" else check
             if db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'copy'").fetchone():
-                good += db.execute("SELECT count(*) FROM copy WHERE status = 'ok'").fetchone()[0]
+                for copy, status in db.execute("SELECT copy, status FROM copy"):
+                    stored[status][str(copy)] += 1
                 last = db.execute("SELECT status FROM run ORDER BY id DESC").fetchone()
                 state = last and last[0]
     for file in folder.rglob("rater-*.jsonl"):
-        good += sum("CopyEnded" in line for line in file.read_text().splitlines())
-    return state, good, damaged
+        for event in map(json.loads, file.read_text().splitlines()):
+            if event["event"] == "CopyEnded":
+                stored[event["status"]][str(event["copy"])] += 1
+    return state, stored, damaged

@@ -10,14 +10,17 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks.torture import cpus, disks, faults, hostile, stops
+from benchmarks.torture.attempt import Ended, wrong_with
 from benchmarks.torture.commands import COMMANDS
 from benchmarks.torture.stopping import Stopped
 from benchmarks.torture.sweeping import one_sweep
@@ -162,6 +165,22 @@ def test_a_write_of_the_database_that_fails_loses_no_finished_copy(
     assert (
         faults.run_with_failing_call(tmp_path, environment, library, at, errno.EIO, ever=ever)
         is None
+    )
+
+
+def test_only_a_finished_copy_without_a_row_is_lost(tmp_path: Path) -> None:
+    rows = [(0, "ok"), (1, "ok"), (1, "interrupted")]
+    with closing(sqlite3.connect(tmp_path / "fault.db")) as database:
+        database.execute("CREATE TABLE copy (copy, status)")
+        database.execute("CREATE TABLE run (id, status)")
+        database.executemany("INSERT INTO copy VALUES (?, ?)", rows)
+        database.commit()
+    failed = Ended(1, "rater: run 1 failed", 0)
+    (tmp_path / "done").write_text("0\n1\n1\n")  # copy 1 came to its end while others were stopped
+    assert wrong_with(failed, tmp_path) is None
+    (tmp_path / "done").write_text("0\n1\n2\n")
+    assert wrong_with(failed, tmp_path) == (
+        "1 finished copies are stored nowhere: rater: run 1 failed"
     )
 
 
