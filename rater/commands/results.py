@@ -339,9 +339,10 @@ RUN* >which          {RUN} (default: last)
 --threshold-copy P:per_cent ={_COPY:g}  smallest slowdown of a single copy that counts, in %%
                      (default: {_COPY:g})
 --fail-on KIND[:P] ...  exit 1 if there is a divot of this kind of P %% or more (slow-lgroup:2%%,
-                     {_ANY}:5%%), or every copy of a run failed, 3 where there is none but a run was
-                     too disturbed to judge; with fleet:N slow-host:5%%, 3 where hosts are missing
-                     or cannot be judged; may be given several times
+                     {_ANY}:5%%), or every copy of a run failed, 3 where one of P %% is not
+                     excluded: noise or other processes hide it; with fleet:N slow-host:5%% (in all
+                     benchmarks or in one) or slow-throughout:5%% (in all), 3 where a host is
+                     missing; may be given several times
 -v, --verbose        also what is found in a disturbed run
 confirm a divot:
 --confirm RUN        run the divot's benchmarks alternately on its CPUs and on comparable CPUs, and

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 from rater.analysis.results.disturbed import is_too_disturbed, mostly_disturbed
 from rater.analysis.stats.robust import Floats, median
 from rater.fleet.archive import IndexedRun, latest
-from rater.fleet.slowness import FEWEST_HOSTS, Slowness, compare_hosts
+from rater.fleet.slowness import FEWEST_HOSTS, HostsJudged, Slowness, compare_hosts
 from rater.settings.known import is_volatile
 from rater.text.values import group_by_key, percent
 
@@ -93,6 +94,15 @@ class SlowHost(Struct, frozen=True, kw_only=True):
         return max([self.slowdown, *(benchmark.slowdown for benchmark in self.benchmarks)])
 
 
+class PossibleSlowdown(Struct, frozen=True, kw_only=True):
+    """How slow a host may be beyond what was measured, as time over the others' median."""
+
+    host: str
+    benchmark: str | None  # None: in all of them
+    slowdown: float  # measured
+    most: float  # what noise leaves possible, but in one of a thousand
+
+
 class KindComparison(Struct, frozen=True, kw_only=True):
     """Hosts of one kind held against each other."""
 
@@ -106,6 +116,8 @@ class KindComparison(Struct, frozen=True, kw_only=True):
     quiet: tuple[str, ...]  # those nearest to what is usual, to confirm others against
     odd_settings: dict[str, tuple[OddSetting, ...]]  # by host, of those that have any
     disturbed: tuple[str, ...] = ()  # hosts
+    possible: tuple[PossibleSlowdown, ...] = ()  # of each host in all benchmarks, and in one
+    iterations: int = 1  # that were counted
     # Few of another kernel or microcode: those slow against the most common kind; None: others.
     beside: tuple[SlowHost, ...] | None = None
 
@@ -139,6 +151,7 @@ class FleetComparison(Struct, frozen=True):
 # -- Kinds compared, with what is odd about the slow ones ------------------------------------------
 
 _SAME_MEMORY = 0.02  # machines of one kind tell the kernel's share differently
+_REACH = 3.0  # standard deviations: one in a thousand is farther out
 _ALIKE = 0.4  # of its slowdown: a benchmark that shows so much shows it
 _MOST_OF = 0.5  # hosts of a kind that a usual value needs
 # What differs on every machine or run and explains nothing.
@@ -283,7 +296,33 @@ def _compared(members: Sequence[HostResult], first: IndexedRun) -> KindCompariso
         quiet=tuple(results[place].host for place in quiet),
         odd_settings=odd,
         disturbed=tuple(result.host for result in results if result.taken),
+        possible=tuple(_possible(comparison, results, names)) if comparison else (),
+        iterations=whole.shape[2],
     )
+
+
+def _possible(
+    comparison: HostsJudged, results: Sequence[HostResult], names: Sequence[str]
+) -> Iterator[PossibleSlowdown]:
+    """Yield how slow each host may be in all benchmarks, and in the one where it may be slowest."""
+    for result, row in zip(results, comparison.distances, strict=True):
+        effect = float(median(row))
+        most = row + _REACH * comparison.error_each
+        if np.isnan(effect):
+            continue
+        yield PossibleSlowdown(
+            host=result.host,
+            benchmark=None,
+            slowdown=math.exp(effect),
+            most=math.exp(effect + _REACH * comparison.error_whole),
+        )
+        place = int(np.nanargmax(most))
+        yield PossibleSlowdown(
+            host=result.host,
+            benchmark=names[place],
+            slowdown=math.exp(row[place]),
+            most=math.exp(most[place]),
+        )
 
 
 def _times_by_host(

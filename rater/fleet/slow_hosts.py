@@ -10,9 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from msgspec import Struct
 
 from rater.analysis.divots.confirm import LEAST_PAIRS, ConfirmVerdict
+from rater.analysis.divots.gate import GateLimit
 from rater.analysis.divots.model.finding import Analysis, Thresholds
-from rater.analysis.divots.model.formatting import format_slowdown
 from rater.analysis.results.disturbed import NOT_JUDGED
+from rater.analysis.results.gates import GateAnswer, gate_status, reasons_of
 from rater.fleet.archive import (
     IndexedRun,
     fleet_number,
@@ -23,6 +24,7 @@ from rater.fleet.archive import (
 )
 from rater.fleet.backends import POLL_S
 from rater.fleet.driver import FleetDriver, collect_published
+from rater.fleet.gate import GATE_KINDS, judge_fleet
 from rater.fleet.history import (
     History,
     Round,
@@ -221,7 +223,6 @@ def _histories(store: Store, fleet: int, comparison: FleetComparison) -> list[Hi
 
 # -- `rater divots fleet:3`: which hosts are slow, and what is slow inside of them -----------------
 
-SLOW_HOST = "slow-host"  # a kind of --fail-on
 _DIVOTS_MOST_OPENED = 5  # slow hosts whose own divots are told unasked: each is copied and searched
 
 
@@ -233,14 +234,14 @@ def fleet_divots(
     threshold_copy: float,
 ) -> int:
     """Print the slow hosts of a fleet, and the divots of the slowest ones; see `_gate`."""
-    limits = [parse_limit(text, (SLOW_HOST,)) for text in fail_on]
+    limits = [parse_limit(text, GATE_KINDS) for text in fail_on]
     with open_existing_store(output) as store:
         fleet = _one_fleet(store, run_words, "divots")
         thresholds = Thresholds(threshold_group, threshold_copy)
         loaded = _loaded(store, fleet, thresholds, _DIVOTS_MOST_OPENED)
     divots = {host: divot_rows(it.findings) for host, it in loaded.inside.items()}
     print_view(output, loaded.document(fleet) | {"divots": divots}, fleet_parts)
-    return _gate(min(limit.least for limit in limits), loaded) if limits else 0
+    return _gate(limits, loaded) if limits else 0
 
 
 class _Loaded(Struct, kw_only=True):
@@ -252,31 +253,26 @@ class _Loaded(Struct, kw_only=True):
     missing: list[MissingHost]
     planned: int  # hosts
 
+    @property
+    def all_failed(self) -> frozenset[str]:
+        """The hosts whose every copy failed."""
+        return frozenset(
+            host for host, run in self.chosen.items() if 0 < run.copy_runs == run.failed
+        )
+
     def document(self, fleet: int) -> dict[str, object]:
         """Return all of it."""
         return fleet_document(fleet, self.compared, self.inside, self.missing)
 
 
-def _gate(least: float, loaded: _Loaded) -> int:
+def _gate(limits: Sequence[GateLimit], loaded: _Loaded) -> int:
     """Say on stderr why it fails, or cannot be judged; return the exit status."""
-    comparison = loaded.compared
-    slow = [
-        f"{slow_host.host} {format_slowdown(slow_host.worst)}"
-        for slow_host in comparison.slow
-        if slow_host.worst - 1 >= least
-    ]
-    if slow:
-        print_error(f"--fail-on {SLOW_HOST}: {truncate_list(slow)}")
-        return 1
-    unjudged = [kind for kind in comparison.kinds if kind.why_not and kind.beside is None]
-    why = [f"{truncate_list(kind.hosts)}: {kind.why_not}" for kind in unjudged]
-    why += [
-        f"{slow_host.host}: {slow_host.reason or slow_host.state}" for slow_host in loaded.missing
-    ]
-    why = why or [f"{host}: no benchmark ended well" for host in comparison.without_times]
-    if why:
-        print_error(f"--fail-on {SLOW_HOST}: cannot be judged: {truncate_list(why)}")
-    return NOT_JUDGED if why else 0
+    verdicts = [*judge_fleet(loaded.compared, loaded.missing, loaded.all_failed, limits)]
+    if found := reasons_of(verdicts, GateAnswer.FOUND):
+        print_error(f"--fail-on {truncate_list(found)}")
+    if hidden := reasons_of(verdicts, GateAnswer.OPEN):
+        print_error(f"--fail-on: cannot be judged: {truncate_list(hidden)}")
+    return gate_status(verdicts)
 
 
 def _loaded(store: Store, fleet: int, thresholds: Thresholds, most: int) -> _Loaded:

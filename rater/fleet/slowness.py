@@ -52,13 +52,15 @@ class Slowness(Struct, frozen=True, kw_only=True):
         return self.effect + max(self.effects, default=0.0)
 
 
-class HostsJudged(Struct, frozen=True):
+class HostsJudged(Struct, frozen=True, kw_only=True):
     """A fleet's hosts held against each other."""
 
     distances: Floats  # (hosts, benchmarks): median over iterations of ln(time / others' median)
     slow: tuple[Slowness, ...]  # the slowest first
     visible_whole: float  # the effects that four of five such hosts would show, ln
     visible_one: float
+    error_whole: float  # standard deviation (ln) of a host's distance in all benchmarks, by chance
+    error_each: Floats  # the same in each benchmark
 
 
 def compare_hosts(logs: Floats) -> HostsJudged:
@@ -106,12 +108,20 @@ def compare_hosts(logs: Floats) -> HostsJudged:
     visible_one = max(ONE, cells.visible)
     # What is slow in all benchmarks shows in each of them, too.
     visible_whole = min(max(floor, judged.visible), visible_one)
-    return HostsJudged(each, tuple(slow), visible_whole, visible_one)
+    return HostsJudged(
+        distances=each,
+        slow=tuple(slow),
+        visible_whole=visible_whole,
+        visible_one=visible_one,
+        error_whole=float(judged.scale[0]),
+        error_each=cells.scale,
+    )
 
 
 class _Judged(Struct, frozen=True):
     by_chance: Floats  # (hosts, columns): expected number of cells so far out in a clean fleet
     visible: float
+    scale: Floats  # by column, ln
 
 
 def _usual(logs: Floats) -> Floats:
@@ -153,12 +163,13 @@ def _judge(least: Floats, prior: float | None) -> _Judged:
     hosts, columns = least.shape
     if hosts > _LEAVE_ONE_OUT:
         fit = _fit(least, prior)
-        return _Judged(fit.by_chance(least, hosts), fit.visible(hosts, columns))
+        return _Judged(fit.by_chance(least, hosts), fit.visible(hosts, columns), fit.scale)
     fits = [_fit(np.delete(least, host, axis=0), prior) for host in range(hosts)]
     chances = [fit.by_chance(least[host], hosts) for host, fit in enumerate(fits)]
     # One slow host among few widens every fit but its own.
     last = int(np.argmax(np.nan_to_num(median(least), nan=-np.inf)))
-    return _Judged(np.stack(chances), fits[last].visible(hosts, columns))
+    fit = fits[last]
+    return _Judged(np.stack(chances), fit.visible(hosts, columns), fit.scale)
 
 
 class _Fit(Struct, frozen=True, kw_only=True):

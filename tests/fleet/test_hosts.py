@@ -58,20 +58,9 @@ from rater.show.screen.console import Printer
 from rater.show.screen.document import print_parts
 from rater.system.process import this_process
 from rater.text.values import to_dict
-from tests.support.fleets import ASKED
+from tests.support.fleets import ASKED, indexed_run
 
 SETTINGS = {1: {"cpu.governor": "performance", "load.1min": "0.1"}}
-
-
-def run(host: str, **other: Any) -> IndexedRun:
-    indexed_run = IndexedRun(
-        fleet=1, host=host, attempt=1, run=1, uuid=host, hostname=host, machine_id_hash=None,
-        status=RunStatus.COMPLETE, reason=None, started_at=None, suite="mini", size="test",
-        tune="base", mode="homogeneous", copies=4, cpu_model="CPU 9000", microcode="0x1",
-        memory_bytes=64 << 30, kernel="6.1", cpus=4, setting=1, copy_runs=8, failed=0,
-        sha256="", bytes=1,
-    )  # fmt: skip
-    return replace(indexed_run, **other)
 
 
 type Times = dict[tuple[str, int, int], dict[str, tuple[tuple[float, ...], tuple[float, ...]]]]
@@ -98,7 +87,7 @@ def compared(
 
 def test_the_slow_host_is_named_with_what_is_set_otherwise_there() -> None:
     hosts = [f"n{number}" for number in range(1, 7)]
-    runs = [run(host, setting=2 if host == "n4" else 1) for host in hosts]
+    runs = [indexed_run(host, setting=2 if host == "n4" else 1) for host in hosts]
     settings = SETTINGS | {2: {"cpu.governor": "powersave", "load.1min": "9.9"}}
     comparison = compared(
         runs, [times(host, 1.06 if host == "n4" else 1.0) for host in hosts], settings
@@ -117,7 +106,7 @@ def test_the_slow_host_is_named_with_what_is_set_otherwise_there() -> None:
 def test_a_host_whose_median_copy_is_level_is_slow_in_a_part() -> None:
     hosts = [f"n{number}" for number in range(1, 7)]
     rows = [times(host, 1.06, copy=1.0) if host == "n4" else times(host) for host in hosts]
-    (slow,) = compared([run(host) for host in hosts], rows).slow
+    (slow,) = compared([indexed_run(host) for host in hosts], rows).slow
     assert slow.slowdown == pytest.approx(1.06, abs=0.003)
     assert slow.typical_copy == pytest.approx(1.0, abs=0.003)
 
@@ -135,7 +124,7 @@ def test_a_host_whose_median_copy_is_level_is_slow_in_a_part() -> None:
 )
 def test_hosts_of_another_kind_stand_apart(other: dict[str, Any], apart: str) -> None:
     hosts = [f"n{number}" for number in range(1, 8)]
-    runs = [run(host, **(other if host == "n7" else {})) for host in hosts]
+    runs = [indexed_run(host, **(other if host == "n7" else {})) for host in hosts]
     comparison = compared(runs, [times(host, 1.5 if host == "n7" else 1.0) for host in hosts])
     first, second = comparison.kinds
     assert (first.slow, second.slow, len(first.hosts), second.hosts) == ((), (), 6, ("n7",))
@@ -164,7 +153,8 @@ def screen(comparison: FleetComparison, *missing: MissingHost) -> str:
 def test_a_fleet_whose_hosts_are_mostly_disturbed_names_none(loud: int, said: str) -> None:
     hosts = ["n1", "n2", "n3", "n4"]
     runs = [
-        run(host, others_cost=0.3 if number < loud else 0.02) for number, host in enumerate(hosts)
+        indexed_run(host, others_cost=0.3 if number < loud else 0.02)
+        for number, host in enumerate(hosts)
     ]
     found = compared(runs, [times(host, 1.5 if host == "n4" else 1.0) for host in hosts])
     assert screen(found).startswith(f"Fleet 1: {said}. 4 hosts compared.")
@@ -174,7 +164,7 @@ def test_a_fleet_whose_hosts_are_mostly_disturbed_names_none(loud: int, said: st
 def test_a_fleet_that_could_not_show_a_slow_host_does_not_say_that_there_is_none() -> None:
     hosts = ["n1", "n2", "n3", "n4"]
     comparison = compared(
-        [run(host) for host in hosts],
+        [indexed_run(host) for host in hosts],
         [times(host, 1 + 0.5 * place) for place, host in enumerate(hosts)],
     )
     (kind,) = comparison.kinds
@@ -190,19 +180,19 @@ def test_a_fleet_that_could_not_show_a_slow_host_does_not_say_that_there_is_none
         MissingHost(host=host, state="lost", reason="node failed", attempts=2, has_times=False)
         for host in ("n2", "n3", "n4")
     ]
-    alone = compared([run("n1")], [times("n1")])
+    alone = compared([indexed_run("n1")], [times("n1")])
     assert screen(alone, *gone).startswith(
         "Fleet 1: Cannot tell: one host alone of this kind, and fewer than 4 do not show what is "
         "usual; 3 of 4 hosts not complete."
     )
-    fine = compared([run(host) for host in hosts], [times(host) for host in hosts])
+    fine = compared([indexed_run(host) for host in hosts], [times(host) for host in hosts])
     assert "No slow hosts among those that are complete (3 of 7 hosts not" in screen(fine, *gone)
 
 
 def test_settings_that_one_host_has_otherwise_are_always_listed() -> None:
     hosts = ["n1", "n2", "n3", "n4"]
     settings = SETTINGS | {2: {"cpu.governor": "powersave"}}
-    runs = [run(host, setting=2 if host == "n3" else 1) for host in hosts]
+    runs = [indexed_run(host, setting=2 if host == "n3" else 1) for host in hosts]
     text = screen(compared(runs, [times(host) for host in hosts], settings))
     assert "n3 differs: cpu.governor is powersave (most others: performance)" in text
 
@@ -210,13 +200,15 @@ def test_settings_that_one_host_has_otherwise_are_always_listed() -> None:
 def test_a_little_less_memory_is_the_same_kind() -> None:
     hosts = [f"n{number}" for number in range(1, 5)]
     sizes = (64 << 30, (64 << 30) - 200_000_000, 64 << 30, 64 << 30)
-    runs = [run(host, memory_bytes=size) for host, size in zip(hosts, sizes, strict=True)]
+    runs = [indexed_run(host, memory_bytes=size) for host, size in zip(hosts, sizes, strict=True)]
     assert len(compared(runs, [times(host) for host in hosts]).kinds) == 1
 
 
 def test_three_hosts_show_their_times_and_no_verdict() -> None:
     hosts = ["n1", "n2", "n3"]
-    found = compared([run(host) for host in hosts], [times("n1", 1.5), times("n2"), times("n3")])
+    found = compared(
+        [indexed_run(host) for host in hosts], [times("n1", 1.5), times("n2"), times("n3")]
+    )
     (kind,) = found.kinds
     assert (kind.slow, kind.quiet) == ((), ())
     assert kind.why_not
@@ -226,9 +218,9 @@ def test_three_hosts_show_their_times_and_no_verdict() -> None:
 def test_the_last_complete_attempt_counts_and_else_the_last() -> None:
     torn = RunStatus.INTERRUPTED
     runs = [
-        *(run("n1"), run("n1", attempt=2, status=torn)),
-        *(run("n2", status=torn), run("n2", attempt=2, status=torn)),
-        *(run("n3", status=torn), run("n3", attempt=2)),
+        *(indexed_run("n1"), indexed_run("n1", attempt=2, status=torn)),
+        *(indexed_run("n2", status=torn), indexed_run("n2", attempt=2, status=torn)),
+        *(indexed_run("n3", status=torn), indexed_run("n3", attempt=2)),
     ]
     found = latest(runs)
     assert {host: own[0].attempt for host, own in found.items()} == {"n1": 1, "n2": 2, "n3": 2}
@@ -236,14 +228,14 @@ def test_the_last_complete_attempt_counts_and_else_the_last() -> None:
 
 def test_a_host_without_times_is_said_and_not_compared() -> None:
     hosts = ["n1", "n2", "n3", "n4", "n5"]
-    found = compared([run(host) for host in hosts], [times(host) for host in hosts[:4]])
+    found = compared([indexed_run(host) for host in hosts], [times(host) for host in hosts[:4]])
     assert (len(found.kinds[0].hosts), found.without_times) == (4, ("n5",))
 
 
 def test_without_brackets_the_median_copies_are_compared() -> None:
     hosts = [f"n{number}" for number in range(1, 7)]
     rows = [times(host, 1.06 if host == "n4" else 1.0, brackets=False) for host in hosts]
-    assert [it.host for it in compared([run(host) for host in hosts], rows).slow] == ["n4"]
+    assert [it.host for it in compared([indexed_run(host) for host in hosts], rows).slow] == ["n4"]
 
 
 def fleet(hosts: int, seed: int = 1, benchmarks: int = 6, iterations: int = 3) -> Floats:
@@ -365,7 +357,7 @@ def test_a_host_has_a_history_for_each_command_line_and_for_each_suite_and_size(
         slow = 1.05 if fleet % 2 == 0 and fleet > 6 else 1.0  # of the other program alone
         rows = dict(ChainMap(*(times(host, slow if host == "n2" else 1.0) for host in hosts)))
         command = "./solve --big" if fleet % 2 == 0 else None
-        fleets[fleet] = results_of([run(host) for host in hosts], rows, SETTINGS, command)
+        fleets[fleet] = results_of([indexed_run(host) for host in hosts], rows, SETTINGS, command)
     keys = {
         program: host_history("n2", them) for program, them in points_of_host("n2", fleets).items()
     }
@@ -485,7 +477,7 @@ def slow(host: str, whole: float, *benchmarks: tuple[str, float]) -> SlowHost:
 def compared_fleet(slow_hosts: list[SlowHost], quiet: list[str]) -> FleetComparison:
     hosts = tuple([host.host for host in slow_hosts] + quiet)
     kind = KindComparison(
-        kind=run("n1"),
+        kind=indexed_run("n1"),
         apart=(),
         hosts=hosts,
         slowdowns={},
@@ -500,7 +492,7 @@ def compared_fleet(slow_hosts: list[SlowHost], quiet: list[str]) -> FleetCompari
 
 def result(host: str, lu: float, vm: float) -> HostResult:
     times: dict[str, tuple[float, ...]] = {"lu": (lu, lu * 1.01, lu), "vm": (vm, vm, vm * 1.01)}
-    return HostResult(run=run(host), settings={}, bracket_s=times, copy_s=times)
+    return HostResult(run=indexed_run(host), settings={}, bracket_s=times, copy_s=times)
 
 
 def names(comparison: FleetComparison, chosen: list[str], rounds: int) -> list[list[str]]:
@@ -560,7 +552,7 @@ def test_a_pair_that_others_disturbed_says_nothing() -> None:
     n4 = Suspect("n4", (), 1.1)
     measured = {it.host: it for it in (result("n4", 11.0, 22.0), result("n1", 10.0, 20.0))}
     assert pair_slowdown(n4, "n1", measured) == pytest.approx(1.1)
-    measured["n1"] = replace(measured["n1"], run=run("n1", others_cost=0.5))
+    measured["n1"] = replace(measured["n1"], run=indexed_run("n1", others_cost=0.5))
     assert pair_slowdown(n4, "n1", measured) is None
 
 

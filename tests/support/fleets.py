@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from rater.fleet.archive import admit_database
+from rater.fleet.archive import IndexedRun, admit_database
 from rater.fleet.plan import FleetRequest
 from rater.record.events import Event, RunEnded
 from rater.record.run import BenchmarkUsed, Host, MachinePU, MemoryPolicy, Placement, RunStatus
@@ -66,6 +67,18 @@ class MadeHost:
     microcode: str = "0xa0011d5"
     memory_bytes: int = 512 * GIB
     cpus: int | None = None  # usable ones; None: as many as copies
+
+
+def indexed_run(host: str, **other: Any) -> IndexedRun:
+    """A run of four copies as the index of a fleet has it."""
+    row = IndexedRun(
+        fleet=1, host=host, attempt=1, run=1, uuid=host, hostname=host, machine_id_hash=None,
+        status=RunStatus.COMPLETE, reason=None, started_at=None, suite="mini", size="test",
+        tune="base", mode="homogeneous", copies=4, cpu_model="CPU 9000", microcode="0x1",
+        memory_bytes=64 << 30, kernel="6.1", cpus=4, setting=1, copy_runs=8, failed=0,
+        sha256="", bytes=1,
+    )  # fmt: skip
+    return replace(row, **other)
 
 
 def host_facts(host: MadeHost, copies: int) -> Host:
