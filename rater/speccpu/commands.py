@@ -86,7 +86,11 @@ def _lint(arguments: Namespace) -> int:
 
 
 def lint_binds(output: Output, request: LintOptions) -> int:
-    """Print the mistakes of a bind list; return 1 where there are some."""
+    """Print the mistakes of a bind list; return 1 where there are some, 3 where none can be told.
+
+    Nothing is excluded where copies were not read.
+    """
+    from rater.analysis.results.gates import gate_status
     from rater.speccpu.lint.bind_list import LintContext, read_source
     from rater.speccpu.lint.check import lint
     from rater.speccpu.show import lint_document, lint_parts
@@ -115,7 +119,7 @@ def lint_binds(output: Output, request: LintOptions) -> int:
         lint_document(report, source, machine),
         lambda _: lint_parts(report, source, machine, hint=hint),
     )
-    return 1 if report.findings else 0
+    return gate_status([report.verdict])
 
 
 def _machine(described: str | None) -> Topology | None:
@@ -247,7 +251,8 @@ CONFIG               configuration file (.cfg) or raw file
         "fewer, shared cores while others are free. One line each: FILE:LINE: what, and the way "
         "out. Nothing is changed.",
         epilog="Exit status: 0 nothing found; 1 something found; 2 there is no such file, no bind "
-        "list in it, or the machine cannot be read. What is meant as it is can be left out: "
+        "list in it, or the machine cannot be read; 3 nothing found, and not all copies were "
+        "read. What is meant as it is can be left out: "
         "--ignore idle,many-binds.",
     ),
 }

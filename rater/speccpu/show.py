@@ -160,6 +160,10 @@ def _summary(report: LintReport, source: Source, topology: str | None) -> str:
     ignored = f" ({report.ignored} ignored)" if report.ignored else ""
     number = len(report.findings)
     result = count(number, "finding") if number else "nothing found"
+    if report.unread:
+        result += f", {copies_text(report.unread)} not read"
+    elif not number and not report.is_complete:
+        result += " in what was read, how many copies is not known"
     lists = "; ".join(_list_line(scope, several=len(report.scopes) > 1) for scope in report.scopes)
     name = f"the configuration inside {source.name}" if source.packed else source.name
     return f"{name}: {result}{ignored}; {lists}{on}"
@@ -201,6 +205,7 @@ def lint_document(report: LintReport, source: Source, topology: str | None) -> d
         "lists": report.scopes,
         "notes": report.notes,
         "not_checked": report.unchecked,
+        "copies_not_read": report.unread,
     }
     values: dict[str, Any] = to_json(document, table)
     return values

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import time
 
 import pytest
 
+from rater.speccpu.config.arithmetic import expr_value, printed, shell_value
+from rater.speccpu.config.binding import Binding, binding_of, read_binding
 from rater.speccpu.config.config import Variant, read_config, split_list
 from rater.speccpu.config.shell import commands_of
 from rater.speccpu.results.log import RECORDS
-from rater.speccpu.results.places import Binding, binding_of, read_binding
 from tests.support.spec_fuzz import CONFIG
 
 
@@ -257,9 +259,101 @@ def test_a_mask_binds_every_copy_that_the_shell_can_count_to(copy: int) -> None:
     assert binding_of(MASK, None, copy) == Binding(cpus=(copy,), by="taskset")
 
 
-def test_a_mask_beyond_the_bits_of_the_shell_is_not_understood() -> None:
-    found = binding_of(MASK, None, 64)
-    assert (found.cpus, found.problem) == (None, "taskset: '$MYMASK' is no mask of CPUs")
+def test_a_mask_beyond_the_bits_of_the_shell_begins_again() -> None:
+    bound = [binding_of(MASK, None, copy).cpus for copy in (64, 65, 127, 128)]
+    assert bound == [(0,), (1,), (63,), (0,)]
+    assert binding_of(MASK, None, 64, bits=None).cpus == (64,)
+
+
+# Expressions with N=70, and what bash and dash make of them on x86 and ARM.
+SUMS: dict[str, int | None] = {
+    "1<<N": 64,
+    "1<<64": 1,
+    "1<<-1": -(2**63),
+    "1<<63": -(2**63),
+    "9223372036854775807+1": -(2**63),
+    "4611686018427387904*2": -(2**63),
+    "-1>>1": -1,
+    "-7/2": -3,
+    "-7%3": -1,
+    "010+0x10": 24,
+    "N<64 ? 1 : 2": 2,
+    "N>64 && N<128": 1,
+    "N==0 || N!=70": 0,
+    "N & 63 | 1 ^ 3": 6,
+    "~N": -71,
+    "!N": 0,
+    "0 && 1/0": 0,
+    "M = N % 64, M * 2": 12,
+    "(N <<= 1) + N": 280,
+    "1 + 2 * 3 - -4": 11,
+    "1/0": None,
+    "unknown + 1": None,
+    "08": None,
+    "9223372036854775808": None,
+    "1 +": None,
+    "x == ": None,
+}
+
+
+@pytest.mark.parametrize("text", SUMS)
+def test_sums_of_the_shell_have_64_bits_and_its_signs(text: str) -> None:
+    assert shell_value(text, {"N": "70"}) == SUMS[text]
+
+
+def test_sums_come_to_what_the_shell_here_makes_of_them() -> None:
+    told = {text: value for text, value in SUMS.items() if value is not None and ", " not in text}
+    script = "".join(f'N=70; echo "$(({text}))"\n' for text in told)
+    shell = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert [int(line) for line in shell.stdout.split()] == list(told.values())
+
+
+def test_an_assignment_is_kept_only_where_the_sum_can_be_told() -> None:
+    values = {"N": "3"}
+    assert shell_value("M = N + 1, M / 0", values) is None and values == {"N": "3"}
+    assert shell_value("M = N + 1", values) == 4 and values == {"N": "3", "M": "4"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "output"),
+    [
+        ("'0x%x' 64", "0x40"),
+        ('"%#x\\n" 64', "0x40"),
+        ("%x -9223372036854775808", "8000000000000000"),
+        ("'%d,' 1 2 3", "1,2,3,"),
+        ("'%d-%d' 4 7", "4-7"),
+        ("'%02d%%' 5", "05%"),
+        ("%x 18446744073709551616", None),
+        ("'%q' 1", None),
+        ("%d $N", None),
+    ],
+)
+def test_printf_prints_as_that_of_the_shell(arguments: str, output: str | None) -> None:
+    assert printed(arguments) == output
+
+
+def test_expr_has_words_for_signs_and_numbers_without_end() -> None:
+    assert expr_value("64 \\* 2 % 128") == 0
+    assert expr_value("9223372036854775807 + 1") == 2**63
+    assert expr_value("010 + 1") == 11
+    assert expr_value("64*2") is None
+    assert expr_value("5 '>=' 4") == 1
+
+
+@pytest.mark.parametrize(
+    ("submit", "is_open"),
+    [
+        ("numactl -l $command", False),
+        ('echo "$command" > run.sh; numactl -l bash run.sh', False),
+        ("nice -n 5 $command", False),
+        ("bash bind.sh $command", True),
+        ("./bind.sh $SPECCOPYNUM $command", True),
+        ("taskset 0x`echo 2^$SPECCOPYNUM | bc` $command", True),
+        ("numactl $OPTIONS $command", True),
+    ],
+)
+def test_a_command_that_is_not_understood_is_open(submit: str, is_open: bool) -> None:
+    assert binding_of(submit, None, 3).is_open == is_open
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rater.analysis.results.gates import gate_status
 from rater.plan.topology import Topology
 from rater.speccpu.config.config import read_config
 from rater.speccpu.lint.bind_list import (
@@ -214,10 +215,34 @@ def test_cpus_worked_out_from_the_copy_need_its_number() -> None:
     assert [seat.cpus for seat in lint(source(expr), copies=2).scopes[0].seats] == [(1,), (2,)]
 
 
-def test_shell_that_is_not_followed_is_no_mistake_and_is_told() -> None:
+def test_shell_that_is_not_followed_is_no_mistake_and_excludes_none() -> None:
     result = lint(source("copies = 2\nsubmit = numactl -C `awk '{print $1}' map` $command\n"))
     assert result.findings == ()
     assert any("no CPU that rater can read" in one for one in result.unchecked)
+    assert (result.unread, gate_status([result.verdict])) == (2, 3)
+
+
+def test_a_command_for_copies_whose_number_nobody_tells_excludes_nothing() -> None:
+    result = lint(source(BY_COPY))
+    assert (result.unread, result.is_complete, gate_status([result.verdict])) == (0, False, 3)
+    assert gate_status([lint(source(BY_COPY), copies=4).verdict]) == 0
+
+
+def test_a_command_that_binds_no_cpu_is_read() -> None:
+    result = lint(source("copies = 4\nsubmit = numactl --localalloc $command\n"))
+    assert result.notes == ("x.cfg:2: 4 copies are bound to no CPU",)
+    assert gate_status([result.verdict]) == 0
+
+
+def test_masks_that_wrap_around_are_one_mistake_with_the_cpus_that_were_meant() -> None:
+    text = "copies = 128\nsubmit = taskset `printf '0x%x' $((1<<$SPECCOPYNUM))` $command\n"
+    result = lint(source(text), topology_of([[[cpu] for cpu in range(128)]]))
+    assert [finding.kind for finding in result.findings] == ["idle", "cpu-twice"]
+    assert result.findings[1].text == (
+        "copies 64-127 bind CPUs 0-63 again (as copies 0-63 do): shells count in 64 bits, and "
+        "1<<64 is 1 again; CPUs 64-127 were meant, which a list of CPUs binds (taskset -c)"
+    )
+    assert gate_status([result.verdict]) == 1
 
 
 def test_sections_are_checked_each_by_its_own_lines() -> None:
@@ -420,7 +445,7 @@ def test_json_has_all_of_it(rater: Rater) -> None:
 
 def test_a_file_that_includes_itself_comes_to_an_end(rater: Rater) -> None:
     Path("a.cfg").write_text("include: a.cfg\nsubmit = taskset -c 0 $command\n")
-    assert rater("a.cfg")[0] in (0, 1)
+    assert rater("a.cfg", "--copies", "1")[0] == 0
 
 
 def test_this_machine_is_taken_when_it_is_named(rater: Rater) -> None:

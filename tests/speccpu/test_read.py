@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from rater.speccpu.config import keys
+from rater.speccpu.config.binding import read_binding
 from rater.speccpu.config.config import read_config
 from rater.speccpu.results.log import read_log
-from rater.speccpu.results.places import read_binding
 from rater.speccpu.results.read import read_table
 from rater.speccpu.results.recompute import recompute, recompute_rotated
 from rater.speccpu.results.result import Failure, Lines, SpecFile

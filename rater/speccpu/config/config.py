@@ -12,8 +12,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rater.speccpu.config import keys
+from rater.speccpu.config.arithmetic import Grammar, compared, whole_number
 from rater.speccpu.config.keys import Problem
-from rater.speccpu.config.shell import Grammar, compared, evaluate
 
 _DIRECTIVE = re.compile(
     r"\s*%\s*(if|ifdef|ifndef|elif|else|endif|define|undef|include|warning|error|info)\b(.*)",
@@ -161,7 +161,7 @@ def _sum(text: str) -> str:
     listed = _RANGE.fullmatch(text)
     if listed and (listed[3] or int(listed[1]) <= int(listed[2])):
         return text
-    value = evaluate(text, {})
+    value = whole_number(text)
     return text if value is None else str(value)
 
 
@@ -393,7 +393,7 @@ class SpecConfig(Struct, kw_only=True):
     def copies(self, benchmark: str = "default", tune: str = "default") -> tuple[int, int] | None:
         """Return the number of copies that the configuration asks for, and its line."""
         found = self.setting("copies", benchmark, tune)
-        copies = evaluate(found.value, {}) if found else None
+        copies = whole_number(found.value) if found else None
         return (copies, found.line) if found and copies and 0 < copies < _MOST_COPIES else None
 
 

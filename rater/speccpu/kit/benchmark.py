@@ -17,6 +17,7 @@ from rater.plan.placement.memory_policy import AT_HOME, Memory, named_nodes
 from rater.plan.placement.place import PlacementPlan
 from rater.plan.topology import PU, Topology
 from rater.record.run import MemoryPolicy, Placement
+from rater.speccpu.config.binding import UNBOUND, Binding, read_binding
 from rater.speccpu.kit.files import (
     COMMANDS,
     MADE_BY,
@@ -29,7 +30,6 @@ from rater.speccpu.kit.files import (
     uses_bind,
     words_of,
 )
-from rater.speccpu.results.places import UNBOUND, Binding, read_binding
 from rater.system.errors import InputError
 from rater.system.paths import is_file
 from rater.text.cpuset import format_list, parse_list

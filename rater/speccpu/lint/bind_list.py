@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from rater.plan.topology import Topology
 from rater.speccpu.config import keys
+from rater.speccpu.config.binding import Binding, binding_of
 from rater.speccpu.config.config import (
     Bind,
     ConfigSetting,
@@ -19,7 +20,6 @@ from rater.speccpu.config.config import (
     SpecConfig,
     read_config,
 )
-from rater.speccpu.results.places import Binding, binding_of
 from rater.speccpu.results.read import MOST_BYTES
 from rater.speccpu.results.result import Lines
 from rater.speccpu.results.rsf import HEAD_BYTES, is_raw, read_rsf
@@ -183,6 +183,16 @@ class BoundCopy(Struct, frozen=True, kw_only=True):
     cpus: tuple[int, ...]  # of its CPUs and of the nodes it is bound to
     wide: bool  # bound to nodes, not to CPUs
 
+    @property
+    def is_read(self) -> bool:
+        """Whether its command was understood as far as it binds CPUs."""
+        beyond = any(sign in (self.binding.problem or "") for sign in "`$(")
+        if beyond:
+            return False
+        return bool(self.cpus or self.binding.cpu_nodes or self.binding.problem) or (
+            not self.binding.is_open
+        )
+
     def finding(
         self, kind: str, text: str, cpus: Iterable[int] = (), *others: BoundCopy
     ) -> LintFinding:
@@ -243,6 +253,18 @@ class Scope(Struct, frozen=True, kw_only=True):
     def used(self) -> tuple[BoundCopy, ...]:
         """The seats that a copy takes."""
         return self.seats if self.copies is None else self.seats[: self.copies]
+
+    @property
+    def unread(self) -> int:
+        """The copies that run whose command was not understood."""
+        unread = sum(not seat.is_read for seat in self.used)
+        beyond = (self.copies or 0) - MOST_SEATS
+        return unread + (max(0, beyond) if self.form == "copy" else 0)
+
+    @property
+    def lacks_copies(self) -> bool:
+        """Whether one copy alone was looked at, because nothing says how many there are."""
+        return self.form == "copy" and self.copies is None and bool(self.seats)
 
     @property
     def goes_round(self) -> bool:

@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rater.analysis.results.gates import EXCLUDED, GateAnswer, GateVerdict
+from rater.speccpu.config.arithmetic import SHELL_BITS
+from rater.speccpu.config.binding import binding_of
 from rater.speccpu.config.config import ConfigSetting, Section
 from rater.speccpu.lint.bind_list import (
     BY_COPY,
@@ -57,6 +60,25 @@ class LintReport(Struct, frozen=True, kw_only=True):
     unchecked: tuple[str, ...]  # what was left out, and how it can be had
     scopes: tuple[Scope, ...]
 
+    @property
+    def unread(self) -> int:
+        """Copies whose command was not understood, of all lists."""
+        return sum(scope.unread for scope in self.scopes)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every copy that runs was looked at."""
+        return not self.unread and not any(scope.lacks_copies for scope in self.scopes)
+
+    @property
+    def verdict(self) -> GateVerdict:
+        """The answer of the check: mistakes are excluded where all copies were read."""
+        if self.findings:
+            return GateVerdict(answer=GateAnswer.FOUND)
+        if self.is_complete:
+            return EXCLUDED
+        return GateVerdict(answer=GateAnswer.OPEN, reason=f"{copies_text(self.unread)} not read")
+
 
 def lint(context: LintContext) -> LintReport:
     """Check a configuration."""
@@ -90,7 +112,11 @@ def lint(context: LintContext) -> LintReport:
     return LintReport(
         findings=kept,
         ignored=len(everything) - len(kept),
-        notes=tuple(dict.fromkeys(note for scope in scopes for note in prefix_note(scope))),
+        notes=tuple(
+            dict.fromkeys(
+                note for scope in scopes for note in (*prefix_note(scope), *_unbound(scope))
+            )
+        ),
         unchecked=tuple(dict.fromkeys(_unchecked(context, scopes))),
         scopes=tuple(scopes),
     )
@@ -191,14 +217,23 @@ def _not_used(scopes: list[Scope]) -> Iterator[LintFinding]:
 
 def _unclear(scope: Scope) -> Iterator[LintFinding]:
     for seat in scope.seats:
-        if seat.binding.problem and not _beyond(seat):
+        if seat.binding.problem and seat.is_read:
             yield seat.finding("unclear", f": {seat.binding.problem}")
             if scope.form == "copy":
                 return
 
 
-def _beyond(seat: BoundCopy) -> bool:
-    return any(sign in (seat.binding.problem or "") for sign in "`$(")
+def _unbound(scope: Scope) -> Iterator[str]:
+    unbound = [
+        seat
+        for seat in scope.used
+        if seat.is_read and not (seat.cpus or seat.binding.cpu_nodes or seat.binding.problem)
+    ]
+    if unbound and scope.submit and (scope.copies is not None or scope.form != "copy"):
+        where = scope.context.source.where(unbound[0].line)
+        of = f" ({scope.label})" if scope.label else ""
+        verb = "is" if len(unbound) == 1 else "are"
+        yield f"{where}: {copies_text(len(unbound))}{of} {verb} bound to no CPU"
 
 
 # -- numbers --------------------------------------------------------------------------------------
@@ -259,13 +294,17 @@ def _twice(scope: Scope) -> Iterator[LintFinding]:
     users: dict[tuple[int, ...], list[BoundCopy]] = {}
     owner: dict[int, BoundCopy] = {}
     free = _free(scope, seats)
+    again: list[BoundCopy] = []  # that one command binds where an earlier copy is
     for seat in seats:
         if not seat.cpus:
             continue
         same = users.setdefault(seat.cpus, [])
         same.append(seat)
         if len(same) > len(seat.cpus):
-            yield _shared(seat, same, free, where)
+            if scope.form == "copy":
+                again.append(seat)
+            else:
+                yield _shared(seat, same, free, where)
             continue
         others = {owner[cpu].cpus: owner[cpu] for cpu in seat.cpus if cpu in owner}
         others.pop(seat.cpus, None)
@@ -279,6 +318,45 @@ def _twice(scope: Scope) -> Iterator[LintFinding]:
             yield seat.finding("cpu-twice", text, common, other)
         for cpu in seat.cpus:
             owner.setdefault(cpu, seat)
+    if len(again) == 1:
+        yield _shared(again[0], users[again[0].cpus], free, where)
+    elif again:
+        yield _again(scope, again, free)
+
+
+def _again(scope: Scope, again: list[BoundCopy], free: tuple[int, ...]) -> LintFinding:
+    """Return the finding of copies that one command binds where others are already."""
+    copies = {seat.copy for seat in again}
+    cpus = {cpu for seat in again for cpu in seat.cpus}
+    first = [seat.copy for seat in scope.seats if seat.copy not in copies and cpus & set(seat.cpus)]
+    text = (
+        f"copies {named(copies)} bind {cpus_text(cpus)} again (as "
+        f"{'copy' if len(first) == 1 else 'copies'} {named(first)}"
+        f"{' does' if len(first) == 1 else ' do'})"
+    )
+    return LintFinding(
+        line=again[0].line,
+        kind="cpu-twice",
+        text=text + (_wrapped(scope, again) or _offer(free)),
+        copies=tuple(sorted({*first, *copies})),
+        cpus=tuple(sorted(cpus)),
+    )
+
+
+def _wrapped(scope: Scope, again: list[BoundCopy]) -> str:
+    """Say that the shell's numbers wrapped around, where numbers without end bind elsewhere."""
+    intended = {
+        seat.copy: binding_of(scope.submit, None, seat.copy, bits=None).cpus for seat in again
+    }
+    wrapped = [seat for seat in again if intended[seat.copy] not in (None, seat.cpus)]
+    if not wrapped:
+        return ""
+    cpus = {cpu for seat in wrapped for cpu in intended[seat.copy] or ()}
+    return (
+        f": shells count in {SHELL_BITS} bits, and 1<<{SHELL_BITS} is 1 again; "
+        f"{cpus_text(cpus)} {'was' if len(cpus) == 1 else 'were'} meant, which a list of CPUs "
+        "binds (taskset -c)"
+    )
 
 
 def _shared(
@@ -352,7 +430,7 @@ def _unchecked(context: LintContext, scopes: list[Scope]) -> Iterator[str]:
     yield from source.missing
     for scope in scopes:
         of = f" ({scope.label})" if scope.label and len(scopes) > 1 else ""
-        if scope.form == "copy" and scope.copies is None and scope.submit:
+        if scope.lacks_copies:
             by = "$SPECCOPYNUM" if BY_COPY.search(scope.submit) else "one command for all copies"
             yield (
                 f"{source.where(scope.submit_line)}: which CPUs are used, by {by}{of}: the file "
@@ -360,17 +438,13 @@ def _unchecked(context: LintContext, scopes: list[Scope]) -> Iterator[str]:
             )
         if scope.copies is not None and scope.form == "copy" and scope.copies > MOST_SEATS:
             yield f"copies beyond {MOST_SEATS}{of}: no machine has so many CPUs"
-        unknown = [
-            seat
-            for seat in scope.seats
-            if _beyond(seat) or not (seat.cpus or seat.binding.problem or seat.binding.cpu_nodes)
-        ]
-        if unknown and scope.seats:
-            one = unknown[0]
-            what = one.text or scope.submit
+        unread = [seat for seat in scope.seats if not seat.is_read]
+        if unread:
+            first = unread[0]
+            what = " ".join((first.text or scope.submit).split())[:60]
             yield (
-                f"{source.where(one.line)}: {copies_text(len(unknown))}{of} whose "
-                f"command names no CPU that rater can read: {' '.join(what.split())[:60]}"
+                f"{source.where(first.line)}: {copies_text(len(unread))}{of} whose "
+                f"command names no CPU that rater can read: {what}"
             )
     if topology is None:
         yield (
