@@ -482,9 +482,10 @@ class ObservedRunJson(TypedDict):
 
 
 class TopologyJson(TypedDict):
-    """Which CPUs share a core, a NUMA node or a package; unknown ones are left out."""
+    """Which CPUs share a core, a cache, a NUMA node or a package; unknown ones are left out."""
 
     cores: Annotated[dict[str, list[int]], "CPUs by number of their core."]
+    llcs: Annotated[dict[str, list[int]], "CPUs by number of their last-level cache."]
     nodes: Annotated[dict[str, list[int]], "CPUs by number of their NUMA node."]
     packages: Annotated[dict[str, list[int]], "CPUs by number of their package."]
 
@@ -497,6 +498,7 @@ class ObservationJson(TypedDict):
     copy: Annotated[int, "Number of the copy, from 0."]
     cpu: Annotated[int | None, "The kernel's number of the CPU; null: not known."]
     core: Annotated[int | None, "Number of the core; null: not known."]
+    llc: Annotated[int | None, "Number of the last-level cache; null: not known."]
     node: Annotated[int | None, "The kernel's number of the NUMA node; null: not known."]
     package: Annotated[int | None, "Number of the package; null: not known."]
     start_s: Annotated[float | None, "Start, from the run's first release; null: not known."]

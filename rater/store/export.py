@@ -15,7 +15,8 @@ from rater.plan.counter_tables import counter_tables
 from rater.record.events import CopyEnded, Sampled
 from rater.record.run import CopyStatus, RunStatus, Validity
 from rater.record.stored import RunHead, StoredRun
-from rater.store.observations import ENERGY, SHARED_BY_PU, VERSION, status_of_rows
+from rater.store.observations import ENERGY, VERSION, status_of_rows
+from rater.store.observed_places import SHARED_BY_PU
 from rater.text.cpuset import format_list
 from rater.text.values import JsonFields, Table, group_by_key, to_json
 
@@ -128,6 +129,7 @@ def _observation(copy: CopyEnded, source: str, queued: bool) -> dict[str, Any]:
         "copy": copy.copy,
         "cpu": copy.cpu,
         "core": copy.core,
+        "llc": copy.llc,
         "node": copy.node,
         "package": copy.package,
         "start_s": None if copy.start_ns is None else copy.start_ns / 1e9,

@@ -23,9 +23,9 @@ from rater.record.run import (
     Validity,
 )
 from rater.record.stored import RunHead, StoredRun
+from rater.store.observed_places import PLACE, PLACES, ObservedPlaces, read_pus
 from rater.store.rows import defaults_of
 from rater.system.errors import InputError
-from rater.text.cpuset import MAX_NUMBER
 from rater.text.documents import REQUIRED, Document, TableReader, json_document
 from rater.text.kinds import (
     FLAG,
@@ -46,8 +46,6 @@ _MOST_ROUNDED = 0.001
 LONGEST_S = 1e9  # about 30 years; keeps start + elapsed in 64-bit nanoseconds
 _SECONDS = number(LONGEST_S, unit="seconds")
 
-PLACE = whole(0, MAX_NUMBER)  # of a CPU, core, node or package
-
 
 def _nanoseconds(value: Any) -> int | None:
     if type(value) is float and 0 <= value <= LONGEST_S:
@@ -66,18 +64,8 @@ def _elapsed_ns(value: Any) -> int | None:
     return elapsed_ns
 
 
-def _places(value: Any) -> tuple[int, ...] | None:
-    are_places = type(value) is list and all(
-        type(place) is int and 0 <= place <= MAX_NUMBER for place in value
-    )
-    return tuple(sorted(set(value))) if are_places else None
-
-
 NANOSECONDS = ValueKind(_SECONDS.expected, _nanoseconds, 0)  # of a number of seconds
 _ELAPSED = ValueKind(_SECONDS.expected, _elapsed_ns, 0)
-PLACES: ValueKind[tuple[int, ...]] = ValueKind(
-    f"a list of whole numbers from 0 to {MAX_NUMBER}", _places, ()
-)
 # As `rater export` writes them; others may mean something else by this key.
 _PLACEMENT = ValueKind(
     "", lambda value: value if value in ("met", "not met", "not known") else "", ""
@@ -115,6 +103,7 @@ _KEYS: dict[str, tuple[str, ValueKind[Any], Any]] = {
     "counted": ("counted", FLAG, True),
     "cpu": ("cpu", PLACE, None),
     "core": ("core", PLACE, None),
+    "llc": ("llc", PLACE, None),
     "node": ("node", PLACE, None),
     "package": ("package", PLACE, None),
     "mem_nodes": ("mem_nodes", PLACES, ()),
@@ -132,11 +121,19 @@ _KEYS: dict[str, tuple[str, ValueKind[Any], Any]] = {
 class Observations:
     """The observations of a document, which notes what is wrong with them."""
 
-    def __init__(self, document: Document, root: TableReader, copies: int) -> None:
+    def __init__(
+        self,
+        document: Document,
+        root: TableReader,
+        *,
+        copies: int,
+        pus: tuple[MachinePU, ...],
+    ) -> None:
         self._document = document
         self._items = root.items("observations", OBJECT, "a list")
         self._given = set().union(*self._items)  # keys of any of them
         self._copies = copies
+        self.places = ObservedPlaces(pus)
         if "observations" not in root:
             root.unexpected("a list", "observations")
 
@@ -169,8 +166,9 @@ class Observations:
         if queued:
             for position, step in enumerate(steps):
                 if (step is not None) != with_step:
-                    self._wrong(position, "step", "a step in every observation or in none")
+                    self._unexpected(position, "step", "a step in every observation or in none")
         self._document.raise_mistakes()
+        self.places.complete(column)
         if not with_step:
             column["step"] = [0] * len(steps)
         cells: Iterable[object] = zip(
@@ -206,7 +204,7 @@ class Observations:
     def _reader(self, position: int) -> TableReader:
         return TableReader(self._document, (f"observations[{position}]",), self._items[position])
 
-    def _wrong(self, position: int, key: str, expected: str) -> None:
+    def _unexpected(self, position: int, key: str, expected: str) -> None:
         self._reader(position).unexpected(expected, key)
 
     def _check_steps(self, rows: Sequence[CopyEnded]) -> None:
@@ -216,7 +214,7 @@ class Observations:
             if first != position:
                 expected = f"a step of its own for each run of copy {row.copy}"
                 already = f"(observations[{first}] has the same one)"
-                self._wrong(position, "step", f"{expected} {already}")
+                self._unexpected(position, "step", f"{expected} {already}")
 
     def _check_once(self, rows: Sequence[CopyEnded], *, by_start: bool) -> None:
         """Check that no copy has two observations of a benchmark and iteration.
@@ -235,7 +233,7 @@ class Observations:
                     f"(observations[{first}] is of the same one)"
                 )
                 apart = ", or a step or start_s to tell them apart" if by_start else ""
-                self._wrong(position, "copy", expected + apart)
+                self._unexpected(position, "copy", expected + apart)
             others[row.start_ns] = position
 
 
@@ -278,7 +276,6 @@ def _in_queues(rows: Sequence[CopyEnded]) -> list[CopyEnded]:
 # `rater.store.export` writes it.
 
 VERSION = 1
-SHARED_BY_PU = {"nodes": "node", "cores": "core", "packages": "package"}
 _EXPECTED = (
     "an observations document as `rater export RUN --format observations` writes it "
     "(raw files and logs of SPEC CPU: `rater spec import FILE`)"
@@ -293,7 +290,6 @@ _ORDERS = {
 ENERGY = re.compile(r"energy_(.+)_uj", re.ASCII)  # names of readings
 _DOMAIN = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 _JOULES = number(LONGEST_S, unit="joules")
-_NUMBER = re.compile(r"[0-9]{1,5}", re.ASCII)
 _DURATION = number(LONGEST_S, unit="seconds")
 _ENDED = choice((RunStatus.COMPLETE, RunStatus.FAILED, RunStatus.INTERRUPTED))
 _FORMAT = ValueKind(
@@ -320,10 +316,10 @@ def read_observations(data: bytes, file: str) -> StoredRun:
     windows = _windows(run) if steady else {}
     tables: dict[str, str] = run.get("counter_tables", of_type(dict[str, str]), {})
     document.raise_mistakes()  # rows of a wrong head would only repeat its mistakes
-    pus = _pus(root.table("topology"))
-    rotated = head.order == "rotated"
-    rows = Observations(document, root, head.copies).copy_runs(rotated=rotated, steady=steady)
-    brackets = _brackets(rows, rotated, steady=steady, windows=windows)
+    pus = read_pus(root.table("topology"))
+    observations = Observations(document, root, copies=head.copies, pus=pus)
+    rows = observations.copy_runs(rotated=head.order == "rotated", steady=steady)
+    brackets = _brackets(rows, head.order == "rotated", steady=steady, windows=windows)
     energy = _energy(run, brackets)
     document.raise_mistakes()
     iterations = {row.iteration: row.counted for row in rows}
@@ -347,7 +343,7 @@ def read_observations(data: bytes, file: str) -> StoredRun:
         brackets=brackets,
         copies=tuple(sorted(rows, key=lambda row: (row.phase, row.copy, row.step))),
         machine_readings=energy,
-        notes=_note_missing_copies(head.copies, rows),
+        notes=(*_note_missing_copies(head.copies, rows), *observations.places.notes()),
     )
 
 
@@ -478,29 +474,6 @@ def _stagger_ms(run: TableReader, head: RunHead, brackets: Sequence[PhaseEnded])
     if first.start_ns is None or first.last_start_ns is None:
         return 0.0
     return (first.last_start_ns - first.start_ns) / (head.copies - 1) / 1e6
-
-
-def _pus(topology: TableReader) -> tuple[MachinePU, ...]:
-    places: dict[int, dict[str, int]] = {}
-    for key, name in SHARED_BY_PU.items():
-        groups = topology.table(key)
-        for word in groups.names(_NUMBER, f"expected numbers as keys, each of a {name}"):
-            for cpu in groups.get(word, PLACES):
-                place = places.setdefault(cpu, {})
-                if word.isdecimal() and place.setdefault(name, int(word)) != int(word):
-                    groups.unexpected(
-                        f"no CPU of another {name} (CPU {cpu} is in {place[name]})", word
-                    )
-    return tuple(
-        MachinePU(
-            cpu=cpu,
-            core=place.get("core"),
-            llc=None,
-            node=place.get("node"),
-            package=place.get("package"),
-        )
-        for cpu, place in sorted(places.items())
-    )
 
 
 def _brackets(

@@ -22,6 +22,7 @@ DOCUMENT: dict[str, Any] = {
         "nodes": {"0": [0, 1], "1": [2, 3]},
         "cores": {"0": [0, 1], "1": [2, 3]},
         "packages": {"0": [0, 1, 2, 3]},
+        "llcs": {"4": [0, 1], "5": [2, 3]},
     },
     "observations": [
         {
@@ -30,6 +31,7 @@ DOCUMENT: dict[str, Any] = {
             "copy": number,
             "cpu": 2 * number,
             "core": number,
+            "llc": 4 + number,
             "node": number,
             "package": 0,
             "start_s": 1000.0 * iteration + 0.5 * number,

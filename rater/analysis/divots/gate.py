@@ -35,6 +35,8 @@ _SCOPE_OF_KIND: Final = {
     Kind.WARM_UP: "iteration",
     Kind.DRIFT: "iteration",
 }
+# These kinds accuse a place of the machine, which a run must have to exclude it.
+_KINDS_OF_PLACE: Final = (Kind.SLOW_LGROUP, Kind.SLOW_CPU)
 _LEAST_ITERATIONS: Final = 3  # of two, nobody can say which one is slow
 _NOUNS: Final = {
     "group": "a node",
@@ -61,7 +63,10 @@ class JudgedRun(Struct, frozen=True, kw_only=True):
 
     head: RunHead
     analysis: Analysis
-    nodes: int | None = None  # NUMA nodes that its copies ran on; None: not known
+    # NUMA nodes, or packages, that its copies ran on; the same of CPUs. 0: the run names none;
+    # None: not known of all copies.
+    nodes: int | None = None
+    cpus: int | None = None
 
 
 def judge_run(run: JudgedRun, limits: Sequence[GateLimit]) -> Iterator[GateVerdict]:
@@ -105,12 +110,12 @@ def _scopes(run: JudgedRun, limit: GateLimit) -> Sequence[str]:
 def _judge_scope(run: JudgedRun, limit: GateLimit, scope: str, name: str) -> GateVerdict:
     visible = run.analysis.visible.get(scope)
     place = _NOUNS[scope]
-    if visible is not None and visible <= limit.asked:
+    lacking = _lacking_place(run, limit, scope)
+    can_have_kind = lacking is None or limit.kind not in _KINDS_OF_PLACE
+    if visible is not None and visible <= limit.asked and can_have_kind:
         return EXCLUDED
-    if scope == "group" and run.nodes is not None and run.nodes < 2:
-        known = "no node is known" if not run.nodes else "its copies ran on one node"
-        reason = f"{name}: {known}: {place} has nothing to be compared with"
-        return GateVerdict(answer=GateAnswer.OPEN, reason=reason)
+    if lacking is not None:
+        return GateVerdict(answer=GateAnswer.OPEN, reason=f"{name}: {lacking}")
     iterations = max(1, run.head.iterations - run.head.discard)
     if scope == "iteration" and iterations < _LEAST_ITERATIONS:
         reason = f"{name}: {count(iterations, 'iteration')}: none can be told from the others"
@@ -119,6 +124,16 @@ def _judge_scope(run: JudgedRun, limit: GateLimit, scope: str, name: str) -> Gat
     way_out = more_text(iterations, needed, "iteration")
     hidden = hidden_text(place, limit=limit.asked, visible=visible, way_out=way_out)
     return GateVerdict(answer=GateAnswer.OPEN, reason=f"{name}: {hidden}")
+
+
+def _lacking_place(run: JudgedRun, limit: GateLimit, scope: str) -> str | None:
+    """Say why no place of a scope can be accused in a run; None: one can."""
+    if scope == "group" and run.nodes is not None and run.nodes < 2:
+        known = "no node is known" if not run.nodes else "its copies ran on one node"
+        return f"{known}: {_NOUNS[scope]} has nothing to be compared with"
+    if limit.kind == Kind.SLOW_CPU and run.cpus == 0:
+        return f"no CPU is known: a slow copy is of kind {Kind.OUTLIER_COPY}"
+    return None
 
 
 def judge_recurring(

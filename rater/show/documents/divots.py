@@ -48,7 +48,9 @@ class DivotJson(TypedDict):
     cpus: Annotated[list[int], "CPUs of these copies; empty for a finding that is of no place."]
     slowdown: Annotated[float, "Typical time over fair time; below 1: fast."]
     score_lost: Annotated[
-        float | None, "Share of the run's score, 0 to 1; null: copies do not wait for each other."
+        float | None,
+        "Share of the run's score, 0 to 1; null: copies do not wait for each other. Rows with one "
+        "`finding` share it: count it once for each.",
     ]
     time_lost: Annotated[float | None, "Share of all copies' time; null: there is a score lost."]
     share_lost: Annotated[float | None, "Its share of what all findings cost together."]

@@ -344,7 +344,7 @@ def find_divots(
             for head, analysis in runs
             if analysis.failed and not _any_good(store, head.run)
         ]
-        nodes = {head.run: _nodes_used(store, head) for head, _ in runs} if limits else {}
+        places = {head.run: _places_used(store, head) for head, _ in runs} if limits else {}
         judged = [(head, analysis) for head, analysis in runs if not analysis.disturbed]
         sure = between if len(judged) == len(runs) else find_recurring(store, runs)
 
@@ -359,12 +359,12 @@ def find_divots(
     if limits and failed:
         print_error(f"--fail-on: every copy of {runs_text(failed)} failed")
         return 1
-    return _gate(runs, nodes, limits, sure) if limits else 0
+    return _gate(runs, places, limits, sure) if limits else 0
 
 
 def _gate(
     runs: Sequence[tuple[RunHead, Analysis]],
-    nodes: Mapping[int, int | None],
+    places: Mapping[int, Mapping[str, int | None]],
     limits: Sequence[GateLimit],
     between: Sequence[RecurringDivot],
 ) -> int:
@@ -373,7 +373,13 @@ def _gate(
         verdict
         for head, analysis in runs
         for verdict in judge_run(
-            JudgedRun(head=head, analysis=analysis, nodes=nodes[head.run]), limits
+            JudgedRun(
+                head=head,
+                analysis=analysis,
+                nodes=_most_known(places[head.run]["node"], places[head.run]["package"]),
+                cpus=places[head.run]["cpu"],
+            ),
+            limits,
         )
     ]
     verdicts += judge_recurring(between, limits)
@@ -386,13 +392,23 @@ def _gate(
     return gate_status(verdicts)
 
 
-def _nodes_used(store: Store, head: RunHead) -> int | None:
-    """Return on how many NUMA nodes copies of a run were; None: this is not known of all."""
-    column = TimeRow._fields.index("node")
+def _places_used(store: Store, head: RunHead) -> dict[str, int | None]:
+    """Return on how many CPUs, nodes and packages copies of a run were; None: not known of all."""
     chunks = store.times(head.run).chunks
-    used = {node for chunk in chunks for node in chunk[:, column].tolist()}
-    known = {node for node in used if not math.isnan(node)}
-    return len(known) if len(known) == len(used) or not known else None
+    places: dict[str, int | None] = {}
+    for name in ("cpu", "node", "package"):
+        column = TimeRow._fields.index(name)
+        used = {place for chunk in chunks for place in chunk[:, column].tolist()}
+        known = {place for place in used if not math.isnan(place)}
+        places[name] = len(known) if len(known) == len(used) or not known else None
+    return places
+
+
+def _most_known(nodes: int | None, packages: int | None) -> int | None:
+    """Return how many of a run's nodes or packages there are, whichever has more of them."""
+    counts = [number for number in (nodes, packages) if number is not None]
+    most = max(counts, default=0)
+    return most if most > 1 or len(counts) > 1 else None
 
 
 def _any_good(store: Store, run: int) -> bool:

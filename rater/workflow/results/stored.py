@@ -325,9 +325,17 @@ def _add(output: Output, stored: StoredRun) -> dict[str, Any]:
     uuid, observations = stored.head.uuid, len(stored.copies)
     if not output.json and added:
         print(f"run {number}: {observations} observations of {uuid} imported")
+        for note in stored.notes:
+            print(f"  note: {note}")
     elif not output.json:
         print(f"run {number}: {uuid} is stored already, nothing was added")
-    return {"run": number, "uuid": uuid, "added": added, "observations": observations}
+    return {
+        "run": number,
+        "uuid": uuid,
+        "added": added,
+        "observations": observations,
+        "notes": stored.notes,
+    }
 
 
 def _bytes_of(file: str) -> bytes:

@@ -68,6 +68,15 @@ def test_a_gate_for_a_place_that_a_run_does_not_have_is_open(nodes: int, why: st
     assert (gate_status([verdict]), verdict.reason) == (3, f"run 7: {why}")
 
 
+@pytest.mark.parametrize(("limit", "nodes", "cpus"), [("slow-lgroup", 1, 8), ("slow-cpu", 4, 0)])
+def test_what_shows_of_other_places_excludes_no_place_that_a_run_does_not_have(
+    limit: str, nodes: int, cpus: int
+) -> None:
+    # The group that shows 2 % is a last-level cache, the CPU a copy that is bound to none.
+    run = JudgedRun(head=HEAD, analysis=HEALTHY, nodes=nodes, cpus=cpus)
+    assert gate_status([*judge_run(run, [GateLimit(limit, 0.5)])]) == 3
+
+
 def test_what_is_found_fails_and_what_load_explains_is_open() -> None:
     slow = replace(finding_of(Kind.SLOW_CPU, "CPU 2", (2,)), slowdown=1.08, cells=())
     assert gate_status(of_run("slow-cpu", 0.05, findings=(slow,))) == 1
