@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ from rater.settings.journal import DamagedJournalError, Entry, Journal, is_locke
 from rater.settings.known import read_value, write_value
 from rater.system.errors import InputError
 from rater.system.paths import exists
-from rater.system.process import STOP_SIGNALS, boot_id, is_alive
+from rater.system.process import block_stop_signals, boot_id, is_alive
 from rater.text.values import truncate_list
 
 # -- What a process left that changed settings and died: seen, put back, or dropped ----------------
@@ -284,13 +283,3 @@ def _label(entry: Entry) -> str:
         return entry.knob
     unit = re.search(r"/(policy|node)\d+/", entry.file)
     return f"{unit[0].strip('/')} {Path(entry.file).name}" if unit else Path(entry.file).name
-
-
-@contextmanager
-def block_stop_signals() -> Iterator[None]:
-    """Hold back Ctrl-C and its like until settings are back: they come after it."""
-    earlier_mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, earlier_mask)

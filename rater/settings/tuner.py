@@ -29,7 +29,6 @@ from rater.settings.known import (
     write_value,
 )
 from rater.settings.restore import (
-    block_stop_signals,
     close_journal,
     describe_kept,
     read_leftovers,
@@ -37,6 +36,7 @@ from rater.settings.restore import (
     write_values_back,
 )
 from rater.system.errors import InputError, RaterError, RunError
+from rater.system.process import block_stop_signals
 from rater.text.cpuset import format_list, parse_set
 
 _CPUS = "sys/devices/system/cpu"

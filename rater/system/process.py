@@ -202,14 +202,26 @@ def handle_stop_signals(handler: Callable[[int, FrameType | None], object]) -> I
         for stop_signal in STOP_SIGNALS
         if signal.getsignal(stop_signal) is not signal.SIG_IGN
     ]
-    earlier_handlers = {
-        stop_signal: signal.signal(stop_signal, handler) for stop_signal in stop_signals
-    }
+    earlier_handlers: dict[signal.Signals, Any] = {}
+    try:
+        with block_stop_signals():  # else a signal amid the change is taken by one of two handlers
+            for stop_signal in stop_signals:
+                earlier_handlers[stop_signal] = signal.signal(stop_signal, handler)
+        yield
+    finally:
+        with block_stop_signals():
+            for stop_signal, earlier_handler in earlier_handlers.items():
+                signal.signal(stop_signal, earlier_handler)
+
+
+@contextmanager
+def block_stop_signals() -> Iterator[None]:
+    """Have the kernel keep stop signals until the context ends; start no process in it."""
+    earlier_mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         yield
     finally:
-        for stop_signal, earlier_handler in earlier_handlers.items():
-            signal.signal(stop_signal, earlier_handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, earlier_mask)
 
 
 def raise_stopped(number: int, _: FrameType | None) -> None:
@@ -259,6 +271,21 @@ def hold_stop_signals() -> Iterator[DeferredSignals]:
     signals = DeferredSignals()
     with handle_stop_signals(signals.take):
         yield signals
+
+
+@contextmanager
+def delay_stop_signals() -> Iterator[None]:
+    """Let stop signals wait until the context ends; the first that came is raised again then.
+
+    Processes may be started in it, as nothing is blocked that they would inherit.
+    """
+    signals = DeferredSignals()
+    try:
+        with handle_stop_signals(signals.take):
+            yield
+    finally:
+        if signals.first is not None:
+            signal.raise_signal(signals.first)
 
 
 # -- Standard output and error of a process whose reader may leave before it has read all ----------

@@ -22,3 +22,17 @@ def wait_until_dead(pid: int) -> None:
     while state_of(pid) not in (None, "Z"):
         assert time.monotonic() < deadline_s, f"process {pid} still lives"
         time.sleep(0.01)
+
+
+def session_members(session: int) -> list[str]:
+    """Return the names of all processes of a session that are not dead."""
+    names = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            head, _, rest = stat.read_text().rpartition(") ")
+        except OSError:
+            continue
+        fields = rest.split()
+        if int(fields[3]) == session and fields[0] not in "ZX":
+            names.append(head.partition("(")[2])
+    return names

@@ -22,7 +22,7 @@ from rater.run.host.admission import limiting_groups
 from rater.run.host.procfs import list_folder
 from rater.run.launcher.launcher import Launcher
 from rater.run.programs.inputs import remove_run_dir
-from rater.system.process import process_start_ticks, stat_fields
+from rater.system.process import delay_stop_signals, process_start_ticks, stat_fields
 
 # -- Marks of a run's processes: a variable, and a limit for those that drop their variables -------
 
@@ -151,6 +151,7 @@ class Cgroup:
     def __init__(self, path: Path, home: Path) -> None:
         self.path = path
         self.home = home
+        self._was_left = False
 
     @classmethod
     def make(cls, name: str) -> Cgroup | None:
@@ -175,19 +176,21 @@ class Cgroup:
         return cls(path, home)
 
     def enter(self) -> bool:
-        """Move the supervisor in; return False, and remove the cgroup, when that is refused."""
+        """Move the supervisor in; return False when that is refused."""
         try:
             (self.path / "cgroup.procs").write_text("0")
         except OSError:
-            with suppress(OSError):
-                self.path.rmdir()
             return False
         return True
 
-    def leave(self, launcher: int) -> None:
-        """Move supervisor and launcher back, kill what is left, remove the cgroup."""
-        with suppress(OSError):
-            (self.home / "cgroup.procs").write_text(str(launcher))
+    def leave(self, launcher: int | None = None) -> None:
+        """Move supervisor and launcher back, kill what is left, remove the cgroup; once."""
+        if self._was_left:
+            return
+        self._was_left = True
+        if launcher is not None:
+            with suppress(OSError):
+                (self.home / "cgroup.procs").write_text(str(launcher))
         with suppress(OSError):
             (self.home / "cgroup.procs").write_text("0")
             (self.path / "cgroup.kill").write_text("1")
@@ -255,12 +258,10 @@ class Helpers(Struct, eq=False):
 class Guard:
     """The launcher and the cgroup of one run. Use as a context manager via `guard`."""
 
-    def __init__(self, mark: str, copies: int, locks: int, cgroup: Cgroup | None) -> None:
+    def __init__(self, launcher: Launcher, cgroup: Cgroup | None) -> None:
         self.helpers = Helpers()
-        self.cgroup = cgroup if cgroup is not None and cgroup.enter() else None
-        folder = None if self.cgroup is None else self.cgroup.path
-        # Each copy has a process that runs, and may have one that waits to follow it.
-        self.launcher = Launcher(2 * copies, limit_mark(mark), locks, folder)
+        self.cgroup = cgroup
+        self.launcher = launcher
         self.groups: set[int] = set()  # of copies since leftovers were last killed
         self.immune: set[int] = set()  # children that could not be killed
         self._named_leftovers: dict[
@@ -382,19 +383,38 @@ def guard(mark: str, copies: int, *, use_cgroup: bool = True) -> Iterator[Guard]
 
     `mark` tells its processes from those of all other runs, by a limit and `MARKER`.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
     with ExitStack() as stack:
-        stack.callback(_mark_environment, os.environ.get(MARKER))
-        _mark_environment(mark)
-        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        stack.callback(libc.prctl, _PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-        with marked_limit(mark) as locks:
-            keeper = Guard(mark, copies, locks, Cgroup.make(mark[:8]) if use_cgroup else None)
-            stack.callback(
-                keeper.close
-            )  # after the mark is set back, as a launcher that hunts must not find us
-            stack.callback(keeper.kill_leftovers)
+        try:
+            with delay_stop_signals():  # a launcher whose number nobody keeps would be left alone
+                keeper = _enter_guard(stack, mark, copies, use_cgroup=use_cgroup)
+            keeper.launcher.greet()
             yield keeper
+        finally:
+            with delay_stop_signals():
+                stack.close()
+
+
+def _enter_guard(stack: ExitStack, mark: str, copies: int, *, use_cgroup: bool) -> Guard:
+    """Mark this process, and start the launcher; `stack` takes all back, the last first."""
+    stack.callback(_mark_environment, os.environ.get(MARKER))
+    _mark_environment(mark)
+    libc = ctypes.CDLL(None, use_errno=True)
+    stack.callback(libc.prctl, _PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    locks = stack.enter_context(marked_limit(mark))
+    cgroup = Cgroup.make(mark[:8]) if use_cgroup else None
+    if cgroup is not None:
+        stack.callback(cgroup.leave)
+        if not cgroup.enter():
+            cgroup.leave()
+            cgroup = None
+    # Each copy has a process that runs, and may have one that waits to follow it.
+    folder = None if cgroup is None else cgroup.path
+    launcher = Launcher(2 * copies, limit_mark(mark), locks, folder)
+    keeper = Guard(launcher, cgroup)
+    stack.callback(keeper.close)
+    stack.callback(keeper.kill_leftovers)
+    return keeper
 
 
 def _mark_environment(mark: str | None) -> None:

@@ -83,12 +83,13 @@ class _Message(NamedTuple):
 class Launcher:
     """The launcher's process in one run; on the trio thread, but for its begin and end.
 
-    `processes` is the most that it has at one time. `mark` is a limit of file locks that marks all
-    processes that rater starts, `locks` that limit as rater itself was given it.
+    It takes requests once it was greeted. `processes` is the most that it has at one time. `mark`
+    is a limit of file locks that marks all processes that rater starts, `locks` that limit as rater
+    itself was given it.
     """
 
     def __init__(self, processes: int, mark: int, locks: int, cgroup: Path | None) -> None:
-        program = launcher_program()
+        program = self._program = launcher_program()
         self._socket, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         with theirs:
             self._socket.setblocking(False)
@@ -102,13 +103,16 @@ class Launcher:
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),  # copies inherit it
                     *((os.POSIX_SPAWN_OPEN, out, os.devnull, os.O_RDWR, 0) for out in (1, 2)),
                 ],
+                setpgroup=0,  # Ctrl-C at the terminal is for rater alone, from the first moment on
             )
         self._unsent: deque[_Message] = deque()
         self.tokens = count(1)  # numbers for processes that are to be started
-        self._greet(program)
 
-    def _greet(self, program: Path) -> None:
-        """Wait for the first record, which has the format that the program speaks."""
+    def greet(self) -> None:
+        """Wait for the first record, which has the format that the program speaks.
+
+        Raises `InputError` where the program does not begin, or speaks another format.
+        """
         self._socket.settimeout(_GREETING_S)
         data = b""
         for _ in range(_GREETINGS):
@@ -122,10 +126,11 @@ class Launcher:
         self._socket.setblocking(False)
         hello = next(unpack_records(data), None)
         if hello is None or (hello.kind, hello.status) != (RecordKind.HELLO, FORMAT):
-            self.close(hunt=False)
+            with suppress(ProcessLookupError):  # so that `close` does not wait for ever
+                os.kill(self.pid, signal.SIGKILL)
             raise InputError(
-                f"{program} does not begin, or is not of this rater: remove it and run `make`, or "
-                "install rater again"
+                f"{self._program} does not begin, or is not of this rater: remove it and run "
+                "`make`, or install rater again"
             )
 
     async def start(self, entries: Sequence[ProcessEntry]) -> None:

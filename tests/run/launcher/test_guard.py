@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -11,6 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -23,7 +25,9 @@ from rater.run.launcher.launcher import NAME, Launcher, launcher_program
 from rater.run.launcher.table import RECORD, ProcessEntry, Record, RecordKind
 from rater.run.supervise.supervisor import Supervisor
 from tests.support.calls import RATER
+from tests.support.places import CHECKOUT
 from tests.support.rig import Rig, wait_for
+from tests.support.settings_tree import make_tree, values
 
 
 def test_a_process_killed_amid_its_exec_is_named_all_the_same() -> None:
@@ -116,10 +120,76 @@ def test_who_started_a_dead_rater_lives_on_though_what_is_killed_is_in_its_group
         assert starter.returncode == 0
 
 
+# A rater that carries the mark itself, whose launcher finds that its socket has ended.
+MARKED_RATER = """
+import resource, subprocess
+soft, hard = resource.getrlimit(10)
+resource.setrlimit(10, ({mark}, hard))
+left = subprocess.Popen(["sleep", "100"])
+words = ["{name}", "{fd}", "1", "{mark}", str(soft), ""]
+launcher = subprocess.Popen(words, executable="{program}", pass_fds=[{fd}])
+import os
+os.close({fd})
+print(left.wait(), flush=True)
+launcher.wait()
+"""
+
+
+def _signalled(number: str, step: int, *words: str) -> list[Any]:
+    """How attempts ended that a signal came to as a launcher began, in turn at later lines."""
+    module = [sys.executable, "-m", "tests.support.instants", number, str(step)]
+    done = subprocess.run(
+        [*module, *words], cwd=CHECKOUT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    ends: list[Any] = json.loads(done.stdout)
+    assert ends, "no signal was sent"
+    return ends
+
+
+@pytest.mark.parametrize(("number", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_signal_at_any_line_of_a_begin_ends_rater_by_itself_and_the_launcher_with_it(
+    number: str, status: int
+) -> None:
+    ends = _signalled(number, 1)
+    assert len(ends) > 50
+    assert [end for end in ends if end["status"] != status or end["left"]] == []
+
+
+@pytest.mark.parametrize(("number", "status"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_signal_as_the_launchers_of_a_sweep_begin_leaves_all_settings_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: str, status: int
+) -> None:
+    tree = make_tree(tmp_path / "tree")
+    before = values(tree)
+    monkeypatch.setenv("RATER_SYSROOT", str(tree))
+    words = ["sweep", "--axis", "thp=never,always", "--rounds", "1", "--copies", "1"]
+    ends = _signalled(number, 61, *words, "--quiet", "--proof", "off", "--", "true")
+    assert [end for end in ends if end["status"] != status or end["left"]] == []
+    assert values(tree) == before
+
+
+def test_a_launcher_that_rater_let_go_of_kills_all_but_rater() -> None:
+    ours, theirs = socket.socketpair()
+    values = {"mark": limit_mark(MARK), "name": NAME, "program": launcher_program()}
+    with subprocess.Popen(
+        [sys.executable, "-c", MARKED_RATER.format(fd=theirs.fileno(), **values)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        pass_fds=[theirs.fileno()],
+        text=True,
+    ) as rater:
+        theirs.close()
+        ours.close()
+        assert rater.communicate("\n", timeout=30)[0] == "-9\n"
+        assert rater.returncode == 0
+
+
 def test_a_launcher_that_is_stopped_while_it_is_ended_is_let_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     launcher = Launcher(1, limit_mark(MARK), -1, None)
+    launcher.greet()
     os.kill(launcher.pid, signal.SIGSTOP)
     os.waitid(os.P_PID, launcher.pid, os.WSTOPPED | os.WNOWAIT)
     sent, kill = [], os.kill

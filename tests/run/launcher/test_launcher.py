@@ -152,9 +152,20 @@ def entry(folder: Path, *argv: str, **more: object) -> ProcessEntry:
     return replace(process_entry, **more)
 
 
+def greeted(processes: int) -> Launcher:
+    """A launcher that takes requests; it is not in a cgroup, and its mark is no other's."""
+    launcher = Launcher(processes, 1 << 61, -1, None)
+    try:
+        launcher.greet()
+    except BaseException:
+        launcher.close(hunt=False)
+        raise
+    return launcher
+
+
 def launched(entries: Sequence[ProcessEntry], processes: int = 8) -> list[Record]:
     """What the launcher says of processes that are released, until all have ended."""
-    launcher = Launcher(processes, 1 << 61, -1, None)
+    launcher = greeted(processes)
 
     async def follow() -> list[Record]:
         records: list[Record] = []
@@ -356,7 +367,7 @@ def test_a_launcher_that_forks_for_long_while_a_copy_runs_has_not_stood_still(
     slow_launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(face, "launcher_program", lambda: slow_launcher)
-    launcher = Launcher(64, 1 << 61, -1, None)
+    launcher = greeted(64)
     ends = tmp_path / "end"
     wait = entry(tmp_path, "/bin/sh", "-c", f"while [ ! -e {ends} ]; do sleep 0.01; done")
     later = [entry(tmp_path, "/bin/true", token=copy, copy=copy, after=99) for copy in range(2, 34)]
@@ -386,7 +397,7 @@ def test_a_copy_that_is_due_begins_while_the_launcher_forks_others(
     slow_launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(face, "launcher_program", lambda: slow_launcher)
-    launcher = Launcher(32, 1 << 61, -1, None)
+    launcher = greeted(32)
     due = entry(tmp_path, "/bin/true", offset_ns=20 * MS)
     later = [entry(tmp_path, "/bin/true", token=copy, copy=copy, after=99) for copy in range(2, 22)]
 
@@ -463,7 +474,7 @@ def test_tables_that_lead_nowhere_break_nothing_in_the_launcher(
     monkeypatch.chdir(tmp_path)
     with using(sanitized, monkeypatch):
         for seed in range(4):
-            launcher = Launcher(256, 1 << 61, -1, None)
+            launcher = greeted(256)
 
             async def send(launcher: Launcher = launcher, seed: int = seed) -> None:
                 for request, data in noise(seed):
@@ -557,7 +568,7 @@ def test_a_launcher_that_does_not_begin_is_one_message(
     program = Path(script(tmp_path / "other", text))
     monkeypatch.setattr(face, "launcher_program", lambda: program)
     with pytest.raises(RaterError, match="does not begin, or is not of this rater"):
-        Launcher(1, 1 << 61, -1, None)
+        greeted(1)
 
 
 def test_a_thousand_copies_run_under_a_limit_of_256_open_files(tmp_path: Path) -> None:

@@ -1,7 +1,12 @@
 /* Nothing outlives a rater that died. Killed are: every process below the launcher, which as a
    child subreaper becomes the parent of all that lose theirs; every process of the run's
    cgroup; and every process that carries the run's mark, as set-up commands do that rater
-   itself had started. */
+   itself had started.
+
+   Our parent is no prey: it is rater, where that lives on and only let go of us, as when a signal
+   broke it off while we began. It carries the mark and is in the cgroup, for what it starts. The
+   parent of one whose parent died is init, or what stands for it: no prey either. A number that
+   `getppid` returns cannot be that of another process. */
 #include "launcher.h"
 
 #include <ctype.h>
@@ -46,7 +51,7 @@ static int kill_all(const struct prey *prey) {
     for (struct dirent *folder; proc && (folder = readdir(proc));) {
         char path[64], line[1024], state = 0, *behind;
         pid_t pid = isdigit(folder->d_name[0]) ? atoi(folder->d_name) : 0, parent = 0;
-        if (pid < 1 || pid == getpid())
+        if (pid < 1 || pid == getpid() || pid == getppid())
             continue;
         snprintf(path, sizeof path, "/proc/%d/stat", pid);
         if (read_small(path, line, sizeof line) <= 0 || !(behind = strrchr(line, ')')) ||
@@ -60,15 +65,37 @@ static int kill_all(const struct prey *prey) {
     return killed;
 }
 
+/* Returns whether a process is in a cgroup; true too where that cannot be read. */
+static bool is_in_cgroup(const char *folder, pid_t pid) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/cgroup.procs", folder);
+    FILE *file = fopen(path, "re");
+    bool is_in = !file;
+    for (int member; file && !is_in && fscanf(file, "%d", &member) == 1;)
+        is_in = member == pid;
+    if (file)
+        fclose(file);
+    return is_in;
+}
+
+/* Kills all that is in the run's cgroup. We may be in it ourselves, and so may our parent: both
+   leave it first. Where our parent cannot leave, nothing is killed here. */
+static void kill_cgroup(const char *folder) {
+    char above[4096], parent[16];
+    snprintf(above, sizeof above, "%s/..", folder);
+    write_file(above, "cgroup.procs", "0");
+    snprintf(parent, sizeof parent, "%d", getppid());
+    if (is_in_cgroup(folder, getppid()))
+        write_file(above, "cgroup.procs", parent);
+    if (!is_in_cgroup(folder, getppid()))
+        write_file(folder, "cgroup.kill", "1");
+}
+
 void hunt(const struct prey *prey) {
     int64_t begin = now_ns();
     const struct timespec gap = {.tv_nsec = GAP_NS};
-    if (prey->cgroup[0]) { /* we are in it ourselves, so we leave it first */
-        char parent[4096];
-        snprintf(parent, sizeof parent, "%s/..", prey->cgroup);
-        write_file(parent, "cgroup.procs", "0");
-        write_file(prey->cgroup, "cgroup.kill", "1");
-    }
+    if (prey->cgroup[0])
+        kill_cgroup(prey->cgroup);
     for (int clean = 0; clean < CLEAN_LOOKS && now_ns() - begin < LAST_PATIENCE_NS;) {
         clean = kill_all(prey) ? 0 : clean + 1;
         while (waitpid(-1, NULL, WNOHANG) > 0)
