@@ -7,7 +7,7 @@ import math
 import numpy as np
 from msgspec import Struct
 
-from rater.analysis.stats.robust import Floats, median, quantiles
+from rater.analysis.stats.robust import Bools, Floats, median, quantiles
 
 # The yardstick is what hosts repeat. Of a host's distances from the other hosts' median, iteration
 # by iteration, the smallest counts: noise that hits one iteration of three moves a mean or a median
@@ -34,6 +34,8 @@ _PRIOR_TAIL = 0.45  # scale of the tail over the scale of the body, for few valu
 _AGREE = 0.5  # of the effect: what the least iteration must show
 _SPREAD = 0.4  # of the whole host's effect: what a benchmark must show to be one of its kind
 _MOST_OF = 0.5  # benchmarks that do so, of all
+_MOST_SLOW = 0.4  # of the hosts: most are usual, with some room
+_MOST_ROUNDS = 8  # each with more slow hosts than the one before; two or three do
 _LEAVE_ONE_OUT = 64  # hosts; of more, one hardly moves the median
 
 
@@ -66,60 +68,111 @@ class HostsJudged(Struct, frozen=True, kw_only=True):
 def compare_hosts(logs: Floats) -> HostsJudged:
     """Compare hosts by ln of their times, (hosts, benchmarks, iterations), NaN where there is none.
 
-    Raises `ValueError` for fewer than `FEWEST_HOSTS`.
+    Judged again without the slow hosts until no other is found: they are no measure of what is
+    usual. Raises `ValueError` for fewer than `FEWEST_HOSTS`.
     """
     if len(logs) < FEWEST_HOSTS:
         raise ValueError(f"{len(logs)} hosts, expected {FEWEST_HOSTS} or more")
-    apart = logs - _usual(logs)
-    whole = median(np.moveaxis(apart, 1, -1))  # (hosts, iterations)
-    effect = median(whole)
-    judged = _judge(_least(whole)[:, None], _expected(whole))
-    floor = WHOLE if logs.shape[1] >= _SEVERAL else ONE
-    is_slow = (judged.by_chance[:, 0] <= _ALPHA) & (effect >= floor)
-    is_slow &= _least(whole) >= _AGREE * effect
-    each = median(apart)
-    alike = np.sum(each > _SPREAD * effect[:, None], axis=1)
-    is_slow &= alike >= _MOST_OF * np.sum(~np.isnan(each), axis=1)
-    # The effect of a host that is slow as a whole is taken out; other hosts keep their level.
-    rest = np.where(is_slow[:, None, None], apart - effect[:, None, None], apart)
-    cells = _judge(_least(rest), None)
-    each_rest = median(rest)
-    marked = (cells.by_chance <= _ALPHA) & (each_rest >= ONE)
-    marked &= _least(rest) >= _AGREE * each_rest
+    slow = np.zeros(logs.shape[:2], dtype=bool)
+    search = _find(logs, slow)
+    for _ in range(_MOST_ROUNDS):
+        if not np.any(search.slow_cells & ~slow):
+            break
+        slow |= search.slow_cells
+        search = _find(logs, slow)
+    return search.judged()
 
-    def slowness_of(host: int) -> Slowness:
-        slow_benchmarks = sorted(
-            np.flatnonzero(marked[host]), key=lambda benchmark: -each_rest[host, benchmark]
+
+class _Search(Struct, frozen=True, kw_only=True):
+    """Slow hosts by one yardstick; arrays are of hosts, or (hosts, benchmarks), and ln."""
+
+    each: Floats  # distance from the others' median
+    effect: Floats  # its median over benchmarks
+    is_slow: Bools  # in all benchmarks
+    rest: Floats  # `each` beyond that
+    marked: Bools  # slow in these benchmarks beyond that
+    of_hosts: _Judged
+    of_cells: _Judged
+
+    @property
+    def slow_cells(self) -> Bools:
+        """Cells that are slow for one reason or the other."""
+        return np.asarray(self.is_slow[:, None] | self.marked)
+
+    def judged(self) -> HostsJudged:
+        """Return the slow hosts in their order, and what can be seen."""
+        hosts = np.flatnonzero(self.is_slow | self.marked.any(axis=1))
+        slow = [self._slowness(int(host)) for host in hosts]
+        slow.sort(
+            key=lambda slowness: (-float(np.nanmean(self.each[slowness.host])), slowness.host)
         )
-        chances = [
-            *cells.by_chance[host, slow_benchmarks],
-            *judged.by_chance[host, is_slow[host : host + 1]],
-        ]
+        visible_one = max(ONE, self.of_cells.visible)
+        floor = _floor(self.each)
+        return HostsJudged(
+            distances=self.each,
+            slow=tuple(slow),
+            # What is slow in all benchmarks shows in each of them, too.
+            visible_whole=min(max(floor, self.of_hosts.visible), visible_one),
+            visible_one=visible_one,
+            error_whole=float(self.of_hosts.scale[0]),
+            error_each=self.of_cells.scale,
+        )
+
+    def _slowness(self, host: int) -> Slowness:
+        benchmarks = sorted(
+            np.flatnonzero(self.marked[host]), key=lambda benchmark: -self.rest[host, benchmark]
+        )
+        chances = [*self.of_cells.by_chance[host, benchmarks], self.of_hosts.by_chance[host, 0]]
         return Slowness(
             host=host,
-            effect=float(effect[host]) if is_slow[host] else 0.0,
-            benchmarks=tuple(map(int, slow_benchmarks)),
-            effects=tuple(map(float, each_rest[host, slow_benchmarks])),
+            effect=float(self.effect[host]) if self.is_slow[host] else 0.0,
+            benchmarks=tuple(map(int, benchmarks)),
+            effects=tuple(map(float, self.rest[host, benchmarks])),
             by_chance=float(min(chances)),
         )
 
-    slow = [slowness_of(int(host)) for host in np.flatnonzero(is_slow | marked.any(axis=1))]
-    slow.sort(key=lambda slowness: (-float(np.nanmean(each[slowness.host])), slowness.host))
-    visible_one = max(ONE, cells.visible)
-    # What is slow in all benchmarks shows in each of them, too.
-    visible_whole = min(max(floor, judged.visible), visible_one)
-    return HostsJudged(
-        distances=each,
-        slow=tuple(slow),
-        visible_whole=visible_whole,
-        visible_one=visible_one,
-        error_whole=float(judged.scale[0]),
-        error_each=cells.scale,
+
+def _floor(each: Floats) -> float:
+    """Return the least effect of a whole host that counts; of few benchmarks that of one."""
+    return WHOLE if each.shape[1] >= _SEVERAL else ONE
+
+
+def _find(logs: Floats, slow: Bools) -> _Search:
+    """Find slow hosts; `slow` are cells (hosts, benchmarks) that are known to be no measure."""
+    apart = logs - _usual(np.where(slow[:, :, None], np.nan, logs))
+    each = median(apart)
+    whole = median(np.moveaxis(apart, 1, -1))  # (hosts, iterations)
+    effect = median(whole)
+    most_columns = _MOST_OF * np.sum(~np.isnan(each), axis=1)
+    can_be_slow = np.sum(each > _SPREAD * effect[:, None], axis=1) >= most_columns
+    can_be_slow &= (effect >= _floor(each)) & (_least(whole) >= _AGREE * effect)
+    of_hosts = _judge(_least(whole)[:, None], can_be_slow[:, None], _expected(whole))
+    is_slow = of_hosts.by_chance[:, 0] <= _ALPHA
+    for _ in range(2):
+        # The effect of a host that is slow as a whole is taken out; other hosts keep their level.
+        beyond = np.where(is_slow[:, None, None], apart - effect[:, None, None], apart)
+        rest, least = median(beyond), _least(beyond)
+        of_cells = _judge(least, (rest >= ONE) & (least >= _AGREE * rest), None)
+        marked = of_cells.by_chance <= _ALPHA
+        # Slow in most benchmarks, one by one, is slow in all: others may hide it as a whole.
+        in_most = can_be_slow & (marked.sum(axis=1) > most_columns) & ~is_slow
+        if not in_most.any() or each.shape[1] < _SEVERAL:
+            break
+        is_slow = is_slow | in_most
+    return _Search(
+        each=each,
+        effect=effect,
+        is_slow=is_slow,
+        rest=rest,
+        marked=marked,
+        of_hosts=of_hosts,
+        of_cells=of_cells,
     )
 
 
 class _Judged(Struct, frozen=True):
-    by_chance: Floats  # (hosts, columns): expected number of cells so far out in a clean fleet
+    # (hosts, columns): cells so far out that a clean fleet would show; infinite: it is no candidate
+    by_chance: Floats
     visible: float
     scale: Floats  # by column, ln
 
@@ -154,22 +207,42 @@ def _least(apart: Floats) -> Floats:
     return np.take_along_axis(ordered, place[..., None], axis=-1)[..., 0]
 
 
-def _judge(least: Floats, prior: float | None) -> _Judged:
-    """Return how often chance does so much: each host by a fit to the others.
+def _judge(least: Floats, can_be_slow: Bools, prior: float | None) -> _Judged:
+    """Return how often chance does so much: each host by a fit to those that are less far out.
 
-    `prior` is the scale (ln) that hosts of one kind are expected to have, as a twelve hosts' worth;
-    None: that of the other columns.
+    Of candidates (cells `can_be_slow`) the nearest is judged first, by a fit to all hosts below it:
+    a fit to the farther ones as well would hide it behind its like (B. Rosner, Technometrics 25,
+    1983, judges outliers in this order). From the first that is beyond chance on, all are judged
+    by that fit. `prior` is the scale (ln) that hosts of one kind are expected to have, as a twelve
+    hosts' worth; None: that of the other columns.
     """
-    hosts, columns = least.shape
-    if hosts > _LEAVE_ONE_OUT:
-        fit = _fit(least, prior)
-        return _Judged(fit.by_chance(least, hosts), fit.visible(hosts, columns), fit.scale)
-    fits = [_fit(np.delete(least, host, axis=0), prior) for host in range(hosts)]
-    chances = [fit.by_chance(least[host], hosts) for host, fit in enumerate(fits)]
-    # One slow host among few widens every fit but its own.
-    last = int(np.argmax(np.nan_to_num(median(least), nan=-np.inf)))
-    fit = fits[last]
-    return _Judged(np.stack(chances), fit.visible(hosts, columns), fit.scale)
+    hosts = least.shape[0]
+    everything = _fit(least, prior)
+    far = np.nan_to_num((least - everything.centre) / everything.scale, nan=-np.inf)
+    of_candidates = np.where(can_be_slow, far, -np.inf).max(axis=1)
+    order = np.lexsort((far.max(axis=1), of_candidates))
+    most = max(1, min(int(_MOST_SLOW * hosts), hosts - FEWEST_HOSTS + 1))
+    first = max(hosts - most, int(np.sum(np.isneginf(of_candidates))))
+    narrowest = _fit(least[order[:first]], prior) if first < hosts else everything
+    nearest = hosts - 1
+    for place in range(first, hosts):
+        # Only what is beyond chance by the narrowest fit may be so by a wider one.
+        if _is_beyond(narrowest, least, can_be_slow, order[place]) and _is_beyond(
+            _fit(least[order[:place]], prior), least, can_be_slow, order[place]
+        ):
+            nearest = place
+            break
+    fit = _fit(least[order[:nearest]], prior)
+    by_chance = np.full(least.shape, np.inf)
+    by_chance[order[nearest:]] = fit.by_chance(least[order[nearest:]], hosts)
+    by_chance[~can_be_slow] = np.inf
+    return _Judged(by_chance, fit.visible(hosts, least.shape[1]), fit.scale)
+
+
+def _is_beyond(fit: _Fit, least: Floats, can_be_slow: Bools, host: int) -> bool:
+    """Tell whether a cell of a host is slower than chance makes it."""
+    by_chance = fit.by_chance(least[host], least.shape[0])
+    return bool(np.any(can_be_slow[host] & (by_chance <= _ALPHA)))
 
 
 class _Fit(Struct, frozen=True, kw_only=True):

@@ -281,6 +281,39 @@ def test_slow_in_all_and_slower_in_one_is_told_apart() -> None:
     assert slow.worst == pytest.approx(0.20, abs=0.02)
 
 
+@pytest.mark.parametrize(("hosts", "slow"), [(8, 2), (12, 3), (16, 3), (40, 5), (100, 20)])
+def test_slow_hosts_do_not_hide_each_other(hosts: int, slow: int) -> None:
+    logs = fleet(hosts)
+    logs[:slow] += 0.06
+    judged = compare_hosts(logs)
+    assert sorted(it.host for it in judged.slow) == [*range(slow)]
+    assert all(it.benchmarks == () and 0.05 < it.effect < 0.07 for it in judged.slow)
+    assert judged.visible_whole < 0.04  # what is slow does not widen what can be seen
+
+
+def test_hosts_slow_in_all_a_little_and_in_one_benchmark_are_named_in_one_fleet() -> None:
+    logs = fleet(12)
+    logs[2] += 0.06
+    logs[6] += 0.03
+    logs[4, 3] += 0.18
+    slow = {it.host: (it.effect > 0, it.benchmarks) for it in compare_hosts(logs).slow}
+    assert slow == {2: (True, ()), 6: (True, ()), 4: (False, (3,))}
+
+
+def test_a_host_as_slow_as_the_printed_limit_is_named_beside_slow_hosts() -> None:
+    logs = fleet(12)
+    logs[:2] += 0.06
+    visible = compare_hosts(logs).visible_whole
+    logs[11] += visible * 1.2
+    assert 11 in {it.host for it in compare_hosts(logs).slow}
+
+
+def test_half_of_the_hosts_slow_is_two_groups_and_no_verdict() -> None:
+    logs = fleet(8)
+    logs[:4] += 0.06
+    assert compare_hosts(logs).slow == ()
+
+
 def test_one_slow_iteration_of_three_makes_no_slow_host() -> None:
     logs = fleet(16)
     logs[5, :, 1] += 0.3
