@@ -127,9 +127,9 @@ def test_a_bracket_that_the_file_calls_not_valid_has_no_ratio(
 ) -> None:
     text = bracket(0).replace("valid: S", "valid: VE") + bracket(1)
     rater("spec", "import", write(tmp_path, text))
-    assert ask(database, "SELECT iteration, ratio FROM bracket_result") == [(0, None), (1, 20.0)]
+    assert ask(database, "SELECT iteration, ratio FROM bracket_result") == [(1, None), (2, 20.0)]
     _, out, _ = rater("show")
-    assert "400.perlbench iteration 0: its output was wrong (VE)" in flat(out)
+    assert "400.perlbench iteration 1: its output was wrong (VE)" in flat(out)
     assert "failed: 1 of 2 brackets are not valid: VE 1" in flat(out)
     assert "no suite ratio" in out
     document = json.loads(rater("show", "--json")[1])
@@ -185,10 +185,10 @@ def test_rolling_round_robin_records_are_a_rotated_run(
     assert ask(database, "SELECT mode, copies, iterations FROM run") == [("rotated", 2, 2)]
     queue = "SELECT benchmark, iteration, elapsed_ns / 1000000000 FROM copy WHERE copy = 1"
     assert ask(database, f"{queue} ORDER BY step") == [
-        ("707.ntest_r", 0, 21),
-        ("706.stockfish_r", 0, 11),
-        ("707.ntest_r", 1, 23),
-        ("706.stockfish_r", 1, 13),
+        ("707.ntest_r", 1, 21),
+        ("706.stockfish_r", 1, 11),
+        ("707.ntest_r", 2, 23),
+        ("706.stockfish_r", 2, 13),
     ]
     assert rater("show")[0] == 0
 

@@ -18,8 +18,9 @@ import pytest
 from rater.speccpu.config import keys
 from rater.speccpu.config.binding import read_binding
 from rater.speccpu.config.config import read_config
+from rater.speccpu.results.csv_report import read_table
 from rater.speccpu.results.log import read_log
-from rater.speccpu.results.read import read_table
+from rater.speccpu.results.read import to_import
 from rater.speccpu.results.recompute import recompute, recompute_rotated
 from rater.speccpu.results.result import Failure, Lines, SpecFile
 from rater.speccpu.results.rsf import read_rsf, unpack
@@ -43,7 +44,7 @@ def problems(file: SpecFile) -> list[str]:
 def test_every_copy_has_its_time_and_the_bracket_what_the_file_reports() -> None:
     file = read(HEAD + bracket())
     (one,) = file.iterations
-    assert (one.benchmark, one.tune, one.iteration, one.copies) == ("400.perlbench", "base", 0, 2)
+    assert (one.benchmark, one.tune, one.iteration, one.copies) == ("400.perlbench", "base", 1, 2)
     assert one.times_s == {0: 400.0, 1: 500.0}
     assert (one.reported_s, one.reference_s, one.selected, one.valid) == (500, 5000, True, "S")
     assert (file.suite, file.metric, file.size) == ("cpu2006", "CINT2006", "ref")
@@ -61,8 +62,8 @@ def test_ratio_selection_and_mean_are_worked_out_again() -> None:
     result = recompute(read(text))
     assert result.disagreements == ()
     (benchmark,) = result.benchmarks
-    assert benchmark.ratios == ((0, 25.0), (1, 20.0), (2, 16.0))
-    assert (benchmark.selected, benchmark.ratio) == (1, 20.0)  # of three the median
+    assert benchmark.ratios == ((1, 25.0), (2, 20.0), (3, 16.0))
+    assert (benchmark.selected, benchmark.ratio) == (2, 20.0)  # of three the median
     assert [(tune, round(mean or 0, 9)) for tune, mean in result.means] == [("base", 20.0)]
     assert result.compared == 5  # three ratios, the selection, the mean
 
@@ -102,7 +103,7 @@ def test_line_ends_and_alphabets_do_no_harm(end: str, encoding: str, mark: str) 
     [
         (
             HEAD + bracket(ratio=21),
-            "line 10: 400.perlbench base, iteration 0: ratio 21.000000, worked out 20.000000",
+            "line 10: 400.perlbench base, iteration 1: ratio 21.000000, worked out 20.000000",
         ),
         (
             HEAD.replace("20.0", "20.1") + bracket(),
@@ -112,7 +113,7 @@ def test_line_ends_and_alphabets_do_no_harm(end: str, encoding: str, mark: str) 
             bracket(0, selected=1)
             + bracket(1, reported=400, ratio=25, selected=0)
             + bracket(2, reported=450, ratio=22.222222, selected=0),
-            "line 7: 400.perlbench base: selected iteration 0, worked out 2",
+            "line 7: 400.perlbench base: selected iteration 1, worked out 3",
         ),
     ],
 )
@@ -160,14 +161,14 @@ def test_seconds_and_nanoseconds_stand_for_a_time_that_is_missing() -> None:
         (bracket(more="copytime002: 1e300"), "line 10: copytime002: no time: '1e300'"),
         (
             bracket(more="copytime001: 7"),
-            "line 10: a second time of copy 1 of 400.perlbench base, iteration 0; "
+            "line 10: a second time of copy 1 of 400.perlbench base, iteration 1; "
             "the first is kept",
         ),
         (bracket() + "spec.cpu2006.results.a.base: 1\n", "line 10: no key of a result"),
         (bracket() + "spec.cpu2006.results.a.base.x.valid: S\n", "line 10: no number of an"),
         (
             bracket(more="copytime002: 5"),
-            "line 1: 400.perlbench base, iteration 0: a time of copy 2, but 2 copies",
+            "line 1: 400.perlbench base, iteration 1: a time of copy 2, but 2 copies",
         ),
         (bracket(more="copytime9999999: 1"), "line 10: no number of a copy: copytime'9999999'"),
         (bracket(more="threads: many"), "line 10: threads: no whole number: 'many'"),
@@ -192,7 +193,7 @@ def test_a_number_that_the_file_ends_in_is_not_used() -> None:
 def test_a_line_of_megabytes_is_left_out_and_its_number_said() -> None:
     data = bracket().encode() + b"x" * (3 << 20) + b"\n" + bracket(1).encode()
     file = read(data)
-    assert [iteration.iteration for iteration in file.iterations] == [0, 1]
+    assert [iteration.iteration for iteration in file.iterations] == [1, 2]
     assert problems(file) == ["line 10: longer than 1 MiB, not read"]
     assert file.iterations[1].line == 11
 
@@ -290,6 +291,51 @@ def test_a_csv_report_has_an_iteration_in_each_row() -> None:
     assert problems(file) == [] and recompute(file).disagreements == ()
 
 
+def test_ratios_of_many_copies_come_from_quotients_of_six_decimals() -> None:
+    times_s = (998.344268, 996.814365, 996.673647)
+    rows = [
+        f"500.perlbench_r,192,{time_s:.6f},{192 * round(1592 / time_s, 6):.6f},,S"
+        for time_s in times_s
+    ]
+    head = 'Benchmark,"Base # Copies","Base Run Time","Base Rate","Base Selected","Base Status"'
+    file = read_table(Lines("\n".join([head, *rows]).encode()), "report.csv")
+    assert [iteration.reference_s for iteration in file.iterations] == [1592.0] * 3
+    assert recompute(file).disagreements == ()
+    wrong = rows[0].replace("306.1", "307.1")
+    assert wrong != rows[0]
+    file = read_table(Lines("\n".join([head, wrong, *rows[1:]]).encode()), "report.csv")
+    assert [str(one).split(":")[0] for one in recompute(file).disagreements] == ["line 2"]
+
+
+FACTS = """"Hardware Vendor:","Vendor, One"
+"Hardware Model:","Rack 930"
+"Test date:",Dec-2024
+"Test date:",Jan-2025
+
+HARDWARE
+
+"CPU Name","AMD EPYC 7763"
+"CPU MHz:",2450
+SOFTWARE
+Compiler:,"C/C++: Version 1 of A"
+,"Fortran: Version 2 of B"
+"Parallel:",No
+"""
+
+
+def test_a_csv_report_names_its_machine_as_a_raw_file_does() -> None:
+    file = read_table(Lines((TABLE + FACTS).replace("\n", "\r\n").encode()), "report.csv")
+    assert file.facts == {
+        "hw_vendor": "Vendor, One",
+        "hw_model": "Rack 930",
+        "test_date": "Dec-2024",
+        "hw_cpu_name": "AMD EPYC 7763",
+        "sw_compiler": "C/C++: Version 1 of A Fortran: Version 2 of B",
+    }
+    host = to_import(file, None).stored.host
+    assert (host.product, host.cpu_model) == ("Vendor, One Rack 930", "AMD EPYC 7763")
+
+
 def test_a_csv_report_of_threads_is_one_of_speed() -> None:
     text = (
         'Benchmark,"Base # Threads","Base Run Time","Base Ratio","Base Selected","Base Status"\n'
@@ -317,8 +363,8 @@ def test_a_name_that_the_file_ends_in_is_not_used() -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ("benchmark: 429.mcf", "a second benchmark of 400.perlbench base, iteration 0; the first"),
-        ("ratio: 99", "line 10: a second ratio of 400.perlbench base, iteration 0; the first is"),
+        ("benchmark: 429.mcf", "a second benchmark of 400.perlbench base, iteration 1; the first"),
+        ("ratio: 99", "line 10: a second ratio of 400.perlbench base, iteration 1; the first is"),
         ("iteration: 5", "line 10: iteration: 5, but the key says 000: the key holds"),
         ("reported_sec: 5\nreported_nsec: 0", "reported_time 500.000000, but reported_sec and"),
     ],
@@ -327,7 +373,7 @@ def test_what_contradicts_itself_is_named(more: str, message: str) -> None:
     file = read(bracket(more=more))
     assert any(message in problem for problem in problems(file)), problems(file)
     (one,) = file.iterations
-    assert (one.benchmark, one.iteration, one.reported_s) == ("400.perlbench", 0, 500)
+    assert (one.benchmark, one.iteration, one.reported_s) == ("400.perlbench", 1, 500)
     assert one.ratio is not None and one.ratio.value == 20
 
 
@@ -357,14 +403,14 @@ def test_without_reference_times_the_brackets_tell_the_selection() -> None:
     text = "".join(texts).replace("reference: 5000", "reference: --")
     text = text.replace("ratio: 20.000000", "ratio: --")
     result = recompute(read(text))
-    assert (result.disagreements, result.benchmarks[0].selected) == ((), 1)
+    assert (result.disagreements, result.benchmarks[0].selected) == ((), 2)
     wrong = text.replace("000.selected: 0", "000.selected: 1").replace(
         "001.selected: 1", "001.x: 1"
     )
     assert [
         (disagreement.file, disagreement.own)
         for disagreement in recompute(read(wrong)).disagreements
-    ] == [("0", "1")]
+    ] == [("1", "2")]
 
 
 @pytest.mark.parametrize(
@@ -419,7 +465,7 @@ def test_a_copy_of_no_time_at_all_is_none() -> None:
     file = read(bracket(times=(0, 500)))
     assert file.iterations[0].times_s == {1: 500.0}
     assert problems(file) == [
-        "line 1: 400.perlbench base, iteration 0: 0 s is no time of a copy: copies 0"
+        "line 1: 400.perlbench base, iteration 1: 0 s is no time of a copy: copies 0"
     ]
 
 

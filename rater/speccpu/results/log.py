@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from array import array
+from collections import Counter
 from collections.abc import Sequence
 
 from rater.record.run import MOST_COPIES
@@ -24,6 +25,7 @@ from rater.speccpu.results.result import (
 from rater.system.errors import InputError
 
 _STEP = {"cpu2000": 100, "cpu2006": 10}  # seconds
+_QUOTIENT = 0.5e-6  # half a unit of reference / time, which SPEC's tools round to six decimals
 
 
 def derive_references(file: SpecFile) -> None:
@@ -45,21 +47,32 @@ def derive_references(file: SpecFile) -> None:
 
 
 def _reference(members: Sequence[SpecIteration], step: int, factor: float) -> float | None:
-    first = None
-    low, high = 0.0, math.inf
+    """Return the reference time in seconds, None if no iteration has a ratio and a time.
+
+    A ratio is a quotient of six decimals, multiplied by the copies and rounded again: with many
+    copies the first rounding weighs more than the last.
+    """
+    bounds: list[tuple[float, float]] = []  # lowest and highest reference time of an iteration
     for iteration in members:
         if iteration.ratio is None or not iteration.reported_s or not iteration.planned:
             continue
         unit = iteration.reported_s / (iteration.planned * factor)
-        reach = iteration.ratio.half_unit * 1.01
-        low = max(low, (iteration.ratio.value - reach) * unit)
-        high = min(high, (iteration.ratio.value + reach) * unit)
-        if first is None:
-            first = iteration.ratio.value * unit
-    if first is None or low > high:
-        return first
-    whole = math.ceil(low / step) * step
-    return float(whole) if whole <= high < whole + step else (low + high) / 2
+        reach = 1.01 * (iteration.ratio.half_unit * unit + _QUOTIENT * iteration.reported_s)
+        middle = iteration.ratio.value * unit
+        bounds.append((middle - reach, middle + reach))
+    if not bounds:
+        return None
+    # An iteration whose ratio is wrong must not decide on the others.
+    whole = Counter(
+        whole_s
+        for low, high in bounds
+        for whole_s in [math.ceil(low / step) * step]
+        if whole_s <= high < whole_s + step
+    )
+    if whole:
+        return float(whole.most_common(1)[0][0])
+    low, high = max(low for low, _ in bounds), min(high for _, high in bounds)
+    return (low + high) / 2 if low <= high else sum(bounds[0]) / 2
 
 
 # -- The lines that SPEC's tools write into a log: how they begin, and all they say ----------------

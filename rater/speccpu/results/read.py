@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import os
 import re
 import sys
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from io import BytesIO
@@ -21,7 +19,8 @@ from rater.record.events import CopyEnded, PhaseEnded
 from rater.record.run import BenchmarkUsed, Host, RunStatus
 from rater.record.stored import ImportedFile, RunHead, StoredRun
 from rater.speccpu.config import keys
-from rater.speccpu.results.log import TUNES, copies_of, derive_references, read_log, timed_only
+from rater.speccpu.results.csv_report import is_table, read_table
+from rater.speccpu.results.log import read_log
 from rater.speccpu.results.places import BindingResolver
 from rater.speccpu.results.recompute import (
     RecomputedResults,
@@ -36,10 +35,8 @@ from rater.speccpu.results.recompute import (
 from rater.speccpu.results.result import (
     LONGEST_S,
     Lines,
-    ReportedNumber,
     SpecFile,
     SpecIteration,
-    as_text,
 )
 from rater.speccpu.results.rsf import HEAD_BYTES, is_raw, read_rsf
 from rater.system.errors import InputError
@@ -70,7 +67,7 @@ def read_spec(
     if is_raw(head):
         file = read_rsf(lines, name, defines, label)
     else:
-        file = (read_table if _is_table(head) else read_log)(lines, name)
+        file = (read_table if is_table(head) else read_log)(lines, name)
     if problem is not None:
         file.problems.add(file.lines, problem)
     if not file.iterations:
@@ -141,89 +138,6 @@ _OTHER_FILES = {
     ),
 }
 _NAMED = re.compile(rb"(?:format: raw -> |The log for this run is in )(\S+)")
-
-
-# -- The table of results in a CSV report: no times of copies, and no reference times --------------
-
-_TABLE = re.compile(rb'^"?Benchmark"?,.*Base', re.MULTILINE)
-_ROW = re.compile(r"\d{3}\.\w[\w.-]*")
-_COLUMN = re.compile(
-    r"(?:Est\. )?(Base|Peak) (# Copies|# Threads|Run Time|Rate|Ratio|Selected|Status)"
-)
-_DESCRIBED = re.compile(r"(?<!\w)(\w+)\(\w+\) iteration #(\d{1,9})")
-
-
-def _is_table(head: bytes) -> bool:
-    return _TABLE.search(head) is not None and b" started at " not in head[:200]
-
-
-def read_table(lines: Lines, name: str) -> SpecFile:
-    """Read the full table of results of a CSV report: a row an iteration, base beside peak."""
-    file = lines.file(name, "csv")
-    columns: list[tuple[str, str] | None] = []
-    iterations: dict[tuple[str, str, int], SpecIteration] = {}
-    rows_seen: Counter[tuple[str, str]] = Counter()
-    closed = False  # the tables behind the full one repeat what was selected
-    for number, raw in lines:
-        cells = next(csv.reader([as_text(raw)]), [])
-        if not closed and cells and cells[0] == "Benchmark":
-            columns = [
-                (match[1].lower(), match[2]) if (match := _COLUMN.match(cell)) else None
-                for cell in cells
-            ]
-        elif columns and cells and _ROW.fullmatch(cells[0]):
-            size, of_row = _described(cells)
-            for tune in TUNES:
-                values = {
-                    column[1]: cell
-                    for column, cell in zip(columns, cells, strict=False)
-                    if column and cell and column[0] == tune
-                }
-                if not values:
-                    continue
-                rows_seen[cells[0], tune] += 1
-                key = (cells[0], tune, of_row or rows_seen[cells[0], tune])
-                iteration = SpecIteration(
-                    benchmark=key[0], tune=key[1], iteration=key[2], line=number, size=size
-                )
-                _take(values, iteration, number)
-                if not closed and iterations.setdefault(key, iteration) is not iteration:
-                    file.problems.add(
-                        number, f"a second row of {iteration.name}; the first is kept"
-                    )
-        elif columns and not cells:
-            closed = bool(iterations)
-    file.iterations = timed_only(list(iterations.values()), file.notes)
-    file.suite = next(
-        filter(None, (keys.suite_of(iteration.benchmark) for iteration in file.iterations)), None
-    )
-    file.size = next((iteration.size for iteration in file.iterations), None)
-    derive_references(file)
-    return file
-
-
-def _described(cells: Sequence[str]) -> tuple[str | None, int | None]:
-    found = next(filter(None, map(_DESCRIBED.search, cells)), None)
-    return (found[1], int(found[2])) if found else (None, None)
-
-
-def _take(values: Mapping[str, str], iteration: SpecIteration, number: int) -> None:
-
-    def figure(*columns: str) -> ReportedNumber | None:
-        text = next((values[column] for column in columns if column in values), "")
-        found = re.fullmatch(r"\d{1,12}(?:\.(\d{1,12}))?", text)
-        return ReportedNumber(float(text), len(found[1] or ""), number) if found else None
-
-    seconds, ratio = figure("Run Time"), figure("Rate", "Ratio")
-    if seconds is not None and 0 < seconds.value <= LONGEST_S:
-        iteration.reported_s, iteration.reported_places = seconds.value, seconds.places
-    iteration.ratio = ratio if ratio and ratio.value > 0 else None
-    threads, copies = figure("# Threads"), values.get("# Copies", "1")
-    iteration.threads = int(threads.value) if threads else None
-    iteration.rate = not iteration.benchmark.endswith("_s")
-    iteration.copies = copies_of(copies if re.fullmatch(r"\d{1,9}", copies, re.ASCII) else None)
-    iteration.selected = values["Selected"] in ("1", "*") if "Selected" in values else None
-    iteration.valid = values.get("Status", "S" if iteration.ratio else "NR")[:20]
 
 
 # -- A result file as a run that can be stored -----------------------------------------------------

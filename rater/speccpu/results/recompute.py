@@ -448,9 +448,13 @@ def _quartiles(name: str, values: Sequence[float]) -> list[float]:
 
 
 def rotated_place(iteration: SpecIteration) -> tuple[int, int]:
-    """Return iteration and copy of a record: its number is iteration x copies + copy."""
+    """Return iteration, from 1, and copy of a record.
+
+    Its key is iteration x copies + copy, both from 0, and its number the key + 1.
+    """
     copies = iteration.copies or MOST_COPIES
-    return divmod(iteration.iteration, copies)
+    earlier, copy = divmod(iteration.iteration - 1, copies)
+    return earlier + 1, copy
 
 
 def rotated_brackets(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MOST_NUMBER = 2**31 - 1  # of iterations
 MOST_ERRORS = 50  # of one iteration, or of the file
+LONGEST_FACT = 500  # characters of what a file says of the machine or the tools
 LONGEST_S = 1e9  # about 30 years; keeps nanoseconds in 64 bits
 
 

@@ -17,6 +17,7 @@ from rater.speccpu.config import keys
 from rater.speccpu.config.config import SpecConfig, read_config
 from rater.speccpu.config.keys import Problems
 from rater.speccpu.results.result import (
+    LONGEST_FACT,
     LONGEST_S,
     MOST_ERRORS,
     MOST_NUMBER,
@@ -120,7 +121,6 @@ _FACTS = frozenset(
         *("suitever", "runspecver", "runcpuver", "ext", "label", "mach", "rate"),
     )
 )
-_LONGEST_FACT = 500
 _MOST_PIECES = 100_000
 _MOST_UNCERTAIN = 5
 
@@ -158,7 +158,7 @@ class Head:
             self._sysinfo(text)
         elif name in _HARDWARE:
             before = file.facts.get(name)
-            file.facts[name] = f"{before} {text}"[:_LONGEST_FACT] if before else text
+            file.facts[name] = f"{before} {text}"[:LONGEST_FACT] if before else text
         elif key in _FACTS and text:
             kept = file.facts.setdefault(key, text)
         if kept != text:
@@ -348,7 +348,8 @@ class _Reader:
             if not is_whole(iteration, 9):
                 value.problem(f"no number of an iteration: {shorten(iteration)}")
                 return
-            at = (benchmark, tune, min(int(iteration), MOST_NUMBER))
+            # Keys count from 000; SPEC's reports and logs, and rater, count iterations from 1.
+            at = (benchmark, tune, min(int(iteration) + 1, MOST_NUMBER))
             self.last_key = (benchmark, tune, iteration)
             if at not in self.found:
                 self.found[at] = SpecIteration(
@@ -420,9 +421,10 @@ class _Reader:
         for one in file.iterations:
             self.complete(one)
         for line, one, number in self.numbers:
-            if not one.is_rotated and number - one.iteration not in (0, 1):
+            of_key = one.iteration - 1
+            if not one.is_rotated and number - of_key not in (0, 1):
                 self.problems.add(
-                    line, f"iteration: {number}, but the key says {one.iteration:03}: the key holds"
+                    line, f"iteration: {number}, but the key says {of_key:03}: the key holds"
                 )
         self.head.finish()
 
