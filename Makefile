@@ -85,7 +85,9 @@ clean:
 # The program that starts copies, static where that library is: it forks sooner. Exchanged, not
 # written over: it may run.
 $(LAUNCHER): $(wildcard rater/run/launcher/native/*) | cc
-	@set -- $${CC:-cc} -std=gnu11 -O2 -Wall -Wextra -Wshadow -Werror -o $@.$$$$ $(filter %.c,$^); \
+	@digest=$$(cat $(sort $(filter %.c %.h,$^)) | sha256sum | cut -c 1-64); \
+	set -- $${CC:-cc} -std=gnu11 -O2 -Wall -Wextra -Wshadow -Werror "-DSOURCE_DIGEST=\"$$digest\"" \
+	  -o $@.$$$$ $(filter %.c,$^); \
 	  { "$$@" -static 2>/dev/null || "$$@"; } && mv $@.$$$$ $@
 
 # The environment, made anew when what it is made from changes.

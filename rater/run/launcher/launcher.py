@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import socket
@@ -28,6 +29,7 @@ from rater.run.launcher.table import (
 )
 from rater.run.programs.compile import cache_root, compile_program
 from rater.system.errors import InputError, RunError
+from rater.system.process import delay_stop_signals
 
 # -- The program: it is built with the package, or compiled once from the source beside it ---------
 
@@ -39,21 +41,42 @@ FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
 
 def launcher_program() -> Path:
     """Return the launcher's program; raises `InputError` that says the way out."""
-    sources = sorted(_SOURCES.glob("*.[ch]"))
-    with suppress(OSError):
-        made_ns = _BUILT_PROGRAM.stat().st_mtime_ns
-        if all(source.stat().st_mtime_ns <= made_ns for source in sources):
-            return _BUILT_PROGRAM
+    if _BUILT_PROGRAM.is_file():
+        return _BUILT_PROGRAM
+    return _compile_launcher("is not there")
+
+
+def source_digest() -> bytes | None:
+    """Return what a program says that was made from the sources beside it; None: there are none.
+
+    It is the SHA-256 of all files, in the order of their names. Times would not do: an installer
+    may write the program before its sources.
+    """
     try:
-        files = tuple(source for source in sources if source.suffix == ".c")
+        texts = [file.read_bytes() for file in sorted(_SOURCES.glob("*.[ch]"))]
+    except OSError:
+        return None
+    return hashlib.sha256(b"".join(texts)).hexdigest().encode() if texts else None
+
+
+def digest_flag() -> str:
+    """Return the option of the compiler that puts the digest of the sources into the program."""
+    return f'-DSOURCE_DIGEST="{(source_digest() or b"").decode()}"'
+
+
+def _compile_launcher(fault: str) -> Path:
+    """Compile the program into the cache; `fault`: what is wrong with the one that was built."""
+    flags = (*FLAGS, digest_flag())
+    files = sorted(_SOURCES.glob("*.c"))
+    try:
         # A static program forks sooner; the static library may not be there.
         with suppress(InputError):
-            return compile_program(NAME, files, (*FLAGS, "-static"), (), cache_root()).executable
-        return compile_program(NAME, files, FLAGS, (), cache_root()).executable
+            return compile_program(NAME, files, (*flags, "-static"), (), cache_root()).executable
+        return compile_program(NAME, files, flags, (), cache_root()).executable
     except InputError as error:
         raise InputError(
-            f"rater starts copies by a small program of its own, {_BUILT_PROGRAM}, which is not "
-            f"there and could not be made: {error}; or install rater from a wheel, which has it"
+            f"rater starts copies by a small program of its own, {_BUILT_PROGRAM}, which {fault} "
+            f"and could not be made: {error}; or install rater from a wheel, which has it"
         ) from error
 
 
@@ -89,14 +112,20 @@ class Launcher:
     """
 
     def __init__(self, processes: int, mark: int, locks: int, cgroup: Path | None) -> None:
-        program = self._program = launcher_program()
+        self._arguments = tuple(map(str, (processes, mark, locks, cgroup or "")))
+        self._unsent: deque[_Message] = deque()
+        self.tokens = count(1)  # numbers for processes that are to be started
+        self._spawn(launcher_program())
+
+    def _spawn(self, program: Path) -> None:
+        self._program = program
         self._socket, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         with theirs:
             self._socket.setblocking(False)
             fd = theirs.fileno()
             self.pid = os.posix_spawn(
                 program,
-                [NAME, *map(str, (fd, processes, mark, locks, cgroup or ""))],
+                [NAME, str(fd), *self._arguments],
                 {"PATH": os.defpath},
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, fd, fd),  # so that it is not closed by the exec
@@ -105,14 +134,31 @@ class Launcher:
                 ],
                 setpgroup=0,  # Ctrl-C at the terminal is for rater alone, from the first moment on
             )
-        self._unsent: deque[_Message] = deque()
-        self.tokens = count(1)  # numbers for processes that are to be started
 
     def greet(self) -> None:
-        """Wait for the first record, which has the format that the program speaks.
+        """Wait for the first record, which says from which sources the program was made.
 
-        Raises `InputError` where the program does not begin, or speaks another format.
+        A program that was built from others is exchanged for the right one, which is compiled.
+        Raises `InputError` where that cannot be, or where no program begins.
         """
+        if self._is_right():
+            return
+        with suppress(ProcessLookupError):  # so that nobody waits for it for ever
+            os.kill(self.pid, signal.SIGKILL)
+        if self._program == _BUILT_PROGRAM:
+            self.close(hunt=False)
+            program = _compile_launcher("is broken, or was made from other sources,")
+            with delay_stop_signals():  # a launcher whose number nobody keeps would be left alone
+                self._spawn(program)
+            if self._is_right():
+                return
+        raise InputError(
+            f"{self._program} does not begin, or is not of this rater: remove it and run "
+            "`make`, or install rater again"
+        )
+
+    def _is_right(self) -> bool:
+        """Wait for the greeting; tell whether it is that of this rater's program."""
         self._socket.settimeout(_GREETING_S)
         data = b""
         for _ in range(_GREETINGS):
@@ -126,12 +172,8 @@ class Launcher:
         self._socket.setblocking(False)
         hello = next(unpack_records(data), None)
         if hello is None or (hello.kind, hello.status) != (RecordKind.HELLO, FORMAT):
-            with suppress(ProcessLookupError):  # so that `close` does not wait for ever
-                os.kill(self.pid, signal.SIGKILL)
-            raise InputError(
-                f"{self._program} does not begin, or is not of this rater: remove it and run "
-                "`make`, or install rater again"
-            )
+            return False
+        return source_digest() in (None, hello.text.rstrip(b"\0"))
 
     async def start(self, entries: Sequence[ProcessEntry]) -> None:
         """Have processes forked. Those that follow no other one are READY at their gates."""

@@ -74,7 +74,9 @@ class Record(NamedTuple):
     hard_file_bytes: int
     last_cpu: int  # -1: not known
     left_group: int  # 1: processes of its group had outlived it, and were killed
-    text: bytes = b""  # REPORT: the bytes; BROKEN: the mask that the kernel set instead
+    # REPORT: the bytes; BROKEN: the mask that the kernel set instead; HELLO: the digest of the
+    # sources that the launcher was made from
+    text: bytes = b""
 
 
 class ProcessEntry(Struct, frozen=True, kw_only=True):
@@ -240,6 +242,6 @@ def unpack_records(data: bytes) -> Iterator[Record]:
         text_begin = begin + _TEXT_OFFSET
         if record.kind == RecordKind.REPORT:
             record = record._replace(text=data[text_begin : text_begin + record.status])
-        elif record.kind == RecordKind.BROKEN:
+        elif record.kind in (RecordKind.BROKEN, RecordKind.HELLO):
             record = record._replace(text=data[text_begin : begin + RECORD.size])
         yield record

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -45,8 +46,8 @@ STRICT = ("-std=gnu11", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Wno-si
 
 
 def compiled(target: Path, *sources: Path, flags: Sequence[str] = ()) -> Path:
-    words = ["cc", *STRICT, "-Werror", *flags, "-I", str(NATIVE), *map(str, sources)]
-    subprocess.run([*words, "-o", str(target)], check=True)
+    words = ["cc", *STRICT, "-Werror", face.digest_flag(), *flags, "-I", str(NATIVE)]
+    subprocess.run([*words, *map(str, sources), "-o", str(target)], check=True)
     return target
 
 
@@ -551,6 +552,45 @@ def test_from_a_checkout_it_is_compiled_once_into_the_cache(
     assert program.is_relative_to(os.environ["RATER_CACHE"])
     made_ns = program.stat().st_mtime_ns
     assert launcher_program().stat().st_mtime_ns == made_ns
+
+
+def test_a_program_that_is_older_than_its_sources_but_made_of_them_needs_no_compiler(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    built = shutil.copy(launcher_program(), tmp_path / "rater-launcher")
+    os.utime(built, (1, 1))
+    monkeypatch.setattr(face, "_BUILT_PROGRAM", built)
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert launched([entry(tmp_path, "/bin/true")])[-1].status == 0
+
+
+@pytest.fixture
+def program_of_other_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    (tmp_path / "other").mkdir()
+    shutil.copytree(NATIVE, tmp_path / "other" / "native")
+    (tmp_path / "other" / "native" / "more.h").write_text("/* another word */\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(face, "_SOURCES", tmp_path / "other" / "native")
+        built = compiled(tmp_path / "rater-launcher", *sorted(NATIVE.glob("*.c")))
+    monkeypatch.setattr(face, "_BUILT_PROGRAM", built)
+    return built
+
+
+@pytest.mark.usefixtures("program_of_other_sources")
+def test_a_program_of_other_sources_is_exchanged_for_the_right_one() -> None:
+    launcher = greeted(1)
+    program = Path(f"/proc/{launcher.pid}/exe").readlink()
+    launcher.close(hunt=False)
+    assert program.is_relative_to(os.environ["RATER_CACHE"])
+
+
+@pytest.mark.usefixtures("program_of_other_sources")
+def test_without_a_compiler_a_program_of_other_sources_is_named_with_the_way_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(InputError, match=r"was made from other sources, and could not be made.*CC"):
+        greeted(1)
 
 
 def test_a_launcher_that_is_stopped_as_it_begins_is_let_go_on(

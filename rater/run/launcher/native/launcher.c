@@ -661,7 +661,9 @@ int main(int argc, char **argv) {
     opened = shared_memory(2 * sizeof *opened);
     awaited = opened + 1;
     settle();
-    say(HELLO, NULL, now_ns())->status = FORMAT;
+    struct record *hello = say(HELLO, NULL, now_ns());
+    hello->status = FORMAT;
+    memcpy(hello->text, SOURCE_DIGEST, sizeof SOURCE_DIGEST);
     if (serve() == HUNT)
         hunt(&prey);
     return 0;

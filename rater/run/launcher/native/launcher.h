@@ -32,6 +32,11 @@
 #define NO_OFFSET 0xffffffffu /* instead of a mask: the copy has what the launcher was given */
 #define MASK_BYTES 1024       /* 8192 CPUs */
 #define TEXT_BYTES 168
+/* The SHA-256 of these sources, one behind the other in the order of their names, in hexadecimal.
+   Who builds the launcher defines it: rater believes no other program than that of its sources. */
+#ifndef SOURCE_DIGEST
+#define SOURCE_DIGEST ""
+#endif
 #define MOST_RECORDS 64
 /* Scripts of copies report their commands on this descriptor (rater/run/programs/script.py). The
    launcher keeps its own end of that pipe above it, as a child puts the pipe on this number. */
@@ -112,7 +117,8 @@ struct record {
     int64_t at_ns; /* when it happened; STALLED: for how long */
     union {
         struct figures figures;         /* STARTED, ENDED */
-        unsigned char text[TEXT_BYTES]; /* REPORT; BROKEN: the mask that the kernel set instead */
+        /* REPORT; BROKEN: the mask that the kernel set instead; HELLO: SOURCE_DIGEST */
+        unsigned char text[TEXT_BYTES];
     };
 };
 
