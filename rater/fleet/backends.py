@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import batched, groupby, product
 from math import prod
@@ -284,6 +284,7 @@ class LocalBackend:
 
 _LIMIT_S = 30.0  # of one command; `squeue` gives up by itself after MessageTimeout (10 s)
 _IDS_AT_ONCE = 500  # of one command line
+_MOST_ONE_BY_ONE = 8  # jobs that scontrol is asked for in one look
 # They change what the commands do, or say that this is a job itself.
 _OWN = re.compile(r"(SBATCH|SQUEUE|SCANCEL|SINFO|SCONTROL|SACCT|SALLOC)_\w+|SLURM_(?!CONF$)\w+")
 _ENDED = {
@@ -334,17 +335,19 @@ class SlurmBackend:
         return number
 
     def poll(self, jobs: Mapping[str, str | None]) -> Mapping[str, JobSeen]:
-        """Ask squeue for all jobs of this user at once, then one by one for those it has not."""
+        """Ask squeue for all jobs of this user at once, then sacct for all that have ended."""
         if not jobs:
             return {}
         said = self._run("squeue", "-h", "-t", "all", "-u", str(os.geteuid()), "-o", _SQUEUE)
         seen_jobs = jobs_of_squeue(said, jobs)
-        for name, job in jobs.items():
-            seen = seen_jobs.get(name)
-            is_gone = seen is None or seen.phase is JobPhase.ENDED
-            if job is not None and is_gone and (more := self._ended(job)):
-                seen_jobs[name] = more
-        return seen_jobs
+        gone = {
+            name: job
+            for name, job in jobs.items()
+            if job is not None
+            and (name not in seen_jobs or seen_jobs[name].phase is JobPhase.ENDED)
+        }
+        ended = self._ended([*gone.values()], {job.job for job in seen_jobs.values()})
+        return seen_jobs | {name: ended[job] for name, job in gone.items() if job in ended}
 
     def cancel(self, ids: Sequence[str], *, gently: bool) -> None:
         """Take waiting jobs out of the queue, and tell running ones."""
@@ -354,16 +357,23 @@ class SlurmBackend:
                 with suppress(JobRejectedError):  # of jobs that have ended
                     self._run("scancel", "--quiet", *words, *some)
 
-    def _ended(self, job: str) -> JobSeen | None:
-        """Return how a job ended: scontrol forgets it after minutes (MinJobAge), sacct may know."""
-        for words, read in (
-            (("scontrol", "show", "job", "-o", job), job_of_scontrol),
-            (("sacct", "-n", "-P", "-X", "-j", job, "-o", "JobID,State,ExitCode"), job_of_sacct),
-        ):
-            with suppress(JobRejectedError):  # "Invalid job id specified"; no accounting here
-                if seen := read(self._run(*words)):
-                    return seen
-        return None
+    def _ended(self, jobs: Sequence[str], in_squeue: Collection[str]) -> dict[str, JobSeen]:
+        """Return how jobs ended, as far as anything knows.
+
+        sacct says it of all at once. Without accounting scontrol knows as long as squeue does
+        (MinJobAge), and tells of one job at a time: of few it is asked.
+        """
+        ended: dict[str, JobSeen] = {}
+        for some in batched(jobs, _IDS_AT_ONCE):
+            with suppress(JobRejectedError):  # no accounting here
+                words = ("-n", "-P", "-X", "-j", ",".join(some), "-o", "JobID,State,ExitCode")
+                ended |= jobs_of_sacct(self._run("sacct", *words))
+        left = [job for job in jobs if job not in ended and job in in_squeue]
+        for job in left[:_MOST_ONE_BY_ONE]:
+            with suppress(JobRejectedError):  # "Invalid job id specified": forgotten since
+                if seen := job_of_scontrol(self._run("scontrol", "show", "job", "-o", job)):
+                    ended[job] = seen
+        return ended
 
     def _run(self, *words: str, input_text: str = "") -> str:
         """Call a command of Slurm's. Raises `SchedulerUnavailableError`, `JobRejectedError`."""
@@ -447,12 +457,13 @@ def job_of_scontrol(said: str) -> JobSeen | None:
     return _with_exit(seen, values.get("ExitCode", ""))
 
 
-def job_of_sacct(said: str) -> JobSeen | None:
-    """Return a job from `sacct -n -P -X -o JobID,State,ExitCode`; the last line is the latest."""
+def jobs_of_sacct(said: str) -> dict[str, JobSeen]:
+    """Return jobs from `sacct -n -P -X -o JobID,State,ExitCode`; of several lines the latest."""
     lines = [line.split("|") for line in said.splitlines() if line.count("|") == 2]
-    for job, state, exit_code in lines[-1:]:
-        return _with_exit(_seen(job, state.split(" ")[0], ""), exit_code)
-    return None
+    return {
+        job: _with_exit(_seen(job, state.split(" ")[0], ""), exit_code)
+        for job, state, exit_code in lines
+    }
 
 
 def _seen(job: str, word: str, reason: str) -> JobSeen:

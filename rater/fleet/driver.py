@@ -28,6 +28,7 @@ from rater.fleet.plan import (
     JobSeen,
     NodeAttempt,
     StoredFleet,
+    VerdictStatus,
     job_name,
     scheduler_job,
     updated_attempt,
@@ -82,10 +83,17 @@ class FleetDriver:
         self.folder.check()
 
     def refresh(self) -> StoredFleet:
-        """Look at what was published, and at the scheduler; store it; return the fleet."""
+        """Look at what was published, and at the scheduler; store it; return the fleet.
+
+        The scheduler is asked only for attempts whose verdict is not there. What it does not know
+        any more costs it most, and administrators block who asks for that at every look.
+        """
         fleet = load_fleet(self.store, self.number)
-        claimed = {row.key: self.folder.claimed_by(*row.key) for row in fleet.live}
-        self._poll(fleet, claimed)  # before the look at what is published: it ends after that
+        states = self.folder.verdict_files()
+        unknown = [row for row in fleet.live if not self._is_decided(row, states.get(row.key))]
+        claimed = {row.key: self.folder.claimed_by(*row.key) for row in unknown}
+        self._poll(unknown, claimed)
+        # Once more: a job that has ended since the first look published before it ended.
         now_s, states, changes = time.time(), self.folder.verdict_files(), []
         for row in fleet.every:
             published = self._published(row, states.get(row.key))
@@ -160,22 +168,31 @@ class FleetDriver:
                 self._files[row.key] = state, known_digest
         return known_digest
 
-    def _poll(self, fleet: StoredFleet, claimed: Mapping[_Key, str | None]) -> None:
+    def _is_decided(self, row: NodeAttempt, state: object) -> bool:
+        """Tell whether what is published of an attempt says all, whatever became of its job."""
+        published = self._published(row, state)
+        if published is None or published.damaged or published.verdict is None:
+            return False
+        return published.verdict.status is not VerdictStatus.PARTIAL
+
+    def _poll(self, rows: Sequence[NodeAttempt], claimed: Mapping[_Key, str | None]) -> None:
         """Ask for the jobs that have not ended; why there is no answer is kept.
 
         The job that began on the node is the one, where a killed submitter left two. Of one that
         is pending the node may have more to say than the job.
         """
         self.silent, self._seen = None, {}
-        rows = {job_name(self.asked.uuid, *row.key): row for row in fleet.live}
+        rows_by_name = {job_name(self.asked.uuid, *row.key): row for row in rows}
         jobs = {}
-        for name, row in rows.items():
+        for name, row in rows_by_name.items():
             began = claimed.get(row.key)
             jobs[name] = row.job if began is None else scheduler_job(began)
         if not jobs:
             return
         seen = dict(self._ask(lambda it: it.poll(jobs)) or {})
-        pending = {rows[name].node: name for name in seen if seen[name].phase is JobPhase.PENDING}
+        pending = {
+            rows_by_name[name].node: name for name in seen if seen[name].phase is JobPhase.PENDING
+        }
         nodes = self._ask(lambda it: it.nodes(tuple(pending))) if pending else ()
         for node in nodes or ():
             if node.reason:

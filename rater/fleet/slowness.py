@@ -139,7 +139,10 @@ def _floor(each: Floats) -> float:
 
 def _find(logs: Floats, slow: Bools) -> _Search:
     """Find slow hosts; `slow` are cells (hosts, benchmarks) that are known to be no measure."""
-    apart = logs - _usual(np.where(slow[:, :, None], np.nan, logs))
+    usual = _usual(np.where(slow[:, :, None], np.nan, logs))
+    if slow.any():  # a benchmark that hardly a host ran may have no healthy one left
+        usual = np.where(np.isnan(usual), _usual(logs), usual)
+    apart = logs - usual
     each = median(apart)
     whole = median(np.moveaxis(apart, 1, -1))  # (hosts, iterations)
     effect = median(whole)

@@ -21,8 +21,8 @@ from rater.fleet.backends import (
     LocalBackend,
     SchedulerUnavailableError,
     SlurmBackend,
-    job_of_sacct,
     job_of_scontrol,
+    jobs_of_sacct,
     jobs_of_squeue,
     sbatch_words,
     script,
@@ -125,15 +125,13 @@ def test_scontrol_and_sacct_tell_how_a_job_ended(exit_code: str, reason: str) ->
     seen = job_of_scontrol(line)
     assert seen is not None
     assert (seen.job, seen.word, seen.reason) == ("17", "FAILED", reason)
-    assert job_of_sacct(f"17|FAILED|{exit_code}\n") == seen
+    assert jobs_of_sacct(f"16|COMPLETED|0:0\n17|FAILED|{exit_code}\n")["17"] == seen
 
 
 def test_what_is_no_job_is_none() -> None:
     assert job_of_scontrol("slurm_load_jobs error: Invalid job id specified") is None
-    assert job_of_sacct("") is None
-    cancelled = job_of_sacct("17|CANCELLED by 0|0:15\n")
-    assert cancelled is not None
-    assert cancelled.word == "CANCELLED"
+    assert jobs_of_sacct("") == {}
+    assert jobs_of_sacct("17|CANCELLED by 0|0:15\n")["17"].word == "CANCELLED"
 
 
 def commands(folder: Path, patch: pytest.MonkeyPatch, **bodies: str) -> None:
@@ -143,6 +141,22 @@ def commands(folder: Path, patch: pytest.MonkeyPatch, **bodies: str) -> None:
         file.write_text(f"#!/bin/sh\n{bodies.get(name, '')}\n")
         file.chmod(0o755)
     patch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+def asked(folder: Path, patch: pytest.MonkeyPatch, jobs: int, sacct: str) -> list[str]:
+    """The commands that are called to poll so many jobs, which squeue does not know any more."""
+    log = folder / "calls"
+    call = f'echo "${{0##*/}} $*" >> {log}'
+    commands(folder, patch, squeue=call, scontrol=f"{call}; exit 1", sacct=f"{call}; {sacct}")
+    SlurmBackend().poll({f"rater-{job}": str(job) for job in range(1, jobs + 1)})
+    return [line.split()[0] for line in log.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("sacct", ["exit 0", "echo 'storage is disabled' >&2; exit 1"])
+def test_of_jobs_that_are_forgotten_one_command_asks_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sacct: str
+) -> None:
+    assert asked(tmp_path, monkeypatch, 30, sacct) == ["squeue", "sacct"]
 
 
 @pytest.mark.parametrize(

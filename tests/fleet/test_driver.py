@@ -64,6 +64,7 @@ class Scheduler:
     ended: list[tuple[tuple[str, ...], bool]] = field(default_factory=list)
     submitted: list[str] = field(default_factory=list)
     drained: str | None = None  # why the nodes are
+    polled: list[list[str]] = field(default_factory=list)
 
     def _may_fail(self, call: str) -> None:
         if call in self.fails:
@@ -81,6 +82,7 @@ class Scheduler:
         return number
 
     def poll(self, jobs: Mapping[str, str | None]) -> Mapping[str, JobSeen]:
+        self.polled.append([*jobs])
         self._may_fail("poll")
         return {name: self.seen[name] for name in jobs if name in self.seen}
 
@@ -134,6 +136,21 @@ def test_the_plan_is_stored_before_a_job_is_submitted_and_silence_only_waits(
     assert states(step(steps)) == {"n1": [], "n2": [("submitted", None)]}
     assert states(step(steps)) == {"n1": [], "n2": [("running", None)]}
     assert scheduler.submitted == ["n2"]  # the idle one, one at a time
+
+
+def test_what_is_published_is_read_first_and_the_scheduler_is_asked_for_the_rest(
+    store: Store, scheduler: Scheduler, tmp_path: Path
+) -> None:
+    steps = begun(store, scheduler, tmp_path, 3)
+    step(steps)
+    for node in ("n1", "n2"):
+        steps.folder.publish(replace(VERDICT, node=node), None)
+    scheduler.polled.clear()
+    assert states(steps.refresh())["n1"] == [("complete", None)]
+    assert [len(names) for names in scheduler.polled] == [1]
+    steps.folder.publish(replace(VERDICT, node="n3"), None)
+    scheduler.fails = {"poll": SchedulerUnavailableError("timed out")}
+    assert (steps.refresh().status, steps.silent) == ("complete", None)
 
 
 def test_what_the_scheduler_does_not_take_is_refused_with_its_words(
