@@ -83,7 +83,7 @@ class FleetDriver:
         self.folder.check()
 
     def refresh(self) -> StoredFleet:
-        """Look at what was published, and at the scheduler; store it; return the fleet.
+        """Look at what was published and at the scheduler, store it, and return the fleet.
 
         The scheduler is asked only for attempts whose verdict is not there. What it does not know
         any more costs it most, and administrators block who asks for that at every look.

@@ -139,10 +139,7 @@ def _floor(each: Floats) -> float:
 
 def _find(logs: Floats, slow: Bools) -> _Search:
     """Find slow hosts; `slow` are cells (hosts, benchmarks) that are known to be no measure."""
-    usual = _usual(np.where(slow[:, :, None], np.nan, logs))
-    if slow.any():  # a benchmark that hardly a host ran may have no healthy one left
-        usual = np.where(np.isnan(usual), _usual(logs), usual)
-    apart = logs - usual
+    apart = logs - _usual_without(slow, logs)
     each = median(apart)
     whole = median(np.moveaxis(apart, 1, -1))  # (hosts, iterations)
     effect = median(whole)
@@ -178,6 +175,12 @@ class _Judged(Struct, frozen=True):
     by_chance: Floats
     visible: float
     scale: Floats  # by column, ln
+
+
+def _usual_without(slow: Bools, logs: Floats) -> Floats:
+    """Return the others' median without slow cells; with them where no healthy one is left."""
+    usual = _usual(np.where(slow[:, :, None], np.nan, logs))
+    return np.where(np.isnan(usual), _usual(logs), usual) if slow.any() else usual
 
 
 def _usual(logs: Floats) -> Floats:
