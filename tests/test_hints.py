@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from rater.commands.cli import main
+from rater.system import process
 from rater.system.process import (
     DISTRIBUTION,
     as_typed,
@@ -75,6 +76,24 @@ def test_a_command_is_told_as_it_can_be_typed(
         path.touch(mode=0o755)
     assert as_typed(text) == typed
     assert as_typed(typed) == typed, "said once, it is not said again"
+
+
+@pytest.mark.parametrize(
+    ("folders", "typed"),
+    [("bin", "rater"), ("{start}/bin", "rater"), ("/nowhere", "bin/rater")],
+)
+def test_a_program_called_by_a_relative_path_is_known_wherever_rater_went(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folders: str, typed: str
+) -> None:
+    start, elsewhere = tmp_path / "start", tmp_path / "elsewhere"
+    (start / "bin").mkdir(parents=True)
+    (start / "bin/rater").touch(mode=0o755)
+    elsewhere.mkdir()
+    monkeypatch.setattr(process, "_START_DIRECTORY", start)
+    monkeypatch.setattr(sys, "argv", ["bin/rater"])
+    monkeypatch.setenv("PATH", folders.format(start=start))
+    monkeypatch.chdir(elsewhere)
+    assert as_typed("`rater show 1`") == f"`{typed} show 1`"
 
 
 def test_a_run_of_a_fleet_keeps_its_word() -> None:
@@ -191,13 +210,15 @@ def test_each_command_that_a_screen_suggests_can_be_typed(
     assert wrong == {}
 
 
-def test_help_ends_with_commands_of_this_program(
+def test_in_help_rater_stands_for_itself(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["/opt/x/rater"])
+    monkeypatch.setattr(sys, "argv", ["/opt/a-folder-with-a-long-name/bin/rater"])
     with pytest.raises(SystemExit):
-        main(["show", "--help"])
-    assert "\n  /opt/x/rater show last\n" in capsys.readouterr().out
+        main(["run", "--help"])
+    text = capsys.readouterr().out
+    assert "`rater run -- COMMAND ...`" in " ".join(text.split())
+    assert "/opt/" not in text
 
 
 READING = """

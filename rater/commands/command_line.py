@@ -12,11 +12,9 @@ from textwrap import fill
 from typing import Any, NamedTuple, NoReturn
 
 from rater.system.process import (
-    as_typed,
     find_program,
     print_error,
     remember_database,
-    typed_command,
 )
 
 # -- The parser of `rater`: argparse with short messages that name the way out ---------------------
@@ -68,15 +66,18 @@ class Parser(argparse.ArgumentParser):
         self.also: dict[str, str] = {}  # commands of two words that begin with this one
 
     def format_help(self) -> str:
-        """Return the help: a short usage, all arguments, and command lines to copy at its end."""
+        """Return the help: a short usage, all arguments, and example command lines at its end.
+
+        `rater` stands for itself there, as in a manual, however this process was called.
+        """
         whole = super().format_help()
         if self._short_usage is not None:
             whole = self._short_usage + whole.removeprefix(self.format_usage())
         also = "".join(f"  rater {name:<18} {about}\n" for name, about in self.also.items())
-        lines = "".join(f"  {typed_command(line)}\n" for line in self.examples)
+        lines = "".join(f"  {line}\n" for line in self.examples)
         for title, block in (("see also", also), ("examples", lines)):
             whole += f"\n{title}:\n{block}" if block else ""
-        return as_typed(whole)
+        return whole
 
     @property
     def _short_usage(self) -> str | None:
@@ -296,7 +297,7 @@ class TopLevelParser(Parser):
                 "",
                 *rows,
                 "",
-                *map(typed_command, self.examples),
+                *self.examples,
                 *fill(self.epilog or "", width - 1).splitlines(),
                 "",
             ]

@@ -27,6 +27,16 @@ from rater.system.paths import is_file
 # writes the command as this user has to type it.
 
 DISTRIBUTION = "rater-bench"  # what pip installs: `rater` is a stranger's package
+
+
+def _current_directory() -> Path:
+    with suppress(OSError):  # it was removed, which is refused where a folder is needed
+        return Path.cwd()
+    return Path()
+
+
+# Relative paths of PATH and of this program are of the user's shell, wherever rater goes later.
+_START_DIRECTORY = _current_directory()
 _QUOTED = re.compile(r"`([^`\n]*)`")
 _RATER_CALL = re.compile(r"(?<![^ (])(?<!-m )(sudo )?rater(?= [^ ])")
 # Commands that open no database, or have an argument that names it.
@@ -83,10 +93,14 @@ def _rater_command(*, sudo: bool) -> str:
         return shlex.join([sys.orig_argv[0], "-m", "rater"])
     if Path(called_as).name != "rater":
         return "rater"  # imported by a program of the user's
-    on_path = shutil.which("rater", path=os.defpath if sudo else None)
-    if on_path and Path(on_path).samefile(called_as):
-        return "rater"
-    return shlex.quote(str(Path(called_as).absolute()) if sudo else called_as)
+    folders = os.defpath if sudo else os.environ.get("PATH", os.defpath)
+    folders_of_shell = (str(_START_DIRECTORY / folder) for folder in folders.split(os.pathsep))
+    on_path = shutil.which("rater", path=os.pathsep.join(folders_of_shell))
+    program = _START_DIRECTORY / called_as
+    with suppress(OSError):  # the program was removed, or its folder cannot be entered
+        if on_path and program.samefile(on_path):
+            return "rater"
+    return shlex.quote(str(program) if sudo else called_as)
 
 
 def hint_to_measure_program(word: str) -> str:
