@@ -11,6 +11,9 @@ from setuptools import Distribution, find_packages, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
+if sys.version_info < (3, 12):  # noqa: UP036 - pip asks this file before it reads the metadata
+    sys.exit(f"rater needs Python 3.12 or newer, this is {sys.version.split()[0]}: pipx --python")
+
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT))  # builds run elsewhere; the parser needs msgspec alone
 

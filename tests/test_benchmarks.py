@@ -23,6 +23,7 @@ from benchmarks.divot_cases.pairs import documents, pair, said_of
 from benchmarks.divot_cases.plants import Plant
 from benchmarks.divot_cases.report import wilson
 from benchmarks.divot_cases.scoring import judge
+from benchmarks.documented import lacks_what_is_named
 from rater.show.results.to_json import divot_rows
 
 SEED = 15
@@ -252,3 +253,18 @@ def test_every_figure_of_the_table_is_measured_by_something() -> None:
     names = read_figures(FIGURES.read_text())[1]
     begun = tuple(begin for begins in MEASURES.values() for begin in begins)
     assert [name for name in names if not name.startswith(begun)] == []
+
+
+@pytest.mark.parametrize(
+    ("message", "lacks"),
+    [
+        ("rater: --counters numa: the table generic has no group 'numa'; there are: cpi", True),
+        ("rater: --counters nmua: the table generic has no group 'nmua'; there are: cpi", False),
+        ("rater: there is no database w.db", True),
+        ("rater: unknown option --copys", False),
+    ],
+)
+def test_a_page_may_name_counters_of_another_processor_and_no_others(
+    message: str, lacks: bool
+) -> None:
+    assert lacks_what_is_named(message) == lacks

@@ -257,6 +257,23 @@ def test_several_programs_behind_dashes_are_one_and_that_is_said() -> None:
     assert "one program runs" not in rater("run", "--", "true", "--", "no/such/program").stderr
 
 
+def test_several_programs_behind_dashes_do_not_rotate_and_are_refused() -> None:
+    done = rater("run", "--mode", "rotated", "--", "true", "--", "sleep", 0)
+    assert done.returncode == 2
+    assert "a command is one program: 2 stand behind --" in done.stderr
+    assert "rater sweep --axis 'command=true,sleep 0'" in hints(done)
+    done = rater("run", "--mode", "rotated", "--dry-run", "--", "true")
+    assert "there is no benchmark but true, so nothing rotates" in done.stdout
+
+
+def test_a_dry_run_tells_when_each_copy_starts() -> None:
+    done = rater("run", "--copies", 3, "--stagger", 300, "--dry-run", "--", "true")
+    starts = [line.split()[-1] for line in done.stdout.splitlines() if line.startswith("   ")]
+    assert starts[1:4] == ["0", "0.3", "0.6"]
+    at_once = rater("run", "--copies", 3, "--dry-run", "--", "true").stdout
+    assert "starts" not in at_once
+
+
 def test_a_run_that_counted_nothing_of_what_was_asked_for_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

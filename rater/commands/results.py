@@ -239,7 +239,7 @@ _EPILOG = """\
 verdicts: `better` and `worse` where the 95 % interval of the speedup excludes 1,
 `same within 1 %` if it lies within the margin, else `inconclusive: about N more rounds
 needed` (at the noise seen). Points of a sweep are compared inside its rounds. Of one
-run each there is an interval of its iterations and no verdict: runs differ by more.
+run each there is neither interval nor verdict: how far runs differ is not known.
 Rounds that it takes to call equal points `same within 1 %`, in 4 of 5 cases: 4 where
 runs vary by 0.2 % (standard deviation), 8 at 0.5 %, 24 at 1 %, 87 at 2 %."""
 

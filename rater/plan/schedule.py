@@ -317,8 +317,10 @@ def rotation_warnings(
     Of the `remedies` the first that leaves no copies beside their like is named.
     """
     ring = len(plan.benchmarks)
-    if plan.order is not Order.ROTATED or ring < 2:
+    if plan.order is not Order.ROTATED:
         return ()
+    if ring == 1:
+        return (f"rotated: there is no benchmark but {plan.benchmarks[0]}, so nothing rotates",)
     warnings = []
     if plan.increment and gcd(plan.increment, ring) > 1:
         seen = ring // gcd(plan.increment, ring)

@@ -103,12 +103,13 @@ _SHARE = JsonFields(
 def place_parts(document: PlanDocument) -> Iterator[Part]:
     """Yield where copies are, one by one where they are few, and the part of each NUMA node."""
     copies, nodes = document["copies"], document["lgroups"]
+    few = len(copies) <= _MOST_COPIES
     if not copies or copies[0]["cpus"] is None:
         yield "copies are not bound: the kernel puts them on any CPU, and moves them"
         return
-    few = len(copies) <= _MOST_COPIES
     if few:
-        yield ViewTable(title="", rows=copies, fields=_COPIES)
+        starts = (_STARTS,) if copies[-1]["start_ms"] else ()
+        yield ViewTable(title="", rows=copies, fields=(*_COPIES, *starts))
     else:
         yield f"{len(copies)} copies, shown by NUMA node (--json has each):"
 
@@ -165,6 +166,7 @@ _COPIES = (
     Field(heading="package", value="package"),
     Field(heading="memory", value=_memory, form=TEXT, flexible=True),
 )
+_STARTS = Field(heading="starts|at s", value=lambda it: f"{it['start_ms'] / 1e3:g}")
 _NODES = (
     Field(heading="node", value=lambda it: "none" if it["node"] is None else it["node"]),
     Field(heading="package", value=lambda it: format_list(it["packages"]) or None, optional=3),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Container, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
@@ -17,7 +19,7 @@ from rater.plan.request import options_beyond_defaults
 from rater.record.run import RunStatus
 from rater.record.stored import RunHead
 from rater.show.results.cpu_use import account_parts, disturbance_facts, energy_parts
-from rater.show.results.divots import finding_parts
+from rater.show.results.divots import can_judge, finding_parts
 from rater.show.results.listing import STATUS_STYLE, details_text, started_text
 from rater.show.results.placement import (
     as_planned,
@@ -82,6 +84,7 @@ PAGE_TABLES = Hook[PageTables[RunPages]]("page tables")
 _NO_READINGS = RunCounters(cpus=(), machine=(), notable=())
 _MOST_ROWS = 8  # of iterations; of more, those that count, and all with -v
 _MOST_FAILED = 10
+_ITERATIONS_WORTH = 5  # from which a copy that stands out in some is told from noise
 _MEMORY_SHOWN = 3  # benchmarks whose memory is shown unasked
 
 
@@ -158,8 +161,34 @@ def _next_command(shown: ShownRun) -> str:
     head, failed = shown.head, shown.document["failed"]
     if head.status is RunStatus.INTERRUPTED and head.request is not None:
         return f"rater run --resume {head.run}"
+    if _needs_iterations(shown) and (longer := _with_iterations(head)):
+        return longer
     all_failed = failed and len(failed) >= len(shown.proof.copies)
     return f"rater show {head.run} -v" if all_failed else f"rater report {head.run}"
+
+
+def _needs_iterations(shown: ShownRun) -> bool:
+    """Tell whether a run of one iteration shows too little for a verdict."""
+    head, divots = shown.head, shown.divots
+    is_single = head.status is RunStatus.COMPLETE and head.iterations - head.discard == 1
+    has_verdict = divots is None or bool(divots.findings) or can_judge(divots)
+    return is_single and not has_verdict and head.mode != "steady"
+
+
+def _with_iterations(head: RunHead) -> str | None:
+    """Return the command of a run as typed, with more iterations; None for what cannot be typed."""
+    typed = head.command_line or ""
+    words = shlex.split(typed)
+    if words[:2] != ["rater", "run"] or "[redacted" in typed or "--resume" in words:
+        return None
+    end = words.index("--") if "--" in words else len(words)
+    options = [
+        word
+        for before, word in pairwise(["", *words[2:end]])
+        if "--iterations" not in (before, word.partition("=")[0])
+    ]
+    more = str(head.discard + _ITERATIONS_WORTH)
+    return shlex.join(["rater", "run", *options, "--iterations", more, *words[end:]])
 
 
 def run_words(head: RunHead) -> list[str]:
@@ -321,7 +350,10 @@ def results_parts(document: SummaryDocument, *, verbose: bool = True) -> Iterato
     elif several and any(row.get("selected") for row in rows):
         discarded = "; ( ) discarded" if any(not row["counted"] for row in rows) else ""
         note = f"* the iteration that counts{discarded}"
-    yield _results_table(shown, note, staggered=_is_staggered(document))
+    staggered = _is_staggered(document)
+    yield _results_table(shown, note, staggered=staggered)
+    if staggered and (text := _never_overlapped(rows, document["stagger_ms"])):
+        yield Line(text, "yellow")
     if any(row.get("bracket_from_slowest") for row in rows):
         yield "Start times are unknown: the bracket is the slowest copy's time."
     failed = {row["benchmark"] for row in rows if row.get("failed_copies") and row["counted"]}
@@ -343,6 +375,19 @@ def _is_staggered(document: SummaryDocument) -> bool:
     """Tell whether copies were released one after another; only steady mode has a window."""
     in_order = "rotated" not in document and "window_s" not in document
     return in_order and document["stagger_ms"] > 0
+
+
+def _never_overlapped(rows: Sequence[Row], stagger_ms: float) -> str | None:
+    """Say that each copy ended before the next began; None: they met, or it is not known."""
+    slowest = [row["slowest"]["elapsed_s"] for row in rows if row.get("slowest")]
+    is_known = len(slowest) == len(rows) and all(row["overlap_s"] is not None for row in rows)
+    if not rows or not is_known or max(slowest) * 1e3 >= stagger_ms:
+        return None
+    return (
+        f"Copies never overlapped, so this measures single copies: the slowest took "
+        f"{format_duration(max(slowest))}, and starts were {format_duration(stagger_ms / 1e3)} "
+        "apart. A shorter --stagger has them meet."
+    )
 
 
 def _counting(rows: Sequence[Row]) -> Iterator[Row]:

@@ -170,7 +170,7 @@ def resolve(request: Request, topology: Topology) -> RunPlan:
         warnings=(
             *loaded.remarks,
             *chosen.left_out,
-            *_several_programs(chosen.request.command),
+            *_warn_of_several_programs(chosen.request.command, schedule.plan),
             *_unequal_threads(chosen.workloads),
             *_made_in_window(chosen.workloads, schedule.plan),
             *_overwritten(schedule.plan, loaded.kits),
@@ -183,7 +183,10 @@ def resolve(request: Request, topology: Topology) -> RunPlan:
                 remedies_for(schedule.plan, placed.placements, placed.offer, chosen.threads),
             ),
         ),
-        refusals=_crowded(chosen, placed, layout, len(offered.counted.pus)),
+        refusals=(
+            *_refuse_programs_to_rotate(chosen.request.command, schedule.plan),
+            *_crowded(chosen, placed, layout, len(offered.counted.pus)),
+        ),
         expected_s=_expected_times(chosen, placed, len(offered.counted.pus)),
         tuning=tuning_of(chosen.request) if topology.is_this_system else UNTUNED,
         counters=schedule.counters,
@@ -359,15 +362,37 @@ def _expected_times(chosen: ChosenCopies, placed: PlacedCopies, pus: int) -> dic
 # -- Which workloads fit, and what a user is warned of ---------------------------------------------
 
 
-def _several_programs(command: Sequence[str]) -> tuple[str, ...]:
-    """Say that one program runs where several are typed, `-- ./a -- ./b`."""
+def _programs_of(command: Sequence[str]) -> list[str]:
+    """Return the programs of `-- ./a -- ./b`, each with its arguments; of `-- ./a` one or none."""
     programs = [shlex.join(words.split("\0")) for words in "\0".join(command).split("\0--\0")]
-    if len(programs) < 2 or not all(shutil.which(shlex.split(program)[0]) for program in programs):
+    are_programs = all(shutil.which(shlex.split(program)[0]) for program in programs if program)
+    return programs if are_programs and all(programs) else []
+
+
+def _command_axis(programs: Sequence[str]) -> str:
+    return shlex.quote("command=" + ",".join(program.replace(",", "\\,") for program in programs))
+
+
+def _warn_of_several_programs(command: Sequence[str], plan: Plan) -> tuple[str, ...]:
+    """Say that one program runs where several are typed."""
+    programs = _programs_of(command)
+    if len(programs) < 2 or plan.order is Order.ROTATED:
         return ()
-    axis = "command=" + ",".join(program.replace(",", "\\,") for program in programs)
     return (
         f"one program runs, with all behind {command[0]} as its arguments; "
-        f"`rater sweep --axis {shlex.quote(axis)}` compares several",
+        f"`rater sweep --axis {_command_axis(programs)}` compares several",
+    )
+
+
+def _refuse_programs_to_rotate(command: Sequence[str], plan: Plan) -> tuple[str, ...]:
+    """Refuse several programs in rotated order: they would be the arguments of the first."""
+    programs = _programs_of(command)
+    if len(programs) < 2 or plan.order is not Order.ROTATED:
+        return ()
+    return (
+        f"rotated order runs the benchmarks of a suite, and a command is one program: "
+        f"{len(programs)} stand behind --; `rater suites new NAME` writes a suite to enter them "
+        f"in, `rater sweep --axis {_command_axis(programs)}` runs one after the other",
     )
 
 

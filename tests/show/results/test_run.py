@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
+from rater.analysis.divots.model.finding import Analysis
 from rater.analysis.results.counters import run_counts
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.score import summarise
@@ -35,6 +36,7 @@ from tests.support.calls import Rater
 from tests.support.counted_runs import counted_run
 from tests.support.example_events import S as CPU_USE_S
 from tests.support.example_events import ended, over, phase, run_of, with_head
+from tests.support.example_runs import copy_row, stored
 from tests.support.golden_shapes import suite_run
 from tests.support.printed import parts_of, text_of
 from tests.support.stored_runs import GONE, append, query_file, query_rows
@@ -79,6 +81,37 @@ def test_after_a_run_the_next_commands_are_named_and_in_show_they_are_not() -> N
     assert "rater report" not in first
     begins = [line[:11] for line in first.splitlines()[:5]]
     assert begins == ["run 7: mini", "2026-11-20 ", "suite ratio", "", "benchmark  "]
+
+
+@pytest.mark.parametrize(
+    ("typed", "next_command"),
+    [
+        ("rater run -- ./mb 3", "rater run --iterations 5 -- ./mb 3"),
+        ("rater run mini --iterations 1", "rater run mini --iterations 5"),
+        ("rater run --iterations=1 -- ./mb --iterations 1",
+         "rater run --iterations 5 -- ./mb --iterations 1"),
+        ("rater run --env KEY='[redacted]' -- ./mb", "rater report 7"),
+        ("rater rerun 3", "rater report 7"),
+    ],
+)  # fmt: skip
+def test_after_a_run_of_one_iteration_the_next_is_one_of_several(
+    typed: str, next_command: str
+) -> None:
+    run = suite_run(["a"], 1)
+    run = replace(run, head=replace(run.head, command_line=typed, iterations=1))
+    few = Analysis(findings=(), visible={})
+    assert shown(run, divots=few).endswith(f"\nnext: `{next_command}`\n")
+
+
+@pytest.mark.parametrize(("stagger_ms", "is_said"), [(2000.0, True), (500.0, False)])
+def test_staggered_copies_that_never_meet_are_single_copies_and_that_is_said(
+    stagger_ms: float, is_said: bool
+) -> None:
+    later = round(stagger_ms * 1e6)
+    rows = [copy_row(0, 1.0), copy_row(1, 1.5, start_ns=later)]
+    text = shown(stored(rows, mode="staggered", stagger_ms=stagger_ms, copies=2))
+    said = "Copies never overlapped, so this measures single copies: the slowest took 1.5 s"
+    assert (said in " ".join(text.split())) == is_said
 
 
 def test_times_below_ten_milliseconds_keep_three_digits_beside_any_others() -> None:
