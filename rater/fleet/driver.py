@@ -85,8 +85,8 @@ class FleetDriver:
     def refresh(self) -> StoredFleet:
         """Look at what was published and at the scheduler, store it, and return the fleet.
 
-        The scheduler is asked only for attempts whose verdict is not there. What it does not know
-        any more costs it most, and administrators block who asks for that at every look.
+        The scheduler is asked only for attempts whose verdict is not there. Jobs that it has
+        forgotten cost it most, and administrators block who asks for them at every look.
         """
         fleet = load_fleet(self.store, self.number)
         states = self.folder.verdict_files()
