@@ -38,6 +38,9 @@ _MOST_OBJECTS = 120_000
 _MOST_ATTRIBUTES = 1_000_000
 _MOST_MATRICES = 1000
 _ENCODINGS = ("UTF-8", "UTF-16", "ISO-8859-1", "US-ASCII")  # that expat itself reads
+# XML allows no declaration behind a blank line, which a copied text may have. It is blanked out, so
+# that lines keep their numbers.
+_LATE_DECLARATION = re.compile(rb"\A(\s+)<\?xml [^<>?\r\n]{0,100}\?>")
 _MEMORY_TYPES = ("NUMANode", "MemCache")
 _NO_CPUS_TYPES = ("Misc", "Bridge", "PCIDev", "OSDev")  # their CPUs are those of their parent
 _parse_bitmap = lru_cache(maxsize=256)(cpuset.parse_bitmap)  # neighbours repeat each other's sets
@@ -129,6 +132,7 @@ class File:
         self.parser.XmlDeclHandler = self._declaration
         try:
             data = text.encode("utf-8", "replace") if isinstance(text, str) else text
+            data = _LATE_DECLARATION.sub(rb"\1", data)
             if data.count(b"=") > _MOST_ATTRIBUTES:
                 self._fail(1, f"more than {_MOST_ATTRIBUTES} attributes, expected an hwloc file")
             self.parser.Parse(data, True)
@@ -465,6 +469,7 @@ def _matrix(element: Element, tree: _Tree, node_numbers: set[int]) -> RawDistanc
 # Not those of instructions (L1iCache): hwloc itself leaves them out unless asked.
 _CACHE = re.compile("L[1-5]Cache")
 _DATA_CACHE = 1  # HWLOC_OBJ_CACHE_DATA
+_FIRST_WITH_KINDS = (2, 4)  # version of hwloc
 _MEMORY_GROUP = 1001  # HWLOC_GROUP_KIND_MEMORY
 _LARGEST_CACHE_BYTES = 1 << 50
 # What boards say that nobody gave a name.
@@ -517,9 +522,16 @@ def details_of(
             for kind in kinds
             if kind.cpus & machine
         ),
+        has_kinds=bool(kinds) or _looks_for_kinds(infos),
         offline=cpuset.numbers_of(everything & ~machine),
         forbidden=cpuset.numbers_of(machine & ~allowed),
     )
+
+
+def _looks_for_kinds(infos: Mapping[str, str]) -> bool:
+    """Tell whether the hwloc that wrote a file knew kinds of CPUs: since version 2.4."""
+    version = re.match(r"(\d{1,3})\.(\d{1,3})", infos.get("hwlocVersion", ""), re.ASCII)
+    return version is not None and (int(version[1]), int(version[2])) >= _FIRST_WITH_KINDS
 
 
 def _cache(span: Span) -> Cache:

@@ -98,6 +98,7 @@ class Details(Struct, frozen=True, kw_only=True):
     caches: tuple[Cache, ...] = ()
     groups: tuple[HwlocGroup, ...] = ()
     kinds: tuple[CpuKind, ...] = ()
+    has_kinds: bool = False  # False: nothing tells whether its CPUs are of one kind
     offline: tuple[int, ...] = ()  # OS numbers of CPUs that exist but have no PU
     forbidden: tuple[int, ...] = ()  # OS numbers of PUs that allowed_cpuset leaves out
 
@@ -336,13 +337,13 @@ def _efficiencies(kinds: Sequence[RawKind], architecture: str, machine: int) -> 
 # Cores of one kind differ by what each die clocks to: preferred cores of one chip by 5 %, the
 # cores of two kinds by 20 % and more.
 _SAME_SPEED = 0.9
-_BASE_CLOCK, _TOP_CLOCK, _CAPACITY = "FrequencyBaseMHz", "FrequencyMaxMHz", "LinuxCapacity"
+_BASE_CLOCK, TOP_CLOCK, _CAPACITY = "FrequencyBaseMHz", "FrequencyMaxMHz", "LinuxCapacity"
 
 
 def merge_kinds(kinds: Sequence[RawKind]) -> list[RawKind]:
     """Return kinds that differ in nothing but clocks close to each other as one, the fastest."""
     fastest: dict[int, RawKind] = {}  # by its place
-    speeds = [(_figure(kind, _CAPACITY), _figure(kind, _TOP_CLOCK)) for kind in kinds]
+    speeds = [(_figure(kind, _CAPACITY), _figure(kind, TOP_CLOCK)) for kind in kinds]
     for place in sorted(range(len(kinds)), key=speeds.__getitem__, reverse=True):
         first = next((it for it, merged in fastest.items() if _alike(kinds[place], merged)), place)
         merged = fastest.get(first, kinds[place])
@@ -360,7 +361,7 @@ def _alike(kind: RawKind, faster: RawKind) -> bool:
     bases = {_figure(member, _BASE_CLOCK) for member in kinds} - {0}
     if len(types) > 1 or (None in types and len(bases) > 1):
         return False
-    names = (_TOP_CLOCK, _CAPACITY, _BASE_CLOCK)
+    names = (TOP_CLOCK, _CAPACITY, _BASE_CLOCK)
     pairs = [sorted(_figure(member, name) for member in kinds) for name in names]
     known = [(low, high) for low, high in pairs if low]
     return bool(known) and all(low > _SAME_SPEED * high for low, high in known)
@@ -378,7 +379,7 @@ def _speeds(kinds: Sequence[RawKind], *, arm: bool) -> list[int]:
     ]
     if all(types) and not arm:
         values = [value << 20 for value in types]
-    for name in (_BASE_CLOCK, _TOP_CLOCK):
+    for name in (_BASE_CLOCK, TOP_CLOCK):
         clocks = [_figure(kind, name) for kind in kinds]
         ranked = [value + clock for value, clock in zip(values, clocks, strict=True)]
         if all(clocks) and len(set(ranked)) == len(ranked):

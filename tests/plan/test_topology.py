@@ -138,6 +138,7 @@ def test_details_are_what_people_ask_for() -> None:
             CpuKind((0, 1, 4, 5), (("FrequencyMaxMHz", "5000"),)),
             CpuKind((2, 3), (("FrequencyMaxMHz", "3000"),)),
         ),
+        has_kinds=True,
         offline=(6, 7),
         forbidden=(5,),
     )

@@ -448,6 +448,13 @@ def test_a_file_that_includes_itself_comes_to_an_end(rater: Rater) -> None:
     assert rater("a.cfg", "--copies", "1")[0] == 0
 
 
+def test_a_configuration_of_another_system_is_read_as_any_other(rater: Rater) -> None:
+    text = "\ufeffsubmit = taskset -c $BIND \\\n $command\nbind = 0, 1, \\\n 1\ncopies = 3\n"
+    Path("a.cfg").write_bytes(text.replace("\n", "\r\n").encode())
+    status, out, _ = rater("a.cfg")
+    assert (status, "bind = 0" in out, "binds CPU 1 again" in out) == (1, False, True)
+
+
 def test_this_machine_is_taken_when_it_is_named(rater: Rater) -> None:
     Path("a.cfg").write_text("submit = taskset -c $BIND $command\nbind = 60000\n")
     status, out, _ = rater("a.cfg", "--topology", "this")

@@ -193,6 +193,12 @@ def check_asked(topology: Topology, *, smt: int | None, kind: str | None) -> Non
         most = "" if threads == 1 else f"use --smt {threads}, --smt 1, or "
         raise InputError(f"--smt {smt}: a core of {topology.source} has {has}: {most}leave it out")
     one_kind = len({pu.kind for pu in topology.machine_pus}) == 1 and not topology.unranked_kinds
+    if kind in ("fast", "slow") and one_kind and not topology.details.has_kinds:
+        raise InputError(
+            f"--kind {kind}: {topology.source} does not tell the kinds of its CPUs: name CPUs "
+            "(--layout list:0-3), or give an hwloc XML file (lstopo FILE.xml) or what "
+            "`lscpu -e=CPU,NODE,SOCKET,CORE,CACHE,MAXMHZ` prints"
+        )
     if kind in ("fast", "slow") and one_kind:
         raise InputError(
             f"--kind {kind}: all CPUs of {topology.source} are of one kind: leave it out"

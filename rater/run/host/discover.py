@@ -8,13 +8,12 @@ file, and destroys hwloc's topology at once.
 from __future__ import annotations
 
 import errno
-import json
 import logging
 import os
 import re
 import select
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -22,11 +21,11 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from rater.plan.hwloc_xml import parse_xml
+from rater.plan.printed_machine import is_wide, parse_printed, plain_text
 from rater.plan.topology import (
     EXAMPLE,
     MOST_PUS,
     Details,
-    RawDistances,
     RawNode,
     RawPU,
     Topology,
@@ -37,7 +36,6 @@ from rater.plan.topology import (
 from rater.system.errors import InputError
 from rater.system.process import pip_install
 from rater.text import packed
-from rater.text.cpuset import MAX_NUMBER, mask_of, parse_list
 
 THIS_MACHINE = "this machine"
 _LARGEST_FILE_BYTES = 24 << 20  # the largest real one known is 0.3 MB, 8192 PUs can take 18
@@ -98,8 +96,9 @@ def from_file(path: Path) -> Topology:
             f"the topology file {source_name} is larger than {_LARGEST_FILE_BYTES >> 20} MiB: "
             "expected hwloc XML, which has well below 1 MiB"
         )
-    return parse_printed(content.decode("utf-8", "replace"), source_name) or parse_xml(
-        content, source_name
+    text = plain_text(content)
+    return parse_printed(text, source_name) or parse_xml(
+        text if is_wide(content) else content, source_name
     )
 
 
@@ -138,134 +137,6 @@ def _read(path: Path, most_bytes: int) -> bytes:
         os.close(descriptor)
 
 
-# -- What `numactl -H` and `lscpu` print of a machine ----------------------------------------------
-
-_NODE_CPUS = re.compile(r"^node (\d{1,5}) cpus:([ \d]*)$", re.MULTILINE | re.ASCII)
-_NODE_SIZE = re.compile(r"^node (\d{1,5}) size: (\d{1,9}) MB$", re.MULTILINE | re.ASCII)
-_DISTANCES = re.compile(r"^ *(\d{1,5}):((?: +\d{1,5})+) *$", re.MULTILINE | re.ASCII)
-_NODE_LIST = re.compile(
-    r'NUMA node(\d{1,5}) CPU\(s\):(?:",\s*"data":\s*")? *([\d,-]{1,50000})', re.ASCII
-)
-
-
-# A row of a CPU by names of columns: cpu, node, socket, core, l2, l3.
-type _CpuRow = dict[str, int]
-_OFFLINE_WORDS = ("no", "n", "N", False)  # of the column `online`
-_LEVELS = ("socket", "node", "l3", "l2", "core")  # from the largest part to the smallest
-_UNKNOWN_PART = -1  # a part that the text does not name
-
-
-def parse_printed(text: str, source: str) -> Topology | None:
-    """Return the machine that `numactl -H` or `lscpu` (-e, -p, -J) printed; None: another text."""
-    try:
-        node_cpus = _printed_nodes(text)
-        listed = [{"cpu": cpu, "node": node} for node, cpus in node_cpus.items() for cpu in cpus]
-        text_rows: list[Mapping[str, object]] = [*(listed or _lscpu_rows(text))]
-        rows = [_whole_numbers(text_row) for text_row in text_rows]
-    except (ValueError, TypeError, AttributeError):
-        return None
-    offline = {
-        row["cpu"]
-        for row, text_row in zip(rows, text_rows, strict=True)
-        if text_row.get("online") in _OFFLINE_WORDS
-    }
-    online = {row["cpu"]: row for row in rows if "cpu" in row and row["cpu"] not in offline}
-    if not online or max(*online, *(row.get("node", 0) for row in rows)) > MAX_NUMBER:
-        return None
-    order = sorted(online, key=lambda cpu: (*_parts_of(online[cpu], *_LEVELS), cpu))
-    cores, packages, l3_caches, l2_caches = (
-        _count_parts(online, order, level) for level in ("core", "socket", "l3", "l2")
-    )
-    members = {node: mask_of(()) for node in node_cpus}
-    for cpu in order:
-        node = online[cpu].get("node", 0)
-        members[node] = members.get(node, 0) | 1 << cpu
-    node_bytes = {int(node): int(mib) << 20 for node, mib in _NODE_SIZE.findall(text)}
-    return build_topology(
-        [
-            RawPU(
-                os=cpu,
-                core=cores[cpu],
-                package=packages[cpu],
-                l3=l3_caches[cpu],
-                l2=l2_caches[cpu],
-            )
-            for cpu in order
-        ],
-        [RawNode(node, members[node], node_bytes.get(node, 0), None) for node in sorted(members)],
-        usable=mask_of(online),
-        allowed_nodes=mask_of(members),
-        source=source,
-        distances=_printed_distances(text),
-        details=Details(has_cores=None not in cores.values(), offline=tuple(sorted(offline))),
-    )
-
-
-def _printed_nodes(text: str) -> dict[int, tuple[int, ...]]:
-    """Return the CPUs of each node as `numactl -H` or plain `lscpu` print them."""
-    by_numactl = {
-        int(node): tuple(map(int, cpus.split())) for node, cpus in _NODE_CPUS.findall(text)
-    }
-    return by_numactl or {int(node): parse_list(cpus) for node, cpus in _NODE_LIST.findall(text)}
-
-
-def _printed_distances(text: str) -> RawDistances | None:
-    matrix = {int(node): tuple(map(float, row.split())) for node, row in _DISTANCES.findall(text)}
-    is_square = bool(matrix) and all(len(row) == len(matrix) for row in matrix.values())
-    return RawDistances(tuple(matrix), tuple(matrix.values())) if is_square else None
-
-
-def _whole_numbers(text_row: Mapping[str, object]) -> _CpuRow:
-    texts = {column: str(value) for column, value in text_row.items()}
-    return {column: int(text) for column, text in texts.items() if text.isdecimal()}
-
-
-def _parts_of(row: _CpuRow, *levels: str) -> tuple[int, ...]:
-    return tuple(row.get(level, _UNKNOWN_PART) for level in levels)
-
-
-def _count_parts(
-    rows: Mapping[int, _CpuRow], order: Iterable[int], level: str
-) -> dict[int, int | None]:
-    """Return by CPU the index of its part of a level; parts are counted in the order of CPUs.
-
-    A part is known by its package too: numbers of cores may begin anew in each.
-    """
-    order = tuple(order)
-    parts = dict.fromkeys(
-        _parts_of(rows[cpu], "socket", level) for cpu in order if level in rows[cpu]
-    )
-    index = {part: number for number, part in enumerate(parts)}
-    return {cpu: index.get(_parts_of(rows[cpu], "socket", level)) for cpu in order}
-
-
-def _lscpu_rows(text: str) -> list[dict[str, object]]:
-    """Return a row a CPU of `lscpu -e`, `-p` or `-J -e`: names of columns are in lower case."""
-    if text.lstrip().startswith("{"):
-        rows = json.loads(text).get("cpus", [])
-    else:
-        lines = text.splitlines()
-        headings = [line for line in lines if "cpu" in line.lower()]
-        heading, *cpu_lines = headings[-1:] + [line for line in lines if re.match(r" *\d", line)]
-        separator = "," if "," in heading else None
-        columns = [name.strip() for name in heading.lstrip("# ").lower().split(separator)]
-        if columns[0] != "cpu":
-            return []
-        rows = [dict(zip(columns, line.split(separator), strict=False)) for line in cpu_lines]
-    return [_split_columns(row) for row in rows]
-
-
-def _split_columns(row: Mapping[str, object]) -> dict[str, object]:
-    """Return a row with `L1d:L1i:L2:L3` and its value `0:0:0:0` as columns of their own."""
-    return {
-        name.lower(): part
-        for column, value in row.items()
-        for name, part in zip(
-            column.split(":"), str(value).split(":") if ":" in column else [value], strict=False
-        )
-    }
-
-
 def parse_synthetic(text: str) -> Topology:
     """Return a machine described as hwloc's synthetic string or as NODESxCPUS.
 
@@ -294,6 +165,7 @@ def _nodes_x_cpus(text: str, nodes: int, cpus: int) -> Topology:
         usable=everything,
         allowed_nodes=everything,
         source=text,
+        details=Details(has_kinds=True),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
@@ -96,7 +97,7 @@ def _bytes(path: Path) -> bytes:
         text += stream.read(most + 1 - len(text))
     if len(text) > most:
         raise InputError(f"{path}: larger than {most >> 20} MiB, no configuration file")
-    return text
+    return text.removeprefix(codecs.BOM_UTF8)  # which editors put before it
 
 
 class _Gathered:

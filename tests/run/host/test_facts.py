@@ -16,6 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from rater.plan.hwloc_xml import parse_xml
+from rater.plan.printed_machine import parse_printed
 from rater.run.host import discover as machine
 from rater.run.host import facts
 from rater.run.host.memory import read_node_memory
@@ -230,14 +231,95 @@ def test_what_lscpu_prints_is_a_machine_of_cores_and_caches(tmp_path: Path, text
     ids=["-p", "summary", "-J"],
 )
 def test_lists_of_lscpu_tell_nodes(text: str) -> None:
-    topology = machine.parse_printed(text, "lscpu")
+    topology = parse_printed(text, "lscpu")
     assert topology is not None
     assert [(node.os, node.cpus) for node in topology.nodes] == [(0, (0,)), (1, (1,))]
 
 
 @pytest.mark.parametrize("text", ["", "hello", "CPU\n", "{}", '{"cpus": 3}', "[1]", "1,2\n3,4\n"])
 def test_other_text_is_no_machine(text: str) -> None:
-    assert machine.parse_printed(text, "x") is None
+    assert parse_printed(text, "x") is None
+
+
+HYBRID = """\
+CPU NODE SOCKET CORE L1d:L1i:L2:L3 ONLINE    MAXMHZ   MINMHZ
+  0    0      0    0 0:0:0:0          yes 5200.0000 800.0000
+  1    0      0    0 0:0:0:0          yes 5200.0000 800.0000
+  2    0      0    1 4:4:1:0          yes 5000.0000 800.0000
+  3    0      0    2 8:8:2:0          yes 3500.0000 800.0000
+  4    -      -    - -                 no         -        -
+"""
+BIG_LITTLE = """\
+CPU NODE MODELNAME         MAXMHZ
+  0    0 Cortex-A55     1800.0000
+  1    0 Cortex-A76 CPU 1900.0000
+"""
+
+
+def kinds_of(text: str) -> tuple[bool, list[tuple[int, int]]]:
+    topology = parse_printed(text, "lscpu")
+    assert topology is not None
+    pus = sorted(topology.pus, key=lambda pu: pu.os)
+    return topology.details.has_kinds, [(pu.os, pu.kind) for pu in pus]
+
+
+def test_lscpu_tells_kinds_of_cpus_by_model_and_highest_clock() -> None:
+    fast_and_slow = [(0, 1), (1, 1), (2, 1), (3, 0)]
+    assert kinds_of(HYBRID) == (True, fast_and_slow)
+    assert kinds_of(HYBRID.replace("5200.0000", "5200,0000")) == (True, fast_and_slow)
+    assert kinds_of(HYBRID.replace("3500", "4900")) == (True, [(0, 0), (1, 0), (2, 0), (3, 0)])
+    assert kinds_of(HYBRID.replace("MAXMHZ", "x")) == (False, [(0, 0), (1, 0), (2, 0), (3, 0)])
+    assert kinds_of(BIG_LITTLE) == (True, [(0, 0), (1, 1)])
+    listed = "# CPU,Node,MAXMHZ\n0,0,3500.0000\n1,0,4800.0000\n"
+    assert kinds_of(listed) == (True, [(0, 0), (1, 1)])
+    rows = [{"cpu": 0, "node": 0, "maxmhz": 3500.0}, {"cpu": 1, "node": 0, "maxmhz": 4800.0}]
+    assert kinds_of(json.dumps({"cpus": rows})) == (True, [(0, 0), (1, 1)])
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "NUMA-Knoten{} CPU(s):",
+        "  NUMA node{} CPU(s):",
+        "Nœud NUMA {} de processeur(s) :",
+        "CPU(s) del nodo NUMA {}:",
+        "NUMA 节点{} CPU：",
+        "CPU(s) de nó{} NUMA:",
+    ],
+)
+def test_the_summary_of_lscpu_is_read_in_any_language(label: str) -> None:
+    lines = ["NUMA:  2", f"{label.format(0)}  0,2", f"{label.format(1)}  1", label.format(2)]
+    topology = parse_printed("\n".join(lines), "lscpu")
+    assert topology is not None
+    assert [(node.os, node.cpus) for node in topology.nodes] == [(0, (0, 2)), (1, (1,)), (2, ())]
+
+
+@pytest.mark.parametrize("word", ["no", "nein", "нет"])
+def test_an_offline_cpu_is_known_in_any_language(word: str) -> None:
+    topology = parse_printed(HYBRID.replace(" no ", f" {word} "), "lscpu")
+    assert topology is not None and topology.details.offline == (4,)
+    unknown = parse_printed(HYBRID.replace(" no ", " xx "), "lscpu")
+    assert unknown is not None and unknown.details.offline == (4,)  # it has no place
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("text", [NUMACTL, HYBRID, XML], ids=["numactl", "lscpu", "xml"])
+def test_text_that_other_systems_saved_is_the_same_machine(
+    tmp_path: Path, text: str, encoding: str, end: str
+) -> None:
+    plain, other = tmp_path / "plain", tmp_path / "other"
+    plain.write_text(text)
+    other.write_bytes(text.replace("\n", end).encode(encoding))
+    read = [machine.load_topology(str(file)) for file in (plain, other)]
+    assert read[0].pus == read[1].pus and read[0].nodes == read[1].nodes
+
+
+def test_xml_behind_a_blank_line_keeps_its_lines(tmp_path: Path) -> None:
+    file = tmp_path / "copied.xml"
+    file.write_text('\n<?xml version="1.0" encoding="UTF-8"?>\n<wrong/>\n')
+    with pytest.raises(InputError, match=r"copied.xml:3: found <wrong>"):
+        machine.load_topology(str(file))
 
 
 def test_a_machine_may_come_by_standard_input() -> None:
