@@ -36,6 +36,7 @@ APPLICATION_ID = int.from_bytes(b"ratr", "big")
 
 APPLICATION_ID_AT = 68  # sqlite.org/fileformat.html, section 1.3: big-endian, 4 bytes
 _BUSY_TIMEOUT_S = 10.0
+_DAMAGED = "SQLITE_(NOTADB|CORRUPT)"  # how such errors of SQLite begin
 _NO_LOCKS = (
     "its file system has no locks, which a database needs; name one on a disk of this machine "
     "with --db or RATER_DB"
@@ -48,6 +49,10 @@ _AUTOCHECKPOINT_PAGES = 16384
 
 class StoreError(RunError):
     """The database could not take or give rows (I/O error, locked too long, damaged)."""
+
+
+class StoreDamagedError(StoreError):
+    """What is in the database cannot be: its file, or its rows, are not as rater left them."""
 
 
 class StoreFullError(StoreError):
@@ -84,7 +89,17 @@ def store_error(error: sqlite3.Error, path: Path, doing: str) -> StoreError:
             f"{path}: the file system failed while {doing} ({error}, {name}); "
             "see `df` and `dmesg`, or keep the database elsewhere with --db"
         )
-    return StoreError(f"{path}: {error} ({name or type(error).__name__}) while {doing}")
+    text = f"{path}: {error} ({name or type(error).__name__}) while {doing}"
+    if isinstance(error, sqlite3.IntegrityError):
+        text = (
+            f"{path}: rows contradict each other while {doing} ({error}): another program changed "
+            "the database, or this is a fault of rater's: please report it"
+        )
+    elif re.match(_DAMAGED, name):
+        text = f"{path}: the database is damaged ({error}) while {doing}"
+    else:
+        return StoreError(text)
+    return StoreDamagedError(text)
 
 
 def _has_locks(folder: Path) -> bool:
@@ -327,7 +342,7 @@ def _until_free(attempt: Callable[[], str]) -> str:
 
 
 def _unusable_error(error: sqlite3.Error, path: Path) -> InputError:
-    if re.match("SQLITE_(NOTADB|CORRUPT)", getattr(error, "sqlite_errorname", None) or ""):
+    if re.match(_DAMAGED, getattr(error, "sqlite_errorname", None) or ""):
         return InputError(
             f"{path}: damaged, or not a database ({error}); it is left as it was. "
             "`sqlite3 FILE .recover` may save its rows; name another file with --db"

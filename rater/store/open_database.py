@@ -6,7 +6,7 @@ import os
 import shlex
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn, Self
@@ -106,6 +106,10 @@ class OpenDatabase:
         except sqlite3.DatabaseError as error:
             self._fail(error, "copying it")
 
+    def forget_pages(self) -> None:
+        """Have what is read next come from the file, not from the memory of SQLite."""
+        self._database.execute("PRAGMA shrink_memory").fetchall()
+
     # -- inside ---------------------------------------------------------------------------------
 
     @contextmanager
@@ -157,35 +161,50 @@ class OpenDatabase:
 
     def _rescue(self, trouble: str) -> Path:
         """Copy all that the connection can read to a new file, for us alone; return that."""
-        failures = []
-        # Without a home this leaves "~" in place, where Path.home() would raise.
-        home = os.path.expanduser("~")  # noqa: PTH111
-        stem, end = f"{self._place.stem}-rescued-", self._place.suffix
-        for folder in (self._place.parent, Path(tempfile.gettempdir()), Path(home)):
-            try:
-                descriptor, name = tempfile.mkstemp(end, stem, resolve_trusted_folder(folder))
-                os.close(descriptor)
-                try:
-                    self._database.execute("VACUUM INTO ?", (name,))
-                except sqlite3.Error as error:
-                    os.unlink(name)  # noqa: PTH108 - a text
-                    raise OSError(0, str(error)) from error
-            except OSError as error:
-                failures.append(f"{folder}: {error.strerror}")
-            else:
-                return Path(name)
-        raise StoreError(
-            f"{self._place}: the database {trouble} while it was open, and no place took a copy: "
-            f"{'; '.join(failures)}"
-        )
+
+        def fill(target: Path) -> None:
+            self._database.execute("VACUUM INTO ?", (str(target),))
+
+        return make_rescue_file(self._place, f"{trouble} while it was open", fill)
 
     def _fail(self, error: sqlite3.DatabaseError, doing: str) -> NoReturn:
-        if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
+        if isinstance(error, sqlite3.ProgrammingError):
             raise error  # ours, and not the user's to mend
         raise store_error(error, self.path, doing) from error
 
     def _checkpoint(self) -> None:
         """Fold the log into the database now, while no copy is timed: this is what fsyncs."""
-        # Failing loses nothing: the rows are safe in the log, and the next time folds them in.
-        with suppress(sqlite3.OperationalError):
+        try:
             self._database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        except sqlite3.OperationalError:
+            return  # nothing is lost: rows are safe in the log, and the next time folds them in
+        except sqlite3.DatabaseError as error:
+            self._fail(error, "folding its log in")
+
+
+def make_rescue_file(place: Path, trouble: str, fill: Callable[[Path], None]) -> Path:
+    """Make a new file beside a database, or where there is room; return what `fill` has filled.
+
+    It is for us alone. `trouble` says what became of the database. Raises `StoreError` where no
+    place takes it.
+    """
+    failures = []
+    # Without a home this leaves "~" in place, where Path.home() would raise.
+    home = os.path.expanduser("~")  # noqa: PTH111
+    stem, end = f"{place.stem}-rescued-", place.suffix
+    for folder in (place.parent, Path(tempfile.gettempdir()), Path(home)):
+        try:
+            descriptor, name = tempfile.mkstemp(end, stem, resolve_trusted_folder(folder))
+            os.close(descriptor)
+            try:
+                fill(Path(name))
+            except (sqlite3.Error, RaterError) as error:
+                os.unlink(name)  # noqa: PTH108 - a text
+                raise OSError(0, str(error)) from error
+        except OSError as error:
+            failures.append(f"{folder}: {error.strerror}")
+        else:
+            return Path(name)
+    raise StoreError(
+        f"{place}: the database {trouble}, and no place took a copy: {'; '.join(failures)}"
+    )

@@ -28,6 +28,7 @@ from rater.fleet.foreign import SourceRefusedError
 from rater.fleet.shared_folder import SharedFolder
 from rater.fleet.store import new_fleet
 from rater.record.run import RunStatus
+from rater.store.connection import StoreError
 from rater.store.store import Store, open_store
 from rater.system.errors import RunError
 from tests.support.browser import Browser
@@ -237,7 +238,7 @@ def test_a_failed_transaction_leaves_no_row_and_no_half_file(into: Store, publis
             "CREATE TEMP TRIGGER stop BEFORE INSERT ON result BEGIN SELECT raise(FAIL, 'x'); END"
         )
         connection.connection.setconfig(sqlite3.SQLITE_DBCONFIG_ENABLE_TRIGGER, True)
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises(StoreError, match="rows contradict each other"):
         admit_database(into, published, 3, "n1", 1)
     assert query(into, "SELECT count(*) FROM fleet_run") == [(0,)]
     assert [it for it in archived(into) if it.suffix != ".db"] == []

@@ -6,7 +6,6 @@ import json
 import os
 import resource
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,7 +26,7 @@ from rater.record.run import (
     Validity,
 )
 from rater.record.stored import RunHead, StoredRun
-from rater.store.connection import StoreError, StoreFullError
+from rater.store.connection import StoreDamagedError, StoreError, StoreFullError
 from rater.store.store import Store, open_store
 from rater.store.sweeps import create_slot_run, end_sweep, new_sweep, remove_sweeps
 from rater.system.errors import InputError
@@ -247,7 +246,9 @@ def test_events_that_come_together_share_a_transaction(store: Store) -> None:
     store.append(number, phase(), ended(0, 1.0), ended(1, 1.0), Noted("both"))
     assert [copy.copy for copy in store.load(number).copies] == [0, 1]
     again = (Noted("not this one"), ended(1, 1.0))  # the same copy cannot end twice
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises(
+        StoreDamagedError, match="rows contradict each other while storing a result"
+    ):
         store.append(number, *again)
     assert store.load(number).notes == ("both",)
 

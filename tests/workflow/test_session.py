@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,11 @@ import pytest
 from benchmarks.torture.commands import COMMANDS
 from benchmarks.torture.stopping import Stopped
 from rater.commands.cli import main
-from rater.record.events import CopyEnded, Event, Noted, RunEnded
+from rater.record.events import CopyEnded, Event, Noted, PhaseEnded, RunEnded
 from rater.record.run import RunStatus
 from rater.run.observe import observer
 from rater.show.live.lines import View
-from rater.store.connection import StoreError, StoreFullError
+from rater.store.connection import StoreDamagedError, StoreError, StoreFullError
 from rater.store.store import Store, open_store
 from rater.system.errors import RunError
 from rater.workflow.run import prepare, session
@@ -171,6 +171,81 @@ def test_a_full_disk_fails_the_run_and_loses_nothing(
     assert str(rescue) in said
     ended = [json.loads(line) for line in rescue.read_text().splitlines()]
     assert {one["copy"] for one in ended if one["event"] == "CopyEnded"} == {0, 1}
+
+
+def _damaged_after(
+    monkeypatch: pytest.MonkeyPatch, database: Path, phases: int, damage: Sequence[str]
+) -> None:
+    """Have a command damage the database once so many phases are stored."""
+    append, ended = Store.append, 0
+
+    def damaging(self: Store, run_id: int, *events: Event) -> None:
+        nonlocal ended
+        append(self, run_id, *events)
+        ended += sum(isinstance(event, PhaseEnded) for event in events)
+        if ended >= phases > 0 and self.path == database:
+            ended = -1000
+            subprocess.run(damage, check=True)  # a file that we close here loses its locks
+
+    monkeypatch.setattr(Store, "append", damaging)
+
+
+_ZEROS = ("dd", "if=/dev/zero", "bs=4096", "conv=notrunc", "status=none")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        (*_ZEROS, "count=400"),
+        (*_ZEROS, "count=400", "seek=1"),
+        ("truncate", "-s", "8192"),
+        ("truncate", "-s", "0"),
+    ],
+    ids=["all", "all but the head", "cut off", "empty"],
+)
+def test_a_database_that_is_damaged_amid_a_run_takes_nothing_of_the_run_with_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    damage: tuple[str, ...],
+) -> None:
+    database = tmp_path / "kept.db"
+    monkeypatch.setenv("RATER_DB", str(database))
+    target = f"of={database}" if damage[0] == "dd" else str(database)
+    _damaged_after(monkeypatch, database, 2, (*damage, target))
+    words = ["run", "--quiet", "--copies", "2", "--iterations", "4", "--", "sleep", "0.1"]
+    assert main(words) == 1
+    said = capsys.readouterr().err
+    [rescued] = tmp_path.glob("kept-rescued-*.db")
+    assert f"this run is in {rescued}" in said
+    assert "is damaged" in said
+    with open_store(rescued) as store:
+        run = store.load(1)
+    assert run.head.status is RunStatus.COMPLETE
+    assert len(run.copies) == 8
+    assert [note for note in run.notes if "stored anew" in note]
+
+
+def test_a_run_that_no_database_takes_any_more_is_a_file_with_all_its_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    append, ended = Store.append, 0
+
+    def refusing(self: Store, run_id: int, *events: Event) -> None:
+        nonlocal ended
+        if ended:
+            raise StoreDamagedError("garbage")
+        append(self, run_id, *events)
+        ended += sum(isinstance(event, PhaseEnded) for event in events)
+
+    monkeypatch.setattr(Store, "append", refusing)
+    monkeypatch.chdir(tmp_path)
+    words = ["run", "--quiet", "--copies", "2", "--iterations", "3", "--", "sleep", "0.1"]
+    assert main(words) == 1
+    [rescue] = tmp_path.glob("rater-*.jsonl")
+    assert str(rescue) in capsys.readouterr().err
+    ended_copies = [line for line in rescue.read_text().splitlines() if "CopyEnded" in line]
+    assert len(ended_copies) == 6
 
 
 class Scribe(View):

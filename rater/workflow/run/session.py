@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -35,7 +35,7 @@ from rater.run.programs.tuning import CopyTuning
 from rater.run.supervise.job import Job, PageSetup
 from rater.run.supervise.supervisor import Outcome, Supervisor
 from rater.run.workplace.run_dirs import Program, RunFolders, stderr_ends
-from rater.store.connection import StoreError
+from rater.store.connection import StoreDamagedError, StoreError
 from rater.store.store import Store
 from rater.system.files import Trusted, replace_file
 from rater.system.paths import sysroot, user_folder
@@ -47,6 +47,7 @@ from rater.workflow.machine import ready_counters
 from rater.workflow.results.divots import store_disturbance, store_placement_verdicts
 from rater.workflow.results.listing import store_score
 from rater.workflow.run.head import ActiveRun, RunLauncher, start_of
+from rater.workflow.run.kept_run import KeptRun
 from rater.workflow.run.prepare import (
     HostLoad,
     PreparedRun,
@@ -234,21 +235,24 @@ class Session:
         """Enter the run in the store, make it, and store its score and verdicts."""
         store = self.store
         entered = self.attempt.enter(store, self.resolved.plan, ready.start, self.say)
-        try:
-            with living_on(self.resolved.reserved, [keeper.launcher.pid]):
-                outcome, recorder = self._supervise(keeper, entered, ready, signals)
-        except Exception as error:
-            with suppress(StoreError):
-                reason = str(error) or type(error).__name__
-                store.append(entered.number, RunEnded(RunStatus.FAILED, reason))
-            raise
-        if recorder.unsaved:
-            self._rescue(entered.number, ready.start.head.uuid, recorder)
-            return MadeRun(number=entered.number, status=1, reason=recorder.problem, run=None)
-        run = store.load(entered.number)
-        proved = store_placement_verdicts(store, run)
-        store_score(store, run)
-        cost = store_disturbance(store, run)
+        with closing(KeptRun(store, entered.number, ready.start)) as kept:
+            try:
+                with living_on(self.resolved.reserved, [keeper.launcher.pid]):
+                    outcome, recorder = self._supervise(keeper, entered, ready, signals, kept)
+            except Exception as error:
+                with suppress(StoreError):
+                    reason = str(error) or type(error).__name__
+                    kept.append(RunEnded(RunStatus.FAILED, reason))
+                raise
+            if recorder.unsaved:
+                self._rescue(kept, ready.start.head.uuid, recorder)
+                return MadeRun(number=entered.number, status=1, reason=recorder.problem, run=None)
+            run = kept.load()
+            proved = store_placement_verdicts(kept.store, run)
+            store_score(kept.store, run)
+            cost = store_disturbance(kept.store, run)
+            if kept.damage is not None:
+                raise StoreDamagedError(kept.damage)
         status = 128 + outcome.signal if outcome.signal is not None else 1
         return MadeRun(
             number=entered.number,
@@ -260,7 +264,12 @@ class Session:
         )
 
     def _supervise(
-        self, keeper: Guard, entered: ActiveRun, ready: ReadyRun, signals: DeferredSignals
+        self,
+        keeper: Guard,
+        entered: ActiveRun,
+        ready: ReadyRun,
+        signals: DeferredSignals,
+        kept: KeptRun,
     ) -> tuple[Outcome, Recorder]:
         """Let copies run and events flow; return how it ended, and the recorder of the events."""
         store = self.store
@@ -278,7 +287,7 @@ class Session:
 
         def append(*events: Event) -> None:
             lost_before = store.lost
-            store.append(entered.number, *events)
+            kept.append(*events)
             if screen and store.lost != lost_before:
                 screen.put(Noted(f"{store.lost}"))
 
@@ -359,13 +368,14 @@ class Session:
         # Progress is never part of what a pipe or --json reads.
         return make_view(terminal(stderr=True), start, ahead)
 
-    def _rescue(self, number: int, uuid: str, recorder: Recorder) -> None:
-        """Write events that the database did not take into a file; raises nothing."""
+    def _rescue(self, kept: KeptRun, uuid: str, recorder: Recorder) -> None:
+        """Write events that no database has into a file; raises nothing."""
+        in_damaged = kept.events() if kept.damage is not None else ()
         lines = [
             json.dumps({"run": uuid, "event": type(event).__name__, **to_dict(event)})
-            for event in recorder.unsaved
+            for event in (*in_damaged, *recorder.unsaved)
         ]
-        print_error(f"run {number}: {recorder.problem}")
+        print_error(f"run {kept.number}: {recorder.problem}")
         lost = f"{len(lines)} records are not in the database"
         data = "".join(f"{line}\n" for line in lines).encode()
         for folder in (Path(), Path(tempfile.gettempdir()), user_folder("DATA")):
