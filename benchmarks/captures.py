@@ -131,7 +131,7 @@ class Scene:
                 if not key.startswith(("RATER_", "SLURM_"))
             },
             **variables,
-            **{"RATER_CONFIG": "", "COLUMNS": "80", "LINES": "24", "TERM": "dumb", "PAGER": ""},
+            **{"RATER_CONFIG": "", "COLUMNS": "80", "LINES": "24", "TERM": "dumb"},
             "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
         }
 
@@ -209,7 +209,7 @@ class Guest(Scene):
         }
         variables = {
             **{"PYTHONPATH": str(CHECKOUT), "COLUMNS": "80", "LINES": "24", "TERM": "dumb"},
-            **{**kept, "PAGER": "", "RATER_CONFIG": ""},
+            **{**kept, "RATER_CONFIG": ""},
         }
         set_ = [word for pair in variables.items() for word in ("--env", "=".join(pair))]
         limit = ["--timeout", str(round(_LONGEST_S))]

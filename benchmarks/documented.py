@@ -98,7 +98,6 @@ def main() -> int:
             **{f"RATER_{it}": str(folder / it.lower()) for it in ("DB", "LOCK", "JOURNAL")},
             "RATER_CONFIG": str(folder / "defaults.toml"),
             "PYTHONPATH": str(CHECKOUT),
-            "PAGER": "",
         }
         _prepare(folder, environment)
         ran, refused, lacking, skipped = 0, 0, 0, 0

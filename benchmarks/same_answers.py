@@ -151,7 +151,7 @@ def environment(folder: Path) -> dict[str, str]:
         "XDG_CONFIG_HOME": folder / "config",
         "XDG_DATA_HOME": folder / "data",
     }
-    shown = {"TERM": "dumb", "TZ": "UTC", "PAGER": "", "LC_ALL": "C.UTF-8", "COLUMNS": "80"}
+    shown = {"TERM": "dumb", "TZ": "UTC", "LC_ALL": "C.UTF-8", "COLUMNS": "80"}
     variables = shown | {name: str(path) for name, path in places.items()}
     if (folder / "machine").exists():
         variables["RATER_SYSROOT"] = str(folder / "machine")

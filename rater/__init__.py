@@ -17,6 +17,11 @@ __all__ = ["__version__", "compare", "load", "runs", "sweep"]
 __version__ = "0.1.0"
 
 
+def __dir__() -> list[str]:
+    """Return what scripts call, not what this module imports for itself."""
+    return sorted({*__all__, "run"})
+
+
 def __getattr__(name: str) -> Any:
     """Import what scripts call when it is asked for: `rater --help` needs none of it."""
     if name in (*__all__, "run"):

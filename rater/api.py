@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from msgspec import Struct
 
@@ -21,13 +21,18 @@ from rater.show.compare.sweep import sweep_document
 from rater.show.results.to_json import divot_rows
 from rater.store.export import head_document
 from rater.store.store import Store
-from rater.store.sweeps import load_sweep
+from rater.store.sweeps import PREFIX, find_sweep, load_sweep
 from rater.system.errors import InputError, RaterError
 from rater.system.process import StoppedBySignal
 from rater.text.documents import did_you_mean
-from rater.text.values import to_json
+from rater.text.values import copies_text, count, to_json
 from rater.workflow.arguments import Output, RunArguments, open_store_for_reading
-from rater.workflow.results.columns import ColumnTable, column_table, columns_of_copies
+from rater.workflow.results.columns import (
+    ColumnTable,
+    column_table,
+    columns_of_copies,
+    columns_of_points,
+)
 from rater.workflow.results.compare import compare_words
 from rater.workflow.results.divots import analysis_for_results
 from rater.workflow.run.begin import make_asked
@@ -48,7 +53,28 @@ class LoadedRun(Struct, frozen=True, kw_only=True):
     copies: ColumnTable  # a row per copy run: benchmark, iteration, copy, cpu, node, elapsed_s, ...
     brackets: ColumnTable  # a row per benchmark and iteration: bracket_s, ratio, score_lost, ...
     settings: dict[str, str]  # of the machine and of the run, as they were recorded
-    divots: tuple[DivotJson, ...]  # as `findings` of `rater divots --json`
+    divots: tuple[DivotJson, ...]  # as `divots` of `rater divots --json`
+
+    def __repr__(self) -> str:
+        """Return which run it is, how it ended, and how large it is."""
+        head = self.head
+        what = ", ".join([head["suite"] or "command", *head["benchmarks"][:1]])
+        copies = copies_text(head["copies"])
+        return f"<run {head['run']}: {what}, {copies}, {head['status']}>"
+
+
+class LoadedSweep(Struct, frozen=True, kw_only=True):
+    """A stored sweep."""
+
+    head: dict[str, Any]  # as `rater sweep --show N --json`, and as `rater.sweep` returns it
+    runs: tuple[LoadedRun, ...]  # that count, point by point
+    copies: ColumnTable  # of all these runs; the first column is the point's label
+
+    def __repr__(self) -> str:
+        """Return which sweep it is, how it ended, and how large it is."""
+        head = self.head
+        points, runs = count(len(head["points"]), "point"), count(len(self.runs), "run")
+        return f"<sweep {head['sweep']}: {points}, {runs}, {head['status']}>"
 
 
 def run(
@@ -67,7 +93,8 @@ def run(
     """
     status, run_uuid = make_asked(Output(db=db, quiet=True), _asked(suites, command, options))
     _raise_stopped(status)
-    return load(run_uuid, db=db)
+    made: LoadedRun = load(run_uuid, db=db)
+    return made
 
 
 def sweep(
@@ -98,32 +125,44 @@ def sweep(
     document: dict[str, Any] = {}
 
     def keep(_: Output, store: Store, number: int) -> None:
-        stored_sweep = load_sweep(store, number)
-        view = view_of(stored_sweep, results_of(store, stored_sweep))
-        document.update(to_json(sweep_document(view)))  # enums as plain text
+        document.update(_sweep_document(store, number))
 
     output = Output(db=db, json=True, quiet=True)
     _raise_stopped(run_sweep(_asked(suites, command, options), sweep_options, output, keep))
     return document
 
 
+def _sweep_document(store: Store, number: int) -> dict[str, Any]:
+    stored_sweep = load_sweep(store, number)
+    view = view_of(stored_sweep, results_of(store, stored_sweep))
+    document: dict[str, Any] = to_json(sweep_document(view))  # enums as plain text
+    return document
+
+
 def compare(
     *points: str | int,
-    within: str = "1%",
+    within: str | float = "1%",
     baseline: str | int | None = None,
     by: Sequence[str] = (),
     db: str | None = None,
 ) -> dict[str, Any]:
     """Compare points with the first, and return what `rater compare --json` has.
 
-    A point: a run (7, "last"), several ("7,8,9"), "tag:thp=always", "sweep:3". Raises `InputError`.
+    A point: a run (7, "last"), several ("7,8,9"), "tag:thp=always", "sweep:3". `within`: what is
+    the same, as a share (0.01) or in per cent ("1%"). Raises `InputError`.
     """
     words = [str(point) for point in points]
+    if not isinstance(within, str):
+        if not 0 < within < 1:
+            raise InputError(
+                f"within {within}: expected a share below 1, 0.01 for 1 %, or per cent as '1%'"
+            )
+        within = f"{within * 100:.12g}%"
     with open_store_for_reading(Output(db=db), words) as store:
         comparison, without = compare_words(
             store,
             words,
-            str(within),
+            within,
             baseline=None if baseline is None else str(baseline),
             by=(by,) if isinstance(by, str) else by,
         )
@@ -156,21 +195,44 @@ def _raise_stopped(status: int) -> None:
         raise StoppedBySignal(status - 128)
 
 
-def load(which: str | int = "last", *, db: str | None = None) -> LoadedRun:
+@overload
+def load(which: int, *, db: str | None = None) -> LoadedRun: ...
+@overload
+def load(which: str = "last", *, db: str | None = None) -> Any: ...
+def load(which: str | int = "last", *, db: str | None = None) -> LoadedRun | LoadedSweep:
     """Return a run: a number, the start of a uuid, `last`, `last~1`, `tag:K=V`, `fleet:3/n017`.
 
-    `db`: the database, else RATER_DB, else the user's own. Raises `rater.system.errors.InputError`
-    where there is no such run or database.
+    `sweep:3` and `sweep:last` are a sweep, as a `LoadedSweep`. `db`: the database, else RATER_DB,
+    else the user's own. Raises `rater.system.errors.InputError` where there is no such run, sweep
+    or database.
     """
-    with open_store_for_reading(Output(db=db), [str(which)]) as store:
-        stored = store.load(store.find(str(which)))
-        analysis = analysis_for_results(store, stored)
+    word = str(which)
+    with open_store_for_reading(Output(db=db), [word]) as store:
+        if word.startswith(PREFIX):
+            return _load_sweep(store, find_sweep(store, word))
+        return _load_run(store, store.load(store.find(word)))
+
+
+def _load_run(store: Store, stored: StoredRun) -> LoadedRun:
+    analysis = analysis_for_results(store, stored)
     return LoadedRun(
         head=dict(head_document(stored.head)),
         copies=columns_of_copies(stored),
         brackets=_brackets(stored),
         settings=dict(stored.settings),
         divots=tuple(divot_rows(analysis.findings, analysis.confirm)) if analysis else (),
+    )
+
+
+def _load_sweep(store: Store, number: int) -> LoadedSweep:
+    document = _sweep_document(store, number)
+    loaded = [
+        (point["label"], store.load(run)) for point in document["points"] for run in point["runs"]
+    ]
+    return LoadedSweep(
+        head=document,
+        runs=tuple(_load_run(store, stored) for _, stored in loaded),
+        copies=columns_of_points(loaded),
     )
 
 

@@ -38,6 +38,14 @@ def test_all_runs_are_rows_by_number(database: Path) -> None:
     assert "uuid" in repr(rater.runs())
 
 
+def test_the_module_lists_what_scripts_call_and_objects_fit_a_line(database: Path) -> None:
+    make_run(database, uuid="a")
+    assert dir(rater) == ["__version__", "compare", "load", "run", "runs", "sweep"]
+    run = rater.load("last")
+    assert re.fullmatch(r"<run 1: [^<>]{5,60}, complete>", repr(run))
+    assert max(len(repr(it)) for it in (run.copies, run.brackets, rater.runs())) < 100
+
+
 def test_what_is_not_there_is_an_input_error(database: Path, store: Store) -> None:
     with pytest.raises(InputError, match="no runs stored yet"):
         rater.load(9)
@@ -61,6 +69,11 @@ def test_runs_and_sweeps_are_made_and_compared_as_their_commands_do(database: Pa
     assert [run["run"] for run in swept["runs"]] == [3, 4, 5, 6]
     found = rater.compare("sweep:1", within="2%")
     assert found["margin"] == 0.02
+    loaded = rater.load("sweep:1")
+    assert repr(loaded) == "<sweep 1: 2 points, 4 runs, complete>"
+    assert loaded.head == swept
+    labels = [point["label"] for point in swept["points"]]
+    assert loaded.copies["point"].tolist() == [labels[0]] * 2 + [labels[1]] * 2
     assert database.exists()
 
 
@@ -96,6 +109,14 @@ def test_values_of_another_kind_are_input_errors(
     with pytest.raises(InputError, match=said):
         rater.run(**options)
     assert not database.exists()
+
+
+def test_a_number_within_which_points_are_the_same_is_a_share(database: Path) -> None:
+    for uuid in "ab":
+        make_run(database, uuid=uuid)
+    assert rater.compare(1, 2, within=0.03)["margin"] == 0.03
+    with pytest.raises(InputError, match=r"within 3: expected a share below 1, 0\.01 for 1 %"):
+        rater.compare(1, 2, within=3)
 
 
 def test_axes_and_rounds_of_another_kind_are_input_errors(database: Path) -> None:

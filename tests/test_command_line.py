@@ -21,16 +21,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from rich.console import Console
 
 from rater.commands.cli import MENU, build_parser, main
 from rater.commands.command_line import RENAMED, parsers_below, shown_actions, subparsers_of
 from rater.commands.machine import SHELLS
 from rater.plan.request import OPTIONS
-from rater.show.screen.console import paged
 from rater.store.observations import MOST_BENCHMARKS
 from rater.system.process import print_error
-from rater.text.secrets import cleaned_streams
 from tests.support.calls import Rater
 from tests.support.observations import DOCUMENT, changed
 from tests.support.strangers import give, needs_root, stranger_does, stranger_keeps
@@ -230,16 +227,6 @@ def test_a_message_in_a_file_stays_one_line(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(sys, "stderr", err := io.StringIO())
     print_error("warning: the copies share the machine with them")
     assert err.getvalue() == "rater: warning: the copies share the machine with them\n"
-
-
-def test_a_picture_that_fits_the_screen_keeps_its_colours(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PAGER", "sh")  # is there, and never started
-    monkeypatch.setattr(sys, "stdout", out := _Terminal())
-    with cleaned_streams():
-        console = Console(file=_Terminal(), force_terminal=True, color_system="standard", height=24)
-        with paged(console):
-            console.print("[red]slow[/red]")
-    assert out.getvalue() == "\x1b[31mslow\x1b[0m\n"
 
 
 PLAN = ("plan", "--topology", "pack:1 core:4 pu:1", "--", "true")

@@ -261,13 +261,14 @@ _MOST_NAMED = 5
 _LARGEST_SIGN = "\U0010ffff"
 
 
-class RunFilter(Struct, frozen=True):
+class RunFilter(Struct, frozen=True, kw_only=True):
     """Which runs a list is of; what is not given narrows nothing."""
 
     tags: tuple[tuple[str, str | None], ...] = ()  # key and value; no value: any
     host: str | None = None  # a name, or a pattern with * and ?
     suite: str | None = None  # the same
     since: str | None = None  # UTC, ISO 8601 with "Z": begun then or later
+    without_tag: str | None = None  # runs that have it, with any value, are left out
 
 
 def find_matching(
@@ -292,6 +293,9 @@ def find_matching(
     if run_filter.since is not None:
         conditions.append("coalesce(run.started_at, run.stored_at) >= ?")
         values.append(run_filter.since)
+    if run_filter.without_tag is not None:
+        conditions.append("run.id NOT IN (SELECT run_id FROM tag WHERE name = ?)")
+        values.append(run_filter.without_tag)
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     (count,) = database.execute(f"SELECT count(*) FROM run {where}", values).fetchone()
     rows = database.execute(

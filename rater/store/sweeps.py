@@ -34,7 +34,7 @@ _HEAD = (
     "FROM sweep WHERE id = :sweep"
 )
 _REPLACED = "replaced-by"  # tag of a run that did not get to its end: the run in its place
-_NOT_COUNTED = "not-counted"  # tag of a run that was not made as its point says: why
+NOT_COUNTED = "not-counted"  # tag of a run that was not made as its point says: why
 
 
 def new_sweep(
@@ -178,7 +178,7 @@ def discard_run(store: Store, run: int, why: str) -> None:
             (run,),
         )
         database.execute("UPDATE sweep_run SET replaced = 1 WHERE run_id = ?", (run,))
-        _tag(database, run, _NOT_COUNTED, escape_undecodable(why))
+        _tag(database, run, NOT_COUNTED, escape_undecodable(why))
 
 
 def end_sweep(

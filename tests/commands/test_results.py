@@ -58,6 +58,20 @@ def test_list_is_an_array_of_run_heads(database: Path, rater: Rater) -> None:
     )
 
 
+def test_list_has_a_line_for_runs_that_count_and_one_for_all_that_were_made_again(
+    database: Path, rater: Rater
+) -> None:
+    make_run(database, uuid="a")
+    for uuid in "bc":
+        make_run(database, uuid=uuid, tags=(("not-counted", "34 % of CPU 1 taken"),))
+    lines = rater("list")[1].splitlines()
+    assert [line.split()[0] for line in lines[1:2]] == ["1"]
+    assert "2 more runs did not count: `rater list --tag not-counted`" in lines[-1]
+    asked = rater("list", "--tag", "not-counted")[1].splitlines()
+    assert [line.split()[0] for line in asked[1:3]] == ["2", "3"]
+    assert [head["run"] for head in parsed(rater("list", "--json")[1])] == [1, 2, 3]
+
+
 def test_list_is_narrowed_by_what_is_asked_for(database: Path, rater: Rater) -> None:
     make_run(database, uuid="a", tags=(("fan", "old"), ("day", "1")))
     make_run(database, uuid="b", tags=(("fan", "old"), ("day", "2")))
@@ -188,7 +202,7 @@ def test_importing_twice_adds_nothing_and_says_so(document: Path, rater: Rater) 
     assert len(parsed(rater("list", "--json")[1])) == 1
     status, out, _ = rater("import", document, "--json")
     added = {"run": 1, "uuid": "made-by-hand", "added": False, "observations": 4}
-    assert parsed(out) == {"rater": 1, **added}
+    assert parsed(out) == {"rater": 1, **added, "notes": []}
 
 
 def test_several_documents_are_imported_and_the_bad_ones_named(
@@ -203,6 +217,7 @@ def test_several_documents_are_imported_and_the_bad_ones_named(
         [
             "run 1: 4 observations of made-by-hand imported",
             "run 2: 1 observations of u imported",
+            "  note: 2 copies, only 1 has observations",
         ],
     )
     assert [line.split(": ")[1] for line in err.splitlines()] == [

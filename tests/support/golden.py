@@ -170,7 +170,6 @@ class Stage:
             for name, value in {
                 "TERM": "dumb",
                 "TZ": "UTC",
-                "PAGER": "",
                 "LC_ALL": "C.UTF-8",
             }.items():
                 patch.setenv(name, value)

@@ -12,6 +12,7 @@ from rater.record.run import RunStatus
 from rater.record.stored import PER_HOUR, RunHead
 from rater.show.screen.document import TEXT, Field, Part, ViewTable
 from rater.show.screen.format import format_clock, format_number, run_title
+from rater.text.values import count
 
 # -- Words of a run's head, for its own page and for lists; imports little, as lists start often ---
 
@@ -56,6 +57,7 @@ class RunPage(Struct, frozen=True):
     runs: tuple[ListedRun, ...]
     count: int
     narrowed: bool = False  # not all runs were asked for
+    folded: int = 0  # runs of sweeps that were made again, which are not among these
 
 
 def rows_that_fit() -> int:
@@ -65,6 +67,9 @@ def rows_that_fit() -> int:
 
 def list_parts(page: RunPage) -> Iterator[Part]:
     """Yield one row per run; what does not fit is cut or left out, when and tags never."""
+    if not page.runs and page.folded:
+        yield f"no run counts; {_folded_text(page)}"
+        return
     if not page.runs:
         no_runs = "no run matches: `rater list` shows all"
         yield no_runs if page.narrowed else "no runs yet: `rater run` makes one"
@@ -137,13 +142,20 @@ def _list_note(page: RunPage) -> str:
     """Return how many runs there are, on which host if it is one, and how to see the others."""
     hosts = {run.head.hostname for run in page.runs}
     one_host = f", all on {host}" if len(hosts) == 1 and (host := hosts.pop()) else ""
+    behind = f"; {_folded_text(page)}" if page.folded else ""
     if len(page.runs) < page.count:
         of_them = "that match" if page.narrowed else "stored"
         return (
             f"the latest {len(page.runs)} of {page.count} runs {of_them}{one_host} "
-            "(--limit N: more, --limit 0: all)"
+            f"(--limit N: more, --limit 0: all){behind}"
         )
-    return f"{page.count} runs{one_host}" if one_host and page.count > 1 else ""
+    if one_host and page.count > 1:
+        return f"{page.count} runs{one_host}{behind}"
+    return behind.removeprefix("; ")
+
+
+def _folded_text(page: RunPage) -> str:
+    return f"{count(page.folded, 'more run')} did not count: `rater list --tag not-counted`"
 
 
 def _run_style(run: ListedRun) -> str:

@@ -1,20 +1,15 @@
-"""Lines, sentences and tables that fill the width of a terminal, or go through a pager."""
+"""Lines, sentences and tables that fill the width of a terminal."""
 
 from __future__ import annotations
 
 import os
-import shlex
-import shutil
-import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.pager import Pager
 from rich.segment import Segment
 from rich.text import Text
 
@@ -193,41 +188,6 @@ class Terminal(Console):
 def terminal(*, stderr: bool = False) -> Console:
     """Return the console that standard output, or error, is now."""
     return Terminal(file=raw_stream(sys.stderr if stderr else sys.stdout))
-
-
-# -- What is longer than the screen goes through the user's pager, as git's output does ------------
-
-
-@contextmanager
-def paged(console: Console) -> Iterator[None]:
-    """Print what is printed inside through `$PAGER`, else `less -FRX`, where it is too long.
-
-    Directly where standard output is no terminal, or `PAGER` is empty or `cat`.
-    """
-    words = shlex.split(os.environ.get("PAGER", "less -FRX"))
-    program = shutil.which(words[0]) if words and words[0] != "cat" else None
-    if program is None or not console.is_terminal or not sys.stdout.isatty():
-        yield
-        return
-    with console.pager(_Program([program, *words[1:]], console.height), styles=True):
-        yield
-
-
-class _Program(Pager):
-    def __init__(self, words: list[str], height: int) -> None:
-        self._words, self._height = words, height
-
-    def show(self, content: str) -> None:
-        """Hand over the text; a pager that ends early has shown what was wanted."""
-        if content.count("\n") < self._height:
-            raw_stream(sys.stdout).write(content)  # cleaned when it was drawn
-            return
-        environment = {"LESS": "FRX", **os.environ}
-        with (
-            subprocess.Popen(self._words, stdin=subprocess.PIPE, env=environment) as program,
-            suppress(BrokenPipeError),
-        ):
-            program.communicate(content.encode(errors="replace"))
 
 
 # -- Text on a page as wide as the terminal: sentences, and what stands at the left of them --------

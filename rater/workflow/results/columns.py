@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -10,9 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from rater.record.stored import StoredRun
+from rater.store.export import CopyTable, join_tables
 from rater.system.errors import InputError
 from rater.system.process import pip_install
+from rater.text.values import truncate_list
 from rater.workflow.results.copies_table import table_of_copies
+
+_MOST_NAMES = 6  # of columns, in a line for people
 
 
 class ColumnTable(Mapping[str, npt.NDArray[Any]]):
@@ -32,7 +36,7 @@ class ColumnTable(Mapping[str, npt.NDArray[Any]]):
 
     def __repr__(self) -> str:
         rows = len(next(iter(self._columns.values()), ()))
-        return f"<{rows} rows of {', '.join(self._columns)}>"
+        return f"<{rows} rows of {truncate_list(list(self._columns), _MOST_NAMES)}>"
 
     def to_pandas(self) -> Any:
         """Return a pandas.DataFrame; `InputError` where pandas is not installed."""
@@ -54,12 +58,21 @@ class ColumnTable(Mapping[str, npt.NDArray[Any]]):
 
 def columns_of_copies(stored: StoredRun) -> ColumnTable:
     """Return the copies of a run as `rater export --format csv` has them, times in seconds."""
-    table = table_of_copies(stored)
+    return _columns_of(table_of_copies(stored))
+
+
+def columns_of_points(runs: Iterable[tuple[str, StoredRun]]) -> ColumnTable:
+    """Return the copies of several runs, each with the label of its point as first column."""
+    return _columns_of(join_tables([(label, table_of_copies(run)) for label, run in runs]))
+
+
+def _columns_of(table: CopyTable) -> ColumnTable:
+    lines = (zip(line, table.timed, strict=True) for line in table.lines)
     return column_table(
         table.headings,
         [
             [value / 1e9 if is_s and value is not None else value for value, is_s in cells]
-            for cells in (zip(line, table.timed, strict=True) for line in table.lines)
+            for cells in lines
         ],
     )
 

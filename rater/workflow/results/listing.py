@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.record.run import RunStatus, escape_undecodable
 from rater.record.stored import RunHead, StoredRun
@@ -18,6 +19,7 @@ from rater.show.results.listing import ListedRun, RunPage, list_parts, rows_that
 from rater.store.connection import StoreError
 from rater.store.read import RunFilter
 from rater.store.store import RunScore, Store, count_divots, load_score, save_score
+from rater.store.sweeps import NOT_COUNTED
 from rater.system.errors import InputError, RaterError
 from rater.system.process import print_error
 from rater.text.values import duration_s
@@ -43,20 +45,29 @@ def list_runs(output: Output, options: ListOptions) -> int:
     """Print the runs that are stored: the latest ones, or those that are asked for."""
     wanted = _filter(options)
     page = RunPage((), 0, narrowed=wanted != RunFilter())
+    asks_for_folded = any(name == NOT_COUNTED for name, _ in wanted.tags)
+    # Programs get every run; people those that count, and how many were made again.
+    folds = not output.json and not asks_for_folded
     if (store := open_to_list(output)) is not None:
         with store:
             fits = None if output.json or not sys.stdout.isatty() else rows_that_fit()
             limit = fits if options.limit is None else min(options.limit, _MOST_RUNS) or None
             # A document must not depend on how fast the machine is.
-            page = _page(store, wanted, limit, math.inf if output.json else _LONGEST_S)
+            longest_s = math.inf if output.json else _LONGEST_S
+            page = _page(store, wanted, limit, longest_s, folds=folds)
     documents = [_document(it) for it in page.runs] if output.json else []
     print_view(output, documents, lambda _: list_parts(page))
     return 0
 
 
-def _page(store: Store, run_filter: RunFilter, limit: int | None, longest_s: float) -> RunPage:
-    numbers, count = store.matching(run_filter, limit)
-    heads = store.runs(None if len(numbers) == count and run_filter == RunFilter() else numbers)
+def _page(
+    store: Store, run_filter: RunFilter, limit: int | None, longest_s: float, *, folds: bool
+) -> RunPage:
+    """Return the latest runs; `folds`: without those that were made again, which are counted."""
+    shown = replace(run_filter, without_tag=NOT_COUNTED) if folds else run_filter
+    numbers, count = store.matching(shown, limit)
+    folded = store.matching(run_filter, 0)[1] - count
+    heads = store.runs(None if len(numbers) == count and shown == RunFilter() else numbers)
     scores = scores_of(store, heads, longest_s)
     with store.reading() as connection:
         runs = tuple(
@@ -68,7 +79,7 @@ def _page(store: Store, run_filter: RunFilter, limit: int | None, longest_s: flo
             )
             for head, score in ((head, scores.get(head.run)) for head in heads)
         )
-    return RunPage(runs, count, narrowed=run_filter != RunFilter())
+    return RunPage(runs, count, narrowed=run_filter != RunFilter(), folded=folded)
 
 
 def _document(run: ListedRun) -> ListedRunJson:

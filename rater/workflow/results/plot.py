@@ -21,7 +21,7 @@ from rater.show.charts.terminal import print_picture
 from rater.show.charts.timeline import timeline_svg
 from rater.show.html.story import ReportRun, run_data
 from rater.show.results.cpu_use import counts_json
-from rater.show.screen.console import Printer, paged, terminal
+from rater.show.screen.console import Printer, terminal
 from rater.show.screen.format import sanitize
 from rater.store.store import Store
 from rater.system.errors import InputError
@@ -96,9 +96,7 @@ def plot(output: Output, run_words: tuple[str, ...], options: PlotOptions) -> in
             f"{options.file}: {picture.title}" + (f", {panels} benchmarks" if panels != 1 else "")
         )
     else:
-        console = terminal()
-        with paged(console):
-            print_picture(picture, Printer(console))
+        print_picture(picture, Printer(terminal()))
     return 0
 
 
