@@ -142,6 +142,7 @@ def add_arguments(
     either:                   at most one of the entries below may be given, up to `options:`
     -v, --verbose             an option without a value
     --iteration I:int         a value and the name of its converter, of `types` too
+    --from FILE+              the option takes several words, and may be given several times
     --tag K=V ...             the option may be given several times; `!`: it has to be given
     --law (log|rate) =log     one of these words, and the default
     --run SIZE ?test          the value may be left out, and is `test` then
@@ -205,10 +206,12 @@ def _argument_settings(
                 settings["choices"] = tuple(map(convert, metavar.strip("()").split("|")))
             else:
                 settings["metavar"] = metavar
+    metavar = settings.get("metavar", "")
     if names:
         is_flag = not {"metavar", "choices"} & settings.keys()
+        several = {"metavar": metavar[:-1], "nargs": "+", "action": "extend", "default": []}
+        settings |= several if metavar.endswith("+") else {}
         return names, settings | ({"action": "store_true"} if is_flag else {})
-    metavar = settings.get("metavar", "")
     if metavar[-1:] in {"?", "*", "+"}:
         settings |= {"metavar": metavar[:-1], "nargs": metavar[-1]}
     return [settings.pop("dest", metavar.rstrip("?*+").lower())], settings

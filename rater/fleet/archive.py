@@ -208,49 +208,66 @@ def admit_database(
             if connection.execute(known_digest, key).fetchone()[0] == copy.sha256:
                 return False
         whole = shutil.copyfile(copy.path, scratch / "whole.db")  # as it was published
-        index = _index_of(copy, key, whole.stat().st_size)
-        if not index.runs:
+        rows = read_index(taken(copy).path, key, copy.sha256, whole.stat().st_size)
+        if not rows:
             raise SourceRefusedError(f"{published}: there is no run in it")
         with store.writing("collecting") as connection:
             before = connection.execute(known_digest, key).fetchone()[0]
-            file = archived_file(connection, copy.sha256)
-            make_private_folder(file.parent)
-            with whole.open("rb") as bytes_:
-                copy_whole(bytes_, file)  # before the rows that refer to it
+            archive_whole(connection, whole, copy.sha256)  # before the rows that refer to it
             for table in ("result", "fleet_run"):
                 connection.execute(f"DELETE FROM {table} WHERE {condition}", key)
-            for run, settings in zip(index.runs, index.settings, strict=True):
-                _insert_run(connection, run, settings)
-            connection.executemany(
-                "INSERT INTO result (fleet, host, attempt, run, benchmark, bracket_s, copy_s) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                [(fleet, host, attempt, *time) for time in index.times],
-            )
-        with store.reading() as connection:
-            used = connection.execute("SELECT 1 FROM fleet_run WHERE sha256 = ?", (before,))
-            if before and used.fetchone() is None:
-                archived_file(connection, before).unlink(missing_ok=True)
+            for row in rows:
+                insert_row(connection, row)
+        remove_unused(store, before)
     return True
 
 
-class _Index(Struct, frozen=True):
-    """The rows of the index about a published database."""
+class IndexRow(Struct, frozen=True, kw_only=True):
+    """What the index has of a run in a published database."""
 
-    runs: list[IndexedRun]
-    settings: list[str]  # of each run, as JSON
-    times: list[tuple[int | str | None, ...]]  # run, benchmark, brackets and median copies
+    run: IndexedRun
+    fingerprint: str  # of the kind of machine
+    request: str | None  # what the user asked for, as JSON
+    settings: str  # as JSON
+    times: list[tuple[str, str | None, str]]  # benchmark, brackets and median copies
 
 
-def _index_of(copy: ForeignCopy, key: Mapping[str, Any], size: int) -> _Index:
-    """Read a published database; `size`: bytes of the file as it was published."""
-    with closing(sqlite3.connect(taken(copy).path)) as opened:
+def read_index(database: Path, key: Mapping[str, Any], sha256: str, size: int) -> list[IndexRow]:
+    """Return what the index gets of a database that came through the door.
+
+    `key` has the fleet, host and attempt of its runs; `sha256` and `size` (bytes) are of the file
+    in the archive.
+    """
+    with closing(sqlite3.connect(database)) as opened:
         source = Database(opened)
-        runs = source.read(IndexedRun, _RUNS, **key, sha256=copy.sha256, bytes=size)
-        return _Index(
-            runs,
-            [_settings(source, run.run) for run in runs],
-            [(run.run, *time) for run in runs for time in _times(source, run.run)],
-        )
+        query = "SELECT run.id, fingerprint, request FROM run JOIN host ON host.id = host_id"
+        asked = {run: texts for run, *texts in source.execute(query)}
+        return [
+            IndexRow(
+                run=run,
+                fingerprint=asked[run.run][0],
+                request=asked[run.run][1],
+                settings=_settings(source, run.run),
+                times=_times(source, run.run),
+            )
+            for run in source.read(IndexedRun, _RUNS, **key, sha256=sha256, bytes=size)
+        ]
+
+
+def archive_whole(connection: Database, whole: Path, sha256: str) -> None:
+    """Put a database into the archive, under its SHA-256. Raises `OSError`."""
+    file = archived_file(connection, sha256)
+    make_private_folder(file.parent)
+    with whole.open("rb") as bytes_:
+        copy_whole(bytes_, file)
+
+
+def remove_unused(store: OpenDatabase, sha256: str | None) -> None:
+    """Remove a database from the archive to which no run of the index refers."""
+    with store.reading() as connection:
+        used = connection.execute("SELECT 1 FROM fleet_run WHERE sha256 = ?", (sha256,))
+        if sha256 and used.fetchone() is None:
+            archived_file(connection, sha256).unlink(missing_ok=True)
 
 
 def _check_whole(published: Path, copy: ForeignCopy, sha256: str | None) -> None:
@@ -263,12 +280,19 @@ def _check_whole(published: Path, copy: ForeignCopy, sha256: str | None) -> None
         raise SourceRefusedError(f"{published}: {problem}")
 
 
-def _insert_run(connection: Database, run: IndexedRun, settings: str) -> None:
-    changes: dict[str, Any] = {"setting": _setting(connection, settings)}
+def insert_row(connection: Database, row: IndexRow) -> None:
+    """Add a run and its times to the index."""
+    run = row.run
+    changes: dict[str, Any] = {"setting": _setting(connection, row.settings)}
     if run.status is RunStatus.RUNNING:  # published: its process is gone
         changes["status"] = RunStatus.INTERRUPTED
         changes["reason"] = "rater did not live to end it"
     connection.insert("fleet_run", run, **changes)
+    connection.executemany(
+        "INSERT INTO result (fleet, host, attempt, run, benchmark, bracket_s, copy_s) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [(run.fleet, run.host, run.attempt, run.run, *time) for time in row.times],
+    )
 
 
 def _times(source: Database, run: int) -> list[tuple[str, str | None, str]]:

@@ -20,7 +20,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from rater.fleet import local_job
-from rater.fleet.plan import JobPhase, JobSeen
+from rater.fleet.plan import FILES, JobPhase, JobSeen
 from rater.fleet.shared_folder import read_ours
 from rater.system.errors import InputError, RunError
 from rater.system.files import Trusted, open_file
@@ -496,6 +496,10 @@ POLL_S = {"slurm": 10.0, "local": 0.1}  # between two looks of who waits
 
 def backend(name: str, folder: Path) -> Backend:
     """Return a backend. Raises `InputError` where it can not be used here."""
+    if name == FILES:
+        raise InputError(
+            "this fleet was made of databases (--from): rater does not know how to reach its hosts"
+        )
     if name not in BACKENDS:  # of a fleet that a newer rater made
         raise InputError(f"backend {name}: this rater knows {', '.join(BACKENDS)}")
     return BACKENDS[name](folder)

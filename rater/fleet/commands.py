@@ -91,9 +91,19 @@ def _cancel(arguments: Namespace) -> int:
 
 
 def _collect(arguments: Namespace) -> int:
-    from rater.fleet.run import collect
+    from rater.fleet.run import LAST, collect
 
-    return collect(output_of(arguments), fleet=arguments.fleet)
+    if arguments.sources:
+        from rater.fleet.from_files import collect_files
+
+        return collect_files(
+            output_of(arguments),
+            words=tuple(arguments.sources),
+            fleet=arguments.fleet,
+            by_file=arguments.by_file,
+            program=arguments.program,
+        )
+    return collect(output_of(arguments), fleet=arguments.fleet or LAST)
 
 
 def _retry(arguments: Namespace) -> int:
@@ -164,6 +174,28 @@ the fleet:
         "hosts of its kind, or of a benchmark on all hosts: their dates, their sizes, and which "
         "settings, kernel, microcode or machine changed then.",
     ),
+    "collect": Subcommand(
+        run=_collect,
+        arguments=f"""
+FLEET?               a number, last, last~1 or the start of a uuid (default: last); with --from the
+                     fleet of files to add to (default: a new one)
+--from DB+ >sources  make a fleet of databases that were made anywhere: files, folders of .db files,
+                     HOST=FILE
+--by-file            with --from: each file is a host, called as the file is
+--program TEXT       with --from: runs of this command or suite; default: of what most hosts ran
+{_QUIET}
+$ rater fleet collect             # what nodes of the last fleet have published
+$ rater fleet collect --from n1.db n2.db n3.db n4.db
+$ rater fleet collect --from databases/
+""",
+        help="take in what was published so far, or a fleet made of files",
+        description="Take in what nodes of a fleet have published so far; at any time, again and "
+        "again. With --from, make a fleet of databases that rater wrote anywhere (ssh, PBS, LSF, "
+        "containers): slow hosts, gate, report and history are as of any other. A host is what a "
+        "machine calls itself. Its runs of one program are attempts, of which the last complete "
+        "one counts. The files are only read; one that cannot be taken is named, the others are "
+        "taken, and the exit status is then 2.",
+    ),
     "merge": Subcommand(
         run=_merge,
         arguments=f"""
@@ -203,12 +235,6 @@ _STEPS = {
             "submit what is due, try lost nodes again, until the end; collect",
         ),
         ("cancel", _cancel, _QUIET + _WAIT, "end all jobs; what they have is published"),
-        (
-            "collect",
-            _collect,
-            _QUIET,
-            "take in what was published so far; at any time, again and again",
-        ),
         (
             "retry",
             _retry,

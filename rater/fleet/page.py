@@ -10,6 +10,7 @@ from typing import Any
 
 from rater.fleet.archive import IndexedRun
 from rater.fleet.history import History
+from rater.fleet.plan import FILES
 from rater.fleet.show import (
     histories_parts,
     history_document,
@@ -101,7 +102,7 @@ def _slow(document: Row) -> Iterator[Html]:
         yield element("ol", *items, class_="slow-hosts")
     for kind in document["kinds"][:1]:
         yield element("p", kind["summary"], class_="warn" if kind["cannot_tell"] else "how")
-    if items:
+    if items and document.get("backend") != FILES:
         command = f"rater divots --confirm fleet:{document['fleet']}"
         confirm = element("code", typed_command(command))
         yield element("p", "next: ", confirm, " (slow hosts beside quiet ones)", class_="how")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -181,6 +181,9 @@ def scheduler_job(answer: str) -> str:
 
 
 # -- The request of a fleet ------------------------------------------------------------------------
+
+
+FILES: Final = "files"  # the backend of a fleet made of databases: nothing is submitted for it
 
 
 class FleetOptions(Struct, frozen=True, kw_only=True):

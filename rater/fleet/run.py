@@ -244,6 +244,7 @@ def _make_folder(request: FleetRequest) -> None:
 
 # -- `rater fleet status|wait|cancel|collect|retry|list`: what becomes of a fleet that was begun ---
 
+LAST = "last"  # the fleet that commands mean which are given none
 _CANCEL_WAIT_S, _CANCEL_POLL_S = 60.0, 2.0
 
 

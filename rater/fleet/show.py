@@ -14,7 +14,7 @@ from rater.analysis.divots.model.formatting import format_slowdown
 from rater.fleet.archive import IndexedRun
 from rater.fleet.history import FEWEST_POINTS, History, Round, Suspect
 from rater.fleet.hosts import FleetComparison, KindComparison, SlowHost
-from rater.fleet.plan import AttemptState
+from rater.fleet.plan import FILES, AttemptState
 from rater.show.results.divots import disturbed_line
 from rater.show.results.to_json import evidence_line
 from rater.show.screen.document import CHANGE, TEXT, Field, Form, Line, Part, Row, ViewTable
@@ -212,9 +212,9 @@ def fleet_parts(document: Row) -> Iterator[Part]:
         yield f"Not compared: {count(len(without), 'host')}, no benchmark ended well ({named})."
     yield from missing_parts(document["missing"])
     if any(kind["slow"] or kind["slow_beside"] for kind in kinds):
-        yield Line(
-            f"next: `rater divots --confirm fleet:{fleet}`   (run the slow hosts again)", whole=True
-        )
+        if document.get("backend") != FILES:
+            confirm = f"rater divots --confirm fleet:{fleet}"
+            yield Line(f"next: `{confirm}`   (run the slow hosts again)", whole=True)
         yield Line(f"next: `rater report fleet:{fleet}`   (a report of all hosts)", whole=True)
 
 

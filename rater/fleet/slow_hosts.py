@@ -45,7 +45,7 @@ from rater.fleet.hosts import (
     results_of,
 )
 from rater.fleet.page import fleet_page, summary_line
-from rater.fleet.plan import AttemptState, StoredFleet, deciding_attempt
+from rater.fleet.plan import FILES, AttemptState, StoredFleet, deciding_attempt
 from rater.fleet.run import create_confirming_fleet
 from rater.fleet.show import (
     MissingHost,
@@ -81,7 +81,12 @@ def confirm(output: Output, confirm: str, finding: int | None, pairs: int | None
         raise InputError(f"--pairs {rounds}: expected {LEAST_PAIRS} or more")
     with open_existing_store(output) as store:
         fleet = _one_fleet(store, [confirm], "divots --confirm")
-        load_fleet(store, fleet)  # else nobody knows how its hosts are reached
+        plan = load_fleet(store, fleet)  # else nobody knows how its hosts are reached
+        if plan.asked.backend == FILES:
+            raise InputError(
+                f"fleet:{fleet} was made of databases: rater does not know how its hosts are "
+                "reached; measure them again, and make a fleet of that"
+            )
         comparison = compare_fleet(_results(store, fleet))
         chosen = _chosen(finding, fleet, comparison)
         paired = pairs_of(comparison, [one.host for one in chosen], rounds)
@@ -252,6 +257,7 @@ class _Loaded(Struct, kw_only=True):
     inside: dict[str, Analysis]  # the divots of slow hosts
     missing: list[MissingHost]
     planned: int  # hosts
+    backend: str | None = None  # that reaches the hosts; None: its index came without its plan
 
     @property
     def all_failed(self) -> frozenset[str]:
@@ -262,7 +268,8 @@ class _Loaded(Struct, kw_only=True):
 
     def document(self, fleet: int) -> dict[str, object]:
         """Return all of it."""
-        return fleet_document(fleet, self.compared, self.inside, self.missing)
+        document = fleet_document(fleet, self.compared, self.inside, self.missing)
+        return document | {"backend": self.backend}
 
 
 def _gate(limits: Sequence[GateLimit], loaded: _Loaded) -> int:
@@ -315,6 +322,7 @@ def _loaded(store: Store, fleet: int, thresholds: Thresholds, most: int) -> _Loa
         inside=inside,
         missing=_missing_hosts(plan, chosen, with_times),
         planned=len(plan.attempts),
+        backend=plan.asked.backend,
     )
 
 

@@ -68,16 +68,32 @@ _CHANGE = f"UPDATE fleet_attempt SET {_SET}, version = version + 1 WHERE {_OF} A
 
 def new_fleet(store: OpenDatabase, request: FleetRequest, nodes: Sequence[str]) -> int:
     """Store a fleet that begins now, made by this process; return its number."""
+    with store.writing("beginning a fleet") as connection:
+        number = insert_fleet(connection, request)
+        for place, node in enumerate(nodes):
+            connection.insert("fleet_node", fleet_id=number, position=place, node=node)
+    return number
+
+
+def insert_fleet(connection: Database, request: FleetRequest, begun: int = 0) -> int:
+    """Add the head of a fleet that this process makes; `begun`: 1 where it comes to its end now."""
     texts: dict[str, Any] = {
         "directory": escape_undecodable(request.directory),
         "command_line": escape_undecodable(request.command_line),
     }
     owner: dict[str, Any] = this_process()._asdict()
-    with store.writing("beginning a fleet") as connection:
-        number = connection.insert("fleet", request, **texts, **owner)
-        for place, node in enumerate(nodes):
-            connection.insert("fleet_node", fleet_id=number, position=place, node=node)
-    return number
+    return connection.insert("fleet", request, **texts, **owner, begun=begun)
+
+
+def insert_ended(connection: Database, number: int, attempts: Iterable[NodeAttempt]) -> None:
+    """Add attempts that nothing is awaited of, and their nodes where they are not there."""
+    for attempt in attempts:
+        query = "SELECT count(*), coalesce(sum(node = ?), 0) FROM fleet_node WHERE fleet_id = ?"
+        nodes, is_there = connection.execute(query, (attempt.node, number)).fetchone()
+        if not is_there:
+            connection.insert("fleet_node", fleet_id=number, position=nodes, node=attempt.node)
+        connection.execute(f"DELETE FROM fleet_attempt WHERE {_OF}", _key(number, attempt))
+        connection.insert("fleet_attempt", attempt, fleet_id=number, verdict=None)
 
 
 def unfinished_like(store: OpenDatabase, request: FleetRequest, nodes: Sequence[str]) -> int | None:
