@@ -266,6 +266,14 @@ def test_several_programs_behind_dashes_do_not_rotate_and_are_refused() -> None:
     assert "there is no benchmark but true, so nothing rotates" in done.stdout
 
 
+def test_a_command_of_several_threads_gets_as_many_cpus_and_a_suite_says_it_itself() -> None:
+    options = ("--dry-run", "--copies", 1, "--threads", 2)
+    assert "2 CPUs for each copy" in rater("run", *options, "--", "true").stdout
+    done = rater("run", "mini", "--threads", 2)
+    assert (done.returncode, "in a suite each benchmark has its own" in done.stderr) == (2, True)
+    assert "from 1 to" in rater("run", "--threads", 0, "--", "true").stderr
+
+
 def test_a_dry_run_tells_when_each_copy_starts() -> None:
     done = rater("run", "--copies", 3, "--stagger", 300, "--dry-run", "--", "true")
     starts = [line.split()[-1] for line in done.stdout.splitlines() if line.startswith("   ")]

@@ -67,6 +67,7 @@ class Request(Struct, frozen=True, kw_only=True):
     speccmds: tuple[str, ...] = ()
     called: str | None = None
     copies: str | None = None  # None: as many as the layout counts, else one for each of its PUs
+    threads: int = 1  # CPUs of each copy of a command
     copy_numbers: str | None = None  # those of another run that copies stand for: `CopyNumbers`
     mode: str | None = None
     warmup_s: float | None = None
@@ -179,6 +180,9 @@ what runs:
 --copies N|pus|cores|nodes  default {DEFAULT_COPIES}: one per PU; {KIT}DIR and --speccmds: one
     per run directory in the command files
     [traits=swept,in_head,moves_copies]
+--threads N  threads of each copy of a command, which gets a CPU for each; default 1 (in a suite
+    each benchmark has its own)
+    [kind=whole traits=swept,moves_copies]
 --copy-numbers LIST/TOTAL  run these copies of TOTAL alone, such as 3/8: copies have these
     numbers in RATER_COPY, and TOTAL in RATER_COPIES (`divots --confirm` does so)
     [kind=copy_numbers compare_as=recorded_effect]

@@ -130,7 +130,7 @@ LEAVE_OUT = ("missing", "unfit")
 _MB = 1e6  # bytes
 _MOST = 1e12  # megabytes, so that bytes fit into 64 bits, and seconds
 _LONGEST_NAME = 255  # bytes of one part of a path, on every usual file system
-_MOST_THREADS = 65536  # more CPUs than any Linux has
+MOST_THREADS = 65536  # more CPUs than any Linux has
 
 
 def read_suite(
@@ -208,7 +208,7 @@ class _Reader(Struct, frozen=True):
                 for size_name, part in sizes.named_tables()
             },
             environment=environment(table.table("environment")),
-            threads=table.get("threads", whole(1, _MOST_THREADS), 1),
+            threads=table.get("threads", whole(1, MOST_THREADS), 1),
             setup=self.files.program(table, "setup"),
             metrics=metrics(table.table("metrics")),
             accept_exit=table.items("accept_exit", whole(1, 255), "a list of exit codes"),

@@ -39,6 +39,7 @@ EVERY = [
     *("--discard", "1", "--layout", "./l.toml", "--mem", "bind", "--no-oversubscribe"),
     *("--bind", "core", "--smt", "2", "--kind", "fast", "--reserve", "3", "--preflight", "off"),
     *("--proof", "0.25", "--energy", "off", "--counters", "software"),
+    *("--threads", "3"),
     *("--timeout", "1e-2", "--grace", "0", "--tag", "k=v=w", "--tag", "k=", "--env", "E=\udcff ü"),
     *("--alloc", "./lib ü.so", "--hugepages", "thp"),
     *(() if "lab" in ABSENT else OF_LAB),

@@ -8,7 +8,7 @@ happened the cgroup had all it may have, so no other work cost it anything.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -17,7 +17,8 @@ from msgspec.structs import astuple
 from rater.record.events import CopyEnded
 from rater.record.run import Placement
 from rater.record.stored import StoredRun
-from rater.text.values import group_by_key
+from rater.text.cpuset import format_list
+from rater.text.values import count, group_by_key, truncate_list
 
 _MOST_UNSEEN = 0.5  # of a copy's CPU time may be of threads whose delay is not known
 _LITTLE_NS = 50_000_000  # of CPU time, which says little either way
@@ -113,6 +114,39 @@ def time_accounts(run: StoredRun) -> dict[tuple[int, int, int], TimeAccount]:
         for copy in run.copies
         if copy.elapsed_ns > 0
     }
+
+
+# -- More threads than CPUs ------------------------------------------------------------------------
+
+_CROWDED = 1.1  # of the time of a copy's CPUs, which its threads together were runnable
+_MOST_NAMED = 4  # benchmarks
+
+
+def crowded_remarks(run: StoredRun) -> Iterator[str]:
+    """Yield a sentence where the threads of copies outnumber the CPUs that these are bound to.
+
+    A thread has a CPU or waits for it at most as long as its copy runs. Copies on n CPUs whose
+    threads were runnable for longer than n times that had more threads; whatever else ran.
+    """
+    masks = cpus_of_copies(run)
+    crowded: dict[str, dict[int, int]] = {}  # CPUs of each such copy, by benchmark
+    for copy in run.copies:
+        mask = masks[copy.phase, copy.copy, copy.step]
+        if mask is None or copy.run_delay_ns is None or copy.run_delay_cpu_ns is None:
+            continue
+        runnable_ns = copy.run_delay_ns + copy.run_delay_cpu_ns
+        if runnable_ns > _CROWDED * len(mask) * copy.elapsed_ns > 0:
+            crowded.setdefault(copy.benchmark, {})[copy.copy] = len(mask)
+    if not crowded:
+        return
+    names, copies = truncate_list(list(crowded), _MOST_NAMED), set().union(*crowded.values())
+    cpus = {cpus for cpus_by_copy in crowded.values() for cpus in cpus_by_copy.values()}
+    room = count(max(cpus), "CPU")
+    where = f"copies {format_list(copies)}" if len(copies) > 1 else f"copy {min(copies)}"
+    yield (
+        f"{names}: {where}: more threads than the {room} that a copy is bound to: `--threads N` "
+        "gives each copy of a command N CPUs (in a suite `threads` does), `--bind core` its core"
+    )
 
 
 # -- Where copies were -----------------------------------------------------------------------------

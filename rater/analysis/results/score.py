@@ -9,7 +9,7 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.analysis.results.account import mean_account, time_accounts
+from rater.analysis.results.account import crowded_remarks, mean_account, time_accounts
 from rater.analysis.results.metrics import MetricResult, metric_results, phase_energies
 from rater.analysis.results.placement import RunProof, prove_run
 from rater.analysis.results.result import (
@@ -70,7 +70,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     scores: tuple[BenchmarkScore, ...]
     rotated: Ring | None
     suites: tuple[SuiteScore, ...]  # all, int, fp for each tune; empty in rotated order
-    remarks: tuple[str, ...]  # warnings and notes of the run
+    remarks: tuple[str, ...]  # warnings and notes of the run, and what its rows say in a word
     mix: Mix | None  # steady mode in rotated order; `rotated` is None then
     metrics: tuple[MetricResult, ...]  # by benchmark, in the suite's order
     proof: RunProof  # where copies ran and their memory lay, as far as it was seen
@@ -206,7 +206,7 @@ def summarise(run: StoredRun, proof: RunProof | None = None) -> Summary:
             for tune, tune_scores in group_by_key((score.tune, score) for score in alone).items()
             for kind in ("all", "int", "fp")
         ),
-        remarks=run.warnings + run.notes,
+        remarks=(*run.warnings, *run.notes, *crowded_remarks(run)),
         mix=mix,
         metrics=metric_results(run),
         proof=prove_run(run) if proof is None else proof,

@@ -199,6 +199,11 @@ def load_workloads(request: Request) -> LoadedWorkloads:
         return LoadedWorkloads(
             request=request, suite=None, workloads=(command_workload(request),), remarks=()
         )
+    if request.threads != 1:
+        raise InputError(
+            f"--threads {request.threads} is of a command behind --; in a suite each benchmark has "
+            "its own: `threads` in the suite's file"
+        )
     if not request.of_kit:
         suite, workloads = suite_workloads(request)
         return LoadedWorkloads(request=request, suite=suite, workloads=workloads, remarks=())

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from rater.plan.options import LONGEST_NAME
 from rater.plan.request import Request
-from rater.plan.suite import Benchmark, Command, Size, Suite
+from rater.plan.suite import MOST_THREADS, Benchmark, Command, Size, Suite
 from rater.plan.suite_find import load_suite, select_from_suite, split_selection
 from rater.record.run import escape_undecodable
 from rater.run.host.admission import (
@@ -222,12 +222,17 @@ def load_of(
 
 
 def command_workload(request: Request) -> Workload:
-    """Return the command behind `--` as a benchmark."""
+    """Return the command behind `--` as a benchmark. Raises `InputError`."""
+    if not 1 <= request.threads <= MOST_THREADS:
+        raise InputError(
+            f"--threads {request.threads}: expected a whole number from 1 to {MOST_THREADS}"
+        )
     size = Size(name="command", commands=(Command(),))
     benchmark = Benchmark(
         name=request.called or name_of(request.command[0]),
         command=request.command,
         sizes={"command": size},
+        threads=request.threads,
     )
     return Workload(benchmark=benchmark, size=size, suite=None)
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from rater.analysis.results.account import crowded_remarks
 from rater.analysis.results.cpu_time import CpuTimeRule
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.waiting import split_waits
@@ -174,3 +175,23 @@ def test_waiting_of_copies_that_share_a_cpu_is_for_both_in_proportion() -> None:
 def test_for_whom_copies_waited_is_not_known_without_readings_of_the_cpu() -> None:
     rows = [waiting(0, 4.0, cpu=0), waiting(1, 4.0, cpu=0)]
     assert splits(on_cores(read_run(rows))) == [(None, None)] * 2
+
+
+# Both threads of a copy of 10 s on one CPU are runnable all the time; a single thread at most 10 s.
+@pytest.mark.parametrize(
+    ("ran_s", "waited_s", "is_crowded"),
+    [(10.0, 10.0, True), (5.0, 15.0, True), (6.0, 4.0, False), (2.0, 8.0, False)],
+)
+def test_more_threads_than_cpus_are_told_whatever_else_took_the_cpu(
+    ran_s: float, waited_s: float, is_crowded: bool
+) -> None:
+    delay_ns = round(waited_s * S)
+    run = on_cores(read_run([waiting(0, ran_s, cpu=0, run_delay_ns=delay_ns)], reading(0, 10.0)))
+    remarks = [*crowded_remarks(run)]
+    assert bool(remarks) == is_crowded
+    assert all("copy 0: more threads than the 1 CPU that a copy is bound" in it for it in remarks)
+
+
+def test_threads_that_were_not_seen_are_not_guessed() -> None:
+    unseen = waiting(0, 10.0, cpu=0, run_delay_ns=None, run_delay_cpu_ns=None)
+    assert [*crowded_remarks(on_cores(read_run([unseen], reading(0, 10.0))))] == []
