@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import suppress
@@ -26,7 +27,7 @@ from rater.commands.command_line import (
     positional,
     unknown_command,
 )
-from rater.system.errors import RaterError
+from rater.system.errors import InputError, RaterError
 from rater.system.paths import exists, journal_paths
 from rater.system.process import (
     StoppedBySignal,
@@ -171,6 +172,7 @@ def _run_command(argv: Sequence[str] | None) -> int:
         words = [*words[1:], "--help"]
     parser = build_parser()
     try:
+        _refuse_far_clock()
         arguments = _parse(parser, words)
     except RaterError as error:
         print_error(error)
@@ -199,13 +201,33 @@ def _run_command(argv: Sequence[str] | None) -> int:
         with suppress(OSError):
             print_error(error)
         return error.exit_status
-    except OSError as error:
-        # Of the system, not of a copy: standard output on a full disk, no more processes.
-        with suppress(OSError):
-            print_error(error)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 1
+    except (OSError, RuntimeError, ExceptionGroup) as error:
+        return _end_by_system(error)
     return status
+
+
+def _refuse_far_clock() -> None:
+    """Raise `InputError` where the clock of the machine is beyond what Python can read."""
+    try:
+        time.time()
+    except OverflowError as error:
+        raise InputError(
+            "the clock of this machine is beyond the year 2262: set it (`date -s`, `timedatectl`)"
+        ) from error
+
+
+def _end_by_system(error: Exception) -> int:
+    """Say what the system refused rater, not a copy, and return the exit status.
+
+    That is standard output on a full disk, or one more process. Raises any other error again.
+    """
+    lack = import_module("rater.run.launcher.start_errors").find_process_lack(error)
+    if lack is None and not isinstance(error, OSError):
+        raise error
+    with suppress(OSError):
+        print_error(lack or error)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 1
 
 
 def _refuse_command(parser: Parser, parsers: Sequence[Parser]) -> NoReturn:

@@ -55,16 +55,17 @@ def _build_suite(arguments: Namespace) -> int:
     from rater.plan.suite_find import load_selection
     from rater.run.programs.compile import cache_root
     from rater.run.workplace.trial import try_build
-    from rater.workflow.suites import report_trial
+    from rater.workflow.suites import TrialPrinter
 
     output = output_of(arguments)
     suite, cache = load_selection(arguments.suite), cache_root()
     trials = []
+    printer = None if output.json else TrialPrinter(suite)
     for benchmark in suite.benchmarks:
         trial = try_build(benchmark, arguments.tune, cache)
         trials.append(trial)
-        if not output.json:  # each when it is over: a whole suite takes minutes
-            report_trial(suite, trial)
+        if printer is not None:
+            printer.report(trial)
     if output.json:
         facts = [to_dict(trial) for trial in trials]
         print_json({"suite": suite.name, "path": str(suite.path), "benchmarks": facts})

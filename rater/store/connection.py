@@ -66,7 +66,9 @@ def default_path(db_option: str | None) -> Path:
         return Path(chosen)
     data = user_folder("DATA")
     if data is None:
-        raise InputError("no home directory to keep the database in; name it with --db or RATER_DB")
+        raise InputError(
+            "no home directory (HOME) to keep the database in; name it with --db or RATER_DB"
+        )
     return data / "rater.db"
 
 

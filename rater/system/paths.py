@@ -76,16 +76,20 @@ def is_file(path: str | Path) -> bool:
 
 
 def user_folder(kind: str, environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return rater's folder below $XDG_KIND_HOME, else below its default; None: no home is known.
+    """Return rater's folder below $XDG_KIND_HOME, else below its default; None: there is no home.
 
-    A relative one is to be ignored (XDG base directory specification).
+    A relative one is to be ignored (XDG base directory specification). A home that is not there is
+    none: Debian's users for services have /nonexistent, which is never to be made.
     """
     base = Path(environment.get(f"XDG_{kind}_HOME") or "")
     if not base.is_absolute():
         try:
-            base = Path.home() / _XDG[kind]
+            home = Path.home()
         except RuntimeError:  # no HOME, and no line of passwd
             return None
+        if not exists(home):
+            return None
+        base = home / _XDG[kind]
     return base / "rater"
 
 

@@ -59,15 +59,20 @@ class BenchmarkCheck(Struct, frozen=True):
     left_out: str | None = None  # why a run goes on without it, where the suite allows that
 
 
-def report_trial(suite: Suite, trial: SuiteTrial, left_out: str | None = None) -> None:
-    """Print a trial when it is over: a whole suite takes minutes."""
+class TrialPrinter:
+    """Prints the trials of a suite's benchmarks, each when it is over: a suite takes minutes."""
 
-    name = trial.benchmark.ljust(max(len(benchmark.name) for benchmark in suite.benchmarks))
-    is_built = any(
-        benchmark.sources for benchmark in suite.benchmarks if benchmark.name == trial.benchmark
-    )
-    document = to_dict(trial) | {"left_out": left_out}
-    print_parts(trial_parts(document, name, is_built=is_built), Printer(terminal()))
+    def __init__(self, suite: Suite) -> None:
+        self._width = max((len(benchmark.name) for benchmark in suite.benchmarks), default=0)
+        self._built = {benchmark.name for benchmark in suite.benchmarks if benchmark.sources}
+        self._printer = Printer(terminal())
+
+    def report(self, trial: SuiteTrial, left_out: str | None = None) -> None:
+        """Print one trial."""
+        name = trial.benchmark.ljust(self._width)
+        document = to_dict(trial) | {"left_out": left_out}
+        parts = trial_parts(document, name, is_built=trial.benchmark in self._built)
+        print_parts(parts, self._printer)
 
 
 class CheckOptions(Struct, frozen=True):
@@ -97,9 +102,10 @@ def check(output: Output, suite: str | None, options: CheckOptions) -> int:
             for checked_benchmark in _checks(unmistaken, benchmark_names, options, run=False)
             if checked_benchmark.trial.error
         ]
+        printer = None if output.json else TrialPrinter(loaded)
         for checked_benchmark in checked:
-            if not output.json:
-                report_trial(loaded, checked_benchmark.trial)
+            if printer is not None:
+                printer.report(checked_benchmark.trial)
         if output.json:
             document = _json(loaded, checked, [])
             print_json({**document, "ok": False, "mistakes": _mistakes(mistakes)})
@@ -107,10 +113,11 @@ def check(output: Output, suite: str | None, options: CheckOptions) -> int:
     selected = select_from_suite(loaded, suite)
     checked = []
     run = options.try_size is not None
+    printer = None if output.json else TrialPrinter(selected)
     with guard(str(uuid4()), 1) if run else nullcontext():
         for checked_benchmark in _checks(selected, benchmark_names, options, run=run):
-            if not output.json:
-                report_trial(selected, checked_benchmark.trial, checked_benchmark.left_out)
+            if printer is not None:
+                printer.report(checked_benchmark.trial, checked_benchmark.left_out)
             checked.append(checked_benchmark)
     return _conclude(selected, checked, output)
 

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -582,6 +583,49 @@ def test_a_user_without_home_or_line_of_passwd_needs_neither(
     status, _, err = rater(*words)
     assert status == (0 if words == ("suites",) else 2)
     assert not err or "no home directory" in err
+
+
+@pytest.mark.parametrize("variable", ["RATER_DB", "RATER_CACHE"])
+def test_a_home_that_is_not_there_is_no_home_and_never_made(
+    rater: Rater, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "nonexistent"))
+    for kind in ("STATE", "DATA", "CACHE", "CONFIG"):
+        monkeypatch.delenv(f"XDG_{kind}_HOME", raising=False)
+    assert rater("run", "--quiet", "--copies", "1", "--", "true")[0] == 0
+    monkeypatch.delenv(variable)
+    status, _, err = rater("run", "--copies", "1", "--", "true")
+    assert (status, "no home directory (HOME)" in err, variable in err) == (2, True, True)
+    assert not (tmp_path / "nonexistent").exists()
+
+
+def test_a_clock_that_python_cannot_read_is_told_with_the_way_out(
+    rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def far() -> float:
+        raise OverflowError("timestamp too large to convert to C _PyTime_t")
+
+    monkeypatch.setattr("time.time", far)
+    status, _, err = rater("run", "--copies", "1", "--", "true")
+    assert (status, "clock of this machine is beyond the year 2262" in err) == (2, True)
+
+
+def test_without_room_for_a_thread_a_run_fails_with_what_limits_it(
+    rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def full(self: threading.Thread) -> None:
+        if self.name == "recorder":
+            raise RuntimeError("can't start new thread")
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", full)
+    status, _, err = rater("run", "--quiet", "--copies", "1", "--", "true")
+    text = "rater could not start a thread of its own: as many processes and threads run as may: "
+    assert (status, err.startswith(f"rater: {text}"), err.count("\n")) == (1, True, 1)
+    [(state, reason)] = query_rows("SELECT status, reason FROM run")
+    assert (state, str(reason).startswith(text)) == ("failed", True)
 
 
 def test_the_screen_is_drawn_on_a_terminal_and_left_clean() -> None:

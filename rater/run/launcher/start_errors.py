@@ -67,11 +67,29 @@ def cannot_execute(error_number: int, argv: Sequence[str]) -> str:
 
 def cannot_fork(label: str, error_number: int, argv: Sequence[str]) -> RaterError:
     """Return the error of a process that the kernel did not make."""
-    lack = "no memory is left for it"
-    if error_number == errno.EAGAIN:
-        lack = f"as many processes and threads run as may: {', '.join(_process_limits())}"
+    lack = _full_machine() if error_number == errno.EAGAIN else "no memory is left for it"
     reason = os.strerror(error_number)
     return RunError(f"{label} could not be started: {reason} ({command_text(argv)[:120]}): {lack}")
+
+
+def find_process_lack(error: BaseException) -> RunError | None:
+    """Return what is said where the kernel has no room for a process or thread of rater's own.
+
+    None: the error is another one, or not that alone.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        lacks = [find_process_lack(member) for member in error.exceptions]
+        return None if None in lacks else lacks[0]
+    # Python has no class of its own for it.
+    is_thread = isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+    if not is_thread and not isinstance(error, BlockingIOError):
+        return None
+    what = "thread" if is_thread else "process"
+    return RunError(f"rater could not start a {what} of its own: {_full_machine()}")
+
+
+def _full_machine() -> str:
+    return f"as many processes and threads run as may: {', '.join(_process_limits())}"
 
 
 def _process_limits() -> Iterator[str]:

@@ -85,9 +85,12 @@ def cache_root(environment: Mapping[str, str] = os.environ) -> Path:
     if chosen_folder:
         return Path(chosen_folder).absolute()
     if default_folder is None:
-        raise InputError("no home directory is known: set RATER_CACHE to a folder")
-    if is_caller(Path.home().stat().st_uid):  # sudo kept it: root's own, theirs would be closed
-        return Path(pwd.getpwuid(0).pw_dir) / ".cache" / "rater"
+        raise InputError(
+            "no home directory (HOME) to keep programs and inputs in; set RATER_CACHE to a folder"
+        )
+    with suppress(OSError, RuntimeError):  # XDG_CACHE_HOME may be there without a home
+        if is_caller(Path.home().stat().st_uid):  # sudo kept it: root's, theirs would be closed
+            return Path(pwd.getpwuid(0).pw_dir) / ".cache" / "rater"
     return default_folder
 
 

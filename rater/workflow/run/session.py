@@ -29,6 +29,7 @@ from rater.run.host.foreign_load import ForeignLoadSampler
 from rater.run.host.idle import IdleWatch
 from rater.run.host.thread_binding import living_on
 from rater.run.launcher.guard import Guard, guard
+from rater.run.launcher.start_errors import find_process_lack
 from rater.run.observe.perf import CounterPlan
 from rater.run.programs.compile import cache_root
 from rater.run.programs.tuning import CopyTuning
@@ -240,9 +241,12 @@ class Session:
                 with living_on(self.resolved.reserved, [keeper.launcher.pid]):
                     outcome, recorder = self._supervise(keeper, entered, ready, signals, kept)
             except Exception as error:
+                lack = find_process_lack(error)
                 with suppress(StoreError):
-                    reason = str(error) or type(error).__name__
+                    reason = str(lack or error) or type(error).__name__
                     kept.append(RunEnded(RunStatus.FAILED, reason))
+                if lack is not None:
+                    raise lack from error
                 raise
             if recorder.unsaved:
                 self._rescue(kept, ready.start.head.uuid, recorder)

@@ -29,7 +29,7 @@ from rater.record.run import CopyStatus, RunStatus, Validity
 from rater.run.host.idle import IdleWatch
 from rater.run.launcher.guard import child_pids
 from rater.run.launcher.launcher import NAME
-from rater.run.launcher.start_errors import cannot_execute, cannot_fork
+from rater.run.launcher.start_errors import cannot_execute, cannot_fork, find_process_lack
 from rater.run.launcher.table import RECORD, Record
 from rater.run.supervise.ends import lateness_ns
 from rater.run.supervise.supervisor import Supervisor
@@ -605,3 +605,14 @@ def test_a_next_run_that_is_killed_at_its_gate_is_made_once_more(tmp_path: Path)
         ("b", CopyStatus.OK),
     ]
     assert seen.outcome.status is RunStatus.COMPLETE
+
+
+def test_a_lack_of_threads_or_processes_is_told_from_every_other_error() -> None:
+    thread, process = RuntimeError("can't start new thread"), BlockingIOError(errno.EAGAIN, "full")
+    other = RuntimeError("another one")
+    assert "could not start a thread of its own" in str(find_process_lack(thread))
+    assert "could not start a process of its own" in str(find_process_lack(process))
+    nested = ExceptionGroup("of a nursery", [ExceptionGroup("of another", [thread])])
+    assert "a thread of its own" in str(find_process_lack(nested))
+    assert find_process_lack(other) is None
+    assert find_process_lack(ExceptionGroup("both", [thread, other])) is None
