@@ -397,7 +397,7 @@ def _nodes(tree: _Tree) -> list[RawNode]:
         if cpus & ~tree.mask:
             listed = cpuset.format_list(cpuset.numbers_of(cpus & ~tree.mask))
             element.fail(f": cpuset names CPUs {listed[:60]}, expected CPUs that have a PU object")
-        memory = element.number("local_memory", 0)
+        memory = element.number("local_memory", 0)  # which hwloc leaves out where there is none
         if not 0 <= memory <= _MOST_MEMORY_BYTES:
             element.fail(f": local_memory={memory}, expected bytes, 0 to 2^60")
         nodes[os] = RawNode(os, cpus, memory, element.subtype())

@@ -104,7 +104,7 @@ def parse_printed(text: str, source: str) -> Topology | None:
             )
             for cpu in order
         ],
-        [RawNode(node, members[node], node_bytes.get(node, 0), None) for node in sorted(members)],
+        [RawNode(node, members[node], node_bytes.get(node), None) for node in sorted(members)],
         usable=mask_of(online),
         allowed_nodes=mask_of(members),
         source=source,

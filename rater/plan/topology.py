@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from msgspec import Struct, field
@@ -28,11 +28,14 @@ class PU(Struct, frozen=True, kw_only=True):
     package: int | None  # hwloc logical index of the package
     llc: int | None  # logical index of the L3 (else the L2) above it; unique over the machine
     kind: int  # efficiency rank of the CPU kind, 0 is the slowest; 0 on homogeneous machines
+    bare_node: int | None = None  # OS number of the node without memory that holds it, if any
 
     @property
     def domain(self) -> object:
         """What the PUs of one `Domain` have in common."""
-        return self.node if self.node is not None else ("none", self.package)
+        if self.node is not None:
+            return self.node
+        return ("none", self.package, self.bare_node)
 
 
 def ranked(pus: Collection[PU]) -> tuple[PU, ...]:
@@ -48,14 +51,27 @@ class Node(Struct, frozen=True, kw_only=True):
     os: int
     logical: int
     cpus: tuple[int, ...]  # OS numbers of all PUs of its cpuset, usable or not, ascending
-    memory_bytes: int  # 0 when unknown
+    memory_bytes: int | None  # 0: it has none; None: not known
     subtype: str | None  # "DRAM", "HBM", "MCDRAM", "NVM", ... or None
     default: bool  # ordinary memory: the node of its locality that "local" memory comes from
     allowed: bool = True  # False: a cpuset or the administrator forbids memory from it
 
+    @property
+    def lacks_memory(self) -> bool:
+        """Whether it is known to have no memory: the kernel refuses every policy that names it."""
+        return self.memory_bytes == 0
+
+    @property
+    def gives_memory(self) -> bool:
+        """Whether memory can come from it, as far as is known."""
+        return self.allowed and not self.lacks_memory
+
 
 class Domain(Struct, frozen=True):
-    """Usable PUs with the same home node; PUs without a node form one domain a package."""
+    """Usable PUs with the same home node.
+
+    PUs without one form a domain for each package and each node without memory.
+    """
 
     node: int | None  # OS number of the home node
     pus: tuple[PU, ...]  # in logical order
@@ -198,7 +214,7 @@ class RawNode(Struct, frozen=True):
 
     os: int
     cpus: int  # mask of OS numbers
-    memory_bytes: int
+    memory_bytes: int | None  # 0: it has none; None: not known
     subtype: str | None
 
 
@@ -233,17 +249,21 @@ def build_topology(
     """Return the topology of consistent parts: `pus` and `nodes` in logical order.
 
     `usable` and `allowed_nodes` are masks of OS numbers. A PU whose only nodes are
-    forbidden has no home node: memory cannot come from there.
+    forbidden, or have no memory, has no home node: memory cannot come from there.
     """
     machine = cpuset.mask_of(pu.os for pu in pus)
-    allowed = [node for node in nodes if allowed_nodes >> node.os & 1]
-    taken = _default_nodes(allowed, machine)
-    home: dict[int, int] = {}
-    for node in taken:
-        for cpu in cpuset.numbers_of(node.cpus):
-            home.setdefault(cpu, node.os)
+    nodes = _with_known_memory(nodes)
+    giving = [node for node in nodes if allowed_nodes >> node.os & 1 and node.memory_bytes != 0]
+    taken = _default_nodes(giving, machine)
+    home = _node_by_cpu(taken)
+    bare = _node_by_cpu(node for node in nodes if node.memory_bytes == 0)
     efficiency = _efficiencies(kinds, architecture, machine)
-    whole = ranked(_pus(pus, home, efficiency))
+    whole = ranked(
+        [
+            pu if pu.node is not None else replace(pu, bare_node=bare.get(pu.os))
+            for pu in _pus(pus, home, efficiency)
+        ]
+    )
     default = {node.os for node in taken}
     return Topology(
         pus=whole if usable == machine else ranked([pu for pu in whole if usable >> pu.os & 1]),
@@ -266,6 +286,22 @@ def build_topology(
         whole=() if usable == machine else whole,
         details=details or Details(),
     )
+
+
+def _with_known_memory(nodes: Sequence[RawNode]) -> Sequence[RawNode]:
+    """Return the nodes; where all have no memory nothing was read, and it is not known."""
+    if any(node.memory_bytes for node in nodes):
+        return nodes
+    return [replace(node, memory_bytes=None) for node in nodes]
+
+
+def _node_by_cpu(nodes: Iterable[RawNode]) -> dict[int, int]:
+    """Return by CPU the first node that holds it, both as OS numbers."""
+    node_by_cpu: dict[int, int] = {}
+    for node in nodes:
+        for cpu in cpuset.numbers_of(node.cpus):
+            node_by_cpu.setdefault(cpu, node.os)
+    return node_by_cpu
 
 
 def _default_nodes(nodes: Sequence[RawNode], machine: int) -> list[RawNode]:

@@ -47,7 +47,7 @@ SMALL = """<?xml version="1.0" encoding="UTF-8"?>
       <object type="Bridge"><object type="PCIDev"/></object>
     </object>
     <object type="Package" os_index="1" cpuset="0xc">
-      <object type="NUMANode" os_index="7" cpuset="0xc"/>
+      <object type="NUMANode" os_index="7" cpuset="0xc" local_memory="536870912"/>
       <object type="L2Cache" cpuset="0xc">
         <object type="Core" cpuset="0x4"><object type="PU" os_index="2" cpuset="0x4"/></object>
         <object type="Core" cpuset="0x8"><object type="PU" os_index="3" cpuset="0x8"/></object>
@@ -97,7 +97,7 @@ def test_a_small_machine_is_read_whole() -> None:
     assert [pu.llc for pu in topology.pus] == [0, 0, 0, 0, 1, 1]  # the L2 is not L3 number 0
     assert [(node.os, node.logical, node.cpus, node.memory_bytes) for node in topology.nodes] == [
         (1, 0, (0, 1, 4, 5), 1 << 30),
-        (7, 1, (2, 3), 0),
+        (7, 1, (2, 3), 1 << 29),
     ]
     assert all(node.default and node.allowed and node.subtype is None for node in topology.nodes)
     assert topology.distances == ((10.0, 21.0), (22.0, 10.0))
@@ -106,6 +106,20 @@ def test_a_small_machine_is_read_whole() -> None:
     assert not topology.is_this_system
     assert topology.source == "small.xml"
     assert parse_xml(SMALL.encode(), "small.xml") == topology
+
+
+def test_a_node_without_memory_is_home_of_no_cpu() -> None:
+    """hwloc leaves `local_memory` out where there is none, and where it read nothing."""
+    topology = parse_xml(SMALL.replace(' local_memory="536870912"', ""), "bare.xml")
+    assert [(node.os, node.memory_bytes, node.default) for node in topology.nodes] == [
+        (1, 1 << 30, True),
+        (7, 0, False),
+    ]
+    bare = [(pu.os, pu.node, pu.bare_node) for pu in topology.pus if pu.package == 1]
+    assert bare == [(2, None, 7), (3, None, 7)]
+    text = re.sub(' local_memory="[0-9]+"', "", SMALL)
+    assert [node.memory_bytes for node in parse_xml(text, "x").nodes] == [None, None]
+    assert {pu.bare_node for pu in parse_xml(text, "x").pus} == {None}
 
 
 def test_details_are_what_people_ask_for() -> None:
@@ -623,7 +637,7 @@ def test_every_real_machine_is_read_as_hwloc_reads_it(
                 node.os,
                 node.logical,
                 list(node.cpus),
-                node.memory_bytes,
+                node.memory_bytes or 0,
                 node.subtype,
                 node.default,
                 node.allowed,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rater.analysis.results.gates import gate_status
-from rater.plan.topology import Topology
+from rater.plan.topology import RawNode, RawPU, Topology, build_topology
 from rater.speccpu.config.config import read_config
 from rater.speccpu.lint.bind_list import (
     MOST_SEATS,
@@ -164,6 +164,21 @@ def test_memory_of_another_node_is_told_with_the_right_one() -> None:
     assert findings_by_line(text, SMALL) == [(9, "far-memory")]
     assert text_of(text, SMALL) == (
         "bind7 binds memory to node 0, but CPU 7 is of node 1; use -m 1"
+    )
+
+
+def test_memory_of_a_node_without_any_is_a_mistake() -> None:
+    nodes = [RawNode(0, 0b11, 1 << 30, None), RawNode(1, 0b1100, 0, None)]
+    pus = [RawPU(os=cpu, core=cpu, package=0, l3=None, l2=None) for cpu in range(4)]
+    bare = build_topology(pus, nodes, usable=15, allowed_nodes=3, source="made")
+    [one] = lint(source(FOUR.replace("-m 1 --phys", "-m 0 --phys", 1)), bare).findings
+    assert one.text == (
+        "bind3 binds memory to node 1, which has no memory: the kernel refuses it; "
+        "node 0 gives some"
+    )
+    local = "copies = 4\nsubmit = numactl -l -C $SPECCOPYNUM $command\n"
+    assert lint(source(local), bare).notes == (
+        "node 1 has no memory: all memory of copies 2-3 is remote",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
@@ -101,6 +102,8 @@ def named_nodes(topology: Topology, memory: Memory) -> tuple[int, ...]:
         [number for number in memory.nodes if number not in by_node],
         "has no node",
     )
+    bare = [number for number in memory.nodes if by_node[number].lacks_memory]
+    _refuse(topology, memory, bare, "has no memory in node")
     forbidden = [number for number in memory.nodes if not by_node[number].allowed]
     _refuse(topology, memory, forbidden, "does not let rater use the memory of node")
     return memory.nodes
@@ -108,9 +111,8 @@ def named_nodes(topology: Topology, memory: Memory) -> tuple[int, ...]:
 
 def ordinary_nodes(topology: Topology) -> tuple[int, ...]:
     """Return the nodes with ordinary memory beside CPUs that may be used, ascending."""
-    return tuple(
-        sorted(node.os for node in topology.nodes if node.default and node.allowed and node.cpus)
-    )
+    nodes = (node for node in topology.nodes if node.default and node.gives_memory)
+    return tuple(sorted(node.os for node in nodes if node.cpus))
 
 
 def home_nodes(topology: Topology, pus: Iterable[PU], memory: Memory) -> dict[int, int]:
@@ -120,7 +122,9 @@ def home_nodes(topology: Topology, pus: Iterable[PU], memory: Memory) -> dict[in
     """
     home_by_cpu: dict[int, int] = {}
     homeless: list[int] = []
-    candidates = [node for node in topology.nodes if node.allowed and (node.default or memory.hbm)]
+    candidates = [
+        node for node in topology.nodes if node.gives_memory and (node.default or memory.hbm)
+    ]
     if memory.hbm:
         candidates = [node for node in candidates if node.subtype in _HBM_SUBTYPES]
         if not candidates:
@@ -128,10 +132,14 @@ def home_nodes(topology: Topology, pus: Iterable[PU], memory: Memory) -> dict[in
                 f"--mem {memory}: {topology.source} names no node of HBM that may be used: name "
                 f"nodes as in {memory.policy}:nodes={max(node.os for node in topology.nodes)}"
             )
-    for pu in dict.fromkeys(pus):
+    used_pus = tuple(dict.fromkeys(pus))
+    if memory.policy is MemoryPolicy.BIND and not memory.hbm:
+        _refuse_bare_nodes(topology, memory, used_pus)
+    remote = Counter[int]()  # CPUs that a node gives memory to though it is not theirs
+    for pu in used_pus:
         node = pu.node
         if memory.hbm or node is None:
-            node = _nearest_node(topology, pu.os, candidates)
+            node = _nearest_node(topology, pu.os, candidates, remote)
         if node is None:
             homeless.append(pu.os)
         else:
@@ -145,16 +153,41 @@ def home_nodes(topology: Topology, pus: Iterable[PU], memory: Memory) -> dict[in
     return home_by_cpu
 
 
-def _nearest_node(topology: Topology, cpu: int, candidates: Sequence[Node]) -> int | None:
-    holding = [(0.0, node.logical, node.os) for node in candidates if cpu in node.cpus]
+def _refuse_bare_nodes(topology: Topology, memory: Memory, pus: Iterable[PU]) -> None:
+    """Refuse memory bound to the own node of CPUs whose node has none: the kernel cannot do it."""
+    bare = {pu.os: pu.bare_node for pu in pus if pu.bare_node is not None}
+    if not bare:
+        return
+    nodes = sorted(set(bare.values()))
+    named, have, such = ("nodes", "have", "those") if len(nodes) > 1 else ("node", "has", "it")
+    others = cpuset.format_list(ordinary_nodes(topology)) or "0"
+    raise InputError(
+        f"--mem {memory}: {named} {cpuset.format_list(nodes)} of {topology.source} {have} no "
+        f"memory (CPUs {cpuset.format_list(bare)}), so copies there cannot be bound to {such}: "
+        f"use --mem local or preferred (their memory is remote), --mem {memory.policy}:nodes="
+        f"{others}, or copies and a layout that leave these CPUs out"
+    )
+
+
+def _nearest_node(
+    topology: Topology, cpu: int, candidates: Sequence[Node], remote: Counter[int]
+) -> int | None:
+    """Return the node of memory nearest to a CPU; of equally near ones that with least to do."""
+    holding = [
+        (0.0, remote[node.os], node.logical, node.os) for node in candidates if cpu in node.cpus
+    ]
     distances = holding or [
-        (distance, node.logical, node.os)
+        (distance, remote[node.os], node.logical, node.os)
         for near in topology.nodes
         if cpu in near.cpus
         for node in candidates
         if (distance := topology.distance(near.os, node.os)) is not None
     ]
-    return min(distances)[2] if distances else None
+    if not distances:
+        return None
+    nearest = min(distances)[-1]
+    remote[nearest] += 1
+    return nearest
 
 
 def apply_memory_support(
@@ -204,7 +237,7 @@ def _refuse(topology: Topology, memory: Memory, numbers: Iterable[int], reason: 
         return
     nodes = []
     for node in sorted(topology.nodes, key=lambda node: node.os):
-        if node.allowed:
+        if node.gives_memory:
             kind = node.subtype or ("" if node.default else "extra memory")
             marks = [kind] if kind and kind != "DRAM" else []
             marks += [] if node.cpus else ["no CPUs"]

@@ -275,6 +275,8 @@ def _why_no_copies(topology: Topology, number: int) -> str:
         return "not there"
     if any(pu.node == number for pu in topology.machine_pus):
         return "without a CPU that the layout may give to copies"
+    if node.lacks_memory:
+        return "without memory, so home of no CPU"
     if not node.allowed:
         return "not allowed as memory here, so home of no CPU"
     return "extra memory of CPUs that have another home" if node.cpus else "without CPUs"

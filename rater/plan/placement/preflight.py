@@ -108,13 +108,13 @@ def capacity_warnings(
 ) -> tuple[str, ...]:
     """Return which NUMA nodes have less memory installed than their copies need.
 
-    Both are by node; those whose memory is not known (absent, or 0) are passed over.
+    Both are by node; those whose memory is not known (absent) are passed over.
     With `strict` copies may take memory of these nodes only.
     """
     short = [
         f"node {node} ({gb(installed)} installed, its copies need {gb(need)})"
         for node, need in sorted(needs_bytes.items())
-        if need > (installed := installed_bytes.get(node, 0)) > 0
+        if (installed := installed_bytes.get(node)) is not None and need > installed
     ]
     if not short:
         return ()

@@ -11,8 +11,9 @@ from rater.plan.topology import PU, Cache, HwlocGroup, Topology
 from rater.text.values import group_by_key, interleave
 
 # The PUs of one copy are a *slot*: one PU, or several neighbouring ones. Orders work on
-# *tiers* of slots, the best ones first: the first threads of all cores, faster kinds
-# before slower ones, then the second threads, and so on. Each order is a permutation
+# *tiers* of slots, the best ones first: the first threads of all cores, those beside memory before
+# those of nodes without any, faster kinds before slower ones, then the second threads, and so on.
+# Each order is a permutation
 # of the slots. A *domain* is the usable PUs of one NUMA node; PUs without a node form
 # one domain a package. A slot counts where its first PU lies.
 
@@ -23,8 +24,16 @@ type Tiers = Sequence[Sequence[Slot]]  # slots in logical order in each
 
 def singles(topology: Topology) -> Tiers:
     """Return each usable PU as a slot of its own."""
-    tiers = group_by_key(((pu.rank, -pu.kind), (pu,)) for pu in topology.pus)
+    tiers = group_by_key(((pu.rank, is_remote(pu), -pu.kind), (pu,)) for pu in topology.pus)
     return [tiers[tier] for tier in sorted(tiers)]
+
+
+def is_remote(pu: PU) -> bool:
+    """Whether all memory of a copy on a PU is remote, for its node is known to have none.
+
+    Such PUs come after those of the same tier whose node has memory.
+    """
+    return pu.bare_node is not None
 
 
 def along(slots: Iterable[Slot]) -> list[Slot]:
@@ -209,8 +218,11 @@ def _groups(pus: Sequence[PU], threads: int) -> list[list[Slot]]:
             whole += [tuple(group[begin : begin + threads]) for begin in range(0, end, threads)]
             left += group[end:]
         rest = sorted(left, key=lambda pu: pu.logical)
-        cut = group_by_key((min(pu.kind for pu in slot), slot) for slot in whole)  # by the slowest
-        tiers += [cut[kind] for kind in sorted(cut, reverse=True)]
+        # By the PU that is worst off.
+        cut = group_by_key(
+            ((any(map(is_remote, slot)), -min(pu.kind for pu in slot)), slot) for slot in whole
+        )
+        tiers += [cut[merits] for merits in sorted(cut)]
     return tiers
 
 

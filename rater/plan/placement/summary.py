@@ -61,7 +61,7 @@ class NodeShare(Struct, frozen=True, kw_only=True):
     pus: int  # usable ones
     cores_used: int  # cores with a PU that copies may run on
     cores: int  # cores with a usable PU
-    memory_bytes: int | None  # installed, None when unknown
+    memory_bytes: int | None  # installed, 0: it has none; None when unknown
     need_bytes: int | None  # of its copies, None when no benchmark states its need
     allowed: bool = True  # whether a cpuset allows its memory; else its CPUs have remote memory
 
@@ -75,12 +75,15 @@ def shares(
     """Return each NUMA node's part of a plan by OS number, then that of CPUs without a node.
 
     `installed_bytes` and `need_bytes` (of copies, None when no benchmark states it) are by node.
-    A node whose memory is forbidden is home of no PU, but its CPUs count as its part.
+    A node whose memory is forbidden, or that has none, is home of no PU, but its CPUs count as
+    its part.
     """
-    forbidden = {cpu: node.os for node in topology.nodes if not node.allowed for cpu in node.cpus}
+    giving_none = {
+        cpu: node.os for node in topology.nodes if not node.gives_memory for cpu in node.cpus
+    }
 
     def home(cpu: int, node: int | None) -> int | None:
-        return forbidden.get(cpu) if node is None else node
+        return giving_none.get(cpu) if node is None else node
 
     pus_by_node = group_by_key((home(pu.os, pu.node), pu) for pu in topology.pus)
     copies_by_node = group_by_key(
@@ -105,11 +108,13 @@ def shares(
                 pus=len(pus),
                 cores_used=len({pu.core for pu in used}),
                 cores=len({pu.core for pu in pus}),
-                memory_bytes=None if node is None else installed_bytes.get(node) or None,
+                memory_bytes=None if node is None else installed_bytes.get(node),
                 need_bytes=(
                     None if need_bytes is None or node is None else need_bytes.get(node, 0)
                 ),
-                allowed=node is None or topology.by_node[node].allowed,
+                allowed=node is None
+                or topology.by_node[node].allowed
+                or topology.by_node[node].lacks_memory,
             )
         )
     return tuple(parts)
@@ -162,7 +167,7 @@ def _remark_idle_memory(topology: Topology, placements: Sequence[Placement]) -> 
     idle = [
         node
         for node in topology.nodes
-        if node.allowed and not (node.cpus and node.default) and node.os not in named
+        if node.gives_memory and not (node.cpus and node.default) and node.os not in named
     ]
     if not idle:
         return

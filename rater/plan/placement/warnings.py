@@ -335,14 +335,25 @@ def _warn_of_kinds(copies: _Copies) -> list[str]:
 def _warn_of_homeless_cpus(
     copies: _Copies, policy: MemoryPolicy, homes: Mapping[int, int] | None
 ) -> str:
-    homeless = {pu.os for slot in copies.slots for pu in slot if pu.node is None}
+    homeless = {pu.os: pu for slot in copies.slots for pu in slot if pu.node is None}
     if not homeless or (homes is None and policy not in (MemoryPolicy.LOCAL, MemoryPolicy.NONE)):
         return ""
     nodes = {node for cpu, node in (homes or {}).items() if cpu in homeless}
     source = f", from node {cpuset.format_list(nodes)}" if nodes else ""
+    bare = {pu.bare_node for pu in homeless.values() if pu.bare_node is not None}
+    if not bare or any(pu.bare_node is None for pu in homeless.values()):
+        return (
+            f"{count(len(homeless), 'CPU')} without memory of an own NUMA node "
+            f"({cpuset.format_list(homeless)}): all memory of the copies there is remote{source}"
+        )
+    remote = [
+        copy for copy, slot in enumerate(copies.slots) if any(pu.os in homeless for pu in slot)
+    ]
+    node, has = ("node", "has") if len(bare) == 1 else ("nodes", "have")
+    whose = "copy" if len(remote) == 1 else "copies"
     return (
-        f"{count(len(homeless), 'CPU')} without memory of an own NUMA node "
-        f"({cpuset.format_list(homeless)}): all memory of the copies there is remote{source}"
+        f"{node} {cpuset.format_list(bare)} {has} no memory (CPUs {cpuset.format_list(homeless)}): "
+        f"all memory of {whose} {cpuset.format_list(remote)} is remote{source}"
     )
 
 

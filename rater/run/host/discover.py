@@ -151,7 +151,9 @@ def parse_synthetic(text: str) -> Topology:
     if "memory=" in text:
         return topology
     # hwloc makes up 1 GiB for each node that is said to have none.
-    return replace(topology, nodes=tuple(replace(node, memory_bytes=0) for node in topology.nodes))
+    return replace(
+        topology, nodes=tuple(replace(node, memory_bytes=None) for node in topology.nodes)
+    )
 
 
 def _nodes_x_cpus(text: str, nodes: int, cpus: int) -> Topology:
@@ -161,7 +163,7 @@ def _nodes_x_cpus(text: str, nodes: int, cpus: int) -> Topology:
     everything = (1 << nodes * cpus) - 1
     return build_topology(
         [RawPU(os=cpu, core=None, package=None, l3=None, l2=None) for cpu in range(nodes * cpus)],
-        [RawNode(node, block << node * cpus, 0, None) for node in range(nodes)],
+        [RawNode(node, block << node * cpus, None, None) for node in range(nodes)],
         usable=everything,
         allowed_nodes=everything,
         source=text,

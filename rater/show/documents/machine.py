@@ -27,7 +27,7 @@ class MachineNodeJson(TypedDict):
     packages: Annotated[list[int], "Its packages."]
     cores: Annotated[list[int], "Its cores."]
     llcs: Annotated[list[int], "Its last-level caches."]
-    memory_bytes: Annotated[int | None, "Its memory; null: not known."]
+    memory_bytes: Annotated[int | None, "Its memory, 0: it has none; null: not known."]
     subtype: Annotated[str | None, "Kind of memory, where hwloc knows it: HBM, NVM."]
     default: Annotated[bool, "Whether memory comes from it by default."]
     allowed: Annotated[bool, "false: a cpuset forbids its memory."]

@@ -39,7 +39,7 @@ class NodeShareJson(TypedDict):
     pus: Annotated[int, "Its CPUs."]
     cores_used: Annotated[int, "Cores that copies use."]
     cores: Annotated[int, "Its cores."]
-    memory_bytes: Annotated[int | None, "Its memory; null: not known."]
+    memory_bytes: Annotated[int | None, "Its memory, 0: it has none; null: not known."]
     memory_allowed: Annotated[bool, "false: a cpuset forbids its memory."]
     need_bytes: Annotated[int | None, "Memory that its copies need; null: not known."]
 

@@ -16,7 +16,7 @@ from rater.show.live.lines import phase_name
 from rater.show.screen.document import GIGABYTES, TEXT, Field, Part, Row, ViewTable, facts
 from rater.show.screen.format import format_duration, format_gigabytes, sanitize
 from rater.text.cpuset import format_list
-from rater.text.values import JsonFields, copies_text, count, objects, to_json
+from rater.text.values import JsonFields, copies_text, count, group_by_key, objects, to_json
 
 if TYPE_CHECKING:
     from rater.analysis.compare.conditions import ConditionDifference
@@ -125,15 +125,23 @@ def place_parts(document: PlanDocument) -> Iterator[Part]:
     yield ViewTable(
         title="", rows=nodes, fields=_NODES if few else (*_NODES, *where), most=_MOST_NODES
     )
-    forbidden = [
-        node["node"] for node in nodes if not node["memory_allowed"] and node["node"] is not None
-    ]
-    if forbidden:
-        single = len(forbidden) == 1
+    giving_none_by_reason = group_by_key(
+        (why, node["node"])
+        for node in nodes
+        if node["node"] is not None and (why := _why_no_memory(node))
+    )
+    for why, giving_none in giving_none_by_reason.items():
+        single = len(giving_none) == 1
         yield (
-            f"node{'' if single else 's'} {format_list(forbidden)}: memory not allowed (a cpuset), "
+            f"node{'' if single else 's'} {format_list(giving_none)}: {why}, "
             f"for {'its' if single else 'their'} CPUs all memory is remote"
         )
+
+
+def _why_no_memory(node: Row) -> str:
+    if node["memory_bytes"] == 0:
+        return "no memory" if node["pus"] else ""
+    return "" if node["memory_allowed"] else "memory not allowed (a cpuset)"
 
 
 def brief(numbers: Sequence[int]) -> str:

@@ -45,13 +45,16 @@ class TopoView(Struct, frozen=True, dict=True):
     def pus_of(self) -> dict[int | None, tuple[PU, ...]]:
         """All PUs by the node they belong to, None for those in no node.
 
-        A node whose memory is forbidden is nobody's home but still has its CPUs.
+        A node that gives no memory is nobody's home but still has its CPUs.
         """
-        forbidden = {
-            cpu: node.os for node in self.topology.nodes if not node.allowed for cpu in node.cpus
+        giving_none = {
+            cpu: node.os
+            for node in self.topology.nodes
+            if not node.gives_memory
+            for cpu in node.cpus
         }
         groups = group_by_key(
-            (forbidden.get(pu.os) if pu.node is None else pu.node, pu)
+            (giving_none.get(pu.os) if pu.node is None else pu.node, pu)
             for pu in self.topology.machine_pus
         )
         return {node: tuple(pus) for node, pus in groups.items()}
@@ -61,8 +64,8 @@ class TopoView(Struct, frozen=True, dict=True):
         """The nodes by OS number."""
         return tuple(sorted(self.topology.nodes, key=lambda node: node.os))
 
-    def memory_bytes(self, node: Node) -> int:
-        """Return the installed memory of a node, 0 when not known."""
+    def memory_bytes(self, node: Node) -> int | None:
+        """Return the installed memory of a node, None when not known."""
         now = self.now.get(node.os)
         return node.memory_bytes if now is None else now.total_bytes
 
@@ -163,7 +166,7 @@ def _table(view: TopoView) -> Table:
             "packages": packages_of(pus),
             "cores": {pu.core for pu in pus},
             "llcs": {pu.llc for pu in pus if pu.llc is not None},
-            "memory_bytes": view.memory_bytes(node) or None,
+            "memory_bytes": view.memory_bytes(node),
         }
 
     def covered(span: Cache | HwlocGroup) -> list[int]:
@@ -308,7 +311,9 @@ def _note(node: Row, nodes: Sequence[Row]) -> str:
         near_cpus = set(node["near_cpus"])
         near = [it["node"] for it in nodes if it["default"] and near_cpus & set(it["near_cpus"])]
         parts.append(f"no CPUs; near node {format_list(near)}" if near else "no CPUs")
-    if not node["allowed"]:
+    if node["memory_bytes"] == 0:
+        parts.append("no memory")
+    elif not node["allowed"]:
         parts.append("memory not allowed")
     return f"({', '.join(parts)})" if parts else ""
 
@@ -458,15 +463,19 @@ def _range(values: Sequence[float]) -> str:
 
 
 def _forbidden(document: Row) -> str:
-    homeless = set(document["cpus_without_node"])
-    cpus = [it["cpu"] for it in document["cpus"] if it["node"] is None]
-    lost = [cpu for cpu in cpus if cpu not in homeless]
-    return (
-        f"{cpus_text(lost)}: their NUMA node's memory is not allowed (cpuset), so all memory is "
-        "remote"
-        if lost
-        else ""
-    )
+    homeless = {it["cpu"] for it in document["cpus"] if it["node"] is None}
+    texts = []
+    for is_bare, why in ((True, "node has none"), (False, "node's memory is not allowed (cpuset)")):
+        lost = [
+            cpu
+            for node in document["nodes"]
+            if (node["memory_bytes"] == 0) is is_bare
+            for cpu in node["cpus"]
+            if cpu in homeless
+        ]
+        if lost:
+            texts.append(f"{cpus_text(lost)}: their NUMA {why}, so all memory is remote")
+    return "; ".join(texts)
 
 
 def _binary(size_bytes: int) -> str:

@@ -75,7 +75,7 @@ class Binding(Struct, frozen=True, kw_only=True):
         if self.relative:
             cpus = _counted(cpus or (), sorted(topology.by_cpu))
         if self.relative_nodes:
-            nodes = _counted(nodes, sorted(node.os for node in topology.nodes if node.allowed))
+            nodes = _counted(nodes, sorted(node.os for node in topology.nodes if node.gives_memory))
         return replace(self, cpus=cpus, mem_nodes=nodes)
 
 

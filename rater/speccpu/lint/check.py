@@ -28,7 +28,7 @@ from rater.speccpu.lint.bind_list import (
     named,
     scopes_of,
 )
-from rater.speccpu.lint.machine import machine_findings, misplaced, prefix_note
+from rater.speccpu.lint.machine import machine_findings, misplaced, prefix_note, remote_note
 from rater.text.values import copies_text, count
 
 KINDS = {
@@ -112,11 +112,7 @@ def lint(context: LintContext) -> LintReport:
     return LintReport(
         findings=kept,
         ignored=len(everything) - len(kept),
-        notes=tuple(
-            dict.fromkeys(
-                note for scope in scopes for note in (*prefix_note(scope), *_unbound(scope))
-            )
-        ),
+        notes=tuple(dict.fromkeys(note for scope in scopes for note in _notes(scope))),
         unchecked=tuple(dict.fromkeys(_unchecked(context, scopes))),
         scopes=tuple(scopes),
     )
@@ -221,6 +217,12 @@ def _unclear(scope: Scope) -> Iterator[LintFinding]:
             yield seat.finding("unclear", f": {seat.binding.problem}")
             if scope.form == "copy":
                 return
+
+
+def _notes(scope: Scope) -> Iterator[str]:
+    yield from prefix_note(scope)
+    yield from _unbound(scope)
+    yield from remote_note(scope)
 
 
 def _unbound(scope: Scope) -> Iterator[str]:

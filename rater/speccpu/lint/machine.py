@@ -14,6 +14,7 @@ from rater.speccpu.lint.bind_list import (
     LintFinding,
     Scope,
     cpus_text,
+    named,
     nodes_text,
 )
 from rater.text.values import copies_text, count
@@ -161,11 +162,17 @@ def _absent(seat: BoundCopy, topology: Topology, machine: set[int]) -> Iterator[
         existing = nodes_text(topology.by_node) if topology.by_node else "no node"
         text = f" names {nodes_text(absent)}: the machine has {existing} with memory"
         yield seat.finding("node-missing", text)
-    shut = {
-        number
-        for number in seat.binding.mem_nodes
-        if number not in absent and not topology.by_node[number].allowed
-    }
+    named_nodes = [topology.by_node[number] for number in {*seat.binding.mem_nodes} - absent]
+    bare = {node.os for node in named_nodes if node.lacks_memory}
+    if bare:
+        has = "has" if len(bare) == 1 else "have"
+        others = nodes_text(node.os for node in topology.nodes if node.gives_memory)
+        text = (
+            f" binds memory to {nodes_text(bare)}, which {has} no memory: the kernel refuses it; "
+            f"{others} gives some"
+        )
+        yield seat.finding("node-missing", text)
+    shut = {node.os for node in named_nodes if not node.allowed} - bare
     if shut:
         text = f" binds memory to {nodes_text(shut)}, whose memory may not be used"
         yield seat.finding("node-missing", text)
@@ -279,6 +286,25 @@ def _idle(scope: Scope) -> Iterator[LintFinding]:
         text=f"{cpus_text(idle)} {'has' if len(idle) == 1 else 'have'} no copy ({at}); {out}",
         cpus=tuple(sorted(idle)),
     )
+
+
+def remote_note(scope: Scope) -> Iterator[str]:
+    """Name copies whose memory is all remote because their node has none."""
+    topology = scope.context.topology
+    by_cpu = topology.by_cpu if topology is not None else {}
+    bare: dict[int, int] = {}  # node without memory by copy
+    for seat in scope.used:
+        for cpu in seat.cpus:
+            node = by_cpu[cpu].bare_node if cpu in by_cpu else None
+            if node is not None:
+                bare[seat.copy] = node
+    if bare:
+        has = "has" if len(set(bare.values())) == 1 else "have"
+        whose = "copy" if len(bare) == 1 else "copies"
+        yield (
+            f"{nodes_text(bare.values())} {has} no memory: all memory of {whose} "
+            f"{named(bare)} is remote"
+        )
 
 
 def prefix_note(scope: Scope) -> Iterator[str]:

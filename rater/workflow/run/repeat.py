@@ -81,7 +81,9 @@ def document_of(
     bytes_by_node = needs_by_node(
         placements, {placement.copy: copy_bytes for placement in placements}
     )
-    installed_bytes = {node.os: node.memory_bytes for node in topology.nodes}
+    installed_bytes = {
+        node.os: node.memory_bytes for node in topology.nodes if node.memory_bytes is not None
+    }
     if topology.is_this_system:  # memory may have been plugged in since the firmware counted it
         installed_bytes |= {node: memory.total_bytes for node, memory in read_node_memory().items()}
     threads = {

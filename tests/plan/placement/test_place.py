@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from rater.plan.hwloc_xml import parse_xml
 from rater.plan.placement.layout import BindLevel, CpuOrder, Layout, load_layout
+from rater.plan.placement.memory_policy import Memory
 from rater.plan.placement.place import default_memory, plan_placements, resolve_copies
 from rater.plan.placement.summary import remarks
 from rater.plan.placement.warnings import CorePool, pools
@@ -48,6 +49,63 @@ def flat(kinds: list[RawKind], cpus: int) -> Topology:
         allowed_nodes=1,
         source="made",
         kinds=kinds,
+    )
+
+
+def half_filled(nodes_bytes: list[int], *, distances: bool = True) -> Topology:
+    """Nodes of two cores; node 1 has CPUs 2 and 3."""
+    number = len(nodes_bytes)
+    matrix = tuple(
+        tuple(10.0 if row == column else 20.0 for column in range(number)) for row in range(number)
+    )
+    return build_topology(
+        [RawPU(os=os, core=os, package=0, l3=None, l2=None) for os in range(2 * number)],
+        [
+            RawNode(node, 3 << 2 * node, memory_bytes, None)
+            for node, memory_bytes in enumerate(nodes_bytes)
+        ],
+        usable=(1 << 2 * number) - 1,
+        allowed_nodes=(1 << number) - 1,
+        source="made",
+        distances=RawDistances(tuple(range(number)), matrix) if distances else None,
+    )
+
+
+GB = 1 << 30
+
+
+def test_copies_go_beside_memory_first() -> None:
+    topology = half_filled([GB, 0, GB])
+    for order in (CpuOrder.BALANCED, CpuOrder.SCATTER):
+        layout = Layout(name="x", description="", order=order, bind=BindLevel.PU)
+        placed = plan_placements(topology, layout, 4, LOCAL)
+        assert sorted(placement.cpu or 0 for placement in placed.placements) == [0, 1, 4, 5]
+        assert placed.warnings == ()
+    pairs = plan_placements(topology, BALANCED, 2, LOCAL, 2)
+    assert [placement.cpus for placement in pairs.placements] == [(0, 1), (4, 5)]
+    assert warnings(topology, 6) == (
+        "node 1 has no memory (CPUs 2-3): all memory of copies 2-3 is remote",
+    )
+
+
+def test_memory_is_not_bound_to_a_node_without_any() -> None:
+    topology = half_filled([GB, 0, GB])
+    with pytest.raises(InputError, match=r"node 1 of made has no memory \(CPUs 2-3\)"):
+        plan_placements(topology, BALANCED, 6, BIND)
+    assert plan_placements(topology, BALANCED, 4, BIND).warnings == ()
+    with pytest.raises(InputError, match="has no memory in node 1; expected numbers out of 0"):
+        plan_placements(topology, BALANCED, 4, Memory(BIND, (1,)))
+    spread = plan_placements(topology, BALANCED, 6, MemoryPolicy.INTERLEAVE)
+    assert {placement.memory_nodes for placement in spread.placements} == {(0, 2)}
+
+
+def test_equally_near_nodes_share_the_copies_of_nodes_without_memory() -> None:
+    placed = plan_placements(half_filled([GB, 0, GB]), BALANCED, 6, MemoryPolicy.PREFERRED)
+    assert [placement.memory_nodes for placement in placed.placements] == [
+        (0,), (0,), (0,), (2,), (2,), (2,),
+    ]  # fmt: skip
+    assert placed.warnings == (
+        "node 1 has no memory (CPUs 2-3): all memory of copies 2-3 is remote, from node 0,2",
     )
 
 

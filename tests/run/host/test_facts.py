@@ -38,7 +38,7 @@ def test_this_machine_has_the_cpus_that_we_may_use() -> None:
     assert {pu.os for pu in topology.pus} == os.sched_getaffinity(0)
     assert topology.is_this_system
     assert topology.source == "this machine"
-    assert sum(node.memory_bytes for node in topology.nodes) > 0
+    assert sum(node.memory_bytes or 0 for node in topology.nodes) > 0
 
 
 def test_cpus_taken_away_by_taskset_are_not_usable_but_known() -> None:
@@ -195,7 +195,7 @@ def test_what_numactl_prints_is_a_machine_of_nodes(tmp_path: Path) -> None:
     )
     topology = machine.load_topology(str(file))
     assert [(node.os, node.cpus) for node in topology.nodes] == [(0, (0, 1, 4, 5)), (1, (2, 3))]
-    assert [node.memory_bytes >> 30 for node in topology.nodes] == [8, 4]
+    assert [(node.memory_bytes or 0) >> 30 for node in topology.nodes] == [8, 4]
     assert (topology.distance(0, 1), topology.distance(1, 0)) == (21.0, 20.0)
     assert not topology.details.has_cores
 
