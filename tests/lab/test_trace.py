@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from rater.lab.layout.preload import build_library
 from rater.lab.trace.store import find_trace, keep_check, keep_trace, load_trace, trace_heads
+from rater.lab.trace.tlb import PageTrace
 from rater.lab.trace.tracer import (
     TraceAnalysis,
     TraceRun,
@@ -61,14 +62,32 @@ int main(int argc, char **argv)
 }
 """
 
+# Each load's register is overwritten by the next one: of eight loads only the last is of use.
+UNROLLED = r"""
+#include <stdlib.h>
+int main(void)
+{
+    volatile char *array = calloc(1, 16 << 20);
+    for (int round = 0; round < 4; round++)
+        for (int at = 0; at < 16 << 20; at += 8 * 4096) {
+            volatile char *next = array + at;
+            (void)next[0]; (void)next[4096]; (void)next[2 * 4096]; (void)next[3 * 4096];
+            (void)next[4 * 4096]; (void)next[5 * 4096]; (void)next[6 * 4096]; (void)next[7 * 4096];
+        }
+    return 0;
+}
+"""
+
 needs_valgrind = pytest.mark.skipif(
     shutil.which("valgrind") is None, reason="valgrind, which traces, is not installed"
 )
 
 
-def traced(tmp_path: Path, cache: Path, *words: str, time_s: float = 100) -> TraceRun:
+def traced(
+    tmp_path: Path, cache: Path, *words: str, program: str = PROGRAM, time_s: float = 100
+) -> TraceRun:
     source = tmp_path / "program.c"
-    source.write_text(PROGRAM)
+    source.write_text(program)
     subprocess.run(["cc", "-O1", "-o", tmp_path / "program", source], check=True)
     spec = CopySpec(
         argv=(),
@@ -96,11 +115,8 @@ def traced(tmp_path: Path, cache: Path, *words: str, time_s: float = 100) -> Tra
     return run_traced(tools, running, analysis, Limits(time_s, None), library)
 
 
-@needs_valgrind
-def test_data_is_told_apart_and_counted_page_by_page(tmp_path: Path, page_cache: Path) -> None:
-    trace_run = traced(tmp_path, page_cache, "3")
-    assert trace_run.status == 3
-    trace = read_trace(
+def trace_of(trace_run: TraceRun) -> PageTrace:
+    return read_trace(
         trace_run.document,
         huge_bytes=2 * MB,
         has_ranges=True,
@@ -113,6 +129,22 @@ def test_data_is_told_apart_and_counted_page_by_page(tmp_path: Path, page_cache:
         suite=None,
         size=None,
     )
+
+
+@needs_valgrind
+def test_loads_that_nobody_uses_are_counted_as_the_processor_makes_them(
+    tmp_path: Path, page_cache: Path
+) -> None:
+    trace = trace_of(traced(tmp_path, page_cache, program=UNROLLED))
+    assert trace.references[IN_MMAP] == 4 * 4096
+    assert trace.of_size(4096).pages[IN_MMAP] == 4096
+
+
+@needs_valgrind
+def test_data_is_told_apart_and_counted_page_by_page(tmp_path: Path, page_cache: Path) -> None:
+    trace_run = traced(tmp_path, page_cache, "3")
+    assert trace_run.status == 3
+    trace = trace_of(trace_run)
     base, huge = trace.of_size(4096), trace.of_size(2 * MB)
     assert base.pages[IN_MMAP] == base.faults[IN_MMAP] == 3072
     assert huge.pages[IN_MMAP] == 6

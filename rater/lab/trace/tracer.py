@@ -425,11 +425,14 @@ class TraceRun(Struct, frozen=True):
 
 
 def tracer_words(tools: TraceTools, descriptor: int, *, has_ranges: bool) -> tuple[str, ...]:
-    """Return what stands in front of each traced command; `told`: it says what its ranges are."""
+    """Return what stands in front of each traced command; `has_ranges`: it tells its ranges."""
     return (
         str(tools.valgrind.program),
         "-q",
         f"--tool={TOOL}",
+        # Else valgrind takes loads away before the tool sees them: those whose register the same
+        # block writes over.
+        "--vex-iropt-level=0",
         "--trace-children=yes",
         f"--page-fd={descriptor}",
         f"--page-inode={os.fstat(descriptor).st_ino}",
