@@ -6,13 +6,15 @@ import fcntl
 import mmap
 import os
 import resource
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from signal import SIGBUS, SIGKILL, SIGXCPU, SIGXFSZ
 
+from msgspec import Struct
+
 from rater.plan.schedule import Order, Plan
-from rater.run.host.admission import limiting_groups
+from rater.run.host.admission import LimitingGroup, limiting_groups
 from rater.run.host.procfs import capabilities, counted, read_number
 from rater.system.errors import InputError
 
@@ -166,6 +168,7 @@ _LIMIT_BY_SIGNAL: Mapping[int, str] = {
 # much of a limit counts as all of it.
 _NEAR_SHARE = 0.9
 _NEAR_S = 0.2
+_ZONES = ("dma", "dma32", "normal", "movable", "device")  # of memory, as /proc/vmstat names them
 type ProcessLimits = Mapping[str, tuple[int, int]]  # soft, hard; -1: unlimited
 
 
@@ -177,12 +180,51 @@ def limits_at_end(pid: int) -> ProcessLimits:
     }
 
 
+_MACHINE_WAS_FULL = ": the machine's memory was used up"
+_HIDDEN_LIMIT = (
+    " for want of memory: neither the machine nor a cgroup that rater sees counted a shortage, so "
+    "it was a limit above this container"
+)
+# The kernel gives out memory of a cgroup by so much: what does not fit is never counted as used.
+_BATCH_BYTES = 64 * mmap.PAGESIZE
+
+
+class _MemoryCounts(Struct, frozen=True, kw_only=True):
+    """What the kernel has counted of memory that was not to be had, with None for the unknown."""
+
+    kills: int | None  # in our cgroup and below it, else on the machine
+    machine_kills: int | None  # wherever the limit was
+    machine_waits: int | None  # allocations that found the machine itself, no cgroup, full
+    limit_hits: dict[str, int]  # by words about a cgroup and its limit, ours before those above
+    at_limit: tuple[str, ...]  # words about those whose most use reached the limit, whenever it was
+    huge_pages: dict[str, int]  # by words about a cgroup and a size of pages
+
+    def machine_ran_out(self, earlier: _MemoryCounts) -> bool | None:
+        """Tell whether the machine's own memory was used up since an earlier reading.
+
+        The count of kills rises for limits of cgroups too, the waits for the machine alone; None
+        where only the first is counted.
+        """
+        if not _rose(earlier.machine_kills, self.machine_kills):
+            return False
+        return _rose(earlier.machine_waits, self.machine_waits)
+
+
+def _rose(earlier: int | None, later: int | None) -> bool | None:
+    return None if earlier is None or later is None else later > earlier
+
+
+def _risen(earlier: Mapping[str, int], later: Mapping[str, int]) -> list[str]:
+    return [text for text, count in later.items() if count > earlier.get(text, count)]
+
+
 class KernelKills:
     """Counts of the kernel when it kills for want of memory or refuses memory, from now on."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
-        self._kills, self._refusals = self._read_counts()
+        self._earlier = self._read_counts()
+        self._explained = 0  # kills that a copy was told of
 
     def cause(
         self, signal_number: int, cpu_s: float, limits: ProcessLimits, *, handed_on: bool = False
@@ -196,43 +238,106 @@ class KernelKills:
             return None
         if limit_text := _explain_by_limit(signal_number, cpu_s, limits):
             return limit_text
-        kills, refusals = self._read_counts()
-        risen_refusals = [
-            refusal
-            for refusal, refused_count in refusals.items()
-            if refused_count > self._refusals.get(refusal, refused_count)
-        ]
+        counts = self._read_counts()
         if signal_number == SIGBUS:
-            return next((it for it in risen_refusals if it.startswith("huge pages")), None)
-        if signal_number == SIGKILL and kills is not None and self._kills is not None:
-            if kills > self._kills:
-                self._kills += 1
-                of_group = (it for it in risen_refusals if it.startswith("memory"))
-                where = next(of_group, "the machine's memory")
-                return f"the kernel killed it: {where} was used up"
+            return next(iter(_risen(self._earlier.huge_pages, counts.huge_pages)), None)
+        return self._killer(counts, handed_on=handed_on) if signal_number == SIGKILL else None
+
+    def _killer(self, counts: _MemoryCounts, *, handed_on: bool) -> str | None:
+        if counts.kills is not None and self._earlier.kills is not None:
+            if counts.kills > self._earlier.kills + self._explained:
+                self._explained += 1
+                return f"the kernel killed it{self._describe_shortage(counts)}"
             if not handed_on:
                 return "a process sent it: the kernel counted no kill for want of memory"
-        return "killed from outside" if signal_number == SIGKILL and not handed_on else None
+        return None if handed_on else "killed from outside"
 
-    def _read_counts(self) -> tuple[int | None, dict[str, int]]:
-        """Return kills for memory (of our cgroup, else of the machine), refusals by words."""
-        kills, refusals = None, {}
+    def _describe_shortage(self, counts: _MemoryCounts) -> str:
+        machine_ran_out = counts.machine_ran_out(self._earlier)
+        hit = _risen(self._earlier.limit_hits, counts.limit_hits)
+        # Linux 6.18 kills at limits of version 1 and counts no hit: their use has reached them.
+        if not hit and not machine_ran_out:
+            hit = [*counts.at_limit]
+        if hit:
+            return f": {hit[0]}"
+        return _HIDDEN_LIMIT if machine_ran_out is False else _MACHINE_WAS_FULL
+
+    def _read_counts(self) -> _MemoryCounts:
+        vmstat = self._root / "proc/vmstat"
+        machine_kills = counted(vmstat, "oom_kill")
+        kills = None
+        limit_hits: dict[str, int] = {}
+        at_limit: list[str] = []
         for group in limiting_groups(self._root, "memory"):
-            folder, is_v1, name = group
-            events = folder / ("memory.oom_control" if is_v1 else "memory.events")
-            kills = counted(events, "oom_kill") if kills is None else kills
-            limit = group.limit("memory")
-            limit_hits = read_number(folder / "memory.failcnt") if is_v1 else counted(events, "oom")
-            if limit is not None and limit_hits is not None:
-                refusals[f"memory of cgroup {name} ({limit / 1e6:.0f} MB)"] = limit_hits
+            own_kills = counted(
+                group.folder / ("memory.oom_control" if group.is_v1 else "memory.events"),
+                "oom_kill",
+            )
+            kills = own_kills if kills is None else kills
+            for limit in _limits_of(group):
+                if limit.hits is not None:
+                    limit_hits[limit.text] = limit.hits
+                if limit.is_reached:
+                    at_limit.append(limit.text)
+        huge_pages = {}
         for folder, is_v1, name in limiting_groups(self._root, "hugetlb"):
             for file in folder.glob("hugetlb.*.failcnt" if is_v1 else "hugetlb.*.events"):
-                limit_hits = read_number(file) if is_v1 else counted(file, "max")
-                if limit_hits is not None:
-                    refusals[f"huge pages of cgroup {name} were used up ({file.stem})"] = limit_hits
-        if kills is None:
-            kills = counted(self._root / "proc/vmstat", "oom_kill")
-        return kills, refusals
+                hits = read_number(file) if is_v1 else counted(file, "max")
+                if hits is not None:
+                    huge_pages[f"huge pages of cgroup {name} were used up ({file.stem})"] = hits
+        return _MemoryCounts(
+            kills=machine_kills if kills is None else kills,
+            machine_kills=machine_kills,
+            machine_waits=_machine_waits(vmstat),
+            limit_hits=limit_hits,
+            at_limit=tuple(at_limit),
+            huge_pages=huge_pages,
+        )
+
+
+class _GroupLimit(Struct, frozen=True, kw_only=True):
+    """A limit of memory of one cgroup."""
+
+    text: str  # what to say where it is the cause
+    hits: int | None  # how often it was reached; None: not counted
+    is_reached: bool  # whether the most that was used has reached it
+
+
+def _limits_of(group: LimitingGroup) -> Iterator[_GroupLimit]:
+    """Yield the limits of memory of a cgroup, first the one that the kernel holds first.
+
+    Version 1 has one of memory with swap beside that of memory, and asks for the first before.
+    Version 2 counts in `memory.events.local` what the limit of the cgroup itself did; its
+    `memory.events` has those of all cgroups below it as well.
+    """
+    folder, is_v1, name = group
+    together = ""
+    if not is_v1 and read_number(folder / "memory.oom.group") == 1:
+        together = ", and all processes of that cgroup are killed together (memory.oom.group)"
+    both = [("memory and swap", "were", "memory.memsw"), ("memory", "was", "memory")]
+    for noun, verb, controller in both if is_v1 else both[1:]:
+        limit_bytes = group.limit(controller)
+        if limit_bytes is None:
+            continue
+        peak = f"{controller}.max_usage_in_bytes" if is_v1 else "memory.peak"
+        peak_bytes = read_number(folder / peak)
+        yield _GroupLimit(
+            text=f"{noun} of cgroup {name} ({limit_bytes / 1e6:.0f} MB) {verb} used up{together}",
+            hits=read_number(folder / f"{controller}.failcnt") if is_v1 else _events(folder, "oom"),
+            is_reached=peak_bytes is not None and peak_bytes > limit_bytes - _BATCH_BYTES,
+        )
+
+
+def _events(folder: Path, name: str) -> int | None:
+    own = counted(folder / "memory.events.local", name)
+    return counted(folder / "memory.events", name) if own is None else own
+
+
+def _machine_waits(vmstat: Path) -> int | None:
+    """Return how often the machine had to free memory before it gave any; None: not counted."""
+    waits = [counted(vmstat, f"allocstall_{zone}") for zone in _ZONES]
+    known = [count for count in waits if count is not None]
+    return sum(known) if known else None
 
 
 def _explain_by_limit(signal_number: int, cpu_s: float, limits: ProcessLimits) -> str | None:

@@ -55,9 +55,64 @@ def test_a_kill_of_a_cgroup_names_the_group_that_has_the_limit(tmp_path: Path) -
     assert sigkill(kills) == UNKNOWN  # one kill explains one copy
 
 
-def test_a_kill_in_a_cgroup_whose_limit_was_not_reached_is_the_machines(tmp_path: Path) -> None:
-    kills = machine(tmp_path, V2)
-    write(tmp_path, {"sys/fs/cgroup/job/step/memory.events": "oom 0\noom_kill 1"})
+def test_the_machine_is_blamed_only_where_its_own_counters_rose(tmp_path: Path) -> None:
+    counts = V2 | {"proc/vmstat": "allocstall_dma32 3\nallocstall_normal 4\noom_kill 7"}
+    kills = machine(tmp_path, counts)
+    write(tmp_path, {"sys/fs/cgroup/job/step/memory.events": "oom 0\noom_kill 3"})
+    assert "so it was a limit above this container" in (sigkill(kills) or "")
+    # Every kill counts here, that of another container too.
+    write(tmp_path, {"proc/vmstat": "allocstall_dma32 3\nallocstall_normal 4\noom_kill 8"})
+    assert "so it was a limit above this container" in (sigkill(kills) or "")
+    write(tmp_path, {"proc/vmstat": "allocstall_dma32 3\nallocstall_normal 90\noom_kill 9"})
+    assert sigkill(kills) == "the kernel killed it: the machine's memory was used up"
+
+
+def test_the_cgroup_is_named_whose_own_limit_was_reached(tmp_path: Path) -> None:
+    limits = {
+        "sys/fs/cgroup/job/memory.events.local": "max 0\noom 0\noom_kill 0",
+        "sys/fs/cgroup/job/step/memory.max": "40000000",
+        "sys/fs/cgroup/job/step/memory.oom.group": "1",
+        "sys/fs/cgroup/job/step/memory.events.local": "max 0\noom 0\noom_kill 0",
+    }
+    kills = machine(tmp_path, V2 | limits)
+    # A neighbour of ours below /job is killed as well, which only the sum of /job counts.
+    write(tmp_path, {"sys/fs/cgroup/job/memory.events": "max 9\noom 4\noom_kill 4"})
+    write(tmp_path, {"sys/fs/cgroup/job/step/memory.events": "max 9\noom 1\noom_kill 1"})
+    write(tmp_path, {"sys/fs/cgroup/job/step/memory.events.local": "max 9\noom 1\noom_kill 1"})
+    assert sigkill(kills) == (
+        "the kernel killed it: memory of cgroup /job/step (40 MB) was used up, and all processes "
+        "of that cgroup are killed together (memory.oom.group)"
+    )
+
+
+def test_memory_and_swap_of_version_1_have_a_limit_of_their_own(tmp_path: Path) -> None:
+    folder = "sys/fs/cgroup/memory/job"
+    both = {
+        f"{folder}/memory.memsw.limit_in_bytes": "52428800",
+        f"{folder}/memory.memsw.failcnt": "3",
+    }
+    kills = machine(tmp_path, V1 | both)
+    write(tmp_path, {f"{folder}/memory.memsw.failcnt": "9"})
+    write(tmp_path, {f"{folder}/memory.oom_control": "oom_kill 3"})
+    assert sigkill(kills) == (
+        "the kernel killed it: memory and swap of cgroup /job (52 MB) were used up"
+    )
+
+
+def test_a_limit_that_counts_no_hit_is_known_by_the_most_that_was_used(tmp_path: Path) -> None:
+    folder = "sys/fs/cgroup/memory/job"
+    both = {f"{folder}/memory.memsw.limit_in_bytes": "52428800"}
+    waits = {"proc/vmstat": "allocstall_normal 4\noom_kill 7"}
+    kills = machine(tmp_path, V1 | both | waits)
+    write(tmp_path, {f"{folder}/memory.memsw.max_usage_in_bytes": "52424704"})
+    write(tmp_path, {f"{folder}/memory.oom_control": "oom_kill 3"})
+    write(tmp_path, {"proc/vmstat": "allocstall_normal 4\noom_kill 8"})
+    assert sigkill(kills) == (
+        "the kernel killed it: memory and swap of cgroup /job (52 MB) were used up"
+    )
+    # It was reached before, and now the machine itself is full.
+    write(tmp_path, {f"{folder}/memory.oom_control": "oom_kill 4"})
+    write(tmp_path, {"proc/vmstat": "allocstall_normal 5\noom_kill 9"})
     assert sigkill(kills) == "the kernel killed it: the machine's memory was used up"
 
 
