@@ -35,11 +35,16 @@ class FleetWords(Protocol):
         self,
         output: Output,
         run_words: tuple[str, ...],
+        *,
         fail_on: tuple[str, ...],
         threshold_group: float,
         threshold_copy: float,
+        against: str | None,
     ) -> int:
-        """Report which hosts of a fleet are slow; thresholds in per cent."""
+        """Report which hosts of a fleet are slow, among themselves or against another fleet's.
+
+        Thresholds are in per cent.
+        """
 
     def report(
         self, output: Output, run_words: tuple[str, ...], file: str | None, force: bool
@@ -84,7 +89,10 @@ def _divots(arguments: Namespace) -> int:
             fail_on=tuple(arguments.fail_on),
             threshold_group=arguments.threshold_group,
             threshold_copy=arguments.threshold_copy,
+            against=arguments.against,
         )
+    if arguments.against is not None:
+        raise InputError("--against belongs to fleet:N: `rater divots fleet:4 --against fleet:3`")
     from rater.workflow.results.divots import find_divots
 
     return find_divots(
@@ -99,6 +107,7 @@ def _divots(arguments: Namespace) -> int:
 
 def _confirm(arguments: Namespace) -> int:
     needless = [*arguments.which, *(["--fail-on"] if arguments.fail_on else [])]
+    needless += ["--against"] if arguments.against is not None else []
     if needless:
         raise InputError(f"--confirm {arguments.confirm}: leave out {' '.join(needless)}")
     if _is_whole_fleet(arguments.confirm):
@@ -343,6 +352,8 @@ RUN* >which          {RUN} (default: last)
                      excluded: noise or other processes hide it; with fleet:N slow-host:5%% (in all
                      benchmarks or in one) or slow-throughout:5%% (in all), 3 where a host is
                      missing; may be given several times
+--against FLEET      with fleet:N: judge its hosts against those of another fleet of the same kind
+                     (fleet:3), as one new host, or a fleet that is slow as a whole
 -v, --verbose        also what is found in a disturbed run
 confirm a divot:
 --confirm RUN        run the divot's benchmarks alternately on its CPUs and on comparable CPUs, and

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
@@ -17,6 +18,7 @@ from rater.analysis.results.gates import (
 )
 from rater.fleet.hosts import FleetComparison, KindComparison, PossibleSlowdown, SlowHost
 from rater.fleet.show import MissingHost
+from rater.fleet.slowness import ONE, least_effect
 from rater.text.values import percent, truncate_list
 
 SLOW_HOST: Final = "slow-host"  # in all benchmarks, or in one of them
@@ -89,13 +91,22 @@ def _judge_visible(
     """Return whether these hosts would show a slow one."""
     if visible is not None and visible <= limit.asked:
         return EXCLUDED
-    needed = None if visible is None else repeats_needed(kind.iterations, visible, limit.asked)
-    way_out = more_text(kind.iterations, needed, "iteration")
+    way_out = _way_out(kind, limit, place, visible)
     if place == _ONE and kind.visible_whole is not None and kind.visible_whole <= limit.asked:
         throughout = f"{SLOW_THROUGHOUT}:{percent(limit.asked)}%"
         way_out = "; ".join(filter(None, (way_out, f"{throughout} asks of all benchmarks")))
     hidden = hidden_text(place, limit=limit.asked, visible=visible, way_out=way_out)
     return GateVerdict(answer=GateAnswer.OPEN, reason=hidden)
+
+
+def _way_out(kind: KindComparison, limit: GateLimit, place: str, visible: float | None) -> str:
+    """Return what would show a host so slow, in words; empty where nothing is known to."""
+    benchmarks = len(next(iter(kind.slowdowns.values()), {}))
+    least = math.expm1(ONE if place == _ONE else least_effect(benchmarks))
+    if limit.asked < least:
+        return f"less than {percent(least)} % is never called slow"
+    needed = None if visible is None else repeats_needed(kind.iterations, visible, limit.asked)
+    return more_text(kind.iterations, needed, "iteration")
 
 
 def _judge_possible(possible: PossibleSlowdown, limit: GateLimit) -> GateVerdict:

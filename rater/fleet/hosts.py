@@ -14,9 +14,15 @@ from msgspec.structs import replace
 from rater.analysis.results.disturbed import is_too_disturbed, mostly_disturbed
 from rater.analysis.stats.robust import Floats, median
 from rater.fleet.archive import IndexedRun, latest
-from rater.fleet.slowness import FEWEST_HOSTS, HostsJudged, Slowness, compare_hosts
+from rater.fleet.slowness import (
+    FEWEST_HOSTS,
+    HostsJudged,
+    Slowness,
+    compare_against,
+    compare_hosts,
+)
 from rater.settings.known import is_volatile
-from rater.text.values import group_by_key, percent
+from rater.text.values import count, group_by_key, percent
 
 _MOST_VISIBLE = 0.5  # of a time: a fleet that shows no less says nothing
 _FACTS = ("kernel", "microcode", "machine_id_hash", "cpu_model", "memory_bytes", "cpus", "copies")
@@ -118,13 +124,22 @@ class KindComparison(Struct, frozen=True, kw_only=True):
     disturbed: tuple[str, ...] = ()  # hosts
     possible: tuple[PossibleSlowdown, ...] = ()  # of each host in all benchmarks, and in one
     iterations: int = 1  # that were counted
+    # Hosts of another fleet that these are held against; None: they are held against each other.
+    reference_hosts: int | None = None
+    shift: float | None = None  # time of the median host over that of the reference's
     # Few of another kernel or microcode: those slow against the most common kind; None: others.
     beside: tuple[SlowHost, ...] | None = None
 
     @property
     def why_not(self) -> str | None:
         """Why nothing can be said of these hosts, in words; None: something can."""
-        if len(self.hosts) < FEWEST_HOSTS:
+        if self.reference_hosts is not None and self.reference_hosts < FEWEST_HOSTS:
+            known = count(self.reference_hosts, "host") if self.reference_hosts else "no host"
+            return (
+                f"{known} of this kind, undisturbed, in the fleet to compare with, and fewer than "
+                "4 do not show what is usual"
+            )
+        if self.reference_hosts is None and len(self.hosts) < FEWEST_HOSTS:
             hosts_named = "one host alone" if len(self.hosts) == 1 else f"{len(self.hosts)} hosts"
             return f"{hosts_named} of this kind, and fewer than 4 do not show what is usual"
         disturbed = mostly_disturbed([host in self.disturbed for host in self.hosts], "host")
@@ -138,6 +153,7 @@ class FleetComparison(Struct, frozen=True):
 
     kinds: tuple[KindComparison, ...]
     without_times: tuple[str, ...]  # hosts whose runs have no benchmark that ended well
+    against: int | None = None  # the fleet whose hosts these are held against; None: each other
 
     @property
     def slow(self) -> tuple[SlowHost, ...]:
@@ -193,9 +209,7 @@ def results_of(
 def compare_fleet(results: Iterable[HostResult]) -> FleetComparison:
     """Hold the hosts of each kind against each other."""
     results = list(results)
-    kinds = group_by_key((_kind(result.run), result) for result in results if result.copy_s)
-    groups = [group for members in kinds.values() for group in _of_one_memory(members)]
-    groups.sort(key=lambda members: (-len(members), members[0].host))
+    groups = _kinds(results)
     return FleetComparison(
         tuple(
             replace(_compared(members, groups[0][0].run), beside=_beside(members, groups[0]))
@@ -205,6 +219,43 @@ def compare_fleet(results: Iterable[HostResult]) -> FleetComparison:
     )
 
 
+def compare_fleet_against(
+    results: Iterable[HostResult], fleet: int, reference: Iterable[HostResult]
+) -> FleetComparison:
+    """Hold the hosts of each kind against those of another fleet, whatever the kernels are.
+
+    Of the other fleet the hosts count that others did not disturb: those of the same machine and
+    program, and of these the most common kernel and microcode.
+    """
+    results = list(results)
+    known_kinds = _kinds([result for result in reference if not result.taken])
+    kinds = []
+    for members in _kinds(results):
+        own = members[0]
+        alike = [
+            known_members
+            for known_members in known_kinds
+            if own.program == known_members[0].program
+            and not any(_apart(_of_system(known_members[0].run, own.run), own.run))
+        ]
+        held_against = max(alike, key=len, default=[])
+        kinds.append(_compared(members, (held_against or members)[0].run, held_against))
+    without_times = tuple(sorted(result.host for result in results if not result.copy_s))
+    return FleetComparison(tuple(kinds), without_times, fleet)
+
+
+def _kinds(results: Iterable[HostResult]) -> list[list[HostResult]]:
+    """Return hosts with times by their kind, the most common kind first."""
+    kinds = group_by_key((_kind(result.run), result) for result in results if result.copy_s)
+    groups = [group for members in kinds.values() for group in _of_one_memory(members)]
+    return sorted(groups, key=lambda members: (-len(members), members[0].host))
+
+
+def _of_system(run: IndexedRun, other: IndexedRun) -> IndexedRun:
+    """Return a run as if it had been made with the kernel and microcode of another."""
+    return replace(run, microcode=other.microcode, kernel=other.kernel)
+
+
 def _beside(results: list[HostResult], usual: list[HostResult]) -> tuple[SlowHost, ...] | None:
     """Return the hosts of a small kind that are slow among those of the most common one.
 
@@ -212,7 +263,7 @@ def _beside(results: list[HostResult], usual: list[HostResult]) -> tuple[SlowHos
     a new kernel is the reason to look.
     """
     first = usual[0].run
-    same_system = replace(results[0].run, microcode=first.microcode, kernel=first.kernel)
+    same_system = _of_system(results[0].run, first)
     if (
         results is usual
         or any(_apart(same_system, first))
@@ -242,33 +293,72 @@ def _of_one_memory(results: Iterable[HostResult]) -> Iterator[list[HostResult]]:
     yield group
 
 
-def _compared(members: Sequence[HostResult], first: IndexedRun) -> KindComparison:
-    results = sorted(members, key=lambda it: it.host)
+class _Times(Struct, frozen=True, kw_only=True):
+    """The times of hosts of one kind, in ln, and how far hosts are apart in them."""
+
+    names: tuple[str, ...]  # of the benchmarks
+    comparison: HostsJudged | None  # None: too few hosts show what is usual
+    distances: Floats  # (hosts, benchmarks)
+    copies: Floats  # the same of the median copies
+    iterations: int
+
+
+def _times_of(results: Sequence[HostResult], reference: Sequence[HostResult] | None) -> _Times:
+    """Hold hosts against each other, or against those of a reference in what both ran."""
+    every = [*results, *(reference or ())]
     names = sorted({name for result in results for name in result.copy_s})
+    if reference:
+        names = [name for name in names if any(name in result.copy_s for result in reference)]
     # One measure for all hosts in a benchmark: brackets where all that ran it have them.
     bracketed = {
         name
         for name in names
-        if all(name in result.bracket_s for result in results if name in result.copy_s)
+        if all(name in result.bracket_s for result in every if name in result.copy_s)
     }
     whole = _logs(_times_by_host(results, names, bracketed))
-    copies = _distances(_logs(_times_by_host(results, names, set())))
-    usual = _usual_settings(results)
+    copies = _logs(_times_by_host(results, names, set()))
+    comparison = None
+    if reference is not None and len(reference) >= FEWEST_HOSTS and names:
+        usual_copies = _logs(_times_by_host(reference, names, set()))
+        comparison = compare_against(whole, _logs(_times_by_host(reference, names, bracketed)))
+        copies = median(copies) - median(median(usual_copies).T)[None, :]
+    else:
+        copies = _distances(copies)
+        if reference is None and len(results) >= FEWEST_HOSTS:
+            comparison = compare_hosts(whole)
+    distances = _distances(whole) if comparison is None else comparison.distances
+    if comparison is None and len(results) == 1:
+        distances = np.full(whole.shape[:2], np.nan)
+    return _Times(
+        names=tuple(names),
+        comparison=comparison,
+        distances=distances,
+        copies=copies,
+        iterations=whole.shape[2],
+    )
+
+
+def _compared(
+    members: Sequence[HostResult],
+    first: IndexedRun,
+    reference: Sequence[HostResult] | None = None,
+) -> KindComparison:
+    """Compare hosts of one kind; `first` is what its facts are told apart from."""
+    results = sorted(members, key=lambda it: it.host)
+    times = _times_of(results, reference)
+    comparison, distances = times.comparison, times.distances
+    usual = _usual_settings(reference or results)
     odd = {
         result.host: settings
         for result in results
         if (settings := tuple(_odd(result.settings, usual)))
     }
-    comparison = None if len(results) < FEWEST_HOSTS else compare_hosts(whole)
-    distances = _distances(whole) if comparison is None else comparison.distances
-    if len(results) == 1:
-        distances = np.full(whole.shape[:2], np.nan)
     slow = [
         _slow(
             slow_host,
             results[slow_host.host],
-            names,
-            (distances[slow_host.host], copies[slow_host.host]),
+            times.names,
+            (distances[slow_host.host], times.copies[slow_host.host]),
             odd,
         )
         for slow_host in (comparison.slow if comparison else ())
@@ -286,7 +376,7 @@ def _compared(members: Sequence[HostResult], first: IndexedRun) -> KindCompariso
         slowdowns={
             result.host: {
                 name: None if np.isnan(size) else float(np.exp(size))
-                for name, size in zip(names, row, strict=True)
+                for name, size in zip(times.names, row, strict=True)
             }
             for result, row in zip(results, distances, strict=True)
         },
@@ -296,9 +386,18 @@ def _compared(members: Sequence[HostResult], first: IndexedRun) -> KindCompariso
         quiet=tuple(results[place].host for place in quiet),
         odd_settings=odd,
         disturbed=tuple(result.host for result in results if result.taken),
-        possible=tuple(_possible(comparison, results, names)) if comparison else (),
-        iterations=whole.shape[2],
+        possible=tuple(_possible(comparison, results, times.names)) if comparison else (),
+        iterations=times.iterations,
+        reference_hosts=None if reference is None else len(reference),
+        shift=_shift(comparison) if reference else None,
     )
+
+
+def _shift(comparison: HostsJudged | None) -> float | None:
+    """Return the time of the median host over what is usual, over all benchmarks."""
+    if comparison is None:
+        return None
+    return math.exp(float(median(median(comparison.distances))))
 
 
 def _possible(

@@ -7,6 +7,7 @@ from itertools import zip_longest
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.analysis.divots.confirm import ConfirmResult, ConfirmVerdict
 from rater.analysis.divots.model.finding import Analysis
@@ -60,6 +61,7 @@ def fleet_document(
     """
     return {
         "fleet": fleet,
+        "against": compared.against,
         "verdict": _verdict(compared, missing),
         "hosts": sum(len(kind.hosts) for kind in compared.kinds),
         "without_times": list(compared.without_times),
@@ -92,7 +94,10 @@ def fleet_document(
                     }
                     for host in kind.hosts
                 ],
-                "summary": _visible(kind),
+                "against": compared.against,
+                "reference_hosts": kind.reference_hosts,
+                "shift": kind.shift,
+                "summary": _visible(kind, compared.against),
             }
             for kind in compared.kinds
         ],
@@ -189,8 +194,12 @@ def _about_kind(kind: IndexedRun) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _visible(kind: KindComparison) -> str:
+def _visible(kind: KindComparison, against: int | None) -> str:
     """Return the slowdown that would be visible on these hosts, or that nobody can tell."""
+    if kind.shift is not None and kind.reference_hosts is not None and not kind.why_not:
+        reference = count(kind.reference_hosts, "host")
+        median_host = f"Median host: {format_slowdown(kind.shift)} against {reference}"
+        return f"{median_host} of fleet {against}. {_visible(replace(kind, shift=None), None)}"
     if kind.why_not or kind.visible_whole is None or kind.visible_one is None:
         level = " None is slow against the most common kind." if kind.beside == () else ""
         return f"Cannot tell: {kind.why_not}.{level}"
@@ -222,12 +231,14 @@ def _kind_parts(kind: Row, *, several: bool) -> Iterator[Part]:
     hosts, slow = kind["hosts"], [*kind["slow"], *kind["slow_beside"]]
     apart = f" (apart: {'; '.join(kind['apart'])})" if kind["apart"] else ""
     names = f" ({', '.join(hosts)})" if several and len(hosts) <= _MOST_NAMED else ""
+    against = kind.get("against")
+    others = "the others of its kind" if against is None else f"the hosts of fleet {against}"
     yield ""
     yield f"{count(len(hosts), 'host')}{names}{apart}: {kind['about']}"
     fields = (
         Field(heading="slow host", value="host", form=TEXT),
         Field(heading="mean|%", value="mean_slowdown", form=SLOWDOWN),
-        Field(heading="slower than the others of its kind", value=_without_host, wrap=True),
+        Field(heading=f"slower than {others}", value=_without_host, wrap=True),
     )
     yield ViewTable(title="", rows=slow, fields=fields, most=_MOST_HOSTS)
     if not slow and not kind["cannot_tell"]:

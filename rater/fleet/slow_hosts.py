@@ -42,6 +42,7 @@ from rater.fleet.hosts import (
     SlowHost,
     Times,
     compare_fleet,
+    compare_fleet_against,
     results_of,
 )
 from rater.fleet.page import fleet_page, summary_line
@@ -63,7 +64,7 @@ from rater.store.store import Store
 from rater.system.errors import InputError, RaterError
 from rater.system.process import print_error
 from rater.text.secrets import command_text
-from rater.text.values import truncate_list
+from rater.text.values import count, truncate_list
 from rater.workflow.arguments import Output, open_existing_store, print_view
 from rater.workflow.results.divots import load_or_analyse, parse_limit
 from rater.workflow.results.report import deliver_page, page_path
@@ -228,22 +229,26 @@ def _histories(store: Store, fleet: int, comparison: FleetComparison) -> list[Hi
 
 # -- `rater divots fleet:3`: which hosts are slow, and what is slow inside of them -----------------
 
+_MOST_REASONS = 8  # of a gate that are told
 _DIVOTS_MOST_OPENED = 5  # slow hosts whose own divots are told unasked: each is copied and searched
 
 
 def fleet_divots(
     output: Output,
     run_words: tuple[str, ...],
+    *,
     fail_on: tuple[str, ...],
     threshold_group: float,
     threshold_copy: float,
+    against: str | None,
 ) -> int:
     """Print the slow hosts of a fleet, and the divots of the slowest ones; see `_gate`."""
     limits = [parse_limit(text, GATE_KINDS) for text in fail_on]
     with open_existing_store(output) as store:
         fleet = _one_fleet(store, run_words, "divots")
         thresholds = Thresholds(threshold_group, threshold_copy)
-        loaded = _loaded(store, fleet, thresholds, _DIVOTS_MOST_OPENED)
+        other = None if against is None else _one_fleet(store, [against], "divots --against")
+        loaded = _loaded(store, fleet, thresholds, _DIVOTS_MOST_OPENED, other)
     divots = {host: divot_rows(it.findings) for host, it in loaded.inside.items()}
     print_view(output, loaded.document(fleet) | {"divots": divots}, fleet_parts)
     return _gate(limits, loaded) if limits else 0
@@ -275,19 +280,33 @@ class _Loaded(Struct, kw_only=True):
 def _gate(limits: Sequence[GateLimit], loaded: _Loaded) -> int:
     """Say on stderr why it fails, or cannot be judged; return the exit status."""
     verdicts = [*judge_fleet(loaded.compared, loaded.missing, loaded.all_failed, limits)]
-    if found := reasons_of(verdicts, GateAnswer.FOUND):
-        print_error(f"--fail-on {truncate_list(found)}")
-    if hidden := reasons_of(verdicts, GateAnswer.OPEN):
-        print_error(f"--fail-on: cannot be judged: {truncate_list(hidden)}")
+    for answer in (GateAnswer.FOUND, GateAnswer.OPEN):
+        if reasons := reasons_of(verdicts, answer):
+            colon = "" if answer is GateAnswer.FOUND else ": cannot be judged:"
+            for reason in reasons[:_MOST_REASONS]:
+                print_error(f"--fail-on{colon} {reason}")
+            if len(reasons) > _MOST_REASONS:
+                more = count(len(reasons) - _MOST_REASONS, "more reason")
+                print_error(f"--fail-on{colon} {more}")
+            break
     return gate_status(verdicts)
 
 
-def _loaded(store: Store, fleet: int, thresholds: Thresholds, most: int) -> _Loaded:
+def _loaded(
+    store: Store, fleet: int, thresholds: Thresholds, most: int, against: int | None = None
+) -> _Loaded:
     """Return a fleet with the divots of so many slow hosts.
 
-    A run that cannot be opened is said, not fatal.
+    Its hosts are held against each other, or those of another fleet. A run that cannot be opened is
+    said, not fatal.
     """
-    comparison, inside = compare_fleet(_results(store, fleet)), {}
+    inside: dict[str, Analysis] = {}
+    results = _results(store, fleet)
+    comparison = (
+        compare_fleet(results)
+        if against is None
+        else compare_fleet_against(results, against, _results(store, against))
+    )
     with store.reading() as connection:
         chosen = {host: runs[-1] for host, runs in latest(indexed_runs(connection, fleet)).items()}
         for slow in comparison.slow[:most]:

@@ -73,14 +73,36 @@ def compare_hosts(logs: Floats) -> HostsJudged:
     """
     if len(logs) < FEWEST_HOSTS:
         raise ValueError(f"{len(logs)} hosts, expected {FEWEST_HOSTS} or more")
+    return _search(logs).judged()
+
+
+def compare_against(logs: Floats, reference: Floats) -> HostsJudged:
+    """Compare hosts with those of another fleet, by ln of times as `compare_hosts` takes them.
+
+    What is usual, and what chance does, are of the other fleet without its slow hosts. So one host
+    can be judged, and a fleet that is slow as a whole. Raises `ValueError` for a reference of fewer
+    than `FEWEST_HOSTS`.
+    """
+    if len(reference) < FEWEST_HOSTS:
+        raise ValueError(f"{len(reference)} hosts, expected {FEWEST_HOSTS} or more")
+    search = _search(reference)
+    healthy = np.moveaxis(np.where(search.slow_cells[:, :, None], np.nan, reference), 0, -1)
+    usual = median(healthy)  # (benchmarks, iterations)
+    if usual.shape[1] != logs.shape[2]:
+        usual = median(usual)[:, None]
+    return _find(logs - usual, search).judged()
+
+
+def _search(logs: Floats) -> _Search:
+    """Search again without the slow hosts until no other is found."""
     slow = np.zeros(logs.shape[:2], dtype=bool)
-    search = _find(logs, slow)
+    search = _find(logs - _usual_without(slow, logs))
     for _ in range(_MOST_ROUNDS):
         if not np.any(search.slow_cells & ~slow):
             break
         slow |= search.slow_cells
-        search = _find(logs, slow)
-    return search.judged()
+        search = _find(logs - _usual_without(slow, logs))
+    return search
 
 
 class _Search(Struct, frozen=True, kw_only=True):
@@ -107,15 +129,15 @@ class _Search(Struct, frozen=True, kw_only=True):
             key=lambda slowness: (-float(np.nanmean(self.each[slowness.host])), slowness.host)
         )
         visible_one = max(ONE, self.of_cells.visible)
-        floor = _floor(self.each)
+        floor = least_effect(self.each.shape[1])
         return HostsJudged(
             distances=self.each,
             slow=tuple(slow),
             # What is slow in all benchmarks shows in each of them, too.
             visible_whole=min(max(floor, self.of_hosts.visible), visible_one),
             visible_one=visible_one,
-            error_whole=float(self.of_hosts.scale[0]),
-            error_each=self.of_cells.scale,
+            error_whole=float(self.of_hosts.fit.scale[0]),
+            error_each=self.of_cells.fit.scale,
         )
 
     def _slowness(self, host: int) -> Slowness:
@@ -132,27 +154,38 @@ class _Search(Struct, frozen=True, kw_only=True):
         )
 
 
-def _floor(each: Floats) -> float:
-    """Return the least effect of a whole host that counts; of few benchmarks that of one."""
-    return WHOLE if each.shape[1] >= _SEVERAL else ONE
+def least_effect(benchmarks: int) -> float:
+    """Return the least effect (ln) of a whole host that counts; of few benchmarks that of one."""
+    return WHOLE if benchmarks >= _SEVERAL else ONE
 
 
-def _find(logs: Floats, slow: Bools) -> _Search:
-    """Find slow hosts; `slow` are cells (hosts, benchmarks) that are known to be no measure."""
-    apart = logs - _usual_without(slow, logs)
+def _find(apart: Floats, reference: _Search | None = None) -> _Search:
+    """Find slow hosts by ln of time over what is usual, (hosts, benchmarks, iterations).
+
+    What chance does is read off these hosts, or else was read off a `reference`.
+    """
     each = median(apart)
     whole = median(np.moveaxis(apart, 1, -1))  # (hosts, iterations)
     effect = median(whole)
     most_columns = _MOST_OF * np.sum(~np.isnan(each), axis=1)
     can_be_slow = np.sum(each > _SPREAD * effect[:, None], axis=1) >= most_columns
-    can_be_slow &= (effect >= _floor(each)) & (_least(whole) >= _AGREE * effect)
-    of_hosts = _judge(_least(whole)[:, None], can_be_slow[:, None], _expected(whole))
+    can_be_slow &= (effect >= least_effect(each.shape[1])) & (_least(whole) >= _AGREE * effect)
+    of_hosts = (
+        _judge(_least(whole)[:, None], can_be_slow[:, None], _expected(whole))
+        if reference is None
+        else _judge_by(reference.of_hosts.fit, _least(whole)[:, None], can_be_slow[:, None])
+    )
     is_slow = of_hosts.by_chance[:, 0] <= _ALPHA
     for _ in range(2):
         # The effect of a host that is slow as a whole is taken out; other hosts keep their level.
         beyond = np.where(is_slow[:, None, None], apart - effect[:, None, None], apart)
         rest, least = median(beyond), _least(beyond)
-        of_cells = _judge(least, (rest >= ONE) & (least >= _AGREE * rest), None)
+        candidates = (rest >= ONE) & (least >= _AGREE * rest)
+        of_cells = (
+            _judge(least, candidates, None)
+            if reference is None
+            else _judge_by(reference.of_cells.fit, least, candidates)
+        )
         marked = of_cells.by_chance <= _ALPHA
         # Slow in most benchmarks, one by one, is slow in all: others may hide it as a whole.
         in_most = can_be_slow & (marked.sum(axis=1) > most_columns) & ~is_slow
@@ -174,7 +207,7 @@ class _Judged(Struct, frozen=True):
     # (hosts, columns): cells so far out that a clean fleet would show; infinite: it is no candidate
     by_chance: Floats
     visible: float
-    scale: Floats  # by column, ln
+    fit: _Fit  # of healthy hosts
 
 
 def _usual_without(slow: Bools, logs: Floats) -> Floats:
@@ -239,10 +272,16 @@ def _judge(least: Floats, can_be_slow: Bools, prior: float | None) -> _Judged:
             nearest = place
             break
     fit = _fit(least[order[:nearest]], prior)
-    by_chance = np.full(least.shape, np.inf)
-    by_chance[order[nearest:]] = fit.by_chance(least[order[nearest:]], hosts)
-    by_chance[~can_be_slow] = np.inf
-    return _Judged(by_chance, fit.visible(hosts, least.shape[1]), fit.scale)
+    far_enough = np.zeros(hosts, dtype=bool)
+    far_enough[order[nearest:]] = True
+    return _judge_by(fit, least, can_be_slow & far_enough[:, None])
+
+
+def _judge_by(fit: _Fit, least: Floats, can_be_slow: Bools) -> _Judged:
+    """Return how often chance does so much, by a fit to healthy hosts."""
+    hosts, columns = least.shape
+    by_chance = np.where(can_be_slow, fit.by_chance(least, hosts), np.inf)
+    return _Judged(by_chance, fit.visible(hosts, columns), fit)
 
 
 def _is_beyond(fit: _Fit, least: Floats, can_be_slow: Bools, host: int) -> bool:

@@ -83,6 +83,14 @@ def test_what_hides_the_asked_size_is_told_with_ways_out() -> None:
     ]
 
 
+def test_what_is_never_called_slow_is_told_and_no_number_of_iterations() -> None:
+    visible: dict[str, Any] = {"visible_whole": 0.031, "visible_one": 0.031}
+    visible["slowdowns"] = {"n1": {"lu": 1.0}}
+    for kind in ("slow-host", "slow-throughout"):
+        (reason, *_) = [it.reason for it in verdicts(kind, 0.02, **visible) if it.reason]
+        assert reason.endswith("3.1 % can be seen: less than 3.0 % is never called slow")
+
+
 @pytest.mark.parametrize(
     ("kind", "least", "status"),
     [
