@@ -1,6 +1,7 @@
 """Curves of stored runs: placements, speedup, efficiency, SMT, rotated order, what is alike."""
 
 import io
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
+from rater.analysis.compare.falls import first_slow
 from rater.analysis.compare.scaling import Curve, Scaling, scaling_curves
 from rater.analysis.compare.scaling_samples import orders, smt_yields
 from rater.analysis.results.copies import CpusUsed, Point, PointRun, Share, cpus_used, fair_copies
@@ -383,3 +385,91 @@ def test_runs_in_which_all_failed_or_without_a_benchmark_in_common_are_no_curve(
     (drawn,) = scaled(run(1, [0], {"a": 10.0}), whole, run(3, [0, 1, 2], {"a": 10.0})).curves
     assert drawn.copies == (1, 3)
     assert drawn.lacking[0].startswith("run 2 (2 copies): a: ")
+
+
+def timed(copies: int, *iterations_s: float, number: int = 1) -> StoredRun:
+    """Return a run of copies on cores of their own that take so long in each iteration."""
+    rows = [
+        copy_row(copy, seconds, node=0, phase=phase, iteration=phase + 1)
+        for phase, seconds in enumerate(iterations_s)
+        for copy in range(copies)
+    ]
+    pus = tuple(MachinePU(cpu=cpu, core=cpu, llc=0, node=0, package=0) for cpu in range(64))
+    iterations = len(iterations_s)
+    made = stored(rows, reference_s=None, run=number, copies=copies, iterations=iterations)
+    return replace(made, pus=pus)
+
+
+def rounds(**seconds_by_copies: float) -> Curve:
+    """Return the curve of three runs with each number of copies, 0.1 % apart."""
+    return curve(
+        *(
+            timed(int(name[1:]), seconds * (1 + 0.001 * again), number=3 * place + again + 1)
+            for place, (name, seconds) in enumerate(seconds_by_copies.items())
+            for again in range(3)
+        )
+    )
+
+
+def text_of_curve(measured: Curve) -> str:
+    stream = io.StringIO()
+    scaling = Scaling((measured,), (), ())
+    print_parts(scaling_parts(scaling, (), ()), Printer(Console(file=stream, width=200)))
+    return " ".join(stream.getvalue().split())
+
+
+def test_a_point_slower_than_fewer_and_more_copies_is_sick_and_no_part_of_the_law() -> None:
+    healthy = {"n1": 10.0, "n2": 10.1, "n4": 10.3, "n8": 10.7, "n16": 11.5}
+    assert rounds(**healthy).series[0].dips == ()
+    sick = rounds(**healthy | {"n8": 25.0})
+    (dip,) = sick.series[0].dips
+    assert (dip.copies, dip.fewer, dip.more, dip.in_all) == (8, 4, 16, True)
+    assert isinstance(sick.series[0].law, Usl)
+    assert sick.series[0].law.copies == (1, 2, 4, 16)
+    text = text_of_curve(sick)
+    assert "A sick point: 8 copies of a do 1151 copies/hour, less than 4 (1397) and 16 (" in text
+    assert "`rater divots 10 11 12` may show what was slow" in text
+
+
+def test_a_point_that_is_slower_for_each_copy_alone_is_sick_too() -> None:
+    (dip,) = rounds(n1=10.0, n2=10.1, n4=10.2, n8=13.0, n16=11.0).series[0].dips
+    assert (dip.copies, dip.in_all) == (8, False)
+
+
+def test_a_peak_a_plateau_and_a_slow_last_point_are_not_sick() -> None:
+    for last in (11.0, 24.0, 60.0):
+        assert rounds(n1=10.0, n2=10.0, n4=10.0, n8=11.0, n16=last).series[0].dips == ()
+
+
+def test_copies_that_get_another_node_may_be_faster_than_fewer_on_one() -> None:
+    alone = replace(cpus_used(timed(8, 1.0)), lgroups=(8,))
+    assert not replace(alone, copies=12, lgroups=(8, 4)).has_no_more_room(alone)
+    assert replace(alone, copies=16, lgroups=(8, 8)).has_no_more_room(alone)
+
+
+def test_a_fall_within_the_iterations_of_a_run_is_told_and_a_small_one_is_not() -> None:
+    measured = curve(timed(1, 10.0, 13.9, 13.9), timed(2, 10.0, 10.2, 10.1, number=2))
+    (fall,) = measured.falls
+    assert (fall.run, fall.copies, fall.iteration) == (1, 1, 2)
+    assert fall.share == pytest.approx(0.28, abs=0.002)
+    assert (
+        "Within run 1 (1 copy) the rate of a falls by 28 % from iteration 2 on, and speedups are "
+        "against this point: `rater divots 1`"
+    ) in text_of_curve(measured)
+
+
+# Of iterations that differ by themselves only what exceeds that is a fall.
+@pytest.mark.parametrize(
+    ("times", "first"),
+    [
+        ([10.0] * 5 + [13.9] * 5, 5),
+        ([10.0, 13.9, 10.1, 13.8, 10.0, 13.9, 10.0, 13.8], None),
+        ([13.9, 10.0, 10.0, 10.0], None),
+        ([10.0, 10.9], None),
+        ([10.0], None),
+    ],
+)
+def test_a_fall_begins_where_later_times_are_longer_beyond_noise(
+    times: list[float], first: int | None
+) -> None:
+    assert first_slow([math.log(time_s) for time_s in times]) == first

@@ -15,6 +15,7 @@ from rater.analysis.compare.conditions import (
     stored_conditions,
 )
 from rater.analysis.compare.differences import DisturbedRun, disturbed_runs, taken_runs
+from rater.analysis.compare.falls import FallWithinRun, falls_within
 from rater.analysis.compare.scaling_samples import (
     Sample,
     by_conditions,
@@ -32,6 +33,7 @@ from rater.analysis.results.copies import (
 from rater.analysis.results.disturbed import mostly_disturbed
 from rater.analysis.results.rates import mean_rate
 from rater.analysis.stats.curves import CurveShape, LawScale, NoLaw, Usl, curve_shape, fit_usl
+from rater.analysis.stats.dips import Dip, DipComparison, find_dips
 from rater.analysis.stats.intervals import Noise, noise_within_rounds, run_to_run_noise
 from rater.analysis.stats.saturation import Saturation, choose_model
 from rater.record.stored import CPU_RATIO, PER_CPU_HOUR, PER_HOUR, RATIO
@@ -156,6 +158,7 @@ class Series(Struct, frozen=True, kw_only=True):
     noise: Noise
     shape: CurveShape
     law: Usl | NoLaw
+    dips: tuple[Dip, ...] = ()  # points slower than their neighbours: the law is without them
     saturation: Saturation | None = None  # what describes the curve in place of the law
     by_cpu: float | None = None  # share that others took of copies' time; None: by elapsed time
     unjudged: tuple[tuple[int, str], ...] = ()  # numbers of copies left out of it, and why
@@ -182,6 +185,7 @@ class Curve(Struct, frozen=True, kw_only=True):
     differences: RunDifferences  # significant first
     lacking: tuple[str, ...]  # what has no result, or does not count, in words
     troubles: tuple[DisturbedRun, ...]
+    falls: tuple[FallWithinRun, ...]  # within its runs, by copies
 
     @property
     def suites(self) -> tuple[Series, ...]:
@@ -290,17 +294,18 @@ def _curve(
         )
     ]
     kinds = _kinds(names, everywhere, categories)
+    series_list = [
+        series
+        for kind in kinds
+        if (series := _series(kind, by_copies, by_ratio, law_on)) is not None
+    ]
     return Curve(
         name=name,
         conditions=key,
         copies=tuple(by_copies),
         runs=tuple(sample.run.head.run for samples in by_copies.values() for sample in samples),
         places=tuple(places.values()),
-        series=tuple(
-            series
-            for kind in kinds
-            if (series := _series(kind, by_copies, by_ratio, law_on)) is not None
-        ),
+        series=tuple(series_list),
         differences=run_differences(by_copies),
         lacking=(
             *(
@@ -311,6 +316,20 @@ def _curve(
             *left_out(names, everywhere, by_copies),
         ),
         troubles=troubles,
+        falls=_falls(by_copies, series_list),
+    )
+
+
+def _falls(
+    by_copies: Mapping[int, Sequence[Sample]], series_list: Sequence[Series]
+) -> tuple[FallWithinRun, ...]:
+    """Return the falls within all runs of a curve, each run once."""
+    noise = {series.name: series.noise for series in series_list}
+    return tuple(
+        fall
+        for samples in by_copies.values()
+        for run in {sample.run.head.run: sample.run for sample in samples}.values()
+        for fall in falls_within(run, noise)
     )
 
 
@@ -485,12 +504,26 @@ def _judged_series(series: Series, judged: Sequence[_PointRates], law_on: LawSca
         [point.rates for point in judged]
     )
     fair = copies.index(fair_copies(places)) + 1
-    law, saturation = _law(places, means, runs, noise, law_on)
+    comparison = DipComparison(
+        has_no_more_room=lambda point, other: places[other].has_no_more_room(places[point]),
+        has_same_parts=lambda point, other: places[other].nodes_used == places[point].nodes_used,
+    )
+    dips = find_dips(copies, means, runs, noise, comparison)
+    dipped = {dip.copies for dip in dips}
+    sound = [index for index, number in enumerate(copies) if number not in dipped]
+    law, saturation = _law(
+        [places[index] for index in sound],
+        [means[index] for index in sound],
+        [runs[index] for index in sound],
+        noise,
+        law_on,
+    )
     return replace(
         series,
         noise=noise,
         shape=curve_shape(copies, means, runs, noise, fair),
         law=law,
+        dips=dips,
         saturation=saturation,
     )
 

@@ -207,6 +207,29 @@ class CpusUsed(Struct, frozen=True, kw_only=True):
         cores = None if self.cores is None else len(self.cores)
         return (self.share, cores, self.per_core, self.used_cpus, self.lgroups)
 
+    @property
+    def nodes_used(self) -> int | None:
+        """NUMA nodes in use; None: not known."""
+        return None if self.lgroups is None else len(self.lgroups)
+
+    def has_no_more_room(self, fewer: CpusUsed) -> bool:
+        """Tell whether a copy has at most the part of cores and nodes that fewer copies left it.
+
+        Of fewer copies that do not share their cores evenly nothing can be told. The crowd of nodes
+        is the mean number of copies on a copy's node.
+        """
+        if fewer.even is None and fewer.per_core is not None:
+            return False
+        if Share.UNKNOWN in (self.share, fewer.share):
+            return self.share is fewer.share
+        order = (Share.CORES, Share.THREADS, Share.CPUS)
+        has_part = order.index(self.share) >= order.index(fewer.share)
+        nodes, fewer_nodes = self.lgroups, fewer.lgroups
+        if not nodes or not fewer_nodes:
+            return has_part
+        crowd = sum(copies**2 for copies in nodes) / sum(nodes)
+        return has_part and crowd >= sum(copies**2 for copies in fewer_nodes) / sum(fewer_nodes)
+
     def __str__(self) -> str:
         """Say where they were: `8 on 4 cores (8 CPUs), 6+2 by lgroup`."""
         if self.cores is None:

@@ -38,6 +38,8 @@ from rater.text.values import (
 )
 
 _MOST_RUNS = 8
+_MOST_FALLS = 3
+_MOST_HINTED = 3  # runs in a command
 
 
 def scaling_parts(
@@ -127,6 +129,7 @@ def _curve_parts(curve: Curve, *, named: bool) -> Iterator[Part]:
         for copies, why in unjudged_points(main)
     )
     yield from trouble_parts(curve.troubles)
+    yield from (Line(text, "yellow") for text in fall_texts(curve))
     yield machine_text(curve)
     yield from limits(curve)
     for series in curve.suites[:1] or curve.benchmarks[:1]:
@@ -530,3 +533,43 @@ def limits(curve: Curve) -> Iterator[str]:
             words[-1] += f", {signed_percent(low.rate / peak.rate - 1, 0)} % at {low.copies}"
         if words:
             yield f"{benchmarks}: {'; '.join(words)}."
+    yield from _dip_texts(curve)
+
+
+def fall_texts(curve: Curve) -> Iterator[str]:
+    """Say in which runs later iterations are much slower than the first ones, the worst first."""
+    falls = sorted(curve.falls, key=lambda fall: -fall.share)
+    for fall in falls[:_MOST_FALLS]:
+        is_base = fall.copies == curve.copies[0]
+        where = f"run {fall.run} ({copies_text(fall.copies)})"
+        yield (
+            f"Within {where} the rate of {fall.benchmark} falls "
+            f"by {percent(fall.share, 0)} % from iteration {fall.iteration} on"
+            f"{', and speedups are against this point' if is_base else ''}: "
+            f"`rater divots {fall.run}`"
+        )
+    if len(falls) > _MOST_FALLS:
+        yield f"and {count(len(falls) - _MOST_FALLS, 'more fall')} within runs (--json has all)"
+
+
+def _dip_texts(curve: Curve) -> Iterator[str]:
+    """Say which points are slower than fewer and more copies, each once, by its worst series."""
+    by_copies = group_by_key(
+        (dip.copies, (series, dip)) for series in curve.series for dip in series.dips
+    )
+    for copies, found in sorted(by_copies.items()):
+        series, dip = max(found, key=lambda it: (it[1].in_all, it[0].is_suite))
+        names = [one.name for one, _ in found if not one.is_suite] or [series.name]
+        points = [series.point_of(number) for number in (copies, dip.fewer, dip.more)]
+        rates = [point.rate for point in points if point is not None]
+        shown = format_together(rates)
+        verb_phrase = f"do {shown[0]} {series.unit}"
+        if not dip.in_all:
+            shown = [f"{point.efficiency:.2f}" for point in points if point is not None]
+            verb_phrase = f"reach {shown[0]} of linear"
+        runs = points[0].runs[:_MOST_HINTED] if points[0] is not None else ()
+        yield (
+            f"A sick point: {copies_text(copies)} of {truncate_list(names)} {verb_phrase}, less "
+            f"than {dip.fewer} ({shown[1]}) and {dip.more} ({shown[2]}); "
+            f"`rater divots {' '.join(map(str, runs))}` may show what was slow."
+        )

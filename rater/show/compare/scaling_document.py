@@ -6,10 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rater.analysis.compare.falls import FallWithinRun
 from rater.analysis.compare.scaling import Curve, ScalePoint, Scaling, Series
 from rater.analysis.compare.scaling_samples import Change, OrderComparison, SmtYield
 from rater.analysis.results.copies import CpusUsed
 from rater.analysis.stats.curves import Coefficient, NoLaw, Usl
+from rater.analysis.stats.dips import Dip
 from rater.analysis.stats.saturation import Saturation
 from rater.show.compare.differences import TROUBLES
 from rater.show.compare.scaling import limits, unjudged_points
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
         CoefficientJson,
         CpusUsedJson,
         CurveJson,
+        DipJson,
+        FallWithinRunJson,
         NoLawJson,
         OrderComparisonJson,
         SaturationJson,
@@ -80,6 +84,27 @@ def _curve(curve: Curve) -> CurveJson:
         ],
         "lacking": list(curve.lacking),
         "disturbed": to_json(curve.troubles, TROUBLES),
+        "falls_within_runs": [_fall(fall) for fall in curve.falls],
+    }
+
+
+def _fall(fall: FallWithinRun) -> FallWithinRunJson:
+    return {
+        "run": fall.run,
+        "copies": fall.copies,
+        "benchmark": fall.benchmark,
+        "iteration": fall.iteration,
+        "last_iteration": fall.last_iteration,
+        "rate_lost_share": fall.share,
+    }
+
+
+def _dip(dip: Dip) -> DipJson:
+    return {
+        "copies": dip.copies,
+        "fewer_copies": dip.fewer,
+        "more_copies": dip.more,
+        "of_all_copies": dip.in_all,
     }
 
 
@@ -116,6 +141,7 @@ def _series(series: Series) -> SeriesJson:
         "highest_at_copies": shape.peak,
         "falls_at_copies": shape.falls_at,
         "no_knee_because": shape.reason,
+        "dips": [_dip(dip) for dip in series.dips],
         "usl": _law(series.law),
         "saturation": None if series.saturation is None else _saturation(series.saturation),
         "by_cpu_time": series.by_cpu is not None,

@@ -6,7 +6,7 @@ from typing import Annotated, TypedDict
 
 from rater.analysis.results.copies import Share
 from rater.analysis.stats.curves import LawScale
-from rater.show.documents.common import Benchmark, Category
+from rater.show.documents.common import Benchmark, Category, RunNumber
 from rater.show.documents.compare import DisturbedRunJson
 from rater.show.documents.plan import ConditionJson
 
@@ -124,6 +124,15 @@ class UnjudgedPointJson(TypedDict):
     reason: Annotated[str, "Why, in words."]
 
 
+class DipJson(TypedDict):
+    """A number of copies that is slower than fewer and more of them."""
+
+    copies: Annotated[int, "Number of copies."]
+    fewer_copies: Annotated[int, "The point before that is better."]
+    more_copies: Annotated[int, "The best later point, where a copy has no more room."]
+    of_all_copies: Annotated[bool, "true: by the rate of all copies; false: by that of a copy."]
+
+
 class SeriesJson(TypedDict):
     """What the curves of benchmarks and suites have."""
 
@@ -140,6 +149,7 @@ class SeriesJson(TypedDict):
     highest_at_copies: Annotated[int, "Where the rate is highest."]
     falls_at_copies: Annotated[int | None, "First beyond the highest that is lower beyond noise."]
     no_knee_because: Annotated[str | None, "Why the knee is not known; null: it was looked for."]
+    dips: Annotated[list[DipJson], "Points slower than their neighbours; the law leaves them out."]
     usl: Annotated[UslJson | NoLawJson, "The law, or why it is not fitted."]
     saturation: Annotated[SaturationJson | None, "What describes the curve in place of the law."]
     by_cpu_time: Annotated[bool, "true: rates are by CPU time, as others disturbed a point."]
@@ -165,6 +175,17 @@ class CurveDifferenceJson(ConditionJson):
     runs: Annotated[list[int], "Runs that differ in it from the first."]
 
 
+class FallWithinRunJson(TypedDict):
+    """A benchmark of a run whose later iterations are slower than its first ones."""
+
+    run: RunNumber
+    copies: Annotated[int, "Number of copies of the run."]
+    benchmark: Annotated[str, "Name of the benchmark."]
+    iteration: Annotated[int, "The first slow iteration."]
+    last_iteration: Annotated[int, "The last iteration."]
+    rate_lost_share: Annotated[float, "How much lower the rate is from there on, 0 to 1."]
+
+
 class CurveJson(TypedDict):
     """Runs that differ in their copies only."""
 
@@ -180,6 +201,9 @@ class CurveJson(TypedDict):
     differences: Annotated[list[CurveDifferenceJson], "What differs beside the copies."]
     lacking: Annotated[list[str], "What has no result, or does not count, in words."]
     disturbed: Annotated[list[DisturbedRunJson], "Runs that were disturbed."]
+    falls_within_runs: Annotated[
+        list[FallWithinRunJson], "Runs whose later iterations are much slower than the first."
+    ]
 
 
 class ExcludedRunsJson(TypedDict):
