@@ -31,7 +31,10 @@ NO_LIMIT = 1 << 62  # more than any setting of the kernel takes
 _READINGS = ("load.", "memory.", "rater.")
 # Earlier raters did not record these, and some only root can read: compared where both runs have
 # them.
-WHERE_READ = ("firmware.", "dimms.", "tuned.", "kernel.page_bytes", "cpu.idle_", "cpu.latency_")
+WHERE_READ = (
+    *("firmware.", "dimms.", "tuned.", "kernel.page_bytes", "cpu.idle_", "cpu.latency_"),
+    *("process.", "limit.", "cgroup.isolated_cpus"),
+)
 _HUGE_PAGES_IN_USE = ("free", "reserved", "surplus")
 
 _CPUS = "sys/devices/system/cpu"

@@ -17,9 +17,9 @@ from rater.plan.request import Request
 from rater.run.host.admission import default_lock_path, machine_lock
 from rater.run.host.facts import microcode_now, present_readings, settings_snapshot
 from rater.run.host.foreign_load import ForeignLoadSampler
+from rater.run.host.inherited import process_settings
 from rater.run.host.memory import pool_rooms
 from rater.run.observe.perf import perf_obstacle
-from rater.run.programs.script import process_settings
 from rater.settings.restore import find_leftovers, may_recover, restore_leftovers
 from rater.settings.tuner import SettingsSession, available_settings, find_setting
 from rater.system.errors import InputError

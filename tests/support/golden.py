@@ -43,7 +43,12 @@ FOLDER = CHECKOUT / "tests" / "golden"
 _WINGS = {"fleet": "fleet", "spec": "speccpu", "spec-stored": "speccpu", "studies": "lab"}
 PROMPT = "$ "
 # What a machine that only a tree of files describes cannot say of this process.
-LIMITS = (("process.nice", "0"), ("limit.stack", "8388608"), ("limit.open_files", "1048576"))
+LIMITS = (
+    ("process.nice", "0"),
+    ("process.scheduler", "other"),
+    ("limit.stack", "8388608"),
+    ("limit.open_files", "1048576"),
+)
 _PID = re.compile(r"(?<=rater's process )\d+")
 # Of the length of what stands for it, so that lines break where they would.
 _PLACE, _SHOWN_PLACE = "/tmp/golden-", "/home/you/benchmarks"

@@ -275,7 +275,7 @@ def fit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.usefixtures("somebody")
 def test_nothing_is_wrong_with_a_fit_machine(fit: Path) -> None:
     verdicts = {name: one.verdict for name, one in examine_root(fit).items()}
-    del verdicts["limits"]  # those of this process
+    del verdicts["limits"], verdicts["inherited"]  # those of this process
     assert {name for name, verdict in verdicts.items() if verdict is not GOOD} == set()
 
 
@@ -296,7 +296,7 @@ def test_what_is_wrong_is_seen(
 
 @pytest.mark.usefixtures("somebody")
 def test_every_check_can_be_failed() -> None:
-    by_tests_below = {"limits"}
+    by_tests_below = {"limits", "inherited"}
     failed = {check for check, verdict, *_ in UNFIT if verdict in (BAD, CONSIDER)}
     assert {check.name for check in CHECKS} - failed == by_tests_below
 
@@ -324,6 +324,49 @@ def test_limits_that_copies_run_into(
     assert (found.verdict, seen in found.seen) == (verdict, True), found
 
 
+USUAL = {
+    "process.scheduler": "other",
+    "process.nice": "0",
+    "process.thp": "on",
+    "process.timer_slack_ns": "50000",
+    "process.ignored_signals": "SIGHUP SIGINT SIGQUIT",  # nohup, and a job in the background
+    "process.store_bypass": "vulnerable",
+    "process.personality": "0",
+    "limit.cpu_seconds": "unlimited",
+    "thp.enabled": "madvise",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "verdict", "seen"),
+    [
+        ("process.scheduler", "idle", BAD, "run only where nobody else wants the CPU"),
+        ("process.scheduler", "fifo 10", CONSIDER, "real-time scheduling (fifo 10)"),
+        ("process.nice", "5", CONSIDER, "nice 5: copies get less of a CPU"),
+        ("process.thp", "off", CONSIDER, "transparent huge pages are switched off (prctl"),
+        ("process.timer_slack_ns", "4000000", CONSIDER, "timer slack 4000 us"),
+        ("process.ignored_signals", "SIGHUP SIGCHLD", CONSIDER, "SIGCHLD ignored"),
+        ("process.store_bypass", "thread force mitigated", CONSIDER, "against store bypass"),
+        ("process.personality", "40000", CONSIDER, "addresses are not random"),
+        ("process.uclamp_max", "512", BAD, "uclamp.max 512 of 1024"),
+        ("limit.cpu_seconds", "600", CONSIDER, "600 seconds of CPU time (ulimit -t)"),
+        ("process.nice", "0", GOOD, "as usual"),
+    ],
+)
+def test_what_copies_inherit_is_judged(
+    name: str, value: str, verdict: DoctorVerdict, seen: str
+) -> None:
+    found = {one.check: one for one in examine(MachineFacts(values=USUAL | {name: value}))}
+    assert (found["inherited"].verdict, seen in found["inherited"].seen) == (verdict, True)
+    assert (found["THP"].verdict is GOOD) == (name != "process.thp")
+
+
+def test_an_older_run_does_not_tell_what_its_copies_inherited() -> None:
+    facts = MachineFacts(values={"process.nice": "0", "limit.stack": "8388608"})
+    found = {one.check: one for one in examine(facts)}
+    assert found["inherited"].verdict is UNKNOWN
+
+
 @pytest.mark.usefixtures("somebody")
 def test_others_work_and_stolen_time_are_seen(fit: Path) -> None:
     facts = facts_now(fit, with_load=True)
@@ -349,7 +392,7 @@ def test_what_another_wrote_into_a_database_is_no_number_and_no_crash() -> None:
 def test_of_an_empty_machine_nothing_is_known(tmp_path: Path) -> None:
     found = examine_root(tmp_path)
     told = {name for name, one in found.items() if one.verdict is not UNKNOWN}
-    assert told <= {"limits", "interrupts", "memory limit"}
+    assert told <= {"limits", "inherited", "interrupts", "memory limit"}
 
 
 @pytest.mark.usefixtures("somebody")

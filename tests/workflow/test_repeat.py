@@ -18,8 +18,9 @@ from rater.commands.cli import main
 from rater.commands.common import add_run_arguments
 from rater.plan.request import Request, request_from_json, request_to_json
 from rater.plan.suite import Command, Expected, Size
+from rater.run.host.inherited import process_settings
 from rater.run.launcher.guard import remove_unnamed
-from rater.run.programs.script import CommandLine, digest_of_workload, process_settings
+from rater.run.programs.script import CommandLine, digest_of_workload
 from rater.store.store import open_store
 from rater.system.errors import InputError
 from rater.text.values import to_dict

@@ -167,10 +167,10 @@ def smt(facts: MachineFacts, value: str) -> Opinion:
     )
 
 
-@CHECKS.add("isolation", "cpu.isolated cpu.nohz_full")
+@CHECKS.add("isolation", "cpu.isolated cpu.nohz_full cgroup.isolated_cpus")
 def isolation(facts: MachineFacts, value: str) -> Opinion:
     """other processes and timer ticks interrupt copies."""
-    isolated, ticks = _cpus(facts, "cpu.isolated"), _cpus(facts, "cpu.nohz_full")
+    isolated, ticks = _isolated(facts), _cpus(facts, "cpu.nohz_full")
     if "kernel.cmdline" not in facts.values:
         return unknown("the kernel's command line is not known")
     if not isolated:
@@ -205,7 +205,7 @@ def cpuset_of_ours(facts: MachineFacts, value: str) -> Opinion:
         )
     if not online or not usable:
         return unknown("the kernel does not report which CPUs are online")
-    lacking = online - usable - _cpus(facts, "cpu.isolated")
+    lacking = online - usable - _isolated(facts)
     if lacking:
         return consider(
             f"rater may use CPUs {format_list(usable)}; {format_list(lacking)} are others'",
@@ -215,12 +215,12 @@ def cpuset_of_ours(facts: MachineFacts, value: str) -> Opinion:
     return good(f"all of CPUs {format_list(online)}{present}")
 
 
-@CHECKS.add("interrupts", "irq. irqbalance cpu.isolated")
+@CHECKS.add("interrupts", "irq. irqbalance cpu.isolated cgroup.isolated_cpus")
 def interrupts(facts: MachineFacts, value: str) -> Opinion:
     """a CPU that serves devices is a slower CPU."""
     into = facts.number("irq.on_isolated")
     if into:
-        rest = format_list(_cpus(facts, "cpu.online") - _cpus(facts, "cpu.isolated"))
+        rest = format_list(_cpus(facts, "cpu.online") - _isolated(facts))
         return bad(
             f"{count(int(into), 'interrupt')} may go to isolated CPUs",
             f"for i in /proc/irq/*/smp_affinity_list; do echo {rest or 'CPUS'} > $i; done",
@@ -315,6 +315,11 @@ def clock_source(facts: MachineFacts, value: str) -> Opinion:
 def _virtual(facts: MachineFacts) -> str | None:
     value = facts.text_of("virtualization")
     return None if value in (None, "none") else value
+
+
+def _isolated(facts: MachineFacts) -> frozenset[int]:
+    """Return the CPUs that were isolated at boot, or since then by a partition of cgroups."""
+    return _cpus(facts, "cpu.isolated") | _cpus(facts, "cgroup.isolated_cpus")
 
 
 def _cpus(facts: MachineFacts, name: str) -> frozenset[int]:

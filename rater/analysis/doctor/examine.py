@@ -17,6 +17,7 @@ from rater.analysis.doctor.findings import (
     good,
     unknown,
 )
+from rater.analysis.doctor.inherited import has_fixed_addresses, inherited_states
 from rater.record.stored import StoredRun
 
 _CHECKS = Checks()
@@ -54,9 +55,14 @@ def zone_reclaim(facts: MachineFacts, value: str) -> Opinion:
     )
 
 
-@_CHECKS.add("THP", "thp.enabled", absent="this kernel has none")
+@_CHECKS.add("THP", "thp.enabled process.thp", absent="this kernel has none")
 def thp(facts: MachineFacts, value: str) -> Opinion:
     """huge pages cost fewer page walks: all copies should have them, or none."""
+    if value != "never" and facts.text_of("process.thp") == "off":
+        return consider(
+            f"{value}, but switched off for rater and all it starts (prctl PR_SET_THP_DISABLE)",
+            "start rater without MemoryTHP= of systemd, or `rater run --hugepages thp ...`",
+        )
     if value == "always":
         return consider(
             "always: copies get huge pages while contiguous memory lasts, so not all alike",
@@ -214,9 +220,15 @@ def memory_limit(facts: MachineFacts, value: str) -> Opinion:
     )
 
 
-@_CHECKS.add("ASLR", "kernel.randomize_va_space", absent="not known")
+@_CHECKS.add("ASLR", "kernel.randomize_va_space process.personality", absent="not known")
 def aslr(facts: MachineFacts, value: str) -> Opinion:
     """a fixed address layout can be 10 % faster or slower by chance."""
+    if has_fixed_addresses(facts.values):
+        return consider(
+            "off for rater and all it starts: all copies have the same layout, fast or slow by "
+            "chance",
+            "start rater without setarch -R",
+        )
     if value == "2":
         return good("all addresses are random")
     return consider(
@@ -288,6 +300,19 @@ def limits(facts: MachineFacts, value: str) -> Opinion:
     if not facts.below("limit."):
         return unknown("not kept with this run")
     return good(", ".join(seen) or "none")
+
+
+@_CHECKS.add("inherited", "process. limit.")
+def inherited(facts: MachineFacts, value: str) -> Opinion:
+    """copies have the priority, signals and limits of whoever started rater."""
+    if facts.text_of("process.scheduler") is None:
+        return unknown("an older rater did not look")
+    unusual = [*inherited_states(facts.values)]
+    if not unusual:
+        return good("as usual: priority, timers, signals and limits")
+    text = "; ".join(state.text for state in unusual)
+    way_out = "; ".join(dict.fromkeys(state.way_out for state in unusual))
+    return (bad if any(state.is_harmful for state in unusual) else consider)(text, way_out)
 
 
 def _gb(count: float) -> str:

@@ -224,6 +224,11 @@ def libc_version() -> str | None:
         return None
 
 
+def thp_mode(root: Path = Path("/")) -> str | None:
+    """Return the machine's mode of transparent huge pages, or None without any."""
+    return _chosen_value(root / "sys/kernel/mm/transparent_hugepage/enabled")
+
+
 def _chosen_value(path: Path) -> str | None:
     text = read_text(path)
     selected = _SELECTED.search(text or "")
@@ -251,7 +256,8 @@ def state_facts(root: Path = Path("/")) -> Iterator[tuple[str, str]]:
 
     `swap.total_bytes`; `virtualization` (none, or what the firmware calls the hypervisor);
     `virtualization.free_memory` (reported: it goes back to the host); `container`;
-    `cgroup.cpu_quota` in CPUs and `cgroup.memory_limit_bytes`, the tightest of our groups; the
+    `cgroup.cpu_quota` in CPUs and `cgroup.memory_limit_bytes`, the tightest of our groups;
+    `cgroup.isolated_cpus`, of isolated partitions; the
     deepest sleep of CPU 0 that is on, `cpu.idle_deepest`, with
     `cpu.idle_latency_us` to wake, and `cpu.latency_limit_us` that PM QoS asks for; `dimms.found`.
     """
@@ -274,6 +280,7 @@ def state_facts(root: Path = Path("/")) -> Iterator[tuple[str, str]]:
         yield "container", "yes"
     if quotas := cpu_quotas(root):
         yield "cgroup.cpu_quota", f"{min(quotas)[0]:g}"
+    yield from _partitions(root).items()
     limits = (group.limit("memory") for group in limiting_groups(root, "memory"))
     if least_limit_bytes := min(
         (limit_bytes for limit_bytes in limits if limit_bytes is not None), default=None
@@ -441,8 +448,34 @@ def cpu_quotas(root: Path = Path("/")) -> list[tuple[float, Path]]:
     return quotas
 
 
+def isolated_cpus(root: Path = Path("/")) -> frozenset[int]:
+    """Return the CPUs where the scheduler balances no load: isolated at boot, or by cgroups."""
+    at_boot = _cpus(read_text(root / "sys/devices/system/cpu/isolated"))
+    return at_boot.union(*(_cpus(cpus) for cpus in _partitions(root).values()))
+
+
+def _partitions(root: Path) -> dict[str, str]:
+    """Return the CPUs of isolated partitions of cgroups (version 2), by how they are known.
+
+    The topmost cgroup lists those of all partitions since Linux 6.7. A container does not see it,
+    and of its own cgroups knows whether they lie in one.
+    """
+    partitions: dict[str, str] = {}
+    for group in limiting_groups(root, "cpuset"):
+        if group.is_v1:
+            continue
+        everywhere = read_text(group.folder / "cpuset.cpus.isolated")
+        if everywhere:
+            partitions["cgroup.isolated_cpus"] = everywhere
+        elif "isolated" in (read_text(group.folder / "cpuset.cpus.partition") or "").split()[:1]:
+            own = read_text(group.folder / "cpuset.cpus.effective")
+            if own:
+                partitions.setdefault("cgroup.isolated_cpus", own)
+    return partitions
+
+
 def _isolated_interrupts(root: Path) -> Iterator[tuple[str, str]]:
-    isolated = _cpus(read_text(root / "sys/devices/system/cpu/isolated"))
+    isolated = isolated_cpus(root)
     if not isolated:
         return
     interrupts = sorted(

@@ -126,8 +126,8 @@ def refuse_copies(plan: Plan, events: int = 0) -> None:
 
 
 def _raise_problems(problems: list[str], copies: int) -> None:
-    tasks_problem = _tasks_problem(copies)
-    problems += [tasks_problem] if tasks_problem else []
+    tasks_problems = (_tasks_problem(copies), tasks_of_groups_problem(copies))
+    problems += [problem for problem in tasks_problems if problem]
     if problems:
         raise InputError("limits are too small: " + "; ".join(problems))
 
@@ -145,6 +145,19 @@ def _tasks_problem(copies: int) -> str | None:
         f"this user may have {limit} processes and threads (`ulimit -u`) and has {existing}; "
         f"{needed} more are needed"
     )
+
+
+def tasks_of_groups_problem(copies: int, root: Path = Path("/")) -> str | None:
+    """Return why our cgroups, or those above them, have no room for so many processes."""
+    needed = copies + _TASKS_OTHER
+    for folder, _, name in limiting_groups(root, "pids"):
+        limit, existing = read_number(folder / "pids.max"), read_number(folder / "pids.current")
+        if limit is not None and existing is not None and existing + needed > limit:
+            return (
+                f"cgroup {name} may have {limit} processes and threads (pids.max) and has "
+                f"{existing}; {needed} more are needed"
+            )
+    return None
 
 
 def _count_tasks_of_user() -> int:

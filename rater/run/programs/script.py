@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import shlex
 import signal
 import tempfile
@@ -452,16 +451,9 @@ def _suite_variables(suite: Suite, cache: Path) -> dict[str, str]:
     return variables
 
 
-# -- Inputs, scripts and limits: all that must not change within a run but programs and settings ---
+# -- Inputs and scripts: all that must not change within a run but programs and settings ----------
 
 _INTERPRETER = re.compile(r"(?:python|pypy|perl|ruby|node|lua|bash|dash|ksh|zsh|sh|awk|gawk)[\d.]*")
-_LIMITS = (
-    ("stack", resource.RLIMIT_STACK),
-    ("address_space", resource.RLIMIT_AS),
-    ("locked_memory", resource.RLIMIT_MEMLOCK),
-    ("open_files", resource.RLIMIT_NOFILE),
-    ("processes", resource.RLIMIT_NPROC),
-)
 
 
 def digest_of_workload(
@@ -512,15 +504,3 @@ def _is_readable(file: Path) -> bool:
 def _begins_as_script(file: Path) -> bool:
     with file.open("rb") as stream:
         return stream.read(2) == b"#!"
-
-
-def process_settings() -> tuple[tuple[str, str], ...]:
-    """Return what copies inherit from this process that may change results, as settings."""
-    limits = ((name, resource.getrlimit(number)[0]) for name, number in _LIMITS)
-    return (
-        ("process.nice", str(os.getpriority(os.PRIO_PROCESS, 0))),
-        *(
-            (f"limit.{name}", "unlimited" if soft == resource.RLIM_INFINITY else str(soft))
-            for name, soft in limits
-        ),
-    )

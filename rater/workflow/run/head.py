@@ -27,6 +27,7 @@ from rater.record.run import (
 )
 from rater.record.stored import RunHead, StoredRun
 from rater.run.host.facts import environment_snapshot, host_facts, settings_snapshot
+from rater.run.host.inherited import process_settings
 from rater.run.host.thread_binding import realtime_priority
 from rater.run.programs.compile import BuiltProgram, sha256_of
 from rater.run.programs.inputs import ReadyInput
@@ -34,7 +35,6 @@ from rater.run.programs.script import (
     CommandLine,
     digest_of_programs,
     digest_of_workload,
-    process_settings,
     shown,
 )
 from rater.settings.known import LAYOUT_TEXT

@@ -14,6 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rater.analysis.doctor.inherited import inherited_states
 from rater.plan.placement.preflight import Preflight
 from rater.plan.request import Request
 from rater.plan.schedule import Order
@@ -26,10 +27,10 @@ from rater.run.host.admission import (
     estimate_needs,
     machine_lock,
 )
-from rater.run.host.facts import cpu_quotas
+from rater.run.host.facts import cpu_quotas, isolated_cpus, thp_mode
 from rater.run.host.foreign_load import ForeignLoadSampler, foreign_load_warning
+from rater.run.host.inherited import process_settings
 from rater.run.host.memory import preflight_now, read_node_memory
-from rater.run.host.procfs import read_text
 from rater.run.programs.child_process import Limits
 from rater.run.programs.compile import (
     BuiltProgram,
@@ -66,7 +67,7 @@ from rater.store.store import open_store
 from rater.system.errors import InputError
 from rater.system.files import describe_shared_disk
 from rater.system.paths import exists, sysroot
-from rater.text.cpuset import format_list, parse_set
+from rater.text.cpuset import format_list
 from rater.text.secrets import Redactor
 from rater.text.values import copies_text, count, truncate_list
 from rater.workflow.doctor import refuse_unsettable, tuned_settings_of
@@ -338,7 +339,8 @@ def limits_of_host(resolved: RunPlan, root: Path | None = None) -> tuple[str, ..
             f"a cgroup's CPU quota is {quota:g} CPUs, and the copies keep {busy_cpus} busy: they "
             "are stopped each time it is used up; raise its cpu.max, or run fewer copies"
         )
-    isolated = parse_set(read_text(root / "sys/devices/system/cpu/isolated") or "")
+    warnings += _inherited_warnings(resolved, root)
+    isolated = isolated_cpus(root)
     stuck_masks = [mask for mask in masks if len(mask) > 1 and not isolated.isdisjoint(mask)]
     if not stuck_masks:
         return (*warnings,)
@@ -351,6 +353,27 @@ def limits_of_host(resolved: RunPlan, root: Path | None = None) -> tuple[str, ..
     if threads == 1 and shared and not resolved.request.force:
         raise InputError(f"{text}; give each a CPU of its own (--bind pu), or --force to try")
     return (*warnings, text)
+
+
+def _inherited_warnings(resolved: RunPlan, root: Path) -> list[str]:
+    """Say what copies inherit that other processes do not have; nothing that was asked for."""
+    values = dict(process_settings()) | {"thp.enabled": thp_mode(root) or "never"}
+    switched_on = resolved.tuning.transparent  # in each copy, whatever rater has
+    is_off = values.get("process.thp", "on") != "on"
+    if switched_on is not None:
+        values.pop("process.thp", None)
+    warnings = []
+    if switched_on and is_off:
+        warnings.append(
+            "transparent huge pages are switched off for rater and all it starts (prctl "
+            f"PR_SET_THP_DISABLE): --hugepages {resolved.request.hugepages} switches them on for "
+            "copies, and for nothing else"
+        )
+    return warnings + [
+        f"copies inherit from the process that started rater: {state.text}; {state.way_out}"
+        for state in inherited_states(values)
+        if not state.is_asked
+    ]
 
 
 def _preflight(

@@ -779,3 +779,20 @@ def test_variables_that_may_change_speed_are_told_and_no_others() -> None:
 )
 def test_readings_are_told_from_settings(name: str, answer: bool) -> None:
     assert is_volatile(name) is answer
+
+
+def test_cpus_isolated_by_a_partition_of_cgroups_are_isolated(tmp_path: Path) -> None:
+    files = {
+        "proc/self/mountinfo": "30 23 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw",
+        "proc/self/cgroup": "0::/job",
+        "sys/devices/system/cpu/isolated": "7",
+        "sys/fs/cgroup/job/cpuset.cpus.partition": "isolated",
+        "sys/fs/cgroup/job/cpuset.cpus.effective": "2-3",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+    assert facts.isolated_cpus(tmp_path) == {2, 3, 7}  # of a container, which sees its own cgroup
+    (tmp_path / "sys/fs/cgroup/cpuset.cpus.isolated").write_text("2-5\n")
+    assert facts.isolated_cpus(tmp_path) == {2, 3, 4, 5, 7}
+    assert ("cgroup.isolated_cpus", "2-5") in list(facts.state_facts(tmp_path))

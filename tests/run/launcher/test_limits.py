@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rater.run.launcher.limits import KernelKills, limits_at_end
+from rater.run.launcher.limits import KernelKills, limits_at_end, tasks_of_groups_problem
 
 V2 = {
     "proc/self/mountinfo": "30 23 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw",
@@ -173,3 +173,15 @@ def test_limits_that_a_process_set_itself_are_read_before_it_is_reaped() -> None
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert limits_at_end(pid)["cpu time"] == (77, 77)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+
+
+def test_the_limit_of_processes_of_any_cgroup_above_is_asked_before_the_start(
+    tmp_path: Path,
+) -> None:
+    folder = "sys/fs/cgroup/job"
+    machine(tmp_path, V2 | {f"{folder}/pids.max": "40", f"{folder}/step/pids.max": "max"})
+    write(tmp_path, {f"{folder}/pids.current": "30", f"{folder}/step/pids.current": "3"})
+    assert tasks_of_groups_problem(4, tmp_path) is None
+    assert tasks_of_groups_problem(5, tmp_path) == (
+        "cgroup /job may have 40 processes and threads (pids.max) and has 30; 11 more are needed"
+    )
