@@ -30,6 +30,8 @@ def _run(arguments: Namespace) -> int:
         typed=run_arguments_of(arguments),
         options=RunOptions(
             nodes=arguments.nodes,
+            partition=arguments.partition,
+            idle=arguments.idle,
             parallel=arguments.parallel,
             attempts=arguments.attempts,
             minutes=arguments.minutes,
@@ -130,6 +132,8 @@ _ACTIONS = {
         arguments=f"""
 the fleet:
 --nodes NODES        their names: 'n[001-128]', n1,n2
+--partition P        the nodes of this partition (PBS: queue), and jobs in it
+--idle               of these, or of all, the nodes that are idle now
 --parallel K:int     jobs at a time; default: all
 --attempts N:int =2  at each node, at most; default 2
 --minutes M:int      time limit of a job; default: the scheduler's
@@ -137,8 +141,10 @@ the fleet:
                      drained, or full); default 1d
 --busy-limit T:duration =10m >busy_limit_s  a node that another rater holds longer is refused;
                      default 10m
---backend (slurm|local) =slurm  default slurm; local: processes of this machine, to try it out
---slurm-arg ARG ... >arguments  an option of sbatch, such as --slurm-arg=--partition=fast
+--backend (slurm|pbs|ssh|local) =slurm  default slurm; pbs: written after the manual; ssh: without a
+                     scheduler; local: processes of this machine, to try it out
+--backend-arg, --slurm-arg ARG ... >arguments  an option of sbatch or qsub, such as
+                     --slurm-arg=--qos=burn-in
 --folder DIR         that this machine and all nodes see under one path; default RATER_FLEETS, else
                      `fleets` beside the default database
 --scratch DIR        on each node's own disk; default /var/tmp
@@ -253,7 +259,8 @@ $ rater fleet status              # of the last fleet
 $ rater fleet wait 3              # goes on with it, and collects
 $ rater fleet retry 3 --nodes n7
 """,
-        description="One measurement on many nodes, each a job (Slurm).",
+        description="One measurement on many nodes, each a job (Slurm, PBS, ssh), or databases "
+        "that were made anywhere.",
         actions=_ACTIONS
         | _STEPS
         | {"list": Subcommand(run=_list_fleets, help="the fleets that are stored")},

@@ -12,13 +12,12 @@ from msgspec.structs import replace
 
 from rater.fleet.agent import this_rater
 from rater.fleet.archive import admit_database
-from rater.fleet.backends import (
-    POLL_S,
+from rater.fleet.backends.registry import POLL_S, backend
+from rater.fleet.backends.scheduler import (
     Backend,
     JobRejectedError,
     JobSpec,
     SchedulerUnavailableError,
-    backend,
 )
 from rater.fleet.foreign import SourceRefusedError
 from rater.fleet.plan import (

@@ -329,7 +329,7 @@ def _without_verdict(
         return replace(
             attempt,
             state=AttemptState.WAITING if looked.waits_for else AttemptState.RUNNING,
-            reason=_short(looked.waits_for),
+            reason=_short(looked.waits_for or job.reason),
             started_s=started,
             pending_s=None,
             ending=ending,

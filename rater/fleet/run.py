@@ -16,7 +16,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from rater import __version__
-from rater.fleet.backends import POLL_S, backend, expand
+from rater.fleet.backends.node_names import expand
+from rater.fleet.backends.registry import POLL_S, SETTLE_S, backend
+from rater.fleet.backends.scheduler import Backend, JobRejectedError
 from rater.fleet.driver import (
     FleetDriver,
     collect_published,
@@ -66,7 +68,6 @@ from rater.workflow.run.resolve import load_workloads
 
 # -- `rater fleet run`: everything that can be checked here is, then the plan is stored, then sent -
 
-_SETTLE_S = {"slurm": 60.0, "local": 1.0}
 # Options of `rater run` that jobs do not get: their nodes are theirs alone, --wait is another one.
 _NOT_PASSED = ("wait", "share")
 
@@ -75,6 +76,8 @@ class RunOptions(FleetOptions, frozen=True, kw_only=True):
     """What was typed of a fleet itself; durations in seconds."""
 
     nodes: str | None
+    partition: str | None
+    idle: bool
     folder: str | None
     scratch: str | None
     settle: float | None
@@ -153,9 +156,12 @@ def _checked(typed: RunArguments, options: RunOptions) -> tuple[FleetRequest, tu
     Raises `InputError`.
     """
     check_current_directory()
-    if options.nodes is None:
-        raise InputError("--nodes is missing: the nodes to run on, such as --nodes 'n[001-128]'")
-    nodes = expand(options.nodes)
+    if options.nodes is None and options.partition is None and not options.idle:
+        raise InputError(
+            "--nodes is missing: the nodes to run on, such as --nodes 'n[001-128]', or --partition "
+            "P, or --idle"
+        )
+    named_nodes = () if options.nodes is None else expand(options.nodes)
     _check_numbers(options)
     for name in _NOT_PASSED:
         typed = typed.with_option(BY_NAME[name], None)
@@ -167,19 +173,14 @@ def _checked(typed: RunArguments, options: RunOptions) -> tuple[FleetRequest, tu
             print_error(f"warning: {word} is not on this machine; each node looks for it by itself")
     named = options.folder or os.environ.get("RATER_FLEETS")
     home = Path(named).absolute() if named else default_path(None).absolute().parent / "fleets"
-    nodes_by_name = {node.name: node for node in backend(options.backend, home).nodes(nodes)}
-    for it in nodes_by_name.values():
-        if it.reason is not None:
-            print_error(f"warning: {it.name} is {it.word}: {it.reason}")
-    unknown = [name for name in nodes if name not in nodes_by_name]
-    if unknown:
-        raise InputError(
-            f"--nodes: {truncate_list(unknown)}: not among the scheduler's nodes; `sinfo -N` "
-            "lists them"
-        )
+    nodes = _chosen_nodes(backend(options.backend, home), named_nodes, options)
     facts: dict[str, Any] = {
         field: getattr(options, field) for field in FleetOptions.__struct_fields__
     }
+    if options.partition is not None and options.backend == "slurm":
+        facts["arguments"] = (f"--partition={options.partition}", *options.arguments)
+    elif options.partition is not None:
+        facts["arguments"] = ("-q", options.partition, *options.arguments)
     facts |= dict.fromkeys(("uuid", "started_at", "folder", "command_line", "rater_version"), "")
     asked = FleetRequest(
         **facts,
@@ -187,9 +188,32 @@ def _checked(typed: RunArguments, options: RunOptions) -> tuple[FleetRequest, tu
         directory=str(Path.cwd()),
         words=words_of(typed),
         command=typed.command or None,
-        settle_s=_SETTLE_S[options.backend] if options.settle is None else options.settle,
+        settle_s=SETTLE_S[options.backend] if options.settle is None else options.settle,
     )
     return _of_now(asked, home), nodes
+
+
+def _chosen_nodes(calls: Backend, named: tuple[str, ...], options: RunOptions) -> tuple[str, ...]:
+    """Return the nodes that are meant; says which of them take no jobs. Raises `InputError`."""
+    try:
+        nodes = calls.nodes(named, options.partition)
+    except JobRejectedError as error:  # no such partition
+        raise InputError(f"the scheduler does not list these nodes: {error}") from error
+    unknown = [name for name in named if name not in {node.name for node in nodes}]
+    if unknown:
+        of_partition = f" of partition {options.partition}" if options.partition else ""
+        raise InputError(
+            f"--nodes: {truncate_list(unknown)}: not among the nodes{of_partition} that the "
+            f"backend {options.backend} knows"
+        )
+    chosen = [node for node in nodes if node.is_idle or not options.idle]
+    if not chosen:
+        states = truncate_list([f"{node.name} is {node.word}" for node in nodes])
+        raise InputError(f"no node is {'idle' if options.idle else 'there'}: {states or 'none'}")
+    for node in chosen:
+        if node.reason is not None:
+            print_error(f"warning: {node.name} is {node.word}: {node.reason}")
+    return tuple(node.name for node in chosen)
 
 
 def _check_numbers(options: RunOptions) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rater.fleet.backends import compress
+from rater.fleet.backends.node_names import compress
 from rater.fleet.plan import AttemptState, NodeAttempt, StoredFleet, copies_told
 from rater.show.screen.document import TEXT, Field, Line, Part, Row, ViewTable
 from rater.text.values import JsonFields, count, group_by_key, to_json

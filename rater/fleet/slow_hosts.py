@@ -22,7 +22,7 @@ from rater.fleet.archive import (
     latest,
     opened_run,
 )
-from rater.fleet.backends import POLL_S
+from rater.fleet.backends.registry import POLL_S
 from rater.fleet.driver import FleetDriver, collect_published
 from rater.fleet.gate import GATE_KINDS, judge_fleet
 from rater.fleet.history import (

@@ -15,11 +15,13 @@ from msgspec.structs import replace
 from rater import __version__
 from rater.fleet import agent, shared_folder
 from rater.fleet.agent import Agent, JobSignals, ending_signals
-from rater.fleet.backends import (
+from rater.fleet.backends.local import LocalBackend
+from rater.fleet.backends.scheduler import (
     JobRejectedError,
     JobSpec,
-    LocalBackend,
     SchedulerUnavailableError,
+)
+from rater.fleet.backends.slurm import (
     SlurmBackend,
     job_of_scontrol,
     jobs_of_sacct,

@@ -7,8 +7,7 @@ import json
 import os
 import signal
 import sqlite3
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,11 +16,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rater.fleet.backends import (
+from rater.fleet.backends.local import LocalBackend
+from rater.fleet.backends.scheduler import (
     FleetNode,
     JobRejectedError,
     JobSpec,
-    LocalBackend,
     SchedulerUnavailableError,
 )
 from rater.fleet.driver import FleetDriver, collect_published
@@ -32,6 +31,7 @@ from rater.store.store import Store
 from rater.system.files import Trusted
 from tests.support.calls import Rater, query_rows
 from tests.support.fleets import ASKED
+from tests.support.processes import wait_until
 from tests.support.strangers import give, needs_root
 
 VERDICT = NodeVerdict(
@@ -70,7 +70,7 @@ class Scheduler:
         if call in self.fails:
             raise self.fails[call]
 
-    def nodes(self, names: Sequence[str]) -> tuple[FleetNode, ...]:
+    def nodes(self, names: Sequence[str], partition: str | None = None) -> tuple[FleetNode, ...]:
         word = "drained" if self.drained else "idle"
         return tuple(FleetNode(name, word, name == "n2", self.drained) for name in names)
 
@@ -261,7 +261,6 @@ def test_a_database_that_was_changed_after_it_was_published_is_a_lost_attempt(
 
 
 PROGRAM = ("--copies", "1", "--energy", "off", "--proof", "off", "--preflight", "off")
-MOST_S = 60.0
 
 
 @pytest.fixture
@@ -272,17 +271,6 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.chdir(tmp_path)
     words = f"fleet run --backend local --scratch {tmp_path}/scratch --settle 0 --poll 0.05 --quiet"
     return words.split()
-
-
-def until(happened: Callable[[], Any]) -> Any:
-    """Wait for it, and return what it returned."""
-    deadline_s = time.monotonic() + MOST_S
-    while time.monotonic() < deadline_s:
-        with suppress(OSError, StopIteration):
-            if found := happened():
-                return found
-        time.sleep(0.01)
-    raise AssertionError("it did not happen")
 
 
 def agent_of(tmp_path: Path) -> int:
@@ -326,11 +314,15 @@ def test_a_node_that_was_submitted_twice_and_lost_is_measured_once(
         assert rater("fleet", "wait", "--quiet")[0] == 130
     jobs = list(tmp_path.glob("fleets/*/jobs/*-n1.1.*"))
     assert len(jobs) == 2
-    until(lambda: (tmp_path / "ran").read_text().count("x") == 2 and copies_on_node(tmp_path) == 1)
-    until(lambda: sum((job / "end").exists() for job in jobs) == 1)  # of the one that came too late
+    wait_until(
+        lambda: (tmp_path / "ran").read_text().count("x") == 2 and copies_on_node(tmp_path) == 1
+    )
+    wait_until(
+        lambda: sum((job / "end").exists() for job in jobs) == 1
+    )  # of the one that came too late
     os.kill(agent_of(tmp_path), signal.SIGKILL)
     # Before that its copy could see `go`, end, and be stored by a rater that was about to die.
-    until(lambda: all((job / "end").exists() for job in jobs))
+    wait_until(lambda: all((job / "end").exists() for job in jobs))
     (tmp_path / "go").touch()
 
     document = shown(rater, "wait", "--poll", "0.05")
@@ -370,8 +362,8 @@ def test_a_cancelled_fleet_ends_its_jobs_and_takes_no_more(
         fcntl.flock(turn, fcntl.LOCK_EX)  # another job of this machine: this one waits for it
         words = ("--nodes", "n[1-2]", "--parallel", "1", *PROGRAM, "--", "true")
         assert rater(*fleet, *words)[0] == 0
-        until(lambda: list(home.glob("*-n1")))
-        until(lambda: shown(rater, "status")["counts"] == {"waiting": 1, "not submitted": 1})
+        wait_until(lambda: list(home.glob("*-n1")))
+        wait_until(lambda: shown(rater, "status")["counts"] == {"waiting": 1, "not submitted": 1})
         said = "another job of a fleet is on this machine; waits since 20"
         assert shown(rater, "status")["nodes"][0]["reason"].startswith(said)
         document = shown(rater, "cancel", "--wait")
@@ -446,7 +438,7 @@ def test_a_plan_that_somebody_else_may_have_written_starts_and_removes_nothing(
     fleet: list[str], rater: Rater, database: Path, tmp_path: Path
 ) -> None:
     assert rater(*fleet, "--nodes", "n1", *PROGRAM, "--", "true")[0] == 0
-    until(lambda: list(tmp_path.glob("fleets/*/in/*.json")))
+    wait_until(lambda: list(tmp_path.glob("fleets/*/in/*.json")))
     before = query_rows("SELECT state FROM fleet_attempt")
     give(database)
     for verb in ("wait", "retry", "cancel", "collect"):

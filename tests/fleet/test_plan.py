@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 from msgspec.structs import replace
 
-from rater.fleet.backends import MOST_NODES, compress, expand
+from rater.fleet.backends.node_names import MOST_NODES, compress, expand
 from rater.fleet.plan import (
     LIVE,
     AttemptObservation,

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 PATIENCE_S = 20.0  # for what takes milliseconds
+MOST_S = 60.0  # for what takes seconds beside other tests
 
 
 def state_of(pid: int) -> str | None:
@@ -36,3 +39,14 @@ def session_members(session: int) -> list[str]:
         if int(fields[3]) == session and fields[0] not in "ZX":
             names.append(head.partition("(")[2])
     return names
+
+
+def wait_until[T](happened: Callable[[], T | None]) -> T:
+    """Wait for something, and return what was returned then."""
+    deadline_s = time.monotonic() + MOST_S
+    while time.monotonic() < deadline_s:
+        with suppress(OSError, StopIteration):
+            if found := happened():
+                return found
+        time.sleep(0.01)
+    raise AssertionError("it did not happen")

@@ -1,8 +1,11 @@
-"""Start a job of the backend `local` and look at its end: a program of its own, without rater.
+"""Start a job of the backends `local` and `ssh` and look at its end; a program without rater.
 
 `python -I -S -B local_job.py FOLDER SECONDS|- NOTICE_S COMMAND...` returns when the job runs; the
 process that stays behind writes FOLDER/end: a word of Slurm's and how the command ended. Before,
-FOLDER/process has the pids and starts of both, the command's first.
+FOLDER/process has the pids and starts of both, the command's first, and FOLDER/boot of which boot.
+
+`local_job.py --alive FOLDER` prints whether one of the two lives; `--signal USR1 FOLDER` signals
+the command. Both are for other machines: a process is looked at where it is.
 """
 
 from __future__ import annotations
@@ -26,6 +29,25 @@ def put(file: Path, text: str) -> None:
 def start_of(pid: int) -> str:
     """Return when a process started, in clock ticks after boot."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+
+
+def boot() -> str:
+    """Return what tells this boot of the machine from others."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def living(folder: Path) -> list[int]:
+    """Return which processes of a job live here, the command's first; others have other starts."""
+    pids = []
+    if (folder / "boot").read_text().strip() == boot():
+        for line in (folder / "process").read_text().splitlines():
+            pid, start = line.split()
+            try:
+                if start_of(int(pid)) == start:
+                    pids.append(int(pid))
+            except OSError:  # it has ended
+                pass
+    return pids
 
 
 def waited(pidfd: int, seconds: float | None) -> bool:
@@ -65,6 +87,7 @@ def main(folder: Path, limit: str, notice_s: float, command: list[str]) -> None:
             os.execv(command[0], command)
         finally:
             os._exit(127)
+    put(folder / "boot", boot())
     put(folder / "process", f"{pid} {start_of(pid)}\n{os.getpid()} {start_of(os.getpid())}\n")
     for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_RDWR), stream)
@@ -72,5 +95,10 @@ def main(folder: Path, limit: str, notice_s: float, command: list[str]) -> None:
     put(folder / "end", end_of(pid, None if limit == "-" else float(limit), notice_s))
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and sys.argv[1] == "--alive":
+    print("alive" if living(Path(sys.argv[2])) else "gone")
+elif __name__ == "__main__" and sys.argv[1] == "--signal":
+    for pid in living(Path(sys.argv[3]))[:1]:
+        os.kill(pid, signal.Signals[f"SIG{sys.argv[2]}"])
+elif __name__ == "__main__":
     main(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), sys.argv[4:])
