@@ -182,7 +182,7 @@ what runs:
     [traits=swept,in_head,moves_copies]
 --threads N  threads of each copy of a command, which gets a CPU for each; default 1 (in a suite
     each benchmark has its own)
-    [kind=whole traits=swept,moves_copies]
+    [kind=whole traits=swept,moves_copies implies="threads per copy of "]
 --copy-numbers LIST/TOTAL  run these copies of TOTAL alone, such as 3/8: copies have these
     numbers in RATER_COPY, and TOTAL in RATER_COPIES (`divots --confirm` does so)
     [kind=copy_numbers compare_as=recorded_effect]
