@@ -11,7 +11,7 @@ import os
 import re
 import resource
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rater.run.host.procfs import read_text
@@ -38,7 +38,9 @@ _PR_GET_TIMERSLACK, _PR_GET_THP_DISABLE = 30, 42  # linux/prctl.h
 # Answers of PR_GET_THP_DISABLE; the last since Linux 6.18.
 _THP_STATES = {0: "on", 1: "off", 3: "off unless advised"}
 _STATUS_LINE = re.compile(r"^(\w+):[ \t]*(.*)$", re.MULTILINE)
-# Python ignores these two for itself, and the launcher gives copies the default action.
+# A shell hands on each ignored signal, be it from its own parent or from `trap ''`.
+_POSIX_SHELLS = frozenset({"sh", "ash", "bash", "busybox", "dash", "ksh", "ksh93", "mksh", "zsh"})
+# Python ignores these two for itself, and forgets how it was started.
 _OF_PYTHON = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
 _USUAL_SIGNALS = 31  # those above are real-time signals, of which glibc keeps some for itself
 _CLAMPS = re.compile(r"^uclamp\.(min|max)\s*:\s*(\d+)$", re.MULTILINE)
@@ -83,8 +85,10 @@ def _memory_and_time() -> Iterator[tuple[str, str]]:
 
 def _described(process: Path) -> Iterator[tuple[str, str]]:
     fields = dict(_STATUS_LINE.findall(read_text(process / "status") or ""))
-    if re.fullmatch("[0-9a-f]{1,32}", fields.get("SigIgn", "")):
-        yield "process.ignored_signals", " ".join(_signals(int(fields["SigIgn"], 16))) or "none"
+    ignored = _ignored_signals(fields)
+    if ignored is not None:
+        names = [*_signals(ignored), *(["SIGPIPE"] if pipes_are_ignored() else [])]
+        yield "process.ignored_signals", " ".join(names) or "none"
     for name, field in (
         ("process.store_bypass", "Speculation_Store_Bypass"),
         ("process.indirect_branch", "SpeculationIndirectBranch"),
@@ -96,6 +100,28 @@ def _described(process: Path) -> Iterator[tuple[str, str]]:
         yield "process.personality", personality.lstrip("0") or "0"
     for bound, value in _CLAMPS.findall(read_text(process / "sched") or ""):
         yield f"process.uclamp_{bound}", value
+
+
+def pipes_are_ignored(proc: Path = Path("/proc")) -> bool:
+    """Tell whether SIGPIPE was ignored when rater began, which some CI jobs do.
+
+    Python has changed it since then, so the shell that started rater is asked. Parents of other
+    kinds ignore it for themselves and not for what they start: then it is taken for usual.
+    """
+    parent = proc / str(os.getppid())
+    try:
+        program = (parent / "exe").readlink().name
+    except OSError:  # it is another user's, or gone
+        return False
+    fields = dict(_STATUS_LINE.findall(read_text(parent / "status") or ""))
+    is_ignored = (_ignored_signals(fields) or 0) >> (signal.SIGPIPE - 1) & 1
+    return program in _POSIX_SHELLS and bool(is_ignored)
+
+
+def _ignored_signals(fields: Mapping[str, str]) -> int | None:
+    """Return the mask of ignored signals of a process, or None if it is not told."""
+    text = fields.get("SigIgn", "")
+    return int(text, 16) if re.fullmatch("[0-9a-f]{1,32}", text) else None
 
 
 def _signals(mask: int) -> Iterator[str]:

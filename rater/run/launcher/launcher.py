@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import trio
 
+from rater.run.host.inherited import pipes_are_ignored
 from rater.run.launcher.table import (
     FORMAT,
     MOST_RECORDS,
@@ -132,6 +133,8 @@ class Launcher:
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),  # copies inherit it
                     *((os.POSIX_SPAWN_OPEN, out, os.devnull, os.O_RDWR, 0) for out in (1, 2)),
                 ],
+                # Python ignores it for itself.
+                setsigdef=() if pipes_are_ignored() else (signal.SIGPIPE,),
                 setpgroup=0,  # Ctrl-C at the terminal is for rater alone, from the first moment on
             )
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -66,3 +69,24 @@ def test_a_run_says_what_its_copies_inherit_unless_it_was_asked_for(
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     said = " ".join(done.stdout.split())
     assert (text in said) if text else ("huge pages are switched off" not in said), done
+
+
+def test_an_ignored_sigpipe_is_handed_on_where_the_shell_that_started_rater_tells(
+    tmp_path: Path,
+) -> None:
+    copy = ["sh", "-c", 'grep SigIgn /proc/self/status > "$PLACE"']
+    run = shlex.join([*RATER, "run", "--copies", "1", "--share", "--", *copy])
+    place = tmp_path / "status"
+    bits = []
+    for trap in ("trap '' PIPE; ", ""):
+        done = subprocess.run(
+            ["sh", "-c", f"{trap}{run}; true"],  # the shell stays, for a command comes behind
+            env={**os.environ, "PLACE": str(place)},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        bits.append(int(place.read_text().split()[1], 16) >> (signal.SIGPIPE - 1) & 1)
+        said = " ".join(done.stderr.split())
+        assert ("SIGPIPE ignored: programs that wait for it" in said) == bool(trap), said
+    assert bits == [1, 0]

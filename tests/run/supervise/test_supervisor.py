@@ -27,6 +27,7 @@ from rater.record.events import (
 )
 from rater.record.run import CopyStatus, RunStatus, Validity
 from rater.run.host.idle import IdleWatch
+from rater.run.host.inherited import pipes_are_ignored
 from rater.run.launcher.guard import child_pids
 from rater.run.launcher.launcher import NAME
 from rater.run.launcher.start_errors import cannot_execute, cannot_fork, find_process_lack
@@ -152,9 +153,10 @@ def test_no_descriptor_of_the_gate_is_left_open_in_a_copy(tmp_path: Path) -> Non
     assert listed == without.stdout.decode().split()
 
 
-def test_sigpipe_is_not_ignored_in_a_copy(tmp_path: Path) -> None:
+def test_a_copy_ignores_no_signal_that_python_alone_ignores(tmp_path: Path) -> None:
     ignored = int(output(tmp_path, "grep SigIgn /proc/self/status").split()[1], 16)
-    assert ignored & (1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1)) == 0
+    assert ignored & 1 << (signal.SIGXFSZ - 1) == 0
+    assert bool(ignored & 1 << (signal.SIGPIPE - 1)) == pipes_are_ignored()
 
 
 def test_a_copy_has_ordinary_priority_though_the_supervisor_may_not(tmp_path: Path) -> None:

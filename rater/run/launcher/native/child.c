@@ -13,7 +13,7 @@
 static struct { /* what the launcher was given */
     pid_t launcher;
     sigset_t blocked;
-    struct sigaction on_child;
+    struct sigaction on_child, on_pipe;
     int slack;
     unsigned long long locks;
 } origin;
@@ -25,6 +25,7 @@ void remember_origin(unsigned long long locks) {
     origin.slack = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
     sigprocmask(SIG_SETMASK, NULL, &origin.blocked);
     sigaction(SIGCHLD, NULL, &origin.on_child);
+    sigaction(SIGPIPE, NULL, &origin.on_pipe);
 }
 
 static int64_t clock_ns(clockid_t clock) {
@@ -115,14 +116,15 @@ static void open_output(struct slot *slot, int fd, const char *path, int step) {
 }
 
 static void restore_signals(void) {
-    /* Python ignores SIGPIPE and SIGXFSZ for itself. glibc's posix_spawn leaves the two
-       signals behind SIGSYS ignored, which it keeps for threads and hides from sigaction:
-       hence the system call. */
-    const int ignored[] = {SIGPIPE, SIGXFSZ, SIGSYS + 1, SIGSYS + 2};
+    /* Python ignores SIGXFSZ for itself. glibc's posix_spawn leaves the two signals behind
+       SIGSYS ignored, which it keeps for threads and hides from sigaction: hence the system
+       call. Of SIGPIPE rater hands on what it was given, as far as it knows that. */
+    const int ignored[] = {SIGXFSZ, SIGSYS + 1, SIGSYS + 2};
     const unsigned long plain[8] = {0}; /* the kernel's struct sigaction: the default action */
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 3; i++)
         syscall(SYS_rt_sigaction, ignored[i], plain, NULL, _NSIG / 8);
     sigaction(SIGCHLD, &origin.on_child, NULL);
+    sigaction(SIGPIPE, &origin.on_pipe, NULL);
 }
 
 static _Noreturn void execute(struct slot *slot, char **argv, char **environment) {
