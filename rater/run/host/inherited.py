@@ -103,7 +103,7 @@ def _described(process: Path) -> Iterator[tuple[str, str]]:
 
 
 def pipes_are_ignored(proc: Path = Path("/proc")) -> bool:
-    """Tell whether SIGPIPE was ignored when rater began, which some CI jobs do.
+    """Tell whether rater was started with SIGPIPE ignored.
 
     Python has changed it since then, so the shell that started rater is asked. Parents of other
     kinds ignore it for themselves and not for what they start: then it is taken for usual.
