@@ -106,7 +106,7 @@ def pipes_are_ignored(proc: Path = Path("/proc")) -> bool:
     """Tell whether rater was started with SIGPIPE ignored.
 
     Python has changed it since then, so the shell that started rater is asked. Parents of other
-    kinds ignore it for themselves and not for what they start: then it is taken for usual.
+    kinds may ignore it for themselves alone: then it is taken for usual.
     """
     parent = proc / str(os.getppid())
     try:
