@@ -28,6 +28,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from enum import StrEnum
+from itertools import pairwise
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -46,6 +47,7 @@ _MOST_SLICES = 8
 _FEWEST_SLICES = 4  # beside the copies
 _MANY_COPIES = 8
 _RUNS_PER_WINDOW = 10
+_LEAST_FALL = 0.10  # chosen: of a copy's speed against the usual change; less hides in the rate
 _LONGEST = 1e4  # times the window: nobody can follow the advice of a longer one
 
 
@@ -66,6 +68,14 @@ class TimedRun(NamedTuple):
     typical_s: float  # of its benchmark in this window
 
 
+class CopyFall(Struct, frozen=True):
+    """A copy that is much slower in the second half, where the usual one is not."""
+
+    copy: int
+    change: float  # of its speed, as a share of that in the first half: -0.28
+    usual_change: float  # of the median copy
+
+
 class Steadiness(Struct, frozen=True, kw_only=True):
     """The two halves of a window compared."""
 
@@ -76,6 +86,7 @@ class Steadiness(Struct, frozen=True, kw_only=True):
     fewest_copy: int | None  # which that is
     # The window that is long enough, in seconds; None: this one is, or length would not help.
     needed_s: float | None
+    falls: tuple[CopyFall, ...] = ()  # of single copies, the largest first
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -154,6 +165,7 @@ def compare_halves(
     if not halves.first:  # runs that took no time at all
         return unknown
     difference = halves.second / halves.first - 1
+    unknown = replace(unknown, falls=_falls(speeds, copies, slices))
     noises = _noises(speeds, slices, halves.first, usual / slices)
     if not noises:
         needed_s = least.by_slices_s
@@ -187,6 +199,41 @@ def _half_speeds(speeds: Sequence[Sequence[float]], slices: int) -> _HalfSpeeds:
         first=statistics.fmean(statistics.fmean(of_copy[:slices]) for of_copy in speeds),
         second=statistics.fmean(statistics.fmean(of_copy[slices:]) for of_copy in speeds),
     )
+
+
+def _falls(
+    speeds: Sequence[Sequence[float]], copies: Sequence[int], slices: int
+) -> tuple[CopyFall, ...]:
+    """Return the copies that lose much more speed between the halves than the median copy.
+
+    The noise of a copy is that between neighbouring slices (J. von Neumann, Annals of Mathematical
+    Statistics 12, 1941), which one step does not make larger: its own, or the median copy's where
+    that is more. All copies are considered (Bonferroni).
+    """
+    if len(copies) < 2 or slices < 2:
+        return ()
+    means = [
+        (statistics.fmean(of_copy[:slices]), statistics.fmean(of_copy[slices:]))
+        for of_copy in speeds
+    ]
+    changes = [second / first - 1 if first else 0.0 for first, second in means]
+    variances = [
+        statistics.fmean((later - earlier) ** 2 for earlier, later in pairwise(of_copy)) / 2
+        for of_copy in speeds
+    ]
+    usual_change, usual_variance = statistics.median(changes), statistics.median(variances)
+    confidence = 1 - 2 * (1 - _ACCUSING) / len(copies)
+    level = t_quantile(confidence, 2 * slices - 2) * math.sqrt(2 / slices)
+    falls = [
+        CopyFall(copy, change, usual_change)
+        for copy, change, variance, (first, _) in zip(
+            copies, changes, variances, means, strict=True
+        )
+        if first
+        and usual_change - change
+        > max(_LEAST_FALL, level * math.sqrt(max(variance, usual_variance)) / first)
+    ]
+    return tuple(sorted(falls, key=lambda fall: fall.change))
 
 
 def _widest_margin(noises: Sequence[_Noise], confidence: float, longer: float = 1.0) -> float:

@@ -56,6 +56,14 @@ class NodeRateJson(TypedDict):
     ]
 
 
+class CopyFallJson(TypedDict):
+    """A copy that is much slower in the second half of a window, where the usual one is not."""
+
+    copy: Annotated[int, "Number of the copy."]
+    change: Annotated[float, "Change of its rate; -0.28: the second half is 28 % slower."]
+    usual_change: Annotated[float, "The same of the median copy."]
+
+
 class HalvesJson(TypedDict):
     """Whether a window was steady: its second half beside its first."""
 
@@ -66,6 +74,7 @@ class HalvesJson(TypedDict):
     interval_95: Annotated[list[float] | None, "95 % interval of the difference, low and high."]
     fewest_whole_runs: Annotated[int, "Whole runs in a half, of the copy that has the fewest."]
     needed_window_s: Annotated[float | None, "Length of a window that would show it."]
+    falls: Annotated[list[CopyFallJson], "Copies that slowed down alone, the most first."]
 
 
 class WindowPartJson(TypedDict):

@@ -243,6 +243,10 @@ def _halves(steadiness: Steadiness) -> HalvesJson:
         "interval_95": None if steadiness.interval is None else [*steadiness.interval],
         "fewest_whole_runs": steadiness.fewest,
         "needed_window_s": steadiness.needed_s,
+        "falls": [
+            {"copy": fall.copy, "change": fall.change, "usual_change": fall.usual_change}
+            for fall in steadiness.falls
+        ],
     }
 
 

@@ -23,7 +23,7 @@ from rater.show.screen.document import (
     decimals,
     facts,
 )
-from rater.text.values import percent, signed_percent
+from rater.text.values import count, percent, signed_percent
 
 if TYPE_CHECKING:
     from rater.show.documents.run import BarrierJson, SummaryDocument
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _WORTH_NAMING = 1.02  # a node's slowdown
 _MOST_NODES = 16
+_MOST_FALLS = 4  # copies
 
 
 def window_parts(document: SummaryDocument) -> Iterator[Part]:
@@ -68,6 +69,7 @@ def window_parts(document: SummaryDocument) -> Iterator[Part]:
         )
     if any(window["halves"]["needed_window_s"] for window in windows):
         yield "A longer --window (above) shows whether the rate was steady."
+    yield from _fall_lines(windows)
     least = min(
         (window["occupied"] for window in windows if window["occupied"] is not None), default=1.0
     )
@@ -78,6 +80,23 @@ def window_parts(document: SummaryDocument) -> Iterator[Part]:
             "yellow",
         )
     yield _nodes(windows)
+
+
+def _fall_lines(windows: Sequence[Row]) -> Iterator[Part]:
+    """Yield which copies slowed down alone, those that did most of all windows first."""
+    falls = [(window, fall) for window in windows for fall in window["halves"]["falls"]]
+    falls.sort(key=lambda pair: pair[1]["change"])
+    for window, fall in falls[:_MOST_FALLS]:
+        name = f"{window['benchmark']}, " if window.get("benchmark") else ""
+        change, usual_change = fall["change"], fall["usual_change"]
+        yield Line(
+            f"{name}iteration {window['iteration']}: the rate of copy {fall['copy']} changed by "
+            f"{signed_percent(change, 0)} % from the first half of the window to the second, that "
+            f"of the median copy by {signed_percent(usual_change, 0)} %.",
+            "yellow",
+        )
+    if len(falls) > _MOST_FALLS:
+        yield f"and {count(len(falls) - _MOST_FALLS, 'more copy', 'more copies')} so (--json)"
 
 
 def _counted_windows(document: SummaryDocument) -> Iterator[Row]:

@@ -364,6 +364,29 @@ def test_the_interval_over_slices_is_students_and_wider_by_what_ties_them() -> N
     assert found.verdict is DriftVerdict.UNKNOWN
 
 
+def test_a_copy_that_slows_down_alone_is_named_and_a_loud_one_is_not() -> None:
+    """Of eight copies for 64 s, copy 3 takes 1.39 s a run from 40 s on; copy 5 varies by 30 %."""
+    chance = random.Random(7)
+
+    def runs_of(copy: int) -> list[TimedRun]:
+        timed, at_s = [], 0.0
+        while at_s < 64.0:
+            time_s = 1.39 if copy == 3 and at_s >= 40.0 else 1.0
+            time_s *= 1 + chance.gauss(0, 0.3 if copy == 5 else 0.003)
+            finish_s = at_s + max(0.2, time_s)
+            timed.append(TimedRun(copy, round(at_s * S), round(finish_s * S), 1.0))
+            at_s = finish_s
+        return timed
+
+    timed = [run for copy in range(8) for run in runs_of(copy)]
+    (fall,) = compare_halves(timed, range(8), (0, 64 * S)).falls
+    assert fall.copy == 3
+    assert fall.change == pytest.approx(-0.21, abs=0.02)  # 24 of 32 s at 1 / 1.39
+    assert fall.usual_change == pytest.approx(0.0, abs=0.005)
+    calm = [run for copy in (0, 1, 2, 4) for run in runs_of(copy)]
+    assert compare_halves(calm, (0, 1, 2, 4), (0, 64 * S)).falls == ()
+
+
 def test_lengths_are_rounded_up_to_two_digits() -> None:
     assert [rounded_up(time_s) for time_s in (0.134, 3.0, 3.01, 61.0000000001, 1234.0, 0.0)] == [
         0.14, 3.0, 3.1, 61.0, 1300.0, 0.0
