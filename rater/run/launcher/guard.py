@@ -291,6 +291,29 @@ class Guard:
             self._kill(orphan)
         return bool(orphans)
 
+    def end_tracer(self, pid: int) -> str:
+        """Kill a process that traces the launcher if it is of this run; return what is to be said.
+
+        A launcher that is traced stands still whenever its tracer wants.
+        """
+        tracer = describe_process(pid)
+        command = f" ({tracer.command})" if tracer is not None else ""
+        text = f"process {pid}{command} traced rater's launcher, which stamps the ends of copies"
+        if not self._is_of_this_run(pid):
+            return f"{text}: what ended while it held the launcher has no time; end it"
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+        return f"{text}: it is of this run, and was killed"
+
+    def _is_of_this_run(self, pid: int) -> bool:
+        """Tell whether a process descends from the launcher."""
+        while pid > 1 and pid != self.launcher.pid:
+            try:
+                pid = int(stat_fields(Path(f"/proc/{pid}/stat").read_bytes())[4])
+            except OSError:
+                return False
+        return pid == self.launcher.pid
+
     def kill_strays(self, living: Iterable[int]) -> None:
         """Kill orphans of copies that have ended, while `living` copies go on.
 

@@ -146,8 +146,9 @@ _STATUS_BY_STOP_REASON = {
     StopReason.OUTPUT: CopyStatus.FAILED,
     StopReason.TRACED: CopyStatus.FAILED,
 }
-# An end may be late by a hundredth of the copy's time: less does not change a verdict.
-_MATTERS_PER = 100
+# An end may be late by a hundredth of the copy's time: less does not change a verdict. The same
+# holds of a window in which the launcher did not run.
+MATTERS_PER = 100
 # The kernel counts resident pages per CPU and adds these counts up lazily, so a peak may be read
 # somewhat too high or low.
 _RSS_MARGIN = 1.1
@@ -170,7 +171,7 @@ def peak_bytes(record: Record) -> int | None:
 def lateness_ns(record: Record) -> int | None:
     """Return how long before its stamp a copy may have ended; None: too short to matter."""
     elapsed_ns = record.at_ns - record.start_ns
-    if record.stalled_ns * _MATTERS_PER <= elapsed_ns:
+    if record.stalled_ns * MATTERS_PER <= elapsed_ns:
         return None
     return record.at_ns - record.seen_ns
 
@@ -266,7 +267,7 @@ def _judge_end(child: Child, record: Record, kills: KernelKills) -> tuple[CopySt
     if child.remarks.late_ns is not None:
         notes.append(
             "rater's launcher did not run when it ended: that was up to "
-            f"{child.remarks.late_ns / 1e9:.3g} s before it was stamped"
+            f"{child.remarks.late_ns / 1e9:.3g} s before it was stamped, so its time is not known"
         )
     if child.stop_reason is not None:
         return _STATUS_BY_STOP_REASON[child.stop_reason], notes

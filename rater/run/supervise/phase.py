@@ -14,6 +14,7 @@ import trio
 
 from rater.plan.schedule import Phase
 from rater.record.events import Event, Noted, PhaseStarted
+from rater.run.host.procfs import status_of
 from rater.run.launcher.child_state import IllegalMoveError
 from rater.run.launcher.copies import CopySpec, StopReason
 from rater.run.launcher.launcher import LauncherDiedError
@@ -25,7 +26,7 @@ from rater.run.supervise.next_runs import PhaseCopies
 from rater.run.supervise.records import RecordTaker
 from rater.run.supervise.stopping import WindowWatch, free_traced, watch_disk
 
-_TEND_S = 1.0  # between two looks at whether the launcher was stopped from outside
+_TEND_S = 1.0  # between two looks at a launcher that gave no sign
 
 
 class PhaseRun:
@@ -55,6 +56,7 @@ class PhaseRun:
         )
         self._stopper = self._taker.stopper
         self._released = False
+        self._tracers: set[int] = set()  # processes that traced the launcher, and were told
 
     # -- from start to end ----------------------------------------------------------------------
 
@@ -78,6 +80,9 @@ class PhaseRun:
         self.record.close(bounds_ns, counted)
         for note in self._taker.pauses.notes():
             self._state.emit(note)
+        if self._window is not None and (stalled_ns := self._window.stalled_ns) is not None:
+            text = f"the launcher did not run for {stalled_ns / 1e9:.3g} s of a window"
+            self._state.emit(Noted(f"{text}: more than 1 % of it, so it says nothing of a rate"))
 
     async def _release_and_wait(self, head: PhaseStarted, nursery: trio.Nursery) -> None:
         await self._copies.fork_first()
@@ -111,12 +116,23 @@ class PhaseRun:
         self.record.watch(nursery, self._children)
 
     async def _tend_launcher(self) -> None:
-        while True:
-            await trio.sleep(_TEND_S)
-            self._launcher.flush()
-            trouble = self._launcher.continue_if_stopped()
-            if trouble is not None:
-                self._state.emit(Noted(trouble))
+        """Let the launcher go on where it is stopped, which the kernel tells us by SIGCHLD."""
+        with trio.open_signal_receiver(signal.SIGCHLD) as arrivals:
+            while True:
+                with trio.move_on_after(_TEND_S):
+                    await anext(arrivals)
+                self._launcher.flush()
+                for trouble in (self._launcher.continue_if_stopped(), self._end_tracer()):
+                    if trouble is not None:
+                        self._state.emit(Noted(trouble))
+
+    def _end_tracer(self) -> str | None:
+        """Kill what traces the launcher, if that is of this run; return a note of it, once."""
+        tracer = status_of(self._launcher.pid).tracer
+        if not tracer or tracer in self._tracers:
+            return None
+        self._tracers.add(tracer)
+        return self._state.guard.end_tracer(tracer)
 
     async def _end_all(self) -> None:
         """Kill the runs that were not waited for, and take their ends, which do not count."""

@@ -49,6 +49,8 @@ class RecordTaker:
                 self._record.reports.read(record.text, record.at_ns)
             case RecordKind.STALLED:
                 self.pauses.stalls_ns.append(record.at_ns)
+                if self._window is not None:
+                    self._window.note_stall(record.at_ns)
             case RecordKind.RELEASED:
                 self._note_release(record.at_ns)
             case _:
@@ -203,8 +205,9 @@ class Pauses:
             way_out = f"; rater was started at nice {niceness}: others go first"
             yield Noted(
                 f"rater's launcher did not run{times} for {max(self.stalls_ns) / 1e9:.3g} s while "
-                "copies did (stopped, without a CPU, or the whole machine was paused): what ended "
-                "then has no time; if the machine was paused, times of copies that ran on include "
+                "copies did (stopped, traced, without a CPU, or the whole machine was paused): an "
+                "end that is late by more than 1 % of its copy's time has no time; if the machine "
+                "was paused, times of copies that ran on include "
                 f"it{way_out if niceness > 0 else ''}"
             )
         slept_ns = suspended_ns() - self._asleep_ns

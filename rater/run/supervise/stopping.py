@@ -17,6 +17,7 @@ from rater.run.launcher.child_state import ChildState, Move, can_move
 from rater.run.launcher.copies import Child, StopReason
 from rater.run.launcher.guard import Guard
 from rater.run.programs.child_process import cut, written_bytes
+from rater.run.supervise.ends import MATTERS_PER
 from rater.run.supervise.job import Job
 
 # -- Copies that are to end: the time limit, SIGTERM, and SIGKILL after the grace ------------------
@@ -231,6 +232,7 @@ class WindowWatch:
         self.closed = False  # nothing that counts runs any more
         self._is_over = False  # by the clock; records of ends before that may still be on their way
         self._spoiled = False
+        self._stalled_ns = 0  # for which the launcher began no run that was due
 
     def note_start(self, now_ns: int) -> bool:
         """Take the time of a start; tell whether the run is a filler, which does not count.
@@ -265,10 +267,22 @@ class WindowWatch:
         self._spoiled |= self._begin_ns is not None and not self.closed
         return self._spoiled
 
+    def note_stall(self, stall_ns: int) -> None:
+        """Take note that the launcher did not run; the window is spoiled where that matters."""
+        if self._begin_ns is not None and not self.closed:
+            self._stalled_ns += stall_ns
+            self._spoiled |= self._stalled_ns * MATTERS_PER > self._window.length_ns
+
+    @property
+    def stalled_ns(self) -> int | None:
+        """For how long the launcher did not run in a window that is spoiled by that."""
+        is_much = self._stalled_ns * MATTERS_PER > self._window.length_ns
+        return self._stalled_ns if is_much else None
+
     def bounds_ns(self, origin_ns: int) -> tuple[int, int] | None:
         """Return begin and end of the window in the run's time.
 
-        None if it did not close, or copies stood still in it.
+        None if it did not close, or copies or the launcher stood still in it.
         """
         if self._spoiled or self._opens_ns is None or not self.is_past(time.monotonic_ns()):
             return None

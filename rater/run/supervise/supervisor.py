@@ -94,6 +94,7 @@ class Supervisor:
         self._phase: PhaseRun | None = None
         self._waiting: trio.CancelScope | None = None
         self._suspended: str | None = None
+        self._suspensions = 0  # of ours, of which the SIGCONT has not been read
         self._token: trio.lowlevel.TrioToken | None = None
 
     # -- the run ------------------------------------------------------------------------------
@@ -284,16 +285,22 @@ class Supervisor:
     async def _watch_ctrl_z(
         self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        with trio.open_signal_receiver(signal.SIGTSTP) as arrivals:
+        with trio.open_signal_receiver(signal.SIGTSTP, signal.SIGCONT) as arrivals:
             task_status.started()
-            async for _ in arrivals:
-                self._suspend()
+            async for number in arrivals:
+                if number == signal.SIGTSTP:
+                    self._suspend()
+                elif self._suspensions:
+                    self._suspensions -= 1
+                else:
+                    self._emit(Noted("rater itself was stopped from outside and let go on"))
 
     def _suspend(self) -> None:
         """On Ctrl-Z: stop the copies, then ourselves; later go on together, and mark the run."""
         if self._phase is not None:
             self._phase.signal_all(signal.SIGSTOP)
         self._job.suspend()
+        self._suspensions += 1
         begin_ns = time.monotonic_ns()
         os.kill(os.getpid(), signal.SIGSTOP)
         pause_s = (time.monotonic_ns() - begin_ns) / 1e9

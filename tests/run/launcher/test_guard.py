@@ -408,6 +408,33 @@ def test_a_launcher_that_is_stopped_is_let_go_on_and_that_is_said(tmp_path: Path
     assert seen.notes.count("it was let go on") == 1
 
 
+def test_a_rater_that_its_own_copy_stopped_is_let_go_on_and_that_is_said(tmp_path: Path) -> None:
+    script = "kill -STOP $(ps -o ppid= -p $PPID) && sleep 0.1"
+    seen = Rig(tmp_path).run({"stops": script}, copies=1)
+    assert seen.by_copy(0).status is CopyStatus.OK
+    assert seen.notes == "rater itself was stopped from outside and let go on"
+
+
+HOLDS_THE_LAUNCHER = """
+import ctypes, os, time
+PTRACE_ATTACH = 16
+ctypes.CDLL(None).ptrace(PTRACE_ATTACH, os.getppid(), 0, 0)
+time.sleep(60)
+"""
+
+
+def test_a_copy_that_traces_the_launcher_is_named_and_killed_and_takes_no_time_along(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "traces.py").write_text(HOLDS_THE_LAUNCHER)
+    script = f'[ "$RATER_COPY" = 1 ] || exec {sys.executable} -S traces.py; sleep 0.05'
+    seen = Rig(tmp_path, directory=str(tmp_path)).run({"traces": script}, copies=2)
+    assert "traces.py) traced rater's launcher" in seen.notes
+    assert "it is of this run, and was killed" in seen.notes
+    assert seen.by_copy(0).signal == signal.SIGKILL
+    assert seen.outcome.status is RunStatus.FAILED
+
+
 @pytest.mark.parametrize("when", [PhaseStarted, CopyStarted])
 def test_with_a_launcher_that_was_killed_all_copies_end_and_the_run_says_so(
     tmp_path: Path, when: type[Event]

@@ -8,6 +8,7 @@ import random
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -37,6 +38,7 @@ from rater.run.launcher.table import (
 from rater.run.supervise.supervisor import Supervisor
 from rater.system.errors import InputError, RaterError
 from tests.support.calls import RATER, query_rows, rater
+from tests.support.processes import state_of
 from tests.support.rig import Rig, on_one_cpu
 
 HERE = Path(__file__).parent
@@ -392,6 +394,42 @@ def test_a_launcher_that_forks_for_long_while_a_copy_runs_has_not_stood_still(
     assert not [
         record for record in records if record.kind == RecordKind.STALLED or record.stalled_ns
     ]
+
+
+@pytest.mark.parametrize("stop_s", [0.05, 0.3])
+def test_an_end_while_the_launcher_was_stopped_says_when_the_launcher_ran_last(
+    tmp_path: Path, stop_s: float
+) -> None:
+    launcher = greeted(1)
+    ends = tmp_path / "end"
+    wait = entry(tmp_path, "/bin/sh", "-c", f"while [ ! -e {ends} ]; do sleep 0.01; done")
+
+    async def follow() -> tuple[Record, int]:
+        records: list[Record] = []
+        with trio.fail_after(20):
+            await launcher.start([wait])
+            [ready] = await launcher.receive()
+            launcher.ask(RequestKind.RELEASE)
+            os.kill(launcher.pid, signal.SIGSTOP)
+            while state_of(launcher.pid) != "T":
+                await trio.sleep(0.001)
+            ends.touch()
+            while state_of(ready.pid) != "Z":
+                await trio.sleep(0.001)
+            ended_ns = time.monotonic_ns()
+            await trio.sleep(stop_s)
+            os.kill(launcher.pid, signal.SIGCONT)
+            while not records or records[-1].kind != RecordKind.ENDED:
+                records.extend(await launcher.receive())
+        return records[-1], ended_ns
+
+    try:
+        end, ended_ns = trio.run(follow)
+    finally:
+        launcher.close(hunt=False)
+    assert end.at_ns - ended_ns >= stop_s * 1e9 * 0.9
+    assert end.seen_ns <= ended_ns
+    assert end.stalled_ns >= end.at_ns - ended_ns
 
 
 def test_a_copy_that_is_due_begins_while_the_launcher_forks_others(

@@ -266,7 +266,19 @@ def test_a_window_in_which_copies_stood_still_is_none() -> None:
     watch.note_start(begin_ns)
     assert watch.bounds_ns(begin_ns) == (0, 1)
     assert watch.note_suspension()
-    assert watch.bounds_ns(begin_ns) is None
+
+
+@pytest.mark.parametrize(("stalls_ms", "spoiled"), [([0.9], False), ([0.6, 0.6], True)])
+def test_a_window_says_nothing_of_a_rate_if_the_launcher_stood_for_a_hundredth_of_it(
+    stalls_ms: list[float], *, spoiled: bool
+) -> None:
+    watch = WindowWatch(Window(warmup_ns=0, length_ns=100 * MS), copies=1)
+    watch.note_stall(50 * MS)  # nothing runs yet
+    watch.note_start(0)
+    for stall_ms in stalls_ms:
+        watch.note_stall(round(stall_ms * MS))
+    assert (watch.bounds_ns(0) is None) is spoiled
+    assert watch.stalled_ns == (round(sum(stalls_ms) * MS) if spoiled else None)
 
 
 def test_an_end_told_after_the_window_closes_it_though_it_was_stamped_before() -> None:

@@ -13,7 +13,7 @@
 static struct { /* what the launcher was given */
     pid_t launcher;
     sigset_t blocked;
-    struct sigaction on_child, on_pipe;
+    struct sigaction on_child, on_pipe, on_continue;
     int slack;
     unsigned long long locks;
 } origin;
@@ -26,6 +26,7 @@ void remember_origin(unsigned long long locks) {
     sigprocmask(SIG_SETMASK, NULL, &origin.blocked);
     sigaction(SIGCHLD, NULL, &origin.on_child);
     sigaction(SIGPIPE, NULL, &origin.on_pipe);
+    sigaction(SIGCONT, NULL, &origin.on_continue);
 }
 
 static int64_t clock_ns(clockid_t clock) {
@@ -125,6 +126,7 @@ static void restore_signals(void) {
         syscall(SYS_rt_sigaction, ignored[i], plain, NULL, _NSIG / 8);
     sigaction(SIGCHLD, &origin.on_child, NULL);
     sigaction(SIGPIPE, &origin.on_pipe, NULL);
+    sigaction(SIGCONT, &origin.on_continue, NULL);
 }
 
 static _Noreturn void execute(struct slot *slot, char **argv, char **environment) {

@@ -11,6 +11,7 @@
    and all are killed. */
 #include "launcher.h"
 
+#include <linux/sockios.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/ioctl.h>
@@ -20,10 +21,14 @@
 #include <termios.h>
 
 /* An end is stamped when the launcher runs, so a launcher that does not run stamps it late. It
-   wakes up every BEAT_NS while copies run. A wake-up that comes late by more than LATE_NS shows
-   that it did not run: it was stopped, had no CPU, or the whole machine was paused. */
-#define BEAT_NS 250000000LL
+   wakes up every BEAT_NS while copies run. It knows that it was stopped by the SIGCONT that let it
+   go on. A wake-up late by more than PAUSE_NS in which it did not wait for a CPU shows that it was
+   traced, or that the whole machine was paused. One late by more than LATE_NS says too much of
+   ends, whatever it waited for. */
+#define BEAT_NS 50000000LL
+#define PAUSE_NS 20000000LL
 #define LATE_NS 750000000LL /* wake-ups half a second late were seen on full and virtual machines */
+#define LOOK_NS 1000000000LL /* between two looks at our own waiting, and at whether rater stands */
 #define GATHER_NS 20000000LL /* ends come in bursts: rater is woken once for all in this time */
 #define BURST 3              /* ends that are handled one by one before all others are stamped */
 #define MOST_TABLE (1u << 30)     /* bytes */
@@ -72,6 +77,11 @@ static uint32_t *awaited; /* token of the process that wakes us when it is ready
 static unsigned capacity, used, running, followers, owing_ready;
 static int rater_fd, reports[2];
 static int64_t seen_ns; /* every process that ended before this time has been handled */
+static volatile sig_atomic_t was_continued; /* a SIGCONT came since that time */
+static bool suspended; /* rater has stopped the copies, and then itself (Ctrl-Z) */
+static struct { /* of the last look */
+    int64_t at_ns, waited_ns; /* how long we had waited for a CPU; -1: not known */
+} look;
 static int64_t next_due_ns = NEVER, flush_ns = NEVER;
 static struct { /* records on their way to rater: `sent` of `size`, with room for more */
     struct record *records;
@@ -382,14 +392,67 @@ static void reap(int64_t stalled_ns) {
     }
 }
 
+/* How long we have waited for a CPU in all; -1: not known. */
+static int64_t waited_ns(void) {
+    int64_t cpu_ns, delay_ns;
+    read_schedstat("/proc/self/schedstat", &cpu_ns, &delay_ns);
+    return delay_ns;
+}
+
+/* Returns for how long we did not run, so that ends may have waited; 0: not at all, or so short
+   that it is the common way of a full machine. We went to sleep at `asleep_ns`, or did not. */
+static int64_t find_stall(int64_t now, int64_t asleep_ns) {
+    bool continued = was_continued;
+    was_continued = 0;
+    if (!running)
+        return 0;
+    if (continued)
+        return now - seen_ns;
+    int64_t beat_ns = seen_ns + BEAT_NS;
+    if (now - beat_ns > LATE_NS)
+        return now - beat_ns;
+    int64_t late_ns = now - (asleep_ns > beat_ns ? asleep_ns : beat_ns);
+    if (late_ns <= PAUSE_NS || asleep_ns == NEVER)
+        return 0;
+    int64_t waited = waited_ns();
+    bool lacked_cpu = waited < 0 || look.waited_ns < 0 || (waited - look.waited_ns) * 2 > late_ns;
+    return lacked_cpu ? 0 : late_ns;
+}
+
 /* Handles all ends. Says STALLED where they may have waited, as the launcher itself did not run. */
-static void take_ends(int64_t now) {
-    int64_t late_ns = running ? now - seen_ns - BEAT_NS : 0;
-    int64_t stalled_ns = late_ns > LATE_NS ? late_ns : 0;
-    if (stalled_ns)
+static void take_ends(int64_t now, int64_t asleep_ns) {
+    int64_t stalled_ns = find_stall(now, asleep_ns);
+    if (stalled_ns > PAUSE_NS)
         say(STALLED, NULL, stalled_ns);
     reap(stalled_ns);
     seen_ns = now;
+}
+
+/* Lets rater go on where somebody has stopped it, as a copy of its own can: nobody else would. A
+   rater that was to be stopped has stopped the copies first. */
+static void look_at_rater(void) {
+    char path[64], line[512], state = 0, *behind;
+    snprintf(path, sizeof path, "/proc/%d/stat", getppid());
+    if (read_small(path, line, sizeof line) > 0 && (behind = strrchr(line, ')')))
+        sscanf(behind + 1, " %c", &state);
+    if (state == 'T')
+        kill(getppid(), SIGCONT);
+}
+
+/* Returns whether rater has not yet taken all that was sent to it. */
+static bool rater_lags(void) {
+    int bytes = 0;
+    return !ioctl(rater_fd, SIOCOUTQ, &bytes) && bytes > 0;
+}
+
+/* Looks once a second while copies run, or while rater takes no records. */
+static void look_around(int64_t now) {
+    if (now - look.at_ns < LOOK_NS || (!running && !rater_lags()))
+        return;
+    look.at_ns = now;
+    look.waited_ns = waited_ns();
+    if (!suspended)
+        look_at_rater();
 }
 
 /* -- Requests ---------------------------------------------------------------------------------- */
@@ -485,7 +548,7 @@ static void start_all(struct view table) {
             break;
         /* Many forks take long, and copies that run or are due do not wait for them. */
         if (running)
-            take_ends(now_ns());
+            take_ends(now_ns(), NEVER);
         begin_due();
     }
     if (memcmp(cpus.current, cpus.given, MASK_BYTES))
@@ -518,6 +581,8 @@ static void send_signal(const struct process *process, int number) {
 }
 
 static void handle(struct request request, int file) {
+    if (request.kind == SIGNAL && (request.value == SIGSTOP || request.value == SIGCONT))
+        suspended = request.value == SIGSTOP;
     if (request.kind == START)
         start(file);
     else if (request.kind == RELEASE)
@@ -576,13 +641,20 @@ static void wake(int number) {
     (void)number; /* the signal has ended `ppoll`, which is all that it is for */
 }
 
+static void note_continue(int number) {
+    (void)number;
+    was_continued = 1;
+}
+
 /* Makes this process what a launcher has to be: its signals, descriptors, group and priority. */
 static void settle(void) {
     sigset_t every;
     struct sigaction wakes = {.sa_handler = wake, .sa_flags = SA_NOCLDSTOP};
+    struct sigaction continues = {.sa_handler = note_continue};
     sigfillset(&every);
     sigprocmask(SIG_SETMASK, &every, NULL);
     sigaction(SIGCHLD, &wakes, NULL);
+    sigaction(SIGCONT, &continues, NULL);
     if (pipe2(reports, O_CLOEXEC) ||
         (reports[1] = fcntl(reports[1], F_DUPFD_CLOEXEC, REPORT_FD + 1)) < 0)
         die("descriptors");
@@ -606,21 +678,23 @@ static int64_t earlier(int64_t first_ns, int64_t second_ns) {
 }
 
 /* Returns when the launcher is to wake up if nothing else wakes it: for a copy that is due, a
-   beat while copies run, or records whose time comes. Those wait for room where the socket is
-   full. */
-static int64_t next_wake_ns(enum flushed flushed) {
-    int64_t wake_ns = earlier(next_due_ns, running ? seen_ns + BEAT_NS : NEVER);
+   beat while copies run, a look at a rater that takes no records, or records whose time comes.
+   Those wait for room where the socket is full. */
+static int64_t next_wake_ns(enum flushed flushed, int64_t now) {
+    int64_t beat_ns = running ? seen_ns + BEAT_NS : rater_lags() ? now + LOOK_NS : NEVER;
+    int64_t wake_ns = earlier(next_due_ns, beat_ns);
     return flushed == SENT ? earlier(wake_ns, flush_ns) : wake_ns;
 }
 
 /* Sleeps until a time, an end of a child, or what is asked for in `fds`. */
 static void sleep_until(int64_t wake_ns, int64_t now, struct pollfd *fds, nfds_t count) {
-    sigset_t but_children;
-    sigfillset(&but_children);
-    sigdelset(&but_children, SIGCHLD);
+    sigset_t others;
+    sigfillset(&others);
+    sigdelset(&others, SIGCHLD);
+    sigdelset(&others, SIGCONT);
     int64_t wait_ns = wake_ns > now ? wake_ns - now : 0;
     struct timespec wait = {.tv_sec = wait_ns / 1000000000LL, .tv_nsec = wait_ns % 1000000000LL};
-    if (ppoll(fds, count, wake_ns == NEVER ? NULL : &wait, &but_children) < 0 && errno != EINTR)
+    if (ppoll(fds, count, wake_ns == NEVER ? NULL : &wait, &others) < 0 && errno != EINTR)
         die("poll");
 }
 
@@ -632,9 +706,10 @@ static enum course serve(void) {
         enum flushed flushed = flush(now);
         struct pollfd fds[] = {{rater_fd, POLLIN | (flushed == SOCKET_FULL ? POLLOUT : 0), 0},
                                {reports[0], out.size < MOST_BACKLOG ? POLLIN : 0, 0}};
-        sleep_until(next_wake_ns(flushed), now, fds, 2);
+        sleep_until(next_wake_ns(flushed, now), now, fds, 2);
         begin_due();
-        take_ends(now_ns());
+        take_ends(now_ns(), now);
+        look_around(now);
         say_ready();
         if (fds[1].revents & POLLIN)
             hear_reports();
