@@ -91,6 +91,8 @@ def _divots(arguments: Namespace) -> int:
             threshold_copy=arguments.threshold_copy,
             against=arguments.against,
         )
+    if arguments.format is not None:
+        raise InputError("--format nodelist belongs to fleet:N: `rater divots fleet:3`")
     if arguments.against is not None:
         raise InputError("--against belongs to fleet:N: `rater divots fleet:4 --against fleet:3`")
     from rater.workflow.results.divots import find_divots
@@ -354,6 +356,7 @@ RUN* >which          {RUN} (default: last)
                      missing; may be given several times
 --against FLEET      with fleet:N: judge its hosts against those of another fleet of the same kind
                      (fleet:3), as one new host, or a fleet that is slow as a whole
+--format (nodelist)  with fleet:N: its slow hosts alone, in one word as Slurm takes them
 -v, --verbose        also what is found in a disturbed run
 confirm a divot:
 --confirm RUN        run the divot's benchmarks alternately on its CPUs and on comparable CPUs, and

@@ -5,13 +5,14 @@ from __future__ import annotations
 import fcntl
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from msgspec.structs import replace
 
 from rater import __version__
 from rater.fleet.plan import (
+    ADDED_NOTHING,
     VERDICT_VERSION,
     FleetRequest,
     NodeVerdict,
@@ -41,7 +43,7 @@ from rater.store.store import open_store
 from rater.system.errors import RaterError
 from rater.system.files import describe_shared_disk, make_private_folder, open_file
 from rater.system.process import print_error
-from rater.text.values import printable
+from rater.text.values import count, printable
 from rater.workflow.run.head import utc_timestamp
 
 # -- `rater fleet agent`: what a job does on its node. Not typed by people -------------------------
@@ -50,6 +52,9 @@ from rater.workflow.run.head import utc_timestamp
 # publish that whole, then report the outcome. Whatever ends it early, it publishes the rest.
 
 _LOOK_S = 0.5  # between two looks whether another rater still holds the node
+_START_S = 5.0  # in which `rater run` has the machine, or it is seen for whom it waits
+_START_LOOK_S = 0.1
+_HOLDER = re.compile(r"\bprocess ([0-9]+)\b")
 _SAID = 2000  # characters of what `rater run` said
 _ENDED = {RunStatus.COMPLETE: VerdictStatus.COMPLETE, RunStatus.FAILED: VerdictStatus.FAILED}
 
@@ -72,6 +77,8 @@ class Agent:
         self.database = self.scratch / "node.db"
         self._notes: list[str] = []
         self._started_at = utc_timestamp()
+        self._copies_before = 0  # of the run that an attempt resumes
+        self._waited_for: str | None = None  # the rater that `rater run` found on the machine
 
     def run(self) -> NodeVerdict:
         """Do it, and return what is to be published; the database is, where there is one."""
@@ -184,6 +191,7 @@ class Agent:
         if stored is not None:
             if stored.head.status in (RunStatus.COMPLETE, RunStatus.FAILED):
                 return 0, ""  # measured, and killed before it was published
+            self._copies_before = stored.copies_done
             self._notes.append(f"resumed: {stored.copies_done} copies were there")
             status, said = self._rater("--resume", str(stored.head.run))
             if status != 2 or self.signals.first is not None:
@@ -231,14 +239,27 @@ class Agent:
             )
         if self.signals.first is not None:  # it came before there was a child
             child.terminate()
+        lock = Path(self.spec.lock) if self.spec.lock else default_lock_path()
+        mark_waiting = partial(self.folder.mark_waiting, self.node, self.attempt)
+        self._waited_for = _follow_start(child, lock, mark_waiting)
         status = child.wait()
         text = said.read_text(errors="replace").strip()
         if text:
             print(text, file=sys.stderr, flush=True)
         return status, text[-_SAID:]
 
+    def _note_what_was_added(self, stored: NodeRun | None) -> None:
+        """Note that an attempt which was ended early measured nothing, and why."""
+        before = self._copies_before
+        if self.signals.first is None or (stored is not None and stored.copies_done > before):
+            return
+        because = f": it waited for {self._waited_for}" if self._waited_for else ""
+        there = f" to the {count(before, 'copy', 'copies')} that were there" if before else ""
+        self._notes.append(f"{ADDED_NOTHING}{there}{because}")
+
     def _of_run(self, node_run: NodeRun | None, status: int, said: str) -> NodeVerdict:
         """Return what the run came to."""
+        self._note_what_was_added(node_run)
         last = _one_line_output(said)
         if node_run is None:
             if self.signals.first is not None:
@@ -329,6 +350,44 @@ def _machine_holder(lock: Path) -> str | None:
         return f"another rater holds it; {error.first}"
     except RaterError:
         return None  # `rater run` says what is wrong
+
+
+def _follow_start(
+    child: subprocess.Popen[bytes], lock: Path, mark_waiting: Callable[[str], None]
+) -> str | None:
+    """Say for whom `rater run` waits until it has the machine; nothing wakes the agent after that.
+
+    Two agents that begin at one time both see the machine free, and one of them waits there.
+    Returns the rater that the run waited for until its end; None: the run had the machine.
+    """
+    until_s, waited_for = time.monotonic() + _START_S, None
+    while child.poll() is None and (waited_for or time.monotonic() < until_s):
+        holder = _lock_text(lock)
+        holder_pid = _holder_pid(holder)
+        if holder_pid == child.pid:
+            break
+        is_there = holder_pid is not None and Path(f"/proc/{holder_pid}").exists()
+        if is_there and holder_pid != os.getpid() and waited_for is None:
+            waited_for = holder
+            mark_waiting(f"another rater holds it; {holder}; waits since {utc_timestamp()}")
+        time.sleep(_START_LOOK_S)
+    if waited_for is None:
+        return None
+    mark_waiting("")
+    return None if _holder_pid(_lock_text(lock)) == child.pid else waited_for
+
+
+def _lock_text(lock: Path) -> str:
+    """Return what the last holder of a lock wrote into it."""
+    with suppress(OSError):
+        return printable(lock.read_text(errors="replace").strip(), 400)
+    return ""
+
+
+def _holder_pid(text: str) -> int | None:
+    """Return the process that a lock names."""
+    named = _HOLDER.search(text)
+    return int(named[1]) if named else None
 
 
 def this_rater() -> tuple[str, ...]:

@@ -15,7 +15,9 @@ from rater.fleet.show import (
     histories_parts,
     history_document,
     missing_parts,
+    odd_parts,
     odd_text,
+    retry_lines,
     state_text,
 )
 from rater.show.charts.vega import Html, element, joined
@@ -49,7 +51,7 @@ def fleet_page(
         ),
         fleet=document["fleet"],
         after=joined(
-            *_missing(document["fleet"], document["missing"]),
+            *_missing(document),
             *_histories([history for history in histories if history.points > 1]),
             *_kinds(kinds[1:]),
         ),
@@ -101,20 +103,28 @@ def _slow(document: Row) -> Iterator[Html]:
     if items:
         yield element("ol", *items, class_="slow-hosts")
     for kind in document["kinds"][:1]:
-        yield element("p", kind["summary"], class_="warn" if kind["cannot_tell"] else "how")
+        if kind["summary"] != f"{document['verdict']}.":  # the heading says so
+            yield element("p", kind["summary"], class_="warn" if kind["cannot_tell"] else "how")
+        yield html_parts(odd_parts(kind))
     if items and document.get("backend") != FILES:
         command = f"rater divots --confirm fleet:{document['fleet']}"
         confirm = element("code", typed_command(command))
         yield element("p", "next: ", confirm, " (slow hosts beside quiet ones)", class_="how")
 
 
-def _missing(fleet: int, missing: Sequence[Row]) -> Iterator[Html]:
+def _missing(document: Row) -> Iterator[Html]:
+    missing = document["missing"]
     if missing:
-        retry = element("code", typed_command(f"rater fleet retry {fleet}"))
+        ways = []
+        for line in retry_lines(document):
+            _, command, effect = line.split("`")
+            ways.append(
+                element("p", element("code", typed_command(command)), f"{effect}.", class_="how")
+            )
         yield element(
             "section",
             element("h2", f"Not complete: {count(len(missing), 'host')}"),
-            element("p", retry, " runs what is missing.", class_="how"),
+            *ways,
             html_parts(missing_parts(missing)),
             class_="tables",
             id="missing",
@@ -134,6 +144,7 @@ def _kinds(kinds: Sequence[Row]) -> Iterator[Html]:
             "li",
             element("b", join_and(kind["apart"]) or "alike"),
             f": {truncate_list(kind['hosts'], _MOST_NAMED)}. {kind['summary']}",
+            html_parts(odd_parts(kind)),
         )
         for kind in kinds
     ]
@@ -148,9 +159,6 @@ def _data(document: Row, runs: Mapping[str, IndexedRun]) -> dict[str, object]:
         {name for kind in kinds for row in kind["slowdowns"] for name in row["slowdowns"]}
     )
     slow = {host["host"]: host for host in _slow_hosts(document)}
-    worst = sorted(map(_worst, slow.values()))
-    # How far the colours reach: the slowest host in two stands out in full.
-    middle = worst[len(worst) // 2] - 1 if worst else 0.0
     return {
         "fleet": document["fleet"],
         "benchmarks": [sanitize(name) for name in names],
@@ -161,8 +169,29 @@ def _data(document: Row, runs: Mapping[str, IndexedRun]) -> dict[str, object]:
             for place, kind in enumerate(kinds)
             for row in kind["slowdowns"]
         ],
-        "span": round(1000 * min(max(middle, _LEAST_SPAN), _MOST_SPAN)),
+        "span": round(1000 * _span(document)),
     }
+
+
+def _span(document: Row) -> float:
+    """Return the share of a time at which colours are full.
+
+    Of slow hosts the one in the middle stands out in full. Without any, what can be seen does; and
+    where nothing can be told the largest cell, so that noise of all sizes is not one colour.
+    """
+    worst = sorted(map(_worst, _slow_hosts(document)))
+    if worst:
+        return min(max(worst[len(worst) // 2] - 1, _LEAST_SPAN), _MOST_SPAN)
+    kinds = document["kinds"][:1]
+    visible = [kind["visible"]["one"] for kind in kinds if not kind["cannot_tell"]]
+    cells: list[float] = [
+        abs(slowdown - 1)
+        for kind in document["kinds"]
+        for row in kind["slowdowns"]
+        for slowdown in row["slowdowns"].values()
+        if slowdown is not None
+    ]
+    return float(max([_LEAST_SPAN, *(visible or cells)]))
 
 
 def _about(run: IndexedRun) -> str:

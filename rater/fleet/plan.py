@@ -117,6 +117,7 @@ class NodeVerdict(Struct, frozen=True, kw_only=True):
 
 
 VERDICT_VERSION = 1
+ADDED_NOTHING = "added nothing"  # how a note of a verdict begins
 JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,400}")  # is given to a scheduler's commands
 
 
@@ -287,7 +288,8 @@ def _published(
     reason = _why_partial(attempt, verdict, looked)
     if reason is None:
         return replace(attempt, state=AttemptState.RUNNING, reason="it is ending")
-    return _ended(attempt, reason[0], _and(reason[1], copies_told(verdict)), looked)
+    nothing = [note for note in verdict.notes if note.startswith(ADDED_NOTHING)]
+    return _ended(attempt, reason[0], _and(reason[1], *nothing, copies_told(verdict)), looked)
 
 
 def _why_partial(

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from rater import __version__
-from rater.fleet.backends.node_names import expand
+from rater.fleet.backends.node_names import compress, expand
 from rater.fleet.backends.registry import POLL_S, SETTLE_S, backend
 from rater.fleet.backends.scheduler import Backend, JobRejectedError
 from rater.fleet.driver import (
@@ -343,6 +343,7 @@ def retry(output: Output, fleet: str, nodes: str | None, wait: bool, poll: float
         if not wanted:
             state = "all of these nodes are complete" if nodes else refreshed.status
             print_error(f"fleet {refreshed.number}: nothing to try again ({state})")
+            _name_the_others(refreshed, nodes)
             return 0
         if refreshed.cancelled_at is not None:
             refreshed = take_back_cancelling(steps, wanted)
@@ -351,6 +352,20 @@ def retry(output: Output, fleet: str, nodes: str | None, wait: bool, poll: float
             return waited(output, poll, steps)
         show_fleet(output, refreshed, steps.silent)
     return 0
+
+
+def _name_the_others(fleet: StoredFleet, nodes: str | None) -> None:
+    """Say which nodes are only tried again when they are named: those that failed, say."""
+    states = {
+        node: attempt.state.shown
+        for node, attempt in fleet.deciding.items()
+        if attempt is not None and attempt.state is not AttemptState.COMPLETE
+    }
+    if states and nodes is None:
+        named = truncate_list([f"{node} {state}" for node, state in states.items()])
+        words = shlex.quote(compress(states))
+        retry_named = f"`rater fleet retry {fleet.number} --nodes {words}`"
+        print_error(f"{named}: {retry_named} measures what is named, once it is mended")
 
 
 def _retried(fleet: StoredFleet, named: str | None) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -13,6 +14,7 @@ from rater.analysis.divots.confirm import ConfirmResult, ConfirmVerdict
 from rater.analysis.divots.model.finding import Analysis
 from rater.analysis.divots.model.formatting import format_slowdown
 from rater.fleet.archive import IndexedRun
+from rater.fleet.backends.node_names import compress
 from rater.fleet.history import FEWEST_POINTS, History, Round, Suspect
 from rater.fleet.hosts import FleetComparison, KindComparison, SlowHost
 from rater.fleet.plan import FILES, AttemptState
@@ -113,11 +115,11 @@ def _verdict(compared: FleetComparison, missing: Sequence[MissingHost]) -> str:
     why = [kind.why_not for kind in compared.kinds[:1] if kind.why_not] or (
         [] if compared.kinds else ["no host has times"]
     )
-    if lacking:
-        planned = sum(len(kind.hosts) for kind in compared.kinds) + len(lacking)
-        why.append(f"{len(lacking)} of {count(planned, 'host')} not complete")
+    planned = sum(len(kind.hosts) for kind in compared.kinds) + len(lacking)
+    if missing:  # those with times, too: the table below has all of them
+        why.append(f"{len(missing)} of {count(planned, 'host')} not complete")
     is_known = compared.kinds and not compared.kinds[0].why_not
-    if is_known and lacking:
+    if is_known and missing:
         return f"No slow hosts among those that are complete ({why[-1]})"
     return f"Cannot tell: {'; '.join(why)}" if why else "No slow hosts"
 
@@ -220,11 +222,15 @@ def fleet_parts(document: Row) -> Iterator[Part]:
         named = truncate_list(without, _MOST_NAMED)
         yield f"Not compared: {count(len(without), 'host')}, no benchmark ended well ({named})."
     yield from missing_parts(document["missing"])
+    for line in retry_lines(document):
+        yield Line(f"next: {line}", whole=True)
     if any(kind["slow"] or kind["slow_beside"] for kind in kinds):
         if document.get("backend") != FILES:
             confirm = f"rater divots --confirm fleet:{fleet}"
             yield Line(f"next: `{confirm}`   (run the slow hosts again)", whole=True)
         yield Line(f"next: `rater report fleet:{fleet}`   (a report of all hosts)", whole=True)
+        if drain := _drain_line(document):
+            yield Line(f"next: `{drain}`   (no more jobs there)", whole=True)
 
 
 def _kind_parts(kind: Row, *, several: bool) -> Iterator[Part]:
@@ -243,8 +249,18 @@ def _kind_parts(kind: Row, *, several: bool) -> Iterator[Part]:
     yield ViewTable(title="", rows=slow, fields=fields, most=_MOST_HOSTS)
     if not slow and not kind["cannot_tell"]:
         yield Line("No slow hosts.", "green")
+    yield from odd_parts(kind)
+    yield Line(kind["summary"], "" if kind["cannot_tell"] else "dim")
+
+
+def odd_parts(kind: Row) -> Iterator[Part]:
+    """Yield which hosts others disturbed, and settings that hosts have otherwise than most.
+
+    Of slow hosts the settings stand beside their names.
+    """
     if disturbed := kind["disturbed"]:
         yield f"Disturbed by other processes: {truncate_list(disturbed, _MOST_NAMED)}."
+    slow = [*kind["slow"], *kind["slow_beside"]]
     named = {it["host"] for it in slow[:_MOST_HOSTS]}
     odd = [
         {"host": host, "odd": odd_text(own)}
@@ -256,7 +272,6 @@ def _kind_parts(kind: Row, *, several: bool) -> Iterator[Part]:
         Field(heading="settings", value="odd", wrap=True),
     )
     yield ViewTable(title="", rows=odd, fields=columns, most=_MOST_HOSTS)
-    yield Line(kind["summary"], "" if kind["cannot_tell"] else "dim")
 
 
 def _without_host(row: Row) -> list[str]:
@@ -286,6 +301,35 @@ def missing_parts(missing: Sequence[Row]) -> Iterator[Part]:
         Field(heading="reason", value="reason", wrap=True),
     )
     yield ViewTable(title="", rows=rows, fields=fields, style=lambda _: "yellow")
+
+
+# States that `fleet retry` takes up by itself, and those whose nodes have to be named.
+_RETRIED = (AttemptState.LOST, AttemptState.TIMEOUT, AttemptState.PARTIAL, AttemptState.NEVER)
+_NAMED = (AttemptState.FAILED, AttemptState.REFUSED, AttemptState.CANCELLED)
+
+
+def retry_lines(document: Row) -> Iterator[str]:
+    """Yield the commands that measure what is missing, each with its effect."""
+    if document.get("backend") == FILES:
+        return
+    fleet, missing = document["fleet"], document["missing"]
+    if any(host["state"] in _RETRIED for host in missing):
+        yield f"`rater fleet retry {fleet}` runs what is missing"
+    if named := [host["host"] for host in missing if host["state"] in _NAMED]:
+        nodes = shlex.quote(compress(named))
+        yield f"`rater fleet retry {fleet} --nodes {nodes}` runs these again, once they are mended"
+
+
+def _drain_line(document: Row) -> str | None:
+    """Return the command that takes slow hosts out of Slurm; rater itself does not run it."""
+    slow = [host for kind in document["kinds"] for host in (*kind["slow"], *kind["slow_beside"])]
+    if document.get("backend") != "slurm" or not slow:
+        return None
+    names = compress([host["host"] for host in slow])
+    slowdowns = sorted(host["mean_slowdown"] for host in slow)
+    sizes = " to ".join(dict.fromkeys(map(format_slowdown, (slowdowns[0], slowdowns[-1]))))
+    reason = shlex.quote(f"rater fleet {document['fleet']}: {sizes}")
+    return f"scontrol update nodename={shlex.quote(names)} state=drain reason={reason}"
 
 
 # -- The trial of slow hosts: which run beside which, and what came of it --------------------------

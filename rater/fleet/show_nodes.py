@@ -119,6 +119,8 @@ def nodes_parts(document: Row, *, every: bool = False) -> Iterator[Part]:
         title="", rows=shown, fields=fields, style=lambda it: _STYLES.get(it["state"], "yellow")
     )
     left = group_by_key((node["state"], node["node"]) for node in nodes if node not in shown)
+    if len(document["counts"]) == 1:  # the first line says so of all
+        return
     for state, names in left.items():
         yield f"{count(len(names), 'more node')} {_state_text(state)}: {compress(names)}"
 

@@ -22,6 +22,7 @@ from rater.fleet.archive import (
     latest,
     opened_run,
 )
+from rater.fleet.backends.node_names import compress
 from rater.fleet.backends.registry import POLL_S
 from rater.fleet.driver import FleetDriver, collect_published
 from rater.fleet.gate import GATE_KINDS, judge_fleet
@@ -229,6 +230,7 @@ def _histories(store: Store, fleet: int, comparison: FleetComparison) -> list[Hi
 
 # -- `rater divots fleet:3`: which hosts are slow, and what is slow inside of them -----------------
 
+NODELIST = "nodelist"  # a form of the output: the slow hosts alone, for other programs
 _MOST_REASONS = 8  # of a gate that are told
 _DIVOTS_MOST_OPENED = 5  # slow hosts whose own divots are told unasked: each is copied and searched
 
@@ -249,8 +251,11 @@ def fleet_divots(
         thresholds = Thresholds(threshold_group, threshold_copy)
         other = None if against is None else _one_fleet(store, [against], "divots --against")
         loaded = _loaded(store, fleet, thresholds, _DIVOTS_MOST_OPENED, other)
-    divots = {host: divot_rows(it.findings) for host, it in loaded.inside.items()}
-    print_view(output, loaded.document(fleet) | {"divots": divots}, fleet_parts)
+    if output.format == NODELIST:
+        print(compress([host.host for host in loaded.compared.slow]))
+    else:
+        divots = {host: divot_rows(it.findings) for host, it in loaded.inside.items()}
+        print_view(output, loaded.document(fleet) | {"divots": divots}, fleet_parts)
     return _gate(limits, loaded) if limits else 0
 
 

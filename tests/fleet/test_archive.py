@@ -344,6 +344,52 @@ def test_a_gate_is_not_passed_by_hosts_that_cannot_be_judged(rater: Rater, datab
 
 
 @pytest.mark.usefixtures("fleet")
+def test_the_page_tells_what_the_terminal_tells_of_disturbed_hosts_and_settings(
+    rater: Rater, database: Path
+) -> None:
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE fleet_run SET others_cost = 0.4 WHERE host <> 'n5'")
+    page = database.with_name("page.html")
+    terminal = rater("divots", "fleet:1")[1]
+    assert rater("report", "fleet:1", "-o", str(page))[0] == 0
+    text = page.read_text()
+    for said in ("Disturbed by other processes: n1, n2, n3", "cpu.governor is powersave"):
+        assert (said in terminal, said in text) == (True, True)
+    assert text.count("Cannot tell: 4 of 4 hosts disturbed") == 1
+
+
+@pytest.mark.usefixtures("fleet")
+def test_colours_reach_to_the_largest_cell_where_nothing_can_be_told(
+    rater: Rater, database: Path
+) -> None:
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE fleet_run SET others_cost = 0.4")
+    page = database.with_name("page.html")
+    rater("report", "fleet:1", "-o", str(page))
+    told = re.search(r'<script type="text/plain" id="data">(.*?)</script>', page.read_text())
+    assert told is not None
+    data = unpacked(told[1])
+    values = [abs(it) for host in data["hosts"] for it in host["values"] if it is not None]
+    assert abs(data["span"] - max(values)) <= 1
+    assert max(values) > 60
+
+
+@pytest.mark.usefixtures("fleet")
+def test_slow_hosts_alone_are_printed_for_other_programs(rater: Rater) -> None:
+    assert rater("divots", "fleet:1", "--format", "nodelist") == (0, "n2\n", "")
+    assert rater("divots", "last", "--format", "nodelist")[0] == 2
+
+
+@pytest.mark.usefixtures("fleet")
+def test_slow_nodes_of_slurm_have_the_command_that_drains_them(rater: Rater, store: Store) -> None:
+    assert new_fleet(store, ASKED, ("n1", "n2", "n3", "n4", "n5")) == 1
+    out = rater("divots", "fleet:1")[1]
+    assert re.search(
+        r"next: `scontrol update nodename=n2 state=drain reason='rater fleet 1: \+[78]\.\d %'`", out
+    )
+
+
+@pytest.mark.usefixtures("fleet")
 def test_as_json_it_has_every_host_and_the_reason(rater: Rater) -> None:
     status, out, _ = rater("divots", "fleet:last", "--json")
     found = json.loads(out)

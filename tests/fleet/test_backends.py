@@ -29,7 +29,16 @@ from rater.fleet.backends.slurm import (
     sbatch_words,
     script,
 )
-from rater.fleet.plan import JobPhase, JobSeen, NodeVerdict, VerdictStatus
+from rater.fleet.plan import (
+    AttemptObservation,
+    AttemptState,
+    JobPhase,
+    JobSeen,
+    NodeAttempt,
+    NodeVerdict,
+    VerdictStatus,
+    updated_attempt,
+)
 from rater.fleet.shared_folder import (
     SharedFolder,
     node_facts,
@@ -478,6 +487,44 @@ def test_a_node_that_another_rater_holds_is_waited_for_and_refused_with_who_it_i
     waits = str(node_agent.folder.waits_for("n1", 1))
     assert waits.startswith(f"another rater holds it; {holder}; waits since 20")
     assert waits.endswith("Z, 0.3 s at most")
+
+
+def test_a_node_that_waits_in_its_run_says_so_and_for_whom(
+    node_agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert node_agent.folder.claim("n1", 1, "17.0") is None
+    monkeypatch.setattr(agent, "_machine_holder", lambda _: None)  # it was free a moment ago
+    marks: list[str] = []
+    monkeypatch.setattr(SharedFolder, "mark_waiting", lambda *it: marks.append(it[-1]))
+    node_agent.spec = replace(node_agent.spec, busy_limit_s=0.5)
+    holder = f"rater run 1a2b, process {os.getppid()}, user me, since 10:03"
+    with machine_lock(Path(str(node_agent.spec.lock)), holder):
+        verdict = node_agent.run()
+    assert marks[0].startswith(f"another rater holds it; {holder}; waits since 20")
+    assert (verdict.status, holder in str(verdict.reason)) == (VerdictStatus.REFUSED, True)
+
+
+def test_an_attempt_that_added_nothing_says_so_in_its_row(
+    node_agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Agent, "_rater", ran_a_half)
+    node_agent.run()
+
+    def ended_at_once(agent: Agent, *_: str, **__: object) -> tuple[int, str]:
+        agent.signals.take(signal.SIGUSR1, None)
+        return 143, ""
+
+    monkeypatch.setattr(Agent, "_rater", ended_at_once)
+    node_agent.signals.first = None
+    again = Agent(node_agent.folder, node_agent.spec, "n1", 2, "18.0", node_agent.signals).run()
+    assert again.notes[-1] == "added nothing to the 2 copies that were there"
+    looked = AttemptObservation(now_s=1.0, verdict=again)
+    attempt = NodeAttempt(node="n1", attempt=2, state=AttemptState.RUNNING, intended_s=0.0)
+    now = updated_attempt(attempt, looked, node_agent.spec)
+    assert (now.state, now.reason) == (
+        AttemptState.TIMEOUT,
+        "the time limit was near; added nothing to the 2 copies that were there; 2 of 4 copies",
+    )
 
 
 def test_a_damaged_database_of_the_node_is_set_aside(

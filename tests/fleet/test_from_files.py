@@ -58,6 +58,7 @@ def test_databases_made_anywhere_are_a_fleet_with_slow_hosts_gate_report_and_his
     assert "n7 in mini, test: history" in rater("fleet", "history", "n7")[1]
     assert "on n7" in rater("show", "fleet:1/n7")[1]
     assert "mini, test     12/12" in rater("fleet", "list")[1]
+    assert "1 fleet with runs of their own: `rater fleet list`" in rater("list")[1]
 
 
 def test_a_folder_stands_for_its_databases_and_an_empty_one_is_refused(

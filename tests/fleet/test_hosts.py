@@ -185,6 +185,11 @@ def test_a_fleet_that_could_not_show_a_slow_host_does_not_say_that_there_is_none
         "Fleet 1: Cannot tell: one host alone of this kind, and fewer than 4 do not show what is "
         "usual; 3 of 4 hosts not complete."
     )
+    part = replace(gone[0], host="n1", state="failed", reason="copies failed", has_times=True)
+    text = screen(alone, part, *gone)  # as many as the table has
+    assert "4 of 4 hosts not complete." in text
+    assert "next: `rater fleet retry 1` runs what is missing" in text
+    assert "next: `rater fleet retry 1 --nodes n1` runs these again, once they are mended" in text
     fine = compared([indexed_run(host) for host in hosts], [times(host) for host in hosts])
     assert "No slow hosts among those that are complete (3 of 7 hosts not" in screen(fine, *gone)
 

@@ -65,14 +65,19 @@ def rows_that_fit() -> int:
     return max(_LEAST_ROWS, shutil.get_terminal_size().lines - _OTHER_LINES)
 
 
-def list_parts(page: RunPage) -> Iterator[Part]:
-    """Yield one row per run; what does not fit is cut or left out, when and tags never."""
+def list_parts(page: RunPage, fleets: int = 0) -> Iterator[Part]:
+    """Yield one row per run; what does not fit is cut or left out, when and tags never.
+
+    Runs of `fleets` are in the archive beside the database, and are told where there are no others.
+    """
     if not page.runs and page.folded:
         yield f"no run counts; {_folded_text(page)}"
         return
     if not page.runs:
         no_runs = "no run matches: `rater list` shows all"
         yield no_runs if page.narrowed else "no runs yet: `rater run` makes one"
+        if fleets:
+            yield f"{count(fleets, 'fleet')} with runs of their own: `rater fleet list`"
         return
     yield ViewTable(
         title="",

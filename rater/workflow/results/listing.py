@@ -48,6 +48,7 @@ def list_runs(output: Output, options: ListOptions) -> int:
     asks_for_folded = any(name == NOT_COUNTED for name, _ in wanted.tags)
     # Programs get every run; people those that count, and how many were made again.
     folds = not output.json and not asks_for_folded
+    fleets = 0
     if (store := open_to_list(output)) is not None:
         with store:
             fits = None if output.json or not sys.stdout.isatty() else rows_that_fit()
@@ -55,8 +56,9 @@ def list_runs(output: Output, options: ListOptions) -> int:
             # A document must not depend on how fast the machine is.
             longest_s = math.inf if output.json else _LONGEST_S
             page = _page(store, wanted, limit, longest_s, folds=folds)
+            fleets = _count_fleets(store)
     documents = [_document(it) for it in page.runs] if output.json else []
-    print_view(output, documents, lambda _: list_parts(page))
+    print_view(output, documents, lambda _: list_parts(page, fleets))
     return 0
 
 
@@ -80,6 +82,13 @@ def _page(
             for head, score in ((head, scores.get(head.run)) for head in heads)
         )
     return RunPage(runs, count, narrowed=run_filter != RunFilter(), folded=folded)
+
+
+def _count_fleets(store: Store) -> int:
+    """Return how many fleets have their runs in the archive beside the database."""
+    with store.reading() as connection:
+        (fleets,) = connection.execute("SELECT count(DISTINCT fleet) FROM fleet_run").fetchone()
+    return int(fleets)
 
 
 def _document(run: ListedRun) -> ListedRunJson:
