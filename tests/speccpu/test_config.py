@@ -301,6 +301,11 @@ def test_sums_of_the_shell_have_64_bits_and_its_signs(text: str) -> None:
     assert shell_value(text, {"N": "70"}) == SUMS[text]
 
 
+def test_a_mask_that_has_become_zero_has_no_cpu() -> None:
+    found = binding_of("taskset 0x`printf %x $((2**$SPECCOPYNUM))` $command", None, 64)
+    assert (found.cpus, found.problem) == (None, "taskset: the mask '0x0' has no CPU in it")
+
+
 def test_sums_come_to_what_the_shell_here_makes_of_them() -> None:
     told = {text: value for text, value in SUMS.items() if value is not None and ", " not in text}
     script = "".join(f'N=70; echo "$(({text}))"\n' for text in told)

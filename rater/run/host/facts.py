@@ -280,7 +280,8 @@ def state_facts(root: Path = Path("/")) -> Iterator[tuple[str, str]]:
         yield "container", "yes"
     if quotas := cpu_quotas(root):
         yield "cgroup.cpu_quota", f"{min(quotas)[0]:g}"
-    yield from _partitions(root).items()
+    if in_partitions := _cpus_of_partitions(root):
+        yield "cgroup.isolated_cpus", cpuset.format_list(in_partitions)
     limits = (group.limit("memory") for group in limiting_groups(root, "memory"))
     if least_limit_bytes := min(
         (limit_bytes for limit_bytes in limits if limit_bytes is not None), default=None
@@ -450,28 +451,42 @@ def cpu_quotas(root: Path = Path("/")) -> list[tuple[float, Path]]:
 
 def isolated_cpus(root: Path = Path("/")) -> frozenset[int]:
     """Return the CPUs where the scheduler balances no load: isolated at boot, or by cgroups."""
-    at_boot = _cpus(read_text(root / "sys/devices/system/cpu/isolated"))
-    return at_boot.union(*(_cpus(cpus) for cpus in _partitions(root).values()))
+    return _cpus(read_text(root / "sys/devices/system/cpu/isolated")) | _cpus_of_partitions(root)
 
 
-def _partitions(root: Path) -> dict[str, str]:
-    """Return the CPUs of isolated partitions of cgroups (version 2), by how they are known.
+def _cpus_of_partitions(root: Path) -> frozenset[int]:
+    """Return the CPUs of isolated partitions of cgroups (version 2).
 
-    The topmost cgroup lists those of all partitions since Linux 6.7. A container does not see it,
-    and of its own cgroups knows whether they lie in one.
+    The topmost cgroup lists those of all partitions since Linux 6.7. Before, a partition lay below
+    one partition after another. A container sees its own cgroups only.
     """
-    partitions: dict[str, str] = {}
-    for group in limiting_groups(root, "cpuset"):
-        if group.is_v1:
-            continue
-        everywhere = read_text(group.folder / "cpuset.cpus.isolated")
-        if everywhere:
-            partitions["cgroup.isolated_cpus"] = everywhere
-        elif "isolated" in (read_text(group.folder / "cpuset.cpus.partition") or "").split()[:1]:
-            own = read_text(group.folder / "cpuset.cpus.effective")
-            if own:
-                partitions.setdefault("cgroup.isolated_cpus", own)
-    return partitions
+    groups = [group.folder for group in limiting_groups(root, "cpuset") if not group.is_v1]
+    if not groups:
+        return frozenset()
+    listed = read_text(groups[-1] / "cpuset.cpus.isolated")
+    if listed is not None:
+        return _cpus(listed)
+    own = (folder for folder in groups if _partition_state(folder) == "isolated")
+    isolated = {*own, *_isolated_below(groups[-1])}
+    return frozenset().union(
+        *(_cpus(read_text(folder / "cpuset.cpus.effective")) for folder in isolated)
+    )
+
+
+def _isolated_below(folder: Path) -> Iterator[Path]:
+    """Yield the cgroups of isolated partitions; between them and the top lie partitions alone."""
+    for file in list_folder(folder, "*/cpuset.cpus.partition"):
+        state = _partition_state(file.parent)
+        if state == "isolated":
+            yield file.parent
+        elif state == "root":
+            yield from _isolated_below(file.parent)
+
+
+def _partition_state(folder: Path) -> str:
+    """Return `member`, `root` or `isolated`, and nothing for a partition that is not valid."""
+    words = (read_text(folder / "cpuset.cpus.partition") or "").split()
+    return words[0] if len(words) == 1 else ""
 
 
 def _isolated_interrupts(root: Path) -> Iterator[tuple[str, str]]:

@@ -267,7 +267,10 @@ def _mask(word: str) -> Binding:
     digits = word.lower().removeprefix("0x").replace(",", "")
     if not re.fullmatch(r"[0-9a-f]{1,16384}", digits):
         return Binding(by="taskset", problem=f"taskset: {word[:40]!r} is no mask of CPUs")
-    return Binding(cpus=numbers_of(int(digits, 16)) or None, by="taskset")
+    cpus = numbers_of(int(digits, 16))
+    if not cpus:
+        return Binding(by="taskset", problem=f"taskset: the mask {word[:40]!r} has no CPU in it")
+    return Binding(cpus=cpus, by="taskset")
 
 
 def _dplace(words: Sequence[str]) -> Binding:

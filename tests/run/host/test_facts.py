@@ -16,7 +16,6 @@ import pytest
 from msgspec.structs import replace
 
 from rater.plan.hwloc_xml import parse_xml
-from rater.plan.printed_machine import parse_printed
 from rater.run.host import discover as machine
 from rater.run.host import facts
 from rater.run.host.memory import read_node_memory
@@ -184,7 +183,6 @@ LSCPU_JSON = json.dumps(
         ]
     }
 )
-LSCPU_LIST = "# all\n# CPU,Core,Socket,Node,,L1d,L1i,L2,L3\n0,0,0,0,,0,0,0,0\n1,1,1,1,,1,1,1,1\n"
 
 
 def test_what_numactl_prints_is_a_machine_of_nodes(tmp_path: Path) -> None:
@@ -220,27 +218,6 @@ def test_what_lscpu_prints_is_a_machine_of_cores_and_caches(tmp_path: Path, text
     assert topology.details.offline == (3,) and topology.details.has_cores
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        LSCPU_LIST,
-        "CPU(s):              2\nNUMA node0 CPU(s):   0\nNUMA node1 CPU(s):   1\n",
-        '{"lscpu": [{"field": "NUMA node0 CPU(s):", "data": "0"},\n'
-        '  {"field": "NUMA node1 CPU(s):",\n   "data": "1"}]}',
-    ],
-    ids=["-p", "summary", "-J"],
-)
-def test_lists_of_lscpu_tell_nodes(text: str) -> None:
-    topology = parse_printed(text, "lscpu")
-    assert topology is not None
-    assert [(node.os, node.cpus) for node in topology.nodes] == [(0, (0,)), (1, (1,))]
-
-
-@pytest.mark.parametrize("text", ["", "hello", "CPU\n", "{}", '{"cpus": 3}', "[1]", "1,2\n3,4\n"])
-def test_other_text_is_no_machine(text: str) -> None:
-    assert parse_printed(text, "x") is None
-
-
 HYBRID = """\
 CPU NODE SOCKET CORE L1d:L1i:L2:L3 ONLINE    MAXMHZ   MINMHZ
   0    0      0    0 0:0:0:0          yes 5200.0000 800.0000
@@ -249,57 +226,6 @@ CPU NODE SOCKET CORE L1d:L1i:L2:L3 ONLINE    MAXMHZ   MINMHZ
   3    0      0    2 8:8:2:0          yes 3500.0000 800.0000
   4    -      -    - -                 no         -        -
 """
-BIG_LITTLE = """\
-CPU NODE MODELNAME         MAXMHZ
-  0    0 Cortex-A55     1800.0000
-  1    0 Cortex-A76 CPU 1900.0000
-"""
-
-
-def kinds_of(text: str) -> tuple[bool, list[tuple[int, int]]]:
-    topology = parse_printed(text, "lscpu")
-    assert topology is not None
-    pus = sorted(topology.pus, key=lambda pu: pu.os)
-    return topology.details.has_kinds, [(pu.os, pu.kind) for pu in pus]
-
-
-def test_lscpu_tells_kinds_of_cpus_by_model_and_highest_clock() -> None:
-    fast_and_slow = [(0, 1), (1, 1), (2, 1), (3, 0)]
-    assert kinds_of(HYBRID) == (True, fast_and_slow)
-    assert kinds_of(HYBRID.replace("5200.0000", "5200,0000")) == (True, fast_and_slow)
-    assert kinds_of(HYBRID.replace("3500", "4900")) == (True, [(0, 0), (1, 0), (2, 0), (3, 0)])
-    assert kinds_of(HYBRID.replace("MAXMHZ", "x")) == (False, [(0, 0), (1, 0), (2, 0), (3, 0)])
-    assert kinds_of(BIG_LITTLE) == (True, [(0, 0), (1, 1)])
-    listed = "# CPU,Node,MAXMHZ\n0,0,3500.0000\n1,0,4800.0000\n"
-    assert kinds_of(listed) == (True, [(0, 0), (1, 1)])
-    rows = [{"cpu": 0, "node": 0, "maxmhz": 3500.0}, {"cpu": 1, "node": 0, "maxmhz": 4800.0}]
-    assert kinds_of(json.dumps({"cpus": rows})) == (True, [(0, 0), (1, 1)])
-
-
-@pytest.mark.parametrize(
-    "label",
-    [
-        "NUMA-Knoten{} CPU(s):",
-        "  NUMA node{} CPU(s):",
-        "Nœud NUMA {} de processeur(s) :",
-        "CPU(s) del nodo NUMA {}:",
-        "NUMA 节点{} CPU：",
-        "CPU(s) de nó{} NUMA:",
-    ],
-)
-def test_the_summary_of_lscpu_is_read_in_any_language(label: str) -> None:
-    lines = ["NUMA:  2", f"{label.format(0)}  0,2", f"{label.format(1)}  1", label.format(2)]
-    topology = parse_printed("\n".join(lines), "lscpu")
-    assert topology is not None
-    assert [(node.os, node.cpus) for node in topology.nodes] == [(0, (0, 2)), (1, (1,)), (2, ())]
-
-
-@pytest.mark.parametrize("word", ["no", "nein", "нет"])
-def test_an_offline_cpu_is_known_in_any_language(word: str) -> None:
-    topology = parse_printed(HYBRID.replace(" no ", f" {word} "), "lscpu")
-    assert topology is not None and topology.details.offline == (4,)
-    unknown = parse_printed(HYBRID.replace(" no ", " xx "), "lscpu")
-    assert unknown is not None and unknown.details.offline == (4,)  # it has no place
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r"])
@@ -782,17 +708,23 @@ def test_readings_are_told_from_settings(name: str, answer: bool) -> None:
 
 
 def test_cpus_isolated_by_a_partition_of_cgroups_are_isolated(tmp_path: Path) -> None:
+    top = "sys/fs/cgroup"
     files = {
         "proc/self/mountinfo": "30 23 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw",
         "proc/self/cgroup": "0::/job",
         "sys/devices/system/cpu/isolated": "7",
-        "sys/fs/cgroup/job/cpuset.cpus.partition": "isolated",
-        "sys/fs/cgroup/job/cpuset.cpus.effective": "2-3",
+        f"{top}/job/cpuset.cpus.partition": "isolated",
+        f"{top}/job/cpuset.cpus.effective": "2-3",
+        f"{top}/a/cpuset.cpus.partition": "root",
+        f"{top}/a/b/cpuset.cpus.partition": "isolated",
+        f"{top}/a/b/cpuset.cpus.effective": "5",
+        f"{top}/c/cpuset.cpus.partition": "isolated invalid (Parent is not a partition root)",
+        f"{top}/c/cpuset.cpus.effective": "0-1",
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"{text}\n")
-    assert facts.isolated_cpus(tmp_path) == {2, 3, 7}  # of a container, which sees its own cgroup
-    (tmp_path / "sys/fs/cgroup/cpuset.cpus.isolated").write_text("2-5\n")
+    assert facts.isolated_cpus(tmp_path) == {2, 3, 5, 7}
+    (tmp_path / top / "cpuset.cpus.isolated").write_text("2-5\n")
     assert facts.isolated_cpus(tmp_path) == {2, 3, 4, 5, 7}
     assert ("cgroup.isolated_cpus", "2-5") in list(facts.state_facts(tmp_path))
