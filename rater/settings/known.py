@@ -33,7 +33,7 @@ _READINGS = ("load.", "memory.", "rater.")
 # them.
 WHERE_READ = (
     *("firmware.", "dimms.", "tuned.", "kernel.page_bytes", "cpu.idle_", "cpu.latency_"),
-    *("process.", "limit.", "cgroup.isolated_cpus"),
+    *("process.", "limit.", "cgroup.isolated_cpus", "cgroup.memory_oom_group"),
 )
 _HUGE_PAGES_IN_USE = ("free", "reserved", "surplus")
 

@@ -215,6 +215,14 @@ UNFIT: list[tuple[str, DoctorVerdict, str, dict[str, str | None]]] = [
     ),
     ("memory limit", CONSIDER, "a cgroup allows 4.29 GB", {f"{CGROUP}/memory.max": "4294967296"}),
     (
+        *("memory limit", CONSIDER, "are killed, and rater with them (memory.oom.group)"),
+        {f"{CGROUP}/memory.max": "4294967296", f"{CGROUP}/memory.oom.group": "1"},
+    ),
+    (
+        *("isolation", CONSIDER, "CPUs 2-9 are isolated; 8-9 by a partition of cgroups"),
+        {"sys/fs/cgroup/cpuset.cpus.isolated": "8-9"},
+    ),
+    (
         "ASLR",
         CONSIDER,
         "0: all copies have the same layout",

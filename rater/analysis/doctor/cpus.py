@@ -180,6 +180,12 @@ def isolation(facts: MachineFacts, value: str) -> Opinion:
         )
     usable = _cpus(facts, "cpu.usable")
     shown = f"CPUs {format_list(isolated)} are isolated"
+    closed = isolated - _cpus(facts, "cpu.isolated") - usable
+    if usable and closed:
+        return consider(
+            f"{shown}; {format_list(closed)} by a partition of cgroups that rater is not in",
+            "start rater in that cgroup, where it may use them",
+        )
     if usable and not usable & isolated:
         return consider(
             f"{shown}: only layouts that name them put copies there",
@@ -205,7 +211,7 @@ def cpuset_of_ours(facts: MachineFacts, value: str) -> Opinion:
         )
     if not online or not usable:
         return unknown("the kernel does not report which CPUs are online")
-    lacking = online - usable - _isolated(facts)
+    lacking = online - usable - _cpus(facts, "cpu.isolated")
     if lacking:
         return consider(
             f"rater may use CPUs {format_list(usable)}; {format_list(lacking)} are others'",

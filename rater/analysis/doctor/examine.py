@@ -208,14 +208,16 @@ def swap(facts: MachineFacts, value: str) -> Opinion:
     )
 
 
-@_CHECKS.add("memory limit", "cgroup.memory_limit_bytes")
+@_CHECKS.add("memory limit", "cgroup.memory_limit_bytes cgroup.memory_oom_group")
 def memory_limit(facts: MachineFacts, value: str) -> Opinion:
     """copies beyond it are killed or swapped."""
     limit = facts.number("cgroup.memory_limit_bytes")
     if limit is None:
         return good("no cgroup limits it") if facts.now else unknown("not kept with this run")
+    together = facts.text_of("cgroup.memory_oom_group") == "yes"
+    too = ", and rater with them (memory.oom.group)" if together else ""
     return consider(
-        f"a cgroup allows {_gb(limit)}, page cache included; copies beyond that are killed",
+        f"a cgroup allows {_gb(limit)}, page cache included; copies beyond that are killed{too}",
         "run outside of it, or raise its memory.max",
     )
 

@@ -257,7 +257,8 @@ def state_facts(root: Path = Path("/")) -> Iterator[tuple[str, str]]:
     `swap.total_bytes`; `virtualization` (none, or what the firmware calls the hypervisor);
     `virtualization.free_memory` (reported: it goes back to the host); `container`;
     `cgroup.cpu_quota` in CPUs and `cgroup.memory_limit_bytes`, the tightest of our groups;
-    `cgroup.isolated_cpus`, of isolated partitions; the
+    `cgroup.memory_oom_group` (yes: the kernel kills rater with a copy); `cgroup.isolated_cpus`, of
+    isolated partitions; the
     deepest sleep of CPU 0 that is on, `cpu.idle_deepest`, with
     `cpu.idle_latency_us` to wake, and `cpu.latency_limit_us` that PM QoS asks for; `dimms.found`.
     """
@@ -282,7 +283,10 @@ def state_facts(root: Path = Path("/")) -> Iterator[tuple[str, str]]:
         yield "cgroup.cpu_quota", f"{min(quotas)[0]:g}"
     if in_partitions := _cpus_of_partitions(root):
         yield "cgroup.isolated_cpus", cpuset.format_list(in_partitions)
-    limits = (group.limit("memory") for group in limiting_groups(root, "memory"))
+    memory_groups = [*limiting_groups(root, "memory")]
+    if any(read_number(group.folder / "memory.oom.group") == 1 for group in memory_groups):
+        yield "cgroup.memory_oom_group", "yes"
+    limits = (group.limit("memory") for group in memory_groups)
     if least_limit_bytes := min(
         (limit_bytes for limit_bytes in limits if limit_bytes is not None), default=None
     ):
