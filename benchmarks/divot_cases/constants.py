@@ -24,6 +24,7 @@ from rater.analysis.divots.model import (
     places,
     series,
     sizes,
+    spreads,
     tails,
     times,
 )
@@ -52,7 +53,7 @@ def print_width_information(random: np.random.Generator) -> None:
         distance = np.abs(values - np.median(values, axis=1, keepdims=True))
         width = np.log(np.quantile(distance, 0.6827, axis=1))
         information.append(f"n {count}: {1 / (count * float(np.var(width))):.2f}")
-    print("patterns._WIDTH_INFORMATION 1.2:", ", ".join(information))
+    print("spreads._WIDTH_INFORMATION 1.2:", ", ".join(information))
 
 
 def print_grid_error() -> None:
@@ -136,7 +137,7 @@ def alternatives() -> Iterator[tuple[ModuleType, str, object, str]]:
         (places, "COPIES"),
         (places, "COPIES_IN_CELL"),
         (patterns, "SLOPE"),
-        (patterns, "WIDTH"),
+        (spreads, "WIDTH"),
         (times, "COMMON"),
         (times, "OF_ONE"),
     ):

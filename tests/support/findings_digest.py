@@ -63,6 +63,18 @@ def _wandering() -> Times:
     return times
 
 
+def _two_faults() -> Times:
+    times = _slowed(np.s_[:, :, 8:16], 1.05)
+    times[:, :, 20] *= 1.2
+    return times
+
+
+def _unsteady() -> Times:
+    times = quiet(4, 5, 32)
+    times[:, :, 9] *= np.exp(0.03 * np.random.default_rng(4).standard_normal((4, 5)))
+    return times
+
+
 def _waiting_for_input() -> Analysis:
     """Return findings of a run in which the copies of one cell compute 80 % of their time."""
     times = _slowed(np.s_[1, 0], 1.3)
@@ -141,6 +153,9 @@ MADE_RUNS: Mapping[str, Callable[[], Analysis]] = {
     "two copies on a CPU": _planted(
         np.s_[:, :, [4, 20]], 1.9, Machine(4, 8, cpu=lambda copy, _: 4 if copy == 20 else copy)
     ),
+    "a node and a CPU are slow": partial(_analyse_times, _two_faults),
+    "a CPU is unsteady": partial(_analyse_times, _unsteady),
+    "a node from an iteration on": _planted(np.s_[:, 4:, 8:16], 1.05, iterations=8),
     "no barrier": _without_barrier,
     "recorded beside times": _measured,
 }

@@ -211,7 +211,7 @@ def _finding(table: Table, cause: Cause) -> Finding:
         tune=_only_tune(table, cause),
         iterations=_iterations_named(table, cause),
         copies=copies,
-        cpus=cpus if is_placed or kind in (Kind.BIMODAL, Kind.LAYOUT) else (),
+        cpus=cpus if is_placed or kind in (Kind.BIMODAL, Kind.LAYOUT, Kind.UNSTEADY) else (),
         nodes=nodes if is_placed or cause.level == "load" else (),
         package=_package(table, cause) if is_placed or cause.level == "package" else None,
         core=only_one(table.core[slots])

@@ -124,13 +124,13 @@ def summary_of(table: Table, cause: Cause) -> str:
         where = f" iteration{'s' * several} {','.join(map(str, numbers))}"
     share = f"{float(facts.get('share', 0.0)) * 100:.0f} % of "
     match cause.kind:
-        case Kind.SLOW_ITERATION | Kind.STEP | Kind.WARM_UP as kind:
-            text = f"{names} {_range(table, cause)} against the other iterations"
-            if kind is Kind.SLOW_ITERATION:
-                text = f"{iterations}: {text}{_all_but(table, cause)}"
-            else:
-                early = "warm-up, " if kind is Kind.WARM_UP else ""
-                text = f"{early}{iterations} of {table.shape[1]}: {text}"
+        case Kind.SLOW_ITERATION:
+            text = f"{iterations}: {names} {_range(table, cause)} against the other iterations"
+            text += _all_but(table, cause)
+        case Kind.STEP | Kind.WARM_UP as kind:
+            early = "warm-up, " if kind is Kind.WARM_UP else ""
+            text = f"{early}{iterations} of {table.shape[1]}: {names} {_range(table, cause)} "
+            text += "against the other iterations"
         case Kind.DRIFT:
             text = f"{names} {size} from the first to the last of {table.shape[1]} iterations"
         case Kind.GRADIENT:
@@ -141,6 +141,12 @@ def summary_of(table: Table, cause: Cause) -> str:
         case Kind.WANDERING:
             turns = _turns(table, str(facts["turns"]))
             text = f"{names}: another NUMA node is slow in each iteration ({turns})"
+        case Kind.UNSTEADY:
+            numbered = formatting.format_copies(copies)
+            text = (
+                f"{names}: times vary {float(facts['ratio']):.1f} times as much as those of other "
+                f"copies, about the same mean ({numbered}, of {table.copies})"
+            )
         case Kind.NO_PLACE:
             text = (
                 f"{names}: one copy or a few {_range(table, cause)} in {len(cause.cells)} phases, "
@@ -204,11 +210,14 @@ def _how_many(table: Table, cause: Cause, copies: Sequence[int]) -> str:
         return int(np.median([of[cell].sum() for cell in cells]))
 
     singly = cause.kind is Kind.OUTLIER_COPY and len(cells) == 1  # of all that ran there
-    text = f"copy {copies[0]}, 1 of {table.copies} copies"
-    if len(copies) > 1:
-        text = f"{typical(cause.covered)} of {typical(has_run & (cause.slots | singly))} copies"
+    slots = cause.slots | singly
+    members = np.zeros(len(slots), dtype=bool)
     if cause.level in ("node", "package", "llc", "core", "cpu"):
         members = np.isin(getattr(table, cause.level), cause.groups)
+    text = f"copy {copies[0]}, 1 of {table.copies} copies"
+    if len(copies) > 1:  # a few of a slow part may have kept their speed
+        text = f"{typical(cause.covered)} of {typical(has_run & (slots | members))} copies"
+    if members.any():
         failed = typical(table.ran & members & ~has_run)
         text += f", {failed} failed" if failed else ""
     if table.shape[1] > 1:

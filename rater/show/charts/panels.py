@@ -171,6 +171,7 @@ _NAMES = {
     Kind.GRADIENT: "gradient",
     Kind.BIMODAL: "two speeds",
     Kind.NO_PLACE: "a copy each time",
+    Kind.UNSTEADY: "unsteady",
     Kind.WANDERING: "NUMA nodes take turns",
 }
 

@@ -71,7 +71,7 @@ def test_four_of_five_effects_as_large_as_a_run_is_said_to_show_are_found() -> N
                 copy[2, 0, 5] *= 1 + seen["copy"]
                 are_found += [any(divot.nodes in ((0,), (1,)) for divot in divots(lgroup, machine))]
                 are_found += [any(divot.copies == (5,) for divot in divots(copy, machine))]
-    assert 0.7 <= np.mean(are_found) <= 0.95  # of 48
+    assert 0.7 <= np.mean(are_found) <= 0.97  # of 48
 
 
 def test_lgroups_of_two_copies_as_slow_as_is_promised_are_found() -> None:

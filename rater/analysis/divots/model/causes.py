@@ -209,6 +209,8 @@ def _describe(result: SearchResult, runs: CopyRuns, group: EffectGroup) -> _Desc
         return _Description(kind=kind, facts={"rise": first.typical} if kind is Kind.DRIFT else {})
     if first.kind is EffectKind.GRADIENT:
         return _describe_gradient(table, first)
+    if first.kind is EffectKind.UNSTEADY:
+        return _describe_unsteady(result, runs)
     if first.kind is EffectKind.MOVING:
         return _Description(kind=Kind.OUTLIER_COPY, level=EffectKind.COPY, facts={"moves": 1.0})
     single = first.kind in (EffectKind.COPY, EffectKind.COPIES)
@@ -235,6 +237,17 @@ def _describe_gradient(table: Table, effect: DivotEffect) -> _Description:
     if is_known and effect.typical > 0 and table.barrier:
         return _Description(kind=Kind.STARTUP, facts={"rise": effect.typical, "mode": "ramp"})
     return _Description(kind=Kind.GRADIENT, facts={"rise": effect.typical})
+
+
+def _describe_unsteady(result: SearchResult, runs: CopyRuns) -> _Description:
+    """Describe copies that vary more than others: by how many times, of their standard deviations.
+
+    The residuals still have all of it.
+    """
+    about_level = result.residuals - np.nanmean(result.residuals, axis=1, keepdims=True)
+    sd = np.sqrt(np.nanmedian(np.nanmean(about_level**2, axis=1), axis=0))  # (S,)
+    ratio = float(np.median(sd[runs.slots]) / np.median(sd[~runs.slots]))
+    return _Description(kind=Kind.UNSTEADY, level="set", facts={"ratio": ratio})
 
 
 def _describe_changing(table: Table, runs: CopyRuns, *, scattered: bool) -> _Description:

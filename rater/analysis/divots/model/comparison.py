@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct, field
 
+from rater.analysis.divots.model.effects import EffectKind
 from rater.analysis.divots.model.families import Family
 from rater.analysis.divots.model.nulls import ABOUT_NORMAL, SpreadPrior, evidence_of_t
 from rater.analysis.divots.model.tails import SidedTail
@@ -29,6 +30,7 @@ ALPHA: Final = 0.03
 # nats. Chosen: a fast part is as believable as a slow one with a twentieth of the chance. Few parts
 # are fast, and a fast one costs no score.
 FAST_PRICE: Final = math.log(20)
+FAST_TIMES: Final = 2.0  # times the floor of a slow effect. Chosen: a fast one costs no score
 # Chosen: 1 normal value in 370 is clipped.
 _CLIP_SD: Final = 3.0  # levels of the other parts count no more than this in their mean
 # Chosen, both: benchmarks whose copies differ so much by themselves are rare.
@@ -43,7 +45,11 @@ _NEAR_HALF_SQUARES: Final = (
     0.0713  # mean of z^2 where |z| is below its median, 0 elsewhere (derived)
 )
 _OTHER_ROWS_SHARE: Final = 4  # rows of one part are not independent: four count as one
+_OWN_ROWS_BELOW: Final = 3  # copies of a part, as of those that a tail limits
 _LEAST_STEPS: Final = 1.5  # steps of the clock: a smaller difference is none
+
+# Kinds of parts of which none is the usual one, however many copies are there.
+_EQUAL_STANDING: Final = (EffectKind.NODE, EffectKind.PACKAGE, EffectKind.LLC)
 
 type Cells = tuple[Ints, Ints]  # rows and parts (N,), to index arrays (R, P)
 
@@ -111,21 +117,25 @@ class PartComparison:
         self.other_df: Floats = df + df_of_rows
         self._own_tails: dict[int, SidedTail] = {}
 
-    def _squares_of_rows(self) -> tuple[Floats | float, float]:
-        """Return what the other rows of each part add to the squares of the others, and to df.
+    def _squares_of_rows(self) -> tuple[Floats | float, Floats | float]:
+        """Return what the rows of the parts add to the squares of the others, and to df, (P,).
 
-        Of each part the half of the rows nearest to zero counts, since a part that is slow in
-        some benchmarks says nothing of healthy ones. Of normal values that half has 7.13 % of the
-        squares.
+        A part says nothing of how much healthy ones differ while it is judged itself, so that the
+        rows of the other parts count; of two parts the prior alone does. One or two copies differ
+        in ways of their own, alike in all benchmarks, so that of them the own rows count. Of each
+        part the half of the rows nearest to zero is taken, since it may be slow in some benchmarks.
+        Of normal values that half has 7.13 % of the squares.
         """
-        rows = len(self.difference)
+        rows, parts = self.difference.shape
         # Copies have a tail that is learnt from the run instead of this prior.
         if self.parts.prior is None or self.parts.are_copies or rows <= 2:
             return 0.0, 0.0
         ordered = np.sort(self.difference**2 / self.variance_ratio, axis=0)
         near_half = ordered[: (rows + 1) // 2].sum(axis=0)
-        df = (rows - 1) / _OTHER_ROWS_SHARE
-        return df * near_half / _NEAR_HALF_SQUARES / rows, df
+        of_others = (near_half.sum() - near_half) / (parts - 1)
+        few = self.family.sizes < _OWN_ROWS_BELOW
+        df = np.where(few | (parts > 2), (rows - 1) / _OTHER_ROWS_SHARE, 0.0)
+        return df * np.where(few, near_half, of_others) / _NEAR_HALF_SQUARES / rows, df
 
     @property
     def error(self) -> Floats:
@@ -157,11 +167,23 @@ class PartComparison:
         order = np.argsort(-np.abs(self.deviations[row, part]))[:_MOST_JUDGED]
         cells: Cells = (row[order], part[order])
         evidence[cells] = self.evidence(self.difference[cells], cells)
-        # Of two parts one is as fast as the other is slow: only the slow one is a candidate.
         is_fast = self.difference < 0
-        two_parts = self.difference.shape[1] == 2
-        evidence[is_fast] = 0.0 if two_parts else evidence[is_fast] - FAST_PRICE
+        evidence[is_fast] = evidence[is_fast] - FAST_PRICE
+        if self.difference.shape[1] == 2:
+            evidence = np.where(self._other_deviates(), 0.0, evidence)
         return evidence - self.price
+
+    def _other_deviates(self) -> Bools:
+        """Tell of each of two parts (R, 2) whether the other one is what deviates.
+
+        One is as fast as the other is slow: of two nodes the slow one deviates. Where the parts are
+        ways to be placed, most copies are placed in the usual way, and the others deviate.
+        """
+        sizes = self.family.sizes
+        if self.family.kind in _EQUAL_STANDING or sizes[0] == sizes[1]:
+            return self.difference < 0
+        usual: Bools = np.broadcast_to(sizes == sizes.max(), self.difference.shape)
+        return usual
 
     def evidence(self, difference: Floats, cells: Cells) -> Floats:
         """Return the evidence, nats, of differences (N,) of some parts, before any price."""

@@ -40,6 +40,7 @@ class EffectKind(StrEnum):
     MODES = "modes"  # one of two sorts of copies
     GRADIENT = "gradient"  # a slope over the order of start
     UNSETTLED = "unsettled"  # a first iteration whose copies lie far apart
+    UNSTEADY = "unsteady"  # copies whose times vary more than those of others
     ITERATIONS = "iterations"  # all copies
     # Predicted by the layout.
     SHARING_CPU = "sharing-cpu"

@@ -37,13 +37,14 @@ class Kind(StrEnum):
     RECURRING = "recurring"  # the same part in several runs
     WANDERING = "wandering"  # another part each time
     ONCE = "once"  # of several runs in one only
+    UNSTEADY = "unsteady"  # copies of a place vary far more than others, about the same mean
     LAYOUT = "layout"  # explained only: sharing, load, kinds of cores
 
 
 # Those that are somewhere: a part of the machine, or copies.
 PLACED = (Kind.SLOW_LGROUP, Kind.SLOW_GROUP, Kind.SLOW_CPU, Kind.OUTLIER_COPY)
 # Those that may be of a part of the machine or of all copies.
-_EITHER = (Kind.STEP, Kind.WARM_UP, Kind.LAYOUT)
+_EITHER = (Kind.STEP, Kind.WARM_UP, Kind.LAYOUT, Kind.UNSTEADY)
 _ALL_COPIES = ("whole run", "all copies")
 
 
@@ -203,7 +204,7 @@ class Thresholds(Struct, frozen=True):
     copy: float = 0.03
 
 
-VERSION = 18  # of the detector: stored findings of another version are searched again
+VERSION = 19  # of the detector: stored findings of another version are searched again
 
 
 class CpuJudgement(Struct, frozen=True, kw_only=True):

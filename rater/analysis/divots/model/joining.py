@@ -136,7 +136,7 @@ def _is_same_time(first: DivotEffect, effect: DivotEffect, effects: Sequence[Div
 def _is_same_cause(group: EffectGroup, other: EffectGroup) -> bool:
     """Tell whether other parts of a sort in the same cells, slow by as much, are one cause."""
     effect, other_effect = group[0], other[0]
-    by_itself = (EffectKind.ITERATIONS, EffectKind.GRADIENT, EffectKind.MOVING)
+    by_itself = (EffectKind.ITERATIONS, EffectKind.GRADIENT, EffectKind.MOVING, EffectKind.UNSTEADY)
     if _sort_of_parts(effect) != _sort_of_parts(other_effect) or effect.kind in by_itself:
         return False
     if not effect.has_fixed_slots or not other_effect.has_fixed_slots:

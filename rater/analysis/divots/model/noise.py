@@ -27,6 +27,8 @@ class CellNoise(Struct, frozen=True, eq=False, kw_only=True):
     value: Variances  # of one value about the median of its cell
     iterations_run: Floats  # (B,)
     clock_step: Floats  # (B,) ln
+    # (S,) variance of an unsteady slot over that of the others, 1 of steady ones; None: of all.
+    slot_ratios: Floats | None = None
 
     def make_effect(
         self,

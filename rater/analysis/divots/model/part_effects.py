@@ -220,9 +220,10 @@ def is_borne_by_copies(effect: DivotEffect, residuals: Floats, noise: CellNoise)
     rows, iterations = np.flatnonzero(effect.benchmarks), np.flatnonzero(effect.iteration_weights)
     values, size = residuals[np.ix_(rows, iterations)], effect.size[rows]
     others = np.nanmedian(values[:, :, ~inside], axis=2, keepdims=True)
-    half_way = others + size[:, None, None] / 2
+    in_cells = size[:, None] * effect.iteration_weights[iterations]
+    half_way = others + in_cells[..., None] / 2
     beyond = (values - half_way) * np.sign(effect.typical) > 0
-    z = np.abs(size) / 2 / np.sqrt(noise.value.variance[rows])
+    z = np.abs(in_cells) / 2 / np.sqrt(noise.value.variance[rows, None])
     expected = float(np.mean(1 - 2 * np.exp(ln_normal_tail(z))))
     share = beyond[..., inside].mean() - beyond[..., ~inside].mean()
     return bool(share > _BORNE * expected)

@@ -1,11 +1,10 @@
 """Candidate effects that are no part of the machine.
 
-Four searches yield the `DivotEffect`s whose evidence exceeds its price:
+Three searches yield the `DivotEffect`s whose evidence exceeds its price:
 
 - `find_slopes`: times that rise or fall with the order of start;
 - `find_several`: several copies of one row, none of which is clear alone;
-- `find_modes`: times of two sorts with a gap between them;
-- `find_unsettled`: a first iteration whose copies lie much further apart than later ones.
+- `find_modes`: times of two sorts with a gap between them.
 
 Shapes: B benchmarks, I iterations, S slots; a *cell* is one benchmark in one iteration; R rows are
 benchmarks or cells. Times are natural logarithms, so a size of 0.02 is 2 %. *Net* evidence, in
@@ -24,12 +23,12 @@ from msgspec import Struct
 from rater.analysis.divots.model.comparison import ALPHA, ComparisonScope, PartComparison
 from rater.analysis.divots.model.effects import DivotEffect, EffectKind
 from rater.analysis.divots.model.noise import LEAST_SD, CellNoise
-from rater.analysis.divots.model.nulls import ABOUT_NORMAL, SpreadPrior, capped_squares
+from rater.analysis.divots.model.nulls import SpreadPrior, capped_squares
 from rater.analysis.divots.model.part_effects import ENTERS
 from rater.analysis.stats.robust import Bools, Floats, Ints
 
 
-def _price(searches: int, rows: int = 1) -> float:
+def price_of_search(searches: int, rows: int = 1) -> float:
     """Return the nats that evidence must exceed: `searches` of `rows` rows share ALPHA."""
     return math.log(searches / ALPHA) + math.log(rows)
 
@@ -59,28 +58,61 @@ class _SlopeFit(Struct, frozen=True, eq=False):
     error: Floats  # (R,) standard error by chance alone
 
 
+class StartOrder(Struct, frozen=True, eq=False):
+    """The order in which the copies started, and the parts of the machine that they are on."""
+
+    position: Floats  # (S,) place of each slot, -0.5 to 0.5
+    parts: Bools  # (P, S) parts of several slots: nodes, packages, LLCs
+
+    def is_line(self, rows: Floats) -> Bools:
+        """Tell of rows (R, S) whether they rise along the order, rather than from part to part."""
+        is_line: Bools = _slope_beats_step(rows, self.position, self.parts)
+        for part in self.parts:
+            is_line &= self._rises_inside(rows, part)
+        return is_line
+
+    def _rises_inside(self, rows: Floats, part: Bools) -> Bools:
+        """Tell of rows whether their slope inside of a part may be that of all copies.
+
+        It must not be less than half, by more than two standard errors.
+        """
+        if part.sum() < _SLOPE_MIN_SLOTS:
+            return np.ones(len(rows), dtype=bool)
+        about_mean = rows - rows.mean(axis=1, keepdims=True)
+        slope = about_mean @ self.position / (self.position @ self.position)
+        rest = about_mean - slope[:, None] * self.position
+        sd = np.sqrt(np.mean(rest**2, axis=1))
+        inside = self.position[part] - self.position[part].mean()
+        squares = max(float(inside @ inside), _LEAST_RANGE)
+        of_part = rows[:, part] @ inside / squares
+        shortfall = (slope - of_part) * np.sign(slope)
+        may_be: Bools = (shortfall <= np.abs(slope) / 2) | (
+            shortfall <= 2 * sd / math.sqrt(squares)
+        )
+        return may_be
+
+
 def find_slopes(
-    residuals: Floats, slot_levels: Floats, order: Floats, noise: CellNoise, searches: int
+    residuals: Floats, slot_levels: Floats, order: StartOrder, noise: CellNoise, searches: int
 ) -> Iterator[DivotEffect]:
     """Yield slopes over the order of start: of all benchmarks, of one, and of one cell.
 
-    `residuals` (B, I, S); `slot_levels` (B, S) are their means over iterations; `order` (S,) is
-    each slot's place in the order of start, 0 to 1.
+    `residuals` (B, I, S); `slot_levels` (B, S) are their means over iterations.
     """
     if residuals.shape[2] < _SLOPE_MIN_SLOTS:
         return
-    position = order - 0.5
     repeat = noise.repeat
-    fit = _fit_slopes(slot_levels, position, repeat.variance / noise.iterations_run, repeat.df)
+    chance = repeat.variance / noise.iterations_run
+    fit = _fit_slopes(slot_levels, order.position, chance, repeat.df)
     always = np.ones(residuals.shape[1])
-    yield from _slopes_of_all(slot_levels, position, fit, always, noise, searches=searches)
-    yield from _slopes_of_benchmarks(slot_levels, position, fit, always, noise, searches=searches)
-    yield from _slopes_of_cells(residuals, position, noise, searches)
+    yield from _slopes_of_all(slot_levels, order, fit, always, noise, searches=searches)
+    yield from _slopes_of_benchmarks(slot_levels, order, fit, always, noise, searches=searches)
+    yield from _slopes_of_cells(residuals, order, noise, searches)
 
 
 def _slopes_of_all(
     slot_levels: Floats,
-    position: Floats,
+    order: StartOrder,
     fit: _SlopeFit,
     always: Floats,
     noise: CellNoise,
@@ -95,10 +127,11 @@ def _slopes_of_all(
     benchmarks = len(slot_levels)
     if benchmarks < 2:
         return
+    position = order.position
     pooled, variance = _pool_slopes(slot_levels, fit, position)
     df = np.array([_AGREEMENT_DF - 1 + benchmarks])
     pooled_fit = _fit_slopes(pooled, position, variance, df)
-    for _, net in _slopes_that_pay(pooled, position, pooled_fit, ENTERS * SLOPE_FLOOR, searches):
+    for _, net in _slopes_that_pay(pooled, order, pooled_fit, ENTERS * SLOPE_FLOOR, searches):
         yield noise.make_effect(
             kind=EffectKind.GRADIENT,
             slot_weights=position,
@@ -111,7 +144,7 @@ def _slopes_of_all(
 
 def _slopes_of_benchmarks(
     slot_levels: Floats,
-    position: Floats,
+    order: StartOrder,
     fit: _SlopeFit,
     always: Floats,
     noise: CellNoise,
@@ -120,10 +153,10 @@ def _slopes_of_benchmarks(
 ) -> Iterator[DivotEffect]:
     """Yield slopes of one benchmark in all iterations."""
     floor = ENTERS * SLOPE_FLOOR
-    for row, net in _slopes_that_pay(slot_levels, position, fit, floor, searches):
+    for row, net in _slopes_that_pay(slot_levels, order, fit, floor, searches):
         yield noise.make_effect(
             kind=EffectKind.GRADIENT,
-            slot_weights=position,
+            slot_weights=order.position,
             benchmarks=np.arange(len(slot_levels)) == row,
             iteration_weights=always,
             size=fit.slope,
@@ -132,7 +165,7 @@ def _slopes_of_benchmarks(
 
 
 def _slopes_of_cells(
-    residuals: Floats, position: Floats, noise: CellNoise, searches: int
+    residuals: Floats, order: StartOrder, noise: CellNoise, searches: int
 ) -> Iterator[DivotEffect]:
     """Yield slopes of single cells, where there are several iterations."""
     benchmarks, iterations, slots = residuals.shape
@@ -140,12 +173,12 @@ def _slopes_of_cells(
         return
     cells = np.nan_to_num(residuals).reshape(benchmarks * iterations, slots)
     variance = np.repeat(noise.repeat.variance, iterations)
-    fit = _fit_slopes(cells, position, variance, np.repeat(noise.repeat.df, iterations))
-    for row, net in _slopes_that_pay(cells, position, fit, SLOPE_FLOOR, searches):
+    fit = _fit_slopes(cells, order.position, variance, np.repeat(noise.repeat.df, iterations))
+    for row, net in _slopes_that_pay(cells, order, fit, SLOPE_FLOOR, searches):
         where, when = noise.locate_cell(row, iterations)
         yield noise.make_effect(
             kind=EffectKind.GRADIENT,
-            slot_weights=position,
+            slot_weights=order.position,
             benchmarks=where,
             iteration_weights=when,
             size=fit.slope[row] * where,
@@ -169,27 +202,31 @@ def _pool_slopes(slot_levels: Floats, fit: _SlopeFit, position: Floats) -> tuple
 
 
 def _slopes_that_pay(
-    rows: Floats, position: Floats, fit: _SlopeFit, floor: float, searches: int
+    rows: Floats, order: StartOrder, fit: _SlopeFit, floor: float, searches: int
 ) -> Iterator[tuple[int, float]]:
     """Yield row and net evidence of slopes that pay, exceed `floor` and are no step."""
-    net = fit.evidence - _price(searches, len(rows))
+    net = fit.evidence - price_of_search(searches, len(rows))
     candidates = np.flatnonzero((net > 0) & (np.abs(fit.slope) > floor))
-    for row in candidates[_slope_beats_step(rows[candidates], position)].tolist():
+    for row in candidates[order.is_line(np.nan_to_num(rows[candidates]))].tolist():
         yield row, float(net[row])
 
 
-def _slope_beats_step(rows: Floats, position: Floats) -> Bools:
-    """Tell of rows (R, S) whether a line explains more of their squares than the best two levels.
+def _slope_beats_step(rows: Floats, position: Floats, parts: Bools) -> Bools:
+    """Tell of rows (R, S) whether a line explains more of their squares than any two levels.
 
-    Two levels cut after k of n ordered values explain n * (sum of the first k)^2 / (k * (n - k)).
+    Two levels, of k of n values and of the others, explain n * (sum of the k)^2 / (k * (n - k)):
+    the first k in the order of start, or those of a part (P, S).
     """
     n = len(position)
-    ordered = np.nan_to_num(rows)[:, np.argsort(position)]
-    ordered = ordered - ordered.mean(axis=1, keepdims=True)
+    about_mean = rows - rows.mean(axis=1, keepdims=True)
     k = np.arange(1, n)
-    by_step = ordered.cumsum(axis=1)[:, :-1] ** 2 * n / (k * (n - k))
-    by_line = (ordered @ np.sort(position)) ** 2 / (position @ position)
-    is_line: Bools = by_line >= by_step.max(axis=1)
+    sums = about_mean[:, np.argsort(position)].cumsum(axis=1)[:, :-1]
+    by_step = (sums**2 * n / (k * (n - k))).max(axis=1)
+    if len(parts):
+        k = parts.sum(axis=1)
+        by_part = (about_mean @ parts.T) ** 2 * n / (k * (n - k))
+        by_step = np.maximum(by_step, by_part.max(axis=1))
+    is_line: Bools = (about_mean @ position) ** 2 / (position @ position) >= by_step
     return is_line
 
 
@@ -260,7 +297,7 @@ def find_several(
         return
     rows_per_benchmark = rows // len(noise.clock_step)
     net, count = _poisson_evidence(comparison)
-    net = net - _price(searches, rows)
+    net = net - price_of_search(searches, rows)
     deviations = comparison.difference / comparison.sd
     for row in np.argsort(-net)[: int(np.sum(net > 0))][:_MAX_CANDIDATES].tolist():
         slowest = np.argsort(-deviations[row])[: count[row]]
@@ -327,7 +364,7 @@ def find_modes(
 ) -> Iterator[DivotEffect]:
     """Yield sets of copies, or of copy runs, that a gap parts from the others."""
     if residuals.shape[2] >= _MODES_MIN_SLOTS:
-        price = _price(searches)
+        price = price_of_search(searches)
         yield from _modes_of_all(slot_levels, residuals.shape[1], noise, price)
         yield from _modes_of_benchmarks(residuals, noise, price)
         yield from _modes_of_cells(residuals, noise, price)
@@ -478,70 +515,3 @@ def _evidence_if_exponential(ordered: Floats, gap: Floats, cut: Ints) -> Floats:
     body = ordered[np.arange(len(ordered)), cut - 1] - ordered[:, n // 2]
     s = np.maximum(body, _LEAST_RANGE) / np.log(np.maximum(2.0, n / 2 / m))
     return np.where(m < n / 3, m * gap / s, np.inf)
-
-
-# -- A first iteration whose copies lie far apart --------------------------------------------------
-
-# Prior of how the width of a cell differs between healthy iterations, ln. Chosen (sensitivity
-# simulated).
-WIDTH: Final = SpreadPrior(0.15, 1.8)
-_UNSETTLED_MIN_SLOTS: Final = 8
-_UNSETTLED_MIN_RATIO: Final = math.log(2.5)  # of its width to that of other iterations. Chosen
-_UNSETTLED_MIN_WIDTH: Final = 0.02  # ln. Chosen: as wide as two modes must lie apart
-_ONE_SD: Final = 0.6827  # share of normal values within one standard deviation
-# 1 / (variance of ln width * slots). 0.9 of 8 normal copies to 1.08 of many (simulated); chosen
-# larger, as the widths of other iterations widen the prior.
-_WIDTH_INFORMATION: Final = 1.2
-_LEAST_WIDTH: Final = 1e-8  # ln^2, against the logarithm of zero
-
-
-def find_unsettled(residuals: Floats, noise: CellNoise, searches: int) -> Iterator[DivotEffect]:
-    """Yield first iterations whose copies lie much further apart than in later ones.
-
-    Only the first, since a later one has no start-up.
-    """
-    benchmarks, iterations, slots = residuals.shape
-    complete = np.flatnonzero(~np.isnan(residuals).any(axis=(1, 2)))
-    if slots < _UNSETTLED_MIN_SLOTS or iterations < 2 or not len(complete):
-        return
-    values = residuals[complete]
-    distance = np.abs(values - np.median(values, axis=2, keepdims=True))
-    width = np.quantile(distance, _ONE_SD, axis=2)
-    excess, evidence = _width_evidence(width, noise.clock_step[complete], slots)
-    net = evidence - _price(searches) - math.log(excess.size)
-    is_wide = (excess[:, 0] > _UNSETTLED_MIN_RATIO) & (width[:, 0] > _UNSETTLED_MIN_WIDTH)
-    for row in np.flatnonzero((net[:, 0] > 0) & is_wide).tolist():
-        slot_weights = np.zeros((iterations, slots))
-        slot_weights[0] = values[row, 0] * (1 - math.exp(-excess[row, 0]))
-        where = np.arange(benchmarks) == complete[row]
-        yield noise.make_effect(
-            kind=EffectKind.UNSETTLED,
-            slot_weights=slot_weights,
-            benchmarks=where,
-            iteration_weights=1.0 * (np.arange(iterations) == 0),
-            size=1.0 * where,
-            net_evidence=float(net[row, 0]),
-        )
-
-
-def _width_evidence(width: Floats, clock_steps: Floats, slots: int) -> tuple[Floats, Floats]:
-    """Return by how much, ln, each cell is wider than its benchmark's others (R, I), and evidence.
-
-    The width is a quantile of the distances from the median, 1 sd if normal.
-    """
-    iterations = width.shape[1]
-    ln_width = 0.5 * np.log(width**2 + _LEAST_WIDTH + clock_steps[:, None] ** 2 / 3)
-    others = (ln_width.sum(axis=1, keepdims=True) - ln_width) / (iterations - 1)
-    excess = ln_width - others
-    about_mean = ln_width - ln_width.mean(axis=1, keepdims=True)
-    total = np.sum(about_mean**2, axis=1, keepdims=True)
-    squares = np.maximum(0.0, total - excess**2 * (iterations - 1) / iterations)
-    evidence = WIDTH.evidence(
-        excess,
-        np.full(excess.shape, 1 / (_WIDTH_INFORMATION * slots)),
-        ABOUT_NORMAL,  # this variance is known from theory
-        variance_ratio=iterations / (iterations - 1),
-        other_squares=squares,
-        other_df=np.full(excess.shape, iterations - 2.0),
-    )
-    return excess, evidence

@@ -155,7 +155,7 @@ class FamilyLevels:
         (benchmarks, iterations, slots), noise = self.shape, self.noise
         if iterations > 1:
             repeat = noise.repeat.variance / noise.iterations_run
-            variance = np.repeat(repeat[:, None], slots, 1)
+            variance = np.repeat(repeat[:, None], slots, 1) * self._ratios()
             df, prior = noise.repeat.df, COPIES
         else:
             # Without repeats, chance and lasting differences of copies are one: each copy is held
@@ -171,6 +171,11 @@ class FamilyLevels:
             df = np.full(benchmarks, prior_df)
         variance = variance + LEAST_SD**2
         return _LastingLevels(level=self.slot_levels, variance=variance, df=df, prior=prior)
+
+    def _ratios(self) -> Floats | float:
+        """Return the variance of each single copy over that of the others (S,), 1 of parts."""
+        ratios = self.noise.slot_ratios
+        return ratios if self.are_copies and ratios is not None else 1.0
 
     def _part_levels(self) -> _LastingLevels:
         """Return the levels of parts, and their variance from the copies inside them.
@@ -249,7 +254,9 @@ class FamilyLevels:
         others = (n * lasting.level[:, None] - levels) / np.maximum(n - 1, 1)
         # Where slots differ lastingly, a cell's value varies only by what its repeats do.
         of_value = np.where(lasts, noise.repeat.variance, noise.value.variance)[:, None, None]
-        variance = of_value / sizes * (1 + c**2 / np.maximum(n - 1, 1)) * self.huber_loss
+        variance = (
+            self._ratios() * of_value / sizes * (1 + c**2 / np.maximum(n - 1, 1)) * self.huber_loss
+        )
         variance = variance + noise.clock_step[:, None, None] ** 2 / 12 / sizes
         rows = benchmarks * iterations
         level = np.nan_to_num(self.cell_levels - c * others)

@@ -17,20 +17,28 @@ from msgspec.structs import replace
 
 from rater.analysis.divots.model.comparison import ComparisonScope, PartComparison
 from rater.analysis.divots.model.effects import DivotEffect, EffectKind, EffectScope
+from rater.analysis.divots.model.exchange import SlotSets, exchange
 from rater.analysis.divots.model.families import Family, list_families, order_of_start
 from rater.analysis.divots.model.finding import Thresholds
 from rater.analysis.divots.model.layout import fit_layout
 from rater.analysis.divots.model.noise import CellNoise, estimate_noise
 from rater.analysis.divots.model.nulls import ABOUT_NORMAL, huber_mean
+from rater.analysis.divots.model.part_changes import find_part_changes
 from rater.analysis.divots.model.part_effects import find_part_effects, is_borne_by_copies
 from rater.analysis.divots.model.patterns import (
+    StartOrder,
     find_modes,
     find_several,
     find_slopes,
-    find_unsettled,
 )
 from rater.analysis.divots.model.places import FamilyLevels
 from rater.analysis.divots.model.sizes import Fit, cell_medians, is_reported, refit
+from rater.analysis.divots.model.spreads import (
+    find_turns,
+    find_unsettled,
+    unsteady_effects,
+    variance_ratios,
+)
 from rater.analysis.divots.model.table import Table, clock_steps
 from rater.analysis.divots.model.tails import SidedTail
 from rater.analysis.divots.model.times import TimeSeries, search_times
@@ -75,14 +83,14 @@ class _Searcher(Struct, frozen=True, eq=False, kw_only=True):
 
     table: Table
     families: list[Family]
-    order: Floats  # (S,) place in the order of start, 0 to 1
+    sets: SlotSets
+    order: StartOrder
     clock_step: Floats  # (B,) ln
     named_parts: dict[bytes, NamedPart]
 
-    def run(self, residuals: Floats) -> _Round:
-        """Return all candidates that pay in residuals (B, I, S)."""
+    def run(self, residuals: Floats, noise: CellNoise, slot_levels: Floats) -> _Round:
+        """Return all candidates that pay in residuals (B, I, S), with the means of slots (B, S)."""
         searches = _SCOPES * len(self.families) + _PATTERN_SEARCHES
-        noise, slot_levels = estimate_noise(residuals, self.clock_step)
         candidates: list[DivotEffect] = []
         comparisons: list[PartComparison] = []
         copy_tails: dict[ComparisonScope, SidedTail | None] = {}
@@ -103,6 +111,8 @@ class _Searcher(Struct, frozen=True, eq=False, kw_only=True):
                     copy_tails[comparison.scope] = comparison.tail
                     candidates += find_several(comparison, noise, searches, residuals.shape[1])
             comparisons += by_scope
+            candidates += find_part_changes(levels, residuals, len(self.families))
+            candidates += find_turns(levels, searches)
         if not self.table.fixed and residuals.shape[1] > 1:
             by_scope, moving = self._search_moving_copies(residuals, searches)
             comparisons += by_scope
@@ -113,10 +123,19 @@ class _Searcher(Struct, frozen=True, eq=False, kw_only=True):
         named = [self._name_part(candidate) for candidate in candidates]
         kept = [
             candidate
-            for candidate in _without_synonyms(named)
+            for candidate in _without_fast_sides(named)
             if is_borne_by_copies(candidate, residuals, noise)
         ]
         return _Round(candidates=kept, noise=noise, comparisons=comparisons)
+
+    def enter(self, fit: Fit, entering: Sequence[DivotEffect]) -> Fit:
+        """Return the fit with further effects, and with the sets that then tell it best."""
+        remaining = fit.remaining.copy()
+        for effect in entering:
+            effect.add_to(remaining, -1.0)
+        fitted = refit([*fit.effects, *entering], remaining)
+        residuals = fitted.remaining - cell_medians(fitted.remaining)
+        return exchange(fitted, self.sets, estimate_noise(residuals, self.clock_step)[0])
 
     def _search_moving_copies(
         self, residuals: Floats, searches: int
@@ -155,33 +174,66 @@ def search(table: Table, thresholds: Thresholds) -> SearchResult:
     """Find the parts, copies and iterations that are slow, or fast, in a run."""
     layout, predicted = fit_layout(table)
     searcher = _make_searcher(table)
-    remaining = np.where(_where_most_slots_ran(table), table.log_s - layout[:, None], np.nan)
-    fit = Fit([], remaining)
-    slots = table.shape[2]
-    # One slot, or a few times, have nothing to be compared with.
-    rounds = 0 if slots == 1 or table.log_s.size <= _FEW_TIMES else _MOST_ROUNDS
-    latest: _Round | None = None
-    for _ in range(rounds):
-        latest = searcher.run(fit.remaining - cell_medians(fit.remaining))
-        in_model = {effect.key for effect in fit.effects}
-        offered = [candidate for candidate in latest.candidates if candidate.key not in in_model]
-        entering = _choose_entering(offered, table.shape[:2])
-        if not entering:
-            break
-        remaining = fit.remaining.copy()
-        for effect in entering:
-            effect.add_to(remaining, -1.0)
-        fit = refit(fit.effects + entering, remaining)
-    over_time = _series_over_time(fit.remaining, searcher.clock_step, latest)
-    effects = [*fit.effects, *search_times(over_time, slots)]
+    start = np.where(_where_most_slots_ran(table), table.log_s - layout[:, None], np.nan)
+    model = _fit_model(searcher, start, np.ones(table.shape[2]))
+    ratios = variance_ratios(model.residuals, model.noise.repeat.variance)
+    if (ratios > 1).any():
+        model = _fit_model(searcher, start, ratios)
+    over_time = _series_over_time(model, searcher.clock_step)
+    effects = [
+        *model.fit.effects,
+        *unsteady_effects(model.residuals, ratios),
+        *search_times(over_time, table.shape[2]),
+    ]
     return SearchResult(
         table=table,
         effects=[effect for effect in effects if is_reported(effect, thresholds)],
         predicted=predicted,
-        residuals=fit.remaining - cell_medians(fit.remaining),
-        comparisons=latest.comparisons if latest else [],
+        residuals=model.residuals,
+        comparisons=model.comparisons,
         over_time=over_time,
         named_parts=searcher.named_parts,
+    )
+
+
+class _Model(Struct, frozen=True, eq=False, kw_only=True):
+    """The effects that entered, and the residuals without them."""
+
+    fit: Fit
+    residuals: Floats  # (B, I, S) about the cells' medians
+    noise: CellNoise  # of the residuals
+    comparisons: list[PartComparison]  # of the last round
+    is_searched: bool  # False: of so few times that there is nothing to compare
+
+
+def _fit_model(searcher: _Searcher, start: Floats, ratios: Floats) -> _Model:
+    """Return the effects in ln times (B, I, S), with unsteady slots of these variances (S,)."""
+    fit, comparisons = Fit([], start), list[PartComparison]()
+    seen = {frozenset[tuple[bytes, ...]]()}  # sets of effects, against going in circles
+    # One slot, or a few times, have nothing to be compared with.
+    is_searched = start.shape[2] > 1 and start.size > _FEW_TIMES
+    for _ in range(_MOST_ROUNDS if is_searched else 0):
+        residuals = fit.remaining - cell_medians(fit.remaining)
+        noise, slot_levels = estimate_noise(residuals, searcher.clock_step)
+        latest = searcher.run(residuals, replace(noise, slot_ratios=ratios), slot_levels)
+        comparisons = latest.comparisons
+        in_model = {effect.key for effect in fit.effects}
+        offered = [candidate for candidate in latest.candidates if candidate.key not in in_model]
+        entering = _choose_entering(offered, start.shape[:2])
+        if not entering:
+            break
+        fit = searcher.enter(fit, entering)
+        keys = frozenset(effect.key for effect in fit.effects)
+        if keys in seen:
+            break
+        seen.add(keys)
+    residuals = fit.remaining - cell_medians(fit.remaining)
+    return _Model(
+        fit=fit,
+        residuals=residuals,
+        noise=estimate_noise(residuals, searcher.clock_step)[0],
+        comparisons=comparisons,
+        is_searched=is_searched,
     )
 
 
@@ -196,10 +248,21 @@ def _make_searcher(table: Table) -> _Searcher:
     return _Searcher(
         table=table,
         families=families,
-        order=order_of_start(table),
+        sets=SlotSets(families, table.cpu),
+        order=StartOrder(order_of_start(table) - 0.5, _masks_of_places(families, table)),
         clock_step=clock_steps(table),
         named_parts=named_parts,
     )
+
+
+def _masks_of_places(families: Sequence[Family], table: Table) -> Bools:
+    """Return the slots (P, S) of nodes, packages and LLCs that have several, but not all."""
+    places = (EffectKind.NODE, EffectKind.PACKAGE, EffectKind.LLC)
+    masks = [family.masks for family in families if family.kind in places]
+    together = np.concatenate(masks) if masks else np.zeros((0, table.shape[2]), dtype=bool)
+    size = together.sum(axis=1)
+    several: Bools = together[(size > 1) & (size < table.shape[2])]
+    return several
 
 
 def _where_most_slots_ran(table: Table) -> Bools:
@@ -209,17 +272,18 @@ def _where_most_slots_ran(table: Table) -> Bools:
     return most
 
 
-def _series_over_time(remaining: Floats, clock_step: Floats, latest: _Round | None) -> TimeSeries:
+def _series_over_time(model: _Model, clock_step: Floats) -> TimeSeries:
     """Return the means of the cells (B, I), with their variance by the noise of the copies."""
+    remaining = model.fit.remaining
     benchmarks, _, slots = remaining.shape
-    if latest is None:
+    if not model.is_searched:
         return TimeSeries(
             middles=cell_medians(remaining)[..., 0],
             variance=np.zeros(benchmarks),
             df=np.full(benchmarks, ABOUT_NORMAL),
             clock_step=clock_step,
         )
-    value = latest.noise.value
+    value = model.noise.value
     return TimeSeries(
         middles=huber_mean(remaining, np.sqrt(value.variance)[:, None]),
         variance=value.variance / slots,
@@ -251,33 +315,20 @@ def _without_explained(
     return [effect for effect in unsettled if not (explained & effect.benchmarks).any()]
 
 
-def _without_synonyms(candidates: Sequence[DivotEffect]) -> list[DivotEffect]:
-    """Return candidates without those that describe another one: a set, or the other side.
-
-    A set of copies is left out where each copy is a candidate in the same cells. Of a part and
-    all others, the fast side is left out.
-    """
-    single_copies: dict[tuple[bytes, bytes], set[int]] = {}
-    for candidate in candidates:
-        if candidate.kind is EffectKind.COPY:
-            single_copies.setdefault(candidate.key[1:], set()).add(candidate.part)
+def _without_fast_sides(candidates: Sequence[DivotEffect]) -> list[DivotEffect]:
+    """Return candidates without the fast side of a part and all others."""
     slow = {
         candidate.key
         for candidate in candidates
         if candidate.has_fixed_slots and candidate.typical > 0
     }
 
-    def is_synonym(candidate: DivotEffect) -> bool:
-        if not candidate.has_fixed_slots:
+    def is_fast_side(candidate: DivotEffect) -> bool:
+        if not candidate.has_fixed_slots or candidate.typical > 0:
             return False
-        if candidate.kind in (EffectKind.COPIES, EffectKind.MODES):
-            members = {*np.flatnonzero(candidate.slot_weights).tolist()}
-            if members <= single_copies.get(candidate.key[1:], set()):
-                return True
-        other_side = (1.0 - candidate.slot_weights).tobytes(), *candidate.key[1:]
-        return candidate.typical <= 0 and other_side in slow
+        return ((1.0 - candidate.slot_weights).tobytes(), *candidate.key[1:]) in slow
 
-    return [candidate for candidate in candidates if not is_synonym(candidate)]
+    return [candidate for candidate in candidates if not is_fast_side(candidate)]
 
 
 def _choose_entering(

@@ -5,7 +5,8 @@ autoregressive process. rho is not known: six values are weighed by how well eac
 pattern is estimated by generalised least squares under each of them (Prais and Winsten 1954).
 
 Shapes: R rows (benchmarks, or the mean of all), I iterations, H patterns by number: I single
-iterations, then steps from the third iteration on, the trend, and warm-ups that wear off.
+iterations, then steps from the third iteration on, the trend, and warm-ups that wear off. Windows
+of several iterations, where they are searched, come last.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ _MOST_PRIOR_DF: Final = 8.0
 _MOST_JUDGED: Final = 60  # patterns of a sort that are judged in full, for speed
 _TAIL_FROM: Final = 12  # values, of which a tail of single ones can be learnt
 _MOST_ROWS: Final = 8  # with more, leaving one out hardly moves their median
+_LONGEST_WITH_WINDOWS: Final = 60  # iterations, for speed: their number grows with the square
 _LONGEST_FADING: Final = 512  # iterations, for speed: in a longer series a step says the same
 _LEAST_INFORMATION: Final = 1e-12  # against division by zero
 
@@ -56,7 +58,12 @@ def pattern_weights(number: int, iterations: int) -> tuple[Floats, EffectScope]:
         return (every >= number - iterations + 2).astype(np.float64), EffectScope.STEP
     if number == trend:
         return every.astype(np.float64) / (iterations - 1) - 0.5, EffectScope.TREND
-    return _fading_weights(number - trend + 1, iterations), EffectScope.STEP
+    first_window = trend + 1 + len(_all_fading_weights(iterations))
+    if number < first_window:
+        return _fading_weights(number - trend + 1, iterations), EffectScope.STEP
+    starts, ends = _all_windows(iterations)
+    place = number - first_window
+    return ((every >= starts[place]) & (every < ends[place])).astype(np.float64), EffectScope.STEP
 
 
 def trend_number(iterations: int) -> int:
@@ -79,6 +86,26 @@ def _all_fading_weights(iterations: int) -> Floats:
     return np.array(fading).reshape(-1, iterations)
 
 
+@lru_cache(maxsize=16)
+def _all_windows(iterations: int) -> tuple[Ints, Ints]:
+    """Return the first iteration, and that after the last, of windows of up to half of all.
+
+    None starts with the first iteration or ends with the last: those are steps.
+    """
+    first, after = np.triu_indices(iterations, 2)
+    inside = (first > 0) & (after < iterations) & (after - first <= iterations // 2)
+    return first[inside], after[inside]
+
+
+def windows_number(iterations: int) -> int:
+    """Return how many windows there are among the patterns of so many iterations."""
+    return len(_all_windows(iterations)[0]) if _has_windows(iterations) else 0
+
+
+def _has_windows(iterations: int) -> bool:
+    return STEP_FROM <= iterations <= _LONGEST_WITH_WINDOWS
+
+
 # -- Generalised least squares ---------------------------------------------------------------------
 
 
@@ -92,7 +119,7 @@ class PatternEstimates(Struct, frozen=True, eq=False, kw_only=True):
     ln_evidence: float  # ln likelihood by the correlation alone, at equal squares
 
 
-def estimate_patterns(rows: Floats, rho: float) -> PatternEstimates:
+def estimate_patterns(rows: Floats, rho: float, *, with_windows: bool = False) -> PatternEstimates:
     """Estimate all patterns beside the mean on rows (R, I).
 
     Products with the inverse covariance V^-1 are V^-1 y = W' W y, with W the whitening. Of a
@@ -102,7 +129,7 @@ def estimate_patterns(rows: Floats, rho: float) -> PatternEstimates:
     first = math.sqrt(1 - rho * rho)
     # The rows, and a constant row for the mean, by the inverse of their covariance.
     inverse = _times_inverse(np.concatenate((rows, np.ones((1, iterations)))), rho)
-    products, own_products = _products_with_patterns(inverse, rho)
+    products, own_products = _products_with_patterns(inverse, rho, with_windows=with_windows)
     mean = inverse.sum(axis=1)
     of_mean = products[-1]
     covariance = products[:-1] - of_mean * (mean[:-1] / mean[-1])[:, None]
@@ -134,8 +161,13 @@ def _times_inverse(rows: Floats, rho: float) -> Floats:
     return inverse
 
 
-def _products_with_patterns(inverse: Floats, rho: float) -> tuple[Floats, Floats]:
-    """Return p' V^-1 y of all patterns and rows (R, H), and p' V^-1 p (H,)."""
+def _products_with_patterns(
+    inverse: Floats, rho: float, *, with_windows: bool
+) -> tuple[Floats, Floats]:
+    """Return p' V^-1 y of all patterns and rows (R, H), and p' V^-1 p (H,).
+
+    A window of m iterations is whitened to 1, then 1 - rho in each further one, and -rho behind it.
+    """
     iterations = inverse.shape[1]
     of_singles = np.full(iterations, 1 + rho**2)
     of_singles[[0, -1]] = 1.0
@@ -150,6 +182,11 @@ def _products_with_patterns(inverse: Floats, rho: float) -> tuple[Floats, Floats
         slopes = np.concatenate((trend, _all_fading_weights(iterations)))
         products.append(inverse @ slopes.T)
         own_products.append(np.sum(_whiten(slopes, rho) ** 2, axis=1))
+    if with_windows and _has_windows(iterations):
+        first, after = _all_windows(iterations)
+        total = np.concatenate((np.zeros((len(inverse), 1)), inverse.cumsum(axis=1)), axis=1)
+        products.append(total[:, after] - total[:, first])
+        own_products.append(1 + (after - first - 1) * (1 - rho) ** 2 + rho**2)
     return np.concatenate(products, axis=1), np.concatenate(own_products)
 
 
@@ -210,12 +247,16 @@ class SeriesRows(Struct, frozen=True, eq=False, kw_only=True):
     df: Floats  # (R,) degrees of freedom of the variance
     prior: SpreadPrior  # of how much more iterations differ
     patterns_before: int  # that were found before, and taken away
+    with_windows: bool = False
 
     def test_patterns(self) -> list[PatternTest]:
         """Return all patterns that may pay, the clearest first."""
         iterations = self.rows.shape[1]
         correlations = _CORRELATIONS if iterations >= _CORRELATED_FROM else _CORRELATIONS[:1]
-        fits = [estimate_patterns(self.rows, float(rho)) for rho in correlations]
+        fits = [
+            estimate_patterns(self.rows, float(rho), with_windows=self.with_windows)
+            for rho in correlations
+        ]
         of_others = [_squares_of_others(fit, iterations) for fit in fits]
         pairs = self._choose_pairs(fits, of_others)
         posterior = self._weigh(fits, pairs)

@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rater.analysis.divots.model.comparison import FAST_TIMES
 from rater.analysis.divots.model.effects import DivotEffect, EffectKind, EffectScope
 from rater.analysis.divots.model.finding import Thresholds
 from rater.analysis.divots.model.nulls import huber_mean
@@ -25,7 +26,6 @@ _PASSES: Final = 2  # over all effects. Chosen (three simulated)
 # Share of the floor. Chosen: below half of its floor an effect leaves the model. That is less than
 # the share to enter (`part_effects.ENTERS`), so that no effect comes and goes.
 _LEAVES: Final = 0.5
-_FAST_TIMES: Final = 2.0  # times the floor. Chosen: a fast effect costs no score
 _LEAST_SD: Final = 1e-6  # ln, of values that are all equal
 _OF_COPIES: Final = (EffectKind.COPY, EffectKind.COPIES, EffectKind.MODES, EffectKind.MOVING)
 
@@ -88,7 +88,7 @@ def is_reported(effect: DivotEffect, thresholds: Thresholds) -> bool:
     the default holds for each effect; a lower one changes nothing, since smaller effects are not in
     the model.
     """
-    if effect.kind is EffectKind.ITERATIONS:
+    if effect.kind in (EffectKind.ITERATIONS, EffectKind.UNSTEADY):
         return True
     default = Thresholds()
     if effect.kind in _OF_COPIES and effect.benchmarks.sum() < 2:
@@ -100,7 +100,7 @@ def is_reported(effect: DivotEffect, thresholds: Thresholds) -> bool:
     largest = float(np.max(np.abs(effect.size)))
     size = largest if effect.scope is EffectScope.SOME else abs(effect.typical)
     is_fast = effect.typical < 0 and effect.kind is not EffectKind.GRADIENT
-    return size >= floor_of(effect) * (_FAST_TIMES if is_fast else 1.0)
+    return size >= floor_of(effect) * (FAST_TIMES if is_fast else 1.0)
 
 
 def _estimate_size(effect: DivotEffect, remaining: Floats) -> Floats:
@@ -114,7 +114,8 @@ def _estimate_size(effect: DivotEffect, remaining: Floats) -> Floats:
     if effect.kind is EffectKind.GRADIENT:
         size[rows] = _slopes(values, effect.slot_weights)
     elif effect.has_fixed_slots:
-        size[rows] = _differences(values, effect.slot_weights > 0)
+        by_iteration = _differences(values, effect.slot_weights > 0)
+        size[rows] = _size_over_time(by_iteration, effect.iteration_weights[iterations])
     else:
         weights = effect.slot_weights
         chosen = weights[iterations] if weights.ndim == 2 else weights[rows][:, iterations]
@@ -133,8 +134,15 @@ def _slopes(values: Floats, position: Floats) -> Floats:
     return slopes
 
 
-def _differences(values: Floats, inside: Bools) -> Floats:
-    """Return the mean of slots (S,) less that of the others (R,), of values (R, I, S)."""
+class _Differences(Struct, frozen=True, eq=False):
+    """How much slots differ from the others in each iteration."""
+
+    by_iteration: Floats  # (R, I) ln
+    sd: Floats  # (R,) ln, of each by chance
+
+
+def _differences(values: Floats, inside: Bools) -> _Differences:
+    """Return the mean of slots (S,) less that of the others, of values (R, I, S)."""
     distance = np.abs(values - cell_medians(values)).reshape(len(values), -1)
     sd = np.maximum(MAD_TO_SD * median(distance), _LEAST_SD)[:, None]
     others = values[:, :, ~inside]
@@ -142,4 +150,13 @@ def _differences(values: Floats, inside: Bools) -> Floats:
     of_others = median(others) if inside.sum() == 1 else huber_mean(others, sd)
     by_iteration = huber_mean(values[:, :, inside], sd) - of_others
     fewer = max(1, min(int(inside.sum()), int((~inside).sum())))
-    return np.nan_to_num(huber_mean(by_iteration, sd[:, 0] / np.sqrt(fewer)))
+    return _Differences(by_iteration, sd[:, 0] / np.sqrt(fewer))
+
+
+def _size_over_time(differences: _Differences, weights: Floats) -> Floats:
+    """Return the size (R,) of an effect with these weights (I,): a mean, or a line through 0."""
+    if (weights == weights[0]).all():
+        return np.nan_to_num(huber_mean(differences.by_iteration, differences.sd))
+    by_iteration = np.nan_to_num(differences.by_iteration)
+    sizes: Floats = by_iteration @ weights / (weights @ weights)
+    return sizes

@@ -13,6 +13,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rater.analysis.divots.model.comparison import FAST_TIMES
 from rater.analysis.divots.model.effects import DivotEffect, EffectKind, EffectScope
 from rater.analysis.divots.model.noise import LEAST_SD
 from rater.analysis.divots.model.nulls import SpreadPrior, least_sufficient, ln_choose
@@ -240,8 +241,11 @@ def _tests_that_pay(
 ) -> Iterator[PatternTest]:
     """Yield the tests whose evidence exceeds the price and whose size exceeds `floor`."""
     for test in tests:
-        steps = _STEPS if test.pattern < iterations else _STEPS_OF_MANY
-        large = abs(test.size) >= max(floor, clock_step[test.row] * steps)
+        is_single = test.pattern < iterations
+        steps = _STEPS if is_single else _STEPS_OF_MANY
+        # A fast iteration costs no score; a step that is fast on one side is slow on the other.
+        least = floor * (FAST_TIMES if is_single and test.size < 0 else 1.0)
+        large = abs(test.size) >= max(least, clock_step[test.row] * steps)
         is_fading = test.pattern > trend_number(iterations)
         if _net_evidence(test, iterations, tried) <= 0 or not large:
             continue
