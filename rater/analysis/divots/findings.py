@@ -159,6 +159,7 @@ def build_findings(search_result: SearchResult) -> list[Finding]:
     for cause in causes:
         _set_sizes(cause, search_result.residuals)
     set_costs(table, causes)
+    _add_sizes_of_wholes(causes)
     findings = [_finding(table, cause) for cause in causes]
     findings.sort(key=lambda finding: (finding.explained, *_rank(finding)))
     predicted = [_cause_of_layout(table, effect) for effect in search_result.predicted]
@@ -181,6 +182,26 @@ def _set_sizes(cause: Cause, rest: Floats) -> None:
         outside = median(np.where(cause.covered, np.nan, rest))
         more = np.nan_to_num(inside - outside)[..., None]
         cause.effect = np.where(cause.covered, cause.effect + more, 0.0)
+
+
+def _add_sizes_of_wholes(causes: Sequence[Cause]) -> None:
+    """Give a slow copy inside a slow part its size against the copies that are not slow at all.
+
+    Its cost stays what it costs beside the part.
+    """
+    own_effects = [cause.effect for cause in causes]
+    for cause in causes:
+        for whole, effect in zip(causes, own_effects, strict=True):
+            if _is_inside(cause, whole):
+                cause.effect = np.where(cause.covered, cause.effect + effect, 0.0)
+
+
+def _is_inside(cause: Cause, whole: Cause) -> bool:
+    """Tell whether a slow place is in a larger slow place, in all of its cells."""
+    if cause.kind not in PLACED or whole.kind not in PLACED or "moves" in cause.facts:
+        return False
+    smaller = bool((cause.slots <= whole.slots).all() and (cause.slots != whole.slots).any())
+    return smaller and not (cause.covered & ~whole.covered).any() and cause.size > 0 < whole.size
 
 
 def _rank(finding: Finding) -> tuple[float, float, str, str]:

@@ -404,11 +404,20 @@ def _huber_loss(deviations: Floats) -> Floats:
 
 
 def _is_sound(model: _Model) -> bool:
-    """Tell whether no part, and nothing that a set leaves of all copies, is in a model twice."""
+    """Tell whether no part, and nothing that a set leaves of all copies, is in a model twice.
+
+    Nor may all copies of a set but one have effects of their own: of two copies that differ, each
+    is one fault.
+    """
     masks = {term.slots.mask.tobytes() for term in model}
     rests = {(~term.slots.mask).tobytes() for term in model}
     names = {(term.slots.name, term.benchmarks.tobytes()) for term in model}
-    return len(names) == len(model) and not masks & rests
+    if len(names) < len(model) or masks & rests:
+        return False
+    single = [term.slots.mask for term in model if term.slots.kind is EffectKind.COPY]
+    alone = np.any(single, axis=0) if single else np.zeros(0, dtype=bool)
+    sets = [term.slots.mask for term in model if term.slots.kind is not EffectKind.COPY]
+    return not single or all((mask & ~alone).sum() > 1 for mask in sets)
 
 
 def _list_moves(model: _Model, sets: SlotSets, levels: _GroupLevels) -> Iterator[_Model]:
