@@ -16,6 +16,7 @@ from rater.analysis.results.gates import (
     more_text,
     repeats_needed,
 )
+from rater.fleet.backends.node_names import compress
 from rater.fleet.hosts import FleetComparison, KindComparison, PossibleSlowdown, SlowHost
 from rater.fleet.show import MissingHost
 from rater.fleet.slowness import ONE, least_effect
@@ -64,25 +65,26 @@ def _judge_kind(kind: KindComparison, limit: GateLimit) -> Iterator[GateVerdict]
         yield GateVerdict(answer=GateAnswer.FOUND, reason=reason)
     if kind.why_not:
         if kind.beside is None:
-            reason = f"{truncate_list(kind.hosts, _MOST_NAMED)}: {kind.why_not}"
+            reason = f"{compress(kind.hosts)}: {kind.why_not}"
             yield GateVerdict(answer=GateAnswer.OPEN, reason=reason)
         return
-    yield _judge_visible(kind, limit, _ALL, kind.visible_whole)
-    if limit.kind in (SLOW_HOST, ANY):
-        yield _judge_visible(kind, limit, _ONE, kind.visible_one)
+    places = {_ALL: kind.visible_whole}
+    if limit.kind != SLOW_THROUGHOUT:
+        places[_ONE] = kind.visible_one
     named = {host.host for host in slow_enough}
-    for possible in kind.possible:
-        if possible.host not in named and _is_asked(possible, limit):
-            yield _judge_possible(possible, limit)
+    for place, visible in places.items():
+        verdict = _judge_visible(kind, limit, place, visible)
+        yield verdict
+        if verdict.answer is GateAnswer.OPEN:
+            continue  # of each host the same could be said
+        for possible in kind.possible:
+            if possible.host not in named and (possible.benchmark is None) == (place == _ALL):
+                yield _judge_possible(possible, limit)
 
 
 def _size(host: SlowHost, limit: GateLimit) -> float:
     """Return a slow host's time over that of the others, in what a limit asks about."""
     return host.slowdown if limit.kind == SLOW_THROUGHOUT else host.worst
-
-
-def _is_asked(possible: PossibleSlowdown, limit: GateLimit) -> bool:
-    return possible.benchmark is None or limit.kind != SLOW_THROUGHOUT
 
 
 def _judge_visible(

@@ -136,8 +136,8 @@ class KindComparison(Struct, frozen=True, kw_only=True):
         if self.reference_hosts is not None and self.reference_hosts < FEWEST_HOSTS:
             known = count(self.reference_hosts, "host") if self.reference_hosts else "no host"
             return (
-                f"{known} of this kind, undisturbed, in the fleet to compare with, and fewer than "
-                "4 do not show what is usual"
+                f"{known} of this kind and program, undisturbed, in the fleet to compare with; "
+                "fewer than 4 do not show what is usual"
             )
         if self.reference_hosts is None and len(self.hosts) < FEWEST_HOSTS:
             hosts_named = "one host alone" if len(self.hosts) == 1 else f"{len(self.hosts)} hosts"

@@ -209,7 +209,10 @@ def _chosen_nodes(calls: Backend, named: tuple[str, ...], options: RunOptions) -
     chosen = [node for node in nodes if node.is_idle or not options.idle]
     if not chosen:
         states = truncate_list([f"{node.name} is {node.word}" for node in nodes])
-        raise InputError(f"no node is {'idle' if options.idle else 'there'}: {states or 'none'}")
+        of_partition = f" of {options.partition}" if options.partition else ""
+        if nodes:
+            raise InputError(f"no node{of_partition} is idle: {states}")
+        raise InputError(f"the backend {options.backend} has no nodes{of_partition}")
     for node in chosen:
         if node.reason is not None:
             print_error(f"warning: {node.name} is {node.word}: {node.reason}")

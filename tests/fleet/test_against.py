@@ -87,7 +87,7 @@ def test_hosts_of_another_machine_or_program_and_disturbed_ones_are_no_reference
         with open_store(database) as store, store.writing("a test") as connection:
             connection.execute(f"UPDATE fleet_run SET {change} WHERE fleet = 1")
         status, out, err = rater(*words)
-        why = "no host of this kind, undisturbed, in the fleet to compare with"
+        why = "no host of this kind and program, undisturbed, in the fleet to compare with"
         assert (status, why in " ".join(out.split()), "cannot be judged" in err) == (3, True, True)
     assert query_rows("SELECT count(*) FROM fleet_run") == [(10,)]
 
