@@ -138,7 +138,10 @@ _PLACING = {
     *(one.label for one in OPTIONS if MOVES_COPIES in one.traits),
 }
 # What no machine changes, and result files without a host name tell.
-_MACHINE = ("host name", "machine id", "architecture", "CPU vendor", "CPU model", "packages")
+_MACHINE = (
+    *("host name", "machine id", "product"),
+    *("architecture", "CPU vendor", "CPU model", "packages"),
+)
 
 
 class PointDifference(Struct, frozen=True, kw_only=True):

@@ -503,6 +503,15 @@ def test_another_model_is_another_machine_where_a_host_name_is_not_known() -> No
     assert told["CPU model"].is_machine
 
 
+def test_another_product_with_the_same_processor_is_another_machine() -> None:
+    def on(number: int, product: str | None) -> Point:
+        it = run(number, source="import")
+        return point(f"p{number}", replace(it, host=replace(it.host, product=product)))
+
+    assert differences_of(on(1, "Rack 930"), on(2, "Blade 7"))["product"].is_machine
+    assert not differences_of(on(1, "Rack 930"), on(2, None))["product"].is_machine
+
+
 def point_of_settings(number: int, settings: dict[str, str], **values: str) -> Point:
     run = replace(stored([copy_row(0, 10.0)], run=number), settings=tuple(settings.items()))
     return Point(f"run {number}", tuple(values.items()), (PointRun(run, None),))
