@@ -21,6 +21,7 @@ from rater.analysis.results.cpu_use import DisturbanceKind, MachineDisturbance
 from rater.show.compare.differences import trouble_parts
 from rater.show.screen.document import print_parts
 from tests.support.calls import Rater, query_rows
+from tests.support.drawings import needs_vega
 from tests.support.made_runs import make
 from tests.support.made_sweeps import make_sweep
 from tests.support.printed import printed_by
@@ -282,6 +283,7 @@ def test_programs_read_the_same_rate_in_every_document(sweep: str, rater: Rater)
         assert by_hand == pytest.approx(ratios)
 
 
+@needs_vega
 def test_people_read_the_same_rate_under_the_same_name(
     sweep: str, rater: Rater, monkeypatch: pytest.MonkeyPatch
 ) -> None:

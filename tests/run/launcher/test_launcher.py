@@ -670,5 +670,9 @@ def test_a_thousand_copies_run_under_a_limit_of_256_open_files(tmp_path: Path) -
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert query_rows("SELECT count(*), sum(status = 'ok') FROM copy") == [(1000, 1000)]
+    # On a machine so full that the launcher itself lacks a CPU some ends are late, and say so.
+    is_well = "status = 'ok' OR late_ns IS NOT NULL"
+    counts = query_rows(f"SELECT count(*), sum({is_well}), sum(status = 'ok') FROM copy")
+    [(copies, well, in_time)] = counts
+    assert (copies, well) == (1000, 1000), done.stderr[-2000:]
+    assert done.returncode == (0 if in_time == 1000 else 1)

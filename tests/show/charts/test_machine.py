@@ -15,7 +15,7 @@ from rater.record.events import CopyEnded
 from rater.show.charts.comparison import cpi_chart, cpi_lines, cpi_svg
 from rater.show.charts.machine import machine_rows, machine_svg
 from tests.support.counted_runs import STACK, counted_run
-from tests.support.drawings import texts
+from tests.support.drawings import needs_vega, texts
 from tests.support.example_runs import copy_row, stored
 
 _SVG = "{http://www.w3.org/2000/svg}"
@@ -178,6 +178,7 @@ def test_bars_stand_on_each_other_up_to_the_cpi() -> None:
     assert len({bar["colour"] for bar in bars}) == len(bars)
 
 
+@needs_vega
 def test_two_points_are_in_per_cent_of_the_first() -> None:
     points = [
         (name, run_counts(run).benchmarks) for name, run in (("A", counted_run()), ("B", SLOW))
