@@ -259,6 +259,24 @@ def test_a_filter_that_refuses_counters_is_told_and_no_sysctl() -> None:
     assert (found.verdict, found.seen, found.command) == (BAD, "by a filter", "--cap-add PERFMON")
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "verdict"),
+    [
+        ("others.busy_cpus", "0.09", GOOD),
+        ("others.busy_cpus", "0.1", CONSIDER),
+        ("others.busy_cpus", "0.99", CONSIDER),
+        ("others.busy_cpus", "1", BAD),
+        ("load.1min", "0.99", GOOD),
+        ("load.1min", "1", CONSIDER),
+    ],
+)
+def test_a_tenth_of_a_cpu_of_other_load_is_some_and_a_whole_one_is_much(
+    name: str, value: str, verdict: DoctorVerdict
+) -> None:
+    found = {finding.check: finding for finding in examine(MachineFacts(values={name: value}))}
+    assert found["other load"].verdict is verdict
+
+
 class Somebody:
     """Works beside us, and the hypervisor for others."""
 

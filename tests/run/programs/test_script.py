@@ -322,6 +322,16 @@ def test_each_copy_is_set_up_in_its_run_directory_on_its_cpus(tmp_path: Path) ->
         assert (run_dir / "cpus").read_text().split()[1] == str(placement.cpu)
 
 
+def test_folders_that_lie_in_each_other_are_made_though_one_of_them_is_there(
+    tmp_path: Path,
+) -> None:
+    program = Program(name="p", argv=("/bin/true",), folders=("out/deep", "out", "out/deep"))
+    made = RunFolders(tmp_path, "uuid", {"p": program}, placed(1), (), keep=False).specs(
+        phase_of(1)
+    )
+    assert Path(made[0, 0].directory, "out", "deep").is_dir()
+
+
 def test_several_copies_are_set_up_at_a_time(tmp_path: Path) -> None:
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("one CPU only")
