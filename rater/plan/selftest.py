@@ -18,6 +18,7 @@ SECONDS = 60.0  # that it takes, about
 LEAST_ITERATIONS = 3
 IDLE_S = 300.0  # that --until-idle waits, at most
 SLOW = 1.25  # a fifth of the CPU time goes to others
+SLOWER = 1.5  # a third of it
 _LEAST_MEMBERS = 3  # copies of an lgroup to be judged as one
 _FEW_CPUS = 3  # fewer CPUs than this need several copies each
 _SEVERAL = 8  # copies there
@@ -52,6 +53,10 @@ class Injection(Struct, frozen=True, kw_only=True):
             return "nothing is disturbed"
         cpus = f"CPU{'s' * (len(self.cpus) > 1)} {format_list(self.cpus)}"
         return f"competing processes take {1 - 1 / self.aimed:.0%} of {cpus}"
+
+    def planted_beside(self, other: Injection) -> Injection:
+        """Return the same, whose place says what else is planted in its run."""
+        return replace(self, place=f"{self.place}, beside {other.place}")
 
     def concerns(self, benchmark: str, iteration: int, copy: int | None = None) -> bool:
         """Tell whether it slows a benchmark in an iteration, and that copy."""
@@ -123,6 +128,28 @@ def plan_injections(
         injections.append(_slow(PlantKind.SLOW_CPU, f"CPU {cpu}", on_cpu[cpu]))
     injections.append(_slow_iteration(placements, iterations, choice))
     return tuple(injections), tuple(not_injected)
+
+
+def plan_pair(
+    injections: Sequence[Injection], placements: Sequence[Placement], choice: random.Random
+) -> tuple[Injection, Injection] | None:
+    """Return two different things to plant in one run; None where a machine has no room for two.
+
+    A slow lgroup and a CPU of another one, which is slower; else a slow CPU and a slow iteration.
+    """
+    by_kind = {injection.kind: injection for injection in injections}
+    group, cpu = by_kind.get(PlantKind.SLOW_LGROUP), by_kind.get(PlantKind.SLOW_CPU)
+    if group is None:
+        iteration = by_kind.get(PlantKind.SLOW_ITERATION)
+        return (cpu, iteration) if cpu and iteration else None
+    elsewhere = group_by_key(
+        (placement.cpu, placement)
+        for placement in placements
+        if placement.cpu is not None and placement.node != group.node
+    )
+    number = choice.choice(sorted(elsewhere))
+    single = _slow(PlantKind.SLOW_CPU, f"CPU {number}", elsewhere[number])
+    return group, replace(single, aimed=SLOWER)
 
 
 def promised_injections(

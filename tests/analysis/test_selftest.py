@@ -29,6 +29,7 @@ from rater.plan.selftest import (
     Injection,
     PlantKind,
     plan_injections,
+    plan_pair,
     promised_injections,
     usual_copies,
 )
@@ -438,7 +439,7 @@ def test_the_document_has_truth_and_findings() -> None:
 
 
 def made_times(injection: Injection, seed: int) -> dict[tuple[str, int, int], float]:
-    rows = made_rows(injection, placements(2, 4), ["a", "b"], 3, random.Random(seed))
+    rows = made_rows([injection], placements(2, 4), ["a", "b"], 3, random.Random(seed))
     return dict(times_of_rows(rows, ["a", "b"]))
 
 
@@ -450,6 +451,41 @@ def test_made_times_are_slow_where_and_as_much_as_is_planted() -> None:
     for injection in plants:
         effect = plant_size(injection, made_times(injection, 3), clean)
         assert effect == pytest.approx(1.25, abs=0.015), injection.kind
+
+
+@pytest.mark.parametrize(
+    ("shape", "kinds"),
+    [((2, 4), ["slow-lgroup", "slow-cpu"]), ((1, 8), ["slow-cpu", "slow-iteration"])],
+)
+def test_two_different_faults_are_planted_in_one_run(
+    shape: tuple[int, int], kinds: list[str]
+) -> None:
+    plants, _ = plan_injections(placements(*shape), 3, random.Random(1))
+    pair = plan_pair(plants, placements(*shape), random.Random(1))
+    assert pair is not None
+    assert [injection.kind for injection in pair] == kinds
+    if kinds[0] == "slow-lgroup":
+        assert not {*pair[0].copies} & {*pair[1].copies}
+
+
+def test_one_cpu_has_no_room_for_two_faults() -> None:
+    plants, _ = plan_injections(placements(1, 1, 8), 3, random.Random(1))
+    assert plan_pair(plants, placements(1, 1, 8), random.Random(1)) is None
+
+
+def test_each_of_two_faults_is_measured_and_named_without_the_other() -> None:
+    shape = placements(2, 4)
+    plants, _ = plan_injections(shape, 3, random.Random(1))
+    group, cpu = plan_pair(plants, shape, random.Random(1)) or (CLEAN, CLEAN)
+    clean = made_times(CLEAN, 2)
+    rows = made_rows([group, cpu], shape, ["a", "b"], 3, random.Random(3))
+    made = dict(times_of_rows(rows, ["a", "b"]))
+    assert plant_size(group, made, clean, cpu) == pytest.approx(1.25, abs=0.015)
+    assert plant_size(cpu, made, clean, group) == pytest.approx(1.5, abs=0.02)
+    of_cpu = replace(FOUND, cpus=cpu.cpus, copies=cpu.copies, slowdown=1.5)
+    beside = judge(group, 1.25, [of_cpu], 0.03, 3, beside=cpu)
+    assert (beside.named, beside.false, beside.verdict) == ((), (), Verdict.WRONG)
+    assert judge(cpu, 1.5, [of_cpu], 0.03, 3, beside=group).verdict is Verdict.RIGHT
 
 
 def test_what_is_promised_is_planted_at_just_that_size_in_its_scope() -> None:

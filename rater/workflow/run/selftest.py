@@ -45,6 +45,7 @@ from rater.plan.selftest import (
     Injection,
     NotInjected,
     plan_injections,
+    plan_pair,
     promised_injections,
     usual_copies,
 )
@@ -203,17 +204,19 @@ class _SelfTest:
         plants, missing = plan_injections(self.run.placements, self.iterations, self.choice)
         self.injections, self.missing = (CLEAN, *plants), [*missing]
 
-    def judge(self, injection: Injection, result: RunResult) -> Judgement | None:
-        """Judge a run; None: too noisy to plant anything."""
+    def judge(
+        self, injection: Injection, result: RunResult, beside: Injection | None = None
+    ) -> Judgement | None:
+        """Judge a run by one of its plants; None: too noisy to plant anything."""
         effect = None
         if injection is CLEAN:
             self.clean, self.spread = result, spread_of(result.times, result.costs, self.cpu_of)
         elif self.clean is not None:
-            effect = plant_size(injection, result.times, self.clean.times)
+            effect = plant_size(injection, result.times, self.clean.times, beside)
         if self.spread is None or self.spread.size > NOISIEST:
             return None
         return judge(
-            injection,
+            injection if beside is None else injection.planted_beside(beside),
             effect,
             result.found.findings,
             floor=floor_of(self.spread.size),
@@ -221,6 +224,7 @@ class _SelfTest:
             others=result.taken,
             unsteady=result.unsteady,
             disturbed=result.disturbed,
+            beside=beside,
         )
 
     def take(self, judgement: Judgement | None) -> None:
@@ -508,8 +512,8 @@ def _simulate(output: Output, options: SelfTestOptions) -> int:
     threads = Counter(pu.core for pu in topology.pus)
     core_pus = sorted((pu.os, threads[pu.core]) for pu in topology.pus)
 
-    def make(injection: Injection) -> RunResult:
-        rows = made_rows(injection, placements, benchmarks, test.iterations, test.choice)
+    def make(*injections: Injection) -> RunResult:
+        rows = made_rows(injections, placements, benchmarks, test.iterations, test.choice)
         analysis = analyse(
             [rows], [(benchmark, None) for benchmark in benchmarks], Thresholds(), core_pus=core_pus
         )
@@ -532,12 +536,16 @@ def _simulate(output: Output, options: SelfTestOptions) -> int:
         test.take(test.judge(injection, make(injection)))
         if not test.judged:
             return test.show()
+    if pair := plan_pair(test.injections, placements, test.choice):
+        both = make(*pair)
+        for injection, beside in (pair, pair[::-1]):
+            test.take(test.judge(injection, both, beside))
     visible = test.clean.found.visible if test.clean else {}
     return test.show(tuple(tried(scope, visible[scope]) for scope in planned(visible)))
 
 
 def made_rows(
-    injection: Injection,
+    injections: Sequence[Injection],
     placements: Sequence[Placement],
     benchmarks: Sequence[str],
     iterations: int,
@@ -565,7 +573,11 @@ def made_rows(
         for iteration in range(1, iterations + 1)
         for placement in placements
         for slowdown in [
-            injection.aimed if injection.concerns(name, iteration, placement.copy) else 1.0
+            math.prod(
+                injection.aimed
+                for injection in injections
+                if injection.concerns(name, iteration, placement.copy)
+            )
         ]
         for time_s in [_UNDISTURBED_S * slowdown * math.exp(choice.gauss(0, _NOISE))]
     ]
