@@ -351,6 +351,10 @@ def merge(output: Output, target: str, sources: tuple[str, ...], restore: bool) 
     files = list(dict.fromkeys(map(Path, sources)))
     with open_store(path) as store:
         merged, errors = merge_all(store, files, output, restore=restore)
+        with store.reading() as connection:
+            (removed,) = connection.execute("SELECT count(*) FROM removed").fetchone()
+    if removed and any(it.schema is None for it in merged):  # such a file is not opened again
+        print_error(f"{path}: what was removed from it stays out; --restore brings it back")
     if output.json:
         print_json({"files": [it.document() for it in merged], "errors": errors})
     elif len(files) > 1:

@@ -87,8 +87,11 @@ def _why(node_attempt: NodeAttempt, attempts: Sequence[NodeAttempt]) -> str | No
     if node_attempt.reason is not None:
         return _without_copies(node_attempt)
     before = [attempt for attempt in attempts if attempt.attempt < node_attempt.attempt][-1:]
-    ended = (f"attempt {one.attempt} {one.state.shown}: {_without_copies(one)}" for one in before)
-    return next(ended, None)
+    for last in before:
+        reason = _without_copies(last)
+        if last.state is not AttemptState.COMPLETE:
+            return f"attempt {last.attempt} {last.state.shown}" + (f": {reason}" if reason else "")
+    return None
 
 
 def _without_copies(attempt: NodeAttempt) -> str | None:

@@ -76,7 +76,8 @@ def test_runs_of_one_host_are_attempts_and_by_file_each_is_a_host(
     rater: Rater, tmp_path: Path
 ) -> None:
     files = [*databases_of(tmp_path, hosts_of(1), 21), *databases_of(tmp_path, hosts_of(1), 20)]
-    err = rater("fleet", "collect", "--from", *files)[2]
+    _, out, err = rater("fleet", "collect", "--from", *files)
+    assert out.split()[-3:] == ["n1", "complete", "2"]  # nothing to be told of the first one
     assert "2 databases: 1 host, 2 runs; of the runs of one host the last" in err
     assert attempts() == [("n1", 1, "complete"), ("n1", 2, "complete")]
     query = "SELECT attempt, started_at FROM fleet_run ORDER BY attempt"

@@ -254,7 +254,9 @@ def test_a_cancelled_fleet_is_retried_to_its_end(submitter: Submitter) -> None:
 def test_nodes_and_options_that_slurm_does_not_have_are_refused(submitter: Submitter) -> None:
     done = rater(*submitter.run("n[1-9]", command="true")[len(RATER) :])
     assert done.returncode == 2
-    assert "n5, n6, n7, n8 and 1 more: not among the scheduler's nodes" in done.stderr
+    assert (
+        "n5, n6, n7, n8 and 1 more: not among the nodes that the backend slurm knows" in done.stderr
+    )
     words = submitter.run("n1", "--slurm-arg=--partition=fast", "--wait", command="true")
     assert rater(*words[len(RATER) :]).returncode == 1
     [(state, reason)] = attempts(submitter.fleet(), "n1")
