@@ -490,26 +490,19 @@ def test_an_option_that_an_older_run_does_not_know_was_at_its_default() -> None:
     assert told["--reserve"].values == ((None, (1,)), ("1", (3,)))
 
 
-def test_another_model_is_another_machine_where_a_host_name_is_not_known() -> None:
-    def on(number: int, model: str, name: str | None) -> Point:
+def test_another_model_or_product_is_another_machine_where_a_host_name_is_not_known() -> None:
+    def on(number: int, **known: str | None) -> Point:
         it = run(number, source="import")
-        return point(
-            f"p{number}", replace(it, host=replace(it.host, cpu_model=model, hostname=name))
-        )
+        return point(f"p{number}", replace(it, host=replace(it.host, **known)))
 
-    told = differences_of(on(1, "Xeon", "h"), on(2, "Core i5", None))
+    told = differences_of(
+        on(1, cpu_model="Xeon", hostname="h"), on(2, cpu_model="Core i5", hostname=None)
+    )
     assert told["host name"].unknown
     assert not told["host name"].is_machine
     assert told["CPU model"].is_machine
-
-
-def test_another_product_with_the_same_processor_is_another_machine() -> None:
-    def on(number: int, product: str | None) -> Point:
-        it = run(number, source="import")
-        return point(f"p{number}", replace(it, host=replace(it.host, product=product)))
-
-    assert differences_of(on(1, "Rack 930"), on(2, "Blade 7"))["product"].is_machine
-    assert not differences_of(on(1, "Rack 930"), on(2, None))["product"].is_machine
+    assert differences_of(on(1, product="Rack 930"), on(2, product="Blade 7"))["product"].is_machine
+    assert not differences_of(on(1, product="Rack 930"), on(2))["product"].is_machine
 
 
 def point_of_settings(number: int, settings: dict[str, str], **values: str) -> Point:
