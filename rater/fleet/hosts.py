@@ -123,6 +123,7 @@ class KindComparison(Struct, frozen=True, kw_only=True):
     odd_settings: dict[str, tuple[OddSetting, ...]]  # by host, of those that have any
     disturbed: tuple[str, ...] = ()  # hosts
     possible: tuple[PossibleSlowdown, ...] = ()  # of each host in all benchmarks, and in one
+    visible_worst: tuple[str, float] | None = None  # a benchmark, and the least seen in it
     iterations: int = 1  # that were counted
     # Hosts of another fleet that these are held against; None: they are held against each other.
     reference_hosts: int | None = None
@@ -383,6 +384,7 @@ def _compared(
         slow=() if mostly_disturbed([result.taken for result in results], "host") else tuple(slow),
         visible_whole=float(np.expm1(comparison.visible_whole)) if comparison else None,
         visible_one=float(np.expm1(comparison.visible_one)) if comparison else None,
+        visible_worst=_visible_worst(comparison, times.names),
         quiet=tuple(results[place].host for place in quiet),
         odd_settings=odd,
         disturbed=tuple(result.host for result in results if result.taken),
@@ -391,6 +393,16 @@ def _compared(
         reference_hosts=None if reference is None else len(reference),
         shift=_shift(comparison) if reference else None,
     )
+
+
+def _visible_worst(
+    comparison: HostsJudged | None, names: Sequence[str]
+) -> tuple[str, float] | None:
+    """Return the benchmark in which least can be seen, and which slowdown can."""
+    if comparison is None or not names:
+        return None
+    place = int(np.argmax(comparison.visible_each))
+    return names[place], math.expm1(comparison.visible_each[place])
 
 
 def _shift(comparison: HostsJudged | None) -> float | None:

@@ -35,6 +35,7 @@ _MOST_HOSTS = 40
 _MOST_NAMED = 4  # benchmarks in a sentence, settings, hosts of a small kind
 _MOST_INSIDE = 3
 _KIND = JsonFields("cpu_model microcode memory_bytes kernel cpus copies what=workload_text")
+_NOISY = 1.5  # times what can be seen in a typical benchmark: a noisier one is told
 _LEVEL = 0.4  # of the slowdown of all copies together: a median copy below that is level
 SLOWDOWN = Form(
     lambda ratios: [CHANGE.cells([None if ratio is None else ratio - 1])[0] for ratio in ratios]
@@ -74,7 +75,11 @@ def fleet_document(
                 "apart": list(kind.apart),
                 "hosts": list(kind.hosts),
                 "cannot_tell": kind.why_not is not None,
-                "visible": {"all": kind.visible_whole, "one": kind.visible_one},
+                "visible": {
+                    "all": kind.visible_whole,
+                    "one": kind.visible_one,
+                    "worst": kind.visible_worst,
+                },
                 "slow": [_slow(slow_host, inside.get(slow_host.host)) for slow_host in kind.slow],
                 "why_not": kind.why_not,
                 "disturbed": list(kind.disturbed),
@@ -205,9 +210,14 @@ def _visible(kind: KindComparison, against: int | None) -> str:
     if kind.why_not or kind.visible_whole is None or kind.visible_one is None:
         level = " None is slow against the most common kind." if kind.beside == () else ""
         return f"Cannot tell: {kind.why_not}.{level}"
+    noisy = ""
+    if kind.visible_worst is not None and kind.visible_worst[1] > _NOISY * kind.visible_one:
+        name, worst = kind.visible_worst
+        noisy = f" (up to {percent(worst)} % in {name})"
     return (
         f"Smallest detectable slowdown ({count(len(kind.hosts), 'host')}): "
-        f"{percent(kind.visible_whole)} % in all benchmarks, {percent(kind.visible_one)} % in one."
+        f"{percent(kind.visible_whole)} % in all benchmarks, {percent(kind.visible_one)} % in one"
+        f"{noisy}."
     )
 
 

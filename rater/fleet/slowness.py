@@ -60,7 +60,8 @@ class HostsJudged(Struct, frozen=True, kw_only=True):
     distances: Floats  # (hosts, benchmarks): median over iterations of ln(time / others' median)
     slow: tuple[Slowness, ...]  # the slowest first
     visible_whole: float  # the effects that four of five such hosts would show, ln
-    visible_one: float
+    visible_one: float  # in the benchmark of typical noise
+    visible_each: Floats  # in each benchmark
     error_whole: float  # standard deviation (ln) of a host's distance in all benchmarks, by chance
     error_each: Floats  # the same in each benchmark
 
@@ -136,6 +137,7 @@ class _Search(Struct, frozen=True, kw_only=True):
             # What is slow in all benchmarks shows in each of them, too.
             visible_whole=min(max(floor, self.of_hosts.visible), visible_one),
             visible_one=visible_one,
+            visible_each=np.maximum(self.of_cells.fit.visible(*self.each.shape), ONE),
             error_whole=float(self.of_hosts.fit.scale[0]),
             error_each=self.of_cells.fit.scale,
         )
@@ -281,7 +283,7 @@ def _judge_by(fit: _Fit, least: Floats, can_be_slow: Bools) -> _Judged:
     """Return how often chance does so much, by a fit to healthy hosts."""
     hosts, columns = least.shape
     by_chance = np.where(can_be_slow, fit.by_chance(least, hosts), np.inf)
-    return _Judged(by_chance, fit.visible(hosts, columns), fit)
+    return _Judged(by_chance, float(median(fit.visible(hosts, columns))), fit)
 
 
 def _is_beyond(fit: _Fit, least: Floats, can_be_slow: Bools, host: int) -> bool:
@@ -309,11 +311,11 @@ class _Fit(Struct, frozen=True, kw_only=True):
         )
         return np.where(standardised > self.cut, chance, np.inf)  # NaN is not greater
 
-    def visible(self, hosts: int, columns: int) -> float:
-        """Return the effect (ln) that four of five slow hosts would show beyond chance."""
+    def visible(self, hosts: int, columns: int) -> Floats:
+        """Return the effects (ln) that four of five slow hosts would show, by column."""
         odds = max(hosts * columns * (1 - self.share) / _ALPHA, 1.0)
         needed = self.cut + self.tail * math.log(odds)
-        return float(median(self.scale)) * (needed - self.low)
+        return self.scale * (needed - self.low)
 
 
 def _fit(least: Floats, prior: float | None) -> _Fit:

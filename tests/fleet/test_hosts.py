@@ -352,6 +352,14 @@ def test_a_slow_host_is_among_what_the_fleet_says_it_can_see() -> None:
     assert 0.015 <= found.visible_whole < 0.03 <= found.visible_one < 0.12
 
 
+def test_what_can_be_seen_in_a_noisier_benchmark_is_told_apart() -> None:
+    logs = fleet(100)
+    logs[:, 2] += 0.03 * np.random.default_rng(5).standard_normal((100, 3))
+    found = compare_hosts(logs)
+    assert int(np.argmax(found.visible_each)) == 2
+    assert found.visible_each[2] > 1.5 * found.visible_one
+
+
 def test_three_hosts_cannot_be_told_apart() -> None:
     with pytest.raises(ValueError, match="3 hosts, expected 4 or more"):
         compare_hosts(fleet(3))
