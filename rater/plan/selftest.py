@@ -133,7 +133,7 @@ def plan_injections(
 def plan_pair(
     injections: Sequence[Injection], placements: Sequence[Placement], choice: random.Random
 ) -> tuple[Injection, Injection] | None:
-    """Return two different things to plant in one run; None where a machine has no room for two.
+    """Return two different things to plant in one run; none on a machine that has no room for two.
 
     A slow lgroup and a CPU of another one, which is slower; else a slow CPU and a slow iteration.
     """

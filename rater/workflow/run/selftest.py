@@ -205,18 +205,18 @@ class _SelfTest:
         self.injections, self.missing = (CLEAN, *plants), [*missing]
 
     def judge(
-        self, injection: Injection, result: RunResult, beside: Injection | None = None
+        self, injection: Injection, result: RunResult, second: Injection | None = None
     ) -> Judgement | None:
         """Judge a run by one of its plants; None: too noisy to plant anything."""
         effect = None
         if injection is CLEAN:
             self.clean, self.spread = result, spread_of(result.times, result.costs, self.cpu_of)
         elif self.clean is not None:
-            effect = plant_size(injection, result.times, self.clean.times, beside)
+            effect = plant_size(injection, result.times, self.clean.times, second)
         if self.spread is None or self.spread.size > NOISIEST:
             return None
         return judge(
-            injection if beside is None else injection.planted_beside(beside),
+            injection if second is None else injection.planted_beside(second),
             effect,
             result.found.findings,
             floor=floor_of(self.spread.size),
@@ -224,7 +224,7 @@ class _SelfTest:
             others=result.taken,
             unsteady=result.unsteady,
             disturbed=result.disturbed,
-            beside=beside,
+            beside=second,
         )
 
     def take(self, judgement: Judgement | None) -> None:

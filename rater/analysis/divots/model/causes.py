@@ -210,7 +210,7 @@ def _describe(result: SearchResult, runs: CopyRuns, group: EffectGroup) -> _Desc
     if first.kind is EffectKind.GRADIENT:
         return _describe_gradient(table, first)
     if first.kind is EffectKind.UNSTEADY:
-        return _describe_unsteady(result, runs)
+        return _describe_unsteady(result, first)
     if first.kind is EffectKind.MOVING:
         return _Description(kind=Kind.OUTLIER_COPY, level=EffectKind.COPY, facts={"moves": 1.0})
     single = first.kind in (EffectKind.COPY, EffectKind.COPIES)
@@ -239,14 +239,16 @@ def _describe_gradient(table: Table, effect: DivotEffect) -> _Description:
     return _Description(kind=Kind.GRADIENT, facts={"rise": effect.typical})
 
 
-def _describe_unsteady(result: SearchResult, runs: CopyRuns) -> _Description:
-    """Describe copies that vary more than others: by how many times, of their standard deviations.
+def _describe_unsteady(result: SearchResult, effect: DivotEffect) -> _Description:
+    """Describe copies that vary more than others, and how many times as much.
 
-    The residuals still have all of it.
+    The effect has a share 1 - 1 / r of what the residuals have about the level of each copy, where
+    the copies vary r times as much (`spreads.unsteady_effects`).
     """
     about_level = result.residuals - np.nanmean(result.residuals, axis=1, keepdims=True)
-    sd = np.sqrt(np.nanmedian(np.nanmean(about_level**2, axis=1), axis=0))  # (S,)
-    ratio = float(np.median(sd[runs.slots]) / np.median(sd[~runs.slots]))
+    beyond = np.abs(effect.slot_weights).sum()
+    all_of_them = np.nansum(np.abs(about_level[..., effect.slot_weights.any(axis=(0, 1))]))
+    ratio = 1 / (1 - float(beyond / all_of_them))
     return _Description(kind=Kind.UNSTEADY, level="set", facts={"ratio": ratio})
 
 

@@ -176,7 +176,7 @@ def search(table: Table, thresholds: Thresholds) -> SearchResult:
     searcher = _make_searcher(table)
     start = np.where(_where_most_slots_ran(table), table.log_s - layout[:, None], np.nan)
     model = _fit_model(searcher, start, np.ones(table.shape[2]))
-    ratios = variance_ratios(model.residuals, model.noise.repeat.variance)
+    ratios = variance_ratios(model.residuals, model.noise)
     if (ratios > 1).any():
         model = _fit_model(searcher, start, ratios)
     over_time = _series_over_time(model, searcher.clock_step)

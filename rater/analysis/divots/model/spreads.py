@@ -107,6 +107,7 @@ _TURNING: Final = (EffectKind.NODE, EffectKind.PACKAGE)
 _SLOW: Final = 0.5  # of an iteration's largest difference: a part with so much of it is slow
 _LEAST_TURNS: Final = 0.5  # of the iterations, at least: some part is slow in them
 _LEAST_ITERATIONS: Final = 2
+_TURNING_MIN_COPIES: Final = 3  # of each part: a mean of fewer is a single copy's
 _OTHERS_WEIGHT: Final = 0.5  # of one benchmark. Chosen: benchmarks differ in how parts differ
 
 
@@ -117,7 +118,8 @@ def find_turns(levels: FamilyLevels, searches: int) -> Iterator[DivotEffect]:
     of two parts each is slow where the other is not. The evidence exceeds ln(searches * B / ALPHA).
     """
     benchmarks, iterations, _ = levels.shape
-    if levels.family.kind not in _TURNING or iterations < _LEAST_ITERATIONS:
+    few = levels.family.sizes.min() < _TURNING_MIN_COPIES or iterations < _LEAST_ITERATIONS
+    if levels.family.kind not in _TURNING or few:
         return
     whole = np.flatnonzero(~np.isnan(levels.cell_levels).any(axis=(1, 2)))
     spread = _spread(levels, whole)
@@ -226,19 +228,18 @@ _UNSTEADY_MOST_SLOTS: Final = 0.2  # of all: more are no exception
 _SMALLEST_WIDTH: Final = 1e-9  # ln, against the logarithm of zero
 
 
-def variance_ratios(residuals: Floats, repeat_variance: Floats) -> Floats:
+def variance_ratios(residuals: Floats, noise: CellNoise) -> Floats:
     """Return the variance of each unsteady slot over that of the others (S,); 1 of steady ones.
 
     The width of a slot is that of the differences between its neighbouring iterations, over the
     noise of the benchmark: a step of its level is in one of them, and lasting levels are in none.
-    `repeat_variance` (B,) is that of one slot from iteration to iteration.
     """
     benchmarks, iterations, slots = residuals.shape
     steady = np.ones(slots)
     values = benchmarks * (iterations - 1)
     if iterations < 3 or slots < _STEADY_MIN_SLOTS or values < _STEADY_MIN_VALUES:
         return steady
-    width = _widths(residuals, repeat_variance)
+    width = _widths(residuals, noise)
     excess = np.log(width) - np.median(np.log(width))
     candidates = np.flatnonzero(excess > _UNSTEADY_MIN_RATIO)
     if not len(candidates) or len(candidates) > _UNSTEADY_MOST_SLOTS * slots:
@@ -252,15 +253,24 @@ def variance_ratios(residuals: Floats, repeat_variance: Floats) -> Floats:
         other_squares=np.full(len(candidates), float(others @ others)),
         other_df=np.full(len(candidates), len(others) - 1.0),
     )
-    wide = width[candidates] * float(np.median(np.sqrt(repeat_variance))) >= _UNSTEADY_MIN_WIDTH
-    found = candidates[(evidence > math.log(slots / ALPHA)) & wide]
+    typical_sd = float(np.median(np.sqrt(noise.repeat.variance)))
+    found = candidates[
+        (evidence > math.log(slots / ALPHA))
+        & (width[candidates] * typical_sd >= _UNSTEADY_MIN_WIDTH)
+    ]
     steady[found] = np.exp(2 * excess[found])
     return steady
 
 
-def _widths(residuals: Floats, repeat_variance: Floats) -> Floats:
-    """Return the width of each slot (S,), in standard deviations of its benchmarks' noise."""
-    differences = np.abs(np.diff(residuals, axis=1)) / np.sqrt(2 * repeat_variance)[:, None, None]
+def _widths(residuals: Floats, noise: CellNoise) -> Floats:
+    """Return the width of each slot (S,), in standard deviations of its benchmarks' noise.
+
+    Rounding to the clock's step adds step^2 / 12 to the variance of each of the two values of a
+    difference: where most of them are equal, that is all there is.
+    """
+    variance = 2 * noise.repeat.variance[:, None, None]
+    rounding = noise.clock_step[:, None, None] ** 2 / 6
+    differences = np.sqrt((np.diff(residuals, axis=1) ** 2 + rounding) / variance)
     [width] = quantiles(differences.reshape(-1, residuals.shape[2]).T, _ONE_SD)
     widths: Floats = np.maximum(np.nan_to_num(width, nan=1.0), _SMALLEST_WIDTH)
     return widths
