@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import getpass
 import json
-import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import batched
 from typing import Any, Final
 
 from rater.fleet.backends.scheduler import (
@@ -20,13 +18,13 @@ from rater.fleet.backends.scheduler import (
     JobRejectedError,
     JobSpec,
     SchedulerUnavailableError,
+    environment_without,
     require_commands,
     run_command,
 )
 from rater.fleet.plan import JobPhase, JobSeen
 from rater.system.files import Trusted
 
-_IDS_AT_ONCE: Final = 200  # of one command line
 _OWN: Final = re.compile(r"PBS_(?!CONF_FILE$|DEFAULT$|EXEC$)\w+")  # that this is a job itself
 _LATER: Final = re.compile(
     r"cannot connect|connection refused|timed? ?out|server shutting down|busy|temporar|"
@@ -37,7 +35,7 @@ _RUNNING: Final = "RBESU"  # letters of states: running, begun, ending, suspende
 _ENDED: Final = "FXM"  # finished, expired, moved to another server
 _SIGNALS_FROM: Final = 256  # exit status of a job that signal n ended: 256 + n
 _WALLTIME: Final = -29  # exit status of a job that PBS ended at its limit
-_NOT_FREE: Final = ("offline", "down", "unknown", "unresolvable", "stale")
+_NOT_FREE: Final = re.compile("offline|down|unknown|unresolvable|stale")
 
 
 class PbsBackend:
@@ -65,18 +63,13 @@ class PbsBackend:
 
     def poll(self, jobs: Mapping[str, str | None]) -> Mapping[str, JobSeen]:
         """Ask qstat for all jobs at once, finished ones too; qselect for those without a number."""
-        numbers = {name: [job] for name, job in jobs.items() if job is not None}
-        for name in jobs.keys() - numbers.keys():
-            said = self._run("qselect", "-x", "-u", getpass.getuser(), "-N", name)
-            numbers[name] = [line.partition(".")[0] for line in said.split()]
-        facts: dict[str, Any] = {}
-        for some in batched((number for of in numbers.values() for number in of), _IDS_AT_ONCE):
-            facts |= self._facts_of(some)
+        numbers = {
+            name: self._selected("-N", name) if job is None else {job} for name, job in jobs.items()
+        }
+        facts = self._facts_of([number for of_name in numbers.values() for number in of_name])
         seen_jobs: dict[str, JobSeen] = {}
-        for name, of in numbers.items():
-            for number in of:
-                if number not in facts:
-                    continue
+        for name, of_name in numbers.items():
+            for number in sorted(of_name & facts.keys()):
                 seen = seen_job(number, facts[number])
                 if name not in seen_jobs or seen_jobs[name].phase is JobPhase.ENDED:
                     seen_jobs[name] = seen
@@ -92,29 +85,26 @@ class PbsBackend:
                 self._run(*words, job)
 
     def _facts_of(self, numbers: Sequence[str]) -> dict[str, Any]:
-        """Return what qstat has of jobs by their numbers; one it does not know is left out."""
-        facts: dict[str, Any] = {}
-        try:
-            facts = self._read("Jobs", "qstat", "-x", "-f", "-F", "json", *numbers)
-        except JobRejectedError:  # one is unknown, and the answer has an error beside the others
-            for number in numbers if len(numbers) > 1 else ():
-                with suppress(JobRejectedError):
-                    facts |= self._read("Jobs", "qstat", "-x", "-f", "-F", "json", number)
+        """Return what qstat has of jobs by their numbers; it fails where it does not know one."""
+        known = [number for number in self._selected() if number in numbers]
+        facts = self._read("Jobs", "qstat", "-x", "-f", "-F", "json", *known) if known else {}
         return {job.partition(".")[0]: of_job for job, of_job in facts.items()}
+
+    def _selected(self, *words: str) -> set[str]:
+        """Return the numbers of this user's jobs, finished ones too."""
+        said = self._run("qselect", "-x", "-u", getpass.getuser(), *words)
+        return {line.partition(".")[0] for line in said.split()}
 
     def _read(self, key: str, *words: str) -> dict[str, Any]:
         """Return an object of the JSON that a command prints."""
-        said = self._run(*words)
         try:
-            found: dict[str, Any] = json.loads(said or "{}").get(key, {})
+            document: dict[str, Any] = json.loads(self._run(*words) or "{}")
         except ValueError as error:
             raise SchedulerUnavailableError(f"{words[0]}: not JSON: {error}") from error
-        return found
+        return dict(document.get(key, {}))
 
     def _run(self, *words: str, input_text: str = "") -> str:
-        environment = {
-            name: value for name, value in os.environ.items() if not _OWN.fullmatch(name)
-        }
+        environment = environment_without(_OWN)
         return run_command(words, later=_LATER, environment=environment, input_text=input_text)
 
 
@@ -140,8 +130,7 @@ def script(order: JobSpec) -> str:
 
 def _node(name: str, vnode: Mapping[str, Any]) -> FleetNode:
     state = str(vnode.get("state", "unknown"))
-    not_free = any(word in state for word in _NOT_FREE)
-    reason = str(vnode.get("comment") or state) if not_free else None
+    reason = str(vnode.get("comment") or state) if _NOT_FREE.search(state) else None
     return FleetNode(name, state, state == "free", reason)
 
 
@@ -157,8 +146,6 @@ def seen_job(number: str, facts: Mapping[str, Any]) -> JobSeen:
         return JobSeen(number, JobPhase.ENDED, "CANCELLED", comment and str(comment))
     if status == _WALLTIME:
         return JobSeen(number, JobPhase.ENDED, "TIMEOUT")
-    if status >= _SIGNALS_FROM:
-        ended_by = f"signal {status - _SIGNALS_FROM}"
-        return JobSeen(number, JobPhase.ENDED, "FAILED", ended_by)
-    word = "COMPLETED" if status == 0 else "FAILED"
-    return JobSeen(number, JobPhase.ENDED, word, f"exit status {status}")
+    by_signal = status >= _SIGNALS_FROM
+    ending = f"signal {status - _SIGNALS_FROM}" if by_signal else f"exit status {status}"
+    return JobSeen(number, JobPhase.ENDED, "FAILED" if status else "COMPLETED", ending)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -125,6 +126,11 @@ def run_command(
     if later.search(said):
         raise SchedulerUnavailableError(said)
     raise JobRejectedError(said.removeprefix(f"{words[0]}: ").removeprefix("error: "))
+
+
+def environment_without(own: re.Pattern[str]) -> dict[str, str]:
+    """Return our variables but those of a scheduler that change what its commands do."""
+    return {name: value for name, value in os.environ.items() if not own.fullmatch(name)}
 
 
 def require_commands(*names: str) -> None:

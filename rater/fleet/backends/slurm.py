@@ -15,6 +15,7 @@ from rater.fleet.backends.scheduler import (
     JobRejectedError,
     JobSpec,
     SchedulerUnavailableError,
+    environment_without,
     require_commands,
     run_command,
 )
@@ -118,9 +119,7 @@ class SlurmBackend:
 
     def _run(self, *words: str, input_text: str = "") -> str:
         """Call a command of Slurm's. Raises `SchedulerUnavailableError`, `JobRejectedError`."""
-        environment = {
-            name: value for name, value in os.environ.items() if not _OWN.fullmatch(name)
-        }
+        environment = environment_without(_OWN)
         return run_command(words, later=_LATER, environment=environment, input_text=input_text)
 
 
