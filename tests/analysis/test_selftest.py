@@ -483,9 +483,9 @@ def test_each_of_two_faults_is_measured_and_named_without_the_other() -> None:
     assert plant_size(group, made, clean, cpu) == pytest.approx(1.25, abs=0.015)
     assert plant_size(cpu, made, clean, group) == pytest.approx(1.5, abs=0.02)
     of_cpu = replace(FOUND, cpus=cpu.cpus, copies=cpu.copies, slowdown=1.5)
-    beside = judge(group, 1.25, [of_cpu], 0.03, 3, beside=cpu)
+    beside = judge(group, 1.25, [of_cpu], 0.03, 3, second=cpu)
     assert (beside.named, beside.false, beside.verdict) == ((), (), Verdict.WRONG)
-    assert judge(cpu, 1.5, [of_cpu], 0.03, 3, beside=group).verdict is Verdict.RIGHT
+    assert judge(cpu, 1.5, [of_cpu], 0.03, 3, second=group).verdict is Verdict.RIGHT
 
 
 def test_what_is_promised_is_planted_at_just_that_size_in_its_scope() -> None:

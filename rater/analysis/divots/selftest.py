@@ -142,17 +142,17 @@ def floor_of(spread: float) -> float:
 
 
 def plant_size(
-    injection: Injection, times: Times, clean: Times, beside: Injection | None = None
+    injection: Injection, times: Times, clean: Times, second: Injection | None = None
 ) -> float | None:
     """Return how much slower the planted copies ran than in the clean run, as a ratio.
 
     Copies of the same run without a planted divot are the measure; None if there are none.
-    `beside` is planted in the same run: what it slows says nothing of this one.
+    `second` is planted in the same run: what it slows says nothing of this one.
     """
     usual = _usual(clean, lambda name, copy: (name, copy))
     sides: tuple[list[float], list[float]] = ([], [])
     for (name, iteration, copy), seconds in times.items():
-        is_other = beside is not None and beside.concerns(name, iteration, copy)
+        is_other = second is not None and second.concerns(name, iteration, copy)
         if (name, copy) in usual and not is_other:
             sides[injection.concerns(name, iteration, copy)].append(seconds / usual[name, copy])
     return median(sides[1]) / median(sides[0]) if all(sides) else None
@@ -168,11 +168,11 @@ def judge(
     others: float | None = None,
     unsteady: float | None = None,
     disturbed: str = "",
-    beside: Injection | None = None,
+    second: Injection | None = None,
 ) -> Judgement:
     """Sort the findings of the run of an injection; `effect` is its `plant_size`.
 
-    `beside` is planted in the same run, and is judged by itself: what names it is left out.
+    `second` is planted in the same run, and is judged by itself: what names it is left out.
 
     `others`: the share of a CPU that others took meanwhile, `unsteady`: by how much a
     CPU's own speed changed, each where it was too much; `disturbed`: that in words.
@@ -188,7 +188,7 @@ def judge(
         return "small" if abs(finding.slowdown - 1) < floor else "false"
 
     def is_other(finding: Finding) -> bool:
-        return beside is not None and names(finding, beside, iterations)
+        return second is not None and names(finding, second, iterations)
 
     grouped = group_by_key(
         (group_of(finding), finding) for finding in findings if not is_other(finding)

@@ -224,7 +224,7 @@ class _SelfTest:
             others=result.taken,
             unsteady=result.unsteady,
             disturbed=result.disturbed,
-            beside=second,
+            second=second,
         )
 
     def take(self, judgement: Judgement | None) -> None:
