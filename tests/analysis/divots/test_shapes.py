@@ -524,7 +524,16 @@ def test_copies_slow_at_an_end_of_the_order_are_no_gradient_and_no_start_up(
 
 def test_cpus_of_different_size_are_told_with_the_range_of_their_sizes() -> None:
     times = quiet(5, 4, 64, noise=0.005)
-    for cpu, size in ((3, 1.10), (20, 1.15), (50, 1.08)):
+    for cpu, size in ((3, 1.10), (20, 1.12), (50, 1.10)):
         times[:, :, cpu] *= size
     (told,) = [divot.summary for divot in divots(times, Machine(4, 16)) if 20 in divot.copies]
-    assert "(+8 to +15 %)" in told
+    assert "(+10 to +12 %)" in told
+
+
+def test_cpus_of_unlike_size_are_findings_of_their_own() -> None:
+    times = quiet(5, 4, 64, noise=0.005)
+    for cpu, size in ((3, 1.10), (20, 1.15), (50, 1.08)):
+        times[:, :, cpu] *= size
+    (twenty,) = [divot for divot in divots(times, Machine(4, 16)) if 20 in divot.copies]
+    assert twenty.copies == (20,)
+    assert twenty.slowdown == pytest.approx(1.15, abs=0.01)

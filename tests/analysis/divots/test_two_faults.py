@@ -58,6 +58,32 @@ def test_three_faults_at_once_are_three_findings() -> None:
     assert [place for _, place, _ in describe_sizes(times, FOUR)] == ["CPU 12", "CPU 20", "node 1"]
 
 
+def test_unlike_cpus_of_one_core_are_named_beside_a_third_fault() -> None:
+    times = quiet(4, 3, 32, noise=0.005)
+    times[:, :, 0] *= 1.13
+    times[:, :, 1] *= 1.27
+    times[:, :, 8:12] *= 1.05
+    machine = Machine(16, 2)  # a node of two copies, which differ
+    found = {finding.copies: finding.slowdown for finding in divots(times, machine)}
+    assert found[(1,)] == pytest.approx(1.27, abs=0.02)
+    assert found[(0,)] == pytest.approx(1.13, abs=0.02)
+
+
+def test_a_node_and_a_cluster_of_another_one_that_are_as_slow_are_two_findings() -> None:
+    times = quiet(4, 3, 64, noise=0.005)
+    times[:, :, 38:43] *= 1.05
+    times[:, :, 48:] *= 1.05
+    found = {finding.copies for finding in divots(times, Machine(4, 16))}
+    assert found == {tuple(range(38, 43)), tuple(range(48, 64))}
+
+
+def test_two_slow_nodes_of_four_are_no_gradient_over_the_copies() -> None:
+    times = quiet(4, 3, 16, noise=0.01)
+    times[:, :, :4] *= 1.105
+    times[:, :, 4:8] *= 1.05
+    assert [place for _, place, _ in describe_sizes(times, Machine(4, 4))] == ["node 0", "node 1"]
+
+
 @pytest.mark.parametrize("first", [5, 13, 16, 27])
 def test_a_cluster_that_no_description_knows_takes_no_healthy_neighbours_along(first: int) -> None:
     times = quiet(5, 3, 32, noise=0.005)

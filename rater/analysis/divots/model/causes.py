@@ -28,7 +28,7 @@ from rater.analysis.divots.model.joining import (
 )
 from rater.analysis.divots.model.search import SearchResult
 from rater.analysis.divots.model.table import UNKNOWN, Table
-from rater.analysis.stats.robust import Bools, Floats
+from rater.analysis.stats.robust import Bools, Floats, mean
 
 _FEW: Final = 0.2  # of the copies: fewer are single ones, more are a sort
 _WHOLE_NODE: Final = 0.85  # share of a node's copies from which it is slow, or not, as a whole
@@ -245,7 +245,7 @@ def _describe_unsteady(result: SearchResult, effect: DivotEffect) -> _Descriptio
     The effect has a share 1 - 1 / r of what the residuals have about the level of each copy, where
     the copies vary r times as much (`spreads.unsteady_effects`).
     """
-    about_level = result.residuals - np.nanmean(result.residuals, axis=1, keepdims=True)
+    about_level = result.residuals - mean(result.residuals, axis=1)[:, None]
     beyond = np.abs(effect.slot_weights).sum()
     all_of_them = np.nansum(np.abs(about_level[..., effect.slot_weights.any(axis=(0, 1))]))
     ratio = 1 / (1 - float(beyond / all_of_them))

@@ -28,12 +28,13 @@ from rater.analysis.divots.model.noise import CellNoise
 from rater.analysis.divots.model.nulls import huber_mean, ln_choose
 from rater.analysis.divots.model.places import COPIES, COPIES_IN_CELL
 from rater.analysis.divots.model.sizes import Fit, cell_medians, refit
-from rater.analysis.stats.robust import MAD_TO_SD, Bools, Floats, Ints
+from rater.analysis.stats.robust import MAD_TO_SD, Bools, Floats, Ints, mean
 
 _HUBER_SD: Final = (
     3.0  # misfits beyond this grow no faster than their distance. Chosen, as clipping
 )
 _WEIGHT_PASSES: Final = 3  # of the weighted fit. Chosen: four change no size by more than 0.01 %
+_LASTING_SHARE: Final = 0.4  # of its size, that a copy has in each iteration. Chosen
 _LEAST_WEIGHT: Final = 1e-9  # against division by zero
 _LEAST_GAIN: Final = 0.5  # nats by which another model has to be cheaper, against going to and fro
 _MOST_STEPS: Final = 12  # after one entry, against endless exchange
@@ -226,6 +227,7 @@ class _GroupLevels:
             effect.add_to(values)
         values = values[np.ix_(self.rows, iterations)]
         values = values - cell_medians(values)
+        self.values: Floats = values  # (R, I, S)
         variance = noise.repeat.variance[self.rows]
         by_slot = np.swapaxes(values, 1, 2)
         self.level: Floats = np.nan_to_num(huber_mean(by_slot, np.sqrt(variance)[:, None]))
@@ -363,21 +365,35 @@ class _GroupLevels:
         rest = self._residuals(others, sizes)
         rows = term.benchmarks[self.rows]
         weight = 1 / self.sd[rows] ** 2
-        mean: Floats = weight @ rest[rows] / weight.sum()
-        return mean
+        of_slots: Floats = weight @ rest[rows] / weight.sum()
+        return of_slots
+
+    def _lasts(self, model: _Model, term: _Term, size: Floats) -> bool:
+        """Tell whether a single copy has at least a part of its size (B,) in each iteration."""
+        others = tuple(other for other in model if other is not term)
+        sizes = self.sizes(model)[[other is not term for other in model]]
+        rest = self.values.copy()
+        for of_rows, other in zip(sizes, others, strict=True):
+            rest -= of_rows[:, None, None] * other.slots.mask
+        rest = rest - cell_medians(rest)
+        rows = term.benchmarks[self.rows]
+        of_copy = rest[rows][:, :, term.slots.part] * np.sign(size[self.rows][rows])[:, None]
+        by_iteration = np.nan_to_num(mean(of_copy, axis=0))
+        typical = float(np.abs(size[term.benchmarks]).mean())
+        return bool(by_iteration.min() >= _LASTING_SHARE * typical)
 
     def effects_of(self, model: _Model, group: Sequence[DivotEffect]) -> list[DivotEffect]:
         """Return the effects of a model, which takes the place of a group.
 
-        Without new single copies, where there are several iterations: the next search finds each
+        Without new single copies that differ in some iterations only: the next search finds each
         of them, in the iterations and benchmarks that have it.
         """
         evidence = max(effect.net_evidence for effect in group)
         known = {effect.part for effect in group if effect.kind is EffectKind.COPY}
-        lasting = self.weights.sum() > 1
         effects = []
         for term, size in zip(model, self.sizes_by_benchmark(model), strict=True):
-            if lasting and term.slots.kind is EffectKind.COPY and term.slots.part not in known:
+            is_new = term.slots.kind is EffectKind.COPY and term.slots.part not in known
+            if is_new and not self._lasts(model, term, size):
                 continue
             effects.append(
                 self.noise.make_effect(
@@ -426,7 +442,7 @@ def _list_moves(model: _Model, sets: SlotSets, levels: _GroupLevels) -> Iterator
         others = model[:number] + model[number + 1 :]
         yield others
         other_side = sets.by_mask.get((~term.slots.mask).tobytes())
-        if other_side is not None and other_side.kind is term.slots.kind:
+        if other_side is not None and term.slots.kind in (other_side.kind, *_NAMELESS):
             yield (*others, replace(term, slots=other_side))
         if not term.benchmarks.all() and levels.is_everywhere(term):
             yield (*others, replace(term, benchmarks=np.ones_like(term.benchmarks)))
@@ -449,6 +465,8 @@ def _joined_masks(first: _SlotSet, second: _SlotSet, sets: SlotSets) -> Iterator
     both_free = first.kind in _NAMELESS and second.kind in _NAMELESS
     if not union.all() and (both_free or union.tobytes() in sets.by_mask):
         yield union
+    if (~union).tobytes() in sets.by_mask:
+        yield ~union  # of three parts two are as fast as the third is slow
     for whole, inner in ((first, second), (second, first)):
         if not (inner.mask & ~whole.mask).any() and inner.mask.sum() < whole.mask.sum():
             yield whole.mask & ~inner.mask
@@ -464,6 +482,8 @@ def _moves_to_parts(term: _Term, others: _Model, sets: SlotSets) -> Iterator[_Mo
             continue
         replaced = (*others, replace(term, slots=part))
         yield replaced
+        if not (part.mask & ~mask).any():
+            yield (*replaced, replace(term, slots=sets.of_mask(odd)))
         if odd.sum() <= _most_odd(int(part.mask.sum())):
             new = np.flatnonzero(odd & ~alone).tolist()
             singles = tuple(replace(term, slots=sets.single(slot)) for slot in new)

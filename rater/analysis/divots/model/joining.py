@@ -16,7 +16,7 @@ from rater.analysis.divots.model.effects import DivotEffect, EffectKind, EffectS
 from rater.analysis.divots.model.table import UNKNOWN, Table
 from rater.analysis.stats.robust import Bools
 
-_ALIKE: Final = 1.6  # times at most: two sizes of one cause
+_ALIKE: Final = 1.25  # times at most: two sizes of one cause
 _UNDONE: Final = 0.25  # of a size, at most, is left where something kept its speed
 _MOST_BENCHMARKS: Final = 0.7  # share from which an iteration is slow as a whole
 _SAME_CELLS: Final = 0.6  # of the cells of two effects together

@@ -34,7 +34,7 @@ from rater.analysis.divots.model.series import (
     windows_number,
 )
 from rater.analysis.divots.model.times import ALPHA_OVER_TIME
-from rater.analysis.stats.robust import Bools, Floats, Ints
+from rater.analysis.stats.robust import Bools, Floats, Ints, mean
 
 # Priors of how the difference between healthy parts varies from one iteration to the next, ln:
 # of all benchmarks together, and of one by itself. Chosen, between that of whole iterations
@@ -103,7 +103,7 @@ def _chance(levels: FamilyLevels, residuals: Floats, rows: Ints) -> tuple[Floats
     slots = np.flatnonzero(family.part_of_slot >= 0)
     in_cell = levels.cell_levels[rows][:, :, family.part_of_slot[slots]]
     rest = residuals[rows][:, :, slots] - in_cell
-    rest = rest - np.nan_to_num(np.nanmean(rest, axis=1, keepdims=True))
+    rest = rest - np.nan_to_num(mean(rest, axis=1))[:, None]
     total = capped_squares(rest, (1, 2), levels.noise.clock_step[rows])
     free = max(1, len(slots) - levels.parts) * (iterations - 1)
     df = np.maximum(1.0, total.count * free / (len(slots) * iterations))

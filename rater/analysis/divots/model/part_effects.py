@@ -19,7 +19,7 @@ from rater.analysis.divots.model.effects import NO_PART, DivotEffect, EffectKind
 from rater.analysis.divots.model.noise import CellNoise
 from rater.analysis.divots.model.nulls import ln_choose, ln_normal_tail
 from rater.analysis.divots.model.places import FamilyLevels
-from rater.analysis.stats.robust import Bools, Floats, Ints
+from rater.analysis.stats.robust import Bools, Floats, Ints, median
 
 # Share of the floor from which a candidate may enter the model. Chosen: a small effect that is
 # modelled blurs no other; it is not reported.
@@ -219,7 +219,7 @@ def is_borne_by_copies(effect: DivotEffect, residuals: Floats, noise: CellNoise)
         return True
     rows, iterations = np.flatnonzero(effect.benchmarks), np.flatnonzero(effect.iteration_weights)
     values, size = residuals[np.ix_(rows, iterations)], effect.size[rows]
-    others = np.nanmedian(values[:, :, ~inside], axis=2, keepdims=True)
+    others = median(values[:, :, ~inside])[..., None]
     in_cells = size[:, None] * effect.iteration_weights[iterations]
     half_way = others + in_cells[..., None] / 2
     beyond = (values - half_way) * np.sign(effect.typical) > 0

@@ -62,30 +62,29 @@ class StartOrder(Struct, frozen=True, eq=False):
     """The order in which the copies started, and the parts of the machine that they are on."""
 
     position: Floats  # (S,) place of each slot, -0.5 to 0.5
-    parts: Bools  # (P, S) parts of several slots: nodes, packages, LLCs
+    families: list[Bools]  # of each (P, S) its parts of several slots: nodes, packages, LLCs
 
     def is_line(self, rows: Floats) -> Bools:
         """Tell of rows (R, S) whether they rise along the order, rather than from part to part."""
-        is_line: Bools = _slope_beats_step(rows, self.position, self.parts)
-        for part in self.parts:
-            is_line &= self._rises_inside(rows, part)
+        is_line = _slope_beats_step(rows, self.position, np.zeros((0, rows.shape[1]), dtype=bool))
+        for parts in self.families:
+            is_line &= _slope_beats_step(rows, self.position, parts)
+            is_line &= self._rises_inside(rows, parts)
         return is_line
 
-    def _rises_inside(self, rows: Floats, part: Bools) -> Bools:
-        """Tell of rows whether their slope inside of a part may be that of all copies.
+    def _rises_inside(self, rows: Floats, parts: Bools) -> Bools:
+        """Tell of rows whether their slope inside of parts (P, S) may be that of all copies.
 
-        It must not be less than half, by more than two standard errors.
+        It must not be less than half, by more than two standard errors. Of all parts it is pooled:
+        the sum of x * y over that of x^2, about the mean of each part.
         """
-        if part.sum() < _SLOPE_MIN_SLOTS:
-            return np.ones(len(rows), dtype=bool)
         about_mean = rows - rows.mean(axis=1, keepdims=True)
         slope = about_mean @ self.position / (self.position @ self.position)
-        rest = about_mean - slope[:, None] * self.position
-        sd = np.sqrt(np.mean(rest**2, axis=1))
-        inside = self.position[part] - self.position[part].mean()
-        squares = max(float(inside @ inside), _LEAST_RANGE)
-        of_part = rows[:, part] @ inside / squares
-        shortfall = (slope - of_part) * np.sign(slope)
+        sd = np.sqrt(np.mean((about_mean - slope[:, None] * self.position) ** 2, axis=1))
+        inside = [self.position[part] - self.position[part].mean() for part in parts]
+        squares = max(sum(float(x @ x) for x in inside), _LEAST_RANGE)
+        products = [rows[:, part] @ x for part, x in zip(parts, inside, strict=True)]
+        shortfall = (slope - np.sum(products, axis=0) / squares) * np.sign(slope)
         may_be: Bools = (shortfall <= np.abs(slope) / 2) | (
             shortfall <= 2 * sd / math.sqrt(squares)
         )

@@ -128,12 +128,14 @@ class _Searcher(Struct, frozen=True, eq=False, kw_only=True):
         ]
         return _Round(candidates=kept, noise=noise, comparisons=comparisons)
 
-    def enter(self, fit: Fit, entering: Sequence[DivotEffect]) -> Fit:
+    def enter(self, fit: Fit, entering: Sequence[DivotEffect], *, exchanges: bool = True) -> Fit:
         """Return the fit with further effects, and with the sets that then tell it best."""
         remaining = fit.remaining.copy()
         for effect in entering:
             effect.add_to(remaining, -1.0)
         fitted = refit([*fit.effects, *entering], remaining)
+        if not exchanges:
+            return fitted
         residuals = fitted.remaining - cell_medians(fitted.remaining)
         return exchange(fitted, self.sets, estimate_noise(residuals, self.clock_step)[0])
 
@@ -222,11 +224,10 @@ def _fit_model(searcher: _Searcher, start: Floats, ratios: Floats) -> _Model:
         entering = _choose_entering(offered, start.shape[:2])
         if not entering:
             break
-        fit = searcher.enter(fit, entering)
-        keys = frozenset(effect.key for effect in fit.effects)
-        if keys in seen:
-            break
-        seen.add(keys)
+        exchanged = searcher.enter(fit, entering)
+        keys = frozenset(effect.key for effect in exchanged.effects)
+        fit = searcher.enter(fit, entering, exchanges=False) if keys in seen else exchanged
+        seen.add(frozenset(effect.key for effect in fit.effects))
     residuals = fit.remaining - cell_medians(fit.remaining)
     return _Model(
         fit=fit,
@@ -249,20 +250,18 @@ def _make_searcher(table: Table) -> _Searcher:
         table=table,
         families=families,
         sets=SlotSets(families, table.cpu),
-        order=StartOrder(order_of_start(table) - 0.5, _masks_of_places(families, table)),
+        order=StartOrder(order_of_start(table) - 0.5, _places_of_several(families)),
         clock_step=clock_steps(table),
         named_parts=named_parts,
     )
 
 
-def _masks_of_places(families: Sequence[Family], table: Table) -> Bools:
+def _places_of_several(families: Sequence[Family]) -> list[Bools]:
     """Return the slots (P, S) of nodes, packages and LLCs that have several, but not all."""
     places = (EffectKind.NODE, EffectKind.PACKAGE, EffectKind.LLC)
     masks = [family.masks for family in families if family.kind in places]
-    together = np.concatenate(masks) if masks else np.zeros((0, table.shape[2]), dtype=bool)
-    size = together.sum(axis=1)
-    several: Bools = together[(size > 1) & (size < table.shape[2])]
-    return several
+    several = [mask[(mask.sum(axis=1) > 1) & (mask.sum(axis=1) < mask.shape[1])] for mask in masks]
+    return [mask for mask in several if len(mask)]
 
 
 def _where_most_slots_ran(table: Table) -> Bools:

@@ -119,15 +119,15 @@ def _estimate_size(effect: DivotEffect, remaining: Floats) -> Floats:
     else:
         weights = effect.slot_weights
         chosen = weights[iterations] if weights.ndim == 2 else weights[rows][:, iterations]
-        others = np.nanmedian(np.where(chosen > 0, np.nan, values), axis=2, keepdims=True)
+        others = median(np.where(chosen > 0, np.nan, values))[..., None]
         differences = np.where(chosen > 0, values - others, np.nan).reshape(len(rows), -1)
-        size[rows] = np.nanmedian(differences, axis=1)
+        size[rows] = np.nan_to_num(median(differences))
     return size
 
 
 def _slopes(values: Floats, position: Floats) -> Floats:
     """Return the least-squares slope over positions (S,) of values (R, I, S), their mean over I."""
-    about_median = values - np.nanmedian(values, axis=2, keepdims=True)
+    about_median = values - cell_medians(values)
     levels = np.nan_to_num(huber_mean(np.swapaxes(about_median, 1, 2), np.inf))
     levels -= levels.mean(axis=1, keepdims=True)
     slopes: Floats = levels @ position / (position @ position)

@@ -30,7 +30,7 @@ from rater.analysis.divots.model.nulls import (
 )
 from rater.analysis.divots.model.patterns import price_of_search
 from rater.analysis.divots.model.places import FLOOR_PART, PARTS_IN_CELL, FamilyLevels
-from rater.analysis.stats.robust import Bools, Floats, Ints, quantiles
+from rater.analysis.stats.robust import Bools, Floats, Ints, mean, quantiles
 
 # -- A first iteration whose copies lie far apart --------------------------------------------------
 
@@ -284,7 +284,7 @@ def unsteady_effects(residuals: Floats, ratios: Floats) -> list[DivotEffect]:
     if not (ratios > 1).any():
         return []
     benchmarks, iterations, _ = residuals.shape
-    about_level = residuals - np.nan_to_num(np.nanmean(residuals, axis=1, keepdims=True))
+    about_level = residuals - np.nan_to_num(mean(residuals, axis=1))[:, None]
     beyond = np.nan_to_num(about_level) * (1 - 1 / np.sqrt(ratios))
     return [
         DivotEffect(
