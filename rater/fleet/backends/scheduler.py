@@ -128,9 +128,9 @@ def run_command(
     raise JobRejectedError(said.removeprefix(f"{words[0]}: ").removeprefix("error: "))
 
 
-def environment_without(own: re.Pattern[str]) -> dict[str, str]:
+def environment_without(names: re.Pattern[str]) -> dict[str, str]:
     """Return our variables but those of a scheduler that change what its commands do."""
-    return {name: value for name, value in os.environ.items() if not own.fullmatch(name)}
+    return {name: value for name, value in os.environ.items() if not names.fullmatch(name)}
 
 
 def require_commands(*names: str) -> None:

@@ -145,6 +145,18 @@ def test_two_nodes_that_change_at_times_of_their_own_are_both_named() -> None:
     assert found == {"node 0": tuple(range(4, 11)), "node 3": (8, 9, 10)}
 
 
+@pytest.mark.parametrize(("iterations", "since"), [(10, 6), (6, 4)])
+def test_a_slow_iteration_does_not_hide_a_step_of_all_copies(iterations: int, since: int) -> None:
+    times = quiet(4, iterations, 32, noise=0.005)
+    times[:, 1] *= 1.06
+    times[:, since - 1 :] *= 1.06
+    found = {finding.kind: finding.iterations for finding in divots(times, FOUR)}
+    assert found == {
+        Kind.STEP: tuple(range(since, iterations + 1)),
+        Kind.SLOW_ITERATION: (2,),
+    }
+
+
 def test_what_all_copies_share_is_no_change_of_a_part() -> None:
     times = quiet(3, 10, 32)
     times[:, 5:] *= 1.05

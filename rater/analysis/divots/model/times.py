@@ -18,6 +18,7 @@ from rater.analysis.divots.model.effects import DivotEffect, EffectKind, EffectS
 from rater.analysis.divots.model.noise import LEAST_SD
 from rater.analysis.divots.model.nulls import SpreadPrior, least_sufficient, ln_choose
 from rater.analysis.divots.model.series import (
+    STEP_FROM,
     PatternTest,
     SeriesRows,
     estimate_patterns,
@@ -39,6 +40,7 @@ FLOOR_ONE: Final = 0.025
 _SEARCHES: Final = 6  # singles, steps and trends, of all benchmarks and of one
 _PRICE: Final = math.log(_SEARCHES / ALPHA_OVER_TIME)  # nats
 _MOST_EFFECTS: Final = 12  # of a run, against endless search
+_MOST_SPIKES: Final = 2  # iterations that may hide a step, for speed
 _MANY_ITERATIONS: Final = 40  # several slow ones show by themselves among so many
 _MOST_VISIBLE: Final = 0.5  # ln, of a promise
 _VARIES: Final = 0.2  # of a size: benchmarks that differ by so much have one each
@@ -92,7 +94,11 @@ def search_times(series: TimeSeries, slots: int) -> list[DivotEffect]:
         rows, rest = series.without(effects)
         if not len(rows):
             break
-        pattern = _find_pattern(rest, earlier) or _find_one_of_several(rest, earlier)
+        pattern = (
+            _find_pattern(rest, earlier)
+            or _find_one_of_several(rest, earlier)
+            or _find_beside_spike(rest, earlier)
+        )
         if pattern is None:
             break
         size = np.zeros(benchmarks)
@@ -166,6 +172,30 @@ def _find_one_of_several(series: TimeSeries, before: int) -> _Pattern | None:
         ):
             return pattern
     return None
+
+
+def _find_beside_spike(series: TimeSeries, before: int) -> _Pattern | None:
+    """Return a step, trend or warm-up that a single slow iteration hides; it is found next.
+
+    The iteration that differs most from its neighbours is held at their mean. Its choice costs ln I
+    nats more.
+    """
+    middles, (rows, iterations) = series.middles, series.middles.shape
+    if iterations < STEP_FROM:
+        return None
+    padded = np.pad(middles.mean(axis=0), 1, mode="reflect")
+    spike = np.abs(padded[1:-1] - (padded[:-2] + padded[2:]) / 2)
+    patterns: list[_Pattern] = []
+    for place in np.argsort(-spike)[:_MOST_SPIKES].tolist():
+        if spike[place] < FLOOR_ALL:
+            continue
+        neighbours = [at for at in (place - 1, place + 1) if 0 <= at < iterations]
+        held = middles.copy()
+        held[:, place] = middles[:, neighbours].mean(axis=1)
+        pattern = _find_pattern(replace(series, middles=held), before + 1, singly=rows == 1)
+        if pattern and pattern.number >= iterations and pattern.net_evidence > math.log(iterations):
+            patterns.append(pattern)
+    return max(patterns, key=lambda pattern: pattern.likelihood_gain, default=None)
 
 
 def _find_pattern(series: TimeSeries, before: int, *, singly: bool = True) -> _Pattern | None:
