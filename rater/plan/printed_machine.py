@@ -135,8 +135,10 @@ def _printed_cpus(text: str, node_cpus: Mapping[int, tuple[int, ...]]) -> _Print
 
 # -- Nodes, of `numactl -H` and of lscpu's summary -------------------------------------------------
 
-_NODE_CPUS = re.compile(r"^\s*node (\d{1,5}) cpus:([ \t\d]*)$", re.MULTILINE | re.ASCII)
-_NODE_SIZE = re.compile(r"^\s*node (\d{1,5}) size: *(\d{1,9}) MB\s*$", re.MULTILINE | re.ASCII)
+_NODE_CPUS = re.compile(r"^[ \t]*node (\d{1,5}) cpus:([ \t\d]*)$", re.MULTILINE | re.ASCII)
+_NODE_SIZE = re.compile(
+    r"^[ \t]*node (\d{1,5}) size: *(\d{1,9}) MB[ \t]*$", re.MULTILINE | re.ASCII
+)
 _DISTANCES = re.compile(r"^ *(\d{1,5}):((?: +\d{1,5})+) *$", re.MULTILINE | re.ASCII)
 _COLON = re.compile("[:\N{FULLWIDTH COLON}]")
 _CPU_LIST = re.compile(r"[\d,-]{0,50000}", re.ASCII)

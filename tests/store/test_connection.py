@@ -214,19 +214,19 @@ def test_a_database_without_the_rights_to_write_it_is_refused(
 
 
 def test_db_goes_before_the_environment_and_that_before_the_data_folder(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("RATER_DB", "from/environment.db")
     monkeypatch.setenv("XDG_DATA_HOME", "/data")
-    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("HOME", str(tmp_path))
     assert default_path("given.db") == Path("given.db")
     assert default_path(None) == Path("from/environment.db")
     monkeypatch.setenv("RATER_DB", "")
     assert default_path(None) == Path("/data/rater/rater.db")
     monkeypatch.setenv("XDG_DATA_HOME", "relative")
-    assert default_path(None) == Path("/home/me/.local/share/rater/rater.db")
+    assert default_path(None) == tmp_path / ".local/share/rater/rater.db"
     monkeypatch.delenv("XDG_DATA_HOME")
-    assert default_path(None) == Path("/home/me/.local/share/rater/rater.db")
+    assert default_path(None) == tmp_path / ".local/share/rater/rater.db"
 
 
 def test_a_second_store_in_one_process_does_not_give_up_the_locks_of_the_first(

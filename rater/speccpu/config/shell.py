@@ -36,7 +36,7 @@ _SEPARATORS = frozenset({";", "\n", "&&", "|", "||", ";;"})
 _COMPARE = {"-eq": "==", "-ne": "!=", "-lt": "<", "-gt": ">", "-le": "<=", "-ge": ">="}
 _LONGEST_TEST = 300
 _INNER = re.compile(r"\(\((.{1,200})\)\)\s*$", re.DOTALL)
-_ASSIGNS = re.compile(r"([A-Za-z_]\w*)\s{0,20}(?:[-+*/%&|^]|<<|>>)?=(?!=)")
+_ASSIGNS = re.compile(r"(?<!\w)([A-Za-z_]\w*+)\s{0,20}(?:[-+*/%&|^]|<<|>>)?=(?!=)")
 _DECIMAL = re.compile(r"-?\d{1,18}", re.ASCII)
 
 

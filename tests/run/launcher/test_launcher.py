@@ -401,8 +401,9 @@ def test_an_end_while_the_launcher_was_stopped_says_when_the_launcher_ran_last(
     tmp_path: Path, stop_s: float
 ) -> None:
     launcher = greeted(1)
-    ends = tmp_path / "end"
-    wait = entry(tmp_path, "/bin/sh", "-c", f"while [ ! -e {ends} ]; do sleep 0.01; done")
+    begun, ends = tmp_path / "begun", tmp_path / "end"
+    loop = f"touch {begun}; while [ ! -e {ends} ]; do sleep 0.01; done"
+    wait = entry(tmp_path, "/bin/sh", "-c", loop)
 
     async def follow() -> tuple[Record, int]:
         records: list[Record] = []
@@ -410,6 +411,8 @@ def test_an_end_while_the_launcher_was_stopped_says_when_the_launcher_ran_last(
             await launcher.start([wait])
             [ready] = await launcher.receive()
             launcher.ask(RequestKind.RELEASE)
+            while not begun.exists():
+                await trio.sleep(0.001)
             os.kill(launcher.pid, signal.SIGSTOP)
             while state_of(launcher.pid) != "T":
                 await trio.sleep(0.001)

@@ -429,13 +429,15 @@ static void take_ends(int64_t now, int64_t asleep_ns) {
 }
 
 /* Lets rater go on where somebody has stopped it, as a copy of its own can: nobody else would. A
-   rater that was to be stopped has stopped the copies first. */
+   rater that was to be stopped has asked for a stop of the copies first: what it asked may not have
+   been read yet. */
 static void look_at_rater(void) {
     char path[64], line[512], state = 0, *behind;
+    struct pollfd request = {rater_fd, POLLIN, 0};
     snprintf(path, sizeof path, "/proc/%d/stat", getppid());
     if (read_small(path, line, sizeof line) > 0 && (behind = strrchr(line, ')')))
         sscanf(behind + 1, " %c", &state);
-    if (state == 'T')
+    if (state == 'T' && !poll(&request, 1, 0))
         kill(getppid(), SIGCONT);
 }
 
