@@ -421,13 +421,24 @@ def run_of_two(folder: Path) -> subprocess.Popen[str]:
     return process
 
 
+def stop(*pids: int) -> None:
+    """Stop processes; rater and launcher let each other go on, until both stand."""
+    deadline_s = time.monotonic() + 20
+    while time.monotonic() < deadline_s:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.005)
+        if all(state_of(pid) == "T" for pid in pids):
+            return
+    raise AssertionError("they do not stand")
+
+
 TIMES = "SELECT elapsed_ns / 1e9, late_ns / 1e9, status, note FROM copy ORDER BY copy"
 
 
 def test_an_end_while_rater_was_stopped_has_its_time(tmp_path: Path) -> None:
     process = run_of_two(tmp_path)
-    process.send_signal(signal.SIGSTOP)
-    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+    stop(process.pid)  # its launcher lets it go on within a second
     (tmp_path / "end.0").touch()
     took_s = uptime_s(tmp_path / "ended.0") - uptime_s(tmp_path / "begun.0")
     time.sleep(1.2)
@@ -450,9 +461,7 @@ def test_an_end_while_the_launcher_was_stopped_has_no_time_and_one_behind_it_has
         if NAME in Path(f"/proc/{child}/cmdline").read_text()
     ]
     begun = uptime_s(tmp_path / "begun.0")
-    process.send_signal(signal.SIGSTOP)  # else it lets the launcher go on
-    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
-    os.kill(launcher, signal.SIGSTOP)
+    stop(process.pid, launcher)
     time.sleep(0.3)  # longer than a copy takes from its release to its first line
     (tmp_path / "end.0").touch()
     ended = uptime_s(tmp_path / "ended.0")
