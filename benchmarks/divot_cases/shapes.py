@@ -21,7 +21,7 @@ from rater.analysis.divots.findings import build_findings
 from rater.analysis.divots.model.finding import Finding, Kind, Thresholds
 from rater.analysis.divots.model.search import search
 from rater.analysis.divots.model.table import Table
-from rater.analysis.stats.robust import Bools, Floats
+from rater.analysis.stats.robust import Bools, Floats, Ints
 
 COPIES = (1, 2, 3, 4, 7, 8, 16, 31, 64, 128)
 NODES, ITERATIONS, BENCHMARKS = (1, 2, 4, 8), (1, 2, 3, 5, 10, 60, 200), (1, 2, 5, 14)
@@ -112,21 +112,26 @@ def oracle(x: Bools, kind: str, noise: tuple[float, float], nodes: int) -> float
 
 def findings_of(case: Made) -> list[Finding]:
     """Return what the detector says of a case."""
-    shape = case.log_s.shape
+    return findings_in_times(case.log_s, case.node, np.full(case.log_s.shape[2], -1))
+
+
+def findings_in_times(log_s: Floats, node: Ints, package: Ints) -> list[Finding]:
+    """Return what the detector says of ln times (B, I, S), without what the layout explains."""
+    shape = log_s.shape
     unknown, cpu = np.full(shape[2], -1), np.arange(shape[2])
     nan = np.full(shape, np.nan)
     table = Table(
         benchmarks=tuple((f"b{number}", None) for number in range(shape[0])),
         iterations=tuple(range(1, shape[1] + 1)),
-        log_s=case.log_s,
+        log_s=log_s,
         copy=np.broadcast_to(cpu, shape).copy(),
         start_s=nan,
         idle=nan,
         cpu=cpu,
         core=cpu,
         llc=unknown,
-        node=case.node,
-        package=unknown,
+        node=node,
+        package=package,
         memory=unknown,
         core_width=np.ones(shape[2], dtype=np.int64),
         fixed=True,

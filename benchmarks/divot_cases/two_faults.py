@@ -18,10 +18,8 @@ from typing import Final
 
 import numpy as np
 
-from rater.analysis.divots.findings import build_findings
-from rater.analysis.divots.model.finding import Finding, Kind, Thresholds
-from rater.analysis.divots.model.search import search
-from rater.analysis.divots.model.table import Table
+from benchmarks.divot_cases.shapes import findings_in_times
+from rater.analysis.divots.model.finding import Finding, Kind
 from rater.analysis.stats.robust import Bools, Floats, Ints
 
 NODES: Final = (2, 4, 8)
@@ -249,29 +247,7 @@ def make(kind: str, seed: str, number: int, nodes: int, noise: float) -> Made:
 
 def findings_of(made: Made) -> list[Finding]:
     """Return what the detector says of a run, without what the layout explains."""
-    shape = made.log_s.shape
-    unknown, cpu, nan = np.full(shape[2], -1), np.arange(shape[2]), np.full(shape, np.nan)
-    table = Table(
-        benchmarks=tuple((f"b{number}", None) for number in range(shape[0])),
-        iterations=tuple(range(1, shape[1] + 1)),
-        log_s=made.log_s,
-        copy=np.broadcast_to(cpu, shape).copy(),
-        start_s=nan,
-        idle=nan,
-        cpu=cpu,
-        core=cpu,
-        llc=unknown,
-        node=made.node,
-        package=made.package,
-        memory=unknown,
-        core_width=np.ones(shape[2], dtype=np.int64),
-        fixed=True,
-        barrier=True,
-        staggered=False,
-        failed=0,
-    )
-    findings = build_findings(search(table, Thresholds()))
-    return [finding for finding in findings if not finding.explained]
+    return findings_in_times(made.log_s, made.node, made.package)
 
 
 def _names(finding: Finding, fault: Fault) -> bool:

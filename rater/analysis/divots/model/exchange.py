@@ -26,13 +26,13 @@ from rater.analysis.divots.model.effects import NO_PART, DivotEffect, EffectKind
 from rater.analysis.divots.model.families import Family
 from rater.analysis.divots.model.noise import CellNoise
 from rater.analysis.divots.model.nulls import huber_mean, ln_choose
+from rater.analysis.divots.model.patterns import FEW_COPIES
 from rater.analysis.divots.model.places import COPIES, COPIES_IN_CELL
 from rater.analysis.divots.model.sizes import Fit, cell_medians, refit
 from rater.analysis.stats.robust import MAD_TO_SD, Bools, Floats, Ints, mean
 
-_HUBER_SD: Final = (
-    3.0  # misfits beyond this grow no faster than their distance. Chosen, as clipping
-)
+# Misfits beyond this grow no faster than their distance. Chosen, as clipping.
+_HUBER_SD: Final = 3.0
 _WEIGHT_PASSES: Final = 3  # of the weighted fit. Chosen: four change no size by more than 0.01 %
 _LASTING_SHARE: Final = 0.4  # of its size, that a copy has in each iteration. Chosen
 _LEAST_WEIGHT: Final = 1e-9  # against division by zero
@@ -124,7 +124,8 @@ class SlotSets:
         places = np.flatnonzero(mask[self.order])
         if places[-1] - places[0] + 1 == count:
             free = min(free, 2 * math.log(self.slots) - math.log(2))
-        kind = EffectKind.COPIES if 5 * count <= self.slots else EffectKind.MODES
+        few = count <= FEW_COPIES * self.slots
+        kind = EffectKind.COPIES if few else EffectKind.MODES
         return _SlotSet(mask, kind, NO_PART, self.free_price + free)
 
     def _part_without_few(self, mask: Bools) -> _SlotSet | None:
@@ -222,7 +223,7 @@ class _GroupLevels:
         self.weights = group[0].iteration_weights
         self.rows: Ints = np.flatnonzero(np.any([effect.benchmarks for effect in group], axis=0))
         iterations = np.flatnonzero(self.weights)
-        values = fit.remaining.copy() if len(group) else fit.remaining
+        values = fit.remaining.copy()
         for effect in group:
             effect.add_to(values)
         values = values[np.ix_(self.rows, iterations)]
@@ -356,13 +357,14 @@ class _GroupLevels:
             shown.append(replace(term, benchmarks=shows))
         return tuple(shown)
 
+    def _others(self, model: _Model, term: _Term) -> tuple[_Model, Floats]:
+        """Return the other terms of a model, with the sizes that they have beside this one."""
+        sizes = self.sizes(model)[[other is not term for other in model]]
+        return tuple(other for other in model if other is not term), sizes
+
     def offsets(self, model: _Model, term: _Term) -> Floats:
         """Return the mean level of each slot (S,) in a term's benchmarks, without other terms."""
-        others = tuple(other for other in model if other is not term)
-        sizes = self.sizes(model)[
-            [number for number, other in enumerate(model) if other is not term]
-        ]
-        rest = self._residuals(others, sizes)
+        rest = self._residuals(*self._others(model, term))
         rows = term.benchmarks[self.rows]
         weight = 1 / self.sd[rows] ** 2
         of_slots: Floats = weight @ rest[rows] / weight.sum()
@@ -370,9 +372,8 @@ class _GroupLevels:
 
     def _lasts(self, model: _Model, term: _Term, size: Floats) -> bool:
         """Tell whether a single copy has at least a part of its size (B,) in each iteration."""
-        others = tuple(other for other in model if other is not term)
-        sizes = self.sizes(model)[[other is not term for other in model]]
         rest = self.values.copy()
+        others, sizes = self._others(model, term)
         for of_rows, other in zip(sizes, others, strict=True):
             rest -= of_rows[:, None, None] * other.slots.mask
         rest = rest - cell_medians(rest)

@@ -339,7 +339,7 @@ _MODES_MIN_VALUES: Final = 12
 _MODES_MIN_SHARE: Final = 0.12  # of the values are slow: fewer are single ones
 _MODES_MAX_SHARE: Final = 0.92  # of the values are slow: more have a fast minority, no divot
 _MINORITY: Final = 0.60  # of the copies at most: more slow ones are the usual sort
-_FEW_COPIES: Final = 0.2  # of all, at most: more are a sort
+FEW_COPIES: Final = 0.2  # of all, at most: more are a sort
 _SHOWN: Final = 0.4  # of the common size: benchmarks that have so much of it show it
 _SHOWN_SD: Final = 2.0  # and so many standard errors: 1 in 40 by chance
 _FIRM: Final = 0.2  # a copy is of one sort if at most so many of its iterations are of the other
@@ -442,7 +442,7 @@ def _smaller_side(
     members = (slow if slow_is_minority else ~slow).astype(float)
     several = 1 < members.sum() < len(slow)
     if several and (slow_is_minority or when.sum() > 1):
-        few = members.sum() <= _FEW_COPIES * len(members)
+        few = members.sum() <= FEW_COPIES * len(members)
         yield noise.make_effect(
             kind=EffectKind.COPIES if few else EffectKind.MODES,
             slot_weights=members,
