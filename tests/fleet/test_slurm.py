@@ -11,11 +11,12 @@ import os
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,14 @@ def until(happened: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+def stored_copies(cluster: Path, node: str) -> int:
+    """Count the copies that have ended in the only database on a node's own disk."""
+    [file] = (cluster / "nodes" / node / "local").rglob("node.db")
+    with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as database:
+        found: int = database.execute("SELECT count(*) FROM copy").fetchone()[0]
+        return found
+
+
 def attempts(document: dict[str, Any], node: str) -> list[tuple[str, str | None]]:
     """State and reason of each attempt at a node."""
     [found] = [it for it in document["nodes"] if it["node"] == node]
@@ -164,6 +173,7 @@ def test_a_node_that_loses_power_is_resumed_and_a_killed_submitter_loses_nothing
     words = submitter.run("n[1-3]", "--wait", iterations=2, command=wait)
     first = submitter.start(words)
     until(lambda: submitter.copies() == {"n1": 2, "n2": 2, "n3": 2})
+    until(lambda: stored_copies(cluster, "n2") == 1)
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
     script(cluster, "node-kill", "n2")
