@@ -95,10 +95,10 @@ TYPES: Mapping[str, Any] = {
 # Runs of other sorts, whose documents have to fit as well.
 OTHERS = (
     ("--mode", "rotated", "--iterations", "2", "mini/lu,sort", "--size", "test"),
-    ("--mode", "steady", "--window", "2", "mini/lu", "--size", "test"),
+    ("--mode", "steady", "--window", "0.5", "mini/lu", "--size", "test"),
     ("--mode", "staggered", "--stagger", "10", "--", "true"),
     ("--iterations", "2", "--", "sh", "-c", "exit 3"),
-    ("memory", "--size", "test"),
+    ("memory/stream-triad", "--size", "test"),
 )
 
 type Ask = Callable[..., tuple[int, str, str]]

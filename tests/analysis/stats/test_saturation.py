@@ -50,9 +50,9 @@ def test_a_curve_that_saturates_has_no_law_and_no_peak(limit: int, runs: int, no
 def test_the_law_stays_where_it_holds(
     rate: Callable[[int], float], runs: int, noise: float
 ) -> None:
-    laws = [judge(rate, runs, noise, seed)[:2] for seed in range(50)]
+    laws = [judge(rate, runs, noise, seed)[:2] for seed in range(30)]
     refused = sum(isinstance(law, NoLaw) or saturation is not None for law, saturation in laws)
-    assert refused <= 3  # one in a hundred, and chance
+    assert refused <= 2  # one in a hundred, and chance
 
 
 def test_a_curve_that_neither_describes_has_no_law() -> None:
@@ -67,17 +67,17 @@ def test_a_curve_that_neither_describes_has_no_law() -> None:
 
 def test_a_straight_line_does_not_saturate() -> None:
     assert fit_saturation((1, 2, 4, 8), (100, 200, 400, 800)) is None
-    judged = [judge(lambda n: 100.0 * n, 3, 0.02, seed) for seed in range(30)]
+    judged = [judge(lambda n: 100.0 * n, 3, 0.02, seed) for seed in range(20)]
     assert all(saturation is None for _, saturation, _ in judged)
     assert sum(isinstance(law, Usl) for law, _, _ in judged) <= 3  # one in twenty bends by chance
 
 
 def test_no_gain_is_said_where_a_gain_is_excluded() -> None:
-    flat = [judge(lambda n: 100 * min(n, 8), 4, 0.005, seed)[2] for seed in range(30)]
-    assert sum(shape.plateau == 8 for shape in flat) >= 25
+    flat = [judge(lambda n: 100 * min(n, 8), 4, 0.005, seed)[2] for seed in range(20)]
+    assert sum(shape.plateau == 8 for shape in flat) >= 16
     # One run a point: noise of 5 % is assumed, which could hide a gain.
-    once = [judge(lambda n: 100 * min(n, 8), 1, 0.005, seed)[2] for seed in range(30)]
-    assert sum((shape.plateau, shape.maybe_plateau) == (None, 8) for shape in once) >= 25
+    once = [judge(lambda n: 100 * min(n, 8), 1, 0.005, seed)[2] for seed in range(20)]
+    assert sum((shape.plateau, shape.maybe_plateau) == (None, 8) for shape in once) >= 16
 
 
 def test_points_that_are_better_together_are_a_gain() -> None:
