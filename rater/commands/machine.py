@@ -109,8 +109,16 @@ def _restore_settings(arguments: Namespace) -> int:
 
 
 def _show_topology(arguments: Namespace) -> int:
-    from rater.workflow.machine import topo
+    from rater.workflow.machine import hardware, topo
 
+    if arguments.facts and arguments.described is None:
+        return hardware(output_of(arguments), run_of=arguments.run_of)
+    if arguments.facts:
+        raise InputError(
+            f"--facts {arguments.described}: facts are of this machine, or of a run: --run-of RUN"
+        )
+    if arguments.run_of is not None:
+        raise InputError(f"--run-of {arguments.run_of} belongs to --facts: add it")
     return topo(output_of(arguments), described=arguments.described)
 
 
@@ -299,8 +307,12 @@ $ rater settings restore
 MACHINE? >described  hwloc XML file, what numactl -H or lscpu -e printed, - (standard input), a
                      description such as 'pack:2 numa:4 core:8 pu:2', or nodes=4x24 (default: this
                      machine)
+--facts              what no setting changes: BIOS, memory slots with rated and configured speed,
+                     promises of the firmware (HMAT), TLBs, and why something is not known
+--run-of RUN         with --facts: as RUN recorded them (a number, last, ...)
 $ rater topo
 $ rater topo machine.xml
+$ rater topo --facts
 $ rater topo 'pack:2 numa:4 core:8 pu:2'
 """,
         tables=True,

@@ -28,11 +28,13 @@ _PLACEHOLDERS = {
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 LAYOUT_TEXT = "layout.text"  # recorded with a run: the user's own layout file as it was
 NO_LIMIT = 1 << 62  # more than any setting of the kernel takes
-_READINGS = ("load.", "memory.", "rater.")
+_READINGS = ("load.", "memory.", "rater.", "unread.")
+# Facts that no setting changes: `rater.run.host.hardware`.
+HARDWARE = ("firmware.", "dimms.", "dimm.", "hmat.", "tlb.", "cpu.nodes_per_package")
 # Earlier raters did not record these, and some only root can read: compared where both runs have
 # them.
 WHERE_READ = (
-    *("firmware.", "dimms.", "tuned.", "kernel.page_bytes", "cpu.idle_", "cpu.latency_"),
+    *(*HARDWARE, "tuned.", "kernel.page_bytes", "cpu.idle_", "cpu.latency_"),
     *("process.", "limit.", "cgroup.isolated_cpus", "cgroup.memory_oom_group"),
 )
 _HUGE_PAGES_IN_USE = ("free", "reserved", "surplus")

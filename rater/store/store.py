@@ -218,6 +218,12 @@ class Store(OpenDatabase):
                     return search, tuple(text for (text,) in findings)
         return None
 
+    def settings_of(self, run_ids: Sequence[int]) -> dict[int, dict[str, str]]:
+        """Return the settings of runs, by run and name, without their other rows."""
+        query = "SELECT name, value FROM setting WHERE run_id = :run ORDER BY name"
+        with self.reading() as database:
+            return {run: dict(database.read_values(query, str, str, run=run)) for run in run_ids}
+
     def page_extents(self, used: BenchmarkUsed, *, split: bool) -> dict[str, int]:
         """Return how large a program's data was in its last run with `--pages`, by category.
 

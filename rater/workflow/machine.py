@@ -31,8 +31,11 @@ from rater.plan.suite_find import suite_file_text
 from rater.plan.topology import Topology
 from rater.run.host import discover as machine
 from rater.run.host.admission import default_lock_path, machine_lock
+from rater.run.host.facts import host_facts, settings_snapshot
+from rater.run.host.hardware import hardware_facts
 from rater.run.host.memory import read_node_memory
 from rater.run.host.procfs import list_folder
+from rater.run.launcher.processor import processor_facts
 from rater.run.observe.energy import energy_sources
 from rater.run.observe.perf import (
     CounterPlan,
@@ -46,6 +49,7 @@ from rater.run.programs.compile import CACHED, cache_root, compile_program, find
 from rater.run.programs.inputs import remove_run_dir
 from rater.settings.restore import forget_leftovers, restore_leftovers
 from rater.settings.tuner import available_settings, find_setting, missing_settings
+from rater.show.plans.hardware import hardware_document, hardware_parts
 from rater.show.plans.machine import (
     counters_document,
     counters_parts,
@@ -62,7 +66,7 @@ from rater.system.paths import exists, journal_paths, sysroot
 from rater.system.process import print_error
 from rater.text.documents import Key, find_line, key_lines
 from rater.text.values import truncate_list
-from rater.workflow.arguments import Output, print_json, print_view
+from rater.workflow.arguments import Output, open_store_for_reading, print_json, print_view
 
 if TYPE_CHECKING:
     from rater.show.documents.plan import LayoutJson
@@ -75,6 +79,22 @@ def topo(output: Output, described: str | None) -> int:
     else:
         view = TopoView(machine.load_topology(described))
     print_view(output, topo_document(view), topo_parts)
+    return 0
+
+
+def hardware(output: Output, run_of: str | None) -> int:
+    """Print facts of this machine that no setting changes, or those recorded with a run."""
+    if run_of is None:
+        topology = machine.discover_topology()
+        settings = dict(settings_snapshot()) | dict(hardware_facts()) | dict(processor_facts())
+        document = hardware_document("this machine", host_facts(topology), settings)
+    else:
+        with open_store_for_reading(output, [run_of]) as store:
+            run = store.load(store.find(run_of))
+        document = hardware_document(
+            f"the machine of run {run.head.run}", run.host, dict(run.settings)
+        )
+    print_view(output, document, hardware_parts)
     return 0
 
 

@@ -40,14 +40,9 @@ from rater.lab.layout.proof import (
     prove_pages,
 )
 from rater.lab.layout.table import page_parts
-from rater.lab.trace.tlb import (
-    mapping_layout,
-    page_mappings,
-    parse_page_sizes,
-    parse_tlb,
-    tlb_of_cpuid,
-)
+from rater.lab.trace.tlb import mapping_layout, page_mappings, parse_page_sizes
 from rater.plan.request import Request, request_to_json
+from rater.plan.tlb import parse_tlb, tlb_of_cpuid
 from rater.plan.topology import PoolCapacity
 from rater.record.events import PageRegion
 from rater.record.run import MemoryPolicy, Placement

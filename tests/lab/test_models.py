@@ -34,7 +34,8 @@ from rater.lab.trace.ranking import (
     rank_mappings,
     working_set,
 )
-from rater.lab.trace.tlb import mapping_name, parse_tlb
+from rater.lab.trace.tlb import mapping_name
+from rater.plan.tlb import parse_tlb
 from rater.record.events import PageRegion
 from rater.record.stored import StoredRun
 from tests.support.counted_runs import counted_run

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rater.lab.trace.tlb import PAGE_SIZES, PageMapping, PageReuse, PageTrace, RegionMisses
+from rater.lab.trace.tlb import PageMapping, PageReuse, PageTrace, RegionMisses
+from rater.plan.tlb import PAGE_SIZES
 
 NONE = (0, 0, 0, 0, 0, 0)
 SMALL, HUGE = PAGE_SIZES[0], PAGE_SIZES[2]

@@ -25,6 +25,7 @@ _PLACES_SHOWN = 8
 # What the kernel keeps for itself, and with it MemTotal, varies from boot to boot.
 _SAME_MEMORY = 0.01
 _ENVIRONMENT = "env."
+_SLOT = "dimm."
 _PATH, _FOLDERS = f"{_ENVIRONMENT}PATH", "folders in PATH"
 # Where rater keeps what it compiled: the folder is called after a hash of all that went in.
 _IN_CACHE = re.compile(r"(?<!\S)\S*/build/[0-9a-f]{32}/")
@@ -240,8 +241,14 @@ def _setting_facts(settings: Mapping[str, str], names: Iterable[str]) -> Facts:
         elif name.startswith(_ENVIRONMENT):
             facts[f"environment variable {name.removeprefix(_ENVIRONMENT)}"] = value
         else:
-            facts[f"setting {name}"] = value
+            facts[setting_label(name)] = value
     return facts
+
+
+def setting_label(setting: str) -> str:
+    """Return what a recorded setting is called: a memory slot by its own name."""
+    slot = setting.removeprefix(_SLOT)
+    return f"setting {setting}" if slot == setting else f"memory slot {slot}"
 
 
 def _suite(before: Conditions, now: Conditions) -> Iterator[ConditionDifference]:

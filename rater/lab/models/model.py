@@ -43,7 +43,8 @@ from rater.lab.trace.ranking import (
     predicted_misses,
     rank_mappings,
 )
-from rater.lab.trace.tlb import BASE_PAGE, PAGE_SIZES, PageTrace
+from rater.lab.trace.tlb import BASE_PAGE, PageTrace
+from rater.plan.tlb import PAGE_SIZES
 from rater.system.errors import InputError
 
 # -- What a sweep over page layouts comes to: all that the page of `rater lab pages` tells ---------

@@ -27,7 +27,7 @@ from rater.lab.models.show import models_document, models_parts, models_svg
 from rater.lab.models.show_study import lab_document, lab_parts, page_part
 from rater.lab.trace.ranking import page_costs
 from rater.lab.trace.store import load_trace, trace_heads
-from rater.lab.trace.tlb import parse_tlb
+from rater.plan.tlb import parse_tlb
 from rater.show.charts.vega import library
 from rater.show.html.page import RunSet, report_html
 from rater.show.screen.document import Line, Part

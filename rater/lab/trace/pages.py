@@ -39,15 +39,11 @@ from rater.lab.trace.store import (
     trace_heads,
 )
 from rater.lab.trace.tlb import (
-    PAGE_SIZES,
     PageTrace,
-    Tlb,
     mapping_argument,
     mapping_layout,
     page_mappings,
     parse_page_sizes,
-    parse_tlb,
-    tlb_of_cpuid,
 )
 from rater.lab.trace.tracer import (
     TraceAnalysis,
@@ -63,6 +59,7 @@ from rater.lab.trace.tracer import (
 )
 from rater.plan.schedule import Step
 from rater.plan.suite_find import load_suite, select_from_suite, split_selection
+from rater.plan.tlb import PAGE_SIZES, Tlb, parse_tlb, tlb_of_cpuid
 from rater.record.run import CopyStatus, Placement
 from rater.record.stored import StoredRun
 from rater.run.launcher.copies import CopySpec

@@ -18,14 +18,13 @@ from rater.lab.trace.tlb import (
     BASE_PAGE,
     CATEGORIES,
     CHOSEN,
-    PAGE_SIZES,
     REGION_BYTES,
     PageMapping,
     PageReuse,
     PageTrace,
     RegionMisses,
-    Tlb,
 )
+from rater.plan.tlb import PAGE_SIZES, Tlb
 
 # -- Reuse distances summed up: what a TLB of some entries misses, working sets, memory ------------
 

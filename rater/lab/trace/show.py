@@ -26,15 +26,14 @@ from rater.lab.trace.ranking import (
 from rater.lab.trace.tlb import (
     BASE_PAGE,
     CATEGORIES,
-    PAGE_SIZES,
     PageReuse,
     PageTrace,
     PerCategory,
-    Tlb,
     TraceHead,
     mapping_layout,
     mapping_name,
 )
+from rater.plan.tlb import PAGE_SIZES, Tlb
 from rater.show.charts.comparison import StackedRow, stacked_chart
 from rater.show.charts.vega import PlacedChart, sheet_svg
 from rater.show.screen.document import (

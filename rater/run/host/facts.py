@@ -9,7 +9,6 @@ import platform
 import re
 import resource
 import struct
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -260,12 +259,9 @@ def state_facts(root: Path = Path("/")) -> Iterator[tuple[str, str]]:
     `cgroup.memory_oom_group` (yes: the kernel kills rater with a copy); `cgroup.isolated_cpus`, of
     isolated partitions; the
     deepest sleep of CPU 0 that is on, `cpu.idle_deepest`, with
-    `cpu.idle_latency_us` to wake, and `cpu.latency_limit_us` that PM QoS asks for; `dimms.found`.
+    `cpu.idle_latency_us` to wake, and `cpu.latency_limit_us` that PM QoS asks for.
     """
     yield from _idle_states(root)
-    dimms = _dimms(root)
-    if dimms:
-        yield "dimms.found", dimms
     swap_bytes = meminfo(root / "proc/meminfo").get("SwapTotal")
     if swap_bytes is not None:
         yield "swap.total_bytes", str(swap_bytes)
@@ -311,59 +307,6 @@ def _idle_states(root: Path) -> Iterator[tuple[str, str]]:
         (limit_us,) = struct.unpack("=i", (root / "dev/cpu_dma_latency").read_bytes()[:4])
         if limit_us < _NO_LIMIT_US:
             yield "cpu.latency_limit_us", str(limit_us)
-
-
-_DIMM = 17  # "Memory Device", 7.18 of the SMBIOS specification (DSP0134), whose offsets these are
-_DIMM_BYTES = 0x17  # up to its speed: what version 2.3 has
-_DIMM_TYPES = {0x18: "DDR3", 0x1A: "DDR4", 0x20: "HBM", 0x21: "HBM2", 0x22: "DDR5", 0x23: "LPDDR5"}
-
-
-def _dimms(root: Path) -> str:
-    """Return `8 x 32 GB DDR4 at 3200 MT/s, 8 empty`: of the firmware's table (for root) or EDAC."""
-    try:
-        table = (root / "sys/firmware/dmi/tables/DMI").read_bytes()
-    except OSError:
-        table = b""
-    modules = Counter(map(_describe_dimm, _smbios_structures(table, _DIMM)))
-    if not modules:
-        for dimm in list_folder(root / "sys/devices/system/edac/mc", "mc*/dimm*"):
-            kind = read_text(dimm / "dimm_mem_type") or "memory"
-            modules[f"{(read_number(dimm / 'size') or 0) / 1024:g} GB {kind}"] += 1
-    empty = modules.pop("", 0)
-    parts = [f"{count} x {module}" for module, count in sorted(modules.items())]
-    return ", ".join(parts + ([f"{empty} empty"] if empty and parts else []))
-
-
-def _smbios_structures(table: bytes, kind: int) -> Iterator[bytes]:
-    """Yield the structures of one type: a byte of type, a byte of length, data, then strings.
-
-    The strings behind each structure end with two zero bytes (DSP0134, 6.1).
-    """
-    begin = 0
-    while begin + 4 <= len(table) and (length := table[begin + 1]) >= 4:
-        structure = table[begin : begin + length]
-        if structure[0] == kind and len(structure) == length >= _DIMM_BYTES:
-            yield structure
-        end = table.find(b"\0\0", begin + length)
-        begin = end + 2 if end >= 0 else len(table)
-
-
-def _describe_dimm(structure: bytes) -> str:
-    """Return `32 GB DDR4 at 3200 MT/s` of a memory device, empty for a slot without a module."""
-
-    def number(first: int, last: int) -> int:
-        return int.from_bytes(structure[first:last], "little")
-
-    size = number(0x0C, 0x0E)
-    # Bit 15 says that the unit is a kilobyte, and not a megabyte.
-    megabytes = (size & 0x7FFF) / 1024 if size & 0x8000 else size
-    if size == 0x7FFF:  # too large for 15 bits: it stands in the extended field
-        megabytes = number(0x1C, 0x20)
-    if not megabytes:
-        return ""
-    configured_speed, highest_speed = number(0x20, 0x22), number(0x15, 0x17)
-    kind = _DIMM_TYPES.get(structure[0x12], "memory")
-    return f"{megabytes / 1024:g} GB {kind} at {configured_speed or highest_speed} MT/s"
 
 
 def present_readings(root: Path = Path("/")) -> Iterator[tuple[str, str]]:

@@ -120,11 +120,26 @@ class RecurringJson(TypedDict):
     evidence: Annotated[str, "The same in words."]
 
 
+class HardwareValueJson(TypedDict):
+    """A value of a fact, and the runs whose machines have it."""
+
+    value: Annotated[str, "What is known."]
+    runs: Annotated[list[RunNumber], "Runs whose machine has it."]
+
+
+class HardwareDifferenceJson(TypedDict):
+    """A fact in which the machines of runs differ."""
+
+    what: Annotated[str, "What it is, in words."]
+    values: Annotated[list[HardwareValueJson], "Its values."]
+
+
 class SeveralDivotsDocument(TypedDict):
     """The divots of several runs, and those that recur."""
 
     runs: Annotated[list[DivotsDocument], "The runs, in the order in which they were named."]
     between: Annotated[list[RecurringJson], "What they have in common; empty: nothing."]
+    hardware: Annotated[list[HardwareDifferenceJson], "In what their machines differ."]
 
 
 # -- `rater confirm` -------------------------------------------------------------------------------

@@ -117,6 +117,29 @@ class TopoDocument(TypedDict):
     distances: Annotated[DistancesJson | None, "Distances; null: not known."]
 
 
+class HardwareFactJson(TypedDict):
+    """A fact of a machine that no setting changes."""
+
+    group: Annotated[str, "What it is about: processor, firmware, memory, memory slots, ..."]
+    name: Annotated[str, "Its name, as stored runs have it among their settings."]
+    value: Annotated[str, "What is known."]
+
+
+class UnreadJson(TypedDict):
+    """What could not be read of a machine."""
+
+    what: Annotated[str, "What is not known."]
+    why: Annotated[str, "Why, and the way to know it."]
+
+
+class HardwareDocument(TypedDict):
+    """Facts of a machine: firmware, memory modules, promises, TLBs."""
+
+    of: Annotated[str, "Whose they are: this machine, or that of a run."]
+    facts: Annotated[list[HardwareFactJson], "What is known."]
+    unread: Annotated[list[UnreadJson], "What is not known, and why."]
+
+
 class SettingJson(TypedDict):
     """A setting of the machine."""
 

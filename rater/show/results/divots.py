@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from rater.analysis.compare.hardware import HardwareDifference
 from rater.analysis.divots.confirm import ConfirmCause, ConfirmPlan, ConfirmResult
 from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.finding import (
@@ -23,7 +24,7 @@ from rater.show.results.to_json import evidence_line
 from rater.show.screen.document import TEXT, Field, Line, Part, ViewTable, facts
 from rater.show.screen.format import run_title
 from rater.text.cpuset import format_list
-from rater.text.values import copies_text, count, group_by_key, percent, signed_percent
+from rater.text.values import copies_text, count, group_by_key, percent, runs_text, signed_percent
 
 if TYPE_CHECKING:
     from rater.show.documents.divots import (
@@ -207,6 +208,21 @@ def visible_line(visible: dict[str, float], *, by_cpu: bool = False) -> str:
     measure = " by CPU time" if by_cpu else ""
     line = f"Smallest detectable slowdown{measure}: {sizes}."
     return f"{line} {_NO_COPY}" if parts.keys() == {SCOPES["group"][0]} else line
+
+
+def hardware_parts(differences: Sequence[HardwareDifference]) -> Iterator[Part]:
+    """Yield what runs' machines differ in, such as a memory slot that is empty in one of them."""
+    yield facts(
+        (
+            (
+                difference.what,
+                "; ".join(f"{value} ({runs_text(runs)})" for value, runs in difference.values),
+            )
+            for difference in differences
+        ),
+        "Their machines differ",
+        _MOST_LINES,
+    )
 
 
 def between_parts(between: Sequence[RecurringDivot], runs: int) -> Iterator[Part]:

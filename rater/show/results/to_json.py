@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rater.analysis.compare.hardware import HardwareDifference
 from rater.analysis.divots.model.finding import (
     Analysis,
     CopyEffect,
@@ -175,13 +176,27 @@ def _rounded(share: float | None) -> float | None:
 
 
 def divots_document(
-    runs: Sequence[tuple[RunHead, Analysis]], between: Sequence[RecurringDivot]
+    runs: Sequence[tuple[RunHead, Analysis]],
+    between: Sequence[RecurringDivot],
+    hardware: Sequence[HardwareDifference] = (),
 ) -> DivotsDocument | SeveralDivotsDocument:
     """Return the divots document: of one run, or of several and the divots that recur in them."""
     documents = [_of_run(head, analysis) for head, analysis in runs]
     if len(documents) == 1:
         return documents[0]
-    return {"runs": documents, "between": [_recurring(divot) for divot in between]}
+    return {
+        "runs": documents,
+        "between": [_recurring(divot) for divot in between],
+        "hardware": [
+            {
+                "what": difference.what,
+                "values": [
+                    {"value": value, "runs": [*numbers]} for value, numbers in difference.values
+                ],
+            }
+            for difference in hardware
+        ],
+    }
 
 
 def _of_run(head: RunHead, analysis: Analysis) -> DivotsDocument:

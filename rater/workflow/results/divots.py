@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from rater.analysis.compare.hardware import hardware_differences
 from rater.analysis.divots.confirm import next_commands
 from rater.analysis.divots.gate import ANY, GateLimit, JudgedRun, judge_recurring, judge_run
 from rater.analysis.divots.model.finding import (
@@ -322,7 +323,7 @@ def find_divots(
     fresh: bool,
 ) -> int:
     """Print what is slow in the runs; 1 where --fail-on says so, 3 where that cannot be judged."""
-    from rater.show.results.divots import between_parts, divot_parts
+    from rater.show.results.divots import between_parts, divot_parts, hardware_parts
     from rater.show.results.to_json import divots_document
 
     limits = [parse_limit(text) for text in fail_on]
@@ -346,6 +347,7 @@ def find_divots(
         ]
         places = {head.run: _places_used(store, head) for head, _ in runs} if limits else {}
         judged = [(head, analysis) for head, analysis in runs if not analysis.disturbed]
+        hardware = hardware_differences(store.settings_of(numbers)) if len(numbers) > 1 else ()
         sure = between if len(judged) == len(runs) else find_recurring(store, runs)
 
     def parts(_: object) -> Iterator[Part]:
@@ -354,8 +356,9 @@ def find_divots(
         shown = (between, len(runs)) if output.verbose else (sure, len(judged))
         if shown[1] > 1:
             yield from between_parts(*shown)
+        yield from hardware_parts(hardware)
 
-    print_view(output, divots_document(runs, between), parts)
+    print_view(output, divots_document(runs, between, hardware), parts)
     if limits and failed:
         print_error(f"--fail-on: every copy of {runs_text(failed)} failed")
         return 1

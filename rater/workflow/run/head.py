@@ -27,8 +27,10 @@ from rater.record.run import (
 )
 from rater.record.stored import RunHead, StoredRun
 from rater.run.host.facts import environment_snapshot, host_facts, settings_snapshot
+from rater.run.host.hardware import hardware_facts
 from rater.run.host.inherited import process_settings
 from rater.run.host.thread_binding import realtime_priority
+from rater.run.launcher.processor import processor_facts
 from rater.run.programs.compile import BuiltProgram, sha256_of
 from rater.run.programs.inputs import ReadyInput
 from rater.run.programs.script import (
@@ -219,6 +221,8 @@ def _settings_now(resolved: RunPlan) -> tuple[tuple[str, str], ...]:
     layout = own_layout_text(resolved.request.layout)
     return (
         *settings_snapshot(),
+        *hardware_facts(),
+        *processor_facts(),
         *environment_snapshot(os.environ),
         *((("rater.reserved_cpus", reserved),) if reserved else ()),
         *(() if layout is None else ((LAYOUT_TEXT, layout),)),

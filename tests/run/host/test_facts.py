@@ -528,52 +528,6 @@ def test_this_host_can_be_told() -> None:
     assert dict(facts.settings_snapshot())["kernel.release"]
 
 
-def memory_device(size: int, kind: int, mts: int, large: int = 0) -> bytes:
-    """Return a "Memory Device" of SMBIOS 2.8, as DSP0134 has its offsets."""
-    body = bytearray(40)
-    body[0:2] = (17, 40)
-    for at, width, value in ((0x0C, 2, size), (0x12, 1, kind), (0x1C, 4, large), (0x20, 2, mts)):
-        body[at : at + width] = value.to_bytes(width, "little")
-    return bytes(body) + b"DIMM A1\0Samsung\0\0"
-
-
-def test_firmware_and_dimms_are_kept_with_a_run(tmp_path: Path) -> None:
-    tables = tmp_path / "sys/firmware/dmi/tables"
-    tables.mkdir(parents=True)
-    (tables / "DMI").write_bytes(
-        b"\0\x18"
-        + bytes(22)
-        + b"Dell Inc.\0\0"
-        + memory_device(16384, 0x1A, 3200) * 2
-        + memory_device(0x7FFF, 0x22, 4800, 65536)
-        + memory_device(0, 2, 0)
-        + b"\x7f\4"
-        + bytes(4)
-    )
-    write(tmp_path / "sys/class/dmi/id", {"bios_version": "2.19.1", "bios_date": "06/04/2023"})
-    found = dict(facts.settings_snapshot(tmp_path))
-    assert found["dimms.found"] == (
-        "2 x 16 GB DDR4 at 3200 MT/s, 1 x 64 GB DDR5 at 4800 MT/s, 1 empty"
-    )
-    assert (found["firmware.version"], found["firmware.date"]) == ("2.19.1", "06/04/2023")
-
-
-@pytest.mark.parametrize(
-    "table", [b"", b"\x11", b"\x11\x28" + bytes(9), b"\x11\2xx" * 9, bytes(99)]
-)
-def test_a_torn_table_of_the_firmware_says_nothing_and_edac_tells_users(
-    tmp_path: Path, table: bytes
-) -> None:
-    tables = tmp_path / "sys/firmware/dmi/tables"
-    tables.mkdir(parents=True)
-    (tables / "DMI").write_bytes(table)
-    assert "dimms.found" not in dict(facts.settings_snapshot(tmp_path))
-    for number in range(2):
-        folder = tmp_path / f"sys/devices/system/edac/mc/mc0/dimm{number}"
-        write(folder, {"size": "32768", "dimm_mem_type": "Registered-DDR4"})
-    assert dict(facts.settings_snapshot(tmp_path))["dimms.found"] == "2 x 32 GB Registered-DDR4"
-
-
 # -- memory as a run finds it -------------------------------------------------------------------
 
 NODE = """Node {node} MemTotal:       16777216 kB

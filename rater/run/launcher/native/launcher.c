@@ -722,6 +722,8 @@ static enum course serve(void) {
 }
 
 int main(int argc, char **argv) {
+    if (argc == 2 && !strcmp(argv[1], "cpuid"))
+        return print_cpuid();
     if (argc != 6) {
         fprintf(stderr, "rater-launcher: started by rater alone\n");
         return 2;

@@ -156,4 +156,7 @@ void remember_origin(unsigned long long locks);
 _Noreturn void child(struct view table, const struct entry *entry, struct slot *slot,
                      struct gate gate);
 
+/* cpuid.c: what the processor says of its TLBs, printed; no run asks for it */
+int print_cpuid(void);
+
 #endif
