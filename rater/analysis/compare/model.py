@@ -175,6 +175,12 @@ class Comparison(Struct, frozen=True, kw_only=True):
         rows = self.suites[:1] or (self.benchmarks if len(self.benchmarks) == 1 else ())
         return rows[0] if rows else None
 
+    @property
+    def suite_rows(self) -> tuple[EffectRow, ...]:
+        """The suite, and its INT and FP parts where they are not all of it."""
+        whole = self.suites[:1]
+        return (*whole, *(row for row in self.suites[1:] if row.over != whole[0].over))
+
     def unjudged(self) -> list[tuple[EffectRow, Side, str]]:
         """Return what both sides have, but so that no verdict can stand on it, and why."""
         return [

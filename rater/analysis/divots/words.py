@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -33,11 +33,13 @@ _MOST_NAMED = 8  # copies or CPUs
 _MUCH_MORE, _MORE = 1.5, 0.05
 # A range is shown if sizes are apart by so much (ln), and by such a share of the typical size.
 _LEAST_RANGE, _VARIES = 0.005, 0.1
+# What happened at a start, and whose seconds and share of the time are named.
 _MODES = {
-    "late-start": "the last copy started late",
-    "ramp": "the later a copy started, the longer it took",
-    "convoy": "the copies came through the start one after another",
-    "input-wait": "copies had to wait, and computed less of the time",
+    "late-start": "the last copy started {0} after the first, {1} of the median time",
+    "ramp": "the later a copy started, the longer it took: the last one {0} longer, {1}",
+    "convoy": "the copies came through the start one after another: "
+    "the median copy took {0} longer, {1}, the last one {2}",
+    "input-wait": "copies waited, and computed less of the time: the median copy {0}, {1}",
 }
 _NOTHING = 0.0005  # share of the score; a cost below it is shown as none
 _TIME = "copies' time"
@@ -136,8 +138,7 @@ def summary_of(table: Table, cause: Cause) -> str:
         case Kind.GRADIENT:
             text = f"{names}{where}: {size} from the first copy to the last, evenly"
         case Kind.STARTUP:
-            mode = _MODES[str(facts["mode"])]
-            text = f"{names}{where}: start-up ({mode}), {size} of the median time"
+            text = f"{names}{where}: start-up ({_start_up(facts, size)})"
         case Kind.WANDERING:
             turns = _turns(table, str(facts["turns"]))
             text = f"{names}: another NUMA node is slow in each iteration ({turns})"
@@ -162,6 +163,16 @@ def summary_of(table: Table, cause: Cause) -> str:
             text = f"{names} {_range(table, cause)} ({_how_many(table, cause, copies)})"
             text += _undecided(table, cause, copies)
     return text
+
+
+def _start_up(facts: Mapping[str, float | str], size: str) -> str:
+    """Return what happened at the start, with its seconds and its share of the time."""
+    seconds = [
+        formatting.format_seconds(float(facts[name]))
+        for name in ("seconds", "last_s")
+        if name in facts
+    ]
+    return _MODES[str(facts["mode"])].format(seconds[0], size, seconds[-1])
 
 
 def _undecided(table: Table, cause: Cause, copies: Sequence[int]) -> str:

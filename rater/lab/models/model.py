@@ -57,7 +57,7 @@ class PageLab(Struct, frozen=True, kw_only=True):
     points: tuple[Point, ...]  # all in base pages first
     comparison: Comparison
     largest: int  # which of the comparison's sides has the most large pages
-    rows: tuple[EffectRow, ...]  # suite first, then benchmarks in their order
+    rows: tuple[EffectRow, ...]  # suite, its INT and FP parts, then benchmarks in their order
     memory: tuple[MemoryRow, ...]
     cpi: tuple[CpiChange, ...]
     models: tuple[SweepModel, ...]
@@ -100,7 +100,7 @@ def page_lab(
         points=tuple(ordered),
         comparison=comparison,
         largest=largest,
-        rows=(*comparison.suites[:1], *comparison.benchmarks),
+        rows=(*comparison.suite_rows, *comparison.benchmarks),
         memory=memory_rows(ordered),
         cpi=cpi_changes(comparison.sides),
         models=models,

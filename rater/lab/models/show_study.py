@@ -117,7 +117,12 @@ def gains_parts(lab: PageLab) -> Iterator[Part]:
         Field(heading="benchmark", value=effect_name, form=TEXT, flexible=True),
         Field(heading="speed-|up", value=lambda row: factor_text(most(row).speedup)),
         Field(heading="95 %|interval", value=lambda row: interval_text(most(row).speedup)),
-        Field(heading="verdict", value=lambda row: _verdict(most(row)), form=TEXT, flexible=True),
+        Field(
+            heading="verdict",
+            value=lambda row: _verdict(most(row), lab.comparison.compared),
+            form=TEXT,
+            flexible=True,
+        ),
         Field(heading="improve-|ment %", value=lambda row: most(row).improvement, form=CHANGE),
         Field(
             heading="reduc-|tion %", value=lambda row: most(row).reduction, form=CHANGE, optional=1
@@ -130,7 +135,8 @@ def gains_parts(lab: PageLab) -> Iterator[Part]:
     )
     yield Line(
         "improvement: (T base - T) / T; reduction: (T base - T) / T base; intervals and verdicts "
-        f"as in `rater compare sweep:{lab.sweep}`.",
+        f"as in `rater compare sweep:{lab.sweep}`; * holds with all {lab.comparison.compared} "
+        "comparisons considered (Holm).",
         "dim",
     )
     layouts = [
@@ -248,8 +254,10 @@ def _value(label: str) -> str:
     return label.partition("=")[2] or label
 
 
-def _verdict(cell: Effect) -> str:
-    return cell.speedup.short if cell.speedup else cell.reason or "-"
+def _verdict(cell: Effect, compared: int) -> str:
+    if cell.speedup is None:
+        return cell.reason or "-"
+    return f"{cell.speedup.short}{' *' if cell.holds and compared > 1 else ''}"
 
 
 def _megabytes(cell: MemoryCell | None, name: str) -> float | None:

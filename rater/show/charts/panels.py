@@ -193,11 +193,14 @@ def labels_from(findings: Iterable[Finding]) -> tuple[Label, ...]:
         effects = group_by_key((cell.benchmark, cell.slowdown) for cell in finding.cells)
         for benchmark in tuple(effects) or finding.benchmarks or (None,):
             # These are told from end to end, whatever a single cell has of it.
-            is_told_from_end_to_end = finding.kind in (Kind.DRIFT, Kind.GRADIENT)
+            is_told_from_end_to_end = finding.kind in (Kind.DRIFT, Kind.GRADIENT, Kind.STARTUP)
             slowdowns = [] if is_told_from_end_to_end else effects.get(benchmark or "", [])
             slowdown = statistics.median(slowdowns or [finding.slowdown])
             # What a layout does differs from benchmark to benchmark: one size would be wrong.
             size = formatting.format_slowdown(slowdown)
+            seconds = dict(finding.details).get("seconds")
+            if isinstance(seconds, float):
+                size = f"{formatting.format_seconds(seconds)}, {size}"
             labels.append(
                 Label(
                     copies=finding.copies,

@@ -144,9 +144,7 @@ def comparison_parts(
     ):
         yield Line("These runs were made on DIFFERENT MACHINES.", "bold red")
     # What has nothing to show stands above the table.
-    whole = comparison.suites[:1]
-    parts = [row for row in comparison.suites[1:] if row.over != whole[0].over]
-    every = (*comparison.benchmarks, *whole, *parts)
+    every = (*comparison.benchmarks, *comparison.suite_rows)
     rows = [row for row in every if any(cell.speedup for cell in row.cells)]
     shown = rows if detailed else _top_changes(rows, _MOST_BRIEF)
     is_matrix = len(sides) > 2 and len(rows) > 1

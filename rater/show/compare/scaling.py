@@ -24,6 +24,7 @@ from rater.show.screen.document import (
     Line,
     Part,
     ViewTable,
+    decimals,
 )
 from rater.show.screen.format import format_number, format_together, needed_decimals
 from rater.text.cpuset import format_list
@@ -91,7 +92,7 @@ def _overview(curves: Sequence[Curve]) -> ViewTable:
             form=Form(format_together),
         ),
         Field(heading="speedup", value=lambda row: value_of(row, "speedup"), form=_FACTORS),
-        Field(heading="of|linear", value=lambda row: value_of(row, "efficiency"), form=_FACTORS),
+        Field(heading="of|linear", value=lambda row: value_of(row, "efficiency"), form=_SHARES),
         Field(heading="knee", value=lambda row: _knee(row[1])),
         Field(heading="no gain|beyond", value=lambda row: _plateau(row[1])),
     )
@@ -188,11 +189,11 @@ def _points(curve: Curve, series: Series) -> ViewTable:
         ),
         *(spread if any(len(point.runs) > 1 for point in series.points) else ()),
         Field(heading="speedup", value=_if_judged(series, "speedup"), form=_FACTORS),
-        Field(heading="of|linear", value=_if_judged(series, "efficiency"), form=_FACTORS),
+        Field(heading="of|linear", value=_if_judged(series, "efficiency"), form=_SHARES),
         Field(
             heading="of linear|per node",
             value=_if_judged(series, "per_lgroup"),
-            form=_FACTORS,
+            form=_SHARES,
         ),
         Field(
             heading="J|/copy", value=lambda scale_point: scale_point.joules_per_copy, form=NUMBER
@@ -200,7 +201,7 @@ def _points(curve: Curve, series: Series) -> ViewTable:
         Field(
             heading="gain per|extra copy",
             value=_if_judged(series, "gain"),
-            form=_FACTORS,
+            form=_SHARES,
             optional=1,
         ),
     )
@@ -222,7 +223,13 @@ def _if_judged(series: Series, name: str) -> Callable[[ScalePoint], float | None
     return value
 
 
-_FACTORS = Form(lambda values: ["-" if it is None else f"{it + 0.0:.2f}" for it in values])
+def _factor(value: float) -> str:
+    """Return a speedup or a share of linear with three digits: `0.975`, `12.4`."""
+    return f"{value + 0.0:.{3 if abs(value) < 0.9995 else 2 if abs(value) < 9.995 else 1}f}"
+
+
+_FACTORS = Form(lambda values: ["-" if it is None else _factor(it) for it in values])
+_SHARES = decimals(3)  # .975 and .976 are two results
 
 
 def _range(rates: Sequence[float], places: int) -> str:
@@ -260,7 +267,7 @@ def _series_parts(curve: Curve) -> Iterator[Part]:
             Field(
                 heading=("", str(copies)),
                 value=partial(efficiency, copies=copies),
-                form=_FACTORS,
+                form=_SHARES,
                 optional=order.get(copies, 0),
             )
             for copies in curve.copies[1:]
@@ -502,13 +509,13 @@ def limits(curve: Curve) -> Iterator[str]:
             node = (
                 ""
                 if fair_point.per_lgroup is None
-                else f" ({fair_point.per_lgroup:.2f} of linear per NUMA node)"
+                else f" ({_factor(fair_point.per_lgroup)} of linear per NUMA node)"
             )
             verb = "do" if fair_point.copies > 1 else "does"
             yield (
                 f"{benchmarks}: {copies_text(fair_point.copies)} {verb} "
-                f"{fair_point.speedup:.2f} times the work of {copies_text(first.copies)}, "
-                f"{fair_point.efficiency:.2f} of linear{node}."
+                f"{_factor(fair_point.speedup)} times the work of {copies_text(first.copies)}, "
+                f"{_factor(fair_point.efficiency)} of linear{node}."
             )
             benchmarks = "Together"
         low = min(
@@ -565,7 +572,7 @@ def _dip_texts(curve: Curve) -> Iterator[str]:
         shown = format_together(rates)
         verb_phrase = f"do {shown[0]} {series.unit}"
         if not dip.in_all:
-            shown = [f"{point.efficiency:.2f}" for point in points if point is not None]
+            shown = [_factor(point.efficiency) for point in points if point is not None]
             verb_phrase = f"reach {shown[0]} of linear"
         runs = points[0].runs[:_MOST_HINTED] if points[0] is not None else ()
         yield (

@@ -480,6 +480,13 @@ class RunHeadJson(TypedDict):
     tags: Annotated[dict[str, str], "Tags of the run, by name."]
 
 
+class StaggeredStartsJson(TypedDict):
+    """How copies started that were to start one after another."""
+
+    apart_s: Annotated[float, "Median time between the starts of two neighbours."]
+    most_late_s: Annotated[float, "Start after its turn, of the copy that was latest."]
+
+
 class SummaryDocument(RunHeadJson):
     """The results of a run."""
 
@@ -489,6 +496,7 @@ class SummaryDocument(RunHeadJson):
     metrics: Annotated[list[MetricJson], "Numbers that benchmarks report of themselves."]
     failed: Annotated[list[FailedCopyJson], "Copies that did not end well."]
     remarks: Annotated[list[str], "Warnings and notes of the run, in words."]
+    starts: NotRequired[Annotated[StaggeredStartsJson, "Starts of staggered copies."]]
     rotated: NotRequired[Annotated[RotatedJson, "Result of the run (rotated order)."]]
     warmup_s: NotRequired[Annotated[float | None, "Warm-up asked for (steady mode)."]]
     window_s: NotRequired[Annotated[float | None, "Window asked for (steady mode)."]]

@@ -18,6 +18,7 @@ from rater.analysis.results.score import RunPages
 from rater.plan.request import options_beyond_defaults
 from rater.record.run import RunStatus
 from rater.record.stored import RunHead
+from rater.show.results.by_tune import tune_table
 from rater.show.results.cpu_use import account_parts, disturbance_facts, energy_parts
 from rater.show.results.divots import can_judge, finding_parts
 from rater.show.results.listing import STATUS_STYLE, details_text, started_text
@@ -351,7 +352,14 @@ def results_parts(document: SummaryDocument, *, verbose: bool = True) -> Iterato
         discarded = "; ( ) discarded" if any(not row["counted"] for row in rows) else ""
         note = f"* the iteration that counts{discarded}"
     staggered = _is_staggered(document)
-    yield _results_table(shown, note, staggered=staggered)
+    rotated = document.get("rotated")
+    table_rows = [*shown, *_whole_ring(rotated)] if rotated else shown
+    yield _results_table(table_rows, note, staggered=staggered)
+    yield tune_table(rows)
+    if starts := document.get("starts"):
+        late_s = starts["most_late_s"]
+        late = f"at most {format_duration(late_s)} late" if late_s else "none of them late"
+        yield f"Copies started {starts['apart_s']:.3f} s apart, {late}."
     if staggered and (text := _never_overlapped(rows, document["stagger_ms"])):
         yield Line(text, "yellow")
     if any(row.get("bracket_from_slowest") for row in rows):
@@ -359,7 +367,6 @@ def results_parts(document: SummaryDocument, *, verbose: bool = True) -> Iterato
     failed = {row["benchmark"] for row in rows if row.get("failed_copies") and row["counted"]}
     if failed:
         yield Line(f"no result where a copy failed: {', '.join(sorted(failed))}", "red")
-    rotated = document.get("rotated")
     incomplete: Sequence[Row] = document["results"] if rotated is None else rows
     yield facts(
         (row["benchmark"], row["reason"], "yellow")
@@ -450,6 +457,12 @@ def _results_table(rows: Sequence[Row], note: str, *, staggered: bool) -> ViewTa
         return "red" if row["reason"] else "dim" if row.get("counted") is False else ""
 
     return ViewTable(title="", rows=rows, fields=columns, style=style, note=note)
+
+
+def _whole_ring(rotated: RotatedJson) -> Iterator[Row]:
+    """Yield the row of all benchmarks together, whose bracket is that of the whole run."""
+    if (tail := rotated["tail"]) is not None:
+        yield {"benchmark": "whole run", "bracket_s": tail["total_s"], "reason": None}
 
 
 def _rotated_facts(rotated: RotatedJson) -> Iterator[Fact]:

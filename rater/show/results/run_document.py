@@ -17,6 +17,7 @@ from rater.analysis.results.result import (
     benchmarks_left_out,
     failure_text,
 )
+from rater.analysis.results.starts import staggered_starts
 from rater.record.run import CopyStatus
 from rater.show.results.cpu_use import energy_json
 from rater.text.values import to_json
@@ -89,6 +90,8 @@ def summary_document(
         "failed": [_failed_copy(copy) for copy in summary.failed],
         "remarks": [*summary.remarks],
     }
+    if starts := staggered_starts(summary.run):
+        document["starts"] = {"apart_s": starts.apart_s, "most_late_s": starts.most_late_s}
     if summary.rotated:
         document["rotated"] = _rotated(summary.rotated)
     if summary.steady:

@@ -28,11 +28,11 @@ from rater.analysis.divots.model.joining import (
 )
 from rater.analysis.divots.model.search import SearchResult
 from rater.analysis.divots.model.table import UNKNOWN, Table
-from rater.analysis.stats.robust import Bools, Floats, mean
+from rater.analysis.stats.robust import Bools, Floats, mean, median, overall_median, quantiles
 
 _FEW: Final = 0.2  # of the copies: fewer are single ones, more are a sort
 _WHOLE_NODE: Final = 0.85  # share of a node's copies from which it is slow, or not, as a whole
-_FAST_QUANTILE, _SLOW_QUANTILE = 0.1, 0.9  # of a cell's times, which outliers do not move
+_FAST_QUANTILE: Final = 0.1  # of a cell's times, which outliers do not move
 
 # What the copies of a cause share: a family of parts, or one of these.
 type Level = EffectKind | Literal["", "set", "turns", "random"]
@@ -181,20 +181,31 @@ def _make_cause(result: SearchResult, group: EffectGroup) -> Cause:
 
 
 def _make_convoy(table: Table, runs: CopyRuns) -> Cause:
-    """Return the cause of cells whose copies came through the start one after another."""
+    """Return the cause of cells whose copies came through the start one after another.
+
+    A copy's effect is its time over that of its place in the other iterations, which is taken as
+    low as the fastest copies of the cell where those were faster. The size is that of the medians.
+    """
     cells, log_s = runs.covered.any(axis=2), table.log_s
-    fastest, slowest = (
-        np.nanquantile(log_s[cells], share, axis=1) for share in (_FAST_QUANTILE, _SLOW_QUANTILE)
-    )
-    rise = float(np.median(slowest - fastest))
     covered = cells[:, :, None] & ~np.isnan(log_s)
-    of_cell = np.nanquantile(log_s, _FAST_QUANTILE, axis=2, keepdims=True)
+    settled = np.where(cells[:, :, None], np.nan, log_s)
+    usual = np.broadcast_to(median(np.moveaxis(settled, 1, 2))[:, None, :], log_s.shape)
+    fastest = quantiles(log_s, _FAST_QUANTILE)[0][:, :, None]
+    usual = np.where(np.isnan(usual), fastest, usual)
+    usual = usual - np.maximum(0.0, median(usual)[:, :, None] - fastest)
+    middle, usual_middle = median(log_s)[cells], median(usual)[cells]
+    last = np.nanmax(log_s[cells], axis=1)
     return Cause(
         covered=covered,
-        effect=np.where(covered, np.maximum(0.0, log_s - of_cell), 0.0),
+        effect=np.where(covered, np.maximum(0.0, log_s - usual), 0.0),
         everywhere=runs.everywhere,
         kind=Kind.STARTUP,
-        facts={"mode": "convoy", "rise": rise},
+        facts={
+            "mode": "convoy",
+            "rise": float(np.median(middle - usual_middle)),
+            "seconds": float(np.median(np.exp(middle) - np.exp(usual_middle))),
+            "last_s": float(np.median(np.exp(last) - np.exp(usual_middle))),
+        },
     )
 
 
@@ -235,7 +246,10 @@ def _describe_gradient(table: Table, effect: DivotEffect) -> _Description:
     """Describe a slope: a ramp if copies are known to have started one after another."""
     is_known = not np.isnan(table.start_s).all() and np.ptp(np.nan_to_num(table.start_s)) > 0
     if is_known and effect.typical > 0 and table.barrier:
-        return _Description(kind=Kind.STARTUP, facts={"rise": effect.typical, "mode": "ramp"})
+        first_s = float(np.exp(overall_median(table.log_s[effect.benchmarks])))
+        seconds = first_s * float(np.expm1(effect.typical))
+        facts: Facts = {"rise": effect.typical, "mode": "ramp", "seconds": seconds}
+        return _Description(kind=Kind.STARTUP, facts=facts)
     return _Description(kind=Kind.GRADIENT, facts={"rise": effect.typical})
 
 

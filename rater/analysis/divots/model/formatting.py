@@ -19,6 +19,13 @@ def format_slowdown(slowdown: float) -> str:
     return f"{size:+.0f} %"
 
 
+def format_seconds(seconds: float) -> str:
+    """Return `726 s`, `1.52 s` or `38 ms`: three digits, of milliseconds none behind the point."""
+    if seconds < 1:
+        return f"{seconds * 1e3:.0f} ms" if seconds >= 0.01 else f"{seconds * 1e3:.2g} ms"
+    return f"{seconds:.{max(0, 3 - len(str(int(seconds))))}f} s"
+
+
 def sizes(slowdowns: Sequence[float]) -> str:
     """Return `+33 to +39 %` or `+1.1 to +1.4 %`, or one size where they agree."""
     low, high = min(slowdowns), max(slowdowns)

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from rater.analysis.divots.model.causes import Cause
+from rater.analysis.divots.model.causes import Cause, Facts
 from rater.analysis.divots.model.finding import Kind
 from rater.analysis.divots.model.table import Table
 from rater.analysis.stats.robust import Floats, median, overall_median
@@ -28,17 +28,22 @@ def find_startups(table: Table) -> list[Cause]:
         late_s = last - np.min(np.where(is_known, table.start_s, np.inf), axis=2)
         share = late_s / np.exp(median(table.log_s))
         share = np.where(share >= _LATE, share, 0.0)
-        typical = float(np.log1p(np.median(share[share > 0]))) if share.any() else 0.0
-        causes.append(_make_cause(table, share, {"mode": "late-start", "rise": typical}))
+        is_late = share > 0
+        typical = float(np.log1p(np.median(share[is_late]))) if share.any() else 0.0
+        seconds = float(np.median(late_s[is_late])) if share.any() else 0.0
+        late: Facts = {"mode": "late-start", "rise": typical, "seconds": seconds}
+        causes.append(_make_cause(table, share, late))
     if table.barrier and table.copies > 1:
         share = _idle_shares(table)
         waits_s = share / (1 + share) * np.exp(median(table.log_s))
         waited_s = float(np.nanmax(waits_s, initial=0.0))
-        causes.append(_make_cause(table, share, {"mode": "input-wait", "waited_s": waited_s}))
+        seconds = float(np.nanmedian(waits_s[share > 0])) if share.any() else 0.0
+        waits: Facts = {"mode": "input-wait", "waited_s": waited_s, "seconds": seconds}
+        causes.append(_make_cause(table, share, waits))
     return [cause for cause in causes if cause.covered.any()]
 
 
-def _make_cause(table: Table, share: Floats, facts: dict[str, float | str]) -> Cause:
+def _make_cause(table: Table, share: Floats, facts: Facts) -> Cause:
     """Return the cause of cells (B, I) that took longer by a share of their time."""
     covered = (share > 0)[:, :, None] & ~np.isnan(table.log_s)
     return Cause(
