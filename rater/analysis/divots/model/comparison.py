@@ -187,6 +187,8 @@ class PartComparison:
 
     def evidence(self, difference: Floats, cells: Cells) -> Floats:
         """Return the evidence, nats, of differences (N,) of some parts, before any price."""
+        if len(difference) == 0:  # tails, which take long, are learnt for nothing
+            return difference
         deviations = difference / self.sd[cells]
         row, part = cells
         if self.parts.prior is None:

@@ -8,6 +8,7 @@ values of the run.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -71,7 +72,7 @@ class Tail:
             ln_prior = np.logaddexp(of_all._ln_weight, ln_prior + math.log(_OWN_TAIL_WEIGHT))
         fit = _fit_mixture(points, cut)
         self._ln_weight: Floats = fit + ln_prior - log_sum_exp(fit + ln_prior, (0, 1))
-        by_component = self._ln_weight[..., None] - _evidence_by_shape(_GRID / _SCALES[:, None])
+        by_component = self._ln_weight[..., None] - _evidence_on_grid()
         self._evidence = -log_sum_exp(by_component, (0, 1))
 
     def evidence(self, deviations: Floats) -> Floats:
@@ -134,6 +135,12 @@ def _evidence_by_shape(deviations: Floats) -> Floats:
     scaled = _LOGISTIC * deviations
     logistic = scaled - math.log(2) + np.log1p(np.exp(-_LOGISTIC * deviations))
     return np.concatenate((student, logistic[None], (_LAPLACE * deviations)[None]))
+
+
+@cache
+def _evidence_on_grid() -> Floats:
+    """Return the evidence at all points of the grid by each shape and scale (10, scales, points)."""
+    return _evidence_by_shape(_GRID / _SCALES[:, None])
 
 
 def _count_outlying(size: Floats) -> int:
