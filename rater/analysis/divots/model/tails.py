@@ -139,7 +139,7 @@ def _evidence_by_shape(deviations: Floats) -> Floats:
 
 @cache
 def _evidence_on_grid() -> Floats:
-    """Return the evidence at all points of the grid by each shape and scale (10, scales, points)."""
+    """Return the evidence at points of the grid by each shape and scale (10, scales, points)."""
     return _evidence_by_shape(_GRID / _SCALES[:, None])
 
 
