@@ -9,7 +9,7 @@ from pathlib import Path
 from rater.record.events import Noted
 from rater.record.run import CopyStatus
 from rater.run.host.procfs import read_text, status_of
-from rater.run.launcher.child_state import Move, can_move, move_of
+from rater.run.launcher.child_state import Move, can_move, move_of, next_state
 from rater.run.launcher.copies import Child, Copy, StopReason
 from rater.run.launcher.start_errors import start_error
 from rater.run.launcher.table import Record, RecordKind, StartStep
@@ -60,6 +60,9 @@ class RecordTaker:
 
     def _take_of_one(self, child: Child, record: Record) -> None:
         move = move_of(record)
+        if move is Move.FORK_FAILED:
+            self._note_unforked(child, record)
+            return
         if move is not None:
             child.move(move)
         match record.kind:
@@ -95,15 +98,20 @@ class RecordTaker:
         if record.pid and record.status == StartStep.EXECUTE:  # it fails, the others run on
             child.remarks.exec_errno = record.error
             return
-        never_forked = []
-        if not record.pid:  # the launcher leaves a table at the first process that it cannot fork
-            behind = [other for other in self._children.values() if other.token > child.token]
-            for other in behind:
-                other.move(Move.FORK_FAILED)
-            never_forked = [(run, self._copies.remove(run)) for run in (child, *behind)]
         place = self._state.job.placements[child.copy]
         self._state.stop(None, str(start_error(child, place, record)))
-        for run, copy in never_forked:
+
+    def _note_unforked(self, child: Child, record: Record) -> None:
+        """Take a process that could not be forked: there the launcher leaves a table."""
+        unforked = [run for run in self._children.values() if run.token >= child.token]
+        for run in unforked:
+            next_state(run.state, Move.FORK_FAILED)  # raises before the first is changed
+        for run in unforked:
+            run.move(Move.FORK_FAILED)
+        without_run = [(run, self._copies.remove(run)) for run in unforked]
+        place = self._state.job.placements[child.copy]
+        self._state.stop(None, str(start_error(child, place, record)))
+        for run, copy in without_run:
             self._note_never_began(run, copy)
 
     def _note_start(self, child: Child, start_ns: int, planned_ns: int | None) -> None:

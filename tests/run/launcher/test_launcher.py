@@ -59,13 +59,14 @@ const char *__ubsan_default_options(void) { return "log_path=%s:print_stacktrace
 """
 
 
-@pytest.fixture(scope="session")
-def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+# With ASan children are forked, without it they share the launcher's memory.
+@pytest.fixture(scope="session", params=["address,undefined", "undefined"])
+def sanitized(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """A launcher that writes what ASan and UBSan find into files beside it."""
     folder = tmp_path_factory.mktemp("sanitized")
     options = folder / "options.c"
     options.write_text(SANITIZED % (folder / "found", folder / "found"))
-    flags = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    flags = ("-g", "-O1", f"-fsanitize={request.param}", "-fno-sanitize-recover=all")
     return compiled(folder / "launcher", *sorted(NATIVE.glob("*.c")), options, flags=flags)
 
 
@@ -350,20 +351,27 @@ def test_a_follower_begins_with_the_end_of_the_one_before_even_if_that_was_long_
     assert ends[4].start_ns == 0
 
 
-SLOW_FORK = """
+SLOW_START = """
+#include <sched.h>
 #include <unistd.h>
+int clone_slowly(int (*begin)(void *), void *stack, int flags, void *argument)
+{
+    usleep(50000);
+    return clone(begin, stack, flags, argument);
+}
 pid_t fork_slowly(void) { usleep(50000); return fork(); }
 """
 
 
 @pytest.fixture(scope="session")
 def slow_launcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A launcher to which each fork takes 50 ms."""
+    """A launcher to which each start of a process takes 50 ms."""
     folder = tmp_path_factory.mktemp("slow")
-    (folder / "slow.c").write_text(SLOW_FORK)
+    (folder / "slow.c").write_text("#define _GNU_SOURCE" + SLOW_START)
     slow = compiled(folder / "slow.o", folder / "slow.c", flags=("-c",))
     sources = sorted(NATIVE.glob("*.c"))
-    return compiled(folder / "launcher", *sources, slow, flags=("-Dfork=fork_slowly",))
+    flags = ("-Dfork=fork_slowly", "-Dclone=clone_slowly")
+    return compiled(folder / "launcher", *sources, slow, flags=flags)
 
 
 def test_a_launcher_that_forks_for_long_while_a_copy_runs_has_not_stood_still(
@@ -474,6 +482,52 @@ def test_copies_begin_at_their_offsets(tmp_path: Path) -> None:
     assert all(start.start_ns >= start.planned_ns for start in starts.values())
 
 
+# -- children in the launcher's memory -----------------------------------------------------------
+
+
+def test_a_child_in_the_launchers_memory_needs_less_than_half_of_its_stack(tmp_path: Path) -> None:
+    source = tmp_path / "size.c"
+    source.write_text('#include "launcher.h"\nint main(void) { printf("%d", STACK_BYTES); }\n')
+    size = compiled(tmp_path / "size", source, flags=("-O2",))
+    stack_bytes = int(subprocess.check_output([size], text=True))
+    compiled(tmp_path / "child.o", NATIVE / "child.c", flags=("-c", "-O2", "-fstack-usage"))
+    [usage] = tmp_path.glob("*.su")
+    frames = [int(line.split("\t")[1]) for line in usage.read_text().splitlines()]
+    red_zone = 128  # below the stack of the function that calls no other
+    assert sum(frames) + red_zone < stack_bytes * 3 // 4
+
+
+def test_huge_pages_of_one_copy_are_not_those_of_the_launcher_and_others(tmp_path: Path) -> None:
+    words = ("/bin/grep", "THP_enabled", "/proc/self/status")
+    without, others = (
+        entry(tmp_path, *words, token=token, copy=token, output=os.fsencode(tmp_path / str(token)))
+        for token in (1, 2)
+    )
+    launched([replace(without, transparent=False), others])
+    assert [(tmp_path / name).read_text().split()[1] for name in ("1", "2")] == ["0", "1"]
+
+
+def test_what_copies_are_given_does_not_change_while_others_of_their_table_run(
+    tmp_path: Path,
+) -> None:
+    text = "sleep 0.05; echo $0 $NAME"
+    entries = [
+        entry(
+            tmp_path,
+            *("/bin/sh", "-c", text if copy < 8 else "exit 3", f"word-{copy}"),
+            token=copy + 1,
+            copy=copy,
+            own_variables={b"NAME": b"%d" % copy},
+            output=os.fsencode(tmp_path / f"out{copy}"),
+        )
+        for copy in range(16)
+    ]
+    again = entry(tmp_path, "/bin/true", token=17, copy=8, after=9)
+    launched([*entries, again], processes=32)
+    outputs = [(tmp_path / f"out{copy}").read_text() for copy in range(8)]
+    assert outputs == [f"word-{copy} {copy}\n" for copy in range(8)]
+
+
 # -- the program itself ----------------------------------------------------------------------------
 
 
@@ -515,7 +569,7 @@ def test_tables_that_lead_nowhere_break_nothing_in_the_launcher(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with using(sanitized, monkeypatch):
-        for seed in range(4):
+        for seed in range(2):
             launcher = greeted(256)
 
             async def send(launcher: Launcher = launcher, seed: int = seed) -> None:

@@ -5,11 +5,12 @@
    marks all processes of a run, LOCKS the limit to give back to copies. CGROUP is the run's,
    which the launcher is in, or "".
 
-   It forks from its own small memory and holds every child at a gate. It stamps releases and
+   It starts children in its own small memory and holds every one at a gate. It stamps releases and
    ends, at real-time priority where that is allowed, and writes down in records what happened.
    It has no state beyond its processes: where the socket ends without GOODBYE, rater has died,
    and all are killed. */
 #include "launcher.h"
+#include "plain.h"
 
 #include <linux/sockios.h>
 #include <poll.h>
@@ -54,7 +55,17 @@ struct process {
     int64_t due_ns;     /* when it begins; until the release, its offset from that */
     int64_t ended_ns;   /* the stamp of its end; 0: none yet */
     unsigned char accepted[256 / 8]; /* mask: exit codes that are no failure */
+    struct kept_table *table;        /* it is read until the program begins, and so are `words` */
+    char **words;
+    bool shares_memory; /* with the launcher, until its program begins */
+    struct birth birth;
     struct slot slot;
+};
+
+struct kept_table { /* a table that processes still need */
+    void *memory;
+    size_t size;
+    unsigned users;
 };
 
 struct last { /* which process of a copy ended last, and whether well */
@@ -64,9 +75,10 @@ struct last { /* which process of a copy ended last, and whether well */
 
 #define EACH(item) for (struct process *item = processes; item < processes + used; item++)
 
-/* This memory is shared with children. Most of them do not need it, but a fork is quicker when
-   it has no private copies to prepare. */
+/* This memory is shared with children that are forked too. Most of them do not need it, but a fork
+   is quicker when it has no private copies to prepare. */
 static struct process *processes;
+static char *stacks; /* by place, STACK_BYTES each; NULL: all children are forked */
 static pid_t *pids; /* by place; 0: the place is free */
 static struct last *last; /* by copy */
 static uint32_t *opened;  /* how often the gate of all was opened */
@@ -98,6 +110,13 @@ static void *shared_memory(size_t size) {
     if (memory == MAP_FAILED)
         die("memory");
     return memory;
+}
+
+static void let_go(struct kept_table *table) {
+    if (!--table->users) {
+        munmap(table->memory, table->size);
+        free(table);
+    }
 }
 
 static struct record *say(int kind, const struct process *process, int64_t at_ns) {
@@ -303,6 +322,12 @@ static int reap_one(const struct process *process, struct figures *figures) {
     return status;
 }
 
+static int64_t own_peak_bytes(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss * 1024LL;
+}
+
 static bool is_accepted(const struct process *process, int status) {
     int code = WEXITSTATUS(status);
     return WIFEXITED(status) && process->accepted[code / 8] >> code % 8 & 1;
@@ -326,6 +351,8 @@ static void handle_end(struct process *process, int64_t at_ns, int64_t stalled_n
         prlimit(process->pid, RLIMIT_FSIZE, NULL, &figures.file_limit);
     }
     int status = reap_one(process, &figures);
+    if (process->shares_memory) /* what it shared can have grown beyond what it saw at its gate */
+        figures.gate_peak_bytes = own_peak_bytes();
     const struct slot *slot = &process->slot;
     if (slot->step)
         memcpy(say_broken(process, slot->step, slot->error)->text, slot->given, TEXT_BYTES);
@@ -339,6 +366,8 @@ static void handle_end(struct process *process, int64_t at_ns, int64_t stalled_n
     record->status = status;
     record->figures = figures;
     settle_ready(process);
+    free(process->words);
+    let_go(process->table);
     process->state = FREE;
     pids[process - processes] = 0;
     if (!followers)
@@ -459,6 +488,52 @@ static void look_around(int64_t now) {
 
 /* -- Requests ---------------------------------------------------------------------------------- */
 
+/* Copies a mask of a table to MASK_BYTES bytes, zeros behind it. Returns whether there is a
+   mask. */
+static bool find_mask(struct view table, uint32_t offset, unsigned char *bytes) {
+    memset(bytes, 0, MASK_BYTES);
+    if (offset == NO_OFFSET || offset % 4 || offset > table.size - 4)
+        return false;
+    uint32_t count = *(const uint32_t *)(table.bytes + offset);
+    if (count > MASK_BYTES || count > table.size - offset - 4)
+        return false;
+    memcpy(bytes, table.bytes + offset + 4, count);
+    return true;
+}
+
+/* Returns how many strings a list has; none where the table has no such list. */
+static uint32_t count_words(struct view table, uint32_t list) {
+    return list % 4 || list > table.size - 4 ? 0 : *(const uint32_t *)(table.bytes + list);
+}
+
+/* Writes the addresses of a list's strings. Returns the place behind them. */
+static char **write_words(struct view table, uint32_t list, char **next) {
+    uint64_t offset = list + 4ULL;
+    for (uint32_t left = count_words(table, list); left && offset < table.size; left--) {
+        *next++ = (char *)table.bytes + offset;
+        offset += strlen(table.bytes + offset) + 1;
+    }
+    return next;
+}
+
+/* Makes the lists that execve takes of a process: its argv, behind a word that is free, and its
+   environment. Returns false where the table has no such lists, or no memory is left. */
+static bool make_words(struct process *process) {
+    struct birth *birth = &process->birth;
+    const struct entry *entry = birth->entry;
+    uint64_t total = (uint64_t)count_words(birth->table, entry->argv) +
+                     count_words(birth->table, entry->shared_variables) +
+                     count_words(birth->table, entry->own_variables);
+    errno = EBADMSG;
+    if (total > birth->table.size || !(process->words = calloc(total + 3, sizeof(char *))))
+        return false;
+    birth->argv = process->words + 1;
+    birth->environment = write_words(birth->table, entry->argv, birth->argv) + 1;
+    write_words(birth->table, entry->own_variables,
+                write_words(birth->table, entry->shared_variables, birth->environment));
+    return true;
+}
+
 struct cpus { /* masks */
     unsigned char given[MASK_BYTES];   /* those that rater gave the launcher */
     unsigned char current[MASK_BYTES]; /* those that the launcher is bound to now */
@@ -490,42 +565,77 @@ static enum spawned move_to_cpus(struct view table, const struct entry *entry, s
     return SPAWN_FAILED;
 }
 
-/* Forks one process. A failure is said. */
-static enum spawned spawn(struct view table, const struct entry *entry, struct cpus *cpus) {
+static int begin_child(void *birth) {
+    child(birth);
+}
+
+/* Starts a child, in our own memory where that can be. Returns its number, or -1. */
+static pid_t start_child(struct process *process) {
+#ifdef CAN_SHARE_MEMORY
+    /* What is set for memory as a whole is not to be set for ours. */
+    process->shares_memory = stacks && process->birth.entry->transparent < 0;
+    if (process->shares_memory) {
+        char *top = stacks + (size_t)(process - processes + 1) * STACK_BYTES;
+        return clone(begin_child, top, CLONE_VM | SIGCHLD, &process->birth);
+    }
+#endif
+    pid_t pid = fork();
+    if (!pid)
+        begin_child(&process->birth);
+    return pid;
+}
+
+static struct process new_process(const struct entry *entry) {
+    return (struct process){
+        .token = entry->token, .after = entry->after, .copy = entry->copy, .flags = entry->flags,
+        .state = SPAWNED, .due_ns = entry->offset_ns,
+        .shares_gate = !entry->after && !entry->offset_ns,
+        .owes_ready = !entry->after || entry->flags & HELD,
+        .slot = {.figures = {.cpu_ns = -1, .delay_ns = -1, .last_cpu = -1,
+                             .cpu_limit = {-1UL, -1UL}, .file_limit = {-1UL, -1UL}}}};
+}
+
+/* Gathers what a process needs until its program begins. Returns whether that could be. */
+static bool prepare_birth(struct process *process, struct kept_table *kept,
+                          const struct entry *entry) {
+    unsigned char mask[MASK_BYTES];
+    process->birth = (struct birth){
+        .table = {kept->memory, (uint32_t)kept->size}, .entry = entry, .slot = &process->slot,
+        .gate = process->shares_gate ? opened : &process->slot.go,
+        .closed = process->shares_gate ? *opened : 0, .awaited = awaited, .reports = reports[1]};
+    find_mask(process->birth.table, entry->accepted, mask);
+    memcpy(process->accepted, mask, sizeof process->accepted);
+    process->birth.has_nodes = find_mask(process->birth.table, entry->nodes, mask);
+    memcpy(process->birth.nodes, mask, NODE_BYTES);
+    process->table = kept;
+    kept->users++;
+    return make_words(process);
+}
+
+/* Starts one process of a table. A failure is said. */
+static enum spawned spawn(struct kept_table *kept, const struct entry *entry, struct cpus *cpus) {
     static unsigned place; /* where the search for a free place begins: behind the last process */
-    struct process born = {.token = entry->token, .after = entry->after, .copy = entry->copy,
-                           .flags = entry->flags, .state = SPAWNED, .due_ns = entry->offset_ns,
-                           .shares_gate = !entry->after && !entry->offset_ns,
-                           .owes_ready = !entry->after || entry->flags & HELD,
-                           .slot = {.figures = {.cpu_ns = -1, .delay_ns = -1, .last_cpu = -1,
-                                                .cpu_limit = {-1UL, -1UL},
-                                                .file_limit = {-1UL, -1UL}}}};
+    struct process born = new_process(entry);
     unsigned tried = 0;
     for (; tried < capacity && pids[place]; tried++)
         place = (place + 1) % capacity;
     if (tried == capacity || entry->copy >= capacity)
         return fail(&born, FORKED, EAGAIN);
+    struct view table = {kept->memory, (uint32_t)kept->size};
     if (move_to_cpus(table, entry, cpus, &born) == SPAWN_FAILED)
         return SPAWN_FAILED;
-    unsigned char accepted[MASK_BYTES];
-    find_mask(table, entry->accepted, accepted);
-    memcpy(born.accepted, accepted, sizeof born.accepted);
     struct process *process = &processes[place];
     *process = born;
-    struct gate gate = {.word = &process->slot.go, .awaited = awaited, .reports = reports[1]};
-    if (born.shares_gate) {
-        gate.word = opened;
-        gate.closed = *opened;
-    }
-    pid_t pid = fork();
-    if (!pid)
-        child(table, entry, &process->slot, gate);
+    pid_t pid = prepare_birth(process, kept, entry) ? start_child(process) : -1;
     if (pid < 0) {
+        int error = errno;
+        free(process->words);
+        let_go(kept);
         process->state = FREE;
-        return fail(&born, FORKED, errno);
+        return fail(&born, FORKED, error);
     }
     setpgid(pid, pid); /* the child does the same: whoever is first */
-    process->pid = pids[place] = pid; /* not before the fork: the child shares this memory */
+    process->pid = pids[place] = pid; /* not before: the child reads this memory */
     used = used > place ? used : place + 1;
     owing_ready += born.owes_ready;
     followers += born.after != 0;
@@ -533,12 +643,12 @@ static enum spawned spawn(struct view table, const struct entry *entry, struct c
     return SPAWN_DONE;
 }
 
-/* Forks the processes of a table up to the first that cannot be forked. */
-static void start_all(struct view table) {
-    const struct table *head = (const struct table *)table.bytes;
+/* Starts the processes of a table up to the first that cannot be started. */
+static void start_all(struct kept_table *kept) {
+    const struct table *head = kept->memory;
     const struct entry *entries = (const struct entry *)(head + 1);
-    if (head->format != FORMAT || table.bytes[table.size - 1] ||
-        head->entries > (table.size - sizeof *head) / sizeof *entries) {
+    if (head->format != FORMAT || ((const char *)kept->memory)[kept->size - 1] ||
+        head->entries > (kept->size - sizeof *head) / sizeof *entries) {
         say_broken(NULL, 0, EBADMSG);
         return;
     }
@@ -546,9 +656,9 @@ static void start_all(struct view table) {
     sched_getaffinity(0, MASK_BYTES, (cpu_set_t *)cpus.given);
     memcpy(cpus.current, cpus.given, MASK_BYTES);
     for (uint32_t i = 0; i < head->entries; i++) {
-        if (spawn(table, &entries[i], &cpus) == SPAWN_FAILED)
+        if (spawn(kept, &entries[i], &cpus) == SPAWN_FAILED)
             break;
-        /* Many forks take long, and copies that run or are due do not wait for them. */
+        /* Many starts take long, and copies that run or are due do not wait for them. */
         if (running)
             take_ends(now_ns(), NEVER);
         begin_due();
@@ -562,15 +672,20 @@ static void start(int file) {
     struct stat status = {0};
     fstat(file, &status);
     size_t size = (size_t)status.st_size;
+    struct kept_table *kept = malloc(sizeof *kept);
+    if (!kept)
+        die("memory");
     void *memory = size < sizeof(struct table) || size > MOST_TABLE
                        ? MAP_FAILED
                        : mmap(NULL, size, PROT_READ, MAP_PRIVATE, file, 0);
     if (memory == MAP_FAILED) {
+        free(kept);
         say_broken(NULL, 0, EBADMSG);
         return;
     }
-    start_all((struct view){memory, (uint32_t)size});
-    munmap(memory, size);
+    *kept = (struct kept_table){memory, size, 1};
+    start_all(kept);
+    let_go(kept);
 }
 
 static void send_signal(const struct process *process, int number) {
@@ -737,6 +852,9 @@ int main(int argc, char **argv) {
     processes = shared_memory(capacity * sizeof *processes);
     pids = shared_memory(capacity * sizeof *pids);
     last = shared_memory(capacity * sizeof *last);
+    stacks = mmap(NULL, (size_t)capacity * STACK_BYTES, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    stacks = stacks == MAP_FAILED ? NULL : stacks;
     opened = shared_memory(2 * sizeof *opened);
     awaited = opened + 1;
     settle();

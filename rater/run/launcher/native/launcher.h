@@ -135,7 +135,15 @@ struct prey {
 };
 void hunt(const struct prey *prey);
 
-/* child.c: what a forked child does until its program begins */
+/* child.c: what a child does until its program begins */
+/* The stack of a child that shares the launcher's memory. Small ones lie in one page: all of that
+   memory counts as the peak of a copy. */
+#ifdef __OPTIMIZE__
+#define STACK_BYTES 1024
+#else
+#define STACK_BYTES 4096
+#endif
+#define NODE_BYTES 128   /* 1024 NUMA nodes, the most that a kernel has */
 struct view { /* a table and its size */
     const char *bytes;
     uint32_t size;
@@ -146,15 +154,19 @@ struct slot { /* what launcher and child tell each other of one process, in shar
     struct figures figures;          /* of the gate */
     unsigned char given[TEXT_BYTES]; /* the mask that the kernel set instead of the wanted one */
 };
-struct gate {
-    uint32_t *word, closed;  /* the child waits as long as the word has the value `closed` */
+struct birth { /* what a child is given; it stays as it is until the child has ended */
+    struct view table;
+    const struct entry *entry;
+    struct slot *slot;
+    char **argv, **environment; /* for execve; the word in front of `argv` is free */
+    unsigned char nodes[NODE_BYTES];
+    bool has_nodes;
+    uint32_t *gate, closed;  /* the child waits as long as the word has the value `closed` */
     const uint32_t *awaited; /* token of the last process of the turn, which wakes the launcher */
     int reports;             /* the pipe by which scripts report their commands */
 };
-bool find_mask(struct view table, uint32_t offset, unsigned char *bytes);
 void remember_origin(unsigned long long locks);
-_Noreturn void child(struct view table, const struct entry *entry, struct slot *slot,
-                     struct gate gate);
+_Noreturn void child(const struct birth *birth);
 
 /* cpuid.c: what the processor says of its TLBs, printed; no run asks for it */
 int print_cpuid(void);
