@@ -64,6 +64,12 @@ def format_list(numbers: Iterable[int]) -> str:
     return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)
 
 
+def copy_numbers_text(copies: Iterable[int]) -> str:
+    """Return `copy 3`, `copies 0-3,8`."""
+    numbers = set(copies)
+    return f"{'copy' if len(numbers) == 1 else 'copies'} {format_list(numbers)}"
+
+
 def cpus_text(cpus: Iterable[int]) -> str:
     """Return `CPU 3`, `CPUs 0-3,8`."""
     numbers = set(cpus)

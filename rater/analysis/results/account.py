@@ -17,7 +17,7 @@ from msgspec.structs import astuple
 from rater.record.events import CopyEnded
 from rater.record.run import Placement
 from rater.record.stored import StoredRun
-from rater.text.cpuset import format_list
+from rater.text.cpuset import copy_numbers_text
 from rater.text.values import count, group_by_key, truncate_list
 
 _MOST_UNSEEN = 0.5  # of a copy's CPU time may be of threads whose delay is not known
@@ -142,10 +142,10 @@ def crowded_remarks(run: StoredRun) -> Iterator[str]:
     names, copies = truncate_list(list(crowded), _MOST_NAMED), set().union(*crowded.values())
     cpus = {cpus for cpus_by_copy in crowded.values() for cpus in cpus_by_copy.values()}
     room = count(max(cpus), "CPU")
-    where = f"copies {format_list(copies)}" if len(copies) > 1 else f"copy {min(copies)}"
     yield (
-        f"{names}: {where}: more threads than the {room} that a copy is bound to: `--threads N` "
-        "gives each copy of a command N CPUs (in a suite `threads` does), `--bind core` its core"
+        f"{names}: {copy_numbers_text(copies)}: more threads than the {room} that a copy is bound "
+        "to: `--threads N` gives each copy of a command N CPUs (in a suite `threads` does), "
+        "`--bind core` its core"
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from rater.lab.layout.layout import REST
 from rater.lab.layout.proof import CopyPages, PageVerdict, RunPages
 from rater.show.screen.document import NUMBER, PERCENT, TEXT, Field, Part, ViewTable, facts
-from rater.text.cpuset import format_list
+from rater.text.cpuset import copy_numbers_text
 from rater.text.values import JsonFields, count, group_by_key, to_json, truncate_list
 
 _LITTLE = 0.5  # of a program's memory: less than that is shown in colour
@@ -68,7 +68,7 @@ def page_parts(pages: RunPages, *, every: bool = False) -> Iterator[Part]:
             *(
                 (
                     "unknown",
-                    f"copies {format_list(set(copies))}: {truncate_list(list(reasons))}",
+                    f"{copy_numbers_text(copies)}: {truncate_list(list(reasons))}",
                     "yellow",
                 )
                 for reasons, copies in unknown.items()

@@ -11,7 +11,7 @@ from rater.analysis.results.foreign_processes import process_text
 from rater.show.results.cpu_use import DISTURBANCES
 from rater.show.screen.document import TEXT, Field, Part, ViewTable
 from rater.show.screen.format import crop
-from rater.text.cpuset import format_list
+from rater.text.cpuset import copy_numbers_text
 from rater.text.values import JsonFields, percent, runs_text, truncate_list
 
 TROUBLES = {
@@ -133,7 +133,7 @@ def _disturbances(troubles: Sequence[DisturbedRun]) -> Iterator[tuple[str, str]]
     moved = [trouble for trouble in troubles if trouble.not_met]
     if moved:
         copies = [
-            f"run {disturbed_run.run} (copies {format_list(disturbed_run.not_met)})"
+            f"run {disturbed_run.run} ({copy_numbers_text(disturbed_run.not_met)})"
             for disturbed_run in moved
         ]
         yield "copies not placed as planned:", truncate_list(copies, _MOST_RUNS)

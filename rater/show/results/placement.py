@@ -34,7 +34,7 @@ from rater.show.screen.format import (
     or_dash,
     place_texts,
 )
-from rater.text.cpuset import format_list
+from rater.text.cpuset import copy_numbers_text
 from rater.text.values import copies_text, count, percent, to_json
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def placement_facts(proof: RunProof, *, every: bool = False) -> Iterator[Fact]:
     more = len(broken) - len(named)
     yield "", more and f"and {more} more (--proof names them all)", "red"
     for reasons, group in unknown.items():
-        copies = format_list({proof_of_copy.copy for proof_of_copy in group})
-        yield "unknown", f"{_runs(group)} (copies {copies}): {'; '.join(reasons)}", "yellow"
+        copies = copy_numbers_text(proof_of_copy.copy for proof_of_copy in group)
+        yield "unknown", f"{_runs(group)} ({copies}): {'; '.join(reasons)}", "yellow"
 
 
 def memory_parts(proof: RunProof) -> Iterator[Part]:

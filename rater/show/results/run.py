@@ -51,7 +51,7 @@ from rater.show.screen.format import (
     place_texts,
     run_title,
 )
-from rater.text.cpuset import format_list
+from rater.text.cpuset import copy_numbers_text
 from rater.text.values import (
     copies_text,
     count,
@@ -507,7 +507,7 @@ def _failed_text(group: Sequence[FailedCopyJson], *, several_tunes: bool) -> str
     where = f"{first['benchmark']}{tune}, iteration {first['iteration']}, "
     copies = {copy["copy"] for copy in group}
     if len(group) > 1:
-        where += f"copies {format_list(copies)}" if len(copies) > 1 else f"copy {first['copy']}"
+        where += copy_numbers_text(copies)
         where += f", {len(group)} runs" if len(group) > len(copies) else ""
     else:
         where += ", ".join([f"copy {first['copy']}", *place_texts(first["cpu"], first["node"])])
