@@ -203,11 +203,32 @@ def _export_run(arguments: Namespace) -> int:
     return export_runs(output_of(arguments), words=tuple(arguments.which))
 
 
-def _import_documents(arguments: Namespace) -> int:
-    from rater.workflow.results.stored import import_documents
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise ValueError(f"{text!r}: expected NAME=VALUE")
+    return name, value
 
+
+def _columns(text: str) -> list[tuple[str, str]]:
+    """Read WHAT=COLUMN,...; a comma of a column's own name is written twice."""
+    words = text.replace(",,", "\0").split(",")
+    return [_pair(word.replace("\0", ",")) for word in words]
+
+
+def _import_documents(arguments: Namespace) -> int:
+    from rater.workflow.results.stored import ImportOptions, import_documents
+
+    is_table = arguments.csv or arguments.column
+    columns = dict(column for columns in arguments.column for column in columns)
     return import_documents(
-        output_of(arguments), files=tuple(arguments.files), restore=arguments.restore
+        output_of(arguments),
+        files=tuple(arguments.files),
+        options=ImportOptions(
+            restore=arguments.restore,
+            columns=columns if is_table else None,
+            tags=dict(arguments.tag),
+        ),
     )
 
 
@@ -320,14 +341,24 @@ $ rater export last               # as `rater import` reads it
         run=_import_documents,
         arguments=f"""
 FILE+ >files         a document, - for standard input, or a database
+--tag KEY=VALUE:pair ...  a tag of every run that is read
+--csv                a table: a line a copy run, below a heading with the names of columns
+--column WHAT=COLUMN[,...]:columns ...  of a table: which column is the benchmark, the time
+                     (time_ms, time_us, time_ns), iteration, copy, cpu, node, start, cpu_time,
+                     category (int, fp), reference, joules, metric:NAME, count:NAME; run, host and
+                     tag:NAME divide the table into runs
 --restore            of a database: {RESTORE}
 $ rater import times.json more.json
 $ rater import other-machine.db   # all its runs, as `rater fleet merge` does
+$ rater import hyperfine.json --tag build=old
+$ rater import times.csv --csv --column benchmark=name,time=seconds,tag:pages=size
 """,
-        description="Store a run from each observations document and all runs of each database of "
-        "rater. What is stored already is not added again. A file that cannot be read is named "
-        "and does not keep the others out; the exit status is then 2. Results of SPEC CPU: "
-        "`rater spec import`.",
+        types={"pair": _pair, "columns": _columns},
+        description="Store a run from each observations document, from each result file of "
+        "hyperfine, pyperf, Google benchmark (JSON) or BenchExec (XML), from a table, and all "
+        "runs of each database of rater. What is stored already is not added again. A file that "
+        "cannot be read is named and does not keep the others out; the exit status is then 2. "
+        "Results of SPEC CPU: `rater spec import`.",
     ),
     "rm": Subcommand(
         run=_remove,

@@ -460,6 +460,16 @@ class PhaseJoulesJson(TypedDict):
     joules: Annotated[dict[str, float], "Joules by domain."]
 
 
+class ObservedMetricJson(TypedDict):
+    """A metric that observations of the run have."""
+
+    name: Annotated[str, "Name of the metric."]
+    benchmark: NotRequired[Annotated[str, "Its benchmark; all that have the metric if missing."]]
+    unit: NotRequired[Annotated[str, "Unit of the metric."]]
+    better: NotRequired[Annotated[str, "higher or lower; neither if missing."]]
+    combine: NotRequired[Annotated[str, "Over copies: sum or mean (the default)."]]
+
+
 class ObservedRunJson(TypedDict):
     """The head of a run in an observations document."""
 
@@ -479,6 +489,7 @@ class ObservedRunJson(TypedDict):
     increment: NotRequired[Annotated[int, "Step between the copies' queues (rotated order)."]]
     counter_tables: NotRequired[Annotated[list[dict[str, object]], "Tables of counted events."]]
     energy: NotRequired[Annotated[list[PhaseJoulesJson], "Energy by phase."]]
+    metrics: NotRequired[Annotated[list[ObservedMetricJson], "What its metrics are."]]
 
 
 class TopologyJson(TypedDict):
@@ -513,7 +524,13 @@ class ObservationJson(TypedDict):
     mean_rss_bytes: NotRequired[Annotated[int, "Mean resident memory."]]
     peak_rss_bytes: NotRequired[Annotated[int, "Most resident memory."]]
     counted: NotRequired[Annotated[bool, "false: of a discarded iteration."]]
-    counts: NotRequired[Annotated[list[EventCountJson], "What was counted."]]
+    counts: NotRequired[
+        Annotated[list[EventCountJson] | dict[str, float], "What was counted; or numbers by event."]
+    ]
+    metrics: NotRequired[Annotated[dict[str, float], "What the copy reported, by metric."]]
+    joules: NotRequired[Annotated[float, "Energy of the copy; becomes its metric `energy`."]]
+    category: NotRequired[Annotated[str, "Of the benchmark: int or fp."]]
+    reference_s: NotRequired[Annotated[float, "Of the benchmark: time on the reference machine."]]
 
 
 class ObservationsDocument(TypedDict):

@@ -9,18 +9,23 @@ from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from rater.commands.common import Subcommand, output_of
 from rater.system.errors import InputError
+from rater.system.files import read_file
 from rater.system.process import print_error
+from rater.text.documents import file_problem
+from rater.text.values import count
 from rater.workflow.arguments import Output, print_json, print_view
 
 if TYPE_CHECKING:
     from rater.plan.topology import Topology
+    from rater.record.stored import StoredRun
     from rater.speccpu.lint.check import LintReport
+    from rater.store.store import Store
 
 _THIS = "this"
 
@@ -143,6 +148,7 @@ def _hint(report: LintReport, topology: Topology | None) -> str:
 
 # -- SPEC CPU's result files into the database ----------------------------------------------------
 
+_MOST_RECORD_BYTES = 32_000_000  # of a speccmds.out: more than 100,000 copies
 _SAYING_S = 5.0  # between two words on how far the reading is
 
 
@@ -176,6 +182,11 @@ def import_spec(
     try:
         for place, name in enumerate(files):
             try:
+                record = _command_record(Path(name))
+                if record is not None:
+                    store = store or open_store(default_path(output.db))
+                    documents.append(_add_record(store, record, name, output))
+                    continue
                 file = read_spec(Path(name), _progress(name), dict(define), label)
                 imported = to_import(file, where)
             except InputError as error:
@@ -202,6 +213,35 @@ def import_spec(
     return InputError.exit_status if errors else 0
 
 
+def _command_record(path: Path) -> StoredRun | None:
+    """Return the run of a `speccmds.out`, None for any other file."""
+    from rater.speccpu.results.command_record import is_command_record, read_command_record
+
+    if file_problem(path) is not None:  # the other readers say what is wrong, or read a pipe
+        return None
+    try:
+        data = read_file(path, _MOST_RECORD_BYTES + 1)
+    except OSError:
+        return None
+    is_record = len(data) <= _MOST_RECORD_BYTES and is_command_record(data[:65536])
+    return read_command_record(data, path) if is_record else None
+
+
+def _add_record(store: Store, record: StoredRun, name: str, output: Output) -> dict[str, Any]:
+    number, added = store.add(record)
+    copies = count(len(record.copies), "copy run")
+    if not output.json:
+        told = f"{name} (speccmds.out, {', '.join(record.head.benchmarks)}, {copies}) imported"
+        print(f"run {number}: {told if added else f'{name} is stored already, nothing was added'}")
+    return {
+        "run": number,
+        "uuid": record.head.uuid,
+        "added": added,
+        "observations": len(record.copies),
+        "notes": record.notes,
+    }
+
+
 def _progress(name: str) -> Callable[[int], None]:
     last_s = time.monotonic()
 
@@ -218,14 +258,15 @@ _ACTIONS = {
     "import": Subcommand(
         run=_import,
         arguments=f"""
-FILE+ >files         a raw file (.rsf) or a log; - for standard input
+FILE+ >files         a raw file (.rsf), a log or a speccmds.out; - for standard input
 --topology MACHINE   the machine it was measured on, which tells the NUMA nodes of the copies' CPUs:
                      an hwloc XML file, a description, or nodes=4x16
 {_COMMAND_LINE}
 """,
         types={"macro": _macro},
         help="a run from each raw result file or log",
-        description="Store a run from each raw result file (.rsf) or log of SPEC CPU: every "
+        description="Store a run from each raw result file (.rsf), log or speccmds.out (of "
+        "specinvoke, the record of one benchmark) of SPEC CPU: every "
         "copy's time, where it was bound, and what the file reports beside what its times come "
         "to. What is stored already is not added again. A file that cannot be read is named and "
         "does not keep the others out; the exit status is then 2.",

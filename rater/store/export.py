@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from rater.plan.counter_tables import counter_tables
 from rater.record.events import CopyEnded, Sampled
-from rater.record.run import CopyStatus, RunStatus, Validity
+from rater.record.run import BenchmarkUsed, CopyStatus, RunStatus, Validity
 from rater.record.stored import RunHead, StoredRun
 from rater.store.observations import ENERGY, VERSION, status_of_rows
 from rater.store.observed_places import SHARED_BY_PU
@@ -53,6 +53,10 @@ def observations_document(stored: StoredRun) -> dict[str, Any]:
     energy = _energy(stored)
     if energy:
         run["energy"] = energy
+    metrics = _metrics(stored)
+    if metrics:
+        run["metrics"] = metrics
+    used = {benchmark.name: benchmark for benchmark in stored.benchmarks}
     return {
         "rater": VERSION,
         "run": run,
@@ -62,9 +66,20 @@ def observations_document(stored: StoredRun) -> dict[str, Any]:
             for cpus in [group_by_key((getattr(pu, name), pu.cpu) for pu in stored.pus)]
         },
         "observations": [
-            _observation(copy, head.source, rotated or steady) for copy in stored.copies
+            _observation(copy, used.get(copy.benchmark), head.source, queued=rotated or steady)
+            for copy in stored.copies
         ],
     }
+
+
+def _metrics(stored: StoredRun) -> list[dict[str, Any]]:
+    """Return the declared metrics, each with its benchmark."""
+    return [
+        {"benchmark": used.name}
+        | {key: value for key, value in asdict(metric).items() if value not in (None, "")}
+        for used in stored.benchmarks
+        for metric in used.metrics
+    ]
 
 
 def _status_members(stored: StoredRun) -> dict[str, Any]:
@@ -107,7 +122,9 @@ def _energy(stored: StoredRun) -> list[dict[str, Any]]:
     ]
 
 
-def _observation(copy: CopyEnded, source: str, queued: bool) -> dict[str, Any]:
+def _observation(
+    copy: CopyEnded, used: BenchmarkUsed | None, source: str, *, queued: bool
+) -> dict[str, Any]:
     # Imported, `ok` and `unchecked`: nothing said how the copy ended.
     ended = copy.status is not CopyStatus.OK or copy.validity is not Validity.UNCHECKED
     optional = {
@@ -122,6 +139,9 @@ def _observation(copy: CopyEnded, source: str, queued: bool) -> dict[str, Any]:
         "peak_rss_bytes": copy.peak_rss_bytes,
         "counted": None if copy.counted else False,
         "counts": [asdict(count) for count in copy.counts] or None,
+        "metrics": dict(copy.metrics) or None,
+        "category": used.category if used else None,
+        "reference_s": used.reference_s if used else None,
     }
     return {
         "benchmark": copy.benchmark,

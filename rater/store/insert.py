@@ -110,6 +110,7 @@ def insert_run(
         _insert_copies(database, number, batch)
         for copy in batch:
             _counts(database, number, copy)
+            _metrics(database, number, copy)
     database.insert_all("counted", run.counted, run_id=number)
     if run.imported is not None:
         database.insert("spec_file", run.imported, run_id=number)
@@ -178,8 +179,7 @@ def _append(database: Database, run_id: int, event: Event) -> None:
             key = _copy_key(run_id, event)
             checked = {"validity": event.validity, "detail": event.detail, "run_dir": event.run_dir}
             database.execute(_CHECKED, key | checked)
-            for name, value in event.metrics:
-                database.insert("copy_metric", replace=True, **key, name=name, value=value)
+            _metrics(database, run_id, event)
         case CpuReadings():
             phase_key: dict[str, Any] = {"run_id": run_id, "phase": event.phase}
             database.insert_all("cpu_reading", event.rows, replace=True, **phase_key)
@@ -211,6 +211,12 @@ def _copy_key(
 def _counts(database: Database, run_id: int, event: CopyCounted | CopyEnded) -> None:
     if event.counts:  # replacing: after an error events may be tried again
         database.insert_all("copy_count", event.counts, replace=True, **_copy_key(run_id, event))
+
+
+def _metrics(database: Database, run_id: int, event: CopyEnded | OutputChecked) -> None:
+    key = _copy_key(run_id, event)
+    for name, value in event.metrics:
+        database.insert("copy_metric", replace=True, **key, name=name, value=value)
 
 
 def _append_copy_rows(database: Database, run_id: int, event: CopyCounted | PagesHad) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from rater.plan.counter_tables import TABLE_TEXT
-from rater.record.events import CopyEnded, EventCount, MachineReadings, PhaseEnded
+from rater.record.events import CopyEnded, MachineReadings, PhaseEnded
 from rater.record.run import (
     MOST_COPIES,
     BenchmarkUsed,
@@ -23,6 +23,19 @@ from rater.record.run import (
     Validity,
 )
 from rater.record.stored import RunHead, StoredRun
+from rater.store.observed_benchmarks import (
+    CATEGORY,
+    COUNTS,
+    JOULES,
+    LONGEST_S,
+    METRICS,
+    REFERENCE,
+    MetricTable,
+    note_unknown_keys,
+    read_metric_table,
+    take_metrics,
+    used_benchmarks,
+)
 from rater.store.observed_places import PLACE, PLACES, ObservedPlaces, read_pus
 from rater.store.rows import defaults_of
 from rater.system.errors import InputError
@@ -43,7 +56,6 @@ from rater.text.values import truncate_list
 MOST_BENCHMARKS = 10_000  # a page on ten times as many takes more than a minute
 # Share of a time that whole nanoseconds may cut off: a time below about a microsecond loses more.
 _MOST_ROUNDED = 0.001
-LONGEST_S = 1e9  # about 30 years; keeps start + elapsed in 64-bit nanoseconds
 _SECONDS = number(LONGEST_S, unit="seconds")
 
 
@@ -75,24 +87,6 @@ OBJECT: ValueKind[dict[str, Any]] = ValueKind(
 )
 
 
-def _counts(value: Any) -> tuple[EventCount, ...] | None:
-    rows: tuple[EventCount, ...] | None = _COUNT_ROWS.convert(value)
-    numbers = [
-        number
-        for count in rows or ()
-        for number in (count.value or 0, count.enabled_ns, count.running_ns)
-    ]
-    names = [name for count in rows or () for name in (count.group_name, count.event)]
-    are_valid = all(0 <= number <= _LARGEST for number in numbers) and all(map(LINE.convert, names))
-    return rows if are_valid else None
-
-
-_LARGEST = 2**63 - 1  # that the database holds
-_COUNT_ROWS = of_type(tuple[EventCount, ...])
-_COUNTS: ValueKind[tuple[EventCount, ...]] = ValueKind(
-    "a list of counts as `rater export` writes them", _counts, ()
-)
-
 # Keys of an observation: the field, its kind, and the value of the field when the key is missing.
 _KEYS: dict[str, tuple[str, ValueKind[Any], Any]] = {
     "benchmark": ("benchmark", LINE, REQUIRED),
@@ -112,7 +106,11 @@ _KEYS: dict[str, tuple[str, ValueKind[Any], Any]] = {
     "cpu_s": ("cpu_ns", NANOSECONDS, None),
     "status": ("status", choice(CopyStatus), None),
     "placement": ("placement", _PLACEMENT, None),
-    "counts": ("counts", _COUNTS, ()),
+    "counts": ("counts", COUNTS, ()),
+    "metrics": ("metrics", METRICS, {}),
+    "joules": ("joules", JOULES, None),
+    "category": ("category", CATEGORY, None),
+    "reference_s": ("reference_s", REFERENCE, None),
     "mean_rss_bytes": ("mean_rss_bytes", whole(), None),
     "peak_rss_bytes": ("peak_rss_bytes", whole(), None),
 }
@@ -128,8 +126,11 @@ class Observations:
         *,
         copies: int,
         pus: tuple[MachinePU, ...],
+        metrics: MetricTable,
     ) -> None:
         self._document = document
+        self._metrics = metrics
+        self.used: tuple[BenchmarkUsed, ...] = ()  # once the copy runs were read
         self._items = root.items("observations", OBJECT, "a list")
         self._given = set().union(*self._items)  # keys of any of them
         self._copies = copies
@@ -160,6 +161,8 @@ class Observations:
             self._reader(position).get("placement_note", LINE, None) if placement else None
             for position, placement in enumerate(column["placement"])
         ]
+        counted = take_metrics(column, self._unexpected)
+        self.used = used_benchmarks(column, self._metrics, counted, self._unexpected)
         queued = rotated or steady
         steps = column["step"]
         with_step = queued and bool(steps) and steps[0] is not None
@@ -203,6 +206,10 @@ class Observations:
 
     def _reader(self, position: int) -> TableReader:
         return TableReader(self._document, (f"observations[{position}]",), self._items[position])
+
+    def unknown_keys(self) -> list[str]:
+        """Return what observations have that nobody reads."""
+        return sorted(self._given - _KEYS.keys() - {"placement_note"})
 
     def _unexpected(self, position: int, key: str, expected: str) -> None:
         self._reader(position).unexpected(expected, key)
@@ -272,11 +279,11 @@ def _in_queues(rows: Sequence[CopyEnded]) -> list[CopyEnded]:
 # (position in the copy's queue, from 0) are read where they stand. Mode `steady` has `run.order`,
 # `run.warmup_s`, `run.window_s` and `run.windows` (one for each phase whose window closed); its
 # `step` counts a copy's runs from 0. What was counted is in an observation's `counts`, the tables
-# it was counted by in `run.counter_tables`. Others are left alone.
+# it was counted by in `run.counter_tables`. Others are left out, and a note names them.
 # `rater.store.export` writes it.
 
 VERSION = 1
-_EXPECTED = (
+EXPECTED = (
     "an observations document as `rater export RUN --format observations` writes it "
     "(raw files and logs of SPEC CPU: `rater spec import FILE`)"
 )
@@ -291,6 +298,7 @@ ENERGY = re.compile(r"energy_(.+)_uj", re.ASCII)  # names of readings
 _DOMAIN = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 _JOULES = number(LONGEST_S, unit="joules")
 _DURATION = number(LONGEST_S, unit="seconds")
+_OF_SOME_MODES = ("order", "windows")  # keys of `run` that other modes do not read
 _ENDED = choice((RunStatus.COMPLETE, RunStatus.FAILED, RunStatus.INTERRUPTED))
 _FORMAT = ValueKind(
     f"{VERSION}, the version of the format that this rater knows",
@@ -305,8 +313,17 @@ def read_observations(data: bytes, file: str) -> StoredRun:
     Its number (`head.run`) is 0 until it is stored. Raises `InputError` naming every key that
     is wrong, such as `observations[3].elapsed_s`, and what was expected.
     """
-    document = json_document(data, file, _EXPECTED)
-    _refuse_foreign(document.data, file)
+    return read_document(json_document(data, file, EXPECTED))
+
+
+def read_document(document: Document) -> StoredRun:
+    """Return the run of parsed JSON that a user calls an observations document."""
+    _refuse_foreign(document.data, str(document.path))
+    return run_of_document(document)
+
+
+def run_of_document(document: Document) -> StoredRun:
+    """Return the run of a parsed observations document. Raises the same as `read_observations`."""
     root = document.root()
     root.get("rater", _FORMAT)
     document.raise_mistakes()  # of another version the rest may be anything
@@ -316,8 +333,11 @@ def read_observations(data: bytes, file: str) -> StoredRun:
     windows = _windows(run) if steady else {}
     tables: dict[str, str] = run.get("counter_tables", of_type(dict[str, str]), {})
     document.raise_mistakes()  # rows of a wrong head would only repeat its mistakes
-    pus = read_pus(root.table("topology"))
-    observations = Observations(document, root, copies=head.copies, pus=pus)
+    topology = root.table("topology")
+    pus = read_pus(topology)
+    observations = Observations(
+        document, root, copies=head.copies, pus=pus, metrics=read_metric_table(run)
+    )
     rows = observations.copy_runs(rotated=head.order == "rotated", steady=steady)
     brackets = _brackets(rows, head.order == "rotated", steady=steady, windows=windows)
     energy = _energy(run, brackets)
@@ -338,13 +358,27 @@ def read_observations(data: bytes, file: str) -> StoredRun:
         head=head,
         host=Host.imported(head.hostname or "", hostname=head.hostname),
         settings=tuple((f"{TABLE_TEXT}{name}", text) for name, text in tables.items()),
-        benchmarks=tuple(BenchmarkUsed(name=name) for name in head.benchmarks),
+        benchmarks=observations.used,
         pus=pus,
         brackets=brackets,
         copies=tuple(sorted(rows, key=lambda row: (row.phase, row.copy, row.step))),
         machine_readings=energy,
-        notes=(*_note_missing_copies(head.copies, rows), *observations.places.notes()),
+        notes=(
+            *_note_missing_copies(head.copies, rows),
+            *observations.places.notes(),
+            *_unknown_keys((root, run, topology), observations),
+        ),
     )
+
+
+def _unknown_keys(tables: Sequence[TableReader], observations: Observations) -> list[str]:
+    """Return what names the keys of a document that are left out."""
+    notes = []
+    for table in tables:
+        unknown = [name for name in table.unread_names() if name not in _OF_SOME_MODES]
+        place = ".".join(table.key) or "the document"
+        notes += note_unknown_keys(place, unknown, table.read_names())
+    return notes + note_unknown_keys("an observation", observations.unknown_keys(), list(_KEYS))
 
 
 def _refuse_foreign(data: Any, file: str) -> None:
@@ -354,7 +388,7 @@ def _refuse_foreign(data: Any, file: str) -> None:
     if isinstance(data, dict):
         kind = "other JSON of rater" if "rater" in data else "JSON of another program"
         kind += f" (with {truncate_list(list(data), 4)})" if data else " (empty)"
-    raise InputError(f"{file}: this is {kind}, not {_EXPECTED}")
+    raise InputError(f"{file}: this is {kind}, not {EXPECTED}")
 
 
 type _Windows = dict[tuple[str | None, int], tuple[int, int]]

@@ -341,9 +341,25 @@ class TableReader:
 
     def finish(self) -> None:
         """Report every key that nothing asked for."""
-        for name in self._values:
-            if name not in self._asked:
-                self.mistake(f"unknown key; {did_you_mean(name, self._asked)}", name)
+        for name in self.unread_names():
+            self.mistake(f"unknown key; {did_you_mean(name, self._asked)}", name)
+
+    def unread_names(self) -> list[str]:
+        """Return the keys that nothing asked for."""
+        return [name for name in self._values if name not in self._asked]
+
+    def key_names(self) -> list[str]:
+        """Return the keys that the table has, whatever they are."""
+        return list(self._values)
+
+    def value(self, name: str) -> Any:
+        """Return the value of a key as it stands in the file; None: missing."""
+        self._asked[name] = None
+        return self._values.get(name)
+
+    def read_names(self) -> list[str]:
+        """Return the names that were asked for, whether or not the table has them."""
+        return list(self._asked)
 
     def get[T, D](self, name: str, kind: ValueKind[T], default: D = REQUIRED) -> T | D:
         """Return the value of a key."""

@@ -42,6 +42,9 @@ RATE_FACTOR = {"cpu2000": 3600 / 3100}
 SPEED_FACTOR = {"cpu2000": 100.0}
 
 
+_NUMBERED = re.compile(r"\d{3}\.[\w+-]+", re.ASCII)
+
+
 def number_of(benchmark: str) -> int | None:
     """Return 400 for `400.perlbench`, None for a name without a number."""
     found = _NUMBER.match(benchmark)
@@ -55,6 +58,11 @@ def suite_of(benchmark: str) -> str | None:
         if number in _FP[suite] or number in _INT[suite]:
             return suite
     return None
+
+
+def first_benchmark(words: Iterable[str]) -> str | None:
+    """Return the first word that is a benchmark with its number: 400.perlbench, 500.perlbench_r."""
+    return next((word for word in words if _NUMBERED.fullmatch(word) and suite_of(word)), None)
 
 
 def category(benchmark: str, suite: str | None, metric: str | None = None) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -32,7 +32,7 @@ from rater.show.results.run_document import summary_document
 from rater.show.results.to_json import divot_rows
 from rater.show.screen.document import Part
 from rater.store.connection import default_path, is_database
-from rater.store.observations import read_observations
+from rater.store.formats.read import KNOWN_FILES, ReadRun, read_runs
 from rater.store.read import TAG
 from rater.store.store import Store, open_store
 from rater.system.errors import InputError
@@ -265,7 +265,7 @@ def _copy_times(
     )
 
 
-# -- Observations documents, and whole databases, into the database: `rater import FILE...` --------
+# -- Files of any runner, and whole databases, into the database: `rater import FILE...` --------
 
 
 class MergedFile(Protocol):
@@ -289,28 +289,44 @@ _STDIN = ("-", "/dev/stdin")
 _MOST_BYTES = 128_000_000  # a document of 600,000 copy runs: half a minute, 1 GB of memory
 
 
-def import_documents(output: Output, files: tuple[str, ...], restore: bool) -> int:
-    """Store the run of each document; one that cannot be read does not keep the others out."""
+class ImportOptions(Struct, frozen=True):
+    """How files are read."""
+
+    restore: bool  # of a database: runs that were removed come back
+    columns: Mapping[str, str] | None  # of a table by their words; None for other files
+    tags: Mapping[str, str]  # of every run
+
+
+def import_documents(output: Output, files: tuple[str, ...], options: ImportOptions) -> int:
+    """Store the runs of each file; one that cannot be read does not keep the others out."""
     documents = []
     merged: list[MergedFile] = []
     errors: list[str] = []
     for file in files:
         if file not in _STDIN and is_database(Path(file)):
             with open_store(default_path(output.db)) as store:
-                taken, refused = _MERGE().merge_all(store, [Path(file)], output, restore=restore)
+                taken, refused = _MERGE().merge_all(
+                    store, [Path(file)], output, restore=options.restore
+                )
             merged += taken
             errors += refused
             continue
         try:
             name = "standard input" if file in _STDIN else file
-            stored = read_observations(_bytes_of(file), name)
+            runs = read_runs(
+                _bytes_of(file),
+                name,
+                columns=options.columns,
+                tags=options.tags,
+                most_bytes=_MOST_BYTES,
+            )
         except InputError as error:
             if len(files) == 1:
                 raise
             errors.append(str(error))
             print_error(str(error))
         else:
-            documents.append(_add(output, stored))
+            documents += [_add(output, run) for run in runs]
     if output.json:
         several = {"runs": documents, "errors": errors}
         if merged:
@@ -319,12 +335,14 @@ def import_documents(output: Output, files: tuple[str, ...], restore: bool) -> i
     return InputError.exit_status if errors else 0
 
 
-def _add(output: Output, stored: StoredRun) -> dict[str, Any]:
+def _add(output: Output, run: ReadRun) -> dict[str, Any]:
+    stored = run.stored
+    of_program = f" ({run.program})" if run.program else ""
     with open_store(default_path(output.db)) as store:
         number, added = store.add(stored)
     uuid, observations = stored.head.uuid, len(stored.copies)
     if not output.json and added:
-        print(f"run {number}: {observations} observations of {uuid} imported")
+        print(f"run {number}: {observations} observations of {uuid} imported{of_program}")
         for note in stored.notes:
             print(f"  note: {note}")
     elif not output.json:
@@ -350,7 +368,7 @@ def _bytes_of(file: str) -> bytes:
     if len(data) > _MOST_BYTES:
         raise InputError(
             f"{file}: more than {_MOST_BYTES} bytes; expected an observations document, "
-            "about 200 bytes for each copy run"
+            f"about 200 bytes for each copy run; or {KNOWN_FILES}"
         )
     return data
 
