@@ -24,8 +24,9 @@ _MOST_MISTAKES: Final = 20
 def read_csv(data: bytes, file: str, columns: Mapping[str, str]) -> list[ForeignRun]:
     """Return the runs of a table: lines with other tags, host or `run` belong to other runs.
 
-    `columns` has names of columns by their words. A heading that is such a word needs none. Without iterations the lines of a benchmark and copy are iterations in their
-    order. Raises `InputError` naming each line that is wrong.
+    `columns` has names of columns by their words. A heading that is such a word needs none.
+    Without iterations the lines of a benchmark and copy are iterations in their order. Raises
+    `InputError` naming each line that is wrong.
     """
     try:
         text = data.decode("utf-8-sig")
