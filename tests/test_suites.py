@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from rater.plan.suite import Benchmark, Metric, Size, Suite
+from rater.plan.metric import Metric
+from rater.plan.suite import Benchmark, Size, Suite
 from rater.plan.suite_find import load_suite
 from rater.run.programs.compile import build, compile_program
 from rater.system.paths import data_folder

@@ -264,6 +264,7 @@ def _scale(arguments: Namespace) -> int:
         run_words=tuple(arguments.which),
         file=arguments.file,
         law=arguments.law,
+        by=arguments.by,
     )
 
 
@@ -448,10 +449,11 @@ $ rater report last -o run.html
 POINT+ >points       {POINTS}
 --baseline POINT|AXIS=VALUE  what the others are compared with (default: the first)
 --within P% =1%      what `same` means; default 1%%
---by AXIS|cpu ...    of a sweep with several axes: compare the values of this one, those of the
-                     others held, in one verdict over all of them; cpu: compare CPU time, as is done
-                     unasked where others took the CPU of programs that are bound by it; may be
-                     given with both
+--by METRIC|AXIS|cpu ...  METRIC: compare the number of this name that programs report (`rater run
+                     --metric`), in place of their times; AXIS: of a sweep with several axes compare
+                     the values of this one, those of the others held, in one verdict over all of
+                     them; cpu: compare CPU time, as is done unasked where others took the CPU of
+                     programs that are bound by it. An axis may stand beside a measure
 -v, --verbose        also the values by elapsed time of what is judged by CPU time
 --memory             average and maximum resident memory of a copy instead: a line for each
                      benchmark, a pair of columns for each point (one point will do)
@@ -476,6 +478,8 @@ $ rater compare sweep:last
         run=_scale,
         arguments=f"""
 RUN|SWEEP+ >which    {POINTS}
+--by METRIC          the number of this name that programs report (`rater run --metric`), of all
+                     copies together, in place of their times
 --law (log|rate) =log  what the law's least squares are of: the logarithms of rates (the default:
                      noise is a share of a rate), or the rates themselves, as Gunther's examples are
                      published

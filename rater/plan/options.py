@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 
 from msgspec import Struct
 
+from rater.plan.metric import parse_metrics
 from rater.system.errors import InputError
 from rater.text.cpuset import parse_list
 from rater.text.values import duration_ms, duration_s, printable, size_bytes
@@ -137,6 +138,15 @@ def _parse_exit_codes(typed: str, text: str) -> tuple[int, ...]:
     return codes
 
 
+def _check_metrics(typed: str, texts: Iterable[str]) -> tuple[str, ...]:
+    texts = tuple(texts)
+    try:
+        parse_metrics(texts)
+    except ValueError as error:
+        raise InputError(f"{typed}: {error}") from None
+    return texts
+
+
 class CopyNumbers(Struct, frozen=True):
     """Which copies of a run with more of them are to run: their numbers, and of how many."""
 
@@ -194,6 +204,7 @@ PAIRS = ArgumentKind(
     check=lambda typed, texts: tuple(_split_pair(typed, text) for text in texts),
     form=OptionForm.REPEATED,
 )
+METRICS = ArgumentKind(check=_check_metrics, form=OptionForm.REPEATED)
 VARIABLES = ArgumentKind(
     check=lambda typed, texts: tuple(_split_variable(typed, text) for text in texts),
     form=OptionForm.REPEATED,

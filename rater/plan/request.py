@@ -14,6 +14,7 @@ from rater.plan.options import (
     COPY_NUMBERS,
     EXIT_CODES,
     FLAG,
+    METRICS,
     MILLISECONDS,
     NAME,
     NEGATED,
@@ -68,6 +69,7 @@ class Request(Struct, frozen=True, kw_only=True):
     called: str | None = None
     copies: str | None = None  # None: as many as the layout counts, else one for each of its PUs
     threads: int = 1  # CPUs of each copy of a command
+    metrics: tuple[str, ...] = ()  # numbers that a command reports: texts of `plan.metric`
     copy_numbers: str | None = None  # those of another run that copies stand for: `CopyNumbers`
     mode: str | None = None
     warmup_s: float | None = None
@@ -164,6 +166,7 @@ _KINDS = {
     "negated": NEGATED,
     "strings": STRINGS,
     "pairs": PAIRS,
+    "metrics": METRICS,
     "variables": VARIABLES,
     "seconds": seconds(0.0),
     "seconds_above_0": seconds(_LEAST_S),
@@ -183,6 +186,11 @@ what runs:
 --threads N  threads of each copy of a command, which gets a CPU for each; default 1 (in a suite
     each benchmark has its own)
     [kind=whole traits=swept,moves_copies implies="threads per copy of "]
+--metric PATTERN|HEAD:PATTERN  a number that the command prints, for all tables, comparisons and
+    gates: a regular expression with the number in (...), as in 'Triad: ([0-9.]+) MB/s', or with
+    name, unit and direction in front of a colon: 'bandwidth MB/s higher: ([0-9.]+)'; several
+    times. A copy that prints none has failed
+    [field=metrics kind=metrics compare_as=recorded_effect]
 --copy-numbers LIST/TOTAL  run these copies of TOTAL alone, such as 3/8: copies have these
     numbers in RATER_COPY, and TOTAL in RATER_COPIES (`divots --confirm` does so)
     [kind=copy_numbers compare_as=recorded_effect]
@@ -338,7 +346,7 @@ def options_beyond_defaults(request: Mapping[str, object]) -> dict[str, str]:
     for option in OPTIONS:
         value = request.get(option.field, option.default)
         default = [*option.default] if isinstance(option.default, tuple) else option.default
-        if value in (None, default):
+        if value in (None, default, option.default):
             continue
         if isinstance(value, bool):  # `oversubscribe` is typed as --no-oversubscribe
             options[option.name] = "yes"

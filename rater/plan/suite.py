@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from msgspec import Struct, field
 
+from rater.plan.metric import Metric, check_groups, compile_pattern, local_path
 from rater.text.documents import (
     NAME,
     NAME_EXPECTED,
@@ -36,18 +36,6 @@ class Expected(Struct, frozen=True, kw_only=True):
     relative_tolerance: float
     sha256: str | None = None  # of the whole file, in lower-case hexadecimal
     ignore: str | None = None  # lines of the output that this regex is found in are not compared
-
-
-class Metric(Struct, frozen=True, kw_only=True):
-    """A number that a benchmark reports of itself, read from what a copy wrote."""
-
-    name: str
-    pattern: str  # a regex (re.MULTILINE) with one group, the number; the last match counts
-    unit: str
-    better: str | None  # "higher", "lower" or None
-    combine: str  # over copies: "sum" or "mean"
-    file: str  # "stdout", "stderr" or a path relative to the run directory
-    scale: float  # the value is the number found x scale
 
 
 class Command(Struct, frozen=True, kw_only=True):
@@ -461,10 +449,10 @@ def local_name(table: TableReader, key: str, default: str = "", *, required: boo
     name = table.get(key, FILLED_STRING, REQUIRED if required else "")
     if not name:
         return default
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or path == PurePosixPath():
+    path = local_path(name)
+    if path is None:
         table.mistake(f"expected a path inside the run directory, got {name!r}", key)
-    return str(path)
+    return path or name
 
 
 def pattern(table: TableReader, key: str, *, required: bool = False) -> re.Pattern[str] | None:
@@ -473,12 +461,9 @@ def pattern(table: TableReader, key: str, *, required: bool = False) -> re.Patte
     if not text:
         return None
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # "possible nested set": it means something else
-            return re.compile(text, re.MULTILINE)
-    except (re.error, Warning, OverflowError, RecursionError) as error:
-        message = "too deeply nested" if isinstance(error, RecursionError) else str(error)
-        table.mistake(f"expected a regular expression of Python, got {text!r}: {message}", key)
+        return compile_pattern(text)
+    except ValueError as error:
+        table.mistake(str(error), key)
         return None
 
 
@@ -526,10 +511,8 @@ def expected(table: TableReader, files: SuiteFiles) -> tuple[Expected, ...]:
 
 def _metric(name: str, table: TableReader) -> Metric:
     regex = pattern(table, "pattern", required=True)
-    if regex is not None and regex.groups != 1:
-        hint = "; write (?:...) for groups that are not the number" if regex.groups else ""
-        text = f"expected exactly one group (...), the number, got {regex.groups}{hint}"
-        table.mistake(text, "pattern")
+    if regex is not None and (problem := check_groups(regex)):
+        table.mistake(problem, "pattern")
     metric = Metric(
         name=name,
         pattern=regex.pattern if regex else "",

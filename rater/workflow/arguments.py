@@ -94,13 +94,15 @@ class RunArguments(Struct, frozen=True):
         Raises `InputError` where the user typed one, which is a misunderstanding. A file of
         defaults may give them.
         """
-        needless: tuple[str, ...] = ("name",)
+        needless: tuple[str, ...] = ("name", "metric")
         reason = "is for a command behind `--`"
         if self.command is not None:
             reason, needless = "is for suites, a command has none", ("size", "tune")
         for name in needless:
             if name in self.options and name not in self.defaults:
-                raise InputError(f"--{name} {self.options[name]} {reason}: leave it out")
+                value = self.options[name]
+                words = " ".join(value) if isinstance(value, list) else value
+                raise InputError(f"--{name} {words} {reason}: leave it out")
         rotated = {"rotated", "heterogeneous"}.intersection(
             self.options.get(name, "") for name in ("mode", "order")
         )

@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from rater.plan.metric import Metric
 from rater.plan.placement.layout import load_layout
-from rater.plan.suite import Command, Expected, Metric
+from rater.plan.suite import Command, Expected
 from rater.plan.suite_find import load_suite, select_from_suite, suite_names
 from rater.system.errors import InputError
 from rater.text.documents import MistakesError

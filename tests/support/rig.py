@@ -12,9 +12,10 @@ from typing import Any
 
 import trio
 
+from rater.plan.metric import Metric
 from rater.plan.options import Cadence
 from rater.plan.schedule import Plan, Window, make_plan
-from rater.plan.suite import Expected, Metric
+from rater.plan.suite import Expected
 from rater.record.events import CopyEnded, CopyStarted, Event, Noted, OutputChecked, PhaseEnded
 from rater.record.run import MemoryPolicy, Placement
 from rater.run.host.idle import IdleWatch

@@ -13,7 +13,7 @@ from rater.analysis.compare.differences import (
     point_differences,
     taken_runs,
 )
-from rater.analysis.compare.model import Comparison, EffectRow, Side, in_order
+from rater.analysis.compare.model import Comparison, EffectRow, MetricRows, Side, in_order
 from rater.analysis.compare.rows import (
     Grid,
     RowMaker,
@@ -26,6 +26,7 @@ from rater.analysis.compare.rows import (
     with_holm,
 )
 from rater.analysis.results.copies import Point, without_repeats
+from rater.analysis.results.measure import MetricMeasure, find_measure, measures_of, with_measure
 from rater.analysis.results.rates import (
     Key,
     RunRates,
@@ -36,6 +37,7 @@ from rater.analysis.results.rates import (
 )
 from rater.analysis.results.score import PAGE_PROOFS
 from rater.analysis.stats.intervals import confidence_per_look
+from rater.record.stored import StoredRun
 from rater.system.errors import InputError
 from rater.text.values import group_by_key, runs_text, truncate_list
 
@@ -63,8 +65,49 @@ def compare(
     baseline: str | None = None,
     looks: int = 1,
     by_cpu: bool = False,
+    by_metric: str | None = None,
 ) -> Comparison:
     """Compare points with the first of them, or with `baseline`.
+
+    `by_metric`: the number that programs report which judges in place of their times; without it
+    `metrics` of what is returned has the rows of all that there are. Else as `_compare`.
+    Raises `InputError` where there is nothing to compare, or no such axis, baseline or metric.
+    """
+    runs = _runs_of(points)
+
+    def compared(measure: MetricMeasure | None) -> Comparison:
+        return _compare(
+            points,
+            margin=margin,
+            by=by,
+            baseline=baseline,
+            looks=looks,
+            by_cpu=by_cpu and measure is None,
+            measure=measure,
+        )
+
+    if by_metric is not None:
+        return compared(find_measure(by_metric, runs))
+    by_measure = {measure: compared(measure) for measure in measures_of(runs)}
+    metrics = tuple(
+        MetricRows(measure=measure, rows=(*comparison.benchmarks, *comparison.suites[:1]))
+        for measure, comparison in by_measure.items()
+        if not comparison.is_empty
+    )
+    return replace(compared(None), metrics=metrics)
+
+
+def _compare(
+    points: Sequence[Point],
+    *,
+    margin: float,
+    by: str | None,
+    baseline: str | None,
+    looks: int,
+    by_cpu: bool,
+    measure: MetricMeasure | None,
+) -> Comparison:
+    """Compare points by the time of their copies, or by a metric as the measure.
 
     `margin`: what `same` means, 0.01 for 1 %; `by`: the axis that is compared, the values of
     the others held; `baseline`: a label, or `axis=value`; `looks`: see `is_decided`; `by_cpu`:
@@ -74,10 +117,12 @@ def compare(
     points, repeats = _distinct(points)
     sides = _sides(points, by, baseline)
     troubles = disturbed_runs(point_run.run for side in sides for point_run in side.runs)
-    measured = _measured(sides, taken_runs(troubles), by_cpu=by_cpu)
+    measured = _measured(sides, taken_runs(troubles), by_cpu=by_cpu, measure=measure)
     where, grid = _grid(sides, by, measured)
     keys = _measured_keys(measured.values())
-    row_maker = _row_maker(margin, looks, _evidence_by_side(grid, keys), by_cpu=by_cpu)
+    row_maker = _row_maker(
+        margin, looks, _evidence_by_side(grid, keys, measure), by_cpu=by_cpu, measure=measure
+    )
     lines: list[str] = []
     rows = [row_maker.benchmark(key, _having([key], grid, where, key[0], lines)) for key in keys]
     suites, partly = _suites(row_maker, keys, grid, where)
@@ -108,7 +153,12 @@ def compare(
         troubles=troubles,
         doctor=doctor_differences(_points_of(sides), differences),
         pages=_page_warnings(sides),
+        measure=measure,
     )
+
+
+def _runs_of(points: Sequence[Point]) -> list[StoredRun]:
+    return [point_run.run for point in points for point_run in point.runs]
 
 
 def _distinct(points: Sequence[Point]) -> tuple[Sequence[Point], Mapping[int, int]]:
@@ -127,7 +177,12 @@ def _repeated_runs(repeats: Mapping[int, int]) -> Iterator[str]:
 
 
 def _row_maker(
-    margin: float, looks: int, evidence: Sequence[float | None], *, by_cpu: bool
+    margin: float,
+    looks: int,
+    evidence: Sequence[float | None],
+    *,
+    by_cpu: bool,
+    measure: MetricMeasure | None,
 ) -> RowMaker:
     return RowMaker(
         margin=margin,
@@ -135,13 +190,16 @@ def _row_maker(
         next_confidence=confidence_per_look(looks + 1),
         evidence=evidence,
         by_cpu=by_cpu,
+        measure=measure,
     )
 
 
-def _evidence_by_side(grid: Grid, keys: Sequence[Key]) -> list[float | None]:
+def _evidence_by_side(
+    grid: Grid, keys: Sequence[Key], measure: MetricMeasure | None
+) -> list[float | None]:
     """Return the `rounds_evidence` of each side but the baseline."""
     return [
-        rounds_evidence([(row[0], row[place]) for row in grid], keys)
+        rounds_evidence([(row[0], row[place]) for row in grid], keys, measure)
         for place in range(1, len(grid[0]))
     ]
 
@@ -207,7 +265,15 @@ def is_decided(
     better or worse in at most 5 % of all such series; the comparison that is shown at the
     end must have the same `looks`.
     """
-    comparison = compare(points, margin=margin, looks=looks)
+    comparison = _compare(
+        points,
+        margin=margin,
+        by=None,
+        baseline=None,
+        looks=looks,
+        by_cpu=False,
+        measure=None,
+    )
     rows = comparison.suites[:1] or comparison.benchmarks
     known = any(row.cells for row in rows)
     return known and all(row.energy_decided if energy else row.decided for row in rows)
@@ -259,13 +325,20 @@ def _place_of(baseline: str, sides: Sequence[Side]) -> int:
 
 
 def _measured(
-    sides: Sequence[Side], disturbed_numbers: Collection[int], *, by_cpu: bool
+    sides: Sequence[Side],
+    disturbed_numbers: Collection[int],
+    *,
+    by_cpu: bool,
+    measure: MetricMeasure | None,
 ) -> dict[int, RunRates]:
     """Return by number what each run says, and when it was made; `taken`: by others, too much."""
     runs = []
     for point_run in (point_run for side in sides for point_run in side.runs):
         rates = run_rates(point_run.run, point_run.block)
-        rates = with_cpu_times(rates, point_run.run) if disturbed_numbers or by_cpu else rates
+        if measure is not None:
+            rates = with_measure(rates, point_run.run, measure)
+        elif disturbed_numbers or by_cpu:
+            rates = with_cpu_times(rates, point_run.run)
         runs.append(replace(rates, taken=rates.run in disturbed_numbers))
     point_runs = (point_run for side in sides for point_run in side.runs)
     measured = with_shared_steps(same_keys(runs))

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from rater.analysis.compare.differences import DisturbedRun, DoctorDifference, PointDifference
 from rater.analysis.results.copies import Point, PointRun, counts_of
 from rater.analysis.results.counters import OTHER
+from rater.analysis.results.measure import MetricMeasure
 from rater.analysis.results.rates import RunRates
 from rater.analysis.stats.intervals import CONFIDENCE, Decision, RatioInterval
 
@@ -132,6 +133,13 @@ class EffectRow(Struct, frozen=True, kw_only=True):
         return all(cell.joules_per_copy and cell.joules_per_copy.decided for cell in self.cells)
 
 
+class MetricRows(Struct, frozen=True, kw_only=True):
+    """What a comparison says of a metric that programs report, beside their times."""
+
+    measure: MetricMeasure
+    rows: tuple[EffectRow, ...]  # benchmarks, then suites; values in the metric's unit
+
+
 class Comparison(Struct, frozen=True, kw_only=True):
     """Points beside the first of them."""
 
@@ -157,6 +165,10 @@ class Comparison(Struct, frozen=True, kw_only=True):
     # In what the doctor would have said of the machine that they were made on.
     doctor: tuple[DoctorDifference, ...]
     pages: tuple[str, ...] = ()  # what is wrong with comparing these page layouts
+    measure: MetricMeasure | None = (
+        None  # the metric that is compared; None: the time that copies take
+    )
+    metrics: tuple[MetricRows, ...] = ()  # where times are compared: what programs report as well
 
     @property
     def is_empty(self) -> bool:

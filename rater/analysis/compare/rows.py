@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from rater.analysis.compare.model import CpuTimeValues, Effect, EffectRow
 from rater.analysis.results.disturbed import FEWEST_ROUNDS, mostly_disturbed
+from rater.analysis.results.measure import MetricMeasure
 from rater.analysis.results.rates import Key, RunRates, mean_rate
 from rater.analysis.results.result import Result
 from rater.analysis.stats.estimate import Estimate, mean_estimate
@@ -49,27 +50,43 @@ def in_pairs(stratum: Stratum) -> Stratum:
     )
 
 
-def rounds_evidence(strata: Iterable[Stratum], keys: Sequence[Key]) -> float | None:
+def rounds_evidence(
+    strata: Iterable[Stratum], keys: Sequence[Key], measure: MetricMeasure | None = None
+) -> float | None:
     """Return what all benchmarks say of whether their rounds hang together; None: nothing.
 
     What stays with a point for several rounds often meets all of its benchmarks, of which each
     alone says little.
     """
     evidence = []
+    rate = _rate_of(measure)
     for base, other in strata:
         blocks = _blocks(base, other)
         series = [
             [here[block].log - there[block].log for block in blocks]
             for key in keys
-            for here, there in [[_by_block(_values(side, [key], _rate)) for side in (other, base)]]
+            for here, there in [[_by_block(_values(side, [key], rate)) for side in (other, base)]]
             if blocks and here.keys() >= set(blocks) <= there.keys()
         ]
         evidence += [serial_evidence(series)] if series else []
     return sum(evidence) if evidence else None
 
 
+def _rate_of(measure: MetricMeasure | None) -> _Value:
+    """Return what sides are compared in: what rises as a benchmark gets better."""
+    return _rate if measure is None else _merit
+
+
 def _rate(rate: Result) -> float | None:
     return rate.per_hour
+
+
+def _mean_of_metric(rates: Sequence[Result]) -> float | None:
+    return mean_rate([rate.measured.value if rate.measured else None for rate in rates])
+
+
+def _merit(rate: Result) -> float | None:
+    return rate.measured.merit if rate.measured else None
 
 
 def _blocks(base: Sequence[RunRates], other: Sequence[RunRates]) -> list[int]:
@@ -173,6 +190,7 @@ class RowMaker(Struct, frozen=True, kw_only=True):
     next_confidence: float  # once there are more runs
     evidence: Sequence[float | None]  # by side but the baseline: see `rounds_evidence`
     by_cpu: bool = False  # CPU time has to judge, whether or not runs were disturbed
+    measure: MetricMeasure | None = None  # the metric that judges in place of times
 
     def benchmark(self, key: Key, grid: Grid) -> EffectRow:
         """Return one benchmark in all sides; all runs of the grid have it."""
@@ -183,13 +201,15 @@ class RowMaker(Struct, frozen=True, kw_only=True):
 
         def value(run: RunRates) -> float | None:
             rate = run.rates[key]
+            if rate.measured is not None:
+                return rate.measured.value
             return rate.ratio if by_ratio else rate.per_hour
 
         def cpu_value(run: RunRates) -> float | None:
             rate = run.rates[key]
             return rate.cpu_ratio if by_ratio else rate.per_cpu_hour
 
-        unit = RATIO if by_ratio else PER_HOUR
+        unit = self._unit(by_ratio=by_ratio)
         category = measured[0].category if measured else None
         return EffectRow(
             name=name,
@@ -230,9 +250,11 @@ class RowMaker(Struct, frozen=True, kw_only=True):
             return run.score
 
         def value(run: RunRates) -> float | None:
+            rates = [run.rates[key] for key in keys]
+            if self.measure is not None:
+                return _mean_of_metric(rates)
             if not is_one_unit:
                 return None
-            rates = [run.rates[key] for key in keys]
             return mean_rate([rate.per_hour if by_hour else rate.ratio for rate in rates])
 
         def cpu_value(run: RunRates) -> float | None:
@@ -241,8 +263,8 @@ class RowMaker(Struct, frozen=True, kw_only=True):
             rates = [run.rates[key] for key in keys]
             return mean_rate([rate.per_cpu_hour if by_hour else rate.cpu_ratio for rate in rates])
 
-        unit = PER_HOUR if by_hour else RATIO
-        values = _RowValues(
+        unit = self._unit(by_ratio=not by_hour)
+        row_values = _RowValues(
             unit=unit,
             value=score if scores else value,
             cpu_value=cpu_value,
@@ -254,8 +276,13 @@ class RowMaker(Struct, frozen=True, kw_only=True):
             category=category,
             unit=unit,
             over=tuple(name for name, _ in keys),
-            cells=self._cells(keys, grid, values),
+            cells=self._cells(keys, grid, row_values),
         )
+
+    def _unit(self, *, by_ratio: bool) -> str:
+        if self.measure is not None:
+            return self.measure.unit or self.measure.name
+        return RATIO if by_ratio else PER_HOUR
 
     def _cells(self, keys: Sequence[Key], grid: Grid, values: _RowValues) -> tuple[Effect, ...]:
         return tuple(
@@ -271,12 +298,13 @@ class RowMaker(Struct, frozen=True, kw_only=True):
         evidence: float | None,
     ) -> Effect:
         # What all benchmarks have in common, their mean shows best.
-        rate = _estimate(keys, strata, _rate, values.score, None if keys[1:] else evidence)
-        unfit = _disturbed(strata) if rate else None
+        known = None if keys[1:] else evidence
+        rate = _estimate(keys, strata, _rate_of(self.measure), values.score, known)
+        may_be_unfit = rate and (self.measure is None or self.measure.is_disturbable)
+        unfit = _disturbed(strata) if may_be_unfit else None
         speedup = self._speedup(keys, strata, rate, unfit) if rate else None
-        same = not (unfit or self.by_cpu) and not any(
-            mixed(of) or len(kinds(of)) > 1 for of in strata
-        )
+        is_of_times = self.measure is None and not (unfit or self.by_cpu)
+        same = is_of_times and not any(mixed(of) or len(kinds(of)) > 1 for of in strata)
         median = _estimate(keys, strata, _median_copy_rate) if same else None
         slowest = (
             _estimate(keys, strata, lambda it: it.slowest_over_median, steps=2) if same else None
@@ -302,6 +330,9 @@ class RowMaker(Struct, frozen=True, kw_only=True):
         """Return the speedup; `unfit`: why times do not tell it, so that CPU time has to."""
         if not unfit and not self.by_cpu:
             return self._tell(rate)
+        if self.measure is not None:  # no CPU time stands for what a program reports
+            interval = self._tell(replace(rate, refused=rate.refused or unfit or ""))
+            return replace(interval, verdict=Decision.CANNOT_TELL)
         sides = [[run for stratum in strata for run in in_pairs(stratum)[side]] for side in (0, 1)]
         results = [
             [run.rates[key] for run in runs for key in keys if key in run.rates] for runs in sides

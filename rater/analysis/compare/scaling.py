@@ -7,21 +7,17 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.analysis.compare.conditions import (
-    ConditionDifference,
-    Facts,
-    compare_facts,
-    condition_differences,
-    stored_conditions,
-)
 from rater.analysis.compare.differences import DisturbedRun, disturbed_runs, taken_runs
 from rater.analysis.compare.falls import FallWithinRun, falls_within
 from rater.analysis.compare.scaling_samples import (
+    RunDifferences,
     Sample,
     by_conditions,
     curve_names,
+    judged_samples,
+    left_out,
+    run_differences,
     samples_of,
-    told_by_cpu,
 )
 from rater.analysis.results.copies import (
     CpusUsed,
@@ -31,6 +27,7 @@ from rater.analysis.results.copies import (
     without_repeats,
 )
 from rater.analysis.results.disturbed import mostly_disturbed
+from rater.analysis.results.measure import MetricMeasure, unit_of_throughput
 from rater.analysis.results.rates import mean_rate
 from rater.analysis.stats.curves import CurveShape, LawScale, NoLaw, Usl, curve_shape, fit_usl
 from rater.analysis.stats.dips import Dip, DipComparison, find_dips
@@ -38,65 +35,7 @@ from rater.analysis.stats.intervals import Noise, noise_within_rounds, run_to_ru
 from rater.analysis.stats.saturation import Saturation, choose_model
 from rater.record.stored import CPU_RATIO, PER_CPU_HOUR, PER_HOUR, RATIO
 from rater.text.cpuset import format_list
-from rater.text.values import copies_text, group_by_key, truncate_list
-
-# -- What runs of a curve do not have in common, and what has no result ----------------------------
-
-_PLACE = "place of copy "  # a difference that other numbers of copies bring with them
-
-
-# What differs from the first run, and the runs in which it is so.
-type RunDifferences = tuple[tuple[ConditionDifference, tuple[int, ...]], ...]
-
-
-def run_differences(by_copies: dict[int, list[Sample]]) -> RunDifferences:
-    """Return in what runs differ from the first of them beside their copies, significant first.
-
-    In where these were, from the first with as many copies.
-    """
-    members = [sample for of_it in by_copies.values() for sample in of_it]
-    differences = [
-        (fact, sample.run.head.run)
-        for first, *others in by_copies.values()
-        for sample in others
-        for fact in compare_facts(_places(first), _places(sample))
-    ]
-    differences += [
-        (difference, sample.run.head.run)
-        for sample in members[1:]
-        for difference in condition_differences(
-            stored_conditions(members[0].run), stored_conditions(sample.run)
-        )
-        if not difference.what.startswith(_PLACE)
-    ]
-    runs = ((one, tuple(of_it)) for one, of_it in group_by_key(differences).items())
-    return tuple(sorted(runs, key=lambda it: not it[0].significant))
-
-
-def _places(sample: Sample) -> Facts:
-    places, whose = sample.places, f"of {copies_text(sample.places.copies)}"
-    cpus = None if places.on is None else format_list(places.on)
-    return {f"CPUs {whose}": cpus, f"memory {whose}": places.memory}
-
-
-def left_out(
-    names: Sequence[str], everywhere: Sequence[str], by_copies: dict[int, list[Sample]]
-) -> list[str]:
-    """Name the benchmarks that are in no geometric mean, with the numbers of copies they lack."""
-    lines = []
-    for name in names:
-        if name not in everywhere:
-            without = [
-                str(copies)
-                for copies, of_it in by_copies.items()
-                if not any(name in one.rates.rates for one in of_it)
-            ]
-            lines.append(
-                f"{name} is not in the geometric means: no result with {', '.join(without)} "
-                f"{'copy' if without == ['1'] else 'copies'}"
-            )
-    return lines
-
+from rater.text.values import copies_text, truncate_list
 
 # -- Throughput against the number of copies: speedup, efficiency, knee, plateau, law --------------
 #
@@ -231,10 +170,12 @@ class Scaling(Struct, frozen=True):
     samples: tuple[Sample, ...]
 
 
-def scaling_curves(points: Sequence[Point], law_on: LawScale = LawScale.LOG) -> Scaling:
+def scaling_curves(
+    points: Sequence[Point], law_on: LawScale = LawScale.LOG, measure: MetricMeasure | None = None
+) -> Scaling:
     """Return the curves of the points' runs; one that stands in several points counts once.
 
-    `law_on`: what the squares of the law's fit are of.
+    `law_on`: what the squares of the law's fit are of; `measure`: the metric that curves are of.
     """
     samples = samples_of(without_repeats(points)[0])
     groups = by_conditions(samples)
@@ -242,7 +183,7 @@ def scaling_curves(points: Sequence[Point], law_on: LawScale = LawScale.LOG) -> 
     curves, alone = [], []
     for key, members in groups.items():
         counts = tuple(sorted({member.places.copies for member in members}))
-        curve = _curve(names[key], key, members, law_on)
+        curve = _curve(names[key], key, members, law_on, measure)
         if any(len(one.points) > 1 for one in curve.series):
             curves.append(curve)
             continue
@@ -265,18 +206,17 @@ def _curve(
     key: tuple[tuple[str, str], ...],
     members: Sequence[Sample],
     law_on: LawScale,
+    measure: MetricMeasure | None,
 ) -> Curve:
     by_copies: dict[int, list[Sample]] = {}
     # The others stand in `Curve.lacking`.
     troubles = disturbed_runs({member.run.head.run: member.run for member in members}.values())
-    with_rates = [
-        member for member in told_by_cpu(members, taken_runs(troubles)) if member.rates.rates
-    ]
+    members = judged_samples(members, taken_runs(troubles), measure)
+    with_rates = [member for member in members if member.rates.rates]
     for sample in sorted(
         with_rates, key=lambda sample: (sample.places.copies, sample.run.head.run)
     ):
         by_copies.setdefault(sample.places.copies, []).append(sample)
-    places = {copies: samples[0].places for copies, samples in by_copies.items()}
     names = list(dict.fromkeys(name for member in members for name in member.rates.rates))
     categories = {
         name: rated.category for member in members for name, rated in member.rates.rates.items()
@@ -285,7 +225,10 @@ def _curve(
         {member.rates.rates[name].reference_s for member in members if name in member.rates.rates}
         for name in names
     ]
-    by_ratio = all(len(seconds) == 1 and all(seconds) for seconds in references)
+    quantity = _Quantity(
+        by_ratio=all(len(seconds) == 1 and all(seconds) for seconds in references),
+        metric_unit=None if measure is None else unit_of_throughput(measure),
+    )
     everywhere = [
         name
         for name in names
@@ -297,14 +240,14 @@ def _curve(
     series_list = [
         series
         for kind in kinds
-        if (series := _series(kind, by_copies, by_ratio, law_on)) is not None
+        if (series := _series(kind, by_copies, quantity, law_on)) is not None
     ]
     return Curve(
         name=name,
         conditions=key,
         copies=tuple(by_copies),
         runs=tuple(sample.run.head.run for samples in by_copies.values() for sample in samples),
-        places=tuple(places.values()),
+        places=tuple(samples[0].places for samples in by_copies.values()),
         series=tuple(series_list),
         differences=run_differences(by_copies),
         lacking=(
@@ -316,7 +259,7 @@ def _curve(
             *left_out(names, everywhere, by_copies),
         ),
         troubles=troubles,
-        falls=_falls(by_copies, series_list),
+        falls=_falls(by_copies, series_list) if measure is None else (),
     )
 
 
@@ -369,27 +312,30 @@ class _PointRates(Struct, frozen=True, kw_only=True):
         return mean_rate(self.rates) or 0.0
 
 
-class _Measure(Struct, frozen=True, kw_only=True):
+class _Quantity(Struct, frozen=True, kw_only=True):
     """What the rates of a series are."""
 
     by_ratio: bool
     by_cpu: bool = False
+    metric_unit: str | None = None  # where copies report it
 
     @property
     def unit(self) -> str:
+        if self.metric_unit is not None:
+            return self.metric_unit
         if self.by_cpu:
             return CPU_RATIO if self.by_ratio else PER_CPU_HOUR
         return RATIO if self.by_ratio else PER_HOUR
 
 
 def _point_rates(
-    kind: _Kind, samples: Sequence[Sample], measure: _Measure, unjudged: str | None
+    kind: _Kind, samples: Sequence[Sample], quantity: _Quantity, unjudged: str | None
 ) -> _PointRates | None:
     """Return the rates of a benchmark or suite; None: no run has one."""
     rates = [
         (
             sample,
-            sample.rates.over(kind.over, by_ratio=measure.by_ratio, by_cpu=measure.by_cpu),
+            sample.rates.over(kind.over, by_ratio=quantity.by_ratio, by_cpu=quantity.by_cpu),
         )
         for sample in samples
     ]
@@ -425,7 +371,7 @@ def _why_not_by_cpu(kind: _Kind, samples: Sequence[Sample]) -> str | None:
 
 
 def _series(
-    kind: _Kind, by_copies: dict[int, list[Sample]], by_ratio: bool, law_on: LawScale
+    kind: _Kind, by_copies: dict[int, list[Sample]], quantity: _Quantity, law_on: LawScale
 ) -> Series | None:
     """Return the curve of a benchmark or suite; None: no point has a rate of it.
 
@@ -443,7 +389,7 @@ def _series(
         if (why := _why_not_by_cpu(kind, samples))
     }
     by_cpu = bool(disturbed) and len(by_copies) - len(lacking) > 1
-    measure = _Measure(by_ratio=by_ratio, by_cpu=by_cpu)
+    quantity = replace(quantity, by_cpu=by_cpu)
     unjudged = {
         copies: f"{why}; not by CPU time: {lacking[copies]}" if copies in lacking else why
         for copies, why in disturbed.items()
@@ -454,7 +400,7 @@ def _series(
         for copies, why in (lacking if by_cpu else {}).items()
     }
     candidates = [
-        _point_rates(kind, samples, measure, unjudged.get(copies))
+        _point_rates(kind, samples, quantity, unjudged.get(copies))
         for copies, samples in by_copies.items()
         if copies not in left_out
     ]
@@ -467,7 +413,7 @@ def _series(
             name=kind.name,
             is_suite=kind.is_suite,
             category=kind.category,
-            unit=measure.unit,
+            unit=quantity.unit,
             over=kind.over if kind.is_suite else (),
             points=_scale_points(measured),
             noise=NO_NOISE,

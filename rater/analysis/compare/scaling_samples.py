@@ -9,12 +9,22 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rater.analysis.compare.conditions import (
+    ConditionDifference,
+    Facts,
+    compare_facts,
+    condition_differences,
+    stored_conditions,
+)
 from rater.analysis.compare.differences import COPY_OPTIONS, option_value
 from rater.analysis.results.copies import CpusUsed, Point, Share, cpus_used
+from rater.analysis.results.measure import MetricMeasure, tune_with_measure
 from rater.analysis.results.rates import TuneRates, mean_rate, tune_rates
 from rater.analysis.results.result import Result, stored_request
 from rater.analysis.stats.intervals import Noise, run_to_run_noise
 from rater.record.stored import StoredRun
+from rater.text.cpuset import format_list
+from rater.text.values import copies_text, group_by_key
 
 # -- Runs by their conditions: runs alike in all but their copies make a curve ---------------------
 
@@ -37,8 +47,22 @@ class Sample(Struct, frozen=True, kw_only=True):
     is_disturbed: bool = False  # others took too much of it for a conclusion from elapsed times
 
 
-def told_by_cpu(samples: Sequence[Sample], disturbed: Collection[int]) -> list[Sample]:
-    """Return the samples with their rates by CPU time, where `disturbed` runs are among them."""
+def judged_samples(
+    samples: Sequence[Sample], disturbed: Collection[int], measure: MetricMeasure | None
+) -> list[Sample]:
+    """Return the samples with what judges them; `disturbed`: runs of which others took too much.
+
+    With a measure it judges; else, where disturbed runs are among them, CPU time does.
+    """
+    if measure is not None:
+        return [
+            replace(
+                sample,
+                rates=tune_with_measure(sample.rates, sample.run, measure),
+                is_disturbed=measure.is_disturbable and sample.run.head.run in disturbed,
+            )
+            for sample in samples
+        ]
     if not disturbed:
         return list(samples)
     by_tune = {
@@ -195,6 +219,64 @@ def curve_names(keys: Sequence[Conditions]) -> dict[Conditions, str]:
         key: ", ".join(f"{name}={conditions.get(name, 'none')}" for name in differing)
         for key, conditions in zip(keys, values, strict=True)
     }
+
+
+# -- What runs of a curve do not have in common, and what has no result ----------------------------
+
+_PLACE = "place of copy "  # a difference that other numbers of copies bring with them
+
+
+# What differs from the first run, and the runs in which it is so.
+type RunDifferences = tuple[tuple[ConditionDifference, tuple[int, ...]], ...]
+
+
+def run_differences(by_copies: dict[int, list[Sample]]) -> RunDifferences:
+    """Return in what runs differ from the first of them beside their copies, significant first.
+
+    In where these were, from the first with as many copies.
+    """
+    members = [sample for of_it in by_copies.values() for sample in of_it]
+    differences = [
+        (fact, sample.run.head.run)
+        for first, *others in by_copies.values()
+        for sample in others
+        for fact in compare_facts(_places(first), _places(sample))
+    ]
+    differences += [
+        (difference, sample.run.head.run)
+        for sample in members[1:]
+        for difference in condition_differences(
+            stored_conditions(members[0].run), stored_conditions(sample.run)
+        )
+        if not difference.what.startswith(_PLACE)
+    ]
+    runs = ((one, tuple(of_it)) for one, of_it in group_by_key(differences).items())
+    return tuple(sorted(runs, key=lambda it: not it[0].significant))
+
+
+def _places(sample: Sample) -> Facts:
+    places, whose = sample.places, f"of {copies_text(sample.places.copies)}"
+    cpus = None if places.on is None else format_list(places.on)
+    return {f"CPUs {whose}": cpus, f"memory {whose}": places.memory}
+
+
+def left_out(
+    names: Sequence[str], everywhere: Sequence[str], by_copies: dict[int, list[Sample]]
+) -> list[str]:
+    """Name the benchmarks that are in no geometric mean, with the numbers of copies they lack."""
+    lines = []
+    for name in names:
+        if name not in everywhere:
+            without = [
+                str(copies)
+                for copies, of_it in by_copies.items()
+                if not any(name in one.rates.rates for one in of_it)
+            ]
+            lines.append(
+                f"{name} is not in the geometric means: no result with {', '.join(without)} "
+                f"{'copy' if without == ['1'] else 'copies'}"
+            )
+    return lines
 
 
 # -- What is read from two points of a machine, not from a curve: the second thread of a core, and -

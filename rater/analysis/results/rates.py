@@ -211,8 +211,13 @@ class TuneRates(Struct, frozen=True, kw_only=True):
     ) -> float | None:
         """Return the geometric mean over some benchmarks; None: one of them has no rate.
 
-        Rotated, over all of them: the score that `rater show` gives. `by_cpu`: by CPU time.
+        Rotated, over all of them: the score that `rater show` gives. `by_cpu`: by CPU time. Where
+        a metric is the measure, what all copies report of it.
         """
+        measured = [self.rates[name].measured for name in benchmarks if name in self.rates]
+        if any(measured):
+            throughputs = [value.throughput or 0.0 if value else 0.0 for value in measured]
+            return geometric_mean(throughputs) if len(measured) == len(benchmarks) else None
         if by_cpu:
             judged = [self.rates.get(name) for name in benchmarks]
             values = [one and (one.cpu_ratio if by_ratio else one.per_cpu_hour) for one in judged]

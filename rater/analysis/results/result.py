@@ -138,6 +138,14 @@ class SteadyWindow(Struct, frozen=True, kw_only=True):
     reason: str | None  # why the rates are no result
 
 
+class MeasuredValue(Struct, frozen=True, kw_only=True):
+    """What one benchmark reports in one run of the metric that comparisons are by."""
+
+    value: float  # over all copies, as the metric is declared: their sum or mean
+    merit: float | None  # rises as it gets better
+    throughput: float | None  # the merit of a copy x the copies: what a curve is of
+
+
 class Result(Struct, frozen=True, kw_only=True):
     """One benchmark, run by all copies: in an iteration, in a window, over the rounds of a ring.
 
@@ -180,6 +188,7 @@ class Result(Struct, frozen=True, kw_only=True):
     cpu_per_s: float | None = None
     not_by_cpu: str | None = None
     others_took: float | None = None  # share of the time that its copies waited for others
+    measured: MeasuredValue | None = None  # where a metric is the measure
 
     @property
     def per_hour(self) -> float | None:

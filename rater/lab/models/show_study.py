@@ -15,12 +15,10 @@ from rater.lab.trace.tlb import mapping_name
 from rater.show.charts.vega import Html, element
 from rater.show.compare.comparison import (
     comparison_document,
-    effect_name,
-    factor_text,
-    interval_text,
 )
 from rater.show.compare.cycles import cpi_document, cpi_parts
 from rater.show.compare.differences import trouble_parts
+from rater.show.compare.effects import effect_name, factor_text, interval_text
 from rater.show.compare.memory import memory_document, memory_parts
 from rater.show.html.page import PagePart
 from rater.show.html.shell import html_parts

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from rater.plan.suite import Expected, Metric
+from rater.plan.metric import Metric
+from rater.plan.suite import Expected
 from rater.record.run import Validity
 from rater.text.values import printable
 
@@ -58,6 +59,8 @@ class CheckResult(Struct, frozen=True):
 
 _WINDOW = 4 << 20  # bytes searched together; a line may not be longer
 _OVERLAP = 1 << 16  # bytes, and the rest of a line, that a match may go on beyond its window
+_END = 4096  # bytes of a file's end that are looked at for its last lines
+_LINES_SHOWN, _LONGEST_SHOWN = 3, 100  # of an output without the number; characters of a line
 LARGEST = 1e290  # of a value: the sum over all copies is finite too
 
 
@@ -81,8 +84,9 @@ def _read_value(path: Path, metric: Metric) -> float:
             match = last_match(file, re.compile(metric.pattern, re.MULTILINE))
         except _LongLineError:
             raise WrongOutputError(f"{file_name}: a line is longer than {_WINDOW} bytes") from None
-    if match is None:
-        raise WrongOutputError(f"no line of {file_name} matches {metric.pattern}")
+        if match is None:
+            end = _last_lines(file)
+            raise WrongOutputError(f"no line of {file_name} matches {metric.pattern}; {end}")
     matched_text = (match[1] or "").strip()
     number = number_of(matched_text.encode())
     try:
@@ -137,6 +141,16 @@ def last_match(file: BufferedReader, pattern: re.Pattern[str]) -> re.Match[str] 
             return latest
         window_end = window_begin
     return None
+
+
+def _last_lines(file: BufferedReader) -> str:
+    """Return in words how a file ends: what a program printed in place of the number."""
+    file.seek(max(0, os.fstat(file.fileno()).st_size - _END))
+    lines = [line for line in file.read(_END).decode(errors="replace").splitlines() if line.strip()]
+    if not lines:
+        return "it is empty"
+    shown = [printable(line.strip())[:_LONGEST_SHOWN] for line in lines[-_LINES_SHOWN:]]
+    return f"it ends: {' | '.join(shown)}"
 
 
 def _read_behind(file: BufferedReader, end: int) -> bytes:

@@ -11,9 +11,10 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from rater.plan.metric import Metric
 from rater.plan.options import CopyNumbers
 from rater.plan.schedule import Phase, Step
-from rater.plan.suite import Expected, Metric
+from rater.plan.suite import Expected
 from rater.record.run import Placement, Validity
 from rater.run.host.thread_binding import bound_as
 from rater.run.launcher.copies import CopySpec

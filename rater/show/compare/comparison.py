@@ -12,12 +12,22 @@ from msgspec import Struct
 from rater.analysis.compare.differences import DoctorDifference, PointDifference
 from rater.analysis.compare.model import Comparison, CpuTimeValues, Effect, EffectRow, Side
 from rater.analysis.results.copies import PointRun
+from rater.analysis.results.measure import MetricMeasure
 from rater.analysis.results.rates import MEAN
 from rater.analysis.stats.estimate import SlowRuns
 from rater.analysis.stats.intervals import Decision, RatioInterval
-from rater.record.stored import CPU_RATIO, PER_CPU_HOUR, PER_HOUR
+from rater.record.stored import CPU_RATIO, PER_CPU_HOUR
 from rater.show.compare.basis import basis_parts, confidence_percent
 from rater.show.compare.differences import TROUBLES, difference_parts, trouble_parts
+from rater.show.compare.effects import (
+    effect_name,
+    factor_text,
+    in_brackets,
+    interval_text,
+    rate_heading,
+    verdict_of,
+)
+from rater.show.compare.metrics import measure_text, metric_table
 from rater.show.screen.console import Heading
 from rater.show.screen.document import NUMBER, TEXT, Field, Form, Line, Part, ViewTable, decimals
 from rater.show.screen.format import LONGEST_HEADING, column_letters
@@ -28,7 +38,6 @@ from rater.text.values import (
     objects,
     percent,
     runs_text,
-    signed_percent,
     to_json,
     truncate_list,
 )
@@ -37,6 +46,19 @@ if TYPE_CHECKING:
     from rater.show.documents.compare import ComparisonDocument
 
 # -- The JSON document of `rater compare --json` ---------------------------------------------------
+
+
+_MEASURE = JsonFields("name unit better")
+
+
+def _metric_rows(comparison: Comparison) -> list[dict[str, object]]:
+    return [
+        {
+            "measure": _MEASURE.read(metric.measure),
+            "rows": [_row(row, comparison) for row in metric.rows],
+        }
+        for metric in comparison.metrics
+    ]
 
 
 TABLE = {
@@ -58,11 +80,14 @@ TABLE = {
         "left_out",
         {"lost": lambda comparison: objects("benchmark point", comparison.lost)},
         "disturbed=troubles doctor page_sizes=pages",
+        "measure",
         {
+            "metrics": _metric_rows,
             "benchmarks": lambda it: [_row(row, it) for row in it.benchmarks],
             "suite": lambda it: {row.name: _row(row, it) for row in it.suites},
         },
     ),
+    MetricMeasure: _MEASURE,
     PointRun: JsonFields("run.head.run run.head.uuid block"),
     PointDifference: JsonFields(
         "what weighs=significant differs_within=inside",
@@ -120,9 +145,6 @@ _CHANGES = frozenset({Decision.BETTER, Decision.WORSE, Decision.RARELY})
 _MOST_BRIEF = 7  # benchmarks
 _MOST_WORDY = 4  # verdicts with their reason in the table
 _MOST_REASONS = 6  # why there is nothing to compare
-_LEAST_FACTOR, _MOST_FACTOR = 0.001, 1000  # beyond, a number says no more
-_FEW_DECIMALS = 10
-_SUITE_NAMES = {"all": "suite", "int": "suite, int", "fp": "suite, fp"}
 
 type _Cell = tuple[EffectRow, Side, Effect]
 
@@ -167,6 +189,7 @@ def comparison_parts(
         copies = truncate_list([str(many) for many in comparison.copies], 8)
         yield f"Numbers of copies differ ({copies}): throughput (copies an hour) is compared."
     yield from (Line(text, "yellow") for text in (*comparison.pages, *comparison.left_out))
+    yield measure_text(comparison)
     short = not detailed or sum(len(row.cells) for row in shown) > _MOST_WORDY
     effects = _effects(shown, comparison, short=short)
     yield _matrix(shown, comparison, letters, effects) if is_matrix else effects
@@ -176,6 +199,7 @@ def comparison_parts(
         yield from _verdict_reasons(shown, comparison, is_matrix=is_matrix)
     if with_elapsed:
         yield _elapsed_values(comparison)
+    yield metric_table(comparison)
     if detailed:
         yield _inside(comparison)
     yield from difference_parts(comparison, detailed=detailed)
@@ -231,22 +255,25 @@ def _effects(rows: Sequence[EffectRow], comparison: Comparison, *, short: bool) 
             form=Form(partial(_alike, baselines)),
             optional=3,
         ),
-        Field(heading="speed-|up", value=lambda it: factor_text(it[2].speedup)),
+        Field(
+            heading="speed-|up" if comparison.measure is None else "ratio|> 1 better",
+            value=lambda it: factor_text(it[2].speedup),
+        ),
         Field(
             heading=f"{confidence_percent(comparison)} %|interval",
             value=lambda it: interval_text(it[2].speedup),
         ),
         Field(
             heading="slowest|copy %",
-            value=lambda it: _in_brackets(it[2].slowest_over_median),
+            value=lambda it: in_brackets(it[2].slowest_over_median),
             optional=1,
         ),
-        Field(heading="J/copy|%", value=lambda it: _in_brackets(it[2].joules_per_copy)),
+        Field(heading="J/copy|%", value=lambda it: in_brackets(it[2].joules_per_copy)),
         Field(
             heading="verdict",
-            value=lambda it: _verdict(it[2], compared, short=short),
+            value=lambda it: verdict_of(it[2], compared=compared, short=short),
             wrap=True,
-            whole_value=lambda it: _verdict(it[2], compared, short=False),
+            whole_value=lambda it: verdict_of(it[2], compared=compared, short=False),
         ),
     )
 
@@ -417,7 +444,7 @@ def _inside(comparison: Comparison) -> ViewTable:
         Field(heading="median copy", value=median, form=TEXT),
         Field(
             heading="slowest over|median copy %",
-            value=lambda it: _in_brackets(it[2].slowest_over_median),
+            value=lambda it: in_brackets(it[2].slowest_over_median),
         ),
     )
     return ViewTable(
@@ -425,21 +452,6 @@ def _inside(comparison: Comparison) -> ViewTable:
         rows=rows,
         fields=columns,
     )
-
-
-def effect_name(row: EffectRow) -> str:
-    """Return `lu`, `lu peak` or `suite (14)`."""
-    if row.over:
-        return f"{_SUITE_NAMES[row.name]} ({len(row.over)})"
-    return f"{row.name} {row.tune}" if row.tune else row.name
-
-
-_SHORT_UNITS = {PER_HOUR: "/hour", PER_CPU_HOUR: "/CPU hour", CPU_RATIO: "ratio, CPU"}
-
-
-def rate_heading(unit: str) -> str:
-    """Return `geomean|ratio` or `geomean|/hour`: what `rates.mean_rate` gives a point."""
-    return f"{MEAN}|{_SHORT_UNITS.get(unit, unit)}"
 
 
 def _top_changes(rows: Sequence[EffectRow], most: int) -> list[EffectRow]:
@@ -456,42 +468,6 @@ def _telling_change(row: EffectRow) -> tuple[bool, float]:
     return changed, max(
         (abs(log(interval.ratio)) for interval in intervals if interval.ratio > 0), default=0.0
     )
-
-
-def factor_text(interval: RatioInterval | None) -> str | None:
-    """Return how many times faster, or None if the comparison cannot tell."""
-    return (
-        _figures(interval.ratio)
-        if interval and interval.verdict is not Decision.CANNOT_TELL
-        else None
-    )
-
-
-def interval_text(interval: RatioInterval | None) -> str | None:
-    """Return the ends of the interval of a factor."""
-    if interval is None or interval.low is None or interval.high is None:
-        return None
-    return f"{_figures(interval.low)}-{_figures(interval.high)}"
-
-
-def _figures(ratio: float) -> str:
-    """Return a factor with three decimals, or three digits; beyond 1000 only that it is so."""
-    if not _LEAST_FACTOR <= ratio <= _MOST_FACTOR:
-        return f"<{_LEAST_FACTOR}" if ratio < 1 else f">{_MOST_FACTOR}"
-    places = 3 if ratio < _FEW_DECIMALS else 1 if ratio < 10 * _FEW_DECIMALS else 0
-    return f"{ratio:.{places}f}"
-
-
-def _verdict(cell: Effect, compared: bool, *, short: bool) -> str | None:
-    """Return the verdict; `short`: without what the sentences below tell, a doubt as brackets."""
-    if cell.speedup is None:
-        return cell.reason
-    if not short:
-        words = cell.speedup.verdict_text
-    else:
-        words = f"{cell.speedup.short}{' by CPU time' if cell.speedup.by_cpu else ''}"
-        words = f"({words})" if cell.speedup.decided and cell.speedup.doubts else words
-    return words + (" *" if cell.holds and compared else "")
 
 
 def _verdict_reasons(
@@ -525,12 +501,3 @@ def _marked(cell: Effect) -> str | None:
     doubted = cell.speedup.decided and cell.speedup.doubts
     measure = "c" if cell.speedup.by_cpu else ""
     return f"{factor_text(cell.speedup) or '-'}{f'({mark})' if doubted else mark}{measure}"
-
-
-def _in_brackets(interval: RatioInterval | None) -> str | None:
-    """Return a change, in brackets where it may be chance."""
-    if interval is None:
-        return None
-    share = interval.ratio - 1
-    change = f">+{_MOST_FACTOR * 100}" if share > _MOST_FACTOR else signed_percent(share)
-    return change if interval.verdict in (Decision.BETTER, Decision.WORSE) else f"({change})"

@@ -12,8 +12,8 @@ from rater.analysis.compare.scaling_samples import Change, OrderComparison, SmtY
 from rater.analysis.results.copies import CpusUsed, Share
 from rater.analysis.stats.curves import LEAST_POINTS, Coefficient, NoLaw, Usl
 from rater.analysis.stats.intervals import ASSUMED_SD
-from rater.show.compare.comparison import rate_heading
 from rater.show.compare.differences import trouble_parts
+from rater.show.compare.effects import rate_heading
 from rater.show.screen.document import (
     CHANGE,
     NUMBER,

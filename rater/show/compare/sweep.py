@@ -22,7 +22,8 @@ from rater.plan.sweep import (
     Values,
 )
 from rater.record.stored import RATIO
-from rater.show.compare.comparison import comparison_parts, rate_heading
+from rater.show.compare.comparison import comparison_parts
+from rater.show.compare.effects import rate_heading
 from rater.show.results.listing import started_text
 from rater.show.screen.document import TEXT, Field, Form, Line, Part, ViewTable, decimals
 from rater.show.screen.format import format_duration, format_number, needed_decimals

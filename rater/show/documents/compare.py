@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, NotRequired, TypedDict
 
 from rater.analysis.results.cpu_use import DisturbanceKind
+from rater.analysis.results.measure import Better
 from rater.analysis.stats.estimate import Basis
 from rater.analysis.stats.intervals import Decision
 from rater.record.documents import ForeignProcessJson
@@ -191,6 +192,21 @@ class CpiChangeJson(TypedDict):
     changes: Annotated[list[float | None], "What the others add, as a share of the baseline's CPI."]
 
 
+class MeasureJson(TypedDict):
+    """A metric that programs report, as what is compared."""
+
+    name: Annotated[str, "Name of the metric."]
+    unit: Annotated[str, "Its unit; empty: none was given."]
+    better: Annotated[Better, "Which direction is better; ratios above 1 are better."]
+
+
+class MetricRowsJson(TypedDict):
+    """A metric at all points, beside the times."""
+
+    measure: Annotated[MeasureJson, "The metric."]
+    rows: Annotated[list[BenchmarkEffectsJson | SuiteEffectsJson], "Benchmarks, then the suite."]
+
+
 class ComparisonDocument(TypedDict):
     """Points beside the first of them."""
 
@@ -211,6 +227,10 @@ class ComparisonDocument(TypedDict):
     disturbed: Annotated[list[DisturbedRunJson], "Runs that were disturbed."]
     doctor: Annotated[list[DoctorDifferenceJson], "Checks of the doctor that differ."]
     page_sizes: Annotated[list[str], "What is wrong with comparing these page layouts."]
+    measure: Annotated[
+        MeasureJson | None, "Metric that is compared; null: the time that copies take."
+    ]
+    metrics: Annotated[list[MetricRowsJson], "Metrics beside the times, each by itself."]
     benchmarks: Annotated[list[BenchmarkEffectsJson], "By benchmark."]
     suite: Annotated[dict[str, SuiteEffectsJson], "Suites by name: all, int, fp."]
     cpi: NotRequired[Annotated[list[CpiChangeJson], "Changes of the CPI, where it was counted."]]

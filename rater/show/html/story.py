@@ -13,9 +13,10 @@ from rater.analysis.divots.model.finding import PLACED, Analysis, Finding, Kind
 from rater.analysis.results.copies import Cell
 from rater.analysis.results.copy_table import CopyRow, copy_rows
 from rater.analysis.results.cpu_use import RunCounters
+from rater.analysis.results.metrics import MetricResult
 from rater.analysis.results.score import Summary
 from rater.record.run import CopyStatus
-from rater.record.stored import StoredRun, is_good
+from rater.record.stored import PER_HOUR, StoredRun, is_good
 from rater.show.charts.machine import machine_rows, slowdowns
 from rater.show.charts.panels import dot_kinds, group_values, panel_values, seconds
 from rater.show.charts.picture import Dot, Picture
@@ -44,6 +45,7 @@ _OPEN = 5  # divots whose words are there at once; the others unfold
 _NAMELESS = ("could not determine", "system vendor system model name", "unknown")
 _KERNEL = "kernel.release"  # among the settings of the machine
 _LONG = 60  # letters
+_MOST_METRICS = 3  # among the large figures
 
 
 def story(page_run: ReportRun, machine: Html, *, several: bool, first: bool = True) -> Html:
@@ -117,6 +119,7 @@ def _figures(page_run: ReportRun) -> Html:
         figures.append((format_number(summary.rotated.score), f"score, {summary.rotated.unit}"))
     if summary.mix is not None and summary.mix.selected and summary.mix.selected.ratio is not None:
         figures.append((format_number(summary.mix.selected.ratio), "ratio of the window"))
+    figures += _throughput(summary)
     lost = score_lost(summary)
     if lost is not None:
         figures.append(
@@ -144,6 +147,31 @@ def _figures(page_run: ReportRun) -> Html:
         ),
         class_="figures",
     )
+
+
+def _throughput(summary: Summary) -> list[tuple[str, str]]:
+    """Return what one benchmark did: its copies an hour, and the numbers that it reports.
+
+    A staggered run has no rate to show: how far apart its copies start makes it.
+    """
+    if len(summary.scores) != 1:
+        return []
+    overall = summary.overall
+    has_rate = overall is not None and overall.unit == PER_HOUR and not summary.staggered
+    rate = [(format_number(overall.value), overall.unit)] if overall and has_rate else []
+    reported = [
+        (format_number(metric.value), _metric_words(metric))
+        for metric in summary.metrics
+        if metric.value is not None
+    ]
+    return [*rate, *reported[:_MOST_METRICS]]
+
+
+def _metric_words(metric: MetricResult) -> str:
+    unit = f", {metric.unit}" if metric.unit else ""
+    if metric.copies == 1:
+        return f"{metric.name}{unit}"
+    return f"{metric.name}{unit}: {metric.combine} of {metric.copies} copies"
 
 
 def _lasted(elapsed_s: float) -> str:

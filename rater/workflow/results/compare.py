@@ -25,6 +25,7 @@ from rater.system.process import print_error
 from rater.text.values import count, parse_percent, truncate_list
 from rater.workflow.arguments import Output, open_store_for_reading, print_view
 from rater.workflow.results.points import (
+    METRIC,
     NOT_DONE,
     check_distinct,
     count_interim_looks,
@@ -107,18 +108,47 @@ def compare_words(
         raise InputError("--within 0: nothing is the same to the last digit; expected P% above 0")
     points = load_points(store, words)
     check_distinct(points)
-    axes = [axis for axis in by if axis != CPU_TIME]
-    if len(axes) > 1:
-        raise InputError(f"--by {axes[1]}: one axis at a time, beside {CPU_TIME}")
+    words_of_by = split_by(by, points)
     comparison = compare(
         points,
         margin=margin,
-        by=axes[0] if axes else None,
+        by=words_of_by.axis,
         baseline=_baseline(store, baseline, points),
         looks=count_interim_looks(store, points),
-        by_cpu=CPU_TIME in by,
+        by_cpu=words_of_by.cpu_time,
+        by_metric=words_of_by.metric,
     )
     return comparison, missing_points(store, words)
+
+
+class ByWords(Struct, frozen=True, kw_only=True):
+    """What the words of `--by` mean."""
+
+    axis: str | None  # whose values are compared
+    metric: str | None  # that programs report, in place of their times
+    cpu_time: bool
+
+
+def split_by(by: Sequence[str], points: Sequence[Point]) -> ByWords:
+    """Return what the words of `--by` mean: an axis of the points, `cpu`, or a metric.
+
+    An axis goes before a metric of its name; `metric:NAME` is the metric in any case. Raises
+    `InputError` where two words mean the same thing.
+    """
+    axes = {name for point in points for name, _ in point.values}
+    named = {
+        "axis": [word for word in by if word in axes],
+        "metric": [
+            word.removeprefix(METRIC) for word in by if word not in axes and word != CPU_TIME
+        ],
+    }
+    for words in named.values():
+        if len(words) > 1:
+            raise InputError(f"--by {words[1]}: one axis and one measure at a time")
+    axis, metric = (words[0] if words else None for words in named.values())
+    if metric is not None and CPU_TIME in by:
+        raise InputError(f"--by {metric} and --by {CPU_TIME}: one measure at a time")
+    return ByWords(axis=axis, metric=metric, cpu_time=CPU_TIME in by)
 
 
 def _compare_memory(output: Output, options: CompareOptions) -> int:

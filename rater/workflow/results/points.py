@@ -116,6 +116,7 @@ def _give_mode(part: int, real: Path) -> None:
 
 # -- Words that stand for what is compared: `7`, `last~1`, `7,8,9`, `tag:thp=always`, `sweep:3` ----
 
+METRIC = "metric:"  # in `--by`, before the name of a metric that is called like an axis
 NOT_DONE = "no run is done"
 _TAG = "tag:"
 _BLOCK, _SWEEP = "block", "sweep"

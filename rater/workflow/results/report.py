@@ -11,6 +11,7 @@ from rater.analysis.compare.scaling import ExcludedRuns, scaling_curves
 from rater.analysis.compare.scaling_samples import orders, smt_yields
 from rater.analysis.divots.model.finding import RecurringDivot
 from rater.analysis.results.copies import Point, PointRun
+from rater.analysis.results.measure import find_measure
 from rater.analysis.stats.curves import LawScale
 from rater.record.stored import StoredRun
 from rater.show.charts.comparison import curves_svg
@@ -28,6 +29,7 @@ from rater.workflow.arguments import Output, open_store_for_reading, print_json,
 from rater.workflow.results.divots import find_recurring
 from rater.workflow.results.plot import load_report_run
 from rater.workflow.results.points import (
+    METRIC,
     check_distinct,
     checked_path,
     count_interim_looks,
@@ -176,15 +178,21 @@ LAW_SCALES = {"log": LawScale.LOG, "rate": LawScale.RATE}  # by the words of --l
 _MOST_REASONS = 6
 
 
-def scale_points(output: Output, run_words: tuple[str, ...], file: str | None, law: str) -> int:
-    """Print the curves."""
+def scale_points(
+    output: Output, run_words: tuple[str, ...], file: str | None, law: str, by: str | None
+) -> int:
+    """Print the curves; `by`: the metric that they are of, in place of the copies' times."""
     drawing = drawing_file(file)
     with open_store_for_reading(output, run_words) as store:
         words = list(dict.fromkeys(run_words))
         points = load_points(store, words)
         missing = missing_points(store, words)
-    scaling = scaling_curves(points, LAW_SCALES[law])
-    smt, rotated = smt_yields(scaling.samples), orders(scaling.samples)
+    runs = [point_run.run for point in points for point_run in point.runs]
+    measure = None if by is None else find_measure(by.removeprefix(METRIC), runs)
+    scaling = scaling_curves(points, LAW_SCALES[law], measure)
+    # Both set times side by side.
+    smt = smt_yields(scaling.samples) if measure is None else ()
+    rotated = orders(scaling.samples) if measure is None else ()
     if not scaling.curves and not smt and not rotated:
         raise InputError(
             "\n  ".join(["no curve:", *_reasons(scaling.alone)])
@@ -195,6 +203,8 @@ def scale_points(output: Output, run_words: tuple[str, ...], file: str | None, l
         write_drawing(curves_svg(scaling.curves), drawing)
 
     def parts(_: object) -> Iterator[Part]:
+        if measure is not None:
+            yield f"By {measure.title}, of all copies together: {measure.better} is better."
         yield from scaling_parts(scaling, smt, rotated, missing)
         if file is not None and scaling.curves:
             panels = {one.name for curve in scaling.curves for one in curve.series}

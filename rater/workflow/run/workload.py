@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
+from rater.plan.metric import parse_metrics
 from rater.plan.options import LONGEST_NAME
 from rater.plan.request import Request
 from rater.plan.suite import MOST_THREADS, Benchmark, Command, Size, Suite
@@ -233,6 +234,7 @@ def command_workload(request: Request) -> Workload:
         command=request.command,
         sizes={"command": size},
         threads=request.threads,
+        metrics=parse_metrics(request.metrics),
     )
     return Workload(benchmark=benchmark, size=size, suite=None)
 

@@ -1,0 +1,142 @@
+"""A number that programs report, as the measure of comparisons and curves; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rater.analysis.results.metrics import MetricResult, metric_results
+from rater.analysis.results.rates import RunRates, TuneRates
+from rater.analysis.results.result import MeasuredValue, Result
+from rater.record.stored import StoredRun
+from rater.system.errors import InputError
+from rater.text.documents import did_you_mean
+
+# What is compared is a *merit*, which rises as things get better: the value where higher is
+# better, its inverse where lower is. So a ratio above 1 is better, of a bandwidth as of a latency,
+# and verdicts, gates and charts need not know of what. Beside it stand the values themselves.
+
+
+_NO_TIME = "it is of what copies report"  # why CPU time cannot stand for it
+
+
+class Better(StrEnum):
+    """Which direction of a number is better."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+
+
+class MetricMeasure(Struct, frozen=True, kw_only=True):
+    """A metric that judges in place of the time that copies take."""
+
+    name: str
+    unit: str
+    better: Better
+    # Whether work of others changes it, as it changes all that is taken from a clock. It does not
+    # change a count of instructions.
+    is_disturbable: bool = True
+
+    @property
+    def title(self) -> str:
+        """Its name with the unit, as in `bandwidth (MB/s)`."""
+        return f"{self.name} ({self.unit})" if self.unit else self.name
+
+    def merit(self, value: float) -> float | None:
+        """Return what rises as a value gets better; None: of a value that is not above 0."""
+        if value <= 0:
+            return None
+        return value if self.better is Better.HIGHER else 1 / value
+
+
+def measures_of(runs: Iterable[StoredRun]) -> tuple[MetricMeasure, ...]:
+    """Return the metrics that runs report and that are better in one direction, each name once.
+
+    A name that stands for different units or directions is none: its values are not comparable.
+    """
+    kinds_by_name: dict[str, set[tuple[str, str | None, str]]] = {}
+    for run in runs:
+        for used in run.benchmarks:
+            for metric in used.metrics:
+                kinds_by_name.setdefault(metric.name, set()).add(
+                    (metric.unit, metric.better, metric.combine)
+                )
+    return tuple(
+        MetricMeasure(name=name, unit=unit, better=Better(better))
+        for name, kinds in kinds_by_name.items()
+        if len(kinds) == 1
+        for unit, better, _ in kinds
+        if better is not None
+    )
+
+
+def find_measure(name: str, runs: Iterable[StoredRun]) -> MetricMeasure:
+    """Return the metric of a name as a measure; raises `InputError` where it cannot be one."""
+    runs = list(runs)
+    measures = {measure.name: measure for measure in measures_of(runs)}
+    if name in measures:
+        return measures[name]
+    reported = {metric.name for run in runs for used in run.benchmarks for metric in used.metrics}
+    if name in reported:
+        raise InputError(
+            f"--by {name}: it is not declared alike in all runs whether higher or lower is better; "
+            f"give unit and direction when you run it, as in --metric '{name} MB/s higher: PATTERN'"
+        )
+    hint = f"; {did_you_mean(name, sorted(measures))}" if measures else ""
+    raise InputError(f"--by {name}: neither an axis of all points nor a metric of these runs{hint}")
+
+
+def with_measure(rates: RunRates, run: StoredRun, measure: MetricMeasure) -> RunRates:
+    """Return what a run says of a measure; a benchmark that does not report it is left out."""
+    measured, lacking = _measured_results(rates.rates, run, measure)
+    left_out = (*rates.left_out, *lacking)
+    return replace(rates, rates=measured, left_out=left_out, score=None, work_rate=None)
+
+
+def tune_with_measure(rates: TuneRates, run: StoredRun, measure: MetricMeasure) -> TuneRates:
+    """Return the results of a tune with the values of a measure, as `with_measure` does."""
+    measured, lacking = _measured_results(rates.rates, run, measure)
+    left_out = (*rates.lacking, *lacking)
+    return replace(rates, rates=measured, lacking=left_out, score=None, work_rate=None)
+
+
+def _measured_results[K](
+    results: Mapping[K, Result], run: StoredRun, measure: MetricMeasure
+) -> tuple[dict[K, Result], list[str]]:
+    """Return the results that report a measure, with its values, and why others do not."""
+    by_benchmark = {
+        result.benchmark: result for result in metric_results(run) if result.name == measure.name
+    }
+    measured: dict[K, Result] = {}
+    lacking = []
+    for key, rate in results.items():
+        metric = by_benchmark.get(rate.benchmark)
+        value = None if metric is None else _measured(metric, measure)
+        if value is None:
+            reason = "it is not reported" if metric is None or not metric.reason else metric.reason
+            lacking.append(f"{rate.benchmark}: no {measure.name}: {reason}")
+        else:
+            measured[key] = replace(rate, measured=value, not_by_cpu=_NO_TIME)
+    return measured, lacking
+
+
+def _measured(result: MetricResult, measure: MetricMeasure) -> MeasuredValue | None:
+    if result.value is None or not result.copies:
+        return None
+    of_copy = result.value / result.copies if result.combine == "sum" else result.value
+    merit = measure.merit(of_copy)
+    return MeasuredValue(
+        value=result.value,
+        merit=measure.merit(result.value),
+        throughput=None if merit is None else merit * result.copies,
+    )
+
+
+def unit_of_throughput(measure: MetricMeasure) -> str:
+    """Return the unit of a curve: of all copies together, as many as there are."""
+    if measure.better is Better.HIGHER:
+        return measure.unit or measure.name
+    return f"1/{measure.unit}" if measure.unit else f"1/{measure.name}"
