@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-FORMAT = 2  # rises with every change of a structure
+FORMAT = 3  # rises with every change of a structure
 _NO_OFFSET = 0xFFFFFFFF  # instead of a mask: the copy has what the launcher was given
 REQUEST = struct.Struct("=IIi")
 _HEAD = struct.Struct("=II")
@@ -29,7 +29,8 @@ RecordKind = IntEnum(
 )
 StartStep = IntEnum(
     "StartStep",
-    "FORKED GROUP CPUS CPUS_GIVEN MEMORY MEMORY_GIVEN PAGES LIMITS DIRECTORY OUTPUT ERROR EXECUTE",
+    "FORKED GROUP PRIORITY CPUS CPUS_GIVEN MEMORY MEMORY_GIVEN PAGES LIMITS DIRECTORY OUTPUT ERROR "
+    "EXECUTE",
 )
 
 

@@ -170,10 +170,9 @@ def peak_bytes(record: Record) -> int | None:
 
 def lateness_ns(record: Record) -> int | None:
     """Return how long before its stamp a copy may have ended; None: too short to matter."""
-    elapsed_ns = record.at_ns - record.start_ns
-    if record.stalled_ns * MATTERS_PER <= elapsed_ns:
-        return None
-    return record.at_ns - record.seen_ns
+    elapsed_ns, late_ns = record.at_ns - record.start_ns, record.at_ns - record.seen_ns
+    matters = min(record.stalled_ns, late_ns) * MATTERS_PER > elapsed_ns
+    return late_ns if matters else None
 
 
 def ended_event(

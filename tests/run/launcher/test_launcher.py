@@ -136,6 +136,30 @@ def test_a_copy_has_no_locale_that_python_set_for_itself(
     assert (rig.work / "say.i1.c0000" / "stdout").read_text() == "\n"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="real-time priority is root's")
+@pytest.mark.parametrize(
+    ("words", "priority"),
+    [
+        ("nice -n 5", ("5", "0", "0")),
+        ("nice -n -5", ("-5", "0", "0")),
+        ("chrt -f 3", ("0", "3", "1")),
+        ("chrt -b 0", ("0", "0", "3")),
+    ],
+)
+def test_the_launcher_stands_above_copies_that_have_the_priority_which_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, priority: tuple[str, ...]
+) -> None:
+    program = script(tmp_path / "x", f'#!/bin/sh\nexec {words} {launcher_program()} "$@"\n')
+    with using(Path(program), monkeypatch):
+        launched([entry(tmp_path, "/bin/sh", "-c", "cat /proc/$$/stat /proc/$PPID/stat")])
+    copy, of_launcher = (
+        line.rpartition(")")[2].split() for line in (tmp_path / "out").read_text().splitlines()
+    )
+    # Fields 19, 40 and 41 of /proc/PID/stat: nice, real-time priority, policy.
+    assert (copy[16], copy[37], copy[38]) == priority
+    assert int(of_launcher[37]) == os.sched_get_priority_max(os.SCHED_RR) - 1
+
+
 # -- what goes wrong before a copy begins ----------------------------------------------------------
 
 

@@ -513,6 +513,9 @@ def test_only_what_matters_to_the_time_of_a_copy_makes_it_late() -> None:
     assert late_ms(seen_ago_ms=1300, started_ago_ms=2000, stalled_ms=1050) == 1300
     assert late_ms(seen_ago_ms=500, started_ago_ms=500, stalled_ms=1050) == 500
     assert late_ms(1300, started_ago_ms=400_000, stalled_ms=1050) is None  # a third of a per cent
+    # Its CPU time says that it ended 12 ms before its stamp at most.
+    assert late_ms(seen_ago_ms=12, started_ago_ms=2000, stalled_ms=1050) is None
+    assert late_ms(seen_ago_ms=30, started_ago_ms=2000, stalled_ms=1050) == 30
 
 
 def test_who_is_not_stopped_marks_nothing(tmp_path: Path) -> None:

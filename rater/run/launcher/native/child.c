@@ -15,6 +15,8 @@
 #include "launcher.h"
 #include "plain.h"
 
+#include <sched.h>
+
 #define PREFERRED 1
 #define LOCAL 4
 #define PREFERRED_MANY 5
@@ -27,8 +29,18 @@ struct disposition { /* of a signal, as the kernel has it: handler, flags, resto
     unsigned long words[8];
 };
 
+struct scheduling { /* sched_attr of the kernel, in its first size */
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t deadline[3];
+};
+
 static struct { /* what the launcher was given */
     pid_t launcher;
+    struct scheduling scheduling;
+    bool rises; /* the launcher has another priority, which no child inherits */
     sigset_t blocked;
     struct disposition on_child, on_pipe, on_continue;
     int slack;
@@ -54,6 +66,38 @@ void remember_origin(unsigned long long locks) {
     origin.on_child = disposition_of(SIGCHLD);
     origin.on_pipe = disposition_of(SIGPIPE);
     origin.on_continue = disposition_of(SIGCONT);
+    PLAIN(sched_getattr, 0, &origin.scheduling, sizeof origin.scheduling, 0);
+    memset(origin.scheduling.deadline, 0, sizeof origin.scheduling.deadline);
+}
+
+/* Tells whether a process that has lost its policy and niceness may take those of the origin. */
+static bool can_go_back(void) {
+    const struct scheduling common = {.size = sizeof common};
+    int status = 0;
+    pid_t pid = fork();
+    if (!pid)
+        _exit(PLAIN(sched_setattr, 0, &common, 0) ||
+              PLAIN(sched_setattr, 0, &origin.scheduling, 0));
+    return pid > 0 && waitpid(pid, &status, 0) == pid && !status;
+}
+
+/* Puts the launcher above all that it starts, where that is allowed: a copy of real-time priority
+   on each CPU would keep it from stamping an end. One below the highest leaves the kernel's own
+   threads alone. Children start with the common policy and niceness, and take those of the
+   origin. */
+void rise(void) {
+    struct rlimit limit = {0};
+    struct sched_param first = {.sched_priority = sched_get_priority_max(SCHED_RR) - 1};
+    bool is_low = origin.scheduling.nice >= 0 && origin.scheduling.policy != SCHED_FIFO &&
+                  origin.scheduling.policy != SCHED_RR;
+    if (!origin.scheduling.size || !(is_low || can_go_back()))
+        return;
+    origin.rises = !sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &first);
+    getrlimit(RLIMIT_RTPRIO, &limit);
+    if (origin.rises || !limit.rlim_cur || limit.rlim_cur < origin.scheduling.priority)
+        return;
+    first.sched_priority = (int)limit.rlim_cur;
+    origin.rises = !sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &first);
 }
 
 static int64_t in_ns(struct timespec time) {
@@ -169,6 +213,8 @@ _Noreturn void child(const struct birth *birth) {
     require(PLAIN(setpgid, 0, 0), slot, GROUP);
     if (origin.slack > 0)
         PLAIN(prctl, PR_SET_TIMERSLACK, origin.slack);
+    if (origin.rises)
+        require(PLAIN(sched_setattr, 0, &origin.scheduling, 0), slot, PRIORITY);
     bind_memory(birth, slot);
     if (entry->transparent >= 0)
         require(PLAIN(prctl, PR_SET_THP_DISABLE, !entry->transparent), slot, PAGES);

@@ -6,7 +6,7 @@
    which the launcher is in, or "".
 
    It starts children in its own small memory and holds every one at a gate. It stamps releases and
-   ends, at real-time priority where that is allowed, and writes down in records what happened.
+   ends, above the priority of all copies where that is allowed, and writes down in records what happened.
    It has no state beyond its processes: where the socket ends without GOODBYE, rater has died,
    and all are killed. */
 #include "launcher.h"
@@ -37,6 +37,7 @@
 #define MOST_PROCESSES (1u << 20)
 #define MOST_REPORTS 512 /* pieces read before an end: all that a pipe holds, no flood */
 #define NEVER INT64_MAX
+#define OUR_PEAK INT64_MIN /* in place of the peak at the gate, until a record is sent */
 
 enum state {
     FREE,    /* this place has no process */
@@ -146,10 +147,32 @@ static struct record *say_broken(const struct process *process, int step, int er
     return record;
 }
 
+/* Returns the peak of our memory: of what execs of children that share it have under way, too.
+   Our resource usage will not do, as it has the peak of the rater that we were spawned from. */
+static int64_t peak_bytes(void) {
+    char text[4096], *line;
+    if (read_small("/proc/self/status", text, sizeof text) <= 0 || !(line = strstr(text, "VmHWM:")))
+        return NEVER / 2; /* not known: no peak of a copy can be told from it */
+    return strtoll(line + sizeof "VmHWM:", NULL, 10) * 1024LL;
+}
+
+/* Gives records of ends that are not sent yet the peak of our memory, which bounds what a copy had
+   from it when its program began. Once for many records: to read it takes long. */
+static void set_peaks(void) {
+    int64_t peak = 0;
+    for (size_t i = out.sent; i < out.size; i++) {
+        struct record *record = &out.records[i];
+        if (record->kind == ENDED && record->figures.gate_peak_bytes == OUR_PEAK)
+            record->figures.gate_peak_bytes = peak ? peak : (peak = peak_bytes());
+    }
+}
+
 enum flushed { SENT, SOCKET_FULL };
 
 /* Sends all records, once their time has come. */
 static enum flushed flush(int64_t now) {
+    if (flush_ns <= now)
+        set_peaks();
     while (out.sent < out.size && flush_ns <= now) {
         size_t count = out.size - out.sent < MOST_RECORDS ? out.size - out.sent : MOST_RECORDS;
         if (send(rater_fd, &out.records[out.sent], count * sizeof *out.records,
@@ -286,6 +309,16 @@ static void look_at_zombie(pid_t pid, struct figures *figures) {
         figures->last_cpu = atoi(field);
 }
 
+/* Returns how much CPU time the first thread of a zombie had since its gate, which it ran for at
+   least. */
+static int64_t cpu_since_gate_ns(const struct process *process) {
+    char path[64];
+    int64_t cpu_ns, delay_ns, gate_ns = process->slot.figures.gate_cpu_ns;
+    snprintf(path, sizeof path, "/proc/%d/schedstat", process->pid);
+    read_schedstat(path, &cpu_ns, &delay_ns);
+    return cpu_ns > gate_ns ? cpu_ns - gate_ns : 0;
+}
+
 /* Hands on a piece of what scripts report of their commands, with the time. Returns whether
    there was any. */
 static bool hear_reports(void) {
@@ -322,12 +355,6 @@ static int reap_one(const struct process *process, struct figures *figures) {
     return status;
 }
 
-static int64_t own_peak_bytes(void) {
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    return usage.ru_maxrss * 1024LL;
-}
-
 static bool is_accepted(const struct process *process, int status) {
     int code = WEXITSTATUS(status);
     return WIFEXITED(status) && process->accepted[code / 8] >> code % 8 & 1;
@@ -338,8 +365,10 @@ static bool is_accepted(const struct process *process, int status) {
 static void handle_end(struct process *process, int64_t at_ns, int64_t stalled_ns, bool by_signal) {
     struct figures figures = process->slot.figures;
     figures.stalled_ns = stalled_ns;
-    if (stalled_ns)
-        figures.seen_ns = seen_ns > figures.start_ns ? seen_ns : figures.start_ns;
+    if (stalled_ns) {
+        int64_t used_ns = figures.start_ns + cpu_since_gate_ns(process);
+        figures.seen_ns = seen_ns > used_ns ? seen_ns : used_ns < at_ns ? used_ns : at_ns;
+    }
     if (process->flags & PROOF)
         look_at_zombie(process->pid, &figures);
     if (process->flags & REPORTS) { /* rater is to read its reports before its end */
@@ -351,8 +380,8 @@ static void handle_end(struct process *process, int64_t at_ns, int64_t stalled_n
         prlimit(process->pid, RLIMIT_FSIZE, NULL, &figures.file_limit);
     }
     int status = reap_one(process, &figures);
-    if (process->shares_memory) /* what it shared can have grown beyond what it saw at its gate */
-        figures.gate_peak_bytes = own_peak_bytes();
+    if (process->shares_memory)
+        figures.gate_peak_bytes = OUR_PEAK;
     const struct slot *slot = &process->slot;
     if (slot->step)
         memcpy(say_broken(process, slot->step, slot->error)->text, slot->given, TEXT_BYTES);
@@ -784,10 +813,7 @@ static void settle(void) {
         close(terminal);
     }
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    struct sched_param first = {.sched_priority = 1};
-    /* A policy or niceness that the user chose is left alone, as copies are to inherit it. */
-    if (sched_getscheduler(0) == SCHED_OTHER && getpriority(PRIO_PROCESS, 0) == 0)
-        sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &first);
+    rise();
 }
 
 static int64_t earlier(int64_t first_ns, int64_t second_ns) {

@@ -28,7 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FORMAT 2u
+#define FORMAT 3u
 #define NO_OFFSET 0xffffffffu /* instead of a mask: the copy has what the launcher was given */
 #define MASK_BYTES 1024       /* 8192 CPUs */
 #define TEXT_BYTES 168
@@ -91,8 +91,8 @@ struct entry {
 enum record_kind { HELLO = 1, READY, RELEASED, STARTED, ENDED, BROKEN, REFUSED, REPORT, STALLED };
 
 /* The steps of a start: BROKEN names the one that failed. EXECUTE alone comes after the release. */
-enum start_step { FORKED = 1, GROUP, CPUS, CPUS_GIVEN, MEMORY, MEMORY_GIVEN, PAGES, LIMITS,
-                  DIRECTORY, OUTPUT, ERROR, EXECUTE };
+enum start_step { FORKED = 1, GROUP, PRIORITY, CPUS, CPUS_GIVEN, MEMORY, MEMORY_GIVEN, PAGES,
+                  LIMITS, DIRECTORY, OUTPUT, ERROR, EXECUTE };
 
 struct figures {
     int64_t start_ns, planned_ns; /* 0: it was never released */
@@ -166,6 +166,7 @@ struct birth { /* what a child is given; it stays as it is until the child has e
     int reports;             /* the pipe by which scripts report their commands */
 };
 void remember_origin(unsigned long long locks);
+void rise(void);
 _Noreturn void child(const struct birth *birth);
 
 /* cpuid.c: what the processor says of its TLBs, printed; no run asks for it */
