@@ -193,6 +193,7 @@ def _plot(arguments: Namespace) -> int:
             machine=arguments.machine,
             timeline=arguments.timeline,
             cpi=arguments.cpi,
+            time=arguments.time,
         ),
     )
 
@@ -328,12 +329,14 @@ $ rater show 7 --proof            # where memory and copies really were
         run=_export_run,
         arguments=f"""
 RUN|POINT+ >which    {ONE_RUN}; with --format csv several: runs, sweep:3, tag:build=old
---format (observations|csv|json|parquet) =observations
+--format (observations|csv|json|parquet|trace) =observations
                      observations: times and places as `rater import` takes them (default); csv: a
                      line per copy; parquet: the same with types (pip install
-                     '{DISTRIBUTION}[data]'); json: everything that is stored
+                     '{DISTRIBUTION}[data]'); json: everything that is stored; trace: copies as
+                     slices and series as counters, for Perfetto (ui.perfetto.dev) and Chrome
 $ rater export 7 --format csv > run7.csv
 $ rater export sweep:3 --format csv > sweep3.csv  # with a column for the point
+$ rater export 7 --format trace > run7.trace.json  # open it in ui.perfetto.dev
 $ rater export last               # as `rater import` reads it
 """,
         description="Write a run, or the copies of several, on stdout as text for other programs.",
@@ -420,6 +423,8 @@ either:
 --machine            the machine instead, each CPU coloured by the slowdown of its copies (with -o)
 --timeline           who ran when instead: of the bracket of --benchmark and --iteration, else of
                      the one that lost most (with -o)
+--time               what CPUs, memory, disks and copies did over time instead (runs that kept
+                     series: see `run --series`), a block for each bracket
 --cpi                the cycles of an instruction and their parts instead (runs with --counters), a
                      bar for each benchmark; of several RUNs, or points as of `compare`, in %% of
                      the first one's

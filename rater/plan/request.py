@@ -94,6 +94,7 @@ class Request(Struct, frozen=True, kw_only=True):
     preflight: str = PREFLIGHTS[0]
     proof: str = "auto"
     energy: str = "auto"
+    series: str = "auto"
     # How.
     counters: str | None = None
     accept_exit: tuple[int, ...] = ()
@@ -250,6 +251,9 @@ where:
     (auto, the default), each once, every SECONDS, or not at all
     [kind=cadence traits=swept compare_as=note]
 --energy (auto|off)  joules of phases, if the machine counts them: auto (default), off
+    [compare_as=nothing]
+--series (auto|off)  keep what CPUs, memory and copies did over time, a sample a second: auto
+    (default; phases of more than a second, unless --proof is off), off
     [compare_as=nothing]
 
 how:

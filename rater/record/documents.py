@@ -83,8 +83,23 @@ class ExportDocument(TypedDict):
     phase_readings: Annotated[
         list[dict[str, int]], "The number of a phase, and the machine's counters in it by name."
     ]
+    series: Annotated[
+        list[SeriesJson], "Samples over time, by phase and family; empty: none was taken."
+    ]
     warnings: Annotated[list[str], "Given before the first phase."]
     notes: Annotated[list[str], "Made since, in order."]
+
+
+class SeriesJson(TypedDict):
+    """The samples of one family in one phase."""
+
+    phase: Annotated[int, "Number of the phase, from 0."]
+    family: Annotated[str, "cpu, machine, node, package, copy or traffic."]
+    times_s: Annotated[list[float], "When samples were taken, from the run's first release."]
+    values: Annotated[
+        dict[str, dict[str, list[int | None]]],
+        "By column and place, a number a sample; counters are from 0; null: not known.",
+    ]
 
 
 class HostJson(TypedDict):

@@ -178,6 +178,21 @@ class ForeignProcess(Struct, frozen=True, kw_only=True):
         return self.cpu_ns / self.observed_ns if self.observed_ns else 0.0
 
 
+class PhaseSeries(Struct, frozen=True, kw_only=True):
+    """What one family of readings came to over a phase, sample by sample, packed.
+
+    `rater.record.series` packs and unpacks it, and says how.
+    """
+
+    phase: int
+    family: str  # cpu, machine, node, package or copy
+    begin_ns: int  # the first sample, in the run's time; before 0 where that was before its start
+    samples: int
+    places: tuple[int, ...]  # CPUs, nodes, packages or copies; a single 0: the whole machine
+    columns: tuple[str, ...]
+    packed: bytes
+
+
 class CopyStarted(Struct, frozen=True, kw_only=True):
     """A copy was let through its gate."""
 
@@ -465,6 +480,7 @@ type Event = (
     | CpuReadings
     | MachineReadings
     | ForeignProcess
+    | PhaseSeries
     | PhaseEnded
     | PhaseTorn
     | Noted

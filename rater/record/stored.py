@@ -16,6 +16,7 @@ from rater.record.events import (
     Observed,
     PhaseCounted,
     PhaseEnded,
+    PhaseSeries,
     Sampled,
 )
 from rater.record.run import (
@@ -152,6 +153,7 @@ class StoredRun(Struct, frozen=True, kw_only=True):
     # Processes that were none of the run's, by phase, those that used most CPU time first; empty:
     # none used much, or not known.
     foreign_processes: tuple[ForeignProcess, ...] = ()
+    series: tuple[PhaseSeries, ...] = ()  # by phase and family; of phases that had samples
     counted: tuple[PhaseCounted, ...] = ()  # by phase; those whose copies were counted
     redacted: tuple[str, ...] = ()  # names of secrets, whose values are left out
 
@@ -174,6 +176,7 @@ class StoredRun(Struct, frozen=True, kw_only=True):
             foreign_processes=tuple(
                 process for process in self.foreign_processes if process.phase not in torn
             ),
+            series=tuple(series for series in self.series if series.phase not in torn),
             counted=tuple(phase for phase in self.counted if phase.phase not in torn),
         )
 

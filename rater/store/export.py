@@ -12,8 +12,9 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from rater.plan.counter_tables import counter_tables
-from rater.record.events import CopyEnded, Sampled
+from rater.record.events import CopyEnded, PhaseSeries, Sampled
 from rater.record.run import BenchmarkUsed, CopyStatus, RunStatus, Validity
+from rater.record.series import unpack_stored
 from rater.record.stored import RunHead, StoredRun
 from rater.store.observations import ENERGY, VERSION, status_of_rows
 from rater.store.observed_places import SHARED_BY_PU
@@ -288,10 +289,25 @@ _TABLE: Table = {
             "phase_readings": lambda run: [
                 {"phase": reading.phase, **dict(reading.values)} for reading in run.machine_readings
             ],
+            "series": lambda run: [_series(packed, run.head.run) for packed in run.series],
         },
         "warnings notes",
     ),
 }
+
+
+def _series(packed: PhaseSeries, run: int) -> dict[str, Any]:
+    """Return the samples of a family. Raises `InputError` where they are damaged."""
+    series = unpack_stored(packed, run)
+    return {
+        "phase": series.phase,
+        "family": series.family,
+        "times_s": [at_ns / 1e9 for at_ns in series.times_ns],
+        "values": {
+            column: {str(place): [*values] for place, values in by_place.items()}
+            for column, by_place in series.values.items()
+        },
+    }
 
 
 def head_document(head: RunHead) -> HeadJson:

@@ -23,6 +23,7 @@ from rater.record.events import (
     PagesHad,
     PhaseCounted,
     PhaseEnded,
+    PhaseSeries,
     PhaseStarted,
     PhaseTorn,
     Resting,
@@ -120,6 +121,7 @@ def insert_run(
     for readings in run.machine_readings:
         _machine_readings(database, number, readings)
     database.insert_all("foreign_process", run.foreign_processes, run_id=number)
+    database.insert_all("series", run.series, run_id=number)
     for kind, texts in {"warning": run.warnings, "note": run.notes}.items():
         for text in texts:
             database.insert("note", run_id=number, kind=kind, text=text)
@@ -187,9 +189,8 @@ def _append(database: Database, run_id: int, event: Event) -> None:
             _machine_readings(database, run_id, event)
         case CopyCounted() | PagesHad():
             _append_copy_rows(database, run_id, event)
-        case PhaseCounted() | ForeignProcess():
-            table = "counted" if isinstance(event, PhaseCounted) else "foreign_process"
-            database.insert(table, event, replace=True, run_id=run_id)
+        case PhaseCounted() | ForeignProcess() | PhaseSeries():
+            database.insert(_TABLES[type(event)], event, replace=True, run_id=run_id)
         case PhaseStarted():
             database.insert("bracket", event, run_id=run_id, complete=False)
         case PhaseEnded():
@@ -200,6 +201,9 @@ def _append(database: Database, run_id: int, event: Event) -> None:
             database.insert("note", run_id=run_id, kind="note", text=event.text)
         case RunEnded():
             database.execute(_END_RUN, (event.status, event.reason, run_id))
+
+
+_TABLES = {PhaseCounted: "counted", ForeignProcess: "foreign_process", PhaseSeries: "series"}
 
 
 def _copy_key(

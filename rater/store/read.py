@@ -23,6 +23,7 @@ from rater.record.events import (
     PageRegion,
     PhaseCounted,
     PhaseEnded,
+    PhaseSeries,
     PublishedResult,
     Sampled,
     WorkloadTime,
@@ -131,6 +132,7 @@ def load_run(database: Database, run_id: int) -> StoredRun:
         foreign_processes=rows.table(
             ForeignProcess, "foreign_process", order="phase, cpu_ns DESC, cpu, pid"
         ),
+        series=rows.table(PhaseSeries, "series", order="phase, family"),
     )
 
 

@@ -25,7 +25,7 @@ from rater.text.cpuset import format_list, parse_list
 from rater.text.kinds import describe_value, from_json
 from rater.text.values import truncate_list
 
-type Value = str | int | float | None
+type Value = str | int | float | bytes | None
 
 # The same few lists, copy after copy.
 _encode_list = cache(format_list)

@@ -65,6 +65,8 @@ def _row(
             row[column] = allowed[place % len(allowed)]
         elif kind == "TEXT":
             row[column] = f"{column} {seed}"
+        elif kind == "BLOB":
+            row[column] = f"{column} {seed}".encode()
         else:  # shares and counts: 1 is allowed everywhere, and what is between 0 and 1 in shares
             count = 1 + at + 10 * place
             row[column] = 1 / count if kind == "REAL" else count

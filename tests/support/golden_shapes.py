@@ -26,6 +26,7 @@ from rater.store.store import Store, open_store
 from tests.support.counted_runs import counted_run
 from tests.support.cpu_readings import computed, read_run
 from tests.support.example_runs import S, copy_row, in_turn, reading, stored, windowed
+from tests.support.series import busy_run
 from tests.support.placement_samples import FOUR_PUS, MB, PLACED, sample, seen_run
 
 LONG = "sparse-solver-large-input"  # 25 characters
@@ -431,6 +432,11 @@ def cpus(folder: Path) -> None:
     )
     named = replace(read_run(pair, *busy, **machine), foreign_processes=(burn,))
     _keep(folder, named, starved, unread)
+
+
+def over_time(folder: Path) -> None:
+    """Series: copy 0 reads at its start, others have half of a CPU for three seconds; none."""
+    _keep(folder, busy_run(), stored([copy_row(0, 1.0)], copies=1))
 
 
 def counters(folder: Path) -> None:

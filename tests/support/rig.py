@@ -130,6 +130,7 @@ class Rig:
     environment: Sequence[tuple[str, str]] = ()
     proof: Cadence | None = None
     counters: CounterPlan | None = None
+    series: Path | None = None  # below which series are read; None: there are none
     placements: tuple[Placement, ...] | None = None  # None: not bound
     directory: str | None = None  # where all copies work; None: each in its own
     on_event: Callable[[Event, Supervisor], None] = lambda event, supervisor: None
@@ -192,6 +193,7 @@ class Rig:
             output_limit_bytes=self.output_limit_bytes,
             proof=self.proof,
             counters=self.counters,
+            series=self.series,
         )
         events: list[Event] = []
         with (

@@ -169,7 +169,7 @@ def _cut_to_time(row: CpuReading, elapsed_s: float) -> CpuReading:
     return replace(row, **{name: int(getattr(row, name) * share) for name in names})
 
 
-class _SharedCpus(Struct, eq=False):
+class SharedCpus(Struct, eq=False):
     """CPUs that the same copies may use, and the CPU time of these copies."""
 
     cpus: frozenset[int]
@@ -187,7 +187,7 @@ def _phase_uses(
 ) -> Iterable[CpuUse]:
     elapsed_s = phase.elapsed_s
     rows = {row.cpu: _cut_to_time(row, elapsed_s) for row in readings.rows}
-    shared = _group_cpus(rows, copies, cpus_by_copy)
+    shared = group_cpus(rows, copies, cpus_by_copy)
     foreign_ns = {group: -group.own_ns for group in shared.values()}
     copies_of_group = {group: tuple(sorted(group.copies)) for group in foreign_ns}
     for cpu, row in rows.items():
@@ -216,13 +216,17 @@ def _phase_uses(
         )
 
 
-def _group_cpus(
-    rows: Mapping[int, CpuReading],
+def group_cpus(
+    cpus: Iterable[int],
     copies: Sequence[CopyEnded],
     cpus_by_copy: Mapping[tuple[int, ...], tuple[int, ...] | None],
-) -> dict[int, _SharedCpus]:
-    groups = {cpu: _SharedCpus(frozenset((cpu,)), set()) for cpu in rows}
-    everywhere = frozenset(rows)
+) -> dict[int, SharedCpus]:
+    """Return for each CPU those that the same copies may use, and what these copies used.
+
+    `cpus_by_copy`: by phase, copy and step, None for a copy that may use them all.
+    """
+    groups = {cpu: SharedCpus(frozenset((cpu,)), set()) for cpu in cpus}
+    everywhere = frozenset(groups)
     for copy in copies:
         allowed = cpus_by_copy[copy.phase, copy.copy, copy.step]
         mask = everywhere if allowed is None else everywhere.intersection(allowed)
@@ -238,12 +242,12 @@ def _group_cpus(
     return groups
 
 
-def _join_groups(groups: dict[int, _SharedCpus], mask: frozenset[int]) -> _SharedCpus:
+def _join_groups(groups: dict[int, SharedCpus], mask: frozenset[int]) -> SharedCpus:
     group = groups[next(iter(mask))]
     if len(group.cpus) == len(groups) or mask <= group.cpus:
         return group
     parts = {groups[cpu] for cpu in mask}
-    whole = _SharedCpus(
+    whole = SharedCpus(
         frozenset().union(*(part.cpus for part in parts)),
         set().union(*(part.copies for part in parts)),
         sum(part.own_ns for part in parts),

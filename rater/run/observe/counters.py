@@ -2,7 +2,8 @@
 
 Two readings, one before the first release and one when the last copy has ended:
 nothing is timed then, so their cost does not matter (1024 CPUs: milliseconds).
-Only the frequency must be read while copies run; see `PhaseCounters.watch`.
+Frequencies must be read while copies run, and so are the samples of a series (`series`) between
+the two; see `PhaseCounters.watch`.
 
 Formats: proc_stat(5), Documentation/filesystems/proc.rst, accounting/psi.rst and
 admin-guide/pm/cpufreq.rst of the kernel.
@@ -12,25 +13,27 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import trio
 
-from rater.record.events import CpuReading, CpuReadings, MachineReadings
+from rater.record.events import CpuReading, CpuReadings, MachineReadings, PhaseSeries
 from rater.run.host.admission import limiting_groups
 from rater.run.host.facts import cpu_quotas
 from rater.run.host.foreign_load import TICKS_PER_S, cpu_ticks, process_stats
 from rater.run.host.procfs import read_number
 from rater.run.observe.energy import EnergyReader
+from rater.run.observe.series import CopyLook, MachineSample, PhaseSampler, SeriesSource
 
 _TICK_NS = 10**9 // TICKS_PER_S
 _PRESSURES = ("cpu", "memory", "io")
 _COUNTERS = (
     *(b"numa_hint_faults", b"pgmajfault", b"pgmigrate_success"),
     *(b"pswpin", b"pswpout", b"thp_fault_fallback"),
+    *(b"pgpgin", b"pgpgout"),  # kilobytes read from and written to block devices
 )
 _THROTTLED = {  # names in cpu.stat: of both versions, of version 1, of version 2
     "nr_periods": ("cfs_periods", 1),
@@ -45,9 +48,11 @@ _MOST_CPUS_WITH_INTERRUPTS = 128
 # The average over the last tick where the kernel has it (Linux 6.15), else what the governor's
 # driver last saw.
 _FREQUENCY_FILES = ("cpuinfo_avg_freq", "scaling_cur_freq")
-_FIRST_S = 0.2  # from the release to the first reading of frequencies
+_FIRST_S = 0.2  # from the release to the first reading of frequencies,
+_FIRST_SAMPLE_S = 1.0  # and to the first sample of a series
 _EVERY_S = 1.0
-_SHARE = 0.001  # of one CPU, for frequencies
+_SHARE = 0.001  # of one CPU, for frequencies,
+_SHARE_WITH_SERIES = 0.003  # and together with the samples of a series
 _MOST_AT_ONCE = 64  # CPUs whose frequency is read in one turn
 _DEEPEST = 100  # generations of a copy's processes
 _TURN_NS = 300_000  # CPU time of a turn that can not be separated from other work
@@ -72,11 +77,17 @@ class _Snapshot(NamedTuple):
                 value_by_name[f"pressure_{pressure}_{kind}_ns"] = waited_ns
         return value_by_name
 
+    def sample(self, khz: Mapping[int, int] | None = None) -> MachineSample:
+        """Return what a series takes of it; `khz`: frequencies by CPU."""
+        at_ns = self.own["elapsed_ns"]
+        return MachineSample(at_ns, self.stat, self.counters(), khz or {}, self.throttles)
+
 
 class MachineReader:
     """Reads the machine's counters; of one run.
 
-    `spent_ns` and `elapsed_ns` add up what reading frequencies cost, and the time of
+    `sources` are what series have besides; None: there are to be no series.
+    `spent_ns` and `elapsed_ns` add up what reading while copies run cost, and the time of
     the phases it was done in.
     """
 
@@ -85,9 +96,11 @@ class MachineReader:
         proc: Path = Path("/proc"),
         sys: Path = Path("/sys"),
         energy: EnergyReader | None = None,
+        sources: Sequence[SeriesSource] | None = None,
     ) -> None:
         self.proc = proc
         self.energy = energy
+        self.sources = sources
         # In a container another file system may lie over it, which numbers CPUs its own way
         # (lxcfs): its rows are not those of the CPUs that copies are on.
         self._stat = proc / "stat" if _is_kernels(proc / "stat") else None
@@ -115,15 +128,15 @@ class MachineReader:
 
     def before(self) -> _Snapshot:
         """Read what takes longest first: the time of the CPUs is to be that of the release."""
-        interrupts, throttles = self._interrupts(), self._throttles()
-        return self._read_quick()._replace(interrupts=interrupts, throttles=throttles)
+        interrupts, throttles = self._interrupts(), self.read_throttles()
+        return self.read_quick()._replace(interrupts=interrupts, throttles=throttles)
 
     def after(self) -> _Snapshot:
         """Read the time of the CPUs first, as the copies have just ended."""
-        quick = self._read_quick()
-        return quick._replace(interrupts=self._interrupts(), throttles=self._throttles())
+        quick = self.read_quick()
+        return quick._replace(interrupts=self._interrupts(), throttles=self.read_throttles())
 
-    def _read_quick(self) -> _Snapshot:
+    def read_quick(self) -> _Snapshot:
         """Read all but interrupts and throttles, the clock and the time of the CPUs first."""
         own = {"elapsed_ns": time.monotonic_ns(), "rater_cpu_ns": time.process_time_ns()}
         energy_uj = self.energy.read() if self.energy else {}
@@ -156,27 +169,51 @@ class MachineReader:
     def _interrupts(self) -> bytes:
         return _read(self.proc / "interrupts") if self._with_interrupts else b""
 
-    def _throttles(self) -> dict[int, int]:
+    def read_throttles(self, cpus: Collection[int] | None = None) -> dict[int, int]:
+        """Return how often CPUs were too hot, of those of `cpus` (None: all) that count it."""
         count_by_cpu: dict[int, int] = {}
         for cpu, file in self._throttle_files:
+            if cpus is not None and cpu not in cpus:
+                continue
             count = read_number(file)
             if count is not None:
                 count_by_cpu[cpu] = count_by_cpu.get(cpu, 0) + count
         return count_by_cpu
 
 
+class _Turn(NamedTuple):
+    """What is read in one turn while copies run."""
+
+    frequencies: Sequence[tuple[int, Path]]
+    copies: Mapping[int, int] | None  # that run, by process; None: no sample is taken
+
+
+class _TurnResult(NamedTuple):
+    """What a turn gave."""
+
+    at_ns: int  # when its sample was taken
+    looks: Mapping[int, CopyLook]  # by copy
+    cost_ns: int  # CPU time
+
+
 class PhaseCounters:
     """The counters of one phase: `begin`, `watch` while copies run, `end`, then `events`.
 
-    `place` returns the CPU that a copy was given, None when it is not bound.
+    `place` returns the CPU that a copy was given, None when it is not bound; `copies` are the
+    numbers of the phase's copies, for a series.
     """
 
     def __init__(
-        self, reader: MachineReader, phase: int, place: Callable[[int], int | None]
+        self,
+        reader: MachineReader,
+        phase: int,
+        place: Callable[[int], int | None],
+        copies: Sequence[int] = (),
     ) -> None:
         self.reader = reader
         self.phase = phase
         self.place = place
+        self._sampler = None if reader.sources is None else PhaseSampler(reader.sources, copies)
         self._before: _Snapshot | None = None
         self._after: _Snapshot | None = None
         self._khz: dict[int, tuple[int, int]] = {}  # sum and number, by CPU
@@ -186,11 +223,26 @@ class PhaseCounters:
     def begin(self) -> None:
         """Read for the first time: all copies wait at their gates."""
         self._before = self.reader.before()
+        if self._sampler is not None:
+            self._sampler.add(self._before.sample())
 
-    def end(self) -> None:
-        """Read for the last time; what comes later is no part of the phase."""
-        if self._after is None:
-            self._after = self.reader.after()
+    def end(self, copies: Mapping[int, int] | None = None) -> None:
+        """Read for the last time; what comes later is no part of the phase.
+
+        `copies`: those that still run, by process.
+        """
+        if self._after is not None:
+            return
+        self._after = self.reader.after()
+        if self._sampler is not None and self._sampler.samples > 1:  # else there is no series
+            at_ns = self._after.own["elapsed_ns"]
+            self._sampler.add(self._after.sample())
+            self._sampler.add_copies(at_ns, self._sampler.look_at(copies or {}, at_ns))
+
+    def copy_ended(self, copy: int, pid: int, cpu_ns: int) -> None:
+        """Take the end of a copy's run, which used so much CPU time in all."""
+        if self._sampler is not None:
+            self._sampler.copy_ended(copy, pid, cpu_ns)
 
     def filler_ended(self, copy: int, cpu_ns: int) -> None:
         """Take the CPU time of a run that only kept the load up; after `end` it is too late."""
@@ -214,44 +266,74 @@ class PhaseCounters:
                 root = processes[root].parent
             if root in roots:
                 self.filler_ended(roots[root], (process.own + process.children) * _TICK_NS)
-        self.end()
+        self.end({pid: copy for pid, copy in roots.items() if pid in processes})
 
-    async def watch(self) -> None:
-        """Read frequencies until cancelled, in a thread: a copy's end is not to wait for it.
+    async def watch(self, copies: Callable[[], Mapping[int, int]] = dict) -> None:
+        """Read frequencies and samples until cancelled, in a thread: no end is to wait for it.
 
-        A file takes 10 us (some kernels before 5.18: a few ms asleep). At most once a
-        second, 64 CPUs at a time, and so seldom that it stays below 0.1 % of one CPU.
+        `copies` returns those that run, by process. A frequency takes 10 us (some kernels before
+        5.18: a few ms asleep), a sample of 256 CPUs and copies 3 ms. At most once a second,
+        64 frequencies at a time, and so seldom that all stay below their share of one CPU.
         """
         reader = self.reader
-        if not reader.frequency_turns:
+        turns = reader.frequency_turns
+        if not turns and self._sampler is None:
             return
+        share = _SHARE if self._sampler is None else _SHARE_WITH_SERIES
         begin_ns, before_ns = time.monotonic_ns(), reader.elapsed_ns
         try:
-            wait_s = _FIRST_S
+            wait_s = _FIRST_S if turns else _FIRST_SAMPLE_S
             turn_number = 0
-            file_ns = _READ_NS
+            turn_ns = _READ_NS * len(turns[0]) if turns else 0
             while True:
                 await trio.sleep(wait_s)
-                reader.elapsed_ns = before_ns + time.monotonic_ns() - begin_ns
-                files = reader.frequency_turns[turn_number % len(reader.frequency_turns)]
-                cost_ns = _TURN_NS + len(files) * file_ns
-                lacking_ns = (reader.spent_ns + cost_ns) / _SHARE - reader.elapsed_ns
+                now_ns = time.monotonic_ns()
+                reader.elapsed_ns = before_ns + now_ns - begin_ns
+                lacking_ns = (reader.spent_ns + _TURN_NS + turn_ns) / share - reader.elapsed_ns
                 if lacking_ns > 0:
                     wait_s = lacking_ns / 1e9
                     continue
-                read_ns = await trio.to_thread.run_sync(
-                    self._read_frequencies, files, abandon_on_cancel=True
+                is_sampled = now_ns - begin_ns >= _FIRST_SAMPLE_S * 1e9
+                turn = _Turn(
+                    frequencies=turns[turn_number % len(turns)] if turns else (),
+                    copies=copies() if is_sampled and self._sampler is not None else None,
                 )
-                reader.spent_ns += _TURN_NS + read_ns
-                file_ns = read_ns // len(files)
+                result = await trio.to_thread.run_sync(self._take, turn, abandon_on_cancel=True)
+                if self._sampler is not None and turn.copies is not None:
+                    self._add_copies(result, copies())
+                turn_ns = result.cost_ns
+                reader.spent_ns += _TURN_NS + turn_ns
                 turn_number += 1
-                wait_s = _EVERY_S
+                wait_s = _EVERY_S if is_sampled or self._sampler is None else _FIRST_SAMPLE_S
         finally:
             self._over = True
             reader.elapsed_ns = before_ns + time.monotonic_ns() - begin_ns
 
-    def _read_frequencies(self, files: Iterable[tuple[int, Path]]) -> int:
+    def _take(self, turn: _Turn) -> _TurnResult:
+        """Read frequencies, and take a sample of all but the copies; in a thread."""
         begin_ns = time.thread_time_ns()
+        khz = self._read_frequencies(turn.frequencies)
+        looks: dict[int, CopyLook] = {}
+        at_ns = 0
+        if turn.copies is not None and self._sampler is not None and not self._over:
+            snapshot = self.reader.read_quick()
+            at_ns = snapshot.own["elapsed_ns"]
+            looks = self._sampler.look_at(turn.copies, at_ns)
+            throttles = self.reader.read_throttles({cpu for cpu, _ in turn.frequencies})
+            self._sampler.add(snapshot._replace(throttles=throttles).sample(khz))
+        return _TurnResult(at_ns, looks, time.thread_time_ns() - begin_ns)
+
+    def _add_copies(self, result: _TurnResult, running: Mapping[int, int]) -> None:
+        """Add what was seen of copies that still run: others have told all with their end."""
+        assert self._sampler is not None
+        begin_ns = time.thread_time_ns()
+        looks = {copy: look for copy, look in result.looks.items() if running.get(look.pid) == copy}
+        self._sampler.add_copies(result.at_ns, looks)
+        self.reader.spent_ns += time.thread_time_ns() - begin_ns
+
+    def _read_frequencies(self, files: Iterable[tuple[int, Path]]) -> dict[int, int]:
+        """Return the frequencies in kHz by CPU, added to the phase's means."""
+        khz_by_cpu = {}
         for cpu, file in files:
             khz = read_number(file)  # of an idle CPU there may be none
             if self._over:
@@ -259,7 +341,12 @@ class PhaseCounters:
             if khz:
                 total_khz, readings = self._khz.get(cpu, (0, 0))
                 self._khz[cpu] = (total_khz + khz, readings + 1)
-        return time.thread_time_ns() - begin_ns
+                khz_by_cpu[cpu] = khz
+        return khz_by_cpu
+
+    def series(self, origin_ns: int) -> tuple[PhaseSeries, ...]:
+        """Return the series; `origin_ns`: time 0 of the run, of CLOCK_MONOTONIC."""
+        return () if self._sampler is None else self._sampler.close(self.phase, origin_ns)
 
     def events(self) -> tuple[CpuReadings, MachineReadings] | tuple[()]:
         """Return the growth between both readings; nothing when one of them is missing."""

@@ -149,6 +149,7 @@ class Job(Struct, frozen=True, kw_only=True):
     failed_before: int = 0  # and those of them that failed
     proof: Cadence | None = None  # how often copies are sampled: where they run, their memory lies
     energy: Path | None = None  # below which the machine's counters of energy are; None: not read
+    series: Path | None = None  # below which series of the machine are read; None: there are none
     own_cpus: bool = False  # rater has CPUs that no copy is on: samples cost copies nothing
     counters: CounterPlan | None = None  # None: nothing is counted
     pages: PageSetup | None = None  # None: page sizes of copies are not chosen
@@ -211,7 +212,9 @@ class PhaseRecord:
         pages = state.job.pages
         self._pages = pages.proof(phase.number) if pages is not None else None
         self._counters = (
-            PhaseCounters(state.reader, phase.number, lambda copy: placements[copy].cpu)
+            PhaseCounters(
+                state.reader, phase.number, lambda copy: placements[copy].cpu, [*self.copies]
+            )
             if state.reader is not None
             else None
         )
@@ -238,7 +241,7 @@ class PhaseRecord:
             if self._pages is not None:
                 nursery.start_soon(self._pages.watch, children)
         if self._counters is not None:
-            nursery.start_soon(self._counters.watch)
+            nursery.start_soon(self._counters.watch, self._running_copies)
             if self._counters.reader.energy is not None:
                 nursery.start_soon(self._counters.reader.energy.keep_up)
         if self._processes is not None:
@@ -304,6 +307,8 @@ class PhaseRecord:
             workloads=workloads,
         )
         copy.finish_ns = event.finish_ns
+        if self._counters is not None:
+            self._counters.copy_ended(child.copy, child.pid, record.user_ns + record.system_ns)
         if event.status is CopyStatus.INTERRUPTED:
             self._interrupted = True
         elif event.status is CopyStatus.FAILED and child.stop_reason is None:
@@ -318,9 +323,9 @@ class PhaseRecord:
     def keep_uncounted(self, child: Child) -> None:
         """Keep a run that does not count, or did not begin, for its files."""
         if child.is_filler and child.end_record is not None and self._counters is not None:
-            self._counters.filler_ended(
-                child.copy, child.end_record.user_ns + child.end_record.system_ns
-            )
+            cpu_ns = child.end_record.user_ns + child.end_record.system_ns
+            self._counters.filler_ended(child.copy, cpu_ns)
+            self._counters.copy_ended(child.copy, child.pid, cpu_ns)
         self._ended.append(EndedCopy(None, child.step, child.spec))
 
     def end_counters(self, *, fillers: bool = False) -> None:
@@ -360,7 +365,7 @@ class PhaseRecord:
         for event in (*counted, *(self._pages.close() if self._pages is not None else ())):
             self._state.emit(event)
         if self._counters is not None:
-            for event in self._counters.events():
+            for event in (*self._counters.events(), *self._counters.series(self.origin_ns)):
                 self._state.emit(event)
             energy = self._counters.reader.energy
             for note in energy.take_notes() if energy else ():

@@ -40,6 +40,7 @@ from rater.run.observe.energy import EnergyReader
 from rater.run.observe.foreign_processes import ForeignReader
 from rater.run.observe.observer import Observer
 from rater.run.observe.probe import GateCheck
+from rater.run.observe.series import machine_sources
 from rater.run.supervise.job import EndedCopy, Job, RunState
 from rater.run.supervise.phase import PhaseRun
 from rater.run.workplace.checker import Checker
@@ -81,7 +82,8 @@ class Supervisor:
             if not job.proof.once:
                 self._state.foreign = ForeignReader((os.getpid(), guard.launcher.pid))
             energy = EnergyReader(job.energy) if job.energy is not None else None
-            self._state.reader = MachineReader(energy=energy)
+            sources = machine_sources(job.series) if job.series is not None else None
+            self._state.reader = MachineReader(energy=energy, sources=sources)
         self._job = job
         self._emit = emit
         self._signals = signals

@@ -9,10 +9,12 @@ from msgspec.structs import replace
 
 from rater.analysis.results.result import Result, failure_text
 from rater.analysis.results.score import Summary
+from rater.analysis.results.series import PhaseTimes
 from rater.record.events import CopyEnded, PhaseEnded
 from rater.record.stored import StoredRun, is_good
 from rater.show.charts.panels import PLACE, group_rows, seconds, time_text, value_lists
-from rater.show.charts.vega import WIDTH, PlacedChart, sheet_svg
+from rater.show.charts.tracks import phase_tracks, track_values, tracks_chart
+from rater.show.charts.vega import WIDTH, PlacedChart, stacked_svg
 from rater.show.screen.format import sanitize
 from rater.text.values import group_by_key
 
@@ -24,11 +26,17 @@ _LEAST_HALVED = 3  # copies
 _MOST_BARS = 20_000  # of one bracket; more are one a copy
 
 
-def timeline(summary: Summary, run: StoredRun, kinds: Mapping[RunKey, int]) -> dict[str, Any]:
+def timeline(
+    summary: Summary,
+    run: StoredRun,
+    kinds: Mapping[RunKey, int],
+    series: Sequence[PhaseTimes] = (),
+) -> dict[str, Any]:
     """Return who ran when: a bar for each copy run, bracket by bracket.
 
     Times count from the first start of the bracket. Where starts are not known the bars
     begin together. `kinds`: of copy runs that belong to a divot, which colour they have.
+    `series`: of the run's phases, which become tracks below the bars.
     """
     phases = group_by_key((row.phase, row) for row in run.copies)
     scores = {
@@ -36,6 +44,7 @@ def timeline(summary: Summary, run: StoredRun, kinds: Mapping[RunKey, int]) -> d
         for benchmark in summary.benchmarks
         for iteration in benchmark.iterations
     }
+    times_by_phase = {times.phase: times for times in series}
     names = {name: place for place, name in enumerate(run.head.benchmarks)}
     for row in run.copies:
         names.setdefault(row.benchmark, len(names))
@@ -50,6 +59,7 @@ def timeline(summary: Summary, run: StoredRun, kinds: Mapping[RunKey, int]) -> d
                 names,
                 kinds,
             )
+            | {"tracks": _tracks(times_by_phase.get(bracket.phase), phases[bracket.phase])}
             for bracket in run.brackets
             if bracket.phase in phases
         ],
@@ -98,6 +108,13 @@ def _bracket(
             "kind": [[at, kind] for at, kind in enumerate(of_bars) if kind],
         },
     }
+
+
+def _tracks(times: PhaseTimes | None, rows: Sequence[CopyEnded]) -> list[dict[str, Any]]:
+    """Return the tracks of a bracket; without starts there is no axis of time to share."""
+    if times is None or any(row.start_ns is None for row in rows):
+        return []
+    return track_values(phase_tracks(times))
 
 
 def _seconds(value: float | None) -> float | None:
@@ -179,7 +196,11 @@ def timeline_svg(run: Mapping[str, Any], bracket_number: int) -> str:
             "edges": [{"at": edge} for edge in bracket["window"]],
         },
     }
-    return sheet_svg(
+    figures = [PlacedChart(kind="timeline", chart=chart, width=WIDTH, height=height)]
+    if bracket["tracks"]:
+        most_s = max((row["to"] for row in rows), default=1.0)
+        figures.append(tracks_chart(bracket["tracks"], most_s, WIDTH))
+    return stacked_svg(
         f"who ran when: run {run['run']}, {bracket['benchmark'] or 'all benchmarks'}{iteration}",
-        [PlacedChart(kind="timeline", chart=chart, width=WIDTH, height=height)],
+        figures,
     )

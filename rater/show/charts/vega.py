@@ -175,9 +175,31 @@ def sheet_svg(
         )
         for number, figure in enumerate(figures)
     ]
+    height = top + rows * (down + _GAP) + max(sides["bottom"], first.below)
+    return _page_svg(width, height, words, groups)
+
+
+def stacked_svg(title: str, figures: Sequence[PlacedChart]) -> str:
+    """Return figures of one width below a title, each as high as it is, below each other."""
+    sides = _spec(figures[0].kind)["padding"]
+    width = sides["left"] + figures[0].width + sides["right"] + _GAP
+    top, groups = _TOP, []
+    for figure in figures:
+        around = _spec(figure.kind)["padding"]
+        groups.append(_group(figure, around["left"], top + around["top"]))
+        top += around["top"] + figure.height + around["bottom"]
+    return _page_svg(width, top, [placed_text(sides["left"], 18, title, size=_TITLE)], groups)
+
+
+def _page_svg(
+    width: float,
+    height: float,
+    words: Sequence[dict[str, Any]],
+    groups: Sequence[dict[str, Any]],
+) -> str:
     page = {
         "width": width,
-        "height": top + rows * (down + _GAP) + max(sides["bottom"], first.below),
+        "height": height,
         "padding": 0,
         "autosize": "none",
         "background": "var(--page)",

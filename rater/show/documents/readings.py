@@ -175,6 +175,51 @@ class ReadingsJson(TypedDict):
     ]
 
 
+# -- Over time -------------------------------------------------------------------------------------
+
+
+class TrackJson(TypedDict):
+    """One quantity over a phase."""
+
+    name: Annotated[str, "What it is of, in words."]
+    unit: Annotated[str, "Unit of the values."]
+    values: Annotated[list[float | None], "A number an interval; null: not known."]
+
+
+class CpuSeriesJson(TypedDict):
+    """CPUs that the same copies may use, over a phase; a share of their time an interval."""
+
+    cpus: Annotated[list[int], "The kernel's numbers of the CPUs."]
+    copies: Annotated[list[int], "Copies that may run on them."]
+    own: Annotated[list[float | None], "Share for copies; null: not known."]
+    others: Annotated[list[float | None], "Share for other processes, rater included."]
+    irq: Annotated[list[float | None], "Share for interrupts."]
+    steal: Annotated[list[float | None], "Share that the hypervisor gave to others."]
+    mhz: Annotated[list[float | None], "Frequency at the end of the interval."]
+
+
+class PhaseSeriesJson(TypedDict):
+    """What the machine did over the time of one phase."""
+
+    phase: Phase
+    benchmark: Annotated[str | None, "Name of the benchmark; null: all (rotated order)."]
+    iteration: AnyIteration
+    counted: Counted
+    edges_s: Annotated[
+        list[float], "Ends of the intervals from the phase's first release: one more than values."
+    ]
+    tracks: Annotated[list[TrackJson], "Quantities that have anything to tell."]
+    cpus: Annotated[list[CpuSeriesJson], "CPU by CPU."]
+
+
+class SeriesDocument(TypedDict):
+    """What the machine did over the time of a run's phases."""
+
+    run: Annotated[int, "Number of the run."]
+    file: Annotated[str | None, "File that was drawn."]
+    phases: Annotated[list[PhaseSeriesJson], "By phase."]
+
+
 # -- Counters --------------------------------------------------------------------------------------
 
 

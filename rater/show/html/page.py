@@ -55,7 +55,7 @@ from rater.text.values import JsonFields, group_by_key, to_json
 _SCRIPTS = ("state", "cards", "charts", "panels", "machine", "timeline", "tables", "start")
 _SKIP = {"pictures": "to the pictures", "when": "to who ran when", "results": "to the tables"}
 _MOST_ROWS = 40  # of a table that is there at once
-_SPECS = ("panel", "brackets", "timeline", "comparison", "scaling", "cpi", "model")
+_SPECS = ("panel", "brackets", "timeline", "tracks", "comparison", "scaling", "cpi", "model")
 
 
 def report_html(runs: Sequence[ReportRun], library: str, together: RunSet | None = None) -> str:

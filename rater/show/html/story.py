@@ -15,6 +15,7 @@ from rater.analysis.results.copy_table import CopyRow, copy_rows
 from rater.analysis.results.cpu_use import RunCounters
 from rater.analysis.results.metrics import MetricResult
 from rater.analysis.results.score import Summary
+from rater.analysis.results.series import phase_times
 from rater.record.run import CopyStatus
 from rater.record.stored import PER_HOUR, StoredRun, is_good
 from rater.show.charts.machine import machine_rows, slowdowns
@@ -412,7 +413,7 @@ def run_data(
         "iterations": list(picture.iterations),
         "repeated": picture.repeated,
         "panels": panels,
-        "timeline": timeline(shown.summary, run, kinds),
+        "timeline": timeline(shown.summary, run, kinds, phase_times(run)),
         "machine": machine_rows(run),
         "slowdowns": [slowdowns(panels), *(slowdowns([panel]) for panel in panels)],
     }

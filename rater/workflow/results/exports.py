@@ -23,7 +23,7 @@ from rater.workflow.results.points import load_points
 def export_runs(output: Output, words: tuple[str, ...]) -> int:
     """Write runs on standard output in the format that was asked for; several as CSV alone."""
     form = output.format
-    if output.json and form in ("csv", "parquet"):
+    if output.json and form in ("csv", "parquet"):  # a trace is JSON
         raise InputError(
             f"--format {form} is no JSON document: leave out --json, or --format {form}"
         )
@@ -47,6 +47,11 @@ def export_runs(output: Output, words: tuple[str, ...]) -> int:
         write_table(table_of_copies(stored), sys.stdout)
     elif form == "parquet":
         _write_parquet(stored)
+    elif form == "trace":
+        from rater.analysis.results.series import phase_times
+        from rater.show.charts.trace import trace_document
+
+        write_document(trace_document(stored, phase_times(stored)), sys.stdout)
     else:
         make = full_document if form == "json" else observations_document
         write_document(make(stored), sys.stdout)

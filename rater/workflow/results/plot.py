@@ -12,6 +12,7 @@ from rater.analysis.divots.model.finding import Thresholds
 from rater.analysis.results.copies import Cell, counts_of, group_cells
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.score import summarise
+from rater.analysis.results.series import phase_times
 from rater.record.stored import RunHead, StoredRun
 from rater.show.charts.comparison import cpi_chart, cpi_lines, cpi_svg
 from rater.show.charts.machine import machine_svg
@@ -19,6 +20,7 @@ from rater.show.charts.panels import labels_from, picture_svg
 from rater.show.charts.picture import picture_document, picture_of
 from rater.show.charts.terminal import print_picture
 from rater.show.charts.timeline import timeline_svg
+from rater.show.charts.tracks import print_tracks, series_document
 from rater.show.html.story import ReportRun, run_data
 from rater.show.results.cpu_use import counts_json
 from rater.show.screen.console import Printer, terminal
@@ -61,6 +63,7 @@ class PlotOptions(Struct, frozen=True, kw_only=True):
     machine: bool
     timeline: bool
     cpi: bool
+    time: bool
 
 
 def plot(output: Output, run_words: tuple[str, ...], options: PlotOptions) -> int:
@@ -71,6 +74,8 @@ def plot(output: Output, run_words: tuple[str, ...], options: PlotOptions) -> in
         return _draw_cpi(output, words, options, file)
     if len(words) > 1:
         raise InputError(f"{' '.join(words)}: expected one run; several are drawn with --cpi")
+    if options.time:
+        return _draw_time(output, words[0], options, file)
     if options.machine or options.timeline:
         return _draw_other(output, words[0], options, file)
     with open_store_for_reading(output, words) as store:
@@ -122,6 +127,47 @@ def _draw_other(output: Output, word: str, options: PlotOptions, file: Path | No
         print_json_rows({"run": head.run, "file": options.file})
     else:
         print(f"{options.file}: {option.removeprefix('--')}, run {head.run}")
+    return 0
+
+
+def _draw_time(output: Output, word: str, options: PlotOptions, file: Path | None) -> int:
+    """Draw what the machine did over the time of brackets: all that are meant, one into a file."""
+    with open_store_for_reading(output, [word]) as store:
+        run = store.load(store.find(word))
+        shown = load_report_run(store, run) if file is not None else None
+    head = run.head
+    benchmark = _chosen(options.benchmark, options.iteration, group_cells(run), head)
+    phases = [
+        phase
+        for phase in phase_times(run)
+        if benchmark is None or phase.benchmark in (None, benchmark)
+        if options.iteration in (None, phase.iteration)
+    ]
+    if not phases:
+        raise InputError(
+            f"run {head.run}: no series is stored of that: its copies ran for less than a second, "
+            "or it was made with --series off, --proof off or by an older rater, or imported"
+        )
+    if file is not None and shown is not None:
+        data = run_data(shown, {})
+        wanted = {(sanitize(it.benchmark or ""), it.iteration) for it in phases}
+        places = [
+            place
+            for place, bracket in enumerate(data["timeline"]["brackets"])
+            if (bracket["benchmark"] or "", bracket["iteration"]) in wanted and bracket["tracks"]
+        ]
+        if not places:
+            raise InputError(f"run {head.run}: nothing is stored of when its copies ran")
+        brackets = data["timeline"]["brackets"]
+        write_drawing(
+            timeline_svg(data, max(places, key=lambda it: brackets[it]["lost"] or 0.0)), file
+        )
+    if output.json:
+        print_json_rows(series_document(phases, head, options.file))
+    elif file is not None:
+        print(f"{options.file}: over time, run {head.run}")
+    else:
+        print_tracks(head, phases, Printer(terminal()))
     return 0
 
 

@@ -350,6 +350,7 @@ class Session:
             resume=screen.resume if screen else lambda: None,
             proof=parse_cadence(request.proof),
             energy=None if request.energy == "off" else sysroot(),
+            series=None if request.series == "off" else sysroot(),
             own_cpus=bool(resolved.reserved),
             counters=ready.counters,
             pages=pages.setup if pages else None,

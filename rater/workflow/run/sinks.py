@@ -25,6 +25,7 @@ from rater.record.events import (
     Observed,
     PagesHad,
     PhaseCounted,
+    PhaseSeries,
     Resting,
     RunEnded,
     Sampled,
@@ -34,7 +35,7 @@ from rater.run.host.thread_binding import realtime_priority
 if TYPE_CHECKING:
     from rater.show.live.lines import View
 
-_AFTER_A_PHASE = (CpuReadings, MachineReadings, CopyCounted, PhaseCounted, PagesHad)
+_AFTER_A_PHASE = (CpuReadings, MachineReadings, PhaseSeries, CopyCounted, PhaseCounted, PagesHad)
 # Events that are stored with the next other event: the end of a copy brings its start along.
 _CAN_WAIT = (CopyStarted, Sampled, *_AFTER_A_PHASE)
 _NOT_SHOWN = (Sampled, Observed, *_AFTER_A_PHASE)

@@ -1,6 +1,7 @@
 // Who ran when: how long each bracket was and what of it slow copies cost, then the bars of one.
 let timelineRun = runs[0];
 let timelineAt = 0;
+let tracksView = null, trackLabel = null;
 let timelineView = null, bracketsView = null, timelineBars = [], bracketOrder = [], barNow = null;
 
 function bracketName(bracket) {
@@ -184,6 +185,54 @@ async function showBracket(place) {
     ...(timelineBars.some((bar) => bar.bad) ? ['; pink with an edge and a \u00d7: did not end well'] : []), '. Below: how many copies were running.');
   showGreen();
   timelineRoom(room);
+  await drawTracks(bracket);
+}
+
+// What the machine did meanwhile, on the same axis: a row for each quantity, as high as its share of the most.
+async function drawTracks(bracket) {
+  const room = document.getElementById('tracks'), key = document.getElementById('tracks-key');
+  if (tracksView) { tracksView.finalize(); tracksView = null; }
+  room.replaceChildren();
+  key.textContent = '';
+  if (!bracket.tracks.length) return;
+  const most = Math.max(...timelineBars.map((bar) => bar.to)), sides = page.specs.tracks.padding;
+  const steps = bracket.tracks.flatMap((track, row) => track.v.map((v, i) => ({row, v: v === null ? null : v / track.most, from: Math.max(0, track.edges[i]), to: Math.min(most, track.edges[i + 1])})))
+    .filter((step) => step.v !== null && step.from < step.to);
+  const view = await drawView(room, 'tracks', room.clientWidth - sides.left - sides.right, {
+    signals: {tracks: bracket.tracks.length, most}, data: {steps, names: bracket.tracks.map((track, row) => ({row, text: track.name, most: track.text}))},
+  });
+  if (!view) return;
+  tracksView = view;
+  key.textContent = 'What CPUs, disks and memory did meanwhile, by samples once a second; at the left the most of each. Shares are of the CPUs that copies had.';
+  const label = (at) => {
+    const seconds = view.scale('x').invert(at);
+    return ['at ' + secondText(seconds), ...bracket.tracks.map((track) => {
+      const place = track.edges.findIndex((edge, i) => edge <= seconds && seconds < track.edges[i + 1]);
+      return place < 0 || track.v[place] === null ? null : track.name + ' ' + Number(track.v[place].toPrecision(3)) + ' ' + track.unit;
+    })];
+  };
+  trackLabel = label;
+  if (room.dataset.listens) return;
+  room.dataset.listens = 'yes';
+  let at = -1;
+  const point = (x, event) => {
+    if (!tracksView) return;
+    at = Math.max(0, Math.min(x, tracksView.width()));
+    const svg = room.querySelector('svg').getBoundingClientRect();
+    tracksView.data('at', [{x: at}]).run();
+    showCard(trackLabel(at), event || {x: svg.left + sides.left + at, y: svg.top});
+  };
+  const leave = () => { at = -1; if (tracksView) tracksView.data('at', []).run(); hideCard(); };
+  makeReadable(room, 'what the machine did over time; arrow keys move along it');
+  room.addEventListener('pointermove', (event) => point(event.clientX - room.querySelector('svg').getBoundingClientRect().left - sides.left, {x: event.clientX, y: event.clientY}));
+  room.addEventListener('pointerleave', leave);
+  room.addEventListener('blur', leave);
+  room.addEventListener('keydown', (event) => {
+    const by = {ArrowRight: 0.02, ArrowLeft: -0.02}[event.key];
+    if (by === undefined || !tracksView) return;
+    point((at < 0 ? 0 : at) + by * tracksView.width());
+    event.preventDefault();
+  });
 }
 
 // On paper there are no tools that say what is green.

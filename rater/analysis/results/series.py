@@ -1,0 +1,304 @@
+"""What CPUs, memory and copies did over the time of a phase: samples as shares and rates; pure.
+
+Between two samples, an interval, a counter grew: that over the time is a share of a CPU, bytes a
+second, or a share of the time in which tasks waited. An interval has None where the counter was
+not known at one of its ends.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+from msgspec import Struct
+
+from rater.analysis.results.account import cpus_of_copies
+from rater.analysis.results.cpu_use import group_cpus
+from rater.record.events import CopyEnded, PhaseEnded
+from rater.record.series import Series, unpack_stored
+from rater.record.stored import StoredRun
+from rater.text.values import group_by_key
+
+type Values = tuple[float | None, ...]  # one an interval; None: not known
+
+_HUNDREDTH_S = 0.01  # unit of the times of CPUs
+_PRESSURES = ("cpu", "memory", "io")
+_RATES = {  # counters of the machine: name here, and what its unit is in bytes
+    "disk read": ("pgpgin", 1024),
+    "disk written": ("pgpgout", 1024),
+}
+
+
+class CpuTimes(Struct, frozen=True, kw_only=True):
+    """CPUs that the same copies may use, together; shares of their time.
+
+    `mhz` are means over those that were read in the interval.
+    """
+
+    cpus: tuple[int, ...]
+    copies: tuple[int, ...]  # that may run on them
+    own: Values  # for copies
+    others: Values  # for anybody else
+    irq: Values
+    steal: Values
+    mhz: Values
+    throttles: Values  # how many
+
+
+class Moved(Struct, frozen=True, kw_only=True):
+    """Bytes a second that a copy moved: from and to storage, and by calls, caches included."""
+
+    read: Values
+    written: Values
+    read_calls: Values
+    write_calls: Values
+
+
+class PhaseTimes(Struct, frozen=True, kw_only=True, dict=True):
+    """The series of one phase on one axis of time: intervals between the samples of its CPUs.
+
+    Times are nanoseconds of the run. The first and the last sample lie before the first release
+    and behind the last end, within milliseconds.
+    """
+
+    phase: int
+    benchmark: str | None
+    iteration: int | None
+    counted: bool
+    start_ns: int  # first release
+    edges_ns: tuple[int, ...]  # one more than there are intervals
+    cpus: tuple[CpuTimes, ...]  # by their first CPU
+    copy_cpu: dict[int, Values]  # share of one CPU, by copy
+    moved: dict[int, Moved]  # by copy
+    pressure: dict[str, Values]  # share of the time in which some task waited, by resource
+    rates: dict[str, Values]  # of the machine, a second, by what they are of
+    watts: dict[str, Values]  # by domain of energy
+    throttled: Values  # seconds a second that a CPU quota kept CPUs from the run; (): no quota
+    temperatures_c: dict[int, Values]  # by package
+    free_bytes: dict[int, Values]  # by NUMA node, at the end of an interval
+    pages: dict[str, dict[int, Values]]  # a second, by counter of numastat and node
+    traffic: dict[str, dict[int, Values]]  # bytes a second to and from memory, by kind and place
+
+    @cached_property
+    def seconds(self) -> tuple[float, ...]:
+        """Return the edges in seconds from the phase's first release."""
+        return tuple((at_ns - self.start_ns) / 1e9 for at_ns in self.edges_ns)
+
+    @property
+    def lengths_s(self) -> tuple[float, ...]:
+        """Return how long each interval is."""
+        pairs = zip(self.edges_ns[1:], self.edges_ns, strict=False)
+        return tuple((later - earlier) / 1e9 for later, earlier in pairs)
+
+    def read_rate(self) -> Values:
+        """Return bytes a second that all copies read from storage, as far as they are known."""
+        return _sum_known([moved.read for moved in self.moved.values()])
+
+    def written_rate(self) -> Values:
+        """Return the same of bytes that they wrote."""
+        return _sum_known([moved.written for moved in self.moved.values()])
+
+
+def phase_times(run: StoredRun) -> tuple[PhaseTimes, ...]:
+    """Return the series of a run by phase, torn attempts left out; empty where it has none.
+
+    Raises `InputError` where a blob is damaged.
+    """
+    run = run.without_torn()
+    if not run.series:
+        return ()
+    brackets = {bracket.phase: bracket for bracket in run.brackets}
+    copies = group_by_key((copy.phase, copy) for copy in run.copies)
+    masks = cpus_of_copies(run)
+    phases: dict[int, dict[str, Series]] = {}
+    for packed in run.series:
+        phases.setdefault(packed.phase, {})[packed.family] = unpack_stored(packed, run.head.run)
+    return tuple(
+        _phase_times(brackets[phase], families, copies.get(phase, ()), masks)
+        for phase, families in phases.items()
+        if phase in brackets and "cpu" in families and len(families["cpu"].times_ns) > 1
+    )
+
+
+class _Family:
+    """The numbers of one family over the intervals between some edges."""
+
+    def __init__(self, series: Series | None, edges_ns: Sequence[int]) -> None:
+        self._series = series
+        self._edges_ns = edges_ns
+        self.places = series.places if series is not None else ()
+        self.columns = tuple(series.values) if series is not None else ()
+
+    def rate(self, column: str, place: int = 0, unit: float = 1.0) -> Values:
+        """Return by how much a counter grew a second, in units of the counter's."""
+        if self._series is None or not (values := self._series.of(column, place)):
+            return ()
+        if self._series.times_ns == self._edges_ns and None not in values:
+            at_edges: Sequence[float | None] = values
+        else:
+            at_edges = _at(self._series.times_ns, values, self._edges_ns)
+        return tuple(
+            None
+            if before is None or after is None
+            else max(0.0, after - before) * unit / ((late_ns - early_ns) / 1e9)
+            for before, after, early_ns, late_ns in zip(
+                at_edges, at_edges[1:], self._edges_ns, self._edges_ns[1:], strict=False
+            )
+            if late_ns > early_ns
+        )
+
+    def level(self, column: str, place: int = 0, unit: float = 1.0) -> Values:
+        """Return a gauge at the end of each interval; None where it was not read then."""
+        if self._series is None or not (values := self._series.of(column, place)):
+            return ()
+        at = dict(zip(self._series.times_ns, values, strict=True))
+        known = (at.get(edge_ns) for edge_ns in self._edges_ns[1:])
+        return tuple(None if value is None else value * unit for value in known)
+
+
+def _at(
+    times_ns: Sequence[int], values: Sequence[int | None], moments_ns: Sequence[int]
+) -> list[float | None]:
+    """Return a counter at some moments: between two readings it grew evenly.
+
+    Before the first reading and behind the last one it is not known.
+    """
+    known = [(at, value) for at, value in zip(times_ns, values, strict=True) if value is not None]
+    times = [at for at, _ in known]
+    result: list[float | None] = []
+    for moment in moments_ns:
+        place = bisect_right(times, moment)
+        if place and times[place - 1] == moment:
+            result.append(known[place - 1][1])
+        elif not place or place == len(times):
+            result.append(None)
+        else:
+            (early, before), (late, after) = known[place - 1], known[place]
+            result.append(before + (after - before) * (moment - early) / (late - early))
+    return result
+
+
+def _phase_times(
+    bracket: PhaseEnded,
+    families: Mapping[str, Series],
+    copies: Sequence[CopyEnded],
+    masks: Mapping[tuple[int, ...], tuple[int, ...] | None],
+) -> PhaseTimes:
+    times_ns = families["cpu"].times_ns
+    edges_ns = tuple(dict.fromkeys(sorted(times_ns)))
+    cpu, machine, copy, node, package, traffic = (
+        _Family(families.get(name), edges_ns)
+        for name in ("cpu", "machine", "copy", "node", "package", "traffic")
+    )
+    copy_cpu = {number: copy.rate("cpu_ms", number, 1e-3) for number in copy.places}
+    energy = [name for name in machine.columns if name.startswith("energy_")]
+    starts = [it.start_ns for it in copies if it.start_ns is not None]
+    return PhaseTimes(
+        phase=bracket.phase,
+        benchmark=bracket.benchmark,
+        iteration=bracket.iteration,
+        counted=bracket.counted,
+        start_ns=bracket.start_ns if bracket.start_ns is not None else min(starts, default=0),
+        edges_ns=edges_ns,
+        cpus=tuple(_cpu_times(cpu, copy_cpu, copies, masks)),
+        copy_cpu=copy_cpu,
+        moved={
+            number: Moved(
+                read=copy.rate("read_bytes", number),
+                written=copy.rate("written_bytes", number),
+                read_calls=copy.rate("read_calls_bytes", number),
+                write_calls=copy.rate("write_calls_bytes", number),
+            )
+            for number in copy.places
+        },
+        pressure={
+            resource: values
+            for resource in _PRESSURES
+            if (values := machine.rate(f"pressure_{resource}_some_ns", unit=1e-9))
+        },
+        rates={
+            name: values
+            for name, (column, unit) in _RATES.items()
+            if (values := machine.rate(column, unit=unit))
+        },
+        watts={
+            name.removeprefix("energy_").removesuffix("_uj"): machine.rate(name, unit=1e-6)
+            for name in energy
+        },
+        throttled=machine.rate("cfs_throttled_ns", unit=1e-9),
+        temperatures_c={
+            number: package.level("temperature_mc", number, 1e-3) for number in package.places
+        },
+        free_bytes={number: node.level("free_kb", number, 1024) for number in node.places},
+        pages={
+            column: {number: node.rate(column, number) for number in node.places}
+            for column in node.columns
+            if not column.endswith("_kb")
+        },
+        traffic={
+            column.removesuffix("_bytes"): {
+                number: traffic.rate(column, number) for number in traffic.places
+            }
+            for column in traffic.columns
+        },
+    )
+
+
+def _cpu_times(
+    cpu: _Family,
+    copy_cpu: Mapping[int, Values],
+    copies: Sequence[CopyEnded],
+    masks: Mapping[tuple[int, ...], tuple[int, ...] | None],
+) -> Iterable[CpuTimes]:
+    groups = group_cpus(cpu.places, copies, masks)
+    for group in dict.fromkeys(groups.values()):
+        members = sorted(group.cpus)
+        worked = [
+            cpu.rate(column, member, _HUNDREDTH_S)
+            for member in members
+            for column in ("user", "system")
+        ]
+        of_copies = [copy_cpu[number] for number in sorted(group.copies) if number in copy_cpu]
+        busy = _scaled(_sum_all(worked), len(members))
+        own = _scaled(_sum_all(of_copies), len(members)) if of_copies else (0.0,) * len(busy)
+        yield CpuTimes(
+            cpus=tuple(members),
+            copies=tuple(sorted(group.copies)),
+            own=own,
+            others=tuple(
+                None if used is None or mine is None else max(0.0, used - mine)
+                for used, mine in zip(busy, own, strict=False)
+            ),
+            irq=_scaled(
+                _sum_all([cpu.rate("irq", it, _HUNDREDTH_S) for it in members]), len(members)
+            ),
+            steal=_scaled(
+                _sum_all([cpu.rate("steal", it, _HUNDREDTH_S) for it in members]), len(members)
+            ),
+            mhz=_mean_known([cpu.level("mhz", it) for it in members]),
+            throttles=_sum_all([cpu.rate("throttles", it) for it in members]),
+        )
+
+
+def _sum_all(rows: Sequence[Values]) -> Values:
+    """Return sums, None where one of the numbers is not known."""
+    return tuple(
+        None if None in column else sum(it for it in column if it is not None)
+        for column in zip(*rows, strict=False)
+    )
+
+
+def _sum_known(rows: Sequence[Values]) -> Values:
+    """Return sums of those that are known, None where none is."""
+    columns = ([it for it in column if it is not None] for column in zip(*rows, strict=False))
+    return tuple(sum(known) if known else None for known in columns)
+
+
+def _mean_known(rows: Sequence[Values]) -> Values:
+    columns = ([it for it in column if it is not None] for column in zip(*rows, strict=False))
+    return tuple(sum(known) / len(known) if known else None for known in columns)
+
+
+def _scaled(values: Values, divisor: float) -> Values:
+    return tuple(None if value is None else value / divisor for value in values)

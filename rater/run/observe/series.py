@@ -1,0 +1,331 @@
+"""Series of a phase: what is read once a second while copies run, and at both edges.
+
+The readings are those of `counters`, taken more often, and of sources that only a series has:
+NUMA nodes, temperatures, and the CPU time, bytes read and bytes written of each copy.
+
+Formats: proc_stat(5), proc_pid_io(5), Documentation/admin-guide/numastat.rst,
+hwmon/sysfs-interface.rst and filesystems/proc.rst of the kernel.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from rater.record.events import PhaseSeries
+from rater.record.series import Column, SeriesPacker
+from rater.run.host.foreign_load import TICKS_PER_S, cpu_ticks, process_cpu_ns
+from rater.run.host.procfs import list_folder, parse_stat, read_number, read_piece, read_text
+from rater.text.cpuset import parse_list
+
+# Of /proc/stat, in hundredths of a second, and what other files say of a CPU.
+CPU_COLUMNS = ("user", "system", "idle", "iowait", "irq", "steal", "mhz", "throttles")
+COPY_COLUMNS = ("cpu_ms", "read_bytes", "written_bytes", "read_calls_bytes", "write_calls_bytes")
+_NODE_MEMORY = {b"MemFree:": 0, b"FilePages:": 1}
+_NODE_PAGES = ("numa_hit", "numa_miss", "numa_foreign", "local_node", "other_node")
+_NODE_COLUMNS = ("free_kb", "cache_kb", *_NODE_PAGES)
+_IO = {b"read_bytes:": 0, b"write_bytes:": 1, b"rchar:": 2, b"wchar:": 3}
+_TICK_MS = 1000 // TICKS_PER_S
+_HUNDREDTHS = 100 / TICKS_PER_S
+_MOST_LOOKS = 32  # copies whose bytes are read in one turn: 20 us each
+_MOST_PROCESSES = 16  # of one copy
+# A copy whose first process had the CPU for so much of the time has no children that matter.
+_BUSY = 0.9
+_HOTTEST = ("Package id", "Tctl")  # labels of coretemp and k10temp: one for a package
+
+
+class SeriesSource(Protocol):
+    """Something of the machine that is read for a series alone."""
+
+    @property
+    def family(self) -> str:
+        """Name of the family."""
+
+    @property
+    def places(self) -> Sequence[int]:
+        """Numbers of the places; empty: this machine has none."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Names of the columns."""
+
+    def read(self) -> Sequence[Column]:
+        """Return a number of each place for each column; None where it cannot be read."""
+
+
+class NodeSource:
+    """Memory of NUMA nodes: free, page cache, and pages given out by where they were asked for."""
+
+    family = "node"
+    columns = _NODE_COLUMNS
+
+    def __init__(self, sys: Path) -> None:
+        folder = sys / "devices/system/node"
+        online = read_text(folder / "has_memory") or read_text(folder / "online")
+        try:
+            self.places: Sequence[int] = parse_list(online or "")
+        except ValueError:
+            self.places = ()
+        self._folders = [f"{folder}/node{node}" for node in self.places]
+
+    def read(self) -> Sequence[Column]:
+        """Return kilobytes and pages of each node."""
+        rows = [
+            (
+                *_numbers_at(f"{folder}/meminfo", _NODE_MEMORY, name_word=2),
+                *_numbers_at(f"{folder}/numastat", _NUMASTAT, name_word=0),
+            )
+            for folder in self._folders
+        ]
+        return [*zip(*rows, strict=True)]
+
+
+_NUMASTAT = {name.encode(): place for place, name in enumerate(_NODE_PAGES)}
+
+
+def _numbers_at(
+    path: str, place_by_name: Mapping[bytes, int], *, name_word: int
+) -> list[int | None]:
+    """Return the numbers behind some names of a file, as they are placed; None: not there."""
+    numbers: list[int | None] = [None] * len(place_by_name)
+    try:
+        lines = read_piece(path).splitlines()
+    except OSError:
+        return numbers
+    for line in lines:
+        words = line.split()
+        if len(words) > name_word + 1 and words[name_word] in place_by_name:
+            number = words[name_word + 1]
+            numbers[place_by_name[words[name_word]]] = int(number) if number.isdigit() else None
+    return numbers
+
+
+class PackageSource:
+    """Temperatures of packages, by the sensors that their processors have for the whole."""
+
+    family = "package"
+    columns = ("temperature_mc",)
+
+    def __init__(self, sys: Path) -> None:
+        files = [
+            label.with_name(label.name.replace("_label", "_input"))
+            for label in list_folder(sys / "class/hwmon", "hwmon*/temp*_label")
+            if (read_text(label) or "").startswith(_HOTTEST)
+        ]
+        self._files = [file for file in files if read_number(file) is not None]
+        self.places = tuple(range(len(self._files)))
+
+    def read(self) -> Sequence[Column]:
+        """Return thousandths of a degree Celsius."""
+        return [[read_number(file) for file in self._files]]
+
+
+def machine_sources(root: Path) -> tuple[SeriesSource, ...]:
+    """Return what series of the machine below `root` have besides the readings of `counters`."""
+    return (NodeSource(root / "sys"), PackageSource(root / "sys"))
+
+
+class MachineSample(NamedTuple):
+    """The readings of `counters` that a series has too, of one moment of CLOCK_MONOTONIC."""
+
+    at_ns: int
+    stat: bytes  # text of /proc/stat
+    counters: Mapping[str, int]  # of the whole machine, by name
+    khz: Mapping[int, int]  # by CPU, of those whose frequency was read
+    throttles: Mapping[int, int]  # by CPU, of those whose count was read
+
+
+class CopyLook(NamedTuple):
+    """What the processes of a running copy have used so far."""
+
+    pid: int
+    cpu_ns: int
+    bytes_moved: tuple[int, ...] | None  # as `_IO`; None: not read in this turn
+
+
+class _Ended(NamedTuple):
+    """What the earlier runs of a copy in this phase have used."""
+
+    cpu_ns: int
+    bytes_moved: tuple[int, ...]
+
+
+class PhaseSampler:
+    """The series of one phase; `add`, `add_copies` and `close` may be called from other threads.
+
+    `copies`: their numbers in this phase.
+    """
+
+    def __init__(self, sources: Iterable[SeriesSource], copies: Sequence[int]) -> None:
+        self._sources = [(source, _packer(source)) for source in sources if source.places]
+        self._cpus: SeriesPacker | None = None
+        self._machine: SeriesPacker | None = None
+        self._copies = SeriesPacker("copy", copies, COPY_COLUMNS)
+        self._ended = dict.fromkeys(copies, _Ended(0, (0,) * len(_IO)))
+        self._looks: dict[int, CopyLook] = {}
+        self._last_ns: dict[int, int] = {}  # when a copy was looked at
+        self._turn = 0
+        self._lock = threading.Lock()
+        self._over = False
+        self.samples = 0
+
+    def add(self, sample: MachineSample) -> None:
+        """Add a sample of all but the copies; the first one is of the phase's begin."""
+        readings = [(packer, source.read()) for source, packer in self._sources]
+        ticks = cpu_ticks(sample.stat)
+        with self._lock:
+            if self._over:
+                return
+            if self._cpus is None or self._machine is None:
+                self._cpus = SeriesPacker("cpu", tuple(ticks), CPU_COLUMNS)
+                columns = tuple(sorted(sample.counters.keys() - {"elapsed_ns"}))
+                self._machine = SeriesPacker("machine", (0,), columns)
+                nothing = [0] * len(self._ended)
+                self._copies.add(sample.at_ns, [nothing] * len(COPY_COLUMNS))
+            self._cpus.add(sample.at_ns, _cpu_columns(self._cpus.places, ticks, sample))
+            numbers = [[sample.counters.get(name)] for name in self._machine.columns]
+            self._machine.add(sample.at_ns, numbers)
+            for packer, columns_of_source in readings:
+                packer.add(sample.at_ns, columns_of_source)
+            self.samples += 1
+
+    def look_at(self, copies: Mapping[int, int], now_ns: int) -> dict[int, CopyLook]:
+        """Return what running copies (by process) have used; bytes of some, in turn."""
+        looks: dict[int, CopyLook] = {}
+        numbers = [*copies.items()]
+        first = self._turn * _MOST_LOOKS % max(1, len(numbers))
+        self._turn += 1
+        for place, (pid, copy) in enumerate(numbers):
+            is_due = (place - first) % len(numbers) < _MOST_LOOKS
+            before = self._looks.get(copy)
+            before = before if before is not None and before.pid == pid else None
+            since_ns = now_ns - self._last_ns.get(copy, 0)
+            look = look_at_copy(pid, before, since_ns=since_ns, with_bytes=is_due)
+            if look is not None:
+                looks[copy] = look
+        return looks
+
+    def add_copies(self, at_ns: int, looks: Mapping[int, CopyLook]) -> None:
+        """Add a sample of the copies, of which those of `looks` run at this moment."""
+        with self._lock:
+            if self._over or not self.samples:
+                return
+            rows: list[tuple[int | None, ...]] = []
+            for copy, ended in self._ended.items():
+                look = looks.get(copy)
+                if look is None:
+                    rows.append((ended.cpu_ns // 10**6, *ended.bytes_moved))
+                    continue
+                cpu_ms = (ended.cpu_ns + look.cpu_ns) // 10**6
+                if look.bytes_moved is None:
+                    rows.append((cpu_ms, *[None] * len(_IO)))
+                else:
+                    rows.append((cpu_ms, *_sums(ended.bytes_moved, look.bytes_moved)))
+                kept = look if look.bytes_moved is not None else self._kept_bytes(copy, look)
+                self._looks[copy] = kept
+                self._last_ns[copy] = at_ns
+            self._copies.add(at_ns, [*zip(*rows, strict=True)])
+
+    def _kept_bytes(self, copy: int, look: CopyLook) -> CopyLook:
+        before = self._looks.get(copy)
+        is_same = before is not None and before.pid == look.pid
+        return look._replace(bytes_moved=before.bytes_moved) if before and is_same else look
+
+    def copy_ended(self, copy: int, pid: int, cpu_ns: int) -> None:
+        """Take the end of a copy's run, which used so much CPU time in all."""
+        look = self._looks.pop(copy, None)
+        ended = self._ended[copy]
+        moved = look.bytes_moved if look is not None and look.pid == pid else None
+        self._ended[copy] = _Ended(
+            ended.cpu_ns + cpu_ns,
+            _sums(ended.bytes_moved, moved) if moved else ended.bytes_moved,
+        )
+
+    def close(self, phase: int, origin_ns: int) -> tuple[PhaseSeries, ...]:
+        """Return the series; nothing of a phase that had no sample between its edges."""
+        with self._lock:
+            self._over = True
+        if self._cpus is None or self._machine is None or self.samples < 3:
+            return ()
+        packers = (self._cpus, self._machine, self._copies, *(it for _, it in self._sources))
+        return tuple(
+            packer.finish(phase, origin_ns)
+            for packer in packers
+            if packer.places and packer.samples
+        )
+
+
+def _sums(some: Sequence[int], more: Sequence[int]) -> tuple[int, ...]:
+    return tuple(number + other for number, other in zip(some, more, strict=True))
+
+
+def _packer(source: SeriesSource) -> SeriesPacker:
+    return SeriesPacker(source.family, source.places, source.columns)
+
+
+def _cpu_columns(
+    cpus: Sequence[int], ticks: Mapping[int, tuple[int, ...]], sample: MachineSample
+) -> Sequence[Column]:
+    """Return the columns of CPUs; those that are offline meanwhile are not known."""
+    rows: list[tuple[int | None, ...]] = []
+    for cpu in cpus:
+        if cpu not in ticks:
+            rows.append((None,) * 6)
+            continue
+        user, nice, system, idle, iowait, irq, softirq, steal = ticks[cpu]
+        rows.append((user + nice, system, idle, iowait, irq + softirq, steal))
+    columns: list[Column] = [
+        [None if value is None else round(value * _HUNDREDTHS) for value in column]
+        for column in zip(*rows, strict=True)
+    ]
+    mhz = [sample.khz[cpu] // 1000 if cpu in sample.khz else None for cpu in cpus]
+    return [*columns, mhz, [sample.throttles.get(cpu) for cpu in cpus]]
+
+
+def look_at_copy(
+    pid: int, before: CopyLook | None, *, since_ns: int, with_bytes: bool
+) -> CopyLook | None:
+    """Return what a copy's processes have used; None: it is gone.
+
+    `before`: the last look, so long ago. The time of children that were waited for is told in
+    ticks; they are looked at where the first process left the CPU to somebody.
+    """
+    own_ns = process_cpu_ns(pid)
+    if own_ns is None:
+        return None
+    if before is not None and not with_bytes and own_ns - before.cpu_ns >= _BUSY * since_ns:
+        return CopyLook(pid, own_ns, None)
+    cpu_ns, moved = 0, _Moved()
+    tree = [pid]
+    for process in tree:  # which grows
+        try:
+            stat = parse_stat(read_piece(f"/proc/{process}/stat"))
+            children = read_piece(f"/proc/{process}/task/{process}/children").split()
+        except OSError:  # it has ended meanwhile
+            continue
+        process_ns = own_ns if process == pid else process_cpu_ns(process)
+        cpu_ns += (process_ns or 0) + (stat.children * _TICK_MS * 10**6 if stat else 0)
+        if with_bytes:
+            moved.add(_numbers_at(f"/proc/{process}/io", _IO, name_word=0))
+        tree += map(int, children[: _MOST_PROCESSES - len(tree)])
+    cpu_ns = max(cpu_ns, own_ns, before.cpu_ns if before is not None else 0)
+    return CopyLook(pid, cpu_ns, moved.total() if with_bytes else None)
+
+
+class _Moved:
+    """Bytes that the processes of a copy have moved, as `_IO`."""
+
+    def __init__(self) -> None:
+        self._numbers: list[list[int]] = []
+
+    def add(self, numbers: Sequence[int | None]) -> None:
+        """Add those of a process; one that may not be read, or has none, adds nothing."""
+        known = [number for number in numbers if number is not None]
+        if len(known) == len(_IO):
+            self._numbers.append(known)
+
+    def total(self) -> tuple[int, ...] | None:
+        """Return the sums; None where no process could be read."""
+        return tuple(map(sum, zip(*self._numbers, strict=True))) if self._numbers else None

@@ -1,0 +1,205 @@
+"""Series of a phase: CPUs, nodes and copies read again and again, from files of our own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rater.plan.options import Cadence
+from rater.plan.schedule import make_plan
+from rater.record.events import CpuReadings, PhaseSeries
+from rater.record.series import Series, unpack
+from rater.run.observe import counters
+from rater.run.observe.counters import MachineReader, PhaseCounters
+from rater.run.observe.series import (
+    CopyLook,
+    MachineSample,
+    NodeSource,
+    PackageSource,
+    PhaseSampler,
+    look_at_copy,
+    machine_sources,
+)
+from tests.support.rig import Rig, Seen, on_one_cpu
+
+S = 10**9
+HZ = os.sysconf("SC_CLK_TCK")
+
+
+def stat_of(*user_s: int) -> bytes:
+    """The text of /proc/stat where CPU n has worked for so long."""
+    rows = "".join(
+        f"cpu{cpu} {seconds * HZ} 0 0 0 0 0 0 0 0 0\n" for cpu, seconds in enumerate(user_s)
+    )
+    return f"cpu 0 0 0 0 0 0 0 0 0 0\n{rows}intr 1\n".encode()
+
+
+def sample(second: int, *user_s: int, **machine: int) -> MachineSample:
+    return MachineSample(second * S, stat_of(*user_s), machine, {}, {})
+
+
+def by_family(events: tuple[PhaseSeries, ...]) -> dict[str, Series]:
+    return {event.family: unpack(event) for event in events}
+
+
+def test_a_phase_is_sampled_at_its_edges_and_between_them() -> None:
+    sampler = PhaseSampler((), [0, 1])
+    sampler.add(sample(10, 5, 5, pswpin=7))
+    sampler.add(sample(12, 7, 6, pswpin=9))
+    sampler.add_copies(12 * S, {0: CopyLook(70, 1_500_000_000, (4096, 0, 9000, 1))})
+    sampler.copy_ended(0, 70, 2_000_000_000)
+    sampler.copy_ended(1, 71, 900_000_000)
+    sampler.add(sample(13, 8, 7, pswpin=9))
+    sampler.add_copies(13 * S, {})
+    series = by_family(sampler.close(phase=3, origin_ns=11 * S))
+    assert set(series) == {"cpu", "machine", "copy"}
+    assert series["cpu"].times_ns == (-1 * S, 1 * S, 2 * S)
+    assert series["cpu"].of("user", 0) == (500, 700, 800)
+    assert series["machine"].of("pswpin") == (7, 9, 9)
+    assert series["copy"].of("cpu_ms", 0) == (0, 1500, 2000)
+    # Bytes of the last moments before an end are not seen, and those that were are kept.
+    assert series["copy"].of("read_bytes", 0) == (0, 4096, 4096)
+    assert series["copy"].of("cpu_ms", 1) == (0, 0, 900)
+
+
+def test_a_copys_next_run_counts_on_from_the_one_before() -> None:
+    sampler = PhaseSampler((), [0])
+    sampler.add(sample(0, 0))
+    sampler.copy_ended(0, 70, 3 * S)
+    sampler.add(sample(1, 0))
+    sampler.add_copies(1 * S, {0: CopyLook(71, S // 2, (10, 0, 0, 0))})
+    sampler.copy_ended(0, 71, S)
+    sampler.add(sample(2, 0))
+    sampler.add_copies(2 * S, {0: CopyLook(72, S // 4, (5, 0, 0, 0))})
+    series = by_family(sampler.close(0, 0))["copy"]
+    assert series.of("cpu_ms", 0) == (0, 3500, 4250)
+    assert series.of("read_bytes", 0) == (0, 10, 15)
+
+
+def test_a_phase_without_a_sample_between_its_edges_has_no_series() -> None:
+    sampler = PhaseSampler((), [0])
+    sampler.add(sample(0, 0))
+    sampler.add(sample(1, 1))
+    assert sampler.close(0, 0) == ()
+
+
+def test_a_cpu_that_goes_offline_is_not_known_from_then_on() -> None:
+    sampler = PhaseSampler((), [0])
+    for second, seconds in enumerate([(1, 1), (2, 2), (3,)]):
+        sampler.add(sample(second, *seconds))
+    series = by_family(sampler.close(0, 0))["cpu"]
+    assert series.of("user", 1) == (100, 200, None)
+
+
+def test_nodes_have_free_memory_page_cache_and_where_pages_came_from(tmp_path: Path) -> None:
+    for node, free_kb in ((0, 5000), (2, 100)):
+        folder = tmp_path / f"devices/system/node/node{node}"
+        folder.mkdir(parents=True)
+        (folder / "meminfo").write_text(
+            f"Node {node} MemTotal: 9000 kB\nNode {node} MemFree: {free_kb} kB\n"
+            f"Node {node} FilePages: 70 kB\n"
+        )
+        (folder / "numastat").write_text("numa_hit 11\nnuma_miss 2\nlocal_node 9\nother_node 4\n")
+    (tmp_path / "devices/system/node/has_memory").write_text("0,2\n")
+    source = NodeSource(tmp_path)
+    assert source.places == (0, 2)
+    columns = dict(zip(source.columns, source.read(), strict=True))
+    assert columns["free_kb"] == (5000, 100)
+    assert columns["cache_kb"] == (70, 70)
+    assert (columns["numa_hit"], columns["numa_foreign"]) == ((11, 11), (None, None))
+
+
+def test_packages_have_the_temperature_of_the_whole(tmp_path: Path) -> None:
+    chip = tmp_path / "class/hwmon/hwmon3"
+    chip.mkdir(parents=True)
+    for number, label, degrees in ((1, "Package id 0", 61000), (2, "Core 0", 70000)):
+        (chip / f"temp{number}_label").write_text(f"{label}\n")
+        (chip / f"temp{number}_input").write_text(f"{degrees}\n")
+    source = PackageSource(tmp_path)
+    assert (source.places, source.read()) == ((0,), [[61000]])
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A tree of 512 CPUs and 8 nodes with memory."""
+    (tmp_path / "proc/pressure").mkdir(parents=True)
+    (tmp_path / "proc/stat").write_bytes(stat_of(*range(512)))
+    (tmp_path / "proc/vmstat").write_text("pswpin 1\npgpgin 5\n")
+    for node in range(8):
+        folder = tmp_path / f"sys/devices/system/node/node{node}"
+        folder.mkdir(parents=True)
+        (folder / "meminfo").write_text(f"Node {node} MemFree: 5 kB\n")
+        (folder / "numastat").write_text("numa_hit 1\n")
+    (tmp_path / "sys/devices/system/node/has_memory").write_text("0-7\n")
+    return tmp_path
+
+
+def test_the_counters_of_a_phase_give_its_series_of_512_cpus(machine: Path) -> None:
+    reader = MachineReader(machine / "proc", machine / "sys", sources=machine_sources(machine))
+    readings = PhaseCounters(reader, 4, lambda copy: copy, range(512))
+    readings.begin()
+    turn = counters._Turn(frequencies=(), copies={})
+    result = readings._take(turn)
+    readings._add_copies(result, {})
+    readings.end()
+    series = by_family(readings.series(origin_ns=0))
+    assert set(series) == {"cpu", "machine", "node", "copy"}
+    assert series["cpu"].of("user", 511) == (51100,) * 3
+    assert series["node"].of("free_kb", 7) == (5, 5, 5)
+    assert series["machine"].of("pgpgin") == (5, 5, 5)
+    # Of a turn without any copy: 0.1 % of a CPU, where 0.3 % are allowed for 256.
+    assert result.cost_ns < 50_000_000
+
+
+def test_a_copy_that_reads_and_writes_is_seen_with_its_children(tmp_path: Path) -> None:
+    file = tmp_path / "data"
+    file.write_bytes(bytes(1 << 20))
+    script = (
+        "import subprocess, sys, time\n"
+        f"subprocess.run(['cat', {str(file)!r}], stdout=subprocess.DEVNULL)\n"
+        "print('ready', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        look = look_at_copy(process.pid, None, since_ns=0, with_bytes=True)
+        assert look is not None
+        quick = look_at_copy(process.pid, look, since_ns=0, with_bytes=False)
+        process.communicate()
+    assert look.cpu_ns > 0
+    assert look.bytes_moved is not None
+    assert look.bytes_moved[2] >= 1 << 20  # by calls of `cat`, from the cache or not
+    assert quick == CopyLook(process.pid, quick.cpu_ns if quick else 0, None)
+    assert look_at_copy(process.pid, None, since_ns=0, with_bytes=True) is None
+
+
+def test_a_run_has_series_of_its_phases_and_none_where_that_is_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counters, "_FIRST_SAMPLE_S", 0.05)
+    monkeypatch.setattr(counters, "_EVERY_S", 0.05)
+    monkeypatch.setattr(counters, "_SHARE_WITH_SERIES", 1.0)
+
+    def nap(seconds: float, series: Path | None) -> Seen:
+        folder = tmp_path / f"{seconds}-{series is None}"
+        folder.mkdir()
+        rig = Rig(folder, proof=Cadence(), placements=on_one_cpu(1), series=series)
+        return rig.run({"nap": f"sleep {seconds}"}, 1, make_plan(["nap"], 1))
+
+    assert not nap(0.2, None).events_of(PhaseSeries)
+    # On a machine under load a short nap may be over before its first sample.
+    naps = (nap(seconds, Path("/")) for seconds in (0.3, 1, 5, 20))
+    seen = next(seen for seen in naps if seen.events_of(PhaseSeries))
+    assert {event.family for event in seen.events_of(PhaseSeries)} >= {"cpu", "machine", "copy"}
+    assert seen.events_of(CpuReadings)
+    [bracket] = seen.brackets
+    for event in seen.events_of(PhaseSeries):
+        times_ns = unpack(event).times_ns
+        assert times_ns[0] <= bracket.start_ns <= bracket.finish_ns <= times_ns[-1] + 10**6
