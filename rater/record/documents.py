@@ -84,13 +84,13 @@ class ExportDocument(TypedDict):
         list[dict[str, int]], "The number of a phase, and the machine's counters in it by name."
     ]
     series: Annotated[
-        list[SeriesJson], "Samples over time, by phase and family; empty: none was taken."
+        list[FamilySeriesJson], "Samples over time, by phase and family; empty: none was taken."
     ]
     warnings: Annotated[list[str], "Given before the first phase."]
     notes: Annotated[list[str], "Made since, in order."]
 
 
-class SeriesJson(TypedDict):
+class FamilySeriesJson(TypedDict):
     """The samples of one family in one phase."""
 
     phase: Annotated[int, "Number of the phase, from 0."]

@@ -1,8 +1,8 @@
-"""What was read again and again during a phase, packed into one blob a family; pure.
+"""Readings over a phase, sample by sample, packed into one blob a family; pure.
 
 A family (`cpu`, `machine`, `node`, `copy`) has places, such as CPUs, and columns, such as `user`.
 A sample is a row: the time, then for each column a number of each place. The first row holds the
-numbers themselves, each later one what they grew by since they were last known. Counters begin
+numbers themselves, each later one their growth since they were last known. Counters begin
 with 0. So they are small, and much the same from row to row.
 
 The blob is the length of its first part (4 bytes, little-endian), that part, and a second one.
@@ -54,7 +54,7 @@ class SeriesPacker:
         self._large_parts: list[bytes] = []
 
     def add(self, at_ns: int, columns: Sequence[Column]) -> None:
-        """Add a sample: a number of each place for each column, None where it is not known."""
+        """Add a sample: a number of each place for each column; None is not known."""
         if not self.samples:
             self.first_ns = at_ns
         at_us = (at_ns - self.first_ns) // 1000
@@ -99,7 +99,7 @@ def _encode(last: list[int], column: Column, large: list[int]) -> bytes:
     return bytes(codes)
 
 
-class Series(Struct, frozen=True, kw_only=True):
+class UnpackedSeries(Struct, frozen=True, kw_only=True):
     """The samples of one family in one phase, unpacked."""
 
     phase: int
@@ -108,12 +108,12 @@ class Series(Struct, frozen=True, kw_only=True):
     places: tuple[int, ...]  # CPUs, nodes or copies; a single 0: the whole machine
     values: dict[str, dict[int, tuple[int | None, ...]]]  # by column and place, one a sample
 
-    def of(self, column: str, place: int = 0) -> tuple[int | None, ...]:
+    def values_of(self, column: str, place: int = 0) -> tuple[int | None, ...]:
         """Return the values of a column at a place; empty where there is no such series."""
         return self.values.get(column, {}).get(place, ())
 
 
-def unpack(packed: PhaseSeries) -> Series:
+def unpack(packed: PhaseSeries) -> UnpackedSeries:
     """Return the samples of a family. Raises `ValueError` where the blob is damaged."""
     width = 1 + len(packed.places) * len(packed.columns)
     numbers = packed.samples * width
@@ -129,7 +129,9 @@ def unpack(packed: PhaseSeries) -> Series:
     large = _inflate(packed.packed[_LENGTH.size + length :], len(escapes) * _LARGE.size)
     if len(large) != len(escapes) * _LARGE.size:
         raise ValueError(f"{len(large)} bytes of large numbers, expected {len(escapes)} numbers")
-    large_by_code = dict(zip(escapes, (it for (it,) in _LARGE.iter_unpack(large)), strict=True))
+    large_by_code = dict(
+        zip(escapes, (number for (number,) in _LARGE.iter_unpack(large)), strict=True)
+    )
     rows = [*_series(codes, width, 0, large_by_code)]
     values: dict[str, dict[int, tuple[int | None, ...]]] = {}
     offset = 1
@@ -138,7 +140,7 @@ def unpack(packed: PhaseSeries) -> Series:
         for place in packed.places:
             by_place[place] = tuple(_series(codes, width, offset, large_by_code))
             offset += 1
-    return Series(
+    return UnpackedSeries(
         phase=packed.phase,
         family=packed.family,
         times_ns=tuple(packed.begin_ns + (at_us or 0) * 1000 for at_us in rows),
@@ -147,7 +149,7 @@ def unpack(packed: PhaseSeries) -> Series:
     )
 
 
-def unpack_stored(packed: PhaseSeries, run: int) -> Series:
+def unpack_stored(packed: PhaseSeries, run: int) -> UnpackedSeries:
     """Return the samples of a family of a run. Raises `InputError` where they are damaged."""
     try:
         return unpack(packed)

@@ -27,11 +27,11 @@ def test_numbers_come_out_as_they_went_in_with_those_that_are_not_known() -> Non
     series = unpack(packed_two_cpus())
     assert (series.phase, series.family, series.places) == (5, "cpu", (4, 7))
     assert series.times_ns == (0, 1 * S, 3 * S)
-    assert series.of("user", 4) == (0, 100, 300)
-    assert series.of("user", 7) == (0, 7, 7)
-    assert series.of("mhz", 4) == (3000, None, 2900)
-    assert series.of("mhz", 7) == (None, 2400, 2399)
-    assert series.of("watts", 4) == ()
+    assert series.values_of("user", 4) == (0, 100, 300)
+    assert series.values_of("user", 7) == (0, 7, 7)
+    assert series.values_of("mhz", 4) == (3000, None, 2900)
+    assert series.values_of("mhz", 7) == (None, 2400, 2399)
+    assert series.values_of("watts", 4) == ()
 
 
 def test_the_blob_is_as_documented() -> None:
@@ -58,7 +58,7 @@ def test_any_numbers_come_out_as_they_went_in(seed: int) -> None:
     for place_of_column, column in enumerate("abc"):
         for place in range(5):
             expected = tuple(row[place_of_column][place] for row in rows)
-            assert series.of(column, place) == expected
+            assert series.values_of(column, place) == expected
 
 
 def test_512_cpus_take_less_than_30_bytes_each_a_second() -> None:

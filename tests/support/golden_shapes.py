@@ -26,8 +26,8 @@ from rater.store.store import Store, open_store
 from tests.support.counted_runs import counted_run
 from tests.support.cpu_readings import computed, read_run
 from tests.support.example_runs import S, copy_row, in_turn, reading, stored, windowed
-from tests.support.series import busy_run
 from tests.support.placement_samples import FOUR_PUS, MB, PLACED, sample, seen_run
+from tests.support.series import busy_run
 
 LONG = "sparse-solver-large-input"  # 25 characters
 BUSY = f"busy before the start: {', '.join(['python pytest (pid 1, 88 % of a CPU)'] * 6)}"

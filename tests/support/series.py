@@ -50,8 +50,9 @@ def busy_run(*, iterations: int = 1) -> StoredRun:
                 run_delay_ns=round((seconds - 10) * S),
                 run_delay_cpu_ns=10 * S,
             )
-            finish_ns = row.start_ns + round(seconds * S)
-            copies.append(replace(row, finish_ns=finish_ns, elapsed_ns=round(seconds * S)))
+            elapsed_ns = round(seconds * S)
+            finish_ns = begin_s * S + elapsed_ns
+            copies.append(replace(row, finish_ns=finish_ns, elapsed_ns=elapsed_ns))
         series += [*_series_of_phase(phase, begin_s, is_slow=is_slow)]
     return replace(
         read_run(copies, *(reading(cpu, 10.0) for cpu in range(4))),

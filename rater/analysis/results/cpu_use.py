@@ -221,7 +221,7 @@ def group_cpus(
     copies: Sequence[CopyEnded],
     cpus_by_copy: Mapping[tuple[int, ...], tuple[int, ...] | None],
 ) -> dict[int, SharedCpus]:
-    """Return for each CPU those that the same copies may use, and what these copies used.
+    """Return for each CPU the group of CPUs that the same copies may use.
 
     `cpus_by_copy`: by phase, copy and step, None for a copy that may use them all.
     """

@@ -1,7 +1,7 @@
-"""What CPUs, memory and copies did over the time of a phase: samples as shares and rates; pure.
+"""CPUs, memory and copies over the time of a phase, as shares and rates; pure.
 
 Between two samples, an interval, a counter grew: that over the time is a share of a CPU, bytes a
-second, or a share of the time in which tasks waited. An interval has None where the counter was
+second, or a share of the time in which tasks waited. An interval has None if the counter was
 not known at one of its ends.
 """
 
@@ -16,7 +16,7 @@ from msgspec import Struct
 from rater.analysis.results.account import cpus_of_copies
 from rater.analysis.results.cpu_use import group_cpus
 from rater.record.events import CopyEnded, PhaseEnded
-from rater.record.series import Series, unpack_stored
+from rater.record.series import UnpackedSeries, unpack_stored
 from rater.record.stored import StoredRun
 from rater.text.values import group_by_key
 
@@ -30,7 +30,7 @@ _RATES = {  # counters of the machine: name here, and what its unit is in bytes
 }
 
 
-class CpuTimes(Struct, frozen=True, kw_only=True):
+class CpuGroupTimes(Struct, frozen=True, kw_only=True):
     """CPUs that the same copies may use, together; shares of their time.
 
     `mhz` are means over those that were read in the interval.
@@ -68,11 +68,11 @@ class PhaseTimes(Struct, frozen=True, kw_only=True, dict=True):
     counted: bool
     start_ns: int  # first release
     edges_ns: tuple[int, ...]  # one more than there are intervals
-    cpus: tuple[CpuTimes, ...]  # by their first CPU
+    cpus: tuple[CpuGroupTimes, ...]  # by their first CPU
     copy_cpu: dict[int, Values]  # share of one CPU, by copy
     moved: dict[int, Moved]  # by copy
     pressure: dict[str, Values]  # share of the time in which some task waited, by resource
-    rates: dict[str, Values]  # of the machine, a second, by what they are of
+    rates: dict[str, Values]  # of the machine, a second, by name
     watts: dict[str, Values]  # by domain of energy
     throttled: Values  # seconds a second that a CPU quota kept CPUs from the run; (): no quota
     temperatures_c: dict[int, Values]  # by package
@@ -111,7 +111,7 @@ def phase_times(run: StoredRun) -> tuple[PhaseTimes, ...]:
     brackets = {bracket.phase: bracket for bracket in run.brackets}
     copies = group_by_key((copy.phase, copy) for copy in run.copies)
     masks = cpus_of_copies(run)
-    phases: dict[int, dict[str, Series]] = {}
+    phases: dict[int, dict[str, UnpackedSeries]] = {}
     for packed in run.series:
         phases.setdefault(packed.phase, {})[packed.family] = unpack_stored(packed, run.head.run)
     return tuple(
@@ -124,7 +124,7 @@ def phase_times(run: StoredRun) -> tuple[PhaseTimes, ...]:
 class _Family:
     """The numbers of one family over the intervals between some edges."""
 
-    def __init__(self, series: Series | None, edges_ns: Sequence[int]) -> None:
+    def __init__(self, series: UnpackedSeries | None, edges_ns: Sequence[int]) -> None:
         self._series = series
         self._edges_ns = edges_ns
         self.places = series.places if series is not None else ()
@@ -132,12 +132,12 @@ class _Family:
 
     def rate(self, column: str, place: int = 0, unit: float = 1.0) -> Values:
         """Return by how much a counter grew a second, in units of the counter's."""
-        if self._series is None or not (values := self._series.of(column, place)):
+        if self._series is None or not (values := self._series.values_of(column, place)):
             return ()
         if self._series.times_ns == self._edges_ns and None not in values:
             at_edges: Sequence[float | None] = values
         else:
-            at_edges = _at(self._series.times_ns, values, self._edges_ns)
+            at_edges = _values_at(self._series.times_ns, values, self._edges_ns)
         return tuple(
             None
             if before is None or after is None
@@ -148,52 +148,66 @@ class _Family:
             if late_ns > early_ns
         )
 
+    def rates(self, columns: Sequence[str]) -> dict[str, dict[int, Values]]:
+        """Return the rates of columns at all places, by column without `_bytes`, and by place."""
+        return {
+            column.removesuffix("_bytes"): {
+                place: self.rate(column, place) for place in self.places
+            }
+            for column in columns
+        }
+
     def level(self, column: str, place: int = 0, unit: float = 1.0) -> Values:
-        """Return a gauge at the end of each interval; None where it was not read then."""
-        if self._series is None or not (values := self._series.of(column, place)):
+        """Return a gauge at the end of each interval, if it was read then."""
+        if self._series is None or not (values := self._series.values_of(column, place)):
             return ()
         at = dict(zip(self._series.times_ns, values, strict=True))
         known = (at.get(edge_ns) for edge_ns in self._edges_ns[1:])
         return tuple(None if value is None else value * unit for value in known)
 
 
-def _at(
+def _values_at(
     times_ns: Sequence[int], values: Sequence[int | None], moments_ns: Sequence[int]
 ) -> list[float | None]:
     """Return a counter at some moments: between two readings it grew evenly.
 
     Before the first reading and behind the last one it is not known.
     """
-    known = [(at, value) for at, value in zip(times_ns, values, strict=True) if value is not None]
-    times = [at for at, _ in known]
-    result: list[float | None] = []
-    for moment in moments_ns:
-        place = bisect_right(times, moment)
-        if place and times[place - 1] == moment:
-            result.append(known[place - 1][1])
-        elif not place or place == len(times):
-            result.append(None)
-        else:
-            (early, before), (late, after) = known[place - 1], known[place]
-            result.append(before + (after - before) * (moment - early) / (late - early))
-    return result
+    readings = [
+        (at_ns, value) for at_ns, value in zip(times_ns, values, strict=True) if value is not None
+    ]
+    reading_times_ns = [at_ns for at_ns, _ in readings]
+    return [_value_at(readings, reading_times_ns, at_ns) for at_ns in moments_ns]
+
+
+def _value_at(
+    readings: Sequence[tuple[int, int]], times_ns: Sequence[int], moment_ns: int
+) -> float | None:
+    place = bisect_right(times_ns, moment_ns)
+    if place and times_ns[place - 1] == moment_ns:
+        return readings[place - 1][1]
+    if not place or place == len(times_ns):
+        return None
+    (early_ns, before), (late_ns, after) = readings[place - 1], readings[place]
+    return before + (after - before) * (moment_ns - early_ns) / (late_ns - early_ns)
 
 
 def _phase_times(
     bracket: PhaseEnded,
-    families: Mapping[str, Series],
+    families: Mapping[str, UnpackedSeries],
     copies: Sequence[CopyEnded],
     masks: Mapping[tuple[int, ...], tuple[int, ...] | None],
 ) -> PhaseTimes:
-    times_ns = families["cpu"].times_ns
-    edges_ns = tuple(dict.fromkeys(sorted(times_ns)))
-    cpu, machine, copy, node, package, traffic = (
-        _Family(families.get(name), edges_ns)
-        for name in ("cpu", "machine", "copy", "node", "package", "traffic")
+    edges_ns = tuple(dict.fromkeys(sorted(families["cpu"].times_ns)))
+
+    def family(name: str) -> _Family:
+        return _Family(families.get(name), edges_ns)
+
+    machine, copy, node, package, traffic = map(
+        family, ("machine", "copy", "node", "package", "traffic")
     )
     copy_cpu = {number: copy.rate("cpu_ms", number, 1e-3) for number in copy.places}
-    energy = [name for name in machine.columns if name.startswith("energy_")]
-    starts = [it.start_ns for it in copies if it.start_ns is not None]
+    starts = [row.start_ns for row in copies if row.start_ns is not None]
     return PhaseTimes(
         phase=bracket.phase,
         benchmark=bracket.benchmark,
@@ -201,48 +215,41 @@ def _phase_times(
         counted=bracket.counted,
         start_ns=bracket.start_ns if bracket.start_ns is not None else min(starts, default=0),
         edges_ns=edges_ns,
-        cpus=tuple(_cpu_times(cpu, copy_cpu, copies, masks)),
+        cpus=tuple(_cpu_times(family("cpu"), copy_cpu, copies, masks)),
         copy_cpu=copy_cpu,
-        moved={
-            number: Moved(
-                read=copy.rate("read_bytes", number),
-                written=copy.rate("written_bytes", number),
-                read_calls=copy.rate("read_calls_bytes", number),
-                write_calls=copy.rate("write_calls_bytes", number),
-            )
-            for number in copy.places
-        },
-        pressure={
-            resource: values
-            for resource in _PRESSURES
-            if (values := machine.rate(f"pressure_{resource}_some_ns", unit=1e-9))
-        },
-        rates={
-            name: values
-            for name, (column, unit) in _RATES.items()
-            if (values := machine.rate(column, unit=unit))
-        },
+        moved={number: _moved(copy, number) for number in copy.places},
+        pressure=_known(
+            {name: machine.rate(f"pressure_{name}_some_ns", unit=1e-9) for name in _PRESSURES}
+        ),
+        rates=_known(
+            {name: machine.rate(column, unit=unit) for name, (column, unit) in _RATES.items()}
+        ),
         watts={
             name.removeprefix("energy_").removesuffix("_uj"): machine.rate(name, unit=1e-6)
-            for name in energy
+            for name in machine.columns
+            if name.startswith("energy_")
         },
         throttled=machine.rate("cfs_throttled_ns", unit=1e-9),
         temperatures_c={
             number: package.level("temperature_mc", number, 1e-3) for number in package.places
         },
         free_bytes={number: node.level("free_kb", number, 1024) for number in node.places},
-        pages={
-            column: {number: node.rate(column, number) for number in node.places}
-            for column in node.columns
-            if not column.endswith("_kb")
-        },
-        traffic={
-            column.removesuffix("_bytes"): {
-                number: traffic.rate(column, number) for number in traffic.places
-            }
-            for column in traffic.columns
-        },
+        pages=node.rates([name for name in node.columns if not name.endswith("_kb")]),
+        traffic=traffic.rates(traffic.columns),
     )
+
+
+def _moved(copy: _Family, number: int) -> Moved:
+    return Moved(
+        read=copy.rate("read_bytes", number),
+        written=copy.rate("written_bytes", number),
+        read_calls=copy.rate("read_calls_bytes", number),
+        write_calls=copy.rate("write_calls_bytes", number),
+    )
+
+
+def _known(values_by_name: Mapping[str, Values]) -> dict[str, Values]:
+    return {name: values for name, values in values_by_name.items() if values}
 
 
 def _cpu_times(
@@ -250,39 +257,39 @@ def _cpu_times(
     copy_cpu: Mapping[int, Values],
     copies: Sequence[CopyEnded],
     masks: Mapping[tuple[int, ...], tuple[int, ...] | None],
-) -> Iterable[CpuTimes]:
+) -> Iterable[CpuGroupTimes]:
     groups = group_cpus(cpu.places, copies, masks)
     for group in dict.fromkeys(groups.values()):
         members = sorted(group.cpus)
-        worked = [
-            cpu.rate(column, member, _HUNDREDTH_S)
-            for member in members
-            for column in ("user", "system")
-        ]
+
+        def mean_share(*columns: str, members: Sequence[int] = members) -> Values:
+            rows = [
+                cpu.rate(column, member, _HUNDREDTH_S) for member in members for column in columns
+            ]
+            return _scaled(_sum_all(rows), len(members))
+
+        busy = mean_share("user", "system")
         of_copies = [copy_cpu[number] for number in sorted(group.copies) if number in copy_cpu]
-        busy = _scaled(_sum_all(worked), len(members))
-        own = _scaled(_sum_all(of_copies), len(members)) if of_copies else (0.0,) * len(busy)
-        yield CpuTimes(
+        copies_share = (
+            _scaled(_sum_all(of_copies), len(members)) if of_copies else (0.0,) * len(busy)
+        )
+        yield CpuGroupTimes(
             cpus=tuple(members),
             copies=tuple(sorted(group.copies)),
-            own=own,
+            own=copies_share,
             others=tuple(
-                None if used is None or mine is None else max(0.0, used - mine)
-                for used, mine in zip(busy, own, strict=False)
+                None if used is None or copies_used is None else max(0.0, used - copies_used)
+                for used, copies_used in zip(busy, copies_share, strict=False)
             ),
-            irq=_scaled(
-                _sum_all([cpu.rate("irq", it, _HUNDREDTH_S) for it in members]), len(members)
-            ),
-            steal=_scaled(
-                _sum_all([cpu.rate("steal", it, _HUNDREDTH_S) for it in members]), len(members)
-            ),
-            mhz=_mean_known([cpu.level("mhz", it) for it in members]),
-            throttles=_sum_all([cpu.rate("throttles", it) for it in members]),
+            irq=mean_share("irq"),
+            steal=mean_share("steal"),
+            mhz=_mean_known([cpu.level("mhz", member) for member in members]),
+            throttles=_sum_all([cpu.rate("throttles", member) for member in members]),
         )
 
 
 def _sum_all(rows: Sequence[Values]) -> Values:
-    """Return sums, None where one of the numbers is not known."""
+    """Return sums of intervals in which all numbers are known."""
     return tuple(
         None if None in column else sum(it for it in column if it is not None)
         for column in zip(*rows, strict=False)
@@ -290,7 +297,7 @@ def _sum_all(rows: Sequence[Values]) -> Values:
 
 
 def _sum_known(rows: Sequence[Values]) -> Values:
-    """Return sums of those that are known, None where none is."""
+    """Return sums of those numbers that are known, if any is."""
     columns = ([it for it in column if it is not None] for column in zip(*rows, strict=False))
     return tuple(sum(known) if known else None for known in columns)
 

@@ -80,7 +80,13 @@ class _Snapshot(NamedTuple):
     def sample(self, khz: Mapping[int, int] | None = None) -> MachineSample:
         """Return what a series takes of it; `khz`: frequencies by CPU."""
         at_ns = self.own["elapsed_ns"]
-        return MachineSample(at_ns, self.stat, self.counters(), khz or {}, self.throttles)
+        return MachineSample(
+            at_ns=at_ns,
+            stat=self.stat,
+            counters=self.counters(),
+            khz=khz or {},
+            throttles=self.throttles,
+        )
 
 
 class MachineReader:

@@ -52,7 +52,7 @@ class SeriesSource(Protocol):
         """Names of the columns."""
 
     def read(self) -> Sequence[Column]:
-        """Return a number of each place for each column; None where it cannot be read."""
+        """Return a number of each place for each column; None is what cannot be read."""
 
 
 class NodeSource:
@@ -122,8 +122,13 @@ class PackageSource:
         return [[read_number(file) for file in self._files]]
 
 
-def machine_sources(root: Path) -> tuple[SeriesSource, ...]:
-    """Return what series of the machine below `root` have besides the readings of `counters`."""
+def machine_sources(root: Path | None) -> tuple[SeriesSource, ...] | None:
+    """Return what series of the machine below `root` have besides the readings of `counters`.
+
+    None without a root: there are to be no series.
+    """
+    if root is None:
+        return None
     return (NodeSource(root / "sys"), PackageSource(root / "sys"))
 
 
@@ -287,7 +292,7 @@ def _cpu_columns(
 def look_at_copy(
     pid: int, before: CopyLook | None, *, since_ns: int, with_bytes: bool
 ) -> CopyLook | None:
-    """Return what a copy's processes have used; None: it is gone.
+    """Return what a copy's processes have used, None once its first process is gone.
 
     `before`: the last look, so long ago. The time of children that were waited for is told in
     ticks; they are looked at where the first process left the CPU to somebody.
@@ -327,5 +332,5 @@ class _Moved:
             self._numbers.append(known)
 
     def total(self) -> tuple[int, ...] | None:
-        """Return the sums; None where no process could be read."""
+        """Return the sums, None if no process could be read."""
         return tuple(map(sum, zip(*self._numbers, strict=True))) if self._numbers else None

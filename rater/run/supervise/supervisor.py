@@ -82,8 +82,7 @@ class Supervisor:
             if not job.proof.once:
                 self._state.foreign = ForeignReader((os.getpid(), guard.launcher.pid))
             energy = EnergyReader(job.energy) if job.energy is not None else None
-            sources = machine_sources(job.series) if job.series is not None else None
-            self._state.reader = MachineReader(energy=energy, sources=sources)
+            self._state.reader = MachineReader(energy=energy, sources=machine_sources(job.series))
         self._job = job
         self._emit = emit
         self._signals = signals

@@ -196,11 +196,16 @@ def timeline_svg(run: Mapping[str, Any], bracket_number: int) -> str:
             "edges": [{"at": edge} for edge in bracket["window"]],
         },
     }
-    figures = [PlacedChart(kind="timeline", chart=chart, width=WIDTH, height=height)]
-    if bracket["tracks"]:
-        most_s = max((row["to"] for row in rows), default=1.0)
-        figures.append(tracks_chart(bracket["tracks"], most_s, WIDTH))
     return stacked_svg(
         f"who ran when: run {run['run']}, {bracket['benchmark'] or 'all benchmarks'}{iteration}",
-        figures,
+        [
+            PlacedChart(kind="timeline", chart=chart, width=WIDTH, height=height),
+            *([tracks_chart(bracket["tracks"], _end_s(bars), WIDTH)] if bracket["tracks"] else []),
+        ],
     )
+
+
+def _end_s(bars: Mapping[str, Any]) -> float:
+    """Return when the last of a bracket's bars ends."""
+    ends = (begin + elapsed_s for begin, elapsed_s in zip(bars["from"], bars["s"], strict=True))
+    return max(ends, default=1.0)

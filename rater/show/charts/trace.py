@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any
 
 from rater.analysis.results.result import failure_text
-from rater.analysis.results.series import CpuTimes, PhaseTimes, Values
+from rater.analysis.results.series import CpuGroupTimes, PhaseTimes, Values
 from rater.record.events import CopyEnded, PhaseEnded
 from rater.record.stored import StoredRun, is_good
 from rater.show.screen.format import sanitize
@@ -204,7 +204,7 @@ def _counters(phase: PhaseTimes, nodes: Mapping[int, int | None]) -> Iterator[Tr
         yield from _counter(phase, place + 1, "memory traffic, MB/s", kinds)
 
 
-def _cpu_counters(phase: PhaseTimes, cpus: CpuTimes, process: int) -> Iterator[TraceEvent]:
+def _cpu_counters(phase: PhaseTimes, cpus: CpuGroupTimes, process: int) -> Iterator[TraceEvent]:
     name = f"CPU {format_list(cpus.cpus)}"
     shares = {"copies": cpus.own, "others": cpus.others, "irq": cpus.irq, "steal": cpus.steal}
     used = {kind: (values, 100.0) for kind, values in shares.items()}
@@ -225,13 +225,13 @@ def _counter(
         return
     edges_us = [max(0.0, at_ns / 1000) for at_ns in phase.edges_ns]
     for number, at_us in enumerate(edges_us[:-1]):
-        known = {
+        step = {
             kind: round(value * scale, 3)
             for kind, (series, scale) in values.items()
             if number < len(series) and (value := series[number]) is not None
         }
-        if known:
-            yield _step(process, name, at_us, known)
+        if step:
+            yield _step(process, name, at_us, step)
     yield _step(process, name, edges_us[-1], dict.fromkeys(values, 0.0))
 
 

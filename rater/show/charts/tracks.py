@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from rater.analysis.results.series import CpuTimes, PhaseTimes, Values
+from rater.analysis.results.series import CpuGroupTimes, PhaseTimes, Values
 from rater.record.stored import RunHead
 from rater.show.charts.vega import PlacedChart
 from rater.show.screen.console import Printer
@@ -21,7 +21,7 @@ from rater.show.screen.format import sanitize
 from rater.text.cpuset import format_list
 
 if TYPE_CHECKING:
-    from rater.show.documents.readings import SeriesDocument
+    from rater.show.documents.readings import CpuSeriesJson, SeriesDocument
 
 _LEAST_SHARE = 0.01  # of the time: less in every interval is not shown
 _LEAST_RATE = 1e5  # bytes a second
@@ -54,7 +54,7 @@ def phase_tracks(phase: PhaseTimes) -> tuple[Track, ...]:
 def _tracks(phase: PhaseTimes) -> Iterator[Track]:
     used = [cpus for cpus in phase.cpus if cpus.copies] or [*phase.cpus]
 
-    def percent_of_cpus(take: Callable[[CpuTimes], Values]) -> Values:
+    def percent_of_cpus(take: Callable[[CpuGroupTimes], Values]) -> Values:
         return _scaled(_weighted([(take(cpus), len(cpus.cpus)) for cpus in used]), 100.0)
 
     own = percent_of_cpus(lambda cpus: cpus.own)
@@ -92,11 +92,11 @@ def _tracks(phase: PhaseTimes) -> Iterator[Track]:
 _RESOURCES = {"cpu": "a CPU", "memory": "memory", "io": "a disk"}
 
 
-def _steal(cpus: CpuTimes) -> Values:
+def _steal(cpus: CpuGroupTimes) -> Values:
     return cpus.steal
 
 
-def _irq(cpus: CpuTimes) -> Values:
+def _irq(cpus: CpuGroupTimes) -> Values:
     return cpus.irq
 
 
@@ -121,14 +121,18 @@ def _weighted(rows: Sequence[tuple[Values, int]]) -> Values:
     """Return means over the rows that are known in an interval, by their weights."""
     means: list[float | None] = []
     for column in zip(*(values for values, _ in rows), strict=False):
-        known = [
-            (value, weight)
-            for value, (_, weight) in zip(column, rows, strict=True)
-            if value is not None
-        ]
-        weights = sum(weight for _, weight in known)
-        means.append(sum(value * weight for value, weight in known) / weights if weights else None)
+        weights = [weight for _, weight in rows]
+        means.append(_weighted_mean(column, weights))
     return tuple(means)
+
+
+def _weighted_mean(values: Sequence[float | None], weights: Sequence[float]) -> float | None:
+    """Return the mean of the values that are known, if any is."""
+    pairs = [
+        (value, weight) for value, weight in zip(values, weights, strict=True) if value is not None
+    ]
+    whole = sum(weight for _, weight in pairs)
+    return sum(value * weight for value, weight in pairs) / whole if whole else None
 
 
 def _mean(rows: Sequence[Values]) -> Values:
@@ -149,13 +153,7 @@ def coarsened(track: Track, most: int = _MOST_INTERVALS) -> Track:
     lengths = [late - early for early, late in zip(track.edges_s, track.edges_s[1:], strict=False)]
     for first in range(0, len(track.values), together):
         last = min(first + together, len(track.values))
-        known = [
-            (value, lengths[place])
-            for place in range(first, last)
-            if (value := track.values[place]) is not None
-        ]
-        length = sum(seconds for _, seconds in known)
-        values.append(sum(value * s for value, s in known) / length if length else None)
+        values.append(_weighted_mean(track.values[first:last], lengths[first:last]))
         edges.append(track.edges_s[last])
     return Track(
         name=track.name,
@@ -215,30 +213,31 @@ def print_tracks(head: RunHead, phases: Sequence[PhaseTimes], printer: Printer) 
     """Print the tracks of each phase below the line of its time."""
     printer.prose(f"run {head.run}: what the machine did over time", "bold")
     for phase in phases[:_MOST_PHASES]:
-        tracks = phase_tracks(phase)
-        printer.line()
         name = sanitize(phase.benchmark or "all benchmarks")
         iteration = "" if phase.iteration is None else f", iteration {phase.iteration}"
-        discarded = "" if phase.counted else " (not counted)"
-        printer.line(f"{name}{iteration}{discarded}", "bold")
-        if not tracks:
-            printer.line("nothing was read that is worth a line")
-            continue
-        names = [track.name for track in tracks]
-        most = [track.most_text for track in tracks]
-        left, right = max(map(len, names)) + 1, max(map(len, most)) + 1
-        cells = max(_LEAST_CELLS, printer.width - left - right - 1)
-        end_s = phase.seconds[-1]
-        ruler = f"0 s{f'{end_s:.3g} s':>{cells - 3}}"
-        printer.line(f"{'':<{left}}{ruler}{'most':>{right}}", "dim")
-        for track, text in zip(tracks, most, strict=True):
-            signs = _signs(track, end_s, cells, ascii_only=printer.ascii_only)
-            printer.line(f"{track.name:<{left}}{signs}{text:>{right}}")
+        printer.line()
+        printer.line(f"{name}{iteration}{'' if phase.counted else ' (not counted)'}", "bold")
+        _print_phase(phase_tracks(phase), phase.seconds[-1], printer)
     if len(phases) > _MOST_PHASES:
         left_out = len(phases) - _MOST_PHASES
         printer.prose(
             f"{left_out} more brackets: choose with --benchmark and --iteration, or take --json"
         )
+
+
+def _print_phase(tracks: Sequence[Track], end_s: float, printer: Printer) -> None:
+    """Print a line for each track below the ends of the time."""
+    if not tracks:
+        printer.line("nothing was read that is worth a line")
+        return
+    left = max(len(track.name) for track in tracks) + 1
+    right = max(len(track.most_text) for track in tracks) + 1
+    cells = max(_LEAST_CELLS, printer.width - left - right - 1)
+    ruler = f"0 s{f'{end_s:.3g} s':>{cells - 3}}"
+    printer.line(f"{'':<{left}}{ruler}{'most':>{right}}", "dim")
+    for track in tracks:
+        signs = _signs(track, end_s, cells, ascii_only=printer.ascii_only)
+        printer.line(f"{track.name:<{left}}{signs}{track.most_text:>{right}}")
 
 
 def _signs(track: Track, end_s: float, cells: int, *, ascii_only: bool) -> str:
@@ -255,7 +254,7 @@ def _signs(track: Track, end_s: float, cells: int, *, ascii_only: bool) -> str:
 
 
 def mean_between(track: Track, begin_s: float, end_s: float) -> float | None:
-    """Return a track's mean over a piece of time; None where nothing is known of it."""
+    """Return a track's mean over a piece of time, if anything is known of it."""
     first = max(0, bisect_right(track.edges_s, begin_s) - 1)
     whole = seconds = 0.0
     for place in range(first, len(track.values)):
@@ -288,19 +287,20 @@ def series_document(
                     {"name": track.name, "unit": track.unit, "values": [*track.values]}
                     for track in phase_tracks(phase)
                 ],
-                "cpus": [
-                    {
-                        "cpus": [*it.cpus],
-                        "copies": [*it.copies],
-                        "own": [*it.own],
-                        "others": [*it.others],
-                        "irq": [*it.irq],
-                        "steal": [*it.steal],
-                        "mhz": [*it.mhz],
-                    }
-                    for it in phase.cpus
-                ],
+                "cpus": [_cpus_document(cpus) for cpus in phase.cpus],
             }
             for phase in phases
         ],
+    }
+
+
+def _cpus_document(cpus: CpuGroupTimes) -> CpuSeriesJson:
+    return {
+        "cpus": [*cpus.cpus],
+        "copies": [*cpus.copies],
+        "own": [*cpus.own],
+        "others": [*cpus.others],
+        "irq": [*cpus.irq],
+        "steal": [*cpus.steal],
+        "mhz": [*cpus.mhz],
     }

@@ -180,7 +180,7 @@ def sheet_svg(
 
 
 def stacked_svg(title: str, figures: Sequence[PlacedChart]) -> str:
-    """Return figures of one width below a title, each as high as it is, below each other."""
+    """Return figures of one width and any height in a column below a title."""
     sides = _spec(figures[0].kind)["padding"]
     width = sides["left"] + figures[0].width + sides["right"] + _GAP
     top, groups = _TOP, []

@@ -150,18 +150,8 @@ def _draw_time(output: Output, word: str, options: PlotOptions, file: Path | Non
         )
     if file is not None and shown is not None:
         data = run_data(shown, {})
-        wanted = {(sanitize(it.benchmark or ""), it.iteration) for it in phases}
-        places = [
-            place
-            for place, bracket in enumerate(data["timeline"]["brackets"])
-            if (bracket["benchmark"] or "", bracket["iteration"]) in wanted and bracket["tracks"]
-        ]
-        if not places:
-            raise InputError(f"run {head.run}: nothing is stored of when its copies ran")
-        brackets = data["timeline"]["brackets"]
-        write_drawing(
-            timeline_svg(data, max(places, key=lambda it: brackets[it]["lost"] or 0.0)), file
-        )
+        number = _bracket(data, benchmark, options.iteration, head, with_tracks=True)
+        write_drawing(timeline_svg(data, number), file)
     if output.json:
         print_json_rows(series_document(phases, head, options.file))
     elif file is not None:
@@ -207,7 +197,12 @@ def _draw_cpi(output: Output, words: Sequence[str], options: PlotOptions, file: 
 
 
 def _bracket(
-    data: dict[str, Any], benchmark: str | None, iteration: int | None, head: RunHead
+    data: dict[str, Any],
+    benchmark: str | None,
+    iteration: int | None,
+    head: RunHead,
+    *,
+    with_tracks: bool = False,
 ) -> int:
     brackets = data["timeline"]["brackets"]
     asked = None if benchmark is None else sanitize(benchmark)
@@ -216,6 +211,7 @@ def _bracket(
         for place, bracket in enumerate(brackets)
         if bracket["benchmark"] in (None, asked) or asked is None
         if iteration in (None, bracket["iteration"])
+        if bracket["tracks"] or not with_tracks
     ]
     if not places:
         raise InputError(f"run {head.run}: nothing is stored of when its copies ran")

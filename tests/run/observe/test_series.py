@@ -12,7 +12,7 @@ import pytest
 from rater.plan.options import Cadence
 from rater.plan.schedule import make_plan
 from rater.record.events import CpuReadings, PhaseSeries
-from rater.record.series import Series, unpack
+from rater.record.series import UnpackedSeries, unpack
 from rater.run.observe import counters
 from rater.run.observe.counters import MachineReader, PhaseCounters
 from rater.run.observe.series import (
@@ -39,10 +39,12 @@ def stat_of(*user_s: int) -> bytes:
 
 
 def sample(second: int, *user_s: int, **machine: int) -> MachineSample:
-    return MachineSample(second * S, stat_of(*user_s), machine, {}, {})
+    return MachineSample(
+        at_ns=second * S, stat=stat_of(*user_s), counters=machine, khz={}, throttles={}
+    )
 
 
-def by_family(events: tuple[PhaseSeries, ...]) -> dict[str, Series]:
+def by_family(events: tuple[PhaseSeries, ...]) -> dict[str, UnpackedSeries]:
     return {event.family: unpack(event) for event in events}
 
 
@@ -58,12 +60,12 @@ def test_a_phase_is_sampled_at_its_edges_and_between_them() -> None:
     series = by_family(sampler.close(phase=3, origin_ns=11 * S))
     assert set(series) == {"cpu", "machine", "copy"}
     assert series["cpu"].times_ns == (-1 * S, 1 * S, 2 * S)
-    assert series["cpu"].of("user", 0) == (500, 700, 800)
-    assert series["machine"].of("pswpin") == (7, 9, 9)
-    assert series["copy"].of("cpu_ms", 0) == (0, 1500, 2000)
+    assert series["cpu"].values_of("user", 0) == (500, 700, 800)
+    assert series["machine"].values_of("pswpin") == (7, 9, 9)
+    assert series["copy"].values_of("cpu_ms", 0) == (0, 1500, 2000)
     # Bytes of the last moments before an end are not seen, and those that were are kept.
-    assert series["copy"].of("read_bytes", 0) == (0, 4096, 4096)
-    assert series["copy"].of("cpu_ms", 1) == (0, 0, 900)
+    assert series["copy"].values_of("read_bytes", 0) == (0, 4096, 4096)
+    assert series["copy"].values_of("cpu_ms", 1) == (0, 0, 900)
 
 
 def test_a_copys_next_run_counts_on_from_the_one_before() -> None:
@@ -76,8 +78,8 @@ def test_a_copys_next_run_counts_on_from_the_one_before() -> None:
     sampler.add(sample(2, 0))
     sampler.add_copies(2 * S, {0: CopyLook(72, S // 4, (5, 0, 0, 0))})
     series = by_family(sampler.close(0, 0))["copy"]
-    assert series.of("cpu_ms", 0) == (0, 3500, 4250)
-    assert series.of("read_bytes", 0) == (0, 10, 15)
+    assert series.values_of("cpu_ms", 0) == (0, 3500, 4250)
+    assert series.values_of("read_bytes", 0) == (0, 10, 15)
 
 
 def test_a_phase_without_a_sample_between_its_edges_has_no_series() -> None:
@@ -92,7 +94,7 @@ def test_a_cpu_that_goes_offline_is_not_known_from_then_on() -> None:
     for second, seconds in enumerate([(1, 1), (2, 2), (3,)]):
         sampler.add(sample(second, *seconds))
     series = by_family(sampler.close(0, 0))["cpu"]
-    assert series.of("user", 1) == (100, 200, None)
+    assert series.values_of("user", 1) == (100, 200, None)
 
 
 def test_nodes_have_free_memory_page_cache_and_where_pages_came_from(tmp_path: Path) -> None:
@@ -148,9 +150,9 @@ def test_the_counters_of_a_phase_give_its_series_of_512_cpus(machine: Path) -> N
     readings.end()
     series = by_family(readings.series(origin_ns=0))
     assert set(series) == {"cpu", "machine", "node", "copy"}
-    assert series["cpu"].of("user", 511) == (51100,) * 3
-    assert series["node"].of("free_kb", 7) == (5, 5, 5)
-    assert series["machine"].of("pgpgin") == (5, 5, 5)
+    assert series["cpu"].values_of("user", 511) == (51100,) * 3
+    assert series["node"].values_of("free_kb", 7) == (5, 5, 5)
+    assert series["machine"].values_of("pgpgin") == (5, 5, 5)
     # Of a turn without any copy: 0.1 % of a CPU, where 0.3 % are allowed for 256.
     assert result.cost_ns < 50_000_000
 
