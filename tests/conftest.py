@@ -25,7 +25,11 @@ from tests.support.settings_tree import make_tree
 from tests.support.wings import ABSENT
 
 TESTS = Path(__file__).parent
-collect_ignore = [*ABSENT, *(["test_wings.py"] if ABSENT else [])]
+collect_ignore = [
+    *ABSENT,
+    *(f"papers/{wing}" for wing in ABSENT),
+    *(["test_wings.py"] if ABSENT else []),
+]
 # Under nohup and in the background these are ignored, and what tests start would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from rater.commands.command_line import RUNS, CommandTrait
 from rater.commands.common import SWEEP, Subcommand, command_of, output_of, run_arguments_of
+from rater.system.errors import InputError
 
 _DESCRIPTION = """\
 Fit a line and a parabola to the layouts of a sweep, benchmark by benchmark: R2,
@@ -103,17 +104,20 @@ def _trace_pages(arguments: Namespace) -> int:
 
 
 def _model_sweep(arguments: Namespace) -> int:
-    from rater.lab.models.study import model_sweep
+    from rater.lab.models.study import ModelOptions, model_points, model_sweep
 
-    return model_sweep(
-        output_of(arguments),
-        sweep_word=arguments.which,
+    options = ModelOptions(
         x=arguments.x,
         y=arguments.y,
         axis=arguments.axis,
         degree=arguments.degree,
         file=arguments.file,
     )
+    if (arguments.csv is None) == (arguments.which is None):
+        raise InputError("expected a SWEEP, as in `rater lab model last`, or --csv FILE")
+    if arguments.csv is not None:
+        return model_points(output_of(arguments), arguments.csv, options)
+    return model_sweep(output_of(arguments), arguments.which, options)
 
 
 _ACTIONS = {
@@ -175,15 +179,18 @@ $ rater lab trace --budget 20 -- ./program input
     "model": Subcommand(
         run=_model_sweep,
         arguments=f"""
-SWEEP >which         a number, last, last~1, the start of a uuid
---x (walks|misses|huge|axis)  page-walk cycles, TLB misses, the share of large pages, or the axis
-                     as it is
+SWEEP? >which        a number, last, last~1, the start of a uuid
+--csv FILE           points of your own instead, a row each, with a heading: --x and --y name two of
+                     its columns; a column `benchmark` divides them, rows of one `layout` are runs
+--x walks|misses|huge|axis|COLUMN  page-walk cycles, TLB misses, the share of large pages, or the
+                     axis as it is
 {_Y}
 --axis NAME          the axis to use as x, if there are several
 --degree (2|3):int =2  of the highest polynomial; default 2
 -o FILE >file        draw the models as well, into FILE, by its name .svg, .png or .pdf
 $ rater lab model last
 $ rater lab model 3 --x walks --y cycles -o fits.svg
+$ rater lab model --csv points.csv --x walks --y joules
 """,
         help="fit time to page walks",
         description=_DESCRIPTION,

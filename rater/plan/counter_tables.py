@@ -7,6 +7,7 @@ import operator
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from rater.plan.tlb import Tlb, parse_tlb
 from rater.system.errors import InputError
 from rater.text.documents import TableReader, did_you_mean, read_text, toml_document
 from rater.text.kinds import FILLED_STRING, FLAG, STRING, ValueKind, choice, whole
@@ -234,6 +236,8 @@ class CounterTable(Struct, frozen=True, kw_only=True):
     source: EventSource
     device: str  # below /sys/bus/event_source/devices, `*` for any ending; "": none of its own
     match: ProcessorMatch
+    tlb: Tlb | None  # of data, usual for the family; None: not known
+    seen_on: str | None  # the processor on which its counts were looked at; None: on none
     counters: int  # events without a counter of their own that a group may have
     groups: tuple[EventGroup, ...]
     metrics: tuple[tuple[str, Formula], ...]
@@ -316,6 +320,8 @@ def parse_table(text: str, path: Path) -> CounterTable:
         source=pmu.get("source", choice(EventSource), EventSource.RAW),
         device=pmu.get("device", _DEVICE, ""),
         match=_match(pmu.table("match")),
+        tlb=pmu.get("tlb", _TLB, None),
+        seen_on=pmu.get("seen_on", FILLED_STRING, None),
         counters=counters,
         groups=groups,
         metrics=_formulas(root.table("metrics"), rated),
@@ -382,6 +388,15 @@ def _formulas(table: TableReader, rated: Iterable[str]) -> tuple[tuple[str, Form
         except ValueError as error:
             table.mistake(str(error), name)
     return tuple(formulas)
+
+
+def _parsed_tlb(text: object) -> Tlb | None:
+    with suppress(InputError):
+        return parse_tlb(text) if isinstance(text, str) else None
+    return None
+
+
+_TLB = ValueKind('a TLB, as "64x4,1536x12"', _parsed_tlb, None)
 
 
 def _match(table: TableReader) -> ProcessorMatch:

@@ -461,8 +461,18 @@ def test_errors_are_in_per_cent_of_the_largest_benefit() -> None:
     assert [mapping.measured for mapping in check.mappings] == [0.0, 0.5, 1.0]
     assert [mapping.error for mapping in check.mappings] == pytest.approx([0.0, 0.1, 0.0])
     assert (check.told, check.most_saved_s) == (True, 1.0)
-    assert math.isclose(check.mean_error, 0.05)
-    assert math.isclose(check.max_error, 0.1)
+    assert check.mean_error == pytest.approx(0.05)
+    assert check.max_error == pytest.approx(0.1)
+    # Predicted 60 of 100 ns, of 0.5 s: shares can agree where times do not, so a ratio says both.
+    assert check.mappings[1].ratio == pytest.approx(60e-9 / 0.5)
+
+
+def test_two_mappings_have_no_error_and_one_round_no_noise() -> None:
+    """Of two the error of the better one is 0 by construction."""
+    check = check_benefits(["none", "heap"], [0.0, 49.4e6], [[1.0], [0.9329]])
+    assert (check.mean_error, check.max_error) == (None, None)
+    assert (check.most_saved_noise_s, check.best.noise_s, check.told) == (None, None, False)
+    assert check.best.ratio == pytest.approx(49.4 / 67.1)
 
 
 def test_drift_that_hits_all_mappings_of_a_round_is_no_noise() -> None:

@@ -122,6 +122,7 @@ def trace_of(trace_run: TraceRun) -> PageTrace:
         has_ranges=True,
         elapsed_s=trace_run.elapsed_s,
         native_s=None,
+        native_cpu_s=None,
         tlb="",
         engine="",
         name="program",

@@ -21,6 +21,7 @@ from tests.support.papers import INTEGER, json_of, rows_of, store_times, suite_o
 from tests.support.placement_samples import store_run
 from tests.support.places import DIVOT_CASES, needs_cases
 from tests.support.raw_files import HEAD, bracket
+from tests.support.wings import needs_wing
 
 CASES = DIVOT_CASES / "cases"
 
@@ -62,6 +63,7 @@ def test_table_2_rotated_order_has_its_whole_bracket_in_the_table(
     assert ["whole", "run", "10.0"] in [line[:3] for line in rows_of(out)]
 
 
+@needs_wing("speccpu")
 def test_section_2_score_is_copies_times_reference_over_the_median_bracket(
     rater: Rater, tmp_path: Path
 ) -> None:
@@ -190,6 +192,7 @@ def test_section_5_1_start_up_has_its_seconds_and_its_share_the_same_everywhere(
     assert "start-up: 736 s, +30.7 % (iteration 1)" in out
 
 
+@needs_wing("speccpu")
 def test_table_3_base_and_peak_have_three_runs_each_in_one_row(
     rater: Rater, tmp_path: Path
 ) -> None:

@@ -53,6 +53,7 @@ def a_trace(rate: float = 1.0) -> PageTrace:
         rate=rate,
         elapsed_s=2.0,
         native_s=0.25,
+        native_cpu_s=0.25,
         page_changes=20_000,
         programs=1,
         processes=0,

@@ -268,3 +268,66 @@ def _changes(stacks: Sequence[_Stacks]) -> Iterator[CpiChange]:
                 cycles=tuple(side.get(name) for side in sides),
                 cpi=first[TOTAL],
             )
+
+
+# -- What became of the instructions per cycle and of misses ---------------------------------------
+
+IPC = "instructions per cycle"
+
+
+class CountedChange(Struct, frozen=True, kw_only=True):
+    """A rate that was counted, of one benchmark in all sides."""
+
+    benchmark: str
+    tune: str | None
+    name: str  # IPC, or a metric of the table: walks_mpki
+    values: tuple[float | None, ...]  # the baseline first; None: not counted
+
+    @property
+    def _ratios(self) -> tuple[float | None, ...]:
+        first = self.values[0]
+        return tuple(
+            value / first if first and value is not None else None for value in self.values[1:]
+        )
+
+    @property
+    def improvements(self) -> tuple[float | None, ...]:
+        """By how much each other side has more, as a share; None for misses."""
+        return tuple(
+            ratio - 1 if ratio is not None and self.name == IPC else None for ratio in self._ratios
+        )
+
+    @property
+    def reductions(self) -> tuple[float | None, ...]:
+        """By how much each other side has less, as a share; None for instructions per cycle."""
+        return tuple(
+            1 - ratio if ratio is not None and self.name != IPC else None for ratio in self._ratios
+        )
+
+
+def counted_changes(sides: Sequence[Side]) -> tuple[CountedChange, ...]:
+    """Return IPC and metrics of benchmarks that the baseline and another side counted."""
+    rates = [_counted_rates(side) for side in sides]
+    changes: list[CountedChange] = []
+    for (benchmark, tune, user_only), first in rates[0].items():
+        others = [side.get((benchmark, tune, user_only), {}) for side in rates[1:]]
+        changes += [
+            CountedChange(
+                benchmark=benchmark,
+                tune=tune,
+                name=name,
+                values=(value, *(other.get(name) for other in others)),
+            )
+            for name, value in first.items()
+            if any(name in other for other in others)
+        ]
+    return tuple(changes)
+
+
+def _counted_rates(side: Side) -> _Stacks:
+    rates: _Stacks = {}
+    for counts in counts_of(side.runs):
+        if counts.rates is not None and counts.rates.cpi:
+            key = (counts.benchmark, counts.tune, counts.user_only)
+            rates.setdefault(key, {IPC: 1 / counts.rates.cpi, **dict(counts.metrics)})
+    return rates

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 from math import fsum
@@ -24,12 +24,14 @@ from rater.record.events import CopyEnded, EventCount
 from rater.record.run import CopyStatus
 from rater.record.stored import StoredRun
 from rater.system.errors import InputError
+from rater.text.values import group_by_key
 
 # -- Counts of copies as rates: events per instruction, cycles per instruction, clock --------------
 #
 # Every count is divided by the instructions of its own run, so that groups which were counted in
 # different iterations go together (Korn and Chang count 19 groups in as many runs).
 
+TRANSLATION = "translation"  # the part of a CPI that page walks take
 OTHER = "other"  # the part of a CPI that no event accounts for
 
 
@@ -193,6 +195,17 @@ class CountedGroup(Struct, frozen=True, kw_only=True):
     means: tuple[tuple[str, float], ...]  # of a copy's run, by event
 
 
+class CpuCounts(Struct, frozen=True, kw_only=True):
+    """What the copies came to that ran on one CPU."""
+
+    cpu: int
+    node: int | None
+    runs: int  # of copies
+    cpi: float
+    translation: float | None  # share of the cycles in page walks; None: the table cannot tell
+    metrics: tuple[tuple[str, float], ...]
+
+
 class BenchmarkCounts(Struct, frozen=True, kw_only=True):
     """What the counters of a benchmark's copies came to by one table."""
 
@@ -205,6 +218,7 @@ class BenchmarkCounts(Struct, frozen=True, kw_only=True):
     cpi_spread: float | None  # between the iterations: the groups of these were put together
     stack: CpiStack | None
     metrics: tuple[tuple[str, float], ...]
+    cpus: tuple[CpuCounts, ...] = ()  # of copies that were bound; ascending
 
 
 class RunCounts(Struct, frozen=True):
@@ -280,7 +294,31 @@ def _count_benchmark(
         if parsed_table and parsed_table.stack and rates
         else None,
         metrics=tuple(metrics_of(parsed_table, rates).items()) if parsed_table and rates else (),
+        cpus=tuple(_cpus(copies, table, parsed_table)),
     )
+
+
+def _cpus(
+    copies: Sequence[CopyEnded], table: str, parsed_table: CounterTable | None
+) -> Iterator[CpuCounts]:
+    """Yield the rates of the copies of each CPU, as `trapstat` has them."""
+    by_cpu = group_by_key((copy.cpu, copy) for copy in copies if copy.cpu is not None)
+    for cpu, on_cpu in sorted(by_cpu.items()):
+        rates = rates_of(on_cpu, table)
+        if rates is None:
+            continue
+        parts: dict[str, float] = {}
+        if parsed_table is not None and parsed_table.stack:
+            parts = {part.name: part.cycles for part in stack_of(parsed_table, rates).parts}
+        walks = parts.get(TRANSLATION)
+        yield CpuCounts(
+            cpu=cpu,
+            node=on_cpu[0].node,
+            runs=len(on_cpu),
+            cpi=rates.cpi,
+            translation=walks / rates.cpi if walks is not None and rates.cpi else None,
+            metrics=tuple(metrics_of(parsed_table, rates).items()) if parsed_table else (),
+        )
 
 
 def _groups(copies: Sequence[CopyEnded]) -> Iterable[CountedGroup]:

@@ -11,7 +11,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.analysis.compare.compare import compare
-from rater.analysis.compare.model import Comparison, CpiChange, EffectRow, cpi_changes
+from rater.analysis.compare.model import (
+    Comparison,
+    CountedChange,
+    CpiChange,
+    EffectRow,
+    counted_changes,
+    cpi_changes,
+)
 from rater.analysis.results.copies import MemoryRow, Point, memory_rows
 from rater.analysis.stats.estimate import f_exceeded, t_quantile
 from rater.analysis.stats.robust import Floats
@@ -60,6 +67,7 @@ class PageLab(Struct, frozen=True, kw_only=True):
     rows: tuple[EffectRow, ...]  # suite, its INT and FP parts, then benchmarks in their order
     memory: tuple[MemoryRow, ...]
     cpi: tuple[CpiChange, ...]
+    counted: tuple[CountedChange, ...]
     models: tuple[SweepModel, ...]
     energy: tuple[SweepModel, ...]  # the same of joules; () where none were measured
     no_models: str | None  # why there are none, in words
@@ -103,6 +111,7 @@ def page_lab(
         rows=(*comparison.suite_rows, *comparison.benchmarks),
         memory=memory_rows(ordered),
         cpi=cpi_changes(comparison.sides),
+        counted=counted_changes(comparison.sides),
         models=models,
         energy=_models(ordered, OF_ENERGY, traces_by_name)[0],
         no_models=no_models,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from rater.analysis.stats.robust import Floats
 from rater.lab.models.fits import NAMES, PolynomialFit, Quality, TwoPointModel, shown_pairs
@@ -178,12 +179,20 @@ TABLE = {
 }
 
 
-def models_document(
-    sweep: int, models: Sequence[SweepModel], missing: Sequence[str], disturbed: Sequence[str] = ()
-) -> object:
+class ModelSource(Struct, frozen=True):
+    """The measurements that models are of."""
+
+    sweep: int | None  # its number; None: a file
+    name: str  # `sweep 3`, or the name of the file
+    missing: tuple[str, ...] = ()  # points without runs
+    disturbed: tuple[str, ...] = ()
+
+
+def models_document(models: Sequence[SweepModel], source: ModelSource) -> object:
     """Return everything."""
-    points = {"points_without_runs": missing, "disturbed": disturbed}
-    return to_json({"rater": 1, "sweep": sweep, **points, "models": models}, TABLE)
+    points = {"points_without_runs": source.missing, "disturbed": source.disturbed}
+    file = {} if source.sweep is not None else {"csv": source.name}
+    return to_json({"rater": 1, "sweep": source.sweep, **file, **points, "models": models}, TABLE)
 
 
 # -- Models of layouts on a terminal and a page: what is warranted, fits, two-point lines ----------

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from rater.analysis.compare.model import Effect, EffectRow
 from rater.analysis.results.copies import MemoryCell
 from rater.lab.models.model import PageLab, RankingCheck, SweepModel, TermState
@@ -16,7 +18,7 @@ from rater.show.charts.vega import Html, element
 from rater.show.compare.comparison import (
     comparison_document,
 )
-from rater.show.compare.cycles import cpi_document, cpi_parts
+from rater.show.compare.cycles import counted_document, counted_parts, cpi_document, cpi_parts
 from rater.show.compare.differences import trouble_parts
 from rater.show.compare.effects import effect_name, factor_text, interval_text
 from rater.show.compare.memory import memory_document, memory_parts
@@ -61,6 +63,12 @@ def lab_parts(lab: PageLab) -> Iterator[Part]:
     yield from trouble_parts(lab.comparison.troubles)
     yield from gains_parts(lab)
     yield from _memory_parts(lab)
+    sides = lab.comparison.sides
+    of_largest = [
+        replace(change, values=(change.values[0], change.values[lab.largest]))
+        for change in lab.counted
+    ]
+    yield from counted_parts(of_largest, (sides[0], sides[lab.largest]))
     counted = [it for it in lab.cpi if it.cycles[lab.largest] is not None]
     yield from cpi_parts(counted, lab.comparison.sides)
     yield from overview_parts(lab)
@@ -86,6 +94,7 @@ def rankings_parts(lab: PageLab) -> Iterator[Part]:
         ),
         Field(heading="large|pages", value=lambda it: it.best.large_pages),
         Field(heading="saves|ms", value=lambda it: it.saved_ns, form=MILLISECONDS),
+        Field(heading="predicted|/measured", value=_ratio),
         Field(heading=("error of", "mean %"), value=lambda it: _error(it, "mean_error")),
         Field(heading=("benefit", "max %"), value=lambda it: _error(it, "max_error")),
     )
@@ -240,6 +249,7 @@ def lab_document(lab: PageLab) -> dict[str, object]:
         "comparison": comparison_document(lab.comparison),
         **memory_document(lab.memory, labels),
         "cpi": cpi_document(lab.cpi),
+        "counted": counted_document(lab.counted),
         "models": to_json(lab.models, TABLE),
         "energy_models": to_json(lab.energy, TABLE),
         "no_models_because": lab.no_models,
@@ -266,6 +276,12 @@ def _megabytes(cell: MemoryCell | None, name: str) -> float | None:
 def _more(base: MemoryCell | None, most: MemoryCell | None) -> float | None:
     here, there = (_megabytes(it, "max_bytes") for it in (most, base))
     return None if not here or not there else here / there - 1
+
+
+def _ratio(check: RankingCheck) -> str | None:
+    """Return what was predicted of the best layout over what it saved."""
+    ratio = check.check.best.ratio if check.check and check.check.told else None
+    return None if ratio is None else f"{ratio:.2f}"
 
 
 def _error(check: RankingCheck, name: str) -> str | None:

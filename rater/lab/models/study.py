@@ -22,8 +22,9 @@ from rater.lab.models.model import (
     page_lab,
 )
 from rater.lab.models.observed import ModelRequest, observe
+from rater.lab.models.points_file import points_of_csv
 from rater.lab.models.quantities import PAGES, PredictorKind, effort_named
-from rater.lab.models.show import models_document, models_parts, models_svg
+from rater.lab.models.show import ModelSource, models_document, models_parts, models_svg
 from rater.lab.models.show_study import lab_document, lab_parts, page_part
 from rater.lab.trace.ranking import page_costs
 from rater.lab.trace.store import load_trace, trace_heads
@@ -35,6 +36,7 @@ from rater.store.store import Store
 from rater.store.sweeps import PREFIX, find_sweep, load_sweep
 from rater.system.errors import InputError
 from rater.system.process import pip_install, print_error
+from rater.text.documents import read_text
 from rater.text.values import count, truncate_list
 from rater.workflow.arguments import Output, RunArguments, open_existing_store, print_view
 from rater.workflow.results.divots import find_recurring
@@ -198,41 +200,77 @@ def _write(page: LabPage, store: Store, lab: PageLab) -> Path | None:
 # -- `rater lab model`: what describes the layouts of a sweep, and how well it predicts ------------
 
 
-def model_sweep(
-    output: Output,
-    *,
-    sweep_word: str,
-    x: str | None,
-    y: str,
-    axis: str | None,
-    degree: int,
-    file: str | None,
-) -> int:
-    """Print the models of a sweep.
+class ModelOptions(Struct, frozen=True, kw_only=True):
+    """Options of `rater lab model`.
 
     `x` is the word of a `PredictorKind`, and None takes the first that is known. `y` names the
-    predicted quantity: a word of `EFFORTS`, or a metric that copies report.
+    predicted quantity: a word of `EFFORTS`, or a metric that copies report. Of a CSV file both
+    name columns.
     """
-    drawing = drawing_file(file)
-    model_request = ModelRequest(effort_named(y), None if x is None else PredictorKind(x), axis)
+
+    x: str | None
+    y: str
+    axis: str | None
+    degree: int
+    file: str | None
+
+
+def model_points(output: Output, csv: str, options: ModelOptions) -> int:
+    """Print the models of points that somebody else measured. Raises `InputError`."""
+    drawing = drawing_file(options.file)
+    if options.x is None:
+        raise InputError("--csv: expected --x COLUMN and --y COLUMN as well, names of its columns")
+    if options.axis is not None:
+        raise InputError("--axis is of a sweep: leave it out with --csv")
+    text = read_text(Path(csv), "points")
+    models = models_of(points_of_csv(text, csv, x=options.x, y=options.y), degree=options.degree)
+    _print_models(output, models, ModelSource(None, csv), options, drawing)
+    return 0
+
+
+def model_sweep(output: Output, sweep_word: str, options: ModelOptions) -> int:
+    """Print the models of a sweep. Raises `InputError`."""
+    drawing = drawing_file(options.file)
+    predictor = None if options.x is None else _predictor(options.x)
+    model_request = ModelRequest(effort_named(options.y), predictor, options.axis)
     with open_existing_store(output) as store:
         number = find_sweep(store, sweep_word)
         missing = missing_points(store, [f"{PREFIX}{number}"])
-        models = models_in(store, number, model_request, degree)
+        models = models_in(store, number, model_request, options.degree)
         disturbed = disturbed_points(load_points(store, [f"{PREFIX}{number}"]))
+    source = ModelSource(number, f"sweep {number}", missing=missing, disturbed=tuple(disturbed))
+    _print_models(output, models, source, options, drawing)
+    return 0
+
+
+def _predictor(word: str) -> PredictorKind:
+    try:
+        return PredictorKind(word)
+    except ValueError:
+        kinds = ", ".join(PredictorKind)
+        raise InputError(f"--x {word}: expected one of {kinds}; COLUMN is for --csv") from None
+
+
+def _print_models(
+    output: Output,
+    models: Sequence[SweepModel],
+    source: ModelSource,
+    options: ModelOptions,
+    drawing: Path | None,
+) -> None:
+    file = options.file
     if drawing is not None:
         names = truncate_list([model.observed.name for model in models])
         if not any(model.fits for model in models):
             raise InputError(f"{file}: nothing to draw: a model needs {LEAST_VALUES} values of x")
-        write_drawing(models_svg(models, f"sweep {number}: {names}"), drawing)
+        write_drawing(models_svg(models, f"{source.name}: {names}"), drawing)
 
     def parts(_: object) -> Iterator[Part]:
-        yield from models_parts(models, [*missing, *disturbed])
+        yield from models_parts(models, [*source.missing, *source.disturbed])
         if file is not None:
             yield Line(f"{file}: {count(len(models), 'panel')}", whole=True)
 
-    print_view(output, models_document(number, models, missing, disturbed), parts)
-    return 0
+    print_view(output, models_document(models, source), parts)
 
 
 def models_in(

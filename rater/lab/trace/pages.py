@@ -57,6 +57,7 @@ from rater.lab.trace.tracer import (
     run_to_end,
     run_traced,
 )
+from rater.plan.counter_tables import table_for
 from rater.plan.schedule import Step
 from rater.plan.suite_find import load_suite, select_from_suite, split_selection
 from rater.plan.tlb import PAGE_SIZES, Tlb, parse_tlb, tlb_of_cpuid
@@ -64,7 +65,9 @@ from rater.record.run import CopyStatus, Placement
 from rater.record.stored import StoredRun
 from rater.run.launcher.copies import CopySpec
 from rater.run.launcher.guard import guard
-from rater.run.programs.child_process import Limits
+from rater.run.launcher.processor import cpuid_leaves
+from rater.run.observe.perf import this_processor
+from rater.run.programs.child_process import ChildEnded, Limits
 from rater.run.programs.compile import build, cache_root, find_command
 from rater.run.programs.inputs import ready_inputs
 from rater.run.programs.script import (
@@ -83,6 +86,7 @@ from rater.store.connection import default_path
 from rater.store.store import Store, open_store
 from rater.store.sweeps import PREFIX
 from rater.system.errors import InputError, RunError
+from rater.system.paths import sysroot
 from rater.system.process import print_error
 from rater.text.values import to_dict
 from rater.workflow.arguments import (
@@ -146,24 +150,43 @@ def _record_trace(output: Output, options: TraceOptions) -> StoredTrace:
     check_current_directory()
     sizes = parse_page_sizes(options.sizes)
     cache, limits = cache_root(), Limits(options.timeout, _OUTPUT_LIMIT_BYTES)
-    named_tlb = parse_tlb(options.tlb) if options.tlb else None
+    tlb, tlb_notes = _tlb_of(options)
     tools = build_tools(find_valgrind(), cache)
     with open_store(default_path(output.db)) as store:  # what cannot be stored is not traced
         with guard(str(uuid4()), 1):
             subject = subject_of(options, cache, limits)
             costs = machine_costs(cache, anew=options.measure)
-            tlb = named_tlb or tlb_of_cpuid(costs["cpuid"])
-            if tlb is None:
-                raise InputError(
-                    "this processor does not tell its TLB: give it with --tlb, as 64x4,1536x12 "
-                    "(entries x ways of each level)"
-                )
             with trial_folder(cache) as work:
                 stage = Sandbox(subject, work, limits)
                 trace = _traced(stage, tools, tlb, sizes, options.sample)
+        trace = replace(trace, notes=(*tlb_notes, *trace.notes))
         traced_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         number = keep_trace(store, trace, costs, host=os.uname().nodename, traced_at=traced_at)
         return load_trace(store, number)
+
+
+def _tlb_of(options: TraceOptions) -> tuple[Tlb, tuple[str, ...]]:
+    """Return the TLB that is modelled, before anything is built, and what there is to say of it.
+
+    That of `--tlb`, else of CPUID, else the usual one of the processor's family, which is assumed.
+    Raises `InputError` where none of them is known.
+    """
+    if options.tlb:
+        return parse_tlb(options.tlb), ()
+    leaves, _ = cpuid_leaves()
+    if (own_tlb := tlb_of_cpuid(leaves)) is not None:
+        return own_tlb, ()
+    table = table_for(this_processor(sysroot()))
+    if table is None or table.tlb is None:
+        raise InputError(
+            "this processor does not tell its TLB: give it with --tlb, as 64x4,1536x12 "
+            "(entries x ways of each level)"
+        )
+    note = (
+        f"the TLB is assumed: this processor does not tell its own, and those of its family "
+        f"({table.name}) have {table.tlb} as a rule; --tlb names another"
+    )
+    return table.tlb, (note,)
 
 
 def _present(output: Output, options: TraceOptions, stored: StoredTrace, file: Path | None) -> None:
@@ -203,7 +226,7 @@ def _traced(
     stage: Sandbox, tools: TraceTools, tlb: Tlb, sizes: tuple[int, ...], rate: float
 ) -> PageTrace:
     subject = stage.subject
-    native_s = stage.native_s()
+    native = stage.native()
     if _HUGE not in sizes:
         sizes = (*sizes, _HUGE)  # what predictions for layouts are made of
     analysis = TraceAnalysis(
@@ -212,7 +235,9 @@ def _traced(
         rate,
         max(1, len(os.sched_getaffinity(0))),
     )
-    print_error(f"tracing {subject.name}: {native_s:.1f} s by itself, 5 to 80 times as long traced")
+    print_error(
+        f"tracing {subject.name}: {native.elapsed_s:.1f} s by itself, 5 to 80 times as long traced"
+    )
 
     library = build_library(cache_root(), split=True).executable
     problems = program_problems(subject.files, library)
@@ -226,7 +251,8 @@ def _traced(
         huge_bytes=_HUGE,
         has_ranges=not problems,
         elapsed_s=traced.elapsed_s,
-        native_s=native_s,
+        native_s=native.elapsed_s,
+        native_cpu_s=native.cpu_s,
         tlb=str(tlb),
         engine=tools.engine,
         name=subject.name,
@@ -389,14 +415,14 @@ class Sandbox:
             folders.clear(spec)
         return done
 
-    def native_s(self) -> float:
-        """Run it by itself; return its time in seconds. Raises `RunError` where it fails."""
+    def native(self) -> ChildEnded:
+        """Run it by itself; return its times. Raises `RunError` where it fails."""
 
-        def run(spec: CopySpec) -> float:
-            elapsed_s, status = run_to_end(spec, spec.environment, self.limits)
-            if status != 0:
-                raise RunError(f"{self.subject.name} {ended_text(status)}, run by itself")
-            return elapsed_s
+        def run(spec: CopySpec) -> ChildEnded:
+            ended = run_to_end(spec, spec.environment, self.limits)
+            if ended.status != 0:
+                raise RunError(f"{self.subject.name} {ended_text(ended.status)}, run by itself")
+            return ended
 
         return self.run((), run)
 

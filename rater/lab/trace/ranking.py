@@ -68,6 +68,16 @@ def working_set(reuse: PageReuse, share: float) -> int:
     return sum(reuse.pages)
 
 
+def tlb_coverage(tlb: Tlb, reuse: PageReuse) -> tuple[int, float | None]:
+    """Return the bytes that the last level of a TLB holds in pages of a size, and their share.
+
+    The share is of the memory that was touched, 1 at most; None: nothing was.
+    """
+    covered_bytes = tlb.entries(reuse.page_bytes)[1] * reuse.page_bytes
+    touched_bytes = sum(reuse.pages) * reuse.page_bytes
+    return covered_bytes, min(1.0, covered_bytes / touched_bytes) if touched_bytes else None
+
+
 # -- What a TLB would miss with any page layout, from one trace ------------------------------------
 
 
@@ -370,6 +380,7 @@ def shown_categories(trace: PageTrace) -> list[int]:
 
 _DRAWS = 1000
 _SEED = 20
+_LEAST_MAPPINGS = 3  # with different predictions, for errors in per cent of the most
 _CHECK_SURE = 3.0  # standard errors that the largest benefit has to be above nothing
 
 
@@ -379,9 +390,17 @@ class CheckedMapping(Struct, frozen=True, kw_only=True):
     name: str
     times_s: tuple[float, ...]
     median_s: float
+    predicted_s: float  # that it saves
+    saved_s: float  # as measured
+    noise_s: float | None  # standard error of `saved_s`; None: one round tells none
     predicted: float  # benefit as a share of the largest
     measured: float
-    noise: float  # standard error of `measured`, by bootstrap over rounds
+    noise: float | None  # standard error of `measured`, by bootstrap over rounds
+
+    @property
+    def ratio(self) -> float | None:
+        """The predicted over the measured saving; None: nothing was saved."""
+        return self.predicted_s / self.saved_s if self.saved_s > 0 else None
 
     @property
     def error(self) -> float:
@@ -393,21 +412,33 @@ class BenefitCheck(Struct, frozen=True, kw_only=True):
     """All mappings that ran."""
 
     mappings: tuple[CheckedMapping, ...]
+    rounds: int
     predicted_s: float  # that the best one saves
     most_saved_s: float  # by the best one measured
-    most_saved_noise_s: float  # standard error
+    most_saved_noise_s: float | None  # standard error; None: one round
     told: bool  # the benefit stands out of the noise
 
     @property
-    def mean_error(self) -> float:
-        """Mean of absolute errors over mappings but the base, as a share."""
-        rest = self.mappings[1:]
-        return statistics.fmean(abs(mapping.error) for mapping in rest) if rest else 0.0
+    def best(self) -> CheckedMapping:
+        """The mapping that is predicted to save most."""
+        return max(self.mappings, key=lambda mapping: mapping.predicted_s)
 
     @property
-    def max_error(self) -> float:
-        """Largest absolute error, as a share."""
-        return max((abs(mapping.error) for mapping in self.mappings[1:]), default=0.0)
+    def _errors(self) -> list[float]:
+        """Sizes of the errors; of two mappings the one is 0 whatever was predicted."""
+        if len({mapping.predicted_s for mapping in self.mappings}) < _LEAST_MAPPINGS:
+            return []
+        return [abs(mapping.error) for mapping in self.mappings[1:]]
+
+    @property
+    def mean_error(self) -> float | None:
+        """Mean of absolute errors over mappings but the base, as a share; None: too few."""
+        return statistics.fmean(self._errors) if self._errors else None
+
+    @property
+    def max_error(self) -> float | None:
+        """Largest absolute error, as a share; None: too few mappings."""
+        return max(self._errors, default=None)
 
 
 def check_benefits(
@@ -416,7 +447,7 @@ def check_benefits(
     """Hold predicted savings of mappings, the base first, against times of runs by round.
 
     A mapping saves the median over rounds of (base - it) in the same round, which slow drift of
-    the machine hits alike; its noise is the spread of that share over bootstrap samples of rounds.
+    the machine hits alike; its noise is the spread of that over bootstrap samples of rounds.
     """
     rounds = min(len(round_times) for round_times in times_s)
     times = np.array([list(round_times[:rounds]) for round_times in times_s])
@@ -426,29 +457,31 @@ def check_benefits(
     random = np.random.default_rng(_SEED)
     drawn = random.integers(0, rounds, (_DRAWS, rounds))
     resampled = np.median(differences[:, drawn], axis=2)  # mappings x draws
-    noise_s = (
-        float(np.std(resampled[best])) if best else float(np.std(resampled[1:], axis=1).mean())
-    )
+    each_noise_s = np.std(resampled, axis=1)
+    noise_s = float(each_noise_s[best]) if best else float(each_noise_s[1:].mean())
     spread = np.std(resampled / most_s, axis=1) if most_s > 0 else np.zeros(len(times))
     largest = max(*saved_ns, 0.0)
+    has_noise = rounds > 1
     return BenefitCheck(
         mappings=tuple(
             CheckedMapping(
                 name=name,
-                times_s=tuple(map(float, mapping_times)),
-                median_s=float(np.median(mapping_times)),
-                predicted=predicted / largest if largest > 0 else 0.0,
-                measured=float(saved_time_s / most_s) if most_s > 0 else 0.0,
-                noise=float(noise),
+                times_s=tuple(map(float, times[place])),
+                median_s=float(np.median(times[place])),
+                predicted_s=saved_ns[place] * 1e-9,
+                saved_s=float(saved_s[place]),
+                noise_s=float(each_noise_s[place]) if has_noise else None,
+                predicted=saved_ns[place] / largest if largest > 0 else 0.0,
+                measured=float(saved_s[place] / most_s) if most_s > 0 else 0.0,
+                noise=float(spread[place]) if has_noise else None,
             )
-            for name, predicted, mapping_times, saved_time_s, noise in zip(
-                names, saved_ns, times, saved_s, spread, strict=True
-            )
+            for place, name in enumerate(names)
         ),
+        rounds=rounds,
         predicted_s=largest * 1e-9,
         most_saved_s=most_s,
-        most_saved_noise_s=noise_s,
-        told=most_s > _CHECK_SURE * noise_s,
+        most_saved_noise_s=noise_s if has_noise else None,
+        told=has_noise and most_s > _CHECK_SURE * noise_s,
     )
 
 

@@ -21,6 +21,7 @@ from rater.lab.trace.ranking import (
     different_mappings,
     far_references,
     shown_categories,
+    tlb_coverage,
     working_set,
 )
 from rater.lab.trace.tlb import (
@@ -47,7 +48,7 @@ from rater.show.screen.document import (
     Part,
     ViewTable,
 )
-from rater.show.screen.format import format_duration, sanitize
+from rater.show.screen.format import format_duration, format_number, sanitize
 from rater.text.values import JsonFields, count, percent, to_json
 
 # -- A trace, its ranking and its check as JSON ----------------------------------------------------
@@ -55,14 +56,18 @@ from rater.text.values import JsonFields, count, percent, to_json
 _HUGE = PAGE_SIZES[2]
 _KINDS: dict[str, Loads | None] = {**{it.value: it for it in Loads}, "store": None}
 _TRACE = JsonFields(
-    "name suite size command engine tlb sample=rate elapsed_s native_s page_changes programs"
+    "name suite size command engine tlb sample=rate elapsed_s native_s native_cpu_s"
+    " page_changes programs"
     " processes_not_traced=processes notes"
 )
 _CHECK = {
     BenefitCheck: JsonFields(
-        "told predicted_s most_saved_s most_saved_noise_s mean_error max_error mappings"
+        "told rounds predicted_s most_saved_s most_saved_noise_s mean_error max_error mappings"
     ),
-    CheckedMapping: JsonFields("layout=name times_s median_s predicted measured noise error"),
+    CheckedMapping: JsonFields(
+        "layout=name times_s median_s predicted_s saved_s noise_s ratio predicted measured noise"
+        " error"
+    ),
 }
 
 
@@ -94,6 +99,8 @@ def pages_document(view: TraceView) -> dict[str, Any]:
             | {
                 "working_set_99": working_set(reuse, 0.99),
                 "working_set_999": working_set(reuse, 0.999),
+                "tlb_covers_bytes": tlb_coverage(view.tlb, reuse)[0],
+                "tlb_covers_share": tlb_coverage(view.tlb, reuse)[1],
             }
             for reuse in trace.reuse
         ],
@@ -152,7 +159,9 @@ def _mapping(ranked: RankedMapping, benefit: float, costs: PageCosts) -> dict[st
 
 _MOST_ROWS = 16
 COUNT = Form(lambda values: [format_count(it) for it in values])
-MILLISECONDS = Form(lambda values: [milliseconds(it) for it in values])  # of ns
+MILLISECONDS = Form(
+    lambda values: ["-" if it is None else milliseconds(it) for it in values]
+)  # of ns
 
 
 def trace_parts(view: TraceView) -> Iterator[Part]:
@@ -169,6 +178,7 @@ def trace_parts(view: TraceView) -> Iterator[Part]:
     )
     yield from (Line(note, "yellow") for note in trace.notes)
     yield _page_sizes_table(view)
+    yield _coverage_text(view)
     yield _categories_table(view)
     yield _distances_table(trace)
     yield from _ranking_parts(view)
@@ -201,6 +211,18 @@ def _page_sizes_table(view: TraceView) -> ViewTable:
         Field(heading="sampling|+- %", value=lambda reuse: reuse.error, form=PERCENT),
     )
     return ViewTable(title="", rows=view.trace.reuse, fields=fields)
+
+
+def _coverage_text(view: TraceView) -> str:
+    """Say how much memory the largest level of the TLB covers, of what the program touches."""
+    texts = []
+    for reuse in view.trace.reuse:
+        covered_bytes, share = tlb_coverage(view.tlb, reuse)
+        if share is not None:
+            of_touched = "all" if share == 1 else f"{percent(share, 2)} %"
+            size = format_number(covered_bytes / 1e6)
+            texts.append(f"{size} MB in {page_name(reuse.page_bytes)} pages ({of_touched})")
+    return f"The TLB covers {', '.join(texts)} of what is touched."
 
 
 def _categories_table(view: TraceView) -> ViewTable:
@@ -250,7 +272,8 @@ def _ranking_parts(view: TraceView) -> Iterator[Part]:
     trace, ranked, loads, budget = view.trace, view.ranked, view.loads, view.budget
     rows = by_saving([ranked[place] for place in different_mappings(trace, ranked)], loads)
     most_ns = rows[0].saved_ns(loads)
-    native_ns = trace.native_s * 1e9 if trace.native_s else None
+    # Savings are CPU time, so that they are a share of CPU time, however busy the machine was.
+    native_ns = trace.native_cpu_s * 1e9 if trace.native_cpu_s else None
 
     def share(whole_ns: float | None) -> Callable[[RankedMapping], float | None]:
         return lambda mapping: (
@@ -357,31 +380,61 @@ def heads_parts(heads: Sequence[TraceHead]) -> Iterator[Part]:
 
 
 def check_parts(check: BenefitCheck) -> Iterator[Part]:
-    """Yield predicted against measured benefits."""
+    """Yield predicted against measured savings, of the predicted best first, and each mapping."""
+    best = check.best
+    noise = "" if best.noise_s is None else f" +- {milliseconds(best.noise_s * 1e9)}"
+    ratio = "" if best.ratio is None else f": ratio {best.ratio:.2f}"
+    yield Line(
+        f"{best.name}: predicted to save {milliseconds(best.predicted_s * 1e9)} ms, measured "
+        f"{milliseconds(best.saved_s * 1e9)}{noise} ms{ratio}",
+        "bold",
+    )
+    if check.rounds == 1:
+        yield "One round: how far runs differ is not known, so these runs cannot judge."
+    elif not check.told:
+        yield "Noise hides the largest saving of any mapping: these runs cannot judge."
+
+    def in_ns(seconds: float | None) -> float | None:
+        return None if seconds is None else seconds * 1e9
+
+    has_errors = check.mean_error is not None
     fields = (
         Field(heading="page sizes|", value=lambda mapping: mapping.name, form=TEXT, flexible=True),
         Field(heading="runs|", value=lambda mapping: len(mapping.times_s), optional=1),
         Field(heading="median|s", value=lambda mapping: f"{mapping.median_s:.4f}"),
-        Field(heading="predicted|% of most", value=lambda mapping: mapping.predicted, form=PERCENT),
-        Field(heading="measured|% of most", value=lambda mapping: mapping.measured, form=PERCENT),
-        Field(heading="noise|+- %", value=lambda mapping: mapping.noise, form=PERCENT),
-        Field(heading="error|%", value=lambda mapping: mapping.error, form=CHANGE),
+        Field(
+            heading="predicted|ms",
+            value=lambda mapping: mapping.predicted_s * 1e9,
+            form=MILLISECONDS,
+        ),
+        Field(
+            heading="measured|ms", value=lambda mapping: mapping.saved_s * 1e9, form=MILLISECONDS
+        ),
+        Field(heading="+-|ms", value=lambda mapping: in_ns(mapping.noise_s), form=MILLISECONDS),
+        Field(heading="ratio|", value=_ratio_text),
+        *(
+            [
+                Field(
+                    heading="error|% of most",
+                    value=lambda mapping: mapping.error,
+                    form=CHANGE,
+                    optional=2,
+                )
+            ]
+            if has_errors
+            else []
+        ),
     )
     yield ViewTable(title="", rows=check.mappings, fields=fields)
-    saved = (
-        f"{check.most_saved_s * 1e3:.1f} ms +-{check.most_saved_noise_s * 1e3:.1f}, predicted "
-        f"{check.predicted_s * 1e3:.1f} ms"
-    )
-    if check.told:
+    if check.told and check.mean_error is not None:
         yield (
-            f"error in per cent of the maximum benefit ({saved}): "
+            "error in per cent of the maximum benefit: "
             f"mean {percent(check.mean_error)} %, largest {percent(check.max_error)} %"
         )
-    else:
-        yield (
-            f"Noise hides the largest saving of any mapping ({saved}): these runs cannot judge "
-            "the predictions."
-        )
+
+
+def _ratio_text(mapping: CheckedMapping) -> str | None:
+    return None if mapping.ratio is None or not mapping.predicted_s else f"{mapping.ratio:.2f}"
 
 
 # -- Reuse distances as a picture: a bar for every doubling of the distance, by category -----------

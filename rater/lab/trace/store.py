@@ -83,8 +83,8 @@ def keep_trace(
 
 
 _PLAIN = (
-    *("name", "suite", "size", "engine", "tlb", "rate", "elapsed_s", "native_s", "page_changes"),
-    *("programs", "processes"),
+    *("name", "suite", "size", "engine", "tlb", "rate", "elapsed_s", "native_s"),
+    *("native_cpu_s", "page_changes", "programs", "processes"),
 )
 
 

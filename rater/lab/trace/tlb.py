@@ -81,6 +81,7 @@ class PageTrace(Struct, frozen=True, kw_only=True):
     rate: float  # the share of all pages in the sample; 1: all, exact
     elapsed_s: float  # traced
     native_s: float | None  # one run before that, not traced
+    native_cpu_s: float | None  # and its CPU time; None: an older rater did not keep it
     page_changes: int
     programs: int  # that followed each other (exec, commands of a benchmark)
     processes: int  # started and not traced

@@ -33,6 +33,7 @@ from rater.lab.trace.tlb import (
 from rater.run.host.procfs import read_text
 from rater.run.launcher.copies import CopySpec
 from rater.run.programs.child_process import (
+    ChildEnded,
     LimitExceeded,
     Limits,
     both_ends,
@@ -482,8 +483,7 @@ def run_traced(
         if analyser.returncode != 0:
             text = problem.decode(errors="replace").strip() or ended_text(analyser.returncode)
             raise RunError(f"the analyser of page references failed: {text}")
-        elapsed_s, status = ended
-        return TraceRun(document=json.loads(output), elapsed_s=elapsed_s, status=status)
+        return TraceRun(document=json.loads(output), elapsed_s=ended.elapsed_s, status=ended.status)
 
     try:
         return running(tracer_words(tools, writing, has_ranges=library is not None), traced)
@@ -523,8 +523,8 @@ def run_to_end(
     environment: Mapping[bytes, bytes],
     limits: Limits,
     descriptors: Sequence[int] = (),
-) -> tuple[float, int]:
-    """Return how long it took, in s, and its status: an exit code, or less than 0 a signal.
+) -> ChildEnded:
+    """Run a program to its end; its status is an exit code, or less than 0 a signal.
 
     `descriptors` are those it inherits. Raises `InputError` where it cannot be started, `RunError`
     where it takes more than `limits` or the tracer cannot run it.
@@ -554,4 +554,4 @@ def run_to_end(
         raise RunError(
             f"the tracer could not run {spec.argv[-1]}: {text[position : position + 300]}"
         )
-    return ended.elapsed_s, ended.status
+    return ended

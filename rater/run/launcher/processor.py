@@ -16,14 +16,14 @@ _CPUID_S = 2.0  # that the program may take; it takes a millisecond
 
 def processor_facts() -> Iterator[tuple[str, str]]:
     """Yield `tlb.*` by level and page size; `unread.TLBs` is why there are none."""
-    leaves, obstacle = _cpuid_leaves()
+    leaves, obstacle = cpuid_leaves()
     facts = dict(tlb_facts(leaves))
     yield from facts.items()
     if not facts:
         yield f"{UNREAD}TLBs", obstacle or "the processor does not describe them (CPUID)"
 
 
-def _cpuid_leaves() -> tuple[CpuidLeaves, str | None]:
+def cpuid_leaves() -> tuple[CpuidLeaves, str | None]:
     """Return leaves of CPUID by name (`18.0`) of whichever CPU it is, or why there are none."""
     try:
         output = subprocess.run(

@@ -51,12 +51,13 @@ class ToolEnded(Struct, frozen=True):
     output: str
 
 
-class ChildEnded(Struct, frozen=True):
+class ChildEnded(Struct, frozen=True, kw_only=True):
     """How a child ended that was given limits, by our clock."""
 
     status: int  # exit code; negative: the signal
     excess: LimitExceeded | None  # why it was killed
     elapsed_s: float
+    cpu_s: float  # user and system time of it and of the children that it waited for
     max_rss_bytes: int | None  # None when it is below our own peak, which a fork inherits
 
     @property
@@ -126,7 +127,11 @@ def run_child(
         cut(written)
     peak_kib = usage.ru_maxrss
     return ChildEnded(
-        process.returncode, excess, elapsed_s, peak_kib * 1024 if peak_kib > own_peak_kib else None
+        status=process.returncode,
+        excess=excess,
+        elapsed_s=elapsed_s,
+        cpu_s=usage.ru_utime + usage.ru_stime,
+        max_rss_bytes=peak_kib * 1024 if peak_kib > own_peak_kib else None,
     )
 
 

@@ -207,6 +207,17 @@ class MetricRowsJson(TypedDict):
     rows: Annotated[list[BenchmarkEffectsJson | SuiteEffectsJson], "Benchmarks, then the suite."]
 
 
+class CountedChangeJson(TypedDict):
+    """A rate that was counted, of one benchmark at all points."""
+
+    benchmark: Benchmark
+    tune: Tune
+    name: Annotated[str, "instructions per cycle, or a metric, as walks_mpki."]
+    values: Annotated[list[float | None], "The baseline first; null: not counted."]
+    improvements: Annotated[list[float | None], "Of instructions per cycle: share that is more."]
+    reductions: Annotated[list[float | None], "Of misses: share that is less."]
+
+
 class ComparisonDocument(TypedDict):
     """Points beside the first of them."""
 
@@ -234,6 +245,7 @@ class ComparisonDocument(TypedDict):
     benchmarks: Annotated[list[BenchmarkEffectsJson], "By benchmark."]
     suite: Annotated[dict[str, SuiteEffectsJson], "Suites by name: all, int, fp."]
     cpi: NotRequired[Annotated[list[CpiChangeJson], "Changes of the CPI, where it was counted."]]
+    counted: NotRequired[Annotated[list[CountedChangeJson], "Instructions per cycle, and misses."]]
     points_without_runs: NotRequired[Annotated[list[str], "Points that have no runs."]]
 
 

@@ -249,6 +249,17 @@ class CountedGroupJson(TypedDict):
     means: Annotated[list[list[str | float]], "Event, and its mean of a copy's run."]
 
 
+class CpuCountsJson(TypedDict):
+    """What the copies came to that ran on one CPU."""
+
+    cpu: Annotated[int, "Number of the CPU."]
+    node: Annotated[int | None, "Its NUMA node; null: not known."]
+    runs: Annotated[int, "Runs of copies."]
+    cpi: Annotated[float, "Cycles per instruction."]
+    translation: Annotated[float | None, "Share of the cycles in page walks; null: not known."]
+    metrics: Annotated[dict[str, float], "Metrics by name."]
+
+
 class BenchmarkCountsJson(TypedDict):
     """What the counters of a benchmark's copies came to."""
 
@@ -262,6 +273,7 @@ class BenchmarkCountsJson(TypedDict):
     cpi_spread: Annotated[float | None, "By how much the CPI differs between iterations."]
     stack: Annotated[CpiStackJson | None, "Where the cycles go; null: not known of this CPU."]
     metrics: Annotated[dict[str, float], "Metrics by name."]
+    cpus: Annotated[list[CpuCountsJson], "By CPU, of copies that were bound."]
     groups: Annotated[list[CountedGroupJson], "Groups of events."]
     rates: Annotated[dict[str, float] | None, "Events per instruction."]
 

@@ -21,6 +21,7 @@ from rater.analysis.results.foreign_processes import process_name, process_text
 from rater.analysis.results.result import PhaseEnergy
 from rater.analysis.results.score import Summary
 from rater.record.events import ForeignProcess
+from rater.show.results.counted_cpus import counted_cpu_json, counted_cpu_parts, metric_heading
 from rater.show.screen.document import (
     NUMBER,
     PERCENT,
@@ -342,8 +343,11 @@ _SHARE = "_share"  # ends the names of metrics that are shares
 _MUCH_SPREAD = 0.05  # of the CPI between groups that are put together
 
 
-def counter_parts(counts: RunCounts) -> Iterator[Part]:
-    """Yield what was counted, benchmark by benchmark, and how far it can be trusted."""
+def counter_parts(counts: RunCounts, *, every: bool = False) -> Iterator[Part]:
+    """Yield what was counted, benchmark by benchmark, and how far it can be trusted.
+
+    `every`: of each CPU, else of the worst ones.
+    """
     if not counts.benchmarks:
         yield "Nothing was counted in this run; `rater doctor counters` shows what can be."
         return
@@ -366,6 +370,7 @@ def counter_parts(counts: RunCounts) -> Iterator[Part]:
             yield ViewTable(title="", rows=means, fields=columns)
         else:
             yield _stack_table(counts_of_benchmark)
+    yield from counted_cpu_parts(counts, every=every)
     yield facts(_counter_facts(counts))
 
 
@@ -376,8 +381,7 @@ def _rates_table(rated: Sequence[BenchmarkCounts]) -> ViewTable:
     names = dict.fromkeys(name for counts in rated for name, _ in counts.metrics)
     metrics = [
         Field(
-            heading=name.removesuffix(_SHARE).replace("_", " ").replace(" mpki", "|/1000 instr")
-            + "|%" * name.endswith(_SHARE),
+            heading=metric_heading(name),
             value=partial(metric, name),
             form=PERCENT if name.endswith(_SHARE) else NUMBER,
             optional=3 + place,
@@ -483,6 +487,7 @@ def counts_json(counts: BenchmarkCounts) -> BenchmarkCountsJson:
         "cpi_spread": counts.cpi_spread,
         "stack": to_json(counts.stack),
         "metrics": dict(counts.metrics),
+        "cpus": [counted_cpu_json(cpu) for cpu in counts.cpus],
         "groups": to_json(counts.groups),
         "rates": dict(rates.by_event) if rates else None,
     }

@@ -9,14 +9,14 @@ from msgspec import Struct
 
 from rater.analysis.compare.compare import compare
 from rater.analysis.compare.gate import judge_comparison
-from rater.analysis.compare.model import Comparison, cpi_changes
+from rater.analysis.compare.model import Comparison, counted_changes, cpi_changes
 from rater.analysis.results.copies import Point, memory_rows
 from rater.analysis.results.disturbed import NOT_JUDGED
 from rater.analysis.results.gates import GateAnswer, gate_status, reasons_of
 from rater.analysis.stats.intervals import Decision
 from rater.show.charts.comparison import comparison_chart, comparison_svg
 from rater.show.compare.comparison import comparison_document, comparison_parts
-from rater.show.compare.cycles import cpi_document, cpi_parts
+from rater.show.compare.cycles import counted_document, counted_parts, cpi_document, cpi_parts
 from rater.show.compare.memory import memory_document, memory_parts, write_memory_csv
 from rater.show.screen.document import Line, Part
 from rater.store.store import Store
@@ -74,6 +74,7 @@ def compare_points(output: Output, options: CompareOptions) -> int:
             store, words, options.within, baseline=options.baseline, by=options.by
         )
     counted = cpi_changes(comparison.sides)
+    rates = counted_changes(comparison.sides)
     if file is not None:
         chart = comparison_chart(comparison)
         if chart is None:
@@ -83,11 +84,14 @@ def compare_points(output: Output, options: CompareOptions) -> int:
     document = comparison_document(comparison)
     if counted:
         document["cpi"] = cpi_document(counted)
+    if rates:
+        document["counted"] = counted_document(rates)
     document["points_without_runs"] = [*without]
 
     def parts(_: object) -> Iterator[Part]:
         yield from (Line(text, "yellow") for text in without)
         yield from comparison_parts(comparison, with_elapsed=output.verbose)
+        yield from counted_parts(rates, comparison.sides)
         yield from cpi_parts(counted, comparison.sides)
 
     print_view(output, document, parts)

@@ -102,7 +102,9 @@ def print_result(
             yield from head_parts(run.head)
         yield from proof_parts(shown) if details.proof else ()
         yield from cpu_parts(shown.readings) if details.cpus else ()
-        yield from counter_parts(shown.counts) if shown.counts is not None else ()
+        yield from (
+            counter_parts(shown.counts, every=output.verbose) if shown.counts is not None else ()
+        )
         if "copy_times" in document:
             from rater.show.results.copies import copy_parts, copy_rows_parts, copy_run_parts
 

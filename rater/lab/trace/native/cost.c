@@ -1,4 +1,4 @@
-/* What TLB misses and page faults cost on this machine, and what CPUID says of its TLBs, as JSON.
+/* What TLB misses and page faults cost on this machine, as JSON.
  *
  *   cost [MIB]    memory it may use for the largest footprint (default 256)
  *
@@ -14,9 +14,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
-#if defined __x86_64__ || defined __i386__
-#include <cpuid.h>
-#endif
 
 enum { SMALL = 4096, ROUNDS = 12, LEAST_LOADS = 100000 };
 static const size_t HUGE = 2u << 20;
@@ -193,31 +190,6 @@ static void faults(void)
     printf("{\"small_ns\": %.2f, \"huge_ns\": %.2f}", least(of[0], ROUNDS), least(of[1], ROUNDS));
 }
 
-#if defined __x86_64__ || defined __i386__
-static void leaf(const char *name, unsigned a, unsigned c, const char *before)
-{
-    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-    if (__get_cpuid_count(a, c, &eax, &ebx, &ecx, &edx)) printf("%s\"%s\": [%u, %u, %u, %u]", before, name, eax, ebx, ecx, edx);
-}
-static void processor(void)
-{
-    char name[32];
-    leaf("0", 0, 0, "");
-    leaf("2", 2, 0, ", ");
-    unsigned subs = __get_cpuid_max(0, NULL) >= 0x18 ? 1 : 0, eax = 0, ebx, ecx, edx;
-    if (subs && __get_cpuid_count(0x18, 0, &eax, &ebx, &ecx, &edx)) subs = eax + 1;
-    for (unsigned i = 0; i < subs && i < 32; i++) {
-        snprintf(name, sizeof name, "18.%u", i);
-        leaf(name, 0x18, i, ", ");
-    }
-    leaf("80000005", 0x80000005, 0, ", ");
-    leaf("80000006", 0x80000006, 0, ", ");
-    leaf("80000019", 0x80000019, 0, ", ");
-}
-#else
-static void processor(void) {}
-#endif
-
 /* Nanoseconds of a cycle: of an addition that needs the one before. */
 static double cycle(void)
 {
@@ -240,9 +212,7 @@ int main(int argc, char **argv)
     size_t most = (size_t)(argc > 1 ? atol(argv[1]) : 256) << 20;
     size_t most_pages = LEAST_PAGES;
     while (most_pages * 2 * SMALL <= most) most_pages *= 2;
-    printf("{\"cpuid\": {");
-    processor();
-    printf("}, \"loads\": [");
+    printf("{\"loads\": [");
     loads(most_pages);
     printf("],\n \"faults\": ");
     faults();
