@@ -1,5 +1,5 @@
--- Which runs are stored? `rater list` reads this; :run narrows it to one. (A range, as an OR would
--- read all runs for one.)
+-- Which runs are stored? `rater list` reads this; :runs narrows it to some
+-- (.parameter set :runs "'[7, 8]'").
 -- In the sqlite3 shell: .read db/queries/runs.sql
 SELECT
   run.id AS run, run.uuid, run.source, run.status, run.reason, run.started_at,
@@ -13,5 +13,7 @@ SELECT
 FROM run
 JOIN host ON host.id = run.host_id
 LEFT JOIN divot_search ON divot_search.run_id = run.id
-WHERE run.id BETWEEN coalesce(:run, 0) AND coalesce(:run, 9223372036854775807)
+WHERE run.id IN (
+  SELECT value
+  FROM json_each(coalesce(nullif(:runs, ''), (SELECT json_group_array(id) FROM run))))
 ORDER BY run.id;

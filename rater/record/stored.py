@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import wraps
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -179,6 +181,25 @@ class StoredRun(Struct, frozen=True, kw_only=True):
             series=tuple(series for series in self.series if series.phase not in torn),
             counted=tuple(phase for phase in self.counted if phase.phase not in torn),
         )
+
+
+def kept_for_last_run[R](function: Callable[[StoredRun], R]) -> Callable[[StoredRun], R]:
+    """Return a function of a run that works once where it is called for the same run in a row.
+
+    What several readers of a run need (accounts of times, counters) is then worked out once. Its
+    result must not be changed.
+    """
+    last: tuple[StoredRun, R] | None = None
+
+    @wraps(function)
+    def kept(run: StoredRun) -> R:
+        nonlocal last
+        known = last
+        if known is None or known[0] is not run:
+            last = known = run, function(run)
+        return known[1]
+
+    return kept
 
 
 def is_good(copy: CopyEnded) -> bool:

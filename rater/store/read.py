@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.record.events import (
     CopyEnded,
@@ -47,28 +49,24 @@ from rater.system.process import ProcessId, boot_id, is_alive
 from rater.text.values import group_by_key, truncate_list
 
 _KILLED = "rater was killed{}; what had finished is here"
-_HOST = "SELECT host.* FROM host JOIN run ON run.host_id = host.id WHERE run.id = :run"
+_AMONG = "IN (SELECT value FROM json_each(:runs))"  # the runs that are read together
+_COPIES_AT_ONCE = 4096  # of runs that are read together
 _COPY_RUN = ("phase", "copy", "step")
 
 _gate = cache(GateFacts)  # the same few, copy after copy
 
 
-def run_heads(database: Database, numbers: Iterable[int] | None = None) -> tuple[RunHead, ...]:
+def run_heads(database: Database, numbers: Sequence[int] | None = None) -> tuple[RunHead, ...]:
     """Return the heads of all runs by number, or those of `numbers` that are there, as given."""
-    if numbers is None:
-        return _heads(database, None)
-    return tuple(head for number in numbers for head in _heads(database, number))
-
-
-def _heads(database: Database, run_id: int | None) -> tuple[RunHead, ...]:
     names: defaultdict[int, list[str]] = defaultdict(list)
     tags: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
-    where = "WHERE run_id = :run" if run_id is not None else ""
+    runs = None if numbers is None else json.dumps(numbers)
+    where = "" if runs is None else f"WHERE run_id {_AMONG}"
     query = f"SELECT run_id, name FROM benchmark {where} ORDER BY run_id, position"
-    for run, name in database.read_values(query, int, str, run=run_id):
+    for run, name in database.read_values(query, int, str, runs=runs):
         names[run].append(name)
     query = f"SELECT run_id, name, value FROM tag {where} ORDER BY run_id, name"
-    for run, name, value in database.read_values(query, int, str, str, run=run_id):
+    for run, name, value in database.read_values(query, int, str, str, runs=runs):
         tags[run].append((name, value))
 
     def finish(values: dict[str, Any]) -> None:
@@ -80,7 +78,11 @@ def _heads(database: Database, run_id: int | None) -> tuple[RunHead, ...]:
         run = values["run"]
         values |= {"benchmarks": tuple(names[run]), "tags": tuple(tags[run])}
 
-    return tuple(database.read(RunHead, named_query("runs"), finish=finish, run=run_id))
+    heads = database.read(RunHead, named_query("runs"), finish=finish, runs=runs)
+    if numbers is None:
+        return tuple(heads)
+    by_number = {head.run: head for head in heads}
+    return tuple(by_number[number] for number in numbers if number in by_number)
 
 
 def refuse_running(database: Database, table: str, number: int) -> None:
@@ -100,106 +102,233 @@ def _owner(pid: object, pid_start: object, boot_id: object) -> ProcessId | None:
     return None
 
 
-def load_run(database: Database, run_id: int) -> StoredRun:
-    """Return a run with all its rows; raises `InputError` when there is none of this number."""
-    heads = _heads(database, run_id)
-    if not heads:
-        raise InputError(f"there is no run {run_id} any more; `rater list` shows what there is")
-    if heads[0].copies > MOST_COPIES:  # a number that pages and pictures would make room for
-        raise InputError(
-            f"run {run_id} says that it had {heads[0].copies} copies, and no run has more than "
-            f"{MOST_COPIES}: its row in the database is damaged"
+def load_runs(
+    database: Database, numbers: Sequence[int], recurring: Recurring | None = None
+) -> Iterator[StoredRun]:
+    """Yield runs with all their rows; raises `InputError` when there is none of a number.
+
+    Many runs that are read with the same `recurring` take little memory beside one another.
+    """
+    recurring = Recurring() if recurring is None else recurring
+    heads = {head.run: head for head in run_heads(database, numbers)}
+    for number in numbers:
+        if number not in heads:
+            raise InputError(f"there is no run {number} any more; `rater list` shows what there is")
+        copies = heads[number].copies
+        if copies > MOST_COPIES:  # a number that pages and pictures would make room for
+            raise InputError(
+                f"run {number} says that it had {copies} copies, and no run has more than "
+                f"{MOST_COPIES}: its row in the database is damaged"
+            )
+    for some in _blocks_of_runs([heads[number] for number in numbers]):
+        tables = _Tables(database, [head.run for head in some])
+        for head in some:
+            yield _RunRows(database, head.run, tables, recurring).run(head)
+
+
+def _blocks_of_runs(heads: Sequence[RunHead]) -> Iterator[list[RunHead]]:
+    """Yield runs as many at a time as have few enough copies: rows of all are held together."""
+    block: list[RunHead] = []
+    copies = 0
+    for head in heads:
+        if block and copies + head.copies > _COPIES_AT_ONCE:
+            yield block
+            block, copies = [], 0
+        block.append(head)
+        copies += head.copies
+    if block:
+        yield block
+
+
+class Recurring:
+    """Values of runs that were read, each once: most runs have the machine of the one before."""
+
+    def __init__(self) -> None:
+        self._values: dict[object, Any] = {}
+
+    def shared[T](self, value: T) -> T:
+        """Return the value that was given first of those that are equal to this one."""
+        known: T = self._values.setdefault(value, value)
+        return known
+
+    def all_shared[T](self, values: Sequence[T]) -> tuple[T, ...]:
+        """Return several values, and all of them together, as they were given first."""
+        return self.shared(tuple(map(self._values.setdefault, values, values)))
+
+
+# Tables with many rows a run, of which most runs have none: whether one has is asked once.
+_RARE_TABLES = (
+    *("environment", "metric", "spec_result", "sample", "copy_metric", "workload", "copy_count"),
+    "page_region",
+)
+
+
+class _Tables:
+    """Tables with few rows a run, each read once for several runs."""
+
+    def __init__(self, database: Database, numbers: Sequence[int]) -> None:
+        self._database = database
+        self._runs = json.dumps(numbers)
+        self._rows: dict[str, Mapping[tuple[Any, ...], Sequence[Any]]] = {}
+        self.empty: frozenset[str] = frozenset(self._empty_tables())
+
+    def _empty_tables(self) -> Iterator[str]:
+        """Yield the rare tables that have no row of any of the runs."""
+        query = " UNION ALL ".join(
+            f"SELECT '{table}' WHERE NOT EXISTS (SELECT 1 FROM json_each(:runs) AS one "
+            f"CROSS JOIN {table} ON {table}.run_id = one.value)"
+            for table in _RARE_TABLES
         )
-    rows = _RunRows(database, run_id)
-    return StoredRun(
-        head=heads[0],
-        host=rows.query(Host, _HOST, finish=lambda values: values.pop("id"))[0],
-        settings=rows.pairs("setting"),
-        environment=rows.pairs("environment"),
-        benchmarks=rows.benchmarks(),
-        placements=rows.table(Placement, "placement", order="copy"),
-        pus=rows.table(MachinePU, "pu", order="cpu"),
-        brackets=rows.brackets(),
-        copies=_copies(database, run_id),
-        warnings=rows.texts("warning"),
-        notes=rows.texts("note"),
-        samples=rows.query(Sampled, named_query("samples")),
-        imported=next(iter(rows.table(ImportedFile, "spec_file")), None),
-        counted=rows.table(PhaseCounted, "counted", order="phase"),
-        observed=next(iter(rows.table(Observed, "observed")), None),
-        cpu_readings=rows.cpu_readings(),
-        machine_readings=rows.machine_readings(),
-        foreign_processes=rows.table(
-            ForeignProcess, "foreign_process", order="phase, cpu_ns DESC, cpu, pid"
-        ),
-        series=rows.table(PhaseSeries, "series", order="phase, family"),
-    )
+        for (table,) in self._database.execute(query, {"runs": self._runs}):
+            yield table
+
+    def of_run[T](
+        self,
+        run_id: int,
+        kind: type[T],
+        name: str,
+        query: str,
+        finish: _Finish | None = None,
+    ) -> tuple[T, ...]:
+        """Return the rows of one run of a query on `:runs`, whose columns have `run_id`.
+
+        `name`: the same for the same query.
+        """
+        if name not in self._rows:
+            self._rows[name] = self._database.read_by(
+                kind, query, ("run_id",), finish=finish, runs=self._runs
+            )
+        return tuple(self._rows[name].get((run_id,), ()))
+
+    def columns_of(self, kind: Any, table: str) -> str:
+        """Return the columns of a table that are fields of a Struct, as SQL names them."""
+        names = self._database.columns_of(table)
+        return ", ".join(f"{table}.{name}" for name in names if name in kind.__struct_fields__)
 
 
 type _Finish = Callable[[dict[str, Any]], None]  # turns the columns of a row into fields
 
 
+class _Note(Struct, frozen=True):
+    kind: str
+    text: str
+
+
 class _RunRows:
     """The rows of one run, table by table."""
 
-    def __init__(self, database: Database, run_id: int) -> None:
+    def __init__(
+        self, database: Database, run_id: int, tables: _Tables, recurring: Recurring
+    ) -> None:
         self._database = database
         self._run_id = run_id
+        self._tables = tables
+        self._recurring = recurring
+
+    def run(self, head: RunHead) -> StoredRun:
+        """Return the run with all its rows."""
+        shared = self._recurring.shared
+        texts = group_by_key(
+            (note.kind, note.text) for note in self.table(_Note, "note", order="id")
+        )
+        return StoredRun(
+            head=head,
+            host=shared(self.host()),
+            settings=self.pairs("setting"),
+            environment=self.pairs("environment"),
+            benchmarks=shared(self.benchmarks()),
+            placements=shared(self.table(Placement, "placement", order="copy")),
+            pus=shared(self.table(MachinePU, "pu", order="cpu")),
+            brackets=self.brackets(),
+            copies=self.copies(),
+            warnings=shared(tuple(texts.get("warning", ()))),
+            notes=shared(tuple(texts.get("note", ()))),
+            samples=self.samples(),
+            imported=next(iter(self.table(ImportedFile, "spec_file")), None),
+            counted=self.table(PhaseCounted, "counted", order="phase"),
+            observed=next(iter(self.table(Observed, "observed")), None),
+            cpu_readings=self.cpu_readings(),
+            machine_readings=self.machine_readings(),
+            foreign_processes=self.table(
+                ForeignProcess, "foreign_process", order="phase, cpu_ns DESC, cpu, pid"
+            ),
+            series=self.table(PhaseSeries, "series", order="phase, family"),
+        )
 
     def table[T](self, kind: type[T], name: str, *, order: str = "1") -> tuple[T, ...]:
-        """Return the rows of a table."""
-        return self._database.read_table(kind, name, order=order, run_id=self._run_id)
+        """Return the rows of a table with few rows a run."""
+        columns = self._tables.columns_of(kind, name)
+        query = f"SELECT run_id, {columns} FROM {name} WHERE run_id {_AMONG} ORDER BY {order}"
+        return self._tables.of_run(self._run_id, kind, name, query)
 
-    def query[T](self, kind: type[T], text: str, *, finish: _Finish | None = None) -> tuple[T, ...]:
-        """Return the rows of a query on `:run`."""
-        return tuple(self._database.read(kind, text, finish=finish, run=self._run_id))
+    def host(self) -> Host:
+        """Return the machine that the run was made on."""
+        columns = self._tables.columns_of(Host, "host")
+        query = (
+            f"SELECT run.id AS run_id, {columns} FROM run JOIN host ON host.id = run.host_id "
+            f"WHERE run.id {_AMONG}"
+        )
+        return self._tables.of_run(self._run_id, Host, "host", query)[0]
 
-    def texts(self, kind: str) -> tuple[str, ...]:
-        """Return the warnings (`warning`) or notes (`note`) of the run, in order."""
-        query = "SELECT kind, text FROM note WHERE run_id = :run ORDER BY id"
-        rows = self._database.read_values(query, str, str, run=self._run_id)
-        return tuple(text for row_kind, text in rows if row_kind == kind)
+    def samples(self) -> tuple[Sampled, ...]:
+        """Return what was seen of copies while they ran."""
+        if "sample" in self._tables.empty:
+            return ()
+        return tuple(self._database.read(Sampled, named_query("samples"), run=self._run_id))
+
+    def grouped[T](
+        self, kind: type[T], text: str, keys: tuple[str, ...], *, table: str
+    ) -> Mapping[tuple[Any, ...], Sequence[T]]:
+        """Return the rows of a query on a rare table by the columns called `keys`."""
+        if table in self._tables.empty:
+            return {}
+        return self._database.read_by(kind, text, keys, run=self._run_id)
 
     def pairs(self, table: str) -> tuple[tuple[str, str], ...]:
         """Return the names and values of a table that has nothing else."""
+        if table in self._tables.empty:
+            return ()
         query = f"SELECT name, value FROM {table} WHERE run_id = :run ORDER BY name"
-        return tuple(self._database.read_values(query, str, str, run=self._run_id))
+        rows = self._database.read_values(query, str, str, run=self._run_id)
+        return self._recurring.all_shared(rows)
 
     def benchmarks(self) -> tuple[BenchmarkUsed, ...]:
         """Return the benchmarks in ring order, with the metrics that the suite declares."""
-        metrics = self._database.read_by(
+        metrics = self.grouped(
             MetricUsed,
             "SELECT benchmark, name, unit, better, combine FROM metric "
             "WHERE run_id = :run ORDER BY position",
             ("benchmark",),
-            run=self._run_id,
+            table="metric",
         )
-
-        def add_metrics(values: dict[str, Any]) -> None:
-            values["metrics"] = tuple(metrics[values["name"],])
-
-        return self.query(
+        used = self._tables.of_run(
+            self._run_id,
             BenchmarkUsed,
-            "SELECT name, category, coalesce(command, '') AS command, reference_s, binary_sha256, "
-            "compiler, flags, inputs_sha256, threads FROM benchmark WHERE run_id = :run "
-            "ORDER BY position",
-            finish=add_metrics,
+            "benchmark",
+            "SELECT run_id, name, category, coalesce(command, '') AS command, reference_s, "
+            "binary_sha256, compiler, flags, inputs_sha256, threads FROM benchmark "
+            f"WHERE run_id {_AMONG} ORDER BY position",
         )
+        if not metrics:
+            return used
+        return tuple(replace(one, metrics=tuple(metrics.get((one.name,), ()))) for one in used)
 
     def brackets(self) -> tuple[PhaseEnded, ...]:
         """Return the brackets by phase, imported ones with what their file says of them."""
-        published = self._database.read_by(
+        published = self.grouped(
             PublishedResult,
             "SELECT phase, copies, reported_s, reference_s, ratio, selected, valid, errors "
             "FROM spec_result WHERE run_id = :run",
             ("phase",),
-            run=self._run_id,
+            table="spec_result",
         )
 
         def add_published(values: dict[str, Any]) -> None:
             (values["reported"],) = published.get((values["phase"],), (None,))
 
-        return self.query(PhaseEnded, named_query("brackets"), finish=add_published)
+        query = named_query("brackets")
+        finish = add_published if published else None
+        return tuple(self._database.read(PhaseEnded, query, finish=finish, run=self._run_id))
 
     def cpu_readings(self) -> tuple[CpuReadings, ...]:
         """Return what the CPUs did, by phase."""
@@ -214,37 +343,48 @@ class _RunRows:
             named_query("phase_readings"), int, str, int, run=self._run_id
         )
         by_phase = group_by_key((phase, (name, value)) for phase, name, value in rows)
-        return tuple(MachineReadings(phase, tuple(values)) for phase, values in by_phase.items())
+        all_shared = self._recurring.all_shared
+        return tuple(MachineReadings(phase, all_shared(pairs)) for phase, pairs in by_phase.items())
+
+    def copies(self) -> tuple[CopyEnded, ...]:
+        """Return the copy runs with their metrics, commands, counts and pages."""
+        metrics = self._metrics()
+        workloads = self._of_copies(WorkloadTime, "workloads", table="workload")
+        counts = self._of_copies(EventCount, "copy_counts", table="copy_count")
+        pages = self._of_copies(PageRegion, "page_regions", table="page_region")
+
+        copies: list[CopyEnded] = []
+        query = named_query("copies")
+        for columns in self._database.read_columns(CopyEnded, query, run=self._run_id):
+            gates = zip(columns.pop("gate_cpus"), columns.pop("gate_mems"), strict=True)
+            keys = [*zip(*(columns[name] for name in _COPY_RUN), strict=True)]
+            columns |= {
+                "gate": [None if gate == (None, None) else _gate(*gate) for gate in gates],
+                "metrics": [tuple(metrics.get(key, ())) for key in keys],
+                "workloads": [tuple(workloads.get(key, ())) for key in keys],
+                "counts": [tuple(counts.get(key, ())) for key in keys],
+                "pages": [tuple(pages.get(key, ())) for key in keys],
+            }
+            copies += rows_of_columns(CopyEnded, columns)
+        return tuple(copies)
+
+    def _metrics(self) -> Mapping[tuple[int, ...], Sequence[tuple[str, float]]]:
+        if "copy_metric" in self._tables.empty:
+            return {}
+        kinds = (int, int, int, str, float)
+        rows = self._database.read_values(named_query("metrics"), *kinds, run=self._run_id)
+        return group_by_key((tuple(key), (name, value)) for *key, name, value in rows)
+
+    def _of_copies[T](
+        self, kind: type[T], query: str, *, table: str
+    ) -> Mapping[tuple[Any, ...], Sequence[T]]:
+        return self.grouped(kind, named_query(query), _COPY_RUN, table=table)
 
 
 @cache
 def named_query(query: str) -> str:
     """Return the text of `db/queries/QUERY.sql`."""
     return (data_folder("db") / "queries" / f"{query}.sql").read_text(encoding="utf-8")
-
-
-def _copies(database: Database, run_id: int) -> tuple[CopyEnded, ...]:
-    metrics: defaultdict[tuple[int, ...], list[tuple[str, float]]] = defaultdict(list)
-    kinds = (int, int, int, str, float)
-    for *key, name, value in database.read_values(named_query("metrics"), *kinds, run=run_id):
-        metrics[tuple(key)].append((name, value))
-    workloads = database.read_by(WorkloadTime, named_query("workloads"), _COPY_RUN, run=run_id)
-    counts = database.read_by(EventCount, named_query("copy_counts"), _COPY_RUN, run=run_id)
-    pages = database.read_by(PageRegion, named_query("page_regions"), _COPY_RUN, run=run_id)
-
-    copies: list[CopyEnded] = []
-    for columns in database.read_columns(CopyEnded, named_query("copies"), run=run_id):
-        gates = zip(columns.pop("gate_cpus"), columns.pop("gate_mems"), strict=True)
-        keys = [*zip(*(columns[name] for name in _COPY_RUN), strict=True)]
-        columns |= {
-            "gate": [None if gate == (None, None) else _gate(*gate) for gate in gates],
-            "metrics": [tuple(metrics.get(key, ())) for key in keys],
-            "workloads": [tuple(workloads.get(key, ())) for key in keys],
-            "counts": [tuple(counts.get(key, ())) for key in keys],
-            "pages": [tuple(pages.get(key, ())) for key in keys],
-        }
-        copies += rows_of_columns(CopyEnded, columns)
-    return tuple(copies)
 
 
 # -- Which runs RUN means: `7`, the start of a uuid, `last`, `last~1`, `tag:K=V` -------------------

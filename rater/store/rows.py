@@ -84,7 +84,7 @@ class Database:
         takes half of the time of a row of `copy`. Columns that are NULL in all of them are left
         out, most of those of an imported run: NULL is the default of each that may be it.
         """
-        same, may_be_null = tuple(more.values()), self._columns_of(table)
+        same, may_be_null = tuple(more.values()), self.columns_of(table)
         for some in _batches_of_few_sizes(rows):
             verb, names, values_of = self._writer(table, type(some[0]), tuple(more), replace)
             values = [(*same, *values_of(row)) for row in some]
@@ -143,13 +143,14 @@ class Database:
         A value that comes again is decoded once.
         """
         cursor = self.execute(query, parameters)
-        names = [column[0] for column in cursor.description]
-        decoders = {name: _decoder(kind, name) for name in names}
+        names = tuple([column[0] for column in cursor.description])
+        struct: Any = kind
+        decoders = _decoders(struct, names)
         while rows := cursor.fetchmany(_ROWS_READ_AT_ONCE):
             columns: dict[str, Sequence[Any]] = dict(
                 zip(names, zip(*rows, strict=True), strict=True)
             )
-            for name, (types, decode, nothing) in decoders.items():
+            for name, types, decode, nothing in decoders:
                 self.check_types(name, columns[name], types)
                 if decode is None:
                     continue
@@ -174,7 +175,7 @@ class Database:
         """Return the rows of a table that have these values, columns that are fields of `kind`."""
         struct: Any = kind
         fields = struct.__struct_fields__
-        names = ", ".join(name for name in self._columns_of(table) if name in fields)
+        names = ", ".join(name for name in self.columns_of(table) if name in fields)
         conditions = " AND ".join(f"{name} = :{name}" for name in where)
         query = f"SELECT {names} FROM {table} WHERE {conditions} ORDER BY {order}"
         return tuple(self.read(kind, query, finish=finish, **where))
@@ -185,15 +186,23 @@ class Database:
         Raises `InputError` for a value of another kind.
         """
         cursor = self.execute(query, parameters)
-        columns = [*zip(*cursor.fetchall(), strict=True)]
-        for number, (kind, column) in enumerate(zip(kinds, columns, strict=bool(columns))):
-            name, types = cursor.description[number][0], _storage_types(kind)
-            self.check_types(name, column, types)
+        rows = cursor.fetchall()
+        enums: dict[int, Any] = {}
+        for number, (kind, column) in enumerate(
+            zip(kinds, zip(*rows, strict=True), strict=bool(rows))
+        ):
+            self.check_types(cursor.description[number][0], column, _storage_types(kind))
             if isinstance(kind, type) and issubclass(kind, Enum):
-                try:
-                    columns[number] = tuple(map(kind, column))
-                except ValueError as error:
-                    raise self._damaged(name, None, f" ({error})") from error
+                enums[number] = kind
+        if not enums:
+            return rows
+        columns = [*zip(*rows, strict=True)]
+        for number, kind in enums.items():
+            try:
+                columns[number] = tuple(map(kind, columns[number]))
+            except ValueError as error:
+                name = cursor.description[number][0]
+                raise self._damaged(name, None, f" ({error})") from error
         return [*zip(*columns, strict=True)]
 
     def check_types(self, name: str, column: Iterable[Value], types: Set[type]) -> None:
@@ -208,7 +217,8 @@ class Database:
             "with `rater rm RUN`, or name another database with --db"
         )
 
-    def _columns_of(self, table: str) -> dict[str, bool]:
+    def columns_of(self, table: str) -> dict[str, bool]:
+        """Return the columns of a table, each with whether it may be NULL."""
         if table not in self._columns:
             query = 'SELECT name, NOT "notnull" FROM pragma_table_info(?)'
             self._columns[table] = dict(self.execute(query, (table,)).fetchall())
@@ -219,7 +229,7 @@ class Database:
     ) -> tuple[str, tuple[str, ...], Callable[[Any], Sequence[Value]]]:
         key = (table, kind, names, replace)
         if key not in self._writers:
-            columns = self._columns_of(table)
+            columns = self.columns_of(table)
             row_names = [name for name in columns if name not in names and hasattr(kind, name)]
             verb = f"INSERT{' OR REPLACE' if replace else ''} INTO {table}"
             encoders = [
@@ -313,9 +323,18 @@ def _decoder(kind: Any, name: str) -> tuple[frozenset[type], Callable[[Any], Any
     return types, check, None
 
 
+@cache
+def _decoders(
+    kind: Any, names: tuple[str, ...]
+) -> tuple[tuple[str, frozenset[type], Callable[[Any], Any] | None, Any], ...]:
+    """Return what `_decoder` says of each column; the same few lists of them, run after run."""
+    return tuple((name, *_decoder(kind, name)) for name in names)
+
+
 _ANY: frozenset[type] = frozenset((str, int, float, bytes, NoneType))
 
 
+@cache
 def _storage_types(hint: Any) -> frozenset[type]:
     """Return the types of SQLite that values of a type are stored as; what is no field's, any."""
     args: set[Any] = {*(get_args(hint) or (hint,))}

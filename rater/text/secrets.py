@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import IO, Any, TextIO, cast
 
 from rater.text.values import printable_lines
@@ -91,6 +91,7 @@ _MARK = re.compile("\ue000([0-9]+)\ue001")  # the same while a text is read: one
 _SHELL_WORD = re.compile(r"(?:'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|[^\s'\"\\;|&]|['\"\\])+", re.DOTALL)
 _QUOTED = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)", re.DOTALL)
 _ESCAPED = re.compile(r"\\([\"\\])")
+_MOST_TEXTS = 4096  # that are remembered
 _DEEPEST = 8  # quotes in quotes: beyond, the whole text is hidden
 
 
@@ -118,19 +119,55 @@ def _is_hidden(name: str, value: str) -> bool:
     return is_secret(name) and (name_is_clear or not plain_value.fullmatch(value))
 
 
+class Secrets:
+    """What several redactors share: the numbers of secrets, and the texts that were read before."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[tuple[str, str], str] = {}  # of a value by its name
+        # By kind and text, what is shown of it and the names whose values were left out.
+        self.texts: dict[tuple[object, object], tuple[Any, tuple[str, ...]]] = {}
+
+
 class Redactor:
     """Puts `[redacted]` for secrets; another value of the same name is `[redacted 2]`.
 
-    So what differs between two runs still differs, for as long as both were read through one
-    `seen`. `hidden` has the names whose values were left out.
+    So what differs between two runs still differs, for as long as both were read through the same
+    `secrets`. `hidden` has the names whose values were left out.
     """
 
-    def __init__(self, seen: dict[tuple[str, str], str] | None = None) -> None:
-        self._seen: dict[tuple[str, str], str] = {} if seen is None else seen
+    def __init__(self, secrets: Secrets | None = None) -> None:
+        self._secrets = Secrets() if secrets is None else secrets
+        self._numbers = self._secrets.numbers
         self.hidden: dict[str, None] = {}
+
+    def redact_once[T](self, kind: object, text: T, redact: Callable[[T], T]) -> T:
+        """Return what `redact` makes of a text, or made of the same text of that kind before.
+
+        `text`: a text, or what else has texts in it and does not change.
+
+        Thousands of runs have the same few commands and variables; a number once given to a secret
+        stays its own.
+        """
+        texts = self._secrets.texts
+        redacted = texts.get((kind, text))
+        if redacted is None:
+            hidden_before, self.hidden = self.hidden, {}
+            try:
+                redacted = redact(text), tuple(self.hidden)
+            finally:
+                self.hidden = hidden_before
+            if len(texts) >= _MOST_TEXTS:
+                texts.clear()
+            texts[kind, text] = redacted
+        self.hidden.update(dict.fromkeys(redacted[1]))
+        shown: T = redacted[0]
+        return shown
 
     def redact_value(self, name: str, value: str) -> str:
         """Return the value of a variable, fit to be shown."""
+        return self.redact_once(("value", name), value, partial(self._redact_value, name))
+
+    def _redact_value(self, name: str, value: str) -> str:
         if value and _is_hidden(name, value):
             return _marks_out(self._mark_for(name, _marks_in(value)))
         return self.redact(value)
@@ -141,6 +178,9 @@ class Redactor:
 
     def redact(self, text: str) -> str:
         """Return a text or a command, as a shell would take it, fit to be shown."""
+        return self.redact_once("text", text, self._redact_text)
+
+    def _redact_text(self, text: str) -> str:
         return _marks_out(self._redact_named_values(self._redact_command(_marks_in(text)), head=-1))
 
     def redact_json(self, value: Any) -> Any:
@@ -246,10 +286,10 @@ class Redactor:
         if value.lstrip("'\"\\").startswith("\ue000"):
             return value
         self.hidden[name] = None
-        if (name, value) not in self._seen:
-            number = int(self._seen.get((name, ""), "0")) + 1
-            self._seen[name, ""] = self._seen[name, value] = str(number)
-        return f"\ue000{self._seen[name, value]}\ue001"
+        if (name, value) not in self._numbers:
+            number = int(self._numbers.get((name, ""), "0")) + 1
+            self._numbers[name, ""] = self._numbers[name, value] = str(number)
+        return f"\ue000{self._numbers[name, value]}\ue001"
 
 
 def _names_secret(name_match: re.Match[str]) -> bool:

@@ -23,7 +23,7 @@ from rater.store.observations import read_observations
 from rater.system.errors import InputError
 from rater.text import cpuset
 from rater.text.cpuset import format_list, mask_of, parse_bitmap, parse_set
-from rater.text.secrets import Redactor, is_secret
+from rater.text.secrets import Redactor, Secrets, is_secret
 from rater.text.values import (
     copies_text,
     count,
@@ -444,8 +444,8 @@ def test_a_megabyte_of_quotes_and_names_is_read_once() -> None:
 
 
 def test_what_differs_still_differs_and_what_was_left_out_is_named() -> None:
-    seen: dict[tuple[str, str], str] = {}
-    first, second = Redactor(seen), Redactor(seen)
+    secrets = Secrets()
+    first, second = Redactor(secrets), Redactor(secrets)
     assert [first.redact_value("API_KEY", it) for it in ("a", "b", "a")] == [
         "[redacted]",
         "[redacted 2]",

@@ -8,10 +8,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.analysis.compare.differences import (
-    disturbed_runs,
+    DisturbedRun,
+    disturbance_of,
     doctor_differences,
+    is_trouble,
     point_differences,
-    taken_runs,
 )
 from rater.analysis.compare.model import Comparison, EffectRow, MetricRows, Side, in_order
 from rater.analysis.compare.rows import (
@@ -26,6 +27,7 @@ from rater.analysis.compare.rows import (
     with_holm,
 )
 from rater.analysis.results.copies import Point, without_repeats
+from rater.analysis.results.disturbed import is_too_disturbed
 from rater.analysis.results.measure import MetricMeasure, find_measure, measures_of, with_measure
 from rater.analysis.results.rates import (
     Key,
@@ -116,8 +118,7 @@ def _compare(
     """
     points, repeats = _distinct(points)
     sides = _sides(points, by, baseline)
-    troubles = disturbed_runs(point_run.run for side in sides for point_run in side.runs)
-    measured = _measured(sides, taken_runs(troubles), by_cpu=by_cpu, measure=measure)
+    troubles, measured = _measured(sides, by_cpu=by_cpu, measure=measure)
     where, grid = _grid(sides, by, measured)
     keys = _measured_keys(measured.values())
     row_maker = _row_maker(
@@ -325,24 +326,34 @@ def _place_of(baseline: str, sides: Sequence[Side]) -> int:
 
 
 def _measured(
-    sides: Sequence[Side],
-    disturbed_numbers: Collection[int],
-    *,
-    by_cpu: bool,
-    measure: MetricMeasure | None,
-) -> dict[int, RunRates]:
-    """Return by number what each run says, and when it was made; `taken`: by others, too much."""
-    runs = []
-    for point_run in (point_run for side in sides for point_run in side.runs):
-        rates = run_rates(point_run.run, point_run.block)
+    sides: Sequence[Side], *, by_cpu: bool, measure: MetricMeasure | None
+) -> tuple[tuple[DisturbedRun, ...], dict[int, RunRates]]:
+    """Return what disturbed runs, and by number what each says and when it was made.
+
+    One pass over the runs. CPU times are worked out of all of them once others took too much of
+    one, or where they are asked for (`by_cpu`).
+    """
+    point_runs = [point_run for side in sides for point_run in side.runs]
+    troubles: list[DisturbedRun] = []
+    measured: list[RunRates] = []
+    for point_run in point_runs:
+        run, trouble = point_run.run, disturbance_of(point_run.run)
+        taken = is_too_disturbed(trouble.others_cost)
+        if taken and not by_cpu and measure is None:
+            by_cpu = True
+            measured = [
+                with_cpu_times(rates, before.run)
+                for rates, before in zip(measured, point_runs, strict=False)
+            ]
+        rates = run_rates(run, point_run.block)
         if measure is not None:
-            rates = with_measure(rates, point_run.run, measure)
-        elif disturbed_numbers or by_cpu:
-            rates = with_cpu_times(rates, point_run.run)
-        runs.append(replace(rates, taken=rates.run in disturbed_numbers))
-    point_runs = (point_run for side in sides for point_run in side.runs)
-    measured = with_shared_steps(same_keys(runs))
-    return in_order({run.run: run for run in measured}, point_runs)
+            rates = with_measure(rates, run, measure)
+        elif by_cpu:
+            rates = with_cpu_times(rates, run)
+        measured.append(replace(rates, taken=taken))
+        troubles += [trouble] if is_trouble(trouble) else []
+    by_number = {rates.run: rates for rates in with_shared_steps(same_keys(measured))}
+    return tuple(troubles), in_order(by_number, point_runs)
 
 
 def _grid(

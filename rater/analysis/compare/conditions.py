@@ -108,10 +108,11 @@ def condition_differences(before: Conditions, now: Conditions) -> tuple[Conditio
 
     Programs are compared by content: where rater's cache lies makes no difference.
     """
+    same_places = before.pus == now.pus and before.placements == now.placements
     return (
-        *_host(before.host, now.host),
-        *_places(before, now),
-        *_settings(dict(before.settings), dict(now.settings)),
+        *(_host(before.host, now.host) if before.host != now.host else ()),
+        *(() if same_places else _places(before, now)),
+        *_settings(before.settings, now.settings),
         *_suite(before, now),
         *_benchmarks(before.benchmarks, now.benchmarks),
         *compare_facts({"rater": before.rater_version}, {"rater": now.rater_version}),
@@ -124,6 +125,8 @@ def compare_facts(
     names: Iterable[str] | None = None,
 ) -> Iterator[ConditionDifference]:
     """Return the facts that differ, in the order of `names`, else as they come; no secrets."""
+    if before == now:
+        return
     redactor = Redactor()
     for fact in dict.fromkeys((*before, *now)) if names is None else names:
         if before.get(fact) != now.get(fact):
@@ -212,11 +215,16 @@ def memory_of(placed: Placement) -> str:
     return f"memory {placed.memory_policy} {format_list(placed.memory_nodes)}".rstrip()
 
 
-def _settings(before: dict[str, str], now: dict[str, str]) -> Iterator[ConditionDifference]:
+def _settings(
+    settings_before: Sequence[tuple[str, str]], settings_now: Sequence[tuple[str, str]]
+) -> Iterator[ConditionDifference]:
+    if settings_before == settings_now:
+        return
+    before, now = dict(settings_before), dict(settings_now)
     both = before.keys() & now.keys()
     names = sorted(
         name
-        for name in before.keys() | now.keys()
+        for name in {name for name, _ in before.items() ^ now.items()}
         if not is_volatile(name) and (name in both or not name.startswith(WHERE_READ))
     )
     for difference in compare_facts(_setting_facts(before, names), _setting_facts(now, names)):
@@ -270,7 +278,7 @@ def _suite(before: Conditions, now: Conditions) -> Iterator[ConditionDifference]
 def _benchmarks(
     before: Sequence[BenchmarkUsed] | None, now: Sequence[BenchmarkUsed] | None
 ) -> Iterator[ConditionDifference]:
-    if before is None or now is None:
+    if before is None or now is None or before == now:
         return
     sides = (before, now)
     yield from compare_facts(

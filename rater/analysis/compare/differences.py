@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from rater.analysis.compare.conditions import (
     ConditionDifference,
+    Conditions,
     Facts,
     compare_facts,
     condition_differences,
@@ -16,7 +17,7 @@ from rater.analysis.compare.conditions import (
     text_of,
 )
 from rater.analysis.doctor.examine import CHECKS, facts_of_run
-from rater.analysis.doctor.findings import DoctorFinding, DoctorVerdict
+from rater.analysis.doctor.findings import Check, DoctorFinding, DoctorVerdict
 from rater.analysis.results.copies import Point
 from rater.analysis.results.cpu_use import MachineDisturbance, run_counters
 from rater.analysis.results.disturbed import (
@@ -52,11 +53,13 @@ class DisturbedRun(Struct, frozen=True, kw_only=True):
 
 def disturbed_runs(runs: Iterable[StoredRun]) -> tuple[DisturbedRun, ...]:
     """Return the runs that were disturbed; of imported ones hardly anything is known."""
-    disturbed = [_disturbance_of(run.without_torn()) for run in runs]
-    return tuple(
-        trouble
-        for trouble in disturbed
-        if trouble.too_disturbed
+    return tuple(filter(is_trouble, map(disturbance_of, runs)))
+
+
+def is_trouble(trouble: DisturbedRun) -> bool:
+    """Tell whether there is anything to say of what disturbed a run."""
+    return bool(
+        trouble.too_disturbed
         or trouble.notable
         or trouble.not_met
         or trouble.warnings
@@ -82,7 +85,9 @@ def disturbed_points(points: Iterable[Point]) -> list[str]:
     return [f"{label}: cannot tell: {reason}" for label, reason in why.items() if reason]
 
 
-def _disturbance_of(run: StoredRun) -> DisturbedRun:
+def disturbance_of(run: StoredRun) -> DisturbedRun:
+    """Return what disturbed a run, if anything did."""
+    run = run.without_torn()
     warnings = run.warnings if run.head.source == "run" else ()  # else: of reading the file
     counters = run_counters(run)
     others_cost = foreign_load_cost(run, counters)
@@ -127,6 +132,7 @@ _ASKED = [
     if IN_HEAD not in option.traits
     and option.compare_as in (CompareAs.DIFFERENT_WORK, CompareAs.NOTE)
 ]
+_ASKED_IN_ORDER = sorted(_ASKED, key=lambda option: option.field)
 COPY_OPTIONS = tuple(option for option in _ASKED if option.compare_as is CompareAs.DIFFERENT_WORK)
 _OFF: tuple[object, ...] = (None, False, 0, "", [])
 _PLACE = "place of copy "
@@ -166,11 +172,11 @@ def point_differences(points: Sequence[Point]) -> tuple[PointDifference, ...]:
     Machines first, then what is significant, then what is worth a note.
     """
     runs = {one.run.head.run: one.run for point in points for one in point.runs}
-    reference = next(iter(runs.values()))
+    before = _facts_of(next(iter(runs.values())))
     values: dict[str, dict[int, str | None]] = {}
     last: dict[str, ConditionDifference] = {}  # with what the reference run has
     for number, run in runs.items():
-        for difference in _differences(reference, run):
+        for difference in _differences(before, _facts_of(run)):
             last[difference.what] = difference
             values.setdefault(difference.what, {})[number] = difference.now
     placing = bool(values.keys() & _PLACING) or any(
@@ -229,15 +235,33 @@ def _explains(axis: str, label: str) -> bool:
     return name == axis or (name != label and changes_with(axis, name))
 
 
-def _differences(reference: StoredRun, run: StoredRun) -> Iterator[ConditionDifference]:
-    heads = reference.head, run.head
-    yield from compare_facts(*map(_head_facts, heads))
-    given = dict(reference.environment), dict(run.environment)
-    yield from _of_variables("--env", *given)
-    asked = stored_request(reference.head), stored_request(run.head)
-    if asked[0] and asked[1]:  # else imported, or of an older rater: not known
-        yield from _of_options(sorted(_ASKED, key=lambda one: one.field), asked[0], asked[1])
-    for one in condition_differences(stored_conditions(reference), stored_conditions(run)):
+class _RunFacts(Struct, frozen=True):
+    """What of a run is compared with another one."""
+
+    run: StoredRun
+    head: Facts
+    asked: Facts  # options that are no part of the head; empty: not known
+    conditions: Conditions
+
+
+def _facts_of(run: StoredRun) -> _RunFacts:
+    request = stored_request(run.head)
+    return _RunFacts(
+        run=run,
+        head=_head_facts(run.head),
+        asked=_option_facts(_ASKED_IN_ORDER, request) if request else {},
+        conditions=stored_conditions(run),
+    )
+
+
+def _differences(before: _RunFacts, now: _RunFacts) -> Iterator[ConditionDifference]:
+    reference, run = before.run, now.run
+    yield from compare_facts(before.head, now.head)
+    if reference.environment != run.environment:
+        yield from _of_variables("--env", dict(reference.environment), dict(run.environment))
+    if before.asked and now.asked:  # else imported, or of an older rater: not known
+        yield from compare_facts(before.asked, now.asked)
+    for one in condition_differences(before.conditions, now.conditions):
         # Places follow in one; which benchmarks have no partner, the comparison tells.
         members = [sorted((it or "").split(", ")) for it in (one.before, one.now)]
         others = one.what == "benchmarks" and members[0] != members[1]
@@ -270,12 +294,11 @@ def _of_options(
     options: Iterable[Option], before: Mapping[str, object], now: Mapping[str, object]
 ) -> Iterator[ConditionDifference]:
     options = list(options)
-    yield from compare_facts(
-        *(
-            {option.label: text_of(option_value(request, option)) for option in options}
-            for request in (before, now)
-        )
-    )
+    yield from compare_facts(*(_option_facts(options, request) for request in (before, now)))
+
+
+def _option_facts(options: Iterable[Option], request: Mapping[str, object]) -> Facts:
+    return {option.label: text_of(option_value(request, option)) for option in options}
 
 
 def option_value(request: Mapping[str, object], option: Option) -> object:
@@ -286,6 +309,8 @@ def option_value(request: Mapping[str, object], option: Option) -> object:
 
 def _moved(reference: StoredRun, run: StoredRun) -> str | None:
     """Describe the first copy whose place differs; None if no copy is known to have moved."""
+    if run.placements and run.placements == reference.placements:
+        return None
     was, is_now = _placed(reference), _placed(run)
     moved = []
     for copy in sorted(was.keys() & is_now.keys()):
@@ -438,18 +463,17 @@ def doctor_differences(
     them and is not told here either. Runs of which a check cannot tell anything are left out.
     """
     runs = {one.run.head.run: one.run for point in points for one in point.runs}
-    facts = {number: facts_of_run(run) for number, run in runs.items()}
     names = {difference.what.removeprefix(_SETTING) for difference in differences}
-    recorded = {name for fact in facts.values() for name in fact.values}
+    all_settings = {run.settings for run in runs.values()}
+    recorded = {name for settings in all_settings for name, _ in settings}
+    telling = {name for name in recorded if name in names or is_volatile(name)}
+    checks = [check for check in CHECKS if any(map(check.goes_by, telling))]
+    findings = _findings(checks, runs)
     differing: list[DoctorDifference] = []
-    for check in CHECKS:
-        names_of_check = {name for name in recorded if check.goes_by(name)}
-        if not any(name in names or is_volatile(name) for name in names_of_check):
-            continue
-        findings = {number: check.finding(run_facts) for number, run_facts in facts.items()}
+    for check in checks:
         known_findings = {
             number: finding
-            for number, finding in findings.items()
+            for number, finding in findings[check.name].items()
             if finding.verdict is not DoctorVerdict.UNKNOWN
         }
         if not _between(points, known_findings):
@@ -462,6 +486,24 @@ def doctor_differences(
         )
         differing.append(DoctorDifference(check.name, check.why, values))
     return tuple(differing)
+
+
+def _findings(
+    checks: Sequence[Check], runs: Mapping[int, StoredRun]
+) -> dict[str, dict[int, DoctorFinding]]:
+    """Return the findings of each run by check and number; runs of equal facts are judged once."""
+    by_facts: dict[object, list[DoctorFinding]] = {}
+    different: dict[DoctorFinding, DoctorFinding] = {}  # most runs have the same few
+    findings: dict[str, dict[int, DoctorFinding]] = {check.name: {} for check in checks}
+    for number, run in runs.items():
+        key = (run.settings, run.host)
+        if key not in by_facts:
+            facts = facts_of_run(run)
+            found = (check.finding(facts) for check in checks)
+            by_facts[key] = [different.setdefault(finding, finding) for finding in found]
+        for finding in by_facts[key]:
+            findings[finding.check][number] = finding
+    return findings
 
 
 def _between(points: Sequence[Point], findings: dict[int, DoctorFinding]) -> bool:

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -41,7 +42,7 @@ _FEWEST_BLOCKS = 2
 def in_pairs(stratum: Stratum) -> Stratum:
     """Return the runs that count: where they are compared in blocks, those in common blocks."""
     base, other = stratum
-    both = _blocks(base, other)
+    both = set(_blocks(base, other))
     if not both:
         return stratum
     return (
@@ -114,19 +115,16 @@ def _apart(spans: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
 
     A run that was made again later, after an interruption, spoils its own block only.
     """
-    kept = list(spans)
-    while True:
-        overlaps = [
-            sum(span[0] <= other[1] and other[0] <= span[1] for other in kept) for span in kept
-        ]
-        if max(overlaps, default=1) == 1:  # itself
-            return kept
-        kept.pop(
-            max(
-                range(len(kept)),
-                key=lambda index: (overlaps[index], kept[index][1] - kept[index][0]),
-            )
-        )
+    starts, ends, _ = np.array(spans).T
+    overlaps = np.searchsorted(starts, ends, side="right") - np.searchsorted(np.sort(ends), starts)
+    lengths, is_kept = ends - starts, np.ones(len(spans), dtype=bool)
+    # One order of both: more overlaps first, and of those that have as many the longest.
+    longer = int(lengths.max()) + 1
+    while overlaps.max() > 1:  # 1: itself
+        worst = int(np.argmax(overlaps * longer + lengths))
+        overlaps[is_kept & (starts <= ends[worst]) & (ends >= starts[worst])] -= 1
+        overlaps[worst], is_kept[worst] = 0, False
+    return [span for span, kept in zip(spans, is_kept, strict=True) if kept]
 
 
 def _contrast(

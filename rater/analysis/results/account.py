@@ -16,7 +16,7 @@ from msgspec.structs import astuple
 
 from rater.record.events import CopyEnded
 from rater.record.run import Placement
-from rater.record.stored import StoredRun
+from rater.record.stored import StoredRun, kept_for_last_run
 from rater.text.cpuset import copy_numbers_text
 from rater.text.values import count, group_by_key, truncate_list
 
@@ -97,6 +97,7 @@ def mean_account(accounts: Sequence[TimeAccount]) -> TimeAccount | None:
     return TimeAccount(**means)
 
 
+@kept_for_last_run
 def time_accounts(run: StoredRun) -> dict[tuple[int, int, int], TimeAccount]:
     """Return the account of each run of a copy, by phase, copy and step."""
     threads = {used.name: used.threads for used in run.benchmarks}
@@ -152,6 +153,7 @@ def crowded_remarks(run: StoredRun) -> Iterator[str]:
 # -- Where copies were -----------------------------------------------------------------------------
 
 
+@kept_for_last_run
 def cpus_where_seen(run: StoredRun) -> dict[tuple[int, int, int], frozenset[int]]:
     """Return the CPUs on which each copy run was seen, by phase, copy and step; empty: on none."""
     looks_by_copy = group_by_key(
@@ -165,6 +167,7 @@ def cpus_where_seen(run: StoredRun) -> dict[tuple[int, int, int], frozenset[int]
     return cpus_by_copy
 
 
+@kept_for_last_run
 def cpus_of_copies(run: StoredRun) -> dict[tuple[int, ...], tuple[int, ...] | None]:
     """Return on which CPUs each copy ran, by phase, copy and step; None: on any.
 

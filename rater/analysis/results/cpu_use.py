@@ -18,7 +18,7 @@ from rater.analysis.results.account import cpus_of_copies, time_accounts
 from rater.analysis.results.foreign_processes import worst_process
 from rater.record.events import CopyEnded, CpuReading, CpuReadings, ForeignProcess
 from rater.record.run import LEFT_BEHIND, CopyStatus
-from rater.record.stored import StoredRun
+from rater.record.stored import StoredRun, kept_for_last_run
 from rater.text.values import group_by_key
 
 # From these shares on a disturbance is told.
@@ -119,6 +119,7 @@ class RunCounters(Struct, frozen=True):
         return next((disturbance.process for disturbance in self.notable), None)
 
 
+@kept_for_last_run
 def run_counters(run: StoredRun) -> RunCounters:
     """Return what the machine did while the run's copies ran; nothing where it was not read."""
     run = run.without_torn()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -358,10 +359,15 @@ def describe_end(
 _LEFT_OUT = re.compile(r"left out: ([^:]+): (.*)", re.DOTALL)
 
 
-def stored_request(head: RunHead) -> dict[str, object] | None:
+def stored_request(head: RunHead) -> Mapping[str, object] | None:
     """Return what a run was asked for; None: imported, or an older rater did not keep it."""
+    return _request(head.request or "null")
+
+
+@lru_cache(8)  # asked for several times of the same run, then of the next
+def _request(text: str) -> Mapping[str, object] | None:
     try:
-        request = json.loads(head.request or "null")
+        request = json.loads(text)
     except (ValueError, RecursionError):
         return None
     return request if isinstance(request, dict) else None

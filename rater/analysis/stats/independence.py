@@ -37,6 +37,8 @@ import math
 import statistics
 from collections.abc import Collection, Sequence
 from functools import lru_cache
+from itertools import accumulate
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -61,6 +63,7 @@ LEAST_TESTED = 12
 _LEAST_CORRELATED = 6  # rounds: of fewer the correlation says nothing
 _RHO = 0.9  # correlation of neighbouring rounds, of states that last about ten rounds
 _SESSION_SHARE = 0.8  # of the variance, where sessions differ
+_OWN_SHARE = 1 - _SESSION_SHARE  # of the variance, what a value does not share with its session
 # Prior odds of each alternative against independent values: rounds are made against dependence.
 _IN_ROUNDS, _UNBLOCKED = 1 / 4, 4.0
 _OUT_OF_TURN = 0.5  # places between the points of a round, on average
@@ -241,9 +244,60 @@ class _Fit(Struct, frozen=True):
 
 
 class _Correlation(Struct, frozen=True):
-    matrix: Floats  # R (n, n)
-    inverse: Floats
-    log_determinant: float
+    """Correlations R of values in groups, by what R and its inverse make of values.
+
+    Values of different groups have none. `serial`: R_ij = rho^|i - j| in the order of the group's
+    members, whose inverse has three diagonals. Else all members of a group have the same,
+    R_ij = s, whose inverse takes their sum alone (J. Sherman, W. J. Morrison, 1950). So ten
+    thousand values take as many steps, and no matrix of all pairs.
+    """
+
+    groups: tuple[Any, ...]  # of each the places of its members, an array of whole numbers
+    serial: bool
+
+    def times(self, values: Floats) -> Floats:
+        """Return R y of values y (n,)."""
+        product = np.empty_like(values)
+        for members in self.groups:
+            of_group = values[members]
+            if self.serial:
+                ahead = np.array([*accumulate(of_group, _decayed_sum)])
+                behind = np.array([*accumulate(of_group[::-1], _decayed_sum)])[::-1]
+                product[members] = ahead + behind - of_group
+            else:
+                product[members] = _SESSION_SHARE * of_group.sum() + _OWN_SHARE * of_group
+        return product
+
+    def solve(self, columns: Floats) -> Floats:
+        """Return R^-1 X of columns X (n, p), or of values (n,)."""
+        solved = np.empty_like(columns)
+        for members in self.groups:
+            of_group = columns[members]
+            if self.serial:
+                inner = of_group * (1 + _RHO**2)
+                inner[[0, -1]] = of_group[[0, -1]]
+                inner[1:] -= _RHO * of_group[:-1]
+                inner[:-1] -= _RHO * of_group[1:]
+                solved[members] = inner / (1 - _RHO**2) if len(members) > 1 else of_group
+            else:
+                common = _SESSION_SHARE / (_OWN_SHARE + _SESSION_SHARE * len(members))
+                solved[members] = (of_group - common * of_group.sum(axis=0)) / _OWN_SHARE
+        return solved
+
+    @property
+    def log_determinant(self) -> float:
+        """ln |R|."""
+        sizes = [len(members) for members in self.groups]
+        if self.serial:
+            return sum(size - 1 for size in sizes) * math.log(1 - _RHO**2)
+        return sum(
+            (size - 1) * math.log(_OWN_SHARE) + math.log(_OWN_SHARE + _SESSION_SHARE * size)
+            for size in sizes
+        )
+
+
+def _decayed_sum(before: float, value: float) -> float:
+    return _RHO * before + value
 
 
 def _fit(columns: Floats, values: Floats, correlation: _Correlation | None = None) -> _Fit:
@@ -254,12 +308,12 @@ def _fit(columns: Floats, values: Floats, correlation: _Correlation | None = Non
     and the variance integrated out (D. A. Harville, Biometrika 61, 1974) has the log
     -(ln |R| + ln |X'R^-1 X| + (n - p) ln S) / 2. Without `correlation` R is the identity.
     """
-    weighted = columns if correlation is None else correlation.inverse @ columns
+    weighted = columns if correlation is None else correlation.solve(columns)
     normal = columns.T @ weighted
     coefficients = np.linalg.solve(normal, weighted.T @ values)
     residuals, degrees = values - columns @ coefficients, len(values) - columns.shape[1]
     squares = float(
-        residuals @ (residuals if correlation is None else correlation.inverse @ residuals)
+        residuals @ (residuals if correlation is None else correlation.solve(residuals))
     )
     squares = max(squares, NO_DIFFERENCE**2)
     log_determinant = float(np.linalg.slogdet(normal)[1])
@@ -274,20 +328,9 @@ def _fit(columns: Floats, values: Floats, correlation: _Correlation | None = Non
 
 @lru_cache(maxsize=4)  # all benchmarks of a comparison have the same
 def _correlation(groups: tuple[int, ...], *, serial: bool) -> _Correlation:
-    """Return the correlations R of values by their groups; those of different groups have none.
-
-    `serial`: R_ij = rho^|i - j| in the order of the group's members. Else all members of a group
-    have the same: R_ij = `_SESSION_SHARE`.
-    """
-    numbers = np.array(groups)
-    same = numbers[:, None] == numbers
-    if serial:
-        order = np.array([groups[:place].count(group) for place, group in enumerate(groups)])
-        distance = np.abs(order[:, None] - order)
-        matrix = np.asarray(_RHO**distance * same, dtype=np.float64)
-    else:
-        matrix = _SESSION_SHARE * same + (1 - _SESSION_SHARE) * np.eye(len(groups))
-    return _Correlation(matrix, np.linalg.inv(matrix), float(np.linalg.slogdet(matrix)[1]))
+    """Return the correlations of values by their groups: see `_Correlation`."""
+    members = group_by_key((group, place) for place, group in enumerate(groups))
+    return _Correlation(tuple(np.array(places) for places in members.values()), serial)
 
 
 def _dependent(
@@ -300,7 +343,7 @@ def _dependent(
     """
     independent, dependent = _fit(columns, values), _fit(columns, values, correlation)
     weights = np.linalg.pinv(columns)[0]  # of the values in the first coefficient
-    variance = dependent.squares * float(weights @ correlation.matrix @ weights)
+    variance = dependent.squares * float(weights @ correlation.times(weights))
     independent_variance = independent.squares * float(weights @ weights)
     return Alternative(
         reason=reason,
@@ -401,20 +444,43 @@ def _slow_members(values: Sequence[float], step: float) -> tuple[int, ...]:
     steps more are asked for: both times are rounded.
     """
     order = sorted(range(len(values)), key=values.__getitem__)
-    for count in range(len(order) // _SLOW_SHARE, 0, -1):
-        others = [values[place] for place in order[count:]]
-        n = len(others)
+    ascending = [values[place] for place in order]
+    most = len(ascending) // _SLOW_SHARE
+    upper_means, upper_deviations = _upper_spreads(ascending, most)
+    confidence = 1 - _SLOW_CHANCE / max(1, len(ascending))
+    # t grows as degrees go: what lies within that of the most of them needs no other.
+    least_t = t_quantile(confidence, len(ascending) - 2) if most else 0.0
+    for count in range(most, 0, -1):
+        n = len(ascending) - count
         if n < _LEAST_OTHERS:
             continue
-        t = t_quantile(1 - _SLOW_CHANCE / len(values), n - 1)
-        least = t * statistics.stdev(others) * math.sqrt(1 + 1 / n) + 2 * step
-        if statistics.fmean(others) - values[order[count - 1]] > least:
+        gap = upper_means[count] - ascending[count - 1] - 2 * step
+        reach = upper_deviations[count] * math.sqrt(1 + 1 / n)
+        if gap > least_t * reach and gap > t_quantile(confidence, n - 1) * reach:
             return tuple(order[:count])
     return ()
 
 
+def _upper_spreads(ascending: Sequence[float], most: int) -> tuple[list[float], list[float]]:
+    """Return mean and standard deviation of the values from each place to the end, up to `most`.
+
+    One value more at a time, from the largest (B. P. Welford, Technometrics 4, 1962).
+    """
+    means, deviations = [0.0] * (most + 1), [0.0] * (most + 1)
+    mean = squares = 0.0
+    for place in range(len(ascending) - 1, -1, -1):
+        n = len(ascending) - place
+        distance = ascending[place] - mean
+        mean += distance / n
+        squares += distance * (ascending[place] - mean)
+        if place <= most and n > 1:
+            means[place], deviations[place] = mean, math.sqrt(squares / (n - 1))
+    return means, deviations
+
+
 def _without(values: Sequence[float], places: Collection[int]) -> list[float]:
-    return [value for place, value in enumerate(values) if place not in places]
+    left_out = set(places)
+    return [value for place, value in enumerate(values) if place not in left_out]
 
 
 def _slow_runs(*sides: tuple[Sequence[float], Sequence[int]]) -> tuple[SlowRuns, ...]:

@@ -14,7 +14,7 @@ from rater.analysis.results.copies import Point, PointRun
 from rater.record.run import is_fleet_word
 from rater.record.stored import StoredRun
 from rater.show.charts.vega import rendered, vega
-from rater.store.read import RunFilter
+from rater.store.read import Recurring, RunFilter
 from rater.store.store import Store
 from rater.store.sweeps import PREFIX, count_looks, find_sweep, load_sweep
 from rater.system.errors import InputError
@@ -132,11 +132,12 @@ def load_points(store: Store, words: Sequence[str]) -> tuple[Point, ...]:
     """
     points: list[Point] = []
     blocks: dict[tuple[str, str], int] = {}
+    recurring = Recurring()
     for word in words:
         if word.startswith("sweep:"):
-            points += _of_sweep(store, word, blocks)
+            points += _of_sweep(store, word, blocks, recurring)
             continue
-        runs = [store.load(number) for number in _numbers(store, word)]
+        runs = list(store.load_all(_numbers(store, word), recurring))
         keys = [_block(run) if word.startswith(_TAG) else None for run in runs]
         members = [
             PointRun(run, None if key is None else blocks.setdefault(key, len(blocks)))
@@ -170,17 +171,18 @@ def missing_points(store: Store, words: Sequence[str]) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def _of_sweep(store: Store, word: str, blocks: dict[tuple[str, str], int]) -> list[Point]:
+def _of_sweep(
+    store: Store, word: str, blocks: dict[tuple[str, str], int], recurring: Recurring
+) -> list[Point]:
     sweep = load_sweep(store, find_sweep(store, word))
+    done = [(slot.slot, slot.run) for slot in sweep.slots if slot.done and slot.run is not None]
     runs: dict[int, list[PointRun]] = {}
-    for slot_run in sweep.slots:
-        if slot_run.done and slot_run.run is not None:
-            # The tags that the runs have say the same: `sweep:3` beside `tag:thp=always`.
-            key = (str(sweep.number), str(slot_run.slot.block))
-            block = blocks.setdefault(key, len(blocks))
-            runs.setdefault(slot_run.slot.point, []).append(
-                PointRun(store.load(slot_run.run), block)
-            )
+    stored_runs = store.load_all([number for _, number in done], recurring)
+    for (slot, _), run in zip(done, stored_runs, strict=True):
+        # The tags that the runs have say the same: `sweep:3` beside `tag:thp=always`.
+        key = (str(sweep.number), str(slot.block))
+        block = blocks.setdefault(key, len(blocks))
+        runs.setdefault(slot.point, []).append(PointRun(run, block))
     if not runs:
         goes_on = f"`rater sweep --resume {sweep.number}` goes on"
         raise InputError(f"{word}: no run of this sweep is done; {goes_on}")
