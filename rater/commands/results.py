@@ -282,8 +282,8 @@ COMMANDS = {
     "list": Subcommand(
         run=_list_runs,
         arguments="""
---limit N:int        the latest N runs, 0 for all (default: as many as fit on the screen; all of
-                     them with --json and if the output is no terminal)
+--limit N:int        the latest N runs, 0 for all (default: as many as fit on the screen, 100 if the
+                     output is no terminal, all of them with --json)
 --tag KEY[=VALUE] ...  runs with this tag; several times: with all of them
 --host NAME          runs of a host; n1* for several
 --suite NAME         runs of a suite; spec* for several

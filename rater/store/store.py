@@ -439,22 +439,46 @@ def save_score(database: Database, run_id: int, score: RunScore) -> None:
     database.insert("run_score", score, replace=True, run_id=run_id)
 
 
-def load_score(database: Database, run_id: int, version: int) -> RunScore | None:
-    """Return the number of a run; None: not worked out yet, or from other rows than it has."""
-    for score in database.read_table(RunScore, "run_score", run_id=run_id, version=version):
-        if score.copy_runs == count_copy_runs(database, run_id):
-            return score
-    return None
+class ListedNumbers(Struct, frozen=True, kw_only=True):
+    """Numbers of a run that lists show beside its head."""
+
+    score: RunScore | None  # None: not worked out yet, or from other rows than it has
+    divots: int | None  # None: the run was not searched
 
 
-def count_divots(database: Database, run_id: int) -> int | None:
-    """Return the number of divots in a run; None: the run was not searched."""
-    (count,) = database.execute(
-        "SELECT (SELECT count(*) FROM divot WHERE run_id = search.run_id AND NOT explained) "
-        "FROM divot_search AS search WHERE run_id = ? AND version <> ?",
-        (run_id, NOT_SEARCHED),
-    ).fetchone() or (None,)
-    return count
+_LISTED = """
+SELECT
+  run.id, run_score.run_id IS NOT NULL, run_score.value, run_score.unit, run_score.copy_runs,
+  CASE WHEN divot_search.run_id IS NOT NULL THEN (
+    SELECT count(*) FROM divot WHERE divot.run_id = run.id AND NOT divot.explained
+  ) END
+FROM json_each(:runs) AS one
+JOIN run ON run.id = one.value
+LEFT JOIN run_score
+  ON run_score.run_id = run.id AND run_score.version = :version
+  AND run_score.copy_runs = (SELECT count(*) FROM copy WHERE copy.run_id = run.id)
+LEFT JOIN divot_search
+  ON divot_search.run_id = run.id AND divot_search.version <> :not_searched
+"""
+
+
+def load_listed(
+    database: Database, numbers: Sequence[int], version: int
+) -> dict[int, ListedNumbers]:
+    """Return by number what is stored of runs for lists, scores of one version of the formula."""
+    kinds = (int, int, float | None, str | None, int | None, int | None)
+    rows = database.read_values(
+        _LISTED, *kinds, runs=json.dumps(numbers), version=version, not_searched=NOT_SEARCHED
+    )
+    return {
+        number: ListedNumbers(
+            score=RunScore(value=value, unit=unit, copy_runs=copy_runs, version=version)
+            if has_score
+            else None,
+            divots=divots,
+        )
+        for number, has_score, value, unit, copy_runs, divots in rows
+    }
 
 
 # -- A stored run that goes on: taken up by another process, or closed with the rows that it has ---

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from rater.record.events import OutputChecked, RunEnded
 from rater.record.run import BenchmarkUsed, CopyStatus, RunStatus, Validity
 from rater.store.store import open_store
+from rater.workflow.results import listing
 from tests.support.calls import Rater
 from tests.support.calls import query_rows as rows_of
 from tests.support.example_events import ended, over, phase, run_of, with_head
@@ -70,6 +71,21 @@ def test_list_has_a_line_for_runs_that_count_and_one_for_all_that_were_made_agai
     asked = rater("list", "--tag", "not-counted")[1].splitlines()
     assert [line.split()[0] for line in asked[1:3]] == ["2", "3"]
     assert [head["run"] for head in parsed(rater("list", "--json")[1])] == [1, 2, 3]
+
+
+def test_list_for_no_terminal_ends_after_some_runs_and_says_how_many_there_are(
+    database: Path, rater: Rater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for uuid in "abc":
+        make_run(database, uuid=uuid)
+    monkeypatch.setattr(listing, "_PIPED_ROWS", 2)
+    heading, *rows, note = rater("list")[1].splitlines()
+    assert heading.split()[0] == "run"
+    assert [row.split()[0] for row in rows] == ["2", "3"]
+    assert note.startswith("the latest 2 of 3 runs stored")
+    assert note.endswith("(--limit N: more, --limit 0: all)")
+    assert len(parsed(rater("list", "--json")[1])) == 3
+    assert len(rater("list", "--limit", 0)[1].splitlines()) == 5
 
 
 def test_list_is_narrowed_by_what_is_asked_for(database: Path, rater: Rater) -> None:

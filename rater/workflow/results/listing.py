@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from rater.show.results.disturbed import disturbed_json
 from rater.show.results.listing import ListedRun, RunPage, list_parts, rows_that_fit
 from rater.store.connection import StoreError
 from rater.store.read import RunFilter
-from rater.store.store import RunScore, Store, count_divots, load_score, save_score
+from rater.store.store import ListedNumbers, RunScore, Store, load_listed, save_score
 from rater.store.sweeps import NOT_COUNTED
 from rater.system.errors import InputError, RaterError
 from rater.system.process import print_error
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rater.record.documents import ListedRunJson
 
 _MOST_RUNS = 10**9  # SQLite's numbers end
+_PIPED_ROWS = 100  # listed where there is no screen that has room for some
 
 
 class ListOptions(Struct, frozen=True, kw_only=True):
@@ -51,8 +52,8 @@ def list_runs(output: Output, options: ListOptions) -> int:
     fleets = 0
     if (store := open_to_list(output)) is not None:
         with store:
-            fits = None if output.json or not sys.stdout.isatty() else rows_that_fit()
-            limit = fits if options.limit is None else min(options.limit, _MOST_RUNS) or None
+            unasked = None if output.json else _rows_for_people()
+            limit = unasked if options.limit is None else min(options.limit, _MOST_RUNS) or None
             # A document must not depend on how fast the machine is.
             longest_s = math.inf if output.json else _LONGEST_S
             page = _page(store, wanted, limit, longest_s, folds=folds)
@@ -60,6 +61,11 @@ def list_runs(output: Output, options: ListOptions) -> int:
     documents = [_document(it) for it in page.runs] if output.json else []
     print_view(output, documents, lambda _: list_parts(page, fleets))
     return 0
+
+
+def _rows_for_people() -> int:
+    """Return how many runs are listed unless somebody wants others."""
+    return rows_that_fit() if sys.stdout.isatty() else _PIPED_ROWS
 
 
 def _page(
@@ -70,17 +76,18 @@ def _page(
     numbers, count = store.matching(shown, limit)
     folded = store.matching(run_filter, 0)[1] - count
     heads = store.runs(None if len(numbers) == count and shown == RunFilter() else numbers)
-    scores = scores_of(store, heads, longest_s)
     with store.reading() as connection:
-        runs = tuple(
-            ListedRun(
-                head,
-                score.value if score else None,
-                score.unit if score else None,
-                count_divots(connection, head.run),
-            )
-            for head, score in ((head, scores.get(head.run)) for head in heads)
+        stored = load_listed(connection, [head.run for head in heads], _VERSION)
+    scores = _scores_of(store, heads, stored, longest_s)
+    runs = tuple(
+        ListedRun(
+            head,
+            score.value if score else None,
+            score.unit if score else None,
+            stored[head.run].divots if head.run in stored else None,
         )
+        for head, score in ((head, scores.get(head.run)) for head in heads)
+    )
     return RunPage(runs, count, narrowed=run_filter != RunFilter(), folded=folded)
 
 
@@ -176,19 +183,14 @@ def store_score(store: Store, run: StoredRun) -> RunScore:
     return score
 
 
-def scores_of(
-    store: Store, heads: Sequence[RunHead], longest_s: float = _LONGEST_S
+def _scores_of(
+    store: Store, heads: Sequence[RunHead], stored: Mapping[int, ListedNumbers], longest_s: float
 ) -> dict[int, RunScore]:
     """Return the numbers of runs by run: what is kept, else worked out, the latest runs' first.
 
     `longest_s`: for so long; the next list goes on.
     """
-    scores: dict[int, RunScore] = {}
-    with store.reading() as connection:
-        for head in heads:
-            score = load_score(connection, head.run, _VERSION)
-            if score is not None:
-                scores[head.run] = score
+    scores = {number: listed.score for number, listed in stored.items() if listed.score}
     until_s = time.monotonic() + longest_s
     for head in reversed(heads):
         if time.monotonic() > until_s:
