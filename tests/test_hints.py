@@ -252,6 +252,7 @@ def test_several_programs_behind_dashes_are_one_and_that_is_said() -> None:
     done = rater("run", "--copies", 1, "--", "echo", "a,b", "--", "true")
     assert done.returncode == 0
     assert "one program runs, with all behind echo as its arguments" in done.stderr
+    assert "rater run -- echo a,b : true" in hints(done)
     told = {hint for hint in hints(done) if "--axis" in hint}
     assert told == {r"rater sweep --axis 'command=echo a\,b,true'"}
     assert "one program runs" not in rater("run", "--", "true", "--", "no/such/program").stderr
@@ -260,8 +261,8 @@ def test_several_programs_behind_dashes_are_one_and_that_is_said() -> None:
 def test_several_programs_behind_dashes_do_not_rotate_and_are_refused() -> None:
     done = rater("run", "--mode", "rotated", "--", "true", "--", "sleep", 0)
     assert done.returncode == 2
-    assert "a command is one program: 2 stand behind --" in done.stderr
-    assert "rater sweep --axis 'command=true,sleep 0'" in hints(done)
+    assert "2 programs are divided by --, which are arguments of the first one" in done.stderr
+    assert "rater run --mode rotated -- true : sleep 0" in hints(done)
     done = rater("run", "--mode", "rotated", "--dry-run", "--", "true")
     assert "there is no benchmark but true, so nothing rotates" in done.stdout
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 from itertools import product
 from pathlib import Path
@@ -27,10 +27,11 @@ ENVIRONMENT = "env:"
 MOST_POINTS = 10_000
 MOST_ROUNDS = 10_000
 NONE_SHOWN = "(none)"
-_OURS = ("RATER_COPY", "RATER_CPUS", "RATER_NODE")  # every copy has its own
+_OURS = ("RATER_COPY", "RATER_CPUS", "RATER_ITERATION", "RATER_NODE")  # every copy has its own
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # A comma ends a value, `\,` is one inside it.
 _COMMA = re.compile(r"(?<!\\),")
+_RANGE = re.compile(r"([0-9]{1,9})\.\.([0-9]{1,9})")
 
 type Values = tuple[tuple[str, str], ...]  # axis and value, in the order of the axes
 
@@ -153,10 +154,50 @@ def parse_axis(text: str) -> Axis:
         raise InputError(f"--axis {text!r}: expected NAME=V1,V2,... as in --axis copies=1,2,4")
     values = [value.replace("\\,", ",") for value in _COMMA.split(rest)]
     if not name.startswith(ENVIRONMENT):
+        values = expand_ranges(name, values)
+    if not name.startswith(ENVIRONMENT):
         values = [value.strip() for value in values]
     if values == [""]:
         raise InputError(f"--axis {text!r}: no values behind the =; expected V1,V2,...")
     return Axis(name, tuple(values))
+
+
+def expand_ranges(name: str, values: Sequence[str]) -> list[str]:
+    r"""Return values with ranges of whole numbers written out: `1..4` is 1, 2, 3, 4.
+
+    A range goes on as the two values before `..` do: `2,4..16` doubles, as 4 is twice 2, and
+    `1,3..9` goes on by 2; alone it counts. A value `1\..4` is the text `1..4`. Raises `InputError`
+    where such steps do not meet the end.
+    """
+    expanded: list[str] = []
+    for value in values:
+        match = _RANGE.fullmatch(value.strip())
+        if match is None:
+            expanded.append(value.replace("\\..", ".."))
+            continue
+        first, last = int(match[1]), int(match[2])
+        before = int(expanded[-1]) if expanded and expanded[-1].strip().isdecimal() else None
+        expanded += map(str, _range_from(f"axis {name}: {value}", before, first, last))
+    return expanded
+
+
+def _range_from(where: str, before: int | None, first: int, last: int) -> list[int]:
+    """Return the values of a range, `before` the value in front of it."""
+    doubles = before is not None and before > 0 and first == 2 * before
+    step = 1 if before is None else first - before
+    if step < 1 or last < first:
+        raise InputError(f"{where}: expected a range that rises")
+    numbers = [first]
+    while numbers[-1] < last and len(numbers) <= MOST_POINTS:
+        numbers.append(numbers[-1] * 2 if doubles else numbers[-1] + step)
+    if numbers[-1] != last:
+        rule = f"doubles, as {first} is twice {before}" if doubles else f"goes on by {step}"
+        near = numbers[-2] if len(numbers) > 1 else first
+        raise InputError(
+            f"{where} {rule}, and does not meet {last}: expected an end such as {near} or "
+            f"{numbers[-1]}, or all values with commas"
+        )
+    return numbers
 
 
 def check_axes(axes: Sequence[Axis]) -> None:
@@ -183,11 +224,15 @@ def check_axes(axes: Sequence[Axis]) -> None:
 
 
 def kinds_of(
-    axes: Iterable[Axis], options: Iterable[str], settings: Iterable[str]
+    axes: Iterable[Axis],
+    options: Iterable[str],
+    settings: Iterable[str],
+    placeholders: Collection[str] = (),
 ) -> dict[str, AxisKind]:
     """Return what each axis is, by name; raises `InputError` with the nearest names there are.
 
     `options` are those of `rater run` that can be swept, `settings` those of this machine.
+    `placeholders`: axes that the command has in braces, as in `--size {n}`, and that change it.
     """
     known_options, known_settings = list(options), list(settings)
     kinds = {}
@@ -205,7 +250,7 @@ def kinds_of(
                     f"axis {name}: rater itself gives {variable} to each copy; take another name"
                 )
             kinds[name] = AxisKind.ENVIRONMENT
-        elif name in known_options:
+        elif name in known_options or (name in placeholders and name not in known_settings):
             kinds[name] = AxisKind.OPTION
         elif name in known_settings:
             kinds[name] = AxisKind.SETTING
@@ -259,6 +304,7 @@ def _unknown(name: str, options: Sequence[str], settings: Sequence[str]) -> str:
     hint = did_you_mean(name, [*options, *settings])
     variable = name if _VARIABLE.fullmatch(name) else "NAME"
     ways = (
+        f"{{{name}}} in the command makes it one of the command, "
         "`rater settings` lists the settings, `rater run --help` the options, "
         f"{ENVIRONMENT}{variable} is a variable of copies"
     )
@@ -347,6 +393,11 @@ def _axes(table: TableReader) -> tuple[Axis, ...]:
     axes = []
     for name in table.names(_AXIS_NAME, _AXIS_SAID):
         values = table.items(name, WORD, _WORDS)
+        if not name.startswith(ENVIRONMENT):
+            try:
+                values = tuple(expand_ranges(name, values))
+            except InputError as error:
+                table.mistake(str(error), name)
         if table.is_a(list, name) and not values:
             table.mistake("expected at least one value, got an empty list", name)
         axes.append(Axis(name, values))

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from rater.plan.command_words import fill_all
 from rater.plan.metric import Metric
 from rater.plan.options import CopyNumbers
 from rater.plan.schedule import Phase, Step
@@ -101,6 +102,7 @@ class Program(Struct, frozen=True, kw_only=True):
     folders: tuple[str, ...] = ()  # of the run directory, into which its commands write
     own: tuple[KitCopy, ...] = ()  # by copy, of a kit's benchmark
     accepted: tuple[int, ...] = ()  # exit codes that are no failure, beside 0
+    has_placeholders: bool = False  # in `argv`: each run of a copy has its own arguments
 
     @property
     def rules(self) -> CheckRules:
@@ -164,6 +166,17 @@ def _whereabouts(placement: Placement, number: int) -> dict[bytes, bytes]:
         b"RATER_COPY": b"%d" % number,
         b"RATER_CPUS": format_list(placement.cpus or ()).encode(),
         b"RATER_NODE": b"" if placement.node is None else b"%d" % placement.node,
+    }
+
+
+def _placeholder_values(placement: Placement, variables: Mapping[bytes, bytes]) -> dict[str, str]:
+    """Return what a run of a copy has in place of `{copy}`, `{cpus}`, ...; empty: not bound."""
+    return {
+        "copy": variables[b"RATER_COPY"].decode(),
+        "cpu": "" if placement.cpu is None else str(placement.cpu),
+        "cpus": variables[b"RATER_CPUS"].decode(),
+        "node": variables[b"RATER_NODE"].decode(),
+        "iteration": variables[b"RATER_ITERATION"].decode(),
     }
 
 
@@ -365,6 +378,9 @@ class RunFolders:
         folder_name = run_dir_name(step.benchmark, step.iteration, copy, position)
         shared_variables, own_variables = self._environments.make(program, copy)
         argv, directory = program.argv, program.directory
+        own_variables[b"RATER_ITERATION"] = b"%d" % step.iteration
+        if program.has_placeholders:
+            argv = fill_all(argv, _placeholder_values(self._placements[copy], own_variables))
         # No directory for output alone: making one can cost more than all the rest.
         output = f"{self._work}/{folder_name}."
         if program.own:  # a kit's run directory

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.analysis.doctor.inherited import inherited_states
+from rater.plan.command_words import COPY_PLACEHOLDERS, placeholders_in
 from rater.plan.placement.preflight import Preflight
 from rater.plan.request import Request
 from rater.plan.schedule import Order
@@ -278,6 +279,9 @@ def _program(
         setup_limits=Limits(request.timeout_s, request.output_limit_bytes),
         folders=folders_of(lines),
         accepted=accepted,
+        has_placeholders=bool(
+            request.command and placeholders_in(benchmark.command, COPY_PLACEHOLDERS)
+        ),
     )
 
 

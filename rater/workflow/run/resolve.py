@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rater.plan.command_words import DIVIDER
 from rater.plan.counter_choice import CounterChoice
 from rater.plan.placement.layout import Layout, called, load_layout, override_layout
 from rater.plan.placement.memory_policy import Memory, apply_memory_support, parse_memory
@@ -44,7 +45,7 @@ from rater.workflow.run.workload import (
     KITS,
     KitBenchmark,
     Workload,
-    command_workload,
+    command_workloads,
     suite_workloads,
     tuning_of,
     without_missing,
@@ -197,7 +198,7 @@ def load_workloads(request: Request) -> LoadedWorkloads:
     """Return the benchmarks that a request names. Raises `InputError`."""
     if request.command:
         return LoadedWorkloads(
-            request=request, suite=None, workloads=(command_workload(request),), remarks=()
+            request=request, suite=None, workloads=command_workloads(request), remarks=()
         )
     if request.threads != 1:
         raise InputError(
@@ -378,14 +379,19 @@ def _command_axis(programs: Sequence[str]) -> str:
     return shlex.quote("command=" + ",".join(program.replace(",", "\\,") for program in programs))
 
 
+def _divided(programs: Sequence[str]) -> str:
+    return f" {DIVIDER} ".join(programs)
+
+
 def _warn_of_several_programs(command: Sequence[str], plan: Plan) -> tuple[str, ...]:
     """Say that one program runs where several are typed."""
     programs = _programs_of(command)
     if len(programs) < 2 or plan.order is Order.ROTATED:
         return ()
     return (
-        f"one program runs, with all behind {command[0]} as its arguments; "
-        f"`rater sweep --axis {_command_axis(programs)}` compares several",
+        f"one program runs, with all behind {command[0]} as its arguments; a lone `:` between "
+        f"programs runs each: `rater run -- {_divided(programs)}`; "
+        f"`rater sweep --axis {_command_axis(programs)}` compares them",
     )
 
 
@@ -395,9 +401,8 @@ def _refuse_programs_to_rotate(command: Sequence[str], plan: Plan) -> tuple[str,
     if len(programs) < 2 or plan.order is not Order.ROTATED:
         return ()
     return (
-        f"rotated order runs the benchmarks of a suite, and a command is one program: "
-        f"{len(programs)} stand behind --; `rater suites new NAME` writes a suite to enter them "
-        f"in, `rater sweep --axis {_command_axis(programs)}` runs one after the other",
+        f"{len(programs)} programs are divided by --, which are arguments of the first one; a lone "
+        f"`:` divides them: `rater run --mode rotated -- {_divided(programs)}`",
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
+from rater.plan.command_words import distinct_names, programs_of
 from rater.plan.metric import parse_metrics
 from rater.plan.options import LONGEST_NAME
 from rater.plan.request import Request
@@ -222,21 +223,54 @@ def load_of(
     )
 
 
-def command_workload(request: Request) -> Workload:
-    """Return the command behind `--` as a benchmark. Raises `InputError`."""
+def command_workloads(request: Request) -> tuple[Workload, ...]:
+    """Return the programs behind `--` as benchmarks, in their order. Raises `InputError`."""
     if not 1 <= request.threads <= MOST_THREADS:
         raise InputError(
             f"--threads {request.threads}: expected a whole number from 1 to {MOST_THREADS}"
         )
+    programs = programs_of(request.command)
+    if not all(programs):
+        raise InputError(
+            "a lone `:` divides the programs behind --, and one of them is empty; "
+            "write '\\:' for an argument `:`"
+        )
+    options = [words[0] for words in programs[1:] if words[0].startswith("-")]
+    if options:
+        raise InputError(
+            f"{options[0]} behind a lone `:` is no program: `:` divides the programs behind --; "
+            "write '\\:' for an argument `:`"
+        )
+    if len(programs) > 1 and request.called is not None:
+        raise InputError(
+            f"--name {request.called} is for one command, and {len(programs)} are behind --"
+        )
+    names = [request.called] if request.called else names_of(programs)
     size = Size(name="command", commands=(Command(),))
-    benchmark = Benchmark(
-        name=request.called or name_of(request.command[0]),
-        command=request.command,
-        sizes={"command": size},
-        threads=request.threads,
-        metrics=parse_metrics(request.metrics),
+    return tuple(
+        Workload(
+            benchmark=Benchmark(
+                name=name,
+                command=program,
+                sizes={"command": size},
+                threads=request.threads,
+                metrics=parse_metrics(request.metrics),
+            ),
+            size=size,
+            suite=None,
+        )
+        for name, program in zip(names, programs, strict=True)
     )
-    return Workload(benchmark=benchmark, size=size, suite=None)
+
+
+def names_of(programs: Sequence[Sequence[str]]) -> list[str]:
+    """Return names of benchmarks for programs: the file's own where there is one."""
+    if len(programs) == 1:
+        return [name_of(programs[0][0])]
+    escaped = [[escape_undecodable(word) for word in program] for program in programs]
+    return [
+        printable(name.replace("/", "_")).strip() for name in distinct_names(escaped, LONGEST_NAME)
+    ]
 
 
 def name_of(command: str) -> str:

@@ -16,6 +16,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater import __version__
+from rater.plan.command_words import (
+    COPY_PLACEHOLDERS,
+    fill_all,
+    placeholders_in,
+    programs_of,
+)
 from rater.plan.options import Trait
 from rater.plan.request import BY_NAME, COMMAND, Request, request_to_json
 from rater.plan.sweep import (
@@ -157,7 +163,10 @@ def sweep_request_from(
     axes = file.axes if file else tuple(parse_axis(text) for text in options.axis)
     check_axes(axes)
     kinds = kinds_of(
-        axes, [option.name for option in BY_NAME.values() if Trait.SWEPT in option.traits], settings
+        axes,
+        [option.name for option in BY_NAME.values() if Trait.SWEPT in option.traits],
+        settings,
+        _axes_in_command(run_arguments, axes),
     )
     _check_once(run_arguments, axes, kinds)
     if COMMAND.name in kinds and "name" not in run_arguments.options:
@@ -176,6 +185,19 @@ def sweep_request_from(
     return SweepRequest(
         axes=axes, kinds=kinds, points=tuple(points), spec=spec, skip_refused=options.skip_refused
     )
+
+
+def _axes_in_command(run_arguments: RunArguments, axes: Sequence[Axis]) -> set[str]:
+    """Return the axes that the command has in braces; raises `InputError` for a copy's own names.
+
+    `{n}` is the value of axis n; `{copy}` is what each copy has.
+    """
+    names = {axis.name for axis in axes}
+    for name in sorted(names.intersection(COPY_PLACEHOLDERS)):
+        raise InputError(f"axis {name}: {{{name}}} is each copy's own value: take another name")
+    commands = [axis.values for axis in axes if axis.name == COMMAND.name]
+    words = [*(run_arguments.command or ()), *(word for values in commands for word in values)]
+    return placeholders_in(words, names)
 
 
 def _spec_now(
@@ -291,13 +313,17 @@ def _request(
         for name, value in values:
             if kinds[name] is AxisKind.ENVIRONMENT and value:
                 environment.append(f"{name.removeprefix(ENVIRONMENT)}={value}")
-            elif kinds[name] is AxisKind.OPTION:
+            elif kinds[name] is AxisKind.OPTION and name in BY_NAME:
                 option = BY_NAME[name]
                 _hint_at_setting(name, value)
                 parsed: object = value
                 if option is not COMMAND:
                     parsed = option.parse(value, option.typed) if value else None
                 run_arguments = run_arguments.with_option(option, parsed)
+        if run_arguments.command is not None:
+            # Also where the axis is an option: `--threads {copies}` of a program.
+            command = fill_all(run_arguments.command, dict(values))
+            run_arguments = replace(run_arguments, command=command)
         return run_arguments.with_option(BY_NAME["env"], environment).request()
     except InputError as error:
         return str(error)
@@ -399,7 +425,8 @@ def _out_of_reach(resolved: RunPlan) -> list[str]:
     problems: list[str] = []
     if resolved.request.command:
         try:
-            untouched_programs(resolved.tuning, {find_command(resolved.request.command[0])})
+            programs = programs_of(resolved.request.command)
+            untouched_programs(resolved.tuning, {find_command(words[0]) for words in programs})
         except InputError as error:  # one that is not there is told elsewhere
             problems.append(str(error))
     return problems

@@ -447,6 +447,20 @@ def test_environments_are_made_once_a_copy_and_the_users_wins() -> None:
     assert a[b"RATER_THREADS"] == b"1"
 
 
+def test_each_run_of_a_copy_has_its_own_arguments_where_a_command_has_placeholders(
+    tmp_path: Path,
+) -> None:
+    argv = ("/bin/echo", "{copy} on {cpus} in {iteration}", "{{copy}}", "{}")
+    programs = {
+        name: Program(name=name, argv=argv, directory="/", has_placeholders=has_placeholders)
+        for name, has_placeholders in (("a", True), ("b", False))
+    }
+    folders = RunFolders(tmp_path, "uuid", programs, placed(2), [], keep=False)
+    cpu = max(os.sched_getaffinity(0))
+    assert folders.spec(1, 0, Step("a", 3)).argv[1:] == (f"1 on {cpu} in 3", "{copy}", "{}")
+    assert folders.spec(1, 0, Step("b", 3)).argv == argv
+
+
 def test_a_suite_is_set_up_by_one_rater_at_a_time(tmp_path: Path) -> None:
     suite = own_suite(tmp_path, "sh", "-c", 'echo "$RATER_SETUP_DIR" > here')
     folder = setup_folder(suite, tmp_path)

@@ -133,10 +133,12 @@ def test_keep_keeps_the_run_directories_of_good_copies(tmp_path: Path) -> None:
 
 
 def test_each_copy_knows_who_and_where_it_is(tmp_path: Path) -> None:
-    script = 'echo "$RATER_COPY|$RATER_CPUS|$RATER_NODE|$RATER_RUN_DIR|$PWD|$EXTRA"'
+    script = (
+        'echo "$RATER_COPY|$RATER_CPUS|$RATER_NODE|$RATER_ITERATION|$RATER_RUN_DIR|$PWD|$EXTRA"'
+    )
     run_dir = tmp_path / "work" / "say.i1.c0001"
     printed = output(tmp_path, script, 1, environment=[("EXTRA", "a b")])
-    assert printed == f"1|||{run_dir}|{run_dir}|a b\n"
+    assert printed == f"1|||1|{run_dir}|{run_dir}|a b\n"
 
 
 def test_standard_input_is_empty(tmp_path: Path) -> None:
