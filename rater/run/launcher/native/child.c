@@ -45,6 +45,7 @@ static struct { /* what the launcher was given */
     struct disposition on_child, on_pipe, on_continue;
     int slack;
     unsigned long long locks;
+    struct rlimit files;
 } origin;
 
 static void set_disposition(int number, const struct disposition *disposition) {
@@ -61,6 +62,7 @@ static struct disposition disposition_of(int number) {
 void remember_origin(unsigned long long locks) {
     origin.launcher = getpid();
     origin.locks = locks;
+    getrlimit(RLIMIT_NOFILE, &origin.files);
     origin.slack = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
     sigprocmask(SIG_SETMASK, NULL, &origin.blocked);
     origin.on_child = disposition_of(SIGCHLD);
@@ -202,6 +204,7 @@ static void restore_limits(struct slot *slot) {
     PLAIN(prlimit64, 0, RLIMIT_LOCKS, NULL, &locks);
     locks.rlim_cur = origin.locks;
     require(PLAIN(prlimit64, 0, RLIMIT_LOCKS, &locks), slot, LIMITS);
+    require(PLAIN(prlimit64, 0, RLIMIT_NOFILE, &origin.files), slot, LIMITS);
 }
 
 _Noreturn void child(const struct birth *birth) {
@@ -210,6 +213,8 @@ _Noreturn void child(const struct birth *birth) {
     PLAIN(prctl, PR_SET_PDEATHSIG, SIGKILL);
     if (PLAIN(getppid, 0) != origin.launcher)
         give_up(slot, GROUP, ESRCH);
+    if (birth->first_pidfd) /* before all else, as the launcher's table may be this one */
+        require(PLAIN(close_range, birth->first_pidfd, ~0U, CLOSE_RANGE_UNSHARE), slot, GROUP);
     require(PLAIN(setpgid, 0, 0), slot, GROUP);
     if (origin.slack > 0)
         PLAIN(prctl, PR_SET_TIMERSLACK, origin.slack);

@@ -12,9 +12,11 @@
 #include "launcher.h"
 #include "plain.h"
 
+#include <dirent.h>
 #include <linux/sockios.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -31,12 +33,14 @@
 #define LATE_NS 750000000LL /* wake-ups half a second late were seen on full and virtual machines */
 #define LOOK_NS 1000000000LL /* between two looks at our own waiting, and at whether rater stands */
 #define GATHER_NS 20000000LL /* ends come in bursts: rater is woken once for all in this time */
-#define BURST 3              /* ends that are handled one by one before all others are stamped */
+#define BURST 3              /* ends that are handled before all others are stamped */
+#define MOST_EVENTS 512      /* ends that are stamped at once */
 #define MOST_TABLE (1u << 30)     /* bytes */
 #define MOST_BACKLOG 5000         /* records that rater has not taken; more reports are not read */
 #define MOST_PROCESSES (1u << 20)
 #define MOST_REPORTS 512 /* pieces read before an end: all that a pipe holds, no flood */
 #define NEVER INT64_MAX
+#define SPARE_DESCRIPTORS 16
 #define OUR_PEAK INT64_MIN /* in place of the peak at the gate, until a record is sent */
 
 enum state {
@@ -53,6 +57,7 @@ struct process {
     enum state state;
     bool shares_gate;   /* it waits at the gate that a release opens for all */
     bool owes_ready;    /* READY is to be said once it is at its gate */
+    int pidfd;          /* -1: it has none */
     int64_t due_ns;     /* when it begins; until the release, its offset from that */
     int64_t ended_ns;   /* the stamp of its end; 0: none yet */
     unsigned char accepted[256 / 8]; /* mask: exit codes that are no failure */
@@ -76,11 +81,18 @@ struct last { /* which process of a copy ended last, and whether well */
 
 #define EACH(item) for (struct process *item = processes; item < processes + used; item++)
 
+/* Finds the places of processes by a number of theirs. `first` by bucket, `next` and `numbers` by
+   place; a place is written as one more than it is, 0 is none. */
+struct index {
+    uint32_t *first, *next, *numbers;
+};
+
 /* This memory is shared with children that are forked too. Most of them do not need it, but a fork
    is quicker when it has no private copies to prepare. */
 static struct process *processes;
 static char *stacks; /* by place, STACK_BYTES each; NULL: all children are forked */
-static pid_t *pids; /* by place; 0: the place is free */
+static struct index by_pid, by_token, by_after; /* by_pid: of all places that are not free */
+static uint32_t buckets;                        /* of an index: a power of two */
 static struct last *last; /* by copy */
 static uint32_t *opened;  /* how often the gate of all was opened */
 static uint32_t *awaited; /* token of the process that wakes us when it is ready */
@@ -92,6 +104,11 @@ static int rater_fd, reports[2];
 static int64_t seen_ns; /* every process that ended before this time has been handled */
 static volatile sig_atomic_t was_continued; /* a SIGCONT came since that time */
 static bool suspended; /* rater has stopped the copies, and then itself (Ctrl-Z) */
+static struct { /* of ends, by pidfds */
+    int ends, first;  /* an epoll of all pidfds, -1: there is none; and the lowest pidfd that may be */
+    unsigned lacking; /* processes without a pidfd */
+    int64_t walked_ns; /* when the kernel last walked over all children */
+} watch;
 static struct { /* of the last look */
     int64_t at_ns, waited_ns; /* how long we had waited for a CPU; -1: not known */
 } look;
@@ -118,6 +135,36 @@ static void let_go(struct kept_table *table) {
         munmap(table->memory, table->size);
         free(table);
     }
+}
+
+static void enter(struct index *index, uint32_t number, const struct process *process) {
+    uint32_t place = (uint32_t)(process - processes), *first = &index->first[number & (buckets - 1)];
+    index->numbers[place] = number;
+    index->next[place] = *first;
+    *first = place + 1;
+}
+
+static void leave(struct index *index, const struct process *process) {
+    uint32_t place = (uint32_t)(process - processes);
+    uint32_t *link = &index->first[index->numbers[place] & (buckets - 1)];
+    while (*link != place + 1)
+        link = &index->next[*link - 1];
+    *link = index->next[place];
+    index->numbers[place] = 0;
+}
+
+/* Returns a process with a number, behind `before` if that is not NULL; NULL: there is none. */
+static struct process *find(const struct index *index, uint32_t number,
+                            const struct process *before) {
+    uint32_t link = before ? index->next[before - processes] : index->first[number & (buckets - 1)];
+    while (link && index->numbers[link - 1] != number)
+        link = index->next[link - 1];
+    return link ? &processes[link - 1] : NULL;
+}
+
+static struct index new_index(void) {
+    uint32_t *memory = shared_memory((buckets + 2 * (size_t)capacity) * sizeof *memory);
+    return (struct index){memory, memory + buckets, memory + buckets + capacity};
 }
 
 static struct record *say(int kind, const struct process *process, int64_t at_ns) {
@@ -360,6 +407,27 @@ static bool is_accepted(const struct process *process, int status) {
     return WIFEXITED(status) && process->accepted[code / 8] >> code % 8 & 1;
 }
 
+/* Has epoll tell of the end of a process, where the kernel and the limit of open files allow. */
+static void watch_end(struct process *process) {
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)(process - processes)};
+    int file = watch.ends < 0 ? -1 : (int)syscall(SYS_pidfd_open, process->pid, 0);
+    process->pidfd = file < 0 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, watch.first);
+    close(file);
+    if (process->pidfd >= 0 && epoll_ctl(watch.ends, EPOLL_CTL_ADD, process->pidfd, &event)) {
+        close(process->pidfd);
+        process->pidfd = -1;
+    }
+    watch.lacking += process->pidfd < 0;
+}
+
+static void unwatch(const struct process *process) {
+    watch.lacking -= process->pidfd < 0;
+    if (process->pidfd < 0)
+        return;
+    epoll_ctl(watch.ends, EPOLL_CTL_DEL, process->pidfd, NULL); /* a child may have the file too */
+    close(process->pidfd);
+}
+
 /* Handles the end of a process that is still a zombie, begins the one that follows it, and says
    both. */
 static void handle_end(struct process *process, int64_t at_ns, int64_t stalled_ns, bool by_signal) {
@@ -398,21 +466,44 @@ static void handle_end(struct process *process, int64_t at_ns, int64_t stalled_n
     free(process->words);
     let_go(process->table);
     process->state = FREE;
-    pids[process - processes] = 0;
-    if (!followers)
-        return;
-    EACH(follower) {
-        if (follower->state != FREE && follower->after == process->token)
-            follow(follower);
-    }
+    unwatch(process);
+    leave(&by_pid, process);
+    leave(&by_token, process);
+    if (process->after)
+        leave(&by_after, process);
+    struct process *follower = find(&by_after, process->token, NULL);
+    for (; follower; follower = find(&by_after, process->token, follower))
+        follow(follower);
 }
 
-static struct process *find_process(pid_t pid) {
-    for (unsigned place = 0; place < used; place++) {
-        if (pids[place] == pid)
-            return &processes[place];
+/* Handles the end of a process, if it is told to us: of one that is traced, its tracer is told. */
+static bool handle_if_ended(struct process *process, int64_t stalled_ns) {
+    siginfo_t info = {0};
+    if (waitid(P_PID, (id_t)process->pid, &info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid)
+        return false;
+    handle_end(process, process->ended_ns, stalled_ns, info.si_code != CLD_EXITED);
+    return true;
+}
+
+/* Handles ends of processes that have a pidfd, whatever their number. All are stamped first, and
+   again after a few, so that no end waits for its stamp until others were handled. Returns whether
+   there was one. */
+static bool reap_watched(int64_t stalled_ns) {
+    static struct epoll_event events[MOST_EVENTS];
+    bool was_one = false;
+    for (int handled = BURST; handled == BURST;) {
+        int count = epoll_wait(watch.ends, events, MOST_EVENTS, 0);
+        int64_t now = now_ns();
+        for (int i = 0; i < count; i++) {
+            struct process *process = &processes[events[i].data.u32];
+            process->ended_ns = process->ended_ns ? process->ended_ns : now;
+        }
+        handled = 0;
+        for (int i = 0; i < count && handled < BURST; i++)
+            handled += handle_if_ended(&processes[events[i].data.u32], stalled_ns);
+        was_one |= handled > 0;
     }
-    return NULL;
+    return was_one;
 }
 
 /* Stamps all processes that have ended and have no stamp; returns how many. */
@@ -430,10 +521,16 @@ static int stamp(int64_t now) {
     return stamped;
 }
 
-/* Handles all ends. A few are handled one by one, as most often there are no more. In a burst
-   all are stamped first, so that no end waits for its stamp until others were handled. */
+/* Handles all ends. The kernel walks over all children to find one, so it is asked where a process
+   has no pidfd, and for descendants of copies: those wait for the next beat. A few are handled one
+   by one, as most often there are no more. In a burst all are stamped first. */
 static void reap(int64_t stalled_ns) {
     siginfo_t info;
+    bool was_one = reap_watched(stalled_ns);
+    int64_t begin = now_ns();
+    if (was_one && running && !watch.lacking && begin - watch.walked_ns < BEAT_NS)
+        return;
+    watch.walked_ns = begin;
     for (int until_stamps = BURST;; until_stamps--) {
         info.si_pid = 0;
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid)
@@ -441,7 +538,7 @@ static void reap(int64_t stalled_ns) {
         int64_t now = now_ns();
         if (!until_stamps)
             until_stamps = BURST + stamp(now);
-        struct process *process = find_process(info.si_pid);
+        struct process *process = find(&by_pid, (uint32_t)info.si_pid, NULL);
         if (process)
             handle_end(process, process->ended_ns ? process->ended_ns : now, stalled_ns,
                        info.si_code != CLD_EXITED);
@@ -605,7 +702,9 @@ static pid_t start_child(struct process *process) {
     process->shares_memory = stacks && process->birth.entry->transparent < 0;
     if (process->shares_memory) {
         char *top = stacks + (size_t)(process - processes + 1) * STACK_BYTES;
-        return clone(begin_child, top, CLONE_VM | SIGCHLD, &process->birth);
+        /* With pidfds open it shares their table at first, as to copy that would take long. */
+        int files = watch.ends < 0 ? 0 : CLONE_FILES;
+        return clone(begin_child, top, CLONE_VM | files | SIGCHLD, &process->birth);
     }
 #endif
     pid_t pid = fork();
@@ -631,7 +730,8 @@ static bool prepare_birth(struct process *process, struct kept_table *kept,
     process->birth = (struct birth){
         .table = {kept->memory, (uint32_t)kept->size}, .entry = entry, .slot = &process->slot,
         .gate = process->shares_gate ? opened : &process->slot.go,
-        .closed = process->shares_gate ? *opened : 0, .awaited = awaited, .reports = reports[1]};
+        .closed = process->shares_gate ? *opened : 0, .awaited = awaited, .reports = reports[1],
+        .first_pidfd = watch.ends < 0 ? 0 : (unsigned)watch.first};
     find_mask(process->birth.table, entry->accepted, mask);
     memcpy(process->accepted, mask, sizeof process->accepted);
     process->birth.has_nodes = find_mask(process->birth.table, entry->nodes, mask);
@@ -646,7 +746,7 @@ static enum spawned spawn(struct kept_table *kept, const struct entry *entry, st
     static unsigned place; /* where the search for a free place begins: behind the last process */
     struct process born = new_process(entry);
     unsigned tried = 0;
-    for (; tried < capacity && pids[place]; tried++)
+    for (; tried < capacity && by_pid.numbers[place]; tried++)
         place = (place + 1) % capacity;
     if (tried == capacity || entry->copy >= capacity)
         return fail(&born, FORKED, EAGAIN);
@@ -664,7 +764,12 @@ static enum spawned spawn(struct kept_table *kept, const struct entry *entry, st
         return fail(&born, FORKED, error);
     }
     setpgid(pid, pid); /* the child does the same: whoever is first */
-    process->pid = pids[place] = pid; /* not before: the child reads this memory */
+    process->pid = pid;
+    enter(&by_pid, (uint32_t)pid, process);
+    enter(&by_token, born.token, process);
+    if (born.after)
+        enter(&by_after, born.after, process);
+    watch_end(process);
     used = used > place ? used : place + 1;
     owing_ready += born.owes_ready;
     followers += born.after != 0;
@@ -726,6 +831,13 @@ static void send_signal(const struct process *process, int number) {
         say(REFUSED, process, now_ns());
 }
 
+static void discard_all(void) {
+    EACH(process) {
+        if (process->state != FREE && process->state != RUNNING)
+            kill(process->pid, SIGKILL);
+    }
+}
+
 static void handle(struct request request, int file) {
     if (request.kind == SIGNAL && (request.value == SIGSTOP || request.value == SIGCONT))
         suspended = request.value == SIGSTOP;
@@ -733,19 +845,18 @@ static void handle(struct request request, int file) {
         start(file);
     else if (request.kind == RELEASE)
         release();
-    EACH(process) {
-        bool is_meant = process->token == request.token;
-        if (process->state == FREE)
-            continue;
-        if (request.kind == ALLOW && is_meant) {
-            process->flags &= ~HELD;
-            follow(process);
-        } else if (request.kind == SIGNAL && is_meant) {
-            send_signal(process, request.value);
-        } else if (request.kind == DISCARD && process->state != RUNNING &&
-                   (is_meant || !request.token)) {
-            kill(process->pid, SIGKILL);
-        }
+    else if (request.kind == DISCARD && !request.token)
+        discard_all();
+    struct process *process = find(&by_token, request.token, NULL);
+    if (!process)
+        return;
+    if (request.kind == ALLOW) {
+        process->flags &= ~HELD;
+        follow(process);
+    } else if (request.kind == SIGNAL) {
+        send_signal(process, request.value);
+    } else if (request.kind == DISCARD && process->state != RUNNING) {
+        kill(process->pid, SIGKILL);
     }
 }
 
@@ -792,6 +903,37 @@ static void note_continue(int number) {
     was_continued = 1;
 }
 
+/* Returns the number behind all open descriptors; 0 where they cannot be read. */
+static int number_behind_descriptors(void) {
+    DIR *folder = opendir("/proc/self/fd");
+    int behind = 0;
+    for (struct dirent *file; folder && (file = readdir(folder));)
+        behind = atoi(file->d_name) < behind ? behind : atoi(file->d_name) + 1;
+    if (folder)
+        closedir(folder);
+    return behind;
+}
+
+/* Makes room for pidfds, behind descriptors that copies inherit. Children leave them off their
+   tables by close_range. The table grows now, as it is slow to grow while children share it. */
+static void prepare_watch(void) {
+    struct rlimit limit;
+    watch.ends = epoll_create1(EPOLL_CLOEXEC);
+    watch.first = number_behind_descriptors();
+    if (!watch.first || getrlimit(RLIMIT_NOFILE, &limit) ||
+        syscall(SYS_close_range, ~0U, ~0U, CLOSE_RANGE_UNSHARE)) {
+        close(watch.ends);
+        watch.ends = -1;
+        return;
+    }
+    rlim_t wanted = (rlim_t)watch.first + capacity + SPARE_DESCRIPTORS;
+    if (limit.rlim_cur < wanted) {
+        limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    close(fcntl(0, F_DUPFD_CLOEXEC, (int)(limit.rlim_cur < wanted ? limit.rlim_cur : wanted) - 1));
+}
+
 /* Makes this process what a launcher has to be: its signals, descriptors, group and priority. */
 static void settle(void) {
     sigset_t every;
@@ -813,6 +955,7 @@ static void settle(void) {
         close(terminal);
     }
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    prepare_watch();
     rise();
 }
 
@@ -876,7 +1019,11 @@ int main(int argc, char **argv) {
     struct prey prey = {strtoull(argv[3], NULL, 10), argv[5]};
     remember_origin(strtoull(argv[4], NULL, 10));
     processes = shared_memory(capacity * sizeof *processes);
-    pids = shared_memory(capacity * sizeof *pids);
+    for (buckets = 64; buckets < capacity;)
+        buckets *= 2;
+    by_pid = new_index();
+    by_token = new_index();
+    by_after = new_index();
     last = shared_memory(capacity * sizeof *last);
     stacks = mmap(NULL, (size_t)capacity * STACK_BYTES, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

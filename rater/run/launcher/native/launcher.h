@@ -164,6 +164,7 @@ struct birth { /* what a child is given; it stays as it is until the child has e
     uint32_t *gate, closed;  /* the child waits as long as the word has the value `closed` */
     const uint32_t *awaited; /* token of the last process of the turn, which wakes the launcher */
     int reports;             /* the pipe by which scripts report their commands */
+    unsigned first_pidfd;    /* descriptors from there on are the launcher's; 0: it has none */
 };
 void remember_origin(unsigned long long locks);
 void rise(void);

@@ -8,6 +8,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#ifndef SYS_pidfd_open /* headers of Linux before 5.3 */
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_close_range /* and before 5.9 */
+#define SYS_close_range 436
+#endif
+#ifndef CLOSE_RANGE_UNSHARE
+#define CLOSE_RANGE_UNSHARE (1U << 1)
+#endif
+
 #if defined(__x86_64__) && defined(__LP64__)
 #ifndef __SANITIZE_ADDRESS__ /* it keeps book of stacks, and knows none but its own */
 #define CAN_SHARE_MEMORY
