@@ -6,7 +6,7 @@ from typing import Annotated, NotRequired, TypedDict
 
 from rater.analysis.divots.confirm import ConfirmCause, ConfirmVerdict
 from rater.analysis.divots.model.finding import Kind, Presence
-from rater.show.documents.common import DisturbedJson, RunNumber, Tune
+from rater.show.documents.common import AnyIteration, DisturbedJson, Phase, RunNumber, Tune
 
 
 class EvidenceJson(TypedDict):
@@ -16,6 +16,10 @@ class EvidenceJson(TypedDict):
     value: Annotated[float | None, "Median of the finding's copies."]
     others: Annotated[float | None, "Median of the copies they are compared with."]
     text: Annotated[str, "The same in words."]
+    during_s: Annotated[
+        list[float] | None,
+        "Begin and end of a period, from the bracket's first release; null: no place in time.",
+    ]
 
 
 class TimeSharesJson(TypedDict):
@@ -74,6 +78,25 @@ class CpuJudgementJson(TypedDict):
     noise_cost: Annotated[float | None, "Share of the score by CPU time that noise costs."]
 
 
+class PeriodJson(TypedDict):
+    """A place in time: something that cost copies CPU time in a part of a bracket."""
+
+    kind: Annotated[str, "others, steal, quota or start-up."]
+    phase: Phase
+    benchmark: Annotated[str | None, "Name of the benchmark; null: all (rotated order)."]
+    iteration: AnyIteration
+    from_s: Annotated[float, "Its begin, from the bracket's first release."]
+    to_s: Annotated[float, "Its end."]
+    level: Annotated[
+        float,
+        "Share of the CPUs' time; of a quota, CPUs; of a start-up, the share that was computed.",
+    ]
+    cpus: Annotated[list[int], "CPUs that had it; empty: all."]
+    copies: Annotated[list[int], "Copies that started so."]
+    read_bytes_per_s: Annotated[float | None, "Of a start-up: bytes that its copies read."]
+    text: Annotated[str, "The same in words."]
+
+
 class DivotsDocument(DisturbedJson):
     """The divots of one run."""
 
@@ -86,6 +109,9 @@ class DivotsDocument(DisturbedJson):
         CpuJudgementJson | None, "CPU time judges a disturbed run; null: elapsed time, or nothing."
     ]
     not_by_cpu_time: Annotated[str | None, "Why CPU time does not judge a disturbed run."]
+    periods: Annotated[
+        list[PeriodJson], "Places in time, the costliest first; empty: none, or not known."
+    ]
 
 
 class PlaceJson(TypedDict):

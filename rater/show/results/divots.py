@@ -19,6 +19,7 @@ from rater.analysis.divots.model.finding import (
     nothing_to_compare,
 )
 from rater.analysis.results.cpu_use import FOREIGN_SHARE
+from rater.analysis.results.periods import period_text
 from rater.record.stored import RunHead
 from rater.show.results.to_json import evidence_line
 from rater.show.screen.document import TEXT, Field, Line, Part, ViewTable, facts
@@ -81,12 +82,22 @@ def finding_parts(
         what = count(hidden, "finding")
         yield Line(f"{what} of a disturbed run: `rater divots {head.run} -v`", "dim")
     yield from _describe_findings(divots, analysis)
+    yield from period_lines(analysis, divots)
     yield from remark_parts(analysis, shown)
     if analysis.disturbed and analysis.rerun:
         yield Line(f"next: `{analysis.rerun}`   (when nothing else runs on this machine)")
         return
     confirms = dict.fromkeys(analysis.confirm[:_MOST_LINES] if divots else ())
     yield from (Line(f"next: `{confirm}`", whole=True) for confirm in list(confirms)[:most_next])
+
+
+def period_lines(analysis: Analysis, divots: Sequence[Finding]) -> Iterator[Line]:
+    """Yield the places in time that no divot of those shown has as its evidence."""
+    told = [evidence.text for finding in divots for evidence in finding.evidence]
+    for period in analysis.periods:
+        plain = period_text(period, is_named=False)
+        if not any(text.startswith(plain) for text in told):
+            yield Line(f"Over time: {period_text(period)}.", "yellow")
 
 
 def verdict_lines(head: RunHead, analysis: Analysis, divots: Sequence[Finding]) -> Iterator[Line]:

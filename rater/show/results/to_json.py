@@ -20,17 +20,20 @@ from rater.analysis.divots.model.finding import (
     RecurringDivot,
     TimeShares,
 )
+from rater.analysis.results.periods import period_text
 from rater.record.stored import RunHead
 from rater.show.results.disturbed import disturbed_json
 from rater.system.process import typed_command
 
 if TYPE_CHECKING:
+    from rater.analysis.results.periods import Period
     from rater.show.documents.divots import (
         CpuJudgementJson,
         DivotJson,
         DivotsDocument,
         EvidenceJson,
         FaultJson,
+        PeriodJson,
         RecurringJson,
         SeveralDivotsDocument,
         TimeSharesJson,
@@ -164,6 +167,7 @@ def _measured(evidence: Evidence) -> EvidenceJson:
         "value": evidence.value,
         "others": evidence.others,
         "text": evidence.text,
+        "during_s": None if evidence.during is None else [*evidence.during],
     }
 
 
@@ -210,6 +214,23 @@ def _of_run(head: RunHead, analysis: Analysis) -> DivotsDocument:
         "disturbed": [*analysis.disturbed],
         "by_cpu_time": None if analysis.by_cpu is None else _judgement(analysis.by_cpu),
         "not_by_cpu_time": analysis.not_by_cpu,
+        "periods": [_period(period) for period in analysis.periods],
+    }
+
+
+def _period(period: Period) -> PeriodJson:
+    return {
+        "kind": period.kind.value,
+        "phase": period.phase,
+        "benchmark": period.benchmark,
+        "iteration": period.iteration,
+        "from_s": round(period.begin_s, 3),
+        "to_s": round(period.end_s, 3),
+        "level": round(period.level, _DIGITS),
+        "cpus": [*period.cpus],
+        "copies": [*period.copies],
+        "read_bytes_per_s": period.read_rate,
+        "text": period_text(period),
     }
 
 

@@ -27,6 +27,7 @@ from rater.analysis.divots.model.finding import (
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.disturbed import foreign_load_cost, is_too_disturbed
 from rater.analysis.results.gates import GateAnswer, gate_status, reasons_of
+from rater.analysis.results.periods import notable_periods
 from rater.analysis.results.placement import RunProof, placement_judgements, prove_run
 from rater.plan.request import request_from_json
 from rater.plan.topology import Topology
@@ -50,6 +51,7 @@ from rater.text.values import parse_percent, runs_text
 from rater.workflow.arguments import Output, open_store_for_reading, print_view
 
 if TYPE_CHECKING:
+    from rater.analysis.results.periods import Period
     from rater.show.screen.document import Part
 
 # -- Store whether copies of a run that has ended were where the plan put them ---------------------
@@ -111,6 +113,9 @@ def load_or_analyse(
         run = run or store.load(head.run)
         analysis = replace(analysis, disturber=run_counters(run).disturber)
     has_divots = any(not finding.explained for finding in analysis.findings)
+    if has_divots or analysis.disturbed or run is not None:
+        run = run or store.load(head.run)
+        analysis = replace(analysis, periods=_periods(run))
     if not (has_divots or analysis.disturbed) or not _is_repeatable(store, head):
         return analysis
     run = run or store.load(head.run)
@@ -119,6 +124,14 @@ def load_or_analyse(
     of_kit = request_from_json(head.request or "{}", "").of_kit
     commands = next_commands(analysis.findings, run, of_kit=of_kit)
     return replace(analysis, rerun=f"rater rerun {head.run}", confirm=commands)
+
+
+def _periods(run: StoredRun) -> tuple[Period, ...]:
+    """Return a run's places in time, of which damaged series give none."""
+    try:
+        return notable_periods(run)
+    except InputError:
+        return ()
 
 
 def _is_repeatable(store: Store, head: RunHead) -> bool:
@@ -234,8 +247,9 @@ def _analyse_times(
     if all(finding.explained for finding in analysis.findings):
         return analysis
     from rater.analysis.divots.evidence import add_evidence
+    from rater.analysis.divots.over_time import add_periods
 
-    return replace(analysis, findings=add_evidence(analysis.findings, rows))
+    return replace(analysis, findings=add_periods(add_evidence(analysis.findings, rows), rows))
 
 
 def find_recurring(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from enum import Enum, StrEnum
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -14,6 +15,9 @@ from rater.record.events import ForeignProcess
 from rater.record.stored import RunHead
 from rater.text import kinds
 from rater.text.values import to_dict
+
+if TYPE_CHECKING:
+    from rater.analysis.results.periods import Period
 
 # So few differences say nothing of noise: of three copies two, of two benchmarks one.
 _FEW_COPIES, _FEW_BENCHMARKS = 3, 2
@@ -65,14 +69,15 @@ class EvidenceKind(Enum):
     LAYOUT = ("layout", 60.0, True)  # how much of it the layout may have made
     TIME = ("time", 15.0, True)  # which share each cause has in the extra time
     MEMORY = ("memory", 50.0, True)  # the memory of a node's copies is on another one
+    PERIOD = ("period", 55.0, True)  # when others had the CPUs, a quota was used up, or copies read
     UNEXPLAINED = ("cause", 0.0, True)  # numbers were recorded, and none of them differs
 
     def __init__(self, label: str, weight: float, of_cause: bool) -> None:
         self.label, self.weight, self.of_cause = label, weight, of_cause
 
-    def evidence(self, text: str) -> Evidence:
-        """Return evidence of this kind in these words."""
-        return Evidence(name=self.label, text=text, weight=self.weight)
+    def evidence(self, text: str, *, during: tuple[float, float] | None = None) -> Evidence:
+        """Return evidence of this kind in these words; `during`: see `Evidence`."""
+        return Evidence(name=self.label, text=text, weight=self.weight, during=during)
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
@@ -81,6 +86,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     `weight` orders: the largest difference from the others comes first. `name` is the label of an
     `EvidenceKind`, or that of a number that `divots/evidence.py` compared. Only such a number has
     `value`, the median of the finding's copies, and `others`, that of those they are compared with.
+    `during` has begin and end of a period, in seconds from the first release of its bracket.
     """
 
     name: str
@@ -88,6 +94,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     weight: float = 0.0
     value: float | None = None
     others: float | None = None
+    during: tuple[float, float] | None = None
 
     @property
     def of_cause(self) -> bool:
@@ -226,6 +233,7 @@ class Analysis(Struct, frozen=True, kw_only=True):
     by_cpu: CpuJudgement | None = None  # None: elapsed time judges, or nothing does
     not_by_cpu: str | None = None  # why CPU time does not judge a disturbed run
     disturber: ForeignProcess | None = None  # that took most of a CPU of copies; None: not known
+    periods: tuple[Period, ...] = ()  # places in time of what cost CPU time; (): none, or not known
     # Commands that make the run again, and that confirm each divot; none for imported runs.
     rerun: str | None = None
     confirm: tuple[str, ...] = ()
