@@ -28,6 +28,10 @@ QUOTA_SHARE = 0.01  # of the scheduler's periods
 PRESSURE_SHARE = 0.01  # of the phase's time in which some task waited for memory
 # Both readings and the copies' own times can be a tick (10 ms) off, and short phases have few.
 LEAST_NS = 50_000_000
+# A kernel that counts ticks in a guest misses work. So much less than the copies alone used, as a
+# share of the time, is no error of ticks any more.
+_MISSED_SHARE = 0.1
+_MISSED_LEAST_S = 0.2
 
 
 class CpuUse(Struct, frozen=True, kw_only=True):
@@ -52,6 +56,9 @@ class CpuUse(Struct, frozen=True, kw_only=True):
     mean_mhz: float | None
     throttles: int | None
     interrupts_per_s: float | None
+    # Share that copies used by their own CPU time, where that is so much more than `busy` that the
+    # kernel's statistics of this CPU miss work; None: they do not, as far as it is known.
+    copies_used: float | None = None
 
 
 class MachineUse(Struct, frozen=True, kw_only=True):
@@ -112,6 +119,12 @@ class RunCounters(Struct, frozen=True):
     notable: tuple[MachineDisturbance, ...]  # a matter each, in the order of `DisturbanceKind`
     # Of others than the run, those that used most CPU time; empty: none did, or not known.
     processes: tuple[ForeignProcess, ...] = ()
+
+    @property
+    def missed(self) -> CpuUse | None:
+        """CPU whose statistics miss most of what copies used there; None: none does."""
+        missing = [use for use in self.cpus if use.copies_used is not None]
+        return max(missing, key=lambda use: (use.copies_used or 0.0) - use.busy, default=None)
 
     @property
     def disturber(self) -> ForeignProcess | None:
@@ -178,6 +191,10 @@ class SharedCpus(Struct, eq=False):
     own_ns: int = 0  # CPU time of the copies, at most
     known: bool = True  # False: it may have been less
 
+    def size_s(self, elapsed_s: float) -> float:
+        """Return the CPU time that these CPUs had to give."""
+        return len(self.cpus) * elapsed_s
+
 
 def _phase_uses(
     readings: CpuReadings,
@@ -191,11 +208,15 @@ def _phase_uses(
     shared = group_cpus(rows, copies, cpus_by_copy)
     foreign_ns = {group: -group.own_ns for group in shared.values()}
     copies_of_group = {group: tuple(sorted(group.copies)) for group in foreign_ns}
+    worked_ns = dict.fromkeys(foreign_ns, 0)  # whatever it was for
     for cpu, row in rows.items():
         foreign_ns[shared[cpu]] += row.user_ns + row.system_ns - row.filler_ns
+        worked_ns[shared[cpu]] += row.user_ns + row.system_ns + row.irq_ns + row.steal_ns
     for cpu, row in rows.items():
         group = shared[cpu]
         foreign = foreign_ns[group] / len(group.cpus) / 1e9 / elapsed_s
+        copies_used = _missed_use(group, worked_ns[group], elapsed_s)
+        is_known = copies_used is None and (group.known or foreign > 0)
         yield CpuUse(
             phase=phase.phase,
             benchmark=phase.benchmark,
@@ -206,7 +227,7 @@ def _phase_uses(
             copies=copies_of_group[group],
             elapsed_s=elapsed_s,
             busy=(row.user_ns + row.system_ns + row.irq_ns) / 1e9 / elapsed_s,
-            foreign=max(0.0, foreign) if group.known or foreign > 0 else None,
+            foreign=max(0.0, foreign) if is_known else None,
             together=len(group.cpus),
             irq=row.irq_ns / 1e9 / elapsed_s,
             steal=row.steal_ns / 1e9 / elapsed_s,
@@ -214,7 +235,16 @@ def _phase_uses(
             mean_mhz=None if row.mean_khz is None else row.mean_khz / 1e3,
             throttles=row.throttles,
             interrupts_per_s=None if row.interrupts is None else row.interrupts / elapsed_s,
+            copies_used=copies_used,
         )
+
+
+def _missed_use(group: SharedCpus, worked_ns: int, elapsed_s: float) -> float | None:
+    """Return the share of CPUs that copies used, where that is more than these worked in all."""
+    missed_s = (group.own_ns - worked_ns) / 1e9
+    if not group.known or missed_s < max(_MISSED_LEAST_S, _MISSED_SHARE * group.size_s(elapsed_s)):
+        return None
+    return group.own_ns / 1e9 / group.size_s(elapsed_s)
 
 
 def group_cpus(

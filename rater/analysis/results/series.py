@@ -23,6 +23,8 @@ from rater.text.values import group_by_key
 type Values = tuple[float | None, ...]  # one an interval; None: not known
 
 _HUNDREDTH_S = 0.01  # unit of the times of CPUs
+# Copies that used so much more of CPUs than these worked: the kernel's statistics miss work.
+_MISSED_SHARE = 0.1
 _PRESSURES = ("cpu", "memory", "io")
 _RATES = {  # counters of the machine: name here, and what its unit is in bytes
     "disk read": ("pgpgin", 1024),
@@ -39,7 +41,7 @@ class CpuGroupTimes(Struct, frozen=True, kw_only=True):
     cpus: tuple[int, ...]
     copies: tuple[int, ...]  # that may run on them
     own: Values  # for copies
-    others: Values  # for anybody else
+    others: Values  # for anybody else; not known where the kernel's statistics miss work
     irq: Values
     steal: Values
     mhz: Values
@@ -273,16 +275,21 @@ def _cpu_times(
         copies_share = (
             _scaled(_sum_all(of_copies), len(members)) if of_copies else (0.0,) * len(busy)
         )
+        irq, steal = mean_share("irq"), mean_share("steal")
+        worked = sum(map(_mean, (busy, irq, steal)))
+        is_missed = _mean(copies_share) > worked + _MISSED_SHARE
         yield CpuGroupTimes(
             cpus=tuple(members),
             copies=tuple(sorted(group.copies)),
             own=copies_share,
             others=tuple(
-                None if used is None or copies_used is None else max(0.0, used - copies_used)
+                None
+                if used is None or copies_used is None or is_missed
+                else max(0.0, used - copies_used)
                 for used, copies_used in zip(busy, copies_share, strict=False)
             ),
-            irq=mean_share("irq"),
-            steal=mean_share("steal"),
+            irq=irq,
+            steal=steal,
             mhz=_mean_known([cpu.level("mhz", member) for member in members]),
             throttles=_sum_all([cpu.rate("throttles", member) for member in members]),
         )
@@ -305,6 +312,12 @@ def _sum_known(rows: Sequence[Values]) -> Values:
 def _mean_known(rows: Sequence[Values]) -> Values:
     columns = ([it for it in column if it is not None] for column in zip(*rows, strict=False))
     return tuple(sum(known) / len(known) if known else None for known in columns)
+
+
+def _mean(values: Values) -> float:
+    """Return the mean of the values that are known; 0 of none."""
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if numbers else 0.0
 
 
 def _scaled(values: Values, divisor: float) -> Values:

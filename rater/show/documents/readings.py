@@ -147,6 +147,11 @@ class CpuUseJson(PhasePlace):
     mean_mhz: Annotated[float | None, "Mean frequency while copies ran."]
     throttles: Annotated[int | None, "Times that core or package was too hot."]
     interrupts_per_s: Annotated[float | None, "Interrupts per second."]
+    copies_used: Annotated[
+        float | None,
+        "Share that copies used by their own CPU time, where the kernel's statistics miss work; "
+        "null: they do not, or it is not known.",
+    ]
 
 
 class PressureJson(TypedDict):

@@ -94,9 +94,12 @@ def cpu_parts(readings: RunCounters) -> Iterator[Part]:
     if any(use.together > 1 for use in cpus):
         legend += "; CPUs that the same copies may use share their foreign load equally"
     yield _node_table(cpus, legend)
-    unknown = {use.phase for use in cpus if use.foreign is None}
+    if readings.missed is not None:
+        yield missed_text(readings.missed)
+    unclear = [use for use in cpus if use.foreign is None and use.copies_used is None]
+    unknown = {use.phase for use in unclear}
     if unknown:
-        unknown_cpus = {use.cpu for use in cpus if use.foreign is None}
+        unknown_cpus = {use.cpu for use in unclear}
         yield (
             f"Foreign load of {count(len(unknown_cpus), 'CPU')} is unknown in "
             f"{count(len(unknown), 'phase')}: copies there were killed, left processes or migrated."
@@ -109,6 +112,16 @@ def cpu_parts(readings: RunCounters) -> Iterator[Part]:
     yield _process_table(readings)
     machine = [it for it in readings.machine if it.counted]
     yield facts(_machine_facts(machine), "The whole machine") if machine else None
+
+
+def missed_text(use: CpuUse) -> str:
+    """Return that the kernel's statistics of CPUs miss work, in words."""
+    copies_used = percent(use.copies_used or 0.0, 0)
+    return (
+        f"The CPU statistics of this machine miss work: CPU {use.cpu} was busy "
+        f"{percent(use.busy, 0)} % by them, and copies alone used {copies_used} % of it. Foreign "
+        "load is not known there."
+    )
 
 
 def cpus_document(readings: RunCounters) -> ReadingsJson:

@@ -19,6 +19,7 @@ from rater.plan.counter_tables import TABLE_TEXT, load_table, table_names
 from rater.record.events import CopyEnded, CpuReading, EventCount, MachineReadings
 from rater.record.run import CopyStatus, MachinePU
 from rater.record.stored import StoredRun
+from rater.show.results.cpu_use import missed_text
 from tests.support.counted_runs import SKX, STACK, counted_run, group_counts
 from tests.support.cpu_readings import computed, read_run
 from tests.support.example_runs import HEAD, S, copy_row, reading, stored
@@ -340,6 +341,23 @@ def test_ticks_that_come_to_more_than_the_time_there_was_are_no_more_than_all_of
     others, own = uses(read_run([computed(0, 4.0, cpu=1)], reading(0, 10.4), reading(1, 10.3)))
     assert (others.busy, others.foreign) == (1.0, 1.0)
     assert (own.busy, own.foreign) == (1.0, 0.6)
+
+
+def test_a_cpu_that_was_less_busy_than_its_copy_alone_says_nothing_of_others() -> None:
+    run = read_run([computed(0, 9.4), computed(1, 5.5)], reading(0, 1.7), reading(1, 5.0))
+    first, second = uses(run)
+    assert (first.busy, first.copies_used) == pytest.approx((0.17, 0.94))
+    assert first.foreign is None
+    # Half a second in ten is what ticks may miss.
+    assert (second.copies_used, second.foreign) == (None, 0.0)
+    missed = run_counters(run).missed
+    assert missed is not None
+    assert missed_text(missed) == (
+        "The CPU statistics of this machine miss work: CPU 0 was busy 17 % by them, and copies "
+        "alone used 94 % of it. Foreign load is not known there."
+    )
+    stolen = read_run([computed(0, 9.4)], replace(reading(0, 1.7), steal_ns=8 * S))
+    assert foreign(stolen) == [0.0]
 
 
 def test_cpus_that_the_same_copies_may_use_share_their_foreign_load() -> None:
