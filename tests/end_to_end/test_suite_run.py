@@ -206,7 +206,7 @@ def test_a_missing_or_wrong_metric_is_a_wrong_output(suite_folder: Path) -> None
     assert done.returncode == 1
     assert query_rows("SELECT status, validity_detail FROM copy ORDER BY benchmark") == [
         ("wrong-output", "metric speed: stdout has 'inf' there, expected a finite number"),
-        ("wrong-output", "metric speed: no line of stdout matches speed (\\d+)"),
+        ("wrong-output", "metric speed: no line of stdout matches speed (\\d+); it is empty"),
     ]
 
 

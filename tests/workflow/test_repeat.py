@@ -48,6 +48,7 @@ EVERY = [
     *("--wrap", "nice -n 'a b'", "--prepare", 'sync; echo "\'"', "--cooldown", "0.1"),
     *("--until-idle", "--output-limit", "3k", "--run-dirs", "--keep", "--force", "--share"),
     *("--accept-exit", "1,4"),
+    *("--metric", "speed MB/s lower: ([0-9.]+)", "--series", "off"),
     *("--check-limit", "7", "--wait", "5m", "--tuned"),
 ]
 # What goes with no command, and with no suite of rater's own.
