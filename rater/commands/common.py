@@ -86,6 +86,7 @@ class Subcommand(Struct, frozen=True, kw_only=True):
     run: Callable[[Namespace], int] | None
     arguments: str = ""  # the table that `add_arguments` reads; it may name converters of `types`
     tables: bool = False  # whether the command has `--format`
+    gates: bool = False  # whether that has the forms that CI systems read as well
     types: Mapping[str, Callable[[str], Any]] = {}
     actions: Mapping[str, Subcommand] = {}
     traits: CommandTrait = NO_TRAITS
@@ -94,6 +95,14 @@ class Subcommand(Struct, frozen=True, kw_only=True):
     epilog: str | None = None
     usage: str | None = None
     is_plain: bool = False  # without `--db` and `--json`
+
+
+_TABLE_FORMATS = "--format (md|csv)  tables as Markdown, or as CSV without the text"
+_GATE_FORMATS = """
+--format (md|csv|junit|github|openmetrics)  tables as Markdown, or as CSV without the text; each
+    benchmark as a case of JUnit (what cannot be judged is skipped, with the reason), as an
+    annotation of GitHub with the tables in the step's summary, or as gauges of OpenMetrics
+"""
 
 
 def declare(
@@ -127,7 +136,7 @@ def declare(
     parser.add_argument("--db", metavar="PATH", help="the database (else RATER_DB)", **absent)
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout", **absent)
     if command.tables:
-        add_arguments(parser, "--format (md|csv)  tables as Markdown, or as CSV without the text")
+        add_arguments(parser, _GATE_FORMATS if command.gates else _TABLE_FORMATS)
     return parser
 
 

@@ -91,7 +91,7 @@ def _divots(arguments: Namespace) -> int:
             threshold_copy=arguments.threshold_copy,
             against=arguments.against,
         )
-    if arguments.format is not None:
+    if arguments.format == "nodelist":
         raise InputError("--format nodelist belongs to fleet:N: `rater divots fleet:3`")
     if arguments.against is not None:
         raise InputError("--against belongs to fleet:N: `rater divots fleet:4 --against fleet:3`")
@@ -306,6 +306,7 @@ RUN? >which =last    {ONE_RUN} (default: last)
                      waited, sleep, memory, faults, metrics, exit; the times of the copies over the
                      median copy of each benchmark and iteration; of several commands (SPEC:
                      workloads) each one's time
+--format (openmetrics)  the results as gauges of OpenMetrics, for a monitor
 --sort COLUMN        of --copies: time, median (default), cpu-time, waited, own, others, slept,
                      memory, faults or a metric, largest first; copy, cpu, node or exit, smallest
                      first; --sort=-COLUMN the other way round
@@ -391,7 +392,8 @@ RUN* >which          {RUN} (default: last)
                      missing; may be given several times
 --against FLEET      with fleet:N: judge its hosts against those of another fleet of the same kind
                      (fleet:3), as one new host, or a fleet that is slow as a whole
---format (nodelist)  with fleet:N: its slow hosts alone, in one word as Slurm takes them
+--format (nodelist|junit|github|openmetrics)  nodelist, with fleet:N: its slow hosts alone, in one
+                     word as Slurm takes them; the others: each run and gate as CI systems read it
 -v, --verbose        also what is found in a disturbed run
 confirm a divot:
 --confirm RUN        run the divot's benchmarks alternately on its CPUs and on comparable CPUs, and
@@ -474,6 +476,7 @@ $ rater compare tag:build=old tag:build=new
 $ rater compare sweep:last
 """,
         tables=True,
+        gates=True,
         description="Compare points with the first of them: everything that differs and is no "
         "axis, then for each benchmark and the suite the speedup (copies an hour over the "
         "baseline's) with its interval and verdict, and how the slowest copies changed.",

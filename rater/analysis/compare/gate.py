@@ -5,8 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from rater.analysis.compare.model import Comparison
-from rater.analysis.results.gates import EXCLUDED, GateAnswer, GateVerdict, more_text
+from rater.analysis.compare.model import Comparison, Effect, EffectRow, Side
+from rater.analysis.results.gates import (
+    EXCLUDED,
+    GateAnswer,
+    GateCase,
+    GateVerdict,
+    more_text,
+)
 from rater.analysis.stats.intervals import RatioInterval
 from rater.text.values import percent
 
@@ -21,12 +27,52 @@ def judge_comparison(comparison: Comparison, least: float) -> Iterator[GateVerdi
     """
     for row, side, cell in comparison.verdicts():
         if cell.speedup is not None:
-            name = f"{row.name} ({side.label})"
-            is_worse = cell.holds and cell.speedup.ratio < 1 - least
-            if is_worse:
-                yield GateVerdict(answer=GateAnswer.FOUND, reason=name)
-            else:
-                yield _judge(name, cell.speedup, least or comparison.margin)
+            yield judge_cell(row, side, cell, least, comparison.margin)
+
+
+def judge_cell(
+    row: EffectRow, side: Side, cell: Effect, least: float, margin: float
+) -> GateVerdict:
+    """Return whether a benchmark or suite of a side is worse; it has a speedup."""
+    assert cell.speedup is not None
+    name = f"{row.name} ({side.label})"
+    if cell.holds and cell.speedup.ratio < 1 - least:
+        return GateVerdict(answer=GateAnswer.FOUND, reason=name)
+    return _judge(name, cell.speedup, least or margin)
+
+
+def comparison_cases(comparison: Comparison, gate: str, least: float) -> Iterator[GateCase]:
+    """Yield a case for each benchmark and suite of each side, and for each that a side lost."""
+    for row, side, cell in comparison.verdicts():
+        speedup = cell.speedup
+        if speedup is None:
+            continue
+        verdict = judge_cell(row, side, cell, least, comparison.margin)
+        numbers = {
+            "speedup": speedup.ratio,
+            "speedup_low": speedup.low,
+            "speedup_high": speedup.high,
+        }
+        reason = verdict.reason.removeprefix(f"{row.name} ({side.label})").removeprefix(": ")
+        yield GateCase(
+            gate=gate,
+            name=f"{row.name} {row.tune}" if row.tune else row.name,
+            place=side.label,
+            answer=verdict.answer,
+            reason=reason or _worse_text(speedup),
+            values=tuple((name, value) for name, value in numbers.items() if value is not None),
+        )
+    for benchmark, label in comparison.lost:
+        reason = "no valid result, where the baseline has one"
+        yield GateCase(
+            gate=gate, name=benchmark, place=label, answer=GateAnswer.FOUND, reason=reason
+        )
+
+
+def _worse_text(speedup: RatioInterval) -> str:
+    """Return the size of a change with its interval."""
+    interval = "" if speedup.low is None else f" ({speedup.low:.3f} to {speedup.high:.3f})"
+    return f"speedup {speedup.ratio:.3f}{interval}"
 
 
 def _judge(name: str, speedup: RatioInterval, limit: float) -> GateVerdict:

@@ -12,6 +12,7 @@ from rater.analysis.divots.model.finding import Analysis, Finding, Kind, Recurri
 from rater.analysis.results.gates import (
     EXCLUDED,
     GateAnswer,
+    GateCase,
     GateVerdict,
     hidden_text,
     more_text,
@@ -53,6 +54,11 @@ class GateLimit(Struct, frozen=True):
     least: float  # share of a time; 0: any size
 
     @property
+    def limit_text(self) -> str:
+        """The words of `--fail-on`."""
+        return f"{self.kind}:{self.least * 100:g}%" if self.least else self.kind
+
+    @property
     def asked(self) -> float:
         """The slowdown that has to be excluded."""
         return self.least or LARGE
@@ -67,6 +73,25 @@ class JudgedRun(Struct, frozen=True, kw_only=True):
     # None: not known of all copies.
     nodes: int | None = None
     cpus: int | None = None
+
+
+def run_cases(run: JudgedRun, limits: Sequence[GateLimit]) -> Iterator[GateCase]:
+    """Yield a case for each limit of a run with its findings, or with the noise that hides them."""
+    for limit in limits:
+        verdicts = [*judge_run(run, [limit])]
+        answers = {verdict.answer for verdict in verdicts}
+        answer = next(
+            (worst for worst in (GateAnswer.FOUND, GateAnswer.OPEN) if worst in answers),
+            GateAnswer.EXCLUDED,
+        )
+        reasons = [verdict.reason for verdict in verdicts if verdict.answer is answer]
+        yield GateCase(
+            gate="divots",
+            name=limit.limit_text,
+            place=f"run {run.head.run}",
+            answer=answer,
+            reason="; ".join(filter(None, dict.fromkeys(reasons))),
+        )
 
 
 def judge_run(run: JudgedRun, limits: Sequence[GateLimit]) -> Iterator[GateVerdict]:

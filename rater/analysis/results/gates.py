@@ -35,6 +35,17 @@ class GateVerdict(Struct, frozen=True, kw_only=True):
     reason: str = ""  # where it is not excluded: a finding, or the noise that hides it
 
 
+class GateCase(Struct, frozen=True, kw_only=True):
+    """A gate's answer for one thing, with its names: a case of a report."""
+
+    gate: str  # as it was typed: worse:2%
+    name: str  # of a benchmark, or of a kind of divot
+    place: str  # the point, or the run
+    answer: GateAnswer
+    reason: str = ""
+    values: tuple[tuple[str, float], ...] = ()  # numbers that it stands on, by name
+
+
 EXCLUDED: Final = GateVerdict(answer=GateAnswer.EXCLUDED)
 
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from rater.analysis.compare.compare import compare
-from rater.analysis.compare.gate import judge_comparison
+from rater.analysis.compare.gate import comparison_cases, judge_comparison
 from rater.analysis.compare.model import Comparison, counted_changes, cpi_changes
 from rater.analysis.results.copies import Point, memory_rows
 from rater.analysis.results.disturbed import NOT_JUDGED
-from rater.analysis.results.gates import GateAnswer, gate_status, reasons_of
+from rater.analysis.results.gates import GateAnswer, GateCase, gate_status, reasons_of
 from rater.analysis.stats.intervals import Decision
 from rater.show.charts.comparison import comparison_chart, comparison_svg
 from rater.show.compare.comparison import comparison_document, comparison_parts
@@ -24,6 +24,7 @@ from rater.system.errors import InputError
 from rater.system.process import print_error
 from rater.text.values import count, parse_percent, truncate_list
 from rater.workflow.arguments import Output, open_store_for_reading, print_view
+from rater.workflow.results.ci import CI_FORMATS, print_gates
 from rater.workflow.results.points import (
     METRIC,
     NOT_DONE,
@@ -94,8 +95,22 @@ def compare_points(output: Output, options: CompareOptions) -> int:
         yield from counted_parts(rates, comparison.sides)
         yield from cpi_parts(counted, comparison.sides)
 
-    print_view(output, document, parts)
+    if output.format in CI_FORMATS and not output.json:
+        gate = options.fail_on or _WORSE
+        cases = [*comparison_cases(comparison, gate, worst or 0.0), *_missing_cases(gate, without)]
+        print_gates(output, f"rater compare {' '.join(words)}", cases, parts(None))
+    else:
+        print_view(output, document, parts)
     return 0 if worst is None else _gate(comparison, worst, without)
+
+
+def _missing_cases(gate: str, without: Sequence[str]) -> Iterator[GateCase]:
+    """Yield a case for each point that has no runs, though they were to be made."""
+    for text in without:
+        if text.endswith(NOT_DONE):
+            yield GateCase(
+                gate=gate, name="all", place="missing", answer=GateAnswer.OPEN, reason=text
+            )
 
 
 def compare_words(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,14 @@ from msgspec.structs import replace
 
 from rater.analysis.compare.hardware import hardware_differences
 from rater.analysis.divots.confirm import next_commands
-from rater.analysis.divots.gate import ANY, GateLimit, JudgedRun, judge_recurring, judge_run
+from rater.analysis.divots.gate import (
+    ANY,
+    GateLimit,
+    JudgedRun,
+    judge_recurring,
+    judge_run,
+    run_cases,
+)
 from rater.analysis.divots.model.finding import (
     VERSION,
     Analysis,
@@ -26,7 +33,7 @@ from rater.analysis.divots.model.finding import (
 )
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.disturbed import foreign_load_cost, is_too_disturbed
-from rater.analysis.results.gates import GateAnswer, gate_status, reasons_of
+from rater.analysis.results.gates import GateAnswer, GateCase, gate_status, reasons_of
 from rater.analysis.results.periods import notable_periods
 from rater.analysis.results.placement import RunProof, placement_judgements, prove_run
 from rater.plan.request import request_from_json
@@ -49,6 +56,7 @@ from rater.system.errors import InputError
 from rater.system.process import print_error
 from rater.text.values import parse_percent, runs_text
 from rater.workflow.arguments import Output, open_store_for_reading, print_view
+from rater.workflow.results.ci import CI_FORMATS, print_gates
 
 if TYPE_CHECKING:
     from rater.analysis.results.periods import Period
@@ -341,6 +349,7 @@ def find_divots(
     from rater.show.results.to_json import divots_document
 
     limits = [parse_limit(text) for text in fail_on]
+    is_judged = bool(limits) or output.format in CI_FORMATS
     thresholds = Thresholds(threshold_group, threshold_copy)
     with open_store_for_reading(output, run_words) as store:
         specs = run_words or ["last"]
@@ -359,7 +368,7 @@ def find_divots(
             for head, analysis in runs
             if analysis.failed and not _any_good(store, head.run)
         ]
-        places = {head.run: _places_used(store, head) for head, _ in runs} if limits else {}
+        places = {head.run: _places_used(store, head) for head, _ in runs} if is_judged else {}
         judged = [(head, analysis) for head, analysis in runs if not analysis.disturbed]
         hardware = hardware_differences(store.settings_of(numbers)) if len(numbers) > 1 else ()
         sure = between if len(judged) == len(runs) else find_recurring(store, runs)
@@ -372,33 +381,66 @@ def find_divots(
             yield from between_parts(*shown)
         yield from hardware_parts(hardware)
 
-    print_view(output, divots_document(runs, between, hardware), parts)
+    judged_runs = [
+        JudgedRun(
+            head=head,
+            analysis=analysis,
+            nodes=_most_known(places[head.run]["node"], places[head.run]["package"]),
+            cpus=places[head.run]["cpu"],
+        )
+        for head, analysis in runs
+        if places
+    ]
+    if output.format in CI_FORMATS and not output.json:
+        gates = limits or [GateLimit(ANY, 0.0)]
+        cases = [case for run in judged_runs for case in run_cases(run, gates)]
+        cases += [*_recurring_cases(sure, gates), *_failed_cases(failed)]
+        print_gates(output, " ".join(["rater divots", *run_words]), cases, parts(None))
+    else:
+        print_view(output, divots_document(runs, between, hardware), parts)
     if limits and failed:
         print_error(f"--fail-on: every copy of {runs_text(failed)} failed")
         return 1
-    return _gate(runs, places, limits, sure) if limits else 0
+    return _gate(judged_runs, limits, sure) if limits else 0
+
+
+def _recurring_cases(
+    between: Sequence[RecurringDivot], limits: Sequence[GateLimit]
+) -> list[GateCase]:
+    """Return a case for each divot that several runs have in common."""
+    return [
+        GateCase(
+            gate="divots",
+            name=limit.limit_text,
+            place="several runs",
+            answer=verdict.answer,
+            reason=verdict.reason,
+        )
+        for limit in limits
+        for verdict in judge_recurring(between, [limit])
+    ]
+
+
+def _failed_cases(failed: Sequence[int]) -> list[GateCase]:
+    return [
+        GateCase(
+            gate="divots",
+            name="copies",
+            place=f"run {number}",
+            answer=GateAnswer.FOUND,
+            reason="every copy failed",
+        )
+        for number in failed
+    ]
 
 
 def _gate(
-    runs: Sequence[tuple[RunHead, Analysis]],
-    places: Mapping[int, Mapping[str, int | None]],
+    runs: Sequence[JudgedRun],
     limits: Sequence[GateLimit],
     between: Sequence[RecurringDivot],
 ) -> int:
     """Say on stderr why a gate fails, or cannot be judged; return the exit status."""
-    verdicts = [
-        verdict
-        for head, analysis in runs
-        for verdict in judge_run(
-            JudgedRun(
-                head=head,
-                analysis=analysis,
-                nodes=_most_known(places[head.run]["node"], places[head.run]["package"]),
-                cpus=places[head.run]["cpu"],
-            ),
-            limits,
-        )
-    ]
+    verdicts = [verdict for run in runs for verdict in judge_run(run, limits)]
     verdicts += judge_recurring(between, limits)
     for answer in (GateAnswer.FOUND, GateAnswer.OPEN):
         if reasons := reasons_of(verdicts, answer):

@@ -219,6 +219,9 @@ def show_run(
     with open_store_for_reading(output, [run_word, word]) as store:
         run = store.load(store.find(run_word))
         baseline = None if word is None else store.load(store.find(word))
+        if output.format == "openmetrics" and not output.json:
+            _print_metrics(store, run, output)
+            return 0
         print_result(
             output,
             store,
@@ -233,6 +236,16 @@ def show_run(
             ),
         )
     return 0
+
+
+def _print_metrics(store: Store, run: StoredRun, output: Output) -> None:
+    from rater.analysis.results.metrics import metric_results
+    from rater.show.results.ci import openmetrics_text
+    from rater.show.results.run_metrics import run_families
+
+    shown = _shown_run(store, run, _RESULTS_ALONE, None, output)
+    families = run_families(run.head, shown.document, metric_results(run))
+    sys.stdout.write(openmetrics_text(families))
 
 
 def _copy_times(
