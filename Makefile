@@ -62,6 +62,7 @@ site: $(STAMP)
 
 docs: site $(LAUNCHER)
 	@$(BIN)/python -m benchmarks.documented
+	@$(BIN)/python -m benchmarks.workflow_page
 
 # Every output and picture of README and docs/ anew, from real runs; SCENES="guest fleet": some.
 captures: $(LAUNCHER) $(STAMP)

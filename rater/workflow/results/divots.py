@@ -368,7 +368,7 @@ def find_divots(
             for head, analysis in runs
             if analysis.failed and not _any_good(store, head.run)
         ]
-        places = {head.run: _places_used(store, head) for head, _ in runs} if is_judged else {}
+        judged_runs = [_judged_run(store, *pair) for pair in runs] if is_judged else []
         judged = [(head, analysis) for head, analysis in runs if not analysis.disturbed]
         hardware = hardware_differences(store.settings_of(numbers)) if len(numbers) > 1 else ()
         sure = between if len(judged) == len(runs) else find_recurring(store, runs)
@@ -381,16 +381,6 @@ def find_divots(
             yield from between_parts(*shown)
         yield from hardware_parts(hardware)
 
-    judged_runs = [
-        JudgedRun(
-            head=head,
-            analysis=analysis,
-            nodes=_most_known(places[head.run]["node"], places[head.run]["package"]),
-            cpus=places[head.run]["cpu"],
-        )
-        for head, analysis in runs
-        if places
-    ]
     if output.format in CI_FORMATS and not output.json:
         gates = limits or [GateLimit(ANY, 0.0)]
         cases = [case for run in judged_runs for case in run_cases(run, gates)]
@@ -449,6 +439,16 @@ def _gate(
                 print_error(f"--fail-on{colon} {reason}")
             break
     return gate_status(verdicts)
+
+
+def _judged_run(store: Store, head: RunHead, analysis: Analysis) -> JudgedRun:
+    places = _places_used(store, head)
+    return JudgedRun(
+        head=head,
+        analysis=analysis,
+        nodes=_most_known(places["node"], places["package"]),
+        cpus=places["cpu"],
+    )
 
 
 def _places_used(store: Store, head: RunHead) -> dict[str, int | None]:
