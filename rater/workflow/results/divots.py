@@ -349,7 +349,6 @@ def find_divots(
     from rater.show.results.to_json import divots_document
 
     limits = [parse_limit(text) for text in fail_on]
-    is_judged = bool(limits) or output.format in CI_FORMATS
     thresholds = Thresholds(threshold_group, threshold_copy)
     with open_store_for_reading(output, run_words) as store:
         specs = run_words or ["last"]
@@ -368,7 +367,8 @@ def find_divots(
             for head, analysis in runs
             if analysis.failed and not _any_good(store, head.run)
         ]
-        judged_runs = [_judged_run(store, *pair) for pair in runs] if is_judged else []
+        is_ci = output.format in CI_FORMATS and not output.json
+        judged_runs = [_judged_run(store, *pair) for pair in runs if limits or is_ci]
         judged = [(head, analysis) for head, analysis in runs if not analysis.disturbed]
         hardware = hardware_differences(store.settings_of(numbers)) if len(numbers) > 1 else ()
         sure = between if len(judged) == len(runs) else find_recurring(store, runs)
@@ -381,11 +381,13 @@ def find_divots(
             yield from between_parts(*shown)
         yield from hardware_parts(hardware)
 
-    if output.format in CI_FORMATS and not output.json:
-        gates = limits or [GateLimit(ANY, 0.0)]
-        cases = [case for run in judged_runs for case in run_cases(run, gates)]
-        cases += [*_recurring_cases(sure, gates), *_failed_cases(failed)]
-        print_gates(output, " ".join(["rater divots", *run_words]), cases, parts(None))
+    if is_ci:
+        print_gates(
+            output,
+            " ".join(["rater divots", *run_words]),
+            _cases(judged_runs, sure, failed, limits or [GateLimit(ANY, 0.0)]),
+            parts(None),
+        )
     else:
         print_view(output, divots_document(runs, between, hardware), parts)
     if limits and failed:
@@ -394,11 +396,15 @@ def find_divots(
     return _gate(judged_runs, limits, sure) if limits else 0
 
 
-def _recurring_cases(
-    between: Sequence[RecurringDivot], limits: Sequence[GateLimit]
+def _cases(
+    runs: Sequence[JudgedRun],
+    between: Sequence[RecurringDivot],
+    failed: Sequence[int],
+    limits: Sequence[GateLimit],
 ) -> list[GateCase]:
-    """Return a case for each divot that several runs have in common."""
-    return [
+    """Return a case for each run and limit, and one for each divot that several runs share."""
+    cases = [case for run in runs for case in run_cases(run, limits)]
+    cases += [
         GateCase(
             gate="divots",
             name=limit.limit_text,
@@ -409,10 +415,7 @@ def _recurring_cases(
         for limit in limits
         for verdict in judge_recurring(between, [limit])
     ]
-
-
-def _failed_cases(failed: Sequence[int]) -> list[GateCase]:
-    return [
+    return cases + [
         GateCase(
             gate="divots",
             name="copies",
