@@ -193,6 +193,8 @@ def _plot(arguments: Namespace) -> int:
             machine=arguments.machine,
             timeline=arguments.timeline,
             cpi=arguments.cpi,
+            scatter=arguments.scatter,
+            ranks=arguments.ranks,
             time=arguments.time,
         ),
     )
@@ -417,12 +419,18 @@ $ rater divots --confirm 12       # run the slow place against another like it
     "show plot": Subcommand(
         run=_plot,
         arguments=f"""
-RUN* >which          {RUN} (default: last)
+RUN* >which          {RUN} (default: last); two RUNs: copies of the first grey, of the second black,
+                     laid over each other by CPU, else by copy
 --benchmark B        only this one (or the part of a name)
 --iteration I:int    only this one (default: all that count)
 -o FILE >file        draw into FILE, by its name .svg, .png or .pdf (default: in the terminal)
 either:
---machine            the machine instead, each CPU coloured by the slowdown of its copies (with -o)
+--machine            the machine instead, each CPU coloured by the slowdown of its copies, of two
+                     RUNs by how those of --benchmark, else of the one that changed most, did
+                     (with -o)
+--scatter            of two RUNs: a dot for each copy, the time in the second over that in the first
+                     (with -o)
+--ranks              of two RUNs: copies in the order of their times, a curve each (with -o)
 --timeline           who ran when instead: of the bracket of --benchmark and --iteration, else of
                      the one that lost most (with -o)
 --time               what CPUs, memory, disks and copies did over time instead (runs that kept
@@ -432,6 +440,7 @@ either:
                      the first one's
 $ rater show plot last
 $ rater show plot 7 -o run7.svg
+$ rater show plot 7 8             # before and after in one picture
 """,
         description="Draw the time of every copy, grouped by NUMA node: one benchmark, or a small "
         "panel for each benchmark of the run. Slow parts have their names beside them.",

@@ -286,3 +286,25 @@ def test_section_5_3_a_set_up_that_fills_a_node_is_seen_before_the_run() -> None
     assert warning.startswith(
         "page cache fills node 1 (its copies need 8.0 GB; 4.0 GB free, 6.0 GB page cache)"
     )
+
+
+@needs_cases
+def test_figure_3_has_433_milc_before_and_after_in_one_picture(rater: Rater) -> None:
+    """5789.6 s of the slow board become 3809.0 s; no other board is marked."""
+    for when in ("before", "after"):
+        rater("import", CASES / f"paper-fig3-{when}.json")
+    pair = json_of(rater, "show", "plot", 1, 2)
+    assert pair["axis"] == "CPU"
+    first = pair["benchmarks"][0]
+    assert first["benchmark"] == "433.milc"
+    assert first["slowest_change"] == pytest.approx(3809.0 / 5789.6 - 1, abs=0.01)
+    out_of_line = [
+        (row["benchmark"], node["node"])
+        for row in pair["benchmarks"]
+        for node in row["nodes"]
+        if node["stands_out"]
+    ]
+    assert out_of_line == [("433.milc", 5)]
+    _, out, _ = rater("show", "plot", 1, 2)
+    assert "run 1: node 5: +53.5 %" in out
+    assert out.count("node 5") == 2  # and where it changed, in the table

@@ -17,6 +17,7 @@ from msgspec import Struct
 from rater.record.stored import StoredRun
 from rater.show.charts.picture import unknown_last
 from rater.show.charts.vega import FONT, WIDTH, Html, coloured, element, joined, page_colours
+from rater.show.screen.format import sanitize
 from rater.text.values import group_by_key
 
 type MachineRow = Sequence[int | None]  # CPU, package, NUMA node, LLC, core
@@ -129,9 +130,36 @@ def machine_html(rows: Sequence[MachineRow], seen: Mapping[str, Any]) -> Html:
 
 def machine_svg(run: Mapping[str, Any]) -> str:
     """Return the machine of `run_data`'s value as a file, below what its colours mean."""
-    rows, seen = run["machine"], slowdowns(run["panels"])
+    title = f"run {run['run']}: each CPU by the median of its copies' times over the median copy"
+    return _machine_file(run["machine"], slowdowns(run["panels"]), title)
+
+
+def pair_machine_svg(
+    rows: Sequence[MachineRow], changed: tuple[str, Mapping[int, float]], runs: tuple[int, int]
+) -> str:
+    """Return the machine as a file, each CPU by how its copies changed from one run to another.
+
+    `changed`: the name of the benchmark, and shares by CPU, 0.1 for 10 % slower.
+    """
+    benchmark, changes = changed
+    by_node = group_by_key(
+        (row[_NODE], changes[row[0]])
+        for row in rows
+        if row[0] is not None and row[0] in changes and row[_NODE] is not None
+    )
+    seen = {
+        "cpus": {cpu: 1 + change for cpu, change in sorted(changes.items())},
+        "nodes": {node: 1 + median(of_node) for node, of_node in by_node.items()},
+        "failed": [],
+    }
+    over = f"the time of run {runs[1]} over that of {runs[0]}"
+    title = f"{sanitize(benchmark)}: each CPU by how its copies changed, {over}"
+    return _machine_file(rows, seen, title)
+
+
+def _machine_file(rows: Sequence[MachineRow], seen: Mapping[str, Any], title: str) -> str:
     span = colour_span(seen["cpus"].values())
-    legend = _legend(run["run"], rows, seen, span)
+    legend = _legend(title, rows, seen, span)
     body = _machine(rows, seen, span, WIDTH)
     width, height = max(legend.width, body.width) + 16, legend.height + body.height + 22
     drawing = element(
@@ -265,9 +293,10 @@ def _cpu(row: MachineRow, seen: Mapping[str, Any], span: float) -> Html:
     )
 
 
-def _legend(run: int, rows: Sequence[MachineRow], seen: Mapping[str, Any], span: float) -> _SvgBox:
+def _legend(
+    title: str, rows: Sequence[MachineRow], seen: Mapping[str, Any], span: float
+) -> _SvgBox:
     """Return what the drawing is of, and what its colours, marks and frames mean."""
-    title = f"run {run}: each CPU by the median of its copies' times over the median copy"
     end = f"{span * 100 + 1e-9:.0f} %"
     colours = page_colours()
     stops = (

@@ -39,8 +39,11 @@ class _SheetSize(Struct, frozen=True, kw_only=True):
     dot: float  # diameter
 
 
-def picture_svg(picture: Picture) -> str:
-    """Return the picture as an SVG. Raises `InputError` where vl-convert is missing."""
+def picture_svg(picture: Picture, *, inline: bool = False) -> str:
+    """Return the picture as an SVG, `inline` for a page.
+
+    Raises `InputError` where vl-convert is missing.
+    """
     sheet = _sheet(picture)
     last = len(picture.panels) - sheet.columns
     gap = 0.95 * sheet.letters * _LINE / sheet.height
@@ -54,7 +57,13 @@ def picture_svg(picture: Picture) -> str:
         _figure(values, words, picture, sheet, lines, with_axis=number >= last)
         for number, (values, words) in enumerate(zip(drawn, named, strict=True))
     ]
-    return sheet_svg(picture.title, figures, columns=sheet.columns, notes=[*_key(picture, sheet)])
+    return sheet_svg(
+        picture.title,
+        figures,
+        columns=sheet.columns,
+        notes=[*_key(picture, sheet)],
+        inline=inline,
+    )
 
 
 def _sheet(picture: Picture) -> _SheetSize:
@@ -74,15 +83,17 @@ def _sheet(picture: Picture) -> _SheetSize:
 def _key(picture: Picture, sheet: _SheetSize) -> Iterator[dict[str, Any]]:
     """Write at the right of the title how iterations are told apart, each in its own grey."""
     words = [
-        (str(iteration), f"dot{picture.shade(iteration)}")
+        (picture.series[iteration - 1] if picture.series else str(iteration), shade)
         for iteration in reversed(picture.iterations)
+        for shade in (f"dot{picture.shade(iteration)}",)
     ]
-    words = [*words, ("iteration", "faint")] if len(words) > 1 else []
+    if not picture.series:
+        words = [*words, ("iteration", "faint")] if len(words) > 1 else []
     if picture.repeated:
         words.insert(0, ("dot: median run of a copy, line: all its runs   ", "faint"))
     right = -60.0
     for text, colour in words:
-        weight = "bold" if text.isdigit() else "normal"
+        weight = "bold" if text.isdigit() or text in picture.series else "normal"
         yield placed_text(right, 18, text, colour, align="right", size=sheet.letters, weight=weight)
         right -= (len(text) + 1) * sheet.letters * 0.62
 
@@ -290,7 +301,7 @@ def label_text(label: Label, panel: Panel) -> str:
     """Return a label's words, with its iterations where the panel shows others as well."""
     shown = {dot.iteration for dot in panel.dots}
     labelled = sorted(shown.intersection(label.iterations))
-    if not labelled or len(labelled) == len(shown) or "iteration" in label.text:
+    if panel.series or not labelled or len(labelled) == len(shown) or "iteration" in label.text:
         return label.text
     word = "iteration" if len(labelled) == 1 else "iterations"
     return f"{label.text} ({word} {format_list(labelled)})"

@@ -79,6 +79,7 @@ class Panel(Struct, frozen=True, kw_only=True):
     high_s: float
     labels: tuple[Label, ...]
     by_cpu: bool = False  # the places are CPUs
+    series: tuple[str, ...] = ()  # names of what its iterations stand for, where they are none
 
     def extent_s(self) -> tuple[float, float] | None:
         """Return the least and the largest time that is drawn on the axis."""
@@ -141,6 +142,7 @@ class Picture(Struct, frozen=True, kw_only=True):
     iterations: tuple[int, ...]  # that are shown, ascending
     repeated: bool  # dots are the median runs of copies that ran several times
     panels: tuple[Panel, ...]
+    series: tuple[str, ...] = ()  # names of what iterations 1, 2 stand for, where they are none
 
     @property
     def ascending(self) -> bool:
@@ -150,6 +152,7 @@ class Picture(Struct, frozen=True, kw_only=True):
     def shade(self, iteration: int) -> int:
         """Return which grey the dots of an iteration have: 0 stands out most, the latest's."""
         later = len(self.iterations) - 1 - self.iterations.index(iteration)
+        later *= 1 + bool(self.series)  # two runs are told apart at a glance
         return min(_SHADES - 1, later)
 
     def marks(self) -> tuple[int, ...]:
@@ -215,6 +218,38 @@ def picture_of(
             )
             for (name, tune), members in group_by_key((cell.key, cell) for cell in chosen).items()
         ),
+    )
+
+
+def picture_of_places(
+    title: str,
+    cells: Sequence[Cell],
+    labels: Iterable[Label],
+    *,
+    axis: str,
+    series: tuple[str, ...],
+) -> Picture:
+    """Return the picture of cells over CPUs or copies, whose iterations 1, 2 are `series`."""
+    points = [point for cell in cells for point in cell.points]
+    homes = {(point.cpu or 0) if axis == "CPU" else point.copy: point.node for point in points}
+    names = sorted(homes, key=lambda name: (*unknown_last(homes[name]), name))
+    places = {name: place for place, name in enumerate(names)}
+    nodes_are_known = any(node is not None for node in homes.values())
+    several = len({cell.tune for cell in cells}) > 1
+    all_labels = tuple(labels)
+    panels = [
+        _panel(f"{name} {tune}" if several and tune else name, members, all_labels, axis, places)
+        for (name, tune), members in group_by_key((cell.key, cell) for cell in cells).items()
+    ]
+    return Picture(
+        title=title,
+        axis=axis,
+        names=tuple(names),
+        groups=_groups([homes[name] for name in names]) if nodes_are_known else (),
+        iterations=tuple(range(1, len(series) + 1)),
+        repeated=False,
+        panels=tuple(replace(panel, series=series) for panel in panels),
+        series=series,
     )
 
 

@@ -103,14 +103,15 @@ def _legend(picture: Picture, panels: tuple[Panel, ...], cells: _Cells, *, ascii
 
 
 def _stacked(picture: Picture) -> tuple[Panel, ...]:
-    """Return the panels; the only one as one for each iteration."""
-    if len(picture.panels) != 1 or not 1 < len(picture.iterations) <= _MOST_STACKED:
+    """Return the panels; the only one as one for each iteration, of two runs each as two."""
+    is_alone = len(picture.panels) == 1 and 1 < len(picture.iterations) <= _MOST_STACKED
+    if not is_alone and not picture.series:
         return picture.panels
-    (panel,) = picture.panels
     return tuple(
         replace(
             panel,
-            title=f"{panel.title}, iteration {iteration}",
+            title=f"{panel.title}, {_series_name(picture, iteration)}",
+            median_s=_median_of(panel, iteration) if picture.series else panel.median_s,
             dots=tuple(dot for dot in panel.dots if dot.iteration == iteration),
             failed=tuple(
                 place_and_copy
@@ -123,8 +124,18 @@ def _stacked(picture: Picture) -> tuple[Panel, ...]:
                 if not label.iterations or iteration in label.iterations
             ),
         )
+        for panel in picture.panels
         for iteration in picture.iterations
     )
+
+
+def _series_name(picture: Picture, iteration: int) -> str:
+    return picture.series[iteration - 1] if picture.series else f"iteration {iteration}"
+
+
+def _median_of(panel: Panel, iteration: int) -> float | None:
+    times = [dot.elapsed_s for dot in panel.dots if dot.iteration == iteration]
+    return median(times) if times else None
 
 
 def _cells(picture: Picture, room: int) -> _Cells:

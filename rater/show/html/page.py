@@ -19,6 +19,8 @@ from rater.analysis.results.copy_table import copy_rows
 from rater.analysis.results.counters import run_counts
 from rater.show.charts.comparison import comparison_chart, cpi_chart, scaling_charts
 from rater.show.charts.machine import colour_span, machine_html
+from rater.show.charts.pairs import RunPair, pair_parts, ranks_svg, scatter_svg
+from rater.show.charts.panels import picture_svg
 from rater.show.charts.vega import Chart, Html, element, joined
 from rater.show.compare.comparison import comparison_parts
 from rater.show.compare.scaling import scaling_parts
@@ -283,6 +285,7 @@ class RunSet(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()  # points that have no runs, runs whose pictures are left out
     between: tuple[RecurringDivot, ...] = ()  # divots that come back, or do not
     study: PagePart | None = None  # that the points are of
+    pair: RunPair | None = None  # two runs over one axis; None: others, or they do not fit
 
 
 def common_ranges(runs: Sequence[ReportRun]) -> dict[tuple[str, str | None], tuple[float, float]]:
@@ -328,11 +331,36 @@ def compared(runs: Sequence[ReportRun], together: RunSet) -> Iterator[Html]:
     )
     if together.study is not None:
         yield from together.study.sections
+    if together.pair is not None:
+        yield _pair(together.pair)
     if together.scaling is not None:
         yield _scaling(together.scaling)
     differences = [f"{one.kind}: {one.summary}" for one in together.between]
     none = "no CPU, NUMA node or copy stands out in more than one run"
     yield element("section", element("h2", "What comes back"), html_parts(differences or [none]))
+
+
+def _pair(pair: RunPair) -> Html:
+    """Return two runs copy by copy, over one axis of places."""
+    first, second = pair.runs
+    drawings = (picture_svg(pair.picture, inline=True), scatter_svg(pair, inline=True))
+    return element(
+        "section",
+        element("h2", "Copy by copy"),
+        element(
+            "p",
+            f"Copies of run {first} are grey, those of run {second} black, by {pair.axis}; then "
+            f"each copy in run {second} over itself in run {first}, and all copies in the order "
+            "of their times.",
+            class_="how",
+        ),
+        html_parts(pair_parts(pair)),
+        *(
+            element("div", Html(svg), class_="pair")
+            for svg in (*drawings, ranks_svg(pair, inline=True))
+        ),
+        class_="tables",
+    )
 
 
 def _several_title(together: RunSet) -> str:

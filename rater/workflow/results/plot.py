@@ -29,6 +29,7 @@ from rater.store.store import Store
 from rater.system.errors import InputError
 from rater.workflow.arguments import Output, open_store_for_reading, print_json_rows
 from rater.workflow.results.divots import analysis_for_results, load_or_analyse
+from rater.workflow.results.plot_pair import PairView, draw_pair
 from rater.workflow.results.points import drawing_file, load_points, write_drawing
 from rater.workflow.results.stored import run_beside
 
@@ -64,6 +65,8 @@ class PlotOptions(Struct, frozen=True, kw_only=True):
     timeline: bool
     cpi: bool
     time: bool
+    scatter: bool
+    ranks: bool
 
 
 def plot(output: Output, run_words: tuple[str, ...], options: PlotOptions) -> int:
@@ -73,7 +76,9 @@ def plot(output: Output, run_words: tuple[str, ...], options: PlotOptions) -> in
     if options.cpi:
         return _draw_cpi(output, words, options, file)
     if len(words) > 1:
-        raise InputError(f"{' '.join(words)}: expected one run; several are drawn with --cpi")
+        return _draw_two(output, words, options, file)
+    if options.scatter or options.ranks:
+        raise InputError("--scatter and --ranks are of two runs: `rater show plot A B --ranks ...`")
     if options.time:
         return _draw_time(output, words[0], options, file)
     if options.machine or options.timeline:
@@ -103,6 +108,24 @@ def plot(output: Output, run_words: tuple[str, ...], options: PlotOptions) -> in
     else:
         print_picture(picture, Printer(terminal()))
     return 0
+
+
+def _draw_two(output: Output, words: Sequence[str], options: PlotOptions, file: Path | None) -> int:
+    if len(words) > 2:
+        raise InputError(f"{' '.join(words)}: expected one run, or two; more are drawn with --cpi")
+    of_one = {"--timeline": options.timeline, "--time": options.time}
+    of_one["--iteration"] = options.iteration is not None
+    wrong = [name for name, value in of_one.items() if value]
+    if wrong:
+        raise InputError(f"{wrong[0]} is of one run: leave it out, or name one")
+    view = PairView(
+        benchmark=options.benchmark,
+        file=options.file,
+        machine=options.machine,
+        scatter=options.scatter,
+        ranks=options.ranks,
+    )
+    return draw_pair(output, words, view, file)
 
 
 def _draw_other(output: Output, word: str, options: PlotOptions, file: Path | None) -> int:

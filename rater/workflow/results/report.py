@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from rater.analysis.compare.compare import compare
 from rater.analysis.compare.scaling import ExcludedRuns, scaling_curves
@@ -15,6 +18,7 @@ from rater.analysis.results.measure import find_measure
 from rater.analysis.stats.curves import LawScale
 from rater.record.stored import StoredRun
 from rater.show.charts.comparison import curves_svg
+from rater.show.charts.pairs import RunPair, pair_runs
 from rater.show.charts.vega import library
 from rater.show.compare.scaling import scaling_parts
 from rater.show.compare.scaling_document import scaling_document
@@ -28,6 +32,7 @@ from rater.text.values import count, runs_text
 from rater.workflow.arguments import Output, open_store_for_reading, print_json, print_view
 from rater.workflow.results.divots import find_recurring
 from rater.workflow.results.plot import load_report_run
+from rater.workflow.results.plot_pair import paired_run
 from rater.workflow.results.points import (
     METRIC,
     check_distinct,
@@ -57,8 +62,20 @@ def report(output: Output, run_words: tuple[str, ...], file: str | None, force: 
         pages = [load_report_run(store, run) for run in shown]
         searched = [(page.run.head, page.divots) for page in pages if page.divots is not None]
         between = find_recurring(store, searched)
-    page = report_html(pages, vega, _together(points, tests, (*without_runs, *notes), between))
+        pair = _pair(store, shown) if len(shown) == 2 else None
+    together = _together(points, tests, (*without_runs, *notes), between)
+    if together is not None:
+        together = replace(together, pair=pair)
+    page = report_html(pages, vega, together)
     return deliver_page(output, path, page, {"runs": numbers}, runs_text(numbers))
+
+
+def _pair(store: Store, runs: Sequence[StoredRun]) -> RunPair | None:
+    """Return two runs over one axis; None: they do not fit over each other."""
+    before, after = (paired_run(store, run) for run in runs)
+    with suppress(InputError):
+        return pair_runs(before, after)
+    return None
 
 
 def page_path(output: Output, file: str | None, name: str, *, force: bool) -> Path:

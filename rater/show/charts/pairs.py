@@ -1,0 +1,404 @@
+"""Two runs in one picture: each copy before and after, by its CPU or its number; pure.
+
+The picture of Figure 3 of the SPECrate2006 paper: copies of the first run grey, those of the second
+one black, over one axis of places. Beside it what changed: benchmark by benchmark, node by node.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rater.analysis.results.copies import Cell, CopyPoint
+from rater.analysis.stats.robust import MAD_TO_SD
+from rater.record.stored import RunHead
+from rater.show.charts.panels import seconds
+from rater.show.charts.picture import Label, Picture, picture_of_places
+from rater.show.charts.vega import Chart, PlacedChart, sheet_svg
+from rater.show.screen.document import CHANGE, TEXT, Field, Part, ViewTable
+from rater.show.screen.format import format_number, sanitize
+from rater.system.errors import InputError
+from rater.text.values import copies_text, group_by_key, signed_percent
+
+_BEFORE, _AFTER = 1, 2  # the iterations that the two runs stand for in the picture
+_ALIKE = 0.5  # of the smaller set of CPUs, from which runs are aligned by CPU
+_LEAST_CHANGE = 0.01  # of a node against all of them
+_SURE = 3.0  # standard deviations of the nodes among themselves
+_LEAST_NODES = 3
+_PANEL_WIDTH, _PANEL_HEIGHT = 260.0, 180.0
+
+
+class PairedRun(Struct, frozen=True, kw_only=True):
+    """One of the two runs: its copies, and the names of its slow parts."""
+
+    head: RunHead
+    cells: Sequence[Cell]
+    labels: Sequence[Label]
+
+    @property
+    def name(self) -> str:
+        """Its name in the picture."""
+        return f"run {self.head.run}"
+
+
+class PlaceTimes(Struct, frozen=True, kw_only=True):
+    """One place in both runs: the medians of its copies over the iterations that count."""
+
+    name: int  # of the CPU or the copy
+    node: int | None
+    before_s: float
+    after_s: float
+
+    @property
+    def change(self) -> float:
+        """By what share it became slower."""
+        return self.after_s / self.before_s - 1
+
+
+class NodeChange(Struct, frozen=True):
+    """How the copies of one NUMA node changed."""
+
+    node: int
+    change: float  # median over its places, a share
+    stands_out: bool  # beyond what the nodes differ in among themselves
+
+
+class BenchmarkPair(Struct, frozen=True, kw_only=True):
+    """One benchmark in both runs."""
+
+    benchmark: str
+    tune: str | None
+    places: tuple[PlaceTimes, ...]
+
+    @property
+    def name(self) -> str:
+        """Its name with its tune."""
+        return f"{self.benchmark} {self.tune}" if self.tune else self.benchmark
+
+    @property
+    def median_change(self) -> float:
+        """Change of the median copy."""
+        return self._change(statistics.median)
+
+    @property
+    def slowest_change(self) -> float:
+        """Change of the slowest copy, which a rate waits for."""
+        return self._change(max)
+
+    def _change(self, summary: Any) -> float:
+        before_s = summary([place.before_s for place in self.places])
+        return float(summary([place.after_s for place in self.places]) / before_s - 1)
+
+    def nodes(self) -> tuple[NodeChange, ...]:
+        """Return what became of each NUMA node; () where one alone is known."""
+        by_node = group_by_key(
+            (place.node, math.log1p(place.change))
+            for place in self.places
+            if place.node is not None
+        )
+        if len(by_node) < 2:
+            return ()
+        logs = {node: statistics.median(values) for node, values in sorted(by_node.items())}
+        middle = statistics.median(logs.values())
+        spread = MAD_TO_SD * statistics.median(abs(value - middle) for value in logs.values())
+        least = max(math.log1p(_LEAST_CHANGE), _SURE * spread)
+        return tuple(
+            NodeChange(
+                node,
+                math.expm1(value),
+                len(logs) >= _LEAST_NODES and abs(value - middle) > least,
+            )
+            for node, value in logs.items()
+        )
+
+
+class RunPair(Struct, frozen=True, kw_only=True):
+    """Two runs over one axis of places."""
+
+    runs: tuple[int, int]
+    axis: str  # "CPU" or "copy"
+    picture: Picture
+    benchmarks: tuple[BenchmarkPair, ...]  # those of both runs, the largest change first
+    left_out: tuple[str, ...]  # benchmarks that one of them has alone
+
+
+def pair_runs(before: PairedRun, after: PairedRun, benchmark: str | None = None) -> RunPair:
+    """Return two runs over one axis: CPUs where both have them, else as many copies by number.
+
+    `benchmark` is the one to show, None for all. Raises `InputError` for runs that have neither in
+    common, and for those without a common benchmark.
+    """
+    axis = _axis(before, after)
+    sides = [_medians(run, axis) for run in (before, after)]
+    keys = [key for key in sides[0] if key in sides[1] and benchmark in (None, key[0])]
+    if not keys:
+        raise InputError(
+            f"{before.name} and {after.name} have no benchmark in common whose copies ended well"
+        )
+    left_out = sorted({key[0] for side in sides for key in side if key not in keys})
+    pairs = [
+        BenchmarkPair(
+            benchmark=key[0],
+            tune=key[1],
+            places=tuple(_places(sides[0][key], sides[1][key])),
+        )
+        for key in keys
+    ]
+    shown = [pair for pair in pairs if pair.places]
+    if not shown:
+        raise InputError(f"{before.name} and {after.name} have no {axis} in common")
+    return RunPair(
+        runs=(before.head.run, after.head.run),
+        axis=axis,
+        picture=_picture(before, after, [pair.benchmark for pair in shown], axis),
+        benchmarks=tuple(sorted(shown, key=lambda pair: -_largest_change(pair))),
+        left_out=() if benchmark else tuple(left_out),
+    )
+
+
+def _largest_change(pair: BenchmarkPair) -> float:
+    return max(abs(pair.median_change), abs(pair.slowest_change))
+
+
+def _axis(before: PairedRun, after: PairedRun) -> str:
+    cpus = [_bound_cpus(run) for run in (before, after)]
+    if all(cpus) and len(cpus[0] & cpus[1]) >= _ALIKE * min(map(len, cpus)):
+        return "CPU"
+    if before.head.copies == after.head.copies:
+        return "copy"
+    raise InputError(
+        f"{before.name} and {after.name} cannot be laid over each other: they have neither the "
+        f"same CPUs nor the same number of copies ({before.head.copies} and {after.head.copies})"
+    )
+
+
+def _bound_cpus(run: PairedRun) -> set[int]:
+    """Return the CPUs of a run's copies; empty where one has none, or several share one."""
+    found: set[int] = set()
+    for cell in run.cells:
+        cpus = [point.cpu for point in cell.points]
+        if None in cpus or len(set(cpus)) < len(cpus):
+            return set()
+        found.update(cpu for cpu in cpus if cpu is not None)
+    return found
+
+
+type _PlacePoints = dict[int, CopyPoint]  # by the name of the place
+
+
+def _medians(run: PairedRun, axis: str) -> dict[tuple[str, str | None], _PlacePoints]:
+    """Return by benchmark and place a point with the median time of iterations that count."""
+    counted = [cell for cell in run.cells if cell.counted] or run.cells
+    medians = {}
+    for key, cells in group_by_key((cell.key, cell) for cell in counted).items():
+        by_place = group_by_key(
+            (point.cpu if axis == "CPU" else point.copy, point)
+            for cell in cells
+            for point in cell.points
+        )
+        medians[key] = {
+            name: _with_time(points[-1], statistics.median(point.elapsed_s for point in points))
+            for name, points in by_place.items()
+            if name is not None
+        }
+    return medians
+
+
+def _with_time(point: CopyPoint, time_s: float) -> CopyPoint:
+    return replace(point, elapsed_s=time_s, fastest_s=time_s, slowest_s=time_s, runs=1)
+
+
+def _places(before: _PlacePoints, after: _PlacePoints) -> Iterator[PlaceTimes]:
+    for name in sorted(before.keys() & after.keys()):
+        first, second = before[name], after[name]
+        yield PlaceTimes(
+            name=name,
+            node=second.node if second.node is not None else first.node,
+            before_s=first.elapsed_s,
+            after_s=second.elapsed_s,
+        )
+
+
+def _picture(before: PairedRun, after: PairedRun, benchmarks: Sequence[str], axis: str) -> Picture:
+    """Return the dots of both runs, as if they were two iterations of one."""
+    cells: list[Cell] = []
+    labels: list[Label] = []
+    for run, iteration in ((before, _BEFORE), (after, _AFTER)):
+        cells += [
+            Cell(
+                benchmark=key[0],
+                tune=key[1],
+                iteration=iteration,
+                counted=True,
+                points=tuple(points.values()),
+                failed=(),
+            )
+            for key, points in _medians(run, axis).items()
+            if key[0] in benchmarks
+        ]
+        labels += [
+            replace(label, iterations=(iteration,), text=f"{run.name}: {label.text}")
+            for label in run.labels
+        ]
+    order = {name: place for place, name in enumerate(benchmarks)}
+    cells.sort(key=lambda cell: (order[cell.benchmark], cell.tune or "", cell.iteration))
+    host = f" on {after.head.hostname}" if after.head.hostname else ""
+    title = (
+        f"time of each copy, {before.name} and {after.name}{host}, {copies_text(after.head.copies)}"
+    )
+    return picture_of_places(
+        sanitize(title), cells, labels, axis=axis, series=(before.name, after.name)
+    )
+
+
+# -- What changed, as a table and as JSON ----------------------------------------------------------
+
+
+def pair_parts(pair: RunPair) -> Iterator[Part]:
+    """Yield the benchmarks by their change, the largest first, and the node that changed most."""
+    names = [f"run {number}" for number in pair.runs]
+
+    def node(row: BenchmarkPair) -> str | None:
+        out = [change for change in row.nodes() if change.stands_out]
+        most = max(out, key=lambda change: abs(change.change), default=None)
+        return f"node {most.node}: {signed_percent(most.change)} %" if most else None
+
+    def median_s(row: BenchmarkPair, name: str) -> str:
+        return format_number(statistics.median(getattr(place, name) for place in row.places))
+
+    fields = (
+        Field(heading="benchmark", value=lambda row: row.name, form=TEXT, flexible=True),
+        Field(heading=(names[0], "median s"), value=lambda row: median_s(row, "before_s")),
+        Field(heading=(names[1], "median s"), value=lambda row: median_s(row, "after_s")),
+        Field(heading="median|copy %", value=lambda row: row.median_change, form=CHANGE),
+        Field(heading="slowest|copy %", value=lambda row: row.slowest_change, form=CHANGE),
+        Field(heading="changed otherwise", value=node, form=TEXT),
+    )
+    yield ViewTable(title="", rows=pair.benchmarks, fields=fields)
+    if pair.left_out:
+        yield f"in one of the runs alone: {', '.join(pair.left_out)}"
+
+
+def pair_document(pair: RunPair, file: str | None) -> dict[str, object]:
+    """Return the JSON document of `rater show plot A B --json`."""
+    return {
+        "runs": list(pair.runs),
+        "file": file,
+        "axis": pair.axis,
+        "left_out": list(pair.left_out),
+        "benchmarks": [
+            {
+                "benchmark": row.benchmark,
+                "tune": row.tune,
+                "median_change": row.median_change,
+                "slowest_change": row.slowest_change,
+                "nodes": [
+                    {"node": one.node, "change": one.change, "stands_out": one.stands_out}
+                    for one in row.nodes()
+                ],
+                "places": [
+                    {
+                        pair.axis.lower(): place.name,
+                        "node": place.node,
+                        "before_s": place.before_s,
+                        "after_s": place.after_s,
+                    }
+                    for place in row.places
+                ],
+            }
+            for row in pair.benchmarks
+        ],
+    }
+
+
+def most_changed(pair: RunPair) -> tuple[str, dict[int, float]]:
+    """Return the benchmark that changed most, and by place how its copies did, for the machine."""
+    row = pair.benchmarks[0]
+    return row.name, {place.name: place.change for place in row.places}
+
+
+# -- Every copy after over before, and all copies in the order of their times ----------------------
+
+
+def scatter_svg(pair: RunPair, *, inline: bool = False) -> str:
+    """Return a panel for each benchmark: a dot for each place, before across and after up."""
+    return _sheet(pair, "each copy, after over before", _scatter, inline=inline)
+
+
+def ranks_svg(pair: RunPair, *, inline: bool = False) -> str:
+    """Return a panel for each benchmark: copies in the order of their times, a curve for a run."""
+    return _sheet(pair, "copies in the order of their times", _ranks, inline=inline)
+
+
+def _sheet(pair: RunPair, title: str, chart_of: Any, *, inline: bool) -> str:
+    names = " and ".join(f"run {number}" for number in pair.runs)
+    figures = [
+        PlacedChart(
+            kind="model",
+            chart=chart_of(row, pair),
+            width=_PANEL_WIDTH,
+            height=_PANEL_HEIGHT,
+            above=46,  # the words of the axis above it, and its title
+        )
+        for row in pair.benchmarks
+    ]
+    columns = min(len(figures), 3)
+    return sheet_svg(f"{title}, {names}", figures, columns=columns, inline=inline)
+
+
+def _ends(row: BenchmarkPair) -> tuple[float, float]:
+    times = [time_s for place in row.places for time_s in (place.before_s, place.after_s)]
+    low, high = min(times), max(times)
+    pad = 0.05 * (high - low or high)
+    return low - pad, high + pad
+
+
+def _scatter(row: BenchmarkPair, pair: RunPair) -> Chart:
+    low, high = _ends(row)
+    line = {"line": 0, "colour": "var(--median)", "width": 1, "dash": [4, 3]}
+    return {
+        "signals": {
+            "title": sanitize(row.name),
+            **{"bottom": low, "first": low, "top": high, "last": high},
+            "xname": f"run {pair.runs[0]}, s; up: run {pair.runs[1]}, s",
+        },
+        "data": {
+            "points": [{"x": end, "y": end} | line for end in (low, high)],
+            "dots": [
+                {"x": seconds(place.before_s)}
+                | dict.fromkeys(("y", "low", "high"), seconds(place.after_s))
+                for place in row.places
+            ],
+        },
+    }
+
+
+def _ranks(row: BenchmarkPair, pair: RunPair) -> Chart:
+    low, high = _ends(row)
+    points: list[Mapping[str, Any]] = []
+    names = []
+    colours = ("var(--dot3)", "var(--dot0)")
+    for line, (attribute, colour) in enumerate(zip(("before_s", "after_s"), colours, strict=True)):
+        times = sorted(getattr(place, attribute) for place in row.places)
+        steps = max(1, len(times) - 1)
+        style = {"line": line, "colour": colour, "width": 2, "dash": [1, 0]}
+        points += [
+            {"x": 100 * rank / steps, "y": seconds(time_s)} | style
+            for rank, time_s in enumerate(times)
+        ]
+        names.append({"y": times[-1], "text": f"run {pair.runs[line]}", "colour": colour})
+    if abs(names[0]["y"] - names[1]["y"]) < 0.07 * (high - low):
+        names[0]["y"] = names[1]["y"] - 0.07 * (high - low)
+    return {
+        "signals": {
+            "title": sanitize(row.name),
+            **{"bottom": low, "top": high, "first": 0.0, "last": 100.0},
+            "xname": "per cent of the copies, the fastest first; up: s",
+        },
+        "data": {"points": points, "names": names},
+    }

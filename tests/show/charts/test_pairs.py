@@ -1,0 +1,82 @@
+"""Two runs over one axis: by CPU, else by copy, else refused; what changed, and where."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from rater.analysis.results.copies import group_cells
+from rater.record.events import CopyEnded
+from rater.record.stored import StoredRun
+from rater.show.charts.pairs import BenchmarkPair, PairedRun, PlaceTimes, pair_document, pair_runs
+from rater.system.errors import InputError
+from tests.support.example_runs import copy_row, stored
+
+
+def side(number: int, rows: list[CopyEnded], copies: int = 4) -> PairedRun:
+    run: StoredRun = stored(rows, copies=copies)
+    head = replace(run.head, run=number)
+    return PairedRun(head=head, cells=group_cells(replace(run, head=head)), labels=())
+
+
+def rows_on(cpus: list[int | None], seconds: float = 10.0) -> list[CopyEnded]:
+    return [
+        copy_row(copy, seconds + copy, cpu=cpu, node=None if cpu is None else cpu // 2)
+        for copy, cpu in enumerate(cpus)
+    ]
+
+
+def test_copies_on_the_same_cpus_are_laid_over_each_other_by_cpu() -> None:
+    """Copy 0 is on CPU 3 in the second run: it stands beside copy 3 of the first."""
+    pair = pair_runs(side(1, rows_on([0, 1, 2, 3])), side(2, rows_on([3, 2, 1, 0])))
+    (row,) = pair.benchmarks
+    assert pair.axis == "CPU"
+    assert [(place.name, place.before_s, place.after_s) for place in row.places] == [
+        (0, 10.0, 13.0),
+        (1, 11.0, 12.0),
+        (2, 12.0, 11.0),
+        (3, 13.0, 10.0),
+    ]
+    assert pair.picture.series == ("run 1", "run 2")
+
+
+def test_unbound_copies_and_others_cpus_are_laid_over_each_other_by_copy() -> None:
+    unbound = pair_runs(side(1, rows_on([None] * 4)), side(2, rows_on([0, 1, 2, 3])))
+    elsewhere = pair_runs(side(1, rows_on([0, 1, 2, 3])), side(2, rows_on([4, 5, 6, 7])))
+    assert (unbound.axis, elsewhere.axis) == ("copy", "copy")
+    assert [place.change for place in elsewhere.benchmarks[0].places] == [0.0] * 4
+
+
+def test_runs_with_neither_cpus_nor_copies_in_common_are_refused() -> None:
+    with pytest.raises(InputError, match="neither the same CPUs nor the same number of copies"):
+        pair_runs(side(1, rows_on([0, 1, 2, 3])), side(2, rows_on([8, 9]), copies=2))
+    other = [copy_row(copy, 1.0, cpu=copy, benchmark="other") for copy in range(4)]
+    with pytest.raises(InputError, match="no benchmark in common"):
+        pair_runs(side(1, rows_on([0, 1, 2, 3])), side(2, other))
+
+
+def test_a_node_that_changed_otherwise_than_the_others_stands_out() -> None:
+    """Four nodes of two CPUs; those of node 2 take a third less time than before."""
+    places = tuple(
+        PlaceTimes(
+            name=cpu,
+            node=cpu // 2,
+            before_s=10.0,
+            after_s=(6.667 if cpu // 2 == 2 else 10.0) * (1 + cpu % 3 / 1000),
+        )
+        for cpu in range(8)
+    )
+    pair = BenchmarkPair(benchmark="a", tune=None, places=places)
+    assert [node.node for node in pair.nodes() if node.stands_out] == [2]
+    assert pair.nodes()[2].change == pytest.approx(-1 / 3, abs=0.01)
+    assert pair.median_change == pytest.approx(0, abs=0.01)
+
+
+def test_the_document_has_each_place_before_and_after() -> None:
+    pair = pair_runs(side(1, rows_on([0, 1, 2, 3])), side(2, rows_on([0, 1, 2, 3], 20.0)))
+    document = pair_document(pair, None)
+    assert (document["runs"], document["axis"]) == ([1, 2], "CPU")
+    assert isinstance(document["benchmarks"], list)
+    (row,) = document["benchmarks"]
+    assert row["places"][0] == {"cpu": 0, "node": 0, "before_s": 10.0, "after_s": 20.0}
+    assert row["slowest_change"] == pytest.approx(23 / 13 - 1)
