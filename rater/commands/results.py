@@ -424,13 +424,13 @@ RUN* >which          {RUN} (default: last); two RUNs: copies of the first grey, 
 --benchmark B        only this one (or the part of a name)
 --iteration I:int    only this one (default: all that count)
 -o FILE >file        draw into FILE, by its name .svg, .png or .pdf (default: in the terminal)
+--scatter            of two RUNs: a dot for each copy, the time in the second over that in the first
+                     (with -o)
+--ranks              of two RUNs: copies in the order of their times, a curve each (with -o)
 either:
 --machine            the machine instead, each CPU coloured by the slowdown of its copies, of two
                      RUNs by how those of --benchmark, else of the one that changed most, did
                      (with -o)
---scatter            of two RUNs: a dot for each copy, the time in the second over that in the first
-                     (with -o)
---ranks              of two RUNs: copies in the order of their times, a curve each (with -o)
 --timeline           who ran when instead: of the bracket of --benchmark and --iteration, else of
                      the one that lost most (with -o)
 --time               what CPUs, memory, disks and copies did over time instead (runs that kept

@@ -116,6 +116,8 @@ def _draw_two(output: Output, words: Sequence[str], options: PlotOptions, file: 
     of_one = {"--timeline": options.timeline, "--time": options.time}
     of_one["--iteration"] = options.iteration is not None
     wrong = [name for name, value in of_one.items() if value]
+    if options.scatter + options.ranks + options.machine > 1:
+        raise InputError("--scatter, --ranks and --machine are a picture each: name one of them")
     if wrong:
         raise InputError(f"{wrong[0]} is of one run: leave it out, or name one")
     view = PairView(
