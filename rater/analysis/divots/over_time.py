@@ -12,8 +12,12 @@ from rater.analysis.results.periods import Period, PeriodKind, period_text, phas
 from rater.analysis.results.series import PhaseTimes, phase_times
 from rater.record.stored import StoredRun
 from rater.system.errors import InputError
+from rater.text.cpuset import format_list
 from rater.text.values import group_by_key
 
+_MOVED = {"read": "read", "written": "wrote", "total": "moved"}
+_LEAST_TRAFFIC = 1e9  # bytes a second: where others move less, memory is no matter
+_LESS_TRAFFIC = 1.15  # times as much as a finding's nodes that others move
 _HALF = 0.5  # of what the finding's CPUs lost: others that lost as much had the same
 
 
@@ -30,9 +34,41 @@ def add_periods(findings: Sequence[Finding], run: StoredRun) -> tuple[Finding, .
         return tuple(findings)
     periods = {phase.phase: phase_periods(phase) for phase in phases}
     return tuple(
-        finding if finding.explained or finding.fast else _with_period(finding, phases, periods)
+        finding
+        if finding.explained or finding.fast
+        else _with_traffic(_with_period(finding, phases, periods), phases)
         for finding in findings
     )
+
+
+def _with_traffic(finding: Finding, phases: Sequence[PhaseTimes]) -> Finding:
+    """Return a finding of nodes with how much their memory moved, if others' moved more."""
+    of_finding = [phase for phase in phases if _is_of(finding, phase)]
+    differences = [
+        (other / member, kind, member, other)
+        for kind in _MOVED
+        if (rates := _node_rates(kind, of_finding, frozenset(finding.nodes))) is not None
+        for member, other in [rates]
+        if other >= _LEAST_TRAFFIC and member > 0 and other / member >= _LESS_TRAFFIC
+    ]
+    if not differences:
+        return finding
+    _, kind, member, other = max(differences)
+    nodes = f"node{'s' if len(finding.nodes) > 1 else ''} {format_list(finding.nodes)}"
+    text = f"{nodes} {_MOVED[kind]} {member / 1e9:.3g} GB/s, others {other / 1e9:.3g}, while slow"
+    evidence = EvidenceKind.TRAFFIC.evidence(text)
+    return replace(finding, evidence=_in_order([*finding.evidence, evidence]))
+
+
+def _node_rates(
+    kind: str, phases: Sequence[PhaseTimes], nodes: Collection[int]
+) -> tuple[float, float] | None:
+    """Return bytes a second of a finding's nodes and of the other ones, means of each side."""
+    sides: dict[bool, list[float]] = {True: [], False: []}
+    for phase in phases:
+        for node, values in phase.traffic.get(kind, {}).items():
+            sides[node in nodes] += [value for value in values if value is not None]
+    return (fmean(sides[True]), fmean(sides[False])) if all(sides.values()) else None
 
 
 def _with_period(
@@ -60,7 +96,8 @@ def _with_period(
 
 def _in_order(evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
     """Return evidence with the period before what was compared: it says when, they how much."""
-    by_kind = group_by_key((it.name == EvidenceKind.PERIOD.label, it) for it in evidence)
+    of_series = (EvidenceKind.PERIOD.label, EvidenceKind.TRAFFIC.label)
+    by_kind = group_by_key((it.name in of_series, it) for it in evidence)
     of_times = [it for it in by_kind.get(False, ()) if it.others is None]
     measured = [it for it in by_kind.get(False, ()) if it.others is not None]
     return (*of_times, *by_kind.get(True, ()), *measured)

@@ -205,8 +205,8 @@ def _phase_times(
     def family(name: str) -> _Family:
         return _Family(families.get(name), edges_ns)
 
-    machine, copy, node, package, traffic = map(
-        family, ("machine", "copy", "node", "package", "traffic")
+    machine, copy, node, package, traffic, resctrl = map(
+        family, ("machine", "copy", "node", "package", "traffic", "resctrl")
     )
     copy_cpu = {number: copy.rate("cpu_ms", number, 1e-3) for number in copy.places}
     starts = [row.start_ns for row in copies if row.start_ns is not None]
@@ -237,7 +237,7 @@ def _phase_times(
         },
         free_bytes={number: node.level("free_kb", number, 1024) for number in node.places},
         pages=node.rates([name for name in node.columns if not name.endswith("_kb")]),
-        traffic=traffic.rates(traffic.columns),
+        traffic=traffic.rates(traffic.columns) | resctrl.rates(resctrl.columns),
     )
 
 

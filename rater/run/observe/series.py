@@ -18,6 +18,7 @@ from rater.record.events import PhaseSeries
 from rater.record.series import Column, SeriesPacker
 from rater.run.host.foreign_load import TICKS_PER_S, cpu_ticks, process_cpu_ns
 from rater.run.host.procfs import list_folder, parse_stat, read_number, read_piece, read_text
+from rater.run.observe.memory_traffic import OpenEvent, ResctrlSource, TrafficSource
 from rater.text.cpuset import parse_list
 
 # Of /proc/stat, in hundredths of a second, and what other files say of a CPU.
@@ -51,6 +52,10 @@ class SeriesSource(Protocol):
     def columns(self) -> Sequence[str]:
         """Names of the columns."""
 
+    @property
+    def refused(self) -> str | None:
+        """Why this user may not read it, and the way out; None: he may, or there is none."""
+
     def read(self) -> Sequence[Column]:
         """Return a number of each place for each column; None is what cannot be read."""
 
@@ -59,6 +64,7 @@ class NodeSource:
     """Memory of NUMA nodes: free, page cache, and pages given out by where they were asked for."""
 
     family = "node"
+    refused: str | None = None
     columns = _NODE_COLUMNS
 
     def __init__(self, sys: Path) -> None:
@@ -106,6 +112,7 @@ class PackageSource:
     """Temperatures of packages, by the sensors that their processors have for the whole."""
 
     family = "package"
+    refused: str | None = None
     columns = ("temperature_mc",)
 
     def __init__(self, sys: Path) -> None:
@@ -122,14 +129,18 @@ class PackageSource:
         return [[read_number(file) for file in self._files]]
 
 
-def machine_sources(root: Path | None) -> tuple[SeriesSource, ...] | None:
+def machine_sources(
+    root: Path | None, open_event: OpenEvent | None = None
+) -> tuple[SeriesSource, ...] | None:
     """Return what series of the machine below `root` have besides the readings of `counters`.
 
-    None without a root: there are to be no series.
+    None without a root: there are to be no series. `open_event` opens a counter of a PMU; without
+    it the kernel's, of this machine only.
     """
     if root is None:
         return None
-    return (NodeSource(root / "sys"), PackageSource(root / "sys"))
+    sources: list[SeriesSource] = [NodeSource(root / "sys"), PackageSource(root / "sys")]
+    return (*sources, TrafficSource(root, open_event), ResctrlSource(root))
 
 
 class MachineSample(NamedTuple):

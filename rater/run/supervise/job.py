@@ -172,6 +172,13 @@ class RunState(Struct, eq=False, kw_only=True):
     foreign: ForeignReader | None = None  # None: other processes are not looked at
     outside: ExternalSignals = field(default_factory=ExternalSignals)
 
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Facts that could not be seen on this machine, in words."""
+        sources = (self.reader.sources if self.reader is not None else None) or ()
+        refused = (source.refused for source in sources if source.refused is not None)
+        return (*(self.foreign.unknown if self.foreign is not None else ()), *refused)
+
 
 # -- The record of one phase: ends of its copies, samples, counters, and the phase's own end -------
 

@@ -116,8 +116,7 @@ class Supervisor:
             sys.setswitchinterval(before_s)
         outcome = self._outcome()
         if self._state.observer is not None:
-            unknown = self._state.foreign.unknown if self._state.foreign is not None else ()
-            self._emit(self._state.observer.report(unknown))
+            self._emit(self._state.observer.report(self._state.unknown))
         self._emit(RunEnded(outcome.status, outcome.reason))
         return outcome
 

@@ -85,7 +85,7 @@ def _tracks(phase: PhaseTimes) -> Iterator[Track]:
         yield from _track(phase, f"package {number}", "°C", values, least=1.0)
     for kind, by_place in phase.traffic.items():
         for place, values in [*by_place.items()][:_MOST_NODES]:
-            name = f"node {place} {kind}"
+            name = f"node {place} {kind.replace('_', ' ')}"
             yield from _track(phase, name, "GB/s", _scaled(values, 1e-9), least=0.01)
 
 

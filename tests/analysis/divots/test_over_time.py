@@ -10,7 +10,7 @@ from rater.analysis.divots.model.finding import CellEffect, EvidenceKind, Findin
 from rater.analysis.divots.over_time import add_periods
 from rater.record.stored import StoredRun
 from tests.support.example_findings import finding_of
-from tests.support.series import busy_run
+from tests.support.series import busy_run, packed
 
 RUN = busy_run(iterations=2)
 
@@ -50,6 +50,22 @@ def test_a_copy_that_read_at_its_start_has_that_and_replaces_not_explained() -> 
     assert evidence_of(finding) == [
         ("start-up of copy 0: 0.3 of 1 s computed, 60 MB/s read", (0.0, 1.0))
     ]
+
+
+def test_a_node_whose_memory_moved_less_than_others_has_both_rates() -> None:
+    gigabyte = 10**9
+    rows: dict[float, Any] = {
+        20 + second: [[second * 21 * gigabyte, second * 34 * gigabyte], [0, 0]]
+        for second in range(11)
+    }
+    traffic = packed("traffic", (0, 1), ("written_bytes", "read_bytes"), rows, phase=1)
+    run = replace(RUN, series=(*RUN.series, traffic))
+    slow_node = slow_cpu(2, 3, iterations=(2,), nodes=(0,))
+    assert evidence_of(slow_node, run) == [
+        ("node 0 wrote 21 GB/s, others 34, while slow", None),
+    ]
+    fast_node = slow_cpu(2, 3, iterations=(2,), nodes=(1,))
+    assert evidence_of(fast_node, run) == []
 
 
 def test_what_the_layout_explains_and_runs_without_series_are_left_alone() -> None:

@@ -91,6 +91,20 @@ def test_pressure_quota_energy_and_disks_are_those_of_the_machine() -> None:
     assert phase.rates == {"disk read": pytest.approx((20 * 1024, 0))}
 
 
+def test_memory_traffic_is_bytes_a_second_by_node_from_controllers_and_caches() -> None:
+    gigabyte = 10**9
+    traffic = (
+        (0, 1),
+        ("read_bytes",),
+        {0: [[0, 0]], 5: [[170 * gigabyte, 5]], 10: [[270 * gigabyte, 5]]},
+    )
+    caches = ((0,), ("local_bytes",), {0: [[0]], 5: [[None]], 10: [[10]]})
+    phase = times_of(run_with({"cpu": CPUS, "traffic": traffic, "resctrl": caches}))
+    assert phase.traffic["read"][0] == pytest.approx((34 * gigabyte, 20 * gigabyte))
+    assert phase.traffic["read"][1] == pytest.approx((1, 0))
+    assert phase.traffic["local"][0] == pytest.approx((1, 1))
+
+
 def test_a_damaged_series_is_named_with_its_run() -> None:
     run = run_with({"cpu": CPUS})
     damaged = replace(run, series=(replace(run.series[0], packed=b"12345"),))

@@ -25,6 +25,7 @@ from rater.run.observe.series import (
     machine_sources,
 )
 from tests.support.rig import Rig, Seen, on_one_cpu
+from tests.support.servers import INTEL, Server
 
 S = 10**9
 HZ = os.sysconf("SC_CLK_TCK")
@@ -155,6 +156,35 @@ def test_the_counters_of_a_phase_give_its_series_of_512_cpus(machine: Path) -> N
     assert series["machine"].values_of("pgpgin") == (5, 5, 5)
     # Of a turn without any copy: 0.1 % of a CPU, where 0.3 % are allowed for 256.
     assert result.cost_ns < 50_000_000
+
+
+def test_memory_traffic_goes_the_whole_way_from_made_counters(machine: Path) -> None:
+    server = Server(machine)
+    server.cpus("0-255", "256-511", packages=("0-255", "256-511"))
+    for channel in range(8):
+        server.pmu(
+            f"uncore_imc_{channel}",
+            channel,
+            "0,256",
+            **INTEL,
+            events__cas_count_read="event=0x05,umask=0xcf",
+            events__cas_count_write="event=0x05,umask=0xf0",
+        )
+    sources = machine_sources(machine, server.open_event)
+    readings = PhaseCounters(
+        MachineReader(machine / "proc", machine / "sys", sources=sources), 0, lambda copy: copy, [0]
+    )
+    server.stand({0xCF05: 0, 0xF005: 0})
+    readings.begin()
+    server.stand({0xCF05: 10**9, 0xF005: 5})
+    readings._add_copies(readings._take(counters._Turn(frequencies=(), copies={})), {})
+    server.stand({0xCF05: 3 * 10**9, 0xF005: 6})
+    readings.end()
+    traffic = by_family(readings.series(origin_ns=0))["traffic"]
+    # Eight channels of 10^9 lines of 64 bytes: 512 GB.
+    assert traffic.values_of("read_bytes", 0) == (0, 512 * 10**9, 1536 * 10**9)
+    assert traffic.values_of("written_bytes", 1) == (0, 2560, 3072)
+    server.close()
 
 
 def test_a_copy_that_reads_and_writes_is_seen_with_its_children(tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ class EvidenceKind(Enum):
     TIME = ("time", 15.0, True)  # which share each cause has in the extra time
     MEMORY = ("memory", 50.0, True)  # the memory of a node's copies is on another one
     PERIOD = ("period", 55.0, True)  # when others had the CPUs, a quota was used up, or copies read
+    TRAFFIC = ("traffic", 52.0, True)  # a node's memory moved less than that of others
     UNEXPLAINED = ("cause", 0.0, True)  # numbers were recorded, and none of them differs
 
     def __init__(self, label: str, weight: float, of_cause: bool) -> None:
