@@ -57,7 +57,7 @@ class CpuUse(Struct, frozen=True, kw_only=True):
     throttles: int | None
     interrupts_per_s: float | None
     # Share that copies used by their own CPU time, where that is so much more than `busy` that the
-    # kernel's statistics of this CPU miss work; None: they do not, as far as it is known.
+    # kernel's statistics of this CPU miss work; None: they do not, or nothing is known of it.
     copies_used: float | None = None
 
 
