@@ -11,10 +11,11 @@ admin-guide/pm/cpufreq.rst of the kernel.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ from rater.run.host.admission import limiting_groups
 from rater.run.host.facts import cpu_quotas
 from rater.run.host.foreign_load import TICKS_PER_S, cpu_ticks, process_stats
 from rater.run.host.procfs import read_number
+from rater.run.host.thread_binding import realtime_priority
 from rater.run.observe.energy import EnergyReader
 from rater.run.observe.series import CopyLook, MachineSample, PhaseSampler, SeriesSource
 
@@ -55,6 +57,7 @@ _SHARE = 0.001  # of one CPU, for frequencies,
 _SHARE_WITH_SERIES = 0.003  # and together with the samples of a series
 _MOST_AT_ONCE = 64  # CPUs whose frequency is read in one turn
 _DEEPEST = 100  # generations of a copy's processes
+_TORN_NS = 100_000_000  # from the first to the last file of a sample
 _TURN_NS = 300_000  # CPU time of a turn that can not be separated from other work
 _READ_NS = 20_000  # of one file, before any was read
 
@@ -107,6 +110,8 @@ class MachineReader:
         self.proc = proc
         self.energy = energy
         self.sources = sources
+        # Where rater lives on one CPU it would be the supervisor that waits.
+        self.prompt = len(os.sched_getaffinity(0)) > 1
         # In a container another file system may lie over it, which numbers CPUs its own way
         # (lxcfs): its rows are not those of the CPUs that copies are on.
         self._stat = proc / "stat" if _is_kernels(proc / "stat") else None
@@ -198,7 +203,7 @@ class _TurnResult(NamedTuple):
     """What a turn gave."""
 
     at_ns: int  # when its sample was taken
-    looks: Mapping[int, CopyLook]  # by copy
+    looks: Mapping[int, CopyLook] | None  # by copy; None: there is no sample
     cost_ns: int  # CPU time
 
 
@@ -230,7 +235,7 @@ class PhaseCounters:
         """Read for the first time: all copies wait at their gates."""
         self._before = self.reader.before()
         if self._sampler is not None:
-            self._sampler.add(self._before.sample())
+            self._sampler.add(self._before.sample(), self._sampler.read_sources())
 
     def end(self, copies: Mapping[int, int] | None = None) -> None:
         """Read for the last time; what comes later is no part of the phase.
@@ -242,7 +247,7 @@ class PhaseCounters:
         self._after = self.reader.after()
         if self._sampler is not None and self._sampler.samples > 1:  # else there is no series
             at_ns = self._after.own["elapsed_ns"]
-            self._sampler.add(self._after.sample())
+            self._sampler.add(self._after.sample(), self._sampler.read_sources())
             self._sampler.add_copies(at_ns, self._sampler.look_at(copies or {}, at_ns))
 
     def copy_ended(self, copy: int, pid: int, cpu_ns: int) -> None:
@@ -305,8 +310,8 @@ class PhaseCounters:
                     copies=copies() if is_sampled and self._sampler is not None else None,
                 )
                 result = await trio.to_thread.run_sync(self._take, turn, abandon_on_cancel=True)
-                if self._sampler is not None and turn.copies is not None:
-                    self._add_copies(result, copies())
+                if result.looks is not None:
+                    self._add_copies(result.at_ns, result.looks, copies())
                 turn_ns = result.cost_ns
                 reader.spent_ns += _TURN_NS + turn_ns
                 turn_number += 1
@@ -316,25 +321,34 @@ class PhaseCounters:
             reader.elapsed_ns = before_ns + time.monotonic_ns() - begin_ns
 
     def _take(self, turn: _Turn) -> _TurnResult:
-        """Read frequencies, and take a sample of all but the copies; in a thread."""
+        """Read frequencies, and take a sample of all but the copies; in a thread.
+
+        A sample whose parts are of different moments, as the thread lost its CPU amid it, is none.
+        """
         begin_ns = time.thread_time_ns()
         khz = self._read_frequencies(turn.frequencies)
-        looks: dict[int, CopyLook] = {}
-        at_ns = 0
-        if turn.copies is not None and self._sampler is not None and not self._over:
-            snapshot = self.reader.read_quick()
-            at_ns = snapshot.own["elapsed_ns"]
-            looks = self._sampler.look_at(turn.copies, at_ns)
+        sampler, looks, at_ns = self._sampler, None, 0
+        if turn.copies is not None and sampler is not None and not self._over:
             throttles = self.reader.read_throttles({cpu for cpu, _ in turn.frequencies})
-            self._sampler.add(snapshot._replace(throttles=throttles).sample(khz))
+            # Copies that use all CPUs are not to come between two files.
+            with realtime_priority() if self.reader.prompt else nullcontext():
+                snapshot = self.reader.read_quick()
+                at_ns = snapshot.own["elapsed_ns"]
+                looks, readings = sampler.look_at(turn.copies, at_ns), sampler.read_sources()
+            if time.monotonic_ns() - at_ns <= _TORN_NS:
+                sampler.add(snapshot._replace(throttles=throttles).sample(khz), readings)
+            else:
+                looks = None
         return _TurnResult(at_ns, looks, time.thread_time_ns() - begin_ns)
 
-    def _add_copies(self, result: _TurnResult, running: Mapping[int, int]) -> None:
+    def _add_copies(
+        self, at_ns: int, looks: Mapping[int, CopyLook], running: Mapping[int, int]
+    ) -> None:
         """Add what was seen of copies that still run: others have told all with their end."""
         assert self._sampler is not None
         begin_ns = time.thread_time_ns()
-        looks = {copy: look for copy, look in result.looks.items() if running.get(look.pid) == copy}
-        self._sampler.add_copies(result.at_ns, looks)
+        still = {copy: look for copy, look in looks.items() if running.get(look.pid) == copy}
+        self._sampler.add_copies(at_ns, still)
         self.reader.spent_ns += time.thread_time_ns() - begin_ns
 
     def _read_frequencies(self, files: Iterable[tuple[int, Path]]) -> dict[int, int]:

@@ -187,9 +187,15 @@ class PhaseSampler:
         self._over = False
         self.samples = 0
 
-    def add(self, sample: MachineSample) -> None:
-        """Add a sample of all but the copies; the first one is of the phase's begin."""
-        readings = [(packer, source.read()) for source, packer in self._sources]
+    def read_sources(self) -> list[Sequence[Column]]:
+        """Return what the sources say now."""
+        return [source.read() for source, _ in self._sources]
+
+    def add(self, sample: MachineSample, readings: Sequence[Sequence[Column]]) -> None:
+        """Add a sample of all but the copies; the first one is of the phase's begin.
+
+        `readings`: of the sources, at the same moment.
+        """
         ticks = cpu_ticks(sample.stat)
         with self._lock:
             if self._over:
@@ -203,7 +209,7 @@ class PhaseSampler:
             self._cpus.add(sample.at_ns, _cpu_columns(self._cpus.places, ticks, sample))
             numbers = [[sample.counters.get(name)] for name in self._machine.columns]
             self._machine.add(sample.at_ns, numbers)
-            for packer, columns_of_source in readings:
+            for (_, packer), columns_of_source in zip(self._sources, readings, strict=True):
                 packer.add(sample.at_ns, columns_of_source)
             self.samples += 1
 
