@@ -12,7 +12,9 @@ from msgspec.structs import replace
 
 from rater.plan.counter_choice import choose_groups
 from rater.plan.counter_tables import Processor
+from rater.plan.tlb import tlb_facts
 from rater.record.run import BenchmarkUsed
+from rater.run.host.hardware import hardware_facts
 from rater.store.observations import read_observations
 from rater.store.store import Store
 from tests.support.calls import Rater
@@ -52,6 +54,19 @@ def store_sizes(store: Store) -> dict[str, dict[str, float]]:
         )
         store.add(replace(run, benchmarks=used))
     return factors
+
+
+def test_table_1_caches_and_tlbs_have_their_size_ways_and_lines(tmp_path: Path) -> None:
+    """A first level of 48 KB in 12 ways of 64-byte lines, as /sys has it, and 72 entries."""
+    cache = tmp_path / "sys/devices/system/cpu/cpu0/cache/index0"
+    cache.mkdir(parents=True)
+    texts = {"level": "1", "type": "Data", "size": "48K"}
+    texts |= {"ways_of_associativity": "12", "coherency_line_size": "64"}
+    for name, text in texts.items():
+        (cache / name).write_text(f"{text}\n")
+    assert dict(hardware_facts(tmp_path))["cache.L1d"] == "48K, 12 ways, 64-byte lines"
+    leaves = {"80000005": (0, 72 << 16 | 0xFF << 24, 0, 0), "80000006": (0, 0, 0, 0)}
+    assert "72 entries, 72 ways" in dict(tlb_facts(leaves)).values()
 
 
 def test_table_4_has_58_speedups_to_three_digits(rater: Rater, store: Store) -> None:

@@ -15,6 +15,7 @@ from rater.plan.placement.preflight import memory_warnings
 from rater.plan.topology import NodeMemory
 from rater.store.store import Store
 from tests.support.calls import Rater
+from tests.support.counted_runs import counted_run
 from tests.support.golden_shapes import keep, steady_run
 from tests.support.made_sweeps import make_sweep
 from tests.support.papers import INTEGER, json_of, rows_of, store_times, suite_of
@@ -308,3 +309,16 @@ def test_figure_3_has_433_milc_before_and_after_in_one_picture(rater: Rater) -> 
     _, out, _ = rater("show", "plot", 1, 2)
     assert "run 1: node 5: +53.5 %" in out
     assert out.count("node 5") == 2  # and where it changed, in the table
+
+
+def test_section_5_2_each_cpu_has_its_misses_and_its_time_in_walks_as_trapstat_has(
+    rater: Rater, store: Store
+) -> None:
+    """Of 2000 cycles 200 are in page walks on each CPU: 10 %."""
+    keep(store, counted_run())
+    document = json_of(rater, "show", "last", "--counters")
+    cpus = document["counters"]["benchmarks"][0]["cpus"]
+    assert [cpu["cpu"] for cpu in cpus] == [0, 1]
+    assert [cpu["translation"] for cpu in cpus] == pytest.approx([0.1, 0.1])
+    _, out, _ = rater("show", "last", "--counters")
+    assert "walks %" in out

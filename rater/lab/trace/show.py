@@ -24,6 +24,7 @@ from rater.lab.trace.ranking import (
     tlb_coverage,
     working_set,
 )
+from rater.lab.trace.regions import hot_regions
 from rater.lab.trace.tlb import (
     BASE_PAGE,
     CATEGORIES,
@@ -116,6 +117,14 @@ def pages_document(view: TraceView) -> dict[str, Any]:
         ],
         "best": mapping_layout(best_within(ranked, 1 << 62, view.loads).mapping.sizes),
     }
+    hot = hot_regions(trace, costs, view.loads)
+    if hot is not None:
+        document["hot"] = {
+            "layout": hot.layout,
+            "share": hot.share,
+            "regions_touched": hot.touched,
+            "windows": to_json(list(hot.windows)),
+        }
     if view.budget is not None:
         best = best_within(ranked, view.budget, view.loads)
         document["budget"] = {"pages": view.budget, "best": mapping_layout(best.mapping.sizes)}
@@ -324,7 +333,31 @@ def _ranking_parts(view: TraceView) -> Iterator[Part]:
             f"with {count(budget, 'large page')}: {mapping_name(within.mapping.sizes)} "
             f"({count(within.large_pages, 'page')}, {milliseconds(within.saved_ns(loads))} ms)"
         )
+    yield from _hot_parts(view)
     yield _costs_text(trace, view.costs)
+
+
+_MOST_HOT = 8  # windows in the table
+
+
+def _hot_parts(view: TraceView) -> Iterator[Part]:
+    """Yield where in the data the misses are that large pages save, and that as a layout."""
+    hot = hot_regions(view.trace, view.costs, view.loads)
+    if hot is None:
+        return
+    fields = (
+        Field(heading="hot data", value=lambda window: window.category, form=TEXT),
+        Field(heading="from|MB", value=lambda window: window.start >> 20),
+        Field(heading="to|MB", value=lambda window: window.end >> 20),
+        Field(heading="walks|4 KB", value=lambda window: window.walks, form=COUNT),
+        Field(heading="misses|saved ms", value=lambda window: window.saved_ns, form=MILLISECONDS),
+    )
+    yield ViewTable(title="", rows=hot.windows, fields=fields, most=_MOST_HOT)
+    pages = sum(window.regions for window in hot.windows)
+    yield (
+        f"{pages} of {count(hot.touched, 'region')} of 2 MB have {percent(hot.share)} % of what "
+        f"large pages save in misses: --pages '{hot.layout}'"
+    )
 
 
 _LOADS = (Loads.INDEPENDENT, Loads.DEPENDENT)

@@ -34,13 +34,30 @@ def hardware_facts(root: Path = Path("/")) -> Iterator[tuple[str, str]]:
 
     `firmware.vendor`; `dimm.BANK/LOCATOR` of each slot, `dimms.found`, `.channels`, `.parts` and
     `.peak_mb_s`; `cpu.nodes_per_package` (SNC, NPS); `hmat.nodeN.*`, what firmware promises to the
-    nearest CPUs, in ns and MB/s; `unread.*`, why one of these is not known.
+    nearest CPUs, in ns and MB/s; `cache.L1d` and its like, of the first CPU; `unread.*`, why one
+    of these is not known.
     """
     yield from _firmware_facts(root)
     nodes_per_package = _nodes_per_package(root)
     if nodes_per_package:
         yield "cpu.nodes_per_package", nodes_per_package
+    yield from _caches(root)
     yield from _promises(root)
+
+
+_FIRST_CACHES = "sys/devices/system/cpu/cpu0/cache"
+_CACHE_LETTERS = {"Data": "d", "Instruction": "i", "Unified": ""}
+
+
+def _caches(root: Path) -> Iterator[tuple[str, str]]:
+    """Yield `cache.L1d` and its like, of the first CPU: `48K, 12 ways, 64-byte lines`."""
+    for index in list_folder(root / _FIRST_CACHES, "index*"):
+        names = ("level", "type", "size", "ways_of_associativity", "coherency_line_size")
+        level, kind, size, ways, line = ((read_text(index / name) or "").strip() for name in names)
+        if level and size:
+            parts = [size, f"{ways} ways" if ways else "", f"{line}-byte lines" if line else ""]
+            name = f"cache.L{level}{_CACHE_LETTERS.get(kind, '')}"
+            yield name, ", ".join(part for part in parts if part)
 
 
 def _firmware_facts(root: Path) -> Iterator[tuple[str, str]]:

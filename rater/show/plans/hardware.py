@@ -18,6 +18,7 @@ _GROUPS = {
     "memory": ("dimms.",),
     "memory slots": ("dimm.",),
     "firmware's promises (HMAT)": ("hmat.",),
+    "caches of a CPU": ("cache.",),
     "TLBs": ("tlb.",),
     "kernel": ("kernel.page_bytes", "kernel.cmdline", "kernel.release"),
     "processor": ("cpu.nodes_per_package",),
