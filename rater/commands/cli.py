@@ -60,6 +60,7 @@ MENU: Menu = {
         "rm": ListedCommand("remove runs and sweeps", "commands.results"),
     },
     "compare": {
+        "versus": ListedCommand("commands, with a gate", "commands.runs"),
         "compare": ListedCommand("runs, tags or sweeps", "commands.results"),
         "scale": ListedCommand("throughput by copies", "commands.results"),
     },

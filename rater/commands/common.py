@@ -230,18 +230,19 @@ def _argument_settings(
 
 
 def add_run_arguments(parser: argparse.ArgumentParser, without: Sequence[str] = ()) -> None:
-    """Declare suites and all options of `rater run`, except the options named in `without`.
+    """Declare suites and all options of `rater run`, except what is named in `without`.
 
     The value of an option that was not given is None, False or an empty list: `Request` has the
     defaults.
     """
-    parser.add_argument(
-        "suites",
-        nargs="*",
-        metavar="SUITE[/BENCHMARK]",
-        help=f"a suite's name or path; default {DEFAULT_SUITE}, unless a command follows `--`; "
-        f"{KIT}DIR: run directories that an installed SPEC CPU made (runcpu --action runsetup)",
-    )
+    if "suites" not in without:
+        parser.add_argument(
+            "suites",
+            nargs="*",
+            metavar="SUITE[/BENCHMARK]",
+            help=f"a suite's name or path; default {DEFAULT_SUITE}, unless a command follows `--`; "
+            f"{KIT}DIR: run directories that an installed SPEC CPU made (runcpu --action runsetup)",
+        )
     for title, options in groupby(OPTIONS, key=lambda option: option.group):
         group = parser.add_argument_group(title)
         for option in options:

@@ -127,6 +127,26 @@ def _sweep(arguments: Namespace) -> int:
     )
 
 
+def _versus(arguments: Namespace) -> int:
+    from rater.workflow.sweep.versus import VersusOptions, versus
+
+    without_words = Namespace(**{**vars(arguments), "suites": [], "command": None})
+    return versus(
+        output_of(arguments),
+        run_arguments=run_arguments_of(without_words),
+        options=VersusOptions(
+            commands=tuple(arguments.suites),
+            rounds=arguments.rounds,
+            seed=arguments.seed,
+            until=arguments.until,
+            within=arguments.within,
+            by=tuple(arguments.by),
+            fail_on=arguments.fail_on,
+            retry=arguments.retry,
+        ),
+    )
+
+
 def _sweep_options_of(arguments: Namespace) -> SweepOptions:
     """Return what was typed of a sweep itself."""
     from rater.workflow.sweep.request import SweepOptions
@@ -256,6 +276,36 @@ $ rater sweep mini --axis alloc=system,jemalloc --until 1% --rounds 20
         tables=True,
         traits=RUNS,
         description=_DESCRIPTION,
+    ),
+    "versus": Subcommand(
+        run=_versus,
+        arguments="""
+COMMAND+ >suites     a command as a shell has it, in quotes; the first is what others are compared
+                     with
+the comparison:
+--rounds N:int       each round runs every command once, in random order; default 6
+--fail-on worse[:P%]  exit with 1 if a command is worse (by more than P %%) than the first, with 3
+                     if that cannot be judged, with 0 only if it is excluded
+--retry N:int =0     a gate that fails is tried again with new runs, up to N times; it fails only
+                     if the last try fails, too
+--by METRIC|cpu ...  judge by the number of this name (--metric), or by CPU time
+--within P%          what `same` means; default 1%%
+--until P%           stop once every comparison is decided within P%%; --rounds is the most
+--seed N:int         seed of the shuffled orders; stored
+--dry-run            show what would run; run nothing
+--quiet              no progress
+-v, --verbose        all differences, and what the comparison is based on
+@run -suites -speccmds -bind-from-file -size -tune
+$ rater versus './old -x' './new -x' --copies 8 --fail-on worse:2%
+$ rater versus './old' './new' --metric 'Triad: ([0-9.]+) MB/s' --by Triad
+$ rater versus 'gzip -kc1 f' 'zstd -c1 f' --format md
+""",
+        tables=True,
+        gates=True,
+        traits=CommandTrait.STARTS | CommandTrait.RESTORES,
+        description="Compare commands with the first of them: rounds of all, in random order, "
+        "their speedups with intervals and verdicts, and a gate. It is a sweep over the command, "
+        "and `rater compare` has all of it.",
     ),
     "doctor selftest": Subcommand(
         run=_selftest,

@@ -62,6 +62,7 @@ SWEEP_COMMANDS = {
     "sweep-dry-run": ("sweep", "--axis", "copies=1,2", "--dry-run", "--", "true"),
     "sweep-resume": ("sweep", "--resume", "1", "--dry-run"),
     "sweeps": ("sweep", "--list"),
+    "versus": ("versus", "true", "sh -c true"),
 }
 # The keys that options of `show` add to its document.
 ADDED: Mapping[str, tuple[str, ...]] = {
@@ -84,6 +85,7 @@ TYPES: Mapping[str, Any] = {
     "sweep-dry-run": sweep.SweepDryRunDocument,
     "sweep-resume": sweep.SweepResumeDocument,
     "sweeps": list[sweep.SweepHeadJson],
+    "versus": compare.VersusDocument,
     "plan": plan.PlanDocument,
     "dry-run": plan.DryRunDocument,
     "topo": machine.TopoDocument,
@@ -122,8 +124,8 @@ def documents(ask: Ask, run_number: str = "1") -> Iterator[tuple[str, Any]]:
 def sweep_documents(ask: Ask) -> Iterator[tuple[str, Any]]:
     """Yield the document of every command about a sweep by the name of its schema."""
     for name, (command, *words) in SWEEP_COMMANDS.items():
-        if name == "sweep-resume":
-            continue  # of a sweep that was stopped: tests/workflow/test_sweep.py
+        if name in ("sweep-resume", "versus"):
+            continue  # they make runs: tests/workflow/test_sweep.py, test_versus.py
         status, out, err = ask(command, "--json", *words)
         assert status in (0, 1), (name, err)
         yield name, json.loads(out)

@@ -249,6 +249,23 @@ class ComparisonDocument(TypedDict):
     points_without_runs: NotRequired[Annotated[list[str], "Points that have no runs."]]
 
 
+class CommandNameJson(TypedDict):
+    """A command that was compared."""
+
+    name: Annotated[str, "What tells it from the others: the label of its point."]
+    command: Annotated[str, "All of it."]
+
+
+class VersusDocument(ComparisonDocument):
+    """Commands beside the first of them, and what the gate says."""
+
+    sweeps: Annotated[list[int], "Sweeps that were made: the tries, the last one compared."]
+    commands: Annotated[list[CommandNameJson], "Commands, in the order of the command line."]
+    gate_exit_status: Annotated[
+        int | None, "0: worse is excluded; 1: worse, or a copy failed; 3: cannot be judged."
+    ]
+
+
 class MemoryPointJson(TypedDict):
     """Memory of a benchmark's copies at a point; only the label: it did not run there."""
 

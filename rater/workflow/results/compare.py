@@ -68,7 +68,7 @@ def compare_points(output: Output, options: CompareOptions) -> int:
             "--csv belongs to --memory; `rater compare --json` has all of a comparison"
         )
     file = drawing_file(options.file)
-    worst = _fail_on(options.fail_on)
+    worst = gate_limit(options.fail_on)
     words = options.points
     with open_store_for_reading(output, [*words, options.baseline]) as store:
         comparison, without = compare_words(
@@ -96,12 +96,19 @@ def compare_points(output: Output, options: CompareOptions) -> int:
         yield from cpi_parts(counted, comparison.sides)
 
     if output.format in CI_FORMATS and not output.json:
-        gate = options.fail_on or _WORSE
-        cases = [*comparison_cases(comparison, gate, worst or 0.0), *_missing_cases(gate, without)]
+        cases = gate_cases(comparison, options.fail_on, without)
         print_gates(output, f"rater compare {' '.join(words)}", cases, parts(None))
     else:
         print_view(output, document, parts)
-    return 0 if worst is None else _gate(comparison, worst, without)
+    return 0 if worst is None else gate_comparison(comparison, worst, without)
+
+
+def gate_cases(
+    comparison: Comparison, fail_on: str | None, without: Sequence[str]
+) -> list[GateCase]:
+    """Return the cases of a gate for CI, of `worse` where no `--fail-on` was given."""
+    gate, limit = fail_on or _WORSE, gate_limit(fail_on) or 0.0
+    return [*comparison_cases(comparison, gate, limit), *_missing_cases(gate, without)]
 
 
 def _missing_cases(gate: str, without: Sequence[str]) -> Iterator[GateCase]:
@@ -120,11 +127,7 @@ def compare_words(
 
     `within`: per cent that mean the same; `by`: an axis, `cpu`, or both. Raises `InputError`.
     """
-    margin = parse_percent(within)
-    if margin is None:
-        raise InputError(f"--within {within}: expected a number of per cent, as in --within 1%")
-    if not margin:
-        raise InputError("--within 0: nothing is the same to the last digit; expected P% above 0")
+    margin = margin_of(within)
     points = load_points(store, words)
     check_distinct(points)
     words_of_by = split_by(by, points)
@@ -138,6 +141,16 @@ def compare_words(
         by_metric=words_of_by.metric,
     )
     return comparison, missing_points(store, words)
+
+
+def margin_of(within: str) -> float:
+    """Return what `--within` calls the same, as a share; raises `InputError`."""
+    margin = parse_percent(within)
+    if margin is None:
+        raise InputError(f"--within {within}: expected a number of per cent, as in --within 1%")
+    if not margin:
+        raise InputError("--within 0: nothing is the same to the last digit; expected P% above 0")
+    return margin
 
 
 class ByWords(Struct, frozen=True, kw_only=True):
@@ -199,7 +212,8 @@ def _compare_memory(output: Output, options: CompareOptions) -> int:
     return 0
 
 
-def _fail_on(text: str | None) -> float | None:
+def gate_limit(text: str | None) -> float | None:
+    """Return the share of `--fail-on worse:P%`; None: no gate. Raises `InputError`."""
     if text is None:
         return None
     word, colon, least = text.partition(":")
@@ -213,7 +227,7 @@ def _fail_on(text: str | None) -> float | None:
     return share
 
 
-def _gate(comparison: Comparison, least: float, without: Sequence[str]) -> int:
+def gate_comparison(comparison: Comparison, least: float, without: Sequence[str]) -> int:
     """Say on stderr why it fails, or cannot be judged; return the exit status.
 
     `without`: points that have no runs. Those that a sweep left out, knowing why, are no obstacle.
