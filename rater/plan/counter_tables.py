@@ -119,6 +119,7 @@ class Processor(Struct, frozen=True, kw_only=True):
     stepping: int | None = None
     implementer: int | None = None  # Arm: 0x41
     part: int | None = None
+    revision: int | None = None  # Arm: 0x02 for r0p2
     pvr: int | None = None  # POWER: the upper half of the processor version register
 
 
@@ -131,6 +132,7 @@ class ProcessorMatch(Struct, frozen=True, kw_only=True):
     steppings: tuple[range, ...] = ()
     implementer: int | None = None
     parts: tuple[range, ...] = ()
+    revisions: tuple[range, ...] = ()
     pvr: int | None = None
 
     def fits(self, processor: Processor) -> bool:
@@ -144,6 +146,7 @@ class ProcessorMatch(Struct, frozen=True, kw_only=True):
             (self.models, processor.model),
             (self.steppings, processor.stepping),
             (self.parts, processor.part),
+            (self.revisions, processor.revision),
         ]
         return (
             bool(single)
@@ -175,8 +178,14 @@ def parse_cpuinfo(text: str) -> Processor:
         stepping=number("stepping"),
         implementer=number("CPU implementer"),
         part=number("CPU part"),
+        revision=_arm_revision(number("CPU variant"), number("CPU revision")),
         pvr=int(pvr[1], 16) if pvr else None,
     )
+
+
+def _arm_revision(variant: int | None, revision: int | None) -> int | None:
+    """Return 0x02 for variant 0, revision 2, which Arm writes r0p2; None: one is not known."""
+    return None if variant is None or revision is None else variant << 4 | revision
 
 
 # -- Counter tables: events, groups and formulas of one processor family, a TOML file each ---------
@@ -407,6 +416,7 @@ def _match(table: TableReader) -> ProcessorMatch:
         steppings=_numbers(table, "steppings"),
         implementer=table.get("implementer", whole(), None),
         parts=_numbers(table, "parts"),
+        revisions=_numbers(table, "revisions"),
         pvr=table.get("pvr", whole(), None),
     )
     table.finish()

@@ -15,7 +15,7 @@ from rater.plan.counter_choice import (
     choose_groups,
     refuse_few_iterations,
 )
-from rater.plan.counter_tables import TABLE_TEXT
+from rater.plan.counter_tables import TABLE_TEXT, CounterTable, EventSource
 from rater.plan.placement.layout import (
     EXPLICIT,
     layout_names,
@@ -185,10 +185,26 @@ def counters(output: Output, groups: tuple[str, ...]) -> int:
             }
             for source in energy_sources(root)
         ]
-    notes = tuple(dict.fromkeys(note for choice in choices for note in choice.notes))
+    notes = tuple(
+        dict.fromkeys(
+            note
+            for choice in choices
+            for note in (*choice.notes, *map(_origin_text, choice.tables))
+            if note
+        )
+    )
     document = counters_document(processor, rows, energy, notes)
     print_view(output, document, counters_parts)
     return 0
+
+
+def _origin_text(table: CounterTable) -> str | None:
+    """Say whether counts of a table were ever looked at; None for the kernel's own events."""
+    if table.source is not EventSource.RAW:
+        return None
+    if table.seen_on is not None:
+        return f"{table.name}: its counts were looked at on {table.seen_on}"
+    return f"{table.name}: codes of the maker's lists; nobody has looked at its counts on silicon"
 
 
 def _group_row(probe: GroupProbe) -> dict[str, object]:
