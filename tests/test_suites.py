@@ -1,4 +1,4 @@
-"""The suites `memory`, `pages` and `system` on tiny cases, and their files against them."""
+"""The suites `memory`, `matrix`, `pages` and `system` on tiny cases, and their files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -613,3 +614,77 @@ def test_node_groups_and_sorts_orders(tmp_path: Path) -> None:
     said = said_by(command, tmp_path)
     assert said.startswith("rounds 1\norders 3 first 3 ")
     assert said.endswith("\nbest bro 1200 1 word mor 3\n")
+
+
+# -- Suite `matrix`: each mode on a small working set, and turns one after another -----------------
+
+MATRIX = load_suite("matrix")
+WINDOW_S = 0.02
+
+
+@pytest.fixture(scope="module")
+def matrix_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(MATRIX.benchmarks[0], "base", tmp_path_factory.mktemp("cache")).executable
+
+
+def measured(matrix_program: Path, mode: str, **environment: str) -> tuple[dict[str, float], float]:
+    """Return what a mode prints, and how long it took."""
+    began_s = time.monotonic()
+    ended = subprocess.run(
+        [matrix_program, mode, "256", "20"],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    values = re.findall(r"^(\w+) ([0-9.]+) ", ended.stdout, re.MULTILINE)
+    assert ended.stdout.endswith("measured\n")
+    return {name: float(value) for name, value in values}, time.monotonic() - began_s
+
+
+@pytest.mark.parametrize("benchmark", MATRIX.benchmarks, ids=lambda benchmark: benchmark.name)
+def test_each_benchmark_prints_all_of_its_metrics(
+    matrix_program: Path, benchmark: Benchmark
+) -> None:
+    mode = benchmark.sizes["test"].commands[0].args[0]
+    values, _ = measured(matrix_program, mode)
+    assert values.keys() == {metric.name for metric in benchmark.metrics}
+    assert all(value > 0 for name, value in values.items() if name != "late")
+
+
+def test_a_copy_waits_for_the_turn_of_its_node(matrix_program: Path) -> None:
+    values, took_s = measured(
+        matrix_program, "bandwidth", MATRIX_TURNS="4,7", RATER_NODE="7", MATRIX_SETUP_MS="100"
+    )
+    assert took_s >= 0.1 + 1.1 * WINDOW_S + WINDOW_S
+    assert values["late"] == 0
+
+
+def test_a_copy_that_sets_up_for_too_long_says_so_and_measures_all_the_same(
+    matrix_program: Path,
+) -> None:
+    values, _ = measured(matrix_program, "latency", MATRIX_SETUP_MS="0")
+    assert values["late"] > 0
+    assert values["latency"] > 0
+
+
+def test_leaders_wait_for_each_load_and_the_others_read(matrix_program: Path) -> None:
+    leader, _ = measured(matrix_program, "loaded", RATER_COPY="0", MATRIX_LEADERS="0,8")
+    reader, _ = measured(matrix_program, "loaded", RATER_COPY="1", MATRIX_LEADERS="0,8")
+    # Reading a sixteenth of the time, a line takes sixteen times as long as reading always.
+    assert reader["line1"] > 4 * reader["line5"]
+    assert leader.keys() == reader.keys()
+
+
+def test_what_is_no_number_is_refused(matrix_program: Path) -> None:
+    ended = subprocess.run(
+        [matrix_program, "latency", "256", "20"],
+        env=os.environ | {"MATRIX_KIB": "many"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (
+        1,
+        "error: MATRIX_KIB is 'many', expected a whole number\n",
+    )

@@ -56,6 +56,7 @@ MENU: Menu = {
         "divots": ListedCommand("what is slow, and where", "commands.results"),
         "report": ListedCommand("a run as an HTML page", "commands.results"),
         "export": ListedCommand("a run as CSV, JSON, ...", "commands.results"),
+        "bundle": ListedCommand("runs as one zip", "commands.results"),
         "import": ListedCommand("runs from files", "commands.results"),
         "rm": ListedCommand("remove runs and sweeps", "commands.results"),
     },
@@ -66,6 +67,7 @@ MENU: Menu = {
     },
     "machine": {
         "doctor": ListedCommand("check this machine", "commands.machine"),
+        "checkup": ListedCommand("is it as it should be?", "commands.runs"),
         "doctor counters": ListedCommand("hardware counters", "commands.machine"),
         "doctor selftest": ListedCommand("test divot detection", "commands.runs"),
         "topo": ListedCommand("nodes, CPUs, caches", "commands.machine"),

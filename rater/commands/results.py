@@ -206,6 +206,17 @@ def _export_run(arguments: Namespace) -> int:
     return export_runs(output_of(arguments), words=tuple(arguments.which))
 
 
+def _make_bundle(arguments: Namespace) -> int:
+    from rater.workflow.results.bundle import make_bundle
+
+    return make_bundle(
+        output_of(arguments),
+        run_words=tuple(arguments.which),
+        file=arguments.file,
+        force=arguments.force,
+    )
+
+
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals and value):
@@ -344,10 +355,26 @@ $ rater export last               # as `rater import` reads it
 """,
         description="Write a run, or the copies of several, on stdout as text for other programs.",
     ),
+    "bundle": Subcommand(
+        run=_make_bundle,
+        arguments=f"""
+RUN* >which          {ALL_RUNS} (default: last)
+-o FILE >file        the zip (default: rater-RUN.zip in the current directory)
+--force              write over FILE
+$ rater bundle last -o slow-node.zip
+$ rater bundle tag:checkup=1f3a90c2
+$ rater import slow-node.zip
+""",
+        description="Write runs with all that is known of them as one zip: rows, facts, topology "
+        "of the machine, the report, and how to make them again; secrets are left out. `rater "
+        "import FILE` takes it in elsewhere, and `rater rerun RUN --dry-run` there names what "
+        "differs.",
+    ),
     "import": Subcommand(
         run=_import_documents,
         arguments=f"""
-FILE+ >files         a document, - for standard input, or a database
+FILE+ >files         a document, - for standard input, a database, or a zip of `rater
+                     bundle`
 --tag KEY=VALUE:pair ...  a tag of every run that is read
 --csv                a table: a line a copy run, below a heading with the names of columns
 --column WHAT=COLUMN[,...]:columns ...  of a table: which column is the benchmark, the time
@@ -358,7 +385,7 @@ FILE+ >files         a document, - for standard input, or a database
 $ rater import times.json more.json
 $ rater import other-machine.db   # all its runs, as `rater fleet merge` does
 $ rater import hyperfine.json --tag build=old
-$ rater import times.csv --csv --column benchmark=name,time=seconds,tag:pages=size
+$ rater import times.csv --csv --column benchmark=name,time=seconds
 """,
         types={"pair": _pair, "columns": _columns},
         description="Store a run from each observations document, from each result file of "

@@ -60,6 +60,22 @@ def _rerun(arguments: Namespace) -> int:
     )
 
 
+def _checkup(arguments: Namespace) -> int:
+    from rater.workflow.run.checkup import CheckupOptions, checkup
+
+    return checkup(
+        output_of(arguments),
+        options=CheckupOptions(
+            quick=arguments.quick,
+            tuned=arguments.tuned,
+            page=arguments.page,
+            mix=arguments.mix,
+            seed=arguments.seed,
+        ),
+        start_options=start_options_of(arguments),
+    )
+
+
 def _selftest(arguments: Namespace) -> int:
     from rater.workflow.run.selftest import SelfTestOptions, selftest
 
@@ -306,6 +322,28 @@ $ rater versus 'gzip -kc1 f' 'zstd -c1 f' --format md
         description="Compare commands with the first of them: rounds of all, in random order, "
         "their speedups with intervals and verdicts, and a gate. It is a sweep over the command, "
         "and `rater compare` has all of it.",
+    ),
+    "checkup": Subcommand(
+        run=_checkup,
+        arguments=f"""
+--quick              about two minutes instead of ten
+@tuned
+--mix SUITE          what runs on all CPUs at once, SUITE[/BENCHMARK,...], or none; default: four
+                     kernels of suite mini
+--page FILE:path     also write the verdicts and matrices as an HTML page
+--seed N:int         seed of the order of the runs (default: by chance)
+{START}
+--quiet              no progress
+$ rater checkup
+$ rater checkup --quick --page checkup.html
+""",
+        tables=True,
+        traits=CommandTrait.STARTS | CommandTrait.RESTORES,
+        description="Is this machine as it should be? Measure latency and bandwidth of memory from "
+        "each NUMA node to each, latency under load, each core alone, and all CPUs at once, in "
+        "three rounds. A place is compared with those that should be as good. Each section is "
+        "PASS, LOOK HERE or CANNOT TELL. Exits 0 where all pass, 1 to look at something, 3 where "
+        "other work or noise hides it. The runs are stored, tagged checkup=NAME.",
     ),
     "doctor selftest": Subcommand(
         run=_selftest,

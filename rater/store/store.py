@@ -274,7 +274,7 @@ def redact_head(head: RunHead, redactor: Redactor) -> RunHead:
         wrap=head.wrap and redactor.redact(head.wrap),
         reason=head.reason and redactor.redact(head.reason),
         request=head.request
-        and redactor.redact_once("request", head.request, partial(_redact_request, redactor)),
+        and redactor.redact_once("request", head.request, partial(redact_request, redactor)),
         tags=tuple(
             (
                 name,
@@ -317,7 +317,7 @@ def _redact_settings(
     )
 
 
-def _redact_request(redactor: Redactor, text: str) -> str:
+def redact_request(redactor: Redactor, text: str) -> str:
     """Return a request without secrets; text that is no request of rater's may hold anything."""
     try:
         request = json.loads(text)

@@ -140,6 +140,11 @@ class Redactor:
         self._numbers = self._secrets.numbers
         self.hidden: dict[str, None] = {}
 
+    @property
+    def values(self) -> frozenset[str]:
+        """The values that were left out."""
+        return frozenset(value for _, value in self._numbers if value)
+
     def redact_once[T](self, kind: object, text: T, redact: Callable[[T], T]) -> T:
         """Return what `redact` makes of a text, or made of the same text of that kind before.
 

@@ -96,6 +96,23 @@ def foreign_load_cost(run: StoredRun, counters: RunCounters) -> float | None:
     return None if cost is None or (unknown and not is_too_disturbed(cost)) else cost
 
 
+def shares_of_others(
+    run: StoredRun, counters: RunCounters
+) -> dict[tuple[int, int, int], float | None]:
+    """Return of each copy run which share of the time that it wanted a CPU others took.
+
+    rater itself is no other. None: not known.
+    """
+    accounts, load = time_accounts(run), _LoadOfOthers(run, counters)
+    shares: dict[tuple[int, int, int], float | None] = {}
+    for copy in run.copies:
+        key = copy.phase, copy.copy, copy.step
+        taken_s, ran_s = load.taken_s(copy, accounts[key]), accounts[key].ran_s
+        is_known = taken_s is not None and ran_s
+        shares[key] = (taken_s or 0.0) / ((taken_s or 0.0) + (ran_s or 0.0)) if is_known else None
+    return shares
+
+
 class _LoadOfOthers:
     """What others may have taken of copies, by where these were."""
 

@@ -51,8 +51,7 @@ def discover_topology() -> Topology:
     Raises `InputError` when hwloc cannot be loaded or cannot read the machine.
     """
     usable = frozenset(os.sched_getaffinity(0))
-    xml = _hwloc_xml(None, THIS_MACHINE)
-    return parse_xml(xml, THIS_MACHINE, usable=usable, is_this_system=True)
+    return parse_xml(this_machine_xml(), THIS_MACHINE, usable=usable, is_this_system=True)
 
 
 def load_topology(spec: str) -> Topology:
@@ -169,6 +168,11 @@ def _nodes_x_cpus(text: str, nodes: int, cpus: int) -> Topology:
         source=text,
         details=Details(has_kinds=True),
     )
+
+
+def this_machine_xml() -> str:
+    """Return this machine as hwloc's XML, version 2. Raises `InputError` without hwloc."""
+    return _hwloc_xml(None, THIS_MACHINE)
 
 
 def _hwloc_xml(synthetic: str | None, machine_name: str) -> str:

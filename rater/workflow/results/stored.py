@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -31,6 +32,7 @@ from rater.show.results.run import PAGE_TABLES, ShownRun, head_parts, proof_part
 from rater.show.results.run_document import summary_document
 from rater.show.results.to_json import divot_rows
 from rater.show.screen.document import Part
+from rater.store.bundle import bundled_database, is_bundle
 from rater.store.connection import default_path, is_database
 from rater.store.formats.read import KNOWN_FILES, ReadRun, read_runs
 from rater.store.read import TAG
@@ -318,10 +320,10 @@ def import_documents(output: Output, files: tuple[str, ...], options: ImportOpti
     merged: list[MergedFile] = []
     errors: list[str] = []
     for file in files:
-        if file not in _STDIN and is_database(Path(file)):
-            with open_store(default_path(output.db)) as store:
+        if file not in _STDIN and (is_database(Path(file)) or is_bundle(Path(file))):
+            with open_store(default_path(output.db)) as store, _database_of(Path(file)) as source:
                 taken, refused = _MERGE().merge_all(
-                    store, [Path(file)], output, restore=options.restore
+                    store, [source], output, restore=options.restore
                 )
             merged += taken
             errors += refused
@@ -348,6 +350,11 @@ def import_documents(output: Output, files: tuple[str, ...], options: ImportOpti
             several["files"] = [it.document() for it in merged]
         print_json(documents[0] if len(files) == len(documents) == 1 else several)
     return InputError.exit_status if errors else 0
+
+
+def _database_of(path: Path) -> AbstractContextManager[Path]:
+    """Return the database that a file is, or that a bundle has."""
+    return bundled_database(path) if is_bundle(path) else nullcontext(path)
 
 
 def _add(output: Output, run: ReadRun) -> dict[str, Any]:

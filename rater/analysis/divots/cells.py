@@ -1,0 +1,99 @@
+"""Places that are alike, measured in rounds: which one is worse than its peers; pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from statistics import fmean, median
+
+from msgspec import Struct
+
+from rater.analysis.stats.estimate import t_quantile
+
+ALPHA = 0.01  # of all places together: so often one is named though none is worse
+_POWER_Z = 0.84  # normal quantile of 80 %: the share of such differences that is found
+FLOOR = 0.05  # smaller differences are named nowhere: distances within a mesh are real
+FEWEST_ROUNDS = 3
+MOST_VISIBLE = 1.0  # where a place twice as bad could hide, nothing is said
+
+
+class PlaceValue(Struct, frozen=True, kw_only=True):
+    """A place in what was measured of it."""
+
+    place: tuple[int, ...]  # (CPUs' node, memory's node), (node, step) or (CPU,)
+    value: float  # median over rounds, in the unit of the measure
+    worse: float | None = None  # than its peers, as a share; None: no peers
+    is_slow: bool = False
+
+
+class CellsJudgement(Struct, frozen=True, kw_only=True):
+    """All places of one measure."""
+
+    cells: tuple[PlaceValue, ...]
+    visible: float | None  # smallest difference that would be seen; None: nothing to compare
+
+    @property
+    def slow(self) -> tuple[PlaceValue, ...]:
+        """The places that are worse than their peers."""
+        return tuple(cell for cell in self.cells if cell.is_slow)
+
+
+def judge_cells[Place: tuple[int, ...]](
+    values: Mapping[Place, Sequence[float]],
+    peers: Mapping[Place, Hashable],
+    *,
+    higher_is_worse: bool,
+) -> CellsJudgement:
+    """Compare each place, round by round, with the median of its peers in the same round.
+
+    `values` has a number above 0 of each round; `peers` what a place has in common with its peers.
+    A place is slow if it is worse in every round, by `FLOOR` at least, and beyond chance: by
+    Student's t of the mean over its rounds, with the variance between rounds of all places
+    together and Bonferroni's price for so many places.
+    """
+    sign = 1.0 if higher_is_worse else -1.0
+    differences: dict[Place, list[float]] = {}
+    for place, place_values in values.items():
+        others = [
+            values[other] for other in values if other != place and peers[other] == peers[place]
+        ]
+        rounds = min(map(len, [place_values, *others]))
+        if others and rounds:
+            differences[place] = [
+                sign * _log_ratio(place_values[number], [other[number] for other in others])
+                for number in range(rounds)
+            ]
+    error, critical = _standard_error([*differences.values()])
+    visible = None if error is None else math.expm1((critical + _POWER_Z) * error)
+    cells = []
+    for place, place_values in values.items():
+        worse_by = differences.get(place)
+        is_slow = (
+            worse_by is not None
+            and error is not None
+            and min(worse_by) > math.log1p(FLOOR)
+            and fmean(worse_by) > critical * error
+        )
+        worse = None if worse_by is None else math.expm1(fmean(worse_by))
+        cells.append(
+            PlaceValue(place=place, value=median(place_values), worse=worse, is_slow=is_slow)
+        )
+    return CellsJudgement(
+        cells=tuple(cells), visible=None if visible is None else max(visible, FLOOR)
+    )
+
+
+def _log_ratio(value: float, others: Sequence[float]) -> float:
+    return math.log(value) - median(math.log(other) for other in others)
+
+
+def _standard_error(differences: Sequence[Sequence[float]]) -> tuple[float | None, float]:
+    """Return the standard error of a place's mean, and how many of them are beyond chance."""
+    several = [of_place for of_place in differences if len(of_place) >= FEWEST_ROUNDS]
+    if not several:
+        return None, 0.0
+    squares = sum(sum((it - fmean(of_place)) ** 2 for it in of_place) for of_place in several)
+    degrees = sum(len(of_place) - 1 for of_place in several)
+    rounds = min(map(len, several))
+    critical = t_quantile(1 - 2 * ALPHA / len(several), degrees)
+    return math.sqrt(squares / degrees / rounds), critical

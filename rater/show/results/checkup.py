@@ -1,0 +1,105 @@
+"""A checkup as a document, on a screen and as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rater.analysis.divots.checkup import CheckupSection, CheckupVerdict
+from rater.show.screen.document import NUMBER, TEXT, Field, Part, Row, ViewTable, decimals
+from rater.text.cpuset import format_list
+
+if TYPE_CHECKING:
+    from rater.show.documents.checkup import CheckupDocument
+
+_MOST_IN_MATRIX = 16  # nodes
+_STYLES = {CheckupVerdict.LOOK: "red", CheckupVerdict.UNKNOWN: "yellow"}
+_DIGITS = 6
+
+
+def checkup_document(
+    name: str,
+    sections: Sequence[CheckupSection],
+    runs: Sequence[int],
+    *,
+    status: int,
+    took_s: float,
+) -> CheckupDocument:
+    """Return a checkup for JSON and its screen."""
+    return {
+        "checkup": name,
+        "status": status,
+        "took_s": round(took_s, 1),
+        "runs": [*runs],
+        "sections": [
+            {
+                "name": section.name,
+                "verdict": str(section.verdict),
+                "said": [*section.lines],
+                "unit": section.unit or None,
+                "visible": section.cells.visible if section.cells else None,
+                "cells": [
+                    {
+                        "place": [*cell.place],
+                        "value": float(f"{cell.value:.{_DIGITS}g}"),
+                        "worse": None if cell.worse is None else round(cell.worse, _DIGITS),
+                        "slow": cell.is_slow,
+                    }
+                    for cell in (section.cells.cells if section.cells else ())
+                ],
+            }
+            for section in sections
+        ],
+    }
+
+
+def checkup_parts(document: CheckupDocument) -> Iterator[Part]:
+    """Yield the matrices, and at the end, where people look first, the verdicts."""
+    for section in document["sections"]:
+        if any(len(cell["place"]) > 1 for cell in section["cells"]):
+            yield _matrix(section)
+    yield ViewTable(
+        title=f"Checkup {document['checkup']}: {document['took_s']:.0f} s",
+        rows=document["sections"],
+        fields=(
+            Field(heading="section", value="name", form=TEXT),
+            Field(heading="verdict", value="verdict", form=TEXT),
+            Field(heading="", value="said", wrap=True),
+        ),
+        style=lambda row: _STYLES.get(row["verdict"], ""),
+    )
+    if document["runs"]:
+        yield f"Its runs: {format_list(document['runs'])}, and `rater list` has their tags."
+
+
+def _matrix(section: Row) -> ViewTable:
+    """Return values by node of the CPUs, and by node of the memory or by load; `!`: look here."""
+    values = {tuple(cell["place"]): cell for cell in section["cells"]}
+    rows, columns = (sorted({place[axis] for place in values}) for axis in (0, 1))
+    forms = NUMBER.cells([cell["value"] for cell in values.values()])
+    texts = {
+        place: f"{text}{'!' if values[place]['slow'] else ''}"
+        for place, text in zip(values, forms, strict=True)
+    }
+
+    def text_of(row: int, column: int) -> str | None:
+        return texts.get((row, column))
+
+    loaded = "loads" in section["name"]
+    return ViewTable(
+        title=f"{section['name']}, {section['unit']}",
+        rows=rows[:_MOST_IN_MATRIX],
+        fields=(
+            Field(
+                heading=f"CPUs of node, {'load' if loaded else 'memory of node'}",
+                value=lambda row: row,
+                form=decimals(0),
+            ),
+            *(
+                Field(heading=str(column), value=partial(text_of, column=column))
+                for column in columns[:_MOST_IN_MATRIX]
+            ),
+        ),
+        repeated=1,
+    )

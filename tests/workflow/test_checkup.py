@@ -1,0 +1,45 @@
+"""`rater checkup` on this machine, as short as it can be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from rater.plan.checkup import QUICK, CheckupPoint, CheckupProbe, checkup_points
+from rater.workflow.run import checkup
+from tests.support.calls import query_rows, rater
+
+
+def test_a_checkup_of_one_round_measures_all_and_cannot_tell(
+    monkeypatch: pytest.MonkeyPatch, database: Path, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(checkup, "QUICK", replace(QUICK, rounds=1, matrix_s=0.5))
+    few = (CheckupProbe.LATENCY, CheckupProbe.CORE)  # a run each, beside the trial
+
+    def points(*machine: Any) -> tuple[CheckupPoint, ...]:
+        return tuple(point for point in checkup_points(*machine) if point.probe in few)
+
+    monkeypatch.setattr(checkup, "checkup_points", points)
+    page = tmp_path / "page.html"
+    done = rater("checkup", "--quick", "--mix", "none", "--json", "--page", page)
+    document = json.loads(done.stdout)
+    sections = {section["name"]: section for section in document["sections"]}
+    latency = sections["latency of memory, one CPU"]
+    assert done.returncode == document["status"] != 0
+    assert latency["verdict"] == "CANNOT TELL"
+    assert "fewer than 3 rounds were measured of each place" in latency["said"]
+    assert [cell["value"] > 0 for cell in latency["cells"]] == [True] * len(latency["cells"])
+    tags = query_rows("SELECT DISTINCT value FROM tag WHERE name = 'checkup'")
+    assert tags == [(document["checkup"],)]
+    assert "latency of memory" in page.read_text()
+
+
+def test_a_page_that_is_no_page_of_rater_is_not_written_over(tmp_path: Path) -> None:
+    page = tmp_path / "mine.html"
+    page.write_text("mine")
+    done = rater("checkup", "--quick", "--page", page)
+    assert (done.returncode, page.read_text()) == (2, "mine")
