@@ -250,7 +250,7 @@ def print_view[D](output: Output, document: D, parts: Callable[[D], Iterable[Par
     if output.json:
         print_json(document)
         return
-    from rater.show.screen.console import Printer, terminal
+    from rater.show.screen.console import Printer, screen
     from rater.show.screen.document import MarkdownPrinter, print_parts, write_csv
 
     if output.format == "csv":
@@ -258,7 +258,7 @@ def print_view[D](output: Output, document: D, parts: Callable[[D], Iterable[Par
     elif output.format == "md":
         print_parts(parts(document), MarkdownPrinter(sys.stdout))
     else:
-        print_parts(parts(document), Printer(terminal()))
+        print_parts(parts(document), Printer(screen()))
 
 
 JSON_VERSION = 1  # of documents: grows when a key is taken away or comes to mean something else

@@ -37,7 +37,7 @@ from rater.run.workplace.trial import (
     try_setup,
 )
 from rater.show.plans.suites import trial_parts
-from rater.show.screen.console import Printer, terminal
+from rater.show.screen.console import Printer, screen
 from rater.show.screen.document import print_parts
 from rater.system.errors import InputError
 from rater.system.paths import data_folder
@@ -65,7 +65,7 @@ class TrialPrinter:
     def __init__(self, suite: Suite) -> None:
         self._width = max((len(benchmark.name) for benchmark in suite.benchmarks), default=0)
         self._built = {benchmark.name for benchmark in suite.benchmarks if benchmark.sources}
-        self._printer = Printer(terminal())
+        self._printer = Printer(screen())
 
     def report(self, trial: SuiteTrial, left_out: str | None = None) -> None:
         """Print one trial."""
@@ -203,7 +203,7 @@ def _conclude(suite: Suite, checked: Sequence[BenchmarkCheck], output: Output) -
         print_json({**_json(suite, checked, warnings), "ok": not failed, "mistakes": []})
         return 1 if failed else 0
     for warning in warnings:
-        Printer(terminal()).prose(f"warning: {warning}")
+        Printer(screen()).prose(f"warning: {warning}")
     if failed:
         text = f"{suite.name}: {len(failed)} of {len(trials)} benchmarks failed"
         if failed[0] not in {benchmark.name for benchmark in suite.benchmarks}:

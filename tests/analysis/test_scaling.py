@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from rich.console import Console
 
 from rater.analysis.compare.falls import first_slow
 from rater.analysis.compare.scaling import Curve, Scaling, scaling_curves
@@ -17,7 +16,7 @@ from rater.analysis.stats.curves import NoLaw, Usl
 from rater.record.run import CopyStatus, MachinePU, RunStatus
 from rater.record.stored import StoredRun
 from rater.show.compare.scaling import scaling_parts
-from rater.show.screen.console import Printer
+from rater.show.screen.console import Printer, Screen
 from rater.show.screen.document import print_parts
 from tests.support.example_runs import copy_row, in_turn, stored, with_energy
 
@@ -222,7 +221,7 @@ def test_disturbed_points_are_said() -> None:
     found = scaled(run(1, [0], {"a": 10.0}), bad, run(3, [0, 1, 2, 3], {"a": 20.0}))
     assert [trouble.run for trouble in found.curves[0].troubles if trouble.too_disturbed] == [2]
     out = io.StringIO()
-    print_parts(scaling_parts(found, (), ()), Printer(Console(file=out, width=80)))
+    print_parts(scaling_parts(found, (), ()), Printer(Screen(out, width=80)))
     assert "2 copies: cannot tell: 1 of 1 run disturbed" in out.getvalue()
 
 
@@ -414,7 +413,7 @@ def rounds(**seconds_by_copies: float) -> Curve:
 def text_of_curve(measured: Curve) -> str:
     stream = io.StringIO()
     scaling = Scaling((measured,), (), ())
-    print_parts(scaling_parts(scaling, (), ()), Printer(Console(file=stream, width=200)))
+    print_parts(scaling_parts(scaling, (), ()), Printer(Screen(stream, width=200)))
     return " ".join(stream.getvalue().split())
 
 

@@ -5,15 +5,13 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from rich.console import Console
-
 from rater.analysis.compare.barrier import BarrierComparison
 from rater.analysis.divots.model.finding import Analysis
 from rater.analysis.results.cpu_use import MachineDisturbance
 from rater.analysis.results.score import Summary
 from rater.show.results.run import ShownRun, run_parts
 from rater.show.results.run_document import summary_document
-from rater.show.screen.console import Printer
+from rater.show.screen.console import Printer, Screen
 from rater.show.screen.document import Part, print_parts
 from rater.text.values import to_json
 
@@ -58,5 +56,5 @@ def in_words(text: str) -> str:
 def printed_by(show: Callable[[Printer], None], width: int = 100) -> str:
     """What something writes where lines are so wide."""
     stream = io.StringIO()
-    show(Printer(Console(file=stream, width=width)))
+    show(Printer(Screen(stream, width=width)))
     return stream.getvalue()

@@ -13,12 +13,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from rich.console import Console
-
 from rater.analysis.results.score import summarise
 from rater.run.host.discover import parse_synthetic
 from rater.show.results.run_document import summary_document
-from rater.show.screen.console import Printer
+from rater.show.screen.console import Printer, Screen
 from rater.show.screen.document import print_parts
 from rater.speccpu.config.config import read_config
 from rater.speccpu.results.log import read_log
@@ -58,13 +56,13 @@ def _use(file: SpecFile, store: Store) -> None:
     except InputError:
         return
     number, added = store.add(read_run.stored, read_run.copies())
-    console = Console(file=io.StringIO(), width=80)
-    print_parts(import_parts(read_run, number, added), Printer(console))
+    screen = Screen(io.StringIO(), width=80)
+    print_parts(import_parts(read_run, number, added), Printer(screen))
     json.dumps(import_document(read_run, number, added), allow_nan=False)
     stored = store.load(number)
     assert len(stored.copies) <= max(read_run.copy_runs, 1) or not added
     summary = summarise(stored)
-    print_parts(parts_of(summary), Printer(console))
+    print_parts(parts_of(summary), Printer(screen))
     json.dumps(summary_document(summary), allow_nan=False)
     json.dumps(full_document(stored), allow_nan=False)
     remove_sweeps(store, (), [number])

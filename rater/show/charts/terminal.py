@@ -9,8 +9,6 @@ from statistics import median
 
 from msgspec.structs import replace
 from rich.cells import cell_len
-from rich.style import Style
-from rich.text import Text
 
 from rater.show.charts.panels import (
     failed_text,
@@ -20,7 +18,7 @@ from rater.show.charts.panels import (
     time_text,
 )
 from rater.show.charts.picture import Panel, Picture, evenly
-from rater.show.screen.console import Printer
+from rater.show.screen.console import Printer, Span, without_end
 from rater.show.screen.format import crop_apart, sanitize, wrap_text
 from rater.text.values import group_by_key
 
@@ -32,9 +30,7 @@ _ENDS = 18  # cells at the right
 # In UTF-8 and in plain ASCII.
 _LEVELS = "▁▂▃▄▅▆▇█", "_.-:=+*#"  # from the fastest to the slowest
 _ABOVE, _BELOW, _FAILED = "▲^", "▼v", "×x"
-_SLOW = Style(color="red", bold=True)
-_EXPLAINED = Style(color="blue", bold=True)
-_PLAIN = Style()
+_SLOW, _EXPLAINED, _PLAIN = "bold red", "bold blue", ""
 
 type _Cells = Sequence[range | None]  # the places that a cell shows; None: between NUMA nodes
 
@@ -47,24 +43,24 @@ def print_picture(picture: Picture, printer: Printer) -> None:
     left = max(len("NUMA node"), *map(cell_len, margins)) + 1
     cells = _cells(picture, width - left - _ENDS)
 
-    def show(begin: str, strip: Text | str, *ends: str) -> None:
-        line = Text(f"{_plain(begin, ascii_only):>{left - 1}} ").append(strip)
-        line.append(" " * (left + len(cells) - line.cell_len))
-        line.append("".join(f"{end:>9}" for end in ends))
-        line.rstrip()
-        printer.console.print(line, soft_wrap=True, highlight=False)
+    def show(begin: str, strip: Sequence[Span], *ends: str) -> None:
+        spans = [(f"{_plain(begin, ascii_only):>{left - 1}} ", _PLAIN), *strip]
+        taken = sum(cell_len(text) for text, _ in spans)
+        spans.append((" " * (left + len(cells) - taken), _PLAIN))
+        spans.append(("".join(f"{end:>9}" for end in ends), _PLAIN))
+        printer.screen.write_line(without_end(spans))
 
     printer.prose(picture.title, "bold")
     if picture.repeated:
         printer.prose("Copies ran several times: the median run of each is shown.")
     printer.line()
     for axis_name, marks in _axes(picture, cells):
-        show(axis_name, marks)
-    show("median", "", "fastest", "slowest")
+        show(axis_name, [(marks, _PLAIN)])
+    show("median", [], "fastest", "slowest")
     for margin, panel in zip(margins, panels, strict=True):
         show(margin, _strip(panel, cells, ascii_only), *_ends(panel))
         for note in _wrapped_notes(panel, width - left, ascii_only=ascii_only):
-            show("", note)
+            show("", [note])
     printer.line()
     printer.prose(_legend(picture, panels, cells, ascii_only=ascii_only), "dim")
 
@@ -165,9 +161,9 @@ def _cells(picture: Picture, room: int) -> _Cells:
     return cells
 
 
-def _strip(panel: Panel, cells: _Cells, ascii_only: bool) -> Text:
+def _strip(panel: Panel, cells: _Cells, ascii_only: bool) -> list[Span]:
     if not panel.dots:
-        return Text("no copy ran well" if panel.failed else "no copy ran")
+        return [("no copy ran well" if panel.failed else "no copy ran", _PLAIN)]
     times = group_by_key((dot.place, dot.elapsed_s) for dot in panel.dots)
     failed = {place for place, _ in panel.failed}
     styles = {
@@ -184,10 +180,10 @@ def _strip(panel: Panel, cells: _Cells, ascii_only: bool) -> Text:
             signs.append((_FAILED[ascii_only], _SLOW))
         else:
             signs.append((_sign(max(medians), panel, ascii_only) if medians else " ", style))
-    strip = Text()
-    for style, neighbours in groupby(signs, key=itemgetter(1)):
-        strip.append("".join(sign for sign, _ in neighbours), style)
-    return strip
+    return [
+        ("".join(sign for sign, _ in neighbours), style)
+        for style, neighbours in groupby(signs, key=itemgetter(1))
+    ]
 
 
 def _sign(seconds: float, panel: Panel, ascii_only: bool) -> str:
@@ -200,7 +196,7 @@ def _sign(seconds: float, panel: Panel, ascii_only: bool) -> str:
     return levels[min(len(levels) - 1, int(share * len(levels)))]
 
 
-def _notes(panel: Panel) -> Iterator[tuple[str, Style]]:
+def _notes(panel: Panel) -> Iterator[Span]:
     """Yield what is slow, what is beyond the ends of the axis, and what failed."""
     labels = [*panel.overall(), *(label for label, _ in panel.parts())]
     for label in labels[:_MOST_NAMES]:
@@ -212,11 +208,11 @@ def _notes(panel: Panel) -> Iterator[tuple[str, Style]]:
         yield words, _SLOW
 
 
-def _wrapped_notes(panel: Panel, width: int, *, ascii_only: bool) -> Iterator[Text]:
+def _wrapped_notes(panel: Panel, width: int, *, ascii_only: bool) -> Iterator[Span]:
     """Yield the notes of a panel in lines of at most `width` cells."""
     for words, style in _notes(panel):
         for text in wrap_text(_plain(words, ascii_only), width):
-            yield Text(text, style)
+            yield text, style
 
 
 def _axes(picture: Picture, cells: _Cells) -> Iterator[tuple[str, str]]:

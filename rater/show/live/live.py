@@ -6,12 +6,12 @@ import math
 import select
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import groupby
 from typing import IO
 
-from rich.console import Console, ConsoleDimensions, ConsoleOptions
+from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType
 from rich.control import Control
 from rich.live import Live
 from rich.segment import ControlType, Segment
@@ -19,7 +19,7 @@ from rich.style import Style
 
 from rater.record.events import Event
 from rater.record.stored import StoredRun
-from rater.show.live.lines import NEVER_S, LineView, View, phase_name, result_text, title
+from rater.show.live.lines import NEVER_S, View, phase_name, result_text, title
 from rater.show.live.progress import (
     DONE,
     FAILED,
@@ -38,8 +38,7 @@ from rater.show.screen.format import (
     place_texts,
     sanitize,
 )
-from rater.text.secrets import sanitizing_stream
-from rater.text.values import group_by_key
+from rater.text.values import group_by_key, printable_lines
 
 _CHANGED_NS = 250_000_000  # at most four redraws a second when something changed,
 _UNCHANGED_NS = 1_000_000_000  # otherwise at most one
@@ -62,11 +61,15 @@ _LINE_END = Segment.line()
 type Line = list[Segment]
 
 
-def make_view(console: Console, run: StoredRun, phases: Sequence[PhaseAhead] = ()) -> View:
-    """Return the live view where `console` is a terminal that can move its cursor, else lines."""
-    if console.is_terminal and console.is_interactive and not console.is_dumb_terminal:
-        return LiveView(console, run, phases)
-    return LineView(sanitizing_stream(console.file), run)
+class LiveConsole(Console):
+    """Everything that is drawn goes through `render`: control codes come from rich alone."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Yield the segments of what is drawn; text of others cannot move the cursor."""
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else printable_lines(text), style, control)
 
 
 class _Frame:

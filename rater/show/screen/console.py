@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import IO
 
 from msgspec import Struct
 from msgspec.structs import replace
-from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
-from rich.text import Text
+from rich.cells import cell_len  # of all rich this module alone starts fast
 
 from rater.show.screen.format import (
     align_columns,
@@ -163,31 +162,85 @@ def _shares(columns: Sequence[Column], width: int, gap: int, least: int) -> dict
     return shares
 
 
-# -- The console on standard output or error: colours and cursor are ours, text is cleaned ---------
-
+# -- The screen behind standard output or error: colours are ours, text of others is cleaned -------
 
 UNLIMITED = 100_000  # cells
+_USUAL_WIDTH = 80  # of what says nothing else
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34"}
+_COLOURS = ("red", "green", "yellow", "blue")
+
+type Span = tuple[str, str]  # a text and its style: words such as "bold red", or none
 
 
-class Terminal(Console):
-    """Everything that is drawn goes through `render`: control codes come from rich alone."""
+class Screen:
+    """A stream of text with its width and encoding, and with colours where it has them."""
 
-    @property
-    def is_piped(self) -> bool:
-        """Tell whether no screen, and no COLUMNS, says how wide it is."""
-        return not self.is_terminal and "COLUMNS" not in os.environ
+    def __init__(
+        self, file: IO[str], *, width: int | None = None, is_terminal: bool | None = None
+    ) -> None:
+        """Look at a stream; `width`, `is_terminal`: what it is not asked for."""
+        self.file = file
+        self.is_terminal = _is_terminal(file) if is_terminal is None else is_terminal
+        self.is_dumb = self.is_terminal and os.environ.get("TERM", "").lower() in (
+            "dumb",
+            "unknown",
+        )
+        self.width = width or _columns() or (_USUAL_WIDTH if self.is_dumb else _window_width())
+        self.encoding = (getattr(file, "encoding", None) or "utf-8").lower()
+        # Tables are cut where a screen, or COLUMNS, says how wide it is.
+        self.is_piped = not self.is_terminal and width is None and "COLUMNS" not in os.environ
+        self._words = set[str]()
+        if self.is_terminal and not self.is_dumb:
+            self._words = _CODES.keys() - (_COLOURS if os.environ.get("NO_COLOR") else ())
 
-    def render(
-        self, renderable: RenderableType, options: ConsoleOptions | None = None
-    ) -> Iterable[Segment]:
-        """Yield the segments of what is drawn; text of others cannot move the cursor."""
-        for text, style, control in super().render(renderable, options):
-            yield Segment(text if control else printable_lines(text), style, control)
+    def write_line(self, spans: Iterable[Span]) -> None:
+        """Write one line, however long; control codes of its texts are shown as `?`."""
+        text = "".join(self._styled(printable_lines(text), style) for text, style in spans)
+        self.file.write(f"{text}\n")
+        self.file.flush()
+
+    def _styled(self, text: str, style: str) -> str:
+        codes = ";".join(_CODES[word] for word in style.split() if word in self._words)
+        return f"\x1b[{codes}m{text}\x1b[0m" if codes and text else text
 
 
-def terminal(*, stderr: bool = False) -> Console:
-    """Return the console that standard output, or error, is now."""
-    return Terminal(file=raw_stream(sys.stderr if stderr else sys.stdout))
+def without_end(spans: Sequence[Span]) -> list[Span]:
+    """Return the spans of a line without the blanks at its end."""
+    kept = list(spans)
+    while kept and not kept[-1][0].rstrip():
+        kept.pop()
+    return [*kept[:-1], (kept[-1][0].rstrip(), kept[-1][1])] if kept else []
+
+
+def _is_terminal(file: IO[str]) -> bool:
+    """Tell whether a stream is a terminal, unless TTY_COMPATIBLE or FORCE_COLOR says it."""
+    compatible, forced = (os.environ.get(name) for name in ("TTY_COMPATIBLE", "FORCE_COLOR"))
+    if compatible in ("0", "1"):
+        return compatible == "1"
+    if forced is not None:
+        return forced != ""
+    try:
+        return file.isatty()
+    except (AttributeError, ValueError):  # it is closed
+        return False
+
+
+def _columns() -> int:
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isdigit() else 0
+
+
+def _window_width() -> int:
+    """Return how wide the window is that any of the standard streams is in."""
+    for number in (0, 1, 2):
+        with suppress(OSError, ValueError):
+            return os.get_terminal_size(number).columns or _USUAL_WIDTH
+    return _USUAL_WIDTH
+
+
+def screen(*, stderr: bool = False) -> Screen:
+    """Return the screen that standard output, or error, is now."""
+    return Screen(raw_stream(sys.stderr if stderr else sys.stdout))
 
 
 # -- Text on a page as wide as the terminal: sentences, and what stands at the left of them --------
@@ -204,25 +257,24 @@ def with_margin(begin: str, margin: int, lines: Sequence[str]) -> list[str]:
     return [f"{begin:<{margin}}{first}".rstrip(), *(" " * margin + line for line in more)]
 
 
-# -- Lines, sentences and tables on a console ------------------------------------------------------
+# -- Lines, sentences and tables on a screen -------------------------------------------------------
 
 
 class Printer:
-    """Lines of text on a console, none of it read as rich's markup, none of it wrapped there."""
+    """Lines of text on a screen, none of it wrapped there."""
 
     whole = False  # tables with all their rows, as nothing limits the page
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self.width = console.width
+    def __init__(self, screen: Screen) -> None:
+        self.screen = screen
+        self.width = screen.width
         # What a pipe or a file gets of a table is not cut: programs read it, and nothing breaks it.
-        self.table_width = UNLIMITED if getattr(console, "is_piped", False) else console.width
-        self.ascii_only = is_ascii(console.encoding)
+        self.table_width = UNLIMITED if screen.is_piped else screen.width
+        self.ascii_only = is_ascii(screen.encoding)
 
     def line(self, text: str = "", style: str = "") -> None:
         """Print one line without breaking it."""
-        text = sanitize(as_typed(text), ascii_only=self.ascii_only)
-        self.console.print(Text(text, style), soft_wrap=True, highlight=False)
+        self.screen.write_line([(sanitize(as_typed(text), ascii_only=self.ascii_only), style)])
 
     def prose(self, text: str, style: str = "") -> None:
         """Print a sentence, broken between words where the console ends."""

@@ -23,7 +23,7 @@ from rater.show.charts.timeline import timeline_svg
 from rater.show.charts.tracks import print_tracks, series_document
 from rater.show.html.story import ReportRun, run_data
 from rater.show.results.cpu_use import counts_json
-from rater.show.screen.console import Printer, terminal
+from rater.show.screen.console import Printer, screen
 from rater.show.screen.format import sanitize
 from rater.store.store import Store
 from rater.system.errors import InputError
@@ -106,7 +106,7 @@ def plot(output: Output, run_words: tuple[str, ...], options: PlotOptions) -> in
             f"{options.file}: {picture.title}" + (f", {panels} benchmarks" if panels != 1 else "")
         )
     else:
-        print_picture(picture, Printer(terminal()))
+        print_picture(picture, Printer(screen()))
     return 0
 
 
@@ -182,7 +182,7 @@ def _draw_time(output: Output, word: str, options: PlotOptions, file: Path | Non
     elif file is not None:
         print(f"{options.file}: over time, run {head.run}")
     else:
-        print_tracks(head, phases, Printer(terminal()))
+        print_tracks(head, phases, Printer(screen()))
     return 0
 
 
@@ -215,7 +215,7 @@ def _draw_cpi(output: Output, words: Sequence[str], options: PlotOptions, file: 
     elif file is not None:
         print(f"{options.file}: CPI of {title}")
     else:
-        printer = Printer(terminal())
+        printer = Printer(screen())
         for line in cpi_lines(chart, printer.width):
             printer.line(line)
     return 0

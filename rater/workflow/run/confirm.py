@@ -44,7 +44,7 @@ from rater.show.results.divots import (
     verdict_parts,
 )
 from rater.show.results.to_json import evidence_line
-from rater.show.screen.console import Printer, terminal
+from rater.show.screen.console import Printer, screen
 from rater.show.screen.document import print_parts
 from rater.system.errors import InputError, RunError
 from rater.system.files import Sourced, Trusted
@@ -122,7 +122,7 @@ def confirm(output: Output, options: ConfirmOptions, start_options: StartOptions
     if output.dry_run:
         if not output.json:
             executed = executed_commands(resolve(requests[0], topology))
-            print_parts([executed_facts(executed)], Printer(terminal()))
+            print_parts([executed_facts(executed)], Printer(screen()))
         if sourced_run.doubt is not None:
             print_error(sourced_run.doubt)
         return 0

@@ -357,9 +357,9 @@ class Session:
         )
 
     def _view(self, start: StoredRun, phases: Sequence[Phase]) -> View:
-        from rater.show.live.live import make_view
+        from rater.show.live.lines import make_view
         from rater.show.live.progress import PhaseAhead
-        from rater.show.screen.console import terminal  # a quiet run needs no screen
+        from rater.show.screen.console import screen  # a quiet run needs no screen
 
         plan, expected = self.resolved.plan, self.resolved.expected_s
         stagger_s = plan.stagger_ns * (plan.copies - 1) / 1e9
@@ -371,7 +371,7 @@ class Session:
             for phase in phases
         ]
         # Progress is never part of what a pipe or --json reads.
-        return make_view(terminal(stderr=True), start, ahead)
+        return make_view(screen(stderr=True), start, ahead)
 
     def _rescue(self, kept: KeptRun, uuid: str, recorder: Recorder) -> None:
         """Write events that no database has into a file; raises nothing."""

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from rich.console import Console
 
 from rater.analysis.divots.model.finding import CellEffect, CopyEffect, Kind
 from rater.analysis.results.copies import group_cells
@@ -30,7 +29,7 @@ from rater.show.charts.panels import (
 from rater.show.charts.picture import Label, NodeSpan, Picture, picture_of
 from rater.show.charts.terminal import print_picture
 from rater.show.charts.vega import rendered
-from rater.show.screen.console import Printer
+from rater.show.screen.console import Printer, Screen
 from rater.workflow.results.points import write_drawing
 from tests.support.calls import Rater
 from tests.support.drawings import marks, needs_vega, texts
@@ -282,8 +281,8 @@ def picture_text(
 ) -> str:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding=encoding)
-    console = Console(file=stream, width=width, force_terminal=terminal, legacy_windows=False)
-    print_picture(shown, Printer(console))
+    screen = Screen(stream, width=width, is_terminal=terminal)
+    print_picture(shown, Printer(screen))
     stream.flush()
     return raw.getvalue().decode(encoding)
 
