@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from rater.store.connection import StoreError, connect, default_path, store_error
-from rater.store.rows import migrate, migrations, read_pragma
+from rater.store.rows import COLUMNS_FILE, columns_text, migrate, migrations, read_pragma
 from rater.store.store import Store, open_store
 from rater.system.errors import InputError
 from rater.system.paths import data_folder
@@ -285,6 +285,12 @@ def test_every_step_and_the_views_of_its_version_are_as_they_were_released() -> 
     now, then = digests(data_folder("db")), released(data_folder("db"))
     assert changed(now, then) == []
     assert [name for name in now if name not in then] == [], "`make freeze` adds them"
+
+
+def test_the_columns_that_are_kept_are_those_of_the_newest_schema() -> None:
+    db = data_folder("db")
+    kept = (db / COLUMNS_FILE).read_text(encoding="utf-8")
+    assert kept == columns_text(db), "make freeze writes it anew"
 
 
 def test_a_released_step_or_view_that_is_edited_is_named_and_not_frozen(later: Path) -> None:

@@ -1,5 +1,7 @@
 """Steps of the database as they were released, by digest: `make freeze` adds those that are new.
 
+The columns of the newest schema are written beside them, `db/columns.txt`.
+
 A step that databases have had must never change: they would not get the change. The statements
 count, not comments and layout. Views are made anew whenever the version changes, so a view that
 changes wants a step too, if an empty one.
@@ -14,7 +16,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from rater.store.rows import migrations
+from rater.store.rows import COLUMNS_FILE, columns_text, migrations
 from rater.system.paths import data_folder
 
 _LIST = "released.txt"
@@ -47,6 +49,7 @@ def freeze(db: Path) -> list[str]:
     if not wrong:
         lines = (f"{digest}  {name}\n" for name, digest in (then | now).items())
         (db / _LIST).write_text("".join(lines), encoding="utf-8")
+        (db / COLUMNS_FILE).write_text(columns_text(db), encoding="utf-8")
     return wrong
 
 
