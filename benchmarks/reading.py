@@ -17,6 +17,7 @@ _BYTES = 100_000_000
 _COPIES = 128
 _BENCHMARKS = ("400.perlbench", "401.bzip2", "403.gcc", "429.mcf", "445.gobmk", "456.hmmer")
 _WORKLOADS = 3
+_RUNS = (1000, 10_000)
 
 
 def runs_of_many(bench: Bench) -> Figures:
@@ -58,6 +59,22 @@ def a_million(bench: Bench) -> Figures:
     yield "divots-1M-memory", searched.peak_bytes / 1e6
 
 
+def thousands(bench: Bench) -> Figures:
+    """Two points of 1,000 and of 10,000 runs compared, and the runs listed."""
+    database = _database(bench, 1)
+    busy = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done"
+    words = ("--copies", "2", "--iterations", "2", "--quiet", "--", "sh", "-c", busy)
+    _renewed(bench, database, "run", *words)
+    for runs in _RUNS:
+        with closing(sqlite3.connect(database)) as db, db:
+            _repeat_run(db, runs)
+        called = bench.rater("compare", "tag:point=a", "tag:point=b", RATER_DB=database)
+        yield f"compare-{runs}", called.cpu_s
+        yield f"compare-{runs}-memory", called.peak_bytes / 1e6
+        lists = [bench.rater("list", RATER_DB=database).cpu_s for _ in range(3)]
+        yield f"list-{runs}", min(lists)
+
+
 def log_reading(bench: Bench) -> Figures:
     """Import 100 MB of log into a new database."""
     log = bench.folder / "spec.log"
@@ -88,6 +105,45 @@ def _repeat_iterations(db: sqlite3.Connection, iterations: int) -> None:
         names = [row[0] for row in db.execute("SELECT name FROM pragma_table_info(?)", (table,))]
         values = ", ".join(changed.get(name, name) for name in names)
         db.execute(f"INSERT INTO {table} SELECT {values} FROM {table}, {numbers}")
+
+
+def _repeat_run(db: sqlite3.Connection, runs: int) -> None:
+    """Make so many runs of the first one, with other times, in two points: every second in each."""
+    (stored,) = db.execute("SELECT max(id) FROM run").fetchone()
+    numbers = (
+        f"(WITH RECURSIVE it (n) AS (VALUES ({stored + 1}) UNION ALL SELECT n + 1 FROM it "
+        f"WHERE n < {runs}) SELECT n FROM it)"
+    )
+    later_ns = "n * 7919 % 1009 * 400"
+    changed = {
+        "run": {
+            "id": "n",
+            "uuid": "lower(hex(randomblob(16)))",
+            "started_at": "strftime('%Y-%m-%dT%H:%M:%SZ', started_at, '+' || n || ' minutes')",
+        },
+        "copy": {
+            "elapsed_ns": f"elapsed_ns + {later_ns}",
+            "finish_ns": f"finish_ns + {later_ns}",
+        },
+        "bracket": {"finish_ns": f"finish_ns + {later_ns}"},
+    }
+    of_runs = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql LIKE '%run_id%'"
+    tables = [name for (name,) in db.execute(of_runs)]
+    for table in ("run", *tables):
+        key = "id" if table == "run" else "run_id"
+        values = {key: "n", **changed.get(table, {})}
+        info = db.execute("SELECT name FROM pragma_table_info(?)", (table,))
+        names = [name for (name,) in info if name != "id" or table == "run"]
+        if table != "tag" and key in names:
+            shown = ", ".join(values.get(name, f"one.{name}") for name in names)
+            db.execute(
+                f"INSERT INTO {table} ({', '.join(names)}) "
+                f"SELECT {shown} FROM {table} AS one, {numbers} WHERE one.{key} = 1"
+            )
+    db.execute(
+        "INSERT OR IGNORE INTO tag SELECT id, 'point', CASE id % 2 WHEN 1 THEN 'a' ELSE 'b' END "
+        "FROM run"
+    )
 
 
 def _database(bench: Bench, size: int) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from benchmarks.bench import Bench, Called, Ran, in_turn, installed, median
 
 BURN = "5"  # ms of CPU
 _PHASES = 100
-type Figures = Iterator[tuple[str, float]]
+_TURNS = 5  # of rater and the loop
+type Values = float | Sequence[float]  # one, or that of each run, of which the median counts
+type Figures = Iterator[tuple[str, Values]]
 
 
 def together(bench: Bench, copies: int = 128, runs: int = 7) -> Figures:
@@ -30,17 +33,19 @@ def together(bench: Bench, copies: int = 128, runs: int = 7) -> Figures:
             if installed(name)
         }
     ran = in_turn(contestants, runs)
-    skews = {name: median(it.skew_ms for it in of) for name, of in ran.items()}
-    elapsed = {name: median(it.elapsed_ms for it in of) for name, of in ran.items()}
-    yield f"skew-{copies}", skews.pop("rater") / skews["loop"]
-    yield f"bracket-{copies}", elapsed["rater"] / elapsed["loop"]
-    loop_ms = skews.pop("loop")
-    yield from ((f"{name}-skew", skew_ms / loop_ms) for name, skew_ms in skews.items())
+    loop = ran.pop("loop")
+    loop_skew_ms = median(it.skew_ms for it in loop)
+    loop_elapsed_ms = median(it.elapsed_ms for it in loop)
+    by_rater = ran.pop("rater")
+    yield f"skew-{copies}", [it.skew_ms / loop_skew_ms for it in by_rater]
+    yield f"bracket-{copies}", [it.elapsed_ms / loop_elapsed_ms for it in by_rater]
+    for name, by_rival in ran.items():
+        yield f"{name}-skew", [it.skew_ms / loop_skew_ms for it in by_rival]
 
 
 def many_together(bench: Bench) -> Figures:
     """The same with 1024 copies."""
-    return together(bench, copies=1024, runs=3)
+    return together(bench, copies=1024, runs=5)
 
 
 def bracket(bench: Bench) -> Figures:
@@ -61,25 +66,38 @@ def stagger(bench: Bench) -> Figures:
 
 
 def phases(bench: Bench) -> Figures:
-    """What an iteration more costs: of one `true`, and of 128."""
+    """What an iteration more costs, of one `true` and of 128, against a C loop that runs them."""
+    program = shutil.which("true") or "/bin/true"
+
+    def loop_ms(copies: int, calls: int) -> float:
+        command = (bench.spawnloop, str(copies), program)
+        return median(int(bench.call(command).out) / 1e6 for _ in range(calls))
 
     def phase_ms(copies: int, iterations: int) -> float:
-        def run(number: int) -> Called:
+        def run_s(number: int) -> float:
             words = ("--copies", str(copies), "--iterations", str(number), "--quiet", "--", "true")
-            return bench.rater("run", *words)
+            return bench.rater("run", *words).wall_s
 
-        ran = in_turn({"one": lambda: run(1), "all": lambda: run(1 + iterations)}, runs=3)
-        one_s, all_s = (min(it.wall_s for it in ran[name]) for name in ("one", "all"))
-        return (all_s - one_s) / iterations * 1e3
+        return (run_s(1 + iterations) - run_s(1)) / iterations * 1e3
 
-    yield "phase", phase_ms(1, _PHASES)
-    yield "spawn-128", phase_ms(128, 10)
+    def in_pairs(copies: int, iterations: int) -> tuple[list[float], list[float]]:
+        """Return the times of phases, and of the loops that were measured after each."""
+        pairs = [(phase_ms(copies, iterations), loop_ms(copies, iterations)) for _ in range(_TURNS)]
+        ours, theirs = zip(*pairs, strict=True)
+        return [*ours], [*theirs]
+
+    ours_ms, theirs_ms = in_pairs(1, _PHASES)
+    yield "phase-ms", ours_ms
+    yield "phase", [ours / theirs for ours, theirs in zip(ours_ms, theirs_ms, strict=True)]
+    one_ms = median(theirs_ms)
+    ours_ms, theirs_ms = in_pairs(128, 10)
+    yield "spawn-128", [ours / theirs for ours, theirs in zip(ours_ms, theirs_ms, strict=True)]
     if installed("hyperfine"):
         command = ("hyperfine", "-N", "--style", "none", "--warmup", "3", "--runs", str(_PHASES))
-        yield "hyperfine", bench.call((*command, "true")).wall_s / (_PHASES + 3) * 1e3
+        yield "hyperfine", bench.call((*command, "true")).wall_s / (_PHASES + 3) * 1e3 / one_ms
     if installed("runexec"):
         one = ("runexec", "--no-container", "--output", "/dev/null", "--", "true")
-        yield "runexec", min(bench.call(one).wall_s for _ in range(3)) * 1e3
+        yield "runexec", [bench.call(one).wall_s * 1e3 / one_ms for _ in range(3)]
 
 
 def startup(bench: Bench) -> Figures:

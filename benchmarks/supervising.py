@@ -9,7 +9,7 @@ import subprocess
 import sys
 from contextlib import suppress
 
-from benchmarks.bench import CALL, Bench, median
+from benchmarks.bench import CALL, Bench
 from benchmarks.starting import Figures
 
 _FEW, _MANY = 32, 1024
@@ -27,7 +27,7 @@ def own_cpu(bench: Bench) -> Figures:
 
     for proof, name in (("off", "own-cpu"), ("auto", "own-cpu-proof")):
         slopes = [cpu_s(_MANY, proof) - cpu_s(_FEW, proof) for _ in range(3)]
-        yield name, median(slopes) / (_MANY - _FEW) * 1e6
+        yield name, [slope / (_MANY - _FEW) * 1e6 for slope in slopes]
 
 
 def live(bench: Bench) -> Figures:
@@ -74,4 +74,4 @@ def steady(bench: Bench) -> Figures:
         last = "run_id = (SELECT max(id) FROM run)"
         [rate] = bench.query(f"SELECT completions / window_s FROM steady_rate WHERE {last}")
         ratios.append(rate * _WINDOW_S / int(bench.call(loop).out))
-    yield "steady", median(ratios)
+    yield "steady", ratios

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.__main__ import MEASURES, landed, lines, read_figures
+from benchmarks.__main__ import MEASURES, _status, landed, lines, modes_text, read_figures
 from benchmarks.__main__ import TABLE as FIGURES
 from benchmarks.divot_cases.__main__ import verdicts
 from benchmarks.divot_cases.cases import Case, make
@@ -237,6 +237,28 @@ def test_a_figure_is_held_against_its_goal_and_against_what_landed() -> None:
     assert steady.verdict(0.8) == "beyond the goal, dearer by 25%"
     (_, row) = lines(list(figures.values()), {"skew": 0.6})
     assert row.endswith("0.6 x   0.5     0.4  beyond the goal, dearer by 50%")
+
+
+def test_a_figure_that_misses_its_goal_ends_with_1_and_what_landed_holds_on_its_machine() -> None:
+    _, figures = read_figures(TABLE)
+    assert _status(figures, {"skew": 0.43, "steady": 0.99}, (), is_same=True) == 0
+    assert _status(figures, {"skew": 0.51}, (), is_same=False) == 1
+    assert _status(figures, {"skew": 0.47}, (), is_same=True) == 1  # 17 % dearer
+    assert _status(figures, {"skew": 0.47}, (), is_same=False) == 0
+    assert _status(figures, {}, ("steady",), is_same=False) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([0.25, 0.98, 0.26, 0.97, 0.27], "two modes: 0.26 (3 times), 0.975 (2)"),
+        ([0.25, 0.26, 0.27, 0.26, 0.98], ""),  # once is an accident
+        ([1.0, 1.1, 1.2, 1.3, 1.4], ""),
+        ([1.0], ""),
+    ],
+)
+def test_what_has_two_modes_says_so(values: list[float], text: str) -> None:
+    assert modes_text(values) == text
 
 
 def test_what_landed_is_kept_beside_the_goal_and_the_rest_of_the_file_stays() -> None:
