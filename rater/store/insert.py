@@ -135,10 +135,15 @@ def _insert_copies(database: Database, run_id: int, copies: Sequence[CopyEnded])
             database.insert_all("workload", copy.workloads, **_copy_key(run_id, copy))
 
 
+_PHASE_READING = (
+    "INSERT OR REPLACE INTO phase_reading (run_id, phase, name, value) VALUES (?, ?, ?, ?)"
+)
+
+
 def _machine_readings(database: Database, run_id: int, readings: MachineReadings) -> None:
-    key = {"run_id": run_id, "phase": readings.phase}
-    for name, value in readings.values:
-        database.insert("phase_reading", replace=True, **key, name=name, value=value)
+    database.executemany(
+        _PHASE_READING, ((run_id, readings.phase, name, value) for name, value in readings.values)
+    )
 
 
 def place_copies(

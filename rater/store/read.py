@@ -170,6 +170,7 @@ class _Tables:
         self._database = database
         self._runs = json.dumps(numbers)
         self._rows: dict[str, Mapping[tuple[Any, ...], Sequence[Any]]] = {}
+        self._columns: dict[str, str] = {}
         self.empty: frozenset[str] = frozenset(self._empty_tables())
 
     def _empty_tables(self) -> Iterator[str]:
@@ -202,8 +203,11 @@ class _Tables:
 
     def columns_of(self, kind: Any, table: str) -> str:
         """Return the columns of a table that are fields of a Struct, as SQL names them."""
-        names = self._database.columns_of(table)
-        return ", ".join(f"{table}.{name}" for name in names if name in kind.__struct_fields__)
+        if table not in self._columns:
+            names = self._database.columns_of(table)
+            shown = (f"{table}.{name}" for name in names if name in kind.__struct_fields__)
+            self._columns[table] = ", ".join(shown)
+        return self._columns[table]
 
 
 type _Finish = Callable[[dict[str, Any]], None]  # turns the columns of a row into fields

@@ -16,7 +16,7 @@ from rater.analysis.stats.curves import NoLaw, Usl
 from rater.record.run import CopyStatus, MachinePU, RunStatus
 from rater.record.stored import StoredRun
 from rater.show.compare.scaling import scaling_parts
-from rater.show.screen.console import Printer, Screen
+from rater.show.screen.console import Printer, TextScreen
 from rater.show.screen.document import print_parts
 from tests.support.example_runs import copy_row, in_turn, stored, with_energy
 
@@ -221,7 +221,7 @@ def test_disturbed_points_are_said() -> None:
     found = scaled(run(1, [0], {"a": 10.0}), bad, run(3, [0, 1, 2, 3], {"a": 20.0}))
     assert [trouble.run for trouble in found.curves[0].troubles if trouble.too_disturbed] == [2]
     out = io.StringIO()
-    print_parts(scaling_parts(found, (), ()), Printer(Screen(out, width=80)))
+    print_parts(scaling_parts(found, (), ()), Printer(TextScreen(out, width=80)))
     assert "2 copies: cannot tell: 1 of 1 run disturbed" in out.getvalue()
 
 
@@ -413,7 +413,7 @@ def rounds(**seconds_by_copies: float) -> Curve:
 def text_of_curve(measured: Curve) -> str:
     stream = io.StringIO()
     scaling = Scaling((measured,), (), ())
-    print_parts(scaling_parts(scaling, (), ()), Printer(Screen(stream, width=200)))
+    print_parts(scaling_parts(scaling, (), ()), Printer(TextScreen(stream, width=200)))
     return " ".join(stream.getvalue().split())
 
 

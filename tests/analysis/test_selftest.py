@@ -42,7 +42,7 @@ from rater.show.results.selftest import (
     speed_words,
     summary,
 )
-from rater.show.screen.console import Printer, Screen
+from rater.show.screen.console import Printer, TextScreen
 from rater.show.screen.document import print_parts
 from rater.workflow.run.selftest import made_rows, others_words, times_of_rows
 from tests.support.example_findings import finding_of
@@ -360,7 +360,7 @@ def test_the_effect_is_taken_from_the_raw_times() -> None:
 
 def shown(*judged: Judgement, width: int = 80) -> list[str]:
     file = io.StringIO()
-    screen = Screen(file, width=width, is_terminal=False)
+    screen = TextScreen(file, width=width, is_terminal=False)
     print_parts(selftest_parts(example(*judged)), Printer(screen))
     return file.getvalue().splitlines()
 
@@ -527,7 +527,7 @@ def test_a_promise_is_broken_where_chance_does_not_explain_so_few(
     test = replace(example(judge(CPU, 1.26, [FOUND], 0.03, 3)), promised=(one,), made_noise=0.005)
     assert test.right is kept
     file = io.StringIO()
-    print_parts(selftest_parts(test), Printer(Screen(file, width=80)))
+    print_parts(selftest_parts(test), Printer(TextScreen(file, width=80)))
     assert f"a node 1.6 % slower in all benchmarks; found in {times_found} of 20 runs" in " ".join(
         file.getvalue().split()
     )

@@ -23,7 +23,7 @@ from rater.record.run import CopyStatus, MachinePU
 from rater.record.stored import StoredRun
 from rater.show.charts.comparison import curves_svg
 from rater.show.compare.scaling import scaling_parts
-from rater.show.screen.console import Printer, Screen
+from rater.show.screen.console import Printer, TextScreen
 from rater.show.screen.document import print_parts
 from rater.store.store import open_store
 from rater.workflow.results import divots
@@ -451,7 +451,7 @@ def test_the_tables_have_suites_first_and_say_what_copies_share(rater_with_runs:
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     text = io.StringIO()
-    printer = Printer(Screen(text, width=width))
+    printer = Printer(TextScreen(text, width=width))
     scaling = scaling_curves(
         [
             Point("", (), (PointRun(run(index, number), None),))
@@ -471,7 +471,7 @@ def test_the_law_says_what_it_was_fitted_to_and_where_no_peak_is(
         for number, index in enumerate((1, 2, 3, 4), 1)
     ]
     found = scaling_curves(points, law_on=LawScale.RATE)
-    print_parts(scaling_parts(found, (), ()), Printer(Screen(text, width=140)))
+    print_parts(scaling_parts(found, (), ()), Printer(TextScreen(text, width=140)))
     said = text.getvalue()
     assert "Universal Scalability Law over 1, 2, 3, 4 copies, fitted to X." in said
     assert re.search(

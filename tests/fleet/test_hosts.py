@@ -53,7 +53,7 @@ from rater.fleet.show import (
 from rater.fleet.show_nodes import nodes_document, nodes_parts
 from rater.fleet.slowness import compare_hosts
 from rater.record.run import RunStatus
-from rater.show.screen.console import Printer, Screen
+from rater.show.screen.console import Printer, TextScreen
 from rater.show.screen.document import print_parts
 from rater.system.process import this_process
 from rater.text.values import to_dict
@@ -141,7 +141,7 @@ def test_hosts_of_another_kind_stand_apart(other: dict[str, Any], apart: str) ->
 def screen(comparison: FleetComparison, *missing: MissingHost) -> str:
     out = StringIO()
     parts = fleet_parts(fleet_document(1, comparison, {}, missing))
-    print_parts(parts, Printer(Screen(out, width=200)))
+    print_parts(parts, Printer(TextScreen(out, width=200)))
     return " ".join(out.getvalue().split())
 
 
@@ -456,7 +456,7 @@ def test_a_host_that_became_slower_is_told_with_what_changed_on_it_alone() -> No
     )
     out = StringIO()
     document = history_document([history])
-    print_parts(histories_parts(document), Printer(Screen(out, width=80)))
+    print_parts(histories_parts(document), Printer(TextScreen(out, width=80)))
     told = " ".join(out.getvalue().split())
     assert told.startswith("n2 in : history of a host against the others of its kind, 12 fleets")
     assert re.search(r" 7 2026-09-07 all \+[45]\.\d \+[45]\.\d 6 kernel 6.1 -> 6.2 on most", told)
@@ -699,7 +699,7 @@ def view(*tried: NodeAttempt, untried: Sequence[str] = ()) -> StoredFleet:
 
 
 def printed(fleet: StoredFleet, silent: str | None = None) -> list[str]:
-    screen = Screen(StringIO(), width=80)
+    screen = TextScreen(StringIO(), width=80)
     print_parts(nodes_parts(nodes_document(fleet, silent)), Printer(screen))
     return [line.rstrip() for line in screen.file.getvalue().splitlines()]  # type: ignore[attr-defined]
 

@@ -22,7 +22,7 @@ from rater.show.compare.comparison import comparison_parts
 from rater.show.documents.plan import ExecutesJson
 from rater.show.plans.plan import plan_document, plan_parts
 from rater.show.results.listing import ListedRun, RunPage, list_parts
-from rater.show.screen.console import Column, Printer, Screen, table_lines
+from rater.show.screen.console import Column, Printer, TextScreen, table_lines
 from rater.show.screen.document import (
     CHANGE,
     GIGABYTES,
@@ -255,7 +255,7 @@ def listed(
     stream = io.StringIO()
     runs = tuple(ListedRun(head, 15.7, RATIO, 2) for head in heads)
     page = RunPage(runs, len(runs) if count is None else count, narrowed=narrowed)
-    print_parts(list_parts(page), Printer(Screen(stream, width=width)))
+    print_parts(list_parts(page), Printer(TextScreen(stream, width=width)))
     return stream.getvalue().splitlines()
 
 
@@ -291,7 +291,7 @@ def test_what_is_left_out_is_said() -> None:
 def test_a_rate_is_told_from_a_ratio() -> None:
     stream = io.StringIO()
     runs = (ListedRun(HEAD, 1234.5, PER_HOUR, None), ListedRun(OTHER, 0.176, RATIO, 0))
-    print_parts(list_parts(RunPage(runs, 2)), Printer(Screen(stream, width=120)))
+    print_parts(list_parts(RunPage(runs, 2)), Printer(TextScreen(stream, width=120)))
     heading, first, second = stream.getvalue().splitlines()[:3]
     rate, ratio = (heading.index(word) + len(word) for word in ("copies/h", "ratio"))
     assert first[:rate].split()[-1] in ("1234", "1235") and first[:ratio].endswith(" -")

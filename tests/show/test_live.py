@@ -17,7 +17,7 @@ from rich.console import Console
 from rater.record.events import Event, Noted, OutputChecked, Resting, RunEnded
 from rater.record.run import CopyStatus, RunStatus, Validity
 from rater.record.stored import StoredRun
-from rater.show.live.lines import LineView, View, make_view, title
+from rater.show.live.lines import LineView, View, title
 from rater.show.live.live import LiveView, StateTable
 from rater.show.live.progress import (
     DONE,
@@ -28,7 +28,8 @@ from rater.show.live.progress import (
     PhaseResult,
     Progress,
 )
-from rater.show.screen.console import Screen
+from rater.show.live.view import make_view
+from rater.show.screen.console import TextScreen
 from rater.show.screen.format import place_texts
 from tests.support.example_events import S, ended, over, phase, run_of, started
 
@@ -489,7 +490,7 @@ def test_the_frame_follows_the_size_of_a_real_terminal(
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "30")
     monkeypatch.setenv("LINES", "12")
-    view = make_view(Screen(terminal.stream), run_of(64))
+    view = make_view(TextScreen(terminal.stream), run_of(64))
     assert isinstance(view, LiveView)
     view.event(phase())
     view.tick(T0)
@@ -580,7 +581,7 @@ def test_a_redraw_on_a_real_terminal_costs_little(
 
 def test_a_pipe_gets_one_line_per_finished_phase() -> None:
     stream = io.StringIO()
-    view = make_view(Screen(stream), run_of(3, 3, iterations=2))
+    view = make_view(TextScreen(stream), run_of(3, 3, iterations=2))
     assert isinstance(view, LineView)
     begin(view, 3, total=2)
     for copy in range(3):

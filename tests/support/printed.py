@@ -11,7 +11,7 @@ from rater.analysis.results.cpu_use import MachineDisturbance
 from rater.analysis.results.score import Summary
 from rater.show.results.run import ShownRun, run_parts
 from rater.show.results.run_document import summary_document
-from rater.show.screen.console import Printer, Screen
+from rater.show.screen.console import Printer, TextScreen
 from rater.show.screen.document import Part, print_parts
 from rater.text.values import to_json
 
@@ -56,5 +56,5 @@ def in_words(text: str) -> str:
 def printed_by(show: Callable[[Printer], None], width: int = 100) -> str:
     """What something writes where lines are so wide."""
     stream = io.StringIO()
-    show(Printer(Screen(stream, width=width)))
+    show(Printer(TextScreen(stream, width=width)))
     return stream.getvalue()

@@ -16,7 +16,7 @@ from pathlib import Path
 from rater.analysis.results.score import summarise
 from rater.run.host.discover import parse_synthetic
 from rater.show.results.run_document import summary_document
-from rater.show.screen.console import Printer, Screen
+from rater.show.screen.console import Printer, TextScreen
 from rater.show.screen.document import print_parts
 from rater.speccpu.config.config import read_config
 from rater.speccpu.results.log import read_log
@@ -56,7 +56,7 @@ def _use(file: SpecFile, store: Store) -> None:
     except InputError:
         return
     number, added = store.add(read_run.stored, read_run.copies())
-    screen = Screen(io.StringIO(), width=80)
+    screen = TextScreen(io.StringIO(), width=80)
     print_parts(import_parts(read_run, number, added), Printer(screen))
     json.dumps(import_document(read_run, number, added), allow_nan=False)
     stored = store.load(number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from statistics import median
 
 from msgspec import Struct
@@ -80,10 +81,14 @@ class RunPages(Struct, frozen=True, kw_only=True):
 
 def asked_pages(run: StoredRun) -> tuple[PageLayout, str] | None:
     """Return the layout and where its large pages come from; None: none was asked for."""
-    if run.head.request is None:
-        return None
+    return None if run.head.request is None else _pages_in(run.head.request)
+
+
+@lru_cache(256)
+def _pages_in(request_text: str) -> tuple[PageLayout, str] | None:
+    """Return the same of a request's JSON: thousands of runs were asked for in the same words."""
     try:
-        request = request_from_json(run.head.request, f"run {run.head.run}")
+        request = request_from_json(request_text, "the request")
         if request.pages is None:
             return None
         layout = parse_pages(request.pages)

@@ -238,6 +238,17 @@ class KernelKills:
         self._root = root
         self._earlier = self._read_counts()
         self._explained = 0  # kills that a copy was told of
+        self._is_stale = False  # a copy was killed since the counts were read
+
+    def begin_phase(self) -> None:
+        """Count from now on.
+
+        Most phases end without a kill: to see that the kernel counted none is a hundredth of
+        reading what all groups count.
+        """
+        killed = counted(self._root / "proc/vmstat", "oom_kill")
+        if self._is_stale or killed is None or killed != self._earlier.machine_kills:
+            self._earlier, self._explained, self._is_stale = self._read_counts(), 0, False
 
     def cause(
         self, signal_number: int, cpu_s: float, limits: ProcessLimits, *, handed_on: bool = False
@@ -251,7 +262,7 @@ class KernelKills:
             return None
         if limit_text := _explain_by_limit(signal_number, cpu_s, limits):
             return limit_text
-        counts = self._read_counts()
+        counts, self._is_stale = self._read_counts(), True
         if signal_number == SIGBUS:
             return next(iter(_risen(self._earlier.huge_pages, counts.huge_pages)), None)
         return self._killer(counts, handed_on=handed_on) if signal_number == SIGKILL else None

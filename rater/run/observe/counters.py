@@ -12,6 +12,7 @@ admin-guide/pm/cpufreq.rst of the kernel.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -25,7 +26,7 @@ from rater.record.events import CpuReading, CpuReadings, MachineReadings, PhaseS
 from rater.run.host.admission import limiting_groups
 from rater.run.host.facts import cpu_quotas
 from rater.run.host.foreign_load import TICKS_PER_S, cpu_ticks, process_stats
-from rater.run.host.procfs import read_number
+from rater.run.host.procfs import read_file, read_number
 from rater.run.host.thread_binding import realtime_priority
 from rater.run.observe.energy import EnergyReader
 from rater.run.observe.series import CopyLook, MachineSample, PhaseSampler, SeriesSource
@@ -44,6 +45,9 @@ _THROTTLED = {  # names in cpu.stat: of both versions, of version 1, of version 
     "throttled_usec": ("cfs_throttled_ns", 1000),
 }
 _STALLS = b"allocstall"  # one for each zone since Linux 4.10
+_COUNTED = re.compile(
+    rb"^(?:(" + b"|".join(_COUNTERS) + rb")|(" + _STALLS + rb")\w*) (\d+)$", re.MULTILINE
+)
 # /proc/interrupts is a table of CPUs x interrupts, both of which grow with the machine:
 # of 256 CPUs and 600 interrupts it takes 0.06 s to read.
 _MOST_CPUS_WITH_INTERRUPTS = 128
@@ -384,7 +388,7 @@ class PhaseCounters:
         Fillers that are not bound to a CPU count with the first one.
         """
         ticks_before, ticks_after = cpu_ticks(before.stat), cpu_ticks(after.stat)
-        interrupts = _growth(_interrupts(before.interrupts), _interrupts(after.interrupts))
+        interrupts = _interrupts(before.interrupts, after.interrupts)
         throttles = _growth(before.throttles, after.throttles)
         unbound_ns = self._fillers[None]
         for cpu in ticks_after:
@@ -416,7 +420,7 @@ class PhaseCounters:
 
 def _read(path: Path) -> bytes:
     with suppress(OSError):
-        return path.read_bytes()
+        return read_file(path)
     return b""
 
 
@@ -434,13 +438,9 @@ def _is_kernels(file: Path) -> bool:
 
 def _counters(vmstat: bytes) -> dict[str, int]:
     count_by_name: dict[str, int] = {}
-    for line in vmstat.splitlines():
-        name, _, value = line.partition(b" ")
-        if name.startswith(_STALLS):
-            name = _STALLS
-        elif name not in _COUNTERS:
-            continue
-        count_by_name[name.decode()] = count_by_name.get(name.decode(), 0) + int(value)
+    for name, stalls, value in _COUNTED.findall(vmstat):
+        key = (name or stalls).decode()
+        count_by_name[key] = count_by_name.get(key, 0) + int(value)
     return count_by_name
 
 
@@ -453,8 +453,26 @@ def _pressure_ns(text: bytes) -> dict[str, int]:
     return waited_ns
 
 
-def _interrupts(text: bytes) -> dict[int, int]:
-    lines = text.splitlines()
+def _interrupts(before: bytes, after: bytes) -> dict[int, int]:
+    """Return by CPU how many interrupts came between two readings of /proc/interrupts.
+
+    Most of its lines are the same in both, and need not be read any further.
+    """
+    earlier, later = before.splitlines(), after.splitlines()
+    if not earlier or not later or earlier[0] != later[0]:  # none, or a CPU came or went
+        return _growth(_interrupt_totals(earlier), _interrupt_totals(later))
+    same = {*earlier} & {*later[1:]}
+    heading = later[0]
+    return _growth(
+        *(
+            _interrupt_totals([heading, *(line for line in lines[1:] if line not in same)])
+            for lines in (earlier, later)
+        )
+    )
+
+
+def _interrupt_totals(lines: Sequence[bytes]) -> dict[int, int]:
+    """Return the sums of lines of /proc/interrupts by CPU, of which the first line tells."""
     if not lines:
         return {}
     cpus = [int(name[3:]) for name in lines[0].split()]

@@ -171,6 +171,7 @@ class RunState(Struct, eq=False, kw_only=True):
     reader: MachineReader | None = None
     foreign: ForeignReader | None = None  # None: other processes are not looked at
     outside: ExternalSignals = field(default_factory=ExternalSignals)
+    kills: KernelKills = field(default_factory=KernelKills)
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -214,7 +215,7 @@ class PhaseRecord:
         self.reports = CommandReports()
         self._ended: list[EndedCopy] = []
         self._interrupted = False
-        self._kills = KernelKills()
+        state.kills.begin_phase()
         self._samples = Samples(state.emit, placements)
         pages = state.job.pages
         self._pages = pages.proof(phase.number) if pages is not None else None
@@ -308,7 +309,7 @@ class PhaseRecord:
             self.origin_ns,
             self._state.job.placements[child.copy],
             counted=child.step.iteration > self._state.job.plan.discard,
-            kills=self._kills,
+            kills=self._state.kills,
             expects=workplace.programs[child.step.benchmark].is_judged,
             keeps=workplace.keeps,
             workloads=workloads,

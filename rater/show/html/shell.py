@@ -14,7 +14,7 @@ from string import Template
 
 from rater import __version__
 from rater.show.charts.vega import ASSETS, Html, element, joined
-from rater.show.screen.console import Column, Printer, Screen, heading_text
+from rater.show.screen.console import Column, Printer, TextScreen, heading_text
 from rater.show.screen.document import Part, print_parts
 from rater.show.screen.format import sanitize
 from rater.system.process import as_typed
@@ -114,7 +114,7 @@ class HtmlPrinter(Printer):
     whole = True
 
     def __init__(self) -> None:
-        super().__init__(Screen(io.StringIO(), width=_WIDE))
+        super().__init__(TextScreen(io.StringIO(), width=_WIDE))
         self.ascii_only = False
         self.parts: list[Html] = []
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import IO
 
 from rater.analysis.results.result import Missing
 from rater.record.events import Event, PhaseEnded, PhaseStarted, RunEnded
 from rater.record.stored import StoredRun
-from rater.show.live.progress import DONE, PhaseAhead, PhaseResult, Progress
-from rater.show.screen.console import Screen, is_ascii
+from rater.show.live.progress import DONE, PhaseResult, Progress
+from rater.show.screen.console import is_ascii
 from rater.show.screen.format import (
     format_duration,
     format_number,
@@ -17,7 +16,6 @@ from rater.show.screen.format import (
     run_title,
     sanitize,
 )
-from rater.text.secrets import sanitizing_stream
 from rater.text.values import copies_text, count
 
 NEVER_S = 3600.0  # nothing to draw unless an event comes
@@ -135,12 +133,3 @@ class LineView(View):
                 self._stream.flush()
             except OSError:  # nobody reads it any more; the run goes on
                 self._stream = None
-
-
-def make_view(screen: Screen, run: StoredRun, phases: Sequence[PhaseAhead] = ()) -> View:
-    """Return the live view where a screen is a terminal that can move its cursor, else lines."""
-    if screen.is_terminal and not screen.is_dumb:
-        from rater.show.live.live import LiveConsole, LiveView  # noqa: PLC0415 - rich starts slowly
-
-        return LiveView(LiveConsole(file=screen.file), run, phases)
-    return LineView(sanitizing_stream(screen.file), run)

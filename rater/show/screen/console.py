@@ -172,13 +172,13 @@ _COLOURS = ("red", "green", "yellow", "blue")
 type Span = tuple[str, str]  # a text and its style: words such as "bold red", or none
 
 
-class Screen:
+class TextScreen:
     """A stream of text with its width and encoding, and with colours where it has them."""
 
     def __init__(
         self, file: IO[str], *, width: int | None = None, is_terminal: bool | None = None
     ) -> None:
-        """Look at a stream; `width`, `is_terminal`: what it is not asked for."""
+        """Take a stream, which is asked for its width and kind where they are not given."""
         self.file = file
         self.is_terminal = _is_terminal(file) if is_terminal is None else is_terminal
         self.is_dumb = self.is_terminal and os.environ.get("TERM", "").lower() in (
@@ -238,9 +238,9 @@ def _window_width() -> int:
     return _USUAL_WIDTH
 
 
-def screen(*, stderr: bool = False) -> Screen:
+def screen(*, stderr: bool = False) -> TextScreen:
     """Return the screen that standard output, or error, is now."""
-    return Screen(raw_stream(sys.stderr if stderr else sys.stdout))
+    return TextScreen(raw_stream(sys.stderr if stderr else sys.stdout))
 
 
 # -- Text on a page as wide as the terminal: sentences, and what stands at the left of them --------
@@ -265,7 +265,7 @@ class Printer:
 
     whole = False  # tables with all their rows, as nothing limits the page
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: TextScreen) -> None:
         self.screen = screen
         self.width = screen.width
         # What a pipe or a file gets of a table is not cut: programs read it, and nothing breaks it.

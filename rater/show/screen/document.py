@@ -18,7 +18,7 @@ from typing import Any, TextIO
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.show.screen.console import Column, Heading, Printer, Screen, heading_text
+from rater.show.screen.console import Column, Heading, Printer, TextScreen, heading_text
 from rater.show.screen.format import (
     format_number,
     gigabytes_column,
@@ -306,7 +306,7 @@ class MarkdownPrinter(Printer):
     whole = True
 
     def __init__(self, out: TextIO) -> None:
-        super().__init__(Screen(io.StringIO(), width=_UNBROKEN_WIDTH))
+        super().__init__(TextScreen(io.StringIO(), width=_UNBROKEN_WIDTH))
         self.ascii_only = False
         self._out = out
 

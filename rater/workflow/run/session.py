@@ -357,8 +357,8 @@ class Session:
         )
 
     def _view(self, start: StoredRun, phases: Sequence[Phase]) -> View:
-        from rater.show.live.lines import make_view
         from rater.show.live.progress import PhaseAhead
+        from rater.show.live.view import make_view
         from rater.show.screen.console import screen  # a quiet run needs no screen
 
         plan, expected = self.resolved.plan, self.resolved.expected_s

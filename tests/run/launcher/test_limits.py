@@ -55,6 +55,19 @@ def test_a_kill_of_a_cgroup_names_the_group_that_has_the_limit(tmp_path: Path) -
     assert sigkill(kills) == UNKNOWN  # one kill explains one copy
 
 
+def test_kills_before_a_phase_explain_no_copy_of_it(tmp_path: Path) -> None:
+    kills = machine(tmp_path, V2 | {"proc/vmstat": "oom_kill 7"})
+    killed = {"sys/fs/cgroup/job/step/memory.events": "max 9\noom 1\noom_kill 1"}
+    write(tmp_path, killed | {"proc/vmstat": "oom_kill 8"})
+    kills.begin_phase()
+    assert sigkill(kills) == UNKNOWN
+    more = {"sys/fs/cgroup/job/step/memory.events": "max 9\noom 1\noom_kill 2"}
+    write(tmp_path, more | {"proc/vmstat": "oom_kill 9"})
+    assert sigkill(kills) != UNKNOWN
+    kills.begin_phase()
+    assert sigkill(kills) == UNKNOWN
+
+
 def test_the_machine_is_blamed_only_where_its_own_counters_rose(tmp_path: Path) -> None:
     counts = V2 | {"proc/vmstat": "allocstall_dma32 3\nallocstall_normal 4\noom_kill 7"}
     kills = machine(tmp_path, counts)

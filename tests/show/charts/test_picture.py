@@ -29,7 +29,7 @@ from rater.show.charts.panels import (
 from rater.show.charts.picture import Label, NodeSpan, Picture, picture_of
 from rater.show.charts.terminal import print_picture
 from rater.show.charts.vega import rendered
-from rater.show.screen.console import Printer, Screen
+from rater.show.screen.console import Printer, TextScreen
 from rater.workflow.results.points import write_drawing
 from tests.support.calls import Rater
 from tests.support.drawings import marks, needs_vega, texts
@@ -281,7 +281,7 @@ def picture_text(
 ) -> str:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding=encoding)
-    screen = Screen(stream, width=width, is_terminal=terminal)
+    screen = TextScreen(stream, width=width, is_terminal=terminal)
     print_picture(shown, Printer(screen))
     stream.flush()
     return raw.getvalue().decode(encoding)

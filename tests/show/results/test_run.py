@@ -26,7 +26,7 @@ from rater.record.events import (
 from rater.record.run import MachinePU, MemoryPolicy, Placement, RunStatus
 from rater.record.stored import StoredRun
 from rater.show.results.cpu_use import counter_parts, counters_document
-from rater.show.screen.console import Printer, Screen
+from rater.show.screen.console import Printer, TextScreen
 from rater.show.screen.document import SECONDS, print_parts
 from rater.store.export import full_document
 from rater.store.store import Store
@@ -44,7 +44,7 @@ from tests.support.stored_runs import GONE, append, query_file, query_rows
 def shown(run: StoredRun, width: int = 80, encoding: str = "utf-8", **options: Any) -> str:
     """What is printed of a run to a file of this width."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    print_parts(parts_of(summarise(run), **options), Printer(Screen(stream, width=width)))
+    print_parts(parts_of(summarise(run), **options), Printer(TextScreen(stream, width=width)))
     return text_in(stream)
 
 
@@ -66,7 +66,7 @@ def test_no_color_and_files_have_no_escape_codes(monkeypatch: pytest.MonkeyPatch
     assert "\x1b" not in shown(suite_run(["a"], 1))
     monkeypatch.setenv("NO_COLOR", "1")
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    screen = Screen(stream, width=80, is_terminal=True)
+    screen = TextScreen(stream, width=80, is_terminal=True)
     failed = parts_of(summarise(suite_run(["a"], 1, status=RunStatus.FAILED)))
     print_parts(failed, Printer(screen))
     assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", text_in(stream))
