@@ -23,7 +23,7 @@ from rater.show.charts.pairs import (
 )
 from rater.show.charts.panels import labels_from, picture_svg
 from rater.show.charts.terminal import print_picture
-from rater.show.screen.console import Printer, terminal
+from rater.show.screen.console import Printer, screen
 from rater.show.screen.document import print_parts
 from rater.store.store import Store
 from rater.system.errors import InputError
@@ -59,7 +59,7 @@ def draw_pair(output: Output, words: Sequence[str], view: PairView, file: Path |
     elif file is not None:
         print(f"{view.file}: {pair.picture.title}, {count(len(pair.benchmarks), 'benchmark')}")
     else:
-        printer = Printer(terminal())
+        printer = Printer(screen())
         print_picture(pair.picture, printer)
         printer.line()
         print_parts(pair_parts(pair), printer)
