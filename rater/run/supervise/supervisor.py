@@ -184,9 +184,10 @@ class Supervisor:
     async def _run_phase(self, phase: Phase) -> None:
         if self._job.prepare is not None:
             await self._prepare(self._job.prepare)
-        specs = await trio.to_thread.run_sync(
-            self._job.workplace.specs, phase, self._state.stop_flag.is_set
-        )
+        workplace = self._job.workplace
+        takes_time = workplace.takes_time(phase)
+        make_specs = partial(workplace.specs, phase, self._state.stop_flag.is_set)
+        specs = await trio.to_thread.run_sync(make_specs) if takes_time else make_specs()
         if self._state.stop_flag.is_set():
             return
         await self._judge.prepare(phase)
@@ -220,7 +221,7 @@ class Supervisor:
         for note in _leftover_notes(self._state.guard.kill_leftovers(), phase):
             self._emit(note)
         await done.wait()
-        await self._judge.judge(phase_run.record.take_ended())
+        await self._judge.judge(phase_run.record.take_ended(), in_thread=takes_time)
         self._emit_notices()
 
     def _emit_notices(self) -> None:
@@ -409,10 +410,14 @@ class Judge:
         if any(self._workplace.programs[name].rules for name in names):
             await trio.to_thread.run_sync(self._checker.start)
 
-    async def judge(self, ended: list[EndedCopy]) -> None:
-        """Judge ended copies in a worker thread; emit the verdicts in the order of `ended`."""
+    async def judge(self, ended: list[EndedCopy], *, in_thread: bool = True) -> None:
+        """Judge ended copies; emit the verdicts in the order of `ended`.
+
+        `in_thread`: signals and other tasks go on meanwhile.
+        """
         for batch in batched(ended, _JUDGED_TOGETHER):
-            verdicts = await trio.to_thread.run_sync(self._judge, batch)
+            judge = partial(self._judge, batch)
+            verdicts = await trio.to_thread.run_sync(judge) if in_thread else judge()
             for ended_copy, check in zip(batch, verdicts, strict=True):
                 if ended_copy.event is not None:
                     self._report(ended_copy.event, ended_copy.spec, check)

@@ -221,6 +221,18 @@ class RunFolders:
         ]
         self._overlaps = False  # copies run while others' files are made, judged and removed
 
+    def takes_time(self, phase: Phase) -> bool:
+        """Tell whether directories are made or outputs are checked for a phase.
+
+        All else is done in less time than it takes to hand it to another thread.
+        """
+        names = {step.benchmark for queue in phase.queues for step in queue.steps}
+        programs = [self.programs[name] for name in names]
+        return phase.window is not None or any(
+            program.directory is None or program.own or program.setup or program.rules
+            for program in programs
+        )
+
     def specs(
         self, phase: Phase, stop: Callable[[], bool] = lambda: False
     ) -> dict[tuple[int, int], CopySpec]:
