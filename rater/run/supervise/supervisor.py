@@ -418,6 +418,7 @@ class Judge:
         for batch in batched(ended, _JUDGED_TOGETHER):
             judge = partial(self._judge, batch)
             verdicts = await trio.to_thread.run_sync(judge) if in_thread else judge()
+            await trio.lowlevel.checkpoint()  # a signal is heard between any two batches
             for ended_copy, check in zip(batch, verdicts, strict=True):
                 if ended_copy.event is not None:
                     self._report(ended_copy.event, ended_copy.spec, check)

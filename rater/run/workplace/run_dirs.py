@@ -105,6 +105,11 @@ class Program(Struct, frozen=True, kw_only=True):
     has_placeholders: bool = False  # in `argv`: each run of a copy has its own arguments
 
     @property
+    def takes_time(self) -> bool:
+        """Tell whether directories are made, commands run or outputs checked for its copies."""
+        return bool(self.directory is None or self.own or self.setup or self.rules)
+
+    @property
     def rules(self) -> CheckRules:
         """Return the rules for its outputs."""
         return CheckRules(self.expected, self.metrics)
@@ -222,16 +227,9 @@ class RunFolders:
         self._overlaps = False  # copies run while others' files are made, judged and removed
 
     def takes_time(self, phase: Phase) -> bool:
-        """Tell whether directories are made or outputs are checked for a phase.
-
-        All else is done in less time than it takes to hand it to another thread.
-        """
+        """Tell whether a phase has more to make or check than handing it to a thread would cost."""
         names = {step.benchmark for queue in phase.queues for step in queue.steps}
-        programs = [self.programs[name] for name in names]
-        return phase.window is not None or any(
-            program.directory is None or program.own or program.setup or program.rules
-            for program in programs
-        )
+        return phase.window is not None or any(self.programs[name].takes_time for name in names)
 
     def specs(
         self, phase: Phase, stop: Callable[[], bool] = lambda: False
