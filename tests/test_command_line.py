@@ -23,7 +23,7 @@ import psutil
 import pytest
 
 from rater.commands.cli import MENU, build_parser, main
-from rater.commands.command_line import RENAMED, parsers_below, shown_actions, subparsers_of
+from rater.commands.command_line import RENAMED, Parser, parsers_below, shown_actions, subparsers_of
 from rater.commands.machine import SHELLS
 from rater.plan.request import OPTIONS
 from rater.store.observations import MOST_BENCHMARKS
@@ -196,7 +196,9 @@ def _every(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]
 
 def test_no_line_of_any_help_is_wider_than_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    helps = [parser.format_help() for parser in _every(build_parser())]
+    parsers = list(_every(build_parser()))
+    helps = [parser.format_help() for parser in parsers]
+    helps += [parser.format_whole_help() for parser in parsers if isinstance(parser, Parser)]
     assert len(helps) > 30
     assert [line for text in helps for line in text.splitlines() if len(line) > 80] == []
 
@@ -207,6 +209,26 @@ def test_the_help_of_a_command_of_many_options_begins_with_one_line_of_usage() -
         first, second = parsers[name].format_help().splitlines()[:2]
         assert first == f"usage: rater {name} [OPTION ...] [SUITE[/BENCHMARK] ...]"
         assert second == ""
+
+
+def test_the_help_of_run_fits_a_person_and_help_all_has_every_option(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    parser = subparsers_of(build_parser())["run"]
+    short = parser.format_help()
+    assert len(short.splitlines()) < 80
+    assert "  --copies N" in short and "--check-limit" not in short
+    assert f"{len(parser.seldom)} more options: `rater run --help-all`\n" in short
+    with pytest.raises(SystemExit) as ended:
+        parser.parse_args(["--help-all"])
+    assert ended.value.code == 0
+    whole = capsys.readouterr().out
+    options = [
+        action.option_strings[0] for action in shown_actions(parser) if action.option_strings
+    ]
+    assert [option for option in options if f"  {option}" not in whole] == []
+    assert short == parser.format_help()  # as it was before
 
 
 def test_a_message_on_a_terminal_is_broken_between_words_and_a_path_stays_whole(

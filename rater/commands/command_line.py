@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Flag, auto
 from itertools import batched
 from textwrap import fill
@@ -36,6 +36,23 @@ NO_TRAITS = CommandTrait(0)
 RUNS = CommandTrait.STARTS | CommandTrait.RESTORES | CommandTrait.TAKES_COMMAND
 
 
+class WholeHelp(argparse.Action):
+    """Prints the help with all arguments, and exits."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> NoReturn:
+        """Do so; the rest of the command line does not count."""
+        del namespace, values, option_string
+        assert isinstance(parser, Parser)
+        sys.stdout.write(parser.format_whole_help())
+        parser.exit()
+
+
 class ParagraphHelpFormatter(argparse.HelpFormatter):
     """Help whose paragraphs are filled to the terminal's width; indented lines stand as written."""
 
@@ -64,15 +81,31 @@ class Parser(argparse.ArgumentParser):
         self.examples = examples  # command lines to copy, at the end of the help
         self.traits = traits
         self.also: dict[str, str] = {}  # commands of two words that begin with this one
+        self.seldom: set[str] = set()  # arguments that only `--help-all` shows, by `dest`
 
     def format_help(self) -> str:
-        """Return the help: a short usage, all arguments, and example command lines at its end.
+        """Return the help without what few people need, which `--help-all` has.
 
         `rater` stands for itself there, as in a manual, however this process was called.
         """
-        whole = super().format_help()
-        if self._short_usage is not None:
-            whole = self._short_usage + whole.removeprefix(self.format_usage())
+        return self._format_arguments(self.seldom)
+
+    def format_whole_help(self) -> str:
+        """Return the help with all arguments."""
+        return self._format_arguments(frozenset())
+
+    def _format_arguments(self, hidden: Collection[str]) -> str:
+        """Return the help: a short usage, arguments but the hidden ones, examples at its end."""
+        shown = {action: action.help for action in self._actions if action.dest in hidden}
+        for action in shown:
+            action.help = argparse.SUPPRESS
+        whole = super().format_help().removeprefix(self.format_usage())
+        for action, text in shown.items():
+            action.help = text
+        whole = (self._short_usage or self.format_usage()) + whole
+        if shown:
+            more = f"{len(shown)} more options: `{self.prog} --help-all`"
+            whole = f"{whole}\n{more}\n"
         also = "".join(f"  rater {name:<18} {about}\n" for name, about in self.also.items())
         lines = "".join(f"  {line}\n" for line in self.examples)
         for title, block in (("see also", also), ("examples", lines)):

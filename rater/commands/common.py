@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from rater.commands.command_line import NO_TRAITS, CommandTrait, Parser, Subparsers
-from rater.plan.options import Option, OptionForm
+from rater.commands.command_line import NO_TRAITS, CommandTrait, Parser, Subparsers, WholeHelp
+from rater.plan.options import Option, OptionForm, Trait
 from rater.plan.request import BY_NAME, DEFAULT_SUITE, KIT, OPTIONS
 from rater.text.values import duration_s, size_bytes
 from rater.workflow.arguments import Output, RunArguments, StartOptions
@@ -229,7 +229,7 @@ def _argument_settings(
 # -- The table of options as arguments -------------------------------------------------------------
 
 
-def add_run_arguments(parser: argparse.ArgumentParser, without: Sequence[str] = ()) -> None:
+def add_run_arguments(parser: Parser, without: Sequence[str] = ()) -> None:
     """Declare suites and all options of `rater run`, except what is named in `without`.
 
     The value of an option that was not given is None, False or an empty list: `Request` has the
@@ -247,10 +247,20 @@ def add_run_arguments(parser: argparse.ArgumentParser, without: Sequence[str] = 
         group = parser.add_argument_group(title)
         for option in options:
             if option.name not in without:
-                add_option(group, option)
+                action = add_option(group, option)
+                if Trait.COMMON not in option.traits:
+                    parser.seldom.add(action.dest)
+    parser.add_argument(
+        "--help-all",
+        action=WholeHelp,
+        dest="help",
+        default=argparse.SUPPRESS,
+        nargs=0,
+        help="show all options and exit",
+    )
 
 
-def add_option(parser: argparse._ActionsContainer, option: Option) -> None:
+def add_option(parser: argparse._ActionsContainer, option: Option) -> argparse.Action:
     """Declare one option of a run."""
     settings: dict[str, Any] = {"help": option.help, "dest": option.dest}
     form, convert = option.kind.form, option.kind.convert
@@ -264,4 +274,5 @@ def add_option(parser: argparse._ActionsContainer, option: Option) -> None:
         settings |= {"action": "extend", "nargs": "+"}
     if option.const is not None:
         settings |= {"nargs": "?", "const": option.const}
-    parser.add_argument(option.typed, *(f"--{name}" for name in option.aliases), **settings)
+    aliases = (f"--{name}" for name in option.aliases)
+    return parser.add_argument(option.typed, *aliases, **settings)

@@ -223,6 +223,7 @@ class Trait(Flag):
     # number there). Comparisons read that value, not the option.
     IN_HEAD = auto()
     MOVES_COPIES = auto()  # the places of copies follow from it
+    COMMON = auto()  # most people come for it: the short help has it
 
 
 SWEPT, IN_HEAD, MOVES_COPIES = Trait.SWEPT, Trait.IN_HEAD, Trait.MOVES_COPIES

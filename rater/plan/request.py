@@ -183,15 +183,15 @@ what runs:
     [field=called kind=name compare_as=recorded_effect]
 --copies N|pus|cores|nodes  default {DEFAULT_COPIES}: one per PU; {KIT}DIR and --speccmds: one
     per run directory in the command files
-    [traits=swept,in_head,moves_copies]
+    [traits=common,swept,in_head,moves_copies]
 --threads N  threads of each copy of a command, which gets a CPU for each; default 1 (in a suite
     each benchmark has its own)
-    [kind=whole traits=swept,moves_copies implies="threads per copy of "]
+    [kind=whole traits=common,swept,moves_copies implies="threads per copy of "]
 --metric PATTERN|HEAD:PATTERN  a number that the command prints, for all tables, comparisons and
     gates: a regular expression with the number in (...), as in 'Triad: ([0-9.]+) MB/s', or with
     name, unit and direction in front of a colon: 'bandwidth MB/s higher: ([0-9.]+)'; several
     times. A copy that prints none has failed
-    [field=metrics kind=metrics compare_as=recorded_effect]
+    [traits=common field=metrics kind=metrics compare_as=recorded_effect]
 --copy-numbers LIST/TOTAL  run these copies of TOTAL alone, such as 3/8: copies have these
     numbers in RATER_COPY, and TOTAL in RATER_COPIES (`divots --confirm` does so)
     [kind=copy_numbers compare_as=recorded_effect]
@@ -199,7 +199,8 @@ what runs:
     barrier, next; rotated (or heterogeneous): copy n starts at benchmark n, no barrier;
     staggered: homogeneous with --stagger between starts; steady: copies repeat without barrier,
     completions inside --window count
-    [traits=swept,in_head implies="order, ms between starts, --increment, --warmup, --window"]
+    [traits=common,swept,in_head
+     implies="order, ms between starts, --increment, --warmup, --window"]
 --warmup S  steady: seconds before the window; default a tenth of it, or more: until every copy
     has run once, and half as much again
     [field=warmup_s kind=seconds traits=swept,in_head label=--warmup]
@@ -213,7 +214,7 @@ what runs:
 --increment K  rotated order: a copy goes on K benchmarks after each one; default 1
     [kind=whole traits=swept,in_head label=--increment]
 --iterations N  repeats; default 1
-    [kind=whole traits=swept,in_head compare_as=note]
+    [kind=whole traits=common,swept,in_head compare_as=note]
 --discard N  do not count the first N iterations
     [kind=whole traits=in_head compare_as=note label="discarded iterations"]
 --size  input size of the benchmarks; default {DEFAULT_SIZE}
@@ -225,10 +226,10 @@ what runs:
 where:
 --layout NAME|PATH|list:CPUS|expr:...  {DEFAULT_LAYOUT} (default) or another of `rater plan
     layouts`, a file of your own, list:0,8,1,9 or expr:E:N:8
-    [traits=swept,in_head,moves_copies]
+    [traits=common,swept,in_head,moves_copies]
 --bind pu|core|llc|node|package|none  a copy may use all of the core, llc, node or package it is
     on; default pu; none: copies are not bound
-    [neutral=pu traits=swept,moves_copies]
+    [neutral=pu traits=common,swept,moves_copies]
 --bind-from-file  copies go where the -b lines of the command files put them
     [kind=flag traits=moves_copies]
 --smt K  use K threads of each core
@@ -240,7 +241,7 @@ where:
 --mem, --memory POLICY[:nodes=LIST]  local (default), bind (strict: out of memory rather than
     remote), preferred, interleave, weighted or none; bind:nodes=2,3 names the NUMA nodes, remote
     ones too, bind:hbm the HBM near each copy
-    [field=memory traits=swept,in_head,moves_copies implies=memory]
+    [field=memory traits=common,swept,in_head,moves_copies implies=memory]
 --no-oversubscribe  refuse more copies than the layout has PUs for
     [field=oversubscribe kind=negated compare_as=nothing]
 --preflight ({"|".join(PREFLIGHTS)})  check free memory per NUMA node: warn (default),
@@ -258,18 +259,18 @@ where:
 
 how:
 --counters GROUP,...  groups to count (`rater doctor counters`)
-    [traits=swept compare_as=note]
+    [traits=common,swept compare_as=note]
 --accept-exit CODE,...  exit codes that count as success beside 0 (for grep, diff, solvers,
     timeout)
     [kind=exit_codes compare_as=note]
 --timeout S  end a copy that runs longer
-    [field=timeout_s kind=seconds_above_0 compare_as=nothing]
+    [traits=common field=timeout_s kind=seconds_above_0 compare_as=nothing]
 --grace S  seconds from SIGTERM to SIGKILL; default {DEFAULT_GRACE_S:g}
     [field=grace_s kind=seconds compare_as=nothing]
 --tag K=V  kept with the run
-    [field=tags kind=pairs compare_as=nothing]
+    [traits=common field=tags kind=pairs compare_as=nothing]
 --env K=V  set in every copy
-    [field=environment kind=variables compare_as=recorded_effect]
+    [traits=common field=environment kind=variables compare_as=recorded_effect]
 --wrap PREFIX  e.g. 'perf stat -o out', before every copy
     [kind=words traits=swept,in_head label=--wrap]
 --alloc system|jemalloc|mimalloc|tcmalloc|PATH  the memory allocator of copies: system (default),
@@ -307,7 +308,7 @@ how:
 --run-dirs  each copy of a command works in a directory of its own, below RATER_CACHE/work
     [kind=flag]
 --keep  keep the run directories; the result names them
-    [kind=flag compare_as=nothing]
+    [traits=common kind=flag compare_as=nothing]
 --force  run even if memory or disk may be insufficient
     [kind=flag compare_as=nothing]
 --share  run beside another rater

@@ -15,6 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from rater.commands.cli import main
+from rater.commands.command_line import Parser
 from rater.commands.common import add_run_arguments
 from rater.plan.request import Request, request_from_json, request_to_json
 from rater.plan.suite import Command, Expected, Size
@@ -59,7 +60,7 @@ OF_KIT = [
 
 
 def asked(*words: str, command: list[str] | None = None) -> Request:
-    parser = argparse.ArgumentParser()
+    parser = Parser()
     add_run_arguments(parser)
     there = argparse.Namespace(command=command, defaults=())
     return RunArguments.from_parsed(vars(parser.parse_args(words, there))).request()
