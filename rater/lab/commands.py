@@ -27,8 +27,9 @@ else nothing is chosen."""
 
 
 _Y = """
---y time|cpu|user|energy|cycles|metric:NAME =time
-                     of a copy: its time (default), its CPU time (where others work on the machine
+--y time|cpu|user|energy|cycles|metric:NAME
+                     of a copy: its time (the default; in a virtual machine whose host takes free
+                     memory back its user time), its CPU time (where others work on the machine
                      too), its user time (without what the kernel does for it: the first touch of
                      memory), joules, cycles counted, or a number that it reports of itself
                      (metric:updates)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -184,3 +186,23 @@ def test_a_sweep_with_too_few_layouts_for_a_model_is_not_drawn(
     make_sweep(database, "pages", {"0%": [8.0], "100%": [4.0]})
     status, _, err = rater("lab", "model", "last", "-o", tmp_path / "fits.svg")
     assert (status, "nothing to draw: a model needs 3 values of x" in err) == (2, True)
+
+
+def test_where_the_host_takes_memory_back_y_is_user_time_unless_one_is_named(
+    rater: Rater, database: Path
+) -> None:
+    make_sweep(database, "pages", LINE)
+    with closing(sqlite3.connect(database)) as db, db:
+        db.execute(
+            "INSERT INTO setting (run_id, name, value) "
+            "SELECT id, 'virtualization.free_memory', 'reported' FROM run"
+        )
+        db.execute("UPDATE copy SET user_ns = 5000000000")
+    status, out, _ = rater("lab", "model", "last")
+    assert status == 0
+    assert "y is user time: the host of this virtual machine takes free memory back" in " ".join(
+        out.split()
+    )
+    assert "y: user time of a copy (s)" in " ".join(out.split())
+    _, out, _ = rater("lab", "model", "last", "--y", "time")
+    assert "y: time of a copy (s)" in " ".join(out.split())

@@ -23,7 +23,14 @@ from rater.lab.models.model import (
 )
 from rater.lab.models.observed import ModelRequest, observe
 from rater.lab.models.points_file import points_of_csv
-from rater.lab.models.quantities import PAGES, PredictorKind, effort_named
+from rater.lab.models.quantities import (
+    HOST_TAKES_MEMORY,
+    OF_TIME,
+    PAGES,
+    PredictorKind,
+    effort_named,
+    usual_effort,
+)
 from rater.lab.models.show import ModelSource, models_document, models_parts, models_svg
 from rater.lab.models.show_study import lab_document, lab_parts, page_part
 from rater.lab.trace.ranking import page_costs
@@ -87,7 +94,7 @@ def lab_pages(
     study: StudyOptions,
     show: str | None,
     file: str | None,
-    y: str,
+    y: str | None,
 ) -> int:
     """Sweep page layouts, or take a stored sweep, and show the models of y over them."""
     page = _page_of(None if file is None else Path(file), json=output.json)
@@ -135,7 +142,9 @@ def _sweep_of(
     return typed, sweep_options
 
 
-def tell_ended(page: LabPage, effort_word: str, output: Output, store: Store, sweep: int) -> None:
+def tell_ended(
+    page: LabPage, effort_word: str | None, output: Output, store: Store, sweep: int
+) -> None:
     """Show the results of a sweep that has ended, or was stopped early."""
     slots = load_sweep(store, sweep).slots
     if len({slot.slot.point for slot in slots if slot.done}) < 2:  # stopped: nothing to compare
@@ -144,15 +153,17 @@ def tell_ended(page: LabPage, effort_word: str, output: Output, store: Store, sw
         _tell(page, effort_word, output, store, sweep)
 
 
-def _tell(page: LabPage, effort_word: str, output: Output, store: Store, sweep: int) -> None:
+def _tell(page: LabPage, effort_word: str | None, output: Output, store: Store, sweep: int) -> None:
     word = f"{PREFIX}{sweep}"
     points = load_points(store, [word])
+    effort = effort_named(effort_word) if effort_word else usual_effort(points)
+    is_chosen = effort_word is None and effort is not OF_TIME
     lab = page_lab(
         sweep,
         points,
         looks=count_interim_looks(store, points),
-        missing=missing_points(store, [word]),
-        predicting=effort_named(effort_word),
+        missing=(*missing_points(store, [word]), *([HOST_TAKES_MEMORY] if is_chosen else [])),
+        predicting=effort,
         traces=traces_of(store, points),
     )
     path = None if output.json and page.file is None else _write(page, store, lab)
@@ -209,7 +220,7 @@ class ModelOptions(Struct, frozen=True, kw_only=True):
     """
 
     x: str | None
-    y: str
+    y: str | None
     axis: str | None
     degree: int
     file: str | None
@@ -218,7 +229,7 @@ class ModelOptions(Struct, frozen=True, kw_only=True):
 def model_points(output: Output, csv: str, options: ModelOptions) -> int:
     """Print the models of points that somebody else measured. Raises `InputError`."""
     drawing = drawing_file(options.file)
-    if options.x is None:
+    if options.x is None or options.y is None:
         raise InputError("--csv: expected --x COLUMN and --y COLUMN as well, names of its columns")
     if options.axis is not None:
         raise InputError("--axis is of a sweep: leave it out with --csv")
@@ -232,12 +243,16 @@ def model_sweep(output: Output, sweep_word: str, options: ModelOptions) -> int:
     """Print the models of a sweep. Raises `InputError`."""
     drawing = drawing_file(options.file)
     predictor = None if options.x is None else _predictor(options.x)
-    model_request = ModelRequest(effort_named(options.y), predictor, options.axis)
     with open_existing_store(output) as store:
         number = find_sweep(store, sweep_word)
+        points = load_points(store, [f"{PREFIX}{number}"])
+        effort = effort_named(options.y) if options.y else usual_effort(points)
         missing = missing_points(store, [f"{PREFIX}{number}"])
+        if options.y is None and effort is not OF_TIME:
+            missing = (*missing, HOST_TAKES_MEMORY)
+        model_request = ModelRequest(effort, predictor, options.axis)
         models = models_in(store, number, model_request, options.degree)
-        disturbed = disturbed_points(load_points(store, [f"{PREFIX}{number}"]))
+        disturbed = disturbed_points(points)
     source = ModelSource(number, f"sweep {number}", missing=missing, disturbed=tuple(disturbed))
     _print_models(output, models, source, options, drawing)
     return 0
