@@ -28,7 +28,7 @@ SEEN_S = 0.024  # of CPU; linear ones need a tenth
 LETTERS = 1 << 20
 # What is not known before a run: file, and why it may be so.
 MADE_LATER = {
-    "plan/suite.py": "a suite's own pattern, compiled to see whether it can be",
+    "plan/metric.py": "a suite's own pattern, compiled to see whether it can be",
     "run/workplace/compare_output.py": "a suite's own pattern, run where it has a time limit",
     "settings/known.py": "words of our own table of settings",
     "plan/placement/expression.py": "names of the forms in our own table",

@@ -27,7 +27,7 @@ _MEMORY_TYPES = {
 }
 # How firmware names a channel in the bank locator: `P0 CHANNEL H`, `P0_Node0_Channel3_Dimm0`,
 # `NODE 1 CHANNEL 2 DIMM 0`, `P0-H`. A name of another form, as `BANK 3`, tells no channel.
-_CHANNEL = re.compile(r"(?P<before>.*?)[ _-]*(?:CHANNEL|CHAN|CH)[ _-]*(?P<channel>[A-Z]|\d{1,2})\b")
+_CHANNEL = re.compile(r"(?P<before>.*?)(?:CHANNEL|CHAN|CH)[ _-]*(?P<channel>[A-Z]|\d{1,2})\b")
 _SHORT_CHANNEL = re.compile(r"(?P<before>(?:P|CPU|PROC)[ _]?\d+)[ _-](?P<channel>[A-Z])")
 _NO_NAMES = ("", "not specified", "unknown", "none", "default string", "to be filled by o.e.m.")
 
@@ -65,7 +65,7 @@ class MemorySlot(Struct, frozen=True, kw_only=True):
         match = _SHORT_CHANNEL.fullmatch(bank) or _CHANNEL.match(bank)
         if match is None:
             return None
-        before = match["before"].strip(" -").replace(" ", "-")
+        before = match["before"].strip(" _-").replace(" ", "-")
         return f"{before}-{match['channel']}" if before else match["channel"]
 
     @property

@@ -30,7 +30,7 @@ type OpenEvent = Callable[[int, int, int], int]  # type, config, CPU: a descript
 
 _DEVICES = "sys/bus/event_source/devices"
 _LINE_BYTES = 64
-_TERM = re.compile(r"(\w+)=(0x[0-9a-fA-F]+|\d+)")
+_TERM = re.compile(r"\b(\w+)=(0x[0-9a-fA-F]+|\d+)")
 _BITS = re.compile(r"config:(\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)")
 _MODEL = re.compile(r"^model\s*: (\d+)$", re.MULTILINE)
 _GENUINE_INTEL = "GenuineIntel"

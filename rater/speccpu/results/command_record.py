@@ -32,7 +32,7 @@ _FINISHED = re.compile(
 )
 _RUN = re.compile(r"run (\d+) started at")
 _MARK: Final = re.compile(rb"^(?:child started: \d|runs? (?:\d+ )?started at\s)", re.MULTILINE)
-_PROGRAM = re.compile(r"([\w.+-]+)_(base|peak)\.")
+_PROGRAM = re.compile(r"(?<![\w.+-])([\w.+-]+)_(base|peak)\.")
 _INVOKED = re.compile(rb"Invoked as: (.*)")
 _LEAST_STAGGER_NS: Final = 50_000_000  # starts further apart than any loop of forks leaves them
 

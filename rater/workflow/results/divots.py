@@ -121,7 +121,8 @@ def load_or_analyse(
         run = run or store.load(head.run)
         analysis = replace(analysis, disturber=run_counters(run).disturber)
     has_divots = any(not finding.explained for finding in analysis.findings)
-    if has_divots or analysis.disturbed or run is not None:
+    # Only runs that rater made have series, and an import may have millions of rows.
+    if head.source == "run" and (has_divots or analysis.disturbed or run is not None):
         run = run or store.load(head.run)
         analysis = replace(analysis, periods=_periods(run))
     if not (has_divots or analysis.disturbed) or not _is_repeatable(store, head):
