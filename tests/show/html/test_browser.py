@@ -180,6 +180,32 @@ def test_a_table_sorts_by_click_and_by_key(run_page: Browser) -> None:
     assert down[0] > down[-1]
 
 
+def test_rows_are_filtered_by_their_words_and_what_is_shown_becomes_csv(run_page: Browser) -> None:
+    table = "document.querySelector('#results section table')"
+    shown = f"[...{table}.tBodies[0].rows].filter(r => !r.hidden).length"
+    every = run_page.js(shown)
+    name = run_page.js(f"{table}.tBodies[0].rows[0].cells[0].textContent")
+    run_page.click("#rows")
+    run_page.type(name)
+    few = run_page.js(shown)
+    assert 0 < few < every
+    assert run_page.js("location.hash").startswith("#rows=")
+    # The button makes a file of its text; the browser of a test has no folder for it.
+    saved = run_page.js(
+        "(async () => { let kept; HTMLAnchorElement.prototype.click = () => {};"
+        " URL.createObjectURL = (blob) => { kept = blob; return '#'; };"
+        " document.querySelector('#results .csv').click(); return await kept.text(); })()"
+    )
+    lines = saved.splitlines()
+    assert len(lines) == 1 + few  # the heading
+    assert all(line.startswith(name) for line in lines[1:])
+    run_page.js(
+        "{const rows = document.getElementById('rows'); rows.value = '';"
+        " rows.dispatchEvent(new Event('input'))}"
+    )
+    assert run_page.js(shown) == every
+
+
 def test_a_click_on_a_bracket_shows_its_copies(run_page: Browser) -> None:
     chosen = "document.getElementById('bracket').selectedOptions[0].textContent"
     before = run_page.js(chosen)
