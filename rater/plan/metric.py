@@ -25,6 +25,7 @@ class Metric(Struct, frozen=True, kw_only=True):
     combine: str  # over copies: "sum" or "mean"
     file: str  # "stdout", "stderr" or a path relative to the run directory
     scale: float  # the value is the number found x scale
+    is_sum: bool = False  # the sum of all matches counts, with or without commas in numbers
 
 
 def compile_pattern(text: str) -> re.Pattern[str]:

@@ -69,6 +69,7 @@ class Request(Struct, frozen=True, kw_only=True):
     called: str | None = None
     copies: str | None = None  # None: as many as the layout counts, else one for each of its PUs
     threads: int = 1  # CPUs of each copy of a command
+    count: str | None = None
     metrics: tuple[str, ...] = ()  # numbers that a command reports: texts of `plan.metric`
     copy_numbers: str | None = None  # those of another run that copies stand for: `CopyNumbers`
     mode: str | None = None
@@ -192,6 +193,10 @@ what runs:
     name, unit and direction in front of a colon: 'bandwidth MB/s higher: ([0-9.]+)'; several
     times. A copy that prints none has failed
     [traits=common field=metrics kind=metrics compare_as=recorded_effect]
+--count (instructions)  count what no noise changes: user instructions of each copy, by the PMU
+    where there is one, else by valgrind, with which a copy takes 5 to 50 times as long; compare
+    them with --by instructions
+    [traits=swept,common]
 --copy-numbers LIST/TOTAL  run these copies of TOTAL alone, such as 3/8: copies have these
     numbers in RATER_COPY, and TOTAL in RATER_COPIES (`divots --confirm` does so)
     [kind=copy_numbers compare_as=recorded_effect]

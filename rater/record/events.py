@@ -372,6 +372,18 @@ class CopyCounted(Struct, frozen=True):
     counts: tuple[EventCount, ...]
 
 
+COUNT_GROUP = "generic:count" + USER_ONLY  # what `--count instructions` counts by the PMU
+
+
+def instructions_counted(counts: tuple[EventCount, ...]) -> tuple[float, ...]:
+    """Return the instructions of a copy where `--count` had them counted all the time, else ()."""
+    return tuple(
+        float(count.value)
+        for count in counts
+        if count.group_name == COUNT_GROUP and count.in_full and count.value is not None
+    )
+
+
 class PhaseCounted(Struct, frozen=True, kw_only=True):
     """The CPU time that rater spent on counting the copies of a phase, outside of their times."""
 

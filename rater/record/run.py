@@ -74,6 +74,9 @@ def escape_undecodable(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
+INSTRUCTIONS = "instructions"  # the metric of `--count instructions`; its unit names the source
+
+
 class MetricUsed(Struct, frozen=True):
     """A number that a benchmark reports of itself, as the suite declares it."""
 

@@ -29,8 +29,10 @@ from rater.record.events import (
     Resting,
     RunEnded,
     Sampled,
+    instructions_counted,
 )
 from rater.record.run import (
+    INSTRUCTIONS,
     BenchmarkUsed,
     CopyStatus,
     Host,
@@ -231,6 +233,9 @@ def _metrics(database: Database, run_id: int, event: CopyEnded | OutputChecked) 
 def _append_copy_rows(database: Database, run_id: int, event: CopyCounted | PagesHad) -> None:
     if isinstance(event, CopyCounted):
         _counts(database, run_id, event)
+        for value in instructions_counted(event.counts):
+            key = _copy_key(run_id, event)
+            database.insert("copy_metric", replace=True, **key, name=INSTRUCTIONS, value=value)
     elif event.regions:
         database.insert_all("page_region", event.regions, replace=True, **_copy_key(run_id, event))
 

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from rater.plan.count import CountSource
 from rater.plan.counter_choice import (
     CounterChoice,
     TableGroup,
@@ -29,6 +30,7 @@ from rater.plan.schedule import Plan
 from rater.plan.suite import Benchmark, Suite
 from rater.plan.suite_find import suite_file_text
 from rater.plan.topology import Topology
+from rater.record.events import COUNT_GROUP
 from rater.run.host import discover as machine
 from rater.run.host.admission import default_lock_path, machine_lock
 from rater.run.host.facts import host_facts, settings_snapshot
@@ -36,6 +38,7 @@ from rater.run.host.hardware import hardware_facts
 from rater.run.host.memory import read_node_memory
 from rater.run.host.procfs import list_folder
 from rater.run.launcher.processor import processor_facts
+from rater.run.observe.count_source import find_count_source
 from rater.run.observe.energy import energy_sources
 from rater.run.observe.perf import (
     CounterPlan,
@@ -101,11 +104,39 @@ def hardware(output: Output, run_of: str | None) -> int:
 # -- Hardware counters: what a run asked for, what this machine gives, `rater doctor counters` -----
 
 
-def counters_of(request: Request, topology: Topology, plan: Plan) -> CounterChoice | None:
+def count_source_of(request: Request, topology: Topology) -> CountSource | None:
+    """Return what counts instructions; None: they are not asked for, or planned elsewhere.
+
+    Raises `InputError` where nothing can count them, or the run cannot have it.
+    """
+    if request.count is None or not topology.is_this_system:
+        return None
+    if request.of_kit:
+        raise InputError("--count: of commands and suites; benchmarks of SPEC CPU have none yet")
+    if request.counters is not None:
+        raise InputError("--count and --counters want the same counters: make a run with each")
+    return find_count_source()
+
+
+def count_warnings(source: CountSource | None) -> tuple[str, ...]:
+    """Return what a person should know before copies are counted."""
+    if source is None or not source.wrap:
+        return ()
+    return (
+        f"instructions are counted by {source.name}: copies take 5 to 50 times as long, and their "
+        "times are no measure of anything; compare with --by instructions",
+    )
+
+
+def counters_of(
+    request: Request, topology: Topology, plan: Plan, count: CountSource | None = None
+) -> CounterChoice | None:
     """Return what a run is to count; None: nothing, or it is planned for another machine.
 
     Raises `InputError` for groups that are not there, and for more of them than iterations.
     """
+    if count is not None and not count.wrap:
+        return choose_groups(COUNT_GROUP, this_processor(sysroot()))
     if request.counters is None or not topology.is_this_system:
         return None
     choice = choose_groups(request.counters, this_processor(sysroot()))

@@ -28,7 +28,13 @@ from rater.analysis.compare.rows import (
 )
 from rater.analysis.results.copies import Point, without_repeats
 from rater.analysis.results.disturbed import is_too_disturbed
-from rater.analysis.results.measure import MetricMeasure, find_measure, measures_of, with_measure
+from rater.analysis.results.measure import (
+    MetricMeasure,
+    find_measure,
+    measures_of,
+    varying_counts,
+    with_measure,
+)
 from rater.analysis.results.rates import (
     Key,
     RunRates,
@@ -145,13 +151,14 @@ def _compare(
             *dict.fromkeys(lines),
             *_not_in_pairs(strata),
             *partly,
+            *varying_counts(measure, {side.label: _runs_of(side.points) for side in sides}),
         ),
         lost=tuple(_lost(keys, grid, where)),
         margin=margin,
         confidence=row_maker.confidence,
         looks=looks,
         compared=sum(p_of(cell) is not None for row in rows for cell in row.cells),
-        troubles=troubles,
+        troubles=troubles if measure is None or measure.is_disturbable else (),
         doctor=doctor_differences(_points_of(sides), differences),
         pages=_page_warnings(sides),
         measure=measure,

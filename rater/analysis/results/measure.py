@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from statistics import median
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,15 +12,18 @@ from msgspec.structs import replace
 from rater.analysis.results.metrics import MetricResult, metric_results
 from rater.analysis.results.rates import RunRates, TuneRates
 from rater.analysis.results.result import MeasuredValue, Result
+from rater.record.run import INSTRUCTIONS
 from rater.record.stored import StoredRun
 from rater.system.errors import InputError
 from rater.text.documents import did_you_mean
+from rater.text.values import group_by_key, percent
 
 # What is compared is a *merit*, which rises as things get better: the value where higher is
 # better, its inverse where lower is. So a ratio above 1 is better, of a bandwidth as of a latency,
 # and verdicts, gates and charts need not know of what. Beside it stand the values themselves.
 
 
+_STEADY_COUNTS = 0.005  # share by which counts of equal runs differ: less is the start of a process
 _NO_TIME = "it is of what copies report"  # why CPU time cannot stand for it
 
 
@@ -65,7 +69,12 @@ def measures_of(runs: Iterable[StoredRun]) -> tuple[MetricMeasure, ...]:
                     (metric.unit, metric.better, metric.combine)
                 )
     return tuple(
-        MetricMeasure(name=name, unit=unit, better=Better(better))
+        MetricMeasure(
+            name=name,
+            unit=unit,
+            better=Better(better),
+            is_disturbable=name != INSTRUCTIONS or not unit,
+        )
         for name, kinds in kinds_by_name.items()
         if len(kinds) == 1
         for unit, better, _ in kinds
@@ -80,6 +89,18 @@ def find_measure(name: str, runs: Iterable[StoredRun]) -> MetricMeasure:
     if name in measures:
         return measures[name]
     reported = {metric.name for run in runs for used in run.benchmarks for metric in used.metrics}
+    sources = {
+        metric.unit
+        for run in runs
+        for used in run.benchmarks
+        for metric in used.metrics
+        if metric.name == name == INSTRUCTIONS
+    }
+    if len(sources) > 1:
+        raise InputError(
+            f"--by {name}: counted by {' and by '.join(sorted(sources))}, which do not count "
+            "alike; compare runs of one source and version"
+        )
     if name in reported:
         raise InputError(
             f"--by {name}: it is not declared alike in all runs whether higher or lower is better; "
@@ -132,7 +153,37 @@ def _measured(result: MetricResult, measure: MetricMeasure) -> MeasuredValue | N
         value=result.value,
         merit=measure.merit(result.value),
         throughput=None if merit is None else merit * result.copies,
+        step=0.0 if measure.is_disturbable else 1.0,  # counts are whole numbers
     )
+
+
+def varying_counts(
+    measure: MetricMeasure | None, runs_by_side: Mapping[str, Sequence[StoredRun]]
+) -> Iterator[str]:
+    """Yield a sentence for each benchmark whose counts differ between equal runs of a side.
+
+    The spread of the counts is in the interval; the sentence says why it is there.
+    """
+    if measure is None or measure.is_disturbable:
+        return
+    largest: dict[str, float] = {}
+    for runs in runs_by_side.values():
+        counts = group_by_key(
+            (copy.benchmark, value)
+            for run in runs
+            for copy in run.copies
+            for name, value in copy.metrics
+            if name == measure.name and copy.counted and value > 0
+        )
+        for benchmark, values in counts.items():
+            spread = (max(values) - min(values)) / median(values)
+            largest[benchmark] = max(spread, largest.get(benchmark, 0.0))
+    for benchmark, spread in largest.items():
+        if spread > _STEADY_COUNTS:
+            yield (
+                f"{benchmark}: {measure.name} of equal runs differ by {percent(spread)} % (hash "
+                "seeds, a JIT or threads do that): judged with that spread"
+            )
 
 
 def unit_of_throughput(measure: MetricMeasure) -> str:

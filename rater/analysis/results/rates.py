@@ -81,8 +81,10 @@ class RunRates(Struct, frozen=True, kw_only=True):
     taken: bool = False  # others took too much of it for a comparison
 
     def step(self, key: Key) -> float:
-        """Return how coarse a benchmark's time is recorded, as a logarithm."""
+        """Return how coarse a benchmark's time, or measure, is recorded, as a logarithm."""
         rate = self.rates[key]
+        if rate.measured is not None:
+            return math.log1p(rate.measured.step / abs(rate.measured.value or math.inf))
         time_s = rate.bracket_s or rate.median_copy_s or 1 / (rate.per_s or math.inf)
         return math.log1p(self.step_s / time_s)
 

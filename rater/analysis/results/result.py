@@ -145,6 +145,7 @@ class MeasuredValue(Struct, frozen=True, kw_only=True):
     value: float  # over all copies, as the metric is declared: their sum or mean
     merit: float | None  # rises as it gets better
     throughput: float | None  # the merit of a copy x the copies: what a curve is of
+    step: float = 0.0  # that the value is a multiple of; 0: not known
 
 
 class Result(Struct, frozen=True, kw_only=True):

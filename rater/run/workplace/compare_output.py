@@ -77,7 +77,22 @@ def read_metric(path: Path, metric: Metric) -> float:
         raise WrongOutputError(f"metric {metric.name}: {error}") from error
 
 
+def _sum_of_matches(path: Path, metric: Metric) -> float:
+    """Return the sum of all matches of a pattern, of a file that is read line by line."""
+    pattern = re.compile(metric.pattern.encode())
+    numbers = []
+    with open_regular(path, metric.file) as file:
+        while line := file.readline(_WINDOW):
+            if match := pattern.match(line.rstrip(b"\r\n")):
+                numbers.append(int(match[1].replace(b",", b"")))
+        if not numbers:
+            raise WrongOutputError(f"{metric.file} has no line of the count; {_last_lines(file)}")
+    return float(sum(numbers)) * metric.scale
+
+
 def _read_value(path: Path, metric: Metric) -> float:
+    if metric.is_sum:
+        return _sum_of_matches(path, metric)
     file_name = metric.file
     with open_regular(path, file_name) as file:
         try:

@@ -115,7 +115,7 @@ def start_of(identity: str, ready: PreparedRun) -> StoredRun:
     resolved = ready.resolved
     request, plan = resolved.request, resolved.plan
     benchmarks = tuple(
-        _used(request, workload, program, lines, inputs)
+        _used(resolved, workload, program, lines, inputs)
         for workload, program, lines, inputs in zip(
             resolved.workloads, ready.built, ready.lines, ready.inputs, strict=True
         )
@@ -169,12 +169,13 @@ def start_of(identity: str, ready: PreparedRun) -> StoredRun:
 
 
 def _used(
-    request: Request,
+    resolved: RunPlan,
     workload: Workload,
     program: BuiltProgram,
     lines: tuple[CommandLine, ...],
     inputs: tuple[ReadyInput, ...],
 ) -> BenchmarkUsed:
+    request, count = resolved.request, resolved.count
     benchmark, kit, suite = workload.benchmark, workload.kit, workload.suite
     others = (request.wrap, benchmark.setup, suite.setup if suite else ())
     return BenchmarkUsed(
@@ -191,7 +192,7 @@ def _used(
         threads=benchmark.threads,
         metrics=tuple(
             MetricUsed(metric.name, metric.unit, metric.better, metric.combine)
-            for metric in benchmark.metrics
+            for metric in (*benchmark.metrics, *([count.metric] if count else []))
         ),
     )
 

@@ -259,6 +259,9 @@ def _program(
     wrap = request.wrap
     if wrap:
         wrap = (str(find_command(wrap[0], "--wrap")), *wrap[1:])
+    count = resolved.count
+    if count is not None:
+        wrap = (*wrap, *count.wrap)
     if workload.kit:
         if request.accept_exit:
             raise InputError("--accept-exit: benchmarks of SPEC CPU end with 0; leave it out")
@@ -272,7 +275,7 @@ def _program(
         inputs=inputs,
         expected=size.expected,
         directory=str(Path.cwd()) if elsewhere else None,
-        metrics=benchmark.metrics,
+        metrics=(*benchmark.metrics, *([count.metric] if count and count.pattern else [])),
         environment=benchmark_environment(workload.suite, benchmark, size, cache),
         threads=benchmark.threads,
         setup=setup_argv(benchmark),

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.plan.command_words import DIVIDER
+from rater.plan.count import CountSource
 from rater.plan.counter_choice import CounterChoice
 from rater.plan.placement.layout import Layout, called, load_layout, override_layout
 from rater.plan.placement.memory_policy import Memory, apply_memory_support, parse_memory
@@ -40,7 +41,12 @@ from rater.run.programs.compile import cache_root
 from rater.run.programs.tuning import UNTUNED, CopyTuning
 from rater.system.errors import InputError
 from rater.text.values import copies_text, count, truncate_list
-from rater.workflow.machine import counter_warnings, counters_of
+from rater.workflow.machine import (
+    count_source_of,
+    count_warnings,
+    counter_warnings,
+    counters_of,
+)
 from rater.workflow.run.workload import (
     KITS,
     KitBenchmark,
@@ -70,6 +76,7 @@ class RunPlan(Struct, frozen=True, kw_only=True):
     expected_s: dict[str, float]  # by benchmark: a guess for one phase without stagger
     tuning: CopyTuning = UNTUNED
     counters: CounterChoice | None = None  # None: nothing is counted
+    count: CountSource | None = None  # None: instructions are not counted
 
     @property
     def counted_events(self) -> int:
@@ -147,6 +154,7 @@ class RunSchedule(Struct, frozen=True, kw_only=True):
 
     plan: Plan
     counters: CounterChoice | None  # None: nothing is counted
+    count: CountSource | None  # None: instructions are not counted
 
 
 def resolve(request: Request, topology: Topology) -> RunPlan:
@@ -177,6 +185,7 @@ def resolve(request: Request, topology: Topology) -> RunPlan:
             *_overwritten(schedule.plan, loaded.kits),
             *placed.warnings,
             *counter_warnings(schedule.counters, schedule.plan),
+            *count_warnings(schedule.count),
             *rotation_warnings(
                 schedule.plan,
                 placed.placements,
@@ -191,6 +200,7 @@ def resolve(request: Request, topology: Topology) -> RunPlan:
         expected_s=_expected_times(chosen, placed, len(offered.counted.pus)),
         tuning=tuning_of(chosen.request) if topology.is_this_system else UNTUNED,
         counters=schedule.counters,
+        count=schedule.count,
     )
 
 
@@ -320,7 +330,9 @@ def _schedule(chosen: ChosenCopies, timing: CopyTiming, topology: Topology) -> R
         increment=request.increment,
         window=resolve_window(timing.mode, request.warmup_s, request.window_s, last_start_s),
     )
-    return RunSchedule(plan=plan, counters=counters_of(request, topology, plan))
+    count = count_source_of(request, topology)
+    counters = counters_of(request, topology, plan, count)
+    return RunSchedule(plan=plan, counters=counters, count=count)
 
 
 def _describe_layout(request: Request, offered: LayoutOffer, placed: PlacedCopies) -> str:
