@@ -69,8 +69,8 @@ class Request(Struct, frozen=True, kw_only=True):
     called: str | None = None
     copies: str | None = None  # None: as many as the layout counts, else one for each of its PUs
     threads: int = 1  # CPUs of each copy of a command
-    count: str | None = None
     metrics: tuple[str, ...] = ()  # numbers that a command reports: texts of `plan.metric`
+    count: str | None = None  # what is counted of copies: instructions
     copy_numbers: str | None = None  # those of another run that copies stand for: `CopyNumbers`
     mode: str | None = None
     warmup_s: float | None = None

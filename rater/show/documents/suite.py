@@ -73,6 +73,7 @@ class SuiteMetricJson(TypedDict):
     combine: Annotated[str, "Over copies: sum or mean."]
     file: Annotated[str, "stdout, stderr or a file of the run directory."]
     scale: Annotated[float, "What the number is multiplied by."]
+    is_sum: Annotated[bool, "Whether the sum of all matches counts, not the last one."]
 
 
 class SuiteBenchmarkJson(TypedDict):
