@@ -23,6 +23,7 @@ from typing import NamedTuple
 import trio
 
 from rater.record.events import CpuReading, CpuReadings, MachineReadings, PhaseSeries
+from rater.record.series import Column
 from rater.run.host.admission import limiting_groups
 from rater.run.host.facts import cpu_quotas
 from rater.run.host.foreign_load import TICKS_PER_S, cpu_ticks, process_stats
@@ -234,12 +235,13 @@ class PhaseCounters:
         self._khz: dict[int, tuple[int, int]] = {}  # sum and number, by CPU
         self._fillers: Counter[int | None] = Counter()  # ns by CPU
         self._over = False
+        self._first_readings: Sequence[Sequence[Column]] = ()  # of the sampler's sources
 
     def begin(self) -> None:
         """Read for the first time: all copies wait at their gates."""
         self._before = self.reader.before()
         if self._sampler is not None:
-            self._sampler.add(self._before.sample(), self._sampler.read_sources())
+            self._first_readings = self._sampler.read_sources()
 
     def end(self, copies: Mapping[int, int] | None = None) -> None:
         """Read for the last time; what comes later is no part of the phase.
@@ -249,7 +251,7 @@ class PhaseCounters:
         if self._after is not None:
             return
         self._after = self.reader.after()
-        if self._sampler is not None and self._sampler.samples > 1:  # else there is no series
+        if self._sampler is not None and self._sampler.samples:  # else there is no series
             at_ns = self._after.own["elapsed_ns"]
             self._sampler.add(self._after.sample(), self._sampler.read_sources())
             self._sampler.add_copies(at_ns, self._sampler.look_at(copies or {}, at_ns))
@@ -339,7 +341,9 @@ class PhaseCounters:
                 snapshot = self.reader.read_quick()
                 at_ns = snapshot.own["elapsed_ns"]
                 looks, readings = sampler.look_at(turn.copies, at_ns), sampler.read_sources()
-            if time.monotonic_ns() - at_ns <= _TORN_NS:
+            if time.monotonic_ns() - at_ns <= _TORN_NS and self._before is not None:
+                if not sampler.samples:  # a phase without a second sample does not pay for this
+                    sampler.add(self._before.sample(), self._first_readings)
                 sampler.add(snapshot._replace(throttles=throttles).sample(khz), readings)
             else:
                 looks = None
@@ -352,7 +356,7 @@ class PhaseCounters:
         assert self._sampler is not None
         begin_ns = time.thread_time_ns()
         still = {copy: look for copy, look in looks.items() if running.get(look.pid) == copy}
-        self._sampler.add_copies(at_ns, still)
+        self._sampler.add_copies(at_ns, still, {*running.values()})
         self.reader.spent_ns += time.thread_time_ns() - begin_ns
 
     def _read_frequencies(self, files: Iterable[tuple[int, Path]]) -> dict[int, int]:

@@ -10,7 +10,7 @@ hwmon/sysfs-interface.rst and filesystems/proc.rst of the kernel.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -168,6 +168,15 @@ class _Ended(NamedTuple):
     bytes_moved: tuple[int, ...]
 
 
+class _Packers(NamedTuple):
+    """A packer of each family."""
+
+    cpus: SeriesPacker
+    machine: SeriesPacker
+    copies: SeriesPacker
+    sources: Sequence[SeriesPacker]
+
+
 class PhaseSampler:
     """The series of one phase; `add`, `add_copies` and `close` may be called from other threads.
 
@@ -175,10 +184,8 @@ class PhaseSampler:
     """
 
     def __init__(self, sources: Iterable[SeriesSource], copies: Sequence[int]) -> None:
-        self._sources = [(source, _packer(source)) for source in sources if source.places]
-        self._cpus: SeriesPacker | None = None
-        self._machine: SeriesPacker | None = None
-        self._copies = SeriesPacker("copy", copies, COPY_COLUMNS)
+        self._sources = [source for source in sources if source.places]
+        self._packers: _Packers | None = None  # made by the first sample
         self._ended = dict.fromkeys(copies, _Ended(0, (0,) * len(_IO)))
         self._looks: dict[int, CopyLook] = {}
         self._last_ns: dict[int, int] = {}  # when a copy was looked at
@@ -189,7 +196,7 @@ class PhaseSampler:
 
     def read_sources(self) -> list[Sequence[Column]]:
         """Return what the sources say now."""
-        return [source.read() for source, _ in self._sources]
+        return [source.read() for source in self._sources]
 
     def add(self, sample: MachineSample, readings: Sequence[Sequence[Column]]) -> None:
         """Add a sample of all but the copies; the first one is of the phase's begin.
@@ -200,21 +207,31 @@ class PhaseSampler:
         with self._lock:
             if self._over:
                 return
-            if self._cpus is None or self._machine is None:
-                self._cpus = SeriesPacker("cpu", tuple(ticks), CPU_COLUMNS)
+            if self._packers is None:
                 columns = tuple(sorted(sample.counters.keys() - {"elapsed_ns"}))
-                self._machine = SeriesPacker("machine", (0,), columns)
+                self._packers = _Packers(
+                    cpus=SeriesPacker("cpu", tuple(ticks), CPU_COLUMNS),
+                    machine=SeriesPacker("machine", (0,), columns),
+                    copies=SeriesPacker("copy", tuple(self._ended), COPY_COLUMNS),
+                    sources=[
+                        SeriesPacker(source.family, source.places, source.columns)
+                        for source in self._sources
+                    ],
+                )
                 nothing = [0] * len(self._ended)
-                self._copies.add(sample.at_ns, [nothing] * len(COPY_COLUMNS))
-            self._cpus.add(sample.at_ns, _cpu_columns(self._cpus.places, ticks, sample))
-            numbers = [[sample.counters.get(name)] for name in self._machine.columns]
-            self._machine.add(sample.at_ns, numbers)
-            for (_, packer), columns_of_source in zip(self._sources, readings, strict=True):
+                self._packers.copies.add(sample.at_ns, [nothing] * len(COPY_COLUMNS))
+            cpus, machine = self._packers.cpus, self._packers.machine
+            cpus.add(sample.at_ns, _cpu_columns(cpus.places, ticks, sample))
+            machine.add(sample.at_ns, [[sample.counters.get(name)] for name in machine.columns])
+            for packer, columns_of_source in zip(self._packers.sources, readings, strict=True):
                 packer.add(sample.at_ns, columns_of_source)
             self.samples += 1
 
     def look_at(self, copies: Mapping[int, int], now_ns: int) -> dict[int, CopyLook]:
-        """Return what running copies (by process) have used; bytes of some, in turn."""
+        """Return what running copies (by process) have used, those of which it is known.
+
+        Of some, in turn, children and bytes are looked at.
+        """
         looks: dict[int, CopyLook] = {}
         numbers = [*copies.items()]
         first = self._turn * _MOST_LOOKS % max(1, len(numbers))
@@ -229,14 +246,19 @@ class PhaseSampler:
                 looks[copy] = look
         return looks
 
-    def add_copies(self, at_ns: int, looks: Mapping[int, CopyLook]) -> None:
-        """Add a sample of the copies, of which those of `looks` run at this moment."""
+    def add_copies(
+        self, at_ns: int, looks: Mapping[int, CopyLook], running: Collection[int] = ()
+    ) -> None:
+        """Add a sample of the copies; those `running` that have no look are not known."""
         with self._lock:
-            if self._over or not self.samples:
+            if self._over or self._packers is None:
                 return
             rows: list[tuple[int | None, ...]] = []
             for copy, ended in self._ended.items():
                 look = looks.get(copy)
+                if look is None and copy in running:
+                    rows.append((None,) * len(COPY_COLUMNS))
+                    continue
                 if look is None:
                     rows.append((ended.cpu_ns // 10**6, *ended.bytes_moved))
                     continue
@@ -248,7 +270,7 @@ class PhaseSampler:
                 kept = look if look.bytes_moved is not None else self._kept_bytes(copy, look)
                 self._looks[copy] = kept
                 self._last_ns[copy] = at_ns
-            self._copies.add(at_ns, [*zip(*rows, strict=True)])
+            self._packers.copies.add(at_ns, [*zip(*rows, strict=True)])
 
     def _kept_bytes(self, copy: int, look: CopyLook) -> CopyLook:
         before = self._looks.get(copy)
@@ -269,22 +291,18 @@ class PhaseSampler:
         """Return the series; nothing of a phase that had no sample between its edges."""
         with self._lock:
             self._over = True
-        if self._cpus is None or self._machine is None or self.samples < 3:
+        packers = self._packers
+        if packers is None or self.samples < 3:
             return ()
-        packers = (self._cpus, self._machine, self._copies, *(it for _, it in self._sources))
         return tuple(
             packer.finish(phase, origin_ns)
-            for packer in packers
-            if packer.places and packer.samples
+            for packer in (packers.cpus, packers.machine, packers.copies, *packers.sources)
+            if packer.places
         )
 
 
 def _sums(some: Sequence[int], more: Sequence[int]) -> tuple[int, ...]:
     return tuple(number + other for number, other in zip(some, more, strict=True))
-
-
-def _packer(source: SeriesSource) -> SeriesPacker:
-    return SeriesPacker(source.family, source.places, source.columns)
 
 
 def _cpu_columns(
@@ -309,16 +327,17 @@ def _cpu_columns(
 def look_at_copy(
     pid: int, before: CopyLook | None, *, since_ns: int, with_bytes: bool
 ) -> CopyLook | None:
-    """Return what a copy's processes have used, None once its first process is gone.
+    """Return what a copy's processes have used; None is not known.
 
-    `before`: the last look, so long ago. The time of children that were waited for is told in
-    ticks; they are looked at where the first process left the CPU to somebody.
+    `before`: the last look, so long ago. Unless bytes are due the children of a process are not
+    looked at: it must have had the CPU itself. The time of those that were waited for is in ticks.
     """
     own_ns = process_cpu_ns(pid)
     if own_ns is None:
         return None
-    if before is not None and not with_bytes and own_ns - before.cpu_ns >= _BUSY * since_ns:
-        return CopyLook(pid, own_ns, None)
+    if not with_bytes:
+        is_busy = before is not None and own_ns - before.cpu_ns >= _BUSY * since_ns
+        return CopyLook(pid, own_ns, None) if is_busy else None
     cpu_ns, moved = 0, _Moved()
     tree = [pid]
     for process in tree:  # which grows
@@ -329,11 +348,10 @@ def look_at_copy(
             continue
         process_ns = own_ns if process == pid else process_cpu_ns(process)
         cpu_ns += (process_ns or 0) + (stat.children * _TICK_MS * 10**6 if stat else 0)
-        if with_bytes:
-            moved.add(_numbers_at(f"/proc/{process}/io", _IO, name_word=0))
+        moved.add(_numbers_at(f"/proc/{process}/io", _IO, name_word=0))
         tree += map(int, children[: _MOST_PROCESSES - len(tree)])
     cpu_ns = max(cpu_ns, own_ns, before.cpu_ns if before is not None else 0)
-    return CopyLook(pid, cpu_ns, moved.total() if with_bytes else None)
+    return CopyLook(pid, cpu_ns, moved.total())
 
 
 class _Moved:

@@ -83,6 +83,20 @@ def test_a_copys_next_run_counts_on_from_the_one_before() -> None:
     assert series.values_of("read_bytes", 0) == (0, 10, 15)
 
 
+def test_a_copy_that_runs_and_was_not_looked_at_is_not_known() -> None:
+    sampler = PhaseSampler((), [0, 1])
+    sampler.add(sample(0, 0), [])
+    sampler.add(sample(1, 1), [])
+    sampler.add_copies(S, {0: CopyLook(70, S, None)}, {0, 1})
+    sampler.copy_ended(1, 71, 2 * S)
+    sampler.add(sample(2, 2), [])
+    sampler.add_copies(2 * S, {0: CopyLook(70, 2 * S, (5, 0, 0, 0))}, {0})
+    series = by_family(sampler.close(0, 0))["copy"]
+    assert series.values_of("cpu_ms", 0) == (0, 1000, 2000)
+    assert series.values_of("cpu_ms", 1) == (0, None, 2000)
+    assert series.values_of("read_bytes", 0) == (0, None, 5)
+
+
 def test_a_phase_without_a_sample_between_its_edges_has_no_series() -> None:
     sampler = PhaseSampler((), [0])
     sampler.add(sample(0, 0), [])
@@ -228,11 +242,14 @@ def test_a_copy_that_reads_and_writes_is_seen_with_its_children(tmp_path: Path) 
         look = look_at_copy(process.pid, None, since_ns=0, with_bytes=True)
         assert look is not None
         quick = look_at_copy(process.pid, look, since_ns=0, with_bytes=False)
+        idle = look_at_copy(process.pid, look, since_ns=10**12, with_bytes=False)
         process.communicate()
     assert look.cpu_ns > 0
     assert look.bytes_moved is not None
     assert look.bytes_moved[2] >= 1 << 20  # by calls of `cat`, from the cache or not
-    assert quick == CopyLook(process.pid, quick.cpu_ns if quick else 0, None)
+    # Without a look at its children: no more than that it had the CPU itself, else nothing.
+    assert quick is None or quick.bytes_moved is None
+    assert idle is None
     assert look_at_copy(process.pid, None, since_ns=0, with_bytes=True) is None
 
 
