@@ -77,8 +77,8 @@ def test_windows_are_as_long_as_the_time_allows() -> None:
         slots = sum(point.slots for point in points)
         runs = sum(bool(point.slots) for point in points)
         expected_s = limits.rounds * (1.1 * slots * window_s + runs * 1.0)
-        assert expected_s < 1.4 * limits.matrix_s
-        assert window_s >= 0.02
+        assert expected_s < 2.1 * limits.matrix_s
+        assert window_s >= 0.05
 
 
 def test_a_point_says_by_the_environment_whose_turn_comes_when() -> None:

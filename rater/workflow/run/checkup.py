@@ -66,6 +66,7 @@ _PAGE_MODE = 0o644
 if TYPE_CHECKING:
     from rater.show.documents.checkup import CheckupDocument
 
+_RETRIES = 2  # of a run in which a copy failed
 _TRIAL = 0  # the block in which set-up is timed, before the first round
 _SETUP_TIMES, _SETUP_MORE_S = 1.5, 0.05  # of what the trial took: memory is not always as fast
 
@@ -116,6 +117,7 @@ def checkup(output: Output, options: CheckupOptions, start_options: StartOptions
             {place: CampaignPoint(point.probe, request, None) for place, point in enumerate(points)}
         ),
         slots=(*trials, *slots),
+        retries=_RETRIES,
         output=output,
         quiet=True,
         name=name,
@@ -179,6 +181,10 @@ class _Checkup(Campaign[MadeRun]):
         """Return the run: all that is looked at came with it."""
         del slot, took_s
         return made_run
+
+    def disturbance(self, examined: MadeRun) -> str | None:
+        """Return why a run failed: of a copy whose end is not known its numbers are not, either."""
+        return examined.reason or "a copy failed" if examined.status else None
 
     def stopped(self, slot: SweepSlot, made_run: MadeRun) -> None:
         """Say nothing of a checkup that a signal ends."""
