@@ -14,6 +14,7 @@
 
 #include <dirent.h>
 #include <linux/sockios.h>
+#include <malloc.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/epoll.h>
@@ -33,9 +34,11 @@
 #define LATE_NS 750000000LL /* wake-ups half a second late were seen on full and virtual machines */
 #define LOOK_NS 1000000000LL /* between two looks at our own waiting, and at whether rater stands */
 #define GATHER_NS 20000000LL /* ends come in bursts: rater is woken once for all in this time */
+#define PATIENCE_PART 8      /* of the time of a run, where another one follows it */
 #define BURST 3              /* ends that are handled before all others are stamped */
 #define MOST_EVENTS 512      /* ends that are stamped at once */
 #define MOST_TABLE (1u << 30)     /* bytes */
+#define HEAP_BYTES (16 << 20)
 #define MOST_BACKLOG 5000         /* records that rater has not taken; more reports are not read */
 #define MOST_PROCESSES (1u << 20)
 #define MOST_REPORTS 512 /* pieces read before an end: all that a pipe holds, no flood */
@@ -69,9 +72,9 @@ struct process {
 };
 
 struct kept_table { /* a table that processes still need */
-    void *memory;
     size_t size;
     unsigned users;
+    _Alignas(8) char bytes[];
 };
 
 struct last { /* which process of a copy ended last, and whether well */
@@ -113,6 +116,7 @@ static struct { /* of the last look */
     int64_t at_ns, waited_ns; /* how long we had waited for a CPU; -1: not known */
 } look;
 static int64_t next_due_ns = NEVER, flush_ns = NEVER;
+static int64_t patience_of_followers_ns; /* a share of the time of the run that ended last */
 static struct { /* records on their way to rater: `sent` of `size`, with room for more */
     struct record *records;
     size_t size, room, sent;
@@ -131,10 +135,12 @@ static void *shared_memory(size_t size) {
 }
 
 static void let_go(struct kept_table *table) {
-    if (!--table->users) {
-        munmap(table->memory, table->size);
+    if (!--table->users)
         free(table);
-    }
+}
+
+static int64_t earlier(int64_t first_ns, int64_t second_ns) {
+    return first_ns < second_ns ? first_ns : second_ns;
 }
 
 static void enter(struct index *index, uint32_t number, const struct process *process) {
@@ -180,10 +186,11 @@ static struct record *say(int kind, const struct process *process, int64_t at_ns
         record->token = process->token;
         record->pid = process->pid;
     }
-    /* Nobody acts on an end while others run and none follows: it waits for more of them. */
-    bool can_wait = (kind == ENDED || kind == REPORT) && running && !followers;
-    if (!can_wait || flush_ns == NEVER)
-        flush_ns = can_wait ? now_ns() + GATHER_NS : 0;
+    /* Nobody acts on an end at once while others run: it waits for more of them. Where runs follow
+       one another rater has the time of one to make the next ones: it hears of many together. */
+    bool can_wait = running && (kind == ENDED || kind == REPORT || (kind == STARTED && followers));
+    int64_t patience_ns = !can_wait ? 0 : followers ? patience_of_followers_ns : GATHER_NS;
+    flush_ns = earlier(flush_ns, patience_ns ? now_ns() + patience_ns : 0);
     return record;
 }
 
@@ -459,6 +466,9 @@ static void handle_end(struct process *process, int64_t at_ns, int64_t stalled_n
     } else {
         followers -= process->after != 0;
     }
+    bool has_run = process->slot.figures.start_ns != 0;
+    int64_t share_ns = has_run ? (at_ns - process->slot.figures.start_ns) / PATIENCE_PART : 0;
+    patience_of_followers_ns = earlier(share_ns, GATHER_NS);
     struct record *record = say(ENDED, process, at_ns);
     record->status = status;
     record->figures = figures;
@@ -728,7 +738,7 @@ static bool prepare_birth(struct process *process, struct kept_table *kept,
                           const struct entry *entry) {
     unsigned char mask[MASK_BYTES];
     process->birth = (struct birth){
-        .table = {kept->memory, (uint32_t)kept->size}, .entry = entry, .slot = &process->slot,
+        .table = {kept->bytes, (uint32_t)kept->size}, .entry = entry, .slot = &process->slot,
         .gate = process->shares_gate ? opened : &process->slot.go,
         .closed = process->shares_gate ? *opened : 0, .awaited = awaited, .reports = reports[1],
         .first_pidfd = watch.ends < 0 ? 0 : (unsigned)watch.first};
@@ -750,7 +760,7 @@ static enum spawned spawn(struct kept_table *kept, const struct entry *entry, st
         place = (place + 1) % capacity;
     if (tried == capacity || entry->copy >= capacity)
         return fail(&born, FORKED, EAGAIN);
-    struct view table = {kept->memory, (uint32_t)kept->size};
+    struct view table = {kept->bytes, (uint32_t)kept->size};
     if (move_to_cpus(table, entry, cpus, &born) == SPAWN_FAILED)
         return SPAWN_FAILED;
     struct process *process = &processes[place];
@@ -779,9 +789,9 @@ static enum spawned spawn(struct kept_table *kept, const struct entry *entry, st
 
 /* Starts the processes of a table up to the first that cannot be started. */
 static void start_all(struct kept_table *kept) {
-    const struct table *head = kept->memory;
+    const struct table *head = (const struct table *)kept->bytes;
     const struct entry *entries = (const struct entry *)(head + 1);
-    if (head->format != FORMAT || ((const char *)kept->memory)[kept->size - 1] ||
+    if (head->format != FORMAT || kept->bytes[kept->size - 1] ||
         head->entries > (kept->size - sizeof *head) / sizeof *entries) {
         say_broken(NULL, 0, EBADMSG);
         return;
@@ -802,23 +812,23 @@ static void start_all(struct kept_table *kept) {
     say_ready();
 }
 
+/* The table is read, not mapped: see `keep_memory`. */
 static void start(int file) {
     struct stat status = {0};
     fstat(file, &status);
     size_t size = (size_t)status.st_size;
-    struct kept_table *kept = malloc(sizeof *kept);
-    if (!kept)
-        die("memory");
-    void *memory = size < sizeof(struct table) || size > MOST_TABLE
-                       ? MAP_FAILED
-                       : mmap(NULL, size, PROT_READ, MAP_PRIVATE, file, 0);
-    if (memory == MAP_FAILED) {
-        free(kept);
+    if (size < sizeof(struct table) || size > MOST_TABLE) {
         say_broken(NULL, 0, EBADMSG);
         return;
     }
-    *kept = (struct kept_table){memory, size, 1};
-    start_all(kept);
+    struct kept_table *kept = malloc(sizeof *kept + size);
+    if (!kept)
+        die("memory");
+    *kept = (struct kept_table){.size = size, .users = 1};
+    if (pread(file, kept->bytes, size, 0) == (ssize_t)size)
+        start_all(kept);
+    else
+        say_broken(NULL, 0, EBADMSG);
     let_go(kept);
 }
 
@@ -903,6 +913,18 @@ static void note_continue(int number) {
     was_continued = 1;
 }
 
+/* Takes the memory that is needed at once, and gives none back. To change the map waits for every
+   child that holds its lock, as in exec, and on a full machine that child waits for a CPU: the
+   launcher would stand still until then, whatever its priority. */
+static void keep_memory(void) {
+#ifdef M_TOP_PAD
+    mallopt(M_MMAP_MAX, 0);
+    mallopt(M_TRIM_THRESHOLD, INT32_MAX);
+    mallopt(M_TOP_PAD, HEAP_BYTES);
+#endif
+    free(malloc(1));
+}
+
 /* Returns the number behind all open descriptors; 0 where they cannot be read. */
 static int number_behind_descriptors(void) {
     DIR *folder = opendir("/proc/self/fd");
@@ -955,12 +977,9 @@ static void settle(void) {
         close(terminal);
     }
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    keep_memory();
     prepare_watch();
     rise();
-}
-
-static int64_t earlier(int64_t first_ns, int64_t second_ns) {
-    return first_ns < second_ns ? first_ns : second_ns;
 }
 
 /* Returns when the launcher is to wake up if nothing else wakes it: for a copy that is due, a
