@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from itertools import batched
 
@@ -54,6 +54,16 @@ from rater.text.secrets import Redactor
 # of 5 ms: it lets another thread in after so long.
 _SWITCH_INTERVAL_S = 0.0005
 _MOST_LEFTOVERS_NAMED = 8
+
+
+@contextmanager
+def _quick_switches() -> Iterator[None]:
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before_s)
 
 
 class Outcome(Struct, frozen=True):
@@ -102,18 +112,15 @@ class Supervisor:
 
     async def run(self) -> Outcome:
         """Run all phases; never raises for what a copy does."""
-        before_s = sys.getswitchinterval()
-        sys.setswitchinterval(_SWITCH_INTERVAL_S)
         self._token = token = trio.lowlevel.current_trio_token()
-        try:
-            with (
-                self._signals.deliver_to(partial(self.stop, reason=None), token.run_sync_soon),
-                realtime_priority(),
-                self._checker,
-            ):
-                await self._run_phases()
-        finally:
-            sys.setswitchinterval(before_s)
+        with (
+            _quick_switches(),
+            closing(self._job.workplace.spare_outputs),
+            self._signals.deliver_to(partial(self.stop, reason=None), token.run_sync_soon),
+            realtime_priority(),
+            self._checker,
+        ):
+            await self._run_phases()
         outcome = self._outcome()
         if self._state.observer is not None:
             self._emit(self._state.observer.report(self._state.unknown))
@@ -468,7 +475,9 @@ class Judge:
             status = ended_copy.event.status if ended_copy.event else CopyStatus.INTERRUPTED
             is_well = status is CopyStatus.OK and check.validity is not Validity.INVALID
             self._workplace.clear(
-                ended_copy.spec, all_of_it=is_well or status is CopyStatus.INTERRUPTED
+                ended_copy.spec,
+                all_of_it=is_well or status is CopyStatus.INTERRUPTED,
+                may_reuse=True,
             )
             verdicts.append(check)
         return verdicts

@@ -89,7 +89,7 @@ def given_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 DOCUMENTED = {
     *("RATER_COPY", "RATER_COPIES", "RATER_CPUS", "RATER_NODE"),
-    *("RATER_RUN_DIR", "RATER_RUN", "RATER_THREADS"),
+    *("RATER_RUN_DIR", "RATER_RUN", "RATER_THREADS", "RATER_ITERATION"),
 }
 
 
@@ -270,6 +270,12 @@ def test_what_cannot_be_executed_is_told_and_others_run(
 def test_a_script_that_does_not_say_who_runs_it_is_the_shells(tmp_path: Path) -> None:
     launched([entry(tmp_path, script(tmp_path / "x", "echo $0 $1\n"), "a b")])
     assert (tmp_path / "out").read_text() == f"{tmp_path}/x a b\n"
+
+
+def test_what_stood_in_a_file_of_output_is_gone_before_a_copy_writes(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("of a run that was broken off")
+    launched([entry(tmp_path, "/bin/echo", "new")])
+    assert (tmp_path / "out").read_text() == "new\n"
 
 
 @pytest.mark.parametrize("open_files", [3, 4, 5, 6])

@@ -150,10 +150,16 @@ static void bind_memory(const struct birth *birth, struct slot *slot) {
         give_up(slot, MEMORY_GIVEN, given_mode);
 }
 
+/* Opens a file of output, and empties it where it is not empty: ext4 writes a file that was truncated
+   to the disk when it is closed, even if it was empty before, and the copy would wait for that. */
 static void open_output(struct slot *slot, int fd, const char *path, int step) {
-    long file = PLAIN(openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC,
-                      0644);
-    require(file < 0 ? file : PLAIN(dup3, file, fd, 0), slot, step);
+    long file = PLAIN(openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    require(file, slot, step);
+    if (PLAIN(lseek, file, 0, SEEK_END) > 0) {
+        require(PLAIN(ftruncate, file, 0), slot, step);
+        PLAIN(lseek, file, 0, SEEK_SET);
+    }
+    require(PLAIN(dup3, file, fd, 0), slot, step);
 }
 
 static void restore_signals(void) {
