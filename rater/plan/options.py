@@ -90,6 +90,18 @@ def seconds(least: float, convert: Callable[[str], float] = duration_s) -> Argum
     return ArgumentKind(convert, check)
 
 
+def _duration_text(text: str) -> str:
+    duration_s(text)
+    return text
+
+
+def _check_duration(typed: str, text: str) -> float:
+    value = duration_s(text)
+    if not (math.isfinite(value) and value >= 0):
+        raise InputError(f"{typed} {text}: expected 0 or more")
+    return value
+
+
 def _split_pair(typed: str, text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
@@ -197,6 +209,7 @@ COPY_NUMBERS = ArgumentKind(check=_check_copy_numbers)
 WORDS = ArgumentKind(check=_split_words)  # split as a shell does
 PAGES = ArgumentKind(check=lambda _, text: str(_PAGE_LAYOUTS().parse_pages(text)))
 CADENCE = ArgumentKind(check=_check_cadence)
+WARMUP = ArgumentKind(_duration_text, _check_duration)  # iterations, or seconds in steady mode
 FLAG = ArgumentKind(form=OptionForm.FLAG)
 NEGATED = ArgumentKind(check=lambda _, value: not value, form=OptionForm.FLAG)  # --no-...
 STRINGS = ArgumentKind(check=lambda _, texts: tuple(texts), form=OptionForm.SEVERAL)

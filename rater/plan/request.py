@@ -23,6 +23,7 @@ from rater.plan.options import (
     STRINGS,
     SWEPT,
     VARIABLES,
+    WARMUP,
     WHOLE,
     WORDS,
     CompareAs,
@@ -73,7 +74,7 @@ class Request(Struct, frozen=True, kw_only=True):
     count: str | None = None  # what is counted of copies: instructions
     copy_numbers: str | None = None  # those of another run that copies stand for: `CopyNumbers`
     mode: str | None = None
-    warmup_s: float | None = None
+    warmup_s: float | None = None  # steady mode: seconds; else iterations that do not count
     window_s: float | None = None
     order: str | None = None
     stagger_ms: float | None = None
@@ -110,6 +111,7 @@ class Request(Struct, frozen=True, kw_only=True):
     pages_backing: str | None = None
     pages_heap_bytes: int | None = None
     prepare: str | None = None
+    conclude: str | None = None
     cooldown_s: float = 0.0
     until_idle_s: float | None = None  # longest time to wait; None does not wait
     output_limit_bytes: int = size_bytes(DEFAULT_OUTPUT_LIMIT)
@@ -172,6 +174,7 @@ _KINDS = {
     "variables": VARIABLES,
     "seconds": seconds(0.0),
     "seconds_above_0": seconds(_LEAST_S),
+    "warmup": WARMUP,
     "until_idle": seconds(_LEAST_S, _optional_seconds("until-idle", DEFAULT_UNTIL_IDLE_S)),
     "wait": seconds(0.0, _optional_seconds("wait", DEFAULT_WAIT_S)),
 }
@@ -206,9 +209,9 @@ what runs:
     completions inside --window count
     [traits=common,swept,in_head
      implies="order, ms between starts, --increment, --warmup, --window"]
---warmup S  steady: seconds before the window; default a tenth of it, or more: until every copy
-    has run once, and half as much again
-    [field=warmup_s kind=seconds traits=swept,in_head label=--warmup]
+--warmup K|S  K iterations more, which come first and do not count; steady: seconds before the
+    window, by default a tenth of it, or more: until every copy has run once, and half as much again
+    [field=warmup_s kind=warmup traits=common,swept,in_head label=--warmup]
 --window S  steady: seconds in which completions count
     [field=window_s kind=seconds_above_0 traits=swept,in_head label=--window]
 --order homogeneous|rotated  order of benchmarks in steady mode; default homogeneous
@@ -297,6 +300,8 @@ how:
     [field=pages_heap_bytes kind=bytes traits=swept]
 --prepare CMD  shell command before each phase, not timed
     [traits=swept]
+--conclude CMD  shell command after each phase that was made to its end, not timed
+    [compare_as=note]
 --cooldown S  rest between phases
     [field=cooldown_s kind=seconds traits=swept compare_as=note]
 --until-idle MAX_S ?{DEFAULT_UNTIL_IDLE_S:g}  between phases, wait up to MAX_S until load,

@@ -106,6 +106,12 @@ class RunArguments(Struct, frozen=True):
         rotated = {"rotated", "heterogeneous"}.intersection(
             self.options.get(name, "") for name in ("mode", "order")
         )
+        warmup = str(self.options.get("warmup", "0"))
+        if self.options.get("mode") != "steady" and not warmup.isdecimal():
+            raise InputError(
+                f"--warmup {warmup}: expected a whole number of iterations that do not count; "
+                "seconds belong to --mode steady"
+            )
         if "increment" in self.options and not rotated:
             raise InputError(
                 f"--increment {self.options['increment']} is the step of rotated order: add "

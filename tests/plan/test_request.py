@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from rater.plan.options import (
     FLAG,
@@ -14,6 +15,10 @@ from rater.plan.options import (
     read_options,
 )
 from rater.plan.request import OPTIONS, Request
+from rater.run.host.discover import discover_topology
+from rater.system.errors import InputError
+from rater.workflow.arguments import RunArguments
+from rater.workflow.run.resolve import resolve
 
 DEFAULTS = {"wait_s": None, "energy": "auto", "keep": False}
 
@@ -89,3 +94,18 @@ def test_copy_numbers_keep_their_order_and_say_of_how_many(
 def test_what_is_no_list_of_copy_numbers_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected|list|number"):
         CopyNumbers.parse(text)
+
+
+def test_warm_up_is_iterations_that_come_first_and_seconds_of_a_steady_run() -> None:
+    def planned(**options: object) -> tuple[int, list[bool]]:
+        """The seconds of the warm-up, and which iterations count."""
+        request = RunArguments(command=("true",), options=options).request()
+        plan = resolve(replace(request, copies="1"), discover_topology()).plan
+        window_s = 0 if plan.window is None else plan.window.warmup_ns / 1e9
+        return round(window_s), [phase.counted for phase in plan.phases]
+
+    assert planned(warmup="2", iterations=1) == (0, [False, False, True])
+    assert planned(warmup="1", iterations=3, discard=1) == (0, [False, False, True, True])
+    assert planned(warmup="2s", window=20.0, mode="steady") == (2, [True])
+    with pytest.raises(InputError, match="--warmup 2s: expected a whole number of iterations"):
+        planned(warmup="2s", iterations=3)

@@ -356,6 +356,7 @@ def document(copies: int = 2, **options: Any) -> Any:
         "commands": {"lu": "lu", "gups": "gups"},
         "wrap": None,
         "prepare": None,
+        "conclude": None,
         "directories": None,
         "environment": {},
         "settings": {},

@@ -124,6 +124,7 @@ class Rig:
     timeout_s: float | None = None
     grace_s: float = 5.0
     prepare: str | None = None
+    conclude: str | None = None
     cooldown_s: float = 0.0
     until_idle: IdleWatch | None = None
     output_limit_bytes: int = 1 << 30
@@ -188,6 +189,7 @@ class Rig:
             timeout_s=self.timeout_s,
             grace_s=self.grace_s,
             prepare=self.prepare,
+            conclude=self.conclude,
             cooldown_s=self.cooldown_s,
             until_idle=self.until_idle,
             output_limit_bytes=self.output_limit_bytes,

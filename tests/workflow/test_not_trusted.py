@@ -123,6 +123,7 @@ def test_what_others_may_have_written_is_shown_and_not_run(
         "commands": {"sh": "sh -c 'touch ran'"},
         "wrap": "env -u NOTHING",
         "prepare": PREPARE,
+        "conclude": None,
         "environment": {"PAYLOAD": "yes"},
         "settings": {},
         "directories": str(cache_root() / "work"),

@@ -47,6 +47,7 @@ EVERY = [
     *(() if "lab" in ABSENT else OF_LAB),
     *("--pages-heap", "1G"),
     *("--wrap", "nice -n 'a b'", "--prepare", 'sync; echo "\'"', "--cooldown", "0.1"),
+    *("--conclude", "true"),
     *("--until-idle", "--output-limit", "3k", "--run-dirs", "--keep", "--force", "--share"),
     *("--accept-exit", "1,4"),
     *("--metric", "speed MB/s lower: ([0-9.]+)", "--series", "off"),

@@ -138,6 +138,7 @@ class Job(Struct, frozen=True, kw_only=True):
     timeout_s: float | None = None
     grace_s: float = 5.0
     prepare: str | None = None  # shell command before each phase
+    conclude: str | None = None  # shell command after each phase
     cooldown_s: float = 0.0  # rest between phases
     until_idle: IdleWatch | None = None  # between phases, wait until the machine is as before
     prepare_environment: Mapping[str, str] = field(default_factory=os.environ.copy)

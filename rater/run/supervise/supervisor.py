@@ -190,7 +190,7 @@ class Supervisor:
 
     async def _run_phase(self, phase: Phase) -> None:
         if self._job.prepare is not None:
-            await self._prepare(self._job.prepare)
+            await self._run_command("--prepare", self._job.prepare)
         workplace = self._job.workplace
         takes_time = workplace.takes_time(phase)
         make_specs = partial(workplace.specs, phase, self._state.stop_flag.is_set)
@@ -230,6 +230,8 @@ class Supervisor:
         await done.wait()
         await self._judge.judge(phase_run.record.take_ended(), in_thread=takes_time)
         self._emit_notices()
+        if self._job.conclude is not None and not self._state.stop_flag.is_set():
+            await self._run_command("--conclude", self._job.conclude)
 
     def _emit_notices(self) -> None:
         for notice in self._job.workplace.take_notices():
@@ -240,16 +242,13 @@ class Supervisor:
         self._state.guard.kill_strays(phase_run.living_pids())
         return phase_run.record.take_ended()
 
-    async def _prepare(self, command: str) -> None:
-        """Run the user's command before a phase; not timed, its output goes to stderr."""
+    async def _run_command(self, option: str, command: str) -> None:
+        """Run the user's command before or after a phase; not timed, its output goes to stderr."""
         with self._stoppable():
             environment = {**self._job.prepare_environment, "RATER_COPY": PREPARED}
             status = await _run_in_group(command, environment)
             if status and not self._state.stop_flag.is_set():
-                raise RunError(
-                    f"--prepare {Redactor().redact(command)!r} ended with status {status}: no copy "
-                    "was started after it; mend the command or leave it out"
-                )
+                raise _command_error(option, command, status)
 
     # -- stopping -----------------------------------------------------------------------------
 
@@ -365,6 +364,13 @@ def _leftover_notes(leftovers: Sequence[Leftover], phase: Phase) -> Iterator[Not
         yield Noted(
             f"{unnamed} more {processes} left behind in the phase of {benchmark} and killed"
         )
+
+
+def _command_error(option: str, command: str, status: int) -> RunError:
+    return RunError(
+        f"{option} {Redactor().redact(command)!r} ended with status {status}: no copy "
+        "was started after it; mend the command or leave it out"
+    )
 
 
 async def _run_in_group(command: str, environment: Mapping[str, str]) -> int:

@@ -59,6 +59,7 @@ class ExecutesJson(TypedDict):
     commands: Annotated[dict[str, str], "Command of each benchmark."]
     wrap: Annotated[str | None, "Command that each copy runs under."]
     prepare: Annotated[str | None, "Command before each phase."]
+    conclude: Annotated[str | None, "Command after each phase."]
     environment: Annotated[dict[str, str], "Variables that are set."]
     settings: Annotated[dict[str, str], "Settings of the machine that are set."]
     tuned: Annotated[bool, "Whether settings are set as the doctor would."]

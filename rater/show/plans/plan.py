@@ -49,6 +49,7 @@ def _executed(executes: ExecutesJson) -> Iterator[tuple[str, object]]:
     )
     yield "wrap", executes["wrap"]
     yield "prepare", executes["prepare"]
+    yield "conclude", executes["conclude"]
     yield "env", [f"{name}={value}" for name, value in executes["environment"].items()]
     none = ["nothing: what the doctor would set is as it should be, or not here"] * executes[
         "tuned"

@@ -143,6 +143,7 @@ def executed_commands(resolved: RunPlan) -> ExecutesJson:
         "commands": {workload.benchmark.name: _command(workload) for workload in workloads},
         "wrap": shlex.join(request.wrap) or None,
         "prepare": request.prepare,
+        "conclude": request.conclude,
         "environment": environment,
         "settings": tuned_settings_of(request),
         "tuned": request.tuned,

@@ -319,16 +319,19 @@ def _memory_beside_kit(request: Request, planned: PlacementPlan, memory: Memory)
 def _schedule(chosen: ChosenCopies, timing: CopyTiming, topology: Topology) -> RunSchedule:
     request = chosen.request
     last_start_s = timing.stagger_ms * (chosen.copies - 1) / 1e3
+    is_steady = timing.mode == "steady"
+    uncounted = 0 if is_steady else int(request.warmup_s or 0)  # iterations that come first
+    warmup_s = request.warmup_s if is_steady else None
     plan = make_plan(
         [workload.benchmark.name for workload in chosen.workloads],
         chosen.copies,
         mode=timing.mode,
         order=timing.order,
-        iterations=request.iterations,
-        discard=request.discard,
+        iterations=request.iterations + uncounted,
+        discard=request.discard + uncounted,
         stagger_ms=timing.stagger_ms,
         increment=request.increment,
-        window=resolve_window(timing.mode, request.warmup_s, request.window_s, last_start_s),
+        window=resolve_window(timing.mode, warmup_s, request.window_s, last_start_s),
     )
     count = count_source_of(request, topology)
     counters = counters_of(request, topology, plan, count)

@@ -337,6 +337,7 @@ class Session:
             timeout_s=request.timeout_s,
             grace_s=request.grace_s,
             prepare=request.prepare,
+            conclude=request.conclude,
             cooldown_s=request.cooldown_s,
             until_idle=_idle_watch(resolved),
             prepare_environment=dict(os.environ) | dict(request.environment),

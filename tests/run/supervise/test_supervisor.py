@@ -279,6 +279,13 @@ def test_peak_memory_is_the_copys_own_and_none_of_rater(tmp_path: Path) -> None:
     assert small.max_rss_bytes is None or small.max_rss_bytes < 8 << 20
 
 
+def test_conclude_runs_after_each_phase_once_its_copies_have_ended(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    rig = Rig(tmp_path, prepare=f"echo before >> {log}", conclude=f"echo after >> {log}")
+    rig.run({"a": f"echo a >> {log}", "b": f"echo b >> {log}"}, copies=1)
+    assert log.read_text().split() == ["before", "a", "after", "before", "b", "after"]
+
+
 def test_the_prepare_command_runs_before_each_phase(tmp_path: Path) -> None:
     rig = Rig(tmp_path, prepare=f"echo ready >> {tmp_path}/log")
     rig.run({"a": f"echo a >> {tmp_path}/log", "b": f"echo b >> {tmp_path}/log"}, copies=1)
