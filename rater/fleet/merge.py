@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rater.fleet.foreign import (
     DERIVED,
@@ -38,6 +39,7 @@ from rater.workflow.arguments import Output, print_json
 # moment leaves it in whole or not at all, and two that merge into the same database take turns.
 
 _FROM = "source"  # what the database behind the door is called beside ours
+_MAKER_OF_BUNDLE = "whoever made that bundle"
 _WAIT_MS = 120_000  # for another one that merges into the same database
 # How far a root has got, by numbers and texts that never go back: the greater one is the later one.
 _PROGRESS = {
@@ -107,10 +109,13 @@ class MergedFile(Struct, frozen=True, kw_only=True):
         return to_dict(self) | {"path": str(self.path), "merged_before": self.schema is None}
 
 
-def merge_database(store: OpenDatabase, path: Path, *, restore: bool = False) -> MergedFile:
+def merge_database(
+    store: OpenDatabase, path: Path, *, restore: bool = False, bundle: Path | None = None
+) -> MergedFile:
     """Merge the database at `path` into `store`'s, all or nothing; merging it again adds nothing.
 
-    The file is only read. `restore`: runs that were removed here come back. Raises
+    The file is only read. `restore`: runs that were removed here come back. `bundle`: what it was
+    unpacked from; whoever made that may have written anything into it. Raises
     `SourceRefusedError` (an `InputError` that names the file) for what cannot be merged, with
     nothing changed, `StoreError` where `store` fails.
     """
@@ -119,6 +124,8 @@ def merge_database(store: OpenDatabase, path: Path, *, restore: bool = False) ->
             raise SourceRefusedError(f"{path}: the database to merge into itself")
     with scratch_folder() as folder:
         copy = copy_foreign(path, folder)
+        if bundle is not None:
+            copy = replace(copy, origin=bundle, writer=copy.writer or _MAKER_OF_BUNDLE)
         with store.reading() as connection:
             connection.execute(f"PRAGMA busy_timeout = {_WAIT_MS}")
             query = "SELECT 1 FROM merged_file WHERE sha256 = ?"
@@ -363,14 +370,19 @@ def merge(output: Output, target: str, sources: tuple[str, ...], restore: bool) 
 
 
 def merge_all(
-    store: Store, sources: Sequence[Path], output: Output, *, restore: bool
+    store: Store,
+    sources: Sequence[Path],
+    output: Output,
+    *,
+    restore: bool,
+    bundle: Path | None = None,
 ) -> tuple[list[MergedFile], list[str]]:
     """Merge each, and say what became of it; return that, and why others cannot be merged."""
     merged: list[MergedFile] = []
     errors: list[str] = []
     for path in sources:
         try:
-            result = merge_database(store, path, restore=restore)
+            result = merge_database(store, path, restore=restore, bundle=bundle)
         except SourceRefusedError as error:
             errors.append(str(error))
             print_error(str(error))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import zipfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -103,10 +105,15 @@ def test_a_bundle_is_taken_in_elsewhere_and_tells_what_differs_there(
     elsewhere = tmp_path / "other.db"
     done = rater("--db", elsewhere, "import", bundle)
     assert done.returncode == 0
-    assert "run 1 added" in done.stdout
+    assert done.stdout == f"{bundle}: run 1 added\n"
     shown = rater("--db", elsewhere, "rerun", "1", "--dry-run")
     assert shown.returncode == 0
     assert "differs from run 1" in shown.stdout
+    # Whoever made a bundle may have written any command into it.
+    assert rater("--db", elsewhere, "rerun", "1").returncode == 2
+    with closing(sqlite3.connect(elsewhere)) as database:
+        ((request,),) = database.execute("SELECT request FROM run").fetchall()
+    assert json.loads(request)["merged_from"] == f"{bundle}, whoever made that bundle"
 
 
 def test_a_file_that_is_there_is_not_written_over(bundle: Path) -> None:

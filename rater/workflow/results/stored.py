@@ -296,7 +296,13 @@ class Merge(Protocol):
     """How a wing takes in the databases of other machines."""
 
     def merge_all(
-        self, store: Store, sources: Sequence[Path], output: Output, *, restore: bool
+        self,
+        store: Store,
+        sources: Sequence[Path],
+        output: Output,
+        *,
+        restore: bool,
+        bundle: Path | None = None,
     ) -> tuple[Sequence[MergedFile], list[str]]:
         """Merge each, and say what became of it; return that, and why others cannot be merged."""
 
@@ -323,7 +329,11 @@ def import_documents(output: Output, files: tuple[str, ...], options: ImportOpti
         if file not in _STDIN and (is_database(Path(file)) or is_bundle(Path(file))):
             with open_store(default_path(output.db)) as store, _database_of(Path(file)) as source:
                 taken, refused = _MERGE().merge_all(
-                    store, [source], output, restore=options.restore
+                    store,
+                    [source],
+                    output,
+                    restore=options.restore,
+                    bundle=Path(file) if source != Path(file) else None,
                 )
             merged += taken
             errors += refused
