@@ -497,14 +497,19 @@ class RunFolders:
             for notice in run_dir.notices:
                 self._notice(notice)
             self._is_written |= run_dir.is_written
-        try:
-            if not program.inputs:
-                os.mkdir(path)
-            for folder in program.folders:
-                os.makedirs(f"{path}/{folder}", exist_ok=True)
-        except OSError as error:
-            raise cannot_be_made(Path(path), error) from error
+        _make_folders(path, program)
         return path
+
+
+def _make_folders(path: str, program: Program) -> None:
+    """Make the folders that a program writes into, and the run directory where it has no inputs."""
+    try:
+        if not program.inputs:
+            os.mkdir(path)
+        for folder in program.folders:
+            os.makedirs(f"{path}/{folder}", exist_ok=True)
+    except OSError as error:
+        raise cannot_be_made(Path(path), error) from error
 
 
 def _remove_empty(spec: CopySpec) -> None:
