@@ -23,7 +23,7 @@ from rater.show.charts.vega import Chart, PlacedChart, sheet_svg
 from rater.show.screen.document import CHANGE, TEXT, Field, Part, ViewTable
 from rater.show.screen.format import format_number, sanitize
 from rater.system.errors import InputError
-from rater.text.values import copies_text, group_by_key, signed_percent
+from rater.text.values import copies_text, group_by_key, signed_percent, to_json
 
 _BEFORE, _AFTER = 1, 2  # the iterations that the two runs stand for in the picture
 _ALIKE = 0.5  # of the smaller set of CPUs, from which runs are aligned by CPU
@@ -179,13 +179,13 @@ def _axis(before: PairedRun, after: PairedRun) -> str:
 
 def _bound_cpus(run: PairedRun) -> set[int]:
     """Return the CPUs of a run's copies; empty where one has none, or several share one."""
-    found: set[int] = set()
+    bound: set[int] = set()
     for cell in run.cells:
         cpus = [point.cpu for point in cell.points]
         if None in cpus or len(set(cpus)) < len(cpus):
             return set()
-        found.update(cpu for cpu in cpus if cpu is not None)
-    return found
+        bound.update(cpu for cpu in cpus if cpu is not None)
+    return bound
 
 
 type _PlacePoints = dict[int, CopyPoint]  # by the name of the place
@@ -297,10 +297,7 @@ def pair_document(pair: RunPair, file: str | None) -> dict[str, object]:
                 "tune": row.tune,
                 "median_change": row.median_change,
                 "slowest_change": row.slowest_change,
-                "nodes": [
-                    {"node": one.node, "change": one.change, "stands_out": one.stands_out}
-                    for one in row.nodes()
-                ],
+                "nodes": to_json(list(row.nodes())),
                 "places": [
                     {
                         pair.axis.lower(): place.name,
