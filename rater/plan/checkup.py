@@ -22,6 +22,7 @@ _LEAST_ALONE, _MOST_ALONE, _LEAST_SHARED = 64 * _MB, 4096 * _MB, 32 * _MB
 _LEAST_WORKING_SET = 4 * _MB  # where memory is short
 _MOST_OF_FREE = 0.4  # of a node's free memory
 _WINDOW_MS = (50, 1000)
+_OF_SETUP = 1 / 8  # of the time of set-up, at least: a machine that is slow wants longer windows
 _WINDOW_WITH_GAP = 1.1  # matrix.c: GAP_SHARE
 _LEAST_PROOF_S = 0.2
 _OVERHEAD_S = 0.5  # of a run beside its windows
@@ -135,7 +136,8 @@ def window_ms(points: Sequence[CheckupPoint], limits: CheckupLimits, setup_s: fl
     rest_s = limits.matrix_s / limits.rounds - len(runs) * (setup_s + _OVERHEAD_S)
     slots = sum(point.slots for point in runs)
     least, most = _WINDOW_MS
-    return round(min(max(1e3 * rest_s / (slots * _WINDOW_WITH_GAP), least), most))
+    wanted = max(1e3 * rest_s / (slots * _WINDOW_WITH_GAP), _OF_SETUP * 1e3 * setup_s)
+    return round(min(max(wanted, least), most))
 
 
 def _proof_s(point: CheckupPoint, setup_s: float, window: int) -> float:
