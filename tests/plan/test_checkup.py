@@ -73,7 +73,7 @@ def test_one_cpu_a_node_has_no_bandwidth_of_all_and_no_load() -> None:
 def test_windows_are_as_long_as_the_time_allows() -> None:
     points = points_of("nodes=8x24")
     for limits in (QUICK, FULL):
-        window_s = window_ms(points, limits, setup_s=0.5) / 1e3
+        window_s = window_ms(points, limits, setup_s=0.25) / 1e3
         slots = sum(point.slots for point in points)
         runs = sum(bool(point.slots) for point in points)
         expected_s = limits.rounds * (1.1 * slots * window_s + runs * 1.0)
