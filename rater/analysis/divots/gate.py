@@ -19,12 +19,13 @@ from rater.analysis.results.gates import (
     repeats_needed,
 )
 from rater.record.stored import RunHead
-from rater.text.values import count
+from rater.text.values import count, percent
 
 ANY: Final = "any"
 # Without a limit a gate asks for what is large: a run that can show no less says nothing.
 LARGE: Final = 0.1
-_SCOPES_OF_ANY: Final = ("group", "cpu", "iteration")
+# A single slow copy is a divot of some kind, so that `any` has to be able to see one.
+_SCOPES_OF_ANY: Final = ("group", "cpu", "copy", "iteration")
 # Of what a run promises to show (`findings.visible`), the scope of each kind.
 _SCOPE_OF_KIND: Final = {
     Kind.SLOW_LGROUP: "group",
@@ -39,6 +40,12 @@ _SCOPE_OF_KIND: Final = {
 # These kinds accuse a place of the machine, which a run must have to exclude it.
 _KINDS_OF_PLACE: Final = (Kind.SLOW_LGROUP, Kind.SLOW_CPU)
 _LEAST_ITERATIONS: Final = 3  # of two, nobody can say which one is slow
+# These kinds are told of several runs, and never of one.
+_KINDS_OF_RUNS: Final = (Kind.RECURRING, Kind.ONCE)
+# What is found four times in five lies at least this many standard errors above nothing: ln(1 /
+# alpha) alone asks for 4, and 0.84 more make the power of 0.8 (`findings.visible`).
+_ERRORS_OF_VISIBLE: Final = 4.84
+_ONE_SIDED: Final = 1.645  # standard errors; a true size is beyond them in one of twenty
 _NOUNS: Final = {
     "group": "a node",
     "cpu": "a CPU",
@@ -73,6 +80,8 @@ class JudgedRun(Struct, frozen=True, kw_only=True):
     # None: not known of all copies.
     nodes: int | None = None
     cpus: int | None = None
+    has_starts: bool = True  # whether it is known when its copies began
+    is_alone: bool = True  # whether it is judged without other runs
 
 
 def run_cases(run: JudgedRun, limits: Sequence[GateLimit]) -> Iterator[GateCase]:
@@ -115,7 +124,44 @@ def _judge_limit(run: JudgedRun, limit: GateLimit, name: str) -> Iterator[GateVe
         if finding.explained and finding.by_cpu and finding.slowdown - 1 >= limit.asked:
             reason = f"{name}: {finding.place}: {finding.expectation}"
             yield GateVerdict(answer=GateAnswer.OPEN, reason=reason)
+    yield from (
+        GateVerdict(answer=GateAnswer.OPEN, reason=f"{name}: {reason}")
+        for finding in findings
+        if (reason := _reason_near(run, finding, limit))
+    )
+    if lacking := _lacking_knowledge(run, limit):
+        yield GateVerdict(answer=GateAnswer.OPEN, reason=f"{name}: {lacking}")
+        return
+    if limit.kind in _KINDS_OF_RUNS:
+        return  # `judge_recurring` asks about them
     yield from (_judge_scope(run, limit, scope, name) for scope in _scopes(run, limit))
+
+
+def _reason_near(run: JudgedRun, finding: Finding, limit: GateLimit) -> str | None:
+    """Say that a finding below the limit may in truth reach it; None: that is excluded."""
+    visible = run.analysis.visible.get(_SCOPE_OF_KIND.get(finding.kind, "cpu"))
+    if finding.explained or not limit.least or visible is None:
+        return None
+    size, where = _largest(finding)
+    most = size - 1 + visible * _ONE_SIDED / _ERRORS_OF_VISIBLE
+    if most < limit.least or (limit.kind.startswith("slow-") and size < 1):
+        return None
+    return (
+        f"{finding.place}: {where}{percent(size - 1)} % was found, {percent(most)} % is possible, "
+        f"{percent(limit.least)} % was asked"
+    )
+
+
+def _lacking_knowledge(run: JudgedRun, limit: GateLimit) -> str | None:
+    """Say what a run lacks without which no divot of the asked kind is ever found in it."""
+    iterations = run.head.iterations - run.head.discard
+    if limit.kind in _KINDS_OF_RUNS and run.is_alone:
+        return f"{limit.kind} is told of several runs: `rater divots RUN RUN ...`"
+    if limit.kind == Kind.WANDERING and run.is_alone and iterations < 2:
+        return "one iteration: nothing can be slow elsewhere in another one"
+    if limit.kind == Kind.STARTUP and not run.has_starts:
+        return "it is not known when its copies began"
+    return None
 
 
 def _scopes(run: JudgedRun, limit: GateLimit) -> Sequence[str]:
@@ -145,7 +191,9 @@ def _judge_scope(run: JudgedRun, limit: GateLimit, scope: str, name: str) -> Gat
     if scope == "iteration" and iterations < _LEAST_ITERATIONS:
         reason = f"{name}: {count(iterations, 'iteration')}: none can be told from the others"
         return GateVerdict(answer=GateAnswer.OPEN, reason=reason)
-    needed = None if visible is None else repeats_needed(iterations, visible, limit.asked)
+    # What a single iteration shows does not sink with the number of iterations.
+    is_mean = visible is not None and scope in ("group", "cpu")
+    needed = repeats_needed(iterations, visible or 0.0, limit.asked) if is_mean else None
     way_out = more_text(iterations, needed, "iteration")
     hidden = hidden_text(place, limit=limit.asked, visible=visible, way_out=way_out)
     return GateVerdict(answer=GateAnswer.OPEN, reason=f"{name}: {hidden}")

@@ -369,7 +369,9 @@ def find_divots(
             if analysis.failed and not _any_good(store, head.run)
         ]
         is_ci = output.format in CI_FORMATS and not output.json
-        judged_runs = [_judged_run(store, *pair) for pair in runs if limits or is_ci]
+        judged_runs = [
+            _judged_run(store, *pair, is_alone=len(runs) == 1) for pair in runs if limits or is_ci
+        ]
         judged = [(head, analysis) for head, analysis in runs if not analysis.disturbed]
         hardware = hardware_differences(store.settings_of(numbers)) if len(numbers) > 1 else ()
         sure = between if len(judged) == len(runs) else find_recurring(store, runs)
@@ -445,13 +447,17 @@ def _gate(
     return gate_status(verdicts)
 
 
-def _judged_run(store: Store, head: RunHead, analysis: Analysis) -> JudgedRun:
+def _judged_run(store: Store, head: RunHead, analysis: Analysis, *, is_alone: bool) -> JudgedRun:
     places = _places_used(store, head)
+    start = TimeRow._fields.index("start_ns")
+    starts = [chunk[:, start] for chunk in store.times(head.run).chunks]
     return JudgedRun(
         head=head,
         analysis=analysis,
         nodes=_most_known(places["node"], places["package"]),
         cpus=places["cpu"],
+        has_starts=any(not math.isnan(value) for chunk in starts for value in chunk.tolist()),
+        is_alone=is_alone,
     )
 
 

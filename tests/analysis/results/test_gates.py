@@ -80,12 +80,39 @@ def test_what_shows_of_other_places_excludes_no_place_that_a_run_does_not_have(
 def test_what_is_found_fails_and_what_load_explains_is_open() -> None:
     slow = replace(finding_of(Kind.SLOW_CPU, "CPU 2", (2,)), slowdown=1.08, cells=())
     assert gate_status(of_run("slow-cpu", 0.05, findings=(slow,))) == 1
-    assert gate_status(of_run("slow-cpu", 0.09, findings=(slow,))) == 0
+    assert gate_status(of_run("slow-cpu", 0.1, findings=(slow,))) == 0
     explained = replace(slow, explained=True, by_cpu=True, expectation="others had it")
     verdicts = of_run("slow-cpu", 0.05, findings=(explained,))
     assert (gate_status(verdicts), verdicts[0].reason) == (3, "run 7: CPU 2: others had it")
     of_layout = replace(slow, explained=True, expectation="no more than the layout explains")
     assert gate_status(of_run("slow-cpu", 0.05, findings=(of_layout,))) == 0
+
+
+def test_a_finding_whose_true_size_may_reach_the_limit_does_not_pass() -> None:
+    slow = replace(finding_of(Kind.SLOW_CPU, "CPU 2", (2,)), slowdown=1.0498, cells=())
+    near, beyond = of_run("slow-cpu", 0.05, findings=(slow,))
+    assert near.reason == "run 7: CPU 2: 5.0 % was found, 6.7 % is possible, 5.0 % was asked"
+    assert (gate_status([near]), gate_status([beyond])) == (3, 0)
+    assert gate_status(of_run("slow-cpu", 0.07, findings=(slow,))) == 0
+
+
+def test_any_asks_for_a_copy_of_one_iteration_too() -> None:
+    seen = {"group": 0.02, "cpu": 0.05, "iteration": 0.05}
+    [verdict] = [it for it in of_run("any", 0.1, visible=seen | {"copy": 0.588}) if it.reason]
+    assert verdict.reason == (
+        "run 7: 10.0 % was asked of a copy in one iteration, 58.8 % can be seen"
+    )
+    assert gate_status(of_run("any", 0.1, visible=seen | {"copy": 0.09})) == 0
+
+
+def test_a_kind_that_a_run_cannot_have_is_no_passed_gate() -> None:
+    one = replace(HEAD, iterations=1, discard=0)
+    nothing_known = JudgedRun(head=one, analysis=HEALTHY, nodes=4, has_starts=False)
+    for kind in ("startup", "wandering", "once", "recurring"):
+        assert gate_status([*judge_run(nothing_known, [GateLimit(kind, 0.5)])]) == 3
+    with_others = replace(nothing_known, is_alone=False)
+    for kind in ("once", "recurring"):
+        assert [*judge_run(with_others, [GateLimit(kind, 0.5)])] == []
 
 
 def test_a_disturbed_run_is_open_whatever_was_found_in_it() -> None:
