@@ -112,7 +112,7 @@ class MergedFile(Struct, frozen=True, kw_only=True):
 def merge_database(
     store: OpenDatabase, path: Path, *, restore: bool = False, bundle: Path | None = None
 ) -> MergedFile:
-    """Merge the database at `path` into `store`'s, all or nothing; merging it again adds nothing.
+    """Merge the database at `path` into `store`'s, all or nothing. A second merge adds nothing.
 
     The file is only read. `restore`: runs that were removed here come back. `bundle`: what it was
     unpacked from; whoever made that may have written anything into it. Raises

@@ -258,4 +258,7 @@ def test_what_pbs_says_of_itself_concludes_nothing(pbs: Callable[..., PbsBackend
         pbs(pbsnodes="echo 'Connection refused' >&2; exit 111").nodes(["n1"])
     with pytest.raises(SchedulerUnavailableError, match="not JSON"):
         pbs(qstat="echo '{'").poll({"a": "17"})
+    for nodes in ("[1, 2]", '{"p1": null}'):
+        with pytest.raises(SchedulerUnavailableError, match="no objects in 'nodes'"):
+            pbs(pbsnodes=f"echo '{{\"nodes\": {nodes}}}'").nodes(["n1"])
     assert pbs(qselect="").poll({"a": "17"}) == {}

@@ -260,6 +260,14 @@ def test_masks_that_wrap_around_are_one_mistake_with_the_cpus_that_were_meant() 
     assert gate_status([result.verdict]) == 1
 
 
+def test_masks_of_several_cpus_that_wrap_around_are_no_sharing_on_purpose() -> None:
+    text = "copies = 40\nsubmit = taskset `printf 0x%x $((3<<(2*$SPECCOPYNUM)))` $command\n"
+    [finding] = lint(source(text), topology_of([[[cpu] for cpu in range(64)]])).findings
+    assert finding.text.startswith("copies 32-39 bind CPUs 0-15 again (as copies 0-7 do): shells")
+    shared = text.replace("2*$SPECCOPYNUM", "2*($SPECCOPYNUM/2)")
+    assert lint(source(shared), topology_of([[[cpu] for cpu in range(40)]])).findings == ()
+
+
 def test_sections_are_checked_each_by_its_own_lines() -> None:
     text = (
         "submit = taskset -c $BIND $command\nbind = 0, 1\nintrate=base:\ncopies = 3\n"

@@ -42,8 +42,8 @@ _KINDS_OF_PLACE: Final = (Kind.SLOW_LGROUP, Kind.SLOW_CPU)
 _LEAST_ITERATIONS: Final = 3  # of two, nobody can say which one is slow
 # These kinds are told of several runs, and never of one.
 _KINDS_OF_RUNS: Final = (Kind.RECURRING, Kind.ONCE)
-# What is found four times in five lies at least this many standard errors above nothing: ln(1 /
-# alpha) alone asks for 4, and 0.84 more make the power of 0.8 (`findings.visible`).
+# A size found four times in five is at least so many standard errors: about 4 for the evidence that
+# pays, and 0.84 for the power of 0.8 (`findings.visible`).
 _ERRORS_OF_VISIBLE: Final = 4.84
 _ONE_SIDED: Final = 1.645  # standard errors; a true size is beyond them in one of twenty
 _NOUNS: Final = {

@@ -28,7 +28,7 @@ from rater.system.files import Trusted
 _OWN: Final = re.compile(r"PBS_(?!CONF_FILE$|DEFAULT$|EXEC$)\w+")  # that this is a job itself
 _LATER: Final = re.compile(
     r"cannot connect|connection refused|timed? ?out|server shutting down|busy|temporar|"
-    r"would exceed|maximum number of jobs|limit",
+    r"would exceed|maximum number of jobs|job limit",
     re.IGNORECASE,
 )
 _RUNNING: Final = "RBESU"  # letters of states: running, begun, ending, suspended
@@ -98,10 +98,13 @@ class PbsBackend:
     def _read(self, key: str, *words: str) -> dict[str, Any]:
         """Return an object of the JSON that a command prints."""
         try:
-            document: dict[str, Any] = json.loads(self._run(*words) or "{}")
+            document = json.loads(self._run(*words) or "{}")
         except ValueError as error:
             raise SchedulerUnavailableError(f"{words[0]}: not JSON: {error}") from error
-        return dict(document.get(key, {}))
+        named = document.get(key, {}) if isinstance(document, dict) else None
+        if not isinstance(named, dict) or not all(isinstance(it, dict) for it in named.values()):
+            raise SchedulerUnavailableError(f"{words[0]}: its JSON has no objects in {key!r}")
+        return named
 
     def _run(self, *words: str, input_text: str = "") -> str:
         environment = environment_without(_OWN)

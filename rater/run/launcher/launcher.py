@@ -42,9 +42,11 @@ FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
 
 def launcher_program() -> Path:
     """Return the launcher's program; raises `InputError` that says the way out."""
-    if _BUILT_PROGRAM.is_file():
-        return _BUILT_PROGRAM
-    return _compile_launcher("is not there")
+    if not _BUILT_PROGRAM.is_file():
+        return _compile_launcher("is not there")
+    if not os.access(_BUILT_PROGRAM, os.X_OK):
+        return _compile_launcher("may not be executed (its mode, or a mount with noexec)")
+    return _BUILT_PROGRAM
 
 
 def source_digest() -> bytes | None:

@@ -198,6 +198,11 @@ _HIDDEN_LIMIT = (
     " for want of memory: neither the machine nor a cgroup that rater sees counted a shortage, so "
     "it was a limit above this container"
 )
+# A copy may have gone into another cgroup by itself: a container, cgexec.
+_KILLED_ELSEWHERE = (
+    "the kernel killed it or a process did: meanwhile the kernel killed for want of memory in a "
+    "cgroup other than rater's"
+)
 # The kernel gives out memory of a cgroup by so much: what does not fit is never counted as used.
 _BATCH_BYTES = 64 * mmap.PAGESIZE
 
@@ -211,6 +216,14 @@ class _MemoryCounts(Struct, frozen=True, kw_only=True):
     limit_hits: dict[str, int]  # by words about a cgroup and its limit, ours before those above
     at_limit: tuple[str, ...]  # words about those whose most use reached the limit, whenever it was
     huge_pages: dict[str, int]  # by words about a cgroup and a size of pages
+
+    def kills_elsewhere(self, earlier: _MemoryCounts) -> int:
+        """Return how many kills there were since then in cgroups that are not ours."""
+        counts = (self.machine_kills, earlier.machine_kills, self.kills, earlier.kills)
+        if None in counts:
+            return 0
+        machine_kills, machine_before, kills, before = (count or 0 for count in counts)
+        return machine_kills - machine_before - (kills - before)
 
     def machine_ran_out(self, earlier: _MemoryCounts) -> bool | None:
         """Tell whether the machine's own memory was used up since an earlier reading.
@@ -272,6 +285,8 @@ class KernelKills:
             if counts.kills > self._earlier.kills + self._explained:
                 self._explained += 1
                 return f"the kernel killed it{self._describe_shortage(counts)}"
+            if counts.kills_elsewhere(self._earlier) > 0:
+                return _KILLED_ELSEWHERE
             if not handed_on:
                 return "a process sent it: the kernel counted no kill for want of memory"
         return None if handed_on else "killed from outside"

@@ -302,7 +302,9 @@ def _twice(scope: Scope) -> Iterator[LintFinding]:
             continue
         same = users.setdefault(seat.cpus, [])
         same.append(seat)
-        if len(same) > len(seat.cpus):
+        # So many copies as CPUs may share these on purpose, unless a number went round.
+        is_round = len(same) > 1 and scope.form == "copy" and _is_wrapped(scope, seat)
+        if len(same) > len(seat.cpus) or is_round:
             if scope.form == "copy":
                 again.append(seat)
             else:
@@ -347,18 +349,24 @@ def _again(scope: Scope, again: list[BoundCopy], free: tuple[int, ...]) -> LintF
 
 def _wrapped(scope: Scope, again: list[BoundCopy]) -> str:
     """Say that the shell's numbers wrapped around, where numbers without end bind elsewhere."""
-    intended = {
-        seat.copy: binding_of(scope.submit, None, seat.copy, bits=None).cpus for seat in again
-    }
-    wrapped = [seat for seat in again if intended[seat.copy] not in (None, seat.cpus)]
+    wrapped = [seat for seat in again if _is_wrapped(scope, seat)]
     if not wrapped:
         return ""
-    cpus = {cpu for seat in wrapped for cpu in intended[seat.copy] or ()}
+    cpus = {cpu for seat in wrapped for cpu in _intended_cpus(scope, seat) or ()}
     return (
         f": shells count in {SHELL_BITS} bits, and 1<<{SHELL_BITS} is 1 again; "
         f"{cpus_text(cpus)} {'was' if len(cpus) == 1 else 'were'} meant, which a list of CPUs "
         "binds (taskset -c)"
     )
+
+
+def _is_wrapped(scope: Scope, seat: BoundCopy) -> bool:
+    """Tell whether numbers without end would bind a copy elsewhere."""
+    return _intended_cpus(scope, seat) not in (None, seat.cpus)
+
+
+def _intended_cpus(scope: Scope, seat: BoundCopy) -> tuple[int, ...] | None:
+    return binding_of(scope.submit, None, seat.copy, bits=None).cpus
 
 
 def _shared(

@@ -669,6 +669,19 @@ def test_without_a_compiler_a_launcher_that_is_not_there_says_the_way_out(
         launcher_program()
 
 
+def test_a_launcher_that_may_not_be_executed_is_made_anew_or_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    built = Path(shutil.copy(launcher_program(), tmp_path / "rater-launcher"))
+    built.chmod(0o644)
+    monkeypatch.setattr(face, "_BUILT_PROGRAM", built)
+    assert launcher_program().is_relative_to(os.environ["RATER_CACHE"])
+    monkeypatch.setenv("CC", "no-such-compiler")
+    monkeypatch.setenv("RATER_CACHE", str(tmp_path / "empty"))
+    with pytest.raises(InputError, match=r"may not be executed .* and could not be made"):
+        launcher_program()
+
+
 def test_from_a_checkout_it_is_compiled_once_into_the_cache(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

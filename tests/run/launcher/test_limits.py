@@ -68,6 +68,16 @@ def test_kills_before_a_phase_explain_no_copy_of_it(tmp_path: Path) -> None:
     assert sigkill(kills) == UNKNOWN
 
 
+def test_a_kill_in_another_cgroup_may_be_of_a_copy_that_went_there(tmp_path: Path) -> None:
+    kills = machine(tmp_path, V2 | {"proc/vmstat": "oom_kill 7"})
+    write(tmp_path, {"proc/vmstat": "oom_kill 8"})
+    assert (sigkill(kills) or "").startswith("the kernel killed it or a process did: meanwhile")
+    killed = {"sys/fs/cgroup/job/step/memory.events": "max 9\noom 1\noom_kill 1"}
+    write(tmp_path, killed)  # it was in ours
+    assert sigkill(kills) != UNKNOWN
+    assert sigkill(kills) == UNKNOWN
+
+
 def test_the_machine_is_blamed_only_where_its_own_counters_rose(tmp_path: Path) -> None:
     counts = V2 | {"proc/vmstat": "allocstall_dma32 3\nallocstall_normal 4\noom_kill 7"}
     kills = machine(tmp_path, counts)
