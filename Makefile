@@ -17,7 +17,7 @@ SPREAD := -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 LAUNCHER := rater/run/launcher/rater-launcher
 
-.PHONY: run test test-fast schemas golden findings bench torture lint site docs captures clean
+.PHONY: bundle run test test-fast schemas golden findings bench torture lint site docs captures clean
 
 run: $(LAUNCHER) $(STAMP)
 	@status=0; $(BIN)/rater run $(SUITE) --size $(SIZE) || status=$$?; \
@@ -79,6 +79,17 @@ torture: $(LAUNCHER) $(STAMP)
 freeze: $(STAMP)
 	@$(BIN)/python -m tests.support.released
 	@$(BIN)/python -m tests.support.datasette
+
+# rater with all that it needs in one file, build/rater.pyz, for a machine with Python alone; its size
+# and start-up. The launcher is built into the wheel.
+bundle: $(LAUNCHER) $(STAMP)
+	@$(BIN)/python -c 'import shiv' 2>/dev/null || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check shiv
+	@$(BIN)/python -m shiv --quiet --compressed --python '/usr/bin/env python3' --console-script rater \
+	  --output-file build/rater.pyz .
+	@ls -l build/rater.pyz | awk '{printf "build/rater.pyz: %.1f MB\n", $$5 / 1e6}'
+	@SHIV_ROOT=build/bundle $(BIN)/python build/rater.pyz --version
+	@bash -c 'TIMEFORMAT="start-up: %R s"; time SHIV_ROOT=build/bundle $(BIN)/python build/rater.pyz --version >build/version'
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info $(LAUNCHER) .pytest_cache .mypy_cache .ruff_cache

@@ -35,6 +35,7 @@ from rater.workflow.results.columns import (
 )
 from rater.workflow.results.compare import compare_words
 from rater.workflow.results.divots import analysis_for_results
+from rater.workflow.results.points import load_points
 from rater.workflow.run.begin import make_asked
 from rater.workflow.sweep.execute import run_sweep
 from rater.workflow.sweep.request import SweepOptions
@@ -61,6 +62,17 @@ class LoadedRun(Struct, frozen=True, kw_only=True):
         what = ", ".join([head["suite"] or "command", *head["benchmarks"][:1]])
         copies = copies_text(head["copies"])
         return f"<run {head['run']}: {what}, {copies}, {head['status']}>"
+
+
+class LoadedRuns(Struct, frozen=True, kw_only=True):
+    """Several stored runs."""
+
+    runs: tuple[LoadedRun, ...]  # in the order of the words that name them
+    copies: ColumnTable  # of all of them; the first column is the point's label
+
+    def __repr__(self) -> str:
+        """Return how many they are."""
+        return f"<{count(len(self.runs), 'run')}>"
 
 
 class LoadedSweep(Struct, frozen=True, kw_only=True):
@@ -199,18 +211,37 @@ def _raise_stopped(status: int) -> None:
 def load(which: int, *, db: str | None = None) -> LoadedRun: ...
 @overload
 def load(which: str = "last", *, db: str | None = None) -> Any: ...
-def load(which: str | int = "last", *, db: str | None = None) -> LoadedRun | LoadedSweep:
+@overload
+def load(
+    which: str | int, second: str | int, /, *others: str | int, db: str | None = None
+) -> LoadedRuns: ...
+def load(
+    which: str | int = "last", *others: str | int, db: str | None = None
+) -> LoadedRun | LoadedRuns | LoadedSweep:
     """Return a run: a number, the start of a uuid, `last`, `last~1`, `tag:K=V`, `fleet:3/n017`.
 
+    Of several words (7, 8, "tag:build=old") all runs that they mean, as a `LoadedRuns`.
     `sweep:3` and `sweep:last` are a sweep, as a `LoadedSweep`. `db`: the database, else RATER_DB,
     else the user's own. Raises `rater.system.errors.InputError` where there is no such run, sweep
     or database.
     """
+    if others:
+        return _load_runs([str(word) for word in (which, *others)], db)
     word = str(which)
     with open_store_for_reading(Output(db=db), [word]) as store:
         if word.startswith(PREFIX):
             return _load_sweep(store, find_sweep(store, word))
         return _load_run(store, store.load(store.find(word)))
+
+
+def _load_runs(words: Sequence[str], db: str | None) -> LoadedRuns:
+    with open_store_for_reading(Output(db=db), list(words)) as store:
+        points = load_points(store, words)
+        loaded = [(point.label, point_run.run) for point in points for point_run in point.runs]
+        return LoadedRuns(
+            runs=tuple(_load_run(store, stored) for _, stored in loaded),
+            copies=columns_of_points(loaded),
+        )
 
 
 def _load_run(store: Store, stored: StoredRun) -> LoadedRun:

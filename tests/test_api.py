@@ -136,6 +136,15 @@ def test_numbers_are_points_and_paths_are_words(database: Path) -> None:
     assert made.head["status"] == "complete"
 
 
+def test_several_runs_are_loaded_at_once_with_the_label_of_each(database: Path) -> None:
+    for uuid in "ab":
+        make_run(database, uuid=uuid)
+    loaded = rater.load(1, "last")
+    assert [run.head["run"] for run in loaded.runs] == [1, 2]
+    assert set(loaded.copies["point"]) == {"run 1", "run 2"}
+    assert repr(loaded) == "<2 runs>"
+
+
 def test_a_run_in_a_thread_is_an_error_and_stores_nothing(database: Path) -> None:
     with ThreadPoolExecutor(1) as pool:
         for made in (

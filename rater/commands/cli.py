@@ -78,6 +78,7 @@ MENU: Menu = {
     "more": {name: ListedCommand(about, module) for name, (about, module) in COMMANDS.items()},
     "shell": {
         "trust": ListedCommand("use a folder's defaults", "commands.machine"),
+        "paths": ListedCommand("where files lie", "commands.machine"),
         "completion": ListedCommand("bash, zsh or fish", "commands.machine"),
     },
 }

@@ -164,6 +164,12 @@ def _seconds(text: str) -> float:
     return value
 
 
+def _show_paths(arguments: Namespace) -> int:
+    from rater.workflow.paths import show_paths
+
+    return show_paths(output_of(arguments))
+
+
 def _trust(arguments: Namespace) -> int:
     path = Path(arguments.folder).resolve() / LOCAL
 
@@ -394,6 +400,13 @@ $ rater trust --list
                 help="a layout's file, to learn from and to go on from",
             ),
         },
+    ),
+    "paths": Subcommand(
+        run=_show_paths,
+        arguments="$ rater paths\n$ rater paths --json",
+        tables=True,
+        description="Show where rater keeps and looks for its files: database, cache, defaults, "
+        "suites, lock and journal, and the variable that sets each.",
     ),
     "completion": Subcommand(
         run=_print_completion,

@@ -410,3 +410,15 @@ def test_commands_load_nothing_of_it_where_nothing_was_left() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.splitlines()[-1] == "False"
+
+
+def test_paths_are_those_that_variables_set(
+    rater: Rater, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RATER_CACHE", str(tmp_path))
+    monkeypatch.setenv("RATER_CONFIG", "")
+    rows = {row["files"]: row for row in json.loads(rater("paths", "--json")[1])}
+    assert rows["database"]["path"] == str(database)
+    assert (rows["cache"]["path"], rows["cache"]["exists"]) == (str(tmp_path), True)
+    assert "defaults here" not in rows
+    assert rows["built-in suites"]["exists"]

@@ -33,6 +33,7 @@ from rater.plan.topology import (
     shown,
     without_types,
 )
+from rater.run.host.lstopo import INSTALL, lstopo_xml
 from rater.system.errors import InputError
 from rater.system.process import pip_install
 from rater.text import packed
@@ -184,9 +185,12 @@ def _hwloc_xml(synthetic: str | None, machine_name: str) -> str:
                 TopologyFlags,
             )
         except (ImportError, OSError, AttributeError) as error:
+            if xml_of_program := lstopo_xml(synthetic):
+                return xml_of_program
             raise InputError(
                 f"hwloc cannot be loaded to read {machine_name}: {error}. Install it beside rater "
-                f"with `{pip_install('pyhwloc>=3.0.1')}` (x86-64 or ARM64, glibc 2.34 or newer)"
+                f"with `{pip_install('pyhwloc>=3.0.1')}` (x86-64 or ARM64, glibc 2.34 or newer), "
+                f"or {INSTALL}"
             ) from error
         try:
             topology = (
