@@ -114,8 +114,8 @@ def merge_database(
 ) -> MergedFile:
     """Merge the database at `path` into `store`'s, all or nothing. A second merge adds nothing.
 
-    The file is only read. `restore`: runs that were removed here come back. `bundle`: what it was
-    unpacked from; whoever made that may have written anything into it. Raises
+    The file is only read. `restore`: runs that were removed here come back. `bundle`: the zip
+    of the file; its maker may have written anything into it. Raises
     `SourceRefusedError` (an `InputError` that names the file) for what cannot be merged, with
     nothing changed, `StoreError` where `store` fails.
     """
