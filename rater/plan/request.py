@@ -196,8 +196,7 @@ what runs:
     name, unit and direction in front of a colon: 'bandwidth MB/s higher: ([0-9.]+)'; several
     times. A copy that prints none has failed
     [traits=common field=metrics kind=metrics compare_as=recorded_effect]
---count (instructions)  user instructions of each copy, by the PMU, else by valgrind (5 to 50
-    times as long)
+--count (instructions)  user instructions of each copy by PMU or valgrind
     [traits=swept,common]
 --copy-numbers LIST/TOTAL  run these copies of TOTAL alone, such as 3/8: copies have these
     numbers in RATER_COPY, and TOTAL in RATER_COPIES (`divots --confirm` does so)
