@@ -202,8 +202,7 @@ def measure_section(
         places = truncate_list([place_text(place, measure.probe) for place in disturbed])
         obstacles.insert(0, f"others took more than {percent(OTHERS_COST, 0)} % of {places}")
     if judgement.visible is not None and judgement.visible > MOST_VISIBLE:
-        seen = percent(judgement.visible, 0)
-        obstacles.append(f"rounds differ so much that only {seen} % would be seen")
+        obstacles.append("rounds differ so much that a place twice as bad could hide")
     lines = [
         f"{place_text(cell.place, measure.probe)}: {cell.value:.4g} {measure.unit}, "
         f"{percent(cell.worse, 0)} % worse than its peers"
@@ -214,7 +213,8 @@ def measure_section(
         lines += [] if disturbed else ["nothing to compare with: no two places are alike"]
     else:
         verdict = CheckupVerdict.PASS
-        lines.append(f"{percent(judgement.visible, 0)} % would be seen of one place")
+        if judgement.visible <= MOST_VISIBLE:
+            lines.append(f"{percent(judgement.visible, 0)} % would be seen of one place")
     if obstacles:
         verdict = CheckupVerdict.UNKNOWN
     if judgement.slow:
