@@ -248,7 +248,7 @@ def test_looks_begin_after_a_second_and_stay_below_half_a_percent(
             await looks.watch(tuple)
         return reader, [at_s - round(begin_s, 1) for at_s in looks.at_s], trio.current_time()
 
-    clock = trio.testing.MockClock(autojump_threshold=0.02)
+    clock = trio.testing.MockClock(autojump_threshold=0.15)  # a thread may be slow
     reader, at_s, _ = trio.run(watch, clock=clock)
     assert at_s == pytest.approx(expected_s)
     assert reader.elapsed_ns == pytest.approx((10 if cost_ms == 1 else 22) * S)
