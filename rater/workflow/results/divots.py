@@ -336,6 +336,11 @@ MOST_PER_CENT = 1000
 _KINDS = tuple(str(kind) for kind in Kind if kind is not Kind.LAYOUT)
 
 
+def _numbers_of(store: Store, run_words: Sequence[str]) -> list[int]:
+    """Return the numbers of the runs that words mean, each once."""
+    return list(dict.fromkeys(number for word in run_words for number in store.find_all(word)))
+
+
 def find_divots(
     output: Output,
     *,
@@ -352,8 +357,7 @@ def find_divots(
     limits = [parse_limit(text) for text in fail_on]
     thresholds = Thresholds(threshold_group, threshold_copy)
     with open_store_for_reading(output, run_words) as store:
-        specs = run_words or ["last"]
-        numbers = list(dict.fromkeys(number for spec in specs for number in store.find_all(spec)))
+        numbers = _numbers_of(store, run_words or ("last",))
         heads = {head.run: head for head in store.runs(numbers)}
         for number in numbers:
             if number not in heads:
@@ -373,7 +377,7 @@ def find_divots(
             _judged_run(store, *pair, is_alone=len(runs) == 1) for pair in runs if limits or is_ci
         ]
         judged = [(head, analysis) for head, analysis in runs if not analysis.disturbed]
-        hardware = hardware_differences(store.settings_of(numbers)) if len(numbers) > 1 else ()
+        hardware = hardware_differences(store.settings_of(numbers))
         sure = between if len(judged) == len(runs) else find_recurring(store, runs)
 
     def parts(_: object) -> Iterator[Part]:
