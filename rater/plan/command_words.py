@@ -1,6 +1,7 @@
 r"""Words behind `--`: several programs, placeholders, and short names for commands; pure.
 
-`./a : ./b -x` are two programs: a word `:` alone divides them, and `\:` is an argument `:`.
+`./a : ./b -x` are two programs: a word `:` alone divides them, and `\:` is an argument `:`. So is
+a last `:`, behind which no program stands (`sh -c :`).
 `{copy}` and the other names of `COPY_PLACEHOLDERS` in braces become the copy's own values, and
 `{{copy}}` is the text `{copy}`. Nothing else in braces changes: JSON, awk, `find {}`.
 """
@@ -23,8 +24,8 @@ def programs_of(command: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     A part without a word, as in `./a : : ./b`, is an empty program.
     """
     programs: list[list[str]] = [[]]
-    for word in command:
-        if word == DIVIDER:
+    for place, word in enumerate(command, 1):
+        if word == DIVIDER and place < len(command):
             programs.append([])
         else:
             is_escaped = _ESCAPED_DIVIDER.fullmatch(word) is not None

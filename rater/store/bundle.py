@@ -109,8 +109,10 @@ def _redact_rows(connection: sqlite3.Connection, table: str, redactor: Redactor)
 def is_bundle(path: Path) -> bool:
     """Tell whether a regular file begins as a zip does."""
     try:
+        if not path.is_file():  # the opening of a pipe would wait for a writer
+            return False
         with path.open("rb") as file:
-            return path.is_file() and file.read(len(_MAGIC)) == _MAGIC
+            return file.read(len(_MAGIC)) == _MAGIC
     except OSError:
         return False
 

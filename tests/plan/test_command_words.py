@@ -54,6 +54,7 @@ def test_words_without_placeholders_are_left_as_they_are() -> None:
 
 def test_a_lone_colon_divides_programs_and_a_backslash_makes_it_an_argument() -> None:
     assert programs_of(["./a", ":", "./b", "-x", ":", "./c"]) == (("./a",), ("./b", "-x"), ("./c",))
+    assert programs_of(["sh", "-c", ":"]) == (("sh", "-c", ":"),)
     assert programs_of(["./a", r"\:", r"\\:", "a:b", "::"]) == (("./a", ":", r"\:", "a:b", "::"),)
 
 
@@ -67,7 +68,7 @@ def test_each_program_is_a_benchmark_with_a_name_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (("./a", ":"), "one of them is empty; write '\\:' for an argument `:`"),
+        (("./a", ":", ":", "./b"), "one of them is empty; write '\\:' for an argument `:`"),
         (("mpirun", "./a", ":", "-n", "2", "./b"), "-n behind a lone `:` is no program"),
     ],
 )

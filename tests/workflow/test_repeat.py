@@ -51,6 +51,7 @@ EVERY = [
     *("--until-idle", "--output-limit", "3k", "--run-dirs", "--keep", "--force", "--share"),
     *("--accept-exit", "1,4"),
     *("--metric", "speed MB/s lower: ([0-9.]+)", "--series", "off"),
+    *("--count", "instructions"),
     *("--check-limit", "7", "--wait", "5m", "--tuned"),
 ]
 # What goes with no command, and with no suite of rater's own.
