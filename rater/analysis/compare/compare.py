@@ -77,54 +77,79 @@ def compare(
 ) -> Comparison:
     """Compare points with the first of them, or with `baseline`.
 
-    `by_metric`: the number that programs report which judges in place of their times; without it
-    `metrics` of what is returned has the rows of all that there are. Else as `_compare`.
+    `margin`: what `same` means, 0.01 for 1 %; `by`: the axis that is compared, the values of
+    the others held; `baseline`: a label, or `axis=value`; `looks`: see `is_decided`; `by_cpu`:
+    by CPU time, else by that only where others disturbed most runs of a point. `by_metric`: the
+    number that programs report which judges in place of their times; without it `metrics` of what
+    is returned has the rows of all that there are.
     Raises `InputError` where there is nothing to compare, or no such axis, baseline or metric.
     """
     runs = _runs_of(points)
+    measure = None if by_metric is None else find_measure(by_metric, runs)
+    points, repeats = _distinct(points)
+    sides = _sides(points, by, baseline)
+    judged_runs = _judged_runs(sides)
 
-    def compared(measure: MetricMeasure | None) -> Comparison:
-        return _compare(
-            points,
-            margin=margin,
+    def rows_by(measure: MetricMeasure | None) -> _Rows:
+        return _make_rows(
+            sides,
+            judged_runs,
             by=by,
-            baseline=baseline,
+            margin=margin,
             looks=looks,
             by_cpu=by_cpu and measure is None,
             measure=measure,
         )
 
-    if by_metric is not None:
-        return compared(find_measure(by_metric, runs))
-    by_measure = {measure: compared(measure) for measure in measures_of(runs)}
-    metrics = tuple(
-        MetricRows(measure=measure, rows=(*comparison.benchmarks, *comparison.suites[:1]))
-        for measure, comparison in by_measure.items()
-        if not comparison.is_empty
+    comparison = _comparison(
+        sides, judged_runs, rows_by(measure), repeats=repeats, by=by, margin=margin, looks=looks
     )
-    return replace(compared(None), metrics=metrics)
+    if measure is not None:
+        return comparison
+    rows_by_measure = {other: rows_by(other) for other in measures_of(runs)}
+    metrics = tuple(
+        MetricRows(measure=other, rows=(*rows.benchmarks, *rows.suites[:1]))
+        for other, rows in rows_by_measure.items()
+        if any(cell.speedup for row in rows.benchmarks for cell in row.cells)
+    )
+    return replace(comparison, metrics=metrics)
 
 
-def _compare(
-    points: Sequence[Point],
+class _JudgedRun(Struct, frozen=True):
+    """What a run says by the time of its copies, and what disturbed it."""
+
+    run: StoredRun
+    rates: RunRates
+    trouble: DisturbedRun
+
+
+class _Rows(Struct, frozen=True, kw_only=True):
+    """The rows of a comparison by one measure, with all that they are made from."""
+
+    measure: MetricMeasure | None  # None: the time of copies
+    measured: dict[int, RunRates]
+    keys: list[Key]
+    where: _Where
+    grid: Grid
+    benchmarks: tuple[EffectRow, ...]
+    suites: tuple[EffectRow, ...]
+    left_out: tuple[str, ...]  # of benchmarks and of suites, in words
+    partly: tuple[str, ...]
+    confidence: float
+
+
+def _make_rows(
+    sides: Sequence[Side],
+    judged_runs: Sequence[_JudgedRun],
     *,
-    margin: float,
     by: str | None,
-    baseline: str | None,
+    margin: float,
     looks: int,
     by_cpu: bool,
     measure: MetricMeasure | None,
-) -> Comparison:
-    """Compare points by the time of their copies, or by a metric as the measure.
-
-    `margin`: what `same` means, 0.01 for 1 %; `by`: the axis that is compared, the values of
-    the others held; `baseline`: a label, or `axis=value`; `looks`: see `is_decided`; `by_cpu`:
-    by CPU time, else by that only where others disturbed most runs of a point.
-    Raises `InputError` where there is nothing to compare, or no such axis or baseline.
-    """
-    points, repeats = _distinct(points)
-    sides = _sides(points, by, baseline)
-    troubles, measured = _measured(sides, by_cpu=by_cpu, measure=measure)
+) -> _Rows:
+    """Return the rows by the time of copies, or by a metric as the measure."""
+    measured = _measured(sides, judged_runs, by_cpu=by_cpu, measure=measure)
     where, grid = _grid(sides, by, measured)
     keys = _measured_keys(measured.values())
     row_maker = _row_maker(
@@ -133,8 +158,36 @@ def _compare(
     lines: list[str] = []
     rows = [row_maker.benchmark(key, _having([key], grid, where, key[0], lines)) for key in keys]
     suites, partly = _suites(row_maker, keys, grid, where)
+    return _Rows(
+        measure=measure,
+        measured=measured,
+        keys=keys,
+        where=where,
+        grid=grid,
+        benchmarks=tuple(with_holm(rows, row_maker.confidence)),
+        suites=tuple(with_holm(suites, row_maker.confidence)),
+        left_out=tuple(dict.fromkeys(lines)),
+        partly=tuple(partly),
+        confidence=row_maker.confidence,
+    )
+
+
+def _comparison(
+    sides: tuple[Side, ...],
+    judged_runs: Sequence[_JudgedRun],
+    rows: _Rows,
+    *,
+    repeats: Mapping[int, int],
+    by: str | None,
+    margin: float,
+    looks: int,
+) -> Comparison:
+    """Return rows with all that stands beside them: what differs, is left out, was disturbed."""
+    measure, measured, keys, grid = rows.measure, rows.measured, rows.keys, rows.grid
     strata = [(at[0], side) for at in grid for side in at[1:]]
     differences = point_differences(_points_of(sides))
+    is_disturbable = measure is None or measure.is_disturbable
+    troubles = [judged.trouble for judged in judged_runs] if is_disturbable else []
     return Comparison(
         sides=sides,
         by=by,
@@ -143,22 +196,22 @@ def _compare(
         mixed_copies=any(mixed(stratum) for stratum in strata),
         kinds=_runs_by_kind(measured.values()),
         mixed_kinds=any(len(kinds(stratum)) > 1 for stratum in strata),
-        benchmarks=tuple(with_holm(rows, row_maker.confidence)),
-        suites=tuple(with_holm(suites, row_maker.confidence)),
+        benchmarks=rows.benchmarks,
+        suites=rows.suites,
         left_out=(
             *_repeated_runs(repeats),
             *_excluded(measured.values(), sides, by, keys, grid),
-            *dict.fromkeys(lines),
+            *rows.left_out,
             *_not_in_pairs(strata),
-            *partly,
+            *rows.partly,
             *varying_counts(measure, {side.label: _runs_of(side.points) for side in sides}),
         ),
-        lost=tuple(_lost(keys, grid, where)),
+        lost=tuple(_lost(keys, grid, rows.where)),
         margin=margin,
-        confidence=row_maker.confidence,
+        confidence=rows.confidence,
         looks=looks,
-        compared=sum(p_of(cell) is not None for row in rows for cell in row.cells),
-        troubles=troubles if measure is None or measure.is_disturbable else (),
+        compared=sum(p_of(cell) is not None for row in rows.benchmarks for cell in row.cells),
+        troubles=tuple(filter(is_trouble, troubles)),
         doctor=doctor_differences(_points_of(sides), differences),
         pages=_page_warnings(sides),
         measure=measure,
@@ -273,18 +326,19 @@ def is_decided(
     better or worse in at most 5 % of all such series; the comparison that is shown at the
     end must have the same `looks`.
     """
-    comparison = _compare(
-        points,
-        margin=margin,
+    sides = _sides(_distinct(points)[0], None, None)
+    rows = _make_rows(
+        sides,
+        _judged_runs(sides),
         by=None,
-        baseline=None,
+        margin=margin,
         looks=looks,
         by_cpu=False,
         measure=None,
     )
-    rows = comparison.suites[:1] or comparison.benchmarks
-    known = any(row.cells for row in rows)
-    return known and all(row.energy_decided if energy else row.decided for row in rows)
+    decisive = rows.suites[:1] or rows.benchmarks
+    known = any(row.cells for row in decisive)
+    return known and all(row.energy_decided if energy else row.decided for row in decisive)
 
 
 def _sides(points: Sequence[Point], by: str | None, baseline: str | None) -> tuple[Side, ...]:
@@ -332,35 +386,36 @@ def _place_of(baseline: str, sides: Sequence[Side]) -> int:
     raise InputError(f"--baseline {baseline}: no such point; there are: {labels}")
 
 
-def _measured(
-    sides: Sequence[Side], *, by_cpu: bool, measure: MetricMeasure | None
-) -> tuple[tuple[DisturbedRun, ...], dict[int, RunRates]]:
-    """Return what disturbed runs, and by number what each says and when it was made.
+def _judged_runs(sides: Sequence[Side]) -> list[_JudgedRun]:
+    """Return each run with its rates, and with what disturbed it."""
+    judged_runs = []
+    for point_run in (point_run for side in sides for point_run in side.runs):
+        trouble = disturbance_of(point_run.run)
+        rates = run_rates(point_run.run, point_run.block)
+        rates = replace(rates, taken=is_too_disturbed(trouble.others_cost))
+        judged_runs.append(_JudgedRun(point_run.run, rates, trouble))
+    return judged_runs
 
-    One pass over the runs. CPU times are worked out of all of them once others took too much of
-    one, or where they are asked for (`by_cpu`).
+
+def _measured(
+    sides: Sequence[Side],
+    judged_runs: Sequence[_JudgedRun],
+    *,
+    by_cpu: bool,
+    measure: MetricMeasure | None,
+) -> dict[int, RunRates]:
+    """Return by number what each run says, and when it was made.
+
+    By a measure; else with the CPU times of all of them where others took too much of one, or
+    where they are asked for (`by_cpu`).
     """
-    point_runs = [point_run for side in sides for point_run in side.runs]
-    troubles: list[DisturbedRun] = []
-    measured: list[RunRates] = []
-    for point_run in point_runs:
-        run, trouble = point_run.run, disturbance_of(point_run.run)
-        taken = is_too_disturbed(trouble.others_cost)
-        if taken and not by_cpu and measure is None:
-            by_cpu = True
-            measured = [
-                with_cpu_times(rates, before.run)
-                for rates, before in zip(measured, point_runs, strict=False)
-            ]
-        rates = run_rates(run, point_run.block)
-        if measure is not None:
-            rates = with_measure(rates, run, measure)
-        elif by_cpu:
-            rates = with_cpu_times(rates, run)
-        measured.append(replace(rates, taken=taken))
-        troubles += [trouble] if is_trouble(trouble) else []
+    measured = [judged.rates for judged in judged_runs]
+    if measure is not None:
+        measured = [with_measure(judged.rates, judged.run, measure) for judged in judged_runs]
+    elif by_cpu or any(rates.taken for rates in measured):
+        measured = [with_cpu_times(judged.rates, judged.run) for judged in judged_runs]
     by_number = {rates.run: rates for rates in with_shared_steps(same_keys(measured))}
-    return tuple(troubles), in_order(by_number, point_runs)
+    return in_order(by_number, (point_run for side in sides for point_run in side.runs))
 
 
 def _grid(
