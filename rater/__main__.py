@@ -13,6 +13,10 @@ for _number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP):
 # Rows come by the hundred thousand, and in no circles: to look for these takes a tenth of a report.
 gc.set_threshold(50_000, 20, 100)
 
+# An exception of a signal's handler inside this import would leave a half made module, which
+# crashes later.
+import msgspec  # noqa: E402, F401 - as above, for those who read it later
+
 from rater.commands.cli import main  # noqa: E402 - not before: reading modules takes its time
 
 if __name__ == "__main__":

@@ -147,9 +147,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Everything behind the first `--` is a command to rate, taken as it stands.
     """
-    # Until now a signal ends the process at once. Raised inside this import it would leave a half
-    # made module, which crashes later.
-    import_module("msgspec")
     try:
         with handle_stop_signals(raise_stopped):
             return _main(argv)

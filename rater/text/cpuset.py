@@ -66,14 +66,22 @@ def format_list(numbers: Iterable[int]) -> str:
 
 def copy_numbers_text(copies: Iterable[int]) -> str:
     """Return `copy 3`, `copies 0-3,8`."""
-    numbers = set(copies)
-    return f"{'copy' if len(numbers) == 1 else 'copies'} {format_list(numbers)}"
+    return _named("copy", "copies", copies)
 
 
 def cpus_text(cpus: Iterable[int]) -> str:
     """Return `CPU 3`, `CPUs 0-3,8`."""
-    numbers = set(cpus)
-    return f"{'CPU' if len(numbers) == 1 else 'CPUs'} {format_list(numbers)}"
+    return _named("CPU", "CPUs", cpus)
+
+
+def nodes_text(nodes: Iterable[int]) -> str:
+    """Return `node 3`, `nodes 0-3,8`."""
+    return _named("node", "nodes", nodes)
+
+
+def _named(singular: str, plural: str, numbers: Iterable[int]) -> str:
+    different = set(numbers)
+    return f"{singular if len(different) == 1 else plural} {format_list(different)}"
 
 
 def parse_bitmap(text: str) -> int:

@@ -90,6 +90,11 @@ def join_and(texts: Sequence[str]) -> str:
     return f"{', '.join(texts[:-1])} and {texts[-1]}" if len(texts) > 1 else "".join(texts)
 
 
+def delimiter_of(heading: str) -> str:
+    """Return what divides the cells of a table's first line: a comma, semicolon or tabulator."""
+    return max(",;\t", key=heading.count)
+
+
 def printable(text: str, most: int | None = None, instead: str = "?") -> str:
     """Return text of others for one line of a message, cut to `most` characters."""
     clean = "".join(sign if sign.isprintable() else instead for sign in text)

@@ -19,6 +19,7 @@ from rater.analysis.results.disturbed import (
     mostly_disturbed,
     shares_of_others,
 )
+from rater.analysis.results.gates import GateAnswer, status_of_answers
 from rater.analysis.results.placement import PlacementVerdict, RunProof
 from rater.plan.checkup import STEPS, CheckupPoint, CheckupProbe
 from rater.plan.topology import Topology
@@ -348,9 +349,11 @@ def mix_section(
     )
 
 
+_ANSWERS = {CheckupVerdict.LOOK: GateAnswer.FOUND, CheckupVerdict.UNKNOWN: GateAnswer.OPEN}
+
+
 def exit_status(sections: Iterable[CheckupSection]) -> int:
     """Return 1 where something is to be looked at, 3 where something cannot be told, else 0."""
-    verdicts = {section.verdict for section in sections}
-    if CheckupVerdict.LOOK in verdicts:
-        return 1
-    return 3 if CheckupVerdict.UNKNOWN in verdicts else 0
+    return status_of_answers(
+        _ANSWERS.get(section.verdict, GateAnswer.EXCLUDED) for section in sections
+    )

@@ -12,7 +12,7 @@ from rater.analysis.results.periods import Period, PeriodKind, period_text, phas
 from rater.analysis.results.series import PhaseTimes, phase_times
 from rater.record.stored import StoredRun
 from rater.system.errors import InputError
-from rater.text.cpuset import format_list
+from rater.text.cpuset import nodes_text
 from rater.text.values import group_by_key
 
 _MOVED = {"read": "read", "written": "wrote", "total": "moved"}
@@ -54,8 +54,8 @@ def _with_traffic(finding: Finding, phases: Sequence[PhaseTimes]) -> Finding:
     if not differences:
         return finding
     _, kind, member, other = max(differences)
-    nodes = f"node{'s' if len(finding.nodes) > 1 else ''} {format_list(finding.nodes)}"
-    text = f"{nodes} {_MOVED[kind]} {member / 1e9:.3g} GB/s, others {other / 1e9:.3g}, while slow"
+    rates_text = f"{_MOVED[kind]} {member / 1e9:.3g} GB/s, others {other / 1e9:.3g}, while slow"
+    text = f"{nodes_text(finding.nodes)} {rates_text}"
     evidence = EvidenceKind.TRAFFIC.evidence(text)
     return replace(finding, evidence=_in_order([*finding.evidence, evidence]))
 

@@ -51,10 +51,15 @@ EXCLUDED: Final = GateVerdict(answer=GateAnswer.EXCLUDED)
 
 def gate_status(verdicts: Iterable[GateVerdict]) -> int:
     """Return the exit status: 1 where something is found, 3 where something is open, else 0."""
-    answers = {verdict.answer for verdict in verdicts}
-    if GateAnswer.FOUND in answers:
+    return status_of_answers(verdict.answer for verdict in verdicts)
+
+
+def status_of_answers(answers: Iterable[GateAnswer]) -> int:
+    """Return the same of bare answers."""
+    different = set(answers)
+    if GateAnswer.FOUND in different:
         return FOUND_STATUS
-    return NOT_JUDGED if GateAnswer.OPEN in answers else 0
+    return NOT_JUDGED if GateAnswer.OPEN in different else 0
 
 
 def reasons_of(verdicts: Sequence[GateVerdict], answer: GateAnswer) -> list[str]:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from rater.analysis.results.series import PhaseTimes, Values, phase_times
 from rater.record.stored import StoredRun
-from rater.text.cpuset import format_list
+from rater.text.cpuset import copy_numbers_text, cpus_text
 from rater.text.values import percent
 
 _LEAST_SHARE = 0.1  # of a CPU: less is no disturbance with a place
@@ -234,19 +234,17 @@ def period_text(period: Period, *, is_named: bool = True) -> str:
     when = f"from second {_number(period.begin_s)} to {_number(period.end_s)}"
     if period.kind is PeriodKind.QUOTA:
         return f"the CPU quota kept copies off {period.level:.2g} CPUs {when}{where}"
-    cpus = f"CPU{'s' if len(period.cpus) > 1 else ''} {format_list(period.cpus)}"
     who = "others" if period.kind is PeriodKind.OTHERS else "the hypervisor's other guests"
-    return f"{cpus}: {who} had {percent(period.level, 0)} % {when}{where}"
+    return f"{cpus_text(period.cpus)}: {who} had {percent(period.level, 0)} % {when}{where}"
 
 
 def _startup_text(period: Period) -> str:
     length_s = period.end_s
     computed_s = period.level * length_s
     unit, divisor = ("minutes", _MINUTE_S) if length_s >= _LONG_S else ("s", 1.0)
-    many = "copies" if len(period.copies) > 1 else "copy"
     rate = (period.read_rate or 0.0) / 1e6
     return (
-        f"start-up of {many} {format_list(period.copies)}: {_number(computed_s / divisor)} of "
+        f"start-up of {copy_numbers_text(period.copies)}: {_number(computed_s / divisor)} of "
         f"{_number(length_s / divisor)} {unit} computed, {rate:.{0 if rate >= 10 else 1}f} MB/s "
         "read"
     )

@@ -14,11 +14,10 @@ from rater.analysis.stats.intervals import run_to_run_noise
 from rater.lab.models.observed import LayoutValue, ModelData
 from rater.lab.models.quantities import Quantity
 from rater.system.errors import InputError
-from rater.text.values import group_by_key, printable, truncate_list
+from rater.text.values import delimiter_of, group_by_key, printable, truncate_list
 
 _NAMES = ("benchmark", "program", "name")  # columns that name what was measured
 _LABELS = ("layout", "label", "point")  # and the layout that it had
-_DELIMITERS = ",;\t"
 _MOST_POINTS = 10_000
 _MOST_LETTERS = 80  # of a name
 
@@ -41,9 +40,11 @@ def points_of_csv(text: str, file: str, *, x: str, y: str) -> tuple[ModelData, .
     line for what is no number, and with the columns there are for one that is not there.
     """
     lines = [line for line in text.removeprefix("\ufeff").splitlines() if line.strip()]
-    first = lines[0] if lines else ""
-    delimiter = max(_DELIMITERS, key=first.count)
-    rows = [*csv.reader(StringIO("\n".join(lines)), delimiter=delimiter)]
+    delimiter = delimiter_of(lines[0] if lines else "")
+    try:
+        rows = [*csv.reader(StringIO("\n".join(lines)), delimiter=delimiter)]
+    except csv.Error as error:
+        raise InputError(f"{file}: not CSV: {error}") from None
     columns = [column.strip() for column in rows[0]] if rows else []
     for option, name in (("--x", x), ("--y", y)):
         if columns.count(name) != 1:

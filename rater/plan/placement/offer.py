@@ -259,8 +259,7 @@ def _count_shares(topology: Topology, layout: Layout) -> tuple[DomainShare, ...]
 def _explain_absence(topology: Topology, absent: Sequence[int]) -> str:
     reasons = group_by_key((_why_no_copies(topology, node), node) for node in absent)
     text = " and ".join(
-        f"node{'s' if len(nodes) > 1 else ''} {cpuset.format_list(nodes)} "
-        f"{'are' if len(nodes) > 1 else 'is'} {reason}"
+        f"{cpuset.nodes_text(nodes)} {'are' if len(nodes) > 1 else 'is'} {reason}"
         for reason, nodes in reasons.items()
     )
     usable = cpuset.format_list(

@@ -217,13 +217,11 @@ class _MemoryCounts(Struct, frozen=True, kw_only=True):
     at_limit: tuple[str, ...]  # words about those whose most use reached the limit, whenever it was
     huge_pages: dict[str, int]  # by words about a cgroup and a size of pages
 
-    def kills_elsewhere(self, earlier: _MemoryCounts) -> int:
-        """Return how many kills there were since then in cgroups that are not ours."""
-        counts = (self.machine_kills, earlier.machine_kills, self.kills, earlier.kills)
-        if None in counts:
-            return 0
-        machine_kills, machine_before, kills, before = (count or 0 for count in counts)
-        return machine_kills - machine_before - (kills - before)
+    def were_kills_elsewhere(self, earlier: _MemoryCounts) -> bool:
+        """Tell whether it is known of a kill since then in a cgroup that is not ours."""
+        on_machine = _rise(earlier.machine_kills, self.machine_kills)
+        in_group = _rise(earlier.kills, self.kills)
+        return on_machine is not None and in_group is not None and on_machine > in_group
 
     def machine_ran_out(self, earlier: _MemoryCounts) -> bool | None:
         """Tell whether the machine's own memory was used up since an earlier reading.
@@ -236,8 +234,13 @@ class _MemoryCounts(Struct, frozen=True, kw_only=True):
         return _rose(earlier.machine_waits, self.machine_waits)
 
 
+def _rise(earlier: int | None, later: int | None) -> int | None:
+    return None if earlier is None or later is None else later - earlier
+
+
 def _rose(earlier: int | None, later: int | None) -> bool | None:
-    return None if earlier is None or later is None else later > earlier
+    rise = _rise(earlier, later)
+    return None if rise is None else rise > 0
 
 
 def _risen(earlier: Mapping[str, int], later: Mapping[str, int]) -> list[str]:
@@ -285,7 +288,7 @@ class KernelKills:
             if counts.kills > self._earlier.kills + self._explained:
                 self._explained += 1
                 return f"the kernel killed it{self._describe_shortage(counts)}"
-            if counts.kills_elsewhere(self._earlier) > 0:
+            if counts.were_kills_elsewhere(self._earlier):
                 return _KILLED_ELSEWHERE
             if not handed_on:
                 return "a process sent it: the kernel counted no kill for want of memory"

@@ -274,8 +274,9 @@ class PhaseSampler:
 
     def _kept_bytes(self, copy: int, look: CopyLook) -> CopyLook:
         before = self._looks.get(copy)
-        is_same = before is not None and before.pid == look.pid
-        return look._replace(bytes_moved=before.bytes_moved) if before and is_same else look
+        if before is None or before.pid != look.pid:
+            return look
+        return look._replace(bytes_moved=before.bytes_moved)
 
     def copy_ended(self, copy: int, pid: int, cpu_ns: int) -> None:
         """Take the end of a copy's run, which used so much CPU time in all."""

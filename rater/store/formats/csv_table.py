@@ -15,9 +15,8 @@ from rater.store.formats.csv_columns import NUMBERS, OF_RUNS, TEXTS, WHOLE, plac
 from rater.store.formats.document import ForeignRun, document_of
 from rater.system.errors import InputError
 from rater.text.documents import Mistake, MistakesError
-from rater.text.values import group_by_key
+from rater.text.values import delimiter_of, group_by_key
 
-_DELIMITERS: Final = ",;\t"
 _MOST_MISTAKES: Final = 20
 
 
@@ -32,7 +31,7 @@ def read_csv(data: bytes, file: str, columns: Mapping[str, str]) -> list[Foreign
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{file}: not UTF-8 text (byte {error.start}); expected CSV") from None
-    delimiter = max(_DELIMITERS, key=text.partition("\n")[0].count)
+    delimiter = delimiter_of(text.partition("\n")[0])
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     heading = [cell.strip() for cell in next(reader, [])]
     places = place_columns(heading, columns, file)

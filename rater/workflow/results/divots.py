@@ -34,7 +34,7 @@ from rater.analysis.divots.model.finding import (
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.disturbed import foreign_load_cost, is_too_disturbed
 from rater.analysis.results.gates import GateAnswer, GateCase, gate_status, reasons_of
-from rater.analysis.results.periods import notable_periods
+from rater.analysis.results.periods import Period, notable_periods
 from rater.analysis.results.placement import RunProof, placement_judgements, prove_run
 from rater.plan.request import request_from_json
 from rater.plan.topology import Topology
@@ -59,7 +59,6 @@ from rater.workflow.arguments import Output, open_store_for_reading, print_view
 from rater.workflow.results.ci import CI_FORMATS, print_gates
 
 if TYPE_CHECKING:
-    from rater.analysis.results.periods import Period
     from rater.show.screen.document import Part
 
 # -- Store whether copies of a run that has ended were where the plan put them ---------------------
@@ -452,22 +451,26 @@ def _gate(
 
 
 def _judged_run(store: Store, head: RunHead, analysis: Analysis, *, is_alone: bool) -> JudgedRun:
-    places = _places_used(store, head)
+    chunks = store.times(head.run).chunks
+    places = _places_used(chunks)
     start = TimeRow._fields.index("start_ns")
-    starts = [chunk[:, start] for chunk in store.times(head.run).chunks]
     return JudgedRun(
         head=head,
         analysis=analysis,
         nodes=_most_known(places["node"], places["package"]),
         cpus=places["cpu"],
-        has_starts=any(not math.isnan(value) for chunk in starts for value in chunk.tolist()),
+        has_starts=any(
+            not math.isnan(value) for chunk in chunks for value in chunk[:, start].tolist()
+        ),
         is_alone=is_alone,
     )
 
 
-def _places_used(store: Store, head: RunHead) -> dict[str, int | None]:
-    """Return on how many CPUs, nodes and packages copies of a run were; None: not known of all."""
-    chunks = store.times(head.run).chunks
+def _places_used(chunks: Sequence[Any]) -> dict[str, int | None]:
+    """Return on how many CPUs, nodes and packages copies of a run were; None: not known of all.
+
+    `chunks` are arrays of `TimeRow` (N, fields).
+    """
     places: dict[str, int | None] = {}
     for name in ("cpu", "node", "package"):
         column = TimeRow._fields.index(name)

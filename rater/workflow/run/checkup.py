@@ -61,11 +61,11 @@ from rater.workflow.run.campaign import Campaign, CampaignEnded, CampaignPoint
 from rater.workflow.run.resolve import RunPlan, resolve
 from rater.workflow.run.session import MadeRun
 
-NO_MIX = "none"  # of --mix
-_PAGE_MODE = 0o644
 if TYPE_CHECKING:
     from rater.show.documents.checkup import CheckupDocument
 
+NO_MIX = "none"  # of --mix
+_PAGE_MODE = 0o644
 _RETRIES = 2  # of a run in which a copy failed
 _TRIAL = 0  # the block in which set-up is timed, before the first round
 _SETUP_TIMES, _SETUP_MORE_S = 1.5, 0.05  # of what the trial took: memory is not always as fast
@@ -215,9 +215,15 @@ class _Checkup(Campaign[MadeRun]):
     def conclude(self) -> CampaignEnded:
         """Print the verdicts, and write the page."""
         window_s = self._window_ms / 1e3
-        measured = [measure_section(it, self._probes, self.topology, window_s) for it in MEASURES]
-        sections = [section for section in measured if section is not None]
-        bandwidth = next((it.cells for it in sections if "all CPUs" in it.name), None)
+        sections: list[CheckupSection] = []
+        bandwidth = None
+        for measure in MEASURES:
+            section = measure_section(measure, self._probes, self.topology, window_s)
+            if section is None:
+                continue
+            sections.append(section)
+            if measure.probe is CheckupProbe.BANDWIDTH:
+                bandwidth = section.cells
         self.sections += [facts_section(self._settings, bandwidth), *sections]
         if self._mixes:
             self.sections.append(self._judge_mix())
