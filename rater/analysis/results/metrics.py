@@ -33,12 +33,14 @@ _PSYS = "psys"
 
 def phase_energies(run: StoredRun) -> tuple[PhaseEnergy, ...]:
     """Return the energy of every phase that has readings of it, by phase."""
-    if not any(_joules(reading.values) for reading in run.machine_readings):
+    joules_by_phase = _without_dead_counters(
+        {reading.phase: _joules(reading.values) for reading in run.machine_readings}
+    )
+    if not any(joules_by_phase.values()):
         return ()
     run = run.without_torn()
     copies = group_by_key((copy.phase, copy) for copy in run.copies)
     brackets = {bracket.phase: bracket for bracket in run.brackets}
-    joules_by_phase = {reading.phase: _joules(reading.values) for reading in run.machine_readings}
     names = {name for joules in joules_by_phase.values() for name in joules}
     energies = []
     for reading in run.machine_readings:
@@ -62,6 +64,25 @@ def phase_energies(run: StoredRun) -> tuple[PhaseEnergy, ...]:
 def _joules(values: Iterable[tuple[str, int]]) -> dict[str, float]:
     matches = ((_DOMAIN.fullmatch(name), microjoules) for name, microjoules in values)
     return {match[1]: microjoules / 1e6 for match, microjoules in matches if match}
+
+
+def _without_dead_counters(
+    joules_by_phase: Mapping[int, Mapping[str, float]],
+) -> dict[int, dict[str, float]]:
+    """Leave out counters of packages and machines that stood still in all phases.
+
+    All of a package always draws power. Virtual machines offer counters that never move.
+    """
+    live = {
+        name
+        for joules in joules_by_phase.values()
+        for name, grown_j in joules.items()
+        if grown_j or not (name == _PSYS or _WHOLE.fullmatch(name))
+    }
+    return {
+        phase: {name: grown_j for name, grown_j in joules.items() if name in live}
+        for phase, joules in joules_by_phase.items()
+    }
 
 
 def copy_estimates(run: StoredRun) -> dict[tuple[int, int, int], float]:

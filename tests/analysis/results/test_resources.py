@@ -126,6 +126,15 @@ def test_runs_without_readings_of_energy_have_none() -> None:
     assert phase_energies(stored([copy_row(0, 1.0)])) == ()
 
 
+def test_a_counter_of_a_whole_machine_that_never_moves_is_none() -> None:
+    """As psys of virtual machines: 0 J would be a number that nobody measured."""
+    assert phase_energies(drawn({"psys": 0}, {"psys": 0})) == ()
+    first, then = phase_energies(drawn({"psys": 0}, {"psys": 9}))
+    assert [first.packages, then.packages] == [((None, 0),), ((None, 9),)]
+    beside = energy_of(drawn({"psys": 0, "package-0": 3, "package-1": 4, "package-1-core": 0}))
+    assert beside.domains == (("package-0", 3), ("package-1", 4), ("package-1-core", 0))
+
+
 def test_copies_share_their_package_by_cpu_time() -> None:
     """Both on package 0, 1 s and 2 s of CPU time: a third and two thirds of 350 J."""
     run = drawn(TWO)
