@@ -19,6 +19,7 @@ from time import sleep, time_ns
 
 from msgspec import Struct
 
+from rater.plan.command_words import COPY_PLACEHOLDERS, placeholders_in
 from rater.plan.suite import Benchmark, Size
 from rater.run.programs.child_process import run_tool
 from rater.system.errors import InputError
@@ -146,16 +147,25 @@ def find_command(word: str, where: str = "the command") -> Path:
     if "/" not in word:
         program = shutil.which(word)
         if program is None:
-            raise InputError(f"{where}: {word!r} is not in PATH; install it, or give its path")
+            raise InputError(
+                f"{where}: {word!r} is not in PATH; install it, or give its path{_fill_hint(word)}"
+            )
         return Path(program).absolute()
     path = Path(word).absolute()
     if path.is_dir():
         raise InputError(f"{where}: {path} is a directory, expected a program")
     if not path.exists():
-        raise InputError(f"{where}: no such file: {path}")
+        raise InputError(f"{where}: no such file: {path}{_fill_hint(word)}")
     if not os.access(path, os.X_OK):
         raise InputError(f"{where}: {path} may not be executed: chmod +x it{_noexec_hint(path)}")
     return path
+
+
+def _fill_hint(program: str) -> str:
+    """Return the way out where a placeholder is meant to name the program of each copy."""
+    if not placeholders_in((program,), COPY_PLACEHOLDERS):
+        return ""
+    return f"; arguments alone have placeholders: sh -c 'exec {program}'"
 
 
 def missing_programs(benchmark: Benchmark, size: Size, *, has_setup: bool = False) -> list[str]:

@@ -232,6 +232,13 @@ def test_a_command_that_cannot_be_executed_is_the_users_error(program_folder: Pa
             find_command(word)
 
 
+@pytest.mark.parametrize("word", ["./prog{copy}", "prog{node}"])
+def test_a_program_of_each_copy_is_refused_with_the_way_out(word: str) -> None:
+    with pytest.raises(InputError) as caught:
+        find_command(word)
+    assert str(caught.value).endswith(f"; arguments alone have placeholders: sh -c 'exec {word}'")
+
+
 def test_the_cache_is_where_the_user_wants_it() -> None:
     assert cache_root({"RATER_CACHE": "/c", "XDG_CACHE_HOME": "/x"}) == Path("/c")
     assert cache_root({"RATER_CACHE": "c"}) == Path.cwd() / "c"
