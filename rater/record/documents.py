@@ -256,7 +256,7 @@ class CopyEndedJson(TypedDict):
     late_ns: Annotated[int | None, "The true end lies up to so long before finish; null: in time."]
     counts: Annotated[list[EventCountJson], "Of its counters, group after group; (): none."]
     pages: Annotated[list[PageRegionJson], "By category; (): --pages was not given."]
-    mean_rss_bytes: Annotated[int | None, "See ResidentMemory; null: not looked at."]
+    mean_rss_bytes: Annotated[int | None, "Mean resident memory; null: not looked at."]
     peak_rss_bytes: Annotated[int | None, "Most resident memory."]
     rss_looks: Annotated[int | None, "Looks that these two are of."]
     stopped_ns: Annotated[int | None, "Time in which it was stopped by a signal or a debugger."]

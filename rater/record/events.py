@@ -220,15 +220,6 @@ class WorkloadTime(Struct, frozen=True):
     pid: int | None = None  # of the command's own process
 
 
-class ResidentMemory(Struct, frozen=True):
-    """Memory of a copy's processes by one look a second; hugetlb pages included."""
-
-    mean_rss_bytes: int
-    peak_rss_bytes: int
-    rss_looks: int
-    stopped_ns: int  # a second for each look at which the copy was stopped (SIGSTOP, a debugger)
-
-
 class AtGate:
     """A copy with the facts of its gate, flat as the database's `copy` row has them."""
 
@@ -343,7 +334,10 @@ class CopyEnded(AtGate, Struct, frozen=True):
     late_ns: int | None = None  # the true end lies up to so long before finish; None: in time
     counts: tuple[EventCount, ...] = ()  # of its counters, group after group; (): none
     pages: tuple[PageRegion, ...] = ()  # by category; (): --pages was not given
-    mean_rss_bytes: int | None = None  # see `ResidentMemory`; None: not looked at
+    # Memory of its processes, hugetlb pages included, by looks that stand for the time since the
+    # one before; and the time of those at which it was stopped (SIGSTOP, a debugger). None: not
+    # looked at.
+    mean_rss_bytes: int | None = None
     peak_rss_bytes: int | None = None
     rss_looks: int | None = None
     stopped_ns: int | None = None

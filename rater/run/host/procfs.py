@@ -79,8 +79,7 @@ _POLICY = re.compile(rb" (.+?)(?: (?:file=|heap|stack|huge|anon=|dirty=|mapped=)
 _SHARED = re.compile(rb" file=/(?:dev/zero\\040\(deleted\)|memfd:|SYSV)")
 _SIZE = re.compile(rb"^(\w+):\s+(\d+) kB$", re.MULTILINE)
 _STATUS = re.compile(
-    rb"\n(State|Threads|TracerPid|VmHWM|VmSwap|VmRSS|RssFile|RssShmem|HugetlbPages|"
-    rb"Cpus_allowed_list|Mems_allowed_list):[ \t]*([^\n]*)"
+    rb"\n(State|TracerPid|VmHWM|VmSwap|Cpus_allowed_list|Mems_allowed_list):[ \t]*([^\n]*)"
 )
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD of the kernel's sched.h
 _MIGRATIONS = re.compile(rb"nr_migrations\s*:\s*(\d+)\n")
@@ -122,20 +121,10 @@ class Status(NamedTuple):
 
     state: str = ""  # `T (stopped)`
     tracer: int = 0  # process that traces it; 0: none does
-    threads: int = 1
     cpus: tuple[int, ...] | None = None  # Cpus_allowed_list
     mems: tuple[int, ...] | None = None  # Mems_allowed_list
     peak_bytes: int | None = None  # VmHWM, of this program only: exec begins anew
     swap_bytes: int | None = None
-    private_bytes: int = 0  # resident, hugetlb pages included; 0 of a process that has ended
-    shared_bytes: int = 0  # of files, and shared memory
-
-
-class SchedTimes(NamedTuple):
-    """What the scheduler counts of a thread, in ns (sched-stats.rst of the kernel)."""
-
-    cpu_ns: int
-    delay_ns: int  # runnable without a CPU
 
 
 def parse_numa_maps(text: bytes) -> NumaMaps:
@@ -253,19 +242,13 @@ def parse_status(text: bytes) -> Status:
         for key, size_text in text_by_key.items()
         if size_text.endswith(b" kB")
     }
-    shared_bytes = bytes_by_key.get(b"RssFile", 0) + bytes_by_key.get(b"RssShmem", 0)
     return Status(
         state=text_by_key.get(b"State", b"").decode(),
         tracer=int(text_by_key.get(b"TracerPid", 0)),
-        threads=int(text_by_key.get(b"Threads", 1)),
         cpus=_numbers(text_by_key.get(b"Cpus_allowed_list")),
         mems=_numbers(text_by_key.get(b"Mems_allowed_list")),
         peak_bytes=bytes_by_key.get(b"VmHWM"),
         swap_bytes=bytes_by_key.get(b"VmSwap"),
-        private_bytes=max(
-            0, bytes_by_key.get(b"VmRSS", 0) + bytes_by_key.get(b"HugetlbPages", 0) - shared_bytes
-        ),
-        shared_bytes=shared_bytes,
     )
 
 
@@ -318,19 +301,6 @@ def read_piece(name: str, directory: int | None = None) -> bytes:
         return os.read(descriptor, _CHUNK)
     finally:
         os.close(descriptor)
-
-
-def sched_times(task: str) -> SchedTimes | None:
-    """Return the times of the first thread of `/proc/PID`, or of `/proc/PID/task/TID`.
-
-    They can be read until the thread is reaped, so of an ended thread they are complete.
-    None when the kernel does not count them, or the thread is gone.
-    """
-    try:
-        cpu_ns, delay_ns, slices = map(int, read_piece(f"{task}/schedstat").split())
-    except (OSError, ValueError):
-        return None
-    return SchedTimes(cpu_ns, delay_ns) if slices else None  # none counted: switched off
 
 
 def threads(directory: int) -> list[int]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 
 from msgspec import Struct, field
 
 from rater.plan.schedule import Step
-from rater.record.events import GateFacts, ResidentMemory
-from rater.run.host.procfs import SchedTimes
+from rater.record.events import GateFacts
 from rater.run.launcher.child_state import ChildState, IllegalMoveError, Move, next_state
 from rater.run.launcher.launcher import Launcher
 from rater.run.launcher.table import Record, RequestKind
@@ -60,14 +59,6 @@ class StopReason(StrEnum):
     TRACED = "traced"  # it was dead, and a process of its own that traced it held its end back
 
 
-class ObservedRun(Struct, eq=False):
-    """What was seen of one run while it lived, by those who looked."""
-
-    gate_facts: GateFacts | None = None
-    other_threads: Sequence[SchedTimes] = ()  # all but the first, when they were seen last
-    memory: ResidentMemory | None = None
-
-
 class EndRemarks(Struct, eq=False):
     """What people are told of one run's end beside its exit code or signal."""
 
@@ -104,7 +95,7 @@ class Child(Struct, eq=False, kw_only=True):
     is_filler: bool = False  # steady mode: it began after the window had closed, as load for others
     stop_reason: StopReason | None = None
     deadline_s: float = math.inf  # of time.monotonic(): rater's next act is due
-    observed: ObservedRun = field(default_factory=ObservedRun)
+    gate_facts: GateFacts | None = None  # None: nobody looked at its gate
     remarks: EndRemarks = field(default_factory=EndRemarks)
 
     def move(self, move: Move) -> None:

@@ -32,7 +32,9 @@ def interleave_by_cpus(
     return (child for turn in turns for batch in turn for child in batch)
 
 
-def make_entry(child: Child, place: Placement, flags: int) -> ProcessEntry:
+def make_entry(
+    child: Child, place: Placement, flags: int, *, first_look_ms: int = 0
+) -> ProcessEntry:
     """Return the entry of a process in the launcher's table; `flags` are `ProcessFlag`s."""
     spec = child.spec
     return ProcessEntry(
@@ -51,5 +53,6 @@ def make_entry(child: Child, place: Placement, flags: int) -> ProcessEntry:
         accepted=(0, *spec.accepted),
         after=child.after,
         flags=flags | (ProcessFlag.REPORTS if spec.workloads else 0),
+        first_look_ms=first_look_ms,
         offset_ns=child.offset_ns,
     )

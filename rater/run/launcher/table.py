@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-FORMAT = 3  # rises with every change of a structure
+FORMAT = 4  # rises with every change of a structure
 _NO_OFFSET = 0xFFFFFFFF  # instead of a mask: the copy has what the launcher was given
 REQUEST = struct.Struct("=IIi")
 _HEAD = struct.Struct("=II")
 # `struct entry` and `struct record` of native/launcher.h, in the order of their members.
 _ENTRY = struct.Struct("=4I9I3iq")
-RECORD = struct.Struct("=IIiiiiq20q2i")
+RECORD = struct.Struct("=IIiiiiq27q2i")
 MOST_RECORDS = 64  # in one message
 _TEXT_OFFSET = 32  # of a record: bytes before its figures or text
 
@@ -73,6 +73,13 @@ class Record(NamedTuple):
     hard_cpu_s: int
     soft_file_bytes: int
     hard_file_bytes: int
+    looks: int  # at it and the processes below it; 0: it was not seen, and nothing is known
+    look_cpu_ns: int  # CPU time of these looks
+    mean_bytes: int  # resident memory, each look for the time since the one before; and the most
+    most_bytes: int
+    stopped_ns: int
+    other_cpu_ns: int  # schedstat of all threads but its first, as seen last
+    other_delay_ns: int
     last_cpu: int  # -1: not known
     left_group: int  # 1: processes of its group had outlived it, and were killed
     # REPORT: the bytes; BROKEN: the mask that the kernel set instead; HELLO: the digest of the
@@ -97,6 +104,7 @@ class ProcessEntry(Struct, frozen=True, kw_only=True):
     transparent: bool | None = None  # huge pages by the kernel's setting, or none; None: unchanged
     after: int = 0  # token of the process whose end it begins with; 0: it begins with RELEASE
     flags: int = 0  # of `ProcessFlag`
+    first_look_ms: int = 0  # from its begin to the first look at it; 0: there are no looks
     offset_ns: int = 0  # from RELEASE
     accepted: Sequence[int] = (0,)  # exit codes that are no failure
 
@@ -231,7 +239,7 @@ def _pack_entry(entry: ProcessEntry, packer: _Packer) -> bytes:
         packer.mask(entry.accepted),
         entry.policy,
         -1 if entry.transparent is None else int(entry.transparent),
-        0,  # unused
+        entry.first_look_ms,
         entry.offset_ns,
     )
 

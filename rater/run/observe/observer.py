@@ -1,4 +1,4 @@
-"""Running copies looked at: where they run, and the memory they have."""
+"""Running copies sampled: where they run, and where their memory lies."""
 
 from __future__ import annotations
 
@@ -7,34 +7,32 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from heapq import heappop, heappush
-from itertools import islice
-from typing import NamedTuple
 
 import trio
-from msgspec import Struct, field
+from msgspec import Struct
 
 from rater.plan.options import Cadence
-from rater.record.events import Observed, ResidentMemory, Sampled
-from rater.run.host.procfs import SchedTimes, open_process, parse_status, read_piece, sched_times
+from rater.record.events import Observed, Sampled
+from rater.run.host.procfs import open_process
 from rater.run.host.thread_binding import realtime_priority
 from rater.run.launcher.copies import Child
 from rater.run.observe.probe import NoSample, Probe
 
-# -- When copies are looked at: often enough to prove placement, seldom enough not to hurt ---------
+# -- When copies are sampled: often enough to prove placement, seldom enough not to hurt -----------
 #
-# A look at resident memory reads counters that are there at once: 25 us a copy. A sample walks
-# page tables besides: 0.1 ms, and 10 us a megabyte in 4 KB pages. So every copy is sampled once,
-# and looked at after 1, 2, 3, 4.5, 6.8, 10 ... seconds, and so late that two thirds of it are seen;
-# such a look is a sample as well where all samples together stay below their share of one CPU.
-# Threads but the first are gone when a copy ends: where there are some, each second has a look.
+# A sample walks page tables: 0.1 ms, and 10 us a megabyte in 4 KB pages. So every copy is sampled
+# once, and after 1, 2, 3, 4.5, 6.8, 10 ... seconds where all samples together stay below their
+# share of one CPU. At the same ages the launcher looks at the counters of resident memory
+# (`native/looks.c`), and so late that two thirds of a copy are seen.
 
 FIRST_S = 0.2  # from a copy's release to its sample
 # Where copies share CPUs a sample takes time from others of them, and those that end within half a
 # second need none: they are sampled as late as lets all be seen within that time.
 _CROWDED_FIRST_S = 0.45
-_LEAST_S, _LONGEST_S = 1.0, 8.0  # between two looks
+FIRST_LOOK_MS = 1000  # from a copy's begin to the launcher's first look
+_LEAST_NS, _LONGEST_NS = 1_000_000_000, 8_000_000_000  # between two turns of a copy
 # Copies that live for so long are all sampled; others as far as a budget goes: a share of one CPU,
 # so much at once, and so much for each copy.
 _SURE_NS = 2_000_000_000
@@ -47,7 +45,7 @@ _GROWTH = 2  # a copy may have grown so much since its last sample, and its cost
 # Waking the event loop and handing over to a thread can not be separated from other work of the
 # process: 0.25 and 0.3 ms where the copies keep every cache cold.
 _TURN_NS = 500_000
-_TOGETHER_NS = 50_000_000  # looks that are due so close are one turn
+_TOGETHER_NS = 50_000_000  # samples that are due so close are one turn
 _MOST_IN_TURN = 64
 _AGAIN_NS = 50_000_000  # after a sample that gave nothing, then twice that
 _MOST_FAILURES = 4
@@ -65,42 +63,20 @@ class _Watched(Struct, eq=False, kw_only=True):
     start_ns: int  # its release
     owed: bool  # it is to be sampled once, as soon as that can be afforded
     sample_ns: int  # when it is to be sampled next, of CLOCK_MONOTONIC
-    look_ns: int  # when its resident memory is to be looked at next
+    turn_ns: int  # the next of its ages at which it may be sampled; `_NEVER`: once is enough
     past_gate: bool = False
     failures: int = 0  # samples that gave nothing
     cost_ns: int = 0  # CPU time of its last sample
     sampled_ns: int | None = None  # when that was
-    result: Sampled | NoSample | None = None  # of this turn; None when no sample is due
-    look: Look | None = None  # of this turn; None when no look is due
+    result: Sampled | NoSample = NoSample.ENDED  # of this turn
     read_ns: int = 0  # when this turn read it
-    looked_ns: int = 0  # time that its looks stand for, since its release
-    byte_ns: int = 0  # integral of its memory over that time
-    most_bytes: int = 0
-    looks: int = 0
-    stopped_ns: int = 0
-    threads: dict[int, SchedTimes] = field(default_factory=dict)  # but the first, as last seen
 
-    @property
-    def due_ns(self) -> int:
-        """When it is its turn."""
-        return min(self.sample_ns, self.look_ns)
-
-    def take_look(self, look: Look) -> None:
-        """Add a look at its resident memory, which stands for the time since the one before."""
-        since_ns = self.read_ns - self.start_ns - self.looked_ns
-        self.looked_ns += since_ns
-        self.byte_ns += look.size_bytes * since_ns
-        self.most_bytes = max(self.most_bytes, look.size_bytes)
-        self.looks += 1
-        self.stopped_ns += since_ns if look.stopped else 0
-        self.threads |= look.threads
-
-    def memory(self) -> ResidentMemory | None:
-        """Return mean and maximum over its looks; None without a look."""
-        if not self.looks:
-            return None
-        mean_bytes = round(self.byte_ns / self.looked_ns)
-        return ResidentMemory(mean_bytes, self.most_bytes, self.looks, self.stopped_ns)
+    def next_turn_ns(self, now_ns: int) -> int:
+        """Return when its first turn is that is to come."""
+        while self.turn_ns <= now_ns:
+            age_ns = self.turn_ns - self.start_ns
+            self.turn_ns += min(max(age_ns // 2, _LEAST_NS), _LONGEST_NS)
+        return self.turn_ns
 
 
 class Observer:
@@ -126,13 +102,18 @@ class Observer:
         self._begin_ns: int | None = None
         self._elapsed_ns = 0  # of phases that are over
         self._spent_ns = 0  # CPU time of samples,
-        self.looked_ns = 0  # and of looks, which no budget holds back
+        self.looked_ns = 0  # and of looks and turns, which no budget holds back
         self._samples = 0
         self._owed = 0  # copies' first runs in each phase
         self._seen: Counter[int] = Counter()  # samples by copy
         self._gaps_ns = 0  # between two samples of a copy: their sum, and their number
         self._gaps = 0
         self._longest_ns = 0
+
+    @property
+    def first_look_ms(self) -> int:
+        """How long after a copy's begin the launcher looks at it; 0: not at all."""
+        return 0 if self._cadence.once else FIRST_LOOK_MS
 
     def started(self, child: Child) -> None:
         """Take note of a copy that was released: it will be looked at in time."""
@@ -146,22 +127,20 @@ class Observer:
             start_ns=start_ns,
             owed=is_owed,
             sample_ns=_NEVER if samples_once and not is_owed else start_ns + round(FIRST_S * 1e9),
-            look_ns=_NEVER if samples_once else start_ns + round(_LEAST_S * 1e9),
+            turn_ns=_NEVER if samples_once else start_ns + _LEAST_NS,
         )
         self._watched[child.pid] = watched
         self._line_up(watched)
 
-    def ended(self, child: Child) -> None:
-        """Give a copy the results of its looks; from now on another process may have its pid."""
-        watched = self._watched.pop(child.pid, None)
-        if watched is not None:
-            child.observed.other_threads = [*watched.threads.values()]
-            child.observed.memory = watched.memory()
+    def ended(self, child: Child, look_cpu_ns: int = 0) -> None:
+        """Forget a copy: another process may have its pid. Its looks have cost so much."""
+        self.looked_ns += look_cpu_ns
+        self._watched.pop(child.pid, None)
         if not self._watched:  # of short phases nobody takes what is in line
             self._line.clear()
 
     async def run(self, orphans: _Orphans, emit: Callable[[Sampled], None]) -> None:
-        """Look at copies until cancelled.
+        """Sample copies until cancelled.
 
         `orphans` returns the processes that copies left without a parent, by copy.
         `emit` gets the samples, at times a moment after their copy's end.
@@ -172,7 +151,7 @@ class Observer:
                 now_ns = time.monotonic_ns()
                 batch = self._take_turn(now_ns)
                 if batch:
-                    await self._look_at(batch, orphans, emit)
+                    await self._sample_all(batch, orphans, emit)
                     continue
                 self._woken = trio.Event()
                 ahead_ns = self._line[0][0] - now_ns if self._line else _NEVER
@@ -209,46 +188,39 @@ class Observer:
         Then they are spread over CPUs and lgroups, as multiples of the golden ratio are, however
         many are taken, and so are the numbers of copies taken in their order.
         """
-        if watched.due_ns < _NEVER:
+        if watched.sample_ns < _NEVER:
             self._number += 1
             rank = self._seen[watched.child.copy] + watched.child.copy * _GOLDEN % 1
-            heappush(self._line, (watched.due_ns, rank, self._number, watched))
+            heappush(self._line, (watched.sample_ns, rank, self._number, watched))
             if self._line[0][3] is watched:
                 self._woken.set()
 
     def _take_turn(self, now_ns: int) -> list[_Watched]:
-        """Return the copies to look at now; those with a `result` are to be sampled."""
+        """Return the copies to sample now."""
         batch: list[_Watched] = []
         spent_ns = self._spent_ns
         while self._line and self._line[0][0] <= now_ns and len(batch) < _MOST_IN_TURN:
             watched = heappop(self._line)[3]
             if self._watched.get(watched.child.pid) is not watched:
                 continue
-            watched.result = watched.look = None
-            if watched.owed:
-                watched.sample_ns = max(watched.sample_ns, watched.start_ns + self._first_ns)
-            if watched.sample_ns <= now_ns:
-                mean_ns = self._spent_ns // self._samples if self._samples else _SAMPLE_NS
-                cost_ns = watched.cost_ns or mean_ns
-                if self._affords(watched, now_ns, spent_ns + cost_ns):
-                    watched.result = NoSample.ENDED  # until it was sampled
-                    spent_ns += cost_ns
-                else:
-                    watched.sample_ns = self._later_ns(watched, now_ns)
-            if watched.result is not None or watched.look_ns <= now_ns:
+            if watched.owed and now_ns < watched.start_ns + self._first_ns:
+                watched.sample_ns = watched.start_ns + self._first_ns
+                self._line_up(watched)
+                continue
+            mean_ns = self._spent_ns // self._samples if self._samples else _SAMPLE_NS
+            cost_ns = watched.cost_ns or mean_ns
+            if self._affords(watched, now_ns, spent_ns + cost_ns):
+                spent_ns += cost_ns
                 batch.append(watched)
             else:
+                watched.sample_ns = self._later_ns(watched, now_ns)
                 self._line_up(watched)
         return batch
 
     def _later_ns(self, watched: _Watched, now_ns: int) -> int:
-        """Return when a sample is due that could not be afforded: with a look."""
-        if watched.look_ns <= now_ns:
-            return _NEVER  # until that look is over
-        sure_ns = watched.start_ns + self._sure_ns
-        return (
-            min(watched.look_ns, sure_ns) if watched.owed and sure_ns > now_ns else watched.look_ns
-        )
+        """Return when a sample is due again that could not be afforded."""
+        turn_ns, sure_ns = watched.next_turn_ns(now_ns), watched.start_ns + self._sure_ns
+        return min(turn_ns, sure_ns) if watched.owed and sure_ns > now_ns else turn_ns
 
     @property
     def _first_ns(self) -> int:
@@ -273,38 +245,33 @@ class Observer:
             return is_old or spent_ns <= granted_ns + _AT_ONCE_NS + _EACH_NS * self._owed
         return spent_ns + (_GROWTH - 1) * watched.cost_ns + _TURN_NS <= granted_ns
 
-    # -- looking ----------------------------------------------------------------------------------
+    # -- sampling ---------------------------------------------------------------------------------
 
-    async def _look_at(
+    async def _sample_all(
         self, batch: list[_Watched], orphans: _Orphans, emit: Callable[[Sampled], None]
     ) -> None:
         begin_ns = time.thread_time_ns()
-        orphans_by_copy = orphans() if any(watched.result is not None for watched in batch) else {}
+        orphans_by_copy = orphans()
         with trio.CancelScope(shield=True):  # what was sampled is not lost
-            cost_ns = await trio.to_thread.run_sync(self._look_in_thread, batch, orphans_by_copy)
+            cost_ns = await trio.to_thread.run_sync(self._sample_in_thread, batch, orphans_by_copy)
         for watched in batch:
             self._finish_turn(watched, emit)
         self.looked_ns += cost_ns + time.thread_time_ns() - begin_ns + _TURN_NS
         await trio.lowlevel.checkpoint()
 
-    def _look_in_thread(
+    def _sample_in_thread(
         self, batch: list[_Watched], orphans_by_copy: Mapping[int, Sequence[int]]
     ) -> int:
-        """Look at each copy, in a thread; return the CPU time without that of samples."""
+        """Sample each copy, in a thread; return the CPU time without that of samples."""
         begin_ns = time.thread_time_ns()
         sampled_ns = 0
         with realtime_priority() if self._prompt else nullcontext():
             for watched in batch:
-                if watched.look_ns <= time.monotonic_ns():
-                    watched.look = resident_of_tree(watched.child.pid)
                 watched.read_ns = time.monotonic_ns()
-                if watched.result is not None:
-                    sample_ns = time.thread_time_ns()
-                    watched.result = self._sample(
-                        watched, orphans_by_copy.get(watched.child.copy, ())
-                    )
-                    watched.cost_ns = time.thread_time_ns() - sample_ns
-                    sampled_ns += watched.cost_ns
+                sample_ns = time.thread_time_ns()
+                watched.result = self._sample(watched, orphans_by_copy.get(watched.child.copy, ()))
+                watched.cost_ns = time.thread_time_ns() - sample_ns
+                sampled_ns += watched.cost_ns
         return time.thread_time_ns() - begin_ns - sampled_ns
 
     def _sample(self, watched: _Watched, orphans: Sequence[int]) -> Sampled | NoSample:
@@ -318,25 +285,13 @@ class Observer:
             os.close(directory)
 
     def _finish_turn(self, watched: _Watched, emit: Callable[[Sampled], None]) -> None:
-        """Add the results of this turn, and set when the copy's next turn is."""
-        now_ns, result, is_there = (
-            watched.read_ns,
-            watched.result,
-            self._watched.get(watched.child.pid) is watched,
-        )
-        if watched.look is not None:
-            if watched.look.size_bytes and is_there:
-                watched.take_look(watched.look)
-            while watched.look_ns <= now_ns:
-                age_s = (watched.look_ns - watched.start_ns) / 1e9
-                wait_s = _LEAST_S if watched.threads else min(max(age_s / 2, _LEAST_S), _LONGEST_S)
-                watched.look_ns += round(wait_s * 1e9)
-        if result is not None:
-            self._spent_ns += watched.cost_ns
+        """Add the result of this turn, and set when the copy's next turn is."""
+        now_ns, result = watched.read_ns, watched.result
+        self._spent_ns += watched.cost_ns
         if isinstance(result, NoSample):
             watched.sample_ns = now_ns + (_AGAIN_NS << watched.failures)
             watched.failures = min(watched.failures + 1, _MOST_FAILURES)
-        elif result is not None:
+        else:
             if watched.sampled_ns is not None:
                 self._gaps += 1
                 self._gaps_ns += now_ns - watched.sampled_ns
@@ -346,54 +301,7 @@ class Observer:
             self._longest_ns = max(self._longest_ns, result.read_ns)
             emit(result)
             watched.sample_ns = (
-                watched.look_ns if self._every_ns is None else now_ns + self._every_ns
+                watched.next_turn_ns(now_ns) if self._every_ns is None else now_ns + self._every_ns
             )
-        elif watched.look is not None and self._every_ns is None:
-            watched.sample_ns = self._later_ns(watched, now_ns)
-        if is_there:
+        if self._watched.get(watched.child.pid) is watched:
             self._line_up(watched)
-
-
-# -- Resident memory: the counters that the kernel keeps -------------------------------------------
-#
-# How long its first thread waited for a CPU is told at a copy's end, exactly; the other threads and
-# processes are gone by then, so their last look stands for them. Appendix A of the page-size paper
-# (J. Korn and others) gives mean and maximum of such looks.
-
-_MOST_PROCESSES = 16  # of one copy
-_MOST_THREADS = 128  # of one process: 5 us each
-
-
-class Look(NamedTuple):
-    """A look at a copy; `size_bytes` 0: nothing was seen of it."""
-
-    size_bytes: int
-    stopped: bool
-    threads: dict[int, SchedTimes]  # all but the copy's first
-
-
-def resident_of_tree(root: int) -> Look:
-    """Look at a copy and its children; shared memory counts once, as much as the largest has.
-
-    Children are those of the first threads.
-    """
-    private_bytes = shared_bytes = 0
-    is_stopped = False
-    times: dict[int, SchedTimes] = {}
-    tree = [root]
-    for pid in tree:  # which grows
-        with suppress(OSError):  # it has ended, or this kernel does not tell children
-            status = parse_status(read_piece(f"/proc/{pid}/status"))
-            private_bytes += status.private_bytes
-            shared_bytes = max(shared_bytes, status.shared_bytes)
-            is_stopped |= pid == root and status.state.startswith(("T", "t"))
-            has_threads = status.threads > 1
-            tasks = os.listdir(f"/proc/{pid}/task") if has_threads else [str(pid)]  # noqa: PTH208
-            for task in islice(tasks, _MOST_THREADS):
-                thread_times = (
-                    None if task == str(root) else sched_times(f"/proc/{pid}/task/{task}")
-                )
-                times |= {} if thread_times is None else {int(task): thread_times}
-            children = read_piece(f"/proc/{pid}/task/{pid}/children").split()
-            tree += map(int, children[: _MOST_PROCESSES - len(tree)])
-    return Look(private_bytes + shared_bytes, is_stopped, times)

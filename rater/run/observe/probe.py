@@ -57,7 +57,7 @@ class GateCheck:
         complaints: list[str] = []
         for child in children:
             plan = self._placements[child.copy]
-            child.observed.gate_facts = gate_facts = self._facts.get(plan.cpus) or self._read_facts(
+            child.gate_facts = gate_facts = self._facts.get(plan.cpus) or self._read_facts(
                 child, plan
             )
             if child.copy in self._reported:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rater.record.events import CopyEnded, WorkloadTime
 from rater.record.run import (
@@ -20,7 +20,6 @@ from rater.run.launcher.limits import KernelKills
 from rater.run.launcher.start_errors import cannot_execute
 from rater.run.launcher.table import Record
 from rater.run.programs.script import failed_command
-from rater.text.values import to_dict
 
 # -- Times of a copy's commands, by reports of its script: which command ended when, and how
 #
@@ -227,14 +226,26 @@ def ended_event(
         pid=child.pid,
         note="; ".join(notes) or None,
         run_dir=escape_undecodable(child.spec.files) if keeps_files else None,
-        gate=child.observed.gate_facts,
+        gate=child.gate_facts,
         last_cpu=None if record.last_cpu < 0 else record.last_cpu,
         workloads=workloads,
         late_ns=child.remarks.late_ns,
         run_delay_ns=delay_ns,
         run_delay_cpu_ns=delay_cpu_ns,
-        **(to_dict(child.observed.memory) if child.observed.memory else {}),
+        **_resident_memory(record),
     )
+
+
+def _resident_memory(record: Record) -> dict[str, Any]:
+    """Return what looks saw of a copy's memory; nothing of one that was not seen."""
+    if not record.looks:
+        return {}
+    return {
+        "mean_rss_bytes": record.mean_bytes,
+        "peak_rss_bytes": record.most_bytes,
+        "rss_looks": record.looks,
+        "stopped_ns": record.stopped_ns,
+    }
 
 
 def _scheduler_times(child: Child, record: Record) -> tuple[int | None, int | None]:
@@ -244,11 +255,9 @@ def _scheduler_times(child: Child, record: Record) -> tuple[int | None, int | No
     """
     if record.cpu_ns < 0:
         return None, None
-    other_threads = child.observed.other_threads
-    delay_ns = record.delay_ns + sum(thread.delay_ns for thread in other_threads)
-    cpu_ns = record.cpu_ns + sum(thread.cpu_ns for thread in other_threads)
-    gate_delay_ns = max(0, record.gate_delay_ns)
-    return max(0, delay_ns - gate_delay_ns), max(0, cpu_ns - record.gate_cpu_ns)
+    delay_ns = record.delay_ns + record.other_delay_ns - max(0, record.gate_delay_ns)
+    cpu_ns = record.cpu_ns + record.other_cpu_ns - record.gate_cpu_ns
+    return max(0, delay_ns), max(0, cpu_ns)
 
 
 def describe_exit(child: Child) -> str:

@@ -124,13 +124,16 @@ class PhaseCopies:
 
     async def _fork(self, children: Iterable[Child]) -> None:
         launcher, placements = self._state.guard.launcher, self._state.job.placements
+        observer = self._state.observer
+        first_look_ms = 0 if observer is None else observer.first_look_ms
         table = []
         for child in interleave_by_cpus(children, placements):
             child.token = next(launcher.tokens)
             child.move(Move.SEND)
             self.children[child.token] = self.copies[child.copy].coming = child
             flags = self._later_flags if child.after else self._first_flags
-            table.append(make_entry(child, placements[child.copy], flags))
+            place = placements[child.copy]
+            table.append(make_entry(child, place, flags, first_look_ms=first_look_ms))
         await launcher.start(table)
 
     def begins_no_more(self, copy: Copy) -> bool:

@@ -134,7 +134,7 @@ class RecordTaker:
         child.end_record, child.pid = record, record.pid
         copy = self._copies.remove(child)
         if self._state.observer is not None:
-            self._state.observer.ended(child)
+            self._state.observer.ended(child, record.look_cpu_ns)
         if self._counting is not None:
             self._counting.ended(child, counts=child.has_begun and not child.is_filler)
         if not child.has_begun:

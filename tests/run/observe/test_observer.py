@@ -36,7 +36,7 @@ from rater.run.host.procfs import (
 )
 from rater.run.launcher.copies import Child, CopySpec
 from rater.run.launcher.launcher import NAME
-from rater.run.observe.observer import FIRST_S, Look, Observer
+from rater.run.observe.observer import FIRST_S, Observer
 from rater.run.observe.probe import NO_NUMA_MAPS, NOT_PERMITTED, NoSample, Probe
 from rater.system.errors import InputError
 
@@ -141,22 +141,12 @@ def test_a_status_shows_the_masks_and_the_peak() -> None:
     assert status == Status(
         state="",
         tracer=0,
-        threads=1,
         cpus=(0, 1, 2, 3, 32),
         mems=(0, 2),
         peak_bytes=2 * MB,
         swap_bytes=4096,
     )
     assert parse_status(b"Name:\tx\n").cpus is None
-
-
-def test_a_status_file_shows_resident_memory_with_hugetlb_pages() -> None:
-    text = (
-        b"Name:\tx\nVmHWM:\t 900 kB\nVmRSS:\t 100 kB\nRssAnon:\t 60 kB\nRssFile:\t 30 kB\n"
-        b"RssShmem:\t 10 kB\nVmSwap:\t 5 kB\nHugetlbPages:\t 2048 kB\n"
-    )
-    status = parse_status(text)
-    assert (status.private_bytes, status.shared_bytes) == (2108 * 1024, 40 * 1024)
     assert parse_status(b"Name:\tzombie\n") == Status()
 
 
@@ -547,33 +537,17 @@ def test_of_short_copies_some_are_sampled_spread_over_their_numbers_and_of_long_
     assert rest[0].age_ns >= 600_000_000
 
 
-def test_looks_follow_after_half_a_copy_s_age_and_stand_for_the_time_between(
+def test_samples_follow_after_half_a_copy_s_age_where_they_can_be_afforded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("rater.run.observe.observer._SHARE", 1.0)
-    sizes = iter([(100, True), (300, False)])
-    monkeypatch.setattr(
-        "rater.run.observe.observer.resident_of_tree", lambda pid: Look(*next(sizes), {})
-    )
     with idle_copies(1) as [one]:
         old = replace(one, start_ns=(one.start_ns or 0) - 9_700_000_000)
-        observer = Observer(Cadence())
-
-        def enough(got: list[Sampled]) -> bool:
-            if len(got) == 2:
-                observer.ended(old)
-            return len(got) == 2
-
-        first, second = observe(observer, [old], enough)
+        first, second = observe(Observer(Cadence()), [old], lambda got: len(got) == 2)
     assert 9.7e9 <= first.age_ns < 10.125e9 <= second.age_ns  # 1 2 3 4.5 6.75 10.125
-    memory = old.observed.memory
-    assert memory is not None and (memory.peak_rss_bytes, memory.rss_looks) == (300, 2)
-    assert 9.7e9 <= memory.stopped_ns < 10.125e9
-    share = memory.stopped_ns / second.age_ns
-    assert memory.mean_rss_bytes == pytest.approx(100 * share + 300 * (1 - share), abs=2)
 
 
-def test_copies_that_were_not_afforded_are_sampled_with_a_look_and_the_last_when_they_are_old(
+def test_copies_that_were_not_afforded_are_sampled_late_and_the_last_when_they_are_old(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("rater.run.observe.observer._AT_ONCE_NS", 0)

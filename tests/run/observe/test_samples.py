@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import trio
@@ -26,6 +29,7 @@ from rater.record.events import (
     Sampled,
 )
 from rater.record.run import MemoryPolicy, Placement, RunStatus
+from rater.run.launcher import launcher as face
 from rater.run.launcher.copies import Child, CopySpec
 from rater.run.observe import observer, probe
 from rater.run.observe.energy import (
@@ -498,3 +502,106 @@ def test_sockets_of_hwmon_are_packages_and_its_cores_are_left_out(tmp_path: Path
         "package-1": 300,
         "amd_energy-energy4": 400,
     }
+
+
+# -- what the launcher sees of a copy that runs ---------------------------------------------------
+
+HELD = """
+import sys, threading, time
+held = bytearray(b"x") * (24 << 20)
+def burn():
+    while time.thread_time() < 0.02:
+        pass
+    print("burnt", flush=True)
+    goes.wait()
+goes = threading.Event()
+thread = threading.Thread(target=burn)
+thread.start()
+for line in sys.stdin:
+    goes.set()
+    thread.join()
+    held = None
+    print("alone", flush=True)
+"""
+
+
+class Look(NamedTuple):
+    looks: int
+    looked_ns: int
+    mean_bytes: int
+    most_bytes: int
+    stopped_ns: int
+    other_cpu_ns: int
+    look_cpu_ns: int
+    next_ms: int
+
+
+@pytest.fixture(scope="module")
+def looked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program that looks at a process as the launcher does."""
+    program = tmp_path_factory.mktemp("looked") / "looked"
+    native = Path(face.__file__).parent / "native"
+    main = Path(__file__).parents[1] / "launcher/looked.c"
+    flags = ("-std=gnu11", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined")
+    words = ["cc", *flags, "-fno-sanitize-recover=all", "-I", str(native)]
+    sources = (native / "looks.c", native / "child.c", main)
+    subprocess.run([*words, *sources, "-o", program], check=True)
+    return program
+
+
+@contextmanager
+def piped(*words: str) -> Iterator[tuple[subprocess.Popen[str], Callable[[], str]]]:
+    """A program, and what gives it a line and returns the line that it answers."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        ask, answer = process.stdin, process.stdout
+
+        def asked() -> str:
+            ask.write("\n")
+            ask.flush()
+            return answer.readline()
+
+        try:
+            yield process, asked
+        finally:
+            process.kill()
+
+
+def test_looks_stand_for_the_time_between_and_keep_the_times_of_threads_that_are_gone(
+    looked: Path,
+) -> None:
+    with piped("sh", "-c", '"$0" -S -c "$1"; true', sys.executable, HELD) as (shell, let_go):
+        assert shell.stdout is not None
+        assert shell.stdout.readline() == "burnt\n"
+        with piped(str(looked), str(shell.pid), str(9_700 * MS)) as (_, look):
+            first = Look(*map(int, look().split()))
+            os.kill(shell.pid, signal.SIGSTOP)
+            os.waitpid(shell.pid, os.WUNTRACED)
+            assert let_go() == "alone\n"
+            then = Look(*map(int, look().split()))
+            os.kill(shell.pid, signal.SIGCONT)
+    assert (first.looks, then.looks) == (1, 2)
+    assert 24 << 20 < first.mean_bytes == first.most_bytes == then.most_bytes < 60 << 20
+    assert then.mean_bytes < first.mean_bytes
+    assert first.stopped_ns == 0
+    assert then.stopped_ns == then.looked_ns - first.looked_ns
+    assert first.other_cpu_ns >= 20 * MS  # of the child: its first thread and the second
+    assert then.other_cpu_ns >= first.other_cpu_ns
+    assert 0 < first.look_cpu_ns < then.look_cpu_ns
+    # Threads but the copy's first may be gone a second later.
+    assert first.next_ms == (first.looked_ns // (1000 * MS) + 1) * 1000
+
+
+@pytest.mark.parametrize(("patience", "looks"), [(1, [0, 1]), (2, [1, 1])])
+def test_of_a_copy_that_ends_amid_a_look_that_look_tells_nothing(
+    looked: Path, patience: int, looks: list[int]
+) -> None:
+    with (
+        piped("sh", "-c", "echo ready; read line") as (copy, _),
+        piped(str(looked), str(copy.pid), str(7_000 * MS), str(patience)) as (_, look),
+    ):
+        assert copy.stdout is not None and copy.stdout.readline() == "ready\n"
+        seen = [Look(*map(int, look().split())) for _ in range(2)]
+    assert [it.looks for it in seen] == looks
+    assert seen[1].next_ms == 10_125  # 1 2 3 4.5 6.75 10.125 s

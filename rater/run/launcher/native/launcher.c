@@ -32,7 +32,9 @@
 #define BEAT_NS 50000000LL
 #define PAUSE_NS 20000000LL
 #define LATE_NS 750000000LL /* wake-ups half a second late were seen on full and virtual machines */
-#define LOOK_NS 1000000000LL /* between two looks at our own waiting, and at whether rater stands */
+#define AROUND_NS 1000000000LL /* between two looks at our own waiting, and whether rater stands */
+#define PIECE_NS 50000LL  /* of looks at copies: ends are stamped behind each piece */
+#define LOOKS_NS 1000000LL /* in one turn, until rater is heard */
 #define GATHER_NS 20000000LL /* ends come in bursts: rater is woken once for all in this time */
 #define PATIENCE_PART 8      /* of the time of a run, where another one follows it */
 #define BURST 3              /* ends that are handled before all others are stamped */
@@ -67,6 +69,7 @@ struct process {
     struct kept_table *table;        /* it is read until the program begins, and so are `words` */
     char **words;
     bool shares_memory; /* with the launcher, until its program begins */
+    struct looks looks;
     struct birth birth;
     struct slot slot;
 };
@@ -112,9 +115,15 @@ static struct { /* of ends, by pidfds */
     unsigned lacking; /* processes without a pidfd */
     int64_t walked_ns; /* when the kernel last walked over all children */
 } watch;
-static struct { /* of the last look */
+static struct { /* when we looked around last */
     int64_t at_ns, waited_ns; /* how long we had waited for a CPU; -1: not known */
-} look;
+} around;
+static struct { /* looks at copies */
+    unsigned place;            /* where the turn goes on that was cut; 0: none was */
+    int64_t due_ns, later_ns;  /* no look is due before; behind that turn */
+    int64_t piece_ns;          /* begin of the piece that goes on */
+    const struct process *at;  /* the copy that is looked at; NULL: none, or it has ended */
+} view = {.due_ns = NEVER, .later_ns = NEVER};
 static int64_t next_due_ns = NEVER, flush_ns = NEVER;
 static int64_t patience_of_followers_ns; /* a share of the time of the run that ended last */
 static struct { /* records on their way to rater: `sent` of `size`, with room for more */
@@ -255,6 +264,11 @@ static void note_start(struct process *process, int64_t now, int64_t planned_ns)
     process->state = RUNNING;
     process->slot.figures.start_ns = now;
     process->slot.figures.planned_ns = planned_ns;
+    if (process->looks.next_ns) {
+        process->looks.next_ns += now;
+        view.due_ns = earlier(view.due_ns, process->looks.next_ns);
+        view.later_ns = earlier(view.later_ns, process->looks.next_ns);
+    }
     if (!running++)
         seen_ns = now;
 }
@@ -474,8 +488,11 @@ static void handle_end(struct process *process, int64_t at_ns, int64_t stalled_n
     record->figures = figures;
     settle_ready(process);
     free(process->words);
+    free(process->looks.times);
     let_go(process->table);
     process->state = FREE;
+    if (view.at == process)
+        view.at = NULL;
     unwatch(process);
     leave(&by_pid, process);
     leave(&by_token, process);
@@ -496,11 +513,9 @@ static bool handle_if_ended(struct process *process, int64_t stalled_ns) {
 }
 
 /* Handles ends of processes that have a pidfd, whatever their number. All are stamped first, and
-   again after a few, so that no end waits for its stamp until others were handled. Returns whether
-   there was one. */
-static bool reap_watched(int64_t stalled_ns) {
+   again after a few, so that no end waits for its stamp until others were handled. */
+static void reap_watched(int64_t stalled_ns) {
     static struct epoll_event events[MOST_EVENTS];
-    bool was_one = false;
     for (int handled = BURST; handled == BURST;) {
         int count = epoll_wait(watch.ends, events, MOST_EVENTS, 0);
         int64_t now = now_ns();
@@ -511,9 +526,7 @@ static bool reap_watched(int64_t stalled_ns) {
         handled = 0;
         for (int i = 0; i < count && handled < BURST; i++)
             handled += handle_if_ended(&processes[events[i].data.u32], stalled_ns);
-        was_one |= handled > 0;
     }
-    return was_one;
 }
 
 /* Stamps all processes that have ended and have no stamp; returns how many. */
@@ -532,13 +545,13 @@ static int stamp(int64_t now) {
 }
 
 /* Handles all ends. The kernel walks over all children to find one, so it is asked where a process
-   has no pidfd, and for descendants of copies: those wait for the next beat. A few are handled one
-   by one, as most often there are no more. In a burst all are stamped first. */
+   has no pidfd, and for descendants of copies: those wait for a beat while copies run. A few are
+   handled one by one, as most often there are no more. In a burst all are stamped first. */
 static void reap(int64_t stalled_ns) {
     siginfo_t info;
-    bool was_one = reap_watched(stalled_ns);
+    reap_watched(stalled_ns);
     int64_t begin = now_ns();
-    if (was_one && running && !watch.lacking && begin - watch.walked_ns < BEAT_NS)
+    if (running && !watch.lacking && begin - watch.walked_ns < BEAT_NS)
         return;
     watch.walked_ns = begin;
     for (int until_stamps = BURST;; until_stamps--) {
@@ -580,8 +593,8 @@ static int64_t find_stall(int64_t now, int64_t asleep_ns) {
     if (late_ns <= PAUSE_NS || asleep_ns == NEVER)
         return 0;
     int64_t waited = waited_ns();
-    bool lacked_cpu = waited < 0 || look.waited_ns < 0 || (waited - look.waited_ns) * 2 > late_ns;
-    return lacked_cpu ? 0 : late_ns;
+    bool is_known = waited >= 0 && around.waited_ns >= 0;
+    return is_known && (waited - around.waited_ns) * 2 <= late_ns ? late_ns : 0;
 }
 
 /* Handles all ends. Says STALLED where they may have waited, as the launcher itself did not run. */
@@ -614,12 +627,47 @@ static bool rater_lags(void) {
 
 /* Looks once a second while copies run, or while rater takes no records. */
 static void look_around(int64_t now) {
-    if (now - look.at_ns < LOOK_NS || (!running && !rater_lags()))
+    if (now - around.at_ns < AROUND_NS || (!running && !rater_lags()))
         return;
-    look.at_ns = now;
-    look.waited_ns = waited_ns();
+    around.at_ns = now;
+    around.waited_ns = waited_ns();
     if (!suspended)
         look_at_rater();
+}
+
+/* Stamps what has ended while copies are looked at, once a piece is over. Returns whether the copy
+   that is looked at still runs. */
+static bool take_ends_between(void) {
+    int64_t now = now_ns();
+    if (now - view.piece_ns < PIECE_NS)
+        return view.at != NULL;
+    begin_due();
+    take_ends(now, NEVER);
+    view.piece_ns = now_ns();
+    return view.at != NULL;
+}
+
+/* Looks at copies that are due. A turn that takes long is cut, and goes on when rater was heard. */
+static void look_at_copies(void) {
+    int64_t begin = view.piece_ns = now_ns();
+    if (suspended || (begin < view.due_ns && !view.place))
+        return;
+    for (; view.place < used; view.place++) {
+        struct process *process = &processes[view.place];
+        if (process->state != RUNNING || !process->looks.next_ns)
+            continue;
+        if (process->looks.next_ns <= begin) {
+            if (view.piece_ns - begin > LOOKS_NS)
+                return;
+            view.at = process;
+            look_at(process->pid, &process->looks, &process->slot.figures, take_ends_between);
+        }
+        if (view.at == process || process->looks.next_ns > begin)
+            view.later_ns = earlier(view.later_ns, process->looks.next_ns);
+    }
+    view.place = 0;
+    view.due_ns = view.later_ns;
+    view.later_ns = NEVER;
 }
 
 /* -- Requests ---------------------------------------------------------------------------------- */
@@ -729,6 +777,7 @@ static struct process new_process(const struct entry *entry) {
         .state = SPAWNED, .due_ns = entry->offset_ns,
         .shares_gate = !entry->after && !entry->offset_ns,
         .owes_ready = !entry->after || entry->flags & HELD,
+        .looks = {.next_ns = entry->first_look_ms > 0 ? entry->first_look_ms * 1000000LL : 0},
         .slot = {.figures = {.cpu_ns = -1, .delay_ns = -1, .last_cpu = -1,
                              .cpu_limit = {-1UL, -1UL}, .file_limit = {-1UL, -1UL}}}};
 }
@@ -983,11 +1032,11 @@ static void settle(void) {
 }
 
 /* Returns when the launcher is to wake up if nothing else wakes it: for a copy that is due, a
-   beat while copies run, a look at a rater that takes no records, or records whose time comes.
-   Those wait for room where the socket is full. */
+   beat while copies run, looks that were cut, a look at a rater that takes no records, or records
+   whose time comes. Those wait for room where the socket is full. */
 static int64_t next_wake_ns(enum flushed flushed, int64_t now) {
-    int64_t beat_ns = running ? seen_ns + BEAT_NS : rater_lags() ? now + LOOK_NS : NEVER;
-    int64_t wake_ns = earlier(next_due_ns, beat_ns);
+    int64_t beat_ns = running ? seen_ns + BEAT_NS : rater_lags() ? now + AROUND_NS : NEVER;
+    int64_t wake_ns = view.place ? now : earlier(next_due_ns, beat_ns);
     return flushed == SENT ? earlier(wake_ns, flush_ns) : wake_ns;
 }
 
@@ -1015,6 +1064,7 @@ static enum course serve(void) {
         begin_due();
         take_ends(now_ns(), now);
         look_around(now);
+        look_at_copies();
         say_ready();
         if (fds[1].revents & POLLIN)
             hear_reports();

@@ -28,10 +28,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FORMAT 3u
+#define FORMAT 4u
 #define NO_OFFSET 0xffffffffu /* instead of a mask: the copy has what the launcher was given */
 #define MASK_BYTES 1024       /* 8192 CPUs */
-#define TEXT_BYTES 168
+#define TEXT_BYTES 224
 /* The SHA-256 of these sources, one behind the other in the order of their names, in hexadecimal.
    Who builds the launcher defines it: rater believes no other program than that of its sources. */
 #ifndef SOURCE_DIGEST
@@ -82,7 +82,7 @@ struct entry {
     uint32_t accepted;                          /* mask: exit codes that are no failure */
     int32_t policy;      /* of memory, in numbers of set_mempolicy(2); negative: unchanged */
     int32_t transparent; /* huge pages: 1 by the kernel's setting, 0 none, negative: unchanged */
-    int32_t unused;
+    int32_t first_look_ms; /* from its begin to the first look at it; 0: there are no looks */
     int64_t offset_ns; /* from RELEASE to its begin */
 };
 
@@ -104,6 +104,10 @@ struct figures {
     int64_t user_ns, system_ns, peak_bytes, minor_faults, major_faults, voluntary, involuntary;
     /* Soft and hard limits of a process that a signal ended; -1: unlimited, or not read. */
     struct rlimit cpu_limit, file_limit; /* seconds; bytes */
+    /* ENDED: of looks at it and the processes below it, each for the time since the one before. */
+    int64_t looks, look_cpu_ns; /* their number, 0: it was not seen; and what they cost */
+    int64_t mean_bytes, most_bytes, stopped_ns;
+    int64_t other_cpu_ns, other_delay_ns; /* of all threads but its first */
     int32_t last_cpu;   /* -1: not known */
     int32_t left_group; /* 1: processes of its group had outlived it, and were killed */
 };
@@ -127,6 +131,18 @@ struct record {
 int64_t now_ns(void);
 int read_small(const char *path, char *text, size_t size);
 void read_schedstat(const char *path, int64_t *cpu_ns, int64_t *delay_ns);
+
+/* looks.c: what running copies use */
+struct looks { /* at one copy; the figures of its end have the sums */
+    int64_t next_ns; /* when the next one is due; 0: there are none */
+    int64_t looked_ns; /* time since its begin that looks stand for */
+    unsigned threads;  /* all but its first, by the last look */
+    struct thread_times *times;         /* of these; allocated */
+    int64_t gone_cpu_ns, gone_delay_ns; /* of those that a look saw, and the last one did not */
+};
+/* Looks at a copy that runs. `goes_on` is called every few microseconds, and ends the look by
+   returning false. */
+void look_at(pid_t pid, struct looks *looks, struct figures *figures, bool (*goes_on)(void));
 
 /* hunt.c: what is done when rater has died, or left a process that it could not kill */
 struct prey {
