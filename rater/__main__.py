@@ -11,7 +11,8 @@ for _number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP):
         _signal.signal(_number, lambda number, _: os._exit(128 + number))
 
 # Rows come by the hundred thousand, and in no circles: to look for these takes a tenth of a report.
-gc.set_threshold(50_000, 20, 100)
+# What `rater run` imports is 80,000 objects, and to look through these takes a twentieth of it.
+gc.set_threshold(200_000, 20, 100)
 
 # An exception of a signal's handler inside this import would leave a half made module, which
 # crashes later.

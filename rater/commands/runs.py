@@ -29,10 +29,12 @@ if TYPE_CHECKING:
 
 
 def _run(arguments: Namespace) -> int:
-    from rater.workflow.run.begin import resume_run, run
-
     if arguments.resume is None:
+        from rater.workflow.run.begin import run
+
         return run(output_of(arguments), run_arguments=run_arguments_of(arguments))
+    from rater.workflow.run.resume import resume_run
+
     return resume_run(
         output_of(arguments),
         run_arguments=run_arguments_of(arguments),

@@ -17,10 +17,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil
 from msgspec import Struct
 
-from rater.run.host.procfs import counted, read_number
+from rater.run.host.procfs import counted, meminfo, read_number, read_text
 from rater.system.errors import InputError, RunError
 from rater.system.files import open_file, user_name
 
@@ -305,7 +304,7 @@ def available(work: Path) -> AvailableResources:
 
     `work` need not exist yet. Raises `InputError` when no folder above it can be read.
     """
-    memory_bytes = psutil.virtual_memory().available
+    memory_bytes = meminfo(Path("/proc/meminfo")).get("MemAvailable", _free_bytes())
     limiting_group = None
     headroom = cgroup_headroom(Path("/"))
     if headroom is not None and headroom[0] < memory_bytes:
@@ -318,6 +317,11 @@ def available(work: Path) -> AvailableResources:
     except OSError as error:
         raise InputError(f"{existing_folder}: {error.strerror}") from None
     return AvailableResources(memory_bytes, limiting_group, disk_bytes, str(work))
+
+
+def _free_bytes() -> int:
+    """Return the memory that nothing uses, for a /proc that does not say what is available."""
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def cgroup_headroom(root: Path) -> tuple[int, str] | None:
@@ -381,13 +385,20 @@ class LimitingGroup(NamedTuple):
         return None if limit_bytes is None or used_bytes is None else limit_bytes - used_bytes
 
 
-def limiting_groups(root: Path, controller: str) -> Iterator[LimitingGroup]:
-    """Yield the cgroups, from ours to the top, that may limit what a controller gives us."""
-    try:
-        mounts = (root / "proc/self/mountinfo").read_text()
-        memberships = (root / "proc/self/cgroup").read_text()
-    except OSError:
-        return
+def limiting_groups(root: Path, controller: str) -> Iterable[LimitingGroup]:
+    """Return the cgroups, from ours to the top, that may limit what a controller gives us."""
+    memberships = read_text(root / "proc/self/cgroup")
+    mounts = read_text(root / "proc/self/mountinfo")
+    if mounts is None or memberships is None:
+        return ()
+    return _limiting_groups(root, controller, memberships, mounts)
+
+
+@lru_cache  # asked for dozens of times in a run, and neither groups nor mounts often change
+def _limiting_groups(
+    root: Path, controller: str, memberships: str, mounts: str
+) -> Sequence[LimitingGroup]:
+    groups = []
     for line in memberships.splitlines():
         _, controllers, group = line.split(":", 2)
         hierarchy = "cgroup" if controller in controllers.split(",") else "cgroup2"
@@ -401,11 +412,11 @@ def limiting_groups(root: Path, controller: str) -> Iterator[LimitingGroup]:
         folder = mount_folder / path_inside.lstrip("/")
         while folder.is_relative_to(mount_folder):
             name = f"/{folder.relative_to(mount_folder)}".removesuffix(".")
-            yield LimitingGroup(folder, hierarchy == "cgroup", name)
+            groups.append(LimitingGroup(folder, hierarchy == "cgroup", name))
             folder = folder.parent
+    return groups
 
 
-@lru_cache  # each phase calls this again, and mounts seldom change
 def _mount_point(mountinfo: str, hierarchy: str, controller: str) -> tuple[str, str] | None:
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")

@@ -8,7 +8,6 @@ file, and destroys hwloc's topology at once.
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import re
 import select
@@ -33,6 +32,7 @@ from rater.plan.topology import (
     shown,
     without_types,
 )
+from rater.run.host.kept_xml import kept_xml
 from rater.run.host.lstopo import INSTALL, lstopo_xml
 from rater.system.errors import InputError
 from rater.system.process import pip_install
@@ -46,13 +46,15 @@ _STANDARD_INPUT = Path("-")
 _NODES_X_CPUS = re.compile(r"(?:nodes=)?([0-9]{1,6})x([0-9]{1,6})", re.ASCII)
 
 
-def discover_topology() -> Topology:
+def discover_topology(kept: Path | None = None) -> Topology:
     """Return this machine, without CPUs that this process may not use (cpusets, `taskset`).
 
-    Raises `InputError` when hwloc cannot be loaded or cannot read the machine.
+    `kept`: a folder for what hwloc said before, while nothing of the machine changes. Raises
+    `InputError` when hwloc cannot be loaded or cannot read the machine.
     """
     usable = frozenset(os.sched_getaffinity(0))
-    return parse_xml(this_machine_xml(), THIS_MACHINE, usable=usable, is_this_system=True)
+    xml = this_machine_xml() if kept is None else kept_xml(kept, this_machine_xml)
+    return parse_xml(xml, THIS_MACHINE, usable=usable, is_this_system=True)
 
 
 def load_topology(spec: str) -> Topology:
@@ -229,6 +231,8 @@ def own_environment() -> Iterator[None]:
 @contextmanager
 def _without_warnings() -> Iterator[None]:
     """Keep pyhwloc from logging "Topology is not loaded" when a load failed."""
+    import logging  # noqa: PLC0415 - as pyhwloc, which is why it is needed
+
     disabled_before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

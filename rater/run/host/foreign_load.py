@@ -12,15 +12,13 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil
 from msgspec import Struct
 
-from rater.run.host.procfs import Stat, parse_stat, read_piece
+from rater.run.host.procfs import Stat, parse_stat, read_file, read_piece
 from rater.system.files import user_name
 from rater.text.values import join_and, printable
 
-# Files that are read around every phase have a reader of our own: psutil's is too slow for that.
-
+PROC = Path("/proc")  # another one in tests
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -36,10 +34,14 @@ class MachineTimes(NamedTuple):
 def machine_times() -> MachineTimes | None:
     """Return the machine's times; None when /proc/stat cannot be read or understood."""
     try:
-        cpus, together = len(psutil.cpu_times(percpu=True)), psutil.cpu_times()
-    except (OSError, ValueError, TypeError, IndexError):
+        stat = read_file(PROC / "stat")
+        words = stat.split(b"\n", 1)[0].split()[1:]
+        user, nice, system, idle, iowait, irq, softirq, steal = (
+            int(word) / TICKS_PER_S for word in words[:8]
+        )
+        cpus = len(cpu_ticks(stat))
+    except (OSError, ValueError):
         return None
-    user, nice, system, idle, iowait, irq, softirq, steal = together[:8]
     busy_s = user + nice + system + irq + softirq
     return MachineTimes(max(1, cpus), busy_s, steal, busy_s + idle + iowait + steal)
 
@@ -100,6 +102,7 @@ _NAME_WIDTH = 40
 _INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|bash|dash|zsh|sh)[\d.]*")
 _LONGEST_NAME = 15  # bytes, TASK_COMM_LEN of the kernel without its end
 _INLINE = re.compile(r"-\w*[ce]|--eval")
+_UID = re.compile(rb"^Uid:\s+(\d+)", re.MULTILINE)  # the real one stands first
 
 
 class BusyProcess(Struct, frozen=True):
@@ -173,7 +176,7 @@ class ForeignLoadSampler:
         return self._clock() - self._first.at_s < _LEAST_INTERVAL_S
 
     def _sample(self) -> _Sample:
-        return _Sample(self._clock(), machine_times(), process_stats(Path(psutil.PROCFS_PATH)))
+        return _Sample(self._clock(), machine_times(), process_stats(PROC))
 
     def _compare(self, first: _Sample, second: _Sample, least_share: float) -> ForeignLoad:
         elapsed_s = second.at_s - first.at_s
@@ -297,10 +300,11 @@ def _user_and_command(pid: int, name: str) -> tuple[str, str]:
     Only names of programs and scripts: other arguments may hold what is secret.
     """
     user = "?"  # it has just ended
-    with suppress(psutil.Error, OSError):
-        process = psutil.Process(pid)
-        user = _user_name(process.uids().real)
-        return user, _command(name, process.cmdline())
+    with suppress(OSError):
+        uid = _UID.search(read_piece(f"{PROC}/{pid}/status"))
+        user = _user_name(int(uid[1])) if uid else user
+        arguments = read_file(f"{PROC}/{pid}/cmdline").rstrip(b"\0").split(b"\0")
+        return user, _command(name, [os.fsdecode(argument) for argument in arguments])
     return user, name
 
 

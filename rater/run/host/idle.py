@@ -14,7 +14,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
-import psutil
 import trio
 from msgspec import Struct
 
@@ -208,6 +207,8 @@ def hottest_by_sensor() -> dict[str, float]:
 
     Zero and less, or 127 and more, is what sensors tell that are not connected.
     """
+    import psutil  # noqa: PLC0415 - 9 ms, and few runs wait for a machine at rest
+
     celsius_by_sensor: dict[str, float] = {}
     for chip, sensors in psutil.sensors_temperatures().items():
         for sensor in sensors:

@@ -76,8 +76,8 @@ def cache_root(environment: Mapping[str, str] = os.environ) -> Path:
     """Return $RATER_CACHE, else $XDG_CACHE_HOME/rater, else ~/.cache/rater (absolute).
 
     Below it: `build/` programs, `inputs/` files made or copied once, `digests/` what
-    files held that need not be read again, `work/` run directories. All of it may be
-    deleted while no rater runs.
+    files held that need not be read again, `work/` run directories, `machine.xml` what
+    hwloc said of this machine. All of it may be deleted while no rater runs.
     """
     chosen_folder, default_folder = (
         environment.get("RATER_CACHE"),

@@ -1,4 +1,4 @@
-"""What is kept of a run that has ended: divots, score, placements."""
+"""The divots of stored runs: found once and kept, shown, and judged by a gate."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.disturbed import foreign_load_cost, is_too_disturbed
 from rater.analysis.results.gates import GateAnswer, GateCase, gate_status, reasons_of
 from rater.analysis.results.periods import Period, notable_periods
-from rater.analysis.results.placement import RunProof, placement_judgements, prove_run
 from rater.plan.request import request_from_json
 from rater.plan.topology import Topology
 from rater.record.run import RunStatus
@@ -43,9 +42,7 @@ from rater.record.stored import RunHead, StoredRun, TimeRow
 from rater.run.host import discover as machine
 from rater.run.host.facts import host_facts
 from rater.show.results.to_json import evidence_line
-from rater.store.connection import StoreError
 from rater.store.store import (
-    NOT_SEARCHED,
     DivotSearch,
     RunTimes,
     Store,
@@ -60,38 +57,6 @@ from rater.workflow.results.ci import CI_FORMATS, print_gates
 
 if TYPE_CHECKING:
     from rater.show.screen.document import Part
-
-# -- Store whether copies of a run that has ended were where the plan put them ---------------------
-
-
-def store_placement_verdicts(store: Store, run: StoredRun) -> RunProof:
-    """Store what was seen of each copy's placement as a verdict, for queries and exports."""
-    proof = prove_run(run)
-    try:
-        store.judge_placements(run.head.run, placement_judgements(proof))
-    except StoreError as error:  # the disk is full: `rater show` judges by the evidence
-        print_error(f"run {run.head.run}: {error}")
-    return proof
-
-
-def store_disturbance(store: Store, run: StoredRun) -> float | None:
-    """Store what others cost a run that has ended, so that lists know before it is searched."""
-    cost = foreign_load_cost(run, run_counters(run))
-    try:
-        search = DivotSearch(
-            version=NOT_SEARCHED,
-            threshold_group=0.0,
-            threshold_copy=0.0,
-            copy_runs=len(run.copies),
-            visible={},
-            failed=0,
-            others_cost=cost,
-        )
-        store.keep_divots(run.head.run, search, ())
-    except StoreError as error:  # the disk is full: `rater show` works it out
-        print_error(f"run {run.head.run}: {error}")
-    return cost
-
 
 # -- The search for a run's divots: what is stored of it, else made and stored; beside results too -
 #

@@ -13,17 +13,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.record.run import RunStatus, escape_undecodable
-from rater.record.stored import RunHead, StoredRun
+from rater.record.stored import RunHead
 from rater.show.results.disturbed import disturbed_json
 from rater.show.results.listing import ListedRun, RunPage, list_parts, rows_that_fit
 from rater.store.connection import StoreError
 from rater.store.read import RunFilter
-from rater.store.store import ListedNumbers, RunScore, Store, load_listed, save_score
+from rater.store.store import ListedNumbers, RunScore, Store, load_listed
 from rater.store.sweeps import NOT_COUNTED
 from rater.system.errors import InputError, RaterError
-from rater.system.process import print_error
 from rater.text.values import duration_s
 from rater.workflow.arguments import Output, open_to_list, print_view
+from rater.workflow.results.kept import SCORE_VERSION, store_score
 
 if TYPE_CHECKING:
     from rater.record.documents import ListedRunJson
@@ -77,7 +77,7 @@ def _page(
     folded = store.matching(run_filter, 0)[1] - count
     heads = store.runs(None if len(numbers) == count and shown == RunFilter() else numbers)
     with store.reading() as connection:
-        stored = load_listed(connection, [head.run for head in heads], _VERSION)
+        stored = load_listed(connection, [head.run for head in heads], SCORE_VERSION)
     scores = _scores_of(store, heads, stored, longest_s)
     runs = tuple(
         ListedRun(
@@ -158,29 +158,9 @@ def latest_like(store: Store, head: RunHead) -> tuple[RunHead, ...]:
     return store.runs(store.matching(wanted, None)[0])
 
 
-# -- The one number of a run: worked out when it has ended, kept, and asked for by lists -----------
+# -- The one number of each run: kept since it ended, else worked out now --------------------------
 
-_VERSION = 1  # of the formula
 _LONGEST_S = 1.0  # that a list for people works out what nobody has
-
-
-def store_score(store: Store, run: StoredRun) -> RunScore:
-    """Work out the number of a run, and keep it."""
-    from rater.analysis.results.rates import overall  # lists that know all numbers start without
-
-    overall_rate = overall(run)
-    score = RunScore(
-        value=overall_rate.value if overall_rate else None,
-        unit=overall_rate.unit if overall_rate else None,
-        copy_runs=len(run.copies),
-        version=_VERSION,
-    )
-    try:
-        with store.writing("storing a score") as connection:
-            save_score(connection, run.head.run, score)
-    except StoreError as error:  # the disk is full: it is worked out again
-        print_error(f"run {run.head.run}: {error}")
-    return score
 
 
 def _scores_of(

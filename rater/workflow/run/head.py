@@ -42,7 +42,7 @@ from rater.run.programs.script import (
 from rater.settings.known import LAYOUT_TEXT
 from rater.store.store import Store
 from rater.text.cpuset import format_list
-from rater.workflow.machine import counter_settings
+from rater.workflow.counters import counter_settings
 from rater.workflow.run.prepare import PreparedRun
 from rater.workflow.run.resolve import RunPlan, size_and_tune
 from rater.workflow.run.workload import KITS, Workload, tuning_settings

@@ -41,7 +41,7 @@ from rater.run.programs.compile import cache_root
 from rater.run.programs.tuning import UNTUNED, CopyTuning
 from rater.system.errors import InputError
 from rater.text.values import copies_text, count, truncate_list
-from rater.workflow.machine import (
+from rater.workflow.counters import (
     count_source_of,
     count_warnings,
     counter_warnings,

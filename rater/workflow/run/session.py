@@ -43,10 +43,9 @@ from rater.system.paths import sysroot, user_folder
 from rater.system.process import DeferredSignals, hold_stop_signals, print_error
 from rater.text.values import to_dict
 from rater.wings import Hook
+from rater.workflow.counters import ready_counters
 from rater.workflow.doctor import RunSettings
-from rater.workflow.machine import ready_counters
-from rater.workflow.results.divots import store_disturbance, store_placement_verdicts
-from rater.workflow.results.listing import store_score
+from rater.workflow.results.kept import store_disturbance, store_placement_verdicts, store_score
 from rater.workflow.run.head import ActiveRun, RunLauncher, start_of
 from rater.workflow.run.kept_run import KeptRun
 from rater.workflow.run.prepare import (

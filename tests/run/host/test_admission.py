@@ -13,10 +13,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
 import pytest
 import trio
 
+from rater.run.host import foreign_load
 from rater.run.host.admission import default_lock_path, lost_lock_warning, machine_lock
 from rater.run.host.foreign_load import (
     BusyProcess,
@@ -262,7 +262,7 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path / "proc"))
+    monkeypatch.setattr(foreign_load, "PROC", tmp_path / "proc")
     return Machine(tmp_path)
 
 

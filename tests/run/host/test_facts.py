@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from rater.plan.hwloc_xml import parse_xml
 from rater.run.host import discover as machine
 from rater.run.host import facts
+from rater.run.host.kept_xml import kept_xml
 from rater.run.host.memory import read_node_memory
 from rater.settings.known import is_volatile
 from rater.system.errors import InputError
@@ -90,6 +91,35 @@ def test_hwloc_leaves_nothing_in_the_environment_and_is_loaded_only_when_needed(
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_machine_is_read_once_and_again_only_where_it_or_what_was_kept_changed(
+    tmp_path: Path,
+) -> None:
+    online = tmp_path / "sys/devices/system/cpu/online"
+    online.parent.mkdir(parents=True)
+    online.write_text("0-3\n")
+    cache, reads = tmp_path / "cache", iter(("first", "second", "third", "fourth", "fifth"))
+
+    def kept() -> str:
+        return kept_xml(cache, lambda: next(reads), root=tmp_path)
+
+    assert [kept(), kept()] == ["first", "first"]
+    online.write_text("0-2\n")
+    assert [kept(), kept()] == ["second", "second"]
+    whole = (cache / "machine.xml").read_text()
+    (cache / "machine.xml").write_text(whole.replace("second", "forged"))
+    assert [kept(), kept()] == ["third", "third"]
+    cache = tmp_path / "sys/devices/system/cpu/online"  # no folder: nothing can be kept there
+    assert [kept(), kept()] == ["fourth", "fifth"]
+
+
+def test_a_kept_machine_is_the_one_that_hwloc_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert machine.discover_topology(tmp_path / "cache") == machine.discover_topology()
+    monkeypatch.setattr(machine, "this_machine_xml", lambda: pytest.fail("it is read again"))
+    assert machine.discover_topology(tmp_path / "cache").is_this_system
 
 
 def test_without_pyhwloc_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
