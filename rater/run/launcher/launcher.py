@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import signal
@@ -89,6 +90,8 @@ _MESSAGE_BYTES = RECORD.size * MOST_RECORDS
 _MOST_REQUEST_BYTES = 512  # of one message, 42 requests; the launcher reads at most 64 at once
 _GREETING_S = 0.5  # between two looks at whether a new launcher was stopped
 _GREETINGS = 40  # looks
+# A package may be shared by machines of several architectures. ENOENT: its loader is not here.
+_OF_ANOTHER_MACHINE = (errno.ENOEXEC, errno.ENOENT, errno.ELIBBAD)
 _CHANGED_STATE = os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT
 
 
@@ -118,7 +121,13 @@ class Launcher:
         self._arguments = tuple(map(str, (processes, mark, locks, cgroup or "")))
         self._unsent: deque[_Message] = deque()
         self.tokens = count(1)  # numbers for processes that are to be started
-        self._spawn(launcher_program())
+        try:
+            self._spawn(launcher_program())
+        except OSError as error:
+            self._socket.close()
+            if self._program != _BUILT_PROGRAM or error.errno not in _OF_ANOTHER_MACHINE:
+                raise
+            self._spawn(_compile_launcher(f"cannot be executed here ({error.strerror})"))
 
     def _spawn(self, program: Path) -> None:
         self._program = program

@@ -292,7 +292,8 @@ def _identify_compiler(command: str, path: str) -> Compiler:
     except OSError as error:
         raise InputError(f"the C compiler {program} does not run: {error.strerror}") from None
     version = text.splitlines()[0] if text else Path(program).name
-    identity = f"{Path(program).resolve()}\n{text}"
+    # A home may be shared with machines of another architecture, and a cache with it.
+    identity = f"{Path(program).resolve()}\n{os.uname().machine}\n{text}"
     return Compiler((program, *argv[1:]), version, identity)
 
 

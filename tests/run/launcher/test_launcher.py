@@ -682,6 +682,19 @@ def test_a_launcher_that_may_not_be_executed_is_made_anew_or_says_so(
         launcher_program()
 
 
+def test_a_launcher_of_another_architecture_is_made_anew(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    foreign = tmp_path / "rater-launcher"
+    foreign.write_bytes(b"\x7fELF of another machine")
+    foreign.chmod(0o755)
+    monkeypatch.setattr(face, "_BUILT_PROGRAM", foreign)
+    assert launched([entry(tmp_path, "/bin/true")])[-1].status == 0
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(InputError, match=r"cannot be executed here \(Exec format error\) and"):
+        greeted(1)
+
+
 def test_from_a_checkout_it_is_compiled_once_into_the_cache(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
