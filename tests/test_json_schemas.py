@@ -63,6 +63,18 @@ def test_every_document_fits_its_type_and_has_its_version(rater: Rater, tmp_path
         check(json_schemas.documents(rater, number))
 
 
+def test_a_history_with_a_step_fits_its_type(rater: Rater, tmp_path: Path) -> None:
+    for day in range(1, 9):
+        row = {"elapsed_s": 10.0 + 0.01 * (day % 3) + (day > 4)}
+        head = {"uuid": f"u{day}", "started_at": f"2026-11-{day:02}T12:00:00Z"}
+        (tmp_path / f"{day}.json").write_text(json.dumps(observed(row, **head, copies=1)))
+    assert rater("import", *sorted(tmp_path.glob("?.json")))[0] == 0
+    _, out, _ = rater("history", "b", "--json")
+    document = json.loads(out)
+    assert [step["started_at"][:10] for step in document["histories"][0]["steps"]] == ["2026-11-05"]
+    check(iter([("history", document)]))
+
+
 def test_documents_about_sweeps_fit_their_types(rater: Rater, database: Path) -> None:
     times = {"1": (1.0, 1.01), "2": (1.1, 1.09), "4": (1.5, 1.52), "8": (3.2, 3.1)}
     make_sweep(database, "copies", times)

@@ -64,6 +64,7 @@ MENU: Menu = {
         "versus": ListedCommand("commands, with a gate", "commands.runs"),
         "compare": ListedCommand("runs, tags or sweeps", "commands.results"),
         "scale": ListedCommand("throughput by copies", "commands.results"),
+        "history": ListedCommand("what changed, and when", "commands.results"),
     },
     "machine": {
         "doctor": ListedCommand("check this machine", "commands.machine"),

@@ -246,7 +246,6 @@ RENAMED = {
     "lint-bind": "spec lint-bind",
     "import spec": "spec import",
     "merge": "fleet merge",
-    "history": "fleet history",
 }
 
 # What was dropped, as it was typed, and what does it now.

@@ -282,6 +282,23 @@ def _scale(arguments: Namespace) -> int:
     )
 
 
+def _history(arguments: Namespace) -> int:
+    from rater.workflow.results.history import HistoryOptions, history
+
+    return history(
+        output_of(arguments),
+        options=HistoryOptions(
+            name=arguments.name,
+            by=tuple(arguments.by),
+            within=arguments.within,
+            host=arguments.host,
+            since=arguments.since,
+            limit=arguments.limit,
+            file=arguments.file,
+        ),
+    )
+
+
 _EPILOG = """\
 verdicts: `better` and `worse` where the 95 % interval of the speedup excludes 1,
 `same within 1 %` if it lies within the margin, else `inconclusive: about N more rounds
@@ -536,5 +553,27 @@ $ rater scale sweep:last
         "falls (never from noise), the Universal Scalability Law, what second threads of cores "
         "yield, and rotated order against homogeneous. Runs that differ in more than their copies "
         "make curves of their own.",
+    ),
+    "history": Subcommand(
+        run=_history,
+        arguments="""
+BENCHMARK >name      its name, or SUITE/BENCHMARK
+--by day|commit|tag:K|run|session|cpu|METRIC ...  what makes runs a point: a day (UTC), a value of
+                     the tag `commit` or K, a run, or a session (an hour without a run parts two;
+                     the default where there are six, else a run); beside it the measure, as in
+                     `rater compare`: cpu, or a number that programs report (metric:NAME)
+--within P%          smallest step that is told; default 1%%, of counts of instructions 0.1%%
+--host NAME          runs of this host (default: of the last run)
+--since TIME         runs begun since a date (2026-11-20; UTC), or within 7d, 12h
+--limit N:int =500   the latest N runs; default 500
+-o FILE >file        draw it as well, into FILE, by its name .svg, .png or .pdf
+$ rater history mini/lu
+$ rater history solve --by commit --by instructions
+""",
+        tables=True,
+        description="Report when a benchmark became faster or slower on a host: the steps of its "
+        "level, their dates, and what changed then (kernel, microcode, settings, program, memory "
+        "slots). Runs that were asked to do other work have a history of their own. A step needs "
+        "three points on each side; noise makes none.",
     ),
 }

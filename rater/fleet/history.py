@@ -5,109 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import pairwise
 from statistics import fmean, median
 
-import numpy as np
 from msgspec import Struct
 
 from rater.analysis.divots.confirm import ConfirmResult, judge_pairs
-from rater.analysis.stats.estimate import two_sided_p
-from rater.analysis.stats.robust import MAD_TO_SD, MEDIAN_ERROR, Floats
+from rater.analysis.stats.steps import ALPHA, find_steps
 from rater.fleet.hosts import FleetComparison, HostResult, SlowHost, is_other_memory
 from rater.settings.known import is_volatile
 from rater.text.values import group_by_key
-
-# A robust scan: of every place to cut, the difference of the medians before and after over its
-# standard error, with the spread of what is left around both medians; the greatest one counts where
-# Student's t says that no series of so many points shows it by chance (Bonferroni over the places),
-# and where it is large enough to matter. Where none does, a window that differs from what is before
-# and after it is looked for. Then each part in the same way. A part has three points or more: what
-# happened once is no step.
-
-FEWEST_POINTS = 6  # that show a step
-_PART = 3  # points on each side of one
-_LONGEST = 52  # points of a window: beyond a year, its two ends are steps of their own
-_LEAST_SCALE = 0.002  # ln: no series is quieter
-_ALPHA = 0.005  # false steps in a series without any
-
-
-class LevelStep(Struct, frozen=True):
-    """A change of level: values are ln."""
-
-    first: int  # the first point after it
-    before: float  # levels: medians of the parts
-    after: float
-    by_chance: float  # how often a series without steps shows so great a one
-
-    @property
-    def size(self) -> float:
-        """By how much it goes up."""
-        return self.after - self.before
-
-
-def find_steps(
-    values: Sequence[float] | Floats, least: float, alpha: float = _ALPHA
-) -> tuple[LevelStep, ...]:
-    """Return the steps of `least` or more in a series without gaps, in their order."""
-    cuts = sorted(_cuts(np.asarray(values, dtype=float), 0, least, alpha))
-    edges = [0, *(first for first, _ in cuts), len(values)]
-    levels = [float(np.median(values[begin:end])) for begin, end in pairwise(edges)]
-    return tuple(
-        LevelStep(first, levels[place], levels[place + 1], chance)
-        for place, (first, chance) in enumerate(cuts)
-    )
-
-
-def _cuts(values: Floats, offset: int, least: float, alpha: float) -> list[tuple[int, float]]:
-    """Return where a part is to be cut, and by what chance."""
-    count = len(values)
-    if count < FEWEST_POINTS:
-        return []
-    ends = range(_PART, count - _PART + 1)
-    cuts, chance = _best(values, [(end, count) for end in ends], least)
-    if chance > alpha / 2:  # up and down again is no single step
-        windows = [
-            (first, last)
-            for first in ends
-            for last in range(first + _PART, min(count - _PART, first + _LONGEST) + 1)
-        ]
-        cuts, chance = _best(values, windows, least)
-    if chance > alpha / 2:
-        return []
-    places = []
-    for first, last in pairwise([0, *cuts, count]):
-        places += [(offset + first, chance)] * (first > 0)
-        places += _cuts(values[first:last], offset + first, least, alpha)
-    return places
-
-
-def _best(
-    values: Floats, windows: Sequence[tuple[int, int]], least: float
-) -> tuple[list[int], float]:
-    """Return the ends of the window that differs most from the rest, and by what chance."""
-    count = len(values)
-    best, cuts = 0.0, []
-    for first, last in windows:
-        t_value, size = _differ(values[first:last], np.concatenate([values[:first], values[last:]]))
-        if t_value > best and abs(size) >= least:
-            best, cuts = t_value, [first, last]
-    chance = min(1.0, len(windows) * two_sided_p(best, count - 2)) if best else 1.0
-    return [cut for cut in cuts if cut < count], chance
-
-
-def _differ(inside: Floats, outside: Floats) -> tuple[float, float]:
-    """Return t and size of the difference of two parts' medians."""
-    size = float(np.median(inside) - np.median(outside))
-    rest = np.abs(np.concatenate([inside - np.median(inside), outside - np.median(outside)]))
-    # Two medians were taken out, which few points follow: the spread is wider than it looks.
-    count = len(rest)
-    robust = MAD_TO_SD * float(np.median(rest)) * math.sqrt(count / (count - 3))
-    clipped = np.minimum(rest, 3 * max(robust, 1e-9))
-    scale = max(robust, math.sqrt(float(np.sum(clipped**2)) / (count - 2)), _LEAST_SCALE)
-    error = MEDIAN_ERROR * scale * math.sqrt(1 / len(inside) + 1 / len(outside))
-    return abs(size) / error, size
-
 
 # -- What a history tells: steps, with their dates and what changed then ---------------------------
 
@@ -299,10 +205,10 @@ def host_history(host: str, points: Sequence[HistoryPoint]) -> History:
         name: [(dated, dated.logs[name]) for dated in held if name in dated.logs]
         for name in sorted({name for dated in held for name in dated.logs})
     }
-    significant = _significant_steps(None, whole, WHOLE, _ALPHA, host)
+    significant = _significant_steps(None, whole, WHOLE, ALPHA, host)
     for name, values in each.items():
         of_whole = [dated for dated in significant if dated.benchmark is None]
-        steps = _significant_steps(name, values, ONE, _ALPHA / len(each), host)
+        steps = _significant_steps(name, values, ONE, ALPHA / len(each), host)
         significant += [
             step for step in steps if not any(_is_same(step, dated) for dated in of_whole)
         ]
@@ -326,10 +232,10 @@ def benchmark_history(
 ) -> History:
     """Hold what is usual against what was, and each host against what is usual."""
     apart = [(point, point.logs[benchmark] - points[0].logs[benchmark]) for point in points]
-    steps = _significant_steps(benchmark, apart, WHOLE, _ALPHA, None)
+    steps = _significant_steps(benchmark, apart, WHOLE, ALPHA, None)
     for host, own in hosts.items():
         values = [(it, it.logs[benchmark]) for it in own if it.hosts >= _OTHERS]
-        steps += _significant_steps(benchmark, values, ONE, _ALPHA / len(hosts), host)
+        steps += _significant_steps(benchmark, values, ONE, ALPHA / len(hosts), host)
     steps.sort(key=lambda it: (it.host is not None, it.fleet, it.host or ""))
     series = (_series(benchmark, apart),)
     return History(
@@ -346,7 +252,7 @@ def _significant_steps(
     benchmark: str | None, values: _Course, least: float, alpha: float, host: str | None
 ) -> list[DatedStep]:
     points = [point for point, _ in values]
-    steps = find_steps([value for _, value in values], least, alpha) if values else ()
+    steps = find_steps([value for _, value in values], least, alpha)
     edges = [*(it.first for it in steps), len(points)]
     return [
         DatedStep(
@@ -358,7 +264,7 @@ def _significant_steps(
             level=math.exp(step.after),
             fleets_since=end - step.first,
             by_chance=step.by_chance,
-            changes=changes(points[step.first - 1], points[step.first]),
+            changes=changes(points[step.earliest - 1], points[step.latest]),
             host=host,
         )
         for step, end in zip(steps, edges[1:], strict=True)

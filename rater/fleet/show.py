@@ -13,9 +13,10 @@ from msgspec.structs import replace
 from rater.analysis.divots.confirm import ConfirmResult, ConfirmVerdict
 from rater.analysis.divots.model.finding import Analysis
 from rater.analysis.divots.model.formatting import format_slowdown
+from rater.analysis.stats.steps import FEWEST_POINTS
 from rater.fleet.archive import IndexedRun
 from rater.fleet.backends.node_names import compress
-from rater.fleet.history import FEWEST_POINTS, History, Round, Suspect
+from rater.fleet.history import History, Round, Suspect
 from rater.fleet.hosts import FleetComparison, KindComparison, SlowHost
 from rater.fleet.plan import FILES, AttemptState
 from rater.show.results.divots import disturbed_line

@@ -15,13 +15,13 @@ from msgspec.structs import replace
 
 from rater.analysis.divots.confirm import ConfirmVerdict
 from rater.analysis.stats.robust import Floats
+from rater.analysis.stats.steps import find_steps
 from rater.fleet.archive import IndexedRun, latest
 from rater.fleet.history import (
     FactChange,
     HistoryPoint,
     Suspect,
     benchmark_history,
-    find_steps,
     host_history,
     judge_suspect,
     pair_slowdown,

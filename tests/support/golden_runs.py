@@ -250,6 +250,27 @@ def _store(folder: Path, *made: Made) -> None:
             it.store(store)
 
 
+def history(folder: Path) -> None:
+    """Sixteen runs, two of each commit: from the ninth on, after another kernel, 6 % slower."""
+    settings = [{**SETTINGS, "kernel.release": release} for release in ("6.1.0-42", "6.1.0-43")]
+    _store(
+        folder,
+        *(
+            Made(
+                ("lu",),
+                copies=2,
+                seconds=100 * noise(3, number, number // 3) * (1.06 if number > 8 else 1),
+                settings=settings[number > 8],
+                tags=(("commit", f"c{(number - 1) // 2}{'ab' * 18}"),),
+            )
+            for number in range(1, 17)
+        ),
+        Made(("lu",), copies=2, others=lambda iteration, cpu: 0.4),
+        Made(("lu",), copies=1),
+        Made(("lu",), copies=2, machine=host(2, 2, "node8")),
+    )
+
+
 FOURTEEN = (
     *("blocksort", "events", "flow", "gametree", "gups", "lu", "moldyn"),
     *("rays", "sort", "sparse", "stencil", "triad", "vm", "words"),

@@ -25,7 +25,18 @@ from typing import (
 )
 
 from rater.record import documents as stored
-from rater.show.documents import compare, copies, divots, machine, plan, run, scale, suite, sweep
+from rater.show.documents import (
+    compare,
+    copies,
+    divots,
+    history,
+    machine,
+    plan,
+    run,
+    scale,
+    suite,
+    sweep,
+)
 from tests.support.places import CHECKOUT
 
 FOLDER = CHECKOUT / "docs" / "reference" / "json"
@@ -43,6 +54,7 @@ COMMANDS = {
     "divots-of-several": ("divots", "1", "2", "3"),
     "plot": ("plot", "1"),
     "compare": ("compare", "1", "2", "3"),
+    "history": ("history", "gups"),
     "compare-memory": ("compare", "1", "2", "--memory"),
     "plan": ("plan", "--topology", "pack:2 numa:2 core:4 pu:2", "--copies", "4", "--", "true"),
     "dry-run": ("run", "--dry-run", "--copies", "1", "--", "true"),
@@ -79,6 +91,7 @@ TYPES: Mapping[str, Any] = {
     "divots-of-several": divots.SeveralDivotsDocument,
     "plot": copies.PlotDocument,
     "compare": compare.ComparisonDocument,
+    "history": history.HistoryDocument,
     "compare-memory": compare.MemoryDocument,
     "scale": scale.ScaleDocument,
     "sweep": sweep.SweepResultDocument,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePath
 
 from msgspec import Struct
 
@@ -125,6 +126,13 @@ HEAD_FIELDS = sorted(
     key=lambda name: _HEAD_ORDER.index(name) if name in _HEAD_ORDER else len(_HEAD_ORDER),
 )
 _LABELS = {"source": "origin"}
+
+
+def _label_of(name: str) -> str:
+    """Return what a field of the head is called in differences."""
+    return BY_NAME[name].label if name in BY_NAME else _LABELS.get(name, name)
+
+
 # Those that are compared as they were asked for, and those of them that change what copies do.
 _ASKED = [
     option
@@ -134,6 +142,12 @@ _ASKED = [
 ]
 _ASKED_IN_ORDER = sorted(_ASKED, key=lambda option: option.field)
 COPY_OPTIONS = tuple(option for option in _ASKED if option.compare_as is CompareAs.DIFFERENT_WORK)
+# Labels of the fields of a head that change what copies do.
+_WORK_LABELS = [
+    _label_of(name)
+    for name in HEAD_FIELDS
+    if name not in BY_NAME or BY_NAME[name].compare_as is CompareAs.DIFFERENT_WORK
+]
 _OFF: tuple[object, ...] = (None, False, 0, "", [])
 _PLACE = "place of copy "
 _PLACES = "places of the copies"
@@ -272,12 +286,43 @@ def _differences(before: _RunFacts, now: _RunFacts) -> Iterator[ConditionDiffere
         yield ConditionDifference(_PLACES, f"as in run {reference.head.run}", moved)
 
 
+def run_differences(
+    before: StoredRun, now: StoredRun, benchmark: str
+) -> tuple[ConditionDifference, ...]:
+    """Return what differs between two runs that may change a benchmark's time."""
+    others = [f" of {name}" for name in (*before.head.benchmarks, *now.head.benchmarks)]
+    others = [end for end in others if end != f" of {benchmark}"]
+    return tuple(
+        difference
+        for difference in _differences(_facts_of(before), _facts_of(now))
+        if not difference.what.endswith(tuple(others))
+    )
+
+
+def work_of(run: StoredRun, *, whole: bool) -> tuple[object, ...]:
+    """Return what runs must share to be of the same work, as far as they were asked to.
+
+    That is the arguments of a command, and with `whole` the name of its program's file: where that
+    lies, and what is in it, may change. A suite is called by its name and size.
+    """
+    request = stored_request(run.head) or {}
+    words = request.get("command")
+    words = [str(word) for word in words] if isinstance(words, list) else []
+    facts = _head_facts(run.head)
+    return (
+        *(facts[label] for label in _WORK_LABELS),
+        run.environment,
+        *(text_of(option_value(request, option)) for option in COPY_OPTIONS),
+        PurePath(words[0]).name if words and whole else None,
+        *words[1:],
+    )
+
+
 def _head_facts(head: RunHead) -> Facts:
     facts: Facts = {}
     for name in HEAD_FIELDS:
         known = BY_NAME.get(name)
-        label = known.label if known else _LABELS.get(name, name)
-        facts[label] = text_of(getattr(head, known.field if known else name))
+        facts[_label_of(name)] = text_of(getattr(head, known.field if known else name))
     return facts
 
 

@@ -117,7 +117,7 @@ def _filter(options: ListOptions) -> RunFilter:
         tags=tuple(_tag(text) for text in options.tag),
         host=options.host,
         suite=options.suite,
-        since=None if options.since is None else _since(options.since, datetime.now(UTC)),
+        since=None if options.since is None else parse_since(options.since, datetime.now(UTC)),
     )
 
 
@@ -128,7 +128,8 @@ def _tag(text: str) -> tuple[str, str | None]:
     return name.strip(), value if equals else None
 
 
-def _since(text: str, now: datetime) -> str:
+def parse_since(text: str, now: datetime) -> str:
+    """Return the moment of `--since` as the database has starts; raises `InputError`."""
     moment = _date(text.strip())
     if moment is None:
         try:  # a number alone: of what?
