@@ -1,14 +1,14 @@
 """Speedups, cycles per instruction and throughput against copies as charts; pure but for drawing.
 
-Throughput: dots are medians of runs, with a line from the lowest to the highest; the dashed line
-is linear from the first point, the curve the Universal Scalability Law where it fits. Places are
-in the units of the drawing: logarithms where numbers of copies reach far.
+Throughput: dots are the geometric means of runs that all numbers are of, with a line from the
+lowest run to the highest; the dashed line is linear from the first point, the curve the Universal
+Scalability Law where it fits. Places are in the units of the drawing: logarithms where numbers of
+copies reach far.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, cycle, pairwise
 from typing import Any
@@ -337,7 +337,7 @@ def curves_svg(curves: Sequence[Curve]) -> str:
     ]
     conditions = dict(curves[0].conditions)
     notes = [
-        "dots: medians of runs; dashed: linear; curve: Universal Scalability Law, where it fits",
+        "dots: geometric means of runs; dashed: linear; curve: Universal Scalability Law",
         *(["shade: copies share cores, darker: CPUs"] if charts[0]["data"]["shared"] else []),
     ]
     return sheet_svg(
@@ -345,7 +345,7 @@ def curves_svg(curves: Sequence[Curve]) -> str:
         figures,
         columns=columns,
         notes=[
-            placed_text(50, 33 + 13 * number, note, "faint") for number, note in enumerate(notes)
+            placed_text(60, 33 + 13 * number, note, "faint") for number, note in enumerate(notes)
         ],
     )
 
@@ -387,7 +387,7 @@ def _speedups(curve: Curve) -> dict[str, Any]:
             for series in curve.series
         ],
         dots=[
-            _dot(series, point, scale, (point.speedup,), shade[id(series)])
+            _dot(series, point, scale, shade[id(series)], value=point.speedup)
             for series in curve.series
             for point in series.points
         ],
@@ -420,7 +420,7 @@ def _throughput(name: str, curves: Sequence[Curve]) -> dict[str, Any]:
         copies=copies,
         courses=[(shade, _course(series, scale)) for shade, _, series in shaded_series],
         dots=[
-            _dot(series, point, scale, point.rates, shade)
+            _dot(series, point, scale, shade, value=point.rate, of_runs=point.rates)
             for shade, _, series in shaded_series
             for point in series.points
         ],
@@ -554,15 +554,17 @@ def _dot(
     series: Series,
     point: ScalePoint,
     scale: Callable[[float], float],
-    ends: Sequence[float],
     colour: str,
+    *,
+    value: float,
+    of_runs: Sequence[float] = (),
 ) -> dict[str, Any]:
     runs = f"run{'' if len(point.runs) == 1 else 's'} {', '.join(map(str, point.runs))}"
     return {
         "x": scale(point.copies),
-        "y": scale(statistics.median(ends)),
-        "low": scale(min(ends)),
-        "high": scale(max(ends)),
+        "y": scale(value),
+        "low": scale(min(of_runs, default=value)),
+        "high": scale(max(of_runs, default=value)),
         "colour": colour,
         "card": [
             sanitize(f"{_series_name(series)}, {copies_text(point.copies)}"),

@@ -17,7 +17,13 @@ from msgspec.structs import replace
 from rater.analysis.results.copies import Cell, CopyPoint
 from rater.analysis.stats.robust import MAD_TO_SD
 from rater.record.stored import RunHead
-from rater.show.charts.panels import seconds
+from rater.show.charts.panels import (
+    dot_kinds,
+    group_values,
+    panel_values,
+    seconds,
+    with_iterations,
+)
 from rater.show.charts.picture import Label, Picture, picture_of_places
 from rater.show.charts.vega import Chart, PlacedChart, sheet_svg
 from rater.show.screen.document import CHANGE, TEXT, Field, Part, ViewTable
@@ -79,6 +85,11 @@ class BenchmarkPair(Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """Its name with its tune."""
         return f"{self.benchmark} {self.tune}" if self.tune else self.benchmark
+
+    @property
+    def has_order(self) -> bool:
+        """Whether its copies have an order: one alone has none."""
+        return len(self.places) > 1
 
     @property
     def median_change(self) -> float:
@@ -149,14 +160,14 @@ def pair_runs(before: PairedRun, after: PairedRun, benchmark: str | None = None)
         )
         for key in keys
     ]
-    shown = [pair for pair in pairs if pair.places]
+    shown = sorted((pair for pair in pairs if pair.places), key=lambda pair: -_largest_change(pair))
     if not shown:
         raise InputError(f"{before.name} and {after.name} have no {axis} in common")
     return RunPair(
         runs=(before.head.run, after.head.run),
         axis=axis,
         picture=_picture(before, after, [pair.benchmark for pair in shown], axis),
-        benchmarks=tuple(sorted(shown, key=lambda pair: -_largest_change(pair))),
+        benchmarks=tuple(shown),
         left_out=() if benchmark else tuple(left_out),
     )
 
@@ -193,9 +204,8 @@ type _PlacePoints = dict[int, CopyPoint]  # by the name of the place
 
 def _medians(run: PairedRun, axis: str) -> dict[tuple[str, str | None], _PlacePoints]:
     """Return by benchmark and place a point with the median time of iterations that count."""
-    counted = [cell for cell in run.cells if cell.counted] or run.cells
     medians = {}
-    for key, cells in group_by_key((cell.key, cell) for cell in counted).items():
+    for key, cells in group_by_key((cell.key, cell) for cell in _counted(run)).items():
         by_place = group_by_key(
             (point.cpu if axis == "CPU" else point.copy, point)
             for cell in cells
@@ -207,6 +217,11 @@ def _medians(run: PairedRun, axis: str) -> dict[tuple[str, str | None], _PlacePo
             if name is not None
         }
     return medians
+
+
+def _counted(run: PairedRun) -> Sequence[Cell]:
+    """Return the cells of the iterations that count; all where none does."""
+    return [cell for cell in run.cells if cell.counted] or run.cells
 
 
 def _with_time(point: CopyPoint, time_s: float) -> CopyPoint:
@@ -241,8 +256,14 @@ def _picture(before: PairedRun, after: PairedRun, benchmarks: Sequence[str], axi
             for key, points in _medians(run, axis).items()
             if key[0] in benchmarks
         ]
+        # Dots are medians over a run's iterations: what is of one of them says which.
+        counted = {cell.iteration for cell in _counted(run)}
         labels += [
-            replace(label, iterations=(iteration,), text=f"{run.name}: {label.text}")
+            replace(
+                label,
+                iterations=(iteration,),
+                text=f"{run.name}: {with_iterations(label, counted)}",
+            )
             for label in run.labels
         ]
     order = {name: place for place, name in enumerate(benchmarks)}
@@ -322,17 +343,39 @@ def most_changed(pair: RunPair) -> tuple[str, dict[int, float]]:
 # -- Every copy after over before, and all copies in the order of their times ----------------------
 
 
-def scatter_svg(pair: RunPair, *, inline: bool = False) -> str:
+def pair_charts(pair: RunPair, most: int) -> dict[str, Any]:
+    """Return what a page draws of two runs: a panel for each benchmark in each of three rooms.
+
+    `most`: of how many benchmarks, those that changed most.
+    """
+    picture, rows = pair.picture, pair.benchmarks[:most]
+    return {
+        "runs": list(pair.runs),
+        "axis": pair.axis,
+        "places": len(picture.names),
+        "groups": group_values(picture),
+        "shades": [picture.shade(iteration) for iteration in picture.iterations],
+        "panels": [
+            panel_values(panel, dot_kinds(panel), repeated=False) for panel in picture.panels[:most]
+        ],
+        "scatter": [{**_scatter(row, pair), "title": sanitize(row.name)} for row in rows],
+        "ranks": [
+            {**_ranks(row, pair), "title": sanitize(row.name)} for row in rows if row.has_order
+        ],
+    }
+
+
+def scatter_svg(pair: RunPair) -> str:
     """Return a panel for each benchmark: a dot for each place, before across and after up."""
-    return _sheet(pair, "each copy, after over before", _scatter, inline=inline)
+    return _sheet(pair, "each copy, after over before", _scatter)
 
 
-def ranks_svg(pair: RunPair, *, inline: bool = False) -> str:
+def ranks_svg(pair: RunPair) -> str:
     """Return a panel for each benchmark: copies in the order of their times, a curve for a run."""
-    return _sheet(pair, "copies in the order of their times", _ranks, inline=inline)
+    return _sheet(pair, "copies in the order of their times", _ranks)
 
 
-def _sheet(pair: RunPair, title: str, chart_of: Any, *, inline: bool) -> str:
+def _sheet(pair: RunPair, title: str, chart_of: Any) -> str:
     names = " and ".join(f"run {number}" for number in pair.runs)
     figures = [
         PlacedChart(
@@ -345,7 +388,7 @@ def _sheet(pair: RunPair, title: str, chart_of: Any, *, inline: bool) -> str:
         for row in pair.benchmarks
     ]
     columns = min(len(figures), 3)
-    return sheet_svg(f"{title}, {names}", figures, columns=columns, inline=inline)
+    return sheet_svg(f"{title}, {names}", figures, columns=columns)
 
 
 def _ends(row: BenchmarkPair) -> tuple[float, float]:
@@ -367,7 +410,7 @@ def _scatter(row: BenchmarkPair, pair: RunPair) -> Chart:
         "data": {
             "points": [{"x": end, "y": end} | line for end in (low, high)],
             "dots": [
-                {"x": seconds(place.before_s)}
+                {"x": seconds(place.before_s), "name": place.name, "node": place.node}
                 | dict.fromkeys(("y", "low", "high"), seconds(place.after_s))
                 for place in row.places
             ],
@@ -397,5 +440,5 @@ def _ranks(row: BenchmarkPair, pair: RunPair) -> Chart:
             **{"bottom": low, "top": high, "first": 0.0, "last": 100.0},
             "xname": "per cent of the copies, the fastest first; up: s",
         },
-        "data": {"points": points, "names": names},
+        "data": {"points": points, "names": names, "dots": []},
     }

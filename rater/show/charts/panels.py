@@ -39,11 +39,8 @@ class _SheetSize(Struct, frozen=True, kw_only=True):
     dot: float  # diameter
 
 
-def picture_svg(picture: Picture, *, inline: bool = False) -> str:
-    """Return the picture as an SVG, `inline` for a page.
-
-    Raises `InputError` where vl-convert is missing.
-    """
+def picture_svg(picture: Picture) -> str:
+    """Return the picture as an SVG. Raises `InputError` where vl-convert is missing."""
     sheet = _sheet(picture)
     last = len(picture.panels) - sheet.columns
     gap = 0.95 * sheet.letters * _LINE / sheet.height
@@ -62,7 +59,6 @@ def picture_svg(picture: Picture, *, inline: bool = False) -> str:
         figures,
         columns=sheet.columns,
         notes=[*_key(picture, sheet)],
-        inline=inline,
     )
 
 
@@ -299,9 +295,15 @@ def ticks(panel: Panel, gap_s: float = 0.0) -> list[tuple[float, str, str]]:
 
 def label_text(label: Label, panel: Panel) -> str:
     """Return a label's words, with its iterations where the panel shows others as well."""
-    shown = {dot.iteration for dot in panel.dots}
+    if panel.series:
+        return label.text
+    return with_iterations(label, {dot.iteration for dot in panel.dots})
+
+
+def with_iterations(label: Label, shown: set[int]) -> str:
+    """Return a label's words, with its iterations where others of those `shown` are not its own."""
     labelled = sorted(shown.intersection(label.iterations))
-    if panel.series or not labelled or len(labelled) == len(shown) or "iteration" in label.text:
+    if not labelled or len(labelled) == len(shown) or "iteration" in label.text:
         return label.text
     word = "iteration" if len(labelled) == 1 else "iterations"
     return f"{label.text} ({word} {format_list(labelled)})"

@@ -156,12 +156,8 @@ def sheet_svg(
     *,
     columns: int = 1,
     notes: Sequence[dict[str, Any]] = (),
-    inline: bool = False,
 ) -> str:
-    """Return figures of one size in rows below a title; `notes` stand right of it, or below.
-
-    `inline`: for a page, whose style sheet has the colours.
-    """
+    """Return figures of one size in rows below a title; `notes` stand right of it, or below."""
     first = figures[0]
     sides = _spec(first.kind)["padding"]
     top = _TOP + max([0.0, *(note["y"] - _TITLE for note in notes)])
@@ -180,7 +176,7 @@ def sheet_svg(
         for number, figure in enumerate(figures)
     ]
     height = top + rows * (down + _GAP) + max(sides["bottom"], first.below)
-    return _page_svg(width, height, words, groups, inline=inline)
+    return _page_svg(width, height, words, groups)
 
 
 def stacked_svg(title: str, figures: Sequence[PlacedChart]) -> str:
@@ -200,8 +196,6 @@ def _page_svg(
     height: float,
     words: Sequence[dict[str, Any]],
     groups: Sequence[dict[str, Any]],
-    *,
-    inline: bool = False,
 ) -> str:
     page = {
         "width": width,
@@ -216,8 +210,7 @@ def _page_svg(
     svg: str = vega().vega_to_svg(page, allowed_base_urls=[])
     # To a hundredth of a pixel, and the dots of one colour as one path: an eighth, the same look.
     short = _PLACES.sub(lambda match: _LONG.sub(r"\1", match[0]), svg)
-    drawn = _DOTS.sub(_one_path, short)
-    return drawn if inline else coloured(drawn)
+    return coloured(_DOTS.sub(_one_path, short))
 
 
 def _one_path(circles: re.Match[str]) -> str:

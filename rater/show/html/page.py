@@ -17,10 +17,10 @@ from rater.analysis.divots.model.finding import RecurringDivot
 from rater.analysis.results.copies import median_copy_times, normalise
 from rater.analysis.results.copy_table import copy_rows
 from rater.analysis.results.counters import run_counts
+from rater.analysis.stats.intervals import Decision, RatioInterval
 from rater.show.charts.comparison import comparison_chart, cpi_chart, scaling_charts
 from rater.show.charts.machine import colour_span, machine_html
-from rater.show.charts.pairs import RunPair, pair_parts, ranks_svg, scatter_svg
-from rater.show.charts.panels import picture_svg
+from rater.show.charts.pairs import RunPair, pair_charts, pair_parts
 from rater.show.charts.vega import Chart, Html, element, joined
 from rater.show.compare.comparison import comparison_parts
 from rater.show.compare.scaling import scaling_parts
@@ -44,7 +44,7 @@ from rater.show.results.run import failed_facts, results_parts
 from rater.show.results.run_document import summary_document
 from rater.show.results.windows import barrier_parts
 from rater.show.screen.document import NUMBER, TEXT, Field, Line, ViewTable, facts
-from rater.show.screen.format import format_duration, format_gigabytes, run_title
+from rater.show.screen.format import format_duration, format_gigabytes, run_title, sanitize
 from rater.text.cpuset import format_list
 from rater.text.values import JsonFields, group_by_key, to_json
 
@@ -57,6 +57,7 @@ from rater.text.values import JsonFields, group_by_key, to_json
 _SCRIPTS = ("state", "cards", "charts", "panels", "machine", "timeline", "tables", "start")
 _SKIP = {"pictures": "to the pictures", "when": "to who ran when", "results": "to the tables"}
 _MOST_ROWS = 40  # of a table that is there at once
+_MOST_PAIRED = 12  # benchmarks of two runs that have pictures of their own
 _SPECS = ("panel", "brackets", "timeline", "tracks", "comparison", "scaling", "cpi", "model")
 
 
@@ -90,7 +91,9 @@ def report_html(runs: Sequence[ReportRun], library: str, together: RunSet | None
         "comparison": comparison_chart(together.comparison) if together else None,
         "scaling": scaling_charts(scaling.curves) if scaling else None,
         "models": study.models if study else None,
+        "pair": pair_charts(together.pair, _MOST_PAIRED) if together and together.pair else None,
         "cpi": cpi,
+        "differing": _differing(together.comparison) if together else [],
         "specs": {name: json.loads(asset(f"{name}.vega.json")) for name in _SPECS},
     }
     main = template(
@@ -108,6 +111,24 @@ def report_html(runs: Sequence[ReportRun], library: str, together: RunSet | None
         styles=["page.css"],
         scripts=[library, own_script(*_SCRIPTS)],
     )
+
+
+def _differing(comparison: Comparison) -> list[tuple[str, str | None]]:
+    """Return the benchmarks, with their tunes, in which a point differs from the first.
+
+    By its verdict; where one run each has none, by as much as `same` allows.
+    """
+
+    def differs(speedup: RatioInterval) -> bool:
+        if speedup.p is None:
+            return abs(speedup.ratio - 1) > speedup.margin
+        return speedup.verdict in (Decision.BETTER, Decision.WORSE, Decision.RARELY)
+
+    return [
+        (sanitize(row.name), row.tune)
+        for row in comparison.benchmarks
+        if any(cell.speedup is None or differs(cell.speedup) for cell in row.cells)
+    ]
 
 
 def _cpi(chart: Chart) -> Html:
@@ -154,10 +175,11 @@ def _details(page_run: ReportRun, *, several: bool) -> Html:
     results = element("h2", f"Results{name}")
     kind, title = ("details", "summary") if several else ("section", "h2")
     measured = element(title, f"How it was measured{name}")
-    return joined(
+    parts = (
         element("section", results, *_results(page_run), class_="tables"),
         element(kind, measured, *_how_measured(page_run), class_="tables"),
     )
+    return element("div", *parts) if several else joined(*parts)
 
 
 _MOST_COPIES = 512  # rows of the table; `rater export` has all
@@ -325,8 +347,12 @@ def compared(runs: Sequence[ReportRun], together: RunSet) -> Iterator[Html]:
             "the interval. \u25b6 better, \u25c0 worse, \u25cf the same, \u25c7 inconclusive.",
             class_="how",
         ),
-        element("div", id="comparison"),
-        html_parts([*notes, *comparison_parts(comparison)]),
+        element(
+            "div",
+            element("div", id="comparison"),
+            element("div", html_parts([*notes, *comparison_parts(comparison)])),
+            class_="beside",
+        ),
         class_="tables",
     )
     if together.study is not None:
@@ -343,21 +369,35 @@ def compared(runs: Sequence[ReportRun], together: RunSet) -> Iterator[Html]:
 def _pair(pair: RunPair) -> Html:
     """Return two runs copy by copy, over one axis of places."""
     first, second = pair.runs
-    drawings = (picture_svg(pair.picture, inline=True), scatter_svg(pair, inline=True))
+    several = len(pair.benchmarks)
+    of_several = (
+        f": the {_MOST_PAIRED} benchmarks of {several} that changed most"
+        if several > _MOST_PAIRED
+        else ""
+    )
+    rooms = [
+        (
+            "pair-places",
+            f"Copies of run {first} are grey, those of run {second} black, by {pair.axis}{of_several}.",
+        ),
+        (
+            "pair-scatter",
+            f"A dot is a copy: across its time in run {first}, up that in run {second}; on the "
+            "dashed line both are the same.",
+        ),
+    ]
+    if any(row.has_order for row in pair.benchmarks):
+        rooms.append(("pair-ranks", "All copies in the order of their times."))
     return element(
         "section",
         element("h2", "Copy by copy"),
-        element(
-            "p",
-            f"Copies of run {first} are grey, those of run {second} black, by {pair.axis}; then "
-            f"each copy in run {second} over itself in run {first}, and all copies in the order "
-            "of their times.",
-            class_="how",
-        ),
         html_parts(pair_parts(pair)),
         *(
-            element("div", Html(svg), class_="pair")
-            for svg in (*drawings, ranks_svg(pair, inline=True))
+            joined(
+                element("p", words, class_="how"),
+                element("div", id=name, class_="scaling"),
+            )
+            for name, words in rooms
         ),
         class_="tables",
     )
@@ -401,9 +441,10 @@ def _scaling(scaling: Scaling) -> Html:
         element("h2", "More copies"),
         element(
             "p",
-            "Throughput against the number of copies: dots are medians of runs, the dashed line "
-            "is linear from the smallest number, the curve the Universal Scalability Law where it "
-            "fits. In a ring: the knee. Shaded: copies share cores, darker: CPUs.",
+            "Throughput against the number of copies: dots are geometric means of runs, as in the "
+            "table, with a line from the lowest to the highest. Dashed: linear from the smallest "
+            "number; the curve: the Universal Scalability Law where it fits. In a ring: the knee. "
+            "Shaded: copies share cores, darker: CPUs.",
             class_="how",
         ),
         element("div", id="scaling", class_="scaling"),

@@ -109,48 +109,73 @@ def score_lost(summary: Summary) -> float | None:
     return 1 - math.exp(math.fsum(map(math.log, kept_shares)) / len(kept_shares))
 
 
+class _Figure(Struct, frozen=True):
+    """One large number at the head of a run, and the words below it."""
+
+    value: str
+    words: str
+    is_lesser: bool = False  # it is no answer: it stands smaller than the verdict beside it
+
+
 def _figures(page_run: ReportRun) -> Html:
-    summary, head = page_run.summary, page_run.run.head
-    figures: list[tuple[str, str]] = []
-    for score in summary.suites:
-        if score.kind == "all" and score.ratio is not None:
-            tune = f"suite ratio, {score.tune}" if score.tune else "suite ratio"
-            figures.append((format_number(score.ratio), tune))
-    if summary.rotated is not None and summary.rotated.score is not None:
-        figures.append((format_number(summary.rotated.score), f"score, {summary.rotated.unit}"))
-    if summary.mix is not None and summary.mix.selected and summary.mix.selected.ratio is not None:
-        figures.append((format_number(summary.mix.selected.ratio), "ratio of the window"))
-    figures += _throughput(summary)
+    """Return the numbers at the head of a run; of a disturbed one its verdict is the first."""
+    summary, head, divots = page_run.summary, page_run.run.head, page_run.divots
+    is_disturbed = divots is not None and bool(divots.disturbed_times)
+    verdict = _verdict_figure(page_run)
     lost = score_lost(summary)
-    if lost is not None:
-        figures.append(
-            (f"{percent(lost)} %", f"of the score lost to slow copies{_without(summary)}")
-        )
-    findings, divots = _divots(page_run), page_run.divots
-    is_judged = divots is not None and (can_judge(divots) or bool(divots.sure and findings))
-    figures.append(
-        (
-            str(len(findings)) if is_judged else "not known",
-            "divot" if len(findings) == 1 else "divots",
-        )
-    )
+    lost_words = f"of the score lost to slow copies{_without(summary)}"
+    figures = [
+        *([verdict] if is_disturbed else []),
+        *_scores(summary),
+        *_throughput(summary),
+        *([] if lost is None else [_Figure(f"{percent(lost)} %", lost_words, is_disturbed)]),
+        *([] if is_disturbed else [verdict]),
+    ]
     stopped = sum(one.status is CopyStatus.INTERRUPTED for one in summary.failed)
     for many, how in ((len(summary.failed) - stopped, "failed"), (stopped, "interrupted")):
         if many:
-            figures.append((str(many), f"copy {'run' if many == 1 else 'runs'} {how}"))
+            figures.append(_Figure(str(many), f"copy {'run' if many == 1 else 'runs'} {how}"))
     if head.elapsed_s:
-        figures.append((_lasted(head.elapsed_s), "from first start to last finish"))
+        figures.append(_Figure(_lasted(head.elapsed_s), "from first start to last finish"))
     return element(
         "dl",
         *(
-            element("div", element("dt", words), element("dd", value), class_="figure")
-            for value, words in figures
+            element(
+                "div",
+                element("dt", figure.words),
+                element("dd", figure.value),
+                class_="figure lesser" if figure.is_lesser else "figure",
+            )
+            for figure in figures
         ),
         class_="figures",
     )
 
 
-def _throughput(summary: Summary) -> list[tuple[str, str]]:
+def _verdict_figure(page_run: ReportRun) -> _Figure:
+    """Return how many divots a run has, or that nothing can be said of it."""
+    findings, divots = _divots(page_run), page_run.divots
+    if divots is not None and divots.disturbed:
+        return _Figure("too disturbed", "to judge what is slow")
+    if divots is None or not (can_judge(divots) or (divots.sure and findings)):
+        return _Figure("not known", "divots")
+    by_cpu = "" if divots.by_cpu is None else ", by CPU time"
+    return _Figure(str(len(findings)), f"{'divot' if len(findings) == 1 else 'divots'}{by_cpu}")
+
+
+def _scores(summary: Summary) -> Iterator[_Figure]:
+    """Yield the results of the suite, or of the window of a mix."""
+    for score in summary.suites:
+        if score.kind == "all" and score.ratio is not None:
+            tune = f"suite ratio, {score.tune}" if score.tune else "suite ratio"
+            yield _Figure(format_number(score.ratio), tune)
+    if summary.rotated is not None and summary.rotated.score is not None:
+        yield _Figure(format_number(summary.rotated.score), f"score, {summary.rotated.unit}")
+    if summary.mix is not None and summary.mix.selected and summary.mix.selected.ratio is not None:
+        yield _Figure(format_number(summary.mix.selected.ratio), "ratio of the window")
+
+
+def _throughput(summary: Summary) -> list[_Figure]:
     """Return what one benchmark did: its copies an hour, and the numbers that it reports.
 
     A staggered run has no rate to show: how far apart its copies start makes it.
@@ -159,9 +184,9 @@ def _throughput(summary: Summary) -> list[tuple[str, str]]:
         return []
     overall = summary.overall
     has_rate = overall is not None and overall.unit == PER_HOUR and not summary.staggered
-    rate = [(format_number(overall.value), overall.unit)] if overall and has_rate else []
+    rate = [_Figure(format_number(overall.value), overall.unit)] if overall and has_rate else []
     reported = [
-        (format_number(metric.value), _metric_words(metric))
+        _Figure(format_number(metric.value), _metric_words(metric))
         for metric in summary.metrics
         if metric.value is not None
     ]

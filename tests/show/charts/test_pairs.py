@@ -9,14 +9,15 @@ from rater.analysis.results.copies import group_cells
 from rater.record.events import CopyEnded
 from rater.record.stored import StoredRun
 from rater.show.charts.pairs import BenchmarkPair, PairedRun, PlaceTimes, pair_document, pair_runs
+from rater.show.charts.picture import Label
 from rater.system.errors import InputError
 from tests.support.example_runs import copy_row, stored
 
 
-def side(number: int, rows: list[CopyEnded], copies: int = 4) -> PairedRun:
+def side(number: int, rows: list[CopyEnded], copies: int = 4, *labels: Label) -> PairedRun:
     run: StoredRun = stored(rows, copies=copies)
     head = replace(run.head, run=number)
-    return PairedRun(head=head, cells=group_cells(replace(run, head=head)), labels=())
+    return PairedRun(head=head, cells=group_cells(replace(run, head=head)), labels=labels)
 
 
 def rows_on(cpus: list[int | None], seconds: float = 10.0) -> list[CopyEnded]:
@@ -38,6 +39,18 @@ def test_copies_on_the_same_cpus_are_laid_over_each_other_by_cpu() -> None:
         (3, 13.0, 10.0),
     ]
     assert pair.picture.series == ("run 1", "run 2")
+
+
+def test_a_mark_says_which_iterations_it_is_of() -> None:
+    """Dots are medians over iterations: a mark of one of two is not seen in them."""
+    rows = [copy_row(copy, 10.0, cpu=copy, iteration=it) for copy in range(4) for it in (1, 2)]
+    slow = Label(copies=(), text="all copies: +59 %", iterations=(2,))
+    every = Label(copies=(3,), text="copy 3: +9 %", iterations=(1, 2))
+
+    pair = pair_runs(side(1, rows, 4, slow, every), side(2, rows))
+
+    texts = [label.text for label in pair.picture.panels[0].labels]
+    assert texts == ["run 1: all copies: +59 % (iteration 2)", "run 1: copy 3: +9 %"]
 
 
 def test_unbound_copies_and_others_cpus_are_laid_over_each_other_by_copy() -> None:

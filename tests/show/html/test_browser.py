@@ -27,9 +27,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RATER_DB", str(folder / "r.db"))
         like, other = document(slow=1.15, uuid="u-3"), document(uuid="u-4", benchmarks=1, name="o")
-        for run in (document(), hostile, like, other):
+        faster = document(name=HOSTILE, host=HOSTILE, uuid="u-5", benchmarks=2, slow=1)
+        for run in (document(), hostile, like, other, faster):
             assert main(["import", str(written(folder, run))]) == 0
         wanted = {"one": "1", "hostile": "2", "both": "1 2", "twice": "1 3", "unlike": "1 4"}
+        wanted["hostile pair"] = "2 5"
         for name, runs in wanted.items():
             path_by_name[name] = folder / f"{name}.html"
             assert main(["report", *runs.split(), "-o", str(path_by_name[name])]) == 0
@@ -131,7 +133,9 @@ def test_a_divot_leads_to_its_picture_and_highlights_its_copies(run_page: Browse
 
     assert run_page.js("location.hash").startswith("#panel-1-")
     assert run_page.js(PICKED) == [8, 8, 8]
-    top = run_page.js("document.querySelector(location.hash).getBoundingClientRect().top")
+    top = run_page.js(
+        "document.querySelector(location.hash.split('&')[0]).getBoundingClientRect().top"
+    )
     assert 0 <= top < 900, "it is to be seen"
 
 
@@ -206,6 +210,73 @@ def test_rows_are_filtered_by_their_words_and_what_is_shown_becomes_csv(run_page
     assert run_page.js(shown) == every
 
 
+def test_what_a_reader_has_set_stands_in_the_address(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    opened(browser, pages["one"])
+    browser.click("a[data-pick]")
+    browser.js(
+        "{const set = (id, value) => { const it = document.getElementById(id); it.value = value;"
+        " it.dispatchEvent(new Event(it.tagName === 'SELECT' ? 'change' : 'input')); };"
+        " set('order', 'suite'); set('panels-with', 'b1'); set('bracket', '0')}"
+    )
+    browser.click("#results th button")
+    hash_of_page = browser.js("location.hash")
+    seen = (
+        "[...document.querySelectorAll('#panels figure')].filter(f => f.offsetHeight).length + ' '"
+        " + ['order', 'rows', 'bracket'].map(id => document.getElementById(id).value).join(' ')"
+        " + ' ' + document.querySelector('#results th').ariaSort"
+    )
+    as_set = browser.js(f"{seen} + {CHOSEN}")
+
+    browser.open(pages["unlike"])
+    browser.call("Page.navigate", url=pages["one"].resolve().as_uri() + hash_of_page)
+    drawn = "!!document.documentElement?.dataset.drawnMs && location.pathname.endsWith('one.html')"
+    browser.wait(lambda: browser.js(drawn), "the pictures are not drawn")
+
+    assert as_set.startswith("1 suite b1 0 ascending")
+    assert "node 1" in as_set
+    assert browser.js(f"{seen} + {CHOSEN}") == as_set
+    assert browser.js("location.hash") == hash_of_page
+    assert browser.said() == []
+
+
+def test_benchmarks_that_do_not_differ_are_left_out_on_demand(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    """Runs 1 and 4 have no benchmark in common; in those of run 1 alone node 1 is slow."""
+    opened(browser, pages["twice"])
+    panels = "[...document.querySelectorAll('#panels figure')].filter(f => f.offsetHeight).length"
+    facts = "[...document.querySelectorAll('#results .pairs tr')].filter(r => !r.hidden).length"
+    before = browser.js(panels), browser.js(facts)
+
+    browser.click(".only-differing")
+
+    assert before[0] == browser.js(panels) == 6, "node 1 is slow in all of them"
+    assert 0 < browser.js(facts) < before[1], "facts that both runs have alike go"
+    assert browser.js("location.hash") == "#only=1"
+
+
+def test_two_runs_are_read_copy_by_copy(twice: Browser) -> None:
+    rooms = ("pair-places", "pair-scatter", "pair-ranks")
+    assert [
+        twice.js(f"document.querySelectorAll('#{room} figure svg').length") for room in rooms
+    ] == [3, 3, 3]
+    assert twice.js("document.querySelectorAll('#pair-places .dots-marks path').length") == 96
+    labels = twice.js("document.querySelector('#pair-places figcaption').textContent")
+    assert "run 1: node 1: +30.0 %" in labels
+
+    twice.js("document.querySelector('#pair-places .drawn').focus()")
+    twice.key("Home")
+    places = twice.js(CARD)
+    twice.js("document.querySelector('#pair-scatter .drawn').focus()")
+    twice.key("Home")
+
+    assert places[0] == "CPU 0 \u00b7 NUMA node 0"
+    assert places[1].startswith("run 1: 10.")
+    assert [line.partition(":")[0] for line in twice.js(CARD)[1:3]] == ["run 1", "run 3"]
+
+
 def test_a_click_on_a_bracket_shows_its_copies(run_page: Browser) -> None:
     chosen = "document.getElementById('bracket').selectedOptions[0].textContent"
     before = run_page.js(chosen)
@@ -237,7 +308,7 @@ def test_the_last_of_many_quick_clicks_counts(run_page: Browser) -> None:
     assert run_page.said() == []
 
 
-@pytest.mark.parametrize("name", ["hostile", "both"])
+@pytest.mark.parametrize("name", ["hostile", "both", "hostile pair"])
 def test_hostile_names_are_only_text(browser: Browser, pages: dict[str, Path], name: str) -> None:
     opened(browser, pages[name])
     titles = browser.js(

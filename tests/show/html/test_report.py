@@ -25,6 +25,7 @@ from rater.record.run import CopyStatus, MachinePU
 from rater.record.stored import StoredRun
 from rater.show.charts import timeline as page_timeline
 from rater.show.charts import vega as page_library
+from rater.show.charts.comparison import throughput_charts
 from rater.show.charts.machine import machine_rows
 from rater.show.charts.picture import Label, picture_of
 from rater.show.charts.timeline import timeline
@@ -358,6 +359,18 @@ def test_a_run_without_divots_says_what_that_means(
     assert ("No divots" in shown) is (len(texts) == 1)
 
 
+def test_a_disturbed_run_shows_its_verdict_first_and_larger_than_its_loss() -> None:
+    shown = page(
+        stored([copy_row(0, 10.0), copy_row(1, 12.0)], copies=2),
+        divots=Analysis(findings=(), visible={"copy": 0.03}, others_cost=0.4),
+    )
+    figures = [one["class"] for one in shown.find("div") if "figure" in (one.get("class") or "")]
+
+    head = shown.visible_text.partition("of the score lost")[0]
+    assert "to judge what is slow too disturbed suite ratio" in head
+    assert figures == ["figure", "figure", "figure lesser", "figure"]
+
+
 def test_what_is_fast_does_not_stand_under_what_is_slow() -> None:
     slow = finding_of(Kind.SLOW_CPU, "CPU 0", (0,), summary="+20 %")
     fast = finding_of(Kind.SLOW_GROUP, "CPU 1", (1,), summary="-20 %", slowdown=0.8)
@@ -646,6 +659,23 @@ def test_runs_with_other_numbers_of_copies_have_curves() -> None:
     assert [point["x"] for point in rate["data"]["points"]] == [1.0, 2.0, 4.0]
     # 4 copies in 14 s each against 1 in 11 s.
     assert speedup["data"]["dots"][-1]["y"] == pytest.approx(4 * 11 / 14)
+
+
+def test_a_dot_of_the_scaling_is_the_mean_that_the_table_has() -> None:
+    """Two runs of 2 copies with ratios of 2 and 0.5: their geometric mean is 1, the median 1.25."""
+    once, *twice = (
+        stored([copy_row(copy, seconds) for copy in range(copies)], run=run, copies=copies)
+        for run, (copies, seconds) in enumerate([(1, 10.0), (2, 10.0), (2, 40.0)], 1)
+    )
+    points = [
+        Point(str(copies), (), tuple(PointRun(run, block) for block, run in enumerate(runs)))
+        for copies, runs in ((1, [once]), (2, twice))
+    ]
+
+    (panel,) = throughput_charts(scaling_curves(points).curves)
+
+    dot = panel["data"]["dots"][-1]
+    assert (dot["low"], dot["y"], dot["high"]) == pytest.approx((0.5, 1, 2))
 
 
 def test_a_run_that_was_counted_has_the_bars_of_its_cycles() -> None:

@@ -178,6 +178,12 @@ def test_the_shades_of_several_runs_are_those_of_one_key(browser: Browser, repor
     assert fills == [["var(--dot2)"], ["var(--dot0)", "var(--dot1)", "var(--dot2)"]]
 
 
+def test_the_key_names_every_iteration(browser: Browser, report: Report) -> None:
+    opened(browser, report("eight", document(iterations=8, slow=1, benchmarks=1)))
+
+    assert shown(browser, "#panel-key b[class^=dot]") == [" 1-5 ", " 6 ", " 7 ", " 8 "]
+
+
 @pytest.mark.parametrize("width", [360, 1280])
 def test_no_cpu_of_a_wide_core_lies_under_another(
     browser: Browser, report: Report, width: int
@@ -276,7 +282,7 @@ def test_the_title_that_a_divot_leads_to_is_below_the_tools(
     browser.js("document.querySelector('a[data-pick]').click()")
     browser.frame()
     title, top, tools = browser.js(
-        "[document.querySelector(location.hash + ' b').getBoundingClientRect().top,"
+        "[document.querySelector(location.hash.split('&')[0] + ' b').getBoundingClientRect().top,"
         "...(r => [r.top, r.bottom])(document.getElementById('tools').getBoundingClientRect())]"
     )
 

@@ -70,6 +70,7 @@ function chooser() {
   const clear = make('button', {type: 'button', id: 'clear', text: 'clear', hidden: true});
   const order = make('select', {id: 'order'},
     make('option', {value: 'worst', text: 'worst first'}), make('option', {value: 'suite', text: 'order of the suite'}));
+  if (address.set.get('order') === 'suite') order.value = 'suite';
   input.addEventListener('change', () => {
     const found = understood(input.value);
     input.setAttribute('aria-invalid', String(found === undefined));
@@ -80,10 +81,13 @@ function chooser() {
   });
   clear.addEventListener('click', () => { choose(null); input.focus(); });
   document.addEventListener('keydown', (event) => { if (event.key === 'Escape') { hideCard(); if (chosen) choose(null); } });
-  order.addEventListener('change', () => orderPanels(order.value));
-  document.getElementById('tools').append(label, options, clear, make('label', {text: 'panels '}, order), output);
+  order.addEventListener('change', () => { orderPanels(order.value); keep('order', order.value === 'suite' ? 'suite' : ''); });
+  document.getElementById('tools').append(label, options, clear, make('label', {text: 'panels '}, order), ...filterTools('panels-with', 'with '), output);
   listeners.push(() => {
     clear.hidden = !chosen;
+    const link = chosen ? pickLinks().findIndex((one) => samePick(JSON.parse(one.dataset.pick), chosen)) : -1;
+    keep('divot', link < 0 ? '' : String(link + 1));
+    keep('chosen', chosen && understood(chosen.text) ? chosen.text : '');
     if (!chosen) { input.value = ''; output.textContent = ''; return; }
     input.value = /^divot/.test(chosen.text) ? '' : chosen.text;
     input.setAttribute('aria-invalid', 'false');
@@ -92,6 +96,17 @@ function chooser() {
   // A link's place is scrolled to right after its click, before an observer would know.
   listeners.push(setToolsHeight);
   new ResizeObserver(setToolsHeight).observe(document.getElementById('tools'));
+}
+
+function pickLinks() {
+  return [...document.querySelectorAll('a[data-pick]')];
+}
+
+// What the address says is chosen: a part of the machine, or a divot by its place among the links.
+function chooseFromAddress() {
+  const link = pickLinks()[Number(address.set.get('divot')) - 1];
+  const part = understood(address.set.get('chosen') || '');
+  if (link) choose(JSON.parse(link.dataset.pick)); else if (part) choose(part);
 }
 
 // What a link leads to stands below the tools, which stay at the top of the window.

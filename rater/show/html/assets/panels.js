@@ -168,6 +168,7 @@ function orderPanels(how) {
   room.style.setProperty('--runs', runs.length);
   room.replaceChildren(...[...groups.values()].sort((a, b) => b.worst - a.worst)
     .map(({figures}) => make('div', {class: 'group'}, ...figures)));
+  showFiltered();
 }
 
 // What slow copies cost a benchmark; where that is not given, how far its slowest copy is out.
@@ -185,20 +186,16 @@ async function layOut() {
   const order = [...room.querySelectorAll('figure')];
   const wanted = panels.filter((shown) => !shown.view || shown.view.width() !== widths.get(shown));
   wanted.sort((a, b) => order.indexOf(a.figure) - order.indexOf(b.figure));
-  let began = performance.now();
   for (const shown of wanted) {
     await drawPanel(shown, widths.get(shown));
-    if (performance.now() - began > 80) {
-      await new Promise((go) => setTimeout(go));
-      began = performance.now();
-    }
+    await breath();
   }
 }
 
 async function startPanels() {
   const room = document.getElementById('panels');
   runs.forEach((run) => run.panels.forEach((panel, place) => makePanel(panel, place)));
-  orderPanels('worst');
+  orderPanels(document.getElementById('order').value);
   if (!panels.length) room.append(make('p', {text: 'no copy has ended: there is nothing to draw'}));
   await layOut();
   let waiting = null;
@@ -209,8 +206,9 @@ async function startPanels() {
   const words = [];
   if (runs.some((run) => run.repeated)) words.push(make('span', {text: 'A dot is the median run of a copy, the line all its runs. '}));
   if (iterations.length > 1) {
-    words.push('Iterations: ', ...[...iterations].reverse().slice(0, 4).reverse().map((it) =>
-      make('b', {class: 'dot' + shadeOf(it), text: ' ' + it + ' '})), '. ');
+    const earlier = iterations.slice(0, -3); // of one shade
+    const shaded = [...(earlier.length ? [listText(earlier)] : []), ...iterations.slice(-3)];
+    words.push('Iterations: ', ...shaded.map((its, i) => make('b', {class: 'dot' + (shaded.length - 1 - i), text: ' ' + its + ' '})), '. ');
   }
   words.push(make('b', {class: 'slow', text: 'Divots'}), ' have their names above them');
   if (runs.some((run) => run.panels.some((p) => p.rows.some((r) => r.kind === 2)))) {

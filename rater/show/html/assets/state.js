@@ -9,6 +9,29 @@ function choose(pick) {
   for (const listener of listeners) listener(chosen);
 }
 
+// What the reader has set stands in the address, to be sent along: `#panel-1-0&rows=mcf&order=suite`.
+const address = readAddress();
+
+function readAddress() {
+  const parts = location.hash.slice(1).split('&');
+  const place = parts[0].includes('=') ? '' : parts.shift();
+  return {place, set: new URLSearchParams(parts.join('&'))};
+}
+
+function keep(name, value) {
+  if (value) address.set.set(name, value); else address.set.delete(name);
+  const hash = [address.place, String(address.set)].filter(Boolean).join('&');
+  try { history.replaceState(null, '', hash ? '#' + hash : location.pathname + location.search); } catch (error) { /* a page without an address */ }
+}
+
+// A link within the page names a place alone: what is set stays.
+window.addEventListener('hashchange', () => {
+  const {place, set} = readAddress();
+  if (String(set)) { location.reload(); return; }
+  address.place = place;
+  keep('', '');
+});
+
 function samePick(a, b) {
   return Boolean(a && b) && JSON.stringify(a) === JSON.stringify(b);
 }
@@ -52,11 +75,28 @@ async function drawView(room, kind, width, {signals, data}) {
   return null;
 }
 
+// Room for the reader's clicks and the browser's painting, where drawing took a while.
+let breathedAt = performance.now();
+async function breath() {
+  if (performance.now() - breathedAt < 80) return;
+  await new Promise((go) => setTimeout(go));
+  breathedAt = performance.now();
+}
+
 function median(values) {
   if (!values.length) return null;
   const sorted = Float64Array.from(values).sort();
   const middle = sorted.length >> 1;
   return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
+// Ascending numbers as people write them: 1-4,6.
+function listText(numbers) {
+  const spans = [];
+  for (const number of numbers) {
+    if (spans.length && spans[spans.length - 1][1] === number - 1) spans[spans.length - 1][1] = number; else spans.push([number, number]);
+  }
+  return spans.map(([first, last]) => first === last ? String(first) : first + '-' + last).join(',');
 }
 
 function percentText(share) {

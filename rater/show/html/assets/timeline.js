@@ -1,6 +1,7 @@
 // Who ran when: how long each bracket was and what of it slow copies cost, then the bars of one.
 let timelineRun = runs[0];
 let timelineAt = 0;
+let worstBracket = 0; // of the run: what is shown at first
 let tracksView = null, trackLabel = null;
 let timelineView = null, bracketsView = null, timelineBars = [], bracketOrder = [], barNow = null;
 
@@ -152,6 +153,7 @@ function pickedBars() {
 
 async function showBracket(place) {
   timelineAt = place;
+  keep('when', place === worstBracket ? '' : timelineRun.run + '.' + place);
   const run = timelineRun, bracket = run.timeline.brackets[place];
   const room = document.getElementById('timeline'), key = document.getElementById('timeline-key');
   if (timelineView) { timelineView.finalize(); timelineView = null; }
@@ -289,7 +291,9 @@ async function fillBrackets() {
   document.getElementById('benchmark').parentNode.hidden = !mixed;
   const lost = of.brackets.map((bracket) => bracket.counted ? bracket.lost || 0 : -1);
   const failed = of.brackets.findIndex((bracket) => bracket.bars.bad.length);
-  timelineAt = failed >= 0 ? failed : Math.max(0, lost.indexOf(Math.max(...lost)));
+  worstBracket = failed >= 0 ? failed : Math.max(0, lost.indexOf(Math.max(...lost)));
+  const [run, place] = (address.set.get('when') || '').split('.');
+  timelineAt = run === String(timelineRun.run) && of.brackets[place] ? Number(place) : worstBracket;
   await drawBrackets();
   await showBracket(timelineAt);
 }
@@ -309,6 +313,8 @@ async function startTimeline() {
   benchmark.addEventListener('change', pickBars);
   which.addEventListener('change', () => { timelineRun = runs[Number(which.value)]; fillBrackets(); });
   timelineKeys();
+  const at = runs.findIndex((run) => String(run.run) === (address.set.get('when') || '').split('.')[0]);
+  if (at >= 0) { timelineRun = runs[at]; which.value = String(at); }
   await fillBrackets();
   let width = document.getElementById('timeline').clientWidth;
   new ResizeObserver(() => {
