@@ -378,7 +378,8 @@ def _pair(pair: RunPair) -> Html:
     rooms = [
         (
             "pair-places",
-            f"Copies of run {first} are grey, those of run {second} black, by {pair.axis}{of_several}.",
+            f"Copies of run {first} are grey, those of run {second} black, by {pair.axis}"
+            f"{of_several}.",
         ),
         (
             "pair-scatter",
