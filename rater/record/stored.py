@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import NamedTuple
 
@@ -205,3 +205,14 @@ def kept_for_last_run[R](function: Callable[[StoredRun], R]) -> Callable[[Stored
 def is_good(copy: CopyEnded) -> bool:
     """Tell whether the copy ran to its end, well, and its output was not found wrong."""
     return copy.status is CopyStatus.OK and copy.validity is not Validity.INVALID
+
+
+# A setting of runs in a virtual machine that reports its free pages: the host takes their memory
+# back, and each first touch then costs what the host needs, which large pages change as well.
+_FREE_MEMORY, _REPORTED = "virtualization.free_memory", "reported"
+
+
+def wants_user_time(runs: Sequence[StoredRun]) -> bool:
+    """Tell whether the host took memory back from some runs, and all have user time."""
+    is_taken = any(dict(run.settings).get(_FREE_MEMORY) == _REPORTED for run in runs)
+    return is_taken and all(copy.user_ns for run in runs for copy in run.copies if is_good(copy))

@@ -21,20 +21,20 @@ from rater.lab.models.model import (
 )
 from rater.lab.models.observed import ModelData, ModelRequest, observe
 from rater.lab.models.quantities import PredictorKind, effort_named
+from rater.lab.trace.costs import Loads, mean_costs, mean_walk_ns, misses_ns, page_costs
+from rater.lab.trace.pages import checked
 from rater.lab.trace.ranking import (
-    Loads,
     benefits,
     best_within,
     by_saving,
     check_benefits,
     far_references,
     mappings_to_check,
-    page_costs,
     predicted_misses,
     rank_mappings,
     working_set,
 )
-from rater.lab.trace.tlb import mapping_name
+from rater.lab.trace.tlb import CheckTimes, WalkGap, WalkOrder, mapping_layout, mapping_name
 from rater.plan.tlb import parse_tlb
 from rater.record.events import PageRegion
 from rater.record.stored import StoredRun
@@ -403,6 +403,67 @@ def test_a_mapping_saves_misses_and_faults_at_their_cost() -> None:
     assert heap_and_mmap.saved_ns(DEPENDENT) == pytest.approx(
         heap.saved_ns(DEPENDENT) + mmap.saved_ns(DEPENDENT)
     )
+
+
+def test_a_walk_costs_by_how_many_walks_ago_its_page_was_walked_and_by_its_order() -> None:
+    near = {f"near_{kind}_huge_ns": 2.0 for kind in ("dependent", "independent", "store")}
+    loads = [
+        it
+        | near
+        | {"near_dependent_small_ns": 11.0, "near_independent_small_ns": 5.0}
+        | {"near_store_small_ns": 3.0, "store_small_ns": 6.0, "store_huge_ns": 2.0}
+        for it in LOADS
+    ]
+    costs = page_costs(COSTS | {"loads": loads}, parse_tlb(TLB))
+    base, *others = (trace := a_trace()).mappings
+    gaps = (
+        WalkGap(order=WalkOrder.FAR, octave=20, loads=100, stores=10),
+        WalkGap(order=WalkOrder.BESIDE, octave=20, loads=10, stores=0),
+        WalkGap(order=WalkOrder.NEAR, octave=20, loads=1, stores=1),
+    )
+    walked = replace(trace, mappings=(replace(base, gaps=gaps), *others))
+
+    def walks_ns(loads: Loads) -> float:
+        return misses_ns(walked, walked.mappings[0], costs, loads) - 6007 * costs.l1_miss_ns(loads)
+
+    # Beyond an L1 miss of 4, 1, 2 ns (a store: 4): dependent loads cost 30 ns, near ones 5.
+    assert walks_ns(DEPENDENT) == pytest.approx(110 * 30.0 + 1 * 5.0)
+    # Those that neighbours follow are made by arithmetic: 7.5 ns (34 / 4 - 1), near ones 2.
+    assert walks_ns(Loads.INDEPENDENT) == pytest.approx(110 * 7.5 + 1 * 2.0)
+    # Of the others the geometric mean, sqrt(34 x 8.5) - 2.
+    assert walks_ns(Loads.BETWEEN) == pytest.approx(100 * 15.0 + 10 * 7.5 + 1 * 2.0)
+    # A store costs nothing here: no more than an L1 miss of one, 4 ns, but it is a walk too.
+    mean = mean_walk_ns(walked, costs, Loads.BETWEEN)
+    assert mean == pytest.approx((1500 + 75 + 2) / 122)
+
+
+def test_what_is_given_back_costs_with_its_first_touch() -> None:
+    faults = {"small_ns": 1000.0, "huge_ns": 52_100.0}
+    freed = faults | {"small_free_ns": 150.0, "huge_free_ns": 5000.0}
+    costs = page_costs(COSTS | {"faults": freed}, parse_tlb(TLB))
+    assert (costs.fault_ns(SMALL), costs.fault_ns(HUGE)) == (1150.0, 57_100.0)
+
+
+def test_costs_of_two_measurements_are_their_mean_where_both_have_them() -> None:
+    later = COSTS | {"cycle_ns": 0.7, "loads": [LOADS[0] | {"huge_bytes": 0}, *LOADS[1:]]}
+    mean = mean_costs([COSTS, later])
+    assert mean["cycle_ns"] == pytest.approx(0.6)
+    assert mean["loads"][1:] == LOADS[1:]
+    assert mean["loads"][0]["huge_bytes"] == 0  # one that had no huge pages tells nothing
+    assert mean_costs([COSTS, COSTS | {"faults": None}])["faults"] is None
+
+
+def test_a_check_of_user_time_predicts_no_page_faults() -> None:
+    ranked = rank_mappings(a_trace(), COST)
+    base, heap = (mapping_layout(mapping.mapping.sizes) for mapping in ranked[:2])
+    cpu_s = {base: (1.0, 1.0), heap: (0.9, 0.9)}
+    by_cpu = checked(ranked, DEPENDENT, CheckTimes(cpu_s=cpu_s, user_s={}))
+    user_s = {base: (0.8, 0.8), heap: (0.75, 0.75)}
+    by_user = checked(ranked, DEPENDENT, CheckTimes(cpu_s=cpu_s, user_s=user_s))
+    assert by_cpu is not None and by_user is not None
+    assert by_cpu.best.predicted_s == pytest.approx(ranked[1].saved_ns(DEPENDENT) * 1e-9)
+    assert by_user.best.predicted_s == pytest.approx(ranked[1].misses_saved_ns[DEPENDENT] * 1e-9)
+    assert by_user.best.saved_s == pytest.approx(0.05)
 
 
 def test_misses_of_stores_cost_what_stores_cost_whatever_loads_do() -> None:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from rater.lab.layout.preload import build_library
 from rater.lab.trace.store import find_trace, keep_check, keep_trace, load_trace, trace_heads
-from rater.lab.trace.tlb import PageTrace
+from rater.lab.trace.tlb import CheckTimes, PageTrace, WalkGap, WalkOrder
 from rater.lab.trace.tracer import (
     TraceAnalysis,
     TraceRun,
@@ -449,30 +449,65 @@ def test_misses_of_stores_are_told_apart(analyser: Path) -> None:
     assert (mapping["l2"][0], mapping["store_l2"][0]) == (3, 1)
 
 
+def test_walks_are_told_by_their_order_and_by_how_long_ago_their_page_was_walked(
+    analyser: Path,
+) -> None:
+    options = ("-t", "1:1:1:1", "-t", "2:1:2:2", "-m", BASE)
+    store = 1 << 36
+
+    def gaps(*pages: int) -> list[list[int]]:
+        [mapping] = analysed(analyser, [(page, 1) for page in pages], *options)["mappings"]
+        found: list[list[int]] = mapping["gaps"]
+        return found
+
+    far, beside, near = range(3)
+    # Two entries: each reference to one of twenty pages in turn walks. First walks have octave 0,
+    # the others come twenty walks later (octave 5, from 16 to 31), a store among them.
+    apart = range(1000, 3000, 100)
+    assert gaps(*apart, *apart, 1000 | store) == [[far, 0, 20, 0], [far, 5, 20, 1]]
+    # A column with rows of ten pages: beside the walk before. Eight pages: one line of the table.
+    assert gaps(1000, 1010, 1020, 1030) == [[far, 0, 1, 0], [beside, 0, 3, 0]]
+    assert gaps(1000, 1003, 1006, 1001) == [[far, 0, 1, 0], [near, 0, 3, 0]]
+    sample = analysed(analyser, [(page, 1) for page in apart], *options, "-s", "0.5")
+    assert sample["mappings"][0]["gaps"] == []
+
+
 def test_a_trace_comes_back_as_it_was(store: Store) -> None:
     for rate in (1.0, 0.01):
         number = keep_trace(store, a_trace(rate), COSTS, host="here", traced_at="2026-01-01")
         found = load_trace(store, number)
         assert (found.trace, found.costs) == (a_trace(rate), COSTS)
-        assert found.checks == {}
+        assert found.checks == CheckTimes(cpu_s={}, user_s={})
 
 
-def test_a_trace_of_an_older_rater_has_no_misses_of_stores(store: Store) -> None:
+def test_a_trace_of_an_older_rater_has_no_misses_of_stores_and_no_gaps(store: Store) -> None:
     base, *others = a_trace().mappings
     told = replace(base, store_l1_misses=(3, 2, 0, 0, 1, 0), store_walks=(2, 1, 0, 0, 1, 0))
-    trace = replace(a_trace(), mappings=(told, *others))
+    gap = WalkGap(order=WalkOrder.NEAR, octave=3, loads=400, stores=7)
+    gaps = replace(others[0], gaps=(replace(gap, order=WalkOrder.FAR), gap))
+    trace = replace(a_trace(), mappings=(told, gaps, *others[1:]))
     number = keep_trace(store, trace, COSTS, host="here", traced_at="2026-01-01")
     assert load_trace(store, number).trace == trace
     with store.writing("an older trace") as connection:
         connection.execute("UPDATE page_mapping SET store_l1_misses = NULL, store_walks = NULL")
+        connection.execute("DELETE FROM page_walk")
     assert load_trace(store, number).trace == a_trace()
 
 
-def test_times_of_a_check_replace_those_of_an_earlier_one(store: Store) -> None:
+def test_times_of_a_check_replace_those_of_an_earlier_one_with_the_costs_beside_them(
+    store: Store,
+) -> None:
     number = keep_trace(store, a_trace(), COSTS, host="here", traced_at="2026-01-01")
-    keep_check(store, number, {"heap:2M": [1.0]})
-    keep_check(store, number, {"heap:4k": [2.0, 3.0], "heap:2M": [1.5, 1.25]})
-    assert load_trace(store, number).checks == {"heap:2M": [1.5, 1.25], "heap:4k": [2.0, 3.0]}
+    taken = CheckTimes(cpu_s={"heap:2M": [1.0]}, user_s={"heap:2M": [0.5]})
+    keep_check(store, number, taken)
+    assert load_trace(store, number).checks == taken
+    assert taken.times_s == {"heap:2M": [0.5]}
+    later = CheckTimes(cpu_s={"heap:4k": [2.0, 3.0], "heap:2M": [1.5, 1.25]}, user_s={})
+    costs = COSTS | {"cycle_ns": 0.25}
+    keep_check(store, number, later, costs)
+    found = load_trace(store, number)
+    assert (found.checks, found.costs) == (later, costs)
+    assert later.times_s == later.cpu_s
 
 
 def test_a_trace_is_found_by_number_by_last_and_by_the_start_of_its_uuid(store: Store) -> None:

@@ -34,15 +34,15 @@ from rater.lab.models.observed import ModelData, ModelRequest, observe
 from rater.lab.models.quantities import (
     OF_ENERGY,
     OF_TIME,
+    OF_USER_TIME,
     PAGES,
     PredictorKind,
     Quantity,
     share_of,
 )
+from rater.lab.trace.costs import Loads, PageCosts, mean_walk_ns
 from rater.lab.trace.ranking import (
     BenefitCheck,
-    Loads,
-    PageCosts,
     RankedMapping,
     by_saving,
     check_benefits,
@@ -50,7 +50,7 @@ from rater.lab.trace.ranking import (
     predicted_misses,
     rank_mappings,
 )
-from rater.lab.trace.tlb import BASE_PAGE, PageTrace
+from rater.lab.trace.tlb import PageTrace
 from rater.plan.tlb import PAGE_SIZES
 from rater.system.errors import InputError
 
@@ -155,6 +155,7 @@ def _checks(
                 ((texts[layout.label], layout.values) for layout in data.layouts),
                 key=lambda text_and_values: order.index(text_and_values[0]),
             ),
+            has_faults=predicting != OF_USER_TIME,
         )
         for data in observed
         if data.benchmark in traces
@@ -205,14 +206,16 @@ def ranking_check(
     benchmark: str,
     traced: BenchmarkTrace,
     layouts: Sequence[tuple[str, Sequence[float]]],
+    *,
+    has_faults: bool = True,
 ) -> RankingCheck:
     """Return the best mapping, and predictions against `layouts`: texts of --pages and times in s.
 
-    The first of them is all in base pages.
+    The first of them is all in base pages. `has_faults`: the times have the kernel's part in them.
     """
     ranked = rank_mappings(traced.trace, traced.costs)
     best = by_saving(ranked, _LOADS)[0]
-    saved = [_saved_ns(traced, ranked, text) for text, _ in layouts]
+    saved = [_saved_ns(traced, ranked, text, has_faults=has_faults) for text, _ in layouts]
     check = None
     if len(layouts) > 1:
         check = check_benefits([text for text, _ in layouts], saved, [it for _, it in layouts])
@@ -225,16 +228,17 @@ def ranking_check(
     )
 
 
-def _saved_ns(traced: BenchmarkTrace, ranked: Sequence[RankedMapping], text: str) -> float:
+def _saved_ns(
+    traced: BenchmarkTrace, ranked: Sequence[RankedMapping], text: str, *, has_faults: bool
+) -> float:
     trace, costs = traced.trace, traced.costs
     base_misses, misses = (predicted_misses(trace, layout_text) for layout_text in ("0%", text))
-    touched_pages = sum(trace.of_size(BASE_PAGE).pages)
     all_huge = next(
         (layout_text for layout_text in ranked if set(layout_text.mapping.sizes) == {_HUGE}), None
     )
     share = huge_share(parse_pages(text), extents(trace), _HUGE)
-    faults_ns = share * all_huge.faults_saved_ns if all_huge else 0.0
-    walks_ns = (base_misses.walks - misses.walks) * costs.walk_ns(touched_pages, _LOADS)
+    faults_ns = share * all_huge.faults_saved_ns if all_huge and has_faults else 0.0
+    walks_ns = (base_misses.walks - misses.walks) * mean_walk_ns(trace, costs, _LOADS)
     return (
         walks_ns + (base_misses.l1_misses - misses.l1_misses) * costs.l1_miss_ns(_LOADS) + faults_ns
     )

@@ -16,7 +16,7 @@ from rater.analysis.results.result import Result
 from rater.lab.layout.layout import PageShare, parse_pages
 from rater.lab.layout.proof import large_share
 from rater.record.events import CopyEnded
-from rater.record.stored import StoredRun, is_good
+from rater.record.stored import StoredRun, is_good, wants_user_time
 from rater.system.errors import InputError
 from rater.text.values import size_bytes
 
@@ -65,9 +65,6 @@ EFFORTS = {
 }
 _METRIC = "metric:"  # and the name of what the program reports of itself
 OF_TIME, OF_USER_TIME, OF_ENERGY = EFFORTS["time"], EFFORTS["user"], EFFORTS["energy"]
-# A setting of runs in a virtual machine that reports its free pages: the host takes their memory
-# back, and each first touch then costs what the host needs, which large pages change as well.
-_FREE_MEMORY, _REPORTED = "virtualization.free_memory", "reported"
 HOST_TAKES_MEMORY = (
     "y is user time: the host of this virtual machine takes free memory back (`rater doctor`), and "
     "what its return costs is in all other times; --y time takes them all the same"
@@ -77,9 +74,7 @@ HOST_TAKES_MEMORY = (
 def usual_effort(points: Sequence[Point]) -> Quantity:
     """Return y where nobody named one: time, user time where the host takes memory back."""
     runs = [point_run.run for point in points for point_run in point.runs]
-    is_taken = any(dict(run.settings).get(_FREE_MEMORY) == _REPORTED for run in runs)
-    has_user_time = all(copy.user_ns for run in runs for copy in run.copies if is_good(copy))
-    return OF_USER_TIME if is_taken and has_user_time else OF_TIME
+    return OF_USER_TIME if wants_user_time(runs) else OF_TIME
 
 
 def effort_named(word: str) -> Quantity:

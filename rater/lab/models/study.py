@@ -33,7 +33,7 @@ from rater.lab.models.quantities import (
 )
 from rater.lab.models.show import ModelSource, models_document, models_parts, models_svg
 from rater.lab.models.show_study import lab_document, lab_parts, page_part
-from rater.lab.trace.ranking import page_costs
+from rater.lab.trace.costs import page_costs
 from rater.lab.trace.store import load_trace, trace_heads
 from rater.plan.tlb import parse_tlb
 from rater.show.charts.vega import library

@@ -14,13 +14,12 @@ from msgspec.structs import replace
 
 from rater.lab.layout.preload import build_library
 from rater.lab.layout.prepare import program_problems
+from rater.lab.trace.costs import Loads, mean_costs, page_costs
 from rater.lab.trace.ranking import (
     BenefitCheck,
-    Loads,
     RankedMapping,
     check_benefits,
     mappings_to_check,
-    page_costs,
     rank_mappings,
 )
 from rater.lab.trace.show import (
@@ -39,6 +38,7 @@ from rater.lab.trace.store import (
     trace_heads,
 )
 from rater.lab.trace.tlb import (
+    CheckTimes,
     PageTrace,
     mapping_argument,
     mapping_layout,
@@ -62,7 +62,7 @@ from rater.plan.schedule import Step
 from rater.plan.suite_find import load_suite, select_from_suite, split_selection
 from rater.plan.tlb import PAGE_SIZES, Tlb, parse_tlb, tlb_of_cpuid
 from rater.record.run import CopyStatus, Placement
-from rater.record.stored import StoredRun
+from rater.record.stored import StoredRun, wants_user_time
 from rater.run.launcher.copies import CopySpec
 from rater.run.launcher.guard import guard
 from rater.run.launcher.processor import cpuid_leaves
@@ -190,17 +190,14 @@ def _tlb_of(options: TraceOptions) -> tuple[Tlb, tuple[str, ...]]:
 
 
 def _present(output: Output, options: TraceOptions, stored: StoredTrace, file: Path | None) -> None:
-    trace, loads = stored.trace, Loads(options.loads)
+    loads = Loads(options.loads)
+    if options.check:
+        stored = run_check(output, options, stored)
+    trace = stored.trace
     tlb = parse_tlb(trace.tlb)
     costs = page_costs(stored.costs, tlb)
     ranked = rank_mappings(trace, costs)
-    saved_ns = [mapping.saved_ns(loads) for mapping in ranked]
-    times = stored.checks
-    if options.check:
-        times = run_check(output, options, stored, ranked, saved_ns)
-        with open_existing_store(output) as store:
-            keep_check(store, stored.number, times)
-    check = checked(ranked, saved_ns, times)
+    check = checked(ranked, loads, stored.checks)
     view = TraceView(
         number=stored.number,
         trace=trace,
@@ -210,6 +207,7 @@ def _present(output: Output, options: TraceOptions, stored: StoredTrace, file: P
         loads=loads,
         budget=options.budget,
         check=check,
+        of_user_time=stored.checks.of_user_time,
     )
     if file is not None:
         write_drawing(reuse_svg(trace), file)
@@ -432,63 +430,88 @@ class Sandbox:
 _ITERATIONS = 3  # of a run, of which the fastest counts: other load only adds
 
 
-def run_check(
-    output: Output,
-    trace_options: TraceOptions,
-    stored: StoredTrace,
-    ranked: Sequence[RankedMapping],
-    saved_ns: Sequence[float],
-) -> dict[str, tuple[float, ...]]:
-    """Run mappings turn by turn; return CPU times of a copy in s, by layout and round.
+def run_check(output: Output, trace_options: TraceOptions, stored: StoredTrace) -> StoredTrace:
+    """Run mappings turn by turn and store the CPU times of a copy, by layout and round.
 
-    Raises `InputError` where a layout is refused, `RunError` where runs did not end well.
+    What misses cost is measured before and after the runs: it changes with other load, and in a
+    virtual machine with how scattered free memory is. Raises `InputError` where a layout is
+    refused, `RunError` where runs did not end well.
     """
-    places = mappings_to_check(stored.trace, ranked, saved_ns, every=trace_options.check == "all")
+    trace = stored.trace
+    ranked = rank_mappings(trace, page_costs(stored.costs, parse_tlb(trace.tlb)))
+    saved_ns = [mapping.saved_ns(Loads(trace_options.loads)) for mapping in ranked]
+    places = mappings_to_check(trace, ranked, saved_ns, every=trace_options.check == "all")
     if len(places) == 1:
         raise InputError("--check: the program touches no data that could have larger pages")
     layouts = [mapping_layout(ranked[place].mapping.sizes) for place in places]
-    times_by_layout: dict[str, tuple[float, ...]] = {}
+    runs_by_layout: dict[str, list[StoredRun]] = {}
 
     def keep(_: Output, store: Store, sweep: int) -> None:
         for point in load_points(store, [f"{PREFIX}{sweep}"]):
             layout = dict(point.values)["pages"]
             runs = sorted(point.runs, key=lambda point_run: point_run.block or 0)
-            times_by_layout[layout] = tuple(_time_s(point_run.run) for point_run in runs)
+            runs_by_layout[layout] = [point_run.run for point_run in runs]
 
-    trace = stored.trace
     options = {"copies": "1", "iterations": _ITERATIONS, "timeout": trace_options.timeout}
     typed = RunArguments(command=trace.command, options=options)
     if trace.suite is not None:
         options |= {"tune": trace_options.tune, **({"size": trace.size} if trace.size else {})}
         typed = RunArguments((f"{trace.suite}/{trace.name}",), options=options)
     axis = (f"pages={','.join(layouts)}",)
-    sweep_options = SweepOptions(axis=axis, rounds=trace_options.rounds, stop_on_failure=True)
+    # CPU time judges: a run beside other load is not made again.
+    sweep_options = SweepOptions(
+        axis=axis, rounds=trace_options.rounds, stop_on_failure=True, retries=0
+    )
+    before = machine_costs(cache_root(), anew=True)
     status = run_sweep(typed, sweep_options, Output(db=output.db, json=output.json), keep)
-    if status != 0 or set(times_by_layout) != set(layouts):
+    if status != 0 or set(runs_by_layout) != set(layouts):
         raise RunError("--check: not all runs ended well (`rater sweep --show last`)")
-    return {layout: times_by_layout[layout] for layout in layouts}
+    costs = mean_costs([before, machine_costs(cache_root(), anew=True)])
+    times = _check_times({layout: runs_by_layout[layout] for layout in layouts})
+    with open_existing_store(output) as store:
+        keep_check(store, stored.number, times, costs)
+    return replace(stored, costs=costs, checks=times)
+
+
+def _check_times(runs_by_layout: Mapping[str, Sequence[StoredRun]]) -> CheckTimes:
+    every_run = [run for runs in runs_by_layout.values() for run in runs]
+
+    def times_s(*, user: bool) -> dict[str, tuple[float, ...]]:
+        return {
+            layout: tuple(_time_s(run, user=user) for run in runs)
+            for layout, runs in runs_by_layout.items()
+        }
+
+    has_user_time = wants_user_time(every_run)
+    return CheckTimes(cpu_s=times_s(user=False), user_s=times_s(user=True) if has_user_time else {})
 
 
 def checked(
-    ranked: Sequence[RankedMapping],
-    saved_ns: Sequence[float],
-    times: Mapping[str, Sequence[float]],
+    ranked: Sequence[RankedMapping], loads: Loads, times: CheckTimes
 ) -> BenefitCheck | None:
-    """Return times of runs against the prediction; None with fewer than two layouts that ran."""
+    """Return times of runs against the prediction; None with fewer than two layouts that ran.
+
+    User time has no page faults in it, and neither has the prediction then.
+    """
     layouts = [mapping_layout(mapping.mapping.sizes) for mapping in ranked]
-    places = [place for place, layout in enumerate(layouts) if layout in times]
+    times_s = times.times_s
+    places = [place for place, layout in enumerate(layouts) if layout in times_s]
     if len(places) < 2 or places[0] != 0:
         return None
+    saved_ns = [
+        mapping.misses_saved_ns[loads] if times.of_user_time else mapping.saved_ns(loads)
+        for mapping in ranked
+    ]
     return check_benefits(
         [layouts[place] for place in places],
         [saved_ns[place] for place in places],
-        [times[layouts[place]] for place in places],
+        [times_s[layouts[place]] for place in places],
     )
 
 
-def _time_s(run: StoredRun) -> float:
+def _time_s(run: StoredRun, *, user: bool) -> float:
     times = [
-        copy.cpu_ns if copy.cpu_ns is not None else copy.elapsed_ns
+        (copy.user_ns if user else copy.cpu_ns) or copy.elapsed_ns
         for copy in run.copies
         if copy.status is CopyStatus.OK
     ]

@@ -1,19 +1,16 @@
-"""Which data deserves large pages: reuse, predicted misses, costs, predictions checked; pure."""
+"""Which data deserves large pages: reuse, predicted misses, predictions checked; pure."""
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from enum import StrEnum
-from operator import sub
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from msgspec import Struct
 
 from rater.lab.layout.layout import Category, PageLayout, PageWindow, page_windows, parse_pages
+from rater.lab.trace.costs import Loads, PageCosts, misses_ns
 from rater.lab.trace.tlb import (
     BASE_PAGE,
     CATEGORIES,
@@ -24,7 +21,7 @@ from rater.lab.trace.tlb import (
     PageTrace,
     RegionMisses,
 )
-from rater.plan.tlb import PAGE_SIZES, Tlb
+from rater.plan.tlb import Tlb
 
 # -- Reuse distances summed up: what a TLB of some entries misses, working sets, memory ------------
 
@@ -131,122 +128,6 @@ def _share(region: RegionMisses, windows: Sequence[PageWindow]) -> float:
     return min(1.0, covered_bytes / REGION_BYTES)
 
 
-# -- What TLB misses and first touches cost, from measurements of one machine ----------------------
-
-_HUGE = PAGE_SIZES[2]
-_COSTS_SURE = (
-    2.0  # times the entries of the last level: from here on every access of a cycle misses
-)
-_NEAR = 0.75  # of them: up to here none of the last level
-
-
-class Loads(StrEnum):
-    """How much of a miss other work hides."""
-
-    DEPENDENT = "dependent"  # nothing: the next address comes from the load
-    INDEPENDENT = "independent"  # as much as the processor can
-    BETWEEN = "between"  # the geometric mean of the two
-
-
-class MissPoint(Struct, frozen=True):
-    """One access to one of so many pages in turn: in base pages less in huge ones, in ns."""
-
-    pages: int
-    dependent_ns: float
-    independent_ns: float
-    store_ns: float
-
-    def base_page_cost_ns(self, loads: Loads | None) -> float:
-        """Return what base pages cost a load more, None: a store; 0 where that is noise."""
-        if loads is None:
-            return max(0.0, self.store_ns)
-        dependent, independent = max(0.0, self.dependent_ns), max(0.0, self.independent_ns)
-        if loads is Loads.BETWEEN:
-            return math.sqrt(dependent * independent)
-        return dependent if loads is Loads.DEPENDENT else independent
-
-
-class PageCosts(Struct, frozen=True, kw_only=True):
-    """What was measured on a machine."""
-
-    points: tuple[MissPoint, ...]  # by pages, ascending
-    fault_base_ns: float | None
-    fault_huge_ns: float | None  # None: the kernel gave no huge pages
-    cycle_ns: float
-    tlb: Tlb
-
-    def l1_miss_ns(self, loads: Loads | None) -> float:
-        """Return what a miss of the first level costs that the last level answers; None: a store's.
-
-        The median over footprints larger than the first level and well within the last.
-        """
-        first, last = self.tlb.entries(BASE_PAGE)
-        within = [
-            point.base_page_cost_ns(loads)
-            for point in self.points
-            if first * _COSTS_SURE <= point.pages <= last * _NEAR
-        ]
-        return statistics.median(within) if within else 0.0
-
-    def walk_ns(self, pages: int, loads: Loads | None) -> float:
-        """Return what a walk of the page table costs a program that touches so many base pages.
-
-        None: the walk of a store, which a buffer takes while the program goes on.
-        The table of a larger footprint lies in larger, slower caches. Between footprints by the
-        logarithm of pages; at each the median of it and its neighbours. Of a walk alone: what the
-        miss of the first level costs is taken off.
-        """
-        _, last = self.tlb.entries(BASE_PAGE)
-        beyond = [point for point in self.points if point.pages >= last * _COSTS_SURE] or list(
-            self.points[-1:]
-        )
-        if not beyond:
-            return 0.0
-        costs_ns = [beyond_point.base_page_cost_ns(loads) for beyond_point in beyond]
-        smooth_ns = [
-            statistics.median(costs_ns[max(0, place - 1) : place + 2])
-            for place in range(len(costs_ns))
-        ]
-        log_pages = [math.log2(beyond_point.pages) for beyond_point in beyond]
-        walk_ns = float(np.interp(math.log2(max(1, pages)), log_pages, smooth_ns))
-        return max(0.0, walk_ns - self.l1_miss_ns(loads))
-
-    def fault_ns(self, page_bytes: int) -> float:
-        """Return what the first touch of a page costs: a part for the fault, a part for its bytes.
-
-        The two measured sizes give both; where huge pages were not had, a larger page is taken to
-        cost as much a byte as a base page.
-        """
-        base_ns = self.fault_base_ns or 0.0
-        if self.fault_huge_ns is None:
-            return base_ns * page_bytes / BASE_PAGE
-        ns_per_byte = max(0.0, self.fault_huge_ns - base_ns) / (_HUGE - BASE_PAGE)
-        return base_ns + ns_per_byte * (page_bytes - BASE_PAGE)
-
-
-def page_costs(document: Mapping[str, Any], tlb: Tlb) -> PageCosts:
-    """Return the costs that the program of `cost.c` printed; huge pages half had do not count."""
-    points = tuple(
-        MissPoint(
-            load_point["pages"],
-            load_point["dependent_small_ns"] - load_point["dependent_huge_ns"],
-            load_point["independent_small_ns"] - load_point["independent_huge_ns"],
-            # Not measured by an older rater, whose traces do not tell stores apart either.
-            load_point.get("store_small_ns", 0.0) - load_point.get("store_huge_ns", 0.0),
-        )
-        for load_point in document["loads"]
-        if load_point["huge_bytes"] >= load_point["pages"] * BASE_PAGE
-    )
-    faults = document["faults"] or {}
-    return PageCosts(
-        points=points,
-        fault_base_ns=faults.get("small_ns"),
-        fault_huge_ns=faults.get("huge_ns"),
-        cycle_ns=document["cycle_ns"],
-        tlb=tlb,
-    )
-
-
 # -- Which data deserves large pages: each mapping of categories to page sizes, by what it saves ---
 
 
@@ -271,9 +152,8 @@ def rank_mappings(trace: PageTrace, costs: PageCosts) -> tuple[RankedMapping, ..
 
     What a mapping saves is misses x cost + faults x cost.
     """
-    touched_pages = sum(trace.of_size(BASE_PAGE).pages)
     base = trace.mappings[0]
-    base_ns = {loads: _misses_ns(base, touched_pages, costs, loads) for loads in Loads}
+    base_ns = {loads: misses_ns(trace, base, costs, loads) for loads in Loads}
     ranked = []
     for mapping in trace.mappings:
         pages, large_bytes = _large(trace, mapping)
@@ -285,7 +165,7 @@ def rank_mappings(trace: PageTrace, costs: PageCosts) -> tuple[RankedMapping, ..
                 walks_saved=sum(base.walks) - sum(mapping.walks),
                 l1_misses_saved=sum(base.l1_misses) - sum(mapping.l1_misses),
                 misses_saved_ns={
-                    loads: base_ns[loads] - _misses_ns(mapping, touched_pages, costs, loads)
+                    loads: base_ns[loads] - misses_ns(trace, mapping, costs, loads)
                     for loads in Loads
                 },
                 faults_saved_ns=_faults_saved_ns(trace, mapping, costs),
@@ -324,29 +204,6 @@ def different_mappings(trace: PageTrace, ranked: Sequence[RankedMapping]) -> lis
     for place, mapping in enumerate(ranked):
         place_by_sizes.setdefault(sizes(mapping), place)
     return list(place_by_sizes.values())
-
-
-def _misses_ns(mapping: PageMapping, touched_pages: int, costs: PageCosts, loads: Loads) -> float:
-    """Return what a mapping's misses cost: those of loads, and those of stores, which wait less.
-
-    A walk for a base page costs by the program's footprint, one for a larger page as in the
-    smallest footprint: its part of the page table is small.
-    """
-    sizes = (*mapping.sizes, *(BASE_PAGE,) * (len(CATEGORIES) - len(CHOSEN)))
-
-    def cost(kind: Loads | None, l1: Sequence[int], walks: Sequence[int]) -> float:
-        base, large = costs.walk_ns(touched_pages, kind), costs.walk_ns(0, kind)
-        of_walks = sum(
-            count * (base if size == BASE_PAGE else large)
-            for count, size in zip(walks, sizes, strict=True)
-        )
-        return sum(l1) * costs.l1_miss_ns(kind) + of_walks
-
-    of_loads = tuple(map(sub, mapping.l1_misses, mapping.store_l1_misses))
-    walks_of_loads = tuple(map(sub, mapping.walks, mapping.store_walks))
-    return cost(loads, of_loads, walks_of_loads) + cost(
-        None, mapping.store_l1_misses, mapping.store_walks
-    )
 
 
 def _faults_saved_ns(trace: PageTrace, mapping: PageMapping, costs: PageCosts) -> float:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from rater.lab.trace.ranking import Loads, PageCosts
-from rater.lab.trace.tlb import BASE_PAGE, CHOSEN, REGION_BYTES, PageTrace, RegionMisses
+from rater.lab.trace.costs import Loads, PageCosts, mean_walk_ns
+from rater.lab.trace.tlb import CHOSEN, REGION_BYTES, PageTrace, RegionMisses
 from rater.text.values import group_by_key
 
 _MOST_OF_SAVING = 0.9  # that the hot regions have together
@@ -62,8 +62,7 @@ def hot_regions(trace: PageTrace, costs: PageCosts, loads: Loads) -> HotRegions 
 
     None: large pages save none.
     """
-    touched_pages = sum(trace.of_size(BASE_PAGE).pages)
-    walk_ns, l1_miss_ns = costs.walk_ns(touched_pages, loads), costs.l1_miss_ns(loads)
+    walk_ns, l1_miss_ns = mean_walk_ns(trace, costs, loads), costs.l1_miss_ns(loads)
 
     def saved_ns(region: RegionMisses) -> float:
         walks_ns = (region.walks_base - region.walks_huge) * walk_ns

@@ -9,11 +9,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from rater.lab.trace.costs import Loads, PageCosts, mean_walk_ns
 from rater.lab.trace.ranking import (
     BenefitCheck,
     CheckedMapping,
-    Loads,
-    PageCosts,
     RankedMapping,
     benefits,
     best_within,
@@ -83,12 +82,12 @@ class TraceView(Struct, frozen=True, kw_only=True):
     loads: Loads
     budget: int | None  # large pages
     check: BenefitCheck | None
+    of_user_time: bool = False  # the check is
 
 
 def pages_document(view: TraceView) -> dict[str, Any]:
     """Return the document of `rater lab trace --json`; times in ns where names say so, else s."""
     trace, costs, ranked = view.trace, view.costs, view.ranked
-    touched = sum(trace.of_size(BASE_PAGE).pages)
     document: dict[str, Any] = {
         "rater": 1,
         "trace": view.number,
@@ -107,8 +106,8 @@ def pages_document(view: TraceView) -> dict[str, Any]:
         ],
         "costs": {
             **JsonFields("cycle_ns fault_base_ns fault_huge_ns").read(costs),
-            "l1_miss_ns": {name: costs.l1_miss_ns(reuse) for name, reuse in _KINDS.items()},
-            "walk_ns": {name: costs.walk_ns(touched, reuse) for name, reuse in _KINDS.items()},
+            "l1_miss_ns": {name: costs.l1_miss_ns(loads) for name, loads in _KINDS.items()},
+            "walk_ns": {name: mean_walk_ns(trace, costs, loads) for name, loads in _KINDS.items()},
         },
         "loads": view.loads,
         "mappings": [
@@ -129,7 +128,8 @@ def pages_document(view: TraceView) -> dict[str, Any]:
         best = best_within(ranked, view.budget, view.loads)
         document["budget"] = {"pages": view.budget, "best": mapping_layout(best.mapping.sizes)}
     if view.check is not None:
-        document["check"] = to_json(view.check, _CHECK)
+        effort = "user" if view.of_user_time else "cpu"
+        document["check"] = {"time": effort} | to_json(view.check, _CHECK)
     return document
 
 
@@ -193,6 +193,7 @@ def trace_parts(view: TraceView) -> Iterator[Part]:
     yield from _ranking_parts(view)
     if view.check is not None:
         yield from check_parts(view.check)
+        yield _USER_TIME if view.of_user_time else "Times are CPU times of a copy."
 
 
 def _page_sizes_table(view: TraceView) -> ViewTable:
@@ -372,10 +373,9 @@ def _best_text(best: RankedMapping, saved_ns: float) -> str:
 
 
 def _costs_text(trace: PageTrace, costs: PageCosts) -> str:
-    touched_pages = sum(trace.of_size(BASE_PAGE).pages)
     l1_miss_text, walk_text = (
         "..".join(f"{cost(loads):.2f}" for loads in _LOADS)
-        for cost in (costs.l1_miss_ns, partial(costs.walk_ns, touched_pages))
+        for cost in (costs.l1_miss_ns, partial(mean_walk_ns, trace, costs))
     )
     huge_ns = costs.fault_huge_ns
     huge_text = (
@@ -383,7 +383,7 @@ def _costs_text(trace: PageTrace, costs: PageCosts) -> str:
     )
     return (
         f"costs measured here, independent..dependent loads: an L1 miss {l1_miss_text} ns, a walk "
-        f"{walk_text} ns at {format_count(touched_pages)} pages; a fault "
+        f"{walk_text} ns in the mean; a fault "
         f"{(costs.fault_base_ns or 0) / 1e3:.2f} us (4 KB), {huge_text} (2 MB)"
     )
 
@@ -410,6 +410,12 @@ def heads_parts(heads: Sequence[TraceHead]) -> Iterator[Part]:
         Field(heading="traced|s", value=lambda head: head.elapsed_s, form=NUMBER),
     )
     yield ViewTable(title="", rows=heads, fields=fields)
+
+
+_USER_TIME = (
+    "Times are user times, and predictions have no page faults in them: the host of this virtual "
+    "machine takes free memory back (`rater doctor`), and what its return costs is in CPU times."
+)
 
 
 def check_parts(check: BenefitCheck) -> Iterator[Part]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 from uuid import uuid4
 
@@ -12,11 +13,14 @@ from msgspec.structs import astuple
 
 from rater.lab.trace.tlb import (
     CATEGORIES,
+    CheckTimes,
     PageMapping,
     PageReuse,
     PageTrace,
     RegionMisses,
     TraceHead,
+    WalkGap,
+    WalkOrder,
 )
 from rater.record.run import escape_undecodable
 from rater.store.read import find_numbered
@@ -36,7 +40,7 @@ class StoredTrace(Struct, frozen=True):
     number: int
     trace: PageTrace
     costs: Mapping[str, Any]  # document of `lab.trace.tracer.machine_costs`
-    checks: Mapping[str, Sequence[float]]  # times of runs in s, by layout
+    checks: CheckTimes  # of runs; empty where there were none
 
 
 def keep_trace(
@@ -78,6 +82,7 @@ def keep_trace(
             of_stores = zip(mapping.store_l1_misses, mapping.store_walks, strict=True)
             both = zip(missed, of_stores, strict=True)
             add("page_mapping", ((*mapping.sizes, *row, position, *stores) for row, stores in both))
+            add("page_walk", ((position, *astuple(gap)) for gap in mapping.gaps))
         add("page_region_misses", map(astuple, trace.regions))
     return number
 
@@ -88,16 +93,27 @@ _PLAIN = (
 )
 
 
-def keep_check(store: Store, number: int, times_s: Mapping[str, Sequence[float]]) -> None:
-    """Store the times of runs in s by layout, instead of those of an earlier check."""
+def keep_check(
+    store: Store, number: int, times: CheckTimes, costs: Mapping[str, Any] | None = None
+) -> None:
+    """Store the times of runs instead of those of an earlier check.
+
+    `costs`: what misses cost beside these runs, instead of the earlier ones.
+    """
     with store.writing("storing a check") as connection:
+        if costs is not None:
+            connection.execute(
+                "UPDATE page_trace SET costs = ? WHERE id = ?", (json.dumps(costs), number)
+            )
         connection.execute("DELETE FROM page_check WHERE trace_id = ?", (number,))
         connection.executemany(
-            "INSERT INTO page_check VALUES (?, ?, ?, ?)",
+            "INSERT INTO page_check VALUES (?, ?, ?, ?, ?)",
             (
-                (number, layout, turn, time)
-                for layout, times in times_s.items()
-                for turn, time in enumerate(times, 1)
+                (number, layout, turn, cpu_s, user_s)
+                for layout, every_cpu_s in times.cpu_s.items()
+                for turn, (cpu_s, user_s) in enumerate(
+                    zip_longest(every_cpu_s, times.user_s.get(layout, ())), 1
+                )
             ),
         )
 
@@ -148,10 +164,14 @@ def load_trace(store: Store, number: int) -> StoredTrace:
                 RegionMisses, "page_region_misses", order="category, region", trace_id=number
             ),
         )
-        times_s: dict[str, list[float]] = {}
-        for layout, time_s in read_rows("page_check", "layout, elapsed_s", "layout, round"):
-            times_s.setdefault(layout, []).append(time_s)
-    return StoredTrace(number=number, trace=trace, costs=json.loads(head["costs"]), checks=times_s)
+        checked = read_rows("page_check", "layout, elapsed_s, user_s", "layout, round")
+    times = CheckTimes(
+        cpu_s=group_by_key((layout, cpu_s) for layout, cpu_s, _ in checked),
+        user_s=group_by_key(
+            (layout, user_s) for layout, _, user_s in checked if user_s is not None
+        ),
+    )
+    return StoredTrace(number=number, trace=trace, costs=json.loads(head["costs"]), checks=times)
 
 
 # Table, columns and order of the rows of one trace.
@@ -185,6 +205,12 @@ def _load_reuse(read_rows: _ReadRows) -> tuple[PageReuse, ...]:
 
 
 def _load_mappings(read_rows: _ReadRows) -> tuple[PageMapping, ...]:
+    gaps = group_by_key(
+        (position, WalkGap(order=WalkOrder(order), octave=octave, loads=loads, stores=stores))
+        for position, order, octave, loads, stores in read_rows(
+            "page_walk", "position, walk_order, octave, loads, stores", "1, 2, 3"
+        )
+    )
     misses_by_mapping: dict[tuple[int, ...], dict[str, tuple[int, ...]]] = {}
     for position, heap_bytes, mmap_bytes, static_bytes, category, *misses in read_rows(
         "page_mapping",
@@ -202,6 +228,7 @@ def _load_mappings(read_rows: _ReadRows) -> tuple[PageMapping, ...]:
             walks=tuple(misses[category][1] for category in CATEGORIES),
             store_l1_misses=tuple(misses[category][2] for category in CATEGORIES),
             store_walks=tuple(misses[category][3] for category in CATEGORIES),
+            gaps=tuple(gaps.get(position, ())),
         )
-        for (_, heap_bytes, mmap_bytes, static_bytes), misses in misses_by_mapping.items()
+        for (position, heap_bytes, mmap_bytes, static_bytes), misses in misses_by_mapping.items()
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
 from itertools import product
 
 from msgspec import Struct
@@ -40,6 +41,28 @@ class PageReuse(Struct, frozen=True, kw_only=True):
         return sum(count for _, count in self.histogram[category])
 
 
+class WalkOrder(IntEnum):
+    """How the walk of a base page follows the walks before it; numbers as the analyser's."""
+
+    FAR = 0  # anyhow
+    BESIDE = 1  # a few pages from one of the latest four
+    NEAR = 2  # in a line of the page table that was walked just before
+
+
+class WalkGap(Struct, frozen=True, kw_only=True):
+    """Walks of base pages, by how many walks came since the last one of the same page."""
+
+    order: WalkOrder
+    octave: int  # of that number; 0: the page's first walk
+    loads: int
+    stores: int
+
+    @property
+    def walks_ago(self) -> int:
+        """The geometric middle of the octave; 0: never before."""
+        return round(2 ** (self.octave - 0.5)) if self.octave else 0
+
+
 class PageMapping(Struct, frozen=True, kw_only=True):
     """A page size for each category that has a choice, and what the TLB misses then."""
 
@@ -51,6 +74,7 @@ class PageMapping(Struct, frozen=True, kw_only=True):
     # Of these by stores, which nothing waits for; none of a trace that did not tell them apart.
     store_l1_misses: PerCategory = (0,) * len(CATEGORIES)
     store_walks: PerCategory = (0,) * len(CATEGORIES)
+    gaps: tuple[WalkGap, ...] = ()  # of all walks of base pages; () of a sample, of an older rater
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -95,6 +119,25 @@ class PageTrace(Struct, frozen=True, kw_only=True):
     def of_size(self, page_bytes: int) -> PageReuse:
         """Return the references to pages of one of PAGE_SIZES."""
         return next(reuse for reuse in self.reuse if reuse.page_bytes == page_bytes)
+
+
+class CheckTimes(Struct, frozen=True, kw_only=True):
+    """Times of the runs of a check in s, by layout and round."""
+
+    cpu_s: Mapping[str, Sequence[float]]
+    # Where the host of a virtual machine takes memory back, else none: what its return costs is in
+    # the kernel's part of CPU time, and large pages change it too.
+    user_s: Mapping[str, Sequence[float]]
+
+    @property
+    def of_user_time(self) -> bool:
+        """Tell whether user time judges."""
+        return bool(self.user_s)
+
+    @property
+    def times_s(self) -> Mapping[str, Sequence[float]]:
+        """The times that judge."""
+        return self.user_s or self.cpu_s
 
 
 class TraceHead(Struct, frozen=True, kw_only=True):

@@ -29,6 +29,8 @@ from rater.lab.trace.tlb import (
     PageTrace,
     PerCategory,
     RegionMisses,
+    WalkGap,
+    WalkOrder,
 )
 from rater.run.host.procfs import read_text
 from rater.run.launcher.copies import CopySpec
@@ -336,6 +338,10 @@ def _mapping(mapping: Mapping[str, Any], rate: float) -> PageMapping:
         walks=_scaled(mapping["l2"], rate),
         store_l1_misses=_scaled(mapping["store_l1"], rate),
         store_walks=_scaled(mapping["store_l2"], rate),
+        gaps=tuple(
+            WalkGap(order=WalkOrder(order), octave=octave, loads=loads, stores=stores)
+            for order, octave, loads, stores in mapping["gaps"]
+        ),
     )
 
 

@@ -10,13 +10,8 @@ from pathlib import Path
 import pytest
 
 from rater.lab.layout.layout import parse_pages
-from rater.lab.trace.ranking import (
-    Loads,
-    best_within,
-    check_benefits,
-    page_costs,
-    rank_mappings,
-)
+from rater.lab.trace.costs import Loads, page_costs
+from rater.lab.trace.ranking import best_within, check_benefits, rank_mappings
 from rater.lab.trace.regions import hot_regions
 from rater.lab.trace.show import check_parts, octave_bars
 from rater.lab.trace.tracer import native_program

@@ -10,7 +10,7 @@ import pytest
 from rater.analysis.results.score import summarise
 from rater.lab.layout.layout import Category, page_windows, parse_pages
 from rater.lab.models.model import BenchmarkTrace, misses_of
-from rater.lab.trace.ranking import page_costs
+from rater.lab.trace.costs import page_costs
 from rater.plan.tlb import parse_tlb
 from rater.settings.tuner import SettingsSession
 from tests.support.calls import Rater

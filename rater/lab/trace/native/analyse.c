@@ -9,6 +9,10 @@
  * -m: a mapping: the shifts of the page sizes of heap, mmap, static, small static, stack, other.
  * -s: only a share of all pages, chosen by hash, as large a share of all distances (SHARDS).
  *     TLBs are taken for fully associative then.
+ *
+ * What a walk costs follows from where its entry of the page table lies, and from what waits for it.
+ * `gaps` has, for walks of small pages, how many walks came since the last one of the same page, by
+ * the order in which pages are walked (enum order). A sample has none, since it has not all walks.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -22,6 +26,11 @@
 #include "regions.h"
 
 enum { HEAP, MMAP, STATIC, SMALL_STATIC, STACK, OTHER, CATEGORIES, SIZES = 4, LEVELS = 2, ARRAYS = 16, MAPPINGS = 256 };
+/* Octaves of a gap (0: the page's first walk); small pages of a line of the page table. */
+enum { GAPS = 34, LINE_BITS = 3, NEAR_WALKS = 16, LATEST = 4, BESIDE_PAGES = 16 };
+/* How a walk follows others: anyhow; a few pages from one of the latest four, as a loop over a
+ * column makes it; in a line of the page table that was walked within the latest 16. */
+enum order { FAR, BESIDE, NEAR, ORDERS };
 enum { BATCH = 1 << 14, GROUPS = 16 };
 static const uint64_t LARGE_PAGES = 512; /* of 4 KiB in 2 MiB */
 static const char *const names[] = {"heap", "mmap", "static", "small static", "stack", "other"};
@@ -85,6 +94,10 @@ struct mapping {
     uint64_t *tags[ARRAYS];
     int array[LEVELS][SIZES]; /* of a level for a page size, -1 none */
     uint64_t last, miss[LEVELS][CATEGORIES], store_miss[LEVELS][CATEGORIES]; /* of these, stores */
+    uint64_t gaps[ORDERS][2][GAPS];     /* of loads, of stores */
+    struct table walked, line;          /* by page, by line of the page table: `walks` at its last walk */
+    uint64_t latest[LATEST];            /* pages */
+    uint32_t walks;
     struct stack stack;  /* of a sample */
     struct table number; /* by 2 MiB of addresses: which of `of`, + 1 */
     struct region_misses (*of)[CATEGORIES];
@@ -134,6 +147,27 @@ static inline void missed(struct mapping *m, unsigned level, const struct batch 
     else r->l2++;
 }
 
+/* Returns how many walks ago this place was walked, 0: never. Of 4 G walks and more it is too low. */
+static inline uint32_t gap_of(struct table *t, uint64_t place, uint32_t walks)
+{
+    uint32_t *last = table_at(t, place), gap = *last ? walks - *last : 0;
+    *last = walks;
+    return gap;
+}
+static inline void walked(struct mapping *m, const struct batch *b, unsigned i, unsigned size)
+{
+    const uint64_t page = b->page[i];
+    m->walks++;
+    if (size != 0) return;
+    uint32_t gap = gap_of(&m->walked, page, m->walks), of_line = gap_of(&m->line, page >> LINE_BITS, m->walks);
+    enum order order = FAR;
+    for (int k = 0; k < LATEST; k++)
+        if (page + BESIDE_PAGES - m->latest[k] <= 2 * BESIDE_PAGES) order = BESIDE;
+    if (of_line && of_line <= NEAR_WALKS) order = NEAR;
+    m->latest[m->walks % LATEST] = page;
+    m->gaps[order][b->store[i]][gap ? 32 - (unsigned)__builtin_clz(gap) : 0]++;
+}
+
 static void misses_of(struct mapping *m, const struct batch *b)
 {
     for (unsigned i = 0; i < b->size; i++) {
@@ -153,7 +187,10 @@ static void misses_of(struct mapping *m, const struct batch *b)
         }
         if (first >= 0 && found(m, first, page, key + 1)) continue;
         missed(m, 0, b, i);
-        if (second < 0 || !found(m, second, page, key + 1)) missed(m, 1, b, i);
+        if (second < 0 || !found(m, second, page, key + 1)) {
+            missed(m, 1, b, i);
+            walked(m, b, i, size);
+        }
     }
 }
 
@@ -250,6 +287,8 @@ static void event(int kind, uint64_t begin, uint64_t end, struct batch **batch)
             for (unsigned i = 0; i < mapping_count; i++) {
                 mappings[i].last = NEVER;
                 if (rate < 1) stack_reset(&mappings[i].stack);
+                table_clear(&mappings[i].walked, 0, mappings[i].walked.size << LEAF_BITS);
+                table_clear(&mappings[i].line, 0, mappings[i].line.size << LEAF_BITS);
                 for (unsigned a = 0; a < array_count; a++) memset(mappings[i].tags[a], 0, arrays[a].entries * sizeof(uint64_t));
             }
             regions.size = 0;
@@ -356,6 +395,8 @@ static void make_all(void)
         m->last = NEVER;
         if (rate < 1) stack_make(&m->stack, bits);
         table_make(&m->number, 48 - 21);
+        table_make(&m->walked, 48 - 12);
+        table_make(&m->line, 48 - 12 - LINE_BITS);
         for (int level = 0; level < LEVELS; level++)
             for (int k = 0; k < SIZES; k++) {
                 m->array[level][k] = -1;
@@ -406,8 +447,16 @@ static void print_mapping(const struct mapping *m)
     print_row("l2", m->miss[1], ", ");
     print_row("store_l1", m->store_miss[0], ", ");
     print_row("store_l2", m->store_miss[1], ", ");
-    printf("\"regions\": [");
+    printf("\"gaps\": [");
     const char *between = "";
+    for (int o = 0; o < ORDERS; o++)
+        for (int g = 0; g < GAPS; g++)
+            if (m->gaps[o][0][g] || m->gaps[o][1][g]) {
+                printf("%s[%d, %d, %" PRIu64 ", %" PRIu64 "]", between, o, g, m->gaps[o][0][g], m->gaps[o][1][g]);
+                between = ", ";
+            }
+    printf("], \"regions\": [");
+    between = "";
     for (uint32_t r = 0; r < m->regions; r++)
         for (int c = 0; c < CATEGORIES; c++)
             if (m->of[r][c].l1) {

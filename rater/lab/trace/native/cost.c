@@ -4,8 +4,9 @@
  *
  * The same lines of data, one a 4 KiB page, are read in the same order in small and in huge pages,
  * turn by turn; the difference is what the misses cost. Dependent: each address comes from the load
- * before; independent: addresses are computed; stores: the same addresses are written to. Times are
- * nanoseconds of CPU time, as little of other load in them as can be.
+ * before; independent: addresses are computed; stores: the same addresses are written to. Once the
+ * order of pages is random, and once eight neighbours follow each other ("near"): their entries share
+ * a line of the page table. Times are nanoseconds of CPU time, as little of other load in them as can be.
  */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -102,15 +103,17 @@ static void dependent(char *base, size_t loads, struct pieces *of)
         add_piece(of, now_ns() - begin);
     }
 }
-static inline __attribute__((always_inline)) void computed(char *base, size_t pages, size_t times, struct pieces *of, int store)
+/* The place of a page when eight neighbours follow each other, not in their own order. */
+static inline uint64_t near_page(uint64_t place) { return (place & ~7ull) | (place * 5 + 3 & 7); }
+static inline __attribute__((always_inline)) void computed(char *base, size_t pages, size_t times, struct pieces *of, int store, int near)
 {
     uint64_t sum = 0, x = 1;
     const uint64_t mask = pages - 1; /* a power of two: a full cycle by Hull and Dobell */
     for (size_t done = 0; done < times; done += PIECE) {
         double begin = now_ns();
         for (int i = 0; i < PIECE; i++) {
-            x = (x * 1664525 + 1013904223) & mask;
-            uint64_t page = (x ^ x >> 7) & mask, *at = (uint64_t *)(base + page * SMALL + (page * 29 % 64) * 64);
+            x = (near ? x + 1 : x * 1664525 + 1013904223) & mask;
+            uint64_t page = near ? near_page(x) : (x ^ x >> 7) & mask, *at = (uint64_t *)(base + page * SMALL + (page * 29 % 64) * 64);
             if (store) at[1] = x; /* beside the address that `dependent` follows */
             else sum += *at;
         }
@@ -118,16 +121,60 @@ static inline __attribute__((always_inline)) void computed(char *base, size_t pa
         add_piece(of, now_ns() - begin);
     }
 }
-static void independent(char *base, size_t pages, size_t loads, struct pieces *of) { computed(base, pages, loads, of, 0); }
-static void stores(char *base, size_t pages, size_t times, struct pieces *of) { computed(base, pages, times, of, 1); }
+static void independent(char *base, size_t pages, size_t loads, struct pieces *of) { computed(base, pages, loads, of, 0, 0); }
+static void stores(char *base, size_t pages, size_t times, struct pieces *of) { computed(base, pages, times, of, 1, 0); }
+static void independent_near(char *base, size_t pages, size_t loads, struct pieces *of) { computed(base, pages, loads, of, 0, 1); }
+static void stores_near(char *base, size_t pages, size_t times, struct pieces *of) { computed(base, pages, times, of, 1, 1); }
 
 enum { FOOTPRINTS = 20, KINDS = 6, LEAST_PAGES = 16 };
+
+static void shuffle(uint32_t *order, size_t pages)
+{
+    for (size_t i = 0; i < pages; i++) order[i] = (uint32_t)i;
+    for (size_t i = pages - 1; i > 0; i--) {
+        size_t j = bits() % (i + 1);
+        uint32_t was = order[i];
+        order[i] = order[j];
+        order[j] = was;
+    }
+}
+/* Follows the lines in `order` through small and huge pages, once to warm up. */
+static void dependent_both(char *small, char *huge, const uint32_t *order, size_t pages, size_t n, struct pieces *of)
+{
+    static struct pieces unused;
+    thread_pages(small, order, pages);
+    thread_pages(huge, order, pages);
+    unused.size = 0;
+    dependent(small, pages, &unused);
+    dependent(small, n, &of[0]);
+    unused.size = 0;
+    dependent(huge, pages, &unused);
+    dependent(huge, n, &of[1]);
+}
+/* Dependent loads in small and in huge pages, independent ones, stores; random or near. */
+static void measure(char *small, char *huge, uint32_t *order, size_t pages, struct pieces *of, int near)
+{
+    const size_t n = pages < LEAST_LOADS ? (LEAST_LOADS + pages - 1) / pages * pages : pages;
+    if (near)
+        for (size_t i = 0; i < pages; i++) order[i] = (uint32_t)near_page(i);
+    else shuffle(order, pages);
+    dependent_both(small, huge, order, pages, n, of);
+    for (int is_huge = 0; is_huge < 2; is_huge++) {
+        char *base = is_huge ? huge : small;
+        if (near) { independent_near(base, pages, n, &of[2 + is_huge]); stores_near(base, pages, n, &of[4 + is_huge]); }
+        else { independent(base, pages, n, &of[2 + is_huge]); stores(base, pages, n, &of[4 + is_huge]); }
+    }
+}
+static void print_kinds(const char *order, struct pieces *of)
+{
+    static const char *const kinds[] = {"dependent", "independent", "store"}, *const sizes[] = {"small", "huge"};
+    for (int k = 0; k < KINDS; k++) printf(", \"%s%s_%s_ns\": %.3f", order, kinds[k / 2], sizes[k % 2], typical(&of[k]));
+}
 
 /* All footprints in turn, round by round: load that comes and goes spoils no footprint as a whole. */
 static void loads(size_t most_pages)
 {
-    static struct pieces of[FOOTPRINTS][KINDS];
-    static struct pieces unused;
+    static struct pieces of[FOOTPRINTS][KINDS], near[FOOTPRINTS][KINDS];
     const size_t bytes = most_pages * SMALL < HUGE ? HUGE : most_pages * SMALL;
     uint32_t *order = malloc(most_pages * sizeof *order);
     char *small = memory(bytes, MADV_NOHUGEPAGE), *huge = memory(bytes, MADV_HUGEPAGE);
@@ -136,58 +183,44 @@ static void loads(size_t most_pages)
     for (int r = 0; r < ROUNDS; r++) {
         int f = 0;
         for (size_t pages = LEAST_PAGES; pages <= most_pages; pages *= 2, f++) {
-            for (size_t i = 0; i < pages; i++) order[i] = (uint32_t)i;
-            for (size_t i = pages - 1; i > 0; i--) {
-                size_t j = bits() % (i + 1);
-                uint32_t was = order[i];
-                order[i] = order[j];
-                order[j] = was;
-            }
-            thread_pages(small, order, pages);
-            thread_pages(huge, order, pages);
-            size_t n = pages < LEAST_LOADS ? (LEAST_LOADS + pages - 1) / pages * pages : pages;
-            unused.size = 0;
-            dependent(small, pages, &unused); /* warms up */
-            dependent(small, n, &of[f][0]);
-            unused.size = 0;
-            dependent(huge, pages, &unused);
-            dependent(huge, n, &of[f][1]);
-            independent(small, pages, n, &of[f][2]);
-            independent(huge, pages, n, &of[f][3]);
-            stores(small, pages, n, &of[f][4]);
-            stores(huge, pages, n, &of[f][5]);
+            measure(small, huge, order, pages, of[f], 0);
+            measure(small, huge, order, pages, near[f], 1);
         }
     }
     int f = 0;
     const size_t had = huge_bytes(huge);
-    for (size_t pages = LEAST_PAGES; pages <= most_pages; pages *= 2, f++)
-        printf("%s\n  {\"pages\": %zu, \"huge_bytes\": %zu, \"dependent_small_ns\": %.3f, \"dependent_huge_ns\": %.3f, "
-               "\"independent_small_ns\": %.3f, \"independent_huge_ns\": %.3f, \"store_small_ns\": %.3f, \"store_huge_ns\": %.3f}",
-               f ? "," : "", pages, had < bytes ? 0 : pages * SMALL, typical(&of[f][0]), typical(&of[f][1]), typical(&of[f][2]), typical(&of[f][3]),
-               typical(&of[f][4]), typical(&of[f][5]));
+    for (size_t pages = LEAST_PAGES; pages <= most_pages; pages *= 2, f++) {
+        printf("%s\n  {\"pages\": %zu, \"huge_bytes\": %zu", f ? "," : "", pages, had < bytes ? 0 : pages * SMALL);
+        print_kinds("", of[f]);
+        print_kinds("near_", near[f]);
+        printf("}");
+    }
     munmap(small, bytes);
     munmap(huge, bytes);
     free(order);
 }
 
-/* Nanoseconds for the first touch of a page: of 64 MiB of fresh memory. */
+/* Nanoseconds for the first touch of a page, of 64 MiB of fresh memory, and for giving it back. */
 static void faults(void)
 {
     const size_t bytes = 64u << 20;
-    double of[2][ROUNDS];
+    double of[2][ROUNDS], freed[2][ROUNDS];
     for (int r = -1; r < ROUNDS; r++)
         for (int is_huge = 0; is_huge < 2; is_huge++) {
             char *at = memory(bytes, is_huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
             size_t page = is_huge ? HUGE : SMALL;
+            double pages = (double)(bytes / page);
             if (at == NULL) { printf("null"); return; }
             double begin = now_ns();
             for (size_t i = 0; i < bytes; i += page) at[i] = 1;
-            double took = (now_ns() - begin) / (double)(bytes / page);
+            double took = (now_ns() - begin) / pages;
             if (is_huge && r == 0 && huge_bytes(at) < bytes) { printf("null"); return; }
-            if (r >= 0) of[is_huge][r] = took;
+            begin = now_ns();
             munmap(at, bytes);
+            if (r >= 0) { of[is_huge][r] = took; freed[is_huge][r] = (now_ns() - begin) / pages; }
         }
-    printf("{\"small_ns\": %.2f, \"huge_ns\": %.2f}", least(of[0], ROUNDS), least(of[1], ROUNDS));
+    printf("{\"small_ns\": %.2f, \"huge_ns\": %.2f, ", least(of[0], ROUNDS), least(of[1], ROUNDS));
+    printf("\"small_free_ns\": %.2f, \"huge_free_ns\": %.2f}", least(freed[0], ROUNDS), least(freed[1], ROUNDS));
 }
 
 /* Nanoseconds of a cycle: of an addition that needs the one before. */

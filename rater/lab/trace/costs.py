@@ -1,0 +1,244 @@
+"""What TLB misses and first touches cost, from measurements of one machine; pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from operator import sub
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from rater.lab.trace.tlb import (
+    BASE_PAGE,
+    CATEGORIES,
+    CHOSEN,
+    PageMapping,
+    PageTrace,
+    WalkGap,
+    WalkOrder,
+)
+from rater.plan.tlb import PAGE_SIZES, Tlb
+
+_HUGE = PAGE_SIZES[2]
+_COSTS_SURE = (
+    2.0  # times the entries of the last level: from here on every access of a cycle misses
+)
+_NEAR = 0.75  # of them: up to here none of the last level
+
+
+class Loads(StrEnum):
+    """How much of a miss other work hides."""
+
+    DEPENDENT = "dependent"  # nothing: the next address comes from the load
+    INDEPENDENT = "independent"  # as much as the processor can
+    BETWEEN = "between"  # the geometric mean of the two
+
+
+class MissPoint(Struct, frozen=True):
+    """One access to one of so many pages in turn: in base pages less in huge ones, in ns."""
+
+    pages: int
+    dependent_ns: float
+    independent_ns: float
+    store_ns: float
+
+    def base_page_cost_ns(self, loads: Loads | None) -> float:
+        """Return what base pages cost a load more, None: a store; 0 where that is noise."""
+        if loads is None:
+            return max(0.0, self.store_ns)
+        dependent, independent = max(0.0, self.dependent_ns), max(0.0, self.independent_ns)
+        if loads is Loads.BETWEEN:
+            return math.sqrt(dependent * independent)
+        return dependent if loads is Loads.DEPENDENT else independent
+
+
+class PageCosts(Struct, frozen=True, kw_only=True):
+    """What was measured on a machine."""
+
+    points: tuple[MissPoint, ...]  # pages in random order; by pages, ascending
+    # The same with eight neighbours one after the other; () of an older rater.
+    near_points: tuple[MissPoint, ...] = ()
+    fault_base_ns: float | None  # of a first touch, and of giving the page back
+    fault_huge_ns: float | None  # None: the kernel gave no huge pages
+    cycle_ns: float
+    tlb: Tlb
+
+    def l1_miss_ns(self, loads: Loads | None) -> float:
+        """Return what a miss of the first level costs that the last level answers; None: a store's.
+
+        The median over footprints larger than the first level and well within the last.
+        """
+        first, last = self.tlb.entries(BASE_PAGE)
+        within = [
+            point.base_page_cost_ns(loads)
+            for point in self.points
+            if first * _COSTS_SURE <= point.pages <= last * _NEAR
+        ]
+        return statistics.median(within) if within else 0.0
+
+    def walk_ns(self, pages: int, loads: Loads | None, *, near: bool = False) -> float:
+        """Return what a walk of the page table costs where so many base pages are walked in turn.
+
+        None: the walk of a store, which a buffer takes while the program goes on. `near`: a line
+        of the page table serves eight walks.
+        The table of a larger footprint lies in larger, slower caches. Between footprints by the
+        logarithm of pages; at each the median of it and its neighbours. Of a walk alone: what the
+        miss of the first level costs is taken off.
+        """
+        _, last = self.tlb.entries(BASE_PAGE)
+        points = (near and self.near_points) or self.points
+        beyond = [point for point in points if point.pages >= last * _COSTS_SURE] or list(
+            points[-1:]
+        )
+        if not beyond:
+            return 0.0
+        costs_ns = [beyond_point.base_page_cost_ns(loads) for beyond_point in beyond]
+        smooth_ns = [
+            statistics.median(costs_ns[max(0, place - 1) : place + 2])
+            for place in range(len(costs_ns))
+        ]
+        log_pages = [math.log2(beyond_point.pages) for beyond_point in beyond]
+        walk_ns = float(np.interp(math.log2(max(1, pages)), log_pages, smooth_ns))
+        return max(0.0, walk_ns - self.l1_miss_ns(loads))
+
+    def fault_ns(self, page_bytes: int) -> float:
+        """Return what the first touch of a page costs: a part for the fault, a part for its bytes.
+
+        The two measured sizes give both; where huge pages were not had, a larger page is taken to
+        cost as much a byte as a base page.
+        """
+        base_ns = self.fault_base_ns or 0.0
+        if self.fault_huge_ns is None:
+            return base_ns * page_bytes / BASE_PAGE
+        ns_per_byte = max(0.0, self.fault_huge_ns - base_ns) / (_HUGE - BASE_PAGE)
+        return base_ns + ns_per_byte * (page_bytes - BASE_PAGE)
+
+
+def page_costs(document: Mapping[str, Any], tlb: Tlb) -> PageCosts:
+    """Return the costs that the program of `cost.c` printed; huge pages half had do not count."""
+    measured = [
+        load_point
+        for load_point in document["loads"]
+        if load_point["huge_bytes"] >= load_point["pages"] * BASE_PAGE
+    ]
+    faults = document["faults"] or {}
+
+    def fault_ns(size: str) -> float | None:
+        touched_ns = faults.get(f"{size}_ns")
+        # An older rater did not measure what giving back costs.
+        return None if touched_ns is None else touched_ns + faults.get(f"{size}_free_ns", 0.0)
+
+    return PageCosts(
+        points=tuple(_miss_point(load_point, "") for load_point in measured),
+        near_points=tuple(
+            _miss_point(load_point, "near_")
+            for load_point in measured
+            if "near_dependent_small_ns" in load_point
+        ),
+        fault_base_ns=fault_ns("small"),
+        fault_huge_ns=fault_ns("huge"),
+        cycle_ns=document["cycle_ns"],
+        tlb=tlb,
+    )
+
+
+def _miss_point(load_point: Mapping[str, Any], order: str) -> MissPoint:
+    def more_ns(kind: str) -> float:
+        # Stores were not measured by an older rater, whose traces do not tell them apart either.
+        small_ns = load_point.get(f"{order}{kind}_small_ns", 0.0)
+        huge_ns = load_point.get(f"{order}{kind}_huge_ns", 0.0)
+        return float(small_ns - huge_ns)
+
+    return MissPoint(
+        load_point["pages"], more_ns("dependent"), more_ns("independent"), more_ns("store")
+    )
+
+
+def mean_costs(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the mean of what `cost.c` printed several times, of the same footprints each time."""
+    first, *_ = documents
+
+    def mean(values: Sequence[Any]) -> Any:
+        if any(value is None for value in values):
+            return None
+        if isinstance(values[0], Mapping):
+            return {name: mean([value[name] for value in values]) for name in values[0]}
+        if isinstance(values[0], list):
+            return [mean(items) for items in zip(*values, strict=False)]
+        if isinstance(values[0], int):  # pages, bytes: the least, so that huge pages half had tell
+            return min(values)
+        return statistics.fmean(values)
+
+    return {name: mean([document[name] for document in documents]) for name in first}
+
+
+# -- What the misses of a mapping cost -------------------------------------------------------------
+
+
+def misses_ns(trace: PageTrace, mapping: PageMapping, costs: PageCosts, loads: Loads) -> float:
+    """Return what a mapping's misses cost: those of loads, and those of stores, which wait less.
+
+    A walk for a larger page costs as in the smallest footprint: its part of the page table is
+    small.
+    """
+    l1_of_loads = sum(mapping.l1_misses) - sum(mapping.store_l1_misses)
+    l1_ns: float = l1_of_loads * costs.l1_miss_ns(loads)
+    l1_ns += sum(mapping.store_l1_misses) * costs.l1_miss_ns(None)
+    sizes = (*mapping.sizes, *(BASE_PAGE,) * (len(CATEGORIES) - len(CHOSEN)))
+    of_loads = map(sub, mapping.walks, mapping.store_walks)
+    large_ns: float = sum(
+        load_walks * costs.walk_ns(0, loads) + store_walks * costs.walk_ns(0, None)
+        for size, load_walks, store_walks in zip(sizes, of_loads, mapping.store_walks, strict=True)
+        if size != BASE_PAGE
+    )
+    return l1_ns + large_ns + _base_walks_ns(trace, mapping, costs, loads)
+
+
+def _base_walks_ns(trace: PageTrace, mapping: PageMapping, costs: PageCosts, loads: Loads) -> float:
+    """Return what the walks for base pages cost, each by how many walks ago its page was walked.
+
+    The benchmark of `cost.c` walks each of its pages once in turn, so that its footprint is that
+    number. Where one page follows another nearby, as in a loop over a column, addresses come from
+    arithmetic: such loads wait for no other unless all are taken to. Without gaps (a sample, an
+    older rater) all cost as at the program's footprint.
+    """
+    if not mapping.gaps:
+        touched_pages = sum(trace.of_size(BASE_PAGE).pages)
+        sizes = (*mapping.sizes, *(BASE_PAGE,) * (len(CATEGORIES) - len(CHOSEN)))
+        base = [place for place, size in enumerate(sizes) if size == BASE_PAGE]
+        stores = sum(mapping.store_walks[place] for place in base)
+        of_loads = sum(mapping.walks[place] for place in base) - stores
+        return of_loads * costs.walk_ns(touched_pages, loads) + stores * costs.walk_ns(
+            touched_pages, None
+        )
+    return sum(
+        gap.loads * _walk_ns(gap, costs, loads) + gap.stores * _walk_ns(gap, costs, None)
+        for gap in mapping.gaps
+    )
+
+
+def _walk_ns(gap: WalkGap, costs: PageCosts, loads: Loads | None) -> float:
+    by_arithmetic = gap.order is not WalkOrder.FAR and loads is Loads.BETWEEN
+    kind = Loads.INDEPENDENT if by_arithmetic else loads
+    is_near = gap.order is WalkOrder.NEAR or not gap.walks_ago
+    return costs.walk_ns(gap.walks_ago, kind, near=is_near)
+
+
+def mean_walk_ns(trace: PageTrace, costs: PageCosts, loads: Loads | None) -> float:
+    """Return what a walk costs this program in the mean, with all in base pages.
+
+    None: the walk of a store. As at its footprint where it has no walks, or no gaps are known.
+    """
+    counts = [(gap, 0 if loads is None else gap.loads) for gap in trace.mappings[0].gaps]
+    walks = sum(loads_of + gap.stores for gap, loads_of in counts)
+    if not walks:
+        return costs.walk_ns(sum(trace.of_size(BASE_PAGE).pages), loads)
+    total_ns = sum(
+        loads_of * _walk_ns(gap, costs, loads) + gap.stores * _walk_ns(gap, costs, None)
+        for gap, loads_of in counts
+    )
+    return total_ns / walks
