@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from rater.system.errors import InputError
+
 # -- Find what lies in `suites/`, `layouts/` and `db/`, installed or in a checkout -----------------
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -16,12 +18,12 @@ def data_folder(name: str) -> Path:
 
     The wheel maps `suites` to `rater/suites` and so on; an editable install or a
     checkout has them beside the package (importlib.resources does not find mapped
-    packages in editable installs).
+    packages in editable installs). Raises `InputError` where it is in neither place.
     """
     for candidate in (_PACKAGE / name, _PACKAGE.parent / name):
         if candidate.is_dir():
             return candidate
-    raise FileNotFoundError(f"rater's own folder {name!r} is missing beside {_PACKAGE}")
+    raise InputError(f"rater's own folder {name!r} is missing beside {_PACKAGE}; install it again")
 
 
 # -- Where the machine's settings and the journal of changed ones are; cheap, for every command ----

@@ -411,6 +411,14 @@ def test_a_file_system_without_locks_is_named_and_no_database_is_left_there(
     assert [*tmp_path.iterdir()] == []
 
 
+def test_a_package_without_its_folders_is_named_and_not_the_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rater.system.paths._PACKAGE", tmp_path / "package" / "rater")
+    with pytest.raises(InputError, match=r"own folder 'db' is missing beside .*; install it again"):
+        connect(tmp_path / "rater.db")
+
+
 def test_a_database_that_vanishes_while_it_is_opened_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
