@@ -224,8 +224,8 @@ def test_every_group_is_tried_and_what_does_not_count_is_told_once(rater: Rater)
     assert status == 0
     document = json.loads(out)
     groups = {group["group"]: group for group in document["groups"]}
-    assert list(groups) == ["pipeline", "memory", "translation", "software"]
-    assert [group["in_stack"] for group in groups.values()] == [True, True, True, False]
+    assert list(groups) == ["pipeline", "memory", "threads", "translation", "software"]
+    assert [group["in_stack"] for group in groups.values()] == [True] * 4 + [False]
     for it in groups.values():
         assert it["state"] in ("works", "user mode only", "in part", "not counted")
         assert bool(it["why"]) is (it["state"] != "works")
@@ -240,8 +240,8 @@ def test_every_group_is_tried_and_what_does_not_count_is_told_once(rater: Rater)
 def test_fewer_iterations_than_groups_are_refused(rater: Rater) -> None:
     status, _, error = rater("run", "--counters", "intel-skx:cpi,software", "--", "true")
     assert status == 2
-    assert "4 groups (pipeline, memory, translation, software), one an iteration" in error
-    assert "need --iterations 4 or more (there are 1)" in error
+    assert "5 groups (pipeline, memory, threads, translation, software), one an iter" in error
+    assert "need --iterations 5 or more (there are 1)" in error
     status, _, error = rater("run", "--counters", "nothing", "--", "true")
     assert (status, "has no group 'nothing'" in error) == (2, True)
 

@@ -162,16 +162,17 @@ def test_counters_names_groups_tables_and_files(tmp_path: Path) -> None:
     table_file = tmp_path / "own.toml"
     table_file.write_text(TABLE)
     pipeline, memory = "intel-skx:pipeline", "intel-skx:memory"
+    threads, translation = "intel-skx:threads", "intel-skx:translation"
     for asked, expected in {
-        "cpi": [pipeline, memory, "intel-skx:translation"],
-        "all": [pipeline, memory, *(f"intel-skx:{it}" for it in ("translation", "tlb", "numa"))],
+        "cpi": [pipeline, memory, threads, translation],
+        "all": [pipeline, memory, threads, translation, "intel-skx:tlb", "intel-skx:numa"],
         "numa,pipeline": ["intel-skx:numa", pipeline],
         "pipeline,pipeline": [pipeline],
         "pipeline+memory, software": [f"{pipeline}+{memory}", "software:software"],
         "arm-neoverse-n1:cpi": ["arm-neoverse-n1:stalls"],
         str(table_file): ["mine:one"],
         f"{table_file}:one": ["mine:one"],
-        "cpi:u": [f"{pipeline}:u", f"{memory}:u", "intel-skx:translation:u"],
+        "cpi:u": [f"{name}:u" for name in (pipeline, memory, threads, translation)],
         f"software,{table_file}:u": ["software:software", "mine:one:u"],
     }.items():
         choice = choose_groups(asked, SKX)
@@ -214,14 +215,14 @@ def test_groups_that_are_not_there_are_refused(groups: str, message: str) -> Non
 def test_groups_take_turns_over_counted_iterations() -> None:
     choice = choose_groups("cpi", SKX)
     turns = [[one.group.name for one in choice.turn(number, 1)] for number in range(1, 6)]
-    assert turns == [[], ["pipeline"], ["memory"], ["translation"], ["pipeline"]]
-    refuse_few_iterations(choice, 4, 1)
+    assert turns == [[], ["pipeline"], ["memory"], ["threads"], ["translation"]]
+    refuse_few_iterations(choice, 5, 1)
     with pytest.raises(
         InputError,
-        match=r"3 groups \(pipeline, memory, translation\), one an iteration beside the 1 "
-        r"discarded, need --iterations 4 or more \(there are 3\)",
+        match=r"4 groups \(pipeline, memory, threads, translation\), one an iteration beside the 1 "
+        r"discarded, need --iterations 5 or more \(there are 4\)",
     ):
-        refuse_few_iterations(choice, 3, 1)
+        refuse_few_iterations(choice, 4, 1)
 
 
 VALUES = {"a": 6.0, "b": 4.0, "zero": 0.0}
@@ -451,6 +452,37 @@ def test_codes_of_zen_5_are_those_of_libpfm4s_source() -> None:
         code, of = known[name]
         mask = sum(of[unit] for unit in units)
         assert event.config == (code & 0xFF | mask << 8 | (code & 0xF00) << 24), event.name
+
+
+# Two cycles an instruction: half a cycle of slots retires, a tenth of one is not delivered. Loads
+# from DRAM stall .4, a full store buffer .1. The core gives .8 to its other thread, or none.
+BOTH_THREADS = {"intel-icx": {"distributed": 1.2}, "intel-spr": {"distributed": 1.2}}
+BOTH_THREADS |= {"intel-skx": {"alone": 0.2, "ref_clock": 1.0}}
+ONE_THREAD = {"intel-icx": {"distributed": 2.0}, "intel-spr": {"distributed": 2.0}}
+ONE_THREAD |= {"intel-skx": {"alone": 1.0, "ref_clock": 1.0}}
+
+
+@pytest.mark.parametrize(("table", "slots"), [("intel-skx", 4), ("intel-icx", 5), ("intel-spr", 6)])
+def test_full_store_buffers_and_the_other_thread_of_a_core_are_parts_of_the_stack(
+    table: str, slots: int
+) -> None:
+    common = {"instructions": 1.0, "cycles": 2.0, "recovery": 0.0, "stores": 0.1}
+    common |= {"retired_slots": 0.5 * slots, "issued": 0.5 * slots, "not_delivered": 0.1 * slots}
+    common |= dict.fromkeys(("mem_any", "l1_miss", "l2_miss", "l3_miss"), 0.4)
+    common |= {"walk_load": 0.0, "walk_store": 0.0}
+
+    def parts(threads: dict[str, float], more: dict[str, float]) -> dict[str, float]:
+        stack = stack_of(load_table(table), Rates(common | threads | more, 2.0, None))
+        assert stack.missing == ()
+        return {part.name: part.cycles for part in stack.parts}
+
+    both = parts(BOTH_THREADS[table], {})
+    assert (both["stores"], both["smt"], both["other"]) == pytest.approx((0.1, 0.8, 0.1))
+    alone = parts(ONE_THREAD[table], {})
+    assert (alone["stores"], alone["smt"], alone["other"]) == pytest.approx((0.1, 0.0, 0.9))
+    # The thread waited for a store nearly always: what the core did meanwhile cost it nothing.
+    waited = parts(BOTH_THREADS[table], {"stores": 0.9})
+    assert (waited["smt"], waited["other"]) == pytest.approx((0.1, 0.0), abs=1e-9)
 
 
 def test_a_slot_that_early_n2_count_too_many_in_each_cycle_is_taken_off() -> None:
