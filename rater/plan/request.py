@@ -245,8 +245,8 @@ where:
 --reserve N  keep N cores free of copies; rater itself runs there
     [kind=whole traits=swept,moves_copies]
 --mem, --memory POLICY[:nodes=LIST]  local (default), bind (strict: out of memory rather than
-    remote), preferred, interleave, weighted or none; bind:nodes=2,3 names the NUMA nodes, remote
-    ones too, bind:hbm the HBM near each copy
+    remote), preferred, interleave, weighted or none; bind:nodes=2,3 names NUMA nodes,
+    each=2,3 one in turn for copies on one CPU, bind:hbm the HBM nearby
     [field=memory traits=common,swept,in_head,moves_copies implies=memory]
 --no-oversubscribe  refuse more copies than the layout has PUs for
     [field=oversubscribe kind=negated compare_as=nothing]

@@ -18,6 +18,7 @@ AT_HOME = (
     MemoryPolicy.BIND,
     MemoryPolicy.PREFERRED,
 )  # on the copy's own node unless nodes are named
+_NODES, _EACH = "nodes", "each"
 _HBM, _HBM_SUBTYPES = "hbm", ("HBM", "MCDRAM")
 SPREAD = (
     MemoryPolicy.INTERLEAVE,
@@ -31,13 +32,14 @@ class Memory(Struct, frozen=True):
     policy: MemoryPolicy
     nodes: tuple[int, ...] | None = None  # OS numbers, ascending; None for those of the policy
     hbm: bool = False  # from the node of HBM near each copy
+    each: bool = False  # copies on the same CPUs have one node each, in turn
 
     def __str__(self) -> str:
         if self.hbm:
             return f"{self.policy}:{_HBM}"
         if self.nodes is None:
             return str(self.policy)
-        return f"{self.policy}:nodes={cpuset.format_list(self.nodes)}"
+        return f"{self.policy}:{_EACH if self.each else _NODES}={cpuset.format_list(self.nodes)}"
 
 
 class MemorySupport(Struct, frozen=True):
@@ -49,7 +51,10 @@ class MemorySupport(Struct, frozen=True):
 
 
 def parse_memory(text: str) -> Memory:
-    """Return what `--mem POLICY` or `--mem POLICY:nodes=2,3` asks for; raises `InputError`."""
+    """Return what `--mem POLICY`, `POLICY:nodes=2,3` or `POLICY:each=2,3` asks for.
+
+    Raises `InputError`.
+    """
     word, colon, rest = text.strip().partition(":")
     if word not in list(MemoryPolicy):
         raise InputError(
@@ -67,7 +72,8 @@ def parse_memory(text: str) -> Memory:
     if rest.strip().lower() == _HBM and policy in AT_HOME:
         return Memory(policy, hbm=True)
     name, equals, numbers = rest.partition("=")
-    if name.strip() != "nodes" or not equals:
+    is_each = name.strip() == _EACH and policy in AT_HOME
+    if not equals or not (is_each or name.strip() == _NODES):
         raise InputError(f"--mem {text}: expected {policy}:nodes=LIST, as in {policy}:nodes=2,3")
     try:
         nodes = tuple(sorted(cpuset.parse_set(numbers)))
@@ -75,7 +81,7 @@ def parse_memory(text: str) -> Memory:
         raise InputError(f"--mem {text}: {error}") from error
     if not nodes:
         raise InputError(f"--mem {text}: names no node; expected numbers as in {policy}:nodes=2,3")
-    return Memory(policy, nodes)
+    return Memory(policy, nodes, each=is_each)
 
 
 def named_nodes(topology: Topology, memory: Memory) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ has, `place` where each runs and where its memory is from, with what a person sh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 
 from msgspec import Struct
@@ -335,16 +335,18 @@ def place(offer: CpuOffer, copies: int, memory: Memory, threads: int = 1) -> Pla
                 f"node for --mem {memory.policy}: use --mem local, name nodes as in "
                 f"{memory.policy}:nodes=0, or use another layout"
             )
+        if memory.each:
+            raise InputError(
+                f"--mem {memory}: layout {offer.layout.name} does not bind copies to CPUs, so none "
+                f"share one: use another layout, or --mem {memory.policy}:nodes="
+            )
         return _leave_unbound(topology, copies, memory.policy, memory_nodes, threads)
     assigned = assign(offer, copies, threads)
     homes = home_nodes(topology, chain(*assigned.slots), memory) if is_at_home else None
+    nodes_by_copy = _memory_by_copy(assigned.slots, memory, memory_nodes, homes)
     placements = tuple(
-        replace(
-            placement,
-            memory_policy=memory.policy,
-            memory_nodes=tuple(sorted({homes[pu.os] for pu in slot})) if homes else memory_nodes,
-        )
-        for placement, slot in zip(bound(offer, assigned.slots), assigned.slots, strict=True)
+        replace(placement, memory_policy=memory.policy, memory_nodes=nodes)
+        for placement, nodes in zip(bound(offer, assigned.slots), nodes_by_copy, strict=True)
     )
     return PlacementPlan(
         placements=placements,
@@ -356,6 +358,25 @@ def place(offer: CpuOffer, copies: int, memory: Memory, threads: int = 1) -> Pla
         most=assigned.room,
         full=assigned.full,
     )
+
+
+def _memory_by_copy(
+    slots: Sequence[Slot],
+    memory: Memory,
+    memory_nodes: tuple[int, ...],
+    homes: Mapping[int, int] | None,
+) -> Iterator[tuple[int, ...]]:
+    """Yield the nodes of each copy's memory: at home, those named, or one of these in turn."""
+    before = Counter[int]()  # copies so far on a CPU
+    for slot in slots:
+        if homes:
+            yield tuple(sorted({homes[pu.os] for pu in slot}))
+        elif memory.each:
+            cpu = slot[0].os
+            yield (memory_nodes[before[cpu] % len(memory_nodes)],)
+            before[cpu] += 1
+        else:
+            yield memory_nodes
 
 
 def _leave_unbound(

@@ -451,6 +451,19 @@ def test_copies_that_are_not_bound_have_memory_of_named_nodes_only() -> None:
             plan_placements(FOUR, UNBOUND, 2, parse_memory(policy))
 
 
+def test_copies_on_the_same_cpu_have_one_of_the_named_nodes_each_in_turn() -> None:
+    two_cpus = load_layout("list:0,1")
+    placed = plan_placements(FOUR, two_cpus, 5, parse_memory("bind:each=2-3"))
+    assert [(it.cpu, it.memory_nodes) for it in placed.placements] == [
+        *((0, (2,)), (1, (2,)), (0, (3,)), (1, (3,)), (0, (2,)))
+    ]
+    assert str(parse_memory("bind:each=2-3")) == "bind:each=2-3"
+    with pytest.raises(InputError, match="none share one"):
+        plan_placements(FOUR, UNBOUND, 2, parse_memory("bind:each=2-3"))
+    with pytest.raises(InputError, match="expected interleave:nodes=LIST"):
+        parse_memory("interleave:each=1")
+
+
 def planned(policy: MemoryPolicy, *nodes: int) -> Placement:
     return Placement(
         copy=0,
