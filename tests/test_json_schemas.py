@@ -108,7 +108,8 @@ def test_every_key_has_a_description(name: str) -> None:
 
 def test_each_document_has_a_type() -> None:
     typed = TYPES.keys() | ADDED.keys()
-    assert typed == json_schemas.COMMANDS.keys() | json_schemas.SWEEP_COMMANDS.keys()
+    commands = json_schemas.COMMANDS | json_schemas.SWEEP_COMMANDS | json_schemas.MACHINE_COMMANDS
+    assert typed == commands.keys()
     files = {path.name.removesuffix(".schema.json") for path in json_schemas.FOLDER.iterdir()}
     assert files == typed
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import batched
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,20 +13,20 @@ from rater.plan.request import Request
 from rater.plan.topology import PU, Topology
 from rater.text.cpuset import format_list
 
-TAG, PROBE, MEMORY = "checkup", "probe", "memory"  # tags of its runs
+TAG, PROBE = "checkup", "probe"  # tags of its runs
 STEPS = 5  # intensities of load, as suites/memory/matrix.c has them
 _SUITE = "matrix"
 _MB = 1 << 20
 # STREAM asks for four times the caches of all CPUs that take part.
 _CACHE_TIMES = 4
 _LEAST_ALONE, _MOST_ALONE, _LEAST_SHARED = 64 * _MB, 4096 * _MB, 32 * _MB
-_LEAST_WORKING_SET = 4 * _MB  # where memory is short
+_LEAST_WORKING_SET = 4 * _MB  # a matrix of caches would be no matrix of memory
 _MOST_OF_FREE = 0.4  # of a node's free memory
+_MOST_COPIES = 512  # of a run: with more the nodes of memory are parted among runs
 _WINDOW_MS = (50, 1000)
-_OF_SETUP = 1 / 8  # of the time of set-up, at least: a machine that is slow wants longer windows
+_OF_FIXED = 1 / 32  # of a run beside its windows, at least: a slow machine wants longer windows
 _WINDOW_WITH_GAP = 1.1  # matrix.c: GAP_SHARE
 _LEAST_PROOF_S = 0.2
-_OVERHEAD_S = 0.5  # of a run beside its windows
 
 
 class CheckupProbe(StrEnum):
@@ -38,75 +39,95 @@ class CheckupProbe(StrEnum):
     MIX = "mix"
 
 
+# Windows one after another in a turn, as matrix.c has them.
+_WINDOWS = {CheckupProbe.LATENCY: 2, CheckupProbe.LOADED: STEPS}
+
+
 class CheckupLimits(Struct, frozen=True, kw_only=True):
     """How long a checkup may take, and what runs on all CPUs at once."""
 
     rounds: int
-    matrix_s: float  # for all windows together
+    total_s: float
     mix: str
     mix_size: str
 
 
-FULL = CheckupLimits(rounds=3, matrix_s=360, mix="mini/lu,sort,vm,sparse", mix_size="train")
-QUICK = CheckupLimits(rounds=3, matrix_s=60, mix="mini/lu,sort,vm", mix_size="test")
+FULL = CheckupLimits(rounds=3, total_s=570, mix="mini/lu,sort,vm,sparse", mix_size="train")
+QUICK = CheckupLimits(rounds=3, total_s=110, mix="mini/lu,sort,vm", mix_size="test")
 
 
 class CheckupPoint(Struct, frozen=True, kw_only=True):
-    """One kind of run: a probe, and for a matrix the node that has the memory."""
+    """One kind of run."""
 
     probe: CheckupProbe
-    memory_node: int | None
-    cpus: tuple[int, ...]  # of its copies, in their order
-    turns: str  # whose turns come one after another, as MATRIX_TURNS has it
-    slots: int  # windows one after another
-    bytes: int  # of a copy's working set
-    leaders: tuple[int, ...] = ()
+    cpus: tuple[int, ...] = ()
+    memory_nodes: tuple[int, ...] = ()  # each CPU has a copy for each of them; empty: its own node
+    places: tuple[tuple[int, ...], ...] = ()  # of each copy; equal ones work at the same time
+    bytes: int = 0  # of a copy's working set
+    leaders: tuple[int, ...] = ()  # copies that wait for their loads while the others read
+
+    @property
+    def turns(self) -> tuple[int, ...]:
+        """The turn of each copy."""
+        order = {place: turn for turn, place in enumerate(dict.fromkeys(self.places))}
+        return tuple(order[place] for place in self.places)
+
+    @property
+    def windows(self) -> int:
+        """How many windows there are one after another."""
+        return _WINDOWS.get(self.probe, 1) * len(set(self.places))
 
 
 def checkup_points(
-    topology: Topology, cpus_by_node: dict[int, tuple[int, ...]], free_bytes: dict[int, int]
+    topology: Topology, cpus_by_node: Mapping[int, tuple[int, ...]], free_bytes: Mapping[int, int]
 ) -> tuple[CheckupPoint, ...]:
     """Return the runs of a round; `free_bytes` has each node whose memory is measured."""
-    nodes = tuple(sorted(cpus_by_node))
-    turns = ",".join(map(str, nodes))
-    first = tuple(cpus_by_node[node][0] for node in nodes)
-    every = tuple(cpu for node in nodes for cpu in cpus_by_node[node])
-    most_of_node = max(map(len, cpus_by_node.values()))
-    room = {node: int(_MOST_OF_FREE * size) for node, size in free_bytes.items()}
-    local_room = min(room.get(node, 0) for node in nodes) // most_of_node
+    firsts = {node: cpus[:1] for node, cpus in cpus_by_node.items()}
+    room = {node: int(_MOST_OF_FREE * free) for node, free in free_bytes.items()}
     alone_bytes, shared_bytes = _working_sets(topology)
-    points: list[CheckupPoint] = []
-
-    def add(
-        probe: CheckupProbe, cpus: tuple[int, ...], slots: int, size: int, memory_node: int | None
-    ) -> None:
-        if size < _LEAST_WORKING_SET:
-            return  # a matrix of caches would be no matrix of memory
-        leaders = tuple(map(every.index, first)) if probe is CheckupProbe.LOADED else ()
-        points.append(
-            CheckupPoint(
-                probe=probe,
-                memory_node=memory_node,
-                cpus=cpus,
-                turns="copies" if probe is CheckupProbe.CORE else turns,
-                slots=slots,
-                bytes=size,
-                leaders=leaders,
-            )
-        )
-
-    for node in sorted(room):
-        size = min(alone_bytes, room[node] // len(nodes))
-        add(CheckupProbe.LATENCY, first, 2 * len(nodes), size, node)
-        if most_of_node > 1:
-            size = min(shared_bytes, room[node] // len(every))
-            add(CheckupProbe.BANDWIDTH, every, len(nodes), size, node)
+    points = [*_matrices(CheckupProbe.LATENCY, firsts, alone_bytes, room)]
+    most_of_node = max(map(len, cpus_by_node.values()))
     if most_of_node > 1:
-        add(CheckupProbe.LOADED, every, STEPS * len(nodes), min(alone_bytes, local_room), None)
-    cores = {pu.core: pu.os for pu in sorted(topology.pus, key=lambda pu: -pu.rank)}
-    add(CheckupProbe.CORE, tuple(sorted(cores.values())), len(cores), _LEAST_WORKING_SET, None)
-    add(CheckupProbe.MIX, (), 0, _LEAST_WORKING_SET, None)
-    return tuple(points)
+        points += _matrices(CheckupProbe.BANDWIDTH, cpus_by_node, shared_bytes, room)
+        cpus = tuple(cpu for of_node in cpus_by_node.values() for cpu in of_node)
+        size = min([alone_bytes, *(room.get(node, 0) // most_of_node for node in cpus_by_node)])
+        loaded = CheckupPoint(
+            probe=CheckupProbe.LOADED,
+            cpus=cpus,
+            places=tuple((node,) for node, of_node in cpus_by_node.items() for _ in of_node),
+            bytes=size,
+            leaders=tuple(cpus.index(cpu) for (cpu,) in firsts.values()),
+        )
+        points += [loaded] if size >= _LEAST_WORKING_SET else []
+    core_cpus = {pu.core: pu.os for pu in sorted(topology.pus, key=lambda pu: -pu.rank)}
+    cores = tuple(sorted(core_cpus.values()))
+    core_point = CheckupPoint(
+        probe=CheckupProbe.CORE,
+        cpus=cores,
+        places=tuple((cpu,) for cpu in cores),
+        bytes=_LEAST_WORKING_SET,
+    )
+    return (*points, core_point, CheckupPoint(probe=CheckupProbe.MIX))
+
+
+def _matrices(
+    probe: CheckupProbe,
+    cpus_by_node: Mapping[int, tuple[int, ...]],
+    wanted_bytes: int,
+    room: Mapping[int, int],
+) -> Iterator[CheckupPoint]:
+    """Yield runs in which each CPU has a copy for the memory of each node."""
+    node_by_cpu = {cpu: node for node, of_node in cpus_by_node.items() for cpu in of_node}
+    copies = len(node_by_cpu)
+    fitting = [node for node in sorted(room) if room[node] // copies >= _LEAST_WORKING_SET]
+    for nodes in batched(fitting, max(1, _MOST_COPIES // copies)):
+        yield CheckupPoint(
+            probe=probe,
+            cpus=tuple(node_by_cpu),
+            memory_nodes=nodes,
+            places=tuple((node, memory) for memory in nodes for node in node_by_cpu.values()),
+            bytes=min([wanted_bytes, *(room[node] // copies for node in nodes)]),
+        )
 
 
 def _working_sets(topology: Topology) -> tuple[int, int]:
@@ -130,26 +151,21 @@ def usable_cpus(topology: Topology) -> dict[int, tuple[int, ...]]:
     return {node: tuple(cpus[node]) for node in sorted(cpus)}
 
 
-def window_ms(points: Sequence[CheckupPoint], limits: CheckupLimits, setup_s: float) -> int:
-    """Return how long a window may be so that all of a checkup takes its time."""
-    runs = [point for point in points if point.slots]
-    rest_s = limits.matrix_s / limits.rounds - len(runs) * (setup_s + _OVERHEAD_S)
-    slots = sum(point.slots for point in runs)
+def window_ms(points: Sequence[CheckupPoint], *, round_s: float, fixed_s: float) -> int:
+    """Return how long a window of a round may be; `fixed_s`: of the round beside its windows."""
+    windows = sum(point.windows for point in points)
+    wanted_ms = 1e3 * (round_s - fixed_s) / max(windows * _WINDOW_WITH_GAP, 1)
     least, most = _WINDOW_MS
-    wanted = max(1e3 * rest_s / (slots * _WINDOW_WITH_GAP), _OF_SETUP * 1e3 * setup_s)
-    return round(min(max(wanted, least), most))
+    return round(min(max(wanted_ms, 1e3 * _OF_FIXED * fixed_s / len(points), least), most))
 
 
-def _proof_s(point: CheckupPoint, setup_s: float, window: int) -> float:
-    """Return how often copies are looked at: twice, which costs those that share a CPU the least.
-
-    The second look is in the midst of the turns.
-    """
-    return max((setup_s + point.slots * window * _WINDOW_WITH_GAP / 1e3) / 2.5, _LEAST_PROOF_S)
+def windows_s(point: CheckupPoint, window: int) -> float:
+    """Return how long all windows of a run take together."""
+    return point.windows * window * _WINDOW_WITH_GAP / 1e3
 
 
 def request_of_point(
-    point: CheckupPoint, request: Request, *, setup_s: float, window: int, limits: CheckupLimits
+    point: CheckupPoint, request: Request, *, window: int, limits: CheckupLimits
 ) -> Request:
     """Return what a run of a point asks for; `request` has what all runs share."""
     tags = (*request.tags, (PROBE, point.probe))
@@ -158,19 +174,20 @@ def request_of_point(
     environment = {
         "MATRIX_KIB": str(point.bytes >> 10),
         "MATRIX_WINDOW_MS": str(window),
-        "MATRIX_SETUP_MS": str(round(1e3 * setup_s)),
-        "MATRIX_TURNS": point.turns,
+        "MATRIX_TURNS": ",".join(map(str, point.turns)),
         "MATRIX_LEADERS": ",".join(map(str, point.leaders)),
     }
-    node = point.memory_node
+    # Copies are looked at twice while they take turns: more costs those that share a CPU.
+    proof_s = max(windows_s(point, window) / 2.5, _LEAST_PROOF_S)
+    memory = f"bind:each={format_list(point.memory_nodes)}" if point.memory_nodes else "local"
     return replace(
         request,
         suites=(f"{_SUITE}/{point.probe}",),
         size="test",
-        copies=str(len(point.cpus)),
+        copies=str(len(point.places)),
         layout=f"list:{','.join(map(str, point.cpus))}",
-        memory="local" if node is None else f"bind:nodes={format_list((node,))}",
+        memory=memory,
         environment=tuple((name, value) for name, value in environment.items() if value),
-        proof=f"{_proof_s(point, setup_s, window):.2f}",
-        tags=tags if node is None else (*tags, (MEMORY, str(node))),
+        proof=f"{proof_s:.2f}",
+        tags=tags,
     )

@@ -6,26 +6,30 @@
  *   compute    arithmetic in registers
  *
  * A copy sets up its memory, sleeps until its turn, and works for that time and no other. So one
- * run measures many places one after another, with the memory of all of them on one node. The
- * turns are counted from the start of the copy: copies that are released together agree on them.
- * A copy that is not ready when the turns begin says how late it was.
+ * run measures many places one after another. The turns begin when all copies are ready: each
+ * tells copy 0, which tells all of them the moment. They talk through sockets without files, which
+ * end with their copies.
  *
  * The environment may say more than the arguments:
  *   MATRIX_KIB       size of the working set
- *   MATRIX_WINDOW_MS, MATRIX_SETUP_MS   length of a window, and how long copies may set up
- *   MATRIX_TURNS     `0,2`: the nodes whose turns come one after another, by RATER_NODE;
- *                    `copies`: each copy has a turn, by RATER_COPY; else all work together
- *   MATRIX_LEADERS   `0,8`: copies that wait for each load when loaded, by RATER_COPY
+ *   MATRIX_WINDOW_MS length of a window
+ *   MATRIX_TURNS     `0,0,1`: the turn of each copy; else all work together, each as it is ready
+ *   MATRIX_LEADERS   `0,8`: copies that wait for each load when loaded
  *
  * The first part of a window warms up, and is not timed.
  */
 #include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
 
 #include "../mini/clock.h"
 
 enum { LINE_BYTES = 64, LOADS = 2000, STEPS = 5, BLOCK_WORDS = 8192, ROUNDS = 20000 };
-static const double WARM_SHARE = 0.2, GAP_SHARE = 0.1;
+enum { READY_S = 600 }; /* so long copies wait for each other */
+static const double WARM_SHARE = 0.2, GAP_SHARE = 0.1, AGREED_S = 0.02;
 /* Shares of the time that copies read in, in the windows of `loaded`. */
 static const double LOADS_OF_STEPS[STEPS] = {0.0625, 0.25, 0.5, 0.75, 1.0};
 
@@ -70,17 +74,80 @@ static int place_in(const char *list, int64_t number)
     return -1;
 }
 
-static int turn(void)
+/* The number at a place of a list such as `0,0,1`. */
+static int number_at(const char *list, int64_t place)
 {
-    const char *turns = getenv("MATRIX_TURNS");
-    if (turns == NULL || *turns == '\0')
-        return 0;
-    if (strcmp(turns, "copies") == 0)
-        return (int)setting("RATER_COPY", 0);
-    const int place = place_in(turns, setting("RATER_NODE", -1));
-    if (place < 0)
-        die("RATER_NODE is not in MATRIX_TURNS, '%s'", turns);
-    return place;
+    for (; place > 0 && list != NULL; place--)
+        if ((list = strchr(list, ',')) != NULL)
+            list++;
+    if (list == NULL)
+        die("MATRIX_TURNS has fewer turns than there are copies");
+    return (int)strtol(list, NULL, 10);
+}
+
+static struct sockaddr_un address_of(int64_t copy, socklen_t *length)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const char *run = getenv("RATER_RUN");
+    const size_t room = sizeof address.sun_path - 1; /* the first byte is 0: a name, and no file */
+    const int used = snprintf(address.sun_path + 1, room, "rater-matrix-%s-%" PRId64,
+                              run == NULL ? "" : run, copy);
+    if (used < 0 || (size_t)used >= room)
+        die("RATER_RUN is too long");
+    *length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)used);
+    return address;
+}
+
+static int open_socket(int64_t copy)
+{
+    const struct timeval longest = {.tv_sec = READY_S};
+    const int own = socket(AF_UNIX, SOCK_DGRAM, 0);
+    socklen_t length = 0;
+    const struct sockaddr_un address = address_of(copy, &length);
+    if (own < 0 || setsockopt(own, SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof longest) != 0 ||
+        setsockopt(own, SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof longest) != 0 ||
+        bind(own, (const struct sockaddr *)&address, length) != 0)
+        die("no socket to the other copies: %s", strerror(errno));
+    return own;
+}
+
+/* Sends a moment to a copy, which may not have begun yet. */
+static void tell(int own, int64_t copy, double moment_s)
+{
+    const double give_up_s = now_s() + READY_S;
+    const struct timespec pause = {.tv_nsec = 1000000};
+    socklen_t length = 0;
+    const struct sockaddr_un address = address_of(copy, &length);
+    while (sendto(own, &moment_s, sizeof moment_s, 0, (const struct sockaddr *)&address, length) !=
+           (ssize_t)sizeof moment_s) {
+        if ((errno != ECONNREFUSED && errno != EINTR) || now_s() > give_up_s)
+            die("copy %" PRId64 " cannot be told that all are ready: %s", copy, strerror(errno));
+        nanosleep(&pause, NULL);
+    }
+}
+
+static double hear(int own)
+{
+    double moment_s = 0;
+    if (recv(own, &moment_s, sizeof moment_s, 0) != (ssize_t)sizeof moment_s)
+        die("other copies were not ready in %d s", READY_S);
+    return moment_s;
+}
+
+/* The moment on which all copies agree, a little after the last one is ready. */
+static double agreed_moment_s(int own, int64_t copy)
+{
+    if (copy != 0) {
+        tell(own, 0, 0);
+        return hear(own);
+    }
+    const int64_t copies = setting("RATER_COPIES", 1);
+    for (int64_t other = 1; other < copies; other++)
+        (void)hear(own);
+    const double moment_s = now_s() + AGREED_S;
+    for (int64_t other = 1; other < copies; other++)
+        tell(own, other, moment_s);
+    return moment_s;
 }
 
 static void wait_until(double moment_s)
@@ -164,19 +231,21 @@ static double measure(struct work *work, int64_t (*step)(struct work *), double 
 
 int main(int argc, char **argv)
 {
-    const double start_s = now_s();
     expect_arguments(argc, argv, 3, "latency|bandwidth|loaded|compute KIBIBYTES WINDOW_MS");
     const char *mode = argv[1];
     const int64_t kibibytes =
         setting("MATRIX_KIB", argument(argv, 2, "KIBIBYTES", 64, INT64_C(1) << 27));
     const double window_s =
         (double)setting("MATRIX_WINDOW_MS", argument(argv, 3, "WINDOW_MS", 1, 1000000)) * 1e-3;
-    const double setup_s = (double)setting("MATRIX_SETUP_MS", 0) * 1e-3;
+    const int64_t copy = setting("RATER_COPY", 0);
+    const char *turns = getenv("MATRIX_TURNS");
+    const bool agree = turns != NULL && *turns != '\0';
+    const int own = agree ? open_socket(copy) : -1, turn = agree ? number_at(turns, copy) : 0;
     const bool loaded = strcmp(mode, "loaded") == 0, latency = strcmp(mode, "latency") == 0;
     const bool computing = strcmp(mode, "compute") == 0;
     const char *leaders = getenv("MATRIX_LEADERS");
     const bool leads =
-        leaders == NULL || *leaders == '\0' || place_in(leaders, setting("RATER_COPY", 0)) >= 0;
+        leaders == NULL || *leaders == '\0' || place_in(leaders, copy) >= 0;
     if (!loaded && !latency && !computing && strcmp(mode, "bandwidth") != 0)
         die("%s is no mode: expected latency, bandwidth, loaded or compute", mode);
 
@@ -194,11 +263,9 @@ int main(int argc, char **argv)
         work.at = work.lines, work.words = (const uint64_t *)work.lines;
     }
 
-    const double late_s = now_s() - (start_s + setup_s);
-    const double turns_s = start_s + setup_s + (late_s > 0 ? late_s : 0);
     const double slot_s = window_s * (1 + GAP_SHARE);
     const int windows = latency ? 2 : loaded ? STEPS : 1;
-    double begin_s = turns_s + turn() * windows * slot_s;
+    double begin_s = (agree ? agreed_moment_s(own, copy) : now_s()) + turn * windows * slot_s;
     if (latency) {
         printf("latency %.4f ns\n", measure(&work, chase, begin_s, window_s, 1));
         begin_s += slot_s;
@@ -212,7 +279,6 @@ int main(int argc, char **argv)
         printf("line%d %.5f ns\n", i + 1,
                measure(&work, leads ? chase : read_block, begin_s, window_s,
                        leads ? 1 : LOADS_OF_STEPS[i]));
-    printf("late %.6f s\n", late_s > 0 ? late_s : 0.0);
     __asm__ volatile("" : : "r"(work.sum), "r"(work.at) : "memory");
     printf("measured\n");
     free(work.lines);

@@ -26,6 +26,7 @@ from typing import (
 
 from rater.record import documents as stored
 from rater.show.documents import (
+    checkup,
     compare,
     copies,
     divots,
@@ -76,6 +77,8 @@ SWEEP_COMMANDS = {
     "sweeps": ("sweep", "--list"),
     "versus": ("versus", "true", "sh -c true"),
 }
+# Commands that measure this machine for minutes.
+MACHINE_COMMANDS = {"checkup": ("checkup",)}
 # The keys that options of `show` add to its document.
 ADDED: Mapping[str, tuple[str, ...]] = {
     "show-copies": ("copy_times", "copy_runs"),
@@ -99,6 +102,7 @@ TYPES: Mapping[str, Any] = {
     "sweep-resume": sweep.SweepResumeDocument,
     "sweeps": list[sweep.SweepHeadJson],
     "versus": compare.VersusDocument,
+    "checkup": checkup.CheckupDocument,
     "plan": plan.PlanDocument,
     "dry-run": plan.DryRunDocument,
     "topo": machine.TopoDocument,
@@ -146,7 +150,7 @@ def sweep_documents(ask: Ask) -> Iterator[tuple[str, Any]]:
 
 def title_of(name: str) -> str:
     """Return the command line whose document a schema is of."""
-    return f"rater {' '.join((COMMANDS | SWEEP_COMMANDS)[name])}"
+    return f"rater {' '.join((COMMANDS | SWEEP_COMMANDS | MACHINE_COMMANDS)[name])}"
 
 
 # -- A schema of a type ----------------------------------------------------------------------------

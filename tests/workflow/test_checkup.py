@@ -7,18 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
 from rater.plan.checkup import QUICK, CheckupPoint, CheckupProbe, checkup_points
 from rater.workflow.run import checkup
 from tests.support.calls import query_rows, rater
+from tests.support.json_schemas import closed, schema_of
 
 
 def test_a_checkup_of_one_round_measures_all_and_cannot_tell(
     monkeypatch: pytest.MonkeyPatch, database: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(checkup, "QUICK", replace(QUICK, rounds=1, matrix_s=0.5))
-    few = (CheckupProbe.LATENCY, CheckupProbe.CORE)  # a run each, beside the trial
+    monkeypatch.setattr(checkup, "QUICK", replace(QUICK, rounds=1, total_s=0.5))
+    few = (CheckupProbe.LATENCY, CheckupProbe.CORE)  # a run each
 
     def points(*machine: Any) -> tuple[CheckupPoint, ...]:
         return tuple(point for point in checkup_points(*machine) if point.probe in few)
@@ -27,6 +29,7 @@ def test_a_checkup_of_one_round_measures_all_and_cannot_tell(
     page = tmp_path / "page.html"
     done = rater("checkup", "--quick", "--mix", "none", "--json", "--page", page)
     document = json.loads(done.stdout)
+    assert [*Draft202012Validator(closed(schema_of("checkup"))).iter_errors(document)] == []
     sections = {section["name"]: section for section in document["sections"]}
     latency = sections["latency of memory, one CPU"]
     assert done.returncode == document["status"] != 0

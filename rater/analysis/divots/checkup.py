@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
@@ -23,13 +22,17 @@ from rater.analysis.results.gates import GateAnswer, status_of_answers
 from rater.analysis.results.placement import PlacementVerdict, RunProof
 from rater.plan.checkup import STEPS, CheckupPoint, CheckupProbe
 from rater.plan.topology import Topology
+from rater.record.events import CopyEnded
 from rater.record.stored import RunHead, StoredRun
-from rater.text.values import count, percent, truncate_list
+from rater.text.values import group_by_key, percent, truncate_list
 
-LINE_BYTES = 64
+_SUMMED = ("latency", "bandwidth", "rate")  # metrics of a place with one copy, or of all together
 _OTHER_LOAD = "other load"  # the doctor's check whose fault passes by itself
-_MOST_LATE = 0.1  # of a window: copies that begin later do not work beside the others
 _LEAST_OF_PEAK = 0.5  # of what channels transfer: reads by all CPUs reach 70 to 90 %
+# Times what the firmware promises: walks of page tables come on top.
+_MOST_LATENCY = 2.0
+_MIB = 1 << 20  # the kernel's numaperf.rst: bandwidth is in MiB/s
+_LATENCY, _BANDWIDTH = "latency of memory, one CPU", "bandwidth, all CPUs of a node"
 
 
 class CheckupVerdict(StrEnum):
@@ -63,7 +66,7 @@ class CheckupMeasure(Struct, frozen=True, kw_only=True):
 
 MEASURES = (
     CheckupMeasure(
-        name="latency of memory, one CPU",
+        name=_LATENCY,
         probe=CheckupProbe.LATENCY,
         metric="latency",
         unit="ns",
@@ -77,7 +80,7 @@ MEASURES = (
         higher_is_worse=False,
     ),
     CheckupMeasure(
-        name="bandwidth, all CPUs of a node",
+        name=_BANDWIDTH,
         probe=CheckupProbe.BANDWIDTH,
         metric="bandwidth",
         unit="GB/s",
@@ -103,19 +106,19 @@ MEASURES = (
 class PlaceReading(Struct, frozen=True, kw_only=True):
     """What one place gave in one round."""
 
+    metric: str
     place: tuple[int, ...]
     value: float
-    taken: float | None  # share of the time that its copies wanted a CPU, by others
+    taken: bool  # others took more than `OTHERS_COST` of the time that its copies wanted a CPU
 
 
 class ProbeRun(Struct, frozen=True, kw_only=True):
-    """What a run of a checkup tells: readings by metric, and whether they hold."""
+    """What a run of a checkup tells."""
 
     run: int
     probe: CheckupProbe
     round: int
-    readings: Mapping[str, tuple[PlaceReading, ...]]
-    late_s: float  # the last copy was set up, after the windows should have begun
+    readings: tuple[PlaceReading, ...]
     copies: int
     placed: int  # of these so many were where the plan put them, by proof
 
@@ -124,84 +127,102 @@ def probe_run(
     run: StoredRun, proof: RunProof | None, point: CheckupPoint, round_number: int
 ) -> ProbeRun:
     """Return what a run of suite `matrix` tells of its places."""
-    shares = shares_of_others(run, run_counters(run))
-    readings: dict[str, list[PlaceReading]] = defaultdict(list)
-    late_s = 0.0
-    by_node: dict[int, list[tuple[int, dict[str, float], float | None]]] = defaultdict(list)
-    for copy in run.copies:
-        taken = shares[copy.phase, copy.copy, copy.step]
-        metrics = dict(copy.metrics)
-        late_s = max(late_s, metrics.get("late", 0.0))
-        if point.probe is CheckupProbe.CORE and copy.cpu is not None and "rate" in metrics:
-            readings["rate"].append(
-                PlaceReading(place=(copy.cpu,), value=metrics["rate"], taken=taken)
-            )
-        elif copy.node is not None:
-            by_node[copy.node].append((copy.copy, metrics, taken))
-    for node, copies in by_node.items():
-        known_shares = [share for _, _, share in copies if share is not None]
-        taken = max(known_shares) if len(known_shares) == len(copies) else None
-        for metric, place, value in _values_of_node(node, copies, point):
-            readings[metric].append(PlaceReading(place=place, value=value, taken=taken))
+    shares = _shares_by_cpu(run)
+    copies_by_place = group_by_key((point.places[copy.copy], copy) for copy in run.copies)
+    readings = [
+        PlaceReading(
+            metric=metric,
+            place=place_of_value,
+            value=value,
+            taken=max(shares[copy.cpu] for copy in copies) >= OTHERS_COST,
+        )
+        for place, copies in copies_by_place.items()
+        for metric, place_of_value, value in _values(place, copies, point.leaders)
+    ]
     return ProbeRun(
         run=run.head.run,
         probe=point.probe,
         round=round_number,
-        readings={metric: tuple(of_metric) for metric, of_metric in readings.items()},
-        late_s=late_s,
+        readings=tuple(readings),
         copies=len(run.copies),
         placed=len(proof.with_verdict(PlacementVerdict.MET)) if proof else 0,
     )
 
 
-def _values_of_node(
-    node: int,
-    copies: Sequence[tuple[int, Mapping[str, float], float | None]],
-    point: CheckupPoint,
+def _shares_by_cpu(run: StoredRun) -> dict[int | None, float]:
+    """Return which share of the time that copies wanted a CPU others took, 0 where not known.
+
+    Copies on one CPU wait for each other, too: together they lost no more than the one that lost
+    the most to others.
+    """
+    shares = shares_of_others(run, run_counters(run))
+    by_cpu = group_by_key(
+        (copy.cpu, (copy.cpu_s or 0.0, shares[copy.phase, copy.copy, copy.step] or 0.0))
+        for copy in run.copies
+    )
+    return {cpu: _share_of_cpu(copies) for cpu, copies in by_cpu.items()}
+
+
+def _share_of_cpu(copies: Sequence[tuple[float, float]]) -> float:
+    """Return the share of others; `copies` are seconds that each ran, and its own share."""
+    lost_s = max(ran_s * share / max(1 - share, 1e-6) for ran_s, share in copies)
+    wanted_s = lost_s + sum(ran_s for ran_s, _ in copies)
+    return lost_s / wanted_s if wanted_s else 0.0
+
+
+def _values(
+    place: tuple[int, ...], copies: Sequence[CopyEnded], leaders: Container[int]
 ) -> Iterator[tuple[str, tuple[int, ...], float]]:
-    """Yield metric, place and value: of a matrix, or of a node under growing load."""
-    if point.memory_node is not None:
-        for metric in ("latency", "bandwidth"):
-            values = [metrics[metric] for _, metrics, _ in copies if metric in metrics]
-            if len(values) == len(copies):
-                yield metric, (node, point.memory_node), sum(values)
-        return
-    for step in range(1, STEPS + 1):
-        lines_ns = {number: metrics.get(f"line{step}") for number, metrics, _ in copies}
-        known = {number: line_ns for number, line_ns in lines_ns.items() if line_ns}
-        leader = next((known[number] for number in point.leaders if number in known), None)
-        if leader is not None and len(known) == len(copies):
-            yield "line", (node, step), leader
-            yield "load", (node, step), sum(LINE_BYTES / line_ns for line_ns in known.values())
+    """Yield metric, place and value: of all copies together, or of the leader at each load."""
+    metrics_by_copy = {copy.copy: dict(copy.metrics) for copy in copies}
+    for metric in _SUMMED:
+        known = [metrics[metric] for metrics in metrics_by_copy.values() if metric in metrics]
+        if len(known) == len(copies):
+            yield metric, place, sum(known)
+    for copy, metrics in metrics_by_copy.items():
+        for step in range(1, STEPS + 1):
+            if copy in leaders and f"line{step}" in metrics:
+                yield "line", (*place, step), metrics[f"line{step}"]
 
 
 # -- Sections --------------------------------------------------------------------------------------
 
 
 def measure_section(
-    measure: CheckupMeasure, runs: Iterable[ProbeRun], topology: Topology, window_s: float
+    measure: CheckupMeasure, runs: Iterable[ProbeRun], topology: Topology
 ) -> CheckupSection | None:
     """Return the section of a measure, or None if nothing of it could be run."""
     of_probe = sorted((run for run in runs if run.probe is measure.probe), key=lambda it: it.round)
     if not of_probe:
         return None
-    values: dict[tuple[int, ...], list[float]] = defaultdict(list)
-    others_took: dict[tuple[int, ...], list[bool]] = defaultdict(list)
-    for run in of_probe:
-        for reading in run.readings.get(measure.metric, ()):
-            values[reading.place].append(reading.value)
-            others_took[reading.place].append((reading.taken or 0.0) >= OTHERS_COST)
-    disturbed = [place for place in values if mostly_disturbed(others_took[place], "round")]
+    readings = group_by_key(
+        (reading.place, reading)
+        for run in of_probe
+        for reading in run.readings
+        if reading.metric == measure.metric
+    )
+    disturbed = {
+        place
+        for place, of_place in readings.items()
+        if mostly_disturbed([reading.taken for reading in of_place], "round")
+    }
     judgement = judge_cells(
-        values,
+        {place: [reading.value for reading in readings[place]] for place in readings},
         # A place that others disturbed is shown, but is no peer of any.
-        {it: it if it in disturbed else _peers(it, measure, topology) for it in values},
+        {it: it if it in disturbed else _peers(it, measure, topology) for it in readings},
         higher_is_worse=measure.higher_is_worse,
     )
-    obstacles = [*_obstacles(of_probe, values, window_s)]
+    obstacles: list[str] = []
     if disturbed:
-        places = truncate_list([place_text(place, measure.probe) for place in disturbed])
-        obstacles.insert(0, f"others took more than {percent(OTHERS_COST, 0)} % of {places}")
+        places = truncate_list([place_text(place, measure.probe) for place in sorted(disturbed)])
+        obstacles.append(f"others took more than {percent(OTHERS_COST, 0)} % of {places}")
+    copies, placed = sum(run.copies for run in of_probe), sum(run.placed for run in of_probe)
+    if placed < copies:
+        obstacles.append(
+            f"{copies - placed} of {copies} copies without proof of their CPUs and memory"
+        )
+    if min(map(len, readings.values()), default=0) < FEWEST_ROUNDS:
+        obstacles.append(f"fewer than {FEWEST_ROUNDS} rounds were measured of each place")
     if judgement.visible is not None and judgement.visible > MOST_VISIBLE:
         obstacles.append("rounds differ so much that a place twice as bad could hide")
     lines = [
@@ -209,17 +230,15 @@ def measure_section(
         f"{percent(cell.worse, 0)} % worse than its peers"
         for cell in judgement.slow
     ]
-    if judgement.visible is None:
-        verdict = CheckupVerdict.UNKNOWN if disturbed else CheckupVerdict.SHOWN
-        lines += [] if disturbed else ["nothing to compare with: no two places are alike"]
-    else:
-        verdict = CheckupVerdict.PASS
-        if judgement.visible <= MOST_VISIBLE:
-            lines.append(f"{percent(judgement.visible, 0)} % would be seen of one place")
-    if obstacles:
-        verdict = CheckupVerdict.UNKNOWN
+    if judgement.visible is None and not disturbed:
+        lines.append("nothing to compare with: no two places are alike")
+    elif judgement.visible is not None and judgement.visible <= MOST_VISIBLE:
+        lines.append(f"{percent(judgement.visible, 0)} % would be seen of one place")
+    verdict = CheckupVerdict.SHOWN if judgement.visible is None else CheckupVerdict.PASS
     if judgement.slow:
         verdict = CheckupVerdict.LOOK
+    elif obstacles:
+        verdict = CheckupVerdict.UNKNOWN
     return CheckupSection(
         name=measure.name,
         verdict=verdict,
@@ -229,19 +248,6 @@ def measure_section(
     )
 
 
-def _obstacles(
-    runs: Sequence[ProbeRun], values: Mapping[tuple[int, ...], Sequence[float]], window_s: float
-) -> Iterator[str]:
-    copies, placed = sum(run.copies for run in runs), sum(run.placed for run in runs)
-    if placed < copies:
-        yield f"{copies - placed} of {copies} copies without proof of their CPUs and memory"
-    late = [run for run in runs if run.late_s > _MOST_LATE * window_s]
-    if len(late) * 2 > len(runs):
-        yield f"set-up took too long in {len(late)} of {count(len(runs), 'run')}"
-    if min(map(len, values.values()), default=0) < FEWEST_ROUNDS:
-        yield f"fewer than {FEWEST_ROUNDS} rounds were measured of each place"
-
-
 def _peers(place: tuple[int, ...], measure: CheckupMeasure, topology: Topology) -> Hashable:
     """Return what a place has in common with those that should be as good."""
     if measure.probe is CheckupProbe.CORE:
@@ -249,19 +255,11 @@ def _peers(place: tuple[int, ...], measure: CheckupMeasure, topology: Topology) 
     cpus = len([pu for pu in topology.pus if pu.node == place[0]])
     if measure.probe is CheckupProbe.LOADED:
         return cpus, place[1]
-    return cpus, distance(topology, place[0], place[1]), _is_ordinary(topology, place[1])
-
-
-def _is_ordinary(topology: Topology, node: int) -> bool:
-    return topology.by_node[node].default and bool(topology.by_node[node].cpus)
-
-
-def distance(topology: Topology, node: int, memory_node: int) -> float:
-    """Return how far a node is by the firmware; 0 or 1 where that is not known."""
-    order = topology.distance_nodes
-    if topology.distances is None or not {node, memory_node} <= set(order):
-        return float(node != memory_node)
-    return topology.distances[order.index(node)][order.index(memory_node)]
+    memory = topology.by_node[place[1]]
+    distance = topology.distance(*place)
+    if distance is None:
+        distance = float(place[0] != place[1])
+    return cpus, distance, memory.default and bool(memory.cpus)
 
 
 def place_text(place: tuple[int, ...], probe: CheckupProbe) -> str:
@@ -293,29 +291,25 @@ def doctor_section(findings: Sequence[DoctorFinding], tuned: Mapping[str, str]) 
     )
 
 
-def facts_section(settings: Mapping[str, str], bandwidth: CellsJudgement | None) -> CheckupSection:
-    """Return what is odd in the facts of the machine, and what it had of its rated bandwidth.
+def facts_section(
+    settings: Mapping[str, str], sections: Sequence[CheckupSection]
+) -> CheckupSection:
+    """Return the section of facts: which are odd, and how measured values compare with them.
 
-    `bandwidth` is that of all CPUs of a node. Its local cells together are what the machine had.
+    `sections` are those of measures. A section that cannot tell is not rated.
     """
-    odd: list[str] = []
-    lines: list[str] = []
-    channels = settings.get("dimms.channels", "")
-    match = re.fullmatch(r"(\d+) of (\d+) populated", channels)
-    if match and match[1] != match[2]:
-        empty = [name for name, text in settings.items() if _is_empty_slot(name, text)]
-        names = truncate_list([name.removeprefix("dimm.") for name in empty])
-        odd.append(f"memory channels: {channels}; empty: {names}")
-    modules = [text for text in settings.get("dimms.found", "").split(", ") if " x " in text]
-    if len(modules) > 1:
-        odd.append(f"memory modules are not alike: {', '.join(modules)}")
-    local = [it.value for it in bandwidth.cells if it.place[0] == it.place[1]] if bandwidth else []
-    if "dimms.peak_mb_s" in settings and local:
-        rated, had = int(settings["dimms.peak_mb_s"]) / 1e3, sum(local)
-        text = (
-            f"{had:.4g} GB/s read, {percent(had / rated, 0)} % of the {rated:.4g} of its channels"
-        )
-        (odd if had < _LEAST_OF_PEAK * rated else lines).append(text)
+    rated = {
+        section.name: {cell.place: cell.value for cell in section.cells.cells}
+        for section in sections
+        if section.cells and section.verdict is not CheckupVerdict.UNKNOWN
+    }
+    bandwidth, latency = (rated.get(name, {}) for name in (_BANDWIDTH, _LATENCY))
+    ratings = [
+        *_rated_by_channels(settings, bandwidth),
+        *_rated_by_firmware(settings, bandwidth, latency),
+    ]
+    odd = [*_odd_modules(settings), *(text for text, is_met in ratings if not is_met)]
+    lines = [text for text, is_met in ratings if is_met]
     unknown = [name.removeprefix("unread.") for name in settings if name.startswith("unread.")]
     if unknown:
         lines.append(f"not known: {', '.join(unknown)} (`rater topo --facts`)")
@@ -326,8 +320,58 @@ def facts_section(settings: Mapping[str, str], bandwidth: CellsJudgement | None)
     )
 
 
-def _is_empty_slot(name: str, text: str) -> bool:
-    return name.startswith("dimm.") and text == "empty"
+def _odd_modules(settings: Mapping[str, str]) -> Iterator[str]:
+    channels = settings.get("dimms.channels", "")
+    match = re.fullmatch(r"(\d+) of (\d+) populated", channels)
+    if match and match[1] != match[2]:
+        empty = [
+            name.removeprefix("dimm.")
+            for name, text in settings.items()
+            if name.startswith("dimm.") and text == "empty"
+        ]
+        yield f"memory channels: {channels}; empty: {truncate_list(empty)}"
+    modules = [text for text in settings.get("dimms.found", "").split(", ") if " x " in text]
+    if len(modules) > 1:
+        yield f"memory modules are not alike: {', '.join(modules)}"
+
+
+def _rated_by_channels(
+    settings: Mapping[str, str], bandwidth: Mapping[tuple[int, ...], float]
+) -> Iterator[tuple[str, bool]]:
+    """Yield what all nodes read of their own memory, of what all channels transfer."""
+    local = [value for place, value in bandwidth.items() if place[0] == place[1]]
+    if "dimms.peak_mb_s" in settings and local:
+        peak, had = int(settings["dimms.peak_mb_s"]) / 1e3, sum(local)
+        share = percent(had / peak, 0)
+        text = f"{had:.4g} GB/s read, {share} % of the {peak:.4g} of its channels"
+        yield text, had >= _LEAST_OF_PEAK * peak
+
+
+def _rated_by_firmware(
+    settings: Mapping[str, str],
+    bandwidth: Mapping[tuple[int, ...], float],
+    latency: Mapping[tuple[int, ...], float],
+) -> Iterator[tuple[str, bool]]:
+    """Yield what CPUs had of a node's memory, of what HMAT promises to those nearest to it."""
+    for name, initiators in settings.items():
+        match = re.fullmatch(r"hmat\.node(\d+)\.initiators", name)
+        for initiator in initiators.split(",") if match else ():
+            assert match is not None
+            place = (int(initiator), int(match[1]))
+            where = place_text(place, CheckupProbe.LATENCY)
+            promised = settings.get(f"hmat.node{match[1]}.read_bandwidth_mb_s")
+            if promised and place in bandwidth:
+                peak, had = int(promised) * _MIB / 1e9, bandwidth[place]
+                share = percent(had / peak, 0)
+                text = f"{where}: {had:.4g} GB/s read, {share} % of the {peak:.4g} promised"
+                yield text, had >= _LEAST_OF_PEAK * peak
+            promised = settings.get(f"hmat.node{match[1]}.read_latency_ns")
+            if promised and place in latency:
+                times = latency[place] / int(promised)
+                text = (
+                    f"{where}: {latency[place]:.4g} ns, {times:.1f} times the {promised} promised"
+                )
+                yield text, times <= _MOST_LATENCY
 
 
 def mix_section(

@@ -38,6 +38,7 @@ from rater.plan.checkup import (
     request_of_point,
     usable_cpus,
     window_ms,
+    windows_s,
 )
 from rater.plan.request import Request
 from rater.plan.sweep import BlockOrder, SweepSlot, order_slots
@@ -67,8 +68,7 @@ if TYPE_CHECKING:
 NO_MIX = "none"  # of --mix
 _PAGE_MODE = 0o644
 _RETRIES = 2  # of a run in which a copy failed
-_TRIAL = 0  # the block in which set-up is timed, before the first round
-_SETUP_TIMES, _SETUP_MORE_S = 1.5, 0.05  # of what the trial took: memory is not always as fast
+_FIRST_FIXED_S = 1.0  # of a run beside its windows, before one is known
 
 
 class CheckupOptions(Struct, frozen=True, kw_only=True):
@@ -103,11 +103,6 @@ def checkup(output: Output, options: CheckupOptions, start_options: StartOptions
     name = uuid.uuid4().hex[:8]
     request = start_options.on(Request(tuned=options.tuned, tags=((TAG, name),)))
     seed = random.randrange(1 << 31) if options.seed is None else options.seed
-    trials = [
-        SweepSlot(_TRIAL, place, place)
-        for place, point in enumerate(points)
-        if _is_trial(point, points)
-    ]
     slots = order_slots(range(len(points)), limits.rounds, BlockOrder.SHUFFLED, seed)
     findings = examine(facts_now(sysroot(), with_load=True))
     tuned = tuned_settings(findings, names_here(sysroot())) if options.tuned else {}
@@ -116,7 +111,7 @@ def checkup(output: Output, options: CheckupOptions, start_options: StartOptions
         points=Trusted(
             {place: CampaignPoint(point.probe, request, None) for place, point in enumerate(points)}
         ),
-        slots=(*trials, *slots),
+        slots=slots,
         retries=_RETRIES,
         output=output,
         quiet=True,
@@ -130,16 +125,6 @@ def checkup(output: Output, options: CheckupOptions, start_options: StartOptions
     return campaign.execute().exit_status
 
 
-def _is_trial(point: CheckupPoint, points: Sequence[CheckupPoint]) -> bool:
-    """Tell whether a point is the first of those that set up memory as it does."""
-    first = next(other for other in points if other.probe is point.probe)
-    return point is first and point.probe in (
-        CheckupProbe.LATENCY,
-        CheckupProbe.BANDWIDTH,
-        CheckupProbe.LOADED,
-    )
-
-
 @dataclass(kw_only=True)
 class _Checkup(Campaign[MadeRun]):
     """All probes in rounds, and the verdicts that come of them."""
@@ -150,28 +135,29 @@ class _Checkup(Campaign[MadeRun]):
     limits: CheckupLimits
     page: Path | None
     sections: list[CheckupSection]
-    _setup_s: float = 0.0
-    _late_s: dict[CheckupProbe, float] = field(default_factory=dict)  # of trials
     _probes: list[ProbeRun] = field(default_factory=list)
     _mixes: list[RunHead] = field(default_factory=list)
     _settings: Mapping[str, str] = field(default_factory=dict)
     _failed: list[str] = field(default_factory=list)
     _began_s: float = field(default_factory=time.monotonic)
-
-    @property
-    def _window_ms(self) -> int:
-        return window_ms(self.plan, self.limits, self._setup_s)
+    _round: int = 0
+    _window_ms: int = 0  # of this round
+    _fixed_s: float = 0.0  # of this round's runs so far, beside their windows
 
     def plan_of(self, slot: SweepSlot) -> RunPlan:
-        """Return the plan of a run: trials of short windows tell how long copies set up."""
-        is_trial = slot.block == _TRIAL
-        if not is_trial and not self._setup_s:
-            self._setup_s = _SETUP_TIMES * max(self._late_s.values(), default=0.0) + _SETUP_MORE_S
+        """Return the plan of a run; windows of a round are as long as what is left allows."""
+        if slot.block != self._round:
+            left_s = self.limits.total_s - (time.monotonic() - self._began_s)
+            self._window_ms = window_ms(
+                self.plan,
+                round_s=left_s / (self.limits.rounds - slot.block + 1),
+                fixed_s=self._fixed_s or _FIRST_FIXED_S * len(self.plan),
+            )
+            self._round, self._fixed_s = slot.block, 0.0
         request = request_of_point(
             self.plan[slot.point],
             self.points.value[slot.point].request,
-            setup_s=0.0 if is_trial else self._setup_s,
-            window=1 if is_trial else self._window_ms,
+            window=self._window_ms,
             limits=self.limits,
         )
         tags = (*request.tags, ("round", str(slot.block)))
@@ -179,7 +165,7 @@ class _Checkup(Campaign[MadeRun]):
 
     def examine(self, slot: SweepSlot, made_run: MadeRun, took_s: float) -> MadeRun:
         """Return the run: all that is looked at came with it."""
-        del slot, took_s
+        self._fixed_s += max(0.0, took_s - windows_s(self.plan[slot.point], self._window_ms))
         return made_run
 
     def disturbance(self, examined: MadeRun) -> str | None:
@@ -203,28 +189,16 @@ class _Checkup(Campaign[MadeRun]):
         if point.probe is CheckupProbe.MIX:
             self._mixes.append(run.head)
         else:
-            probe = probe_run(run, examined.proved, point, slot.block)
-            if slot.block == _TRIAL:
-                self._late_s[point.probe] = probe.late_s
-            else:
-                self._probes.append(probe)
+            self._probes.append(probe_run(run, examined.proved, point, slot.block))
         if not self.output.quiet and not self.output.json:
             rest = f"{count(len(ahead), 'run')} to go"
             print_error(f"{time.monotonic() - self._began_s:4.0f} s: {point.probe}, {rest}")
 
     def conclude(self) -> CampaignEnded:
         """Print the verdicts, and write the page."""
-        window_s = self._window_ms / 1e3
-        sections: list[CheckupSection] = []
-        bandwidth = None
-        for measure in MEASURES:
-            section = measure_section(measure, self._probes, self.topology, window_s)
-            if section is None:
-                continue
-            sections.append(section)
-            if measure.probe is CheckupProbe.BANDWIDTH:
-                bandwidth = section.cells
-        self.sections += [facts_section(self._settings, bandwidth), *sections]
+        measured = (measure_section(it, self._probes, self.topology) for it in MEASURES)
+        sections = [section for section in measured if section is not None]
+        self.sections += [facts_section(self._settings, sections), *sections]
         if self._mixes:
             self.sections.append(self._judge_mix())
         if self._failed:

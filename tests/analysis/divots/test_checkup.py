@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rater.analysis.divots.cells import FLOOR, CellsJudgement, PlaceValue, judge_cells
 from rater.analysis.divots.checkup import (
@@ -22,6 +25,7 @@ from rater.analysis.divots.checkup import (
 from rater.analysis.doctor.findings import DoctorFinding, DoctorVerdict
 from rater.plan.checkup import CheckupProbe
 from rater.run.host.discover import parse_synthetic
+from rater.run.host.hardware import hardware_facts
 
 LATENCY = MEASURES[0]
 TWO_NODES = parse_synthetic("nodes=2x2")
@@ -35,28 +39,27 @@ ALIKE: Values = {
 
 
 def section(
-    values: Values = ALIKE, *, foreign: float = 0.0, late_s: float = 0.0, placed: float = 2
+    values: Values = ALIKE, *, others_took: bool = False, placed: int = 2
 ) -> CheckupSection:
     runs = [
         ProbeRun(
             run=10 * memory + number,
             probe=CheckupProbe.LATENCY,
             round=number,
-            readings={
-                "latency": tuple(
-                    PlaceReading(place=place, value=of_rounds[number], taken=foreign)
-                    for place, of_rounds in values.items()
-                    if place[1] == memory
+            readings=tuple(
+                PlaceReading(
+                    metric="latency", place=place, value=of_rounds[number], taken=others_took
                 )
-            },
-            late_s=late_s,
+                for place, of_rounds in values.items()
+                if place[1] == memory
+            ),
             copies=2,
-            placed=int(placed),
+            placed=placed,
         )
         for memory in (0, 1)
         for number in range(3)
     ]
-    measured = measure_section(LATENCY, runs, TWO_NODES, window_s=0.1)
+    measured = measure_section(LATENCY, runs, TWO_NODES)
     assert measured is not None
     return measured
 
@@ -78,12 +81,11 @@ def test_a_place_that_is_worse_than_its_peer_is_to_be_looked_at() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"foreign": 0.3}, "others took more than 10 % of "),
-        ({"late_s": 0.05}, "set-up took too long in 6 of 6 runs"),
+        ({"others_took": True}, "others took more than 10 % of "),
         ({"placed": 1}, "6 of 12 copies without proof of their CPUs and memory"),
     ],
 )
-def test_what_cannot_be_told_is_no_pass(changes: dict[str, float], said: str) -> None:
+def test_what_cannot_be_told_is_no_pass(changes: dict[str, Any], said: str) -> None:
     judged = section(ALIKE, **changes)
     assert judged.verdict is CheckupVerdict.UNKNOWN
     assert judged.lines[0].startswith(said)
@@ -95,6 +97,16 @@ def test_noise_that_would_hide_everything_is_no_pass() -> None:
     assert judged.lines == ("rounds differ so much that a place twice as bad could hide",)
 
 
+def measured(name: str, *values: tuple[tuple[int, int], float]) -> CheckupSection:
+    cells = tuple(PlaceValue(place=place, value=value) for place, value in values)
+    return CheckupSection(
+        name=name,
+        verdict=CheckupVerdict.SHOWN,
+        lines=(),
+        cells=CellsJudgement(cells=cells, visible=None),
+    )
+
+
 def test_an_empty_channel_and_half_of_the_rated_bandwidth_are_to_be_looked_at() -> None:
     settings = {
         "dimms.channels": "7 of 8 populated",
@@ -102,14 +114,48 @@ def test_an_empty_channel_and_half_of_the_rated_bandwidth_are_to_be_looked_at() 
         "dimms.peak_mb_s": "268800",
         "unread.TLBs": "no reason",
     }
-    cells = (PlaceValue(place=(0, 0), value=100.0), PlaceValue(place=(0, 1), value=999.0))
-    judged = facts_section(settings, CellsJudgement(cells=cells, visible=None))
+    had = measured("bandwidth, all CPUs of a node", ((0, 0), 100.0), ((0, 1), 999.0))
+    judged = facts_section(settings, [had])
     assert judged.verdict is CheckupVerdict.LOOK
     assert judged.lines == (
         "memory channels: 7 of 8 populated; empty: P0 CHANNEL H/DIMM 0",
         "100 GB/s read, 37 % of the 268.8 of its channels",
         "not known: TLBs (`rater topo --facts`)",
     )
+
+
+def promised(root: Path) -> dict[str, str]:
+    """Return the facts of a tree of two nodes: 200,000 MiB/s (209.7 GB/s) and 80 ns of each."""
+    for node in "01":
+        initiators = root / f"sys/devices/system/node/node{node}/access0/initiators"
+        (initiators / f"node{node}").mkdir(parents=True)
+        (initiators / "read_bandwidth").write_text("200000\n")
+        (initiators / "read_latency").write_text("80\n")
+    facts = dict(hardware_facts(root))
+    return {name: text for name, text in facts.items() if name.startswith("hmat.")}
+
+
+def test_cells_are_rated_against_what_the_firmware_promises(tmp_path: Path) -> None:
+    bandwidth = measured(
+        "bandwidth, all CPUs of a node", ((0, 0), 157.3), ((1, 1), 62.92), ((0, 1), 1.0)
+    )
+    latency = measured("latency of memory, one CPU", ((0, 0), 120.0), ((1, 1), 200.0))
+    judged = facts_section(promised(tmp_path), [bandwidth, latency])
+    # 200,000 x 1,048,576 B/s are 209.7 GB/s, of which 157.3 are 75 % and 62.92 are 30 %.
+    assert judged.lines == (
+        "CPUs of node 1, memory of node 1: 62.92 GB/s read, 30 % of the 209.7 promised",
+        "CPUs of node 1, memory of node 1: 200 ns, 2.5 times the 80 promised",
+        "CPUs of node 0, memory of node 0: 157.3 GB/s read, 75 % of the 209.7 promised",
+        "CPUs of node 0, memory of node 0: 120 ns, 1.5 times the 80 promised",
+    )
+    assert judged.verdict is CheckupVerdict.LOOK
+
+
+def test_what_others_disturbed_is_rated_against_nothing(tmp_path: Path) -> None:
+    latency = measured("latency of memory, one CPU", ((0, 0), 900.0))
+    disturbed = replace(latency, verdict=CheckupVerdict.UNKNOWN)
+    judged = facts_section(promised(tmp_path), [disturbed])
+    assert (judged.verdict, judged.lines) == (CheckupVerdict.PASS, ())
 
 
 def finding(check: str, settings: tuple[tuple[str, str], ...] = ()) -> DoctorFinding:
