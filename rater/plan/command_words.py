@@ -12,8 +12,10 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
+from rater.system.patterns import compile_later
+
 DIVIDER = ":"
-_ESCAPED_DIVIDER = re.compile(r"\\+:")
+_ESCAPED_DIVIDER = compile_later(r"\\+:")
 
 COPY_PLACEHOLDERS = ("copy", "cpu", "cpus", "node", "iteration")
 
@@ -48,7 +50,7 @@ def fill(text: str, values: Mapping[str, str]) -> str:
     return _BRACES.sub(value_of, text)
 
 
-_BRACES = re.compile(r"\{\{(?P<literal>[^{}]+)\}\}|\{(?P<name>[^{}]+)\}")
+_BRACES = compile_later(r"\{\{(?P<literal>[^{}]+)\}\}|\{(?P<name>[^{}]+)\}")
 
 
 def fill_all(words: Iterable[str], values: Mapping[str, str]) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from rater.plan.tlb import Tlb, parse_tlb
 from rater.system.errors import InputError
+from rater.system.patterns import compile_later
 from rater.text.documents import TableReader, did_you_mean, read_text, toml_document
 from rater.text.kinds import FILLED_STRING, FLAG, STRING, ValueKind, choice, whole
 
@@ -198,12 +199,12 @@ TABLE_TEXT = "rater.counters."  # and a table's name: the setting that keeps its
 SOFTWARE, GENERIC = "software", "generic"  # tables for every machine
 _TABLES = Path(__file__).with_name("tables")
 _CONFIG = whole(0, 2**64 - 1)
-_EVENT = re.compile(r"[a-z][a-z0-9_]{0,40}")
+_EVENT = compile_later(r"[a-z][a-z0-9_]{0,40}")
 _EVENT_EXPECTED = "expected a name of small letters, digits and '_'"
 _MOST_COUNTERS = 64
 _MOST_TEXT = 100_000  # characters; the largest table of rater's own has 3,000
 _MOST_MODELS = 1 << 16
-_RANGE = re.compile(r"(0x[0-9a-f]{1,4}|\d{1,5})(?:-(0x[0-9a-f]{1,4}|\d{1,5}))?")
+_RANGE = compile_later(r"(0x[0-9a-f]{1,4}|\d{1,5})(?:-(0x[0-9a-f]{1,4}|\d{1,5}))?")
 
 
 class EventSource(StrEnum):

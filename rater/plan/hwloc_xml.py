@@ -24,6 +24,7 @@ from rater.plan.topology import (
     merge_kinds,
 )
 from rater.system.errors import InputError
+from rater.system.patterns import compile_later
 from rater.text import cpuset
 from rater.text.values import printable
 
@@ -40,7 +41,7 @@ _MOST_MATRICES = 1000
 _ENCODINGS = ("UTF-8", "UTF-16", "ISO-8859-1", "US-ASCII")  # that expat itself reads
 # XML allows no declaration behind a blank line, which a copied text may have. It is blanked out, so
 # that lines keep their numbers.
-_LATE_DECLARATION = re.compile(rb"\A(\s+)<\?xml [^<>?\r\n]{0,100}\?>")
+_LATE_DECLARATION = compile_later(rb"\A(\s+)<\?xml [^<>?\r\n]{0,100}\?>")
 _MEMORY_TYPES = ("NUMANode", "MemCache")
 _NO_CPUS_TYPES = ("Misc", "Bridge", "PCIDev", "OSDev")  # their CPUs are those of their parent
 _parse_bitmap = lru_cache(maxsize=256)(cpuset.parse_bitmap)  # neighbours repeat each other's sets
@@ -467,7 +468,7 @@ def _matrix(element: Element, tree: _Tree, node_numbers: set[int]) -> RawDistanc
 # -- What an hwloc XML file says of a machine beyond what placement needs: names, caches, groups ---
 
 # Not those of instructions (L1iCache): hwloc itself leaves them out unless asked.
-_CACHE = re.compile("L[1-5]Cache")
+_CACHE = compile_later("L[1-5]Cache")
 _DATA_CACHE = 1  # HWLOC_OBJ_CACHE_DATA
 _FIRST_WITH_KINDS = (2, 4)  # version of hwloc
 _MEMORY_GROUP = 1001  # HWLOC_GROUP_KIND_MEMORY

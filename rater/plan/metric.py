@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 from msgspec import Struct
 
+from rater.system.patterns import compile_later
 from rater.text.values import printable
 
 LONGEST_METRIC_NAME = 60
@@ -71,14 +72,14 @@ def local_path(name: str) -> str | None:
 _BETTER = ("higher", "lower")
 _COMBINE = ("sum", "mean")
 _STREAMS = ("stdout", "stderr")
-_HEAD = re.compile(r"([^:()\\\[\]]+):[ \t]+(.+)", re.DOTALL)
-_KEYS = re.compile(r"\s*name\s*=(?P<keys>.*?)[\s,;]pattern\s*=\s*(?P<pattern>.+)", re.DOTALL)
+_HEAD = compile_later(r"([^:()\\\[\]]+):[ \t]+(.+)", re.DOTALL)
+_KEYS = compile_later(r"\s*name\s*=(?P<keys>.*?)[\s,;]pattern\s*=\s*(?P<pattern>.+)", re.DOTALL)
 _KNOWN_KEYS = ("name", "unit", "better", "combine", "file", "scale", "pattern")
-_GROUP = re.compile(r"(?<!\\)\((?!\?)")
-_GAP = re.compile(r"\\[sS][*+?]?|\\[bBdDwW][*+?]?|\.[*+]\??|\^|\$")
-_WORDS_BEFORE = re.compile(r"[A-Za-z][A-Za-z0-9_ /-]*")
-_UNIT_BEHIND = re.compile(r"\s{0,3}\[?([A-Za-z%][A-Za-z0-9%/]{0,11})(?![A-Za-z0-9%/({*+?])")
-_RATE_UNIT = re.compile(r".+/(?:s|sec|second|min|h|hour)|[KMGT]?FLOPS|[KMGT]?flops|[A-Z]?IPS")
+_GROUP = compile_later(r"(?<!\\)\((?!\?)")
+_GAP = compile_later(r"\\[sS][*+?]?|\\[bBdDwW][*+?]?|\.[*+]\??|\^|\$")
+_WORDS_BEFORE = compile_later(r"[A-Za-z][A-Za-z0-9_ /-]*")
+_UNIT_BEHIND = compile_later(r"\s{0,3}\[?([A-Za-z%][A-Za-z0-9%/]{0,11})(?![A-Za-z0-9%/({*+?])")
+_RATE_UNIT = compile_later(r".+/(?:s|sec|second|min|h|hour)|[KMGT]?FLOPS|[KMGT]?flops|[A-Z]?IPS")
 _TIME_UNITS = {"s", "sec", "secs", "seconds", "ms", "us", "ns", "min", "h", "J"}
 _EXPECTED = (
     "expected 'PATTERN', 'NAME UNIT higher|lower: PATTERN' or 'name=NAME,...,pattern=PATTERN', "

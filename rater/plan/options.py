@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from rater.plan.metric import parse_metrics
 from rater.system.errors import InputError
+from rater.system.patterns import compile_later
 from rater.text.cpuset import parse_list
 from rater.text.values import duration_ms, duration_s, printable, size_bytes
 from rater.wings import Hook
@@ -54,7 +55,7 @@ def parse_cadence(text: str) -> Cadence | None:
 # Characters of a benchmark's name: 4 bytes each at most in UTF-8, and a file name has 255 bytes.
 LONGEST_NAME = 60
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE = compile_later(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class OptionForm(StrEnum):
@@ -320,7 +321,7 @@ def was_given(value: object) -> bool:
 
 # -- The table of options as text ------------------------------------------------------------------
 
-_PROPERTY = re.compile(r'(?<!\w)(\w+)=(?:"([^"]*)"|(\S+))')
+_PROPERTY = compile_later(r'(?<!\w)(\w+)=(?:"([^"]*)"|(\S+))')
 _PROPERTIES = {"field", "kind", "traits", "compare_as", "label", "neutral", "implies"}
 
 

@@ -21,6 +21,7 @@ from rater.plan.topology import (
     build_topology,
     merge_kinds,
 )
+from rater.system.patterns import compile_later
 from rater.text.cpuset import MAX_NUMBER, mask_of, numbers_of, parse_list
 
 _MARKS = {
@@ -135,13 +136,13 @@ def _printed_cpus(text: str, node_cpus: Mapping[int, tuple[int, ...]]) -> _Print
 
 # -- Nodes, of `numactl -H` and of lscpu's summary -------------------------------------------------
 
-_NODE_CPUS = re.compile(r"^[ \t]*node (\d{1,5}) cpus:([ \t\d]*)$", re.MULTILINE | re.ASCII)
-_NODE_SIZE = re.compile(
+_NODE_CPUS = compile_later(r"^[ \t]*node (\d{1,5}) cpus:([ \t\d]*)$", re.MULTILINE | re.ASCII)
+_NODE_SIZE = compile_later(
     r"^[ \t]*node (\d{1,5}) size: *(\d{1,9}) MB[ \t]*$", re.MULTILINE | re.ASCII
 )
-_DISTANCES = re.compile(r"^ *(\d{1,5}):((?: +\d{1,5})+) *$", re.MULTILINE | re.ASCII)
-_COLON = re.compile("[:\N{FULLWIDTH COLON}]")
-_CPU_LIST = re.compile(r"[\d,-]{0,50000}", re.ASCII)
+_DISTANCES = compile_later(r"^ *(\d{1,5}):((?: +\d{1,5})+) *$", re.MULTILINE | re.ASCII)
+_COLON = compile_later("[:\N{FULLWIDTH COLON}]")
+_CPU_LIST = compile_later(r"[\d,-]{0,50000}", re.ASCII)
 
 
 def _printed_nodes(text: str) -> dict[int, tuple[int, ...]]:
@@ -264,7 +265,9 @@ def _count_parts(
 
 # -- Kinds of CPUs ---------------------------------------------------------------------------------
 
-_CLOCK = re.compile(r"(\d{1,6})(?:[.,]\d{1,6})?", re.ASCII)  # MHz, with the point of any language
+_CLOCK = compile_later(
+    r"(\d{1,6})(?:[.,]\d{1,6})?", re.ASCII
+)  # MHz, with the point of any language
 
 
 def _kinds(cpus: _PrintedCpus) -> list[RawKind]:

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct, field
 
 from rater.plan.metric import Metric, check_groups, compile_pattern, local_path
+from rater.system.patterns import compile_later
 from rater.text.documents import (
     NAME,
     NAME_EXPECTED,
@@ -392,7 +393,7 @@ def _flags(table: TableReader) -> dict[str, tuple[str, ...]]:
 # -- The small parts of a suite file, each read from its table with every mistake noted ------------
 
 RESERVED = ("stdout", "stderr", "setup.out")  # rater's own files in a run directory
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE = compile_later(r"[A-Za-z_][A-Za-z0-9_]*")
 _VARIABLE_SAID = "expected the name of a variable: letters, digits and '_', no digit first"
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 

@@ -16,6 +16,7 @@ from rater.plan.options import OptionForm
 from rater.plan.request import OPTIONS
 from rater.record.run import RunStatus
 from rater.system.errors import InputError
+from rater.system.patterns import compile_later
 from rater.text.documents import TableReader, did_you_mean, toml_document
 from rater.text.kinds import FLAG, WORD, choice, whole
 
@@ -28,10 +29,10 @@ MOST_POINTS = 10_000
 MOST_ROUNDS = 10_000
 NONE_SHOWN = "(none)"
 _OURS = ("RATER_COPY", "RATER_CPUS", "RATER_ITERATION", "RATER_NODE")  # every copy has its own
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE = compile_later(r"[A-Za-z_][A-Za-z0-9_]*")
 # A comma ends a value, `\,` is one inside it.
-_COMMA = re.compile(r"(?<!\\),")
-_RANGE = re.compile(r"([0-9]{1,9})\.\.([0-9]{1,9})")
+_COMMA = compile_later(r"(?<!\\),")
+_RANGE = compile_later(r"([0-9]{1,9})\.\.([0-9]{1,9})")
 
 type Values = tuple[tuple[str, str], ...]  # axis and value, in the order of the axes
 
@@ -314,7 +315,7 @@ def _unknown(name: str, options: Sequence[str], settings: Sequence[str]) -> str:
 
 # -- TOML text to what is to be swept; every mistake names file, line and key ----------------------
 
-_AXIS_NAME = re.compile(r"[^\s=,]{1,200}")
+_AXIS_NAME = compile_later(r"[^\s=,]{1,200}")
 _AXIS_SAID = 'expected the name of an axis, such as copies, thp or "env:NAME"'
 _LONGEST_SEED = 10**15
 _WORDS = "a list of strings or numbers"

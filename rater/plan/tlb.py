@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.system.errors import InputError
+from rater.system.patterns import compile_later
 from rater.text.values import size_bytes
 
 PAGE_SIZES = (4096, 64 << 10, 2 << 20, 1 << 30)  # that an array of a TLB may be for
@@ -21,7 +21,7 @@ _SIZE_NAMES = dict(zip(PAGE_SIZES, ("4k", "64k", "2M", "1G"), strict=True))
 # ARRAY     64x4           entries x ways, of all page sizes
 #           4k/64k:64x4    of these page sizes; entries x entries: fully associative
 
-_ARRAY = re.compile(r"(?:([^:]+):)?(\d+)x(\d+)")
+_ARRAY = compile_later(r"(?:([^:]+):)?(\d+)x(\d+)")
 _MOST_WAYS = 1024
 _ALL = PAGE_SIZES
 # AMD's codes for ways (APM volume 3, CPUID Fn8000_0006).

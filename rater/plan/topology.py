@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rater.system.errors import InputError
+from rater.system.patterns import compile_later
 from rater.text import cpuset
 from rater.text.values import group_by_key
 
@@ -495,10 +496,10 @@ _LONGEST_SHOWN = 200  # characters of a description in a message
 MOST_PUS = 16384  # twice what Linux can have; hwloc's time grows with the square
 EXAMPLE = "such as 'pack:2 numa:4 l3:2 core:8 pu:2', or nodes=4x24 for 4 nodes of 24 CPUs"
 # One level: `pack:2`, `l3:2(size=32MB)`, `2`, `[numa]`.
-_LEVEL = re.compile(
+_LEVEL = compile_later(
     r"\s*(?:(?:([A-Za-z0-9]+):)?([0-9]+)(?:\([^()]*\))?|\[[^\[\]]*\])(?=\s|\[|$)", re.ASCII
 )
-_INDEXES = re.compile(r"(?<=[(\s])indexes=([^)\s]*)")
+_INDEXES = compile_later(r"(?<=[(\s])indexes=([^)\s]*)")
 _KINDS = ("package", "socket", "numanode", "node", "die", "group", "core", "pu", "machine")
 _SAME = {"socket": "package", "node": "numanode"}
 

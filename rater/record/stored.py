@@ -30,10 +30,11 @@ from rater.record.run import (
     RunStatus,
     Validity,
 )
+from rater.system.patterns import compile_later
 
 RATIO, PER_HOUR = "ratio", "copies/hour"  # units of the one number of a run
 CPU_RATIO, PER_CPU_HOUR = "ratio by CPU time", "copies/CPU hour"  # the same by CPU time
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+_UUID = compile_later(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 
 def folder_of(uuid: str) -> str | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from rater.system.errors import InputError
+from rater.system.patterns import compile_later
 from rater.text.cpuset import format_list
 
 # Names are short where people say them so (`thp`, `governor`, `aslr`); the names that runs are
@@ -25,7 +26,7 @@ _PLACEHOLDERS = {
     "node": r"node\d+",
     "vulnerability": r"\w+",
 }
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_PLACEHOLDER = compile_later(r"\{(\w+)\}")
 LAYOUT_TEXT = "layout.text"  # recorded with a run: the user's own layout file as it was
 NO_LIMIT = 1 << 62  # more than any setting of the kernel takes
 _READINGS = ("load.", "memory.", "rater.", "unread.")
@@ -352,8 +353,8 @@ def is_volatile(name: str) -> bool:
 
 # -- One setting of the machine: the files it is, the values it takes, how it is read and written --
 
-_CHOSEN = re.compile(r"\[([^\[\]]+)\]")
-_UNIT = re.compile(r"/(?:policy|node)(\d+)/")
+_CHOSEN = compile_later(r"\[([^\[\]]+)\]")
+_UNIT = compile_later(r"/(?:policy|node)(\d+)/")
 _MOST_BYTES = 4096  # of a file of /sys: a page
 _SWITCH = {"1": "on", "0": "off"}
 

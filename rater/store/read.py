@@ -45,6 +45,7 @@ from rater.record.stored import ImportedFile, RunHead, StoredRun
 from rater.store.rows import Database, rows_of_columns
 from rater.system.errors import InputError
 from rater.system.paths import data_folder
+from rater.system.patterns import compile_later
 from rater.system.process import ProcessId, boot_id, is_alive
 from rater.text.values import group_by_key, truncate_list
 
@@ -395,8 +396,8 @@ def named_query(query: str) -> str:
 
 type _Known = tuple[int, str]  # number and uuid of a run
 
-_LAST = re.compile(r"last(?:~([0-9]{1,9}))?", re.ASCII)
-_DIGITS = re.compile(r"[0-9]+", re.ASCII)
+_LAST = compile_later(r"last(?:~([0-9]{1,9}))?", re.ASCII)
+_DIGITS = compile_later(r"[0-9]+", re.ASCII)
 # From here on digits may be the start of a uuid as well. Shorter ones never are: after `rater rm 7`
 # another `rater rm 7` would remove whichever run has a uuid that happens to begin with 7.
 _DIGITS_OF_A_UUID = 8

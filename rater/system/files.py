@@ -13,7 +13,6 @@ import errno
 import fcntl
 import os
 import pwd
-import re
 import stat
 import time
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from typing import NamedTuple
 
 from rater.system.errors import InputError
 from rater.system.paths import user_folder
+from rater.system.patterns import compile_later
 
 _ATTEMPTS = 100  # to open a file that others make and remove all the time
 _MOST_LINKS = 40  # symbolic links on one path; the kernel follows as many (MAXSYMLINKS)
@@ -497,7 +497,7 @@ _SHARED_KINDS = frozenset(
     juicefs gcsfuse rclone
     """.split()  # noqa: SIM905 - a list to read
 )
-_OCTAL_ESCAPE = re.compile(r"\\([0-7]{3})")
+_OCTAL_ESCAPE = compile_later(r"\\([0-7]{3})")
 
 
 def describe_shared_disk(

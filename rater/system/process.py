@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from rater.system.paths import is_file
+from rater.system.patterns import compile_later
 
 # -- Commands in a text, as they can be typed where this process was called ------------------------
 #
@@ -37,15 +38,15 @@ def _current_directory() -> Path:
 
 # Relative paths of PATH and of this program are of the user's shell, wherever rater goes later.
 _START_DIRECTORY = _current_directory()
-_QUOTED = re.compile(r"`([^`\n]*)`")
-_RATER_CALL = re.compile(r"(?<![^ (])(?<!-m )(sudo )?rater(?= [^ ])")
+_QUOTED = compile_later(r"`([^`\n]*)`")
+_RATER_CALL = compile_later(r"(?<![^ (])(?<!-m )(sudo )?rater(?= [^ ])")
 # Commands that open no database, or have an argument that names it.
-_NO_DATABASE = re.compile(
+_NO_DATABASE = compile_later(
     "(completion|doctor|fleet merge|help|plan|settings|spec lint-bind|suites|topo)\\b"
 )
 _database: list[str] = []  # `--db` and its value, when it was given
 _runs: dict[str, str] = {}  # the words for runs that are called by no number, by their number
-_COMMAND_ON_RUN = re.compile(r"(?<= )(show|divots|report|plot|export|compare) (\d+)(?= |$)")
+_COMMAND_ON_RUN = compile_later(r"(?<= )(show|divots|report|plot|export|compare) (\d+)(?= |$)")
 
 
 def remember_database(typed: str | None) -> None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from rater.system.patterns import compile_later
+
 # Linux allows 8192 CPUs and 1024 nodes; the limit only keeps `0-4000000000` from eating memory.
 MAX_NUMBER = 65535
 
-_NUMBER = re.compile(r"[0-9]+", re.ASCII)
-_WORD = re.compile(r"0x[0-9a-f]{1,8}", re.ASCII | re.IGNORECASE)
+_NUMBER = compile_later(r"[0-9]+", re.ASCII)
+_WORD = compile_later(r"0x[0-9a-f]{1,8}", re.ASCII | re.IGNORECASE)
 _LONGEST_BITMAP = (MAX_NUMBER + 1) // 32 * len("0xffffffff,")
 
 

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from rater.system.errors import InputError
 from rater.system.files import read_file
+from rater.system.patterns import compile_later
 from rater.text import kinds
 from rater.text.kinds import ValueKind, WrongKindError
 
@@ -96,16 +97,16 @@ def decode_text(data: bytes, path: Path, too_large_for: str) -> str:
 
 PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
 _DOTTED = rf"{PART}(?:\s*\.\s*{PART})*"
-_HEADER = re.compile(rf"\s*(\[\[?)\s*({_DOTTED})\s*\]\]?\s*(?:#.*)?$")
-_ASSIGNMENT = re.compile(rf"\s*({_DOTTED})\s*=")
+_HEADER = compile_later(rf"\s*(\[\[?)\s*({_DOTTED})\s*\]\]?\s*(?:#.*)?$")
+_ASSIGNMENT = compile_later(rf"\s*({_DOTTED})\s*=")
 # What hides or nests line ends: strings (the long kinds first), comments, brackets.
-_SIGN = re.compile(
+_SIGN = compile_later(
     r'''"""(?:[^\\]|\\.)*?"{3,5}'''
     r"""|'{3}.*?'{3,5}"""
     r"""|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|\#[^\n]*|[\[\]{}\n]""",
     re.DOTALL,
 )
-_INDEX = re.compile(r"\[\d+\]$")
+_INDEX = compile_later(r"\[\d+\]$")
 
 type Key = tuple[str, ...]
 
@@ -185,13 +186,13 @@ def _split_key(dotted: str) -> Key:
 # The place is the line of a key in TOML and its path in both (`sizes.test.args[0]`).
 
 # Names become names of files: neither "." nor "..", and not longer than a file system takes.
-NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
+NAME = compile_later(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
 NAME_EXPECTED = "expected a name of at most 100 letters, digits, '.', '_' and '-'"
 REQUIRED: Any = object()  # the default of a key that must be there
 _MOST_MISTAKES = 100
 _MOST_TOML = 2_000_000  # characters: some 20,000 benchmarks, read in seconds
 # A key of more parts than any format has: tomllib's time grows with the square of their number.
-_DEEP_KEY = re.compile(rf"(?:^|[\[{{,])[ \t]*(?:{PART}\s*\.\s*){{32}}", re.MULTILINE)
+_DEEP_KEY = compile_later(rf"(?:^|[\[{{,])[ \t]*(?:{PART}\s*\.\s*){{32}}", re.MULTILINE)
 
 
 class Mistake(NamedTuple):

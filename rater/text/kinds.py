@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
+from rater.system.patterns import compile_later
 from rater.text import cpuset
 
 LARGEST = 2**31 - 1  # whole number, unless a reader says otherwise
@@ -172,7 +172,7 @@ def of_type(hint: Any) -> ValueKind[Any]:
     return ValueKind("a value of another kind", convert, None)
 
 
-_TYPES = re.compile(r"`((?:int|float|str|bool|array|object|null| \| )+)`")
+_TYPES = compile_later(r"`((?:int|float|str|bool|array|object|null| \| )+)`")
 
 
 def _describe_types(names: str) -> str:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import lru_cache, partial
 from typing import IO, Any, TextIO, cast
 
+from rater.system.patterns import compile_later
 from rater.text.values import printable_lines
 
 # -- Values that are not shown: of names that look like a secret's, or that look like one ----------
@@ -21,7 +22,7 @@ from rater.text.values import printable_lines
 _WORDS = frozenset(
     "KEY KEYS TOKEN TOKENS PASS AUTH AUTHORIZATION BEARER CRED CREDS COOKIE COOKIES JWT".split()  # noqa: SIM905
 )
-_ANYWHERE = re.compile(
+_ANYWHERE = compile_later(
     "PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|APIKEY|ACCESSKEY|ACCOUNTKEY|PRIVATEKEY|WEBHOOK"
     "|(?:SSH|DB|USER|ROOT|ADMIN|SMTP|MAIL|PROXY|LDAP|FTP|KEY|STORE)PASS$"
 )
@@ -31,33 +32,33 @@ _ABOUT = frozenset(
     "BITS BYTES COUNT DIR FILE FILES LEN LENGTH LIMIT MODE NAME PATH RATE SIZE TTL TYPE".split()  # noqa: SIM905
 )
 # What is no secret where only a word of the name speaks for one: `--pass=2`, MAX_TOKENS=131072.
-_PLAIN = re.compile(r"[+-]?\d{1,3}|true|false|yes|no|on|off|none|auto", re.IGNORECASE)
-_AMOUNT = re.compile(r"[\d.,:+-]{1,20}[kKmMgGtT%]?")
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_PLAIN = compile_later(r"[+-]?\d{1,3}|true|false|yes|no|on|off|none|auto", re.IGNORECASE)
+_AMOUNT = compile_later(r"[\d.,:+-]{1,20}[kKmMgGtT%]?")
+_WORD = compile_later(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 # As options (`--key 2` of sort) these have values of all kinds in the next word.
 _NO_OPTION = frozenset(("KEY", "KEYS", "PASS", "AUTH"))
 _TO_LINE_END = frozenset(("AUTHORIZATION", "COOKIE"))  # as headers: `Basic x`, `a=1; b=2`
-_ADDRESS = re.compile(r"(?<![\w+.-])([A-Za-z][A-Za-z0-9+.-]*://[^\s/:@'\"]*):([^\s/@'\"]+)@")
+_ADDRESS = compile_later(r"(?<![\w+.-])([A-Za-z][A-Za-z0-9+.-]*://[^\s/:@'\"]*):([^\s/@'\"]+)@")
 # NAME=, NAME: as in headers and YAML, "NAME": as in JSON, "NAME", as in lists of words.
 _QUOTE = r"(\\{0,3}[\"'])"
-_NAMED = re.compile(
+_NAMED = compile_later(
     rf"(?<![\w.$-]){_QUOTE}?(-{{0,2}}[A-Za-z_][\w.-]*+){_QUOTE}?"
     r"([ \t]{0,9}:(?!//|=)[ \t]{0,9}|:?={1,2}>?|[ \t]{1,9}:?={1,2}>?[ \t]{1,9}"
     r"|(?<=[\"'])[ \t]{0,9},[ \t]{0,9}(?=\\{0,3}[\"']))"
 )
 # Quoted, or to a blank, a quote, and what ends a word of a shell, an address, or an argument of a
 # call: a bracket before one of these, a comma before another name.
-_VALUE = re.compile(
+_VALUE = compile_later(
     r"(?:\"(?:[^\"\\]|\\.)*(?:\"|\Z)|'[^']*(?:'|\Z)|\\."
     r"|,(?!\s{0,9}[\"']?[A-Za-z_][\w-]{0,99}[\"']?\s{0,9}[=:])"
     r"|[)}\]](?![)}\],;]{0,9}(?:[\s\"']|\Z))|[^\s'\"&;|,)}\]\\]++)*",
     re.DOTALL,
 )
-_LINE = re.compile(r"[^'\"\n]*")
+_LINE = compile_later(r"[^'\"\n]*")
 # What a service gives out with a sign of its own in front, so that it is found where it leaked:
 # JSON web tokens, private keys, those of GitHub, GitLab, Slack, AWS, OpenAI, npm, Hugging Face,
 # Google, Stripe, PyPI, Docker, SendGrid; what bears a request, and addresses of webhooks.
-_ISSUED = re.compile(
+_ISSUED = compile_later(
     r"(?<![\w-])(?:eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)*"
     r"|(?:gh[opsru]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|sk-|npm_|hf_|AIza|[rs]k_live_|pypi-"
     r"|dckr_pat_|SG\.)(?:[A-Za-z0-9]+[_-])*[A-Za-z0-9]{16}[\w.-]*"
@@ -68,7 +69,7 @@ _ISSUED = re.compile(
     re.DOTALL,
 )
 # USER:PASSWORD@HOST without a scheme; not IMAGE:TAG@sha256:DIGEST.
-_LOGIN = re.compile(r"(?<![\w/:@.+-])([A-Za-z_][\w.+-]*):([^\s/@:'\"]+)@(?!sha\d)(?=[A-Za-z\[])")
+_LOGIN = compile_later(r"(?<![\w/:@.+-])([A-Za-z_][\w.+-]*):([^\s/@:'\"]+)@(?!sha\d)(?=[A-Za-z\[])")
 # Options of one letter mean something else in every program: what goes before, and the secret.
 _OPTIONS = {
     "curl": re.compile(
@@ -85,12 +86,14 @@ _OPTIONS = {
     ),
     **dict.fromkeys(["zip", "unzip", "ipmitool", "mosquitto_pub"], re.compile(r"(?s)(-P ?)(.+)")),
 }
-_SHOWN = re.compile(r"\[redacted(?: ([0-9]{1,9}))?\]")
-_MARK = re.compile("\ue000([0-9]+)\ue001")  # the same while a text is read: one word
+_SHOWN = compile_later(r"\[redacted(?: ([0-9]{1,9}))?\]")
+_MARK = compile_later("\ue000([0-9]+)\ue001")  # the same while a text is read: one word
 # A word as a shell reads it; a quote that is not closed stands for itself.
-_SHELL_WORD = re.compile(r"(?:'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|[^\s'\"\\;|&]|['\"\\])+", re.DOTALL)
-_QUOTED = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)", re.DOTALL)
-_ESCAPED = re.compile(r"\\([\"\\])")
+_SHELL_WORD = compile_later(
+    r"(?:'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|[^\s'\"\\;|&]|['\"\\])+", re.DOTALL
+)
+_QUOTED = compile_later(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)", re.DOTALL)
+_ESCAPED = compile_later(r"\\([\"\\])")
 _MOST_TEXTS = 4096  # that are remembered
 _DEEPEST = 8  # quotes in quotes: beyond, the whole text is hidden
 

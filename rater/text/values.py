@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
+
+from rater.system.patterns import compile_later
 
 
 def group_by_key[K, V](pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
@@ -26,10 +27,10 @@ def interleave[T](queues: Iterable[Sequence[T]]) -> list[T]:
 # -- Durations and sizes with units, as people type them: `90`, `500ms`, `1m30s`, `2G` -------------
 
 _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_PART = re.compile(
+_PART = compile_later(
     rf"(?<!\d)(\d++(?:\.\d++)?|\.\d++)({'|'.join(sorted(_UNITS_S, key=len, reverse=True))})"
 )
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT]?)(?:i?[bB])?")
+_SIZE = compile_later(r"(\d+(?:\.\d+)?)([kKmMgGtT]?)(?:i?[bB])?")
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 import rater
+from rater.system.patterns import compile_later
 from tests.support.wings import ABSENT
 
 ROOT = Path(rater.__file__).parent
@@ -28,6 +29,7 @@ SEEN_S = 0.024  # of CPU; linear ones need a tenth
 LETTERS = 1 << 20
 # What is not known before a run: file, and why it may be so.
 MADE_LATER = {
+    "system/patterns.py": "the patterns of its callers, which are tried here",
     "plan/metric.py": "a suite's own pattern, compiled to see whether it can be",
     "run/workplace/compare_output.py": "a suite's own pattern, run where it has a time limit",
     "settings/known.py": "words of our own table of settings",
@@ -85,12 +87,13 @@ def known(node: ast.expr, names: dict[str, Any]) -> Any:
         return None
 
 
-def called(node: ast.AST, of: str) -> str:
-    """Return the method that is called of what has this name, or empty."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        value = node.func.value
-        if isinstance(value, ast.Name) and value.id == of:
-            return node.func.attr
+def called(node: ast.AST) -> str:
+    """Return what is called of `re`, `compile` also where that is put off, or empty."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=method)):
+            return method
+        case ast.Call(func=ast.Name(id="compile_later")):
+            return "compile"
     return ""
 
 
@@ -105,7 +108,7 @@ def patterns() -> tuple[list[Pattern], set[str]]:
                 uses.setdefault((path if name[:1] == "_" else None, name), set()).add(node.attr)
     expressions, later = [], set()
     for path, tree in trees.items():
-        calls = [node for node in ast.walk(tree) if called(node, "re") in METHODS | {"compile"}]
+        calls = [node for node in ast.walk(tree) if called(node) in METHODS | {"compile"}]
         if not calls:
             continue
         module = ".".join(("rater", *path.relative_to(ROOT).with_suffix("").parts))
@@ -126,7 +129,7 @@ def patterns() -> tuple[list[Pattern], set[str]]:
                 value for value in (known(flag, names) for flag in flags) if isinstance(value, int)
             ]
             expression = re.compile(text, *values)
-            method, name = called(call, "re"), targets.get(call, "")
+            method, name = called(call), targets.get(call, "")
             by = {method} - {"compile"} or uses.get(
                 (path if name[:1] == "_" else None, name), set()
             )
@@ -227,6 +230,14 @@ def near_matches(expression: re.Pattern[Any]) -> tuple[list[str], set[str]]:
         for unit in units - {""}
     ]
     return texts, {place[0] for place in repeated} or {"a"}
+
+
+def test_a_pattern_that_is_compiled_later_is_the_one_that_re_compiles() -> None:
+    later, at_once = compile_later(r"(a+)b", re.IGNORECASE), re.compile(r"(a+)b", re.IGNORECASE)
+    for text in ("xAAb", "b", "aab"):
+        assert bool(later.fullmatch(text)) == bool(at_once.fullmatch(text))
+        assert later.findall(text) == at_once.findall(text)
+    assert (later.pattern, later.flags) == (at_once.pattern, at_once.flags)
 
 
 def test_all_patterns_are_known_but_those_that_are_made_later() -> None:

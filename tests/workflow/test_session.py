@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,11 @@ from rater.store.connection import StoreDamagedError, StoreError, StoreFullError
 from rater.store.store import Store, open_store
 from rater.system.errors import RunError
 from rater.workflow.run import prepare, session
+from rater.workflow.run.kept_run import KeptRun
 from rater.workflow.run.sinks import Recorder, Screen
 from tests.support.calls import Rater, query_rows
 from tests.support.energy_tree import RANGE_UJ, powercap, stand, zone
+from tests.support.example_events import run_of
 from tests.support.stored_runs import begin
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -230,6 +233,16 @@ def test_a_database_that_is_damaged_amid_a_run_takes_nothing_of_the_run_with_it(
     assert run.head.status is RunStatus.COMPLETE
     assert len(run.copies) == 8
     assert [note for note in run.notes if "stored anew" in note]
+
+
+def test_events_of_a_long_run_are_kept_in_their_order(store: Store) -> None:
+    notes = [Noted(f"note {number}") for number in range(10_000)]
+    with closing(KeptRun(store, begin(store), run_of(2))) as kept:
+        for first in range(0, len(notes), 2500):
+            kept.append(*notes[first : first + 2500])
+        assert [*kept.events()] == notes
+        kept.append(Noted("one more"))
+        assert [*kept.events()] == [*notes, Noted("one more")]
 
 
 def test_a_run_that_no_database_takes_any_more_is_a_file_with_all_its_records(

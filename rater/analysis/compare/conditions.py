@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
@@ -14,10 +13,11 @@ from rater.plan.request import OPTIONS
 from rater.record.run import BenchmarkUsed, Host, MachinePU, Placement
 from rater.record.stored import StoredRun
 from rater.settings.known import LAYOUT_TEXT, WHERE_READ, is_volatile
+from rater.system.patterns import compile_later
 from rater.text.cpuset import format_list
 from rater.text.secrets import Redactor
 
-_VARIABLE = re.compile("^(environment variable|--env) ")
+_VARIABLE = compile_later("^(environment variable|--env) ")
 type Facts = dict[str, str | None]  # what, in words, and its value; None: there is none
 
 _DIGEST_SHOWN = 12
@@ -28,7 +28,7 @@ _ENVIRONMENT = "env."
 _SLOT = "dimm."
 _PATH, _FOLDERS = f"{_ENVIRONMENT}PATH", "folders in PATH"
 # Where rater keeps what it compiled: the folder is called after a hash of all that went in.
-_IN_CACHE = re.compile(r"(?<!\S)\S*/build/[0-9a-f]{32}/")
+_IN_CACHE = compile_later(r"(?<!\S)\S*/build/[0-9a-f]{32}/")
 # Not "memory", which is what --mem of a head is called: one would hide the other.
 _STRUCTURE, _MEMORY = "structure of cores and caches", "installed memory"
 _NAMES = {"hostname": "host name", "machine_id_hash": "machine id", "product": "product"}

@@ -19,14 +19,15 @@ from rater.analysis.doctor.findings import (
 )
 from rater.analysis.doctor.inherited import has_fixed_addresses, inherited_states
 from rater.record.stored import StoredRun
+from rater.system.patterns import compile_later
 
 _CHECKS = Checks()
 _NOT_BUILT = "this kernel was built without"
 _THP = "/sys/kernel/mm/transparent_hugepage"
 _BROKEN, _LITTLE = 0.5, 0.1  # of the free memory lies in blocks of a huge page
 _STUCK = 0.3  # of all blocks cannot be compacted
-_MTHP = re.compile(r"(\d{1,7})kB\.enabled", re.ASCII)
-_POOL = re.compile(r"(node\d+)\.(\d+)kB\.(total|free)")
+_MTHP = compile_later(r"(\d{1,7})kB\.enabled", re.ASCII)
+_POOL = compile_later(r"(node\d+)\.(\d+)kB\.(total|free)")
 _MUCH_SWAPPED_BYTES = 64 << 20
 _FILES_OF_RATER, _FILES_A_COPY = 128, 8  # its own gates, a pidfd, counters
 _LEAST_TASKS = 256

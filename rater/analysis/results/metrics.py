@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -15,6 +14,7 @@ from rater.analysis.results.steady import is_steady, share_inside
 from rater.record.events import CopyEnded, PhaseEnded
 from rater.record.run import BenchmarkUsed, MetricUsed
 from rater.record.stored import StoredRun, is_good
+from rater.system.patterns import compile_later
 from rater.text.values import count, group_by_key, truncate_list
 
 # -- Energy of phases: joules of the packages that a run's copies were on, and estimates for copies
@@ -26,8 +26,8 @@ from rater.text.values import count, group_by_key, truncate_list
 
 # RAPL counters move every millisecond: the two ends of a shorter phase are over 2 % of it.
 LEAST_S = 0.1
-_DOMAIN = re.compile(r"energy_(.+)_uj")
-_WHOLE = re.compile(r"package-([0-9]{1,9})(?:-die-\d+)?(-dram)?")  # together all of a package
+_DOMAIN = compile_later(r"energy_(.+)_uj")
+_WHOLE = compile_later(r"package-([0-9]{1,9})(?:-die-\d+)?(-dram)?")  # together all of a package
 _PSYS = "psys"
 
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.system.errors import InputError
+from rater.system.patterns import compile_later
 from rater.text.values import size_bytes
 
 # LAYOUT    FORM, for all categories, or CATEGORY:FORM;CATEGORY:FORM (others: base); `:best` behind
@@ -32,8 +33,8 @@ EXPECTED = (
     "base, huge, a size (2M), 50%, 50%@20%, spread:50%, random:50%:SEED or 2M@64M-128M, for all "
     "or by category (heap:huge;mmap:base;static:huge)"
 )
-_SHARE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)%")
-_SIZE = re.compile(r"\d+[kKmMgG]?(?:i?[bB])?")
+_SHARE = compile_later(r"(\d+(?:\.\d*)?|\.\d+)%")
+_SIZE = compile_later(r"\d+[kKmMgG]?(?:i?[bB])?")
 _UNITS = ((1 << 30, "G"), (1 << 20, "M"), (1 << 10, "k"))
 
 

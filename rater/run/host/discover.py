@@ -35,6 +35,7 @@ from rater.plan.topology import (
 from rater.run.host.kept_xml import kept_xml
 from rater.run.host.lstopo import INSTALL, lstopo_xml
 from rater.system.errors import InputError
+from rater.system.patterns import compile_later
 from rater.system.process import pip_install
 from rater.text import packed
 
@@ -43,7 +44,7 @@ _LARGEST_FILE_BYTES = 24 << 20  # the largest real one known is 0.3 MB, 8192 PUs
 _PIPE_PATIENCE_S = 10.0  # for a pipe whose writer is at work
 _PIPE_OPENING_S = 0.5  # for the writer of a named pipe, who cannot open it before we do
 _STANDARD_INPUT = Path("-")
-_NODES_X_CPUS = re.compile(r"(?:nodes=)?([0-9]{1,6})x([0-9]{1,6})", re.ASCII)
+_NODES_X_CPUS = compile_later(r"(?:nodes=)?([0-9]{1,6})x([0-9]{1,6})", re.ASCII)
 
 
 def discover_topology(kept: Path | None = None) -> Topology:

@@ -6,7 +6,6 @@ import hashlib
 import hmac
 import os
 import platform
-import re
 import resource
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from rater.run.host.procfs import COUNTING, list_folder, meminfo, read_number, r
 from rater.settings.known import KNOWN, expand_pattern
 from rater.settings.tuner import expand_files
 from rater.system.paths import exists
+from rater.system.patterns import compile_later
 from rater.text import cpuset
 
 # -- What a run should remember of its host: which machine, and how it was set ---------------------
@@ -30,11 +30,11 @@ from rater.text import cpuset
 
 # The first CPUs are enough; to read those of all 384 of a large machine takes milliseconds.
 _SNAPSHOT_CPUINFO_BYTES = 1 << 16
-_SELECTED = re.compile(r"\[([^\[\]]+)\]")
+_SELECTED = compile_later(r"\[([^\[\]]+)\]")
 # What copies inherit and what may change their speed: loader and C library, allocators, numbers of
 # threads, run-time systems and their collectors, locale (sorting, matching), defaults that programs
 # read as if they were options, and which programs and compilers are found.
-_INHERITED = re.compile(
+_INHERITED = compile_later(
     r"(LD|LC|MALLOC|MIMALLOC|TCMALLOC|HUGETLB|OMP|GOMP|KMP|MKL|OPENBLAS|BLIS|TBB)_\w+|PYTHON\w+|"
     r"(RAYON|NUMEXPR)_NUM_THREADS|TOKIO_WORKER_THREADS|UV_THREADPOOL_SIZE|GLIBC_TUNABLES|"
     r"GO(MAXPROCS|GC|MEMLIMIT|DEBUG)|(JAVA_TOOL|JDK_JAVA|NODE)_OPTIONS|PERL5OPT|RUBYOPT|"

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from rater.run.host.procfs import Stat, parse_stat, read_file, read_piece
 from rater.system.files import user_name
+from rater.system.patterns import compile_later
 from rater.text.values import join_and, printable
 
 PROC = Path("/proc")  # another one in tests
@@ -99,10 +100,10 @@ _LEAST_UNSEEN_CPUS = 0.5  # ticks are counted by sampling: less may be chance
 _LEAST_UNSEEN_SHARE = 0.005  # of the machine, for the same reason
 _NAMED = 5
 _NAME_WIDTH = 40
-_INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|bash|dash|zsh|sh)[\d.]*")
+_INTERPRETER = compile_later(r"(python|pypy|perl|ruby|node|bash|dash|zsh|sh)[\d.]*")
 _LONGEST_NAME = 15  # bytes, TASK_COMM_LEN of the kernel without its end
-_INLINE = re.compile(r"-\w*[ce]|--eval")
-_UID = re.compile(rb"^Uid:\s+(\d+)", re.MULTILINE)  # the real one stands first
+_INLINE = compile_later(r"-\w*[ce]|--eval")
+_UID = compile_later(rb"^Uid:\s+(\d+)", re.MULTILINE)  # the real one stands first
 
 
 class BusyProcess(Struct, frozen=True):

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rater.run.host.procfs import read_text
+from rater.system.patterns import compile_later
 
 _LIMITS = (
     ("stack", resource.RLIMIT_STACK),
@@ -37,13 +38,13 @@ _POLICIES = {
 _PR_GET_TIMERSLACK, _PR_GET_THP_DISABLE = 30, 42  # linux/prctl.h
 # Answers of PR_GET_THP_DISABLE; the last since Linux 6.18.
 _THP_STATES = {0: "on", 1: "off", 3: "off unless advised"}
-_STATUS_LINE = re.compile(r"^(\w+):[ \t]*(.*)$", re.MULTILINE)
+_STATUS_LINE = compile_later(r"^(\w+):[ \t]*(.*)$", re.MULTILINE)
 # A shell hands on each ignored signal, be it from its own parent or from `trap ''`.
 _POSIX_SHELLS = frozenset({"sh", "ash", "bash", "busybox", "dash", "ksh", "ksh93", "mksh", "zsh"})
 # Python ignores these two for itself, and forgets how it was started.
 _OF_PYTHON = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
 _USUAL_SIGNALS = 31  # those above are real-time signals, of which glibc keeps some for itself
-_CLAMPS = re.compile(r"^uclamp\.(min|max)\s*:\s*(\d+)$", re.MULTILINE)
+_CLAMPS = compile_later(r"^uclamp\.(min|max)\s*:\s*(\d+)$", re.MULTILINE)
 
 
 def process_settings(process: Path = Path("/proc/self")) -> tuple[tuple[str, str], ...]:

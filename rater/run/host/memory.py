@@ -15,14 +15,15 @@ from rater.plan.placement.preflight import Preflight, preflight
 from rater.plan.topology import HugePages, NodeMemory, PoolCapacity
 from rater.record.run import Placement
 from rater.run.host.procfs import list_folder, meminfo, read_number, read_text
+from rater.system.patterns import compile_later
 
 # Page cache is the usual reason why one lgroup of equals is slow: what a set-up read
 # or wrote fills the node it ran on, and copies there get remote memory, or small
 # pages where their neighbours get huge ones.
 
 _NODES = "sys/devices/system/node"
-_POOL = re.compile(r"hugepages-([0-9]+)kB")
-_BUDDY = re.compile(r"^Node +(\d+), +zone +\S+ +(\d[\d ]*)$", re.MULTILINE)
+_POOL = compile_later(r"hugepages-([0-9]+)kB")
+_BUDDY = compile_later(r"^Node +(\d+), +zone +\S+ +(\d[\d ]*)$", re.MULTILINE)
 _MACHINE = (
     ("free", "MemFree"),
     ("available", "MemAvailable"),

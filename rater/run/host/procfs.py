@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rater.record.events import GateFacts
+from rater.system.patterns import compile_later
 from rater.system.process import stat_fields
 from rater.text.cpuset import parse_list
 
 # -- Reading the small files of /proc and /sys: what is not there is None, never an error ----------
 
-_MEMINFO = re.compile(r"^(?:Node +\d+ +)?([\w()]+): +(\d+)( kB)?$", re.MULTILINE)
+_MEMINFO = compile_later(r"^(?:Node +\d+ +)?([\w()]+): +(\d+)( kB)?$", re.MULTILINE)
 
 
 def read_text(path: Path) -> str | None:
@@ -69,21 +70,21 @@ def meminfo(path: Path) -> dict[str, int]:
 # transparent one as 512 pages of 4 KB.
 
 # The last fields of a line of numa_maps: pages by node, and their size.
-_NODES = re.compile(rb"((?: N\d+=\d+)+) kernelpagesize_kB=(\d+)$")
+_NODES = compile_later(rb"((?: N\d+=\d+)+) kernelpagesize_kB=(\d+)$")
 # The kernel writes blanks and `=` in file names as \040 and \075: this matches no part of a name.
-_ANON = re.compile(rb" anon=(\d+)(?= |$)")
-_POLICY = re.compile(rb" (.+?)(?: (?:file=|heap|stack|huge|anon=|dirty=|mapped=)|$)")
+_ANON = compile_later(rb" anon=(\d+)(?= |$)")
+_POLICY = compile_later(rb" (.+?)(?: (?:file=|heap|stack|huge|anon=|dirty=|mapped=)|$)")
 # Shared memory without a file (MAP_SHARED | MAP_ANONYMOUS, memfd_create, shmget) is the copy's own
 # as its anonymous memory is; numa_maps counts no `anon` pages there. What lies in /dev/shm may be
 # somebody's input.
-_SHARED = re.compile(rb" file=/(?:dev/zero\\040\(deleted\)|memfd:|SYSV)")
-_SIZE = re.compile(rb"^(\w+):\s+(\d+) kB$", re.MULTILINE)
-_STATUS = re.compile(
+_SHARED = compile_later(rb" file=/(?:dev/zero\\040\(deleted\)|memfd:|SYSV)")
+_SIZE = compile_later(rb"^(\w+):\s+(\d+) kB$", re.MULTILINE)
+_STATUS = compile_later(
     rb"\n(State|TracerPid|VmHWM|VmSwap|Cpus_allowed_list|Mems_allowed_list):[ \t]*([^\n]*)"
 )
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD of the kernel's sched.h
-_MIGRATIONS = re.compile(rb"nr_migrations\s*:\s*(\d+)\n")
-_PAGES_MIGRATED = re.compile(rb"numa_pages_migrated\s*:\s*(\d+)\n")
+_MIGRATIONS = compile_later(rb"nr_migrations\s*:\s*(\d+)\n")
+_PAGES_MIGRATED = compile_later(rb"numa_pages_migrated\s*:\s*(\d+)\n")
 
 
 class NumaMaps(NamedTuple):

@@ -7,11 +7,12 @@ names a string which is not there, costs its own values only.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
+
+from rater.system.patterns import compile_later
 
 MOST_BYTES = 1 << 20  # of a table: those of the largest servers have some 20 kB
 _MOST_STRUCTURES = 8192
@@ -27,8 +28,8 @@ _MEMORY_TYPES = {
 }
 # How firmware names a channel in the bank locator: `P0 CHANNEL H`, `P0_Node0_Channel3_Dimm0`,
 # `NODE 1 CHANNEL 2 DIMM 0`, `P0-H`. A name of another form, as `BANK 3`, tells no channel.
-_CHANNEL = re.compile(r"(?P<before>.*?)(?:CHANNEL|CHAN|CH)[ _-]*(?P<channel>[A-Z]|\d{1,2})\b")
-_SHORT_CHANNEL = re.compile(r"(?P<before>(?:P|CPU|PROC)[ _]?\d+)[ _-](?P<channel>[A-Z])")
+_CHANNEL = compile_later(r"(?P<before>.*?)(?:CHANNEL|CHAN|CH)[ _-]*(?P<channel>[A-Z]|\d{1,2})\b")
+_SHORT_CHANNEL = compile_later(r"(?P<before>(?:P|CPU|PROC)[ _]?\d+)[ _-](?P<channel>[A-Z])")
 _NO_NAMES = ("", "not specified", "unknown", "none", "default string", "to be filled by o.e.m.")
 
 

@@ -119,15 +119,15 @@ class Child(Struct, eq=False, kw_only=True):
     def exit_code(self) -> int | None:
         """Its exit code, if no signal ended it."""
         assert self.end_record is not None
-        return (
-            os.WEXITSTATUS(self.end_record.status) if os.WIFEXITED(self.end_record.status) else None
-        )
+        code = os.waitstatus_to_exitcode(self.end_record.status)
+        return code if code >= 0 else None
 
     @property
     def signal(self) -> int | None:
         """The signal that ended it."""
         assert self.end_record is not None
-        return None if os.WIFEXITED(self.end_record.status) else os.WTERMSIG(self.end_record.status)
+        code = os.waitstatus_to_exitcode(self.end_record.status)
+        return -code if code < 0 else None
 
     @property
     def ended_well(self) -> bool:

@@ -31,6 +31,7 @@ from rater.run.host.procfs import read_file, read_number
 from rater.run.host.thread_binding import realtime_priority
 from rater.run.observe.energy import EnergyReader
 from rater.run.observe.series import CopyLook, MachineSample, PhaseSampler, SeriesSource
+from rater.system.patterns import compile_later
 
 _TICK_NS = 10**9 // TICKS_PER_S
 _PRESSURES = ("cpu", "memory", "io")
@@ -46,7 +47,7 @@ _THROTTLED = {  # names in cpu.stat: of both versions, of version 1, of version 
     "throttled_usec": ("cfs_throttled_ns", 1000),
 }
 _STALLS = b"allocstall"  # one for each zone since Linux 4.10
-_COUNTED = re.compile(
+_COUNTED = compile_later(
     rb"^(?:(" + b"|".join(_COUNTERS) + rb")|(" + _STALLS + rb")\w*) (\d+)$", re.MULTILINE
 )
 # /proc/interrupts is a table of CPUs x interrupts, both of which grow with the machine:

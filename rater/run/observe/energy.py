@@ -22,12 +22,15 @@ from msgspec import Struct
 
 from rater.run.host.procfs import list_folder, read_number, read_text
 from rater.run.observe.perf import PerfEvent, perf_event_open, perf_refusal
+from rater.system.patterns import compile_later
 from rater.text.cpuset import parse_list
 
 # Numbers are hexadecimal. Not intel-rapl-mmio, which counts the same once more.
-_ZONE = re.compile(r"intel-rapl(:[0-9a-f]+)+")
-_OF_PACKAGE = re.compile(r"package-([0-9]{1,9})(.*)")
-_SOCKET = re.compile(r"Esocket([0-9]{1,9})")  # of amd_energy, which has a counter for each core too
+_ZONE = compile_later(r"intel-rapl(:[0-9a-f]+)+")
+_OF_PACKAGE = compile_later(r"package-([0-9]{1,9})(.*)")
+_SOCKET = compile_later(
+    r"Esocket([0-9]{1,9})"
+)  # of amd_energy, which has a counter for each core too
 _PERF_NAMES = {
     "energy-pkg": "",
     "energy-ram": "dram",

@@ -24,17 +24,18 @@ from msgspec import Struct
 from rater.record.series import Column
 from rater.run.host.procfs import list_folder, read_number, read_text
 from rater.run.observe.perf import PerfEvent, perf_event_open, perf_refusal
+from rater.system.patterns import compile_later
 from rater.text.cpuset import parse_list
 
 type OpenEvent = Callable[[int, int, int], int]  # type, config, CPU: a descriptor, or OSError
 
 _DEVICES = "sys/bus/event_source/devices"
 _LINE_BYTES = 64
-_TERM = re.compile(r"\b(\w+)=(0x[0-9a-fA-F]+|\d+)")
-_BITS = re.compile(r"config:(\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)")
-_MODEL = re.compile(r"^model\s*: (\d+)$", re.MULTILINE)
+_TERM = compile_later(r"\b(\w+)=(0x[0-9a-fA-F]+|\d+)")
+_BITS = compile_later(r"config:(\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)")
+_MODEL = compile_later(r"^model\s*: (\d+)$", re.MULTILINE)
 _GENUINE_INTEL = "GenuineIntel"
-_DDRC = re.compile(r"hisi_sccl\d+_ddrc\d+")
+_DDRC = compile_later(r"hisi_sccl\d+_ddrc\d+")
 # Of Intel: Sapphire and Emerald Rapids, whose older kernels have the PMU without its events, and
 # Granite Rapids (two) and Sierra Forest, whose channels have two schedulers.
 _EVENTS_KNOWN = {143, 207}

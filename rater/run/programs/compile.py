@@ -31,12 +31,13 @@ from rater.system.files import (
     replace_file,
 )
 from rater.system.paths import user_folder
+from rater.system.patterns import compile_later
 from rater.text.documents import did_you_mean
 
 CACHED = ("build", "digests", "inputs", "setup")  # folders of what can be made again
 # Holds the hash of the program beside it; no benchmark can be called so.
 _STAMP = "sha256 of the program"
-_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
+_INCLUDE = compile_later(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 _HEADERS = (".h", ".hh", ".hpp", ".hxx", ".inc", ".inl", ".def")
 # What -march=native may look at; frequencies and the like change from boot to boot.
 _CPU_FIELDS = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import signal
 import tempfile
@@ -39,6 +38,7 @@ from rater.run.programs.inputs import (
     inputs_digest,
 )
 from rater.system.errors import InputError, RunError
+from rater.system.patterns import compile_later
 from rater.text.secrets import command_text
 from rater.text.values import printable
 
@@ -52,9 +52,9 @@ _NAME = "rater-commands"  # $0 of the script: what the shell puts before its own
 _LONGEST_SCRIPT = (1 << 17) - 1  # bytes; Linux takes no longer argument (MAX_ARG_STRLEN)
 _LONGEST_LABEL = 60  # characters
 _TAIL_BYTES = 512  # of stderr: the script's last line is shorter
-_MARK = re.compile(rb"rater: command (\d+) ended with status \d+\n\Z")
+_MARK = compile_later(rb"rater: command (\d+) ended with status \d+\n\Z")
 # What the shell itself says last: of a file that it could not open.
-_SHELL_SAID = re.compile(rb"(?:^|\n)%s: (?:line )?(?:\d+: )?([^\n]{1,300})\n\Z" % _NAME.encode())
+_SHELL_SAID = compile_later(rb"(?:^|\n)%s: (?:line )?(?:\d+: )?([^\n]{1,300})\n\Z" % _NAME.encode())
 _NO_PROGRAM = (126, 127)  # which says enough
 # The script itself can only be ended from outside; other signals end its last command.
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -453,7 +453,9 @@ def _suite_variables(suite: Suite, cache: Path) -> dict[str, str]:
 
 # -- Inputs and scripts: all that must not change within a run but programs and settings ----------
 
-_INTERPRETER = re.compile(r"(?:python|pypy|perl|ruby|node|lua|bash|dash|ksh|zsh|sh|awk|gawk)[\d.]*")
+_INTERPRETER = compile_later(
+    r"(?:python|pypy|perl|ruby|node|lua|bash|dash|ksh|zsh|sh|awk|gawk)[\d.]*"
+)
 
 
 def digest_of_workload(

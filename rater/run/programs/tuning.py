@@ -14,12 +14,13 @@ from typing import Any, BinaryIO
 from msgspec import Struct
 
 from rater.system.errors import InputError
+from rater.system.patterns import compile_later
 
 # -- Other memory allocators: libraries that the dynamic loader puts before the C library's malloc -
 
 SYSTEM = "system"  # the C library's own
 _LDCONFIG = ("/sbin/ldconfig", "/usr/sbin/ldconfig")
-_CACHED = re.compile(r"^[ \t]+(\S+) \([^)\n]*\) => (/.+)$", re.MULTILINE)
+_CACHED = compile_later(r"^[ \t]+(\S+) \([^)\n]*\) => (/.+)$", re.MULTILINE)
 _FOLDERS = tuple(
     Path(folder)
     for folder in (
@@ -127,7 +128,7 @@ def _why_unfit(path: Path) -> str:
 OFF, MADVISE, THP, HUGETLB = "off", "madvise", "thp", "hugetlb"
 PAGE_MODES = (OFF, MADVISE, THP, HUGETLB)
 _TUNABLE = "glibc.malloc.hugetlb"
-_GLIBC = re.compile(r"glibc (\d+)\.(\d+)")
+_GLIBC = compile_later(r"glibc (\d+)\.(\d+)")
 _SINCE = (2, 35)  # glibc.malloc.hugetlb: NEWS of glibc 2.35
 _IS_SCRIPT = b"#!"
 _MOST_SCRIPTS = 4  # the kernel follows so many `#!` lines

@@ -151,8 +151,8 @@ class PhaseRun:
         while True:
             for record in await self._launcher.receive():
                 self._taker.take(record)
-            pids = [child.pid for child in self._children.values()]
-            if not self._released and pids and all(pids):
+            is_waiting = not self._released and bool(self._children)
+            if is_waiting and all(child.pid for child in self._children.values()):
                 self._copies.all_at_gates.set()
             if self.record.reports.flooded and not self._state.stop_flag.is_set():
                 self._state.stop(

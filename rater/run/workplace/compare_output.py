@@ -18,6 +18,7 @@ from msgspec import Struct
 from rater.plan.metric import Metric
 from rater.plan.suite import Expected
 from rater.record.run import Validity
+from rater.system.patterns import compile_later
 from rater.text.values import printable
 
 # -- Requests to the process that checks, and its results ------------------------------------------
@@ -181,11 +182,11 @@ _BLOCK = 65536  # bytes
 # wrote: to read 8 TB of holes takes hours. (File systems that compress save less than that.)
 _LARGE, _MOST_HOLES = 1 << 30, 100
 _LONGEST_NUMBER = 200  # characters; a longer token is text, so that all sums stay doubles
-_DECIMAL = re.compile(rb"[+-]?(?:\d++\.?\d*|\.\d+)(?:[eEdD][+-]?\d+)?")
-_INTEGER = re.compile(rb"[+-]?\d+")
-_HEX = re.compile(rb"[+-]?0[xX](?:[0-9a-fA-F]++\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)(?:[pP][+-]?\d+)?")
-_HEX_INTEGER = re.compile(rb"[+-]?0[xX][0-9a-fA-F]+")
-_SPECIAL = re.compile(rb"[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
+_DECIMAL = compile_later(rb"[+-]?(?:\d++\.?\d*|\.\d+)(?:[eEdD][+-]?\d+)?")
+_INTEGER = compile_later(rb"[+-]?\d+")
+_HEX = compile_later(rb"[+-]?0[xX](?:[0-9a-fA-F]++\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)(?:[pP][+-]?\d+)?")
+_HEX_INTEGER = compile_later(rb"[+-]?0[xX][0-9a-fA-F]+")
+_SPECIAL = compile_later(rb"[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
 
 
 class WrongOutputError(Exception):

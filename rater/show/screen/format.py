@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rich.cells import cell_len
 
+from rater.system.patterns import compile_later
 from rater.text.values import count, group_by_key, printable
 
 # -- Letters in the place of points' labels, where those take too much room ------------------------
@@ -134,7 +135,7 @@ def crop(text: str, width: int, *, ascii_only: bool = False) -> str:
     return kept + ("~" if ascii_only else "…")
 
 
-_WORDS = re.compile(r"(?<! )( *)((?:`[^`]*`|[^ ]|(?<=\d) (?=(?:%|s|ms|min|MB|GB)(?!\w)))+)")
+_WORDS = compile_later(r"(?<! )( *)((?:`[^`]*`|[^ ]|(?<=\d) (?=(?:%|s|ms|min|MB|GB)(?!\w)))+)")
 
 
 def wrap_text(text: str, width: int, indent: str = "    ") -> list[str]:

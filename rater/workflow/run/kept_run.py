@@ -6,7 +6,6 @@ a new one: its head is known, and its events are kept. Rows of other runs are no
 
 from __future__ import annotations
 
-import pickle
 import shlex
 import tempfile
 from collections.abc import Iterator
@@ -20,7 +19,9 @@ from rater.store.open_database import make_rescue_file
 from rater.store.store import Store, open_store
 from rater.system.errors import RaterError
 
-# Events beyond it go to a file without a name in $TMPDIR: some 70,000 ends of copies are below it.
+# Events beyond these go, packed, to a file without a name in $TMPDIR, in memory up to its limit:
+# some 70,000 ends of copies.
+_MOST_EVENTS = 4096
 _MOST_BYTES_IN_MEMORY = 8 << 20
 
 
@@ -34,6 +35,7 @@ class KeptRun:
         self._callers_store = store
         self._start = start
         self._file = tempfile.SpooledTemporaryFile(_MOST_BYTES_IN_MEMORY)  # noqa: SIM115 - `close`
+        self._latest: list[Event] = []  # that are not in the file
         self._copies = 0
         self._forgotten: str | None = None  # why not all events are kept
 
@@ -61,10 +63,13 @@ class KeptRun:
 
     def events(self) -> Iterator[Event]:
         """Yield the events that were stored and are kept, in their order."""
+        import pickle
+
         self._file.seek(0)
         with suppress(EOFError):
             while True:
                 yield from pickle.load(self._file)
+        yield from self._latest
 
     def leave(self, error: Exception) -> None:
         """Go on in a new database that has this run alone; raises `StoreError` where none can be.
@@ -108,8 +113,14 @@ class KeptRun:
 
     def _keep(self, events: tuple[Event, ...]) -> None:
         self._copies += sum(isinstance(event, CopyEnded) for event in events)
-        if self._forgotten is None:
+        if self._forgotten is not None:
+            return
+        self._latest += events
+        if len(self._latest) > _MOST_EVENTS:
+            import pickle  # few runs have so many
+
             try:
-                pickle.dump(events, self._file, pickle.HIGHEST_PROTOCOL)
+                pickle.dump(self._latest, self._file, pickle.HIGHEST_PROTOCOL)
+                self._latest = []
             except OSError as error:  # the disk is full: what is stored is stored
                 self._forgotten = str(error.strerror)
