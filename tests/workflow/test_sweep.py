@@ -259,6 +259,44 @@ def test_settings_are_set_for_each_point_and_put_back(
     assert not (tmp_path / "settings.json").exists()
 
 
+def test_page_sizes_set_what_they_need_and_leave_nothing_behind(
+    rater: Rater, machine: Path, tmp_path: Path
+) -> None:
+    """64 KB is never and 2 MB inherits madvise: 64k wants the one on and the other off."""
+    before = values(machine)
+    sizes = [f"{machine}/{THP}/hugepages-{size}kB/enabled" for size in (64, 2048)]
+    copy = f"for f in {' '.join(sizes)}; do read it < $f; echo $it; done >> {tmp_path}/seen"
+    axes = ("--axis", "pages=0%,64k,2M", "--rounds", "1", "--order", "given")
+    words = (*axes, "--pages-heap", "8M", "--", "sh", "-c", copy)
+
+    status, out, _ = rater("sweep", "--copies", "1", "--share", "--dry-run", *words)
+    ended = rater("sweep", *TINY, *words)
+
+    assert status == 0
+    assert "pages=64k sets thp.64kB=madvise thp.2048kB=never" in out
+    assert "REFUSED" not in out
+    assert ended == (0, "", "")
+    assert (tmp_path / "seen").read_text().split() == [
+        *("never", "inherit"),
+        *("madvise", "never"),
+        *("never", "inherit"),
+    ]
+    assert values(machine) == before
+
+
+def test_a_setting_that_is_an_axis_itself_is_not_tied_to_page_sizes(
+    rater: Rater, machine: Path
+) -> None:
+    axes = ("--axis", "pages=0%,64k", "--axis", "thp.2048kB=inherit,never")
+    status, out, _ = rater("sweep", *TINY, *axes, "--dry-run", "--json", "--", "true")
+
+    points = json.loads(out)["points"]
+    assert status == 0
+    left_out = [point["left_out"] for point in points]
+    assert [bool(reason) for reason in left_out] == [False, False, True, False]
+    assert "transparent pages of 2M are on" in left_out[2]
+
+
 def test_settings_are_put_back_when_a_signal_ends_the_sweep(rater: Rater, machine: Path) -> None:
     before = values(machine)
     stop = f"kill -TERM {os.getpid()}; sleep 60"

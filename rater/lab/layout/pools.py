@@ -194,14 +194,37 @@ def machine_problems(
     page_bytes = resource.getpagesize()
     if page_bytes != BASE_BYTES:
         return [f"base pages are of {size_text(page_bytes)} here, and --pages is for 4k"]
+    pool_sizes_wanted, transparent = _wanted_sizes(layout, pooled=pooled, root=root)
+    return [
+        *_pool_problems(pool_sizes_wanted, root),
+        *_thp_problems(transparent, huge_page_bytes(root), root, planned),
+    ]
+
+
+def settings_for(layout: PageLayout, *, pooled: bool, root: Path) -> dict[str, str]:
+    """Return the kernel settings that give a layout its transparent pages: its size and no larger.
+
+    They belong together: where a larger size is on and fits, the kernel takes that. Of what the
+    machine has already there is nothing; nor of layouts that want several sizes, or none.
+    """
+    _, transparent = _wanted_sizes(layout, pooled=pooled, root=root)
+    now = {setting.name: setting.read().description for setting in available_settings(root)}
+    if len(transparent) != 1:
+        return {}
+    [size] = transparent
+    name = f"thp.{size >> 10}kB"
+    found = {} if name not in now or _is_on(size, now) else {name: "madvise"}
+    larger = [larger_size for larger_size in transparent_sizes(root) if larger_size > size]
+    return found | {f"thp.{one >> 10}kB": "never" for one in larger if _is_on(one, now)}
+
+
+def _wanted_sizes(layout: PageLayout, *, pooled: bool, root: Path) -> tuple[set[int], set[int]]:
+    """Return the page sizes that a layout wants of pools, and of transparent pages."""
     huge_bytes = huge_page_bytes(root)
     any_extents = dict.fromkeys(Category, EVERYTHING >> 12)
     sizes = {window.page_bytes for window in page_windows(layout, any_extents, huge_bytes)}
     pool_sizes_wanted = {size for size in sizes if pooled or size > huge_bytes}
-    return [
-        *_pool_problems(pool_sizes_wanted, root),
-        *_thp_problems(sizes - pool_sizes_wanted, huge_bytes, root, planned),
-    ]
+    return pool_sizes_wanted, sizes - pool_sizes_wanted
 
 
 def _pool_problems(sizes: Iterable[int], root: Path) -> Iterator[str]:

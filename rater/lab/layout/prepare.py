@@ -33,6 +33,7 @@ from rater.lab.layout.pools import (
     machine_problems,
     pool_needs,
     reserves,
+    settings_for,
 )
 from rater.lab.layout.preload import (
     BEGIN,
@@ -127,6 +128,14 @@ def refuse_layout(request: Request, planned: Mapping[str, str] | None = None) ->
     )
     if problems:
         raise InputError(f"--pages {request.pages}: {'; '.join(problems)}")
+
+
+def tied_settings(request: Request) -> dict[str, str]:
+    """Return the kernel settings, by name, that a value of `--pages` stands for as well."""
+    page_request = pages_asked(request)
+    if page_request is None:
+        return {}
+    return settings_for(page_request.layout, pooled=page_request.pooled, root=sysroot())
 
 
 def program_problems(programs: Iterable[Path], library: Path) -> list[str]:

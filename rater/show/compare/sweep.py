@@ -81,6 +81,7 @@ class SweepView(Struct, frozen=True, kw_only=True):
     points: tuple[PointView, ...]
     total_s: float | None = None  # all runs, as expected
     obstacles: tuple[str, ...] = ()  # why no point can run, one by one
+    tied: tuple[str, ...] = ()  # what values set of the machine beside their axes
 
     @property
     def asked(self) -> SweepSpec:
@@ -234,6 +235,9 @@ def dry_parts(view: SweepView) -> Iterator[Part]:
     for axis in view.axes:
         if axis.present is not None:
             yield f"{axis.name} is {axis.present} now, and will be restored to that"
+    yield from view.tied
+    if view.tied:
+        yield "all settings will be restored to what they are now"
     yield from _left_out(view, "REFUSED")
     yield from (Line(f"REFUSED: {text}", "bold red") for text in view.obstacles)
 

@@ -135,6 +135,9 @@ class PageChecks(Protocol):
         `planned`: kernel settings that will be set before the run.
         """
 
+    def tied_settings(self, request: Request) -> dict[str, str]:
+        """Return the kernel settings that the page sizes stand for; raises `InputError`."""
+
 
 KITS = Hook[Kits[KitBenchmark]]("kits")
 PAGE_CHECKS = Hook[PageChecks]("page setup")

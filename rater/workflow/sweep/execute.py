@@ -56,6 +56,7 @@ from rater.workflow.sweep.request import (
     sweep_request_from,
 )
 from rater.workflow.sweep.runner import SweepCampaign
+from rater.workflow.sweep.tied import tied_lines, tied_obstacles, with_tied_settings
 from rater.workflow.sweep.view import dry_view, show_sweep, view_of
 
 if TYPE_CHECKING:
@@ -77,7 +78,9 @@ def run_sweep(
         setting.also for setting in settings if setting.also
     ]
     sweep_request = sweep_request_from(run_arguments, options, names)
-    points = resolve_points(sweep_request.points, sweep_request.kinds, machine.discover_topology())
+    kinds = sweep_request.kinds
+    tied_points = with_tied_settings(sweep_request.points, kinds)
+    points = resolve_points(tied_points, kinds, machine.discover_topology())
     refused = refused_together(points)
     same_problems = _same_problems(sweep_request, points)
     if output.dry_run:
@@ -153,7 +156,12 @@ def _dry_run(
     same_problems: Sequence[str],
 ) -> int:
     view = dry_view(sweep_request, points)
-    view = replace(view, obstacles=tuple(dict.fromkeys((*view.obstacles, *same_problems))))
+    obstacles = (*view.obstacles, *same_problems, *tied_obstacles(points, sweep_request.kinds))
+    view = replace(
+        view,
+        obstacles=tuple(dict.fromkeys(obstacles)),
+        tied=tuple(tied_lines(points, sweep_request.kinds)),
+    )
     print_view(output, dry_document(view), lambda _: dry_parts(view))
     return 0
 
@@ -177,6 +185,9 @@ def execute_sweep(
     `enter` stores that the sweep begins. Its second argument has reasons, by point, of points that
     were built and cannot run. `undo` takes `enter` back where the sweep is refused before a run.
     """
+    tied = tied_lines([*trusted_points.value.values()], kinds)
+    if tied and not output.quiet:
+        print_error("; ".join([*tied, "all is restored at the end"]))
     sweep = SweepCampaign(
         what=f"rater sweep {suite_words}".strip(),
         output=output,
@@ -304,7 +315,8 @@ def _points_again(
             asked_points.append(
                 GridPoint.from_request(point.point, point.values, start_options.on(request), kinds)
             )
-    resolved_points = resolve_points(asked_points, kinds, machine.discover_topology())
+    tied_points = with_tied_settings(asked_points, kinds)
+    resolved_points = resolve_points(tied_points, kinds, machine.discover_topology())
     refused = refused_together(resolved_points)
     if refused is not None:
         raise InputError(f"sweep {sweep.number} cannot go on: {refused}")
