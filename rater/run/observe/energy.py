@@ -1,7 +1,8 @@
 """Energy that the machine counts: powercap (RAPL), perf's `power` PMU, or hwmon, the first it has.
 
 Counters of joules since some moment, of which only the growth is of use. Those of powercap
-wrap around (65 kJ or 262 kJ on Intel): a reader that comes too seldom counts too little.
+wrap around (65 kJ or 262 kJ on Intel): a reader that comes too seldom counts too little. Arm
+servers tell power alone: samples of it are added up, which is an estimate.
 
 Formats: Documentation/power/powercap/powercap.rst, hwmon/sysfs-interface.rst and
 Documentation/ABI/testing/sysfs-bus-event_source-devices-events of the kernel.
@@ -13,6 +14,7 @@ import math
 import os
 import re
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -40,6 +42,12 @@ _PERF_NAMES = {
 }
 _PSYS = "psys"
 _HIGHEST_W = 2000.0  # that a domain may draw: how soon its counter can wrap follows from it
+# Power by socket: of NVIDIA Grace (power1_oem_info of ACPI meters; "Grace" is all of a socket)
+# and of xgene_hwmon (power*_label), which has a chip for each socket.
+_POWER_OF_SOCKET = re.compile(r"(Grace|CPU|SysIO|Module) Power Socket ([0-9]{1,9})")
+_POWER_OF_CHIP = {"CPU power": "", "IO power": "-io"}
+_SAMPLED = "hwmon power"
+_SAMPLED_S = 0.5  # between two samples of power; meters average over 50 ms to 1 s themselves
 
 type OpenEvent = Callable[[int, int, int], int]  # type, config, CPU: a descriptor, or OSError
 
@@ -60,9 +68,14 @@ class EnergyDomain(Struct, frozen=True):
 class EnergySource(Struct, frozen=True):
     """The domains of one source; `refused` says why some cannot be read, and the way out."""
 
-    name: str  # powercap, perf, hwmon
+    name: str  # powercap, perf, hwmon, hwmon power
     domains: tuple[EnergyDomain, ...]
     refused: str | None = None
+
+    @property
+    def every_s(self) -> float:
+        """How often it has to be read at least: power to be sampled, counters before they wrap."""
+        return _SAMPLED_S if self.name == _SAMPLED else longest_wait_s(self.domains)
 
 
 def grown_uj(before_uj: int, now_uj: int, range_uj: int | None) -> int | None:
@@ -78,16 +91,20 @@ def longest_wait_s(domains: Iterable[EnergyDomain]) -> float:
     return min((range_uj / 1e6 / _HIGHEST_W / 2 for range_uj in ranges), default=math.inf)
 
 
-def energy_sources(root: Path, open_event: OpenEvent | None = None) -> Iterator[EnergySource]:
+def energy_sources(
+    root: Path, open_event: OpenEvent | None = None, clock_s: Callable[[], float] = time.monotonic
+) -> Iterator[EnergySource]:
     """Yield the sources of the machine below `root`, best first; empty ones are left out.
 
-    `open_event` opens a counter of a PMU; without it the kernel's, of this machine only.
+    `open_event` opens a counter of a PMU; without it the kernel's, of this machine only. `clock_s`
+    tells when power was sampled.
     """
     packages = _packages(root)
     sources = (
         _powercap(root, packages),
         _perf(root, packages, open_event or (_open_event if root == Path("/") else None)),
         _hwmon(root, packages),
+        _hwmon_power(root, packages, clock_s),
     )
     return (source for source in sources if source.domains or source.refused)
 
@@ -95,19 +112,29 @@ def energy_sources(root: Path, open_event: OpenEvent | None = None) -> Iterator[
 class EnergyReader:
     """Reads the counters of the first source that has some, for a run; safe to use in threads."""
 
-    def __init__(self, root: Path, open_event: OpenEvent | None = None) -> None:
-        sources = list(energy_sources(root, open_event))
+    def __init__(
+        self,
+        root: Path,
+        open_event: OpenEvent | None = None,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        sources = list(energy_sources(root, open_event, clock_s))
         usable = [source for source in sources if source.domains]
         self.source = usable[0] if usable else None
         refused = [source.refused for source in sources if source.refused]
         # One refusal is enough, and none is reported when another source can be read.
         self._notes = refused[:1] if not usable or usable[0].refused else []
         domains = self.source.domains if self.source else ()
+        if self.source is not None and self.source.name == _SAMPLED:
+            self._notes.append(
+                "energy is an estimate: this machine tells its power alone, which is sampled every "
+                f"{_SAMPLED_S:g} s"
+            )
         self._left = {domain.name: domain for domain in domains}
         self._last: dict[str, int] = {}
         self._total: dict[str, int] = {}
         self._lock = threading.Lock()
-        self._every_s = longest_wait_s(domains)
+        self._every_s = self.source.every_s if self.source else math.inf
 
     def read(self) -> dict[str, int]:
         """Return microjoules since the first reading by domain, of those that can still be read."""
@@ -287,3 +314,62 @@ def _hwmon(root: Path, packages: dict[int, int]) -> EnergySource:
             yield EnergyDomain(name, str(file), _reader_of_file(file))
 
     return _make_source("hwmon", domains(), folder / "hwmon*/energy*_input")
+
+
+class _PowerMeter:
+    """Adds up the power of a file: between two samples it was their mean."""
+
+    def __init__(self, path: Path, clock_s: Callable[[], float]) -> None:
+        self._read_uw, self._clock_s = _reader_of_file(path), clock_s
+        self._last: tuple[float, int] | None = None  # when, and microwatts
+        self._total_uj = 0.0
+
+    def read(self) -> int:
+        power_uw, now_s = self._read_uw(), self._clock_s()
+        if self._last is not None:
+            last_s, last_uw = self._last
+            self._total_uj += (last_uw + power_uw) / 2 * (now_s - last_s)
+        self._last = now_s, power_uw
+        return round(self._total_uj)
+
+
+def _hwmon_power(
+    root: Path, packages: dict[int, int], clock_s: Callable[[], float]
+) -> EnergySource:
+    folder = root / "sys/class/hwmon"
+    chips = list_folder(folder, "hwmon*")
+    domains = (
+        EnergyDomain(name, str(file), _PowerMeter(file, clock_s).read)
+        for name, file in (*_power_of_sockets(chips, packages), *_power_of_chips(chips, packages))
+    )
+    return _make_source(_SAMPLED, domains, folder / "hwmon*/power*")
+
+
+def _power_of_sockets(
+    chips: Iterable[Path], packages: dict[int, int]
+) -> Iterator[tuple[str, Path]]:
+    """Yield the power of sockets by the name of the domain; the package has a socket's whole power.
+
+    Where a socket has no meter for all of it, that of its CPU is the package's.
+    """
+    files: dict[int, dict[str, Path]] = {}
+    for chip in chips:
+        label = read_text(chip / "device/power1_oem_info") or ""
+        if meter := _POWER_OF_SOCKET.fullmatch(label):
+            files.setdefault(int(meter[2]), {})[meter[1]] = chip / "device/power1_average"
+    for socket, file_by_rail in sorted(files.items()):
+        whole = "Grace" if "Grace" in file_by_rail else "CPU"
+        for rail, file in sorted(file_by_rail.items()):
+            part = "" if rail == whole else f"-{rail.lower()}"
+            yield f"package-{packages.get(socket, socket)}{part}", file
+
+
+def _power_of_chips(chips: Iterable[Path], packages: dict[int, int]) -> Iterator[tuple[str, Path]]:
+    seen: Counter[str] = Counter()
+    for chip in chips:
+        for file in list_folder(chip, "power*_input"):
+            label = read_text(file.with_name(file.name.replace("_input", "_label"))) or ""
+            if label in _POWER_OF_CHIP:
+                socket = seen[label]
+                seen[label] += 1
+                yield f"package-{packages.get(socket, socket)}{_POWER_OF_CHIP[label]}", file

@@ -504,6 +504,54 @@ def test_sockets_of_hwmon_are_packages_and_its_cores_are_left_out(tmp_path: Path
     }
 
 
+def power_meter(root: Path, number: int, label: str, microwatts: int) -> Path:
+    folder = root / f"sys/class/hwmon/hwmon{number}/device"
+    folder.mkdir(parents=True)
+    (folder / "power1_oem_info").write_text(f"{label}\n")
+    (folder / "power1_average").write_text(f"{microwatts}\n")
+    return folder / "power1_average"
+
+
+def test_power_of_an_arm_server_is_sampled_and_added_up_and_said_to_be_an_estimate(
+    tmp_path: Path,
+) -> None:
+    whole = power_meter(tmp_path, 2, "Grace Power Socket 0", 100_000_000)
+    power_meter(tmp_path, 3, "CPU Power Socket 0", 80_000_000)
+    power_meter(tmp_path, 5, "CPU Power Socket 1", 30_000_000)
+    power_meter(tmp_path, 6, "of the whole node", 500_000_000)
+    now_s = 10.0
+    reader = EnergyReader(tmp_path, clock_s=lambda: now_s)
+    assert reader.source is not None
+    assert [domain.name for domain in reader.source.domains] == [
+        "package-0-cpu",
+        "package-0",
+        "package-1",
+    ]
+    assert reader.source.every_s == 0.5
+    reader.read()
+    now_s = 12.0
+    whole.write_text("200000000\n")
+    # From 100 W to 200 W in two seconds: 300 J. The others draw the same as before.
+    joules = {"package-0": 300, "package-0-cpu": 160, "package-1": 60}
+    assert reader.read() == {name: value * 1_000_000 for name, value in joules.items()}
+    [note] = reader.take_notes()
+    assert note.startswith("energy is an estimate: this machine tells its power alone")
+
+
+def test_chips_that_tell_the_power_of_their_cpu_are_packages(tmp_path: Path) -> None:
+    for chip in (1, 4):
+        folder = tmp_path / f"sys/class/hwmon/hwmon{chip}"
+        folder.mkdir(parents=True)
+        for number, label in ((1, "CPU power"), (2, "IO power"), (3, "fan")):
+            (folder / f"power{number}_input").write_text("5\n")
+            (folder / f"power{number}_label").write_text(f"{label}\n")
+    (source,) = energy_sources(tmp_path)
+    assert (source.name, [domain.name for domain in source.domains]) == (
+        "hwmon power",
+        ["package-0", "package-0-io", "package-1", "package-1-io"],
+    )
+
+
 # -- what the launcher sees of a copy that runs ---------------------------------------------------
 
 HELD = """
