@@ -25,8 +25,8 @@ def with_tied_settings(
 ) -> list[GridPoint]:
     """Return points with the kernel settings of their page sizes added.
 
-    What one point sets, the others set to what it is now: no run has what another left behind. A
-    setting that is an axis of its own is the user's.
+    A setting of one point has its present value in all others, so that nothing of a run is left
+    for the next. A setting that is an axis of its own belongs to the user.
     """
     listed = list(points)
     if kinds.get(_PAGES) is not AxisKind.OPTION:
