@@ -17,7 +17,7 @@ SPREAD := -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 LAUNCHER := rater/run/launcher/rater-launcher
 
-.PHONY: bundle run test test-fast schemas golden findings bench torture lint site docs captures clean
+.PHONY: bundle run test test-fast schemas golden findings counters bench torture lint site docs captures clean
 
 run: $(LAUNCHER) $(STAMP)
 	@status=0; $(BIN)/rater run $(SUITE) --size $(SIZE) || status=$$?; \
@@ -42,6 +42,10 @@ schemas: $(STAMP)
 golden: $(LAUNCHER) $(STAMP)
 	@$(BIN)/python -W error -m tests.support.golden $(NAMES)
 	@git --no-pager diff --stat tests/golden 2>/dev/null || true
+
+# Codes in the counter tables as the vendors' files have them; VENDORS=DIR: see tests/support/vendor_codes.py.
+counters: $(STAMP)
+	@$(BIN)/python -m tests.support.vendor_codes $(VENDORS)
 
 # What is found in made runs, as tests hold it beside VERSION of the search: raise that first.
 findings: $(LAUNCHER) $(STAMP)

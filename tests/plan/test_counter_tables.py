@@ -12,8 +12,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,6 +33,7 @@ from rater.plan.counter_tables import (
     table_names,
 )
 from rater.system.errors import InputError
+from tests.support.vendor_codes import KNOWN, stored, vendor_codes, with_codes
 
 X86 = """processor\t: 0
 vendor_id\t: {vendor}
@@ -302,15 +302,6 @@ PMUS = {
 }
 # Bits that libpfm4 adds: user, system, interrupt, enable; Arm: exclusion of levels.
 ADDED = 0x0000_0000_0053_0000
-INTEL = {
-    "intel-skx": ("SKX/events/skylakex_core", "CLX/events/cascadelakex_core"),
-    "intel-icx": ("ICX/events/icelakex_core",),
-    "intel-spr": (
-        "SPR/events/sapphirerapids_core",
-        "EMR/events/emeraldrapids_core",
-        "GNR/events/graniterapids_core",
-    ),
-}
 VENDORS = os.environ.get("RATER_VENDOR_EVENTS", "")
 
 
@@ -382,63 +373,36 @@ def test_codes_are_those_of_libpfm4() -> None:
     assert complete, "it knows all events of at least one processor"
 
 
-@cache
-def stored(repository: str, path: str) -> str:
-    folder = Path(VENDORS) / repository / "repo"
-    if not VENDORS or not folder.exists():
-        pytest.skip(f"RATER_VENDOR_EVENTS names no folder with {repository}")
-    return subprocess.run(
-        ["git", "-C", str(folder), "show", f"HEAD:{path}"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-
-
-def intel(path: str) -> dict[str, int]:
-    return {
-        event["EventName"]: int(event["EventCode"].split(",")[0], 16)
-        | int(event["UMask"], 16) << 8
-        | int(event["EdgeDetect"]) << 18
-        | int(event["Invert"]) << 23
-        | int(event["CounterMask"], 0) << 24
-        for event in json.loads(stored("intel+perfmon", f"{path}.json"))["Events"]
-    }
-
-
-def arm(core: str) -> dict[str, int]:
-    text = stored("ARM-software+data", f"pmu/neoverse-{core}.json")
-    return {event["name"]: event["code"] for event in json.loads(text)["events"]}
-
-
-def power(number: str) -> dict[str, int]:
-    text = stored("wcohen+libpfm4", f"lib/events/power{number}_events.h")
-    pairs = re.findall(r'pme_name = "(\w+)",\s*\.pme_code = (0x\w+)', text)
-    # Counters 6 and 5 have codes of their own: power9-events-list.h of the kernel.
-    twins = {"PM_RUN_CYC": 0x600F4, "PM_RUN_INST_CMPL": 0x500FA}
-    return {name: int(code, 16) for name, code in pairs} | twins
-
-
-FILES: dict[str, list[Callable[[], dict[str, int]]]] = {
-    **{name: [lambda it=path: intel(it) for path in paths] for name, paths in INTEL.items()},  # type: ignore[misc]
-    **{f"arm-neoverse-{it}": [lambda it=it: arm(it)] for it in ("n1", "n2", "v1", "v2")},  # type: ignore[misc]
-    **{f"ibm-power{it}": [lambda it=it: power(it)] for it in ("9", "10")},  # type: ignore[misc]
-}
-
-
-@pytest.mark.parametrize("table", FILES)
+@pytest.mark.parametrize("table", KNOWN)
 def test_codes_are_those_of_the_vendors_file(table: str) -> None:
-    for read in FILES[table]:
-        known = read()
+    try:
+        files = [*vendor_codes(Path(VENDORS or "/none"), table)]
+    except FileNotFoundError as error:
+        pytest.skip(f"RATER_VENDOR_EVENTS: {error}")
+    for known in files:
         found = {event.vendor: known.get(event.vendor) for event in events(table)}
         assert found == {event.vendor: event.config for event in events(table)}
+
+
+def test_a_table_takes_the_codes_of_the_vendors_file_and_keeps_its_other_lines() -> None:
+    text = TABLE.replace("config = 0x3c }", 'config = 0x003c, vendor = "CYCLES" }')
+    text = text.replace("config = 0xa3,", "config = 0xa4,")
+    # As wide as it was written where the code is the same.
+    codes = {"CYCLES": 0x3C, "STALLS": 0xA3}
+    assert with_codes(text, codes) == text.replace("0xa4", "0xa3")
+    with pytest.raises(KeyError, match="STALLS"):
+        with_codes(text, {"CYCLES": 0x3C})
 
 
 ZEN5_UNIT = re.compile(r'\.uname\s*= "(\w+)",.*?\.ucode\s*= (0x\w+)', re.DOTALL)
 
 
 def test_codes_of_zen_5_are_those_of_libpfm4s_source() -> None:
-    text = stored("wcohen+libpfm4", "lib/events/amd64_events_fam1ah_zen5.h")
+    try:
+        path = "lib/events/amd64_events_fam1ah_zen5.h"
+        text = stored(Path(VENDORS or "/none"), "wcohen+libpfm4", path)
+    except FileNotFoundError as error:
+        pytest.skip(f"RATER_VENDOR_EVENTS: {error}")
     masks = {
         name: {unit: int(code, 16) for unit, code in ZEN5_UNIT.findall(body)}
         for name, body in re.findall(r"amd64_umask_t (\w+)\[\]=\{(.*?)\n\};", text, re.DOTALL)
