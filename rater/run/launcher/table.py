@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-FORMAT = 4  # rises with every change of a structure
+FORMAT = 5  # rises with every change of a structure
 _NO_OFFSET = 0xFFFFFFFF  # instead of a mask: the copy has what the launcher was given
 REQUEST = struct.Struct("=IIi")
 _HEAD = struct.Struct("=II")
 # `struct entry` and `struct record` of native/launcher.h, in the order of their members.
 _ENTRY = struct.Struct("=4I9I3iq")
-RECORD = struct.Struct("=IIiiiiq27q2i")
+RECORD = struct.Struct("=IIiiiiq29q2i")
 MOST_RECORDS = 64  # in one message
 _TEXT_OFFSET = 32  # of a record: bytes before its figures or text
 
@@ -69,6 +69,8 @@ class Record(NamedTuple):
     major_faults: int
     voluntary: int
     involuntary: int
+    read_bytes: int  # of and to disks, with those of children that it waited for
+    written_bytes: int
     soft_cpu_s: int  # limits of a process that a signal ended; -1: unlimited, or not read
     hard_cpu_s: int
     soft_file_bytes: int

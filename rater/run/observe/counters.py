@@ -30,7 +30,13 @@ from rater.run.host.foreign_load import TICKS_PER_S, cpu_ticks, process_stats
 from rater.run.host.procfs import read_file, read_number
 from rater.run.host.thread_binding import realtime_priority
 from rater.run.observe.energy import EnergyReader
-from rater.run.observe.series import CopyLook, MachineSample, PhaseSampler, SeriesSource
+from rater.run.observe.series import (
+    CopyLook,
+    EndedUse,
+    MachineSample,
+    PhaseSampler,
+    SeriesSource,
+)
 from rater.system.patterns import compile_later
 
 _TICK_NS = 10**9 // TICKS_PER_S
@@ -257,10 +263,10 @@ class PhaseCounters:
             self._sampler.add(self._after.sample(), self._sampler.read_sources())
             self._sampler.add_copies(at_ns, self._sampler.look_at(copies or {}, at_ns))
 
-    def copy_ended(self, copy: int, pid: int, cpu_ns: int) -> None:
-        """Take the end of a copy's run, which used so much CPU time in all."""
+    def copy_ended(self, copy: int, pid: int, use: EndedUse) -> None:
+        """Take the end of a copy's run, which used so much in all."""
         if self._sampler is not None:
-            self._sampler.copy_ended(copy, pid, cpu_ns)
+            self._sampler.copy_ended(copy, pid, use)
 
     def filler_ended(self, copy: int, cpu_ns: int) -> None:
         """Take the CPU time of a run that only kept the load up; after `end` it is too late."""

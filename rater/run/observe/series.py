@@ -161,6 +161,14 @@ class CopyLook(NamedTuple):
     bytes_moved: tuple[int, ...] | None  # as `_IO`; None: not read in this turn
 
 
+class EndedUse(NamedTuple):
+    """What the kernel counted of a copy's run when it ended."""
+
+    cpu_ns: int
+    read_bytes: int  # of disks, as `read_bytes` of /proc/PID/io
+    written_bytes: int
+
+
 class _Ended(NamedTuple):
     """What the earlier runs of a copy in this phase have used."""
 
@@ -278,15 +286,17 @@ class PhaseSampler:
             return look
         return look._replace(bytes_moved=before.bytes_moved)
 
-    def copy_ended(self, copy: int, pid: int, cpu_ns: int) -> None:
-        """Take the end of a copy's run, which used so much CPU time in all."""
+    def copy_ended(self, copy: int, pid: int, use: EndedUse) -> None:
+        """Take the end of a copy's run, which used so much in all.
+
+        Bytes of calls are those of the last look: the kernel counts none of them at the end.
+        """
         look = self._looks.pop(copy, None)
         ended = self._ended[copy]
-        moved = look.bytes_moved if look is not None and look.pid == pid else None
-        self._ended[copy] = _Ended(
-            ended.cpu_ns + cpu_ns,
-            _sums(ended.bytes_moved, moved) if moved else ended.bytes_moved,
-        )
+        seen = look.bytes_moved if look is not None and look.pid == pid else None
+        read, written, *by_calls = seen or (0,) * len(_IO)
+        moved = (max(read, use.read_bytes), max(written, use.written_bytes), *by_calls)
+        self._ended[copy] = _Ended(ended.cpu_ns + use.cpu_ns, _sums(ended.bytes_moved, moved))
 
     def close(self, phase: int, origin_ns: int) -> tuple[PhaseSeries, ...]:
         """Return the series; nothing of a phase that had no sample between its edges."""

@@ -19,6 +19,7 @@ from rater.run.launcher.copies import Child, StopReason
 from rater.run.launcher.limits import KernelKills
 from rater.run.launcher.start_errors import cannot_execute
 from rater.run.launcher.table import Record
+from rater.run.observe.series import EndedUse
 from rater.run.programs.script import failed_command
 
 # -- Times of a copy's commands, by reports of its script: which command ended when, and how
@@ -172,6 +173,15 @@ def lateness_ns(record: Record) -> int | None:
     elapsed_ns, late_ns = record.at_ns - record.start_ns, record.at_ns - record.seen_ns
     matters = min(record.stalled_ns, late_ns) * MATTERS_PER > elapsed_ns
     return late_ns if matters else None
+
+
+def ended_use(record: Record) -> EndedUse:
+    """Return what the kernel counted of a copy's run."""
+    return EndedUse(
+        cpu_ns=record.user_ns + record.system_ns,
+        read_bytes=record.read_bytes,
+        written_bytes=record.written_bytes,
+    )
 
 
 def ended_event(

@@ -35,7 +35,7 @@ from rater.run.observe.foreign_processes import ForeignReader, PhaseProcesses
 from rater.run.observe.observer import FIRST_S, Observer
 from rater.run.observe.perf import CounterPlan
 from rater.run.observe.probe import GateCheck, Samples
-from rater.run.supervise.ends import CommandReports, ended_event, workload_times
+from rater.run.supervise.ends import CommandReports, ended_event, ended_use, workload_times
 from rater.run.workplace.run_dirs import RunFolders
 from rater.system.process import STOP_SIGNALS
 
@@ -317,7 +317,7 @@ class PhaseRecord:
         )
         copy.finish_ns = event.finish_ns
         if self._counters is not None:
-            self._counters.copy_ended(child.copy, child.pid, record.user_ns + record.system_ns)
+            self._counters.copy_ended(child.copy, child.pid, ended_use(record))
         if event.status is CopyStatus.INTERRUPTED:
             self._interrupted = True
         elif event.status is CopyStatus.FAILED and child.stop_reason is None:
@@ -332,9 +332,9 @@ class PhaseRecord:
     def keep_uncounted(self, child: Child) -> None:
         """Keep a run that does not count, or did not begin, for its files."""
         if child.is_filler and child.end_record is not None and self._counters is not None:
-            cpu_ns = child.end_record.user_ns + child.end_record.system_ns
-            self._counters.filler_ended(child.copy, cpu_ns)
-            self._counters.copy_ended(child.copy, child.pid, cpu_ns)
+            use = ended_use(child.end_record)
+            self._counters.filler_ended(child.copy, use.cpu_ns)
+            self._counters.copy_ended(child.copy, child.pid, use)
         self._ended.append(EndedCopy(None, child.step, child.spec))
 
     def end_counters(self, *, fillers: bool = False) -> None:

@@ -17,6 +17,7 @@ from rater.run.observe import counters
 from rater.run.observe.counters import MachineReader, PhaseCounters
 from rater.run.observe.series import (
     CopyLook,
+    EndedUse,
     MachineSample,
     NodeSource,
     PackageSource,
@@ -54,8 +55,8 @@ def test_a_phase_is_sampled_at_its_edges_and_between_them() -> None:
     sampler.add(sample(10, 5, 5, pswpin=7), [])
     sampler.add(sample(12, 7, 6, pswpin=9), [])
     sampler.add_copies(12 * S, {0: CopyLook(70, 1_500_000_000, (4096, 0, 9000, 1))})
-    sampler.copy_ended(0, 70, 2_000_000_000)
-    sampler.copy_ended(1, 71, 900_000_000)
+    sampler.copy_ended(0, 70, EndedUse(2_000_000_000, 12_288, 0))
+    sampler.copy_ended(1, 71, EndedUse(900_000_000, 512, 1024))
     sampler.add(sample(13, 8, 7, pswpin=9), [])
     sampler.add_copies(13 * S, {})
     series = by_family(sampler.close(phase=3, origin_ns=11 * S))
@@ -64,18 +65,21 @@ def test_a_phase_is_sampled_at_its_edges_and_between_them() -> None:
     assert series["cpu"].values_of("user", 0) == (500, 700, 800)
     assert series["machine"].values_of("pswpin") == (7, 9, 9)
     assert series["copy"].values_of("cpu_ms", 0) == (0, 1500, 2000)
-    # Bytes of the last moments before an end are not seen, and those that were are kept.
-    assert series["copy"].values_of("read_bytes", 0) == (0, 4096, 4096)
+    # What was read of disks between the last look and the end is told by the end.
+    assert series["copy"].values_of("read_bytes", 0) == (0, 4096, 12_288)
+    assert series["copy"].values_of("written_bytes", 1) == (0, 0, 1024)
+    # Bytes of calls are those of the last look.
+    assert series["copy"].values_of("read_calls_bytes", 0) == (0, 9000, 9000)
     assert series["copy"].values_of("cpu_ms", 1) == (0, 0, 900)
 
 
 def test_a_copys_next_run_counts_on_from_the_one_before() -> None:
     sampler = PhaseSampler((), [0])
     sampler.add(sample(0, 0), [])
-    sampler.copy_ended(0, 70, 3 * S)
+    sampler.copy_ended(0, 70, EndedUse(3 * S, 0, 0))
     sampler.add(sample(1, 0), [])
     sampler.add_copies(1 * S, {0: CopyLook(71, S // 2, (10, 0, 0, 0))})
-    sampler.copy_ended(0, 71, S)
+    sampler.copy_ended(0, 71, EndedUse(S, 0, 0))
     sampler.add(sample(2, 0), [])
     sampler.add_copies(2 * S, {0: CopyLook(72, S // 4, (5, 0, 0, 0))})
     series = by_family(sampler.close(0, 0))["copy"]
@@ -88,7 +92,7 @@ def test_a_copy_that_runs_and_was_not_looked_at_is_not_known() -> None:
     sampler.add(sample(0, 0), [])
     sampler.add(sample(1, 1), [])
     sampler.add_copies(S, {0: CopyLook(70, S, None)}, {0, 1})
-    sampler.copy_ended(1, 71, 2 * S)
+    sampler.copy_ended(1, 71, EndedUse(2 * S, 0, 0))
     sampler.add(sample(2, 2), [])
     sampler.add_copies(2 * S, {0: CopyLook(70, 2 * S, (5, 0, 0, 0))}, {0})
     series = by_family(sampler.close(0, 0))["copy"]

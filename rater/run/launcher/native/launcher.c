@@ -29,6 +29,7 @@
    go on. A wake-up late by more than PAUSE_NS in which it did not wait for a CPU shows that it was
    traced, or that the whole machine was paused. One late by more than LATE_NS says too much of
    ends, whatever it waited for. */
+#define BLOCK_BYTES 512LL /* of getrusage(2), whatever the disk has */
 #define BEAT_NS 50000000LL
 #define PAUSE_NS 20000000LL
 #define LATE_NS 750000000LL /* wake-ups half a second late were seen on full and virtual machines */
@@ -420,6 +421,8 @@ static int reap_one(const struct process *process, struct figures *figures) {
     figures->major_faults = usage.ru_majflt;
     figures->voluntary = usage.ru_nvcsw;
     figures->involuntary = usage.ru_nivcsw;
+    figures->read_bytes = usage.ru_inblock * BLOCK_BYTES;
+    figures->written_bytes = usage.ru_oublock * BLOCK_BYTES;
     return status;
 }
 

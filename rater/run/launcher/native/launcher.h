@@ -28,10 +28,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FORMAT 4u
+#define FORMAT 5u
 #define NO_OFFSET 0xffffffffu /* instead of a mask: the copy has what the launcher was given */
 #define MASK_BYTES 1024       /* 8192 CPUs */
-#define TEXT_BYTES 224
+#define TEXT_BYTES 240
 /* The SHA-256 of these sources, one behind the other in the order of their names, in hexadecimal.
    Who builds the launcher defines it: rater believes no other program than that of its sources. */
 #ifndef SOURCE_DIGEST
@@ -102,6 +102,7 @@ struct figures {
     int64_t gate_cpu_ns, gate_delay_ns, gate_peak_bytes;
     int64_t cpu_ns, delay_ns; /* schedstat of its first thread; -1: not known */
     int64_t user_ns, system_ns, peak_bytes, minor_faults, major_faults, voluntary, involuntary;
+    int64_t read_bytes, written_bytes; /* of and to disks, with those of its children */
     /* Soft and hard limits of a process that a signal ended; -1: unlimited, or not read. */
     struct rlimit cpu_limit, file_limit; /* seconds; bytes */
     /* ENDED: of looks at it and the processes below it, each for the time since the one before. */
