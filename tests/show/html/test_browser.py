@@ -194,6 +194,8 @@ def test_rows_are_filtered_by_their_words_and_what_is_shown_becomes_csv(run_page
     few = run_page.js(shown)
     assert 0 < few < every
     assert run_page.js("location.hash").startswith("#rows=")
+    row = f"{table}.tBodies[0].rows[0].cells"
+    run_page.js(f"{row}[1].textContent = '-2+3'; {row}[2].textContent = '\u22121,024 %'")
     # The button makes a file of its text; the browser of a test has no folder for it.
     saved = run_page.js(
         "(async () => { let kept; HTMLAnchorElement.prototype.click = () => {};"
@@ -203,6 +205,7 @@ def test_rows_are_filtered_by_their_words_and_what_is_shown_becomes_csv(run_page
     lines = saved.splitlines()
     assert len(lines) == 1 + few  # the heading
     assert all(line.startswith(name) for line in lines[1:])
+    assert lines[1].startswith(f'{name},\'-2+3,"-1,024 %",'), "a formula is none, a number is one"
     run_page.js(
         "{const rows = document.getElementById('rows'); rows.value = '';"
         " rows.dispatchEvent(new Event('input'))}"
