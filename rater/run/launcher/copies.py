@@ -28,6 +28,9 @@ class CopySpec(Struct, frozen=True, kw_only=True):
     accepted: tuple[int, ...] = ()  # exit codes that are no failure, beside 0
     # Huge pages by the kernel's setting, or none; None: the copy keeps the setting of rater.
     transparent: bool | None = None
+    # Its files serve every second run of the copy, which the launcher starts by itself: they are
+    # cleared when the phase is over.
+    has_lasting_files: bool = False
 
     @property
     def environment(self) -> dict[bytes, bytes]:
@@ -82,6 +85,8 @@ class Child(Struct, eq=False, kw_only=True):
     position: int  # of the step in the copy's queue
     step: Step
     spec: CopySpec
+    # With it the launcher starts a run by itself once this one has begun; it starts none without.
+    next_spec: CopySpec | None = None
     phase: int = 0
     repeats: bool = False  # the copy ran this step before in this phase
     after: int = 0  # token of the run with whose end it begins; 0: it begins with the release

@@ -36,7 +36,9 @@ def make_entry(
     child: Child, place: Placement, flags: int, *, first_look_ms: int = 0
 ) -> ProcessEntry:
     """Return the entry of a process in the launcher's table; `flags` are `ProcessFlag`s."""
-    spec = child.spec
+    spec, next_spec = child.spec, child.next_spec
+    flags |= ProcessFlag.REPORTS if spec.workloads else 0
+    flags |= ProcessFlag.AGAIN if next_spec else 0
     return ProcessEntry(
         token=child.token,
         copy=child.copy,
@@ -46,13 +48,15 @@ def make_entry(
         directory=os.fsencode(spec.directory),
         output=os.fsencode(spec.stdout),
         error=os.fsencode(spec.stderr),
+        next_output=os.fsencode(next_spec.stdout) if next_spec else b"",
+        next_error=os.fsencode(next_spec.stderr) if next_spec else b"",
         cpus=place.cpus,
         policy=MODES[place.memory_policy],
         nodes=place.memory_nodes,
         transparent=spec.transparent,
         accepted=(0, *spec.accepted),
         after=child.after,
-        flags=flags | (ProcessFlag.REPORTS if spec.workloads else 0),
+        flags=flags,
         first_look_ms=first_look_ms,
         offset_ns=child.offset_ns,
     )

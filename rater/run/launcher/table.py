@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-FORMAT = 5  # rises with every change of a structure
+FORMAT = 6  # rises with every change of a structure
 _NO_OFFSET = 0xFFFFFFFF  # instead of a mask: the copy has what the launcher was given
 REQUEST = struct.Struct("=IIi")
 _HEAD = struct.Struct("=II")
 # `struct entry` and `struct record` of native/launcher.h, in the order of their members.
-_ENTRY = struct.Struct("=4I9I3iq")
+_ENTRY = struct.Struct("=4I11I3iq")
 RECORD = struct.Struct("=IIiiiiq29q2i")
 MOST_RECORDS = 64  # in one message
 _TEXT_OFFSET = 32  # of a record: bytes before its figures or text
@@ -25,7 +25,7 @@ _TEXT_OFFSET = 32  # of a record: bytes before its figures or text
 
 RequestKind = IntEnum("RequestKind", "START RELEASE ALLOW SIGNAL DISCARD GOODBYE")
 RecordKind = IntEnum(
-    "RecordKind", "HELLO READY RELEASED STARTED ENDED BROKEN REFUSED REPORT STALLED"
+    "RecordKind", "HELLO READY RELEASED STARTED ENDED BROKEN REFUSED REPORT STALLED REPEATED"
 )
 StartStep = IntEnum(
     "StartStep",
@@ -41,6 +41,7 @@ class ProcessFlag(IntFlag):
     PROOF = 2  # schedstat is read at its gate and at its end
     WELL = 4  # it does not follow a process that failed
     HELD = 8  # it does not follow before ALLOW
+    AGAIN = 16  # once it has begun, the launcher starts its entry again: REPEATED
 
 
 class Record(NamedTuple):
@@ -50,6 +51,7 @@ class Record(NamedTuple):
     token: int
     pid: int
     status: int  # ENDED: of wait(2); BROKEN: a `StartStep`; REPORT: bytes of text; HELLO: FORMAT
+    # REPEATED: the token of the process that it follows
     error: int  # BROKEN: errno; MEMORY_GIVEN: the policy that the kernel set instead
     unused: int
     at_ns: int  # when it happened; STALLED: for how long
@@ -100,6 +102,8 @@ class ProcessEntry(Struct, frozen=True, kw_only=True):
     directory: bytes
     output: bytes
     error: bytes
+    next_output: bytes = b""  # AGAIN: the files of every second run
+    next_error: bytes = b""
     cpus: Sequence[int] | None  # None: those that rater was given
     policy: int = -1  # of memory, in numbers of set_mempolicy(2); -1: unchanged
     nodes: Sequence[int] = ()
@@ -236,6 +240,8 @@ def _pack_entry(entry: ProcessEntry, packer: _Packer) -> bytes:
         packer.string(entry.directory),
         packer.string(entry.output),
         packer.string(entry.error),
+        packer.string(entry.next_output),
+        packer.string(entry.next_error),
         packer.mask(entry.cpus),
         packer.mask(entry.nodes or None),
         packer.mask(entry.accepted),

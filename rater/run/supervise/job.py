@@ -261,8 +261,13 @@ class PhaseRecord:
         assert self._state.observer is not None
         await trio.sleep(FIRST_S)
         await self._state.observer.run(
-            lambda: self._state.guard.orphans(self._running_copies()), self._samples.take
+            lambda: self._state.guard.orphans(self._living_copies()), self._samples.take
         )
+
+    def _living_copies(self) -> dict[int, int]:
+        """Return the copies that run or wait at a gate, as far as is known, by process."""
+        runs = (run for copy in self.copies.values() for run in (copy.coming, copy.child))
+        return {run.pid: run.copy for run in runs if run is not None}
 
     def _running_copies(self) -> dict[int, int]:
         """Return the copies that run, by process."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import trio
+from msgspec.structs import replace
 
 from rater.plan.schedule import Phase
 from rater.run.launcher.child_state import Move
 from rater.run.launcher.copies import Child, Copy, CopySpec
 from rater.run.launcher.entries import interleave_by_cpus, make_entry
-from rater.run.launcher.table import RequestKind
+from rater.run.launcher.table import ProcessFlag, RequestKind
 from rater.run.supervise.job import PhaseRecord, RunState
 from rater.system.errors import RaterError
 
@@ -99,21 +100,67 @@ class PhaseCopies:
 
     def _make_child(self, copy: Copy) -> Child:
         """Return the next run of a copy, with its directory and files; may be in a thread."""
-        position, step = copy.next_position, copy.next_step
-        spec = self._specs.get((copy.number, position))
-        if spec is None:
-            is_stopped = self._state.stop_flag.is_set
-            spec = self._state.job.workplace.spec(copy.number, position, step, is_stopped)
+        spec, next_spec = self._find_specs(copy)
+        position = copy.next_position
         return Child(
             launcher=self._state.guard.launcher,
             copy=copy.number,
             position=position,
-            step=step,
+            step=copy.next_step,
             spec=spec,
+            next_spec=next_spec,
             phase=self._phase,
             repeats=position >= len(copy.steps),
             after=0 if copy.latest is None else copy.latest.token,
         )
+
+    def _find_specs(self, copy: Copy) -> tuple[CopySpec, CopySpec | None]:
+        """Return the spec of a run, and that of the next where both serve in turn from now on.
+
+        Runs do not differ then, and nobody reads the files of one when the next but one writes.
+        """
+        if copy.latest is not None and copy.latest.next_spec is not None:
+            return copy.latest.next_spec, copy.latest.spec
+        position, step, job = copy.next_position, copy.next_step, self._state.job
+        spec = self._specs.get((copy.number, position))
+        if spec is None:
+            is_stopped = self._state.stop_flag.is_set
+            spec = job.workplace.spec(copy.number, position, step, is_stopped)
+        program = self._programs[step.benchmark]
+        is_held = self._later_flags & ProcessFlag.HELD or job.pages is not None
+        is_read = program.is_judged or job.workplace.keeps
+        has_own = spec.output.endswith("/") or program.setup or len(copy.steps) > 1
+        if not copy.repeats or is_held or is_read or has_own:
+            return spec, None
+        spec = replace(spec, has_lasting_files=True)
+        return spec, replace(spec, output=f"{spec.output[:-1]}-next.")
+
+    def add_repeated(self, token: int, before: int) -> Child | None:
+        """Return a run that the launcher has started by itself to follow the run `before`.
+
+        There is no such run any more where that one was given up.
+        """
+        child = self.children.get(before)
+        if child is None or child.next_spec is None:
+            self._state.guard.launcher.ask(RequestKind.DISCARD, token)
+            return None
+        copy = self.copies[child.copy]
+        coming = copy.coming = self.children[token] = Child(
+            launcher=child.launcher,
+            token=token,
+            copy=child.copy,
+            position=child.position + 1,
+            step=child.step,
+            spec=child.next_spec,
+            next_spec=child.spec,
+            phase=self._phase,
+            repeats=True,
+            after=before,
+        )
+        coming.move(Move.SEND)
+        if self.begins_no_more(copy):
+            child.launcher.ask(RequestKind.DISCARD, token)
+        return coming
 
     def _takes_long_to_make(self, copy: Copy) -> bool:
         return self._runs_setup(copy) or (copy.repeats and copy.has_own_directory)

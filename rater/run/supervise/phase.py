@@ -143,6 +143,8 @@ class PhaseRun:
                 for record in await self._launcher.receive():
                     if record.kind == RecordKind.ENDED:
                         self._children.pop(record.token, None)
+                    elif record.kind in (RecordKind.REPEATED, RecordKind.STARTED):
+                        self._launcher.ask(RequestKind.SIGNAL, record.token, signal.SIGKILL)
         self._children.clear()
 
     # -- records of the launcher ------------------------------------------------------------------

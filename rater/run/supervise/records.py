@@ -53,6 +53,10 @@ class RecordTaker:
                     self._window.note_stall(record.at_ns)
             case RecordKind.RELEASED:
                 self._note_release(record.at_ns)
+            case RecordKind.REPEATED:
+                child = self._copies.add_repeated(record.token, before=record.status)
+                if child is not None:
+                    self._note_process(child, record.pid)
             case _:
                 child = self._children.get(record.token)
                 if child is not None:  # else it was given up, or ended with the run
@@ -123,7 +127,8 @@ class RecordTaker:
             self.stopper.hold_to_time_limit(child)
         if child.after and self._state.gates is not None:
             self._state.gates.check([child])
-        self._copies.continue_copy(copy)
+        if child.next_spec is None:
+            self._copies.continue_copy(copy)
         if self._window is not None and self._window.closed:
             self.stopper.kill(child)
         elif self._state.stop_flag.is_set():  # it began before the launcher read DISCARD

@@ -229,6 +229,7 @@ class Supervisor:
             self._emit(note)
         await done.wait()
         await self._judge.judge(phase_run.record.take_ended(), in_thread=takes_time)
+        self._judge.clear_lasting_files()
         self._emit_notices()
         if self._job.conclude is not None and not self._state.stop_flag.is_set():
             await self._run_command("--conclude", self._job.conclude)
@@ -416,6 +417,7 @@ class Judge:
         self._emit = emit
         self._checker = checker
         self.failed_copies = failed_before
+        self._lasting: dict[str, tuple[CopySpec, bool]] = {}  # by output; whether all was well
 
     async def prepare(self, phase: Phase) -> None:
         """Start the process that checks outputs, if there will be outputs to check."""
@@ -480,10 +482,18 @@ class Judge:
             # Files that explain a failure stay.
             status = ended_copy.event.status if ended_copy.event else CopyStatus.INTERRUPTED
             is_well = status is CopyStatus.OK and check.validity is not Validity.INVALID
-            self._workplace.clear(
-                ended_copy.spec,
-                all_of_it=is_well or status is CopyStatus.INTERRUPTED,
-                may_reuse=True,
-            )
+            all_of_it = is_well or status is CopyStatus.INTERRUPTED
+            spec = ended_copy.spec
+            if spec.has_lasting_files:  # the next run but one of the copy may write there by now
+                _, was_well = self._lasting.get(spec.output, (spec, True))
+                self._lasting[spec.output] = (spec, was_well and all_of_it)
+            else:
+                self._workplace.clear(spec, all_of_it=all_of_it, may_reuse=True)
             verdicts.append(check)
         return verdicts
+
+    def clear_lasting_files(self) -> None:
+        """Clear files that served many runs of a copy: no copy runs any more."""
+        for spec, was_well in self._lasting.values():
+            self._workplace.clear(spec, all_of_it=was_well, may_reuse=True)
+        self._lasting.clear()

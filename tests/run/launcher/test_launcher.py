@@ -578,7 +578,7 @@ def test_both_sides_have_the_same_structures(tmp_path: Path) -> None:
         '#include "launcher.h"\n#include <stdio.h>\n'
         'int main(void) { printf("%zu %zu %zu %u %d %d", '
         "sizeof(struct record), sizeof(struct entry), sizeof(struct request), FORMAT, EXECUTE, "
-        "STALLED); }\n"
+        "REPEATED); }\n"
     )
     sizes = subprocess.check_output([compiled(tmp_path / "sizes", source)], text=True).split()
     table = pack_table([]), pack_table([entry(tmp_path)])
@@ -592,7 +592,8 @@ def noise(seed: int) -> Iterator[tuple[bytes, bytes]]:
     """Requests that are none, and tables whose offsets lead anywhere."""
     chance = random.Random(seed)
     place = Path("/tmp")
-    whole = pack_table([entry(place, "/bin/true", cpus=(0,), policy=4), entry(place, "/bin/true")])
+    again = entry(place, "/bin/true", flags=ProcessFlag.AGAIN, next_output=b"/tmp/err")
+    whole = pack_table([entry(place, "/bin/true", cpus=(0,), policy=4), again])
     for _ in range(60):
         table = bytearray(whole)
         for _ in range(chance.randrange(1, 6)):
@@ -640,6 +641,7 @@ def plans() -> dict[str, tuple[Plan, str]]:
         "staggered": (make_plan(["a"], 4, mode="staggered", stagger_ms=5), "exit $RATER_COPY"),
         "rotated": (make_plan(["a", "b"], 3, mode="rotated", order=Order.ROTATED), "sleep 0.01"),
         "steady": (make_plan(["a"], 3, mode="steady", window=window), "sleep 0.01"),
+        "again": (make_plan(["a"], 3, mode="steady", window=window), "sleep 0.01"),
         "left": (make_plan(["a"], 2), "setsid sleep 60 & sleep 0.05"),
     }
 
@@ -649,9 +651,11 @@ def test_runs_of_all_modes_are_clean_under_asan_and_ubsan(
     sanitized: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: str
 ) -> None:
     plan, text = plans()[mode]
-    placed = on_one_cpu(plan.copies)
+    placed, directory = on_one_cpu(plan.copies), str(tmp_path) if mode == "again" else None
     with using(sanitized, monkeypatch):
-        seen = Rig(tmp_path, placements=placed).run(dict.fromkeys("ab", text), plan.copies, plan)
+        seen = Rig(tmp_path, placements=placed, directory=directory).run(
+            dict.fromkeys("ab", text), plan.copies, plan
+        )
     assert seen.outcome.reason in (None, "3 copies failed")
     assert seen.ended
 

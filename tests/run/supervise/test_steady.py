@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from rater.plan.schedule import Order, Plan, Window, make_plan, resolve_mode, re
 from rater.record.events import CopyEnded, Event, PhaseStarted
 from rater.record.run import CopyStatus, RunStatus, Validity
 from rater.run.launcher.copies import CopySpec
+from rater.run.launcher.launcher import Launcher
+from rater.run.launcher.table import ProcessEntry
 from rater.run.supervise.stopping import WindowWatch
 from rater.run.supervise.supervisor import Supervisor
 from rater.run.workplace.run_dirs import RunFolders
@@ -34,12 +36,13 @@ def repeated(
     scripts: dict[str, str],
     copies: int,
     enough: Callable[[Seen], bool],
+    directory: str | None = None,
     **more: Any,
 ) -> Seen:
     """Run until enough is seen."""
 
     def run(place: Path, window: Window) -> Seen:
-        return Rig(place).run(
+        return Rig(place, directory=directory).run(
             scripts, copies, steady(*scripts, copies=copies, window=window, **more)
         )
 
@@ -50,13 +53,18 @@ def runs_of(ended: list[Any], copy: int) -> list[Any]:
     return [event for event in ended if event.copy == copy]
 
 
+# Copies without a directory of their own are started again by the launcher itself.
+either_directory = pytest.mark.parametrize("directory", [None, str(Path.cwd())])
+
+
+@either_directory
 def test_a_copy_starts_again_as_soon_as_it_ends_until_the_window_has_closed(
-    tmp_path: Path,
+    tmp_path: Path, directory: str | None
 ) -> None:
     def enough(seen: Seen) -> bool:
         return all(len(runs_of(seen.ended, copy)) > 1 for copy in range(3))
 
-    seen = repeated(tmp_path, {"nap": "sleep 0.03"}, 3, enough)
+    seen = repeated(tmp_path, {"nap": "sleep 0.03"}, 3, enough, directory)
     assert seen.outcome.status is RunStatus.COMPLETE
     [bracket] = seen.brackets
     [head] = seen.events_of(PhaseStarted)
@@ -69,7 +77,7 @@ def test_a_copy_starts_again_as_soon_as_it_ends_until_the_window_has_closed(
         assert all(run.iteration == 1 and run.status is CopyStatus.OK for run in runs)
 
 
-@pytest.mark.parametrize("directory", [None, str(Path.cwd())])
+@either_directory
 def test_every_run_that_began_before_the_window_closed_ends_and_no_later_one_is_reported(
     tmp_path: Path, directory: str | None
 ) -> None:
@@ -106,9 +114,15 @@ def test_a_wrong_answer_fails_the_run_and_its_files_stay(tmp_path: Path) -> None
     )
 
 
-def test_a_copy_that_fails_does_not_start_again_and_the_others_go_on(tmp_path: Path) -> None:
+@either_directory
+def test_a_copy_that_fails_does_not_start_again_and_the_others_go_on(
+    tmp_path: Path, directory: str | None
+) -> None:
+    def enough(seen: Seen) -> bool:
+        return len(runs_of(seen.ended, 0)) > 1
+
     script = '[ "$RATER_COPY" = 1 ] && exit 3; sleep 0.03'
-    seen = repeated(tmp_path, {"torn": script}, 3, lambda seen: len(runs_of(seen.ended, 0)) > 1)
+    seen = repeated(tmp_path, {"torn": script}, 3, enough, directory)
     assert [run.status for run in runs_of(seen.ended, 1)] == [CopyStatus.FAILED]
     assert seen.outcome.status is RunStatus.FAILED
     assert seen.outcome.reason == "1 copy run failed"
@@ -126,13 +140,79 @@ def test_a_next_run_that_can_not_be_made_fails_the_run_and_ends_the_others(
         return make(self, copy, position, *more)
 
     monkeypatch.setattr(RunFolders, "spec", refused)
-    rig = Rig(tmp_path, directory=str(Path.cwd()))
+    rig = Rig(tmp_path, directory=str(Path.cwd()), expected="well\n")
     window = Window(warmup_ns=0, length_ns=60_000 * MS)  # over as soon as it fails
-    seen = rig.run({"nap": "exec sleep 0.02"}, 3, steady("nap", copies=3, window=window))
+    seen = rig.run({"nap": "echo well; exec sleep 0.02"}, 3, steady("nap", copies=3, window=window))
     assert seen.outcome.status is RunStatus.FAILED
     assert seen.outcome.reason == "no folder for copy 1"
     assert len(runs_of(seen.ended, 1)) == 2
     assert list(rig.work.iterdir()) == []
+
+
+@pytest.fixture
+def tables(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many processes each table has that was sent to the launcher."""
+    sizes: list[int] = []
+    start = Launcher.start
+
+    async def noted(self: Launcher, entries: Sequence[ProcessEntry]) -> None:
+        sizes.append(len(entries))
+        await start(self, entries)
+
+    monkeypatch.setattr(Launcher, "start", noted)
+    return sizes
+
+
+def test_the_launcher_repeats_what_no_run_needs_a_file_of_until_one_fails_whose_files_stay(
+    tmp_path: Path, tables: list[int]
+) -> None:
+    # Each run appends a line; the fourth of copy 1 says so and fails.
+    count = f"{tmp_path}/runs.$RATER_COPY"
+    script = f"""
+    echo x >> {count}; echo run $(wc -l < {count}) >&2; sleep 0.02
+    [ "$RATER_COPY$(wc -l < {count})" != 14 ]"""
+    rig = Rig(tmp_path, directory=str(tmp_path))
+    window = Window(warmup_ns=0, length_ns=60_000 * MS)
+
+    def stop_at_six(event: Event, supervisor: Supervisor) -> None:
+        if isinstance(event, CopyEnded) and event.step >= 6:
+            supervisor.stop(2, None)
+
+    rig.on_event = stop_at_six
+    seen = rig.run({"count": script}, 2, steady("count", copies=2, window=window))
+    assert tables == [2]
+    for copy in (0, 1):
+        runs = runs_of(seen.ended, copy)
+        assert [run.step for run in runs] == list(range(len(runs)))
+        assert all(a.finish_ns <= b.start_ns for a, b in pairwise(runs))
+        assert all(run.pid and run.user_ns + run.system_ns > 0 for run in runs)
+    failed = runs_of(seen.ended, 1)
+    assert [run.status for run in failed] == [CopyStatus.OK] * 3 + [CopyStatus.FAILED]
+    assert failed[-1].exit_code == 1
+    kept = sorted(file.name for file in rig.work.iterdir())
+    assert [Path(rig.work, name).read_text() for name in kept if "stderr" in name] == ["run 4\n"]
+    assert failed[-1].run_dir == f"{rig.work}/{kept[0].removesuffix('stderr')}*"
+
+
+def test_what_the_launcher_cannot_repeat_rater_asks_for_and_no_run_is_lost(
+    tmp_path: Path, tables: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    init = Launcher.__init__
+
+    def without_room_to_wait(self: Launcher, processes: int, *more: Any) -> None:
+        init(self, processes // 2, *more)
+
+    monkeypatch.setattr(Launcher, "__init__", without_room_to_wait)
+
+    def enough(seen: Seen) -> bool:
+        return len(runs_of(seen.ended, 0)) > 2
+
+    seen = repeated(tmp_path, {"nap": "sleep 0.02"}, 1, enough, str(tmp_path))
+    assert seen.outcome.status is RunStatus.COMPLETE
+    assert [*tmp_path.glob("*/work/*")] == []
+    runs = runs_of(seen.ended, 0)
+    assert [run.step for run in runs] == list(range(len(runs)))
+    assert len(tables) >= len(runs)
 
 
 def test_when_every_copy_failed_there_is_no_window(tmp_path: Path) -> None:
@@ -174,14 +254,19 @@ def test_the_head_of_a_phase_shows_its_window(tmp_path: Path) -> None:
     assert head.expected_s == 0.4
 
 
-def test_stopped_before_its_window_is_over_a_phase_has_no_window(tmp_path: Path) -> None:
+@either_directory
+def test_stopped_before_its_window_is_over_a_phase_has_no_window(
+    tmp_path: Path, directory: str | None
+) -> None:
     def stop_soon(event: Event, supervisor: Supervisor) -> None:
         if isinstance(event, CopyEnded):
             supervisor.stop(2, None)
 
     plan = steady("nap", copies=2, window=Window(60_000 * MS, MS))
-    seen = Rig(tmp_path, on_event=stop_soon).run({"nap": "sleep 0.02"}, 2, plan)
+    rig = Rig(tmp_path, on_event=stop_soon, directory=directory)
+    seen = rig.run({"nap": "sleep 0.02"}, 2, plan)
     assert seen.outcome.status is RunStatus.INTERRUPTED
+    assert list(rig.work.iterdir()) == []
     [bracket] = seen.brackets
     assert (bracket.complete, bracket.window_start_ns) == (False, None)
 

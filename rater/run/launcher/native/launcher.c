@@ -47,6 +47,7 @@
 #define MOST_REPORTS 512 /* pieces read before an end: all that a pipe holds, no flood */
 #define NEVER INT64_MAX
 #define SPARE_DESCRIPTORS 16
+#define FIRST_AGAIN (1u << 30) /* tokens of processes that rater does not ask for begin there */
 #define OUR_PEAK INT64_MIN /* in place of the peak at the gate, until a record is sent */
 
 enum state {
@@ -63,6 +64,7 @@ struct process {
     enum state state;
     bool shares_gate;   /* it waits at the gate that a release opens for all */
     bool owes_ready;    /* READY is to be said once it is at its gate */
+    bool owes_again;    /* its entry is to be started once more */
     int pidfd;          /* -1: it has none */
     int64_t due_ns;     /* when it begins; until the release, its offset from that */
     int64_t ended_ns;   /* the stamp of its end; 0: none yet */
@@ -71,6 +73,7 @@ struct process {
     char **words;
     bool shares_memory; /* with the launcher, until its program begins */
     struct looks looks;
+    struct entry entry;
     struct birth birth;
     struct slot slot;
 };
@@ -125,6 +128,12 @@ static struct { /* looks at copies */
     int64_t piece_ns;          /* begin of the piece that goes on */
     const struct process *at;  /* the copy that is looked at; NULL: none, or it has ended */
 } view = {.due_ns = NEVER, .later_ns = NEVER};
+static struct { /* of entries that are started again */
+    uint32_t *places; /* of processes that owe it, in the order of their begins */
+    unsigned count;
+    uint32_t tokens; /* given so far */
+    bool is_on;      /* no DISCARD of all came since the last START */
+} again;
 static int64_t next_due_ns = NEVER, flush_ns = NEVER;
 static int64_t patience_of_followers_ns; /* a share of the time of the run that ended last */
 static struct { /* records on their way to rater: `sent` of `size`, with room for more */
@@ -198,7 +207,8 @@ static struct record *say(int kind, const struct process *process, int64_t at_ns
     }
     /* Nobody acts on an end at once while others run: it waits for more of them. Where runs follow
        one another rater has the time of one to make the next ones: it hears of many together. */
-    bool can_wait = running && (kind == ENDED || kind == REPORT || (kind == STARTED && followers));
+    bool is_followed = followers && (kind == STARTED || kind == REPEATED);
+    bool can_wait = running && (kind == ENDED || kind == REPORT || is_followed);
     int64_t patience_ns = !can_wait ? 0 : followers ? patience_of_followers_ns : GATHER_NS;
     flush_ns = earlier(flush_ns, patience_ns ? now_ns() + patience_ns : 0);
     return record;
@@ -263,6 +273,9 @@ static void note_start(struct process *process, int64_t now, int64_t planned_ns)
     settle_ready(process);
     followers -= process->after != 0;
     process->state = RUNNING;
+    process->owes_again = process->flags & AGAIN && again.is_on && again.count < capacity;
+    if (process->owes_again)
+        again.places[again.count++] = (uint32_t)(process - processes);
     process->slot.figures.start_ns = now;
     process->slot.figures.planned_ns = planned_ns;
     if (process->looks.next_ns) {
@@ -777,7 +790,7 @@ static pid_t start_child(struct process *process) {
 static struct process new_process(const struct entry *entry) {
     return (struct process){
         .token = entry->token, .after = entry->after, .copy = entry->copy, .flags = entry->flags,
-        .state = SPAWNED, .due_ns = entry->offset_ns,
+        .entry = *entry, .state = SPAWNED, .due_ns = entry->offset_ns,
         .shares_gate = !entry->after && !entry->offset_ns,
         .owes_ready = !entry->after || entry->flags & HELD,
         .looks = {.next_ns = entry->first_look_ms > 0 ? entry->first_look_ms * 1000000LL : 0},
@@ -786,8 +799,8 @@ static struct process new_process(const struct entry *entry) {
 }
 
 /* Gathers what a process needs until its program begins. Returns whether that could be. */
-static bool prepare_birth(struct process *process, struct kept_table *kept,
-                          const struct entry *entry) {
+static bool prepare_birth(struct process *process, struct kept_table *kept) {
+    const struct entry *entry = &process->entry;
     unsigned char mask[MASK_BYTES];
     process->birth = (struct birth){
         .table = {kept->bytes, (uint32_t)kept->size}, .entry = entry, .slot = &process->slot,
@@ -817,7 +830,7 @@ static enum spawned spawn(struct kept_table *kept, const struct entry *entry, st
         return SPAWN_FAILED;
     struct process *process = &processes[place];
     *process = born;
-    pid_t pid = prepare_birth(process, kept, entry) ? start_child(process) : -1;
+    pid_t pid = prepare_birth(process, kept) ? start_child(process) : -1;
     if (pid < 0) {
         int error = errno;
         free(process->words);
@@ -839,6 +852,63 @@ static enum spawned spawn(struct kept_table *kept, const struct entry *entry, st
     return SPAWN_DONE;
 }
 
+static struct cpus current_cpus(void) {
+    struct cpus cpus = {.given = {0}};
+    sched_getaffinity(0, MASK_BYTES, (cpu_set_t *)cpus.given);
+    memcpy(cpus.current, cpus.given, MASK_BYTES);
+    return cpus;
+}
+
+static void go_back(const struct cpus *cpus) {
+    if (memcmp(cpus->current, cpus->given, MASK_BYTES))
+        sched_setaffinity(0, MASK_BYTES, (cpu_set_t *)cpus->given);
+}
+
+/* Many starts take long, and copies that run or are due do not wait for them. */
+static void serve_between_starts(void) {
+    if (running)
+        take_ends(now_ns(), NEVER);
+    begin_due();
+}
+
+/* Starts a process that is to follow one with AGAIN. Where that cannot be nothing is said: rater
+   asks for the next one when that one has ended, and hears then why it cannot be. */
+static void start_again(struct process *before, struct cpus *cpus) {
+    struct entry entry = before->entry;
+    entry.token = FIRST_AGAIN + again.tokens++;
+    entry.after = before->token;
+    entry.flags |= WELL;
+    entry.offset_ns = 0;
+    entry.output = before->entry.next_output;
+    entry.error = before->entry.next_error;
+    entry.next_output = before->entry.output;
+    entry.next_error = before->entry.error;
+    size_t said = out.size;
+    if (spawn(before->table, &entry, cpus) == SPAWN_FAILED)
+        out.size = said;
+    else
+        say(REPEATED, find(&by_token, entry.token, NULL), now_ns())->status = (int32_t)entry.after;
+}
+
+/* Starts entries again whose processes have begun. It waits while copies are stopped, and while
+   rater does not take what it is told. */
+static void repeat(void) {
+    if (!again.count || suspended || out.size >= MOST_BACKLOG)
+        return;
+    struct cpus cpus = current_cpus();
+    for (unsigned i = 0; i < again.count; i++) { /* it grows */
+        struct process *before = &processes[again.places[i]];
+        if (before->state != RUNNING || !before->owes_again)
+            continue; /* it has ended: rater asks for the next one */
+        before->owes_again = false;
+        if (again.is_on)
+            start_again(before, &cpus);
+        serve_between_starts();
+    }
+    again.count = 0;
+    go_back(&cpus);
+}
+
 /* Starts the processes of a table up to the first that cannot be started. */
 static void start_all(struct kept_table *kept) {
     const struct table *head = (const struct table *)kept->bytes;
@@ -848,24 +918,16 @@ static void start_all(struct kept_table *kept) {
         say_broken(NULL, 0, EBADMSG);
         return;
     }
-    struct cpus cpus = {.given = {0}};
-    sched_getaffinity(0, MASK_BYTES, (cpu_set_t *)cpus.given);
-    memcpy(cpus.current, cpus.given, MASK_BYTES);
-    for (uint32_t i = 0; i < head->entries; i++) {
-        if (spawn(kept, &entries[i], &cpus) == SPAWN_FAILED)
-            break;
-        /* Many starts take long, and copies that run or are due do not wait for them. */
-        if (running)
-            take_ends(now_ns(), NEVER);
-        begin_due();
-    }
-    if (memcmp(cpus.current, cpus.given, MASK_BYTES))
-        sched_setaffinity(0, MASK_BYTES, (cpu_set_t *)cpus.given);
+    struct cpus cpus = current_cpus();
+    for (uint32_t i = 0; i < head->entries && spawn(kept, &entries[i], &cpus) == SPAWN_DONE; i++)
+        serve_between_starts();
+    go_back(&cpus);
     say_ready();
 }
 
 /* The table is read, not mapped: see `keep_memory`. */
 static void start(int file) {
+    again.is_on = true;
     struct stat status = {0};
     fstat(file, &status);
     size_t size = (size_t)status.st_size;
@@ -894,15 +956,27 @@ static void send_signal(const struct process *process, int number) {
 }
 
 static void discard_all(void) {
+    again.is_on = false;
     EACH(process) {
         if (process->state != FREE && process->state != RUNNING)
             kill(process->pid, SIGKILL);
     }
 }
 
+/* Stops all processes or lets all go on: rater may not know yet of one that was started again. */
+static void suspend(bool is_stop) {
+    if (suspended == is_stop)
+        return;
+    suspended = is_stop;
+    EACH(process) {
+        if (process->state != FREE)
+            send_signal(process, is_stop ? SIGSTOP : SIGCONT);
+    }
+}
+
 static void handle(struct request request, int file) {
     if (request.kind == SIGNAL && (request.value == SIGSTOP || request.value == SIGCONT))
-        suspended = request.value == SIGSTOP;
+        suspend(request.value == SIGSTOP);
     if (request.kind == START)
         start(file);
     else if (request.kind == RELEASE)
@@ -1067,6 +1141,7 @@ static enum course serve(void) {
         begin_due();
         take_ends(now_ns(), now);
         look_around(now);
+        repeat();
         look_at_copies();
         say_ready();
         if (fds[1].revents & POLLIN)
@@ -1097,6 +1172,7 @@ int main(int argc, char **argv) {
     by_token = new_index();
     by_after = new_index();
     last = shared_memory(capacity * sizeof *last);
+    again.places = shared_memory(capacity * sizeof *again.places);
     stacks = mmap(NULL, (size_t)capacity * STACK_BYTES, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     stacks = stacks == MAP_FAILED ? NULL : stacks;

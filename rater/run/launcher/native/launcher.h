@@ -28,7 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FORMAT 5u
+#define FORMAT 6u
 #define NO_OFFSET 0xffffffffu /* instead of a mask: the copy has what the launcher was given */
 #define MASK_BYTES 1024       /* 8192 CPUs */
 #define TEXT_BYTES 240
@@ -67,7 +67,8 @@ enum process_flag {
     REPORTS = 1, /* it has the pipe on REPORT_FD */
     PROOF = 2,   /* schedstat is read at its gate and at its end */
     WELL = 4,    /* it does not follow a process that failed */
-    HELD = 8     /* it does not follow before ALLOW */
+    HELD = 8,    /* it does not follow before ALLOW */
+    AGAIN = 16   /* once it has begun, the same entry is started to follow it if it ends well */
 };
 
 struct entry {
@@ -78,6 +79,7 @@ struct entry {
     uint32_t argv;                              /* list; its first string is the file to execute */
     uint32_t shared_variables, own_variables;   /* lists: of many copies, and of this copy alone */
     uint32_t directory, output, error;          /* strings: paths */
+    uint32_t next_output, next_error;           /* AGAIN: paths of every second run */
     uint32_t cpus, nodes;                       /* masks */
     uint32_t accepted;                          /* mask: exit codes that are no failure */
     int32_t policy;      /* of memory, in numbers of set_mempolicy(2); negative: unchanged */
@@ -88,7 +90,8 @@ struct entry {
 
 /* -- Records of the launcher ------------------------------------------------------------------- */
 
-enum record_kind { HELLO = 1, READY, RELEASED, STARTED, ENDED, BROKEN, REFUSED, REPORT, STALLED };
+enum record_kind { HELLO = 1, READY, RELEASED, STARTED, ENDED, BROKEN, REFUSED, REPORT, STALLED,
+                   REPEATED /* AGAIN: a process that rater did not ask for waits to follow */ };
 
 /* The steps of a start: BROKEN names the one that failed. EXECUTE alone comes after the release. */
 enum start_step { FORKED = 1, GROUP, PRIORITY, CPUS, CPUS_GIVEN, MEMORY, MEMORY_GIVEN, PAGES,
@@ -116,7 +119,8 @@ struct figures {
 struct record {
     uint32_t kind, token;
     int32_t pid;
-    int32_t status; /* ENDED: of wait(2); BROKEN: start_step; REPORT: bytes; HELLO: FORMAT */
+    int32_t status; /* ENDED: of wait(2); BROKEN: start_step; REPORT: bytes; HELLO: FORMAT;
+                        REPEATED: the token of the process that it follows */
     int32_t error;  /* BROKEN: errno; MEMORY_GIVEN: the policy that the kernel set instead */
     int32_t unused;
     int64_t at_ns; /* when it happened; STALLED: for how long */
