@@ -38,6 +38,7 @@ from rater.lab.trace.store import (
     trace_heads,
 )
 from rater.lab.trace.tlb import (
+    BASE_PAGE,
     CheckTimes,
     PageTrace,
     mapping_argument,
@@ -50,6 +51,7 @@ from rater.lab.trace.tracer import (
     TraceRun,
     TraceTools,
     build_tools,
+    costs_beside,
     ended_text,
     find_valgrind,
     machine_costs,
@@ -462,11 +464,12 @@ def run_check(output: Output, trace_options: TraceOptions, stored: StoredTrace) 
     sweep_options = SweepOptions(
         axis=axis, rounds=trace_options.rounds, stop_on_failure=True, retries=0
     )
-    before = machine_costs(cache_root(), anew=True)
+    touched_bytes = sum(trace.of_size(BASE_PAGE).pages) * BASE_PAGE
+    before = costs_beside(cache_root(), touched_bytes)
     status = run_sweep(typed, sweep_options, Output(db=output.db, json=output.json), keep)
     if status != 0 or set(runs_by_layout) != set(layouts):
         raise RunError("--check: not all runs ended well (`rater sweep --show last`)")
-    costs = mean_costs([before, machine_costs(cache_root(), anew=True)])
+    costs = mean_costs([before, costs_beside(cache_root(), touched_bytes)])
     times = _check_times({layout: runs_by_layout[layout] for layout in layouts})
     with open_existing_store(output) as store:
         keep_check(store, stored.number, times, costs)

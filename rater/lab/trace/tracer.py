@@ -206,6 +206,7 @@ def _folder_with(name: str, prefixes: Mapping[Path, None], folders: Sequence[str
 _FOLDER = "costs"
 _LARGEST_SHARE = 8  # of free memory, for the largest footprint: it is there twice
 _LARGEST_MIB, _LEAST_MIB = 512, 16
+_LEAST_BESIDE_MIB = 64  # 16,384 pages: more than any TLB has
 _THP = Path("/sys/kernel/mm/transparent_hugepage")
 
 
@@ -224,12 +225,24 @@ def machine_costs(cache: Path, *, anew: bool = False) -> dict[str, Any]:
             kept = {} if anew else json.loads(path.read_bytes())
             if isinstance(kept, dict) and kept:
                 return kept
-        ended = run_tool([str(program), str(_footprint_mib())], Path("/"))
-        if ended.status != 0:
-            raise RunError(
-                f"measuring what TLB misses cost failed (status {ended.status}): {ended.output}"
-            )
-        replace_file(path, ended.output.encode(), mode=0o600)
+        costs = measured_costs(program, _footprint_mib())
+        replace_file(path, json.dumps(costs).encode(), mode=0o600)
+    return costs
+
+
+def costs_beside(cache: Path, touched_bytes: int) -> dict[str, Any]:
+    """Return what misses cost right now, for a program that touches so much; kept nowhere."""
+    footprints_mib = min(_footprint_mib(), max(_LEAST_BESIDE_MIB, 2 * touched_bytes >> 20))
+    return measured_costs(native_program("cost", cache), footprints_mib)
+
+
+def measured_costs(program: Path, largest_mib: int) -> dict[str, Any]:
+    """Run the program of `cost.c` with footprints up to the largest; raises `RunError`."""
+    ended = run_tool([str(program), str(largest_mib)], Path("/"))
+    if ended.status != 0:
+        raise RunError(
+            f"measuring what TLB misses cost failed (status {ended.status}): {ended.output}"
+        )
     costs: dict[str, Any] = json.loads(ended.output)
     return costs
 
