@@ -43,9 +43,9 @@ golden: $(LAUNCHER) $(STAMP)
 	@$(BIN)/python -W error -m tests.support.golden $(NAMES)
 	@git --no-pager diff --stat tests/golden 2>/dev/null || true
 
-# Codes in the counter tables as the vendors' files have them; VENDORS=DIR: see tests/support/vendor_codes.py.
+# Codes in the counter tables as the vendors' files have them; VENDORS=DIR: see benchmarks/vendor_codes.py.
 counters: $(STAMP)
-	@$(BIN)/python -m tests.support.vendor_codes $(VENDORS)
+	@$(BIN)/python -m benchmarks.vendor_codes $(VENDORS)
 
 # What is found in made runs, as tests hold it beside VERSION of the search: raise that first.
 findings: $(LAUNCHER) $(STAMP)

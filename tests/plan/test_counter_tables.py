@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.vendor_codes import KNOWN, stored, vendor_codes, with_codes
 from rater.analysis.results.counters import Rates, stack_of
 from rater.plan.counter_choice import CounterChoice, choose_groups, refuse_few_iterations
 from rater.plan.counter_tables import (
@@ -33,7 +34,6 @@ from rater.plan.counter_tables import (
     table_names,
 )
 from rater.system.errors import InputError
-from tests.support.vendor_codes import KNOWN, stored, vendor_codes, with_codes
 
 X86 = """processor\t: 0
 vendor_id\t: {vendor}

@@ -459,21 +459,26 @@ def run_check(output: Output, trace_options: TraceOptions, stored: StoredTrace) 
     if trace.suite is not None:
         options |= {"tune": trace_options.tune, **({"size": trace.size} if trace.size else {})}
         typed = RunArguments((f"{trace.suite}/{trace.name}",), options=options)
-    axis = (f"pages={','.join(layouts)}",)
     # CPU time judges: a run beside other load is not made again.
     sweep_options = SweepOptions(
-        axis=axis, rounds=trace_options.rounds, stop_on_failure=True, retries=0
+        axis=(f"pages={','.join(layouts)}",),
+        rounds=trace_options.rounds,
+        stop_on_failure=True,
+        retries=0,
     )
     touched_bytes = sum(trace.of_size(BASE_PAGE).pages) * BASE_PAGE
     before = costs_beside(cache_root(), touched_bytes)
     status = run_sweep(typed, sweep_options, Output(db=output.db, json=output.json), keep)
     if status != 0 or set(runs_by_layout) != set(layouts):
         raise RunError("--check: not all runs ended well (`rater sweep --show last`)")
-    costs = mean_costs([before, costs_beside(cache_root(), touched_bytes)])
-    times = _check_times({layout: runs_by_layout[layout] for layout in layouts})
+    checked_trace = replace(
+        stored,
+        costs=mean_costs([before, costs_beside(cache_root(), touched_bytes)]),
+        checks=_check_times({layout: runs_by_layout[layout] for layout in layouts}),
+    )
     with open_existing_store(output) as store:
-        keep_check(store, stored.number, times, costs)
-    return replace(stored, costs=costs, checks=times)
+        keep_check(store, stored.number, checked_trace.checks, checked_trace.costs)
+    return checked_trace
 
 
 def _check_times(runs_by_layout: Mapping[str, Sequence[StoredRun]]) -> CheckTimes:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-TABLES = Path(__file__).parents[2] / "rater" / "plan" / "tables"
+TABLES = Path(__file__).parents[1] / "rater" / "plan" / "tables"
 # Of each Intel table the files whose processors it is for: they have to agree.
 INTEL = {
     "intel-skx": ("SKX/events/skylakex_core", "CLX/events/cascadelakex_core"),
