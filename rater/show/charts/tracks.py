@@ -27,7 +27,7 @@ _LEAST_SHARE = 0.01  # of the time: less in every interval is not shown
 _LEAST_RATE = 1e5  # bytes a second
 _MOST_INTERVALS = 240  # of a picture
 _MOST_NODES = 8  # that have a track each
-_ROW = 26.0  # pixels of a track
+_ROW = 32.0  # pixels of a track: its name, as far from the track above as it needs, and its bars
 
 
 class Track(Struct, frozen=True, kw_only=True):

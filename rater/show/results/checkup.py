@@ -7,14 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rater.analysis.divots.checkup import CheckupSection, CheckupVerdict
-from rater.show.screen.document import NUMBER, TEXT, Field, Part, Row, ViewTable, decimals
+from rater.show.screen.document import NUMBER, TEXT, Field, Part, Row, ViewTable, decimals, facts
 from rater.text.cpuset import format_list
 
 if TYPE_CHECKING:
     from rater.show.documents.checkup import CheckupDocument
 
 _MOST_IN_MATRIX = 16  # nodes
-_STYLES = {CheckupVerdict.LOOK: "red", CheckupVerdict.UNKNOWN: "yellow"}
+_STYLES: dict[str, str] = {CheckupVerdict.LOOK: "red", CheckupVerdict.UNKNOWN: "yellow"}
 _DIGITS = 6
 
 
@@ -54,11 +54,22 @@ def checkup_document(
     }
 
 
+def checkup_page_parts(document: CheckupDocument) -> Iterator[Part]:
+    """Yield the verdicts, in two columns that a phone has room for, and the matrices."""
+    yield facts(
+        (
+            section["verdict"],
+            f"{section['name']}: {'; '.join(section['said'])}",
+            _STYLES.get(section["verdict"], ""),
+        )
+        for section in document["sections"]
+    )
+    yield from _matrices(document)
+
+
 def checkup_parts(document: CheckupDocument) -> Iterator[Part]:
     """Yield the matrices, and at the end, where people look first, the verdicts."""
-    for section in document["sections"]:
-        if any(len(cell["place"]) > 1 for cell in section["cells"]):
-            yield _matrix(section)
+    yield from _matrices(document)
     yield ViewTable(
         title=f"Checkup {document['checkup']}: {document['took_s']:.0f} s",
         rows=document["sections"],
@@ -71,6 +82,12 @@ def checkup_parts(document: CheckupDocument) -> Iterator[Part]:
     )
     if document["runs"]:
         yield f"Its runs: {format_list(document['runs'])}, and `rater list` has their tags."
+
+
+def _matrices(document: CheckupDocument) -> Iterator[ViewTable]:
+    for section in document["sections"]:
+        if any(len(cell["place"]) > 1 for cell in section["cells"]):
+            yield _matrix(section)
 
 
 def _matrix(section: Row) -> ViewTable:

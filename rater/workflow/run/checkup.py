@@ -48,7 +48,7 @@ from rater.record.stored import RunHead
 from rater.run.host import discover as machine
 from rater.run.host.memory import read_node_memory
 from rater.show.html.shell import html_parts, page_html
-from rater.show.results.checkup import checkup_document, checkup_parts
+from rater.show.results.checkup import checkup_document, checkup_page_parts, checkup_parts
 from rater.system.errors import InputError, RaterError
 from rater.system.files import Trusted, replace_file
 from rater.system.paths import sysroot
@@ -230,7 +230,7 @@ class _Checkup(Campaign[MadeRun]):
 
 def _page(document: CheckupDocument) -> str:
     """Return the verdicts and matrices as a page."""
-    title = f"Checkup {document['checkup']}"
-    body = html_parts(checkup_parts(document))
+    title = f"Checkup {document['checkup']}: {document['took_s']:.0f} s"
+    body = html_parts(checkup_page_parts(document))
     main = f"<main><h1>{title}</h1>{body}</main>"
     return page_html(title, main, document, skip={}, styles=["page.css"], scripts=[])
