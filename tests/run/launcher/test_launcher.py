@@ -272,17 +272,6 @@ def test_a_script_that_does_not_say_who_runs_it_is_the_shells(tmp_path: Path) ->
     assert (tmp_path / "out").read_text() == f"{tmp_path}/x a b\n"
 
 
-def test_the_end_of_a_short_copy_has_what_it_wrote_to_disk(tmp_path: Path) -> None:
-    command = (shutil.which("dd") or "dd", "if=/dev/zero", "bs=1M", "count=4", "status=none")
-    alone = subprocess.Popen([*command, f"of={tmp_path}/alone"])
-    _, _, usage = os.wait4(alone.pid, 0)
-    alone.returncode = 0
-    records = launched([entry(tmp_path, *command, f"of={tmp_path}/copy")])
-    (written,) = [it.written_bytes for it in records if it.kind == RecordKind.ENDED]
-    # 4 MB, or none in a file system in memory; and pages of folders.
-    assert abs(written - usage.ru_oublock * 512) <= 1 << 16
-
-
 def test_what_stood_in_a_file_of_output_is_gone_before_a_copy_writes(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("of a run that was broken off")
     launched([entry(tmp_path, "/bin/echo", "new")])

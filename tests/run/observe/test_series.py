@@ -257,6 +257,9 @@ def test_a_copy_that_reads_and_writes_is_seen_with_its_children(tmp_path: Path) 
     assert look_at_copy(process.pid, None, since_ns=0, with_bytes=True) is None
 
 
+WRITE = "dd if=/dev/zero of=written bs=1M count=4 2>/dev/null"
+
+
 def test_a_run_has_series_of_its_phases_and_none_where_that_is_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,7 +271,7 @@ def test_a_run_has_series_of_its_phases_and_none_where_that_is_off(
         folder = tmp_path / f"{seconds}-{series is None}"
         folder.mkdir()
         rig = Rig(folder, proof=Cadence(), placements=on_one_cpu(1), series=series)
-        return rig.run({"nap": f"sleep {seconds}"}, 1, make_plan(["nap"], 1))
+        return rig.run({"nap": f"sleep {seconds}; {WRITE}"}, 1, make_plan(["nap"], 1))
 
     assert not nap(0.2, None).events_of(PhaseSeries)
     # On a machine under load a short nap may be over before its first sample.
@@ -280,3 +283,8 @@ def test_a_run_has_series_of_its_phases_and_none_where_that_is_off(
     for event in seen.events_of(PhaseSeries):
         times_ns = unpack(event).times_ns
         assert times_ns[0] <= bracket.start_ns <= bracket.finish_ns <= times_ns[-1] + 10**6
+    # What it wrote as its last act, which no look at it saw: 4 MB, or none in memory, and folders.
+    shell = os.posix_spawn("/bin/sh", ["sh", "-c", f"cd {tmp_path}; {WRITE}"], os.environ)
+    expected = os.wait4(shell, 0)[2].ru_oublock * 512
+    written = by_family(tuple(seen.events_of(PhaseSeries)))["copy"].values_of("written_bytes", 0)
+    assert abs((written[-1] or 0) - expected) <= 1 << 16
