@@ -88,7 +88,7 @@ def compare(
     measure = None if by_metric is None else find_measure(by_metric, runs)
     points, repeats = _distinct(points)
     sides = _sides(points, by, baseline)
-    judged_runs = _judged_runs(sides)
+    judged_runs = _judged_runs(sides, by_cpu=by_cpu and measure is None)
 
     def rows_by(measure: MetricMeasure | None) -> _Rows:
         return _make_rows(
@@ -121,6 +121,7 @@ class _JudgedRun(Struct, frozen=True):
     run: StoredRun
     rates: RunRates
     trouble: DisturbedRun
+    cpu_rates: RunRates | None  # with CPU times, if it was known that these would be needed
 
 
 class _Rows(Struct, frozen=True, kw_only=True):
@@ -329,7 +330,7 @@ def is_decided(
     sides = _sides(_distinct(points)[0], None, None)
     rows = _make_rows(
         sides,
-        _judged_runs(sides),
+        _judged_runs(sides, by_cpu=False),
         by=None,
         margin=margin,
         looks=looks,
@@ -386,14 +387,20 @@ def _place_of(baseline: str, sides: Sequence[Side]) -> int:
     raise InputError(f"--baseline {baseline}: no such point; there are: {labels}")
 
 
-def _judged_runs(sides: Sequence[Side]) -> list[_JudgedRun]:
-    """Return each run with its rates, and with what disturbed it."""
+def _judged_runs(sides: Sequence[Side], *, by_cpu: bool) -> list[_JudgedRun]:
+    """Return each run with its rates, and with what disturbed it.
+
+    Its CPU times are read here, from the first run on that needs them: accounts and counters are
+    kept for the last run alone, and to work them out again for thousands of runs takes seconds.
+    """
     judged_runs = []
     for point_run in (point_run for side in sides for point_run in side.runs):
-        trouble = disturbance_of(point_run.run)
-        rates = run_rates(point_run.run, point_run.block)
+        run, trouble = point_run.run, disturbance_of(point_run.run)
+        rates = run_rates(run, point_run.block)
         rates = replace(rates, taken=is_too_disturbed(trouble.others_cost))
-        judged_runs.append(_JudgedRun(point_run.run, rates, trouble))
+        by_cpu = by_cpu or rates.taken
+        cpu_rates = with_cpu_times(rates, run) if by_cpu else None
+        judged_runs.append(_JudgedRun(run, rates, trouble, cpu_rates))
     return judged_runs
 
 
@@ -413,7 +420,9 @@ def _measured(
     if measure is not None:
         measured = [with_measure(judged.rates, judged.run, measure) for judged in judged_runs]
     elif by_cpu or any(rates.taken for rates in measured):
-        measured = [with_cpu_times(judged.rates, judged.run) for judged in judged_runs]
+        measured = [
+            judged.cpu_rates or with_cpu_times(judged.rates, judged.run) for judged in judged_runs
+        ]
     by_number = {rates.run: rates for rates in with_shared_steps(same_keys(measured))}
     return in_order(by_number, (point_run for side in sides for point_run in side.runs))
 

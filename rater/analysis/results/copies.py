@@ -90,12 +90,14 @@ def without_repeats(points: Sequence[Point]) -> tuple[tuple[Point, ...], dict[in
 
 
 def counts_of(runs: Sequence[PointRun]) -> tuple[BenchmarkCounts, ...]:
-    """Return what runs counted together, by the newest of their tables."""
-    whole = [point_run.run.without_torn() for point_run in runs]
+    """Return what runs counted together, by the newest of the tables that these used."""
+    all_runs = (point_run.run.without_torn() for point_run in runs)
+    whole = [run for run in all_runs if any(copy.counts for copy in run.copies)]
+    if not whole:
+        return ()
     copies = tuple(copy for run in whole for copy in run.copies)
-    settings = dict(setting for run in whole for setting in run.settings)
-    pooled = replace(whole[-1], copies=copies, settings=tuple(settings.items()))
-    return run_counts(pooled).benchmarks
+    settings = tuple(dict(setting for run in whole for setting in run.settings).items())
+    return run_counts(replace(whole[-1], copies=copies, settings=settings)).benchmarks
 
 
 # -- Resident memory of benchmarks: mean and maximum over copies, beside each other by point -------
