@@ -29,10 +29,9 @@ def start_error(child: Child, place: Placement, record: Record) -> RaterError:
     prefix, reason = f"{child.label}: ", os.strerror(record.error)
     mask_given = int.from_bytes(record.text, "little")
     match step:
-        case StartStep.CPUS:
-            return cannot_bind_cpus(place, reason, prefix)
-        case StartStep.CPUS_GIVEN:
-            return cannot_bind_cpus(place, numbers_of(mask_given), prefix)
+        case StartStep.CPUS | StartStep.CPUS_GIVEN:
+            refused = reason if step is StartStep.CPUS else numbers_of(mask_given)
+            return cannot_bind_cpus(place, refused, prefix)
         case StartStep.MEMORY:
             return cannot_bind_memory(place, reason, prefix)
         case StartStep.MEMORY_GIVEN:
@@ -44,7 +43,29 @@ def start_error(child: Child, place: Placement, record: Record) -> RaterError:
         StartStep.ERROR: spec.stderr,
         StartStep.DIRECTORY: spec.directory,
     }
-    return cannot_open(child.label, step.name.lower(), record.error, paths.get(step, ""))
+    if step not in paths:
+        what, advice = _SETUP_ADVICE[step]
+        return RunError(f"{prefix}the kernel refused it {what} ({reason}): {advice}")
+    return cannot_open(child.label, step.name.lower(), record.error, paths[step])
+
+
+_FILTER = "a filter of system calls, as containers have, may forbid that: run rater outside of it"
+# What a process asks of the kernel for itself: no file has to do with it.
+_SETUP_ADVICE = {
+    StartStep.GROUP: ("a process group and open files of its own", _FILTER),
+    StartStep.PRIORITY: (
+        "the priority that rater was started with",
+        "start rater without `nice` and `chrt`, or with a priority that this user may set",
+    ),
+    StartStep.PAGES: (
+        "its setting of transparent huge pages",
+        f"leave out --hugepages, or {_FILTER}",
+    ),
+    StartStep.LIMITS: (
+        "the limits that rater was started with",
+        f"see `ulimit -Hn` and `ulimit -Hx`; {_FILTER}",
+    ),
+}
 
 
 # By errno of execve(2).

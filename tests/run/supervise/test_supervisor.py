@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from rater.plan.schedule import Order, make_plan
+from rater.plan.schedule import Order, Step, make_plan
 from rater.record.events import (
     CopyEnded,
     CopyStarted,
@@ -25,13 +26,19 @@ from rater.record.events import (
     PhaseTorn,
     Resting,
 )
-from rater.record.run import CopyStatus, RunStatus, Validity
+from rater.record.run import CopyStatus, Placement, RunStatus, Validity
 from rater.run.host.idle import IdleWatch
 from rater.run.host.inherited import pipes_are_ignored
+from rater.run.launcher.copies import Child, CopySpec
 from rater.run.launcher.guard import child_pids
 from rater.run.launcher.launcher import NAME
-from rater.run.launcher.start_errors import cannot_execute, cannot_fork, find_process_lack
-from rater.run.launcher.table import RECORD, Record
+from rater.run.launcher.start_errors import (
+    cannot_execute,
+    cannot_fork,
+    find_process_lack,
+    start_error,
+)
+from rater.run.launcher.table import RECORD, Record, RecordKind, StartStep
 from rater.run.supervise.ends import lateness_ns
 from rater.run.supervise.supervisor import Supervisor
 from rater.text.secrets import command_text
@@ -505,6 +512,30 @@ def test_a_run_during_which_the_machine_was_suspended_says_so(
 
 
 ENDED = Record(*RECORD.unpack(bytes(RECORD.size)))
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        (StartStep.GROUP, "a process group .* [(]Operation not permitted[)]: a filter of system"),
+        (StartStep.PRIORITY, "the priority .* [(]Operation not permitted[)]: start rater without"),
+        (StartStep.PAGES, "transparent huge pages .* not permitted[)]: leave out --hugepages"),
+        (StartStep.LIMITS, "the limits .* not permitted[)]: see `ulimit -Hn`"),
+        (StartStep.OUTPUT, "output out/stdout: Operation not permitted; make room on its disk"),
+        (StartStep.ERROR, "error out/stderr: Operation not permitted; make room on its disk"),
+        (StartStep.DIRECTORY, "directory /work: Operation not permitted; make room on its disk"),
+    ],
+)
+def test_only_what_a_start_did_with_files_is_a_matter_of_the_disk(
+    step: StartStep, said: str
+) -> None:
+    spec = CopySpec(argv=("./a",), shared_variables={}, directory="/work", output="out/")
+    launcher: Any = None
+    child = Child(launcher=launcher, copy=3, position=0, step=Step("gups", 1), spec=spec)
+    record = ENDED._replace(kind=RecordKind.BROKEN, status=step, error=errno.EPERM)
+    error = str(start_error(child, Placement.unbound(3), record))
+    assert re.search(said, error)
+    assert ("disk" in error) == (step in (StartStep.OUTPUT, StartStep.ERROR, StartStep.DIRECTORY))
 
 
 def late_ms(seen_ago_ms: int, started_ago_ms: int, stalled_ms: int) -> int | None:
