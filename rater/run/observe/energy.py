@@ -30,9 +30,8 @@ from rater.text.cpuset import parse_list
 # Numbers are hexadecimal. Not intel-rapl-mmio, which counts the same once more.
 _ZONE = compile_later(r"intel-rapl(:[0-9a-f]+)+")
 _OF_PACKAGE = compile_later(r"package-([0-9]{1,9})(.*)")
-_SOCKET = compile_later(
-    r"Esocket([0-9]{1,9})"
-)  # of amd_energy, which has a counter for each core too
+# Of amd_energy, which has a counter for each core too.
+_SOCKET = compile_later(r"Esocket([0-9]{1,9})")
 _PERF_NAMES = {
     "energy-pkg": "",
     "energy-ram": "dram",
@@ -47,6 +46,7 @@ _HIGHEST_W = 2000.0  # that a domain may draw: how soon its counter can wrap fol
 _POWER_OF_SOCKET = re.compile(r"(Grace|CPU|SysIO|Module) Power Socket ([0-9]{1,9})")
 _POWER_OF_CHIP = {"CPU power": "", "IO power": "-io"}
 _SAMPLED = "hwmon power"
+_MOVES_WITHIN_S = 0.01  # a counter that works
 _SAMPLED_S = 0.5  # between two samples of power; meters average over 50 ms to 1 s themselves
 
 type OpenEvent = Callable[[int, int, int], int]  # type, config, CPU: a descriptor, or OSError
@@ -262,7 +262,20 @@ def _perf(root: Path, packages: dict[int, int], open_event: OpenEvent | None) ->
             refused = f"energy is not known: {reason}; {remedy}"
         except (OSError, ValueError):  # no such counter on this processor
             domains = []
-    return EnergySource("perf", _keep_readable(domains)[0], refused)
+    return EnergySource("perf", tuple(_keep_moving(_keep_readable(domains)[0])), refused)
+
+
+def _keep_moving(domains: Iterable[EnergyDomain]) -> Iterator[EnergyDomain]:
+    """Leave out events that count nothing, as those of virtual machines.
+
+    An event counts from its opening on, and moves every millisecond. Graphics may draw nothing.
+    """
+    until_s = time.monotonic() + _MOVES_WITHIN_S
+    for domain in domains:
+        while not domain.read() and time.monotonic() < until_s:
+            time.sleep(_MOVES_WITHIN_S / 20)
+        if domain.read() or domain.name.endswith("-uncore"):
+            yield domain
 
 
 def _perf_domains(

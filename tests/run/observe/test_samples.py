@@ -451,7 +451,7 @@ def test_events_of_the_power_pmu_are_opened_on_a_cpu_of_each_package(tmp_path: P
         opened.append((kind, config, cpu))
         counter = tmp_path / f"counter-{config}-{cpu}"
         counter.write_bytes(
-            b"".join(number.to_bytes(8, "little") for number in (8, 8, 8 + 4 * cpu + config))
+            b"".join(number.to_bytes(8, "little") for number in (8, 8, 8, 8, 8 + 4 * cpu + config))
         )
         return os.open(counter, os.O_RDONLY)
 
@@ -465,6 +465,17 @@ def test_events_of_the_power_pmu_are_opened_on_a_cpu_of_each_package(tmp_path: P
         "package-1": 2_500_000,
         "package-1-dram": 2_750_000,
     }
+
+
+def test_an_event_of_energy_that_never_moves_is_none(tmp_path: Path) -> None:
+    """As in virtual machines: 0 J would be a number that nobody measured."""
+    pmu(tmp_path, ("energy-pkg", "0x02"), ("energy-gpu", "0x04"))
+
+    def open_zeros(*_: int) -> int:
+        return os.open("/dev/zero", os.O_RDONLY)
+
+    (source,) = energy_sources(tmp_path, open_zeros)
+    assert [domain.name for domain in source.domains] == ["package-0-uncore", "package-1-uncore"]
 
 
 def test_a_power_pmu_without_events_or_that_may_not_be_opened_gives_way(tmp_path: Path) -> None:
