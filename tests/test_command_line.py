@@ -609,3 +609,31 @@ def test_every_command_has_examples_and_each_of_them_parses() -> None:
             words = words[: words.index(">")] if ">" in words else words
             parser.parse_args(words[1:])
             assert len(line) <= 78
+
+
+_SENDER = """
+import atexit, os, signal, sys
+where, sys.argv[1:] = sys.argv[1], sys.argv[2:]
+class Sender:
+    def find_spec(self, name, path=None, target=None):
+        if name == where:
+            os.kill(os.getpid(), signal.SIGTERM)
+sys.meta_path.insert(0, Sender())
+atexit.register(print, "went on")
+from rater.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [("rater.commands.runs", ""), ("rater.workflow.run.repeat", "went on\n")],
+)
+def test_a_signal_ends_rater_at_once_until_its_command_begins(module: str, said: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _SENDER, module, "plan", "--", "true"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (143, said, "")

@@ -149,8 +149,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Everything behind the first `--` is a command to rate, taken as it stands.
     """
     try:
-        with handle_stop_signals(raise_stopped):
-            return _main(argv)
+        return _main(argv)
     except StoppedBySignal as stopped:
         return stopped.exit_status
     except KeyboardInterrupt:
@@ -200,8 +199,11 @@ def _run_command(argv: Sequence[str] | None) -> int:
             import_module("rater.run.launcher.limits").refuse_small_limits()
         if arguments.db:  # a run may be made in another directory
             arguments.db = str(Path(arguments.db).absolute())
-        status: int = arguments.run(arguments)
-        sys.stdout.flush()
+        # Not before: until here a signal ends the process, as modules are imported that an
+        # exception would leave half made, and nothing is begun that has to be put back.
+        with handle_stop_signals(raise_stopped):
+            status: int = arguments.run(arguments)
+            sys.stdout.flush()
     except RaterError as error:
         with suppress(OSError):
             print_error(error)
