@@ -112,6 +112,7 @@ class Request(Struct, frozen=True, kw_only=True):
     pages_heap_bytes: int | None = None
     prepare: str | None = None
     conclude: str | None = None
+    show_output: bool = False
     cooldown_s: float = 0.0
     until_idle_s: float | None = None  # longest time to wait; None does not wait
     output_limit_bytes: int = size_bytes(DEFAULT_OUTPUT_LIMIT)
@@ -317,6 +318,9 @@ how:
     [kind=flag]
 --keep  keep the run directories; the result names them
     [traits=common kind=flag compare_as=nothing]
+--show-output  what copies print is shown after each phase, in place of the live view; each line
+    with its copy's number where there are several
+    [kind=flag compare_as=nothing]
 --force  run even if memory or disk may be insufficient
     [kind=flag compare_as=nothing]
 --share  run beside another rater

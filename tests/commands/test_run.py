@@ -19,6 +19,7 @@ import pytest
 
 from rater.commands.cli import main
 from rater.run.host.foreign_load import BusyProcess, ForeignLoad
+from rater.run.workplace.printed import shown_output
 from tests.support.calls import RATER, Rater, query_rows
 from tests.support.places import CHECKOUT, own_places_in
 from tests.support.processes import state_of, wait_until_dead
@@ -542,6 +543,26 @@ def test_of_a_failed_copy_both_ends_of_its_standard_error_are_said(rater: Rater)
     command = ("--copies", "1", "--proof", "off", "--quiet", "--", "sh", "-c")
     err = rater("run", *command, "seq 9000 >&2; exit 1")[2]
     assert "error:\n  1\n  2\n  3\n  ...\n  8998\n  8999\n  9000\n" in err
+
+
+def test_show_output_has_what_each_copy_printed_and_json_stays_a_document(rater: Rater) -> None:
+    program = ("sh", "-c", 'echo "hello $RATER_COPY"; printf "\\033[2J" >&2')
+    status, out, err = rater("run", "--copies", "2", "--show-output", "--json", "--", *program)
+    assert (status, json.loads(out)["mode"]) == (0, "homogeneous")
+    shown = [line for line in err.splitlines() if line.startswith("copy ")]
+    assert sorted(shown) == [
+        *("copy 0: ?[2J", "copy 0: hello 0"),
+        *("copy 1: ?[2J", "copy 1: hello 1"),
+    ]
+    _, _, err = rater("run", "--copies", "1", "--show-output", "--quiet", "--", "echo", "hello")
+    assert "hello" in err.splitlines()
+
+
+def test_of_a_long_output_both_ends_are_shown(tmp_path: Path) -> None:
+    (tmp_path / "stdout").write_text("a\n" * 20_000 + "b\n" * 20_000)
+    shown = shown_output("", [str(tmp_path / "stdout"), str(tmp_path / "absent")]).splitlines()
+    assert (shown[0], shown[16384], shown[-1]) == ("a", "", "b")
+    assert "... 14464 bytes ..." in shown
 
 
 def test_numactl_inside_a_bound_copy_is_told_the_way_out(rater: Rater) -> None:

@@ -154,6 +154,8 @@ class Job(Struct, frozen=True, kw_only=True):
     own_cpus: bool = False  # rater has CPUs that no copy is on: samples cost copies nothing
     counters: CounterPlan | None = None  # None: nothing is counted
     pages: PageSetup | None = None  # None: page sizes of copies are not chosen
+    # Gets the files of output of each copy that ended, before they are removed; on any thread.
+    show_output: Callable[[CopyEnded, CopySpec], None] = lambda event, spec: None
     suspend: Callable[[], None] = lambda: None  # before Ctrl-Z stops us
     resume: Callable[[], None] = lambda: None
 

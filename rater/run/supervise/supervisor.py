@@ -45,7 +45,6 @@ from rater.run.supervise.job import EndedCopy, Job, RunState
 from rater.run.supervise.phase import PhaseRun
 from rater.run.workplace.checker import Checker
 from rater.run.workplace.compare_output import CheckResult
-from rater.run.workplace.run_dirs import RunFolders
 from rater.system.errors import RaterError, RunError
 from rater.system.process import DeferredSignals
 from rater.text.secrets import Redactor
@@ -100,7 +99,7 @@ class Supervisor:
         self._signalled = trio.Event()
         self._failure: str | None = None
         self._checker = Checker(guard.helpers, self._state.stop_flag.is_set, job.check_limit_s)
-        self._judge = Judge(job.workplace, emit, self._checker, job.failed_before)
+        self._judge = Judge(job, emit, self._checker)
         self._nursery: trio.Nursery | None = None
         self._phase: PhaseRun | None = None
         self._waiting: trio.CancelScope | None = None
@@ -408,15 +407,15 @@ class Judge:
 
     def __init__(
         self,
-        workplace: RunFolders,
+        job: Job,
         emit: Callable[[Event], None],
         checker: Checker,
-        failed_before: int = 0,
     ) -> None:
-        self._workplace = workplace
+        self._workplace = job.workplace
+        self._show_output = job.show_output
         self._emit = emit
         self._checker = checker
-        self.failed_copies = failed_before
+        self.failed_copies = job.failed_before
         self._lasting: dict[str, tuple[CopySpec, bool]] = {}  # by output; whether all was well
 
     async def prepare(self, phase: Phase) -> None:
@@ -479,6 +478,8 @@ class Judge:
         for ended_copy in batch:
             validity = Validity.UNCHECKED if ended_copy.event is None else ended_copy.event.validity
             check = next(checks) if ended_copy.is_open else CheckResult(validity)
+            if ended_copy.event is not None:
+                self._show_output(ended_copy.event, ended_copy.spec)
             # Files that explain a failure stay.
             status = ended_copy.event.status if ended_copy.event else CopyStatus.INTERRUPTED
             is_well = status is CopyStatus.OK and check.validity is not Validity.INVALID

@@ -39,7 +39,6 @@ from rater.run.workplace.checker import Checker
 from rater.run.workplace.compare_output import CheckRequest, CheckResult, CheckRules
 from rater.system.errors import RaterError
 from rater.text.cpuset import format_list
-from rater.text.values import printable
 from rater.wings import Hook
 
 # -- One benchmark, ready to be started by every copy ----------------------------------------------
@@ -517,37 +516,6 @@ def _remove_empty(spec: CopySpec) -> None:
         with suppress(OSError):
             if not os.stat(name).st_size:
                 os.unlink(name)
-
-
-# -- The first and last lines that a failed copy wrote on its standard error -----------------------
-
-_MOST_BYTES = 4096  # of either end of a long file
-
-
-def stderr_ends(files: str, lines: int = 3) -> list[str]:
-    """Return the first and last `lines` lines, `...` between; none of a missing or empty file.
-
-    `files` is a directory or a pattern of names, as in `CopySpec.files`.
-    """
-    path = f"{files[:-1]}stderr" if files.endswith("*") else f"{files}/stderr"
-    try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-            content = file.read(_MOST_BYTES)
-            bytes_behind = os.fstat(file.fileno()).st_size - len(content)
-            file.seek(max(0, bytes_behind - _MOST_BYTES) + len(content))
-            content += (b"\n...\n" if bytes_behind > _MOST_BYTES else b"") + file.read(_MOST_BYTES)
-    except OSError:
-        return []
-    shown_lines = [
-        printable(line, 200)
-        for line in content.decode(errors="replace").splitlines()
-        if line.strip()
-    ]
-    return (
-        shown_lines
-        if len(shown_lines) <= 2 * lines
-        else [*shown_lines[:lines], "...", *shown_lines[-lines:]]
-    )
 
 
 # -- Set-up commands of copies, before each run: where the copy will run, several at a time --------

@@ -11,9 +11,18 @@ from rater.show.screen.console import TextScreen
 from rater.text.secrets import sanitizing_stream
 
 
-def make_view(screen: TextScreen, run: StoredRun, phases: Sequence[PhaseAhead] = ()) -> View:
-    """Return the live view where a screen is a terminal that can move its cursor, else lines."""
-    if screen.is_terminal and not screen.is_dumb:
+def make_view(
+    screen: TextScreen,
+    run: StoredRun,
+    phases: Sequence[PhaseAhead] = (),
+    *,
+    is_plain: bool = False,
+) -> View:
+    """Return the live view where a screen is a terminal that can move its cursor, else lines.
+
+    `is_plain`: lines in any case.
+    """
+    if not is_plain and screen.is_terminal and not screen.is_dumb:
         from rater.show.live.live import LiveConsole, LiveView  # noqa: PLC0415 - rich starts slowly
 
         return LiveView(LiveConsole(file=screen.file), run, phases)

@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
@@ -21,13 +22,14 @@ from rater.analysis.results.placement import RunProof
 from rater.plan.options import parse_cadence
 from rater.plan.request import copy_numbers_of
 from rater.plan.schedule import Phase
-from rater.record.events import Event, Noted, RunEnded
+from rater.record.events import CopyEnded, Event, Noted, RunEnded
 from rater.record.run import RunStatus
 from rater.record.stored import StoredRun, is_good
 from rater.run.host.admission import lost_lock_warning
 from rater.run.host.foreign_load import ForeignLoadSampler
 from rater.run.host.idle import IdleWatch
 from rater.run.host.thread_binding import living_on
+from rater.run.launcher.copies import CopySpec
 from rater.run.launcher.guard import Guard, guard
 from rater.run.launcher.start_errors import find_process_lack
 from rater.run.observe.perf import CounterPlan
@@ -35,7 +37,8 @@ from rater.run.programs.compile import cache_root
 from rater.run.programs.tuning import CopyTuning
 from rater.run.supervise.job import Job, PageSetup
 from rater.run.supervise.supervisor import Outcome, Supervisor
-from rater.run.workplace.run_dirs import Program, RunFolders, stderr_ends
+from rater.run.workplace.printed import shown_output, stderr_ends
+from rater.run.workplace.run_dirs import Program, RunFolders
 from rater.store.connection import StoreDamagedError, StoreError
 from rater.store.store import Store
 from rater.system.files import Trusted, replace_file
@@ -341,6 +344,7 @@ class Session:
             until_idle=_idle_watch(resolved),
             prepare_environment=dict(os.environ) | dict(request.environment),
             output_limit_bytes=request.output_limit_bytes,
+            show_output=_output_printer(resolved),
             check_limit_s=request.check_limit_s,
             expected_s=resolved.expected_s,
             elapsed_before_ns=entered.elapsed_before_ns,
@@ -370,8 +374,10 @@ class Session:
             )
             for phase in phases
         ]
-        # Progress is never part of what a pipe or --json reads.
-        return make_view(screen(stderr=True), start, ahead)
+        # Progress is never part of what a pipe or --json reads. What copies print would tear a live
+        # view apart.
+        is_plain = self.resolved.request.show_output
+        return make_view(screen(stderr=True), start, ahead, is_plain=is_plain)
 
     def _rescue(self, kept: KeptRun, uuid: str, recorder: Recorder) -> None:
         """Write events that no database has into a file; raises nothing."""
@@ -394,6 +400,22 @@ class Session:
             print_error(f"{lost}; they are in {rescue.resolve()}, a JSON object a line")
             return
         print_error("\n".join([f"{lost}; here they are, a JSON object a line:", *lines]))
+
+
+def _output_printer(resolved: RunPlan) -> Callable[[CopyEnded, CopySpec], None]:
+    """Return what writes the output of copies on standard error, with `--show-output`."""
+    if not resolved.request.show_output:
+        return lambda event, spec: None
+    are_several = resolved.plan.copies > 1
+
+    def show(event: CopyEnded, spec: CopySpec) -> None:
+        prefix = f"copy {event.copy}: " if are_several else ""
+        text = shown_output(prefix, [spec.stdout, spec.stderr])
+        with suppress(OSError):  # nobody reads it any more; the run goes on
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+    return show
 
 
 def _idle_watch(resolved: RunPlan) -> IdleWatch | None:

@@ -15,6 +15,7 @@ from rater.analysis.results.gates import FOUND_STATUS
 from rater.plan.command_words import distinct_names
 from rater.plan.options import LONGEST_NAME
 from rater.plan.request import COMMAND
+from rater.record.run import INSTRUCTIONS
 from rater.show.compare.comparison import comparison_document, comparison_parts
 from rater.show.screen.document import Line, Part
 from rater.store.store import Store
@@ -110,8 +111,14 @@ def _make_try(
         tries.extend(_compared(store, number, options))
 
     values = ",".join(text.replace(",", "\\,") for text in options.commands)
+    # Work of others does not change a count of instructions: no run is made again for it.
+    is_of_counts = INSTRUCTIONS in options.by and "count" in run_arguments.options
     sweep_options = SweepOptions(
-        axis=(f"command={values}",), rounds=options.rounds, seed=options.seed, until=options.until
+        axis=(f"command={values}",),
+        rounds=options.rounds,
+        seed=options.seed,
+        until=options.until,
+        retries=0 if is_of_counts else None,
     )
     # A sweep has its result shown where it is not quiet, or is to be JSON.
     is_shown = output.json or (output.quiet and not output.dry_run)
