@@ -156,7 +156,7 @@ def _versus(arguments: Namespace) -> int:
             commands=tuple(arguments.suites),
             rounds=arguments.rounds,
             seed=arguments.seed,
-            until=arguments.until,
+            until=arguments.until_decided,
             within=arguments.within,
             by=tuple(arguments.by),
             fail_on=arguments.fail_on,
@@ -174,7 +174,7 @@ def _sweep_options_of(arguments: Namespace) -> SweepOptions:
         rounds=arguments.rounds,
         block_order=arguments.block_order,
         seed=arguments.seed,
-        until=arguments.until,
+        until=arguments.until_decided,
         retries=arguments.retries,
         skip_refused=arguments.skip_refused,
         stop_on_failure=arguments.stop_on_failure,
@@ -262,7 +262,7 @@ $ rater rerun last --tag fan=fixed
     "sweep": Subcommand(
         run=_sweep,
         arguments=f"""
-@run
+@run -until
 the sweep:
 --axis NAME=V1,V2,... ...  what varies, and its values; several times: every combination
 --rounds N:int       blocks; default 6, the fewest that show whether blocks are independent
@@ -271,10 +271,10 @@ the sweep:
                      order of points in a block: shuffled (default), given, or abba: every second
                      block backwards (--order takes these words too)
 --seed N:int         seed of the shuffled orders; stored
---until [energy:]P%  check after every block from the third on, and stop once every comparison with
-                     the baseline is better, worse or the same within P%%; intervals are wider for
-                     the repeated checks, so that equal points are not called different more often;
-                     energy:P%% compares joules per copy
+--until [energy:]P% >until_decided  check after every block from the third on, and stop once every
+                     comparison with the baseline is better, worse or the same within P%%; intervals
+                     are wider for the repeated checks, so that equal points are not called
+                     different more often; energy:P%% compares joules per copy
 --retries N:int      a run that other work disturbed too much is made again, at once, up to N times
                      (default {RETRIES}); the last one counts
 --dry-run            show all points; run nothing
@@ -308,12 +308,12 @@ the comparison:
                      if the last try fails, too
 --by METRIC|cpu ...  judge by the number of this name (--metric), or by CPU time
 --within P%          what `same` means; default 1%%
---until P%           stop once every comparison is decided within P%%; --rounds is the most
+--until P% >until_decided  stop once every comparison is decided within P%%; --rounds is the most
 --seed N:int         seed of the shuffled orders; stored
 --dry-run            show what would run; run nothing
 --quiet              no progress
 -v, --verbose        all differences, and what the comparison is based on
-@run -suites -speccmds -bind-from-file -size -tune
+@run -suites -speccmds -bind-from-file -size -tune -until
 $ rater versus './old -x' './new -x' --copies 8 --fail-on worse:2%
 $ rater versus './old' './new' --metric 'Triad: ([0-9.]+) MB/s' --by Triad
 $ rater versus 'gzip -kc1 f' 'zstd -c1 f' --format md

@@ -15,7 +15,7 @@ from rater.plan.metric import parse_metrics
 from rater.system.errors import InputError
 from rater.system.patterns import compile_later
 from rater.text.cpuset import parse_list
-from rater.text.values import duration_ms, duration_s, printable, size_bytes
+from rater.text.values import duration_ms, duration_s, parse_percent, printable, size_bytes
 from rater.wings import Hook
 
 # -- How often running copies are sampled: the value of `--proof` ----------------------------------
@@ -151,6 +151,12 @@ def _parse_exit_codes(typed: str, text: str) -> tuple[int, ...]:
     return codes
 
 
+def _check_share(typed: str, text: str) -> str:
+    if not parse_percent(text):
+        raise InputError(f"{typed} {text!r}: expected a number of per cent above 0, as in 2%")
+    return text
+
+
 def _check_metrics(typed: str, texts: Iterable[str]) -> tuple[str, ...]:
     texts = tuple(texts)
     try:
@@ -211,6 +217,7 @@ WORDS = ArgumentKind(check=_split_words)  # split as a shell does
 PAGES = ArgumentKind(check=lambda _, text: str(_PAGE_LAYOUTS().parse_pages(text)))
 CADENCE = ArgumentKind(check=_check_cadence)
 WARMUP = ArgumentKind(_duration_text, _check_duration)  # iterations, or seconds in steady mode
+SHARE = ArgumentKind(check=_check_share)
 FLAG = ArgumentKind(form=OptionForm.FLAG)
 NEGATED = ArgumentKind(check=lambda _, value: not value, form=OptionForm.FLAG)  # --no-...
 STRINGS = ArgumentKind(check=lambda _, texts: tuple(texts), form=OptionForm.SEVERAL)

@@ -20,6 +20,7 @@ from rater.plan.options import (
     NEGATED,
     PAGES,
     PAIRS,
+    SHARE,
     STRINGS,
     SWEPT,
     VARIABLES,
@@ -42,6 +43,7 @@ from rater.text.values import duration_s, size_bytes, to_dict
 DEFAULT_SUITE = "mini"
 DEFAULT_COPIES = "pus"
 KIT = "spec:"  # begins a selection of benchmarks in a kit of SPEC CPU, in place of a suite
+MOST_ITERATIONS = 50  # of `--until`, where `--iterations` names no others
 KIT_COPIES = "file"  # default of `--copies` for a kit: as many as its command files are for
 DEFAULT_SIZE = "train"
 DEFAULT_TUNE = "base"
@@ -79,7 +81,8 @@ class Request(Struct, frozen=True, kw_only=True):
     order: str | None = None
     stagger_ms: float | None = None
     increment: int = 1
-    iterations: int = 1
+    iterations: int = 1  # with `until` the most of them, where they are more than one
+    until: str | None = None  # per cent: how wide the intervals of brackets may be
     discard: int = 0
     # "" for a kit of SPEC CPU where the user gave none: the size, or tune, that its files have.
     size: str = DEFAULT_SIZE
@@ -112,7 +115,6 @@ class Request(Struct, frozen=True, kw_only=True):
     pages_heap_bytes: int | None = None
     prepare: str | None = None
     conclude: str | None = None
-    show_output: bool = False
     cooldown_s: float = 0.0
     until_idle_s: float | None = None  # longest time to wait; None does not wait
     output_limit_bytes: int = size_bytes(DEFAULT_OUTPUT_LIMIT)
@@ -120,6 +122,7 @@ class Request(Struct, frozen=True, kw_only=True):
     tuned: bool = False
     run_dirs: bool = False
     keep: bool = False
+    show_output: bool = False
     force: bool = False
     share: bool = False
     wait_s: float | None = None  # longest time to wait; None does not wait
@@ -176,6 +179,7 @@ _KINDS = {
     "seconds": seconds(0.0),
     "seconds_above_0": seconds(_LEAST_S),
     "warmup": WARMUP,
+    "share": SHARE,
     "until_idle": seconds(_LEAST_S, _optional_seconds("until-idle", DEFAULT_UNTIL_IDLE_S)),
     "wait": seconds(0.0, _optional_seconds("wait", DEFAULT_WAIT_S)),
 }
@@ -222,6 +226,9 @@ what runs:
     [kind=whole traits=swept,in_head label=--increment]
 --iterations N  repeats; default 1
     [kind=whole traits=common,swept,in_head compare_as=note]
+--until P%  go on with iterations until the 95 %% interval of each benchmark's bracket is P %% wide:
+    five at least, --iterations at most (default {MOST_ITERATIONS})
+    [kind=share compare_as=nothing]
 --discard N  do not count the first N iterations
     [kind=whole traits=in_head compare_as=note label="discarded iterations"]
 --size  input size of the benchmarks; default {DEFAULT_SIZE}
@@ -346,6 +353,11 @@ COMMAND = Option(
     implies=("command of ", "program of "),
 )
 BY_NAME = {option.name: option for option in (*OPTIONS, COMMAND)}
+
+
+def iterations_of(request: Request) -> int:
+    """Return how many iterations are planned that count: with `--until` the most of them."""
+    return MOST_ITERATIONS if request.until and request.iterations == 1 else request.iterations
 
 
 def copy_numbers_of(request: Request) -> CopyNumbers | None:

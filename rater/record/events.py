@@ -472,6 +472,7 @@ class RunEnded(Struct, frozen=True):
 
     status: RunStatus
     reason: str | None
+    iterations: int | None = None  # that it came to be, where it ended before the planned ones
 
 
 type Event = (

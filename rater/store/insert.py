@@ -85,7 +85,9 @@ UPDATE copy SET
     '{CopyStatus.WRONG_OUTPUT}', status)
 WHERE {_OF_COPY}
 """
-_END_RUN = "UPDATE run SET status = ?, reason = ? WHERE id = ?"
+_END_RUN = (
+    "UPDATE run SET status = ?, reason = ?, iterations = coalesce(?, iterations) WHERE id = ?"
+)
 
 
 def insert_run(
@@ -207,7 +209,7 @@ def _append(database: Database, run_id: int, event: Event) -> None:
         case Noted():
             database.insert("note", run_id=run_id, kind="note", text=event.text)
         case RunEnded():
-            database.execute(_END_RUN, (event.status, event.reason, run_id))
+            database.execute(_END_RUN, (event.status, event.reason, event.iterations, run_id))
 
 
 _TABLES = {PhaseCounted: "counted", ForeignProcess: "foreign_process", PhaseSeries: "series"}

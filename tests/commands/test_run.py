@@ -558,6 +558,26 @@ def test_show_output_has_what_each_copy_printed_and_json_stays_a_document(rater:
     assert "hello" in err.splitlines()
 
 
+def test_iterations_end_once_every_bracket_is_known_well_enough(rater: Rater) -> None:
+    status, out, _ = rater(
+        "run", "--copies", "1", "--until", "99%", "--json", "--", "sleep", "0.01"
+    )
+    ended = json.loads(out)["iterations"]
+    [(note,)] = query_rows("SELECT text FROM note WHERE text LIKE '--until%'")
+    assert (status, len(query_rows("SELECT 1 FROM bracket"))) == (0, ended)
+    assert f"after {ended} iterations" in note
+    status, _, _ = rater("run", "--copies", "1", "--until", "1%", "--quiet", "--", "false")
+    assert (status, query_rows("SELECT iterations FROM run WHERE id = 2")) == (1, [(1,)])
+    for words, reason in (
+        (("1%", "--mode", "steady", "--window", "1"), "--mode steady has no bracket"),
+        (("1%", "--iterations", "3"), "expected 5 iterations or more"),
+        (("1%", "--count", "instructions"), "are no measure"),
+        (("much",), "expected a number of per cent above 0"),
+    ):
+        status, _, err = rater("run", "--until", *words, "--", "true")
+        assert (status, reason in " ".join(err.split())) == (2, True)
+
+
 def test_of_a_long_output_both_ends_are_shown(tmp_path: Path) -> None:
     (tmp_path / "stdout").write_text("a\n" * 20_000 + "b\n" * 20_000)
     shown = shown_output("", [str(tmp_path / "stdout"), str(tmp_path / "absent")]).splitlines()

@@ -48,10 +48,20 @@ EVERY = [
     *("--pages-heap", "1G"),
     *("--wrap", "nice -n 'a b'", "--prepare", 'sync; echo "\'"', "--cooldown", "0.1"),
     *("--conclude", "true"),
-    *("--until-idle", "--output-limit", "3k", "--run-dirs", "--keep", "--force", "--share"),
+    *(
+        "--until-idle",
+        "--output-limit",
+        "3k",
+        "--run-dirs",
+        "--show-output",
+        "--keep",
+        "--force",
+        "--share",
+    ),
     *("--accept-exit", "1,4"),
     *("--metric", "speed MB/s lower: ([0-9.]+)", "--series", "off"),
     *("--count", "instructions"),
+    *("--until", "2.5%"),
     *("--check-limit", "7", "--wait", "5m", "--tuned"),
 ]
 # What goes with no command, and with no suite of rater's own.

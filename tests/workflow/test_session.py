@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from benchmarks.torture.commands import COMMANDS
 from benchmarks.torture.stopping import Stopped
 from rater.commands.cli import main
 from rater.record.events import CopyEnded, Event, Noted, PhaseEnded, RunEnded
-from rater.record.run import RunStatus
+from rater.record.run import CopyStatus, RunStatus
 from rater.run.observe import observer
 from rater.show.live.lines import View
 from rater.store.connection import StoreDamagedError, StoreError, StoreFullError
@@ -31,10 +32,11 @@ from rater.store.store import Store, open_store
 from rater.system.errors import RunError
 from rater.workflow.run import prepare, session
 from rater.workflow.run.kept_run import KeptRun
+from rater.workflow.run.narrow import NarrowWatch
 from rater.workflow.run.sinks import Recorder, Screen
 from tests.support.calls import Rater, query_rows
 from tests.support.energy_tree import RANGE_UJ, powercap, stand, zone
-from tests.support.example_events import run_of
+from tests.support.example_events import ended, over, run_of
 from tests.support.stored_runs import begin
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -622,3 +624,30 @@ def test_a_program_that_is_replaced_while_the_run_goes_on_is_said(
         out = rater("run", "--copies", 2, "--iterations", 2, "--", program)[1]
         said = f"{program} was replaced while the run went on: from prog (iteration 2) on"
         assert (said in " ".join(out.split())) == replaced
+
+
+def test_iterations_are_enough_once_the_interval_of_each_bracket_is_narrow() -> None:
+    watch = NarrowWatch(0.02, ["gups", "lu"])
+    ends: list[bool] = []
+    for iteration, tenths in enumerate([0, 1, 0, 1, 0, 1], start=1):
+        watch.put(over(0.0, 10.0, name="gups", iteration=iteration))
+        ends.append(watch.is_over())  # amid an iteration it never is
+        watch.put(over(0.0, 10.0 + tenths / 10, name="lu", iteration=iteration))
+        ends.append(watch.is_over())
+    # By hand, of six: sd .00545, error .00222, t 2.571: width 2 sinh(.00572) = 1.14 %; of five
+    # with three 10 s: error .00244, t 2.776: 1.35 %. Four are too few.
+    assert ends == [False] * 9 + [True, False, True]
+    assert watch.remark() == "--until: after 6 iterations every bracket is known within 2.0 %"
+    assert (
+        NarrowWatch(0.01, ["gups"])
+        .remark()
+        .endswith("the interval of gups is not known, not 1.0 %")
+    )
+
+
+def test_a_copy_that_failed_ends_the_iterations() -> None:
+    watch = NarrowWatch(0.02, ["gups"])
+    watch.put(replace(ended(0, 1.0), status=CopyStatus.FAILED))
+    watch.put(over(0.0, 1.0))
+    assert watch.is_over()
+    assert "as a copy failed" in watch.remark()

@@ -128,6 +128,23 @@ class PageSetup(Protocol):
         """Return the proof of the copies of a phase."""
 
 
+class IterationsWatch(Protocol):
+    """Tells whether the iterations that are done are enough; on the trio thread."""
+
+    def put(self, event: Event) -> None:
+        """Take an event of the run."""
+
+    @property
+    def iterations(self) -> int | None:
+        """The last iteration that was made, once there are enough; None: there are not."""
+
+    def is_over(self) -> bool:
+        """Tell whether the run may end before its other iterations."""
+
+    def remark(self) -> str:
+        """Return in a sentence why it ended, or did not."""
+
+
 class Job(Struct, frozen=True, kw_only=True):
     """A plan with everything it needs of this machine."""
 
@@ -139,6 +156,7 @@ class Job(Struct, frozen=True, kw_only=True):
     grace_s: float = 5.0
     prepare: str | None = None  # shell command before each phase
     conclude: str | None = None  # shell command after each phase
+    until: IterationsWatch | None = None  # None: all iterations are made
     cooldown_s: float = 0.0  # rest between phases
     until_idle: IdleWatch | None = None  # between phases, wait until the machine is as before
     prepare_environment: Mapping[str, str] = field(default_factory=os.environ.copy)

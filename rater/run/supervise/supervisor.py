@@ -123,7 +123,9 @@ class Supervisor:
         outcome = self._outcome()
         if self._state.observer is not None:
             self._emit(self._state.observer.report(self._state.unknown))
-        self._emit(RunEnded(outcome.status, outcome.reason))
+        if (until := self._job.until) is not None:
+            self._emit(Noted(until.remark()))
+        self._emit(RunEnded(outcome.status, outcome.reason, until.iterations if until else None))
         return outcome
 
     async def _run_phases(self) -> None:
@@ -138,6 +140,8 @@ class Supervisor:
                     if self._state.stop_flag.is_set():
                         break
                     await self._run_phase(phase)
+                    if self._job.until is not None and self._job.until.is_over():
+                        break
             except RaterError as error:
                 self._failure = self._failure or str(error)
             wait_s = self._state.outside.wait_s()

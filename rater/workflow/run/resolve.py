@@ -24,7 +24,7 @@ from rater.plan.placement.place import (
     place,
     resolve_copies,
 )
-from rater.plan.request import DEFAULT_COPIES, Request, copy_numbers_of
+from rater.plan.request import DEFAULT_COPIES, Request, copy_numbers_of, iterations_of
 from rater.plan.schedule import (
     Order,
     Plan,
@@ -47,6 +47,7 @@ from rater.workflow.counters import (
     counter_warnings,
     counters_of,
 )
+from rater.workflow.run.narrow import FEWEST_ITERATIONS
 from rater.workflow.run.workload import (
     KITS,
     KitBenchmark,
@@ -322,12 +323,13 @@ def _schedule(chosen: ChosenCopies, timing: CopyTiming, topology: Topology) -> R
     is_steady = timing.mode == "steady"
     uncounted = 0 if is_steady else int(request.warmup_s or 0)  # iterations that come first
     warmup_s = request.warmup_s if is_steady else None
+    _refuse_until(request, timing)
     plan = make_plan(
         [workload.benchmark.name for workload in chosen.workloads],
         chosen.copies,
         mode=timing.mode,
         order=timing.order,
-        iterations=request.iterations + uncounted,
+        iterations=iterations_of(request) + uncounted,
         discard=request.discard + uncounted,
         stagger_ms=timing.stagger_ms,
         increment=request.increment,
@@ -336,6 +338,27 @@ def _schedule(chosen: ChosenCopies, timing: CopyTiming, topology: Topology) -> R
     count = count_source_of(request, topology)
     counters = counters_of(request, topology, plan, count)
     return RunSchedule(plan=plan, counters=counters, count=count)
+
+
+def _refuse_until(request: Request, timing: CopyTiming) -> None:
+    """Raise `InputError` where no bracket of an iteration can tell whether there are enough."""
+    if request.until is None:
+        return
+    if timing.order is Order.ROTATED or timing.mode == "steady":
+        raise InputError(
+            f"--until {request.until}: --mode {timing.mode} has no bracket for each benchmark and "
+            "iteration; leave it out, or use --mode homogeneous"
+        )
+    if request.count is not None:
+        raise InputError(
+            f"--until {request.until}: times of copies that are counted are no measure; leave it "
+            "out"
+        )
+    if iterations_of(request) < FEWEST_ITERATIONS:
+        raise InputError(
+            f"--until {request.until} --iterations {request.iterations}: expected "
+            f"{FEWEST_ITERATIONS} iterations or more, as fewer may be alike by chance"
+        )
 
 
 def _describe_layout(request: Request, offered: LayoutOffer, placed: PlacedCopies) -> str:

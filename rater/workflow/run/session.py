@@ -44,13 +44,14 @@ from rater.store.store import Store
 from rater.system.files import Trusted, replace_file
 from rater.system.paths import sysroot, user_folder
 from rater.system.process import DeferredSignals, hold_stop_signals, print_error
-from rater.text.values import to_dict
+from rater.text.values import parse_percent, to_dict
 from rater.wings import Hook
 from rater.workflow.counters import ready_counters
 from rater.workflow.doctor import RunSettings
 from rater.workflow.results.kept import store_disturbance, store_placement_verdicts, store_score
 from rater.workflow.run.head import ActiveRun, RunLauncher, start_of
 from rater.workflow.run.kept_run import KeptRun
+from rater.workflow.run.narrow import NarrowWatch
 from rater.workflow.run.prepare import (
     HostLoad,
     PreparedRun,
@@ -281,7 +282,7 @@ class Session:
         store = self.store
         screen = None
         if self.screen:
-            screen = Screen(self._view(ready.start, entered.phases), entered.phases)
+            screen = Screen(_view_of(self.resolved, ready.start, entered.phases), entered.phases)
         job = self._job(entered, ready, screen)
         # What was imported and planned stays to the end: nothing for the collector to walk through
         # while copies are timed.
@@ -298,10 +299,15 @@ class Session:
                 screen.put(Noted(f"{store.lost}"))
 
         recorder = Recorder(append, fail)
+        if (until := job.until) is not None:
+            for bracket in kept.load().brackets:  # of a run that is taken up again
+                until.put(bracket)
         sinks: tuple[Sink, ...] = (recorder, *((screen,) if screen else ()))
         sinks += tuple(self.listeners(keeper))
 
         def emit(event: Event) -> None:
+            if until is not None:
+                until.put(event)
             for sink in sinks:
                 sink.put(event)
 
@@ -340,6 +346,7 @@ class Session:
             grace_s=request.grace_s,
             prepare=request.prepare,
             conclude=request.conclude,
+            until=_narrow_watch(resolved),
             cooldown_s=request.cooldown_s,
             until_idle=_idle_watch(resolved),
             prepare_environment=dict(os.environ) | dict(request.environment),
@@ -359,25 +366,6 @@ class Session:
             counters=ready.counters,
             pages=pages.setup if pages else None,
         )
-
-    def _view(self, start: StoredRun, phases: Sequence[Phase]) -> View:
-        from rater.show.live.progress import PhaseAhead
-        from rater.show.live.view import make_view
-        from rater.show.screen.console import screen  # a quiet run needs no screen
-
-        plan, expected = self.resolved.plan, self.resolved.expected_s
-        stagger_s = plan.stagger_ns * (plan.copies - 1) / 1e9
-        ahead = [
-            PhaseAhead(
-                phase.benchmark,
-                expected[phase.benchmark] + stagger_s if phase.benchmark in expected else None,
-            )
-            for phase in phases
-        ]
-        # Progress is never part of what a pipe or --json reads. What copies print would tear a live
-        # view apart.
-        is_plain = self.resolved.request.show_output
-        return make_view(screen(stderr=True), start, ahead, is_plain=is_plain)
 
     def _rescue(self, kept: KeptRun, uuid: str, recorder: Recorder) -> None:
         """Write events that no database has into a file; raises nothing."""
@@ -400,6 +388,32 @@ class Session:
             print_error(f"{lost}; they are in {rescue.resolve()}, a JSON object a line")
             return
         print_error("\n".join([f"{lost}; here they are, a JSON object a line:", *lines]))
+
+
+def _view_of(resolved: RunPlan, start: StoredRun, phases: Sequence[Phase]) -> View:
+    """Return what shows the progress of a run."""
+    from rater.show.live.progress import PhaseAhead
+    from rater.show.live.view import make_view
+    from rater.show.screen.console import screen  # a quiet run needs no screen
+
+    plan, expected = resolved.plan, resolved.expected_s
+    stagger_s = plan.stagger_ns * (plan.copies - 1) / 1e9
+    ahead = [
+        PhaseAhead(
+            phase.benchmark,
+            expected[phase.benchmark] + stagger_s if phase.benchmark in expected else None,
+        )
+        for phase in phases
+    ]
+    # Progress is never part of what a pipe or --json reads. What copies print would tear a live
+    # view apart.
+    is_plain = resolved.request.show_output
+    return make_view(screen(stderr=True), start, ahead, is_plain=is_plain)
+
+
+def _narrow_watch(resolved: RunPlan) -> NarrowWatch | None:
+    share = parse_percent(resolved.request.until or "")
+    return NarrowWatch(share, resolved.plan.benchmarks) if share else None
 
 
 def _output_printer(resolved: RunPlan) -> Callable[[CopyEnded, CopySpec], None]:
