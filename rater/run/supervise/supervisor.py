@@ -123,8 +123,7 @@ class Supervisor:
         outcome = self._outcome()
         if self._state.observer is not None:
             self._emit(self._state.observer.report(self._state.unknown))
-        if (until := self._job.until) is not None:
-            self._emit(Noted(until.remark()))
+        until = self._job.until
         self._emit(RunEnded(outcome.status, outcome.reason, until.iterations if until else None))
         return outcome
 

@@ -317,6 +317,8 @@ class Session:
                 sink.start()
                 started.callback(sink.close)
             outcome = trio.run(supervisor.run)
+            if until is not None:
+                emit(Noted(until.remark()))
             lost_lock = lost_lock_warning()
             if lost_lock is not None:
                 emit(Noted(lost_lock))
