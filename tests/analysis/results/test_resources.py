@@ -196,7 +196,7 @@ def test_groups_of_several_iterations_make_one_stack() -> None:
     assert workload.rates.instructions == 1500
     assert workload.stack
     assert {part.name: part.cycles for part in workload.stack.parts} == pytest.approx(STACK)
-    assert (workload.stack.excess, workload.stack.missing) == (0.0, ())
+    assert (workload.stack.excess, workload.stack.missing) == (0.0, ("stores", "smt"))
     assert dict(workload.metrics) == pytest.approx(
         {"llc_mpki": 20.0, "branch_mpki": 4.0, "walk_cycles": 0.2, "remote_dram_share": 0.25}
     )
@@ -223,7 +223,7 @@ def test_each_count_is_divided_by_the_instructions_of_its_own_run() -> None:
     assert workload.rates.cpi == pytest.approx(2.5)
     assert workload.cpi_spread == pytest.approx(0.4)
     assert workload.stack
-    assert workload.stack.missing == ("translation", "l1")
+    assert workload.stack.missing == ("translation", "l1", "stores", "smt")
     assert workload.stack.parts[-1].cycles == pytest.approx(
         2.5 - 0.3 - 0.1 - 0.05 - 0.2 - 0.2 - 0.5
     )
