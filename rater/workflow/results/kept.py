@@ -1,23 +1,28 @@
 """What is kept of a run that has ended: its score, where its copies were, what others cost it.
 
-It stands apart from what lists and searches: a run that is made needs none of that.
+It stands apart from what lists and searches: a run that is made needs none of that, and lists
+need none of what judges a run.
 """
 
 from __future__ import annotations
 
-from rater.analysis.results.cpu_use import run_counters
-from rater.analysis.results.disturbed import foreign_load_cost
-from rater.analysis.results.placement import RunProof, placement_judgements, prove_run
+from typing import TYPE_CHECKING
+
 from rater.record.stored import StoredRun
 from rater.store.connection import StoreError
 from rater.store.store import NOT_SEARCHED, DivotSearch, RunScore, Store, save_score
 from rater.system.process import print_error
+
+if TYPE_CHECKING:
+    from rater.analysis.results.placement import RunProof
 
 SCORE_VERSION = 1  # of the formula
 
 
 def store_placement_verdicts(store: Store, run: StoredRun) -> RunProof:
     """Store what was seen of each copy's placement as a verdict, for queries and exports."""
+    from rater.analysis.results.placement import placement_judgements, prove_run
+
     proof = prove_run(run)
     try:
         store.judge_placements(run.head.run, placement_judgements(proof))
@@ -28,6 +33,9 @@ def store_placement_verdicts(store: Store, run: StoredRun) -> RunProof:
 
 def store_disturbance(store: Store, run: StoredRun) -> float | None:
     """Store what others cost a run that has ended, so that lists know before it is searched."""
+    from rater.analysis.results.cpu_use import run_counters
+    from rater.analysis.results.disturbed import foreign_load_cost
+
     cost = foreign_load_cost(run, run_counters(run))
     try:
         search = DivotSearch(
