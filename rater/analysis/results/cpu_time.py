@@ -22,6 +22,7 @@ from rater.analysis.results.account import (
     TimeAccount,
     cpus_of_copies,
     cpus_where_seen,
+    delay_since_start_ns,
     exclusive_masks,
     time_accounts,
 )
@@ -98,7 +99,8 @@ class CpuTimeRule:
         self, benchmark: str, copies: Sequence[CopyEnded], accounts: Sequence[TimeAccount]
     ) -> str | None:
         at_work = max(
-            ((copy.cpu_ns or 0) + (copy.run_delay_ns or 0)) / copy.elapsed_ns for copy in copies
+            ((copy.cpu_ns or 0) + (delay_since_start_ns(copy, 1) or 0)) / copy.elapsed_ns
+            for copy in copies
         )
         if self._threads.get(benchmark, 1) > 1 or at_work > _MOST_THREADS:
             return "its copies have several threads"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rater.analysis.results.account import crowded_remarks
+from rater.analysis.results.account import account_for_copy, crowded_remarks
 from rater.analysis.results.cpu_time import CpuTimeRule
 from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.waiting import split_waits
@@ -190,6 +190,27 @@ def test_more_threads_than_cpus_are_told_whatever_else_took_the_cpu(
     remarks = [*crowded_remarks(run)]
     assert bool(remarks) == is_crowded
     assert all("copy 0: more threads than the 1 CPU that a copy is bound" in it for it in remarks)
+
+
+# One thread, as the kernel had it here: the copy ran 1.56 ms of 1.63 ms, and had waited 14.6 ms for
+# its CPU, most of it before its start.
+BEFORE_ITS_START = {
+    "elapsed_ns": 1_626_267,
+    "finish_ns": 1_626_267,
+    "cpu_ns": 1_563_141,
+    "run_delay_ns": 14_577_946,
+    "run_delay_cpu_ns": 1_563_959,
+}
+
+
+def test_a_wait_before_the_start_is_no_sign_of_threads_and_not_of_the_copys_time() -> None:
+    copy = replace(waiting(0, 10.0, cpu=0), **BEFORE_ITS_START)
+    run = on_cores(read_run([copy], reading(0, 10.0)))
+    assert [*crowded_remarks(run)] == []
+    account = account_for_copy(copy, 1, {}, 1)
+    assert account.ran_s == pytest.approx(0.001563, abs=1e-6)
+    assert account.waited_s == pytest.approx(0.000062, abs=1e-6)
+    assert why_not(run) != "its copies have several threads"
 
 
 def test_threads_that_were_not_seen_are_not_guessed() -> None:
