@@ -93,12 +93,27 @@ def test_the_columns_are_what_tells_the_commands_apart(
         (options_of(retry=1, fail_on=None), "--retry is of a gate: add --fail-on"),
         (options_of(fail_on="better"), "--fail-on better: expected worse"),
         (options_of(within="x"), "--within x: expected a number of per cent"),
+        (options_of(by=("Triad",)), "--by Triad: neither an axis of all points nor a metric"),
+        (options_of(by=("cpu", "Triad")), "--by Triad and --by cpu: one measure at a time"),
     ],
 )
 def test_what_is_typed_wrong_is_refused_before_a_run(options: VersusOptions, words: str) -> None:
     with pytest.raises(InputError) as error:
         versus(Output(), RunArguments(), options)
     assert words in str(error.value)
+
+
+def test_a_number_without_a_direction_is_refused_before_a_run() -> None:
+    arguments = RunArguments(options={"metric": ["x ([0-9])"]})
+    with pytest.raises(InputError, match=r"--by x: it is not declared alike .* higher"):
+        versus(Output(), arguments, options_of(by=("x",)))
+
+
+def test_a_refused_command_has_no_way_out_that_the_command_does_not_know() -> None:
+    done = rater("versus", "--copies", "1", "true", "./not-there")
+    assert done.returncode == 2
+    assert "command=./not-there: " in done.stderr
+    assert "--skip-refused" not in done.stderr
 
 
 def test_commands_alternate_and_are_compared_in_one_go() -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from rater.analysis.results.metrics import MetricResult, metric_results
 from rater.analysis.results.rates import RunRates, TuneRates
 from rater.analysis.results.result import MeasuredValue, Result
-from rater.record.run import INSTRUCTIONS
+from rater.record.run import INSTRUCTIONS, MetricUsed
 from rater.record.stored import StoredRun
 from rater.system.errors import InputError
 from rater.text.documents import did_you_mean
@@ -57,17 +57,24 @@ class MetricMeasure(Struct, frozen=True, kw_only=True):
 
 
 def measures_of(runs: Iterable[StoredRun]) -> tuple[MetricMeasure, ...]:
-    """Return the metrics that runs report and that are better in one direction, each name once.
+    """Return the metrics that runs report and that are better in one direction, each name once."""
+    return _measures_among(_metrics_of(runs))
+
+
+def _metrics_of(runs: Iterable[StoredRun]) -> list[MetricUsed]:
+    return [metric for run in runs for used in run.benchmarks for metric in used.metrics]
+
+
+def _measures_among(metrics: Iterable[MetricUsed]) -> tuple[MetricMeasure, ...]:
+    """Return those metrics that are better in one direction, each name once.
 
     A name that stands for different units or directions is none: its values are not comparable.
     """
     kinds_by_name: dict[str, set[tuple[str, str | None, str]]] = {}
-    for run in runs:
-        for used in run.benchmarks:
-            for metric in used.metrics:
-                kinds_by_name.setdefault(metric.name, set()).add(
-                    (metric.unit, metric.better, metric.combine)
-                )
+    for metric in metrics:
+        kinds_by_name.setdefault(metric.name, set()).add(
+            (metric.unit, metric.better, metric.combine)
+        )
     return tuple(
         MetricMeasure(
             name=name,
@@ -84,18 +91,16 @@ def measures_of(runs: Iterable[StoredRun]) -> tuple[MetricMeasure, ...]:
 
 def find_measure(name: str, runs: Iterable[StoredRun]) -> MetricMeasure:
     """Return the metric of a name as a measure; raises `InputError` where it cannot be one."""
-    runs = list(runs)
-    measures = {measure.name: measure for measure in measures_of(runs)}
+    return find_measure_among(name, _metrics_of(runs))
+
+
+def find_measure_among(name: str, metrics: Sequence[MetricUsed]) -> MetricMeasure:
+    """Return the one of these metrics that has a name; raises `InputError` if it is no measure."""
+    measures = {measure.name: measure for measure in _measures_among(metrics)}
     if name in measures:
         return measures[name]
-    reported = {metric.name for run in runs for used in run.benchmarks for metric in used.metrics}
-    sources = {
-        metric.unit
-        for run in runs
-        for used in run.benchmarks
-        for metric in used.metrics
-        if metric.name == name == INSTRUCTIONS
-    }
+    reported = {metric.name for metric in metrics}
+    sources = {metric.unit for metric in metrics if metric.name == name == INSTRUCTIONS}
     if len(sources) > 1:
         raise InputError(
             f"--by {name}: counted by {' and by '.join(sorted(sources))}, which do not count "

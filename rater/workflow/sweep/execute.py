@@ -62,6 +62,9 @@ from rater.workflow.sweep.view import dry_view, show_sweep, view_of
 if TYPE_CHECKING:
     from rater.show.documents.sweep import SweepResumeDocument
 
+# The way out of points that cannot run. A command that lacks this option has an empty one.
+SKIP_HINT = "\n--skip-refused leaves them out"
+
 type Shown = Callable[[Output, Store, int], None]  # what a sweep came to, at its end
 
 
@@ -70,6 +73,8 @@ def run_sweep(
     options: SweepOptions,
     output: Output,
     show_result: Shown = show_sweep,
+    *,
+    skip_hint: str = SKIP_HINT,
 ) -> int:
     """Look at all points, then make the runs; return the exit status."""
     check_current_directory()
@@ -89,8 +94,7 @@ def run_sweep(
         raise InputError("\n".join(same_problems))
     if refused is not None:
         if not sweep_request.skip_refused or all(point.refusals for point in points):
-            way = "" if sweep_request.skip_refused else "\n--skip-refused leaves them out"
-            raise InputError(refused + way)
+            raise InputError(refused + ("" if sweep_request.skip_refused else skip_hint))
         if not output.quiet:
             print_error(f"left out, {refused}")
     usable = {point.point: point for point in points if not point.refusals}
@@ -122,6 +126,7 @@ def run_sweep(
         retries=options.retries,
         until=sweep_request.spec.until,
         may_leave_out=sweep_request.skip_refused,
+        skip_hint=skip_hint,
         show_result=show_result,
     )
 
@@ -177,6 +182,7 @@ def execute_sweep(
     undo: Callable[[Store], None] | None = None,
     until: float | None,
     may_leave_out: bool = False,
+    skip_hint: str = "",
     compare_before: bool = False,
     show_result: Shown = show_sweep,
 ) -> int:
@@ -205,6 +211,7 @@ def execute_sweep(
         enter=enter,
         undo=undo,
         may_leave_out=may_leave_out,
+        skip_hint=skip_hint,
         compare_before=compare_before,
         until=until,
         retries=RETRIES if retries is None else retries,

@@ -243,6 +243,7 @@ class SweepCampaign(Campaign[ExaminedSlot]):
     enter: Callable[[Store, Mapping[int, str]], int]
     undo: Callable[[Store], None] | None  # takes `enter` back where nothing was made
     may_leave_out: bool  # points that cannot run
+    skip_hint: str  # what to do about them otherwise
     compare_before: bool  # refuse to go on where conditions changed
     until: float | None  # share within which every comparison has to be decided
     sweep: StoredSweep = field(init=False)
@@ -270,8 +271,7 @@ class SweepCampaign(Campaign[ExaminedSlot]):
         refused = build_all(grid_points, str(uuids.uuid4()), self.say)
         if refusals_text := refused_together(grid_points, refused):
             if not self.may_leave_out or len(refused) == len(grid_points):
-                way = "" if self.may_leave_out else "\n--skip-refused leaves them out"
-                raise InputError(refusals_text + way)
+                raise InputError(refusals_text + ("" if self.may_leave_out else self.skip_hint))
             self.say(f"left out, {refusals_text}")
         self.number = self.enter(self.store, refused)
         self.sweep = load_sweep(self.store, self.number)

@@ -12,10 +12,12 @@ from msgspec.structs import replace
 from rater.analysis.compare.compare import MARGIN, compare
 from rater.analysis.compare.model import Comparison
 from rater.analysis.results.gates import FOUND_STATUS
+from rater.analysis.results.measure import find_measure_among
 from rater.plan.command_words import distinct_names
+from rater.plan.metric import parse_metrics
 from rater.plan.options import LONGEST_NAME
 from rater.plan.request import COMMAND
-from rater.record.run import INSTRUCTIONS
+from rater.record.run import INSTRUCTIONS, MetricUsed
 from rater.show.compare.comparison import comparison_document, comparison_parts
 from rater.show.screen.document import Line, Part
 from rater.store.store import Store
@@ -69,6 +71,7 @@ def versus(output: Output, run_arguments: RunArguments, options: VersusOptions) 
     last try fails, too. Raises `InputError`.
     """
     limit = _checked_limit(options)
+    _check_measure(run_arguments, options)
     tries: list[VersusTry] = []
     exit_status = 0
     for tries_left in reversed(range(options.retry + 1)):
@@ -102,6 +105,21 @@ def _checked_limit(options: VersusOptions) -> float | None:
     return limit
 
 
+def _check_measure(run_arguments: RunArguments, options: VersusOptions) -> None:
+    """Raise `InputError` for a measure that the runs would not have, before one is made."""
+    metric = split_by([word for word in options.by if word != COMMAND.name], ()).metric
+    if metric is None:
+        return
+    request = run_arguments.with_option(COMMAND, options.commands[0]).request()
+    if metric == INSTRUCTIONS and request.count:
+        return
+    declared = parse_metrics(request.metrics)
+    find_measure_among(
+        metric,
+        [MetricUsed(used.name, used.unit, used.better, used.combine) for used in declared],
+    )
+
+
 def _make_try(
     output: Output, run_arguments: RunArguments, options: VersusOptions, tries: list[VersusTry]
 ) -> int:
@@ -122,7 +140,13 @@ def _make_try(
     )
     # A sweep has its result shown where it is not quiet, or is to be JSON.
     is_shown = output.json or (output.quiet and not output.dry_run)
-    return run_sweep(run_arguments, sweep_options, replace(output, json=is_shown), compare_commands)
+    return run_sweep(
+        run_arguments,
+        sweep_options,
+        replace(output, json=is_shown),
+        compare_commands,
+        skip_hint="",
+    )
 
 
 def _compared(store: Store, number: int, options: VersusOptions) -> Iterator[VersusTry]:
