@@ -234,7 +234,11 @@ def _import_documents(arguments: Namespace) -> int:
     from rater.workflow.results.stored import ImportOptions, import_documents
 
     is_table = arguments.csv or arguments.column
-    columns = dict(column for columns in arguments.column for column in columns)
+    typed = [column for columns in arguments.column for column in columns]
+    columns = dict(typed)
+    for word in columns:
+        if [other for other, _ in typed].count(word) > 1:
+            raise InputError(f"--column {word}=: two columns are given for it; name one")
     return import_documents(
         output_of(arguments),
         files=tuple(arguments.files),

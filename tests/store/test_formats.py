@@ -254,6 +254,8 @@ def test_columns_with_known_words_need_no_names_and_semicolons_have_decimal_comm
         ),
         ("benchmark,time\na,\n", {}, "file:2: time: expected a value, the cell is empty"),
         ("benchmark,time\n", {}, "a heading without a line below it"),
+        ("benchmark,time,time\na,1,2\n", {}, "heading 'time' stands there twice; rename one"),
+        ("benchmark,time\na,1,234.5\n", {}, "file:2: expected 2 cells, as in the heading, got 3"),
         ("name,ms\na,1\n", None, "--csv --column benchmark=NAME,time=SECONDS"),
     ],
 )
@@ -263,6 +265,30 @@ def test_a_wrong_table_is_named_with_the_way_out(
     with pytest.raises(InputError) as error:
         runs_of(table, columns)
     assert problem in str(error.value)
+
+
+def test_headings_with_names_behind_a_colon_are_words_and_what_is_left_out_is_said(
+    rater: Rater, tmp_path: Path
+) -> None:
+    table = tmp_path / "named.csv"
+    table.write_text("benchmark,time,metric:bw,count:ins,tag:k,colour\na,1,7,1000,v,red\n")
+    assert "note: columns left out: colour" in rater("import", table, "--csv")[1]
+    [head] = json.loads(rater("list", "--json")[1])
+    assert head["tags"] == {"k": "v"}
+    csv_text = rater("export", "last", "--format", "csv")[1].splitlines()
+    values = dict(zip(csv_text[0].split(","), csv_text[1].split(","), strict=True))
+    status, _, err = rater("export", "last", "--format", "trace")  # no start is in the table
+    assert status == 2
+    assert "when its copies started is not known" in err
+    assert float(values["bw ()"]) == 7.0
+    assert float(values["ins (count)"]) == 1000.0
+
+
+def test_a_word_stands_for_one_column(rater: Rater, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b,time\nx,y,1\n")
+    status, _, err = rater("import", tmp_path / "t.csv", "--column", "benchmark=a,benchmark=b")
+    assert status == 2
+    assert "--column benchmark=: two columns are given for it" in err
 
 
 def test_means_of_int_and_fp_are_compared_from_a_table(rater: Rater, tmp_path: Path) -> None:

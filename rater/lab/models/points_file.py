@@ -20,6 +20,7 @@ _NAMES = ("benchmark", "program", "name")  # columns that name what was measured
 _LABELS = ("layout", "label", "point")  # and the layout that it had
 _MOST_POINTS = 10_000
 _MOST_LETTERS = 80  # of a name
+_LARGEST = 1e30  # of a number, and one over it the smallest: powers of them are still numbers
 
 
 class _CsvPoint(Struct, frozen=True, kw_only=True):
@@ -88,6 +89,11 @@ def _read_point(
         if not math.isfinite(value):
             cell = printable(cells[name], _MOST_LETTERS)
             raise InputError(f"{file}: row {number}: {name}: {cell!r} is no number")
+        if value and not 1 / _LARGEST <= abs(value) <= _LARGEST:
+            raise InputError(
+                f"{file}: row {number}: {name}: expected 0 or a size from {1 / _LARGEST:g} to "
+                f"{_LARGEST:g}, got {value:g}; take another unit"
+            )
         values.append(value)
     if values[1] <= 0:
         raise InputError(f"{file}: row {number}: {axes[1]}: expected a number above 0")

@@ -32,11 +32,16 @@ COLUMNS: Final = (*TEXTS, *NUMBERS, *WHOLE, *OF_RUNS, *(f"{kind}:NAME" for kind 
 
 
 def place_columns(heading: Sequence[str], columns: Mapping[str, str], file: str) -> dict[str, int]:
-    """Return the place of each word in a line. Raises `InputError` for a missing column."""
-    places = {title: place for place, title in enumerate(heading) if title in COLUMNS}
+    """Return the place of each word in a line.
+
+    Raises `InputError` for a column that is missing, or whose heading stands there twice.
+    """
+    places = {title: place for place, title in enumerate(heading) if _is_word(title)}
+    for column in (*places, *columns.values()):
+        if heading.count(column) > 1:
+            raise InputError(f"{file}: the heading {column!r} stands there twice; rename one")
     for word, column in columns.items():
-        kind, colon, name = word.partition(":")
-        if not (word in COLUMNS if not colon else kind in _NAMED and name):
+        if not _is_word(word):
             raise InputError(f"--column {word}=: {did_you_mean(word, COLUMNS, list_all=True)}")
         if column not in heading:
             raise InputError(
@@ -59,3 +64,8 @@ def place_columns(heading: Sequence[str], columns: Mapping[str, str], file: str)
             f"its columns: {truncate_list(list(heading), 12)}"
         )
     return places
+
+
+def _is_word(text: str) -> bool:
+    kind, colon, name = text.partition(":")
+    return kind in _NAMED and bool(name) if colon else text in COLUMNS

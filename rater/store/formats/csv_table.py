@@ -15,7 +15,7 @@ from rater.store.formats.csv_columns import NUMBERS, OF_RUNS, TEXTS, WHOLE, plac
 from rater.store.formats.document import ForeignRun, document_of
 from rater.system.errors import InputError
 from rater.text.documents import Mistake, MistakesError
-from rater.text.values import delimiter_of, group_by_key
+from rater.text.values import delimiter_of, group_by_key, truncate_list
 
 _MOST_MISTAKES: Final = 20
 
@@ -45,6 +45,9 @@ def read_csv(data: bytes, file: str, columns: Mapping[str, str]) -> list[Foreign
                 word: cells[place].strip() for word, place in places.items() if place < len(cells)
             }
             at = Mistake(file, reader.line_num, "", "")
+            if any(cell.strip() for cell in cells[len(heading) :]):
+                text = f"expected {len(heading)} cells, as in the heading, got {len(cells)}"
+                mistakes.append(at._replace(text=text))
             rows.append((_head_of(named), _observation(named, at, mistakes, delimiter == ";")))
             if len(mistakes) >= _MOST_MISTAKES:
                 break
@@ -55,8 +58,11 @@ def read_csv(data: bytes, file: str, columns: Mapping[str, str]) -> list[Foreign
     if not rows:
         raise InputError(f"{file}: a heading without a line below it: nothing to import")
     settings = ",".join(f"{word}={column}" for word, column in sorted(columns.items()))
+    unused = [title for place, title in enumerate(heading) if place not in places.values()]
+    notes = (f"columns left out: {truncate_list(unused, 12)}",) if unused else ()
     return [
-        _run(data, dict(head), members, settings) for head, members in group_by_key(rows).items()
+        ForeignRun(_document(data, dict(head), members, settings), notes)
+        for head, members in group_by_key(rows).items()
     ]
 
 
@@ -99,9 +105,9 @@ def _observation(
     return row
 
 
-def _run(
+def _document(
     data: bytes, head: Mapping[str, str], rows: Sequence[dict[str, Any]], settings: str
-) -> ForeignRun:
+) -> dict[str, Any]:
     seen: Counter[object] = Counter()
     for row in rows:
         row.setdefault("copy", 0)
@@ -113,4 +119,4 @@ def _run(
         tags["run"] = head["run"]
     part = settings + "".join(f"\n{word}={value}" for word, value in head.items())
     run_head = {"host": head.get("host") or None, "tags": tags or None}
-    return ForeignRun(document_of(data, rows, run_head, part), ())
+    return document_of(data, rows, run_head, part)

@@ -51,7 +51,13 @@ def export_runs(output: Output, words: tuple[str, ...]) -> int:
         from rater.analysis.results.series import phase_times
         from rater.show.charts.trace import trace_document
 
-        write_document(trace_document(stored, phase_times(stored)), sys.stdout)
+        document = trace_document(stored, phase_times(stored))
+        if not document["traceEvents"]:
+            raise InputError(
+                f"run {stored.head.run}: when its copies started is not known: none ran, or their "
+                "times are imported; a trace would be empty"
+            )
+        write_document(document, sys.stdout)
     else:
         make = full_document if form == "json" else observations_document
         write_document(make(stored), sys.stdout)

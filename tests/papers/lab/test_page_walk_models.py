@@ -122,8 +122,9 @@ def test_points_of_ones_own_become_a_model_and_a_wrong_file_says_where(
     assert model["choice"]["warranted"] == "linear"
     assert model["models"][1]["coefficients"] == pytest.approx([45, 0.1])
     path = tmp_path / "points.csv"
-    path.write_text("walks,joules\n1,2\n2,two\n")
+    path.write_text("walks,joules,big\n1,2,3e300\n2,two,1\n")
     wrong = {
+        ("--x", "walks", "--y", "big"): "row 1: big: expected 0 or a size from 1e-30 to 1e+30",
         ("--x", "walks", "--y", "joules"): "row 2: joules: 'two' is no number",
         ("--x", "walk", "--y", "joules"): "--x walk: no such column; its first line has: walks",
         ("--y", "joules"): "expected --x COLUMN and --y COLUMN as well",
