@@ -73,7 +73,6 @@ def run_sweep(
     options: SweepOptions,
     output: Output,
     show_result: Shown = show_sweep,
-    *,
     skip_hint: str = SKIP_HINT,
 ) -> int:
     """Look at all points, then make the runs; return the exit status."""
