@@ -89,6 +89,7 @@ def test_the_columns_are_what_tells_the_commands_apart(
     ("options", "words"),
     [
         (options_of(["./old"]), "expected two commands or more, each as one word"),
+        (options_of(["./a -x", "./a -x"]), "against itself: rater versus './a -x' 'env ./a -x'"),
         (options_of(retry=-1), "--retry -1: expected 0 or more"),
         (options_of(retry=1, fail_on=None), "--retry is of a gate: add --fail-on"),
         (options_of(fail_on="better"), "--fail-on better: expected worse"),

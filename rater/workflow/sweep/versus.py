@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -94,6 +95,12 @@ def _checked_limit(options: VersusOptions) -> float | None:
     if len(options.commands) < 2:
         raise InputError(
             "expected two commands or more, each as one word: rater versus './old -x' './new -x'"
+        )
+    twice = next((it for it, times in Counter(options.commands).items() if times > 1), None)
+    if twice is not None:
+        raise InputError(
+            f"the command {twice!r} stands there twice; to measure it against itself: rater versus "
+            f"{shlex.quote(twice)} {shlex.quote(f'env {twice}')}"
         )
     if options.within is not None:
         margin_of(options.within)
