@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from rater.analysis.divots.model.finding import Kind
+from rater.analysis.results import disturbed
 from rater.show.results.divots import visible_line
-from rater.workflow.results import divots as searching
 from tests.support.calls import Rater
 from tests.support.divot_runs import Machine, Times, divots, quiet
 from tests.support.drawings import needs_vega
@@ -157,7 +157,7 @@ def test_a_run_in_which_every_copy_failed_passes_no_gate(rater: Rater) -> None:
 def test_a_list_knows_of_a_disturbed_run_before_it_is_searched(
     rater: Rater, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searching, "foreign_load_cost", lambda *_: 0.5)
+    monkeypatch.setattr(disturbed, "foreign_load_cost", lambda *_: 0.5)
     ran = ("run", "--copies", "2", "--quiet", "--share", "--proof", "off", "--", "true")
     assert rater(*ran)[0] == 0
     (listed,) = json.loads(rater("list", "--json")[1])

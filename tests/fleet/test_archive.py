@@ -446,7 +446,7 @@ def test_what_is_published_and_not_collected_is_told_with_the_way_and_confirming
     folder = SharedFolder(tmp_path / "f")
     folder.inbox.mkdir(parents=True)
     (folder.inbox / "n1.1.0123456789ab.db").write_bytes(b"")
-    for words in (("divots", "fleet:1"), ("report", "fleet:last"), ("history", "n1")):
+    for words in (("divots", "fleet:1"), ("report", "fleet:last"), ("fleet", "history", "n1")):
         status, _, err = rater(*words)
         said = (
             "fleet:1: runs of 1 node are published and not collected yet; `rater fleet collect 1`"

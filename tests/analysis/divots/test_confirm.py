@@ -33,11 +33,11 @@ from rater.analysis.divots.model.finding import (
     to_json,
 )
 from rater.analysis.divots.recurring import between_runs
+from rater.analysis.results import disturbed
 from rater.commands.cli import main
 from rater.record.run import CopyStatus, MemoryPolicy, Placement
 from rater.record.stored import StoredRun
 from rater.store.store import DivotSearch, Store, StoredDivot, open_store
-from rater.workflow.results import divots
 from tests.support.divot_runs import Machine, quiet, run_times
 from tests.support.example_findings import finding_of
 from tests.support.example_runs import copy_row, stored
@@ -283,7 +283,7 @@ def test_confirm_runs_both_sides_in_turn_and_keeps_them(
     monkeypatch: pytest.MonkeyPatch,
     cost: float,
 ) -> None:
-    monkeypatch.setattr(divots, "foreign_load_cost", lambda *_: cost)
+    monkeypatch.setattr(disturbed, "foreign_load_cost", lambda *_: cost)
     a_run(tmp_path, two_cpus)
     status = main(["divots", "--confirm", "1", "--pairs", "2", "--share", "--json"])
     document = json.loads(capsys.readouterr().out)
