@@ -101,16 +101,7 @@ def counters(output: Output, groups: tuple[str, ...]) -> int:
         group for choice in choices for turn in choice.turns for group in turn
     )
     rows = [_group_row(probe) for probe in map(partial(probe_group, root=root), of_tables)]
-    energy = None
-    if not groups:
-        energy = [
-            {
-                "source": source.name,
-                "domains": [domain.name for domain in source.domains],
-                "refused": source.refused,
-            }
-            for source in energy_sources(root)
-        ]
+    energy = None if groups else [*_energy_rows(root)]
     notes = tuple(
         dict.fromkeys(
             note
@@ -122,6 +113,14 @@ def counters(output: Output, groups: tuple[str, ...]) -> int:
     document = counters_document(processor, rows, energy, notes)
     print_view(output, document, counters_parts)
     return 0
+
+
+def _energy_rows(root: Path) -> Iterator[dict[str, object]]:
+    """Yield what counts energy here, which is closed again."""
+    for source in energy_sources(root):
+        source.close()
+        domains = [domain.name for domain in source.domains]
+        yield {"source": source.name, "domains": domains, "refused": source.refused}
 
 
 def _origin_text(table: CounterTable) -> str | None:

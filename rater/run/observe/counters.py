@@ -30,6 +30,7 @@ from rater.run.host.foreign_load import TICKS_PER_S, cpu_ticks, process_stats
 from rater.run.host.procfs import read_file, read_number
 from rater.run.host.thread_binding import realtime_priority
 from rater.run.observe.energy import EnergyReader
+from rater.run.observe.memory_traffic import TrafficSource
 from rater.run.observe.series import (
     CopyLook,
     EndedUse,
@@ -148,6 +149,14 @@ class MachineReader:
         self.frequency_turns = [frequencies[turn::turns] for turn in range(turns)]
         self.spent_ns = 0
         self.elapsed_ns = 0
+
+    def close(self) -> None:
+        """Close the counters that the kernel keeps for this reader; nothing is read any more."""
+        if self.energy is not None:
+            self.energy.close()
+        for source in self.sources or ():
+            if isinstance(source, TrafficSource):
+                source.close()
 
     def before(self) -> _Snapshot:
         """Read what takes longest first: the time of the CPUs is to be that of the release."""

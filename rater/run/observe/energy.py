@@ -17,6 +17,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -52,7 +53,11 @@ _SAMPLED_S = 0.5  # between two samples of power; meters average over 50 ms to 1
 type OpenEvent = Callable[[int, int, int], int]  # type, config, CPU: a descriptor, or OSError
 
 
-class EnergyDomain(Struct, frozen=True):
+def _leave_nothing_open() -> None:
+    """Close nothing: a file is opened for each reading."""
+
+
+class EnergyDomain(Struct, frozen=True, kw_only=True):
     """One counter of energy; `read` returns microjoules, and raises OSError or ValueError.
 
     Names are the same for all sources: `package-0` (hwloc's number), `package-0-die-1`, below one
@@ -63,6 +68,7 @@ class EnergyDomain(Struct, frozen=True):
     place: str  # where it is read
     read: Callable[[], int]
     range_uj: int | None = None  # where the counter wraps around; None for one that never does
+    close: Callable[[], None] = _leave_nothing_open  # nobody reads it any more
 
 
 class EnergySource(Struct, frozen=True):
@@ -71,6 +77,11 @@ class EnergySource(Struct, frozen=True):
     name: str  # powercap, perf, hwmon, hwmon power
     domains: tuple[EnergyDomain, ...]
     refused: str | None = None
+
+    def close(self) -> None:
+        """Close what its counters hold open."""
+        for domain in self.domains:
+            domain.close()
 
     @property
     def every_s(self) -> float:
@@ -121,6 +132,8 @@ class EnergyReader:
         sources = list(energy_sources(root, open_event, clock_s))
         usable = [source for source in sources if source.domains]
         self.source = usable[0] if usable else None
+        for source in usable[1:]:
+            source.close()
         refused = [source.refused for source in sources if source.refused]
         # One refusal is enough, and none is reported when another source can be read.
         self._notes = refused[:1] if not usable or usable[0].refused else []
@@ -159,6 +172,13 @@ class EnergyReader:
             f"energy of {domain.name} is not known from here on: {domain.place} cannot be read any "
             "more, or began anew"
         )
+
+    def close(self) -> None:
+        """Close the counters: none is read any more."""
+        with self._lock:
+            self._left.clear()
+            if self.source is not None:
+                self.source.close()
 
     def take_notes(self) -> list[str]:
         """Return the notes for people since the last call."""
@@ -234,10 +254,10 @@ def _powercap(root: Path, packages: dict[int, int]) -> EnergySource:
 
     domains = (
         EnergyDomain(
-            name_of(zone),
-            str(zone_folder / "energy_uj"),
-            _reader_of_file(zone_folder / "energy_uj"),
-            read_number(zone_folder / "max_energy_range_uj"),
+            name=name_of(zone),
+            place=str(zone_folder / "energy_uj"),
+            read=_reader_of_file(zone_folder / "energy_uj"),
+            range_uj=read_number(zone_folder / "max_energy_range_uj"),
         )
         for zone, zone_folder in zones.items()
     )
@@ -256,11 +276,14 @@ def _perf(root: Path, packages: dict[int, int], open_event: OpenEvent | None) ->
     refused = None
     if pmu_type is not None and cpus is not None and open_event is not None:
         try:
-            domains = list(_perf_domains(root, pmu_type, parse_list(cpus), packages, open_event))
-        except PermissionError as error:
-            reason, remedy = perf_refusal(error, 0, root)
-            refused = f"energy is not known: {reason}; {remedy}"
-        except (OSError, ValueError):  # no such counter on this processor
+            # One by one: those that were opened before an error are closed.
+            domains.extend(_perf_domains(root, pmu_type, parse_list(cpus), packages, open_event))
+        except (OSError, ValueError) as error:  # else: no such counter on this processor
+            if isinstance(error, PermissionError):
+                reason, remedy = perf_refusal(error, 0, root)
+                refused = f"energy is not known: {reason}; {remedy}"
+            for domain in domains:
+                domain.close()
             domains = []
     return EnergySource("perf", tuple(_keep_moving(_keep_readable(domains)[0])), refused)
 
@@ -276,6 +299,8 @@ def _keep_moving(domains: Iterable[EnergyDomain]) -> Iterator[EnergyDomain]:
             time.sleep(_MOVES_WITHIN_S / 20)
         if domain.read() or domain.name.endswith("-uncore"):
             yield domain
+        else:
+            domain.close()
 
 
 def _perf_domains(
@@ -297,7 +322,12 @@ def _perf_domains(
                 continue
             name = part if part == _PSYS else f"{package_name}-{part}" if part else package_name
             descriptor = open_event(pmu_type, int(config[1], 16), cpu)
-            yield EnergyDomain(name, f"power/{event}/", _reader_of_event(descriptor, float(scale)))
+            yield EnergyDomain(
+                name=name,
+                place=f"power/{event}/",
+                read=_reader_of_event(descriptor, float(scale)),
+                close=partial(os.close, descriptor),
+            )
 
 
 def _reader_of_event(descriptor: int, scale_j: float) -> Callable[[], int]:
@@ -324,7 +354,7 @@ def _hwmon(root: Path, packages: dict[int, int]) -> EnergySource:
                 if socket
                 else f"{chip}-{label or file.name.removesuffix('_input')}"
             )
-            yield EnergyDomain(name, str(file), _reader_of_file(file))
+            yield EnergyDomain(name=name, place=str(file), read=_reader_of_file(file))
 
     return _make_source("hwmon", domains(), folder / "hwmon*/energy*_input")
 
@@ -352,7 +382,7 @@ def _hwmon_power(
     folder = root / "sys/class/hwmon"
     chips = list_folder(folder, "hwmon*")
     domains = (
-        EnergyDomain(name, str(file), _PowerMeter(file, clock_s).read)
+        EnergyDomain(name=name, place=str(file), read=_PowerMeter(file, clock_s).read)
         for name, file in (*_power_of_sockets(chips, packages), *_power_of_chips(chips, packages))
     )
     return _make_source(_SAMPLED, domains, folder / "hwmon*/power*")

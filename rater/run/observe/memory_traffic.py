@@ -95,6 +95,11 @@ class TrafficSource:
                 reason, remedy = perf_refusal(error, 0, root)
                 self.refused = f"memory traffic is not known: {reason}; {remedy}"
 
+    def close(self) -> None:
+        """Close the counters: none is read any more."""
+        _close(counter.descriptor for counter in self._counters)
+        self._counters = []
+
     def read(self) -> Sequence[Column]:
         """Return bytes by column and node."""
         totals: dict[tuple[str, int], float | None] = {}

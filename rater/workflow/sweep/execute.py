@@ -68,6 +68,15 @@ SKIP_HINT = "\n--skip-refused leaves them out"
 type Shown = Callable[[Output, Store, int], None]  # what a sweep came to, at its end
 
 
+def _refuse_without_energy() -> None:
+    """Raise `InputError` where joules cannot be had, with the reason."""
+    energy = EnergyReader(sysroot())
+    energy.close()
+    if energy.source is None:
+        reasons = energy.take_notes() or ["this machine counts no energy (powercap, perf, hwmon)"]
+        raise InputError(f"--until energy: {reasons[0]}")
+
+
 def run_sweep(
     run_arguments: RunArguments,
     options: SweepOptions,
@@ -110,12 +119,7 @@ def run_sweep(
         return new_sweep(store, planned.asked, planned.axes, planned.points, slots)
 
     if sweep_request.spec.until_of is SweepMeasure.ENERGY:
-        energy = EnergyReader(sysroot())
-        if energy.source is None:
-            reasons = energy.take_notes() or [
-                "this machine counts no energy (powercap, perf, hwmon)"
-            ]
-            raise InputError(f"--until energy: {reasons[0]}")
+        _refuse_without_energy()
     return execute_sweep(
         output,
         sweep_request.kinds,

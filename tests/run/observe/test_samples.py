@@ -318,7 +318,10 @@ def test_a_counter_grew_by_so_much(
 
 
 def test_counters_are_read_twice_before_one_could_wrap_around_at_2_kw() -> None:
-    small, large = (EnergyDomain("a", "", lambda: 0, range_uj) for range_uj in (65 * 10**9, 10**12))
+    small, large = (
+        EnergyDomain(name="a", place="", read=lambda: 0, range_uj=range_uj)
+        for range_uj in (65 * 10**9, 10**12)
+    )
     assert longest_wait_s([large, small]) == pytest.approx(16.25)
 
 
@@ -455,6 +458,7 @@ def test_events_of_the_power_pmu_are_opened_on_a_cpu_of_each_package(tmp_path: P
         )
         return os.open(counter, os.O_RDONLY)
 
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     reader = EnergyReader(tmp_path, open_event)
     reader.read()
     assert opened == [(23, 2, 0), (23, 3, 0), (23, 5, 0), (23, 2, 2), (23, 3, 2)]
@@ -465,6 +469,8 @@ def test_events_of_the_power_pmu_are_opened_on_a_cpu_of_each_package(tmp_path: P
         "package-1": 2_500_000,
         "package-1-dram": 2_750_000,
     }
+    reader.close()
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
 
 def test_an_event_of_energy_that_never_moves_is_none(tmp_path: Path) -> None:
@@ -474,7 +480,10 @@ def test_an_event_of_energy_that_never_moves_is_none(tmp_path: Path) -> None:
     def open_zeros(*_: int) -> int:
         return os.open("/dev/zero", os.O_RDONLY)
 
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     (source,) = energy_sources(tmp_path, open_zeros)
+    source.close()
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
     assert [domain.name for domain in source.domains] == ["package-0-uncore", "package-1-uncore"]
 
 
