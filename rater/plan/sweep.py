@@ -191,6 +191,8 @@ def _range_from(where: str, before: int | None, first: int, last: int) -> list[i
     numbers = [first]
     while numbers[-1] < last and len(numbers) <= MOST_POINTS:
         numbers.append(numbers[-1] * 2 if doubles else numbers[-1] + step)
+    if numbers[-1] < last:
+        raise InputError(f"{where}: more than {MOST_POINTS} values, which no sweep has")
     if numbers[-1] != last:
         rule = f"doubles, as {first} is twice {before}" if doubles else f"goes on by {step}"
         near = numbers[-2] if len(numbers) > 1 else first

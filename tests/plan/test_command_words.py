@@ -122,6 +122,7 @@ def test_a_range_goes_on_as_the_values_before_it_do(values: str, expanded: str) 
             "doubles, as 20 is twice 10, and does not meet 50: expected an end such as 40",
         ),
         ("1,4..9", "goes on by 3, and does not meet 9: expected an end such as 7 or 10"),
+        ("1..999999", "more than 10000 values, which no sweep has"),
         ("4..1", "expected a range that rises"),
         ("4,4..8", "expected a range that rises"),
     ],
