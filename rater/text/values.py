@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from itertools import zip_longest
@@ -22,6 +23,22 @@ def group_by_key[K, V](pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
 def interleave[T](queues: Iterable[Sequence[T]]) -> list[T]:
     """Return one of each queue, then the second one of each, and so on."""
     return [item for row in zip_longest(*queues) for item in row if item is not None]
+
+
+# -- How a process ended ---------------------------------------------------------------------------
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal, as in `SIGKILL`; most real-time signals are `signal 40`."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def ending_text(status: int) -> str:
+    """Say how a process ended by its exit status, which is negative where a signal killed it."""
+    return f"ended with status {status}" if status >= 0 else f"was killed by {signal_name(-status)}"
 
 
 # -- Durations and sizes with units, as people type them: `90`, `500ms`, `1m30s`, `2G` -------------

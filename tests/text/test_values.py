@@ -29,6 +29,7 @@ from rater.text.values import (
     count,
     duration_ms,
     duration_s,
+    ending_text,
     parse_percent,
     percent,
     runs_text,
@@ -462,3 +463,15 @@ def test_values_of_documents_are_words_of_commands_or_texts() -> None:
     asked = {"command": ["./a", "--token", "x y"], "prepare": "TOKEN=x1 ./b", "copies": 2}
     shown = {"command": ["./a", "--token", "[redacted]"], "prepare": "TOKEN=[redacted] ./b"}
     assert Redactor().redact_json(asked) == shown | {"copies": 2}
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (3, "ended with status 3"),
+        (-9, "was killed by SIGKILL"),
+        (-40, "was killed by signal 40"),
+    ],
+)
+def test_an_end_is_told_by_its_status_or_its_signal(status: int, text: str) -> None:
+    assert ending_text(status) == text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
@@ -17,6 +16,7 @@ from rater.analysis.stats.estimate import Spread
 from rater.record.events import CopyEnded, PublishedResult
 from rater.record.run import CopyStatus, Validity
 from rater.record.stored import RunHead, is_good
+from rater.text.values import signal_name
 
 HOUR_S = 3600.0
 
@@ -347,10 +347,7 @@ def describe_end(
     if status is not CopyStatus.FAILED:
         return f"wrong output: {detail}" if detail else "wrong output"
     if signal_number is not None:
-        try:
-            return f"killed by {signal.Signals(signal_number).name}"
-        except ValueError:  # most real-time signals have no name of their own
-            return f"killed by signal {signal_number}"
+        return f"killed by {signal_name(signal_number)}"
     seemed_well = "its time is not known" if late else "failed"
     return f"exit status {exit_code}" if exit_code else seemed_well
 

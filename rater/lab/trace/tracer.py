@@ -54,6 +54,7 @@ from rater.run.programs.compile import (
 from rater.system.errors import InputError, RunError
 from rater.system.files import make_private_folder, replace_file, scratch_folder
 from rater.system.paths import sysroot
+from rater.text.values import signal_name
 
 TOOL = "rater"  # valgrind's name of it: --tool=rater
 _SOURCES = Path(__file__).parent / "native"
@@ -534,7 +535,9 @@ def _preloaded(library: Path, environment: Mapping[bytes, bytes]) -> dict[bytes,
 
 def ended_text(status: int) -> str:
     """Say how a process ended, by its status as `run_to_end` returns it."""
-    return f"was killed by signal {-status}" if status < 0 else f"ended with exit code {status}"
+    return (
+        f"was killed by {signal_name(-status)}" if status < 0 else f"ended with exit code {status}"
+    )
 
 
 def run_to_end(

@@ -32,6 +32,7 @@ from rater.run.launcher.table import (
 from rater.run.programs.compile import cache_root, compile_program
 from rater.system.errors import InputError, RunError
 from rater.system.process import delay_stop_signals
+from rater.text.values import signal_name
 
 # -- The program: it is built with the package, or compiled once from the source beside it ---------
 
@@ -250,7 +251,7 @@ class Launcher:
         with suppress(ChildProcessError):
             ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
             if ended is not None and ended.si_code != os.CLD_EXITED:
-                how = f"was killed by signal {ended.si_status}"
+                how = f"was killed by {signal_name(ended.si_status)}"
         return (
             f"rater's launcher (process {self.pid}) {how}: all copies that ran were ended with it, "
             "and what they did has no time; see `dmesg` for a lack of memory, and run again"

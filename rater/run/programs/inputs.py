@@ -34,6 +34,7 @@ from rater.run.programs.compile import (
 )
 from rater.system.errors import InputError, RunError
 from rater.system.files import flush
+from rater.text.values import ending_text
 
 # -- Whether anybody wrote into inputs that all copies share ---------------------------------------
 
@@ -442,7 +443,7 @@ def _generate(input_text: str, name: str, generator: Generator, cache: Path) -> 
         ended = run_tool([str(program.executable), *arguments], target.parent)
         if ended.status:
             raise InputError(
-                f"{input_text}: its generator ended with status {ended.status}: "
+                f"{input_text}: its generator {ending_text(ended.status)}: "
                 f"{' '.join(arguments)}\n{ended.output}".rstrip()
             )
         if not target.is_file():

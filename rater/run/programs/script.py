@@ -40,7 +40,7 @@ from rater.run.programs.inputs import (
 from rater.system.errors import InputError, RunError
 from rater.system.patterns import compile_later
 from rater.text.secrets import command_text
-from rater.text.values import printable
+from rater.text.values import ending_text, printable
 
 # The supervisor sees one process a copy either way. The script stops at the first
 # command that fails and ends as that one did: with its exit code, or by its signal.
@@ -436,8 +436,7 @@ def _run_setup(
     if ended.excess is not None:
         problem = excess_text(ended.excess, limits)
     elif ended.status:
-        ending = "ended with status" if ended.status > 0 else "was killed by signal"
-        problem = f"{ending} {abs(ended.status)}"
+        problem = ending_text(ended.status)
     else:
         return None
     lines = both_ends(output.fileno()).splitlines()[-_LINES:]

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import partial
 from itertools import batched
 
@@ -48,6 +48,7 @@ from rater.run.workplace.compare_output import CheckResult
 from rater.system.errors import RaterError, RunError
 from rater.system.process import DeferredSignals
 from rater.text.secrets import Redactor
+from rater.text.values import ending_text
 
 # A thread that holds the interpreter (drawing, SQLite) must not delay a time stamp by the default
 # of 5 ms: it lets another thread in after so long.
@@ -63,6 +64,11 @@ def _quick_switches() -> Iterator[None]:
         yield
     finally:
         sys.setswitchinterval(before_s)
+
+
+def _machine_reader(job: Job) -> MachineReader:
+    energy = EnergyReader(job.energy) if job.energy is not None else None
+    return MachineReader(energy=energy, sources=machine_sources(job.series))
 
 
 class Outcome(Struct, frozen=True):
@@ -90,8 +96,7 @@ class Supervisor:
             )
             if not job.proof.once:
                 self._state.foreign = ForeignReader((os.getpid(), guard.launcher.pid))
-            energy = EnergyReader(job.energy) if job.energy is not None else None
-            self._state.reader = MachineReader(energy=energy, sources=machine_sources(job.series))
+            self._state.reader = _machine_reader(job)
         self._job = job
         self._emit = emit
         self._signals = signals
@@ -115,6 +120,7 @@ class Supervisor:
         with (
             _quick_switches(),
             closing(self._job.workplace.spare_outputs),
+            nullcontext() if self._state.reader is None else closing(self._state.reader),
             self._signals.deliver_to(partial(self.stop, reason=None), token.run_sync_soon),
             realtime_priority(),
             self._checker,
@@ -371,8 +377,8 @@ def _leftover_notes(leftovers: Sequence[Leftover], phase: Phase) -> Iterator[Not
 
 def _command_error(option: str, command: str, status: int) -> RunError:
     return RunError(
-        f"{option} {Redactor().redact(command)!r} ended with status {status}: no copy "
-        "was started after it; mend the command or leave it out"
+        f"{option} {Redactor().redact(command)!r} {ending_text(status)}: no copy was "
+        "started after it; mend the command or leave it out"
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -34,6 +33,7 @@ from rater.run.programs.script import (
 from rater.run.workplace.checker import Checker
 from rater.run.workplace.run_dirs import Program, RunFolders
 from rater.system.errors import RaterError
+from rater.text.values import signal_name
 
 _MORE_MEMORY = 1.1  # times the stated memory; a remark says that a copy used more
 _UNBOUND = Placement.unbound(copy=0)
@@ -220,12 +220,5 @@ def _failure(ended: ChildEnded, spec: CopySpec, limits: Limits) -> str | None:
     if failure is not None:
         return failure
     if ended.signal is not None:
-        return f"was killed by {_signal_name(ended.signal)}"
+        return f"was killed by {signal_name(ended.signal)}"
     return f"ended with exit code {ended.exit_code}"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # most real-time signals have no name
-        return f"signal {number}"

@@ -452,7 +452,7 @@ def test_with_a_launcher_that_was_killed_all_copies_end_and_the_run_says_so(
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
     assert seen.outcome.status is RunStatus.FAILED
     assert "rater's launcher (process" in str(seen.outcome.reason)
-    assert "was killed by signal 9" in str(seen.outcome.reason)
+    assert "was killed by SIGKILL" in str(seen.outcome.reason)
     assert {event.benchmark for event in seen.started} <= {"runs"}
 
 

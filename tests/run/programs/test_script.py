@@ -385,7 +385,7 @@ def test_one_set_up_that_fails_stops_the_others_and_is_kept(tmp_path: Path) -> N
     with pytest.raises(RunError) as caught:
         made.specs(phase_of(2))
     said = str(caught.value).splitlines()
-    assert said[0].startswith("set-up of copy 1 of p was killed by signal 9: /bin/sh -c")
+    assert said[0].startswith("set-up of copy 1 of p was killed by SIGKILL: /bin/sh -c")
     assert said[1:21] == [str(number) for number in range(81, 101)]
     (kept,) = (tmp_path / "work").iterdir()
     assert said[21] == f"(its files are in {kept})"
