@@ -44,7 +44,7 @@ _PSYS = "psys"
 _HIGHEST_W = 2000.0  # that a domain may draw: how soon its counter can wrap follows from it
 # Power by socket: of NVIDIA Grace (power1_oem_info of ACPI meters; "Grace" is all of a socket)
 # and of xgene_hwmon (power*_label), which has a chip for each socket.
-_POWER_OF_SOCKET = re.compile(r"(Grace|CPU|SysIO|Module) Power Socket ([0-9]{1,9})")
+_POWER_OF_SOCKET = compile_later(r"(Grace|CPU|SysIO|Module) Power Socket ([0-9]{1,9})")
 _POWER_OF_CHIP = {"CPU power": "", "IO power": "-io"}
 _SAMPLED = "hwmon power"
 _MOVES_WITHIN_S = 0.01  # a counter that works
@@ -217,10 +217,9 @@ def _keep_readable(domains: Iterable[EnergyDomain]) -> tuple[tuple[EnergyDomain,
     for domain in domains:
         try:
             domain.read()
-        except PermissionError:
-            is_forbidden = True
-        except (OSError, ValueError):
-            continue
+        except (OSError, ValueError) as error:
+            is_forbidden |= isinstance(error, PermissionError)
+            domain.close()
         else:
             usable_by_name.setdefault(domain.name, domain)
     return tuple(usable_by_name.values()), is_forbidden

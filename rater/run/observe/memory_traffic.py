@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -72,6 +73,7 @@ class TrafficSource:
     family = "traffic"
 
     def __init__(self, root: Path, open_event: OpenEvent | None = None) -> None:
+        self._lock = threading.Lock()
         self._counters: list[_Counter] = []
         self.refused: str | None = None  # why counters cannot be opened, and the way out
         if open_event is None and root == Path("/"):
@@ -79,7 +81,7 @@ class TrafficSource:
         if open_event is not None:
             self._open(root, open_event)
         descriptors = [counter.descriptor for counter in self._counters]
-        weakref.finalize(self, _close, descriptors)
+        self._close_once = weakref.finalize(self, _close, descriptors)
         self.places: Sequence[int] = sorted({counter.node for counter in self._counters})
         self.columns: Sequence[str] = sorted({counter.column for counter in self._counters})
 
@@ -97,15 +99,17 @@ class TrafficSource:
 
     def close(self) -> None:
         """Close the counters: none is read any more."""
-        _close(counter.descriptor for counter in self._counters)
-        self._counters = []
+        with self._lock:  # a thread that was given up may read still
+            self._counters = []
+            self._close_once()
 
     def read(self) -> Sequence[Column]:
         """Return bytes by column and node."""
         totals: dict[tuple[str, int], float | None] = {}
-        for counter in self._counters:
+        with self._lock:
+            values = [(counter, _read_counter(counter.descriptor)) for counter in self._counters]
+        for counter, value in values:
             key = (counter.column, counter.node)
-            value = _read_counter(counter.descriptor)
             total = totals.get(key, 0.0)
             totals[key] = (
                 None if value is None or total is None else total + value * counter.unit_bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,6 +70,22 @@ def test_an_older_kernel_without_events_has_the_same_codes_on_sapphire_rapids_al
     server.write("proc/cpuinfo", f"vendor_id\t: GenuineIntel\nmodel\t\t: {SKYLAKE}")
     assert source_of(server).places == []
     assert server.opened == []
+
+
+def test_counters_are_closed_once_and_what_has_their_numbers_then_stays_open(
+    server: Server,
+) -> None:
+    intel(server, SAPPHIRE_RAPIDS)
+    source = source_of(server)
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    source.close()
+    assert len(os.listdir("/proc/self/fd")) == before - len(server.opened)  # noqa: PTH208
+    assert read(source) == {"read_bytes": [None, None], "written_bytes": [None, None]}
+    ends = os.pipe()
+    source.close()
+    del source
+    for end in ends:
+        os.close(end)
 
 
 def test_granite_rapids_adds_both_schedulers(server: Server) -> None:
