@@ -16,6 +16,7 @@ from pathlib import Path
 
 from rater.run.host.procfs import read_text
 from rater.system.patterns import compile_later
+from rater.text.values import signal_name
 
 _LIMITS = (
     ("stack", resource.RLIMIT_STACK),
@@ -128,4 +129,4 @@ def _ignored_signals(fields: Mapping[str, str]) -> int | None:
 def _signals(mask: int) -> Iterator[str]:
     for number in range(1, _USUAL_SIGNALS + 1):
         if mask >> (number - 1) & 1 and number not in _OF_PYTHON:
-            yield signal.Signals(number).name
+            yield signal_name(number)

@@ -48,7 +48,7 @@ from rater.run.workplace.compare_output import CheckResult
 from rater.system.errors import RaterError, RunError
 from rater.system.process import DeferredSignals
 from rater.text.secrets import Redactor
-from rater.text.values import ending_text
+from rater.text.values import ending_text, signal_name
 
 # A thread that holds the interpreter (drawing, SQLite) must not delay a time stamp by the default
 # of 5 ms: it lets another thread in after so long.
@@ -186,7 +186,7 @@ class Supervisor:
         if self._failure is not None:
             return Outcome(RunStatus.FAILED, self._failure, None)
         if self._stopped_by is not None:
-            name = signal.Signals(self._stopped_by).name
+            name = signal_name(self._stopped_by)
             return Outcome(RunStatus.INTERRUPTED, f"stopped by {name}", self._stopped_by)
         if self._suspended is not None:
             return Outcome(RunStatus.INTERRUPTED, self._suspended, None)

@@ -35,6 +35,7 @@ from rater.system.errors import InputError, RaterError
 from rater.system.files import Trusted, user_name
 from rater.system.paths import default_journal_path, sysroot
 from rater.system.process import STOP_SIGNALS, StoppedBySignal, handle_stop_signals, print_error
+from rater.text.values import signal_name
 from rater.workflow.arguments import Output
 from rater.workflow.doctor import RunSettings, restore_leftover_settings, tuned_settings_of
 from rater.workflow.run.head import RunLauncher, utc_timestamp
@@ -83,7 +84,7 @@ class CampaignEnded(Struct, frozen=True):
     @staticmethod
     def stopped(status: int) -> CampaignEnded:
         """Return the end by a signal; `status` is 128 + the number of the signal."""
-        name = signal.Signals(status - 128).name
+        name = signal_name(status - 128)
         return CampaignEnded(RunStatus.INTERRUPTED, f"stopped by {name}", status)
 
 
