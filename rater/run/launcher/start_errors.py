@@ -43,10 +43,10 @@ def start_error(child: Child, place: Placement, record: Record) -> RaterError:
         StartStep.ERROR: spec.stderr,
         StartStep.DIRECTORY: spec.directory,
     }
-    if step not in paths:
+    if step in _SETUP_ADVICE:
         what, advice = _SETUP_ADVICE[step]
         return RunError(f"{prefix}the kernel refused it {what} ({reason}): {advice}")
-    return cannot_open(child.label, step.name.lower(), record.error, paths[step])
+    return cannot_open(child.label, step.name.lower(), record.error, paths.get(step, ""))
 
 
 _FILTER = "a filter of system calls, as containers have, may forbid that: run rater outside of it"
