@@ -94,6 +94,15 @@ def _memory(values: Mapping[str, str]) -> Iterator[InheritedState]:
             text=f"transparent huge pages are switched off{advised} (prctl PR_SET_THP_DISABLE)",
             way_out="start rater without MemoryTHP= of systemd, or the wrapper that does it",
         )
+    adjustment = values.get("process.oom_score_adj", "0")
+    if adjustment not in {"0", ""}:
+        is_spared = adjustment.startswith("-")
+        yield InheritedState(
+            text=f"oom_score_adj {adjustment}: where memory is short, the kernel kills "
+            f"{'other processes before the copies' if is_spared else 'the copies first'}",
+            way_out="choom -n 0 -- rater ...",
+            is_asked=not is_spared,  # every session of a desktop has 100 or more
+        )
     if has_fixed_addresses(values):
         yield InheritedState(
             text="addresses are not random (setarch -R): layouts are fast or slow by chance",
@@ -116,6 +125,12 @@ def _signals_and_limits(values: Mapping[str, str]) -> Iterator[InheritedState]:
         yield InheritedState(
             text=f"{truncate_list(ignored)} ignored: programs that wait for it behave otherwise",
             way_out="start rater from a shell without `trap ''` for it",
+        )
+    blocked = values.get("process.blocked_signals", "none")
+    if blocked.startswith("SIG"):
+        yield InheritedState(
+            text=f"{truncate_list(blocked.split())} blocked: copies do not get it",
+            way_out="start rater from a program that unblocks its signals (sigprocmask)",
         )
     for name, words in _LIMITS.items():
         value = values.get(f"limit.{name}", "unlimited")

@@ -52,7 +52,6 @@ from rater.lab.trace.tracer import (
     TraceTools,
     build_tools,
     costs_beside,
-    ended_text,
     find_valgrind,
     machine_costs,
     read_trace,
@@ -90,7 +89,7 @@ from rater.store.sweeps import PREFIX
 from rater.system.errors import InputError, RunError
 from rater.system.paths import sysroot
 from rater.system.process import print_error
-from rater.text.values import to_dict
+from rater.text.values import ending_text, to_dict
 from rater.workflow.arguments import (
     Output,
     RunArguments,
@@ -244,7 +243,7 @@ def _traced(
     traced = run_traced(tools, stage.run, analysis, stage.limits, None if problems else library)
     if traced.status != 0:
         raise RunError(
-            f"{subject.name} {ended_text(traced.status)} under the tracer (by itself it did not)"
+            f"{subject.name} {ending_text(traced.status)} under the tracer (by itself it did not)"
         )
     return read_trace(
         traced.document,
@@ -421,7 +420,7 @@ class Sandbox:
         def run(spec: CopySpec) -> ChildEnded:
             ended = run_to_end(spec, spec.environment, self.limits)
             if ended.status != 0:
-                raise RunError(f"{self.subject.name} {ended_text(ended.status)}, run by itself")
+                raise RunError(f"{self.subject.name} {ending_text(ended.status)}, run by itself")
             return ended
 
         return self.run((), run)

@@ -54,7 +54,7 @@ from rater.run.programs.compile import (
 from rater.system.errors import InputError, RunError
 from rater.system.files import make_private_folder, replace_file, scratch_folder
 from rater.system.paths import sysroot
-from rater.text.values import signal_name
+from rater.text.values import ending_text
 
 TOOL = "rater"  # valgrind's name of it: --tool=rater
 _SOURCES = Path(__file__).parent / "native"
@@ -501,7 +501,7 @@ def run_traced(
                 finally:
                     kill_group(analyser.pid)
         if analyser.returncode != 0:
-            text = problem.decode(errors="replace").strip() or ended_text(analyser.returncode)
+            text = problem.decode(errors="replace").strip() or ending_text(analyser.returncode)
             raise RunError(f"the analyser of page references failed: {text}")
         return TraceRun(document=json.loads(output), elapsed_s=ended.elapsed_s, status=ended.status)
 
@@ -533,20 +533,13 @@ def _preloaded(library: Path, environment: Mapping[bytes, bytes]) -> dict[bytes,
     }
 
 
-def ended_text(status: int) -> str:
-    """Say how a process ended, by its status as `run_to_end` returns it."""
-    return (
-        f"was killed by {signal_name(-status)}" if status < 0 else f"ended with exit code {status}"
-    )
-
-
 def run_to_end(
     spec: CopySpec,
     environment: Mapping[bytes, bytes],
     limits: Limits,
     descriptors: Sequence[int] = (),
 ) -> ChildEnded:
-    """Run a program to its end; its status is an exit code, or less than 0 a signal.
+    """Run a program to its end; its status is as `ending_text` takes it.
 
     `descriptors` are those it inherits. Raises `InputError` where it cannot be started, `RunError`
     where it takes more than `limits` or the tracer cannot run it.

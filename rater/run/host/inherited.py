@@ -43,7 +43,7 @@ _STATUS_LINE = compile_later(r"^(\w+):[ \t]*(.*)$", re.MULTILINE)
 # A shell hands on each ignored signal, be it from its own parent or from `trap ''`.
 _POSIX_SHELLS = frozenset({"sh", "ash", "bash", "busybox", "dash", "ksh", "ksh93", "mksh", "zsh"})
 # Python ignores these two for itself, and forgets how it was started.
-_OF_PYTHON = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
+_OF_PYTHON = 1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1)
 _USUAL_SIGNALS = 31  # those above are real-time signals, of which glibc keeps some for itself
 _CLAMPS = compile_later(r"^uclamp\.(min|max)\s*:\s*(\d+)$", re.MULTILINE)
 
@@ -87,10 +87,16 @@ def _memory_and_time() -> Iterator[tuple[str, str]]:
 
 def _described(process: Path) -> Iterator[tuple[str, str]]:
     fields = dict(_STATUS_LINE.findall(read_text(process / "status") or ""))
-    ignored = _ignored_signals(fields)
+    ignored = _signal_mask(fields, "SigIgn")
     if ignored is not None:
-        names = [*_signals(ignored), *(["SIGPIPE"] if pipes_are_ignored() else [])]
-        yield "process.ignored_signals", " ".join(names) or "none"
+        of_shell = 1 << (signal.SIGPIPE - 1) if pipes_are_ignored() else 0
+        yield "process.ignored_signals", _signals(ignored & ~_OF_PYTHON | of_shell)
+    blocked = _signal_mask(fields, "SigBlk")
+    if blocked is not None:
+        yield "process.blocked_signals", _signals(blocked)
+    adjustment = read_text(process / "oom_score_adj")
+    if adjustment:
+        yield "process.oom_score_adj", adjustment
     for name, field in (
         ("process.store_bypass", "Speculation_Store_Bypass"),
         ("process.indirect_branch", "SpeculationIndirectBranch"),
@@ -116,17 +122,17 @@ def pipes_are_ignored(proc: Path = Path("/proc")) -> bool:
     except OSError:  # it is another user's, or gone
         return False
     fields = dict(_STATUS_LINE.findall(read_text(parent / "status") or ""))
-    is_ignored = (_ignored_signals(fields) or 0) >> (signal.SIGPIPE - 1) & 1
+    is_ignored = (_signal_mask(fields, "SigIgn") or 0) >> (signal.SIGPIPE - 1) & 1
     return program in _POSIX_SHELLS and bool(is_ignored)
 
 
-def _ignored_signals(fields: Mapping[str, str]) -> int | None:
-    """Return the mask of ignored signals of a process, or None if it is not told."""
-    text = fields.get("SigIgn", "")
+def _signal_mask(fields: Mapping[str, str], name: str) -> int | None:
+    """Return a mask of signals of a process (`SigIgn`, `SigBlk`), or None if it is not told."""
+    text = fields.get(name, "")
     return int(text, 16) if re.fullmatch("[0-9a-f]{1,32}", text) else None
 
 
-def _signals(mask: int) -> Iterator[str]:
-    for number in range(1, _USUAL_SIGNALS + 1):
-        if mask >> (number - 1) & 1 and number not in _OF_PYTHON:
-            yield signal_name(number)
+def _signals(mask: int) -> str:
+    numbers = range(1, _USUAL_SIGNALS + 1)
+    names = [signal_name(number) for number in numbers if mask >> (number - 1) & 1]
+    return " ".join(names) or "none"

@@ -24,9 +24,10 @@ WITHOUT_THP = (
 
 def test_what_copies_inherit_from_this_process_is_told(tmp_path: Path) -> None:
     described = {
-        "status": "Name:\tx\nSigIgn:\t0000000000001201\n"
+        "status": "Name:\tx\nSigBlk:\t0000000000002000\nSigIgn:\t0000000000001201\n"
         "Speculation_Store_Bypass:\tthread force mitigated\n",
         "personality": "00040000",
+        "oom_score_adj": "-500\n",
         "sched": "x (1, #threads: 1)\nuclamp.min                  :        0\n"
         "uclamp.max                  :      512\neffective uclamp.max        :      512\n",
     }
@@ -35,6 +36,8 @@ def test_what_copies_inherit_from_this_process_is_told(tmp_path: Path) -> None:
     settings = dict(process_settings(tmp_path))
     # SIGPIPE (bit 12) is ignored by Python itself.
     assert settings["process.ignored_signals"] == "SIGHUP SIGUSR1"
+    assert settings["process.blocked_signals"] == "SIGALRM"
+    assert settings["process.oom_score_adj"] == "-500"
     assert settings["process.store_bypass"] == "thread force mitigated"
     assert settings["process.personality"] == "40000"
     assert (settings["process.uclamp_min"], settings["process.uclamp_max"]) == ("0", "512")
