@@ -84,7 +84,7 @@ class IndexedRun(Struct, frozen=True, kw_only=True):
     microcode: str | None
     memory_bytes: int | None
     kernel: str | None
-    cpus: int  # that it could use
+    cpus: int  # that it could use; 0: not known, as of imported times
     setting: int  # number of its settings
     copy_runs: int
     failed: int
@@ -97,6 +97,11 @@ class IndexedRun(Struct, frozen=True, kw_only=True):
         """Suite, size, label and mode."""
         parts = (self.suite or "a command", self.size, self.tune, self.mode)
         return ", ".join(filter(None, parts))
+
+    @property
+    def cpus_text(self) -> str | None:
+        """What people read of the CPUs that it could use."""
+        return count(self.cpus, "CPU") if self.cpus else None
 
     @property
     def memory_text(self) -> str | None:

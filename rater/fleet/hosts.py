@@ -520,7 +520,7 @@ def _apart(kind: IndexedRun, first: IndexedRun) -> Iterator[str]:
     if is_other_memory(kind, first):
         yield f"memory {kind.memory_text or 'not known'}"
     if kind.cpus != first.cpus:
-        yield f"{kind.cpus} usable CPUs"
+        yield f"{kind.cpus} usable CPUs" if kind.cpus else "usable CPUs not known"
     if kind.copies != first.copies:
         yield f"{kind.copies} copies"
     if kind.workload_text != first.workload_text:

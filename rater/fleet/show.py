@@ -194,7 +194,7 @@ def finding_text(slow: SlowHost) -> str:
 
 def _about_kind(kind: IndexedRun) -> str:
     parts = (
-        *(kind.cpu_model, count(kind.cpus, "CPU"), kind.memory_text),
+        *(kind.cpu_model, kind.cpus_text, kind.memory_text),
         kind.microcode and f"microcode {kind.microcode}",
         kind.kernel and f"kernel {kind.kernel}",
         f"{count(kind.copies, 'copy', 'copies')} of {kind.workload_text}",

@@ -118,6 +118,7 @@ def test_a_host_whose_median_copy_is_level_is_slow_in_a_part() -> None:
         ({"cpu_model": "CPU 10"}, "CPU CPU 10"),
         ({"memory_bytes": 32 << 30}, "memory 32 GiB"),
         ({"cpus": 3}, "3 usable CPUs"),
+        ({"cpus": 0}, "usable CPUs not known"),
         ({"copies": 3}, "3 copies"),
     ],
 )
@@ -134,6 +135,7 @@ def test_hosts_of_another_kind_stand_apart(other: dict[str, Any], apart: str) ->
     text = screen(comparison)
     assert ("(median) compared with hosts of another kernel or microcode" in text) is same
     assert text.startswith(f"Fleet 1: {'1 slow host' if same else 'No slow hosts'}. 7 hosts")
+    assert "0 CPUs" not in text
     assert (second.apart, second.visible_one) == ((apart,), None)
     assert second.why_not
 
