@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 from dataclasses import dataclass
@@ -660,12 +661,13 @@ def test_copies_wait_until_all_are_ready_and_then_for_their_turns(matrix_program
         stdout=subprocess.PIPE,
     ) as second:
         began_s = time.monotonic()
-        first, _ = measured(matrix_program, "bandwidth", **shared, RATER_COPY="0")
+        first, first_s = measured(matrix_program, "bandwidth", **shared, RATER_COPY="0")
         output, _ = second.communicate()
         took_s = time.monotonic() - began_s
     assert first["bandwidth"] > 0
     assert output.startswith(b"bandwidth ")
     assert took_s >= 1.1 * WINDOW_S + WINDOW_S  # whenever the second copy began
+    assert first_s >= 2 * WINDOW_S  # it stays until the second is through, to be looked at
 
 
 def test_fewer_turns_than_copies_are_refused(matrix_program: Path) -> None:
@@ -686,6 +688,23 @@ def test_leaders_wait_for_each_load_and_the_others_read(matrix_program: Path) ->
     # Reading a sixteenth of the time, a line takes sixteen times as long as reading always.
     assert reader["line1"] > 4 * reader["line5"]
     assert leader.keys() == reader.keys()
+
+
+def test_a_pause_in_a_window_does_not_change_what_is_told(matrix_program: Path) -> None:
+    usual, _ = measured(matrix_program, "compute")
+    with subprocess.Popen(
+        [matrix_program, "compute", "256", "20"],
+        env=os.environ | {"MATRIX_WINDOW_MS": "400"},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as program:
+        time.sleep(0.2)  # half of the window, and no harm where that is over
+        program.send_signal(signal.SIGSTOP)
+        time.sleep(1.0)  # 1.4 s for .4 s of work: the mean is below a third
+        program.send_signal(signal.SIGCONT)
+        output, _ = program.communicate()
+    paused = float(output.split()[1])
+    assert paused > usual["rate"] / 2
 
 
 def test_what_is_no_number_is_refused(matrix_program: Path) -> None:

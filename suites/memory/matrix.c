@@ -5,8 +5,9 @@
  *   loaded     reads, or dependent loads by leaders, in five windows of growing load
  *   compute    arithmetic in registers
  *
- * A copy sets up its memory, sleeps until its turn, and works for that time and no other. So one
- * run measures many places one after another. The turns begin when all copies are ready: each
+ * A copy sets up its memory, sleeps until its turn, and works for that time and no other, and
+ * sleeps until the last turn is over. So one run measures many places one after another, and each
+ * copy can be looked at all the while. The turns begin when all copies are ready: each
  * tells copy 0, which tells all of them the moment. They talk through sockets without files, which
  * end with their copies.
  *
@@ -16,7 +17,8 @@
  *   MATRIX_TURNS     `0,0,1`: the turn of each copy; else all work together, each as it is ready
  *   MATRIX_LEADERS   `0,8`: copies that wait for each load when loaded
  *
- * The first part of a window warms up, and is not timed.
+ * The first part of a window warms up, and is not timed. What is told is the median of pieces of a
+ * millisecond or more.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,9 +29,9 @@
 
 #include "../mini/clock.h"
 
-enum { LINE_BYTES = 64, LOADS = 2000, STEPS = 5, BLOCK_WORDS = 8192, ROUNDS = 20000 };
+enum { LINE_BYTES = 64, LOADS = 2000, STEPS = 5, BLOCK_WORDS = 8192, ROUNDS = 20000, PIECES = 1000 };
 enum { READY_S = 600 }; /* so long copies wait for each other */
-static const double WARM_SHARE = 0.2, GAP_SHARE = 0.1, AGREED_S = 0.02;
+static const double WARM_SHARE = 0.2, GAP_SHARE = 0.1, AGREED_S = 0.02, LEAST_PIECE_S = 0.001;
 /* Shares of the time that copies read in, in the windows of `loaded`. */
 static const double LOADS_OF_STEPS[STEPS] = {0.0625, 0.25, 0.5, 0.75, 1.0};
 
@@ -83,6 +85,17 @@ static int number_at(const char *list, int64_t place)
     if (list == NULL)
         die("MATRIX_TURNS has fewer turns than there are copies");
     return (int)strtol(list, NULL, 10);
+}
+
+static int largest_of(const char *list)
+{
+    int largest = 0;
+    for (; list != NULL; list = strchr(list, ',')) {
+        list += *list == ',';
+        const int number = (int)strtol(list, NULL, 10);
+        largest = number > largest ? number : largest;
+    }
+    return largest;
 }
 
 static struct sockaddr_un address_of(int64_t copy, socklen_t *length)
@@ -207,26 +220,43 @@ static int64_t compute(struct work *work)
     return ROUNDS;
 }
 
-/* Nanoseconds of one of the things that `step` counts, over a window that begins at a moment. */
+static int by_size(const void *left, const void *right)
+{
+    const double one = *(const double *)left, other = *(const double *)right;
+    return (one > other) - (one < other);
+}
+
+/* Nanoseconds of one of the things that `step` counts, in the median piece of a window that begins
+ * at a moment. Pieces in which something else had the CPU are few, and do not move the median. */
 static double measure(struct work *work, int64_t (*step)(struct work *), double begin_s,
                       double window_s, double share)
 {
-    wait_until(begin_s);
+    static double pieces_ns[PIECES];
     const double warm_s = begin_s + WARM_SHARE * window_s, end_s = begin_s + window_s;
-    double now = now_s(), counted_from_s = now;
+    const double part_s = window_s / PIECES;
+    const double piece_s = part_s > LEAST_PIECE_S ? part_s : LEAST_PIECE_S;
+    int pieces = 0;
     int64_t done = 0;
-    for (bool warm = false; now < end_s || done == 0; now = now_s()) {
-        if (!warm && now >= warm_s) {
-            warm = true, done = 0, counted_from_s = now;
-        }
+    wait_until(begin_s);
+    double now = now_s(), from_s = now;
+    while (pieces < PIECES && (pieces == 0 || now < end_s)) {
+        const double step_s = now;
         done += step(work);
+        now = now_s();
         if (share < 1) { /* idle, so that the step took this share of the time */
-            const double idle_until_s = now + (now_s() - now) / share;
-            while (now_s() < idle_until_s)
-                ;
+            const double idle_until_s = step_s + (now - step_s) / share;
+            while (now < idle_until_s)
+                now = now_s();
+        }
+        if (now < warm_s) {
+            done = 0, from_s = now;
+        } else if (now - from_s >= piece_s) {
+            pieces_ns[pieces++] = (now - from_s) / (double)done * 1e9;
+            done = 0, from_s = now;
         }
     }
-    return (now - counted_from_s) / (double)done * 1e9;
+    qsort(pieces_ns, (size_t)pieces, sizeof *pieces_ns, by_size);
+    return pieces_ns[pieces / 2];
 }
 
 int main(int argc, char **argv)
@@ -265,7 +295,8 @@ int main(int argc, char **argv)
 
     const double slot_s = window_s * (1 + GAP_SHARE);
     const int windows = latency ? 2 : loaded ? STEPS : 1;
-    double begin_s = (agree ? agreed_moment_s(own, copy) : now_s()) + turn * windows * slot_s;
+    const double first_s = agree ? agreed_moment_s(own, copy) : now_s();
+    double begin_s = first_s + turn * windows * slot_s;
     if (latency) {
         printf("latency %.4f ns\n", measure(&work, chase, begin_s, window_s, 1));
         begin_s += slot_s;
@@ -280,6 +311,8 @@ int main(int argc, char **argv)
                measure(&work, leads ? chase : read_block, begin_s, window_s,
                        leads ? 1 : LOADS_OF_STEPS[i]));
     __asm__ volatile("" : : "r"(work.sum), "r"(work.at) : "memory");
+    if (agree) /* until all are through: a copy that ended could not be looked at any more */
+        wait_until(first_s + (largest_of(turns) + 1) * windows * slot_s);
     printf("measured\n");
     free(work.lines);
     return finish();
