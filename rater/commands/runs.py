@@ -62,6 +62,10 @@ def _rerun(arguments: Namespace) -> int:
     )
 
 
+def _comma_separated(text: str) -> list[str]:
+    return text.split(",")
+
+
 def _checkup(arguments: Namespace) -> int:
     from rater.workflow.run.checkup import CheckupOptions, checkup
 
@@ -72,6 +76,7 @@ def _checkup(arguments: Namespace) -> int:
             tuned=arguments.tuned,
             page=arguments.page,
             mix=arguments.mix,
+            only=[part for parts in arguments.only for part in parts],
             seed=arguments.seed,
         ),
         start_options=start_options_of(arguments),
@@ -332,13 +337,17 @@ $ rater versus 'gzip -kc1 f' 'zstd -c1 f' --format md
 @tuned
 --mix SUITE          what runs on all CPUs at once, SUITE[/BENCHMARK,...], or none; default: four
                      kernels of suite mini
+--only SECTION[,...]:words ...  only these of doctor, facts, memory, cores, mix: after a change of
+                     modules, the memory. It takes as much less time as there are fewer runs
 --page FILE:path     also write the verdicts and matrices as an HTML page
 --seed N:int         seed of the order of the runs (default: by chance)
 {START}
 --quiet              no progress
 $ rater checkup
 $ rater checkup --quick --page checkup.html
+$ rater checkup --only memory
 """,
+        types={"words": _comma_separated},
         tables=True,
         traits=CommandTrait.STARTS | CommandTrait.RESTORES,
         description="Is this machine as it should be? Measure latency and bandwidth of memory from "

@@ -29,6 +29,16 @@ _WINDOW_WITH_GAP = 1.1  # matrix.c: GAP_SHARE
 _LEAST_PROOF_S = 0.2
 
 
+class CheckupPart(StrEnum):
+    """What a checkup looks at; `--only` names one."""
+
+    DOCTOR = "doctor"
+    FACTS = "facts"
+    MEMORY = "memory"
+    CORES = "cores"
+    MIX = "mix"
+
+
 class CheckupProbe(StrEnum):
     """What a run of a checkup measures; but for the mix, a benchmark of suite `matrix`."""
 
@@ -37,6 +47,12 @@ class CheckupProbe(StrEnum):
     LOADED = "node-loaded"
     CORE = "core"
     MIX = "mix"
+
+    @property
+    def part(self) -> CheckupPart:
+        """The part of a checkup that it belongs to."""
+        others = {CheckupProbe.CORE: CheckupPart.CORES, CheckupProbe.MIX: CheckupPart.MIX}
+        return others.get(self, CheckupPart.MEMORY)
 
 
 # Windows one after another in a turn, as matrix.c has them.

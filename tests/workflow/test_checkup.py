@@ -16,21 +16,23 @@ from tests.support.calls import query_rows, rater
 from tests.support.json_schemas import closed, schema_of
 
 
-def test_a_checkup_of_one_round_measures_all_and_cannot_tell(
+def test_a_checkup_of_memory_alone_says_what_it_left_out_and_one_round_cannot_tell(
     monkeypatch: pytest.MonkeyPatch, database: Path, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(checkup, "QUICK", replace(QUICK, rounds=1, total_s=0.5))
-    few = (CheckupProbe.LATENCY, CheckupProbe.CORE)  # a run each
+    few = (CheckupProbe.LATENCY, CheckupProbe.CORE)  # a run each, if it is asked for
 
     def points(*machine: Any) -> tuple[CheckupPoint, ...]:
         return tuple(point for point in checkup_points(*machine) if point.probe in few)
 
     monkeypatch.setattr(checkup, "checkup_points", points)
     page = tmp_path / "page.html"
-    done = rater("checkup", "--quick", "--mix", "none", "--json", "--page", page)
+    done = rater("checkup", "--quick", "--only", "memory", "--json", "--page", page)
     document = json.loads(done.stdout)
     assert [*Draft202012Validator(closed(schema_of("checkup"))).iter_errors(document)] == []
     sections = {section["name"]: section for section in document["sections"]}
+    assert [*sections] == ["latency of memory, one CPU", "bandwidth, one CPU"]
+    assert document["left_out"] == ["doctor", "facts", "cores", "mix"]
     latency = sections["latency of memory, one CPU"]
     assert done.returncode == document["status"] != 0
     assert latency["verdict"] == "CANNOT TELL"
@@ -40,6 +42,29 @@ def test_a_checkup_of_one_round_measures_all_and_cannot_tell(
     assert tags == [(document["checkup"],)]
     text = page.read_text()
     assert 0 < text.index("latency of memory, one CPU: ") < text.index("CPUs of node, memory of")
+    assert "Not looked at: doctor, facts, cores, mix." in text
+
+
+def test_a_checkup_without_runs_holds_nothing_from_others(database: Path) -> None:
+    done = rater("checkup", "--only", "facts", "--json")
+    document = json.loads(done.stdout)
+    assert [section["name"] for section in document["sections"]] == ["facts of the machine"]
+    assert (document["runs"], database.exists()) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("--only", "memory,ram"),
+            "--only ram: is no section of a checkup; expected one of doctor",
+        ),
+        (("--only", "mix", "--mix", "none"), "--only mix: --mix none leaves it out"),
+    ],
+)
+def test_a_section_that_cannot_be_is_refused(words: tuple[str, ...], said: str) -> None:
+    done = rater("checkup", *words)
+    assert (done.returncode, said in done.stderr) == (2, True)
 
 
 def test_a_page_that_is_no_page_of_rater_is_not_written_over(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 
@@ -54,52 +55,26 @@ class CheckupSection(Struct, frozen=True, kw_only=True):
     cells: CellsJudgement | None = None
 
 
-class CheckupMeasure(Struct, frozen=True, kw_only=True):
+class CheckupMeasure(Struct, frozen=True):
     """A quantity that has a section of its own."""
 
     name: str
     probe: CheckupProbe
     metric: str
     unit: str
-    higher_is_worse: bool
+
+    @property
+    def higher_is_worse(self) -> bool:
+        """Whether it is a time; the others are rates."""
+        return self.unit == "ns"
 
 
 MEASURES = (
-    CheckupMeasure(
-        name=_LATENCY,
-        probe=CheckupProbe.LATENCY,
-        metric="latency",
-        unit="ns",
-        higher_is_worse=True,
-    ),
-    CheckupMeasure(
-        name="bandwidth, one CPU",
-        probe=CheckupProbe.LATENCY,
-        metric="bandwidth",
-        unit="GB/s",
-        higher_is_worse=False,
-    ),
-    CheckupMeasure(
-        name=_BANDWIDTH,
-        probe=CheckupProbe.BANDWIDTH,
-        metric="bandwidth",
-        unit="GB/s",
-        higher_is_worse=False,
-    ),
-    CheckupMeasure(
-        name="loaded latency, five loads",
-        probe=CheckupProbe.LOADED,
-        metric="line",
-        unit="ns",
-        higher_is_worse=True,
-    ),
-    CheckupMeasure(
-        name="each core alone",
-        probe=CheckupProbe.CORE,
-        metric="rate",
-        unit="per us",
-        higher_is_worse=False,
-    ),
+    CheckupMeasure(_LATENCY, CheckupProbe.LATENCY, "latency", "ns"),
+    CheckupMeasure("bandwidth, one CPU", CheckupProbe.LATENCY, "bandwidth", "GB/s"),
+    CheckupMeasure(_BANDWIDTH, CheckupProbe.BANDWIDTH, "bandwidth", "GB/s"),
+    CheckupMeasure("loaded latency, five loads", CheckupProbe.LOADED, "line", "ns"),
+    CheckupMeasure("each core alone", CheckupProbe.CORE, "rate", "per us"),
 )
 
 
@@ -156,18 +131,13 @@ def _shares_by_cpu(run: StoredRun) -> dict[int | None, float]:
     the most to others.
     """
     shares = shares_of_others(run, run_counters(run))
-    by_cpu = group_by_key(
-        (copy.cpu, (copy.cpu_s or 0.0, shares[copy.phase, copy.copy, copy.step] or 0.0))
-        for copy in run.copies
-    )
-    return {cpu: _share_of_cpu(copies) for cpu, copies in by_cpu.items()}
-
-
-def _share_of_cpu(copies: Sequence[tuple[float, float]]) -> float:
-    """Return the share of others; `copies` are seconds that each ran, and its own share."""
-    lost_s = max(ran_s * share / max(1 - share, 1e-6) for ran_s, share in copies)
-    wanted_s = lost_s + sum(ran_s for ran_s, _ in copies)
-    return lost_s / wanted_s if wanted_s else 0.0
+    ran_s: defaultdict[int | None, float] = defaultdict(float)
+    lost_s: defaultdict[int | None, float] = defaultdict(float)
+    for copy in run.copies:
+        copy_s, share = copy.cpu_s or 0.0, shares[copy.phase, copy.copy, copy.step] or 0.0
+        ran_s[copy.cpu] += copy_s
+        lost_s[copy.cpu] = max(lost_s[copy.cpu], copy_s * share / max(1 - share, 1e-6))
+    return {cpu: lost_s[cpu] / ((ran_s[cpu] + lost_s[cpu]) or 1.0) for cpu in ran_s}
 
 
 def _values(
@@ -304,10 +274,7 @@ def facts_section(
         if section.cells and section.verdict is not CheckupVerdict.UNKNOWN
     }
     bandwidth, latency = (rated.get(name, {}) for name in (_BANDWIDTH, _LATENCY))
-    ratings = [
-        *_rated_by_channels(settings, bandwidth),
-        *_rated_by_firmware(settings, bandwidth, latency),
-    ]
+    ratings = [*_ratings(settings, bandwidth, latency)]
     odd = [*_odd_modules(settings), *(text for text, is_met in ratings if not is_met)]
     lines = [text for text, is_met in ratings if is_met]
     unknown = [name.removeprefix("unread.") for name in settings if name.startswith("unread.")]
@@ -335,43 +302,39 @@ def _odd_modules(settings: Mapping[str, str]) -> Iterator[str]:
         yield f"memory modules are not alike: {', '.join(modules)}"
 
 
-def _rated_by_channels(
-    settings: Mapping[str, str], bandwidth: Mapping[tuple[int, ...], float]
-) -> Iterator[tuple[str, bool]]:
-    """Yield what all nodes read of their own memory, of what all channels transfer."""
-    local = [value for place, value in bandwidth.items() if place[0] == place[1]]
-    if "dimms.peak_mb_s" in settings and local:
-        peak, had = int(settings["dimms.peak_mb_s"]) / 1e3, sum(local)
-        share = percent(had / peak, 0)
-        text = f"{had:.4g} GB/s read, {share} % of the {peak:.4g} of its channels"
-        yield text, had >= _LEAST_OF_PEAK * peak
-
-
-def _rated_by_firmware(
+def _ratings(
     settings: Mapping[str, str],
     bandwidth: Mapping[tuple[int, ...], float],
     latency: Mapping[tuple[int, ...], float],
 ) -> Iterator[tuple[str, bool]]:
-    """Yield what CPUs had of a node's memory, of what HMAT promises to those nearest to it."""
+    """Yield what was had of what channels transfer and firmware (HMAT) promises; is it enough?
+
+    All nodes together read their own memory. A promise is that of a node to the nodes nearest to
+    it.
+    """
+    local = [value for place, value in bandwidth.items() if place[0] == place[1]]
+    if "dimms.peak_mb_s" in settings and local:
+        yield _read_of(sum(local), int(settings["dimms.peak_mb_s"]) / 1e3, "of its channels")
     for name, initiators in settings.items():
-        match = re.fullmatch(r"hmat\.node(\d+)\.initiators", name)
+        match = re.fullmatch(r"(hmat\.node(\d+)\.)initiators", name)
         for initiator in initiators.split(",") if match else ():
             assert match is not None
-            place = (int(initiator), int(match[1]))
+            place = (int(initiator), int(match[2]))
             where = place_text(place, CheckupProbe.LATENCY)
-            promised = settings.get(f"hmat.node{match[1]}.read_bandwidth_mb_s")
+            promised = settings.get(f"{match[1]}read_bandwidth_mb_s")
             if promised and place in bandwidth:
-                peak, had = int(promised) * _MIB / 1e9, bandwidth[place]
-                share = percent(had / peak, 0)
-                text = f"{where}: {had:.4g} GB/s read, {share} % of the {peak:.4g} promised"
-                yield text, had >= _LEAST_OF_PEAK * peak
-            promised = settings.get(f"hmat.node{match[1]}.read_latency_ns")
+                text, is_met = _read_of(bandwidth[place], int(promised) * _MIB / 1e9, "promised")
+                yield f"{where}: {text}", is_met
+            promised = settings.get(f"{match[1]}read_latency_ns")
             if promised and place in latency:
                 times = latency[place] / int(promised)
-                text = (
-                    f"{where}: {latency[place]:.4g} ns, {times:.1f} times the {promised} promised"
-                )
-                yield text, times <= _MOST_LATENCY
+                said = f"{latency[place]:.4g} ns, {times:.1f} times the {promised} promised"
+                yield f"{where}: {said}", times <= _MOST_LATENCY
+
+
+def _read_of(had: float, peak: float, of: str) -> tuple[str, bool]:
+    share = percent(had / peak, 0)
+    return f"{had:.4g} GB/s read, {share} % of the {peak:.4g} {of}", had >= _LEAST_OF_PEAK * peak
 
 
 def mix_section(

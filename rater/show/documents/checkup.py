@@ -33,3 +33,4 @@ class CheckupDocument(TypedDict):
     took_s: Annotated[float, "Seconds that it took."]
     runs: Annotated[list[int], "Its runs."]
     sections: Annotated[list[CheckupSectionJson], "Its sections."]
+    left_out: Annotated[list[str], "What it did not look at: doctor, facts, memory, cores, mix."]

@@ -25,6 +25,7 @@ def checkup_document(
     *,
     status: int,
     took_s: float,
+    left_out: Sequence[str],
 ) -> CheckupDocument:
     """Return a checkup for JSON and its screen."""
     return {
@@ -51,6 +52,7 @@ def checkup_document(
             }
             for section in sections
         ],
+        "left_out": [*left_out],
     }
 
 
@@ -64,6 +66,7 @@ def checkup_page_parts(document: CheckupDocument) -> Iterator[Part]:
         )
         for section in document["sections"]
     )
+    yield from _left_out(document)
     yield from _matrices(document)
 
 
@@ -80,8 +83,14 @@ def checkup_parts(document: CheckupDocument) -> Iterator[Part]:
         ),
         style=lambda row: _STYLES.get(row["verdict"], ""),
     )
+    yield from _left_out(document)
     if document["runs"]:
         yield f"Its runs: {format_list(document['runs'])}, and `rater list` has their tags."
+
+
+def _left_out(document: CheckupDocument) -> Iterator[str]:
+    if document["left_out"]:
+        yield f"Not looked at: {', '.join(document['left_out'])}."
 
 
 def _matrices(document: CheckupDocument) -> Iterator[ViewTable]:

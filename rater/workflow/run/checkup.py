@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +32,7 @@ from rater.plan.checkup import (
     QUICK,
     TAG,
     CheckupLimits,
+    CheckupPart,
     CheckupPoint,
     CheckupProbe,
     checkup_points,
@@ -46,7 +47,9 @@ from rater.plan.topology import Topology
 from rater.record.run import RunStatus
 from rater.record.stored import RunHead
 from rater.run.host import discover as machine
+from rater.run.host.hardware import hardware_facts
 from rater.run.host.memory import read_node_memory
+from rater.run.launcher.processor import processor_facts
 from rater.show.html.shell import html_parts, page_html
 from rater.show.results.checkup import checkup_document, checkup_page_parts, checkup_parts
 from rater.system.errors import InputError, RaterError
@@ -78,6 +81,7 @@ class CheckupOptions(Struct, frozen=True, kw_only=True):
     tuned: bool
     page: Path | None
     mix: str | None  # None: the usual one
+    only: Sequence[str]  # parts; empty: all
     seed: int | None
 
 
@@ -85,25 +89,16 @@ def checkup(output: Output, options: CheckupOptions, start_options: StartOptions
     """Make the runs and print the verdicts; 0 all pass, 1 look here, 3 cannot tell."""
     if options.page is not None:
         check_page(options.page, force=start_options.force)
-    topology = machine.discover_topology()
     limits = QUICK if options.quick else FULL
     if options.mix is not None:
         limits = replace(limits, mix="" if options.mix == NO_MIX else options.mix)
-    free_bytes = {node: memory.free_bytes for node, memory in read_node_memory().items()}
-    cpus_by_node = usable_cpus(topology)
-    if not cpus_by_node:
-        raise InputError("no CPU that may be used belongs to a NUMA node with memory of its own")
-    usable = {node.os for node in topology.nodes if node.gives_memory}
-    points = checkup_points(
-        topology,
-        cpus_by_node,
-        {node: free for node, free in free_bytes.items() if node in usable and free},
-    )
-    points = tuple(it for it in points if it.probe is not CheckupProbe.MIX or limits.mix)
+    parts = _chosen_parts(options.only, has_mix=bool(limits.mix))
+    topology = machine.discover_topology()
+    all_points = _points_of(topology)
+    points = tuple(point for point in all_points if point.probe.part in parts)
     name = uuid.uuid4().hex[:8]
     request = start_options.on(Request(tuned=options.tuned, tags=((TAG, name),)))
     seed = random.randrange(1 << 31) if options.seed is None else options.seed
-    slots = order_slots(range(len(points)), limits.rounds, BlockOrder.SHUFFLED, seed)
     findings = examine(facts_now(sysroot(), with_load=True))
     tuned = tuned_settings(findings, names_here(sysroot())) if options.tuned else {}
     campaign = _Checkup(
@@ -111,18 +106,45 @@ def checkup(output: Output, options: CheckupOptions, start_options: StartOptions
         points=Trusted(
             {place: CampaignPoint(point.probe, request, None) for place, point in enumerate(points)}
         ),
-        slots=slots,
+        slots=order_slots(range(len(points)), limits.rounds, BlockOrder.SHUFFLED, seed),
         retries=_RETRIES,
         output=output,
         quiet=True,
         name=name,
+        parts=parts,
         topology=topology,
         plan=points,
-        limits=limits,
+        limits=replace(limits, total_s=limits.total_s * len(points) / len(all_points)),
         page=options.page,
-        sections=[doctor_section(findings, tuned)],
+        doctor=doctor_section(findings, tuned),
     )
-    return campaign.execute().exit_status
+    # Without runs nothing is held from others.
+    return (campaign.execute() if points else campaign.conclude()).exit_status
+
+
+def _chosen_parts(only: Sequence[str], *, has_mix: bool) -> tuple[CheckupPart, ...]:
+    """Return the parts to look at, in their order. Raises `InputError`."""
+    unknown = [word for word in only if word not in [*CheckupPart]]
+    if unknown:
+        expected = f"expected one of {', '.join(CheckupPart)}"
+        raise InputError(f"--only {unknown[0]}: is no section of a checkup; {expected}")
+    if CheckupPart.MIX in only and not has_mix:
+        raise InputError(f"--only {CheckupPart.MIX}: --mix {NO_MIX} leaves it out; drop one")
+    parts = tuple(part for part in CheckupPart if not only or part in only)
+    return parts if has_mix else tuple(part for part in parts if part is not CheckupPart.MIX)
+
+
+def _points_of(topology: Topology) -> tuple[CheckupPoint, ...]:
+    """Return the runs of a round of a whole checkup."""
+    memory = read_node_memory()
+    cpus_by_node = usable_cpus(topology)
+    if not cpus_by_node:
+        raise InputError("no CPU that may be used belongs to a NUMA node with memory of its own")
+    nodes = [node.os for node in topology.nodes if node.gives_memory and node.os in memory]
+    free_bytes = {node: memory[node].free_bytes for node in nodes}
+    return checkup_points(
+        topology, cpus_by_node, {node: free for node, free in free_bytes.items() if free}
+    )
 
 
 @dataclass(kw_only=True)
@@ -130,14 +152,14 @@ class _Checkup(Campaign[MadeRun]):
     """All probes in rounds, and the verdicts that come of them."""
 
     name: str
+    parts: Sequence[CheckupPart]
     topology: Topology
     plan: Sequence[CheckupPoint]
     limits: CheckupLimits
     page: Path | None
-    sections: list[CheckupSection]
+    doctor: CheckupSection
     _probes: list[ProbeRun] = field(default_factory=list)
     _mixes: list[RunHead] = field(default_factory=list)
-    _settings: Mapping[str, str] = field(default_factory=dict)
     _failed: list[str] = field(default_factory=list)
     _began_s: float = field(default_factory=time.monotonic)
     _round: int = 0
@@ -185,7 +207,6 @@ class _Checkup(Campaign[MadeRun]):
         if run is None or examined.status:
             self._failed.append(f"run {examined.number}: {examined.reason or 'is not stored'}")
             return
-        self._settings = self._settings or dict(run.settings)
         if point.probe is CheckupProbe.MIX:
             self._mixes.append(run.head)
         else:
@@ -196,28 +217,38 @@ class _Checkup(Campaign[MadeRun]):
 
     def conclude(self) -> CampaignEnded:
         """Print the verdicts, and write the page."""
-        measured = (measure_section(it, self._probes, self.topology) for it in MEASURES)
-        sections = [section for section in measured if section is not None]
-        self.sections += [facts_section(self._settings, sections), *sections]
-        if self._mixes:
-            self.sections.append(self._judge_mix())
-        if self._failed:
-            verdict, lines = CheckupVerdict.UNKNOWN, tuple(dict.fromkeys(self._failed))
-            self.sections.append(
-                CheckupSection(name="runs that failed", verdict=verdict, lines=lines)
-            )
-        status = exit_status(self.sections)
+        sections = [*self._judge()]
+        status = exit_status(sections)
         document = checkup_document(
             self.name,
-            self.sections,
+            sections,
             sorted([probe.run for probe in self._probes] + [head.run for head in self._mixes]),
             status=status,
             took_s=time.monotonic() - self._began_s,
+            left_out=[part for part in CheckupPart if part not in self.parts],
         )
         print_view(self.output, document, checkup_parts)
         if self.page is not None:
             replace_file(self.page, _page(document).encode(), mode=_PAGE_MODE)
         return CampaignEnded(RunStatus.COMPLETE, None, status)
+
+    def _judge(self) -> Iterator[CheckupSection]:
+        """Yield the sections that were asked for."""
+        measured = [measure_section(it, self._probes, self.topology) for it in MEASURES]
+        sections = [section for section in measured if section is not None]
+        if CheckupPart.DOCTOR in self.parts:
+            yield self.doctor
+        if CheckupPart.FACTS in self.parts:
+            yield facts_section(dict(hardware_facts()) | dict(processor_facts()), sections)
+        yield from sections
+        if self._mixes:
+            yield self._judge_mix()
+        if self._failed:
+            yield CheckupSection(
+                name="runs that failed",
+                verdict=CheckupVerdict.UNKNOWN,
+                lines=tuple(dict.fromkeys(self._failed)),
+            )
 
     def _judge_mix(self) -> CheckupSection:
         """Return what divots say of the runs on all CPUs at once."""
