@@ -306,6 +306,8 @@ class SettingsSession:
         for setting, content in contents.items():
             for file in setting.files:
                 if not same_value(content, present[file]):
+                    # A signal may come before it is read back; then it holds any value of ours.
+                    self._last.pop(file, None)
                     try:
                         write_value(self._root, file, content)
                     except OSError as error:

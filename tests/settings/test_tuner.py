@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ import pytest
 
 from rater.settings import restore as putback
 from rater.settings import tuner as tuner_module
+from rater.settings.known import write_value
 from rater.settings.restore import find_leftovers, forget_leftovers, restore_leftovers
 from rater.settings.tuner import SettingChangedError, SettingsSession
 from rater.system.errors import InputError, RunError
+from rater.system.process import StoppedBySignal
 from tests.support.settings_tree import (
     BOOT_ID,
     CPUFREQ,
@@ -253,6 +256,25 @@ def test_two_knobs_that_are_the_same_thing_are_refused(box: Box) -> None:
             )
         with pytest.raises(InputError, match=r"smt\.control takes away the CPUs that governor"):
             tuner.refuse_unless_settable({"smt.control": ["off"], "governor": ["performance"]})
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_value_that_a_signal_kept_from_being_read_back_is_still_ours(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuner = box.tuner()
+    tuner.set({"swappiness": "10"})
+
+    def write_and_stop(root: Path, file: str, content: str) -> None:
+        write_value(root, file, content)
+        raise StoppedBySignal(signal.SIGTERM)
+
+    with monkeypatch.context() as patched, pytest.raises(StoppedBySignal):
+        patched.setattr("rater.settings.tuner.write_value", write_and_stop)
+        tuner.set({"swappiness": "20"})
+    tuner.set({"swappiness": "60"})  # as what ran puts back what was before it
+    tuner.restore()
+    assert (box.line(SWAPPINESS), box.journal.exists()) == ("60", False)
 
 
 @pytest.mark.usefixtures("kernel")

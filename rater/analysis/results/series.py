@@ -268,13 +268,11 @@ def _cpu_times(
             rows = [
                 cpu.rate(column, member, _HUNDREDTH_S) for member in members for column in columns
             ]
-            return _scaled(_sum_all(rows), len(members))
+            return _shares(rows, len(members))
 
         busy = mean_share("user", "system")
         of_copies = [copy_cpu[number] for number in sorted(group.copies) if number in copy_cpu]
-        copies_share = (
-            _scaled(_sum_all(of_copies), len(members)) if of_copies else (0.0,) * len(busy)
-        )
+        copies_share = _shares(of_copies, len(members)) if of_copies else (0.0,) * len(busy)
         irq, steal = mean_share("irq"), mean_share("steal")
         worked = sum(map(_mean, (busy, irq, steal)))
         is_missed = _mean(copies_share) > worked + _MISSED_SHARE
@@ -320,5 +318,10 @@ def _mean(values: Values) -> float:
     return sum(numbers) / len(numbers) if numbers else 0.0
 
 
-def _scaled(values: Values, divisor: float) -> Values:
-    return tuple(None if value is None else value / divisor for value in values)
+def _shares(rows: Sequence[Values], cpus: int) -> Values:
+    """Return what rows took together of the time of some CPUs, at most all of it.
+
+    The kernel counts ticks of 10 ms: an interval may have one more than it is long, or many more
+    where a hypervisor ticked late.
+    """
+    return tuple(None if value is None else min(value / cpus, 1.0) for value in _sum_all(rows))

@@ -57,6 +57,14 @@ def test_what_copies_did_not_use_of_a_cpu_others_did() -> None:
     assert phase.seconds == (0, 5, 10)
 
 
+def test_a_tick_more_than_an_interval_is_long_is_no_more_than_the_whole_cpu() -> None:
+    columns = ("user", "system", "irq", "steal")
+    busy = ((0, 1), columns, {0: [[0, 0]] + [[0, 0]] * 3, 5: [[0, 505]] + [[0, 0]] * 3})
+    copies = ((0, 1), ("cpu_ms",), {0: [[0, 0]], 5: [[0, 0]]})
+    second = times_of(run_with({"cpu": busy, "copy": copies})).cpus[1]
+    assert second.others == (1.0,)
+
+
 def test_cpus_that_the_same_copies_may_use_are_one() -> None:
     phase = times_of(run_with({"cpu": CPUS, "copy": COPIES}, masks=[(0, 1), (0, 1)]))
     [both] = [cpus for cpus in phase.cpus if cpus.copies]
