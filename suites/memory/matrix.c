@@ -5,11 +5,12 @@
  *   loaded     reads, or dependent loads by leaders, in five windows of growing load
  *   compute    arithmetic in registers
  *
- * A copy sets up its memory, sleeps until its turn, and works for that time and no other, and
- * sleeps until the last turn is over. So one run measures many places one after another, and each
- * copy can be looked at all the while. The turns begin when all copies are ready: each
- * tells copy 0, which tells all of them the moment. They talk through sockets without files, which
- * end with their copies.
+ * A copy sets up its memory, sleeps until its turn, and works for that time and no other. So one
+ * run measures many places one after another. A window is divided into laps: all copies have their
+ * turn in each, so that what disturbs the machine for a while does not fall on one of them. They
+ * sleep until the last turn is over, so that each can be looked at all the while. The turns begin
+ * when all copies are ready: each tells copy 0, which tells all of them the moment. They talk
+ * through sockets without files, which end with their copies.
  *
  * The environment may say more than the arguments:
  *   MATRIX_KIB       size of the working set
@@ -17,7 +18,7 @@
  *   MATRIX_TURNS     `0,0,1`: the turn of each copy; else all work together, each as it is ready
  *   MATRIX_LEADERS   `0,8`: copies that wait for each load when loaded
  *
- * The first part of a window warms up, and is not timed. What is told is the median of pieces of a
+ * The first part of a lap warms up, and is not timed. What is told is the median of pieces of a
  * millisecond or more.
  */
 #include <stdbool.h>
@@ -29,7 +30,8 @@
 
 #include "../mini/clock.h"
 
-enum { LINE_BYTES = 64, LOADS = 2000, STEPS = 5, BLOCK_WORDS = 8192, ROUNDS = 20000, PIECES = 1000 };
+enum { LINE_BYTES = 64, LOADS = 2000, STEPS = 5, BLOCK_WORDS = 8192, ROUNDS = 20000 };
+enum { PIECES = 1000, FEWEST = 9, LAPS = 5 }; /* of a window */
 enum { READY_S = 600 }; /* so long copies wait for each other */
 static const double WARM_SHARE = 0.2, GAP_SHARE = 0.1, AGREED_S = 0.02, LEAST_PIECE_S = 0.001;
 /* Shares of the time that copies read in, in the windows of `loaded`. */
@@ -226,20 +228,26 @@ static int by_size(const void *left, const void *right)
     return (one > other) - (one < other);
 }
 
-/* Nanoseconds of one of the things that `step` counts, in the median piece of a window that begins
- * at a moment. Pieces in which something else had the CPU are few, and do not move the median. */
-static double measure(struct work *work, int64_t (*step)(struct work *), double begin_s,
-                      double window_s, double share)
+struct pieces { /* of a window: nanoseconds of one of the things that are counted */
+    int count;
+    double ns[PIECES];
+};
+
+struct lap {
+    double begin_s, length_s, piece_s;
+    int fewest; /* pieces that there are behind it, even if it takes longer */
+};
+
+/* Adds the pieces of one lap, of what `step` counts. */
+static void measure(struct pieces *pieces, struct work *work, int64_t (*step)(struct work *),
+                    struct lap lap, double share)
 {
-    static double pieces_ns[PIECES];
-    const double warm_s = begin_s + WARM_SHARE * window_s, end_s = begin_s + window_s;
-    const double part_s = window_s / PIECES;
-    const double piece_s = part_s > LEAST_PIECE_S ? part_s : LEAST_PIECE_S;
-    int pieces = 0;
+    const double warm_s = lap.begin_s + WARM_SHARE * lap.length_s;
+    const double end_s = lap.begin_s + lap.length_s;
     int64_t done = 0;
-    wait_until(begin_s);
+    wait_until(lap.begin_s);
     double now = now_s(), from_s = now;
-    while (pieces < PIECES && (pieces == 0 || now < end_s)) {
+    while (pieces->count < PIECES && (now < end_s || pieces->count < lap.fewest)) {
         const double step_s = now;
         done += step(work);
         now = now_s();
@@ -250,13 +258,18 @@ static double measure(struct work *work, int64_t (*step)(struct work *), double 
         }
         if (now < warm_s) {
             done = 0, from_s = now;
-        } else if (now - from_s >= piece_s) {
-            pieces_ns[pieces++] = (now - from_s) / (double)done * 1e9;
+        } else if (now - from_s >= lap.piece_s) {
+            pieces->ns[pieces->count++] = (now - from_s) / (double)done * 1e9;
             done = 0, from_s = now;
         }
     }
-    qsort(pieces_ns, (size_t)pieces, sizeof *pieces_ns, by_size);
-    return pieces_ns[pieces / 2];
+}
+
+/* The median piece. Those in which something else had the CPU are few, and do not move it. */
+static double median_ns(struct pieces *pieces)
+{
+    qsort(pieces->ns, (size_t)pieces->count, sizeof *pieces->ns, by_size);
+    return pieces->ns[pieces->count / 2];
 }
 
 int main(int argc, char **argv)
@@ -293,26 +306,34 @@ int main(int argc, char **argv)
         work.at = work.lines, work.words = (const uint64_t *)work.lines;
     }
 
-    const double slot_s = window_s * (1 + GAP_SHARE);
+    static struct pieces pieces[STEPS]; /* of each window */
     const int windows = latency ? 2 : loaded ? STEPS : 1;
+    const int all_turns = agree ? largest_of(turns) + 1 : 1;
+    const double part_s = window_s / PIECES, slot_s = window_s / LAPS * (1 + GAP_SHARE);
     const double first_s = agree ? agreed_moment_s(own, copy) : now_s();
-    double begin_s = first_s + turn * windows * slot_s;
-    if (latency) {
-        printf("latency %.4f ns\n", measure(&work, chase, begin_s, window_s, 1));
-        begin_s += slot_s;
+    struct lap lap = {
+        .length_s = window_s / LAPS,
+        .piece_s = part_s > LEAST_PIECE_S ? part_s : LEAST_PIECE_S,
+    };
+    for (int i = 0; i < LAPS * windows; i++) {
+        const int window = i % windows, before = (i / windows * all_turns + turn) * windows;
+        const bool chases = loaded ? leads : latency && window == 0;
+        lap.begin_s = first_s + (before + window) * slot_s;
+        lap.fewest = i / windows == LAPS - 1 ? FEWEST : 0;
+        measure(&pieces[window], &work, computing ? compute : chases ? chase : read_block, lap,
+                loaded && !leads ? LOADS_OF_STEPS[window] : 1);
     }
+    if (latency)
+        printf("latency %.4f ns\n", median_ns(&pieces[0]));
     if (latency || strcmp(mode, "bandwidth") == 0)
-        printf("bandwidth %.6f GB/s\n",
-               LINE_BYTES / measure(&work, read_block, begin_s, window_s, 1));
+        printf("bandwidth %.6f GB/s\n", LINE_BYTES / median_ns(&pieces[windows - 1]));
     if (computing)
-        printf("rate %.4f per us\n", 1e3 / measure(&work, compute, begin_s, window_s, 1));
-    for (int i = 0; loaded && i < STEPS; i++, begin_s += slot_s)
-        printf("line%d %.5f ns\n", i + 1,
-               measure(&work, leads ? chase : read_block, begin_s, window_s,
-                       leads ? 1 : LOADS_OF_STEPS[i]));
+        printf("rate %.4f per us\n", 1e3 / median_ns(&pieces[0]));
+    for (int i = 0; loaded && i < STEPS; i++)
+        printf("line%d %.5f ns\n", i + 1, median_ns(&pieces[i]));
     __asm__ volatile("" : : "r"(work.sum), "r"(work.at) : "memory");
     if (agree) /* until all are through: a copy that ended could not be looked at any more */
-        wait_until(first_s + (largest_of(turns) + 1) * windows * slot_s);
+        wait_until(first_s + LAPS * all_turns * windows * slot_s);
     printf("measured\n");
     free(work.lines);
     return finish();

@@ -49,7 +49,8 @@ def judge_cells[Place: tuple[int, ...]](
     `values` has a number above 0 of each round; `peers` what a place has in common with its peers.
     A place is slow if it is worse in every round, by `FLOOR` at least, and beyond chance: by
     Student's t of the mean over its rounds, with the variance between rounds of all places
-    together and Bonferroni's price for so many places.
+    together and Bonferroni's price for so many places. None is where one twice as bad could hide:
+    such noise has bursts of many times the usual, and Student's t holds for none.
     """
     sign = 1.0 if higher_is_worse else -1.0
     differences: dict[Place, list[float]] = {}
@@ -71,6 +72,8 @@ def judge_cells[Place: tuple[int, ...]](
         is_slow = (
             worse_by is not None
             and error is not None
+            and visible is not None
+            and visible <= MOST_VISIBLE
             and min(worse_by) > math.log1p(FLOOR)
             and fmean(worse_by) > critical * error
         )

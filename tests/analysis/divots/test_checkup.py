@@ -246,6 +246,14 @@ def test_a_burst_in_one_round_names_nothing() -> None:
     assert judge_cells(values, PEERS, higher_is_worse=True).slow == ()
 
 
+def test_nothing_is_named_among_bursts_of_many_times_the_usual() -> None:
+    values = matrix(1, noise=0.05)
+    values[3, 0] = [9000.0, 340.0, 3754.0]  # of a clean guest beside a load of 60
+    values[1, 3] = [3000.0, 260.0, 348.8]
+    judgement = judge_cells(values, PEERS, higher_is_worse=True)
+    assert (judgement.slow, judgement.visible is not None and judgement.visible > 1) == ((), True)
+
+
 def test_a_place_is_worse_by_its_mean_over_rounds_against_the_median_of_its_peers() -> None:
     values = {(0,): [100.0] * 3, (1,): [100.0] * 3, (2,): [100.0] * 3, (3,): [150.0] * 3}
     judgement = judge_cells(values, dict.fromkeys(values, "core"), higher_is_worse=True)
