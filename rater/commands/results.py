@@ -196,6 +196,7 @@ def _plot(arguments: Namespace) -> int:
             scatter=arguments.scatter,
             ranks=arguments.ranks,
             time=arguments.time,
+            by=arguments.by,
         ),
     )
 
@@ -471,6 +472,8 @@ RUN* >which          {RUN} (default: last); two RUNs: copies of the first grey, 
                      laid over each other by CPU, else by copy
 --benchmark B        only this one (or the part of a name)
 --iteration I:int    only this one (default: all that count)
+--by METRIC|cpu      the number of this name that copies report (`rater run --metric`), or their CPU
+                     time, in place of their times
 -o FILE >file        draw into FILE, by its name .svg, .png or .pdf (default: in the terminal)
 --scatter            of two RUNs: a dot for each copy, the time in the second over that in the first
                      (with -o)
@@ -488,6 +491,7 @@ either:
                      the first one's
 $ rater show plot last
 $ rater show plot 7 -o run7.svg
+$ rater show plot 7 --by bandwidth
 $ rater show plot 7 8             # before and after in one picture
 """,
         description="Draw the time of every copy, grouped by NUMA node: one benchmark, or a small "

@@ -323,10 +323,9 @@ def fair_copies(places: Sequence[CpusUsed]) -> int:
 
 # -- The time of every copy, and how the copies of one benchmark lie beside each other -------------
 #
-# Source of the statistics: Table 4 of the SPECrate2006 paper (J. Henning): times of
-# the copies over the median copy of a chosen run, with their median, arithmetic mean,
-# sample standard deviation and maximum, once of all copies and once without the
-# slowest few. Its Table 3 puts the ratios of two runs side by side.
+# Source of the statistics: Table 4 of the SPECrate2006 paper (J. Henning): times of the copies over
+# the median copy of a chosen run, with their median, arithmetic mean, sample standard deviation and
+# maximum, once of all copies and once without the slowest. Its Table 3 has ratios of two runs.
 
 
 class CopyPoint(Struct, frozen=True, kw_only=True):
@@ -418,7 +417,7 @@ def group_cells(run: StoredRun) -> tuple[Cell, ...]:
     for tune, name, iteration in sorted(
         rows, key=lambda key: (key[0] or "", ring.get(key[1], len(ring)), key[1:])
     ):
-        counted_rows = [row for row in rows[tune, name, iteration] if _counts(run, row, brackets)]
+        counted_rows = [row for row in rows[tune, name, iteration] if in_window(run, row, brackets)]
         failed = sorted((row for row in counted_rows if not is_good(row)), key=lambda row: row.copy)
         cells.append(
             Cell(
@@ -433,7 +432,8 @@ def group_cells(run: StoredRun) -> tuple[Cell, ...]:
     return tuple(cells)
 
 
-def _counts(run: StoredRun, row: CopyEnded, brackets: Mapping[int, PhaseEnded]) -> bool:
+def in_window(run: StoredRun, row: CopyEnded, brackets: Mapping[int, PhaseEnded]) -> bool:
+    """Tell whether a run of a copy counts: in steady mode one that lies in the window."""
     bracket = brackets.get(row.phase)
     if not is_steady(run.head) or bracket is None or bracket.window_finish_ns is None:
         return True

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from statistics import median
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rater.analysis.results.copies import in_window
 from rater.analysis.results.metrics import MetricResult, metric_results
 from rater.analysis.results.rates import RunRates, TuneRates
 from rater.analysis.results.result import MeasuredValue, Result
+from rater.record.events import CopyEnded
 from rater.record.run import INSTRUCTIONS, MetricUsed
-from rater.record.stored import StoredRun
+from rater.record.stored import StoredRun, is_good
 from rater.system.errors import InputError
 from rater.text.documents import did_you_mean
 from rater.text.values import group_by_key, percent
@@ -196,3 +198,64 @@ def unit_of_throughput(measure: MetricMeasure) -> str:
     if measure.better is Better.HIGHER:
         return measure.unit or measure.name
     return f"1/{measure.unit}" if measure.unit else f"1/{measure.name}"
+
+
+# -- The value of each copy ------------------------------------------------------------------------
+
+type CopyKey = tuple[str, str | None, int, int]  # benchmark, tune, iteration, copy
+type ValueOfRun = Callable[[CopyEnded], float | None]
+
+
+def cpu_seconds(row: CopyEnded) -> float | None:
+    """Return the CPU time of one run of a copy; None: not known."""
+    return None if row.cpu_ns is None else row.cpu_ns / 1e9
+
+
+def value_reported(name: str) -> ValueOfRun:
+    """Return what tells the value of a metric that a copy reported."""
+    return lambda row: dict(row.metrics).get(name)
+
+
+def copy_values(run: StoredRun, value_of: ValueOfRun) -> dict[CopyKey, tuple[float, ...]]:
+    """Return the values of a run's copies: those of the runs of each that ended well and count.
+
+    A copy without a value is not in it.
+    """
+    run = run.without_torn()
+    brackets = {bracket.phase: bracket for bracket in run.brackets}
+    values = group_by_key(
+        ((row.benchmark, row.tune, row.iteration, row.copy), value)
+        for row in run.copies
+        if is_good(row) and in_window(run, row, brackets)
+        if (value := value_of(row)) is not None
+    )
+    return {key: tuple(of_copy) for key, of_copy in values.items()}
+
+
+def declared_metric(
+    name: str, runs: Sequence[StoredRun], benchmark: str | None = None
+) -> MetricUsed:
+    """Return the metric of a name as runs declare it; raises `InputError` where they do not.
+
+    It need not be better in one direction, as it must be to judge. `benchmark`: of this one alone.
+    """
+    metrics = [
+        metric
+        for run in runs
+        for used in run.benchmarks
+        if benchmark in (None, used.name)
+        for metric in used.metrics
+    ]
+    kinds = {metric for metric in metrics if metric.name == name}
+    if len(kinds) == 1:
+        return kinds.pop()
+    numbers = " and ".join(f"run {run.head.run}" for run in runs)
+    if kinds:
+        units = ", ".join(sorted({metric.unit or "no unit" for metric in kinds}))
+        raise InputError(
+            f"--by {name}: it is declared with different units or directions ({units}) in "
+            f"{numbers}; --benchmark names one of them"
+        )
+    names = sorted({metric.name for metric in metrics})
+    has = f"its copies report {', '.join(names)}" if names else "its copies report no metric"
+    raise InputError(f"--by {name}: no metric of {numbers}; expected cpu, or a metric ({has})")

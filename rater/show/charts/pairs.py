@@ -14,14 +14,14 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.analysis.results.copies import Cell, CopyPoint
 from rater.analysis.stats.robust import MAD_TO_SD
 from rater.record.stored import RunHead
+from rater.show.charts.measured import TIME, DrawnMeasure, MeasuredCell, MeasuredPoint
 from rater.show.charts.panels import (
     dot_kinds,
+    drawn_number,
     group_values,
     panel_values,
-    seconds,
     with_iterations,
 )
 from rater.show.charts.picture import Label, Picture, picture_of_places
@@ -43,7 +43,7 @@ class PairedRun(Struct, frozen=True, kw_only=True):
     """One of the two runs: its copies, and the names of its slow parts."""
 
     head: RunHead
-    cells: Sequence[Cell]
+    cells: Sequence[MeasuredCell]
     labels: Sequence[Label]
 
     @property
@@ -52,18 +52,18 @@ class PairedRun(Struct, frozen=True, kw_only=True):
         return f"run {self.head.run}"
 
 
-class PlaceTimes(Struct, frozen=True, kw_only=True):
+class PlaceValues(Struct, frozen=True, kw_only=True):
     """One place in both runs: the medians of its copies over the iterations that count."""
 
     name: int  # of the CPU or the copy
     node: int | None
-    before_s: float
-    after_s: float
+    before: float
+    after: float
 
     @property
     def change(self) -> float:
-        """By what share it became slower."""
-        return self.after_s / self.before_s - 1
+        """By what share its value became larger: its time, slower."""
+        return self.after / self.before - 1
 
 
 class NodeChange(Struct, frozen=True):
@@ -79,7 +79,7 @@ class BenchmarkPair(Struct, frozen=True, kw_only=True):
 
     benchmark: str
     tune: str | None
-    places: tuple[PlaceTimes, ...]
+    places: tuple[PlaceValues, ...]
 
     @property
     def name(self) -> str:
@@ -96,14 +96,13 @@ class BenchmarkPair(Struct, frozen=True, kw_only=True):
         """Change of the median copy."""
         return self._change(statistics.median)
 
-    @property
-    def slowest_change(self) -> float:
-        """Change of the slowest copy, which a rate waits for."""
-        return self._change(max)
+    def end_change(self, *, highest: bool) -> float:
+        """Return the change of the copy at one end; a rate waits for the highest time."""
+        return self._change(max if highest else min)
 
     def _change(self, summary: Any) -> float:
-        before_s = summary([place.before_s for place in self.places])
-        return float(summary([place.after_s for place in self.places]) / before_s - 1)
+        before = summary([place.before for place in self.places])
+        return float(summary([place.after for place in self.places]) / before - 1)
 
     def nodes(self) -> tuple[NodeChange, ...]:
         """Return what became of each NUMA node; () where one alone is known."""
@@ -132,17 +131,23 @@ class RunPair(Struct, frozen=True, kw_only=True):
     """Two runs over one axis of places."""
 
     runs: tuple[int, int]
+    measure: DrawnMeasure
     axis: str  # "CPU" or "copy"
     picture: Picture
     benchmarks: tuple[BenchmarkPair, ...]  # those of both runs, the largest change first
     left_out: tuple[str, ...]  # benchmarks that one of them has alone
 
 
-def pair_runs(before: PairedRun, after: PairedRun, benchmark: str | None = None) -> RunPair:
+def pair_runs(
+    before: PairedRun,
+    after: PairedRun,
+    benchmark: str | None = None,
+    measure: DrawnMeasure = TIME,
+) -> RunPair:
     """Return two runs over one axis: CPUs where both have them, else as many copies by number.
 
-    `benchmark` is the one to show, None for all. Raises `InputError` for runs that have neither in
-    common, and for those without a common benchmark.
+    `benchmark` is the one to show, None for all; `measure` what their cells have. Raises
+    `InputError` for runs that have neither in common, and for those without a common benchmark.
     """
     axis = _axis(before, after)
     sides = [_medians(run, axis) for run in (before, after)]
@@ -150,6 +155,7 @@ def pair_runs(before: PairedRun, after: PairedRun, benchmark: str | None = None)
     if not keys:
         raise InputError(
             f"{before.name} and {after.name} have no benchmark in common whose copies ended well"
+            f"{'' if measure.is_time else f' with {measure.name} above 0'}"
         )
     left_out = sorted({key[0] for side in sides for key in side if key not in keys})
     pairs = [
@@ -160,20 +166,24 @@ def pair_runs(before: PairedRun, after: PairedRun, benchmark: str | None = None)
         )
         for key in keys
     ]
-    shown = sorted((pair for pair in pairs if pair.places), key=lambda pair: -_largest_change(pair))
+    shown = sorted(
+        (pair for pair in pairs if pair.places), key=lambda pair: -_largest_change(pair, measure)
+    )
     if not shown:
         raise InputError(f"{before.name} and {after.name} have no {axis} in common")
     return RunPair(
         runs=(before.head.run, after.head.run),
+        measure=measure,
         axis=axis,
-        picture=_picture(before, after, [pair.benchmark for pair in shown], axis),
+        picture=_picture(before, after, [pair.benchmark for pair in shown], axis, measure),
         benchmarks=tuple(shown),
         left_out=() if benchmark else tuple(left_out),
     )
 
 
-def _largest_change(pair: BenchmarkPair) -> float:
-    return max(abs(pair.median_change), abs(pair.slowest_change))
+def _largest_change(pair: BenchmarkPair, measure: DrawnMeasure) -> float:
+    worst_change = pair.end_change(highest=measure.highest_is_worst)
+    return max(abs(pair.median_change), abs(worst_change))
 
 
 def _axis(before: PairedRun, after: PairedRun) -> str:
@@ -193,65 +203,75 @@ def _bound_cpus(run: PairedRun) -> set[int]:
     bound: set[int] = set()
     for cell in run.cells:
         cpus = [point.cpu for point in cell.points]
+        cpus += [point.cpu for point in cell.not_known]
         if None in cpus or len(set(cpus)) < len(cpus):
             return set()
         bound.update(cpu for cpu in cpus if cpu is not None)
     return bound
 
 
-type _PlacePoints = dict[int, CopyPoint]  # by the name of the place
+type _PlacePoints = dict[int, MeasuredPoint]  # by the name of the place
 
 
 def _medians(run: PairedRun, axis: str) -> dict[tuple[str, str | None], _PlacePoints]:
-    """Return by benchmark and place a point with the median time of iterations that count."""
+    """Return by benchmark and place a point with the median value of iterations that count.
+
+    Values that are not above 0 are left out: no other is a share of them.
+    """
     medians = {}
     for key, cells in group_by_key((cell.key, cell) for cell in _counted(run)).items():
         by_place = group_by_key(
             (point.cpu if axis == "CPU" else point.copy, point)
             for cell in cells
             for point in cell.points
+            if point.value > 0
         )
         medians[key] = {
-            name: _with_time(points[-1], statistics.median(point.elapsed_s for point in points))
+            name: _with_value(points[-1], statistics.median(point.value for point in points))
             for name, points in by_place.items()
             if name is not None
         }
     return medians
 
 
-def _counted(run: PairedRun) -> Sequence[Cell]:
+def _counted(run: PairedRun) -> Sequence[MeasuredCell]:
     """Return the cells of the iterations that count; all where none does."""
     return [cell for cell in run.cells if cell.counted] or run.cells
 
 
-def _with_time(point: CopyPoint, time_s: float) -> CopyPoint:
-    return replace(point, elapsed_s=time_s, fastest_s=time_s, slowest_s=time_s, runs=1)
+def _with_value(point: MeasuredPoint, value: float) -> MeasuredPoint:
+    return replace(point, value=value, lowest=value, highest=value)
 
 
-def _places(before: _PlacePoints, after: _PlacePoints) -> Iterator[PlaceTimes]:
+def _places(before: _PlacePoints, after: _PlacePoints) -> Iterator[PlaceValues]:
     for name in sorted(before.keys() & after.keys()):
         first, second = before[name], after[name]
-        yield PlaceTimes(
+        yield PlaceValues(
             name=name,
             node=second.node if second.node is not None else first.node,
-            before_s=first.elapsed_s,
-            after_s=second.elapsed_s,
+            before=first.value,
+            after=second.value,
         )
 
 
-def _picture(before: PairedRun, after: PairedRun, benchmarks: Sequence[str], axis: str) -> Picture:
+def _picture(
+    before: PairedRun,
+    after: PairedRun,
+    benchmarks: Sequence[str],
+    axis: str,
+    measure: DrawnMeasure,
+) -> Picture:
     """Return the dots of both runs, as if they were two iterations of one."""
-    cells: list[Cell] = []
+    cells: list[MeasuredCell] = []
     labels: list[Label] = []
     for run, iteration in ((before, _BEFORE), (after, _AFTER)):
         cells += [
-            Cell(
+            MeasuredCell(
                 benchmark=key[0],
                 tune=key[1],
                 iteration=iteration,
                 counted=True,
                 points=tuple(points.values()),
-                failed=(),
             )
             for key, points in _medians(run, axis).items()
             if key[0] in benchmarks
@@ -269,11 +289,14 @@ def _picture(before: PairedRun, after: PairedRun, benchmarks: Sequence[str], axi
     order = {name: place for place, name in enumerate(benchmarks)}
     cells.sort(key=lambda cell: (order[cell.benchmark], cell.tune or "", cell.iteration))
     host = f" on {after.head.hostname}" if after.head.hostname else ""
-    title = (
-        f"time of each copy, {before.name} and {after.name}{host}, {copies_text(after.head.copies)}"
-    )
+    runs = f"{before.name} and {after.name}"
     return picture_of_places(
-        sanitize(title), cells, labels, axis=axis, series=(before.name, after.name)
+        sanitize(f"{measure.caption}, {runs}{host}, {copies_text(after.head.copies)}"),
+        cells,
+        labels,
+        measure=measure,
+        axis=axis,
+        series=(before.name, after.name),
     )
 
 
@@ -289,15 +312,21 @@ def pair_parts(pair: RunPair) -> Iterator[Part]:
         most = max(out, key=lambda change: abs(change.change), default=None)
         return f"node {most.node}: {signed_percent(most.change)} %" if most else None
 
-    def median_s(row: BenchmarkPair, name: str) -> str:
+    measure = pair.measure
+
+    def median(row: BenchmarkPair, name: str) -> str:
         return format_number(statistics.median(getattr(place, name) for place in row.places))
 
+    def worst_change(row: BenchmarkPair) -> float:
+        return row.end_change(highest=measure.highest_is_worst)
+
+    unit = f"median {measure.unit}".strip()
     fields = (
         Field(heading="benchmark", value=lambda row: row.name, form=TEXT, flexible=True),
-        Field(heading=(names[0], "median s"), value=lambda row: median_s(row, "before_s")),
-        Field(heading=(names[1], "median s"), value=lambda row: median_s(row, "after_s")),
+        Field(heading=(names[0], unit), value=lambda row: median(row, "before")),
+        Field(heading=(names[1], unit), value=lambda row: median(row, "after")),
         Field(heading="median|copy %", value=lambda row: row.median_change, form=CHANGE),
-        Field(heading="slowest|copy %", value=lambda row: row.slowest_change, form=CHANGE),
+        Field(heading=f"{measure.worst}|copy %", value=worst_change, form=CHANGE),
         Field(heading="changed otherwise", value=node, form=TEXT),
     )
     yield ViewTable(title="", rows=pair.benchmarks, fields=fields)
@@ -307,9 +336,14 @@ def pair_parts(pair: RunPair) -> Iterator[Part]:
 
 def pair_document(pair: RunPair, file: str | None) -> dict[str, object]:
     """Return the JSON document of `rater show plot A B --json`."""
+    measure = pair.measure
+    unit = "_s" if measure.is_time else ""
     return {
         "runs": list(pair.runs),
         "file": file,
+        "measure": None
+        if measure.is_time
+        else {"name": measure.name, "unit": measure.unit, "better": measure.better},
         "axis": pair.axis,
         "left_out": list(pair.left_out),
         "benchmarks": [
@@ -317,14 +351,14 @@ def pair_document(pair: RunPair, file: str | None) -> dict[str, object]:
                 "benchmark": row.benchmark,
                 "tune": row.tune,
                 "median_change": row.median_change,
-                "slowest_change": row.slowest_change,
+                f"{measure.worst}_change": row.end_change(highest=measure.highest_is_worst),
                 "nodes": to_json(list(row.nodes())),
                 "places": [
                     {
                         pair.axis.lower(): place.name,
                         "node": place.node,
-                        "before_s": place.before_s,
-                        "after_s": place.after_s,
+                        f"before{unit}": place.before,
+                        f"after{unit}": place.after,
                     }
                     for place in row.places
                 ],
@@ -367,12 +401,16 @@ def pair_charts(pair: RunPair, most: int) -> dict[str, Any]:
 
 def scatter_svg(pair: RunPair) -> str:
     """Return a panel for each benchmark: a dot for each place, before across and after up."""
-    return _sheet(pair, "each copy, after over before", _scatter)
+    measure = pair.measure
+    of_what = "" if measure.is_time else f"{measure.quantity}{measure.direction}; "
+    return _sheet(pair, f"{of_what}each copy, after over before", _scatter)
 
 
 def ranks_svg(pair: RunPair) -> str:
     """Return a panel for each benchmark: copies in the order of their times, a curve for a run."""
-    return _sheet(pair, "copies in the order of their times", _ranks)
+    measure = pair.measure
+    order = "times" if measure.is_time else f"{measure.quantity}{measure.direction}"
+    return _sheet(pair, f"copies in the order of their {order}", _ranks)
 
 
 def _sheet(pair: RunPair, title: str, chart_of: Any) -> str:
@@ -392,8 +430,8 @@ def _sheet(pair: RunPair, title: str, chart_of: Any) -> str:
 
 
 def _ends(row: BenchmarkPair) -> tuple[float, float]:
-    times = [time_s for place in row.places for time_s in (place.before_s, place.after_s)]
-    low, high = min(times), max(times)
+    values = [value for place in row.places for value in (place.before, place.after)]
+    low, high = min(values), max(values)
     pad = 0.05 * (high - low or high)
     return low - pad, high + pad
 
@@ -401,17 +439,18 @@ def _ends(row: BenchmarkPair) -> tuple[float, float]:
 def _scatter(row: BenchmarkPair, pair: RunPair) -> Chart:
     low, high = _ends(row)
     line = {"line": 0, "colour": "var(--median)", "width": 1, "dash": [4, 3]}
+    unit = sanitize(f", {pair.measure.unit}") if pair.measure.unit else ""
     return {
         "signals": {
             "title": sanitize(row.name),
             **{"bottom": low, "first": low, "top": high, "last": high},
-            "xname": f"run {pair.runs[0]}, s; up: run {pair.runs[1]}, s",
+            "xname": f"run {pair.runs[0]}{unit}; up: run {pair.runs[1]}{unit}",
         },
         "data": {
             "points": [{"x": end, "y": end} | line for end in (low, high)],
             "dots": [
-                {"x": seconds(place.before_s), "name": place.name, "node": place.node}
-                | dict.fromkeys(("y", "low", "high"), seconds(place.after_s))
+                {"x": drawn_number(place.before), "name": place.name, "node": place.node}
+                | dict.fromkeys(("y", "low", "high"), drawn_number(place.after))
                 for place in row.places
             ],
         },
@@ -422,23 +461,25 @@ def _ranks(row: BenchmarkPair, pair: RunPair) -> Chart:
     low, high = _ends(row)
     points: list[Mapping[str, Any]] = []
     names = []
+    measure = pair.measure
+    unit = sanitize(measure.unit or measure.name)
     colours = ("var(--dot3)", "var(--dot0)")
-    for line, (attribute, colour) in enumerate(zip(("before_s", "after_s"), colours, strict=True)):
-        times = sorted(getattr(place, attribute) for place in row.places)
-        steps = max(1, len(times) - 1)
+    for line, (attribute, colour) in enumerate(zip(("before", "after"), colours, strict=True)):
+        values = sorted(getattr(place, attribute) for place in row.places)
+        steps = max(1, len(values) - 1)
         style = {"line": line, "colour": colour, "width": 2, "dash": [1, 0]}
         points += [
-            {"x": 100 * rank / steps, "y": seconds(time_s)} | style
-            for rank, time_s in enumerate(times)
+            {"x": 100 * rank / steps, "y": drawn_number(value)} | style
+            for rank, value in enumerate(values)
         ]
-        names.append({"y": times[-1], "text": f"run {pair.runs[line]}", "colour": colour})
+        names.append({"y": values[-1], "text": f"run {pair.runs[line]}", "colour": colour})
     if abs(names[0]["y"] - names[1]["y"]) < 0.07 * (high - low):
         names[0]["y"] = names[1]["y"] - 0.07 * (high - low)
     return {
         "signals": {
             "title": sanitize(row.name),
             **{"bottom": low, "top": high, "first": 0.0, "last": 100.0},
-            "xname": "per cent of the copies, the fastest first; up: s",
+            "xname": f"per cent of the copies, the {measure.ends[0]} first; up: {unit}",
         },
         "data": {"points": points, "names": names, "dots": []},
     }

@@ -12,6 +12,7 @@ from rater.analysis.divots.model import formatting
 from rater.analysis.divots.model.finding import Finding, Kind
 from rater.analysis.results.result import failure_text
 from rater.record.run import CopyStatus
+from rater.show.charts.measured import DrawnMeasure, distance_text
 from rater.show.charts.picture import Dot, Label, Panel, Picture, evenly
 from rater.show.charts.vega import PlacedChart, placed_text, sheet_svg
 from rater.show.screen.format import sanitize
@@ -102,7 +103,8 @@ def _written_above(values: Mapping[str, Any], most: int) -> list[dict[str, objec
     ]
     more = [(f"and {len(labels) - most} more", "faint")] if len(labels) > most else []
     others = [*values["outside"], *([f"× {values['failedText']}"] if values["failedText"] else [])]
-    none = [] if values["dots"]["s"] else [("no copy ran well", "faint")]
+    none = [] if values["dots"]["s"] or values["notKnown"] else [("no copy ran well", "faint")]
+    none += [(values["notKnown"], "faint")] if values["notKnown"] else []
     words = [*none, *labels[:most], *more, *((text, "slow-text") for text in others)]
     rows = ((line, text, f"var(--{colour})") for line, (text, colour) in enumerate(words))
     return objects("line text colour", rows)
@@ -252,44 +254,26 @@ def _single_labels(finding: Finding) -> Iterator[Label]:
         )
 
 
-def time_text(seconds: float) -> str:
-    """Return a time with the digits that its size deserves: `2408 s`, `12.3 s`, `4.56 ms`."""
-    if seconds >= 1000:
-        return f"{seconds:.0f} s"
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)):
-        if seconds >= size or unit == "ns":
-            value = seconds / size
-            break
-    # Four digits: copies of a quiet machine differ by a thousandth.
-    return f"{value:.{max(0, 4 - len(str(int(value))))}f} {unit}"
+def ticks(panel: Panel, gap: float = 0.0) -> list[tuple[float, str, str]]:
+    """Return the ends of the dots and their median: values, their text, and per cent.
 
-
-def percent_text(value: float) -> str:
-    """Return a share of the median as its distance: `+52 %`, `-0.4 %`."""
-    size = (value - 1) * 100
-    return f"{size:+.0f} %" if abs(size) >= 10 else f"{size:+.1f} %"
-
-
-def ticks(panel: Panel, gap_s: float = 0.0) -> list[tuple[float, str, str]]:
-    """Return the ends of the dots and their median: seconds, their text, and per cent.
-
-    The axis begins and ends with what was measured; no round numbers that were not. `gap_s`:
-    between them at least.
+    The axis begins and ends with what was measured; no round numbers that were not. `gap`: between
+    them at least.
     """
-    extent, median_s = panel.extent_s(), panel.median_s
-    if median_s is None or extent is None:
+    extent, median = panel.extent(), panel.median
+    if median is None or extent is None:
         return []
-    shown = [median_s] if extent[0] <= median_s <= extent[1] else []
+    shown = [median] if extent[0] <= median <= extent[1] else []
     for value in reversed(extent):
-        if all(abs(value - other) >= gap_s for other in shown):
+        if all(abs(value - other) >= gap for other in shown):
             shown.append(value)
     return [
         (
-            seconds_at,
-            time_text(seconds_at),
-            "median" if seconds_at == median_s else percent_text(seconds_at / median_s),
+            value,
+            panel.measure.value_text(value),
+            "median" if value == median else distance_text(value, median),
         )
-        for seconds_at in shown
+        for value in shown
     ]
 
 
@@ -309,12 +293,25 @@ def with_iterations(label: Label, shown: set[int]) -> str:
     return f"{label.text} ({word} {format_list(labelled)})"
 
 
-def outside_text(dots: Sequence[Dot], most: int = 3) -> str:
+def outside_text(dots: Sequence[Dot], measure: DrawnMeasure, most: int = 3) -> str:
     """Say how far out the dots are that lie beyond an end of the axis."""
     if len(dots) > most:
-        times = [dot.elapsed_s for dot in dots]
-        return f"{len(dots)} copies: {time_text(min(times))} to {time_text(max(times))}"
-    return ", ".join(f"copy {dot.copy}: {time_text(dot.elapsed_s)}" for dot in dots)
+        values = [dot.value for dot in dots]
+        low, high = (measure.value_text(end(values)) for end in (min, max))
+        return f"{len(dots)} copies: {low} to {high}"
+    return ", ".join(f"copy {dot.copy}: {measure.value_text(dot.value)}" for dot in dots)
+
+
+def not_known_text(panel: Panel) -> str | None:
+    """Say which copies ran well and have no value of what is drawn; None: all have one."""
+    copies = sorted({lacking.copy for lacking in panel.not_known})
+    if not copies:
+        return None
+    if not panel.dots:
+        return f"{panel.measure.name} is not known"
+    long = len(format_list(copies)) > _MOST_LETTERS
+    named = copies_text(len(copies)) if long else formatting.format_copies(copies)
+    return f"{named}: {panel.measure.name} is not known"
 
 
 def failed_text(panel: Panel) -> str | None:
@@ -335,15 +332,15 @@ def failed_text(panel: Panel) -> str | None:
 # -- One panel of the copies' times as JSON values, the same for a page and a file -----------------
 #
 # Many values of one kind are lists side by side (`copy`, `cpu`, `s`, ...): 12,441 copy runs
-# are less than a megabyte so. Times are seconds, rounded to seven digits.
+# are less than a megabyte so. Times are seconds; all values are rounded to seven digits.
 
 _TICK_GAP = 0.14  # of a panel's height: nearer numbers would touch
 SLOW, EXPLAINED = 1, 2  # kinds of dots; all others are 0
 PLACE = ("copy", "cpu", "core", "node")
 
 
-def seconds(value: float) -> float:
-    """Return a time with the digits that a picture can show."""
+def drawn_number(value: float) -> float:
+    """Return a time or another value with the digits that a picture can show."""
     return float(f"{value:.7g}")
 
 
@@ -369,44 +366,45 @@ def panel_values(
     kinds: Mapping[Dot, int],
     *,
     repeated: bool,
-    ends_s: tuple[float, float] | None = None,
+    ends: tuple[float, float] | None = None,
     tick_gap: float = _TICK_GAP,
 ) -> dict[str, Any]:
     """Return a panel's axis, numbers, names and dots.
 
-    `kinds` are those of `dot_kinds`. `repeated`: copies ran several times. `ends_s`: of the axis,
+    `kinds` are those of `dot_kinds`. `repeated`: copies ran several times. `ends`: of the axis,
     where they are not the panel's own; ticks are at least `tick_gap` of it from each other.
     """
-    low_s, high_s = ends_s or (panel.low_s, panel.high_s)
+    low, high = ends or (panel.low, panel.high)
     named = [(label, ()) for label in panel.overall()] + list(panel.parts())
     beyond = [panel.outside(above=above) for above in (True, False)]
     dots = value_lists(panel.dots, ("place", *PLACE)) | {
         "it": [dot.iteration for dot in panel.dots],
-        "s": [seconds(dot.elapsed_s) for dot in panel.dots],
+        "s": [drawn_number(dot.value) for dot in panel.dots],
         "kind": [kinds.get(dot, 0) for dot in panel.dots],
     }
     if repeated:
-        dots["fastest"] = [seconds(dot.fastest_s) for dot in panel.dots]
-        dots["slowest"] = [seconds(dot.slowest_s) for dot in panel.dots]
+        dots["fastest"] = [drawn_number(dot.lowest) for dot in panel.dots]
+        dots["slowest"] = [drawn_number(dot.highest) for dot in panel.dots]
     return {
         "title": panel.title,
-        "median": seconds(panel.median_s) if panel.median_s else None,
-        "low": seconds(low_s),
-        "high": seconds(high_s),
+        "median": drawn_number(panel.median) if panel.median else None,
+        "low": drawn_number(low),
+        "high": drawn_number(high),
         "ticks": [
-            [seconds(value), text, share]
-            for value, text, share in ticks(panel, tick_gap * (high_s - low_s))
+            [drawn_number(value), text, share]
+            for value, text, share in ticks(panel, tick_gap * (high - low))
         ],
         "labels": [_label(label, label_dots, panel) for label, label_dots in named],
-        "outside": [outside_text(far_dots) for far_dots in beyond if far_dots],
+        "outside": [outside_text(far_dots, panel.measure) for far_dots in beyond if far_dots],
         "failed": [
             [
                 *(place, copy_ended.copy, copy_ended.iteration, copy_ended.cpu, copy_ended.node),
-                *(seconds(copy_ended.elapsed_s), sanitize(failure_text(copy_ended))),
+                *(drawn_number(copy_ended.elapsed_s), sanitize(failure_text(copy_ended))),
             ]
             for place, copy_ended in panel.failed
         ],
         "failedText": failed_text(panel),
+        "notKnown": not_known_text(panel),
         "dots": dots,
     }
 

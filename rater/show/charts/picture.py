@@ -1,12 +1,13 @@
 """What a picture of the copies' times consists of, before it is drawn anywhere; pure.
 
 The picture is that of the SPECrate2006 paper's Figures 1-3: a copy is a place on the
-horizontal axis, by NUMA node, and its time a dot above it. `panels` draws it into a file,
-`terminal` with the signs of a terminal, and a page of `rater report` in a browser.
+horizontal axis, by NUMA node, and its time, or another measure, a dot above it. `panels` draws it
+into a file, `terminal` with the signs of a terminal, and a page of `rater report` in a browser.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
@@ -15,9 +16,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from rater.analysis.results.copies import Cell, CopyPoint
+from rater.analysis.results.copies import CopyPoint
 from rater.record.events import CopyEnded
 from rater.record.stored import RunHead
+from rater.show.charts.measured import TIME, DrawnMeasure, MeasuredCell, MeasuredPoint
 from rater.show.screen.format import sanitize
 from rater.text.values import JsonFields, copies_text, group_by_key, objects, to_json
 
@@ -56,47 +58,57 @@ class NodeSpan(Struct, frozen=True):
         return "-" if self.node is None else str(self.node)
 
 
-class Dot(CopyPoint, frozen=True, kw_only=True):
+class Dot(MeasuredPoint, frozen=True, kw_only=True):
     """One copy in one iteration."""
 
     place: int  # on the horizontal axis
     iteration: int
 
 
+class NotMeasured(Struct, frozen=True):
+    """A copy that ran well and has no value of what is drawn."""
+
+    place: int | None
+    copy: int
+    iteration: int
+
+
 class Panel(Struct, frozen=True, kw_only=True):
     """One benchmark: its dots, and the part of the axis that tells their story.
 
-    Dots outside `low_s` to `high_s` are drawn at the edge, with their time next to them.
+    Dots outside `low` to `high` are drawn at the edge, with their value next to them.
     """
 
     benchmark: str
     tune: str | None
     title: str  # with the tune where the run has several
-    median_s: float | None  # of the dots; None: no copy ran well
+    measure: DrawnMeasure
+    median: float | None  # of the dots; None: there is none
     dots: tuple[Dot, ...]
     failed: tuple[tuple[int, CopyEnded], ...]  # with their places; once in an iteration
-    low_s: float
-    high_s: float
+    not_known: tuple[NotMeasured, ...]
+    low: float
+    high: float
     labels: tuple[Label, ...]
     by_cpu: bool = False  # the places are CPUs
     series: tuple[str, ...] = ()  # names of what its iterations stand for, where they are none
 
-    def extent_s(self) -> tuple[float, float] | None:
-        """Return the least and the largest time that is drawn on the axis."""
-        inside = [dot for dot in self.dots if self.low_s <= dot.elapsed_s <= self.high_s]
+    def extent(self) -> tuple[float, float] | None:
+        """Return the least and the largest value that is drawn on the axis."""
+        inside = [dot for dot in self.dots if self.low <= dot.value <= self.high]
         if not inside:
             return None
         return (
-            min(max(dot.fastest_s, self.low_s) for dot in inside),
-            max(min(dot.slowest_s, self.high_s) for dot in inside),
+            min(max(dot.lowest, self.low) for dot in inside),
+            max(min(dot.highest, self.high) for dot in inside),
         )
 
     def outside(self, *, above: bool) -> tuple[Dot, ...]:
         """Return those beyond one of its ends: the farthest of each copy, the farthest first."""
         sign = 1 if above else -1
-        edge = sign * (self.high_s if above else self.low_s)
-        beyond = [dot for dot in self.dots if sign * dot.elapsed_s > edge]
-        beyond.sort(key=lambda dot: (-sign * dot.elapsed_s, dot.copy))
+        edge = sign * (self.high if above else self.low)
+        beyond = [dot for dot in self.dots if sign * dot.value > edge]
+        beyond.sort(key=lambda dot: (-sign * dot.value, dot.copy))
         return tuple({dot.copy: dot for dot in reversed(beyond)}.values())[::-1]
 
     def covered(self, label: Label) -> tuple[Dot, ...]:
@@ -136,6 +148,7 @@ class Picture(Struct, frozen=True, kw_only=True):
     """Panels over one horizontal axis of copies, or of CPUs where copies move between them."""
 
     title: str
+    measure: DrawnMeasure
     axis: str  # "copy" or "CPU"
     names: tuple[int, ...]  # what stands at each place
     groups: tuple[NodeSpan, ...]  # empty: nothing is known of NUMA nodes
@@ -180,9 +193,10 @@ def evenly(marks: Sequence[tuple[float, str]], letter: float) -> Sequence[tuple[
 
 def picture_of(
     head: RunHead,
-    cells: Sequence[Cell],
+    cells: Sequence[MeasuredCell],
     labels: Iterable[Label] = (),
     *,
+    measure: DrawnMeasure = TIME,
     benchmark: str | None = None,
     iteration: int | None = None,
     ranges: bool = True,
@@ -190,7 +204,8 @@ def picture_of(
     """Return the picture of a run's cells, or of one benchmark or iteration of them.
 
     Discarded iterations are left out where others are there, unless one is asked for.
-    `ranges`: with room on the axis for all runs of copies that ran several times.
+    `ranges`: with room on the axis for all runs of copies that ran several times. `measure`: what
+    the cells have; `labels` are of times.
     """
     if not ranges:
         cells = [_median_runs(cell) for cell in cells]
@@ -202,30 +217,30 @@ def picture_of(
     axis, homes = _homes(head, cells)
     nodes_are_known = any(node is not None for node in homes.values())
     names = sorted(homes, key=lambda name: (*unknown_last(homes[name]), name))
-    places = {name: place for place, name in enumerate(names)}
-    several = len({cell.tune for cell in chosen}) > 1
-    all_labels = tuple(labels)
+    frame = _Frame(
+        measure=measure,
+        labels=_named_for(measure, labels),
+        axis=axis,
+        places={name: place for place, name in enumerate(names)},
+    )
     return Picture(
-        title=sanitize(_title(head)),
+        title=sanitize(_title(head, measure)),
+        measure=measure,
         axis=axis,
         names=tuple(names),
         groups=_groups([homes[name] for name in names]) if nodes_are_known else (),
         iterations=tuple(sorted({cell.iteration for cell in chosen})),
-        repeated=any(point.runs > 1 for cell in chosen for point in cell.points),
-        panels=tuple(
-            _panel(
-                f"{name} {tune}" if several and tune else name, members, all_labels, axis, places
-            )
-            for (name, tune), members in group_by_key((cell.key, cell) for cell in chosen).items()
-        ),
+        repeated=any(cell.repeated for cell in chosen),
+        panels=_panels(chosen, frame),
     )
 
 
 def picture_of_places(
     title: str,
-    cells: Sequence[Cell],
+    cells: Sequence[MeasuredCell],
     labels: Iterable[Label],
     *,
+    measure: DrawnMeasure,
     axis: str,
     series: tuple[str, ...],
 ) -> Picture:
@@ -233,134 +248,185 @@ def picture_of_places(
     points = [point for cell in cells for point in cell.points]
     homes = {(point.cpu or 0) if axis == "CPU" else point.copy: point.node for point in points}
     names = sorted(homes, key=lambda name: (*unknown_last(homes[name]), name))
-    places = {name: place for place, name in enumerate(names)}
     nodes_are_known = any(node is not None for node in homes.values())
-    several = len({cell.tune for cell in cells}) > 1
-    all_labels = tuple(labels)
-    panels = [
-        _panel(f"{name} {tune}" if several and tune else name, members, all_labels, axis, places)
-        for (name, tune), members in group_by_key((cell.key, cell) for cell in cells).items()
-    ]
+    frame = _Frame(
+        measure=measure,
+        labels=_named_for(measure, labels),
+        axis=axis,
+        places={name: place for place, name in enumerate(names)},
+    )
     return Picture(
         title=title,
+        measure=measure,
         axis=axis,
         names=tuple(names),
         groups=_groups([homes[name] for name in names]) if nodes_are_known else (),
         iterations=tuple(range(1, len(series) + 1)),
         repeated=False,
-        panels=tuple(replace(panel, series=series) for panel in panels),
+        panels=tuple(replace(panel, series=series) for panel in _panels(cells, frame)),
         series=series,
     )
 
 
 def picture_document(picture: Picture, head: RunHead, file: str | None) -> dict[str, Any]:
     """Return the JSON document of `rater show plot --json`; `file` is where it was drawn, if so."""
+    measure = picture.measure
     document: dict[str, Any] = {
         "run": head.run,
         "file": file,
+        "measure": None if measure.is_time else measure,
         "axis": picture.axis,
         "places": picture.names,
         "lgroups": picture.groups,
         "benchmarks": picture.panels,
     }
-    return {key: to_json(value, _TABLE) for key, value in document.items()}
+    table = _TIMES if measure.is_time else _VALUES
+    return {key: to_json(value, table) for key, value in document.items()}
 
 
-_TABLE = {
+_PANEL = (
+    {
+        "failed": lambda panel: objects(
+            "copy iteration", ((one.copy, one.iteration) for _, one in panel.failed)
+        ),
+        "not_known": lambda panel: objects(
+            "copy iteration", ((lacking.copy, lacking.iteration) for lacking in panel.not_known)
+        ),
+    },
+    "labels",
+)
+_TIMES = {
     Panel: JsonFields(
-        "benchmark tune median_s",
-        {"axis_s": lambda panel: (panel.low_s, panel.high_s) if panel.median_s else None},
+        "benchmark tune median_s=median",
+        {"axis_s": lambda panel: (panel.low, panel.high) if panel.median else None},
         "dots",
-        {
-            "failed": lambda panel: objects(
-                "copy iteration", ((one.copy, one.iteration) for _, one in panel.failed)
-            )
-        },
-        "labels",
+        *_PANEL,
     ),
-    Dot: JsonFields("copy cpu iteration elapsed_s fastest_s slowest_s"),
+    Dot: JsonFields("copy cpu iteration elapsed_s=value fastest_s=lowest slowest_s=highest"),
+}
+_VALUES = {
+    DrawnMeasure: JsonFields("name unit better"),
+    Panel: JsonFields(
+        "benchmark tune median",
+        {"axis_ends": lambda panel: (panel.low, panel.high) if panel.dots else None},
+        "dots",
+        *_PANEL,
+    ),
+    Dot: JsonFields("copy cpu iteration value lowest highest"),
 }
 
 
-def _median_runs(cell: Cell) -> Cell:
-    cell_points = cell.points
-    points = (
-        replace(point, fastest_s=point.elapsed_s, slowest_s=point.elapsed_s)
-        for point in cell_points
-    )
+def _median_runs(cell: MeasuredCell) -> MeasuredCell:
+    points = (replace(point, lowest=point.value, highest=point.value) for point in cell.points)
     return replace(cell, points=tuple(points))
 
 
-def _panel(
-    title: str,
-    cells: Sequence[Cell],
-    labels: Sequence[Label],
-    axis: str,
-    places: Mapping[int, int],
-) -> Panel:
+class _Frame(Struct, frozen=True, kw_only=True):
+    """What all panels of a picture share."""
+
+    measure: DrawnMeasure
+    labels: tuple[Label, ...]
+    axis: str  # "copy" or "CPU"
+    places: Mapping[int, int]  # by the names along the axis
+
+    def place(self, copy_row: CopyPoint | MeasuredPoint | CopyEnded) -> int | None:
+        """Return where a copy stands; None: its CPU is not known."""
+        number = copy_row.copy if self.axis == "copy" else copy_row.cpu
+        return None if number is None else self.places.get(number)
+
+
+def _named_for(measure: DrawnMeasure, labels: Iterable[Label]) -> tuple[Label, ...]:
+    """Return the names of slow parts; beside another measure they say that they are of times."""
+    if measure.is_time:
+        return tuple(labels)
+    return tuple(replace(label, text=f"{label.text} (time)") for label in labels)
+
+
+def _panels(cells: Sequence[MeasuredCell], frame: _Frame) -> tuple[Panel, ...]:
+    """Return a panel for each benchmark, and for each tune of it where there are several."""
+    several = len({cell.tune for cell in cells}) > 1
+    return tuple(
+        _panel(f"{name} {tune}" if several and tune else name, members, frame)
+        for (name, tune), members in group_by_key((cell.key, cell) for cell in cells).items()
+    )
+
+
+def _panel(title: str, cells: Sequence[MeasuredCell], frame: _Frame) -> Panel:
     name, tune = cells[0].key
-    times = [point.elapsed_s for cell in cells for point in cell.points]
-    median_s = statistics.median(times) if times else None
-
-    def place(copy_point: CopyPoint | CopyEnded) -> int | None:
-        number = copy_point.copy if axis == "copy" else copy_point.cpu
-        return None if number is None else places.get(number)
-
+    values = [point.value for cell in cells for point in cell.points]
+    median = statistics.median(values) if values else None
     dots = tuple(
-        Dot(**asdict(point), place=place(point) or 0, iteration=cell.iteration)
+        Dot(**asdict(point), place=frame.place(point) or 0, iteration=cell.iteration)
         for cell in cells
         for point in cell.points
-        if median_s
     )
-    low_s, high_s = _limits(dots, median_s or 1.0)
+    low, high = _limits(dots, 1.0 if median is None else median)
     shown = {cell.iteration for cell in cells}
     failed: dict[tuple[int | None, int, int], CopyEnded] = {}
     for cell in cells:
         for copy_ended in cell.failed:
-            failed.setdefault((place(copy_ended), copy_ended.copy, cell.iteration), copy_ended)
+            key = (frame.place(copy_ended), copy_ended.copy, cell.iteration)
+            failed.setdefault(key, copy_ended)
     return Panel(
         benchmark=name,
         tune=tune,
         title=sanitize(title),
-        median_s=median_s,
+        measure=frame.measure,
+        median=median,
         dots=dots,
         failed=tuple(
             (failed_place, copy_ended)
             for (failed_place, _, _), copy_ended in failed.items()
             if failed_place is not None
         ),
-        low_s=low_s,
-        high_s=high_s,
+        not_known=tuple(
+            NotMeasured(frame.place(point), point.copy, cell.iteration)
+            for cell in cells
+            for point in cell.not_known
+        ),
+        low=low,
+        high=high,
         labels=tuple(
             label
-            for label in labels
+            for label in frame.labels
             if label.benchmark in (None, name)
             and label.tune in (None, tune)
             and (not label.iterations or shown.intersection(label.iterations))
         ),
-        by_cpu=axis == "CPU",
+        by_cpu=frame.axis == "CPU",
     )
 
 
-def _limits(dots: Sequence[Dot], median_s: float) -> tuple[float, float]:
-    """Return the ends of the axis in seconds, which a few copies far away do not stretch."""
-    least_span = _LEAST_SPAN * median_s
-    if not dots:
-        return median_s - least_span / 2, median_s + least_span / 2
-    near = [dot for dot in dots if 1 / _FAR <= dot.elapsed_s / median_s <= _FAR]
-    if len(dots) - len(near) > max(1, _FEW * len(dots)):
-        near = list(dots)
-    # The range of a copy's runs may go out of the picture, its median may not.
-    low = min(max(dot.fastest_s, dot.elapsed_s / _FAR) for dot in near)
-    high = max(min(dot.slowest_s, dot.elapsed_s * _FAR) for dot in near)
+def _limits(dots: Sequence[Dot], median: float) -> tuple[float, float]:
+    """Return the ends of the axis, which a few copies far away do not stretch."""
+    least_span = _LEAST_SPAN * (abs(median) or 1.0)
+    low, high = _span(dots, median) if dots else (median, median)
     lacking = least_span - (high - low)
     if lacking > 0:
         low, high = low - lacking / 2, high + lacking / 2
-    pad = _PAD * (high - low)
-    return max(0.0, low - pad), high + pad
+    pad = _PAD * (high - low) if dots else 0.0
+    floor = 0.0 if all(dot.lowest >= 0 for dot in dots) else -math.inf
+    return max(floor, low - pad), high + pad
 
 
-def _homes(head: RunHead, cells: Iterable[Cell]) -> tuple[str, dict[int, int | None]]:
+def _span(dots: Sequence[Dot], median: float) -> tuple[float, float]:
+    """Return the least and the largest value that the axis has room for.
+
+    Of values that are not all above 0 none is so many times another: it has room for all.
+    """
+    if any(dot.lowest <= 0 for dot in dots):
+        return min(dot.lowest for dot in dots), max(dot.highest for dot in dots)
+    near = [dot for dot in dots if 1 / _FAR <= dot.value / median <= _FAR]
+    if len(dots) - len(near) > max(1, _FEW * len(dots)):
+        near = list(dots)
+    # The range of a copy's runs may go out of the picture, its median may not.
+    return (
+        min(max(dot.lowest, dot.value / _FAR) for dot in near),
+        max(min(dot.highest, dot.value * _FAR) for dot in near),
+    )
+
+
+def _homes(head: RunHead, cells: Iterable[MeasuredCell]) -> tuple[str, dict[int, int | None]]:
     """Return what the places are, copies or CPUs, and the NUMA node of each, by its number.
 
     CPUs where copies were on other ones from one iteration to the next: what is slow about
@@ -372,14 +438,15 @@ def _homes(head: RunHead, cells: Iterable[Cell]) -> tuple[str, dict[int, int | N
     moved = unknown = shared = False
     for cell in cells:
         cpus_of_cell: set[int | None] = set()
-        all_rows: tuple[CopyPoint | CopyEnded, ...] = (*cell.points, *cell.failed)
+        ran_well: tuple[CopyPoint | MeasuredPoint, ...] = (*cell.points, *cell.not_known)
+        all_rows: tuple[CopyPoint | MeasuredPoint | CopyEnded, ...] = (*ran_well, *cell.failed)
         for copy_row in all_rows:
             copies[copy_row.copy] = copy_row.node
             moved |= last_cpus.setdefault(copy_row.copy, copy_row.cpu) != copy_row.cpu
             unknown |= copy_row.cpu is None
             if copy_row.cpu is not None:
                 cpus[copy_row.cpu] = copy_row.node
-        for point in cell.points:
+        for point in ran_well:
             shared |= point.cpu in cpus_of_cell
             cpus_of_cell.add(point.cpu)
     if not moved:
@@ -404,7 +471,7 @@ def _groups(nodes: Sequence[int | None]) -> tuple[NodeSpan, ...]:
     return tuple(groups)
 
 
-def _title(head: RunHead) -> str:
+def _title(head: RunHead, measure: DrawnMeasure) -> str:
     host = f" on {head.hostname}" if head.hostname else ""
     mode = "" if head.mode == "homogeneous" else f", {head.mode}"
-    return f"time of each copy, run {head.run}{host}{mode}, {copies_text(head.copies)}"
+    return f"{measure.caption}, run {head.run}{host}{mode}, {copies_text(head.copies)}"

@@ -1,4 +1,4 @@
-"""The times of a run's copies on a terminal: a strip for each benchmark, a sign for each copy."""
+"""A picture of a run's copies on a terminal: a strip for each benchmark, a sign for each copy."""
 
 from __future__ import annotations
 
@@ -10,13 +10,8 @@ from statistics import median
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from rater.show.charts.panels import (
-    failed_text,
-    label_text,
-    outside_text,
-    percent_text,
-    time_text,
-)
+from rater.show.charts.measured import distance_text
+from rater.show.charts.panels import failed_text, label_text, not_known_text, outside_text
 from rater.show.charts.picture import Panel, Picture, evenly
 from rater.show.screen.console import Printer, Span, without_end
 from rater.show.screen.format import crop_apart, sanitize, wrap_text
@@ -29,7 +24,7 @@ _MOST_NAMES = 4  # of slow parts below a strip
 _ENDS = 18  # cells at the right
 # In UTF-8 and in plain ASCII.
 _LEVELS = "▁▂▃▄▅▆▇█", "_.-:=+*#"  # from the fastest to the slowest
-_ABOVE, _BELOW, _FAILED = "▲^", "▼v", "×x"
+_ABOVE, _BELOW, _FAILED, _NOT_KNOWN = "▲^", "▼v", "×x", "??"
 _SLOW, _EXPLAINED, _PLAIN = "bold red", "bold blue", ""
 
 type _Cells = Sequence[range | None]  # the places that a cell shows; None: between NUMA nodes
@@ -56,7 +51,7 @@ def print_picture(picture: Picture, printer: Printer) -> None:
     printer.line()
     for axis_name, marks in _axes(picture, cells):
         show(axis_name, [(marks, _PLAIN)])
-    show("median", [], "fastest", "slowest")
+    show("median", [], *picture.measure.ends)
     for margin, panel in zip(margins, panels, strict=True):
         show(margin, _strip(panel, cells, ascii_only), *_ends(panel))
         for note in _wrapped_notes(panel, width - left, ascii_only=ascii_only):
@@ -66,35 +61,49 @@ def print_picture(picture: Picture, printer: Printer) -> None:
 
 
 def _margins(panels: Sequence[Panel], width: int, *, ascii_only: bool) -> list[str]:
-    """Return what stands left of each strip: name and median time, below each other."""
+    """Return what stands left of each strip: name and median, below each other."""
     titles = [sanitize(panel.title, ascii_only=ascii_only) for panel in panels]
     names = crop_apart(titles, max(16, width // 4), ascii_only=ascii_only)
-    times = [time_text(panel.median_s) if panel.median_s else "-" for panel in panels]
+    medians = [
+        "-" if panel.median is None else panel.measure.value_text(panel.median) for panel in panels
+    ]
     name_width = max([0, *map(cell_len, names)])
-    time_width = max(map(cell_len, ("median", *times)))
+    median_width = max(map(cell_len, ("median", *medians)))
     return [
-        f"{name}{' ' * (name_width - cell_len(name))}  {time:>{time_width}}"
-        for name, time in zip(names, times, strict=True)
+        f"{name}{' ' * (name_width - cell_len(name))}  {median:>{median_width}}"
+        for name, median in zip(names, medians, strict=True)
     ]
 
 
 def _ends(panel: Panel) -> list[str]:
-    """Return how far the fastest and the slowest copy are from the median; none without dots."""
-    shares = [dot.elapsed_s / (panel.median_s or 1.0) for dot in panel.dots]
-    return [percent_text(end(shares)) for end in (min, max)] if shares else []
+    """Return how far the copies at both ends are from the median; none without dots.
+
+    Where the median is not above 0 there is no such share: the values themselves.
+    """
+    values, median_value = [dot.value for dot in panel.dots], panel.median
+    if median_value is None:
+        return []
+    return [
+        distance_text(end(values), median_value) or panel.measure.value_text(end(values))
+        for end in (min, max)
+    ]
 
 
 def _legend(picture: Picture, panels: tuple[Panel, ...], cells: _Cells, *, ascii_only: bool) -> str:
     """Return what one sign of a strip stands for."""
     most = max(len(cell) for cell in cells if cell)
-    sign = f"a {picture.axis}" if most == 1 else f"the slowest of up to {most} neighbours"
+    measure = picture.measure
+    sign = f"a {picture.axis}" if most == 1 else f"the {measure.worst} of up to {most} neighbours"
     several = len(picture.iterations) > 1 and panels is picture.panels
     typical = " (median of its iterations)" if several else ""
     low, high = _LEVELS[ascii_only][0], _LEVELS[ascii_only][-1]
     above, below, failed = (signs[ascii_only] for signs in (_ABOVE, _BELOW, _FAILED))
+    lacking = any(panel.not_known for panel in panels)
+    not_known = f", {_NOT_KNOWN[ascii_only]} not known" if lacking else ""
+    least, largest = measure.ends
     return (
-        f"One sign: {sign}{typical}, from {low} (fastest of the benchmark) to {high} (slowest); "
-        f"{above} {below} farther out, {failed} failed."
+        f"One sign: {sign}{typical}, from {low} ({least} of the benchmark) to {high} ({largest}); "
+        f"{above} {below} farther out, {failed} failed{not_known}."
     )
 
 
@@ -107,12 +116,15 @@ def _stacked(picture: Picture) -> tuple[Panel, ...]:
         replace(
             panel,
             title=f"{panel.title}, {_series_name(picture, iteration)}",
-            median_s=_median_of(panel, iteration) if picture.series else panel.median_s,
+            median=_median_of(panel, iteration) if picture.series else panel.median,
             dots=tuple(dot for dot in panel.dots if dot.iteration == iteration),
             failed=tuple(
                 place_and_copy
                 for place_and_copy in panel.failed
                 if place_and_copy[1].iteration == iteration
+            ),
+            not_known=tuple(
+                lacking for lacking in panel.not_known if lacking.iteration == iteration
             ),
             labels=tuple(
                 replace(label, iterations=())
@@ -130,8 +142,8 @@ def _series_name(picture: Picture, iteration: int) -> str:
 
 
 def _median_of(panel: Panel, iteration: int) -> float | None:
-    times = [dot.elapsed_s for dot in panel.dots if dot.iteration == iteration]
-    return median(times) if times else None
+    values = [dot.value for dot in panel.dots if dot.iteration == iteration]
+    return median(values) if values else None
 
 
 def _cells(picture: Picture, room: int) -> _Cells:
@@ -163,9 +175,12 @@ def _cells(picture: Picture, room: int) -> _Cells:
 
 def _strip(panel: Panel, cells: _Cells, ascii_only: bool) -> list[Span]:
     if not panel.dots:
-        return [("no copy ran well" if panel.failed else "no copy ran", _PLAIN)]
-    times = group_by_key((dot.place, dot.elapsed_s) for dot in panel.dots)
+        why_none = "no copy ran well" if panel.failed else "no copy ran"
+        return [(not_known_text(panel) or why_none, _PLAIN)]
+    values = group_by_key((dot.place, dot.value) for dot in panel.dots)
     failed = {place for place, _ in panel.failed}
+    not_known = {lacking.place for lacking in panel.not_known}
+    worst = max if panel.measure.highest_is_worst else min
     styles = {
         dot.place: _EXPLAINED if label.explained else _SLOW
         for label, dots in reversed(panel.parts())
@@ -175,24 +190,26 @@ def _strip(panel: Panel, cells: _Cells, ascii_only: bool) -> list[Span]:
     for cell in cells:
         named = [styles[place] for place in cell or () if place in styles]
         style = _SLOW if _SLOW in named else named[0] if named else _PLAIN
-        medians = [median(times[place]) for place in cell or () if place in times]
+        medians = [median(values[place]) for place in cell or () if place in values]
         if failed.intersection(cell or ()):
             signs.append((_FAILED[ascii_only], _SLOW))
+        elif not medians and not_known.intersection(cell or ()):
+            signs.append((_NOT_KNOWN[ascii_only], _PLAIN))
         else:
-            signs.append((_sign(max(medians), panel, ascii_only) if medians else " ", style))
+            signs.append((_sign(worst(medians), panel, ascii_only) if medians else " ", style))
     return [
         ("".join(sign for sign, _ in neighbours), style)
         for style, neighbours in groupby(signs, key=itemgetter(1))
     ]
 
 
-def _sign(seconds: float, panel: Panel, ascii_only: bool) -> str:
-    if seconds > panel.high_s:
+def _sign(value: float, panel: Panel, ascii_only: bool) -> str:
+    if value > panel.high:
         return _ABOVE[ascii_only]
-    if seconds < panel.low_s:
+    if value < panel.low:
         return _BELOW[ascii_only]
     levels = _LEVELS[ascii_only]
-    share = (seconds - panel.low_s) / (panel.high_s - panel.low_s)
+    share = (value - panel.low) / (panel.high - panel.low)
     return levels[min(len(levels) - 1, int(share * len(levels)))]
 
 
@@ -203,8 +220,13 @@ def _notes(panel: Panel) -> Iterator[Span]:
         yield label_text(label, panel), _EXPLAINED if label.explained else _SLOW
     if len(labels) > _MOST_NAMES:
         yield f"and {len(labels) - _MOST_NAMES} more", _SLOW
-    far = [outside_text(dots) for above in (True, False) if (dots := panel.outside(above=above))]
-    if words := "; ".join((*far, *filter(None, [failed_text(panel)]))):
+    far = [
+        outside_text(dots, panel.measure)
+        for above in (True, False)
+        if (dots := panel.outside(above=above))
+    ]
+    lacking = [not_known_text(panel)] if panel.dots else []
+    if words := "; ".join((*far, *filter(None, [failed_text(panel), *lacking]))):
         yield words, _SLOW
 
 

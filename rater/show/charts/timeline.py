@@ -12,7 +12,8 @@ from rater.analysis.results.score import Summary
 from rater.analysis.results.series import PhaseTimes
 from rater.record.events import CopyEnded, PhaseEnded
 from rater.record.stored import StoredRun, is_good
-from rater.show.charts.panels import PLACE, group_rows, seconds, time_text, value_lists
+from rater.show.charts.measured import time_text
+from rater.show.charts.panels import PLACE, drawn_number, group_rows, value_lists
 from rater.show.charts.tracks import phase_tracks, track_values, tracks_chart
 from rater.show.charts.vega import WIDTH, PlacedChart, stacked_svg
 from rater.show.screen.format import sanitize
@@ -90,7 +91,9 @@ def _bracket(
         "counted": bracket.counted,
         "known": starts_are_known,
         "folded": folded,
-        "window": [seconds((time_ns - begin) / 1e9) for time_ns in window if time_ns is not None],
+        "window": [
+            drawn_number((time_ns - begin) / 1e9) for time_ns in window if time_ns is not None
+        ],
         "half": _half(bracket, rows, begin) if starts_are_known and not folded else None,
         "whole": _seconds(score.bracket_s if score else bracket.bracket_s),
         "median": _seconds(score.median_copy_s if score else None),
@@ -100,10 +103,10 @@ def _bracket(
             "name": [names[row.benchmark] for row in bars],
             **_of_several(bracket, bars, folded=folded),
             "from": [
-                seconds(((row.start_ns or 0) - begin) / 1e9) if starts_are_known else 0.0
+                drawn_number(((row.start_ns or 0) - begin) / 1e9) if starts_are_known else 0.0
                 for row in bars
             ],
-            "s": [seconds(row.elapsed_s) for row in bars],
+            "s": [drawn_number(row.elapsed_s) for row in bars],
             "bad": [[at, failure_text(row)] for at, row in enumerate(bars) if not is_good(row)],
             "kind": [[at, kind] for at, kind in enumerate(of_bars) if kind],
         },
@@ -118,7 +121,7 @@ def _tracks(times: PhaseTimes | None, rows: Sequence[CopyEnded]) -> list[dict[st
 
 
 def _seconds(value: float | None) -> float | None:
-    return None if value is None else seconds(value)
+    return None if value is None else drawn_number(value)
 
 
 def _half(bracket: PhaseEnded, rows: Sequence[CopyEnded], begin: int) -> dict[str, Any] | None:
@@ -135,7 +138,7 @@ def _half(bracket: PhaseEnded, rows: Sequence[CopyEnded], begin: int) -> dict[st
         "half of those that ended well: " if len(ends) < len(rows) else "half had finished after "
     )
     text = half + time_text(half_end_s)
-    return {"at": seconds(half_end_s), "text": text, "wide": _LETTER * len(text)}
+    return {"at": drawn_number(half_end_s), "text": text, "wide": _LETTER * len(text)}
 
 
 def _of_several(bracket: PhaseEnded, rows: Sequence[CopyEnded], *, folded: bool) -> dict[str, Any]:

@@ -67,6 +67,7 @@ WIDTH = 900.0
 SUITES = {"all": "suite", "int": "suite, int", "fp": "suite, fp"}  # in pictures
 FONT = "DejaVu Sans, Verdana, sans-serif"
 _TITLE = 12.0  # letters
+_LETTER = 0.6  # mean width of one, of the size of letters
 _TOP = 26.0  # of a page, for its title
 _GAP = 14.0  # between charts
 _COLOURED = re.compile(r'((?:fill|stroke)=")var\(--([\w-]+)\)"')
@@ -164,7 +165,8 @@ def sheet_svg(
     across = sides["left"] + first.width + max(sides["right"], first.right)
     down = first.above + sides["top"] + first.height
     rows = -(-len(figures) // columns)
-    width = across * min(columns, len(figures)) + _GAP
+    title_width = sides["left"] + _LETTER * _TITLE * len(title)
+    width = max(across * min(columns, len(figures)), title_width) + _GAP
     heading = placed_text(sides["left"], 18, title, size=_TITLE)
     words = [it | {"x": it["x"] + (width if it["x"] < 0 else 0.0)} for it in (heading, *notes)]
     groups = [

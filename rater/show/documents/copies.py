@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypedDict
+from typing import Annotated, NotRequired, TypedDict
 
 from rater.record.run import CopyStatus, Validity
 from rater.show.documents.common import (
@@ -125,18 +125,21 @@ class CopyRunJson(TypedDict):
 
 
 class DotJson(TypedDict):
-    """A dot of the picture: a copy."""
+    """A dot of the picture: a copy; with its times, or with its values of another measure."""
 
     copy: Copy
     cpu: Cpu
     iteration: Iteration
-    elapsed_s: Annotated[float, "Time of its median run."]
-    fastest_s: Annotated[float, "Time of its fastest run."]
-    slowest_s: Annotated[float, "Time of its slowest run."]
+    elapsed_s: NotRequired[Annotated[float, "Time of its median run."]]
+    fastest_s: NotRequired[Annotated[float, "Time of its fastest run."]]
+    slowest_s: NotRequired[Annotated[float, "Time of its slowest run."]]
+    value: NotRequired[Annotated[float, "Value of its median run."]]
+    lowest: NotRequired[Annotated[float, "Lowest value of its runs."]]
+    highest: NotRequired[Annotated[float, "Highest value of its runs."]]
 
 
 class FailedDotJson(TypedDict):
-    """A copy that failed, for which the picture has no dot."""
+    """A copy for which the picture has no dot."""
 
     copy: Copy
     iteration: Iteration
@@ -147,10 +150,13 @@ class PanelJson(TypedDict):
 
     benchmark: Benchmark
     tune: Tune
-    median_s: Annotated[float | None, "Median time of the copies."]
-    axis_s: Annotated[list[float] | None, "Both ends of the axis of times."]
+    median_s: NotRequired[Annotated[float | None, "Median time of the copies."]]
+    axis_s: NotRequired[Annotated[list[float] | None, "Both ends of the axis of times."]]
+    median: NotRequired[Annotated[float | None, "Median value of the copies."]]
+    axis_ends: NotRequired[Annotated[list[float] | None, "Both ends of the axis of values."]]
     dots: Annotated[list[DotJson], "A dot for each copy."]
     failed: Annotated[list[FailedDotJson], "Copies that failed."]
+    not_known: Annotated[list[FailedDotJson], "Copies that ran well and have no such value."]
     labels: Annotated[list[dict[str, object]], "Words at the picture: what is slow, and where."]
 
 
@@ -162,11 +168,20 @@ class NodeSpanJson(TypedDict):
     size: Annotated[int, "Number of places."]
 
 
+class DrawnMeasureJson(TypedDict):
+    """What is drawn of copies in place of their times."""
+
+    name: Annotated[str, "Name of the metric, or CPU time."]
+    unit: Annotated[str, "Its unit; empty: none."]
+    better: Annotated[str | None, "Which direction is better; null: neither."]
+
+
 class PlotDocument(TypedDict):
-    """Times of copies as a picture shows them."""
+    """Copies as a picture shows them."""
 
     run: Annotated[int, "Number of the run."]
     file: Annotated[str | None, "File of the picture; null: none was asked for."]
+    measure: Annotated[DrawnMeasureJson | None, "What --by asked for; null: times."]
     axis: Annotated[str, "What the axis counts: copy, or CPU."]
     places: Annotated[list[int | str], "Numbers along the axis."]
     lgroups: Annotated[list[NodeSpanJson], "NUMA nodes along the axis."]

@@ -319,7 +319,7 @@ def common_ranges(runs: Sequence[ReportRun]) -> dict[tuple[str, str | None], tup
         for page_run in runs
         for panel in page_run.picture.panels
         if panel.dots
-        for end in (panel.low_s, panel.high_s)
+        for end in (panel.low, panel.high)
     )
     return {key: (min(ends), max(ends)) for key, ends in ends_by_panel.items()}
 

@@ -19,7 +19,7 @@ from rater.analysis.results.series import phase_times
 from rater.record.run import CopyStatus
 from rater.record.stored import PER_HOUR, StoredRun, is_good
 from rater.show.charts.machine import machine_rows, slowdowns
-from rater.show.charts.panels import dot_kinds, group_values, panel_values, seconds
+from rater.show.charts.panels import dot_kinds, drawn_number, group_values, panel_values
 from rater.show.charts.picture import Dot, Picture
 from rater.show.charts.timeline import RunKey, timeline
 from rater.show.charts.vega import Html, element
@@ -402,16 +402,21 @@ class ReportRun(Struct, frozen=True, kw_only=True):
 
 
 def run_data(
-    shown: ReportRun, range_s: Mapping[tuple[str, str | None], tuple[float, float]]
+    shown: ReportRun, ranges: Mapping[tuple[str, str | None], tuple[float, float]]
 ) -> dict[str, Any]:
     """Return what the pictures of one run are drawn from.
 
-    `range_s`: the ends of each benchmark's axis in seconds, where it is that of several runs.
+    `ranges`: the ends of each benchmark's axis in seconds, where it is that of several runs.
     """
     picture, run = shown.picture, shown.run.without_torn()
     lost, local_shares, starts = _lost(shown.summary), _local_shares(shown.summary), _starts(run)
+    units = {
+        used.name: {metric.name: metric.unit for metric in used.metrics} for used in run.benchmarks
+    }
     more = {
-        (row.benchmark, row.tune, row.iteration, row.copy): copy_words(row)
+        (row.benchmark, row.tune, row.iteration, row.copy): copy_words(
+            row, units.get(row.benchmark, {})
+        )
         for row in copy_rows(run, each=True, counters=shown.readings)
     }
     kinds: dict[RunKey, int] = {}
@@ -420,7 +425,7 @@ def run_data(
         key = (panel.benchmark, panel.tune)
         of_dots = dot_kinds(panel)
         kinds |= {_run_key(*key, dot): kind for dot, kind in of_dots.items()}
-        values = panel_values(panel, of_dots, repeated=picture.repeated, ends_s=range_s.get(key))
+        values = panel_values(panel, of_dots, repeated=picture.repeated, ends=ranges.get(key))
         values["dots"] |= {
             "start": [starts.get(_run_key(*key, dot)) for dot in panel.dots],
             "local": [
@@ -444,8 +449,11 @@ def run_data(
     }
 
 
-def copy_words(row: CopyRow) -> str:
-    """Return where the time of a copy went, its memory and its metrics, those that are known."""
+def copy_words(row: CopyRow, units: Mapping[str, str]) -> str:
+    """Return where the time of a copy went, its memory and its metrics, those that are known.
+
+    `units` are those of the metrics, by name.
+    """
     shares = (
         ("waited for other copies", row.waited_own),
         ("for other processes", row.waited_others),
@@ -455,7 +463,7 @@ def copy_words(row: CopyRow) -> str:
     parts = [] if row.cpu_s is None else [f"CPU time {row.cpu_s:.4g} s"]
     parts += [f"{words} {percent(share, 0)} %" for words, share in shares if share is not None]
     parts += [] if row.memory_bytes is None else [f"{row.memory_bytes / 1e6:.4g} MB"]
-    parts += [f"{name} {value:.4g}" for name, value in row.metrics]
+    parts += [f"{name} {value:.4g} {units.get(name, '')}".rstrip() for name, value in row.metrics]
     parts += [] if row.exit == "ok" else [row.exit]
     return sanitize(", ".join(parts))
 
@@ -467,7 +475,7 @@ def _run_key(benchmark: str, tune: str | None, dot: Dot) -> RunKey:
 def _starts(run: StoredRun) -> dict[RunKey, float]:
     """Return when each copy's first good run began, in seconds of the run."""
     return {
-        (row.benchmark, row.tune, row.iteration, row.copy): seconds(row.start_ns / 1e9)
+        (row.benchmark, row.tune, row.iteration, row.copy): drawn_number(row.start_ns / 1e9)
         for row in reversed(run.copies)
         if row.start_ns is not None and is_good(row)
     }

@@ -1,4 +1,4 @@
-"""`rater show plot`: the times of a run's copies as a picture; what it shares with the page."""
+"""`rater show plot`: the copies of a run as a picture; what it shares with the page."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rater.analysis.results.series import phase_times
 from rater.record.stored import RunHead, StoredRun
 from rater.show.charts.comparison import cpi_chart, cpi_lines, cpi_svg
 from rater.show.charts.machine import machine_svg
+from rater.show.charts.measured import measured_cells
 from rater.show.charts.panels import labels_from, picture_svg
 from rater.show.charts.picture import picture_document, picture_of
 from rater.show.charts.terminal import print_picture
@@ -29,6 +30,7 @@ from rater.store.store import Store
 from rater.system.errors import InputError
 from rater.workflow.arguments import Output, open_store_for_reading, print_json_rows
 from rater.workflow.results.divots import analysis_for_results, load_or_analyse
+from rater.workflow.results.drawn import drawn_by
 from rater.workflow.results.plot_pair import PairView, draw_pair
 from rater.workflow.results.points import drawing_file, load_points, write_drawing
 from rater.workflow.results.stored import run_beside
@@ -45,7 +47,9 @@ def load_report_run(store: Store, run: StoredRun) -> ReportRun:
         run=run,
         summary=summarise(run),
         cells=cells,
-        picture=picture_of(run.head, cells, labels_from(divots.sure if divots else ())),
+        picture=picture_of(
+            run.head, measured_cells(cells), labels_from(divots.sure if divots else ())
+        ),
         divots=divots,
         readings=run_counters(run),
         barrier=summarise(barrier) if barrier else None,
@@ -67,12 +71,20 @@ class PlotOptions(Struct, frozen=True, kw_only=True):
     time: bool
     scatter: bool
     ranks: bool
+    by: str | None  # CPU time or a metric in place of time
 
 
 def plot(output: Output, run_words: tuple[str, ...], options: PlotOptions) -> int:
     """Draw in the terminal or into a file."""
     file = drawing_file(options.file)
     words = run_words or ("last",)
+    others = {"--machine": options.machine, "--timeline": options.timeline}
+    others |= {"--time": options.time, "--cpi": options.cpi}
+    if options.by is not None and any(others.values()):
+        other = next(name for name, is_asked in others.items() if is_asked)
+        raise InputError(
+            f"--by {options.by}: {other} draws no other measure; leave one of them out"
+        )
     if options.cpi:
         return _draw_cpi(output, words, options, file)
     if len(words) > 1:
@@ -86,12 +98,13 @@ def plot(output: Output, run_words: tuple[str, ...], options: PlotOptions) -> in
     with open_store_for_reading(output, words) as store:
         run = store.load(store.find(words[0]))
         divots = load_or_analyse(store, run.head, Thresholds(), fresh=False, run=run)
-    cells = group_cells(run)
-    benchmark = _chosen(options.benchmark, options.iteration, cells, run.head)
+    benchmark = _chosen(options.benchmark, options.iteration, group_cells(run), run.head)
+    drawn = drawn_by(options.by, [run], benchmark)
     picture = picture_of(
         run.head,
-        cells,
+        drawn.cells(run),
         labels_from(divots.sure),
+        measure=drawn.measure,
         benchmark=benchmark,
         iteration=options.iteration,
         ranges=output.json or file is not None,
@@ -126,6 +139,7 @@ def _draw_two(output: Output, words: Sequence[str], options: PlotOptions, file: 
         machine=options.machine,
         scatter=options.scatter,
         ranks=options.ranks,
+        by=options.by,
     )
     return draw_pair(output, words, view, file)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from msgspec import Struct
 
 from rater.analysis.divots.model.finding import Thresholds
-from rater.analysis.results.copies import group_cells
 from rater.record.stored import StoredRun
 from rater.show.charts.machine import machine_rows, pair_machine_svg
 from rater.show.charts.pairs import (
@@ -30,6 +29,7 @@ from rater.system.errors import InputError
 from rater.text.values import count
 from rater.workflow.arguments import Output, open_store_for_reading, print_json_rows
 from rater.workflow.results.divots import load_or_analyse
+from rater.workflow.results.drawn import Drawn, drawn_by
 from rater.workflow.results.points import write_drawing
 
 
@@ -41,6 +41,7 @@ class PairView(Struct, frozen=True, kw_only=True):
     machine: bool
     scatter: bool
     ranks: bool
+    by: str | None  # CPU time or a metric in place of time
 
 
 def draw_pair(output: Output, words: Sequence[str], view: PairView, file: Path | None) -> int:
@@ -50,8 +51,10 @@ def draw_pair(output: Output, words: Sequence[str], view: PairView, file: Path |
         raise InputError(f"{option}: expected -o FILE as well; the terminal has no such picture")
     with open_store_for_reading(output, words) as store:
         runs = [store.load(store.find(word)) for word in words]
-        sides = [paired_run(store, run) for run in runs]
-    pair = pair_runs(sides[0], sides[1], _chosen(view.benchmark, sides))
+        benchmark = _chosen(view.benchmark, runs)
+        drawn = drawn_by(view.by, runs, benchmark)
+        before, after = (paired_run(store, run, drawn) for run in runs)
+    pair = pair_runs(before, after, benchmark, drawn.measure)
     if file is not None:
         write_drawing(_drawing(pair, view, runs[1]), file)
     if output.json:
@@ -66,10 +69,10 @@ def draw_pair(output: Output, words: Sequence[str], view: PairView, file: Path |
     return 0
 
 
-def paired_run(store: Store, run: StoredRun) -> PairedRun:
-    """Return a run with the names of its slow parts."""
+def paired_run(store: Store, run: StoredRun, drawn: Drawn) -> PairedRun:
+    """Return what is drawn of a run with the names of its slow parts."""
     divots = load_or_analyse(store, run.head, Thresholds(), fresh=False, run=run)
-    return PairedRun(head=run.head, cells=group_cells(run), labels=labels_from(divots.sure))
+    return PairedRun(head=run.head, cells=drawn.cells(run), labels=labels_from(divots.sure))
 
 
 def _drawing(pair: RunPair, view: PairView, run: StoredRun) -> str:
@@ -85,9 +88,9 @@ def _drawing(pair: RunPair, view: PairView, run: StoredRun) -> str:
     return pair_machine_svg(machine_rows(run), most_changed(pair), pair.runs)
 
 
-def _chosen(word: str | None, sides: Sequence[PairedRun]) -> str | None:
+def _chosen(word: str | None, runs: Sequence[StoredRun]) -> str | None:
     """Return the whole name of a benchmark. Raises `InputError` for none, or several."""
-    names = list(dict.fromkeys(cell.benchmark for side in sides for cell in side.cells))
+    names = list(dict.fromkeys(copy.benchmark for run in runs for copy in run.copies))
     if word is None or word in names:
         return word
     matches = [name for name in names if word in name]

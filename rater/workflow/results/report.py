@@ -31,6 +31,7 @@ from rater.text.cpuset import format_list
 from rater.text.values import count, runs_text
 from rater.workflow.arguments import Output, open_store_for_reading, print_json, print_view
 from rater.workflow.results.divots import find_recurring
+from rater.workflow.results.drawn import Drawn
 from rater.workflow.results.plot import load_report_run
 from rater.workflow.results.plot_pair import paired_run
 from rater.workflow.results.points import (
@@ -72,7 +73,7 @@ def report(output: Output, run_words: tuple[str, ...], file: str | None, force: 
 
 def _pair(store: Store, runs: Sequence[StoredRun]) -> RunPair | None:
     """Return two runs over one axis; None: they do not fit over each other."""
-    before, after = (paired_run(store, run) for run in runs)
+    before, after = (paired_run(store, run, Drawn()) for run in runs)
     with suppress(InputError):
         return pair_runs(before, after)
     return None

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from rater.analysis.results.copies import group_cells
 from rater.record.events import CopyEnded
 from rater.record.stored import StoredRun
-from rater.show.charts.pairs import BenchmarkPair, PairedRun, PlaceTimes, pair_document, pair_runs
+from rater.show.charts.measured import measured_cells
+from rater.show.charts.pairs import BenchmarkPair, PairedRun, PlaceValues, pair_document, pair_runs
 from rater.show.charts.picture import Label
 from rater.system.errors import InputError
 from tests.support.example_runs import copy_row, stored
@@ -17,7 +18,9 @@ from tests.support.example_runs import copy_row, stored
 def side(number: int, rows: list[CopyEnded], copies: int = 4, *labels: Label) -> PairedRun:
     run: StoredRun = stored(rows, copies=copies)
     head = replace(run.head, run=number)
-    return PairedRun(head=head, cells=group_cells(replace(run, head=head)), labels=labels)
+    return PairedRun(
+        head=head, cells=measured_cells(group_cells(replace(run, head=head))), labels=labels
+    )
 
 
 def rows_on(cpus: list[int | None], seconds: float = 10.0) -> list[CopyEnded]:
@@ -32,7 +35,7 @@ def test_copies_on_the_same_cpus_are_laid_over_each_other_by_cpu() -> None:
     pair = pair_runs(side(1, rows_on([0, 1, 2, 3])), side(2, rows_on([3, 2, 1, 0])))
     (row,) = pair.benchmarks
     assert pair.axis == "CPU"
-    assert [(place.name, place.before_s, place.after_s) for place in row.places] == [
+    assert [(place.name, place.before, place.after) for place in row.places] == [
         (0, 10.0, 13.0),
         (1, 11.0, 12.0),
         (2, 12.0, 11.0),
@@ -71,11 +74,11 @@ def test_runs_with_neither_cpus_nor_copies_in_common_are_refused() -> None:
 def test_a_node_that_changed_otherwise_than_the_others_stands_out() -> None:
     """Four nodes of two CPUs; those of node 2 take a third less time than before."""
     places = tuple(
-        PlaceTimes(
+        PlaceValues(
             name=cpu,
             node=cpu // 2,
-            before_s=10.0,
-            after_s=(6.667 if cpu // 2 == 2 else 10.0) * (1 + cpu % 3 / 1000),
+            before=10.0,
+            after=(6.667 if cpu // 2 == 2 else 10.0) * (1 + cpu % 3 / 1000),
         )
         for cpu in range(8)
     )

@@ -15,16 +15,23 @@ from msgspec.structs import replace
 
 from rater.analysis.divots.model.finding import CellEffect, CopyEffect, Kind
 from rater.analysis.results.copies import group_cells
+from rater.analysis.results.measure import Better, copy_values, value_reported
 from rater.record.events import CopyEnded
 from rater.record.run import CopyStatus
+from rater.show.charts.measured import (
+    TIME,
+    DrawnMeasure,
+    measured_cells,
+    percent_text,
+    time_text,
+)
 from rater.show.charts.panels import (
     failed_text,
     label_text,
     labels_from,
+    not_known_text,
     outside_text,
-    percent_text,
     picture_svg,
-    time_text,
 )
 from rater.show.charts.picture import Label, NodeSpan, Picture, picture_of
 from rater.show.charts.terminal import print_picture
@@ -41,7 +48,7 @@ def picture(
     rows: Sequence[CopyEnded], labels: Sequence[Label] = (), iteration: int | None = None
 ) -> Picture:
     run = stored(rows, copies=len({row.copy for row in rows}))
-    return picture_of(run.head, group_cells(run), labels, iteration=iteration)
+    return picture_of(run.head, measured_cells(group_cells(run)), labels, iteration=iteration)
 
 
 def times(*seconds: float, per_node: int = 2, **changes: object) -> list[CopyEnded]:
@@ -93,7 +100,7 @@ def test_where_copies_move_the_places_are_cpus() -> None:
     shown = picture(rows, [label])
     assert (shown.axis, shown.names) == ("CPU", (0, 1))
     ((_, dots),) = shown.panels[0].parts()
-    assert [(dot.cpu, dot.elapsed_s) for dot in dots] == [(1, 11.0), (1, 11.0)]
+    assert [(dot.cpu, dot.value) for dot in dots] == [(1, 11.0), (1, 11.0)]
     unbound = picture([replace(row, cpu=None, node=None) for row in rows])
     assert (unbound.axis, unbound.groups) == ("copy", ())
 
@@ -115,19 +122,19 @@ def test_a_few_copies_far_out_do_not_flatten_the_others(
     seconds: Sequence[float], extent: tuple[float, float], above: str, below: str
 ) -> None:
     (panel,) = picture(times(*seconds)).panels
-    assert panel.extent_s() == extent
-    assert panel.low_s < extent[0]
-    assert extent[1] < panel.high_s < 1.1 * extent[1]
-    assert outside_text(panel.outside(above=True)) == above
-    assert outside_text(panel.outside(above=False)) == below
+    assert panel.extent() == extent
+    assert panel.low < extent[0]
+    assert extent[1] < panel.high < 1.1 * extent[1]
+    assert outside_text(panel.outside(above=True), TIME) == above
+    assert outside_text(panel.outside(above=False), TIME) == below
 
 
 @pytest.mark.parametrize("slowest", [100.0, 100.1])
 def test_copies_that_hardly_differ_stand_level(slowest: float) -> None:
     (panel,) = picture(times(100.0, 100.0, 100.0, slowest)).panels
-    assert panel.high_s - panel.low_s > 2.0
-    assert panel.low_s < 99.5
-    assert panel.high_s > 100.5
+    assert panel.high - panel.low > 2.0
+    assert panel.low < 99.5
+    assert panel.high > 100.5
 
 
 def test_discarded_iterations_are_shown_only_when_asked_for() -> None:
@@ -136,7 +143,7 @@ def test_discarded_iterations_are_shown_only_when_asked_for() -> None:
         *times(10.0, 10.0, iteration=2, phase=1),
     ]
     assert picture(rows).iterations == (2,)
-    assert picture(rows, iteration=1).panels[0].median_s == 20.0
+    assert picture(rows, iteration=1).panels[0].median == 20.0
 
 
 def test_each_benchmark_has_its_panel_and_each_tune_too() -> None:
@@ -159,11 +166,11 @@ def test_failed_copies_have_a_place_but_no_time() -> None:
 
 def test_steady_copies_are_their_median_run_with_a_range_or_without() -> None:
     run = windowed([*in_turn(0, (2.0, 3.0, 4.0)), *in_turn(1, (3.0, 3.0, 3.0))], 0.0, 9.0)
-    shown = picture_of(run.head, group_cells(run))
+    shown = picture_of(run.head, measured_cells(group_cells(run)))
     assert shown.repeated
-    assert shown.panels[0].extent_s() == (2.0, 4.0)
-    (panel,) = picture_of(run.head, group_cells(run), ranges=False).panels
-    assert panel.extent_s() == (3.0, 3.0)
+    assert shown.panels[0].extent() == (2.0, 4.0)
+    (panel,) = picture_of(run.head, measured_cells(group_cells(run)), ranges=False).panels
+    assert panel.extent() == (3.0, 3.0)
 
 
 def test_a_name_covers_its_copies_in_its_iterations() -> None:
@@ -241,6 +248,82 @@ def test_copies_judged_singly_are_one_name_for_each_set_of_them() -> None:
     )
 
 
+BANDWIDTH = DrawnMeasure(name="bandwidth", unit="MB/s", better=Better.HIGHER)
+
+
+def by_bandwidth(*bandwidths: float | None, labels: Sequence[Label] = ()) -> Picture:
+    """Copies on one node, each with what it reported; None: nothing."""
+    rows = [
+        copy_row(copy, 10.0, node=0, metrics=() if value is None else (("bandwidth", value),))
+        for copy, value in enumerate(bandwidths)
+    ]
+    run = stored(rows, copies=len(rows), hostname="h")
+    values = copy_values(run, value_reported("bandwidth"))
+    cells = measured_cells(group_cells(run), values)
+    return picture_of(run.head, cells, labels, measure=BANDWIDTH)
+
+
+BY_BANDWIDTH = """\
+bandwidth (MB/s) of each copy, higher is better, run 7 on h, 4 copies
+
+NUMA node     0
+     copy 0   1   2   3
+   median                    lowest  highest
+a    1000 ____????====####  -10.0 %    +10 %
+          copy 0: -9 % (time)
+          copy 1: bandwidth is not known
+
+One sign: a copy, from _ (lowest of the benchmark) to # (highest); ^ v
+    farther out, x failed, ? not known.
+"""
+
+
+def strip_of(shown: Picture) -> list[str]:
+    """The words of the line that has the strip of benchmark a."""
+    lines = picture_text(shown, width=70, encoding="ascii").splitlines()
+    return next(line for line in lines if line.startswith("a ")).split()
+
+
+def test_a_picture_by_a_metric_has_its_unit_and_direction_and_who_lacks_it() -> None:
+    slow = Label(copies=(0,), text="copy 0: -9 %")
+    shown = by_bandwidth(900.0, None, 1000.0, 1100.0, labels=[slow])
+    (panel,) = shown.panels
+    assert (panel.median, panel.extent()) == (1000.0, (900.0, 1100.0))
+    assert not_known_text(panel) == "copy 1: bandwidth is not known"
+    assert picture_text(shown, width=70, encoding="ascii") == BY_BANDWIDTH
+
+
+def test_of_neighbours_that_share_a_sign_the_worst_by_the_metric_shows() -> None:
+    shown = by_bandwidth(*(40.0 if copy == 70 else 100.0 for copy in range(128)))
+    strip = strip_of(shown)[2]
+    assert (strip.count("_"), strip.count("#")) == (1, len(strip) - 1)
+    assert "the lowest of up to" in picture_text(shown, width=70)
+
+
+def test_values_below_nought_have_an_axis_and_no_shares_of_the_median() -> None:
+    shown = by_bandwidth(-2.0, 0.0, 3.0)
+    (panel,) = shown.panels
+    assert panel.low < -2.0
+    assert panel.high > 3.0
+    assert panel.outside(above=True) == panel.outside(above=False) == ()
+    assert strip_of(shown)[1] == "0"
+    assert strip_of(shown)[-2:] == ["-2.000", "3.000"]
+
+
+def test_a_benchmark_that_no_copy_has_a_value_of_says_so() -> None:
+    shown = by_bandwidth(None, None)
+    assert "bandwidth is not known" in picture_text(shown, width=70)
+    assert "no copy ran well" not in picture_text(shown, width=70)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (12.5, "12.50"), (123456.0, "123456"), (32699567.0, "32.70e6")],
+)
+def test_numbers_have_four_digits_that_tell_copies_apart(value: float, text: str) -> None:
+    assert BANDWIDTH.value_text(value) == text
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
@@ -262,7 +345,7 @@ def test_distances_from_the_median() -> None:
 
 def drawn_picture(rows: Sequence[CopyEnded], *labels: Label) -> Picture:
     run = stored(rows, copies=len({row.copy for row in rows}), hostname="h")
-    return picture_of(run.head, group_cells(run), labels)
+    return picture_of(run.head, measured_cells(group_cells(run)), labels)
 
 
 def times_of_four(*seconds: float, **changes: object) -> list[CopyEnded]:
@@ -502,7 +585,13 @@ def rater(rater: Rater, tmp_path: Path) -> Rater:
     """Run `rater ...` on a database with one run of 16 copies, one lgroup of which is slow."""
     document = {
         "rater": 1,
-        "run": {"uuid": "u", "host": "h", "mode": "homogeneous", "copies": 16},
+        "run": {
+            "uuid": "u",
+            "host": "h",
+            "mode": "homogeneous",
+            "copies": 16,
+            "metrics": [{"name": "bandwidth", "unit": "MB/s", "better": "higher"}],
+        },
         "topology": {
             "nodes": {str(number): list(range(4 * number, 4 * number + 4)) for number in range(4)}
         },
@@ -517,6 +606,7 @@ def rater(rater: Rater, tmp_path: Path) -> Rater:
                 "package": 0,
                 "start_s": None,
                 "elapsed_s": 100 + copy % 3 / 10 + (40 if copy // 4 == 2 else 0),
+                "metrics": {"bandwidth": 500.0 + copy} if copy and benchmark == "429.mcf" else {},
             }
             for benchmark in ("429.mcf", "470.lbm")
             for iteration in (0, 1, 2)
@@ -560,9 +650,40 @@ def test_the_json_has_what_is_drawn(rater: Rater, tmp_path: Path) -> None:
     assert first["labels"][0]["copies"] == [8, 9, 10, 11]
 
 
+@needs_vega
+def test_a_metric_takes_the_place_of_times(rater: Rater, tmp_path: Path) -> None:
+    file = tmp_path / "a.svg"
+    words = ("show", "plot", "--by", "bandwidth", "--iteration", 1)
+    status, out, err = rater(*words, "-o", file, "--json")
+    assert (status, err) == (0, "")
+    document = json.loads(out)
+    assert document["measure"] == {"name": "bandwidth", "unit": "MB/s", "better": "higher"}
+    mcf, lbm = document["benchmarks"]
+    assert [dot["value"] for dot in mcf["dots"]] == [500.0 + copy for copy in range(1, 16)]
+    assert mcf["not_known"] == [{"copy": 0, "iteration": 1}]
+    assert (lbm["median"], lbm["axis_ends"], len(lbm["not_known"])) == (None, None, 16)
+    written = [*texts(file.read_text())]
+    assert "bandwidth (MB/s) of each copy, higher is better, run 1 on h, 16 copies" in written
+    assert {"copy 0: bandwidth is not known", "bandwidth is not known"} <= set(written)
+
+
+def test_two_runs_by_a_metric_are_one_picture(rater: Rater) -> None:
+    status, out, err = rater("show", "plot", 1, 1, "--by", "bandwidth")
+    assert (status, err) == (0, "")
+    assert "bandwidth (MB/s) of each copy, higher is better, run 1 and run 1 on h" in out
+    assert "median MB/s" in out
+    status, out, _ = rater("show", "plot", 1, 1, "--by", "bandwidth", "--json")
+    (row,) = json.loads(out)["benchmarks"]
+    assert row["lowest_change"] == 0.0
+    assert row["places"][0] == {"cpu": 1, "node": 0, "before": 501.0, "after": 501.0}
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (("--by", "latency"), "--by latency: no metric of run 1; expected cpu, or a metric"),
+        (("--by", "cpu"), "run 1: CPU time of its copies is not known"),
+        (("--by", "cpu", "--time"), "--by cpu: --time draws no other measure"),
         (("--benchmark", "4"), "--benchmark 4: is in the names of several"),
         (("--benchmark", "milc"), "expected one of 429.mcf, 470.lbm"),
         (("--iteration", 9), "--iteration 9: run 1 has not this iteration"),

@@ -27,6 +27,7 @@ from rater.show.charts import timeline as page_timeline
 from rater.show.charts import vega as page_library
 from rater.show.charts.comparison import throughput_charts
 from rater.show.charts.machine import machine_rows
+from rater.show.charts.measured import measured_cells
 from rater.show.charts.picture import Label, picture_of
 from rater.show.charts.timeline import timeline
 from rater.show.charts.vega import element
@@ -45,7 +46,7 @@ from tests.support.report_runs import HOSTILE, Page, document, unpacked, written
 
 def page_run(run: StoredRun, *labels: Label, divots: Analysis | None = None) -> ReportRun:
     cells = group_cells(run)
-    picture = picture_of(run.head, cells, labels)
+    picture = picture_of(run.head, measured_cells(cells), labels)
     return ReportRun(
         run=run,
         summary=summarise(run),
