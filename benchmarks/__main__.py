@@ -38,6 +38,7 @@ MEASURES: dict[Callable[[Bench], Figures], tuple[str, ...]] = {
     supervising.steady: ("steady",),
     supervising.live: ("live",),
     supervising.proof: ("proof",),
+    supervising.series: ("series",),
     starting.startup: ("start",),
     reading.runs_of_many: ("import-1", "divots-1", "divots-8", "report"),
     reading.a_million: ("divots-1M",),

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 
-from benchmarks.bench import CALL, Bench
-from benchmarks.starting import Figures
+from benchmarks.bench import CALL, Bench, in_turn, installed, median
+from benchmarks.starting import BURN, Figures
 
 _FEW, _MANY = 32, 1024
 _LIVE_S = 15
 _PROOF_S = 10
+_SERIES_S, _SERIES_TURNS = 10, 4
 _WARMUP_S, _WINDOW_S = 1, 8
 
 
@@ -61,6 +65,39 @@ def proof(bench: Bench) -> Figures:
         return float(bench.supervise(*words)["usage"]["cpu_s"])
 
     yield "proof-cpu", (cpu_s("auto") - cpu_s("off")) / _PROOF_S * 100
+
+
+def series(bench: Bench) -> Figures:
+    """What samples of 128 copies cost for 10 s, and of 128 that burn 5 ms: against --series off."""
+
+    def usage(how: str) -> float:
+        words = ("--copies", "128", "--series", how, "--quiet", "--", "sleep", str(_SERIES_S))
+        return float(bench.supervise(*words)["usage"]["cpu_s"])
+
+    def calls(how: str) -> int:
+        """Return the system calls of rater, its launcher and copies: these are as many in both."""
+        traced = str(bench.folder / "calls")
+        command = (sys.executable, "-m", "rater", "run", "--copies", "2", "--series", how)
+        bench.call(
+            ("strace", "-f", "-qq", "-c", "-U", "calls,name", "-o", traced)
+            + (*command, "--quiet", "--", "sleep", str(_SERIES_S))
+        )
+        [total] = re.findall(r"^ *(\d+) total$", Path(traced).read_text(), re.MULTILINE)
+        return int(total)
+
+    cpu_s = in_turn({how: partial(usage, how) for how in ("auto", "off")}, _SERIES_TURNS)
+    pairs = zip(cpu_s["auto"], cpu_s["off"], strict=True)
+    yield "series-cpu", [(sampled - bare) / _SERIES_S * 100 for sampled, bare in pairs]
+    ran = in_turn(
+        {how: partial(bench.by_rater, 128, BURN, "--series", how) for how in ("auto", "off")},
+        2 * _SERIES_TURNS,
+    )
+    for name in ("skew", "bracket"):
+        field = {"skew": "skew_ms", "bracket": "elapsed_ms"}[name]
+        bare = median(getattr(it, field) for it in ran["off"])
+        yield f"series-{name}", [getattr(it, field) / bare for it in ran["auto"]]
+    if installed("strace"):
+        yield "series-calls", (calls("auto") - calls("off")) / _SERIES_S
 
 
 def steady(bench: Bench) -> Figures:
