@@ -184,8 +184,10 @@ def measure_section(
     )
     obstacles: list[str] = []
     if disturbed:
-        places = truncate_list([place_text(place, measure.probe) for place in sorted(disturbed)])
-        obstacles.append(f"others took more than {percent(OTHERS_COST, 0)} % of {places}")
+        cpus = truncate_list(
+            [cpus_text(first, measure.probe) for first in sorted({it[0] for it in disturbed})]
+        )
+        obstacles.append(f"others took more than {percent(OTHERS_COST, 0)} % of {cpus}")
     copies, placed = sum(run.copies for run in of_probe), sum(run.placed for run in of_probe)
     if placed < copies:
         obstacles.append(
@@ -234,11 +236,15 @@ def _peers(place: tuple[int, ...], measure: CheckupMeasure, topology: Topology) 
 
 def place_text(place: tuple[int, ...], probe: CheckupProbe) -> str:
     """Return a place in words: `CPUs of node 1, memory of node 3`."""
-    if probe is CheckupProbe.CORE:
-        return f"CPU {place[0]}"
     if probe is CheckupProbe.LOADED:
         return f"node {place[0]} at load {place[1]} of {STEPS}"
-    return f"CPUs of node {place[0]}, memory of node {place[1]}"
+    memory = f", memory of node {place[1]}" if len(place) > 1 else ""
+    return f"{cpus_text(place[0], probe)}{memory}"
+
+
+def cpus_text(number: int, probe: CheckupProbe) -> str:
+    """Return the CPUs of a place in words, by the first number of the place."""
+    return f"CPU {number}" if probe is CheckupProbe.CORE else f"CPUs of node {number}"
 
 
 def doctor_section(findings: Sequence[DoctorFinding], tuned: Mapping[str, str]) -> CheckupSection:

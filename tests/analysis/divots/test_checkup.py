@@ -81,7 +81,7 @@ def test_a_place_that_is_worse_than_its_peer_is_to_be_looked_at() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"others_took": True}, "others took more than 10 % of "),
+        ({"others_took": True}, "others took more than 10 % of CPUs of node 0, CPUs of node 1"),
         ({"placed": 1}, "6 of 12 copies without proof of their CPUs and memory"),
     ],
 )
