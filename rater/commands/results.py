@@ -300,6 +300,7 @@ def _history(arguments: Namespace) -> int:
             since=arguments.since,
             limit=arguments.limit,
             file=arguments.file,
+            force=arguments.force,
         ),
     )
 
@@ -574,8 +575,10 @@ BENCHMARK >name      its name, or SUITE/BENCHMARK
 --host NAME          runs of this host (default: of the last run)
 --since TIME         runs begun since a date (2026-11-20; UTC), or within 7d, 12h
 --limit N:int =500   the latest N runs; default 500
--o FILE >file        draw it as well, into FILE, by its name .svg, .png or .pdf
+-o FILE >file        into FILE as well, by its name a page (.html) or a picture (.svg, .png, .pdf)
+--force              write a page over FILE though rater did not make it
 $ rater history mini/lu
+$ rater history mini/lu -o lu.html
 $ rater history solve --by commit --by instructions
 """,
         tables=True,

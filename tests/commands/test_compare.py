@@ -299,3 +299,11 @@ def test_people_read_the_same_rate_under_the_same_name(
     assert "geomean" in text
     assert first in text
     assert second in text
+
+
+def test_the_page_of_a_history_goes_over_no_file_of_others(rater: Rater, tmp_path: Path) -> None:
+    (tmp_path / "notes.html").write_text("mine")
+    status, out, err = rater("history", "lu", "-o", tmp_path / "notes.html")
+    assert (status, out) == (2, "")
+    assert "already exists and was not written by rater; name another file, or --force" in err
+    assert (tmp_path / "notes.html").read_text() == "mine"

@@ -36,13 +36,13 @@ def history_svg(name: str, host: str | None, histories: Sequence[RunHistory]) ->
     )
 
 
-def history_chart(history: RunHistory) -> dict[str, Any]:
+def history_chart(history: RunHistory, most_ticks: int = _MOST_TICKS) -> dict[str, Any]:
     """Return what scaling.vega.json draws: points one after the other in place of copies."""
     values = [history.measure.value(point.merit) for point in history.points]
     low, high = min(values), max(values)
     pad = 0.15 * (high - low) or 0.01 * abs(high) or 1.0
     last = len(values) - 1
-    tick = max(1, -(-len(values) // _MOST_TICKS))
+    tick = max(1, -(-len(values) // most_ticks))
     title = f"{history.benchmark}, {history.measure.unit}, {', '.join(run_words(history.head))}"
     first_text, last_text = (format_number(values[place]) for place in (0, -1))
     return {

@@ -133,17 +133,36 @@ def history_parts(document: HistoryDocument) -> Iterator[Part]:
         yield "" if place else None
         tune = f" {history['tune']}" if history["tune"] else ""
         yield Line(f"History of {history['benchmark']}{tune} on {host}: {history['what']}", "bold")
-        yield from _about_points(history) if history["points"] else ()
-        if len(history["points"]) < FEWEST_POINTS:
-            many = count(len(history["points"]), "point")
-            yield f"Too short for steps: {many}; at least {FEWEST_POINTS} are needed."
-        elif not history["steps"]:
-            yield Line("No steps.", "green")
+        yield from about_parts(history)
         yield _steps_table(history)
-        if any(step["between_sessions"] for step in history["steps"]):
-            yield _SESSIONS
-        yield _course_table(history)
-        yield from _excluded(history)
+        yield sessions_note(history)
+        yield from course_parts(history)
+    yield from outside_parts(document)
+
+
+def about_parts(history: Row) -> Iterator[Part]:
+    """Yield what a history's points are, and whether it has steps."""
+    yield from _about_points(history) if history["points"] else ()
+    if len(history["points"]) < FEWEST_POINTS:
+        many = count(len(history["points"]), "point")
+        yield f"Too short for steps: {many}; at least {FEWEST_POINTS} are needed."
+    elif not history["steps"]:
+        yield Line("No steps.", "green")
+
+
+def sessions_note(history: Row) -> str | None:
+    """Say what a step between two sessions may be; None: there is none."""
+    return _SESSIONS if any(step["between_sessions"] for step in history["steps"]) else None
+
+
+def course_parts(history: Row) -> Iterator[Part]:
+    """Yield the points of a history, and which runs are none."""
+    yield _course_table(history)
+    yield from _excluded(history)
+
+
+def outside_parts(document: HistoryDocument) -> Iterator[Part]:
+    """Yield which runs no history looks at."""
     if earlier := document["runs_left_out"]:
         yield f"{count(earlier, 'earlier run')} not looked at (--limit)."
     if others := document["other_hosts"]:
@@ -167,6 +186,22 @@ def _measure_sentence(history: Row) -> str:
         return f"Values are by CPU time{why}. Unit: {unit}."
     in_unit = f" ({unit})" if unit else ""
     return f"Values are {history['measure']}{in_unit}: {history['better']} is better."
+
+
+def point_name(history: Row, point: Row) -> str:
+    """Return what a point is called where it is alone: `2026-11-29 11:03 UTC`, or its tag."""
+    begun = _date(point)
+    date = "" if begun is None else f"{begun} UTC"
+    if history["by"].startswith("tag:"):
+        return ", ".join(filter(None, (point["label"], date)))
+    return date or point["label"]
+
+
+def step_name(step: Row) -> str:
+    """Return where a step is: `2026-11-29 11:03 UTC, run 9 (8-10)`."""
+    begun = _date(step)
+    date = "" if begun is None else f"{begun} UTC, "
+    return f"{date}run {_where(step)}"
 
 
 def _date(row: Row) -> str | None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 from msgspec import Struct
 
-from rater.analysis.compare.history import Group, Grouping, run_histories
+from rater.analysis.compare.history import Group, Grouping, RunHistory, run_histories
 from rater.analysis.stats.steps import FEWEST_POINTS
 from rater.record.stored import RunHead
 from rater.show.charts.history import history_svg
+from rater.show.charts.vega import library
 from rater.show.compare.history import history_document, history_parts
+from rater.show.html.history import history_html
 from rater.store.read import RunFilter
 from rater.store.store import Store
 from rater.store.sweeps import NOT_COUNTED
@@ -20,7 +23,8 @@ from rater.text.values import parse_percent, truncate_list
 from rater.workflow.arguments import Output, open_existing_store, print_view
 from rater.workflow.results.compare import CPU_TIME
 from rater.workflow.results.listing import parse_since
-from rater.workflow.results.points import METRIC, drawing_file, write_drawing
+from rater.workflow.results.points import METRIC, drawing_file, write_drawing, write_output
+from rater.workflow.results.report import page_path
 
 _COMMIT = "commit"  # the tag of this name
 _TAG = "tag:"
@@ -39,7 +43,8 @@ class HistoryOptions(Struct, frozen=True, kw_only=True):
     host: str | None
     since: str | None
     limit: int
-    file: str | None
+    file: str | None  # .html: the page; else a picture
+    force: bool
 
 
 class HistoryWords(Struct, frozen=True, kw_only=True):
@@ -56,7 +61,9 @@ def history(output: Output, options: HistoryOptions) -> int:
     least = None if options.within is None else _least(options.within)
     if options.limit < 1:
         raise InputError(f"--limit {options.limit}: expected a number of runs, 1 or more")
-    file = drawing_file(options.file)
+    page = _page_path(output, options)
+    drawing = None if page else drawing_file(options.file)
+    vega_library = library() if page else ""  # before the work: it may not be installed
     with open_existing_store(output) as store:
         heads, other_hosts = _heads(store, options)
         chosen = heads[-options.limit :]
@@ -71,15 +78,28 @@ def history(output: Output, options: HistoryOptions) -> int:
         by_metric=words.metric,
         least=least,
     )
-    if file is not None:
-        drawn = [of_kind for of_kind in histories if of_kind.is_long_enough]
-        if not drawn:
-            raise InputError(f"-o: no history has {FEWEST_POINTS} points: nothing to draw")
-        write_drawing(history_svg(options.name, host, drawn), file)
+    if drawing is not None:
+        write_drawing(_drawing(options.name, host, histories), drawing)
     earlier = len(heads) - len(chosen)
     document = history_document(options.name, host, other_hosts, histories, earlier)
+    if page is not None:
+        write_output(page, history_html(document, histories, vega_library).encode())
     print_view(output, document, history_parts)
     return 0
+
+
+def _drawing(name: str, host: str | None, histories: Sequence[RunHistory]) -> str:
+    drawn = [of_kind for of_kind in histories if of_kind.is_long_enough]
+    if not drawn:
+        raise InputError(f"-o: no history has {FEWEST_POINTS} points: nothing to draw")
+    return history_svg(name, host, drawn)
+
+
+def _page_path(output: Output, options: HistoryOptions) -> Path | None:
+    """Return where a page goes; None: none is asked for. Raises `InputError`."""
+    if options.file is None or not options.file.lower().endswith((".html", ".htm")):
+        return None
+    return page_path(output, options.file, options.name, force=options.force)
 
 
 def split_by(by: Sequence[str]) -> HistoryWords:

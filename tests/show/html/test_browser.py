@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from rater.commands.cli import main
+from rater.store.store import open_store
 from tests.support.browser import Browser
+from tests.support.golden_runs import Made, host
 from tests.support.pages import CARD, CHOSEN, PANEL, needs_browser, opened
 from tests.support.report_runs import HOSTILE, document, written
 
@@ -506,3 +508,43 @@ def test_what_a_run_has_not_is_no_row(page: Path) -> None:
     text = page.read_text()
     assert ">uuid<" in text
     assert ">redacted<" not in text
+
+
+@pytest.fixture(scope="module")
+def history_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The history of eight runs of a host with a hostile name, from the fifth on 8 % slower."""
+    folder = tmp_path_factory.mktemp("history")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RATER_DB", str(folder / "r.db"))
+        with open_store(folder / "r.db") as store:
+            for number in range(1, 9):
+                seconds = 100.0 + 0.1 * (number * 7 % 5) + (8 if number > 4 else 0)
+                settings = {"kernel.release": HOSTILE if number > 4 else "6.1"}
+                Made(
+                    ("lu",), seconds=seconds, settings=settings, machine=host(8, 2, HOSTILE)
+                ).store(store)
+        assert main(["history", "lu", "-o", str(folder / "lu.html")]) == 0
+    return folder / "lu.html"
+
+
+@pytest.mark.parametrize("width", [390, 2200])
+def test_a_history_has_its_steps_in_words_and_a_card_at_each_point(
+    browser: Browser, history_page: Path, width: int
+) -> None:
+    opened(browser, history_page, width)
+    assert browser.js("document.documentElement.scrollWidth") <= width
+    assert browser.js("document.querySelector('h1').textContent").endswith(HOSTILE)
+    (step,) = browser.js("[...document.querySelectorAll('ol li')].map(one => one.innerText)")
+    assert "run 5: -7." in step
+    assert f"kernel.release 6.1 -> {HOSTILE}" in step
+    assert browser.js("document.querySelectorAll('#history-0 .dots-marks path').length") == 8
+
+    browser.js("document.querySelector('#history-0 .drawn').focus()")
+    browser.key("Home", "ArrowRight", "ArrowRight", "ArrowRight", "ArrowRight")
+
+    date, run, value, over_first, size, change = browser.js(CARD)
+    assert date.endswith(" UTC")
+    assert (run, value[-6:], over_first[:3]) == ("run 5", " ratio", "-7.")
+    assert size.endswith(" %, worse")
+    assert change == f"kernel.release 6.1 -> {HOSTILE}"
+    assert browser.said() == []
