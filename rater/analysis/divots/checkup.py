@@ -179,14 +179,16 @@ def measure_section(
     judgement = judge_cells(
         {place: [reading.value for reading in readings[place]] for place in readings},
         # A place that others disturbed is shown, but is no peer of any.
-        {it: it if it in disturbed else _peers(it, measure, topology) for it in readings},
+        {
+            place: place if place in disturbed else _peers(place, measure, topology)
+            for place in readings
+        },
         higher_is_worse=measure.higher_is_worse,
     )
     obstacles: list[str] = []
     if disturbed:
-        cpus = truncate_list(
-            [cpus_text(first, measure.probe) for first in sorted({it[0] for it in disturbed})]
-        )
+        firsts = sorted({place[0] for place in disturbed})
+        cpus = truncate_list([cpus_text(first, measure.probe) for first in firsts])
         obstacles.append(f"others took more than {percent(OTHERS_COST, 0)} % of {cpus}")
     copies, placed = sum(run.copies for run in of_probe), sum(run.placed for run in of_probe)
     if placed < copies:
