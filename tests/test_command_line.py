@@ -231,6 +231,17 @@ def test_the_help_of_run_fits_a_person_and_help_all_has_every_option(
     assert short == parser.format_help()  # as it was before
 
 
+@pytest.mark.parametrize("name", ["bundle", "checkup", "list", "history"])
+def test_help_all_of_a_command_without_seldom_options_is_its_help(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = subparsers_of(build_parser())[name]
+    with pytest.raises(SystemExit) as ended:
+        parser.parse_args(["--help-all"])
+    assert (ended.value.code, capsys.readouterr().out) == (0, parser.format_whole_help())
+    assert "--help-all" not in parser.format_help() or parser.seldom
+
+
 def test_a_message_on_a_terminal_is_broken_between_words_and_a_path_stays_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -82,6 +82,15 @@ class Parser(argparse.ArgumentParser):
         self.traits = traits
         self.also: dict[str, str] = {}  # commands of two words that begin with this one
         self.seldom: set[str] = set()  # arguments that only `--help-all` shows, by `dest`
+        # Where nothing is seldom, it is what `--help` shows.
+        self.whole_help = self.add_argument(
+            "--help-all",
+            action=WholeHelp,
+            dest="help",
+            default=argparse.SUPPRESS,
+            nargs=0,
+            help=argparse.SUPPRESS,
+        )
 
     def format_help(self) -> str:
         """Return the help without what few people need, which `--help-all` has.

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from rater.commands.command_line import NO_TRAITS, CommandTrait, Parser, Subparsers, WholeHelp
+from rater.commands.command_line import NO_TRAITS, CommandTrait, Parser, Subparsers
 from rater.plan.options import Option, OptionForm, Trait
 from rater.plan.request import BY_NAME, DEFAULT_SUITE, KIT, OPTIONS
 from rater.text.values import duration_s, size_bytes
@@ -250,14 +250,7 @@ def add_run_arguments(parser: Parser, without: Sequence[str] = ()) -> None:
                 action = add_option(group, option)
                 if Trait.COMMON not in option.traits:
                     parser.seldom.add(action.dest)
-    parser.add_argument(
-        "--help-all",
-        action=WholeHelp,
-        dest="help",
-        default=argparse.SUPPRESS,
-        nargs=0,
-        help="show all options and exit",
-    )
+    parser.whole_help.help = "show all options and exit"
 
 
 def add_option(parser: argparse._ActionsContainer, option: Option) -> argparse.Action:

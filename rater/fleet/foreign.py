@@ -208,54 +208,57 @@ class ForeignDatabase(Struct, frozen=True):
     left_out: tuple[str, ...]  # tables with rows that stay behind: of others, and of fleets
 
 
-def copy_foreign(path: Path, folder: Path) -> ForeignCopy:
-    """Copy a database with its write-ahead log into `folder`.
+def copy_foreign(path: Path, folder: Path, origin: Path | None = None) -> ForeignCopy:
+    """Copy a database with its write-ahead log into `folder`; `origin` is what errors call it.
 
     Raises `SourceRefusedError` for what is no regular file of SQLite, and for one that is written
     all the time.
     """
-    target = folder / "foreign.db"
+    target, called = folder / "foreign.db", origin or path
     try:
         for attempt in range(_ATTEMPTS):
             time.sleep(_PAUSE_S if attempt else 0.0)
-            sha256, writer = _read(path, target)
+            sha256, writer = _read(path, called, target)
             # Read twice: a time stamp does not tell two changes within one tick of the clock.
-            if _read(path)[0] == sha256:
-                return ForeignCopy(target, path, sha256, writer)
+            if _read(path, called)[0] == sha256:
+                return ForeignCopy(target, called, sha256, writer)
     except OSError as error:
         problem = (
             error.strerror if isinstance(error, UntrustedError) else os.strerror(error.errno or 0)
         )
         end = "-wal" if str(error.filename).endswith("-wal") else ""
-        raise SourceRefusedError(f"{path}{end}: cannot be read ({problem})") from error
+        raise SourceRefusedError(f"{called}{end}: cannot be read ({problem})") from error
     raise SourceRefusedError(
-        f"{path}: it is being written all the time; merge it when its run has ended, or a copy "
+        f"{called}: it is being written all the time; merge it when its run has ended, or a copy "
         "made by `sqlite3 FILE '.backup COPY'`"
     )
 
 
-def _read(path: Path, copy: Path | None = None) -> tuple[str, str | None]:
-    """Return the checksum of a database and its log, and who may have written it; copy both."""
+def _read(path: Path, called: Path, copy: Path | None = None) -> tuple[str, str | None]:
+    """Return the checksum of a database and its log, and who may have written it; copy both.
+
+    `called`: what errors call it.
+    """
     digest = hashlib.sha256()
     with inspect_file(path) as file, ExitStack() as stack:
         if copy is not None:
             Path(f"{copy}-wal").unlink(missing_ok=True)
             if shutil.disk_usage(copy.parent).free < file.state.st_size:
                 raise InputError(
-                    f"{copy.parent}: no room for a copy of {path}; name another place with TMPDIR"
+                    f"{copy.parent}: no room for a copy of {called}; name another place with TMPDIR"
                 )
         numbers = {"": file.reopen()}
         stack.callback(os.close, numbers[""])
         head = os.pread(numbers[""], len(MAGIC), 0)
         if head != MAGIC:
             problem = "not a SQLite database" if head else "an empty file, no database"
-            raise SourceRefusedError(f"{path}: {problem}")
+            raise SourceRefusedError(f"{called}: {problem}")
         with suppress(FileNotFoundError):
             # Playing back a rollback journal removes files that it names, and rater makes none.
             journal = f"{file.path.name}-journal"
             if os.stat(journal, dir_fd=file.folder, follow_symlinks=False).st_size:
                 raise SourceRefusedError(
-                    f"{path}: a transaction of another program was interrupted in it (there is a "
+                    f"{called}: a transaction of another program was interrupted in it (there is a "
                     "-journal beside it); `sqlite3 FILE 'PRAGMA journal_mode = WAL'` undoes that"
                 )
         with suppress(FileNotFoundError):
@@ -264,7 +267,7 @@ def _read(path: Path, copy: Path | None = None) -> tuple[str, str | None]:
             state = os.fstat(log)
             ours = state.st_uid == file.state.st_uid or is_trusted(state.st_uid)
             if not (stat.S_ISREG(state.st_mode) and ours):
-                raise SourceRefusedError(f"{path}-wal: SQLite did not make this: remove it")
+                raise SourceRefusedError(f"{called}-wal: SQLite did not make this: remove it")
             if state.st_size:
                 numbers["-wal"] = log
         for end, number in numbers.items():

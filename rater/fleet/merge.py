@@ -123,7 +123,7 @@ def merge_database(
         if path.samefile(store.path):
             raise SourceRefusedError(f"{path}: the database to merge into itself")
     with scratch_folder() as folder:
-        copy = copy_foreign(path, folder)
+        copy = copy_foreign(path, folder, None if bundle is None else bundle / path.name)
         if bundle is not None:
             copy = replace(copy, origin=bundle, writer=copy.writer or _MAKER_OF_BUNDLE)
         with store.reading() as connection:
@@ -131,7 +131,7 @@ def merge_database(
             query = "SELECT 1 FROM merged_file WHERE sha256 = ?"
             before = connection.execute(query, (copy.sha256,)).fetchone()
         if before and not restore:
-            return MergedFile(path=path, schema=None)
+            return MergedFile(path=bundle or path, schema=None)
         return merge_taken(store, taken(copy), restore=restore)
 
 

@@ -211,6 +211,16 @@ def test_a_dry_run_shows_points_order_and_settings_and_changes_nothing(
     assert not Path(os.environ["RATER_DB"]).exists()
 
 
+def test_a_dry_run_of_a_sweep_that_could_make_no_run_has_the_status_of_a_refusal(
+    rater: Rater,
+) -> None:
+    axes = ("--axis", "copies=900000,900001")
+    status, out, _ = rater("sweep", *axes, "--dry-run", "--", "true")
+    assert (status, out.count("REFUSED: copies=")) == (2, 2)
+    status, out, _ = rater("sweep", "--axis", "copies=1,900000", "--dry-run", "--", "true")
+    assert (status, out.count("REFUSED: copies=")) == (0, 1)
+
+
 # -- failures -------------------------------------------------------------------------------------
 
 
@@ -336,7 +346,7 @@ def test_values_that_come_to_the_same_run_are_refused(
     words = [f"--axis={axis}" for axis in axes]
     status, out, _ = rater("sweep", *words, "--dry-run", "--json", "--", "true")
     refused = [text for text in json.loads(out)["refused"] if "are the same" in text]
-    assert (status, bool(refused)) == (0, same is not None)
+    assert (status, bool(refused)) == (2 if same else 0, same is not None)
     if same is not None:
         status, _, said = rater("sweep", *words, "--quiet", "--", "true")
         assert (status, same in said) == (2, True)

@@ -204,8 +204,19 @@ def test_xml_with_entities_of_its_own_is_refused() -> None:
 
 
 def test_xml_that_ends_early_is_named_by_its_line() -> None:
-    with pytest.raises(InputError, match=r"file:5: not XML that can be read"):
+    with pytest.raises(InputError, match=r"file:5:19: not XML that can be read: the file is cut"):
         runs_of("\n".join(BENCHEXEC.splitlines()[:5]))
+    with pytest.raises(InputError, match=r"file:2:78: .* the file is cut"):
+        runs_of(BENCHEXEC[:100])
+    with pytest.raises(
+        InputError, match=r"file:6:[0-9]+: not XML that can be read: mismatched tag"
+    ):
+        runs_of(BENCHEXEC.replace('value="0.5s"/>', "></x>"))
+
+
+def test_other_xml_is_not_called_json() -> None:
+    with pytest.raises(InputError, match="file: XML, but not results of BenchExec"):
+        runs_of("<testsuite><testcase/></testsuite>")
 
 
 # -- tables ---------------------------------------------------------------------------------------

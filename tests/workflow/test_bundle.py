@@ -153,6 +153,8 @@ def test_what_is_no_bundle_is_refused_and_nothing_is_written(
     done = rater("--db", tmp_path / "x.db", "import", path)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+    assert str(path) in done.stderr
+    assert "scratch" not in done.stderr
     assert list(folder.iterdir()) == [path]
 
 

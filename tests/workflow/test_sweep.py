@@ -491,7 +491,7 @@ def test_two_names_of_one_setting_are_no_two_axes(
     status, _, told = rater("sweep", *TINY, *words, "--", "true")
     assert (status, said in told) == (2, True)
     status, out, _ = rater("sweep", *TINY, *words, "--dry-run", "--json", "--", "true")
-    assert (status, said in json.loads(out)["refused"][0]) == (0, True)
+    assert (status, said in json.loads(out)["refused"][0]) == (2, True)
     assert values(machine) == values(make_tree(machine.parent / "another"))
 
 

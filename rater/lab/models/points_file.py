@@ -36,7 +36,8 @@ class _CsvPoint(Struct, frozen=True, kw_only=True):
 def points_of_csv(text: str, file: str, *, x: str, y: str) -> tuple[ModelData, ...]:
     """Return the layouts of each benchmark, from rows with a heading.
 
-    `x` and `y` name columns of numbers. A column `benchmark` divides rows into models, rows with
+    `x` and `y` name columns of numbers, whose decimals may follow a comma where `;` divides
+    the columns. A column `benchmark` divides rows into models, rows with
     the same `layout` are runs of one, of which the medians count. Raises `InputError` with the
     line for what is no number, and with the columns there are for one that is not there.
     """
@@ -53,7 +54,9 @@ def points_of_csv(text: str, file: str, *, x: str, y: str) -> tuple[ModelData, .
             why = "two columns of that name" if name in columns else "no such column"
             raise InputError(f"{file}: {option} {name}: {why}; its first line has: {known}")
     points = [
-        _read_point(row, number, columns=columns, file=file, axes=(x, y))
+        _read_point(
+            row, number, columns=columns, file=file, axes=(x, y), has_commas=delimiter == ";"
+        )
         for number, row in enumerate(rows[1:], 1)
     ]
     if not points or len(points) > _MOST_POINTS:
@@ -73,8 +76,15 @@ def points_of_csv(text: str, file: str, *, x: str, y: str) -> tuple[ModelData, .
 
 
 def _read_point(
-    row: Sequence[str], number: int, *, columns: Sequence[str], file: str, axes: tuple[str, str]
+    row: Sequence[str],
+    number: int,
+    *,
+    columns: Sequence[str],
+    file: str,
+    axes: tuple[str, str],
+    has_commas: bool,
 ) -> _CsvPoint:
+    """Return a row as a point; `has_commas`: a comma may be the mark before decimals."""
     if len(row) != len(columns):
         raise InputError(
             f"{file}: row {number}: {len(row)} values; the first line has {len(columns)} columns"
@@ -83,12 +93,14 @@ def _read_point(
     values = []
     for name in axes:
         try:
-            value = float(cells[name])
+            value = float(cells[name].replace(",", ".") if has_commas else cells[name])
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
             cell = printable(cells[name], _MOST_LETTERS)
-            raise InputError(f"{file}: row {number}: {name}: {cell!r} is no number")
+            way_out = "; decimals follow a point here (a comma where ; divides columns)"
+            hint = way_out if "," in cell and not has_commas else ""
+            raise InputError(f"{file}: row {number}: {name}: {cell!r} is no number{hint}")
         if value and not 1 / _LARGEST <= abs(value) <= _LARGEST:
             raise InputError(
                 f"{file}: row {number}: {name}: expected 0 or a size from {1 / _LARGEST:g} to "

@@ -26,14 +26,26 @@ _VALUE = re.compile(r"([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)(s|B|J)?", re.ASC
 _NUMBERS: Final = {"walltime": "elapsed_s", "cputime": "cpu_s", "cpuenergy": "joules"}
 
 
-def is_benchexec(data: bytes) -> bool:
-    """Tell whether a file is XML with results of BenchExec."""
+_CUT: Final = (  # what expat says of a file that ends before its elements do
+    expat.errors.codes[expat.errors.XML_ERROR_NO_ELEMENTS],
+    expat.errors.codes[expat.errors.XML_ERROR_UNCLOSED_TOKEN],
+    expat.errors.codes[expat.errors.XML_ERROR_UNCLOSED_CDATA_SECTION],
+    expat.errors.codes[expat.errors.XML_ERROR_PARTIAL_CHAR],
+)
+
+
+def is_xml(data: bytes) -> bool:
+    """Tell whether a file begins as XML does."""
+    return data[:4000].removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"<"
+
+
+def _is_benchexec(data: bytes) -> bool:
     head = data[:4000]
     return b"BenchExec result" in head or (b"<result" in head and b"toolmodule=" in head)
 
 
 def read_benchexec(data: bytes, file: str) -> list[ForeignRun]:
-    """Return the run of a result file. Raises `InputError` with the line of what is wrong."""
+    """Return the run of a result file. Raises `InputError` with the place of what is wrong."""
     reader = _Reader(file)
     parser = expat.ParserCreate()
     parser.StartElementHandler = reader.start
@@ -43,7 +55,12 @@ def read_benchexec(data: bytes, file: str) -> list[ForeignRun]:
         parser.Parse(data, True)
     except expat.ExpatError as error:
         problem = expat.ErrorString(error.code)
-        raise InputError(f"{file}:{error.lineno}: not XML that can be read: {problem}") from None
+        if error.code in _CUT:
+            problem = "the file is cut, it ends here before its last element does"
+        where = f"{file}:{error.lineno}:{error.offset + 1}"
+        raise InputError(f"{where}: not XML that can be read: {problem}") from None
+    if not _is_benchexec(data):
+        raise InputError(f"{file}: XML, but not results of BenchExec, the only XML that is read")
     rows = [row for run in reader.runs if (row := _observation(run)) is not None]
     begins = [row["start_s"] for row in rows if "start_s" in row]
     seen: Counter[str] = Counter()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from rater.record.stored import StoredRun
-from rater.store.formats.benchexec import is_benchexec, read_benchexec
+from rater.store.formats.benchexec import is_xml, read_benchexec
 from rater.store.formats.csv_table import read_csv
 from rater.store.formats.document import ForeignRun
 from rater.store.formats.google_benchmark import is_google_benchmark, read_google_benchmark
@@ -62,7 +62,7 @@ def read_runs(
     data = _unpacked(data, file, most_bytes)
     if columns is not None:
         runs, program = read_csv(data, file, columns), "CSV"
-    elif is_benchexec(data):
+    elif is_xml(data):
         runs, program = read_benchexec(data, file), "BenchExec"
     else:
         _refuse_table(data, file)

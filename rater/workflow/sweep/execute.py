@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from rater.show.documents.sweep import SweepResumeDocument
 
 # The way out of points that cannot run. A command that lacks this option has an empty one.
+_REFUSED = 2  # exit status: no run would be made
 SKIP_HINT = "\n--skip-refused leaves them out"
 
 type Shown = Callable[[Output, Store, int], None]  # what a sweep came to, at its end
@@ -171,7 +172,7 @@ def _dry_run(
         tied=tuple(tied_lines(points, sweep_request.kinds)),
     )
     print_view(output, dry_document(view), lambda _: dry_parts(view))
-    return 0
+    return 0 if view.running and not view.obstacles else _REFUSED
 
 
 def execute_sweep(

@@ -1,4 +1,4 @@
-"""Options that are stored in the head of a run are compared, and part curves of scaling."""
+"""Options in the head of a run are compared, and part curves; axes in a command are axes."""
 
 from __future__ import annotations
 
@@ -38,3 +38,30 @@ def test_an_option_in_the_head_makes_a_curve_of_its_own_unless_it_is_named(optio
     point = Point(label="", values=(), runs=tuple(PointRun(run=run, block=None) for run in runs))
     keys = {sample.key for sample in samples_of([point])}
     assert (len(keys) == 1) == (option.field in NO_CONDITION_OF_A_CURVE)
+
+
+def of_sweep(label: str, number: int, command: str, **values: str) -> Point:
+    """A point with one run, of the first round of a sweep."""
+    one = stored([copy_row(0, 10.0)], copies=1, run=number, uuid=f"u-{number}")
+    used = tuple(replace(benchmark, command=command) for benchmark in one.benchmarks)
+    return Point(label, tuple(values.items()), (PointRun(replace(one, benchmarks=used), 1),))
+
+
+@pytest.mark.parametrize(
+    ("commands", "told"),
+    [
+        (("./a1 1 in1.txt", "./a1 2 in2.txt"), []),  # ./a1 {n} in{n}.txt
+        (("./a 10 1", "./a 2 1"), []),  # 1 is of the command, though 10 begins with it
+        (("./a 1 -x", "./a 2 -y"), ["command of a"]),
+        (("./a 1", "./a 2 3"), ["command of a"]),
+    ],
+)
+def test_a_command_that_differs_by_an_axis_alone_is_that_axis(
+    commands: tuple[str, str], told: list[str]
+) -> None:
+    numbers = [command.split()[1] for command in commands]
+    points = [
+        of_sweep(f"n={number}", place, command, n=number)
+        for place, (number, command) in enumerate(zip(numbers, commands, strict=True), 1)
+    ]
+    assert [one.what for one in point_differences(points)] == told

@@ -121,6 +121,11 @@ def test_points_of_ones_own_become_a_model_and_a_wrong_file_says_where(
     assert model["benchmark"] == "bfs"
     assert model["choice"]["warranted"] == "linear"
     assert model["models"][1]["coefficients"] == pytest.approx([45, 0.1])
+    with_commas = "cycles;joules\n" + "".join(
+        f"{at * 250},5;{45 + 25 * at},05\n" for at in range(5)
+    )
+    model = fitted(rater, tmp_path, with_commas, x="cycles")
+    assert model["models"][1]["coefficients"] == pytest.approx([45, 0.1])
     path = tmp_path / "points.csv"
     path.write_text("walks,joules,big\n1,2,3e300\n2,two,1\n")
     wrong = {
@@ -133,3 +138,6 @@ def test_points_of_ones_own_become_a_model_and_a_wrong_file_says_where(
         status, out, err = rater("lab", "model", "--csv", path, *words)
         assert (status, out) == (2, "")
         assert said in err
+    path.write_text('walks,joules\n1,"2,5"\n')
+    _, _, err = rater("lab", "model", "--csv", path, "--x", "walks", "--y", "joules")
+    assert "row 1: joules: '2,5' is no number; decimals follow a point here" in err
