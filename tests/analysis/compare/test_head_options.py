@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from rater.analysis.compare.differences import HEAD_FIELDS
+from rater.analysis.compare.differences import HEAD_FIELDS, point_differences
 from rater.analysis.compare.scaling_samples import samples_of
 from rater.analysis.results.copies import Point, PointRun
 from rater.plan.options import IN_HEAD, Option
