@@ -373,8 +373,20 @@ def test_an_l1_miss_costs_what_small_pages_cost_more_where_the_last_level_holds_
 
 
 def test_a_walk_costs_by_footprint_what_is_beyond_an_l1_miss() -> None:
-    # Smoothed over neighbours: at 1024 and 4096 pages the median of 24 and 44.
-    assert COST.walk_ns(1024, DEPENDENT) == COST.walk_ns(1 << 30, DEPENDENT) == 34.0 - 4.0
+    # 24 ns at 1024 pages, 44 at 4096, and at 2048 as far from both.
+    costs = [COST.walk_ns(pages, DEPENDENT) for pages in (1, 1024, 2048, 1 << 30)]
+    assert costs == [20.0, 20.0, 30.0, 40.0]
+
+
+def test_a_walk_never_gets_cheaper_with_its_footprint() -> None:
+    falling = {1024: 51.0, 4096: 25.0}  # measured beside load, with 1 ns in huge pages
+    loads = [
+        it | {"dependent_small_ns": falling.get(int(it["pages"]), 5.0), "dependent_huge_ns": 1.0}
+        for it in LOADS
+    ]
+    costs = page_costs(COSTS | {"loads": loads}, parse_tlb(TLB))
+    # 50 and 24 ns: their mean, less the 4 ns of an L1 miss.
+    assert [costs.walk_ns(pages, DEPENDENT) for pages in (1024, 4096)] == [33.0, 33.0]
 
 
 def test_a_fault_costs_a_part_by_itself_and_a_part_a_byte() -> None:
@@ -396,8 +408,10 @@ def test_footprints_that_had_no_huge_pages_are_left_out() -> None:
 def test_a_mapping_saves_misses_and_faults_at_their_cost() -> None:
     none, heap, mmap, heap_and_mmap = rank_mappings(a_trace(), COST)
     assert (none.large_pages, none.saved_ns(DEPENDENT)) == (0, 0.0)
-    # 990 L1 misses of 4 ns, 400 walks of 30 ns; 600 faults of 1 us less 2 of 52.1 us
-    assert heap.misses_saved_ns[DEPENDENT] == 990 * 4.0 + 400 * 30.0
+    # 990 L1 misses of 4 ns, 400 walks of 20 ns and a part of the 20 ns more at 4096 pages: it
+    # has 2004 (log4 of 2004 / 1024 is .484333); 600 faults of 1 us less 2 of 52.1 us
+    walk_ns = 20.0 + 20.0 * 0.484333
+    assert heap.misses_saved_ns[DEPENDENT] == pytest.approx(990 * 4.0 + 400 * walk_ns)
     assert heap.faults_saved_ns == pytest.approx(600_000 - 104_200)
     assert (heap.large_pages, heap.large_bytes) == (2, 2 * HUGE)
     assert heap_and_mmap.saved_ns(DEPENDENT) == pytest.approx(
@@ -405,7 +419,7 @@ def test_a_mapping_saves_misses_and_faults_at_their_cost() -> None:
     )
 
 
-def test_a_walk_costs_by_how_many_walks_ago_its_page_was_walked_and_by_its_order() -> None:
+def test_a_walk_costs_by_how_long_ago_its_page_was_walked_and_by_its_order() -> None:
     near = {f"near_{kind}_huge_ns": 2.0 for kind in ("dependent", "independent", "store")}
     loads = [
         it
@@ -420,21 +434,45 @@ def test_a_walk_costs_by_how_many_walks_ago_its_page_was_walked_and_by_its_order
         WalkGap(order=WalkOrder.FAR, octave=20, loads=100, stores=10),
         WalkGap(order=WalkOrder.BESIDE, octave=20, loads=10, stores=0),
         WalkGap(order=WalkOrder.NEAR, octave=20, loads=1, stores=1),
+        WalkGap(order=WalkOrder.ALONE, octave=20, loads=1000, stores=0),
+        WalkGap(order=WalkOrder.NEAR_ALONE, octave=20, loads=2, stores=0),
     )
     walked = replace(trace, mappings=(replace(base, gaps=gaps), *others))
 
     def walks_ns(loads: Loads) -> float:
         return misses_ns(walked, walked.mappings[0], costs, loads) - 6007 * costs.l1_miss_ns(loads)
 
-    # Beyond an L1 miss of 4, 1, 2 ns (a store: 4): dependent loads cost 30 ns, near ones 5.
-    assert walks_ns(DEPENDENT) == pytest.approx(110 * 30.0 + 1 * 5.0)
-    # Those that neighbours follow are made by arithmetic: 7.5 ns (34 / 4 - 1), near ones 2.
-    assert walks_ns(Loads.INDEPENDENT) == pytest.approx(110 * 7.5 + 1 * 2.0)
-    # Of the others the geometric mean, sqrt(34 x 8.5) - 2.
-    assert walks_ns(Loads.BETWEEN) == pytest.approx(100 * 15.0 + 10 * 7.5 + 1 * 2.0)
+    # Beyond an L1 miss of 4, 1, 2 ns (a store: 4): dependent loads cost 40 ns, near ones 5.
+    assert walks_ns(DEPENDENT) == pytest.approx(1110 * 40.0 + 3 * 5.0)
+    # Those that neighbours follow are made by arithmetic: 10 ns (44 / 4 - 1), near ones 2.
+    assert walks_ns(Loads.INDEPENDENT) == pytest.approx(1110 * 10.0 + 3 * 2.0)
+    # Of those that are alone all, of the others the geometric mean, sqrt(44 x 11) - 2.
+    between_ns = 100 * 20.0 + 10 * 10.0 + 1 * 2.0 + 1000 * 40.0 + 2 * 5.0
+    assert walks_ns(Loads.BETWEEN) == pytest.approx(between_ns)
     # A store costs nothing here: no more than an L1 miss of one, 4 ns, but it is a walk too.
     mean = mean_walk_ns(walked, costs, Loads.BETWEEN)
-    assert mean == pytest.approx((1500 + 75 + 2) / 122)
+    assert mean == pytest.approx(between_ns / 1124)
+
+
+def test_a_stream_costs_by_page_whatever_waits_for_it() -> None:
+    huge = {"stream_load_huge_ns": 300.0, "stream_store_huge_ns": 400.0}
+    small_ns = {256: 302.0, 1024: 340.0, 4096: 404.0}  # 64 lines a page: 2^14, 2^16, 2^18 lines
+    loads = [
+        it
+        | huge
+        | {"stream_load_small_ns": small_ns[int(it["pages"])], "stream_store_small_ns": 440.0}
+        for it in LOADS
+        if it["pages"] in small_ns
+    ]
+    costs = page_costs(COSTS | {"loads": loads}, parse_tlb(TLB))
+    # Beyond an L1 miss of 4, 1 ns (a store: 0); between two footprints by the logarithm of lines.
+    assert costs.stream_ns(1 << 14, DEPENDENT) == 0.0
+    assert [costs.stream_ns(1 << lines, DEPENDENT) for lines in (16, 17, 30)] == [36, 68, 100]
+    assert costs.stream_ns(1 << 16, Loads.INDEPENDENT) == 39
+    base, *others = (trace := a_trace()).mappings
+    gap = WalkGap(order=WalkOrder.NEAR_ALONE, octave=30, loads=10, stores=5)
+    streamed = replace(trace, mappings=(replace(base, gaps=(gap,)), *others))
+    assert mean_walk_ns(streamed, costs, DEPENDENT) == pytest.approx((10 * 100 + 5 * 40) / 15)
 
 
 def test_what_is_given_back_costs_with_its_first_touch() -> None:
@@ -472,13 +510,15 @@ def test_misses_of_stores_cost_what_stores_cost_whatever_loads_do() -> None:
     ]
     costs = page_costs(COSTS | {"loads": loads}, parse_tlb(TLB))
     assert costs.l1_miss_ns(None) == 0.25
-    assert costs.walk_ns(4096, None) == 2.5 - 0.25  # at 1024 and 4096 pages the median of 1 and 4
+    assert costs.walk_ns(4096, None) == 4.0 - 0.25
     base, *_ = (trace := a_trace()).mappings
     of_stores = replace(base, store_l1_misses=(1000,) + (0,) * 5, store_walks=(400,) + (0,) * 5)
     mappings = (of_stores, *trace.mappings[1:])
     _, heap, *_ = rank_mappings(replace(trace, mappings=mappings), costs)
     # 10 L1 misses of loads are left in huge pages; those in small ones were all of stores.
-    assert heap.misses_saved_ns[DEPENDENT] == 1000 * 0.25 + 400 * 2.25 - 10 * 4.0
+    walk_ns = 0.75 + 3.0 * 0.484333  # at 2004 pages: 1 ns at 1024, 4 ns at 4096
+    saved_ns = 1000 * 0.25 + 400 * walk_ns - 10 * 4.0
+    assert heap.misses_saved_ns[DEPENDENT] == pytest.approx(saved_ns)
 
 
 def test_the_best_mapping_is_that_which_saves_most_within_the_pages_there_are() -> None:

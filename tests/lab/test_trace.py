@@ -69,10 +69,11 @@ int main(void)
 {
     volatile char *array = calloc(1, 16 << 20);
     for (int round = 0; round < 4; round++)
-        for (int at = 0; at < 16 << 20; at += 8 * 4096) {
+        for (int at = 0; at < 16 << 20; at += 4 * 4096) {
             volatile char *next = array + at;
-            (void)next[0]; (void)next[4096]; (void)next[2 * 4096]; (void)next[3 * 4096];
-            (void)next[4 * 4096]; (void)next[5 * 4096]; (void)next[6 * 4096]; (void)next[7 * 4096];
+            (void)next[0]; (void)next[64]; (void)next[4096]; (void)next[4096 + 64];
+            (void)next[2 * 4096]; (void)next[2 * 4096 + 64];
+            (void)next[3 * 4096]; (void)next[3 * 4096 + 64];
         }
     return 0;
 }
@@ -137,8 +138,11 @@ def test_loads_that_nobody_uses_are_counted_as_the_processor_makes_them(
     tmp_path: Path, page_cache: Path
 ) -> None:
     trace = trace_of(traced(tmp_path, page_cache, program=UNROLLED))
-    assert trace.references[IN_MMAP] == 4 * 4096
+    assert trace.references[IN_MMAP] == 4 * 2 * 4096
     assert trace.of_size(4096).pages[IN_MMAP] == 4096
+    # Each page is walked again when caches took two lines of each of the 4096 in.
+    walks = sum(gap.loads for gap in trace.mappings[0].gaps if gap.octave == 14)
+    assert 3 * 4096 <= walks <= 3 * 4096 + 50
 
 
 @needs_valgrind
@@ -460,7 +464,7 @@ def test_walks_are_told_by_their_order_and_by_how_long_ago_their_page_was_walked
         found: list[list[int]] = mapping["gaps"]
         return found
 
-    far, beside, near = range(3)
+    far, beside, near, alone, near_alone = range(5)
     # Two entries: each reference to one of twenty pages in turn walks. First walks have octave 0,
     # the others come twenty walks later (octave 5, from 16 to 31), a store among them.
     apart = range(1000, 3000, 100)
@@ -468,8 +472,16 @@ def test_walks_are_told_by_their_order_and_by_how_long_ago_their_page_was_walked
     # A column with rows of ten pages: beside the walk before. Eight pages: one line of the table.
     assert gaps(1000, 1010, 1020, 1030) == [[far, 0, 1, 0], [beside, 0, 3, 0]]
     assert gaps(1000, 1003, 1006, 1001) == [[far, 0, 1, 0], [near, 0, 3, 0]]
+    # Each of the twenty takes 8 lines into the caches: walked again 160 lines later (octave 8).
+    lines = [page | 8 << 55 for page in apart]
+    assert gaps(*lines, *lines) == [[far, 0, 20, 0], [far, 8, 20, 0]]
     sample = analysed(analyser, [(page, 1) for page in apart], *options, "-s", "0.5")
     assert sample["mappings"][0]["gaps"] == []
+    # 32 references between two walks: no other work of the processor overlaps both. Not the first.
+    many: Records = [(page, 32) for page in (1000, 1003, 2000, 1000)]
+    [mapping] = analysed(analyser, many, *options)["mappings"]
+    firsts = [[far, 0, 1, 0], [alone, 0, 1, 0], [near_alone, 0, 1, 0]]
+    assert mapping["gaps"] == [*firsts, [near_alone, 2, 1, 0]]
 
 
 def test_a_trace_comes_back_as_it_was(store: Store) -> None:

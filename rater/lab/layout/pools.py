@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -197,7 +198,7 @@ def machine_problems(
     pool_sizes_wanted, transparent = _wanted_sizes(layout, pooled=pooled, root=root)
     return [
         *_pool_problems(pool_sizes_wanted, root),
-        *_thp_problems(transparent, huge_page_bytes(root), root, planned),
+        *_thp_problems(layout, transparent, root, planned),
     ]
 
 
@@ -240,7 +241,7 @@ def _pool_problems(sizes: Iterable[int], root: Path) -> Iterator[str]:
 
 
 def _thp_problems(
-    sizes: Iterable[int], huge: int, root: Path, planned: Mapping[str, str]
+    layout: PageLayout, sizes: Iterable[int], root: Path, planned: Mapping[str, str]
 ) -> Iterator[str]:
     wanted = sorted(sizes)
     if not wanted:
@@ -263,14 +264,18 @@ def _thp_problems(
     thp = now.get("thp", "always")
     [size] = wanted
     # A size that is not in the list of single ones follows the whole.
-    of_size = now.get(f"thp.{size >> 10}kB", "inherit" if size == huge else "never")
+    follows = "inherit" if size == huge_page_bytes(root) else "never"
+    of_size = now.get(f"thp.{size >> 10}kB", follows)
+    # An axis of layouts sets all that belongs to a size together (`settings_for`).
+    sweep_of_layouts = f"`rater sweep --axis {shlex.quote(f'pages=0%,{layout}')}`"
     if (thp if of_size == "inherit" else of_size) not in _GIVEN:
         name = f"thp.{size >> 10}kB" if of_size != "inherit" else "thp"
         value = now.get(name, thp)
         file = f"hugepages-{size >> 10}kB/enabled" if name != "thp" else "enabled"
+        sweep = "`rater sweep --axis thp=madvise`" if name == "thp" else sweep_of_layouts
         yield (
-            f"the machine's setting {name} is {value}; as root: "
-            f"`rater sweep --axis {name}=madvise`, or echo madvise > /{_THP}/{file}"
+            f"the machine's setting {name} is {value}; as root: {sweep}, or echo madvise > "
+            f"/{_THP}/{file}"
         )
         return
     larger = [size_on for size_on in have if size_on > size and _is_on(size_on, now)]
@@ -278,9 +283,8 @@ def _thp_problems(
         name = f"thp.{larger[-1] >> 10}kB"
         yield (
             f"transparent pages of {size_text(larger[-1])} are on, and where they fit the kernel "
-            f"takes them rather than {size_text(size)}; as root: "
-            f"`rater sweep --axis {name}=never`, or echo never > "
-            f"/{_THP}/hugepages-{larger[-1] >> 10}kB/enabled"
+            f"takes them rather than {size_text(size)}; as root: {sweep_of_layouts}, or echo never "
+            f"> /{_THP}/hugepages-{larger[-1] >> 10}kB/enabled"
         )
 
 

@@ -24,6 +24,7 @@ from rater.lab.trace.tlb import (
 from rater.plan.tlb import PAGE_SIZES, Tlb
 
 _HUGE = PAGE_SIZES[2]
+_LINE_BYTES = 64
 _COSTS_SURE = (
     2.0  # times the entries of the last level: from here on every access of a cycle misses
 )
@@ -56,12 +57,26 @@ class MissPoint(Struct, frozen=True):
         return dependent if loads is Loads.DEPENDENT else independent
 
 
+class StreamPoint(Struct, frozen=True):
+    """A stream through all lines of so many pages: base page less as much of a huge one, in ns."""
+
+    pages: int
+    load_ns: float
+    store_ns: float
+
+    @property
+    def lines(self) -> int:
+        """How many lines the caches take in until a page is streamed through again."""
+        return self.pages * (BASE_PAGE // _LINE_BYTES)
+
+
 class PageCosts(Struct, frozen=True, kw_only=True):
     """What was measured on a machine."""
 
     points: tuple[MissPoint, ...]  # pages in random order; by pages, ascending
     # The same with eight neighbours one after the other; () of an older rater.
     near_points: tuple[MissPoint, ...] = ()
+    stream_points: tuple[StreamPoint, ...] = ()  # by pages, ascending; () of an older rater
     fault_base_ns: float | None  # of a first touch, and of giving the page back
     fault_huge_ns: float | None  # None: the kernel gave no huge pages
     cycle_ns: float
@@ -85,8 +100,8 @@ class PageCosts(Struct, frozen=True, kw_only=True):
 
         None: the walk of a store, which a buffer takes while the program goes on. `near`: a line
         of the page table serves eight walks.
-        The table of a larger footprint lies in larger, slower caches. Between footprints by the
-        logarithm of pages; at each the median of it and its neighbours. Of a walk alone: what the
+        The table of a larger footprint lies in larger, slower caches, so that a walk never gets
+        cheaper with it. Between footprints by the logarithm of pages. Of a walk alone: what the
         miss of the first level costs is taken off.
         """
         _, last = self.tlb.entries(BASE_PAGE)
@@ -96,14 +111,26 @@ class PageCosts(Struct, frozen=True, kw_only=True):
         )
         if not beyond:
             return 0.0
-        costs_ns = [beyond_point.base_page_cost_ns(loads) for beyond_point in beyond]
-        smooth_ns = [
-            statistics.median(costs_ns[max(0, place - 1) : place + 2])
-            for place in range(len(costs_ns))
-        ]
+        smooth_ns = _ascending([beyond_point.base_page_cost_ns(loads) for beyond_point in beyond])
         log_pages = [math.log2(beyond_point.pages) for beyond_point in beyond]
         walk_ns = float(np.interp(math.log2(max(1, pages)), log_pages, smooth_ns))
         return max(0.0, walk_ns - self.l1_miss_ns(loads))
+
+    def stream_ns(self, lines: int, loads: Loads | None) -> float:
+        """Return what a base page of a stream costs, of so many lines in all; None: of stores.
+
+        With each page prefetching begins anew and a walk comes first. Of that alone, without what
+        the miss of the first level costs; nothing hides it, so that it is the same for all loads.
+        """
+        costs_ns = _ascending(
+            [
+                max(0.0, point.store_ns if loads is None else point.load_ns)
+                for point in self.stream_points
+            ]
+        )
+        log_lines = [math.log2(point.lines) for point in self.stream_points]
+        page_ns = float(np.interp(math.log2(max(1, lines)), log_lines, costs_ns))
+        return max(0.0, page_ns - self.l1_miss_ns(loads))
 
     def fault_ns(self, page_bytes: int) -> float:
         """Return what the first touch of a page costs: a part for the fault, a part for its bytes.
@@ -116,6 +143,22 @@ class PageCosts(Struct, frozen=True, kw_only=True):
             return base_ns * page_bytes / BASE_PAGE
         ns_per_byte = max(0.0, self.fault_huge_ns - base_ns) / (_HUGE - BASE_PAGE)
         return base_ns + ns_per_byte * (page_bytes - BASE_PAGE)
+
+
+def _ascending(values: Sequence[float]) -> list[float]:
+    """Return the values that never fall and are nearest by least squares.
+
+    By pooling adjacent violators: Ayer et al., Annals of Mathematical Statistics 26 (1955).
+    """
+    pools: list[tuple[float, int]] = []  # mean, members
+    for value in values:
+        mean, members = value, 1
+        while pools and pools[-1][0] > mean:
+            before, earlier = pools.pop()
+            mean = (before * earlier + mean * members) / (earlier + members)
+            members += earlier
+        pools.append((mean, members))
+    return [mean for mean, members in pools for _ in range(members)]
 
 
 def page_costs(document: Mapping[str, Any], tlb: Tlb) -> PageCosts:
@@ -138,6 +181,15 @@ def page_costs(document: Mapping[str, Any], tlb: Tlb) -> PageCosts:
             _miss_point(load_point, "near_")
             for load_point in measured
             if "near_dependent_small_ns" in load_point
+        ),
+        stream_points=tuple(
+            StreamPoint(
+                load_point["pages"],
+                load_point["stream_load_small_ns"] - load_point["stream_load_huge_ns"],
+                load_point["stream_store_small_ns"] - load_point["stream_store_huge_ns"],
+            )
+            for load_point in measured
+            if "stream_load_small_ns" in load_point
         ),
         fault_base_ns=fault_ns("small"),
         fault_huge_ns=fault_ns("huge"),
@@ -199,12 +251,14 @@ def misses_ns(trace: PageTrace, mapping: PageMapping, costs: PageCosts, loads: L
 
 
 def _base_walks_ns(trace: PageTrace, mapping: PageMapping, costs: PageCosts, loads: Loads) -> float:
-    """Return what the walks for base pages cost, each by how many walks ago its page was walked.
+    """Return what the walks for base pages cost, each by how long ago its page was walked.
 
-    The benchmark of `cost.c` walks each of its pages once in turn, so that its footprint is that
-    number. Where one page follows another nearby, as in a loop over a column, addresses come from
-    arithmetic: such loads wait for no other unless all are taken to. Without gaps (a sample, an
-    older rater) all cost as at the program's footprint.
+    Caches that took in many lines of data since then have lost its part of the page table. The
+    benchmark of `cost.c` walks each of its pages once in turn and touches one line of each, so that
+    its footprint is the number of lines. Where one page follows another nearby, as in a loop over a
+    column, addresses come from arithmetic: such loads wait for no other unless all are taken to. A
+    walk that is alone overlaps with no other, so that all of it counts; one that is also near is of
+    a stream. Without gaps (a sample, an older rater) all cost as at the program's footprint.
     """
     if not mapping.gaps:
         touched_pages = sum(trace.of_size(BASE_PAGE).pages)
@@ -221,11 +275,21 @@ def _base_walks_ns(trace: PageTrace, mapping: PageMapping, costs: PageCosts, loa
     )
 
 
+_BY_ARITHMETIC = (WalkOrder.BESIDE, WalkOrder.NEAR)
+_ALONE = (WalkOrder.ALONE, WalkOrder.NEAR_ALONE)
+_IN_LINE = (WalkOrder.NEAR, WalkOrder.NEAR_ALONE)
+
+
 def _walk_ns(gap: WalkGap, costs: PageCosts, loads: Loads | None) -> float:
-    by_arithmetic = gap.order is not WalkOrder.FAR and loads is Loads.BETWEEN
-    kind = Loads.INDEPENDENT if by_arithmetic else loads
-    is_near = gap.order is WalkOrder.NEAR or not gap.walks_ago
-    return costs.walk_ns(gap.walks_ago, kind, near=is_near)
+    if gap.order is WalkOrder.NEAR_ALONE and costs.stream_points:
+        return costs.stream_ns(gap.lines_ago, loads)
+    kind = loads
+    if loads is Loads.BETWEEN and gap.order in _ALONE:
+        kind = Loads.DEPENDENT
+    elif loads is Loads.BETWEEN and gap.order in _BY_ARITHMETIC:
+        kind = Loads.INDEPENDENT
+    is_near = gap.order in _IN_LINE or not gap.lines_ago
+    return costs.walk_ns(gap.lines_ago, kind, near=is_near)
 
 
 def mean_walk_ns(trace: PageTrace, costs: PageCosts, loads: Loads | None) -> float:

@@ -47,10 +47,12 @@ class WalkOrder(IntEnum):
     FAR = 0  # anyhow
     BESIDE = 1  # a few pages from one of the latest four
     NEAR = 2  # in a line of the page table that was walked just before
+    ALONE = 3  # anyhow or beside, so long after the walk before that none overlaps with it
+    NEAR_ALONE = 4  # in such a line, as long after the walk before
 
 
 class WalkGap(Struct, frozen=True, kw_only=True):
-    """Walks of base pages, by how many walks came since the last one of the same page."""
+    """Walks of base pages, by how many lines caches took in since the page was walked last."""
 
     order: WalkOrder
     octave: int  # of that number; 0: the page's first walk
@@ -58,8 +60,8 @@ class WalkGap(Struct, frozen=True, kw_only=True):
     stores: int
 
     @property
-    def walks_ago(self) -> int:
-        """The geometric middle of the octave; 0: never before."""
+    def lines_ago(self) -> int:
+        """The geometric middle of the octave; 0: the page's first walk."""
         return round(2 ** (self.octave - 0.5)) if self.octave else 0
 
 

@@ -11,8 +11,9 @@
  *     TLBs are taken for fully associative then.
  *
  * What a walk costs follows from where its entry of the page table lies, and from what waits for it.
- * `gaps` has, for walks of small pages, how many walks came since the last one of the same page, by
- * the order in which pages are walked (enum order). A sample has none, since it has not all walks.
+ * `gaps` has, for walks of small pages, how many lines of data the caches took in since the last walk
+ * of the same page, by the order in which pages are walked (enum order). A sample has none, since it
+ * has not all walks.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -27,17 +28,19 @@
 
 enum { HEAP, MMAP, STATIC, SMALL_STATIC, STACK, OTHER, CATEGORIES, SIZES = 4, LEVELS = 2, ARRAYS = 16, MAPPINGS = 256 };
 /* Octaves of a gap (0: the page's first walk); small pages of a line of the page table. */
-enum { GAPS = 34, LINE_BITS = 3, NEAR_WALKS = 16, LATEST = 4, BESIDE_PAGES = 16 };
+enum { GAPS = 34, LINE_BITS = 3, NEAR_WALKS = 16, LATEST = 4, BESIDE_PAGES = 16, ALONE_REFERENCES = 32 };
 /* How a walk follows others: anyhow; a few pages from one of the latest four, as a loop over a
- * column makes it; in a line of the page table that was walked within the latest 16. */
-enum order { FAR, BESIDE, NEAR, ORDERS };
+ * column makes it; in a line of the page table that was walked within the latest 16. Alone, and so of
+ * its full length: the walk before is 32 references back, about a hundred instructions, which is as
+ * far as a processor gets before it mispredicts a branch. */
+enum order { FAR, BESIDE, NEAR, ALONE, NEAR_ALONE, ORDERS };
 enum { BATCH = 1 << 14, GROUPS = 16 };
 static const uint64_t LARGE_PAGES = 512; /* of 4 KiB in 2 MiB */
 static const char *const names[] = {"heap", "mmap", "static", "small static", "stack", "other"};
 static const unsigned shifts[SIZES] = {12, 16, 21, 30};
 static const int category_of[] = {OTHER, HEAP, MMAP, STATIC, STACK, OTHER};
 
-struct batch { uint64_t page[BATCH]; uint32_t count[BATCH]; uint8_t category[BATCH], store[BATCH]; unsigned size; };
+struct batch { uint64_t page[BATCH]; uint32_t count[BATCH]; uint8_t category[BATCH], store[BATCH], lines[BATCH]; unsigned size; };
 
 static double rate = 1;
 static uint64_t limit = UINT64_MAX; /* of hashes that are in the sample */
@@ -95,9 +98,10 @@ struct mapping {
     int array[LEVELS][SIZES]; /* of a level for a page size, -1 none */
     uint64_t last, miss[LEVELS][CATEGORIES], store_miss[LEVELS][CATEGORIES]; /* of these, stores */
     uint64_t gaps[ORDERS][2][GAPS];     /* of loads, of stores */
-    struct table walked, line;          /* by page, by line of the page table: `walks` at its last walk */
+    struct table walked, line;          /* by page `lines`, by line of the page table `walks`, at its last walk */
     uint64_t latest[LATEST];            /* pages */
-    uint32_t walks;
+    uint32_t walks, lines;              /* of data that the caches took in: one or more a walk */
+    uint64_t referred, walked_at;       /* references; how many there were at the last walk */
     struct stack stack;  /* of a sample */
     struct table number; /* by 2 MiB of addresses: which of `of`, + 1 */
     struct region_misses (*of)[CATEGORIES];
@@ -147,23 +151,26 @@ static inline void missed(struct mapping *m, unsigned level, const struct batch 
     else r->l2++;
 }
 
-/* Returns how many walks ago this place was walked, 0: never. Of 4 G walks and more it is too low. */
-static inline uint32_t gap_of(struct table *t, uint64_t place, uint32_t walks)
+/* Returns how far a count went on since this place was walked, 0: never. Of 4 G and more it is too low. */
+static inline uint32_t gap_of(struct table *t, uint64_t place, uint32_t count)
 {
-    uint32_t *last = table_at(t, place), gap = *last ? walks - *last : 0;
-    *last = walks;
+    uint32_t *last = table_at(t, place), gap = *last ? count - *last : 0;
+    *last = count;
     return gap;
 }
 static inline void walked(struct mapping *m, const struct batch *b, unsigned i, unsigned size)
 {
     const uint64_t page = b->page[i];
     m->walks++;
+    if (b->lines[i] == 0) m->lines++;
     if (size != 0) return;
-    uint32_t gap = gap_of(&m->walked, page, m->walks), of_line = gap_of(&m->line, page >> LINE_BITS, m->walks);
+    uint32_t gap = gap_of(&m->walked, page, m->lines), of_line = gap_of(&m->line, page >> LINE_BITS, m->walks);
     enum order order = FAR;
     for (int k = 0; k < LATEST; k++)
         if (page + BESIDE_PAGES - m->latest[k] <= 2 * BESIDE_PAGES) order = BESIDE;
     if (of_line && of_line <= NEAR_WALKS) order = NEAR;
+    if (m->walks > 1 && m->referred - b->count[i] - m->walked_at >= ALONE_REFERENCES) order = order == NEAR ? NEAR_ALONE : ALONE;
+    m->walked_at = m->referred - b->count[i]; /* the first of its references walks */
     m->latest[m->walks % LATEST] = page;
     m->gaps[order][b->store[i]][gap ? 32 - (unsigned)__builtin_clz(gap) : 0]++;
 }
@@ -173,6 +180,8 @@ static void misses_of(struct mapping *m, const struct batch *b)
     for (unsigned i = 0; i < b->size; i++) {
         unsigned c = b->category[i], size = m->size[c];
         uint64_t page = b->page[i] >> (shifts[size] - 12), key = page | (uint64_t)size << KEY_TABLE_SHIFT;
+        m->lines += b->lines[i];
+        m->referred += b->count[i];
         if (key == m->last) continue;
         m->last = key;
         int first = m->array[0][size], second = m->array[1][size];
@@ -334,6 +343,7 @@ static void read_all(void)
             stores[c] += (word & RECORD_STORE) != 0;
             b->page[b->size] = page;
             b->count[b->size] = (uint32_t)count;
+            b->lines[b->size] = (uint8_t)(word >> RECORD_LINES_SHIFT & RECORD_LINES);
             b->category[b->size] = (uint8_t)c;
             b->store[b->size] = (word & RECORD_STORE) != 0;
             if (++b->size == BATCH) b = hand_over(b);

@@ -6,7 +6,8 @@
  * turn by turn; the difference is what the misses cost. Dependent: each address comes from the load
  * before; independent: addresses are computed; stores: the same addresses are written to. Once the
  * order of pages is random, and once eight neighbours follow each other ("near"): their entries share
- * a line of the page table. Times are nanoseconds of CPU time, as little of other load in them as can be.
+ * a line of the page table. Streams read or write all lines of all pages in their order: with each page
+ * prefetching begins anew. Times are nanoseconds of CPU time, as little of other load in them as can be.
  */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -128,6 +129,31 @@ static void stores_near(char *base, size_t pages, size_t times, struct pieces *o
 
 enum { FOOTPRINTS = 20, KINDS = 6, LEAST_PAGES = 16 };
 
+/* Streams: all lines of the pages in their order, a piece of pages after the other; ns a page. */
+enum { STREAM_PAGES = 16, STREAM_KINDS = 4, STREAM_ROUNDS = ROUNDS / 2 };
+static void stream(char *base, size_t pages, struct pieces *of, int store)
+{
+    for (size_t page = 0; page < pages; page += STREAM_PAGES) {
+        uint64_t sum = 0;
+        double begin = now_ns();
+        for (char *at = base + page * SMALL, *end = at + STREAM_PAGES * SMALL; at < end; at += 64) {
+            if (store) *(uint64_t *)(at + 8) = sum++; /* beside the address that `dependent` follows */
+            else sum += *(uint64_t *)at;
+        }
+        sink = sum;
+        add_piece(of, (now_ns() - begin) * (PIECE / STREAM_PAGES));
+    }
+}
+static void streams(char *small, char *huge, size_t pages, struct pieces *of)
+{
+    static struct pieces unused;
+    for (int kind = 0; kind < STREAM_KINDS; kind++) {
+        unused.size = 0;
+        stream(kind % 2 ? huge : small, pages, &unused, kind / 2);
+        stream(kind % 2 ? huge : small, pages, &of[kind], kind / 2);
+    }
+}
+
 static void shuffle(uint32_t *order, size_t pages)
 {
     for (size_t i = 0; i < pages; i++) order[i] = (uint32_t)i;
@@ -171,10 +197,16 @@ static void print_kinds(const char *order, struct pieces *of)
     for (int k = 0; k < KINDS; k++) printf(", \"%s%s_%s_ns\": %.3f", order, kinds[k / 2], sizes[k % 2], typical(&of[k]));
 }
 
+static void print_streams(struct pieces *of)
+{
+    static const char *const kinds[] = {"load_small", "load_huge", "store_small", "store_huge"};
+    for (int k = 0; k < STREAM_KINDS; k++) printf(", \"stream_%s_ns\": %.2f", kinds[k], typical(&of[k]));
+}
+
 /* All footprints in turn, round by round: load that comes and goes spoils no footprint as a whole. */
 static void loads(size_t most_pages)
 {
-    static struct pieces of[FOOTPRINTS][KINDS], near[FOOTPRINTS][KINDS];
+    static struct pieces of[FOOTPRINTS][KINDS], near[FOOTPRINTS][KINDS], streamed[FOOTPRINTS][STREAM_KINDS];
     const size_t bytes = most_pages * SMALL < HUGE ? HUGE : most_pages * SMALL;
     uint32_t *order = malloc(most_pages * sizeof *order);
     char *small = memory(bytes, MADV_NOHUGEPAGE), *huge = memory(bytes, MADV_HUGEPAGE);
@@ -185,6 +217,7 @@ static void loads(size_t most_pages)
         for (size_t pages = LEAST_PAGES; pages <= most_pages; pages *= 2, f++) {
             measure(small, huge, order, pages, of[f], 0);
             measure(small, huge, order, pages, near[f], 1);
+            if (r < STREAM_ROUNDS) streams(small, huge, pages, streamed[f]);
         }
     }
     int f = 0;
@@ -193,6 +226,7 @@ static void loads(size_t most_pages)
         printf("%s\n  {\"pages\": %zu, \"huge_bytes\": %zu", f ? "," : "", pages, had < bytes ? 0 : pages * SMALL);
         print_kinds("", of[f]);
         print_kinds("near_", near[f]);
+        print_streams(streamed[f]);
         printf("}");
     }
     munmap(small, bytes);

@@ -2,7 +2,8 @@
  *
  *   bit 63 clear: references one after the other to one 4 KiB page:
  *                 bits 0-35 the page's number, bit 36 the first of them, which is the one that
- *                 misses, was a store, bits 37-62 how many
+ *                 misses, was a store, bits 37-54 how many, bits 55-62 how many of them were to
+ *                 lines of 64 bytes that a cache of the first level would not have had
  *   bit 63 set:   an event: bits 56-62 its kind, bits 0-47 where it begins; the next word is its end
  */
 #pragma once
@@ -23,7 +24,9 @@ enum {
 #define RECORD_PAGE ((1ull << RECORD_PAGE_BITS) - 1)
 #define RECORD_STORE (1ull << RECORD_PAGE_BITS)
 #define RECORD_COUNT_SHIFT (RECORD_PAGE_BITS + 1)
-#define RECORD_COUNT ((1ull << 26) - 1)
+#define RECORD_COUNT ((1ull << 18) - 1)
+#define RECORD_LINES_SHIFT 55
+#define RECORD_LINES ((1ull << 8) - 1)
 #define RECORD_EVENT (1ull << 63)
 #define RECORD_KIND_SHIFT 56
 #define RECORD_ADDRESS ((1ull << 48) - 1)

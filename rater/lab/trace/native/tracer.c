@@ -22,7 +22,7 @@
 
 #include "record.h"
 
-enum { WORDS = 1 << 13, GROUP = 4 };
+enum { WORDS = 1 << 13, GROUP = 4, LINE_SHIFT = 6, RECENT = 1 << 10 /* 64 KiB of lines */ };
 
 /* Of the core, not in the headers for tools; unchanged since 2005. */
 extern Int VG_(fcntl)(Int fd, Int command, Addr argument);
@@ -34,6 +34,8 @@ static ULong buffer[WORDS];
 static UInt filled;
 static UWord page = ~0ul; /* of the run of references under way */
 static ULong count, stored; /* the first one is a store */
+static ULong lines;         /* that were new to `recent` */
+static UWord recent[RECENT]; /* a direct-mapped cache of numbers of lines */
 static Addr library_start, library_end; /* what the loader maps of a file before its parts */
 static Bool stack_told, ranges_told; /* by the program: what else is mapped is none of its data */
 
@@ -62,23 +64,33 @@ static inline void put(ULong word)
 
 static void end_run(void)
 {
-    if (count) put(page | stored << RECORD_PAGE_BITS | count << RECORD_COUNT_SHIFT);
+    if (count) put(page | stored << RECORD_PAGE_BITS | count << RECORD_COUNT_SHIFT | lines << RECORD_LINES_SHIFT);
     count = 0;
 }
 
-static __attribute__((noinline)) void begin_run(UWord to, UWord store)
+static __attribute__((noinline)) void begin_run(UWord to, UWord store, UWord fresh)
 {
     end_run();
     page = to;
     count = 1;
     stored = store;
+    lines = fresh;
+}
+
+/* Says whether the line of an address is none of the recent ones. */
+static inline UWord is_fresh(Addr at)
+{
+    UWord line = at >> LINE_SHIFT, *slot = &recent[(line ^ line >> 10) % RECENT];
+    if (LIKELY(*slot == line)) return 0;
+    *slot = line;
+    return 1;
 }
 
 static inline void refer(Addr at, UWord store)
 {
-    UWord to = at >> 12 & RECORD_PAGE;
-    if (LIKELY(to == page && count < RECORD_COUNT)) count++;
-    else begin_run(to, store);
+    UWord to = at >> 12 & RECORD_PAGE, fresh = is_fresh(at);
+    if (LIKELY(to == page && count < RECORD_COUNT && lines < RECORD_LINES)) { count++; lines += fresh; }
+    else begin_run(to, store, fresh);
 }
 
 static void tell(Int kind, Addr begin, Addr end)
