@@ -457,7 +457,9 @@ def run_check(output: Output, trace_options: TraceOptions, stored: StoredTrace) 
     typed = RunArguments(command=trace.command, options=options)
     if trace.suite is not None:
         options |= {"tune": trace_options.tune, **({"size": trace.size} if trace.size else {})}
-        typed = RunArguments((f"{trace.suite}/{trace.name}",), options=options)
+        # A suite that was given by its path is known by that alone.
+        which = trace_options.which or f"{trace.suite}/{trace.name}"
+        typed = RunArguments((which,), options=options)
     # CPU time judges: a run beside other load is not made again.
     sweep_options = SweepOptions(
         axis=(f"pages={','.join(layouts)}",),
