@@ -14,7 +14,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -252,21 +252,30 @@ while db.execute("SELECT sum(complete) FROM bracket").fetchone() != (2,):
 """
 
 
+NOWHERE_ELSE: Mapping[str, str] = {}  # the database of the test itself
+
+
 @pytest.fixture(scope="module")
 def killed_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the database of a run of four iterations, killed in the third."""
     folder = tmp_path_factory.mktemp("killed")
     places = {name: str(folder / name) for name in ("RATER_DB", "RATER_CACHE", "RATER_LOCK")}
+    make_killed_run(folder, SCRIPT, "--iterations", "4", "--tag", "who=me", places=places)
+    return folder
+
+
+def make_killed_run(
+    folder: Path, script: str, *options: str, places: Mapping[str, str] = NOWHERE_ELSE
+) -> None:
+    """Begin a run of one copy in a folder, whose script kills rater in the third iteration."""
     (folder / "wait.py").write_text(WAIT)
     done = subprocess.run(
-        [*RATER, "run", "--copies", "1", "--iterations", "4", "--tag", "who=me", "--quiet"]
-        + ["--", "sh", "-c", SCRIPT],
+        [*RATER, "run", "--copies", "1", "--quiet", *options, "--", "sh", "-c", script],
         cwd=folder,
         env=os.environ | places | {"PYTHON": sys.executable},
         check=False,
     )
     assert done.returncode == -9
-    return folder
 
 
 @pytest.fixture
@@ -286,6 +295,22 @@ def dump(columns: str = "*", table: str = "bracket") -> list[Any]:
 def everything() -> list[str]:
     with closing(sqlite3.connect(os.environ["RATER_DB"])) as db:
         return list(db.iterdump())
+
+
+def test_until_goes_on_with_the_iterations_of_a_killed_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    well = SCRIPT.replace("1) exit 3;;", "")
+    make_killed_run(tmp_path, well, "--until", "1%", "--iterations", "7")
+    assert rater("run", "--resume", "last", "--quiet").returncode == 0
+    [(status, resumed, iterations)] = dump("status, resumed, iterations", "run")
+    assert (status, resumed) == ("complete", 1)
+    assert 5 <= iterations <= 7
+    assert [number for (number,) in dump("iteration")] == [*range(1, iterations + 1), 3]
+    assert len((tmp_path / "count").read_text().split()) == iterations + 1  # the third one twice
+    [(said,)] = dump("text", "note WHERE text LIKE '--until%'")
+    assert f"after {iterations} iterations" in said
 
 
 def test_a_killed_run_goes_on_where_it_was_made_and_its_failures_count(killed: Path) -> None:
