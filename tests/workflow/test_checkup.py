@@ -52,6 +52,14 @@ def test_a_checkup_without_runs_holds_nothing_from_others(database: Path) -> Non
     assert (document["runs"], database.exists()) == ([], False)
 
 
+def test_memory_that_could_not_be_measured_is_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    mix = CheckupPoint(probe=CheckupProbe.MIX)
+    monkeypatch.setattr(checkup, "checkup_points", lambda *_: (mix,))
+    done = rater("checkup", "--only", "memory", "--json")
+    [section] = json.loads(done.stdout)["sections"]
+    assert (done.returncode, section["name"], section["verdict"]) == (3, "memory", "CANNOT TELL")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from rater.analysis.divots.checkup import CheckupSection, CheckupVerdict
-from rater.show.screen.document import NUMBER, TEXT, Field, Part, Row, ViewTable, decimals, facts
+from rater.show.screen.document import NUMBER, TEXT, Field, Part, Row, ViewTable, facts
 from rater.text.cpuset import format_list
 
 if TYPE_CHECKING:
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 _MOST_IN_MATRIX = 16  # nodes
 _STYLES: dict[str, str] = {CheckupVerdict.LOOK: "red", CheckupVerdict.UNKNOWN: "yellow"}
 _DIGITS = 6
+_ROW = "row"
 
 
 def checkup_document(
@@ -101,31 +101,19 @@ def _matrices(document: CheckupDocument) -> Iterator[ViewTable]:
 
 def _matrix(section: Row) -> ViewTable:
     """Return values by node of the CPUs, and by node of the memory or by load; `!`: look here."""
-    values = {tuple(cell["place"]): cell for cell in section["cells"]}
-    rows, columns = (sorted({place[axis] for place in values}) for axis in (0, 1))
-    forms = NUMBER.cells([cell["value"] for cell in values.values()])
-    texts = {
-        place: f"{text}{'!' if values[place]['slow'] else ''}"
-        for place, text in zip(values, forms, strict=True)
-    }
-
-    def text_of(row: int, column: int) -> str | None:
-        return texts.get((row, column))
-
-    loaded = "loads" in section["name"]
+    cells = sorted(section["cells"], key=lambda cell: cell["place"])
+    rows: dict[int, dict[str, str]] = {}
+    for cell, text in zip(cells, NUMBER.cells([cell["value"] for cell in cells]), strict=True):
+        row, column = cell["place"]
+        rows.setdefault(row, {_ROW: str(row)})[str(column)] = f"{text}{'!' * cell['slow']}"
+    columns = dict.fromkeys(name for row in rows.values() for name in row if name != _ROW)
+    what = "load" if "loads" in section["name"] else "memory of node"
     return ViewTable(
         title=f"{section['name']}, {section['unit']}",
-        rows=rows[:_MOST_IN_MATRIX],
+        rows=[*rows.values()][:_MOST_IN_MATRIX],
         fields=(
-            Field(
-                heading=f"CPUs of node, {'load' if loaded else 'memory of node'}",
-                value=lambda row: row,
-                form=decimals(0),
-            ),
-            *(
-                Field(heading=str(column), value=partial(text_of, column=column))
-                for column in columns[:_MOST_IN_MATRIX]
-            ),
+            Field(heading=f"CPUs of node, {what}", value=_ROW),
+            *(Field(heading=name, value=name) for name in [*columns][:_MOST_IN_MATRIX]),
         ),
         repeated=1,
     )

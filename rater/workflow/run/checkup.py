@@ -241,6 +241,13 @@ class _Checkup(Campaign[MadeRun]):
         if CheckupPart.FACTS in self.parts:
             yield facts_section(dict(hardware_facts()) | dict(processor_facts()), sections)
         yield from sections
+        with_runs = {point.probe.part for point in self.plan}
+        if CheckupPart.MEMORY in self.parts and CheckupPart.MEMORY not in with_runs:
+            yield CheckupSection(
+                name=CheckupPart.MEMORY,
+                verdict=CheckupVerdict.UNKNOWN,
+                lines=("no NUMA node has enough free memory to be measured",),
+            )
         if self._mixes:
             yield self._judge_mix()
         if self._failed:
