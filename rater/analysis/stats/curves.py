@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 
 import numpy as np
@@ -12,6 +12,7 @@ from msgspec import Struct
 from rater.analysis.stats.estimate import t_quantile
 from rater.analysis.stats.intervals import Noise
 from rater.analysis.stats.robust import Floats
+from rater.analysis.stats.roots import sign_change
 
 # The knee is the smallest number of copies beyond which no measured number gives half of what a
 # copy gave at the start, for each copy added: the rate from the knee to every later point rises by
@@ -191,14 +192,13 @@ _FAR = 4  # times the largest number of copies: a peak that may lie beyond is no
 _USL_ALPHA = 0.05  # probability that noise alone makes a straight line look bent
 _CONFIDENCE = 0.95  # of all intervals of the law
 _STEPS = 200  # of an iteration at most; tens are usual
-_HALVES = 24  # of an interval: its end is exact to 1e-7 of the bracket
-_LEAST_STEP = 1e-12  # of a coefficient, if the law goes through all points
-_UNBOUNDED = 1e6  # times the first step: a coefficient still within there has no bound
+_ROUNDING = 1e-12  # of a rate: what arithmetic leaves of it
+_UNBOUNDED = 1e6  # of a coefficient, or of times the first step: it has no bound
 # Levenberg and Marquardt's damping: by Marquardt's strategy it grows with a failed step (SIAM J.
 # 11, 1963, with a factor of 10), and beyond the largest no step can help.
 _DAMPING, _DAMPING_FACTOR, _LEAST_DAMPING, _MOST_DAMPING = 1e-3, 8, 1e-12, 1e12
 # Which of sigma and kappa are free.
-_CHOICES = ((True, True), (True, False), (False, True), (False, False))
+_CHOICES = ((False, False), (False, True), (True, False), (True, True))
 
 
 class LawScale(StrEnum):
@@ -267,9 +267,10 @@ def fit_usl(
 ) -> Usl | NoLaw:
     """Fit the law; `copies` ascend, each once, `rates` are means over so many `runs`.
 
-    Refused: fewer than four numbers of copies; a largest below four times the smallest; and
-    a straight line that fits as well: the squares that the law explains beyond it on log X are
-    within `noise` (an F test, a little strict as both coefficients are at least 0).
+    Refused: fewer than four numbers of copies; a largest below four times the smallest; a straight
+    line that fits as well: the squares that the law explains beyond it on log X are within `noise`
+    (an F test, a little strict as both coefficients are at least 0); and a curve that only falls,
+    if sigma or kappa then have no end.
     """
     if len(copies) < USL_LEAST_POINTS:
         return NoLaw(
@@ -281,16 +282,18 @@ def fit_usl(
             f"{LEAST_RANGE} times the smallest"
         )
     counts, measured = np.array(copies, dtype=np.float64), np.array(rates, dtype=np.float64)
-    curve = _Points(counts, measured, LawScale.LOG)
+    curve = _Points.of(counts, measured, LawScale.LOG)
     coefficients, free = _least(curve)
-    straight, bent = curve.squares((0.0, 0.0)), curve.squares(coefficients)
+    straight, bent = curve.law((0.0, 0.0)).squares, curve.law(coefficients).squares
     error = math.sqrt(sum(noise.of_mean(count) ** 2 for count in runs) / len(runs))
     if not any(free) or _by_chance(straight - bent, error, noise.degrees) > _USL_ALPHA:
         rms = math.sqrt(straight / len(copies))
         return NoLaw(f"a straight line fits as well (within {rms * 100:.1f} %)")
     if scale is LawScale.RATE:
-        curve = _Points(counts, measured, scale)
+        curve = _Points.of(counts, measured, scale)
         coefficients, free = _least(curve)
+    if max(coefficients) > _UNBOUNDED:
+        return NoLaw(f"from {copies[0]} copies on rates only fall: any rate of one copy fits")
     return _result(curve, coefficients, free)
 
 
@@ -298,59 +301,54 @@ type _Coefficients = tuple[float, float]  # sigma, kappa
 
 
 class _Points(Struct, frozen=True):
-    """A measured curve, and how the law with given sigma and kappa and the best lambda fits it."""
+    """A measured curve."""
 
     copies: Floats
     rates: Floats
     scale: LawScale
+    columns: Floats  # (points, 2): n - 1 and n (n - 1), with which sigma and kappa slow a copy
 
-    def slowed(self, coefficients: _Coefficients) -> Floats:
-        return (
-            1
-            + coefficients[0] * (self.copies - 1)
-            + coefficients[1] * self.copies * (self.copies - 1)
-        )
+    @classmethod
+    def of(cls, copies: Floats, rates: Floats, scale: LawScale) -> _Points:
+        columns = np.stack([copies - 1, copies * (copies - 1)], axis=1)
+        return cls(copies, rates, scale, columns)
 
-    def rate(self, coefficients: _Coefficients) -> float:
-        """Return the best lambda."""
+    def rounding(self) -> float:
+        """Return the squares that arithmetic leaves of a law that goes through all points."""
+        return self.copies.size * _ROUNDING**2
+
+    def law(self, coefficients: _Coefficients) -> _Law:
+        """Return the law with these coefficients and the best lambda, held against the curve."""
+        slowed = 1 + self.columns @ coefficients
+        if slowed.min() <= 0:  # no law: rates would be below 0
+            return _Law(slowed, math.nan, slowed, slowed, math.inf)
+        shape = self.copies / slowed
         if self.scale is LawScale.LOG:
-            return math.exp(
-                float(np.log(self.rates / self.copies * self.slowed(coefficients)).mean())
-            )
-        shape = self.copies / self.slowed(coefficients)
-        return float(self.rates @ shape) / float(shape @ shape)
+            logs = np.log(self.rates / shape)
+            residuals, rate = logs - logs.mean(), math.exp(logs.mean())
+            weights = np.ones_like(shape)
+        else:
+            mean, rate = self.rates.mean(), float(self.rates @ shape) / float(shape @ shape)
+            weights = rate * shape / mean
+            residuals = self.rates / mean - weights
+        return _Law(slowed, rate, residuals, weights, float(residuals @ residuals))
 
-    def residuals(self, coefficients: _Coefficients) -> Floats:
-        """Return log of measured over fitted; on X the difference over the mean rate."""
-        fitted = self.rate(coefficients) * self.copies / self.slowed(coefficients)
-        if self.scale is LawScale.LOG:
-            return np.asarray(np.log(self.rates / fitted))
-        return np.asarray((self.rates - fitted) / self.rates.mean())
 
-    def squares(self, coefficients: _Coefficients) -> float:
-        if self.slowed(coefficients).min() <= 0:
-            return math.inf
-        return float((self.residuals(coefficients) ** 2).sum())
+class _Law(Struct, frozen=True):
+    """How the law with given coefficients fits a curve; arrays have a value a point."""
 
-    def weights(self, coefficients: _Coefficients) -> Floats:
-        """Return how a residual falls as log lambda grows."""
-        if self.scale is LawScale.LOG:
-            return np.ones_like(self.copies)
-        return np.asarray(
-            self.rate(coefficients) * self.copies / self.slowed(coefficients) / self.rates.mean()
+    slowed: Floats  # 1 + sigma (n - 1) + kappa n (n - 1)
+    rate: float  # lambda
+    residuals: Floats  # log of measured over fitted; on X the difference over the mean rate
+    weights: Floats  # how a residual falls as log lambda grows
+    squares: float  # of the residuals; infinite: such a law cannot be
+
+    def slope(self, column: Floats) -> Floats:
+        """Return how residuals grow with what slows a copy by `column`, at the best lambda."""
+        held = self.weights / self.slowed * column  # if lambda is held
+        return held - self.weights * (
+            float(self.weights @ held) / float(self.weights @ self.weights)
         )
-
-    def slopes(self, coefficients: _Coefficients) -> Floats:
-        """Return (points, 2): how residuals grow with sigma and kappa if lambda is held."""
-        columns = np.stack([self.copies - 1, self.copies * (self.copies - 1)], axis=1)
-        return np.asarray(
-            columns * (self.weights(coefficients) / self.slowed(coefficients))[:, None]
-        )
-
-    def projected(self, coefficients: _Coefficients) -> Floats:
-        """Return (points, 2): how residuals grow with sigma and kappa, at the best lambda."""
-        weights, slopes = self.weights(coefficients), self.slopes(coefficients)
-        return np.asarray(slopes - np.outer(weights, weights @ slopes) / float(weights @ weights))
 
 
 def _least(curve: _Points) -> tuple[_Coefficients, tuple[bool, bool]]:
@@ -358,7 +356,7 @@ def _least(curve: _Points) -> tuple[_Coefficients, tuple[bool, bool]]:
     start = _linear_form(curve)
     fits = [(_descend(curve, start, free), free) for free in _CHOICES]
     allowed = [(fit, free) for fit, free in fits if fit is not None and min(fit) >= 0]
-    return min(allowed, key=lambda found: curve.squares(found[0]))
+    return min(allowed, key=lambda found: max(curve.law(found[0]).squares, curve.rounding()))
 
 
 def _by_chance(explained: float, error: float, degrees: int | None) -> float:
@@ -380,7 +378,7 @@ def _by_chance(explained: float, error: float, degrees: int | None) -> float:
 def _linear_form(curve: _Points) -> _Coefficients:
     """Return a first guess: n / X is linear in 1, n - 1 and n (n - 1); errors are relative."""
     n = curve.copies
-    rows = (curve.rates / n)[:, None] * np.stack([np.ones_like(n), n - 1, n * (n - 1)], axis=1)
+    rows = (curve.rates / n)[:, None] * np.column_stack([np.ones_like(n), curve.columns])
     (whole, sigma, kappa), *_ = np.linalg.lstsq(rows, np.ones_like(n), rcond=None)
     if whole <= 0:
         return 0.0, 0.0
@@ -397,26 +395,26 @@ def _descend(curve: _Points, start: _Coefficients, free: tuple[bool, bool]) -> _
     if not columns.size:
         return 0.0, 0.0
     coefficients = np.array(start) * free
-    squares, damping = curve.squares((coefficients[0], coefficients[1])), _DAMPING
+    law, damping = curve.law((coefficients[0], coefficients[1])), _DAMPING
     for _ in range(_STEPS):
-        slopes = curve.projected((coefficients[0], coefficients[1]))[:, columns]
+        slopes = np.stack([law.slope(curve.columns[:, column]) for column in columns], axis=1)
         normal = slopes.T @ slopes
-        gradient = slopes.T @ curve.residuals((coefficients[0], coefficients[1]))
-        step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), -gradient)
+        gradient = slopes.T @ law.residuals
+        try:
+            step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), -gradient)
+        except np.linalg.LinAlgError:  # flat, far out: the squares fall on and on
+            break
         candidate = coefficients.copy()
         candidate[columns] += step
-        candidate_squares = curve.squares((candidate[0], candidate[1]))
-        if candidate_squares > squares:
+        candidate_law = curve.law((candidate[0], candidate[1]))
+        if candidate_law.squares > law.squares:
             damping *= _DAMPING_FACTOR
             if damping > _MOST_DAMPING:
                 break
             continue
         is_small = np.all(np.abs(step) <= 1e-10 * (np.abs(coefficients[columns]) + 1e-12))
-        coefficients, squares, damping = (
-            candidate,
-            candidate_squares,
-            max(damping / _DAMPING_FACTOR, _LEAST_DAMPING),
-        )
+        coefficients, law = candidate, candidate_law
+        damping = max(damping / _DAMPING_FACTOR, _LEAST_DAMPING)
         if is_small:
             break
     else:
@@ -427,7 +425,8 @@ def _descend(curve: _Points, start: _Coefficients, free: tuple[bool, bool]) -> _
 def _allowed(curve: _Points, coefficients: _Coefficients) -> float:
     """Return the squares that the true coefficients have at most (95 %): S (1 + t^2 / degrees)."""
     degrees = curve.copies.size - USL_LEAST_POINTS + 1
-    return curve.squares(coefficients) * (1 + t_quantile(_CONFIDENCE, degrees) ** 2 / degrees)
+    squares = max(curve.law(coefficients).squares, curve.rounding())
+    return squares * (1 + t_quantile(_CONFIDENCE, degrees) ** 2 / degrees)
 
 
 def _interval(curve: _Points, coefficients: _Coefficients, index: int) -> tuple[float, float]:
@@ -435,44 +434,33 @@ def _interval(curve: _Points, coefficients: _Coefficients, index: int) -> tuple[
     most_squares = _allowed(curve, coefficients)
     along = (0.0, 1.0) if index == 0 else (1.0, 0.0)
 
-    def within(value: float) -> bool:
+    def excess(value: float) -> float:
         fixed = (value, 0.0) if index == 0 else (0.0, value)
-        return _profile(curve, fixed, along, coefficients[1 - index]) <= most_squares
+        return _profile(curve, fixed, along, coefficients[1 - index]) - most_squares
 
     value = coefficients[index]
-    slopes = curve.projected(coefficients)[:, index]
-    step = max(_LEAST_STEP, math.sqrt(most_squares / float((slopes**2).sum())))
+    slopes = curve.law(coefficients).slope(curve.columns[:, index])
+    step = math.sqrt(most_squares / float(slopes @ slopes))
+    low = sign_change(excess, value, 0.0)
     high = value + step
-    while within(high):
+    while excess(high) <= 0:
         high += high - value
         if high > _UNBOUNDED * (value + step):
-            return 0.0 if within(0.0) else _border(within, value, 0.0), math.inf
-    low = 0.0 if not value or within(0.0) else _border(within, value, 0.0)
-    return low, _border(within, value, high)
+            return low, math.inf
+    return low, sign_change(excess, value, high)
 
 
 def _peak_interval(curve: _Points, coefficients: _Coefficients, peak: float) -> tuple[float, float]:
     """Return the interval of the peak by its profile; infinite: it may lie far beyond."""
     most_squares = _allowed(curve, coefficients)
 
-    def within(copies: float) -> bool:  # kappa = (1 - sigma) / copies^2
-        square = copies**2
-        return (
-            _profile(curve, (0.0, 1 / square), (1.0, -1 / square), coefficients[0], 1.0)
-            <= most_squares
-        )
+    def excess(copies: float) -> float:  # kappa = (1 - sigma) / copies^2
+        bend = 1 / copies**2
+        return _profile(curve, (0.0, bend), (1.0, -bend), coefficients[0], 1.0) - most_squares
 
     far = _FAR * float(curve.copies[-1])
-    low = 1.0 if within(1.0) else _border(within, peak, 1.0)
-    return low, math.inf if peak >= far or within(far) else _border(within, peak, far)
-
-
-def _border(within: Callable[[float], bool], inside: float, outside: float) -> float:
-    """Return the last value that is within, on the way from one inside to one outside."""
-    for _ in range(_HALVES):
-        middle = (inside + outside) / 2
-        inside, outside = (middle, outside) if within(middle) else (inside, middle)
-    return inside
+    low = sign_change(excess, peak, 1.0)
+    return low, math.inf if peak >= far or excess(far) <= 0 else sign_change(excess, peak, far)
 
 
 def _profile(
@@ -482,28 +470,38 @@ def _profile(
     start: float,
     most_times: float = math.inf,
 ) -> float:
-    """Return the least squares at `base` and 0 to `most_times` times `along` (Gauss and Newton)."""
+    """Return the least squares at `base` and 0 to `most_times` times `along` (Gauss and Newton).
 
-    def coefficients_at(times: float) -> _Coefficients:
-        return base[0] + times * along[0], base[1] + times * along[1]
+    A step that makes the squares larger is halved: far from the minimum it leads anywhere.
+    """
 
-    times = start
+    def law_at(times: float) -> _Law:
+        return curve.law((base[0] + times * along[0], base[1] + times * along[1]))
+
+    times, column = min(start, most_times), curve.columns @ along
+    law, step = law_at(times), 0.0
     for _ in range(_STEPS):
-        slope = curve.projected(coefficients_at(times)) @ np.array(along)
-        curvature = float(slope @ slope)
-        if not curvature:  # so far out that the law is flat there: nothing changes any more
-            break
-        moved = times - float(slope @ curve.residuals(coefficients_at(times))) / curvature
-        moved = min(most_times, max(0.0, moved))
+        if not step:
+            slope = law.slope(column)
+            curvature = float(slope @ slope)
+            if not curvature:  # so far out that the law is flat there: nothing changes any more
+                break
+            step = -float(slope @ law.residuals) / curvature
+        moved = min(most_times, max(0.0, times + step))
         is_small = abs(moved - times) <= 1e-6 * (times + 1e-9)
-        times = moved
+        moved_law = law_at(moved)
+        if moved_law.squares > law.squares and not is_small:
+            step /= 2
+            continue
+        times, law, step = moved, moved_law, 0.0
         if is_small:
             break
-    return curve.squares(coefficients_at(times))
+    return law.squares
 
 
 def _result(curve: _Points, coefficients: _Coefficients, free: tuple[bool, bool]) -> Usl:
-    residuals, rate = curve.residuals(coefficients), curve.rate(coefficients)
+    law = curve.law(coefficients)
+    rate = law.rate
     errors = _standard_errors(curve, coefficients, free)
     degrees = len(curve.copies) - len(errors)
     reach = t_quantile(_CONFIDENCE, degrees) * errors[0]
@@ -524,10 +522,8 @@ def _result(curve: _Points, coefficients: _Coefficients, free: tuple[bool, bool]
         sigma=sigma,
         kappa=kappa,
         copies=tuple(int(count) for count in curve.copies),
-        residuals=tuple(
-            (curve.rates * curve.slowed(coefficients) / curve.copies / rate - 1).tolist()
-        ),
-        rms=math.sqrt(float((residuals**2).mean())),
+        residuals=tuple((curve.rates * law.slowed / curve.copies / rate - 1).tolist()),
+        rms=math.sqrt(law.squares / len(curve.copies)),
         degrees=degrees,
         peak=peak.copies,
         extrapolated=peak.copies is not None and peak.copies > last,
@@ -548,11 +544,11 @@ def _standard_errors(
     With the slopes J of the residuals r, n points and p coefficients: the covariance is
     (J'J)^-1 r'r / (n - p). J is scaled before it is inverted: kappa's slopes are n times sigma's.
     """
-    columns = np.flatnonzero(free)
-    weights, slopes = curve.weights(coefficients), curve.slopes(coefficients)
-    slopes = np.hstack([-weights[:, None], slopes[:, columns]])
+    law = curve.law(coefficients)
+    held = curve.columns[:, np.flatnonzero(free)] * (law.weights / law.slowed)[:, None]
+    slopes = np.hstack([-law.weights[:, None], held])
     degrees = len(curve.copies) - slopes.shape[1]
-    variance = float((curve.residuals(coefficients) ** 2).sum()) / degrees
+    variance = law.squares / degrees
     scale = np.abs(slopes).max(axis=0)
     covariance = np.linalg.inv((slopes / scale).T @ (slopes / scale)) / np.outer(scale, scale)
     errors: list[float] = np.sqrt(np.diag(covariance) * variance).tolist()

@@ -19,6 +19,7 @@ from rater.analysis.stats.estimate import (
     two_sided_p,
 )
 from rater.analysis.stats.independence import DRIFT, TOLD
+from rater.analysis.stats.roots import sign_change
 
 # -- How much a rate varies from run to run, on the log scale --------------------------------------
 
@@ -114,7 +115,6 @@ CONFIDENCE = 0.95
 MOST_ROUNDS = 1000  # a need of more rounds than these is no advice
 _LARGEST_LOG = 700.0  # e to this is a number yet
 _NEGLIGIBLE = 5e-4  # weight of what cannot move an interval of 95 %
-_HALVES, _EXACT = 60, 1e-7
 
 
 class Decision(StrEnum):
@@ -283,13 +283,7 @@ def _quantile(parts: Sequence[_Part], confidence: float, sign: int) -> float:
     ]
     near, far = sorted((min(ends), max(ends)), key=lambda end: sign * end)
     tail = (1 - confidence) / 2 * sum(part.weight for part in parts)
-    for _ in range(_HALVES):
-        if abs(far - near) <= _EXACT * (abs(near) + abs(far)):
-            break
-        middle = (near + far) / 2
-        more = sum(part.beyond(middle, sign) for part in parts) > tail
-        near, far = (middle, far) if more else (near, middle)
-    return far
+    return sign_change(lambda end: tail - sum(part.beyond(end, sign) for part in parts), near, far)
 
 
 def _by_chance(estimate: Estimate) -> float:

@@ -13,6 +13,7 @@ import pytest
 
 from rater.analysis.stats.curves import CurveShape, LawScale, NoLaw, Usl, curve_shape, fit_usl
 from rater.analysis.stats.intervals import ASSUMED_SD, Noise, noise_within_rounds, run_to_run_noise
+from rater.analysis.stats.roots import sign_change
 
 NOISE = Noise(0.02, None)
 DOUBLING = (1, 2, 4, 8, 16, 32)
@@ -436,3 +437,67 @@ def test_a_profile_that_is_flat_far_out_has_an_end() -> None:
     }
     law = fit_usl([*rates], [*rates.values()], [2] * len(rates), Noise(0.01, None))
     assert isinstance(law, Usl) and law.peak == pytest.approx(57.3, abs=0.1)
+
+
+@pytest.mark.parametrize("scale", LawScale)
+def test_a_curve_that_falls_from_the_start_has_its_law(scale: LawScale) -> None:
+    # Made with sigma 0.8, kappa 0.05. Sigma alone would grow without an end: that broke the fit.
+    found = fit((3, 18, 39, 65, 98), [3.1521, 1.8591, 1.1791, 0.739, 0.56851], scale=scale)
+    fitted = (found.sigma.value, found.kappa.value)
+    assert fitted == pytest.approx((0.7811, 0.04783), rel=2e-3)
+    assert 0.1 < found.sigma.low < fitted[0]
+
+
+def test_a_curve_that_only_falls_may_have_any_rate_of_one_copy() -> None:
+    # On X the squares fall on and on as lambda, sigma and kappa grow together.
+    curve = ((6, 14, 39, 309, 327), [3.03327, 2.05093, 1.18557, 0.190398, 0.182462])
+    assert fit(*curve).sigma.value == pytest.approx(2.1834, rel=1e-4)
+    none = fit_usl(*curve, [1] * 5, NOISE, LawScale.RATE)
+    assert none == NoLaw("from 6 copies on rates only fall: any rate of one copy fits")
+
+
+@pytest.mark.parametrize("scale", LawScale)
+@pytest.mark.parametrize("sigma", [0.001, 0.2])
+def test_a_curve_without_any_noise_has_an_interval_of_rounding(
+    sigma: float, scale: LawScale
+) -> None:
+    copies = [2**power for power in range(11)]
+    found = fit(copies, law(copies, 3.0, sigma, 0.0), scale=scale)
+    assert (found.kappa.value, found.kappa.low, found.peak) == (0, 0, None)
+    assert 0 < found.kappa.high < 1e-12
+    assert found.limit == pytest.approx(3.0 / sigma)
+
+
+def test_a_profile_with_a_hollow_beside_its_minimum_still_has_no_end() -> None:
+    # The largest kappa that is possible has none: with a large sigma each kappa fits at .68 of the
+    # squares that are allowed. Full steps to the minimum led beside it, to 1.7 of them.
+    rates = [3.5686522, 3.4916373, 3.9233880, 3.4428618, 3.7021077]
+    found = fit((4, 13, 21, 27, 1818), rates)
+    assert (found.kappa.low, found.kappa.high) == (0, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("function", "inside", "outside", "root"),
+    [
+        (lambda x: x**3 - 2, 0.0, 2.0, 2 ** (1 / 3)),
+        (lambda x: 2 - x, 1e6, 0.0, 2.0),  # downwards
+        (lambda x: math.inf if x > 3 else -1.0, 0.0, 8.0, 3.0),
+        (lambda x: x**9 - 1e-9, 0.0, 1e3, 0.1),
+        (lambda x: x - 1e-30, -1.0, 1.0, 0.0),
+        (lambda x: x - 5, 0.0, 4.0, 4.0),  # nowhere: the end
+        (lambda x: x + 5, 0.0, 4.0, 0.0),  # from the start
+        (lambda x: x, 2.0, 2.0, 2.0),
+    ],
+)
+def test_where_a_function_changes_its_sign_is_found_in_few_steps(
+    function: Callable[[float], float], inside: float, outside: float, root: float
+) -> None:
+    asked: list[float] = []
+
+    def counted(x: float) -> float:
+        asked.append(x)
+        return function(x)
+
+    found = sign_change(counted, inside, outside)
+    assert found == pytest.approx(root, rel=2e-7, abs=1e-12)
+    assert len(asked) <= 60
