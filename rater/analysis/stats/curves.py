@@ -282,7 +282,7 @@ def fit_usl(
             f"{LEAST_RANGE} times the smallest"
         )
     counts, measured = np.array(copies, dtype=np.float64), np.array(rates, dtype=np.float64)
-    curve = _Points.of(counts, measured, LawScale.LOG)
+    curve = _points(counts, measured, LawScale.LOG)
     coefficients, free = _least(curve)
     straight, bent = curve.law((0.0, 0.0)).squares, curve.law(coefficients).squares
     error = math.sqrt(sum(noise.of_mean(count) ** 2 for count in runs) / len(runs))
@@ -290,7 +290,7 @@ def fit_usl(
         rms = math.sqrt(straight / len(copies))
         return NoLaw(f"a straight line fits as well (within {rms * 100:.1f} %)")
     if scale is LawScale.RATE:
-        curve = _Points.of(counts, measured, scale)
+        curve = _points(counts, measured, scale)
         coefficients, free = _least(curve)
     if max(coefficients) > _UNBOUNDED:
         return NoLaw(f"from {copies[0]} copies on rates only fall: any rate of one copy fits")
@@ -308,11 +308,6 @@ class _Points(Struct, frozen=True):
     scale: LawScale
     columns: Floats  # (points, 2): n - 1 and n (n - 1), with which sigma and kappa slow a copy
 
-    @classmethod
-    def of(cls, copies: Floats, rates: Floats, scale: LawScale) -> _Points:
-        columns = np.stack([copies - 1, copies * (copies - 1)], axis=1)
-        return cls(copies, rates, scale, columns)
-
     def rounding(self) -> float:
         """Return the squares that arithmetic leaves of a law that goes through all points."""
         return self.copies.size * _ROUNDING**2
@@ -320,21 +315,31 @@ class _Points(Struct, frozen=True):
     def law(self, coefficients: _Coefficients) -> _Law:
         """Return the law with these coefficients and the best lambda, held against the curve."""
         slowed = 1 + self.columns @ coefficients
-        if slowed.min() <= 0:  # no law: rates would be below 0
-            return _Law(slowed, math.nan, slowed, slowed, math.inf)
-        shape = self.copies / slowed
-        if self.scale is LawScale.LOG:
-            logs = np.log(self.rates / shape)
-            residuals, rate = logs - logs.mean(), math.exp(logs.mean())
-            weights = np.ones_like(shape)
+        weights = np.ones_like(slowed)
+        if slowed.min() <= 0:  # rates would be below 0
+            rate, residuals = math.nan, np.full_like(slowed, math.inf)
+        elif self.scale is LawScale.LOG:
+            logs = np.log(self.rates * slowed / self.copies)
+            rate, residuals = math.exp(logs.mean()), logs - logs.mean()
         else:
-            mean, rate = self.rates.mean(), float(self.rates @ shape) / float(shape @ shape)
+            shape, mean = self.copies / slowed, self.rates.mean()
+            rate = float(self.rates @ shape) / float(shape @ shape)
             weights = rate * shape / mean
             residuals = self.rates / mean - weights
-        return _Law(slowed, rate, residuals, weights, float(residuals @ residuals))
+        return _Law(
+            slowed=slowed,
+            rate=rate,
+            residuals=residuals,
+            weights=weights,
+            squares=float(residuals @ residuals),
+        )
 
 
-class _Law(Struct, frozen=True):
+def _points(copies: Floats, rates: Floats, scale: LawScale) -> _Points:
+    return _Points(copies, rates, scale, np.stack([copies - 1, copies * (copies - 1)], axis=1))
+
+
+class _Law(Struct, frozen=True, kw_only=True):
     """How the law with given coefficients fits a curve; arrays have a value a point."""
 
     slowed: Floats  # 1 + sigma (n - 1) + kappa n (n - 1)

@@ -39,11 +39,14 @@ def sign_change(function: Callable[[float], float], inside: float, outside: floa
 
 def _parabola(near: _Place, far: _Place, third: _Place) -> float:
     """Return how far the zero is from `near` to `far`, as a share, by inverse interpolation."""
-    (a, at_a), (b, at_b), (c, at_c) = near, far, third
-    if at_c in {at_a, at_b}:
+    (near_value, at_near), (far_value, at_far), (third_value, at_third) = near, far, third
+    if at_third in {at_near, at_far}:
         return 0.5
-    xi, phi = (a - b) / (c - b), (at_a - at_b) / (at_c - at_b)
+    xi = (near_value - far_value) / (third_value - far_value)
+    phi = (at_near - at_far) / (at_third - at_far)
     if not (phi**2 < xi and (1 - phi) ** 2 < 1 - xi):
         return 0.5
-    first = at_a / (at_b - at_a) * at_c / (at_b - at_c)
-    return first + (c - a) / (b - a) * at_a / (at_c - at_a) * at_b / (at_c - at_b)
+    from_third = (third_value - near_value) / (far_value - near_value)
+    return at_near / (at_far - at_near) * at_third / (at_far - at_third) + from_third * at_near / (
+        at_third - at_near
+    ) * at_far / (at_third - at_far)
