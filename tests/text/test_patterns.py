@@ -35,7 +35,6 @@ MADE_LATER = {
     "settings/known.py": "words of our own table of settings",
     "plan/placement/expression.py": "names of the forms in our own table",
     "speccpu/config/config.py": "one word, or nothing",
-    "run/host/procfs.py": "names of our own counters",
     "speccpu/results/read.py": "beginnings of files by a table of our own",
 }
 

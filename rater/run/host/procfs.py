@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import threading
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -36,8 +38,34 @@ def read_number(path: Path) -> int | None:
 
 def counted(path: Path, name: str) -> int | None:
     """Return the number beside a name in a file of lines `NAME NUMBER`; None without that name."""
-    match = re.search(rf"^{name} (\d+)$", read_text(path) or "", re.MULTILINE)
-    return int(match[1]) if match else None
+    try:
+        return find_count(read_file(path), name.encode())
+    except OSError:
+        return None
+
+
+def find_count(text: bytes, name: bytes) -> int | None:
+    """Return the number beside a name in lines `NAME NUMBER`; None without that name.
+
+    A search by a pattern takes ten times as long in /proc/vmstat.
+    """
+    line_begin = b"\n%b " % name
+    found = (b"\n" + text).find(line_begin)
+    if found < 0:
+        return None
+    digits = text[found + len(line_begin) - 1 :].partition(b"\n")[0]
+    return int(digits) if digits.isdigit() else None
+
+
+_ZONES = (b"dma", b"dma32", b"normal", b"movable", b"device")  # of memory, in /proc/vmstat
+# Linux counts this for each zone since 4.10.
+_STALLS = (b"allocstall", *(b"allocstall_" + zone for zone in _ZONES))
+
+
+def stalls_of(vmstat: bytes) -> int | None:
+    """Return how often the machine had to free memory before it gave any; None: not counted."""
+    counts = [count for name in _STALLS if (count := find_count(vmstat, name)) is not None]
+    return sum(counts) if counts else None
 
 
 COUNTING = 1 << 38 | 1 << 21  # CAP_PERFMON, CAP_SYS_ADMIN: whatever kernel settings say
@@ -293,6 +321,33 @@ def read_file(name: str | Path, directory: int | None = None) -> bytes:
         return content
     finally:
         os.close(descriptor)
+
+
+class KeptFile:
+    """A file of the kernel that is read time and again; it stays open from the first reading on."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+        self._lock = threading.Lock()  # nothing is read by a number that was closed
+
+    def read(self) -> bytes:
+        """Return all that it says now; nothing where it is not there, or hidden."""
+        with self._lock, suppress(OSError):
+            if self._descriptor is None:
+                self._descriptor = os.open(self._path, os.O_RDONLY)
+            content = b""
+            while chunk := os.pread(self._descriptor, _CHUNK, len(content)):
+                content += chunk
+            return content
+        return b""
+
+    def close(self) -> None:
+        """Close it."""
+        with self._lock:
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+                self._descriptor = None
 
 
 def read_piece(name: str, directory: int | None = None) -> bytes:

@@ -37,8 +37,10 @@ def make_entry(
 ) -> ProcessEntry:
     """Return the entry of a process in the launcher's table; `flags` are `ProcessFlag`s."""
     spec, next_spec = child.spec, child.next_spec
-    flags |= ProcessFlag.REPORTS if spec.workloads else 0
-    flags |= ProcessFlag.AGAIN if next_spec else 0
+    if spec.workloads:
+        flags |= ProcessFlag.REPORTS
+    if next_spec is not None:
+        flags |= ProcessFlag.AGAIN
     return ProcessEntry(
         token=child.token,
         copy=child.copy,

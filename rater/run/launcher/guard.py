@@ -14,12 +14,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+import trio
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from rater.record.run import escape_undecodable
 from rater.run.host.admission import limiting_groups
-from rater.run.host.procfs import list_folder
+from rater.run.host.procfs import list_folder, read_file, status_of
 from rater.run.launcher.launcher import Launcher
 from rater.run.programs.inputs import remove_run_dir
 from rater.system.process import delay_stop_signals, process_start_ticks, stat_fields
@@ -95,9 +96,10 @@ def reap_dead(pids: Iterable[int]) -> None:
 def child_pids(parent: int | str = "self") -> list[int]:
     """Return the process numbers of all children of a process, adopted orphans included."""
     pids: list[int] = []
-    for task in list_folder(Path(f"/proc/{parent}/task")):
-        with suppress(OSError):
-            pids += [int(word) for word in (task / "children").read_text().split()]
+    with suppress(OSError):
+        for task in os.listdir(f"/proc/{parent}/task"):  # noqa: PTH208 - each phase does this
+            with suppress(OSError):
+                pids += map(int, read_file(f"/proc/{parent}/task/{task}/children").split())
     return pids
 
 
@@ -211,6 +213,7 @@ class Cgroup:
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _GUARD_PAUSE_S = 0.005
 _GUARD_PATIENCE_S = 5.0
+_TEND_S = 1.0  # between two looks at a launcher that gave no sign
 
 
 class Helpers(Struct, eq=False):
@@ -264,6 +267,7 @@ class Guard:
         self.launcher = launcher
         self.groups: set[int] = set()  # of copies since leftovers were last killed
         self.immune: set[int] = set()  # children that could not be killed
+        self._tracers: set[int] = set()  # processes that traced the launcher, and were told
         self._named_leftovers: dict[
             int, Leftover
         ] = {}  # that were killed and named, since then as well
@@ -291,7 +295,28 @@ class Guard:
             self._kill(orphan)
         return bool(orphans)
 
-    def end_tracer(self, pid: int) -> str:
+    async def tend_launcher(self, report: Callable[[str], None]) -> None:
+        """Let the launcher go on where it is stopped or traced, until cancelled.
+
+        The kernel tells us by SIGCHLD that it stopped. `report` gets what is to be said.
+        """
+        with trio.open_signal_receiver(signal.SIGCHLD) as arrivals:
+            while True:
+                with trio.move_on_after(_TEND_S):
+                    await anext(arrivals)
+                self.launcher.flush()
+                for trouble in (self.launcher.continue_if_stopped(), self._end_new_tracer()):
+                    if trouble is not None:
+                        report(trouble)
+
+    def _end_new_tracer(self) -> str | None:
+        tracer = status_of(self.launcher.pid).tracer
+        if not tracer or tracer in self._tracers:
+            return None
+        self._tracers.add(tracer)
+        return self._end_tracer(tracer)
+
+    def _end_tracer(self, pid: int) -> str:
         """Kill a process that traces the launcher if it is of this run; return what is to be said.
 
         A launcher that is traced stands still whenever its tracer wants.

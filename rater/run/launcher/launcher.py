@@ -22,6 +22,7 @@ from rater.run.launcher.table import (
     MOST_RECORDS,
     RECORD,
     REQUEST,
+    PackedEnvironments,
     ProcessEntry,
     Record,
     RecordKind,
@@ -120,6 +121,7 @@ class Launcher:
 
     def __init__(self, processes: int, mark: int, locks: int, cgroup: Path | None) -> None:
         self._arguments = tuple(map(str, (processes, mark, locks, cgroup or "")))
+        self._environments = PackedEnvironments()
         self._unsent: deque[_Message] = deque()
         self.tokens = count(1)  # numbers for processes that are to be started
         try:
@@ -193,8 +195,9 @@ class Launcher:
     async def start(self, entries: Sequence[ProcessEntry]) -> None:
         """Have processes forked. Those that follow no other one are READY at their gates."""
         table = os.memfd_create("rater-table")
-        with open(table, "wb", closefd=False) as file:
-            file.write(pack_table(entries))
+        unwritten = memoryview(pack_table(entries, self._environments))
+        while unwritten:
+            unwritten = unwritten[os.write(table, unwritten) :]
         self._send(REQUEST.pack(RequestKind.START, 0, 0), table)
 
     def ask(self, kind: RequestKind, token: int = 0, value: int = 0) -> None:

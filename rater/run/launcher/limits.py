@@ -15,7 +15,14 @@ from msgspec import Struct
 
 from rater.plan.schedule import Order, Plan
 from rater.run.host.admission import LimitingGroup, limiting_groups
-from rater.run.host.procfs import capabilities, counted, read_number
+from rater.run.host.procfs import (
+    capabilities,
+    counted,
+    find_count,
+    read_file,
+    read_number,
+    stalls_of,
+)
 from rater.system.errors import InputError
 
 # -- Open files: limits that counters need, and pipes above the descriptors of programs ------------
@@ -181,7 +188,6 @@ _LIMIT_BY_SIGNAL: Mapping[int, str] = {
 # much of a limit counts as all of it.
 _NEAR_SHARE = 0.9
 _NEAR_S = 0.2
-_ZONES = ("dma", "dma32", "normal", "movable", "device")  # of memory, as /proc/vmstat names them
 type ProcessLimits = Mapping[str, tuple[int, int]]  # soft, hard; -1: unlimited
 
 
@@ -256,13 +262,13 @@ class KernelKills:
         self._explained = 0  # kills that a copy was told of
         self._is_stale = False  # a copy was killed since the counts were read
 
-    def begin_phase(self) -> None:
-        """Count from now on.
+    def begin_phase(self, vmstat: bytes | None = None) -> None:
+        """Count from now on. `vmstat` is the text of /proc/vmstat, which is read without one.
 
         Most phases end without a kill: to see that the kernel counted none is a hundredth of
         reading what all groups count.
         """
-        killed = counted(self._root / "proc/vmstat", "oom_kill")
+        killed = find_count(self._read_vmstat() if vmstat is None else vmstat, b"oom_kill")
         if self._is_stale or killed is None or killed != self._earlier.machine_kills:
             self._earlier, self._explained, self._is_stale = self._read_counts(), 0, False
 
@@ -304,9 +310,14 @@ class KernelKills:
             return f": {hit[0]}"
         return _HIDDEN_LIMIT if machine_ran_out is False else _MACHINE_WAS_FULL
 
+    def _read_vmstat(self) -> bytes:
+        with suppress(OSError):
+            return read_file(self._root / "proc/vmstat")
+        return b""
+
     def _read_counts(self) -> _MemoryCounts:
-        vmstat = self._root / "proc/vmstat"
-        machine_kills = counted(vmstat, "oom_kill")
+        vmstat = self._read_vmstat()
+        machine_kills = find_count(vmstat, b"oom_kill")
         kills = None
         limit_hits: dict[str, int] = {}
         at_limit: list[str] = []
@@ -330,7 +341,7 @@ class KernelKills:
         return _MemoryCounts(
             kills=machine_kills if kills is None else kills,
             machine_kills=machine_kills,
-            machine_waits=_machine_waits(vmstat),
+            machine_waits=stalls_of(vmstat),
             limit_hits=limit_hits,
             at_limit=tuple(at_limit),
             huge_pages=huge_pages,
@@ -373,13 +384,6 @@ def _limits_of(group: LimitingGroup) -> Iterator[_GroupLimit]:
 def _events(folder: Path, name: str) -> int | None:
     own = counted(folder / "memory.events.local", name)
     return counted(folder / "memory.events", name) if own is None else own
-
-
-def _machine_waits(vmstat: Path) -> int | None:
-    """Return how often the machine had to free memory before it gave any; None: not counted."""
-    waits = [counted(vmstat, f"allocstall_{zone}") for zone in _ZONES]
-    known = [count for count in waits if count is not None]
-    return sum(known) if known else None
 
 
 def _explain_by_limit(signal_number: int, cpu_s: float, limits: ProcessLimits) -> str | None:

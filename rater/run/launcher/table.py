@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum, IntFlag
 from functools import cache
 from pathlib import Path
@@ -27,6 +27,7 @@ RequestKind = IntEnum("RequestKind", "START RELEASE ALLOW SIGNAL DISCARD GOODBYE
 RecordKind = IntEnum(
     "RecordKind", "HELLO READY RELEASED STARTED ENDED BROKEN REFUSED REPORT STALLED REPEATED"
 )
+_WITH_TEXT = frozenset({RecordKind.HELLO, RecordKind.BROKEN, RecordKind.REPORT})
 StartStep = IntEnum(
     "StartStep",
     "FORKED GROUP PRIORITY CPUS CPUS_GIVEN MEMORY MEMORY_GIVEN PAGES LIMITS DIRECTORY OUTPUT ERROR "
@@ -169,6 +170,30 @@ def environment_entries(
 # -- A table, requests and records as bytes --------------------------------------------------------
 
 
+def _pack_list(texts: Iterable[bytes]) -> bytes:
+    words = [*texts]
+    data = b"".join([word + b"\0" for word in words])
+    if data.count(b"\0") != len(words):  # the launcher would read the begin of one alone
+        raise ValueError("embedded null byte")
+    return struct.pack("=I", len(words)) + data
+
+
+class PackedEnvironments:
+    """The variables that copies share, as bytes of a table: made once for all tables of a run."""
+
+    def __init__(self) -> None:
+        # Variables are kept beside their bytes, so that no other ones get their identity.
+        self._packed: dict[object, tuple[Mapping[bytes, bytes], bytes]] = {}
+
+    def pack(self, variables: Mapping[bytes, bytes], excluded: Collection[bytes]) -> bytes:
+        """Return the entries of shared variables that are not in `excluded`."""
+        key = (id(variables), *excluded)
+        if key not in self._packed:
+            data = _pack_list(environment_entries(variables, excluded))
+            self._packed[key] = (variables, data)
+        return self._packed[key][1]
+
+
 class _Packer:
     """The strings, lists and masks behind the entries of a table; equal ones are packed once."""
 
@@ -193,14 +218,18 @@ class _Packer:
             offset = self._strings[text] = self._append(text + b"\0")
         return offset
 
-    def list(self, texts: Iterable[bytes], key: object) -> int:
+    def list(self, texts: Sequence[bytes]) -> int:
+        key = tuple(texts)
         offset = self._lists.get(key)
         if offset is None:
-            words = [*texts]
-            data = b"".join(word + b"\0" for word in words)
-            if data.count(b"\0") != len(words):  # the launcher would read the begin of one alone
-                raise ValueError("embedded null byte")
-            offset = self._lists[key] = self._append(struct.pack("=I", len(words)) + data)
+            offset = self._lists[key] = self._append(_pack_list(texts))
+        return offset
+
+    def packed(self, data: bytes) -> int:
+        """Add what is packed already; it is kept elsewhere, and one object."""
+        offset = self._lists.get(id(data))
+        if offset is None:
+            offset = self._lists[id(data)] = self._append(data)
         return offset
 
     def mask(self, numbers: Sequence[int] | None) -> int:
@@ -219,24 +248,26 @@ class _Packer:
         return b"".join((*self._parts, b"\0\0\0\0"))
 
 
-def pack_table(entries: Sequence[ProcessEntry]) -> bytes:
-    """Return a table, as bytes."""
+def pack_table(
+    entries: Sequence[ProcessEntry], environments: PackedEnvironments | None = None
+) -> bytes:
+    """Return a table, as bytes. `environments`: those of earlier tables of the run."""
+    environments = PackedEnvironments() if environments is None else environments
     packer = _Packer(_HEAD.size + _ENTRY.size * len(entries))
-    heads = [_pack_entry(entry, packer) for entry in entries]
+    heads = [_pack_entry(entry, packer, environments) for entry in entries]
     return b"".join((_HEAD.pack(FORMAT, len(entries)), *heads, packer.packed_bytes()))
 
 
-def _pack_entry(entry: ProcessEntry, packer: _Packer) -> bytes:
+def _pack_entry(entry: ProcessEntry, packer: _Packer, environments: PackedEnvironments) -> bytes:
     own_variables = entry.own_variables
-    shared_key = (id(entry.shared_variables), *own_variables)
     return _ENTRY.pack(
         entry.token,
         entry.after,
         entry.copy,
         entry.flags,
-        packer.list(entry.argv, (b"argv", *entry.argv)),
-        packer.list(environment_entries(entry.shared_variables, own_variables), shared_key),
-        packer.list(map(b"=".join, own_variables.items()), tuple(own_variables.items())),
+        packer.list(entry.argv),
+        packer.packed(environments.pack(entry.shared_variables, own_variables.keys())),
+        packer.list([*map(b"=".join, own_variables.items())]),
         packer.string(entry.directory),
         packer.string(entry.output),
         packer.string(entry.error),
@@ -254,11 +285,13 @@ def _pack_entry(entry: ProcessEntry, packer: _Packer) -> bytes:
 
 def unpack_records(data: bytes) -> Iterator[Record]:
     """Yield the records of a message, which has whole ones."""
-    for begin in range(0, len(data) - RECORD.size + 1, RECORD.size):
-        record = Record(*RECORD.unpack_from(data, begin))
-        text_begin = begin + _TEXT_OFFSET
-        if record.kind == RecordKind.REPORT:
-            record = record._replace(text=data[text_begin : text_begin + record.status])
-        elif record.kind in (RecordKind.BROKEN, RecordKind.HELLO):
-            record = record._replace(text=data[text_begin : begin + RECORD.size])
+    whole_bytes = len(data) - len(data) % RECORD.size
+    for place, fields in enumerate(RECORD.iter_unpack(data[:whole_bytes])):
+        record = Record(*fields)
+        if record.kind in _WITH_TEXT:
+            begin = place * RECORD.size
+            end = begin + RECORD.size
+            if record.kind == RecordKind.REPORT:
+                end = begin + _TEXT_OFFSET + record.status
+            record = record._replace(text=data[begin + _TEXT_OFFSET : end])
         yield record

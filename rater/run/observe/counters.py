@@ -12,7 +12,6 @@ admin-guide/pm/cpufreq.rst of the kernel.
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -27,7 +26,7 @@ from rater.record.series import Column
 from rater.run.host.admission import limiting_groups
 from rater.run.host.facts import cpu_quotas
 from rater.run.host.foreign_load import TICKS_PER_S, cpu_ticks, process_stats
-from rater.run.host.procfs import read_file, read_number
+from rater.run.host.procfs import KeptFile, find_count, read_file, read_number, stalls_of
 from rater.run.host.thread_binding import realtime_priority
 from rater.run.observe.energy import EnergyReader
 from rater.run.observe.memory_traffic import TrafficSource
@@ -38,7 +37,6 @@ from rater.run.observe.series import (
     PhaseSampler,
     SeriesSource,
 )
-from rater.system.patterns import compile_later
 
 _TICK_NS = 10**9 // TICKS_PER_S
 _PRESSURES = ("cpu", "memory", "io")
@@ -53,10 +51,6 @@ _THROTTLED = {  # names in cpu.stat: of both versions, of version 1, of version 
     "throttled_time": ("cfs_throttled_ns", 1),
     "throttled_usec": ("cfs_throttled_ns", 1000),
 }
-_STALLS = b"allocstall"  # one for each zone since Linux 4.10
-_COUNTED = compile_later(
-    rb"^(?:(" + b"|".join(_COUNTERS) + rb")|(" + _STALLS + rb")\w*) (\d+)$", re.MULTILINE
-)
 # /proc/interrupts is a table of CPUs x interrupts, both of which grow with the machine:
 # of 256 CPUs and 600 interrupts it takes 0.06 s to read.
 _MOST_CPUS_WITH_INTERRUPTS = 128
@@ -127,7 +121,11 @@ class MachineReader:
         self.prompt = len(os.sched_getaffinity(0)) > 1
         # In a container another file system may lie over it, which numbers CPUs its own way
         # (lxcfs): its rows are not those of the CPUs that copies are on.
-        self._stat = proc / "stat" if _is_kernels(proc / "stat") else None
+        has_stat = _is_kernels(proc / "stat")
+        self._stat = KeptFile(proc / "stat") if has_stat else None
+        self._vmstat = KeptFile(proc / "vmstat")
+        self._interrupts = KeptFile(proc / "interrupts")
+        self._pressures = [KeptFile(proc / "pressure" / name) for name in _PRESSURES]
         cpus = list(cpu_ticks(self._ticks()))
         self._quota = min(cpu_quotas(proc.parent), default=None)
         self._in_a_cgroup = any(limiting_groups(proc.parent, "cpu"))
@@ -154,19 +152,22 @@ class MachineReader:
         """Close the counters that the kernel keeps for this reader; nothing is read any more."""
         if self.energy is not None:
             self.energy.close()
+        for file in (self._stat, self._vmstat, self._interrupts, *self._pressures):
+            if file is not None:
+                file.close()
         for source in self.sources or ():
             if isinstance(source, TrafficSource):
                 source.close()
 
     def before(self) -> _Snapshot:
         """Read what takes longest first: the time of the CPUs is to be that of the release."""
-        interrupts, throttles = self._interrupts(), self.read_throttles()
+        interrupts, throttles = self._read_interrupts(), self.read_throttles()
         return self.read_quick()._replace(interrupts=interrupts, throttles=throttles)
 
     def after(self) -> _Snapshot:
         """Read the time of the CPUs first, as the copies have just ended."""
         quick = self.read_quick()
-        return quick._replace(interrupts=self._interrupts(), throttles=self.read_throttles())
+        return quick._replace(interrupts=self._read_interrupts(), throttles=self.read_throttles())
 
     def read_quick(self) -> _Snapshot:
         """Read all but interrupts and throttles, the clock and the time of the CPUs first."""
@@ -177,14 +178,14 @@ class MachineReader:
         return _Snapshot(
             own=own,
             stat=self._ticks(),
-            vmstat=_read(self.proc / "vmstat"),
-            pressures=tuple(_read(self.proc / "pressure" / pressure) for pressure in _PRESSURES),
+            vmstat=self._vmstat.read(),
+            pressures=tuple(file.read() for file in self._pressures),
             interrupts=b"",
             throttles={},
         )
 
     def _ticks(self) -> bytes:
-        return b"" if self._stat is None else _read(self._stat)
+        return b"" if self._stat is None else self._stat.read()
 
     def _throttled(self) -> dict[str, int]:
         """Return how long the tightest quota kept us from running; empty without a cgroup."""
@@ -198,8 +199,8 @@ class MachineReader:
             if key in value_by_key
         }
 
-    def _interrupts(self) -> bytes:
-        return _read(self.proc / "interrupts") if self._with_interrupts else b""
+    def _read_interrupts(self) -> bytes:
+        return self._interrupts.read() if self._with_interrupts else b""
 
     def read_throttles(self, cpus: Collection[int] | None = None) -> dict[int, int]:
         """Return how often CPUs were too hot, of those of `cpus` (None: all) that count it."""
@@ -253,11 +254,12 @@ class PhaseCounters:
         self._over = False
         self._first_readings: Sequence[Sequence[Column]] = ()  # of the sampler's sources
 
-    def begin(self) -> None:
-        """Read for the first time: all copies wait at their gates."""
+    def begin(self) -> bytes:
+        """Read for the first time: all copies wait at their gates. Return /proc/vmstat."""
         self._before = self.reader.before()
         if self._sampler is not None:
             self._first_readings = self._sampler.read_sources()
+        return self._before.vmstat
 
     def end(self, copies: Mapping[int, int] | None = None) -> None:
         """Read for the last time; what comes later is no part of the phase.
@@ -301,10 +303,13 @@ class PhaseCounters:
                 self.filler_ended(roots[root], (process.own + process.children) * _TICK_NS)
         self.end({pid: copy for pid, copy in roots.items() if pid in processes})
 
-    async def watch(self, copies: Callable[[], Mapping[int, int]] = dict) -> None:
+    async def watch(
+        self, copies: Callable[[], Mapping[int, int]] = dict, begin_ns: int | None = None
+    ) -> None:
         """Read frequencies and samples until cancelled, in a thread: no end is to wait for it.
 
-        `copies` returns those that run, by process. A frequency takes 10 us (some kernels before
+        `copies` returns those that run, by process. They were released at `begin_ns` of
+        CLOCK_MONOTONIC; None: now. A frequency takes 10 us (some kernels before
         5.18: a few ms asleep), a sample of 256 CPUs and copies 3 ms. At most once a second,
         64 frequencies at a time, and so seldom that all stay below their share of one CPU.
         """
@@ -313,9 +318,11 @@ class PhaseCounters:
         if not turns and self._sampler is None:
             return
         share = _SHARE if self._sampler is None else _SHARE_WITH_SERIES
-        begin_ns, before_ns = time.monotonic_ns(), reader.elapsed_ns
+        entered_ns, before_ns = time.monotonic_ns(), reader.elapsed_ns
+        begin_ns = entered_ns if begin_ns is None else begin_ns
         try:
-            wait_s = _FIRST_S if turns else _FIRST_SAMPLE_S
+            first_s = _FIRST_S if turns else _FIRST_SAMPLE_S
+            wait_s = max(0.0, first_s - (entered_ns - begin_ns) / 1e9)
             turn_number = 0
             turn_ns = _READ_NS * len(turns[0]) if turns else 0
             while True:
@@ -458,9 +465,13 @@ def _is_kernels(file: Path) -> bool:
 
 def _counters(vmstat: bytes) -> dict[str, int]:
     count_by_name: dict[str, int] = {}
-    for name, stalls, value in _COUNTED.findall(vmstat):
-        key = (name or stalls).decode()
-        count_by_name[key] = count_by_name.get(key, 0) + int(value)
+    for name in _COUNTERS:
+        count = find_count(vmstat, name)
+        if count is not None:
+            count_by_name[name.decode()] = count
+    stalls = stalls_of(vmstat)
+    if stalls is not None:
+        count_by_name["allocstall"] = stalls
     return count_by_name
 
 

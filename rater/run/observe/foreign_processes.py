@@ -153,14 +153,18 @@ class PhaseProcesses:
         self._processes: dict[tuple[int, int], _Process] = {}  # by pid and start
         self.spent_ns = 0
 
-    async def watch(self, copy_pids: Callable[[], Collection[int]]) -> None:
+    async def watch(
+        self, copy_pids: Callable[[], Collection[int]], begin_ns: int | None = None
+    ) -> None:
         """Look at processes until cancelled, in a thread: a copy's end is not to wait for it.
 
-        `copy_pids` returns the processes of the run's copies.
+        `copy_pids` returns the processes of the run's copies, which were released at `begin_ns`
+        of CLOCK_MONOTONIC; None: now.
         """
         reader = self._reader
-        begin_ns, before_ns = time.monotonic_ns(), reader.elapsed_ns
-        wait_s = _FIRST_S
+        entered_ns, before_ns = time.monotonic_ns(), reader.elapsed_ns
+        begin_ns = entered_ns if begin_ns is None else begin_ns
+        wait_s = max(0.0, _FIRST_S - (entered_ns - begin_ns) / 1e9)
         try:
             while True:
                 await trio.sleep(wait_s)

@@ -106,6 +106,8 @@ def workload_times(
     `signal` are those that it ended with, as its last command did. After a status of `well`
     the script goes on.
     """
+    if not workloads:
+        return ()
     pids = {report.workload: report.value for report in reports if report.kind == "s"}
     ends = {report.workload: report for report in reports if report.kind == "e"}
     start_ns, finish_ns = span_ns

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from signal import SIGKILL
 from typing import Protocol
@@ -32,7 +32,7 @@ from rater.run.launcher.limits import KernelKills
 from rater.run.launcher.table import Record
 from rater.run.observe.counters import MachineReader, PhaseCounters
 from rater.run.observe.foreign_processes import ForeignReader, PhaseProcesses
-from rater.run.observe.observer import FIRST_S, Observer
+from rater.run.observe.observer import Observer
 from rater.run.observe.perf import CounterPlan
 from rater.run.observe.probe import GateCheck, Samples
 from rater.run.supervise.ends import CommandReports, ended_event, ended_use, workload_times
@@ -236,7 +236,6 @@ class PhaseRecord:
         self.reports = CommandReports()
         self._ended: list[EndedCopy] = []
         self._interrupted = False
-        state.kills.begin_phase()
         self._samples = Samples(state.emit, placements)
         pages = state.job.pages
         self._pages = pages.proof(phase.number) if pages is not None else None
@@ -260,29 +259,27 @@ class PhaseRecord:
     def begin(self, head: PhaseStarted) -> None:
         """Emit the phase's begin, and read the counters; all copies wait at their gates."""
         self._state.emit(head)
-        if self._counters is not None:
-            self._counters.begin()
+        self._state.kills.begin_phase(None if self._counters is None else self._counters.begin())
 
-    def watch(self, nursery: trio.Nursery, children: Mapping[int, Child]) -> None:
-        """Start what observes copies and the machine until the last copy has ended."""
-        if self._state.observer is not None:
-            nursery.start_soon(self._observe)
+    def watch(self, nursery: trio.Nursery, children: Mapping[int, Child], begin_ns: int) -> None:
+        """Start what observes copies and the machine until the last copy has ended.
+
+        `begin_ns`: their release, of CLOCK_MONOTONIC.
+        """
+        observer = self._state.observer
+        if observer is not None:
+            nursery.start_soon(observer.run, self._find_orphans, self._samples.take)
             if self._pages is not None:
                 nursery.start_soon(self._pages.watch, children)
         if self._counters is not None:
-            nursery.start_soon(self._counters.watch, self._running_copies)
+            nursery.start_soon(self._counters.watch, self._running_copies, begin_ns)
             if self._counters.reader.energy is not None:
                 nursery.start_soon(self._counters.reader.energy.keep_up)
         if self._processes is not None:
-            nursery.start_soon(self._processes.watch, self._running_copies)
+            nursery.start_soon(self._processes.watch, self._running_copies, begin_ns)
 
-    async def _observe(self) -> None:
-        """Sample copies, but leave a phase of short ones alone: not even a thread begins."""
-        assert self._state.observer is not None
-        await trio.sleep(FIRST_S)
-        await self._state.observer.run(
-            lambda: self._state.guard.orphans(self._living_copies()), self._samples.take
-        )
+    def _find_orphans(self) -> Mapping[int, Sequence[int]]:
+        return self._state.guard.orphans(self._living_copies())
 
     def _living_copies(self) -> dict[int, int]:
         """Return the copies that run or wait at a gate, as far as is known, by process."""

@@ -126,11 +126,13 @@ class PhaseCopies:
         if spec is None:
             is_stopped = self._state.stop_flag.is_set
             spec = job.workplace.spec(copy.number, position, step, is_stopped)
+        if not copy.repeats:
+            return spec, None
         program = self._programs[step.benchmark]
         is_held = self._later_flags & ProcessFlag.HELD or job.pages is not None
         is_read = program.is_judged or job.workplace.keeps
         has_own = spec.output.endswith("/") or program.setup or len(copy.steps) > 1
-        if not copy.repeats or is_held or is_read or has_own:
+        if is_held or is_read or has_own:
             return spec, None
         spec = replace(spec, has_lasting_files=True)
         return spec, replace(spec, output=f"{spec.output[:-1]}-next.")

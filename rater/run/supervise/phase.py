@@ -7,6 +7,7 @@ A phase only writes down what happened. Outputs of copies are judged later, by
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 
@@ -14,19 +15,19 @@ import trio
 
 from rater.plan.schedule import Phase
 from rater.record.events import Event, Noted, PhaseStarted
-from rater.run.host.procfs import status_of
 from rater.run.launcher.child_state import IllegalMoveError
 from rater.run.launcher.copies import CopySpec, StopReason
 from rater.run.launcher.launcher import LauncherDiedError
 from rater.run.launcher.limits import raise_limit
 from rater.run.launcher.table import ProcessFlag, RecordKind, RequestKind
+from rater.run.observe.observer import FIRST_S
 from rater.run.observe.perf import PhaseCounting
 from rater.run.supervise.job import PhaseRecord, RunState
 from rater.run.supervise.next_runs import PhaseCopies
 from rater.run.supervise.records import RecordTaker
-from rater.run.supervise.stopping import WindowWatch, free_traced, watch_disk
+from rater.run.supervise.stopping import WindowWatch, free_bytes_of, free_traced, watch_disk
 
-_TEND_S = 1.0  # between two looks at a launcher that gave no sign
+_DEATH_S = 1.0  # killed runs that have not ended by then are left to the guard
 
 
 class PhaseRun:
@@ -56,7 +57,6 @@ class PhaseRun:
         )
         self._stopper = self._taker.stopper
         self._released = False
-        self._tracers: set[int] = set()  # processes that traced the launcher, and were told
 
     # -- from start to end ----------------------------------------------------------------------
 
@@ -66,8 +66,6 @@ class PhaseRun:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._take_records)
-                # From the first fork on, as the launcher may be stopped while it forks.
-                nursery.start_soon(self._tend_launcher)
                 await self._release_and_wait(head, nursery)
             self.record.end_counters()
         except* (LauncherDiedError, IllegalMoveError) as errors:
@@ -95,50 +93,45 @@ class PhaseRun:
             nursery.cancel_scope.cancel()
             return
         self.record.begin(head)
-        self._start_watching(nursery)
+        free_bytes = free_bytes_of(self._state.job.work)
+        begin_ns = time.monotonic_ns()
         self._launcher.ask(RequestKind.RELEASE)
         self._released = True
         with self._copies.until_over:
-            await trio.sleep_forever()
+            self._start_followers(nursery)
+            # A phase of short copies is over before anything but their deadlines is to be watched.
+            with trio.move_on_after(FIRST_S):
+                await self._stopper.run()
+            self._start_watching(nursery, begin_ns, free_bytes)
+            await self._stopper.run()
         nursery.cancel_scope.cancel()
 
-    def _start_watching(self, nursery: trio.Nursery) -> None:
-        """Start what goes on beside the copies until the last of them has ended."""
-        nursery.start_soon(self._stopper.run)
-        nursery.start_soon(watch_disk, self._state.job, self._children, self._stopper.kill)
-        nursery.start_soon(free_traced, self._children, self._state.guard)
+    def _start_followers(self, nursery: trio.Nursery) -> None:
+        """Start what makes the next runs of copies, and what ends a window."""
         if self._window is not None:
             nursery.start_soon(self._window.run, self._taker.close_window)
         if self._copies.has_followers:
             nursery.start_soon(self._copies.make_next)
             if self._counting is not None:
                 nursery.start_soon(self._counting.run)
-        self.record.watch(nursery, self._children)
 
-    async def _tend_launcher(self) -> None:
-        """Let the launcher go on where it is stopped, which the kernel tells us by SIGCHLD."""
-        with trio.open_signal_receiver(signal.SIGCHLD) as arrivals:
-            while True:
-                with trio.move_on_after(_TEND_S):
-                    await anext(arrivals)
-                self._launcher.flush()
-                for trouble in (self._launcher.continue_if_stopped(), self._end_tracer()):
-                    if trouble is not None:
-                        self._state.emit(Noted(trouble))
+    def _start_watching(self, nursery: trio.Nursery, begin_ns: int, free_bytes: int) -> None:
+        """Start what looks at copies and the machine until the last copy has ended.
 
-    def _end_tracer(self) -> str | None:
-        """Kill what traces the launcher, if that is of this run; return a note of it, once."""
-        tracer = status_of(self._launcher.pid).tracer
-        if not tracer or tracer in self._tracers:
-            return None
-        self._tracers.add(tracer)
-        return self._state.guard.end_tracer(tracer)
+        `begin_ns` of CLOCK_MONOTONIC, and `free_bytes` of the disk, are of the release.
+        """
+        guard, children = self._state.guard, self._children
+        nursery.start_soon(watch_disk, self._state.job, children, self._stopper.kill, free_bytes)
+        nursery.start_soon(free_traced, children, guard)
+        self.record.watch(nursery, children, begin_ns)
 
     async def _end_all(self) -> None:
         """Kill the runs that were not waited for, and take their ends, which do not count."""
+        if not self._children:
+            return
         self._launcher.ask(RequestKind.DISCARD)
         self.signal_all(signal.SIGKILL)
-        with trio.move_on_after(_TEND_S), suppress(LauncherDiedError):
+        with trio.move_on_after(_DEATH_S), suppress(LauncherDiedError):
             while self._children:
                 for record in await self._launcher.receive():
                     if record.kind == RecordKind.ENDED:

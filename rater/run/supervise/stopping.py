@@ -133,16 +133,19 @@ _WORTH_STOPPING_BYTES = 1 << 20  # of output; a copy that wrote less does not fi
 
 
 async def watch_disk(
-    job: Job, children: Mapping[int, Child], kill: Callable[[Child], None]
+    job: Job,
+    children: Mapping[int, Child],
+    kill: Callable[[Child], None],
+    free_before_bytes: int,
 ) -> None:
     """Stop a copy that writes more output than allowed, before the disk is full.
 
-    One system call a second while the disk does not shrink by more than the limit.
+    One system call a second while the disk does not shrink by more than the limit since there
+    were `free_before_bytes`.
     """
-    free_before_bytes = _free_bytes(job.work)
     while True:
         await trio.sleep(_CHECK_S)
-        free_bytes = _free_bytes(job.work)
+        free_bytes = free_bytes_of(job.work)
         is_full = free_bytes < _RESERVE_BYTES
         if is_full or free_before_bytes - free_bytes >= job.output_limit_bytes:
             _stop_writers(job.output_limit_bytes, children, kill, is_full=is_full)
@@ -178,7 +181,8 @@ def _stop_writers(
         is_full = False
 
 
-def _free_bytes(folder: Path) -> int:
+def free_bytes_of(folder: Path) -> int:
+    """Return the free space of the file system that a folder is on."""
     file_system = os.statvfs(folder)
     return file_system.f_bavail * file_system.f_frsize
 

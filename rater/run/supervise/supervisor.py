@@ -137,6 +137,9 @@ class Supervisor:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             await nursery.start(self._watch_ctrl_z)
+            nursery.start_soon(
+                self._state.guard.tend_launcher, lambda text: self._emit(Noted(text))
+            )
             try:
                 await self._take_baseline()
                 for position, phase in enumerate(self._job.plan.phases):
@@ -217,19 +220,7 @@ class Supervisor:
         else:
             done.set()
         try:
-            await phase_run.run(
-                PhaseStarted(
-                    phase=phase.number,
-                    benchmark=phase.benchmark,
-                    iteration=phase.iteration,
-                    counted=phase.counted,
-                    total_phases=len(self._job.plan.phases),
-                    expected_s=_expected_s(self._job, phase),
-                    window_ns=(phase.window.warmup_ns, phase.window.end_ns)
-                    if phase.window
-                    else None,
-                )
-            )
+            await phase_run.run(_phase_head(self._job, phase))
         finally:
             self._phase = None
             over.set()
@@ -342,6 +333,19 @@ def _describe_failures(job: Job, failed: int) -> str:
     return f"{failed} of {total} copy runs failed"
 
 
+def _phase_head(job: Job, phase: Phase) -> PhaseStarted:
+    window = phase.window
+    return PhaseStarted(
+        phase=phase.number,
+        benchmark=phase.benchmark,
+        iteration=phase.iteration,
+        counted=phase.counted,
+        total_phases=len(job.plan.phases),
+        expected_s=_expected_s(job, phase),
+        window_ns=None if window is None else (window.warmup_ns, window.end_ns),
+    )
+
+
 def _expected_s(job: Job, phase: Phase) -> float | None:
     if phase.window is not None:
         return phase.window.end_ns / 1e9
@@ -421,6 +425,8 @@ class Judge:
         checker: Checker,
     ) -> None:
         self._workplace = job.workplace
+        self._phases = job.plan.phases
+        self._may_reuse = False  # files of output serve later runs
         self._show_output = job.show_output
         self._emit = emit
         self._checker = checker
@@ -429,6 +435,8 @@ class Judge:
 
     async def prepare(self, phase: Phase) -> None:
         """Start the process that checks outputs, if there will be outputs to check."""
+        is_last = phase.number == self._phases[-1].number
+        self._may_reuse = phase.window is not None or not is_last
         names = {step.benchmark for queue in phase.queues for step in queue.steps}
         if any(self._workplace.programs[name].rules for name in names):
             await trio.to_thread.run_sync(self._checker.start)
@@ -498,12 +506,12 @@ class Judge:
                 _, was_well = self._lasting.get(spec.output, (spec, True))
                 self._lasting[spec.output] = (spec, was_well and all_of_it)
             else:
-                self._workplace.clear(spec, all_of_it=all_of_it, may_reuse=True)
+                self._workplace.clear(spec, all_of_it=all_of_it, may_reuse=self._may_reuse)
             verdicts.append(check)
         return verdicts
 
     def clear_lasting_files(self) -> None:
         """Clear files that served many runs of a copy: no copy runs any more."""
         for spec, was_well in self._lasting.values():
-            self._workplace.clear(spec, all_of_it=was_well, may_reuse=True)
+            self._workplace.clear(spec, all_of_it=was_well, may_reuse=self._may_reuse)
         self._lasting.clear()

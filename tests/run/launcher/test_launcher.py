@@ -27,6 +27,7 @@ from rater.run.launcher.table import (
     FORMAT,
     RECORD,
     REQUEST,
+    PackedEnvironments,
     ProcessEntry,
     ProcessFlag,
     Record,
@@ -575,6 +576,8 @@ def test_both_sides_have_the_same_structures(tmp_path: Path) -> None:
     assert REQUEST.size == int(sizes[2])
     assert len(table[1]) - len(table[0]) > int(sizes[1])
     assert [*map(int, sizes[3:])] == [FORMAT, max(StartStep), max(RecordKind)]
+    environments = PackedEnvironments()  # tables of one run are as if each was the first
+    assert [pack_table([entry(tmp_path)], environments) for _ in range(2)] == [table[1]] * 2
 
 
 def noise(seed: int) -> Iterator[tuple[bytes, bytes]]:

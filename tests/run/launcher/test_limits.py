@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rater.run.host.procfs import find_count
 from rater.run.launcher.limits import KernelKills, limits_at_end, tasks_of_groups_problem
 
 V2 = {
@@ -208,3 +209,28 @@ def test_the_limit_of_processes_of_any_cgroup_above_is_asked_before_the_start(
     assert tasks_of_groups_problem(5, tmp_path) == (
         "cgroup /job may have 40 processes and threads (pids.max) and has 30; 11 more are needed"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        (b"oom_kill 7\nfree 1\n", 7),
+        (b"free 1\noom_kill 7", 7),
+        (b"my_oom_kill 3\noom_kill_more 4\n", None),
+        (b"oom_kill many\n", None),
+        (b"", None),
+    ],
+)
+def test_a_count_is_found_by_its_whole_name_at_the_begin_of_a_line(
+    text: bytes, count: int | None
+) -> None:
+    assert find_count(text, b"oom_kill") == count
+
+
+def test_kills_that_the_text_of_a_phases_begin_has_explain_no_copy_of_it(tmp_path: Path) -> None:
+    kills = machine(tmp_path, {"proc/vmstat": "oom_kill 7"})
+    write(tmp_path, {"proc/vmstat": "oom_kill 8"})
+    kills.begin_phase((tmp_path / "proc/vmstat").read_bytes())
+    assert sigkill(kills) == UNKNOWN
+    write(tmp_path, {"proc/vmstat": "oom_kill 9"})
+    assert str(sigkill(kills)).startswith("the kernel killed it")

@@ -22,6 +22,7 @@ from rater.record.events import (
     PhaseCounted,
     PhaseEnded,
 )
+from rater.run.host.procfs import KeptFile
 from rater.run.observe import counters
 from rater.run.observe.counters import MachineReader, PhaseCounters
 from rater.run.observe.perf import (
@@ -382,6 +383,22 @@ class Machine:
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
+
+
+def test_a_file_that_is_kept_open_says_what_it_says_now_and_nothing_once_it_is_closed(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "count"
+    file = KeptFile(path)
+    assert file.read() == b""  # it is not there
+    path.write_text("1\n")
+    assert file.read() == b"1\n"
+    path.write_text("12\n")
+    assert file.read() == b"12\n"
+    descriptors = len([*Path("/proc/self/fd").iterdir()])
+    file.close()
+    file.close()
+    assert len([*Path("/proc/self/fd").iterdir()]) == descriptors - 1
 
 
 def counters_of(reader: MachineReader, phase: int = 4) -> PhaseCounters:

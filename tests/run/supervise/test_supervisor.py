@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
+from rater.plan.options import Cadence
 from rater.plan.schedule import Order, Step, make_plan
 from rater.record.events import (
     CopyEnded,
@@ -39,6 +41,7 @@ from rater.run.launcher.start_errors import (
     start_error,
 )
 from rater.run.launcher.table import RECORD, Record, RecordKind, StartStep
+from rater.run.supervise import phase
 from rater.run.supervise.ends import lateness_ns
 from rater.run.supervise.supervisor import Supervisor
 from rater.text.secrets import command_text
@@ -88,6 +91,40 @@ def at_gates(supervisor: Supervisor) -> list[int]:
     """Processes that are forks of the launcher."""
     every = child_pids(supervisor._state.guard.launcher.pid)
     return [it for it in every if NAME in Path(f"/proc/{it}/cmdline").read_text()]
+
+
+class TaskNames(trio.abc.Instrument):
+    """The tasks that were started, by the names of their functions."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def task_spawned(self, task: trio.lowlevel.Task) -> None:
+        self.names.append(task.name.rpartition(".")[2])
+
+
+def test_a_phase_of_a_short_copy_starts_one_task_and_a_longer_one_is_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tasks_after_the_first_phase(folder: Path, first_s: float) -> list[str]:
+        monkeypatch.setattr(phase, "FIRST_S", first_s)
+        tasks = TaskNames()
+
+        def listen(event: Event, _: Supervisor) -> None:
+            if isinstance(event, PhaseEnded) and event.iteration == 1:
+                trio.lowlevel.add_instrument(tasks)
+
+        rig = Rig(folder, proof=Cadence(), on_event=listen)
+        folder.mkdir()
+        plan = make_plan(["p"], 1, iterations=4)
+        assert len(rig.run({"p": "sleep .05"}, 1, plan).ended) == 4
+        return sorted(tasks.names)
+
+    assert tasks_after_the_first_phase(tmp_path / "short", 60.0) == ["_take_records"] * 3
+    watched = tasks_after_the_first_phase(tmp_path / "long", 0.0)
+    assert watched.count("watch_disk") == watched.count("free_traced") == 3
+    assert watched.count("watch") == 6  # counters and other processes
+    assert watched.count("run") == 3  # the observer
 
 
 def test_every_copy_exists_and_waits_before_time_starts(tmp_path: Path) -> None:
