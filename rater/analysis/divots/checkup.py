@@ -285,12 +285,14 @@ def facts_section(
     ratings = [*_ratings(settings, bandwidth, latency)]
     odd = [*_odd_modules(settings), *(text for text, is_met in ratings if not is_met)]
     lines = [text for text, is_met in ratings if is_met]
+    is_judged = bool(ratings) or "dimms.found" in settings
+    verdict = CheckupVerdict.PASS if is_judged else CheckupVerdict.SHOWN
     unknown = [name.removeprefix("unread.") for name in settings if name.startswith("unread.")]
     if unknown:
         lines.append(f"not known: {', '.join(unknown)} (`rater topo --facts`)")
     return CheckupSection(
         name="facts of the machine",
-        verdict=CheckupVerdict.LOOK if odd else CheckupVerdict.PASS,
+        verdict=CheckupVerdict.LOOK if odd else verdict,
         lines=(*odd, *lines),
     )
 
