@@ -14,10 +14,6 @@ for _number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP):
 # What `rater run` imports is 80,000 objects, and to look through these takes a twentieth of it.
 gc.set_threshold(200_000, 20, 100)
 
-# An exception of a signal's handler inside this import would leave a half made module, which
-# crashes later.
-import msgspec  # noqa: E402, F401 - as above, for those who read it later
-
 from rater.commands.cli import main  # noqa: E402 - not before: reading modules takes its time
 
 if __name__ == "__main__":

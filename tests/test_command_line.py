@@ -648,3 +648,27 @@ def test_a_signal_ends_rater_at_once_until_its_command_begins(module: str, said:
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (143, said, "")
+
+
+def test_a_signal_amid_an_import_is_raised_when_the_module_is_whole(tmp_path: Path) -> None:
+    (tmp_path / "halfway.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\nis_whole = True\n"
+    )
+    program = (
+        "import sys, time\n"
+        "from rater.system.process import StoppedBySignal, handle_stop_signals, raise_stopped\n"
+        "try:\n"
+        "    with handle_stop_signals(raise_stopped):\n"
+        "        import halfway\n"
+        "        time.sleep(60)\n"
+        "except StoppedBySignal as stopped:\n"
+        "    print(stopped.exit_status, sys.modules['halfway'].is_whole)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(__file__).parents[1]}"},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "143 True\n", "")

@@ -199,8 +199,8 @@ def _run_command(argv: Sequence[str] | None) -> int:
             import_module("rater.run.launcher.limits").refuse_small_limits()
         if arguments.db:  # a run may be made in another directory
             arguments.db = str(Path(arguments.db).absolute())
-        # Not before: until here a signal ends the process, as modules are imported that an
-        # exception would leave half made, and nothing is begun that has to be put back.
+        # Not before: until here a signal just ends the process, as nothing is begun that has to
+        # be put back.
         with handle_stop_signals(raise_stopped):
             status: int = arguments.run(arguments)
             sys.stdout.flush()

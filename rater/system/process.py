@@ -239,9 +239,35 @@ def block_stop_signals() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, earlier_mask)
 
 
-def raise_stopped(number: int, _: FrameType | None) -> None:
-    """Raise `StoppedBySignal`; this is a handler."""
-    raise StoppedBySignal(number)
+_IMPORT_FILE = "<frozen importlib._bootstrap>"
+
+
+def raise_stopped(number: int, frame: FrameType | None) -> None:
+    """Raise `StoppedBySignal`; this is a handler.
+
+    Amid an import it is raised in the function that imports, as soon as the module is whole: one
+    that is left half made crashes its next user.
+    """
+    importer = _importer_of(frame)
+    if importer is None:
+        raise StoppedBySignal(number)
+
+    def raise_in_importer(*_: object) -> None:
+        sys.settrace(None)
+        raise StoppedBySignal(number)
+
+    importer.f_trace = raise_in_importer
+    sys.settrace(lambda *_: None)  # else no frame is traced
+
+
+def _importer_of(frame: FrameType | None) -> FrameType | None:
+    """Return the function that imports the modules which this frame is a part of, if it is."""
+    importer = None
+    while frame is not None:
+        if frame.f_code.co_filename == _IMPORT_FILE:
+            importer = frame.f_back
+        frame = frame.f_back
+    return importer
 
 
 class DeferredSignals:
