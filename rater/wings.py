@@ -75,16 +75,21 @@ class Hook[T]:
 
     def __init__(self, name: str) -> None:
         self._module = HOOKS[name]
+        # It is called for every run, and `import_module` takes 20 times as long as this look.
+        self._imported: T | None = None
 
     def __call__(self) -> T:
         """Return the module; for an absent wing a stand-in, whose functions raise `InputError`."""
+        if self._imported is not None:
+            return self._imported
         wing = self._module.partition(".")[0]
         try:
-            return cast("T", import_module(f"rater.{self._module}"))
+            self._imported = cast("T", import_module(f"rater.{self._module}"))
         except ModuleNotFoundError as error:
             if error.name not in (f"rater.{wing}", f"rater.{self._module}"):
                 raise
             return cast("T", _Absent(wing))
+        return self._imported
 
 
 class _Absent:

@@ -184,20 +184,21 @@ class StoredRun(Struct, frozen=True, kw_only=True):
         )
 
 
-def kept_for_last_run[R](function: Callable[[StoredRun], R]) -> Callable[[StoredRun], R]:
-    """Return a function of a run that works once where it is called for the same run in a row.
+def kept_for_last[A, R](function: Callable[[A], R]) -> Callable[[A], R]:
+    """Return a function that works once where it is called for the very same thing in a row.
 
-    What several readers of a run need (accounts of times, counters) is then worked out once. Its
-    result must not be changed.
+    What several readers of a run need (accounts of times, counters) is then worked out once; and
+    what runs have in common, as the CPUs of their machine, once for all of them. Its result must
+    not be changed.
     """
-    last: tuple[StoredRun, R] | None = None
+    last: tuple[A, R] | None = None
 
     @wraps(function)
-    def kept(run: StoredRun) -> R:
+    def kept(argument: A) -> R:
         nonlocal last
         known = last
-        if known is None or known[0] is not run:
-            last = known = run, function(run)
+        if known is None or known[0] is not argument:
+            last = known = argument, function(argument)
         return known[1]
 
     return kept

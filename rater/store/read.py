@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -51,8 +51,13 @@ from rater.text.values import group_by_key, truncate_list
 
 _KILLED = "rater was killed{}; what had finished is here"
 _AMONG = "IN (SELECT value FROM json_each(:runs))"  # the runs that are read together
-_COPIES_AT_ONCE = 4096  # of runs that are read together
-_COPY_RUN = ("phase", "copy", "step")
+_COPY_RUNS_AT_ONCE = 65_536  # of runs that are read together, about
+_RUN = ("run_id",)
+_COPY_RUN = (*_RUN, "phase", "copy", "step")
+_OF_ONE_RUN = "= coalesce(:run, (SELECT max(id) FROM run))"
+_TEXT, _WHOLE = frozenset((str,)), frozenset((int,))
+
+type _Rows[T] = Mapping[tuple[Any, ...], Sequence[T]]  # by columns, `run_id` the first
 
 _gate = cache(GateFacts)  # the same few, copy after copy
 
@@ -122,21 +127,22 @@ def load_runs(
                 f"{MOST_COPIES}: its row in the database is damaged"
             )
     for some in _blocks_of_runs([heads[number] for number in numbers]):
-        tables = _Tables(database, [head.run for head in some])
+        rows = _RowsOfRuns(database, [head.run for head in some], recurring)
         for head in some:
-            yield _RunRows(database, head.run, tables, recurring).run(head)
+            yield rows.run(head)
 
 
 def _blocks_of_runs(heads: Sequence[RunHead]) -> Iterator[list[RunHead]]:
     """Yield runs as many at a time as have few enough copies: rows of all are held together."""
     block: list[RunHead] = []
-    copies = 0
+    rows = 0
     for head in heads:
-        if block and copies + head.copies > _COPIES_AT_ONCE:
+        of_run = head.copies * max(head.iterations, 1) * max(len(head.benchmarks), 1)
+        if block and rows + of_run > _COPY_RUNS_AT_ONCE:
             yield block
-            block, copies = [], 0
+            block, rows = [], 0
         block.append(head)
-        copies += head.copies
+        rows += of_run
     if block:
         yield block
 
@@ -164,15 +170,63 @@ _RARE_TABLES = (
 )
 
 
-class _Tables:
-    """Tables with few rows a run, each read once for several runs."""
+class _Note(Struct, frozen=True):
+    kind: str
+    text: str
 
-    def __init__(self, database: Database, numbers: Sequence[int]) -> None:
+
+class _RowsOfRuns:
+    """The rows of several runs: each table is read once for all of them."""
+
+    def __init__(self, database: Database, numbers: Sequence[int], recurring: Recurring) -> None:
         self._database = database
         self._runs = json.dumps(numbers)
-        self._rows: dict[str, Mapping[tuple[Any, ...], Sequence[Any]]] = {}
-        self._columns: dict[str, str] = {}
-        self.empty: frozenset[str] = frozenset(self._empty_tables())
+        self._recurring = recurring
+        self._empty = frozenset(self._empty_tables())
+        self._hosts = self._hosts_by_run()
+        self._pairs = {table: self._pairs_by_run(table) for table in ("setting", "environment")}
+        self._benchmarks = self._benchmarks_by_run()
+        self._brackets = self._brackets_by_run()
+        self._copies = self._copies_by_run()
+        self._samples = self._rare(Sampled, "samples", _RUN, table="sample")
+        self._cpu_readings = self._cpu_readings_by_run()
+        self._machine_readings = self._machine_readings_by_run()
+        self._placements = self._table(Placement, "placement", order="copy")
+        self._pus = self._table(MachinePU, "pu", order="cpu")
+        self._notes = self._table(_Note, "note", order="id")
+        self._files = self._table(ImportedFile, "spec_file")
+        self._counted = self._table(PhaseCounted, "counted", order="phase")
+        self._observed = self._table(Observed, "observed")
+        self._foreign_processes = self._table(
+            ForeignProcess, "foreign_process", order="phase, cpu_ns DESC, cpu, pid"
+        )
+        self._series = self._table(PhaseSeries, "series", order="phase, family")
+
+    def run(self, head: RunHead) -> StoredRun:
+        """Return one of the runs with all its rows."""
+        shared, key = self._recurring.shared, (head.run,)
+        texts = group_by_key((note.kind, note.text) for note in self._notes.get(key, ()))
+        return StoredRun(
+            head=head,
+            host=shared(self._hosts[key][0]),
+            settings=self._pairs["setting"].get(head.run, ()),
+            environment=self._pairs["environment"].get(head.run, ()),
+            benchmarks=shared(tuple(self._benchmarks.get(key, ()))),
+            placements=shared(tuple(self._placements.get(key, ()))),
+            pus=shared(tuple(self._pus.get(key, ()))),
+            brackets=tuple(self._brackets.get(key, ())),
+            copies=tuple(self._copies.get(key, ())),
+            warnings=shared(tuple(texts.get("warning", ()))),
+            notes=shared(tuple(texts.get("note", ()))),
+            samples=tuple(self._samples.get(key, ())),
+            imported=next(iter(self._files.get(key, ())), None),
+            counted=tuple(self._counted.get(key, ())),
+            observed=next(iter(self._observed.get(key, ())), None),
+            cpu_readings=tuple(self._cpu_readings.get(head.run, ())),
+            machine_readings=tuple(self._machine_readings.get(head.run, ())),
+            foreign_processes=tuple(self._foreign_processes.get(key, ())),
+            series=tuple(self._series.get(key, ())),
+        )
 
     def _empty_tables(self) -> Iterator[str]:
         """Yield the rare tables that have no row of any of the runs."""
@@ -184,212 +238,184 @@ class _Tables:
         for (table,) in self._database.execute(query, {"runs": self._runs}):
             yield table
 
-    def of_run[T](
-        self,
-        run_id: int,
-        kind: type[T],
-        name: str,
-        query: str,
-        finish: _Finish | None = None,
-    ) -> tuple[T, ...]:
-        """Return the rows of one run of a query on `:runs`, whose columns have `run_id`.
-
-        `name`: the same for the same query.
-        """
-        if name not in self._rows:
-            self._rows[name] = self._database.read_by(
-                kind, query, ("run_id",), finish=finish, runs=self._runs
-            )
-        return tuple(self._rows[name].get((run_id,), ()))
-
-    def columns_of(self, kind: Any, table: str) -> str:
-        """Return the columns of a table that are fields of a Struct, as SQL names them."""
-        if table not in self._columns:
-            names = self._database.columns_of(table)
-            shown = (f"{table}.{name}" for name in names if name in kind.__struct_fields__)
-            self._columns[table] = ", ".join(shown)
-        return self._columns[table]
-
-
-type _Finish = Callable[[dict[str, Any]], None]  # turns the columns of a row into fields
-
-
-class _Note(Struct, frozen=True):
-    kind: str
-    text: str
-
-
-class _RunRows:
-    """The rows of one run, table by table."""
-
-    def __init__(
-        self, database: Database, run_id: int, tables: _Tables, recurring: Recurring
-    ) -> None:
-        self._database = database
-        self._run_id = run_id
-        self._tables = tables
-        self._recurring = recurring
-
-    def run(self, head: RunHead) -> StoredRun:
-        """Return the run with all its rows."""
-        shared = self._recurring.shared
-        texts = group_by_key(
-            (note.kind, note.text) for note in self.table(_Note, "note", order="id")
-        )
-        return StoredRun(
-            head=head,
-            host=shared(self.host()),
-            settings=self.pairs("setting"),
-            environment=self.pairs("environment"),
-            benchmarks=shared(self.benchmarks()),
-            placements=shared(self.table(Placement, "placement", order="copy")),
-            pus=shared(self.table(MachinePU, "pu", order="cpu")),
-            brackets=self.brackets(),
-            copies=self.copies(),
-            warnings=shared(tuple(texts.get("warning", ()))),
-            notes=shared(tuple(texts.get("note", ()))),
-            samples=self.samples(),
-            imported=next(iter(self.table(ImportedFile, "spec_file")), None),
-            counted=self.table(PhaseCounted, "counted", order="phase"),
-            observed=next(iter(self.table(Observed, "observed")), None),
-            cpu_readings=self.cpu_readings(),
-            machine_readings=self.machine_readings(),
-            foreign_processes=self.table(
-                ForeignProcess, "foreign_process", order="phase, cpu_ns DESC, cpu, pid"
-            ),
-            series=self.table(PhaseSeries, "series", order="phase, family"),
-        )
-
-    def table[T](self, kind: type[T], name: str, *, order: str = "1") -> tuple[T, ...]:
-        """Return the rows of a table with few rows a run."""
-        columns = self._tables.columns_of(kind, name)
-        query = f"SELECT run_id, {columns} FROM {name} WHERE run_id {_AMONG} ORDER BY {order}"
-        return self._tables.of_run(self._run_id, kind, name, query)
-
-    def host(self) -> Host:
-        """Return the machine that the run was made on."""
-        columns = self._tables.columns_of(Host, "host")
+    def _table[T](self, kind: type[T], name: str, *, order: str = "1") -> _Rows[T]:
+        """Return the rows of a table by run."""
         query = (
-            f"SELECT run.id AS run_id, {columns} FROM run JOIN host ON host.id = run.host_id "
-            f"WHERE run.id {_AMONG}"
+            f"SELECT run_id, {self._columns_of(kind, name)} FROM {name} "
+            f"WHERE run_id {_AMONG} ORDER BY {order}"
         )
-        return self._tables.of_run(self._run_id, Host, "host", query)[0]
+        return self._read_by(kind, query, _RUN)
 
-    def samples(self) -> tuple[Sampled, ...]:
-        """Return what was seen of copies while they ran."""
-        if "sample" in self._tables.empty:
-            return ()
-        return tuple(self._database.read(Sampled, named_query("samples"), run=self._run_id))
-
-    def grouped[T](
-        self, kind: type[T], text: str, keys: tuple[str, ...], *, table: str
-    ) -> Mapping[tuple[Any, ...], Sequence[T]]:
-        """Return the rows of a query on a rare table by the columns called `keys`."""
-        if table in self._tables.empty:
+    def _rare[T](self, kind: type[T], query: str, keys: tuple[str, ...], *, table: str) -> _Rows[T]:
+        """Return the rows of a named query on a rare table by the columns called `keys`."""
+        if table in self._empty:
             return {}
-        return self._database.read_by(kind, text, keys, run=self._run_id)
+        return self._read_by(kind, query_of_runs(query), keys)
 
-    def pairs(self, table: str) -> tuple[tuple[str, str], ...]:
-        """Return the names and values of a table that has nothing else."""
-        if table in self._tables.empty:
-            return ()
-        query = f"SELECT name, value FROM {table} WHERE run_id = :run ORDER BY name"
-        rows = self._database.read_values(query, str, str, run=self._run_id)
-        return self._recurring.all_shared(rows)
+    def _read_by[T](self, kind: type[T], query: str, keys: tuple[str, ...]) -> _Rows[T]:
+        return self._database.read_by(kind, query, keys, runs=self._runs)
 
-    def benchmarks(self) -> tuple[BenchmarkUsed, ...]:
-        """Return the benchmarks in ring order, with the metrics that the suite declares."""
-        metrics = self.grouped(
-            MetricUsed,
-            "SELECT benchmark, name, unit, better, combine FROM metric "
-            "WHERE run_id = :run ORDER BY position",
-            ("benchmark",),
-            table="metric",
+    def _columns_of(self, kind: Any, table: str) -> str:
+        """Return the columns of a table that are fields of a Struct, as SQL names them."""
+        names = self._database.columns_of(table)
+        return ", ".join(f"{table}.{name}" for name in names if name in kind.__struct_fields__)
+
+    def _hosts_by_run(self) -> _Rows[Host]:
+        """Return the machine that each run was made on."""
+        return self._read_by(
+            Host,
+            f"SELECT run.id AS run_id, {self._columns_of(Host, 'host')} FROM run "
+            f"JOIN host ON host.id = run.host_id WHERE run.id {_AMONG}",
+            _RUN,
         )
-        used = self._tables.of_run(
-            self._run_id,
+
+    def _pairs_by_run(self, table: str) -> Mapping[int, tuple[tuple[str, str], ...]]:
+        """Return the names and values of a table that has nothing else.
+
+        They come as one text a run: rows would take three times as long, and most runs have the
+        same ones.
+        """
+        if table in self._empty:
+            return {}
+        texts = self._database.read_values(
+            f"SELECT run_id, json_group_object(name, value) FROM {table} "
+            f"WHERE run_id {_AMONG} GROUP BY run_id",
+            int,
+            str,
+            runs=self._runs,
+        )
+        pairs_of_text: dict[str, tuple[tuple[str, str], ...]] = {}
+        for text in {text for _, text in texts}:
+            pairs = sorted(json.loads(text).items())
+            for names in zip(*pairs, strict=True):
+                self._database.check_types(table, names, _TEXT)
+            pairs_of_text[text] = self._recurring.all_shared(pairs)
+        return {run: pairs_of_text[text] for run, text in texts}
+
+    def _benchmarks_by_run(self) -> _Rows[BenchmarkUsed]:
+        """Return the benchmarks in ring order, with the metrics that the suite declares."""
+        used = self._read_by(
             BenchmarkUsed,
-            "benchmark",
             "SELECT run_id, name, category, coalesce(command, '') AS command, reference_s, "
             "binary_sha256, compiler, flags, inputs_sha256, threads FROM benchmark "
             f"WHERE run_id {_AMONG} ORDER BY position",
+            _RUN,
         )
-        if not metrics:
+        if "metric" in self._empty:
             return used
-        return tuple(replace(one, metrics=tuple(metrics.get((one.name,), ()))) for one in used)
+        metrics = self._read_by(
+            MetricUsed,
+            "SELECT run_id, benchmark, name, unit, better, combine FROM metric "
+            f"WHERE run_id {_AMONG} ORDER BY position",
+            ("run_id", "benchmark"),
+        )
+        return {
+            run: [replace(one, metrics=tuple(metrics.get((*run, one.name), ()))) for one in some]
+            for run, some in used.items()
+        }
 
-    def brackets(self) -> tuple[PhaseEnded, ...]:
+    def _brackets_by_run(self) -> _Rows[PhaseEnded]:
         """Return the brackets by phase, imported ones with what their file says of them."""
-        published = self.grouped(
+        brackets = self._read_by(PhaseEnded, query_of_runs("brackets"), _RUN)
+        if "spec_result" in self._empty:
+            return brackets
+        published = self._read_by(
             PublishedResult,
-            "SELECT phase, copies, reported_s, reference_s, ratio, selected, valid, errors "
-            "FROM spec_result WHERE run_id = :run",
-            ("phase",),
-            table="spec_result",
+            "SELECT run_id, phase, copies, reported_s, reference_s, ratio, selected, valid, errors "
+            f"FROM spec_result WHERE run_id {_AMONG}",
+            ("run_id", "phase"),
         )
+        return {
+            run: [
+                replace(bracket, reported=published.get((*run, bracket.phase), (None,))[0])
+                for bracket in some
+            ]
+            for run, some in brackets.items()
+        }
 
-        def add_published(values: dict[str, Any]) -> None:
-            (values["reported"],) = published.get((values["phase"],), (None,))
-
-        query = named_query("brackets")
-        finish = add_published if published else None
-        return tuple(self._database.read(PhaseEnded, query, finish=finish, run=self._run_id))
-
-    def cpu_readings(self) -> tuple[CpuReadings, ...]:
+    def _cpu_readings_by_run(self) -> Mapping[int, Sequence[CpuReadings]]:
         """Return what the CPUs did, by phase."""
-        by_phase = self._database.read_by(
-            CpuReading, named_query("cpu_readings"), ("phase",), run=self._run_id
+        by_phase = self._read_by(CpuReading, query_of_runs("cpu_readings"), ("run_id", "phase"))
+        return group_by_key(
+            (run, CpuReadings(phase, tuple(rows))) for (run, phase), rows in by_phase.items()
         )
-        return tuple(CpuReadings(phase, tuple(rows)) for (phase,), rows in by_phase.items())
 
-    def machine_readings(self) -> tuple[MachineReadings, ...]:
-        """Return the counters of the machine, by phase."""
+    def _machine_readings_by_run(self) -> Mapping[int, Sequence[MachineReadings]]:
+        """Return the counters of the machine, by phase: the names of most phases are the same."""
         rows = self._database.read_values(
-            named_query("phase_readings"), int, str, int, run=self._run_id
+            query_of_phase_readings(), int, int, str, str, runs=self._runs
         )
-        by_phase = group_by_key((phase, (name, value)) for phase, name, value in rows)
+        names_of = {text: json.loads(text) for text in {names for _, _, names, _ in rows}}
+        readings: dict[int, list[MachineReadings]] = {}
         all_shared = self._recurring.all_shared
-        return tuple(MachineReadings(phase, all_shared(pairs)) for phase, pairs in by_phase.items())
+        for run, phase, names, text in rows:
+            values = json.loads(text)
+            self._database.check_types("value", values, _WHOLE)
+            pairs = all_shared([*zip(names_of[names], values, strict=True)])
+            readings.setdefault(run, []).append(MachineReadings(phase, pairs))
+        return readings
 
-    def copies(self) -> tuple[CopyEnded, ...]:
+    def _copies_by_run(self) -> _Rows[CopyEnded]:
         """Return the copy runs with their metrics, commands, counts and pages."""
         metrics = self._metrics()
-        workloads = self._of_copies(WorkloadTime, "workloads", table="workload")
-        counts = self._of_copies(EventCount, "copy_counts", table="copy_count")
-        pages = self._of_copies(PageRegion, "page_regions", table="page_region")
+        workloads = self._rare(WorkloadTime, "workloads", _COPY_RUN, table="workload")
+        counts = self._rare(EventCount, "copy_counts", _COPY_RUN, table="copy_count")
+        pages = self._rare(PageRegion, "page_regions", _COPY_RUN, table="page_region")
 
-        copies: list[CopyEnded] = []
-        query = named_query("copies")
-        for columns in self._database.read_columns(CopyEnded, query, run=self._run_id):
+        copies: defaultdict[tuple[Any, ...], list[CopyEnded]] = defaultdict(list)
+        query = query_of_runs("copies")
+        for columns in self._database.read_columns(CopyEnded, query, runs=self._runs):
+            runs = columns.pop("run_id")
             gates = zip(columns.pop("gate_cpus"), columns.pop("gate_mems"), strict=True)
-            keys = [*zip(*(columns[name] for name in _COPY_RUN), strict=True)]
-            columns |= {
-                "gate": [None if gate == (None, None) else _gate(*gate) for gate in gates],
-                "metrics": [tuple(metrics.get(key, ())) for key in keys],
-                "workloads": [tuple(workloads.get(key, ())) for key in keys],
-                "counts": [tuple(counts.get(key, ())) for key in keys],
-                "pages": [tuple(pages.get(key, ())) for key in keys],
-            }
-            copies += rows_of_columns(CopyEnded, columns)
-        return tuple(copies)
+            columns["gate"] = [None if gate == (None, None) else _gate(*gate) for gate in gates]
+            keys = [*zip(runs, *(columns[name] for name in _COPY_RUN[1:]), strict=True)]
+            for name, rows in (
+                ("metrics", metrics),
+                ("workloads", workloads),
+                ("counts", counts),
+                ("pages", pages),
+            ):
+                if rows:
+                    columns[name] = [tuple(rows.get(key, ())) for key in keys]
+            for run, copy in zip(runs, rows_of_columns(CopyEnded, columns), strict=False):
+                copies[run,].append(copy)
+        return copies
 
     def _metrics(self) -> Mapping[tuple[int, ...], Sequence[tuple[str, float]]]:
-        if "copy_metric" in self._tables.empty:
+        if "copy_metric" in self._empty:
             return {}
-        kinds = (int, int, int, str, float)
-        rows = self._database.read_values(named_query("metrics"), *kinds, run=self._run_id)
+        kinds = (int, int, int, int, str, float)
+        rows = self._database.read_values(query_of_runs("metrics"), *kinds, runs=self._runs)
         return group_by_key((tuple(key), (name, value)) for *key, name, value in rows)
-
-    def _of_copies[T](
-        self, kind: type[T], query: str, *, table: str
-    ) -> Mapping[tuple[Any, ...], Sequence[T]]:
-        return self.grouped(kind, named_query(query), _COPY_RUN, table=table)
 
 
 @cache
 def named_query(query: str) -> str:
     """Return the text of `db/queries/QUERY.sql`."""
     return (data_folder("db") / "queries" / f"{query}.sql").read_text(encoding="utf-8")
+
+
+@cache
+def query_of_runs(query: str) -> str:
+    """Return the text of a named query of one run as one of all `:runs`, with their `run_id`."""
+    lines = named_query(query).splitlines()
+    text = "\n".join(line for line in lines if not line.startswith("--"))
+    head, condition, _ = text.partition(_OF_ONE_RUN)
+    if not condition:
+        raise RuntimeError(f"{query}.sql: expected a condition {_OF_ONE_RUN}")
+    column = head.split()[-1]
+    text = text.replace(_OF_ONE_RUN, _AMONG)
+    text = text.replace("SELECT", f"SELECT {column} AS run_id,", 1)
+    return text.replace("ORDER BY", f"ORDER BY {column},", 1)
+
+
+def query_of_phase_readings() -> str:
+    """Return the text of `phase_readings.sql` of all `:runs`, a row a phase with lists in JSON."""
+    return (
+        "SELECT run_id, phase, json_group_array(name), json_group_array(value) "
+        f"FROM ({query_of_runs('phase_readings').rstrip().removesuffix(';')}) "
+        "GROUP BY run_id, phase"
+    )
 
 
 # -- Which runs RUN means: `7`, the start of a uuid, `last`, `last~1`, `tag:K=V` -------------------

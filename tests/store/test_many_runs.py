@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from rater.store.read import load_runs
 from rater.store.store import Store, open_store
 from rater.system.errors import InputError
-from tests.support import golden_runs
+from tests.support import golden_runs, golden_shapes
 
 
-@pytest.mark.parametrize("name", ["disturbed", "failed", "fit", "machines", "tagged", "copies"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("disturbed", "failed", "fit", "machines", "tagged", "copies", "spec_stored"),
+        *("metrics", "counters", "cpus", "placement", "steady"),
+    ],
+)
 def test_runs_that_are_read_together_are_those_that_are_read_alone(
     name: str, database: Path, tmp_path: Path
 ) -> None:
-    getattr(golden_runs, name)(tmp_path)
+    make = getattr(golden_runs, name, None) or getattr(golden_shapes, name)
+    make(tmp_path)
     with open_store(database) as store:
         numbers = [head.run for head in store.runs()]
         assert [*store.load_all(numbers)] == [store.load(number) for number in numbers]
@@ -40,6 +49,47 @@ def test_the_machine_of_many_runs_is_held_once(database: Path, tmp_path: Path) -
     assert first.host is second.host
     assert first.pus is second.pus
     assert first.settings is second.settings
+
+
+def test_three_runs_are_read_by_as_many_statements_as_one(database: Path, tmp_path: Path) -> None:
+    golden_runs.tagged(tmp_path)
+
+    def statements(numbers: list[int]) -> int:
+        executed: list[str] = []
+        with open_store(database) as store, store.reading() as rows:
+            rows.connection.set_trace_callback(executed.append)
+            assert len([*load_runs(rows, numbers)]) == len(numbers)
+            rows.connection.set_trace_callback(None)
+        return len(executed)
+
+    assert statements([1, 2, 3]) == statements([1])
+
+
+def test_a_counter_or_setting_of_another_kind_is_named_as_damage(
+    database: Path, tmp_path: Path
+) -> None:
+    golden_runs.disturbed(tmp_path)
+    with open_store(database) as store:
+        (run,) = [*store.load_all([1])]
+    assert run.machine_readings
+    assert run.settings
+    for table, column in (("phase_reading", "value"), ("setting", "value")):
+        copy = tmp_path / f"{table}.db"
+        shutil.copy(database, copy)
+        with closing(sqlite3.connect(copy)) as rows, rows:
+            rows.execute("PRAGMA writable_schema = ON")
+            rows.execute(
+                "UPDATE sqlite_schema SET sql = replace(replace(sql, 'INTEGER', 'ANY'), 'TEXT', "
+                "'ANY') WHERE name = ?",
+                (table,),
+            )
+        with closing(sqlite3.connect(copy)) as rows, rows:
+            rows.execute(f"UPDATE {table} SET {column} = 1.5")
+        with (
+            open_store(copy) as store,
+            pytest.raises(InputError, match=r"a row is damaged: .* 1\.5"),
+        ):
+            store.load(1)
 
 
 def test_secrets_of_many_runs_are_left_out_and_named_in_each(store: Store, tmp_path: Path) -> None:

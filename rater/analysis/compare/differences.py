@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from operator import attrgetter
 from pathlib import PurePath
 
 from msgspec import Struct
@@ -29,7 +31,7 @@ from rater.analysis.results.disturbed import (
     mostly_disturbed,
 )
 from rater.analysis.results.placement import PlacementVerdict, prove_run
-from rater.analysis.results.result import benchmarks_left_out, stored_request
+from rater.analysis.results.result import benchmarks_left_out, parse_request, stored_request
 from rater.plan.options import IN_HEAD, MOVES_COPIES, CompareAs, Option
 from rater.plan.request import BY_NAME, OPTIONS
 from rater.record.stored import RunHead, StoredRun
@@ -125,6 +127,9 @@ _HEAD_ORDER = (
 HEAD_FIELDS = sorted(
     (*(option.name for option in OPTIONS if IN_HEAD in option.traits), *_OF_NO_OPTION),
     key=lambda name: _HEAD_ORDER.index(name) if name in _HEAD_ORDER else len(_HEAD_ORDER),
+)
+_HEAD_VALUES = attrgetter(
+    *(BY_NAME[name].field if name in BY_NAME else name for name in HEAD_FIELDS)
 )
 _LABELS = {"source": "origin"}
 
@@ -291,11 +296,10 @@ class _RunFacts(Struct, frozen=True):
 
 
 def _facts_of(run: StoredRun) -> _RunFacts:
-    request = stored_request(run.head)
     return _RunFacts(
         run=run,
         head=_head_facts(run.head),
-        asked=_option_facts(_ASKED_IN_ORDER, request) if request else {},
+        asked=_asked_facts(run.head.request or ""),
         conditions=stored_conditions(run),
     )
 
@@ -351,11 +355,19 @@ def work_of(run: StoredRun, *, whole: bool) -> tuple[object, ...]:
 
 
 def _head_facts(head: RunHead) -> Facts:
-    facts: Facts = {}
-    for name in HEAD_FIELDS:
-        known = BY_NAME.get(name)
-        facts[_label_of(name)] = text_of(getattr(head, known.field if known else name))
-    return facts
+    return _facts_of_values(_HEAD_VALUES(head))
+
+
+@lru_cache(64)  # most runs that are compared have the same ones
+def _facts_of_values(values: tuple[object, ...]) -> Facts:
+    labels = map(_label_of, HEAD_FIELDS)
+    return {label: text_of(value) for label, value in zip(labels, values, strict=True)}
+
+
+@lru_cache(64)
+def _asked_facts(request: str) -> Facts:
+    parsed = parse_request(request)
+    return _option_facts(_ASKED_IN_ORDER, parsed) if parsed else {}
 
 
 def _of_variables(

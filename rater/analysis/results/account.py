@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -16,7 +17,7 @@ from msgspec.structs import astuple
 
 from rater.record.events import CopyEnded
 from rater.record.run import Placement
-from rater.record.stored import StoredRun, kept_for_last_run
+from rater.record.stored import StoredRun, kept_for_last
 from rater.text.cpuset import copy_numbers_text
 from rater.text.values import count, group_by_key, truncate_list
 
@@ -117,11 +118,17 @@ def mean_account(accounts: Sequence[TimeAccount]) -> TimeAccount | None:
     return TimeAccount(**means)
 
 
-@kept_for_last_run
+@kept_for_last
+def machine_counters(run: StoredRun) -> dict[int, dict[str, int]]:
+    """Return how far each counter of the machine went, by phase and name."""
+    return {reading.phase: dict(reading.values) for reading in run.machine_readings}
+
+
+@kept_for_last
 def time_accounts(run: StoredRun) -> dict[tuple[int, int, int], TimeAccount]:
     """Return the account of each run of a copy, by phase, copy and step."""
     threads = {used.name: used.threads for used in run.benchmarks}
-    values = {reading.phase: dict(reading.values) for reading in run.machine_readings}
+    readings = machine_counters(run)
     copy_numbers: defaultdict[int, set[int]] = defaultdict(set)
     for copy in run.copies:
         copy_numbers[copy.phase].add(copy.copy)
@@ -129,7 +136,7 @@ def time_accounts(run: StoredRun) -> dict[tuple[int, int, int], TimeAccount]:
         (copy.phase, copy.copy, copy.step): account_for_copy(
             copy,
             threads.get(copy.benchmark, 1),
-            values.get(copy.phase, {}),
+            readings.get(copy.phase, {}),
             len(copy_numbers[copy.phase]),
         )
         for copy in run.copies
@@ -176,7 +183,7 @@ def crowded_remarks(run: StoredRun) -> Iterator[str]:
 # -- Where copies were -----------------------------------------------------------------------------
 
 
-@kept_for_last_run
+@kept_for_last
 def cpus_where_seen(run: StoredRun) -> dict[tuple[int, int, int], frozenset[int]]:
     """Return the CPUs on which each copy run was seen, by phase, copy and step; empty: on none."""
     looks_by_copy = group_by_key(
@@ -190,7 +197,7 @@ def cpus_where_seen(run: StoredRun) -> dict[tuple[int, int, int], frozenset[int]
     return cpus_by_copy
 
 
-@kept_for_last_run
+@kept_for_last
 def cpus_of_copies(run: StoredRun) -> dict[tuple[int, ...], tuple[int, ...] | None]:
     """Return on which CPUs each copy ran, by phase, copy and step; None: on any.
 
@@ -211,14 +218,16 @@ def cpus_of_copies(run: StoredRun) -> dict[tuple[int, ...], tuple[int, ...] | No
     return cpus_by_copy
 
 
-def exclusive_masks(masks: Sequence[tuple[int, ...] | None]) -> frozenset[tuple[int, ...]]:
+@lru_cache(16)  # the phases of a run, and most runs that are compared, have the same masks
+def exclusive_masks(masks: tuple[tuple[int, ...] | None, ...]) -> frozenset[tuple[int, ...]]:
     """Return the masks of which no CPU is allowed to another copy; `masks`: one a copy."""
-    copies_of_mask = Counter(masks)
-    if copies_of_mask[None]:
+    if None in masks:
         return frozenset()  # a copy that is not bound may run on any CPU
-    copies_of_cpu: Counter[int] = Counter()
+    copies_of_mask = Counter(masks)
+    copies_of_cpu: defaultdict[int, int] = defaultdict(int)
     for mask, how_many in copies_of_mask.items():
-        copies_of_cpu.update(dict.fromkeys(mask or (), how_many))
+        for cpu in mask or ():
+            copies_of_cpu[cpu] += how_many
     return frozenset(
         mask for mask in copies_of_mask if mask and all(copies_of_cpu[cpu] == 1 for cpu in mask)
     )

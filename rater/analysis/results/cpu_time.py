@@ -14,7 +14,7 @@ search for divots.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from msgspec import Struct
 
@@ -28,7 +28,8 @@ from rater.analysis.results.account import (
 )
 from rater.analysis.results.cpu_use import CpuUse, RunCounters, has_all_cpu_time, run_counters
 from rater.record.events import CopyEnded
-from rater.record.stored import StoredRun
+from rater.record.run import MachinePU
+from rater.record.stored import StoredRun, kept_for_last
 from rater.text.values import copies_text, count, group_by_key, percent
 
 type BenchmarkKey = tuple[str, str | None]  # benchmark and tune
@@ -140,52 +141,52 @@ def _most_asleep_s(elapsed_s: float) -> float:
 def _sharing_by_phase(run: StoredRun, uses: Sequence[CpuUse]) -> dict[int, str]:
     """Return the phases in which a copy did not have its CPUs for itself, each with the reason."""
     masks, seen = cpus_of_copies(run), cpus_where_seen(run)
-    online = {pu.cpu for pu in run.pus}
-    cores = group_by_key((pu.core, pu.cpu) for pu in run.pus)
-    siblings = {cpu: set(core_cpus) - {cpu} for core_cpus in cores.values() for cpu in core_cpus}
+    siblings = _siblings(run.pus)
     uses_by_phase = group_by_key((use.phase, use) for use in uses)
     sharing: dict[int, str] = {}
     for phase, copies in group_by_key((copy.phase, copy) for copy in run.copies).items():
-        numbers = {copy.copy: (copy.phase, copy.copy, copy.step) for copy in copies}
-        reason = _why_shared(
-            [masks[key] for key in numbers.values()],
-            [seen.get(key, frozenset()) for key in numbers.values()],
-            online,
+        keys = {copy.copy: (copy.phase, copy.copy, copy.step) for copy in copies}.values()
+        masks_of_phase = [masks[key] for key in keys]
+        own_cpus = _cpus_of_their_own(masks_of_phase, [seen[key] for key in keys])
+        reason = _why_shared(masks_of_phase, own_cpus, siblings.keys()) or _why_beside_a_thread(
+            own_cpus, siblings, uses_by_phase.get(phase, ())
         )
-        if reason is None:
-            cpus = _cpus_of_their_own(
-                [masks[key] for key in numbers.values()],
-                [seen.get(key, frozenset()) for key in numbers.values()],
-            )
-            reason = _why_beside_a_thread(cpus, siblings, uses_by_phase.get(phase, ()))
         if reason is not None:
             sharing[phase] = reason
     return sharing
 
 
+@kept_for_last
+def _siblings(pus: tuple[MachinePU, ...]) -> dict[int, set[int]]:
+    """Return the other threads of the core of each CPU of a machine."""
+    cores = group_by_key((pu.core, pu.cpu) for pu in pus)
+    return {cpu: set(core_cpus) - {cpu} for core_cpus in cores.values() for cpu in core_cpus}
+
+
 def _why_shared(
-    masks: Sequence[tuple[int, ...] | None], seen: Sequence[frozenset[int]], online: set[int]
+    masks: Sequence[tuple[int, ...] | None], own_cpus: Sequence[frozenset[int]], online: Set[int]
 ) -> str | None:
     """Return why copies of a phase do not have their CPUs for themselves, or None.
 
-    `masks`: the CPUs that each may use, None for any; `seen`: those on which it was seen.
+    `masks`: the CPUs that each may use, None for any; `own_cpus`: see `_cpus_of_their_own`.
     """
-    cpus = online.union(*(mask for mask in masks if mask is not None))
+    cpus = {*online}.union(*(mask for mask in masks if mask is not None))
     if cpus and len(masks) > len(cpus):
         return f"{copies_text(len(masks))} share {count(len(cpus), 'CPU')}"
-    own_cpus = _cpus_of_their_own(masks, seen)
     if len(own_cpus) > 1 and not all(own_cpus):
         return "it is not known on which CPUs its copies ran"
+    if sum(map(len, own_cpus)) == len(frozenset().union(*own_cpus)):
+        return None
     by_cpu = Counter(cpu for cpus_of_copy in own_cpus for cpu in cpus_of_copy)
-    shared_cpus = [cpu for cpu, how_many in by_cpu.items() if how_many > 1]
-    return f"copies shared CPU {min(shared_cpus)}" if shared_cpus else None
+    shared_cpu = min(cpu for cpu, how_many in by_cpu.items() if how_many > 1)
+    return f"copies shared CPU {shared_cpu}"
 
 
 def _cpus_of_their_own(
     masks: Sequence[tuple[int, ...] | None], seen: Sequence[frozenset[int]]
 ) -> list[frozenset[int]]:
     """Return the CPUs that each copy had: its mask where no other may use it, else where it ran."""
-    exclusive = exclusive_masks(masks)
+    exclusive = exclusive_masks(tuple(masks))
     return [
         frozenset(mask) if mask is not None and mask in exclusive else cpus_seen
         for mask, cpus_seen in zip(masks, seen, strict=True)

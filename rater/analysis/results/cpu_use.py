@@ -14,11 +14,11 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.analysis.results.account import cpus_of_copies, time_accounts
+from rater.analysis.results.account import cpus_of_copies, machine_counters, time_accounts
 from rater.analysis.results.foreign_processes import worst_process
 from rater.record.events import CopyEnded, CpuReading, CpuReadings, ForeignProcess
 from rater.record.run import LEFT_BEHIND, CopyStatus
-from rater.record.stored import StoredRun, kept_for_last_run
+from rater.record.stored import StoredRun, kept_for_last
 from rater.text.values import group_by_key
 
 # From these shares on a disturbance is told.
@@ -69,19 +69,18 @@ class MachineUse(Struct, frozen=True, kw_only=True):
     iteration: int | None
     counted: bool
     elapsed_s: float
-    values: tuple[tuple[str, int], ...]
+    counters: Mapping[str, int]  # how far each went, by name
 
     def pressure(self, resource: str, kind: str = "some") -> float | None:
         """Return the share of the time that some, or all, tasks waited for `resource`."""
-        stalled_ns = dict(self.values).get(f"pressure_{resource}_{kind}_ns")
+        stalled_ns = self.counters.get(f"pressure_{resource}_{kind}_ns")
         return None if stalled_ns is None else stalled_ns / 1e9 / self.elapsed_s
 
     @property
     def quota_used_up(self) -> float | None:
         """Share of the scheduler's periods in which the cgroup had used up its CPU quota."""
-        values = dict(self.values)
-        periods = values.get("cfs_periods")
-        return values.get("cfs_throttled_periods", 0) / periods if periods else None
+        periods = self.counters.get("cfs_periods")
+        return self.counters.get("cfs_throttled_periods", 0) / periods if periods else None
 
 
 class DisturbanceKind(StrEnum):
@@ -132,22 +131,22 @@ class RunCounters(Struct, frozen=True):
         return next((disturbance.process for disturbance in self.notable), None)
 
 
-@kept_for_last_run
+@kept_for_last
 def run_counters(run: StoredRun) -> RunCounters:
     """Return what the machine did while the run's copies ran; nothing where it was not read."""
     run = run.without_torn()
     brackets = {bracket.phase: bracket for bracket in run.brackets}
     machine = tuple(
         MachineUse(
-            phase=reading.phase,
-            benchmark=(bracket := brackets[reading.phase]).benchmark,
+            phase=phase,
+            benchmark=(bracket := brackets[phase]).benchmark,
             iteration=bracket.iteration,
             counted=bracket.counted,
-            elapsed_s=dict(reading.values)["elapsed_ns"] / 1e9,
-            values=reading.values,
+            elapsed_s=elapsed_ns / 1e9,
+            counters=counters,
         )
-        for reading in run.machine_readings
-        if dict(reading.values).get("elapsed_ns")
+        for phase, counters in machine_counters(run).items()
+        if (elapsed_ns := counters.get("elapsed_ns"))
     )
     phases = {use.phase: use for use in machine}
     copies = group_by_key((copy.phase, copy) for copy in run.copies) if run.cpu_readings else {}
@@ -175,12 +174,16 @@ def run_counters(run: StoredRun) -> RunCounters:
 
 def _cut_to_time(row: CpuReading, elapsed_s: float) -> CpuReading:
     """Return a reading with no more work than there was time: ticks may come to a few more."""
-    names = ("user_ns", "system_ns", "irq_ns")
-    used_ns = sum(getattr(row, name) for name in names)
-    share = elapsed_s * 1e9 / max(used_ns, 1)
-    if share >= 1:
+    used_ns = row.user_ns + row.system_ns + row.irq_ns
+    if used_ns <= elapsed_s * 1e9:
         return row
-    return replace(row, **{name: int(getattr(row, name) * share) for name in names})
+    share = elapsed_s * 1e9 / used_ns
+    return replace(
+        row,
+        user_ns=int(row.user_ns * share),
+        system_ns=int(row.system_ns * share),
+        irq_ns=int(row.irq_ns * share),
+    )
 
 
 class SharedCpus(Struct, eq=False):
@@ -315,7 +318,7 @@ def _disturbances(
 ) -> Iterable[MachineDisturbance]:
     counted = [use for use in cpus if use.counted and use.copies]
     # Where rater's own threads ran is not known.
-    rater_s = {phase.phase: dict(phase.values).get("rater_cpu_ns", 0) / 1e9 for phase in machine}
+    rater_s = {phase.phase: phase.counters.get("rater_cpu_ns", 0) / 1e9 for phase in machine}
     # Others' work is no matter where no copy wanted the CPU meanwhile, as far as that is known.
     foreign = (
         (use.foreign, use)
@@ -339,7 +342,7 @@ def _disturbances(
         yield from _worst_disturbance(DisturbanceKind.MEMORY, stalled)
         return
     # A kernel without pressure counts who had to free memory before getting any.
-    stalls = [(float(dict(phase.values).get("allocstall", 0)), phase) for phase in phases]
+    stalls = [(float(phase.counters.get("allocstall", 0)), phase) for phase in phases]
     stalled = [(number, phase) for number, phase in stalls if number]
     yield from _worst_disturbance(DisturbanceKind.MEMORY, stalled, times=True)
 
@@ -371,18 +374,18 @@ def _above_share[U: (CpuUse, MachineUse)](
     unknown_s: Mapping[int, float] | None = None,
 ) -> list[tuple[float, U]]:
     """Return what is more than a share of the time; `unknown_s`: time by phase to take off."""
+    unknown_s = unknown_s or {}
     return [
         (value, use)
         for value, use in candidates
-        if value is not None
-        and value * use.elapsed_s - (unknown_s or {}).get(use.phase, 0.0)
+        if value
+        and value * use.elapsed_s - unknown_s.get(use.phase, 0.0)
         > max(share * use.elapsed_s, LEAST_NS / 1e9)
     ]
 
 
 def _pages_swapped(machine_use: MachineUse) -> int:
-    values = dict(machine_use.values)
-    return values.get("pswpin", 0) + values.get("pswpout", 0)
+    return machine_use.counters.get("pswpin", 0) + machine_use.counters.get("pswpout", 0)
 
 
 def _worst_disturbance(

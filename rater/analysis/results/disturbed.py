@@ -122,7 +122,7 @@ class _LoadOfOthers:
         }
         self._where = cpus_of_copies(run)
         self._rater_s = {
-            use.phase: dict(use.values).get("rater_cpu_ns", 0) / 1e9 for use in counters.machine
+            use.phase: use.counters.get("rater_cpu_ns", 0) / 1e9 for use in counters.machine
         }
         self._threads = {used.name: used.threads for used in run.benchmarks}
         self._pus = tuple(pu.cpu for pu in run.pus)

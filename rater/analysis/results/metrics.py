@@ -26,7 +26,8 @@ from rater.text.values import count, group_by_key, truncate_list
 
 # RAPL counters move every millisecond: the two ends of a shorter phase are over 2 % of it.
 LEAST_S = 0.1
-_DOMAIN = compile_later(r"energy_(.+)_uj")
+_ENERGY = "energy_"
+_DOMAIN = compile_later(rf"{_ENERGY}(.+)_uj")
 _WHOLE = compile_later(r"package-([0-9]{1,9})(?:-die-\d+)?(-dram)?")  # together all of a package
 _PSYS = "psys"
 
@@ -62,7 +63,11 @@ def phase_energies(run: StoredRun) -> tuple[PhaseEnergy, ...]:
 
 
 def _joules(values: Iterable[tuple[str, int]]) -> dict[str, float]:
-    matches = ((_DOMAIN.fullmatch(name), microjoules) for name, microjoules in values)
+    matches = (
+        (_DOMAIN.fullmatch(name), microjoules)
+        for name, microjoules in values
+        if name.startswith(_ENERGY)
+    )
     return {match[1]: microjoules / 1e6 for match, microjoules in matches if match}
 
 

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from rater.analysis.results.cpu_time import CpuTimeRule
 from rater.analysis.results.placement import RunProof
 from rater.analysis.results.result import BenchmarkScore, Missing, Result, benchmarks_left_out
-from rater.analysis.results.score import Overall, summarise
+from rater.analysis.results.score import Overall, run_results, summarise
+from rater.analysis.results.steady import is_steady
 from rater.analysis.stats.estimate import geometric_mean
 from rater.record.run import RunStatus
 from rater.record.stored import RunHead, StoredRun
@@ -91,9 +92,9 @@ class RunRates(Struct, frozen=True, kw_only=True):
 
 def run_rates(run: StoredRun, block: int | None) -> RunRates:
     """Return what a run says; failed copies and what did not finish leave their benchmark out."""
-    summary = summarise(run, _NOT_PROVED)
-    head, mix = run.head, summary.mix
-    scores = () if mix and mix.reason else summary.scores
+    results = run_results(run.without_torn())
+    head, mix = run.head, results.mix
+    scores = () if mix and mix.reason else results.scores
     rates = {
         (score.benchmark, score.tune): score.chosen
         for score in scores
@@ -109,7 +110,7 @@ def run_rates(run: StoredRun, block: int | None) -> RunRates:
         kept = "what it finished counts" if rates else "nothing of it counts"
         left_out.insert(0, f"{head.status.reported}{reason}, {kept}")
     left_out += [f"{name}: left out: {why}" for name, why in benchmarks_left_out(run.warnings)]
-    ring = summary.rotated
+    ring = results.rotated
     kind = "copies' own times" if ring is not None else BRACKETS
     return RunRates(
         run=head.run,
@@ -118,7 +119,7 @@ def run_rates(run: StoredRun, block: int | None) -> RunRates:
         rates=rates,
         score=ring.score if ring else None,
         work_rate=ring.work_rate if ring else None,
-        kind="completions in a window" if summary.steady else kind,
+        kind="completions in a window" if is_steady(head) else kind,
         left_out=tuple(left_out),
         step_s=_clock_step_s(run),
         times=len({copy.elapsed_ns for copy in run.copies}),
@@ -128,6 +129,8 @@ def run_rates(run: StoredRun, block: int | None) -> RunRates:
 
 def _repeated(run: StoredRun) -> frozenset[Key]:
     """Return what counts as another tune of a benchmark as well (base as peak), that one first."""
+    if len({copy.tune for copy in run.copies}) < 2:
+        return frozenset()
     times = group_by_key(
         ((copy.benchmark, copy.tune), (copy.iteration, copy.copy, copy.elapsed_ns))
         for copy in run.copies

@@ -359,11 +359,12 @@ _LEFT_OUT = re.compile(r"left out: ([^:]+): (.*)", re.DOTALL)
 
 def stored_request(head: RunHead) -> Mapping[str, object] | None:
     """Return what a run was asked for; None: imported, or an older rater did not keep it."""
-    return _request(head.request or "null")
+    return parse_request(head.request or "null")
 
 
 @lru_cache(8)  # asked for several times of the same run, then of the next
-def _request(text: str) -> Mapping[str, object] | None:
+def parse_request(text: str) -> Mapping[str, object] | None:
+    """Return what a text asks for, as JSON; of other texts it returns None."""
     try:
         request = json.loads(text)
     except (ValueError, RecursionError):

@@ -9,7 +9,12 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rater.analysis.results.account import crowded_remarks, mean_account, time_accounts
+from rater.analysis.results.account import (
+    TimeAccount,
+    crowded_remarks,
+    mean_account,
+    time_accounts,
+)
 from rater.analysis.results.metrics import MetricResult, metric_results, phase_energies
 from rater.analysis.results.placement import RunProof, prove_run
 from rater.analysis.results.result import (
@@ -173,11 +178,56 @@ def summarise(run: StoredRun, proof: RunProof | None = None) -> Summary:
     `proof`: where copies were, if that was worked out before.
     """
     run = run.without_torn()
+    results = run_results(run, _accounts_by_phase(run))
+    alone = () if run.head.order == "rotated" else results.scores
+    return Summary(
+        run=run,
+        scores=results.scores,
+        rotated=results.rotated,
+        suites=tuple(
+            _suite(kind, tune, [score for score in tune_scores if kind in ("all", score.category)])
+            for tune, tune_scores in group_by_key((score.tune, score) for score in alone).items()
+            for kind in ("all", "int", "fp")
+        ),
+        remarks=(*run.warnings, *run.notes, *crowded_remarks(run)),
+        mix=results.mix,
+        metrics=metric_results(run),
+        proof=prove_run(run) if proof is None else proof,
+        energies=results.energies,
+        pages=PAGE_PROOFS().prove_pages(run),
+    )
+
+
+class RunResults(Struct, frozen=True, kw_only=True):
+    """The results of a run alone."""
+
+    scores: tuple[BenchmarkScore, ...]
+    rotated: Ring | None  # of rotated order
+    mix: Mix | None  # of steady mode in rotated order
+    energies: tuple[PhaseEnergy, ...]
+
+
+def run_results(run: StoredRun, accounts: Mapping[int, TimeAccount | None] = {}) -> RunResults:
+    """Return the results of a run without torn attempts.
+
+    `accounts`: where the time of each phase went, which is only told.
+    """
     head, energies = run.head, phase_energies(run)
     rotated, mix = None, None
     if head.order != "rotated":
         results = window_results(run) if is_steady(head) else _bracket_results(run)
-        scores = _scores(run, results, {energy.phase: energy for energy in energies})
+        energy_of_phase = {energy.phase: energy for energy in energies}
+        scores = _scores(
+            run,
+            [
+                replace(
+                    result,
+                    energy=energy_of_phase.get(result.phase or 0),
+                    account=accounts.get(result.phase or 0),
+                )
+                for result in results
+            ],
+        )
     elif is_steady(head):
         mixed_results = [*window_results(run)]
         windows = {result.phase: result.steady for result in mixed_results if result.steady}
@@ -196,23 +246,7 @@ def summarise(run: StoredRun, proof: RunProof | None = None) -> Summary:
             )
             for result in mixed_results
         )
-    alone = () if head.order == "rotated" else scores
-    return Summary(
-        run=run,
-        scores=scores,
-        rotated=rotated,
-        suites=tuple(
-            _suite(kind, tune, [score for score in tune_scores if kind in ("all", score.category)])
-            for tune, tune_scores in group_by_key((score.tune, score) for score in alone).items()
-            for kind in ("all", "int", "fp")
-        ),
-        remarks=(*run.warnings, *run.notes, *crowded_remarks(run)),
-        mix=mix,
-        metrics=metric_results(run),
-        proof=prove_run(run) if proof is None else proof,
-        energies=energies,
-        pages=PAGE_PROOFS().prove_pages(run),
-    )
+    return RunResults(scores=scores, rotated=rotated, mix=mix, energies=energies)
 
 
 def _score_in_mix(used: BenchmarkUsed, results: Sequence[Result], mix: Mix) -> BenchmarkScore:
@@ -235,15 +269,10 @@ def _score_in_mix(used: BenchmarkUsed, results: Sequence[Result], mix: Mix) -> B
     )
 
 
-def _scores(
-    run: StoredRun, results: Iterable[Result], energies: Mapping[int, PhaseEnergy]
-) -> tuple[BenchmarkScore, ...]:
+def _scores(run: StoredRun, results: Iterable[Result]) -> tuple[BenchmarkScore, ...]:
     """Return benchmarks that ran alone; of own runs those as well of which nothing is stored."""
     used = {benchmark.name: benchmark for benchmark in run.benchmarks}
-    by_benchmark = group_by_key(
-        ((result.tune, result.benchmark), result)
-        for result in _with_energy_and_account(run, results, energies)
-    )
+    by_benchmark = group_by_key(((result.tune, result.benchmark), result) for result in results)
     for name in run.head.benchmarks if run.head.source == "run" else ():
         by_benchmark.setdefault((run.head.tune, name), [])
     ring = {name: place for place, name in enumerate(run.head.benchmarks)}
@@ -257,20 +286,15 @@ def _scores(
     )
 
 
-def _with_energy_and_account(
-    run: StoredRun, results: Iterable[Result], energies: Mapping[int, PhaseEnergy]
-) -> Iterator[Result]:
-    """Yield results with the energy of their phase, and where the time of its good copies went."""
+def _accounts_by_phase(run: StoredRun) -> dict[int, TimeAccount | None]:
+    """Return where the time of the good copies of each phase went, on average."""
     time_of_copy = time_accounts(run)
     accounts = group_by_key(
         (copy.phase, time_of_copy[copy.phase, copy.copy, copy.step])
         for copy in run.copies
         if is_good(copy) and copy.elapsed_ns > 0
     )
-    for result in results:
-        phase = result.phase or 0
-        account = mean_account(accounts.get(phase, ()))
-        yield replace(result, energy=energies.get(phase), account=account)
+    return {phase: mean_account(of_phase) for phase, of_phase in accounts.items()}
 
 
 def _score(

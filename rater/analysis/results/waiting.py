@@ -65,7 +65,7 @@ class _Neighbours:
         self._first_use = uses[0] if uses else None
         self._rows_by_copy = group_by_key((copy.copy, copy) for copy in copies)
         self._mask_by_copy = {copy.copy: masks[copy.phase, copy.copy, copy.step] for copy in copies}
-        self._exclusive = exclusive_masks([*self._mask_by_copy.values()])
+        self._exclusive = exclusive_masks((*self._mask_by_copy.values(),))
 
     def use_of(self, mask: tuple[int, ...] | None) -> CpuUse | None:
         """Return what the CPUs of a mask did; the same copies may use all of them."""

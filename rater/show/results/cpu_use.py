@@ -140,7 +140,7 @@ def _machine_use(use: MachineUse) -> MachineUseJson:
         "iteration": use.iteration,
         "counted": use.counted,
         "elapsed_s": use.elapsed_s,
-        "values": dict(use.values),
+        "values": dict(use.counters),
         "pressure": {
             "cpu": use.pressure("cpu"),
             "memory": use.pressure("memory"),
@@ -300,7 +300,7 @@ def _machine_facts(machine: Sequence[MachineUse]) -> Iterator[Fact]:
             yield f"some task waited for {resource}", f"{percent(waited_s / total_s)} % of the time"
     totals: defaultdict[str, int] = defaultdict(int)
     for use in machine:
-        for name, value in use.values:
+        for name, value in use.counters.items():
             totals[name] += value
     seen = [(words, str(totals[name])) for name, words in _COUNTERS.items() if totals[name]]
     yield from seen or [("pages", "none swapped, moved or waited for")]

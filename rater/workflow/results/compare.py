@@ -18,12 +18,13 @@ from rater.show.charts.comparison import comparison_chart, comparison_svg
 from rater.show.compare.comparison import comparison_document, comparison_parts
 from rater.show.compare.cycles import counted_document, counted_parts, cpi_document, cpi_parts
 from rater.show.compare.memory import memory_document, memory_parts, write_memory_csv
+from rater.show.documents.compare import ComparisonDocument
 from rater.show.screen.document import Line, Part
 from rater.store.store import Store
 from rater.system.errors import InputError
 from rater.system.process import print_error
 from rater.text.values import count, parse_percent, truncate_list
-from rater.workflow.arguments import Output, open_store_for_reading, print_view
+from rater.workflow.arguments import Output, open_store_for_reading, print_json, print_view
 from rater.workflow.results.ci import CI_FORMATS, print_gates
 from rater.workflow.results.points import (
     METRIC,
@@ -82,12 +83,14 @@ def compare_points(output: Output, options: CompareOptions) -> int:
             raise InputError("-o: no benchmark has a valid result in both points: nothing to draw")
         write_drawing(comparison_svg(chart), file)
 
-    document = comparison_document(comparison)
-    if counted:
-        document["cpi"] = cpi_document(counted)
-    if rates:
-        document["counted"] = counted_document(rates)
-    document["points_without_runs"] = [*without]
+    def document() -> ComparisonDocument:
+        values = comparison_document(comparison)
+        if counted:
+            values["cpi"] = cpi_document(counted)
+        if rates:
+            values["counted"] = counted_document(rates)
+        values["points_without_runs"] = [*without]
+        return values
 
     def parts(_: object) -> Iterator[Part]:
         yield from (Line(text, "yellow") for text in without)
@@ -98,8 +101,10 @@ def compare_points(output: Output, options: CompareOptions) -> int:
     if output.format in CI_FORMATS and not output.json:
         cases = gate_cases(comparison, options.fail_on, without)
         print_gates(output, f"rater compare {' '.join(words)}", cases, parts(None))
+    elif output.json:
+        print_json(document())
     else:
-        print_view(output, document, parts)
+        print_view(output, comparison, parts)
     return 0 if worst is None else gate_comparison(comparison, worst, without)
 
 
