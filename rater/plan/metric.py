@@ -27,6 +27,7 @@ class Metric(Struct, frozen=True, kw_only=True):
     file: str  # "stdout", "stderr" or a path relative to the run directory
     scale: float  # the value is the number found x scale
     is_sum: bool = False  # the sum of all matches counts, with or without commas in numbers
+    program: str | None = None  # of several programs the one that reports it; None: all do
 
 
 def compile_pattern(text: str) -> re.Pattern[str]:
@@ -64,6 +65,7 @@ def local_path(name: str) -> str | None:
 #
 #   Triad: ([0-9.]+) MB/s                            a pattern; name and unit are the words around
 #   bandwidth MB/s higher: Triad: ([0-9.]+)          NAME [UNIT] higher|lower [WORD ...]: PATTERN
+#   Triad MB/s higher of stream: Triad: ([0-9.]+)    ... of PROGRAM: of several, of this one alone
 #   name=bandwidth,unit=MB/s,file=out.txt,pattern=([0-9.]+)   the keys of a suite's file
 #
 # `higher` or `lower` makes a head of what stands before the first colon, so that a pattern with a
@@ -74,7 +76,8 @@ _COMBINE = ("sum", "mean")
 _STREAMS = ("stdout", "stderr")
 _HEAD = compile_later(r"([^:()\\\[\]]+):[ \t]+(.+)", re.DOTALL)
 _KEYS = compile_later(r"\s*name\s*=(?P<keys>.*?)[\s,;]pattern\s*=\s*(?P<pattern>.+)", re.DOTALL)
-_KNOWN_KEYS = ("name", "unit", "better", "combine", "file", "scale", "pattern")
+_OF = "of"  # before the name of a program
+_KNOWN_KEYS = ("name", "unit", "better", "combine", "file", "scale", "program", "pattern")
 _GROUP = compile_later(r"(?<!\\)\((?!\?)")
 _GAP = compile_later(r"\\[sS][*+?]?|\\[bBdDwW][*+?]?|\.[*+]\??|\^|\$")
 _WORDS_BEFORE = compile_later(r"[A-Za-z][A-Za-z0-9_ /-]*")
@@ -109,10 +112,13 @@ def parse_metric(text: str) -> Metric:
 
 
 def _from_head(names: list[str], marks: list[str], pattern: str) -> Metric:
-    """Return the metric of `NAME [UNIT] higher|lower [sum|mean] [stdout|stderr]: PATTERN`."""
+    """Return the metric of `NAME [UNIT] higher|lower [sum|mean] [stdout|stderr] [of PROGRAM]`."""
+    marks, program = _without_program(marks)
     unknown = [word for word in marks if word not in (*_BETTER, *_COMBINE, *_STREAMS)]
     if unknown:
-        raise ValueError(f"{unknown[0]!r} behind {marks[0]}: expected sum, mean, stdout or stderr")
+        raise ValueError(
+            f"{unknown[0]!r} behind {marks[0]}: expected sum, mean, stdout, stderr or of"
+        )
     unit = names.pop() if len(names) > 1 else ""
     combine = next((word for word in marks if word in _COMBINE), None)
     return _metric(
@@ -122,7 +128,19 @@ def _from_head(names: list[str], marks: list[str], pattern: str) -> Metric:
         better=marks[0],
         combine=combine,
         file=next((word for word in marks if word in _STREAMS), "stdout"),
+        program=program,
     )
+
+
+def _without_program(marks: list[str]) -> tuple[list[str], str | None]:
+    """Return the words before `of`, and the name behind it; raises `ValueError` for none."""
+    if _OF not in marks:
+        return marks, None
+    place = marks.index(_OF)
+    program = " ".join(marks[place + 1 :])
+    if not program:
+        raise ValueError(f"{marks[0]} of: expected the name of a program behind it")
+    return marks[:place], program
 
 
 def _from_keys(text: str, pattern: str) -> Metric:
@@ -159,6 +177,7 @@ def _from_keys(text: str, pattern: str) -> Metric:
         combine=values.get("combine"),
         file=file,
         scale=scale,
+        program=values.get("program") or None,
     )
 
 
@@ -171,6 +190,7 @@ def _metric(
     combine: str | None = None,
     file: str = "stdout",
     scale: float = 1.0,
+    program: str | None = None,
 ) -> Metric:
     if not name or len(name) > LONGEST_METRIC_NAME or printable(name) != name:
         raise ValueError(f"{name!r}: expected a name of 1 to {LONGEST_METRIC_NAME} characters")
@@ -185,6 +205,7 @@ def _metric(
         combine=combine or ("sum" if is_rate and better == "higher" else "mean"),
         file=file,
         scale=scale,
+        program=program,
     )
 
 
@@ -225,12 +246,16 @@ def _closing_place(pattern: str, start: int) -> int:
 
 
 def parse_metrics(texts: Iterable[str]) -> tuple[Metric, ...]:
-    """Return the metrics of several texts; raises `ValueError` where two have one name."""
+    """Return the metrics of several texts; raises `ValueError` for two of one name and program."""
     metrics = tuple(map(parse_metric, texts))
-    names = [metric.name for metric in metrics]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(
-                f"two metrics are called {name}: name each, as in 'NAME MB/s higher: PATTERN'"
-            )
+    for place, metric in enumerate(metrics):
+        if any(_are_of_one_program(metric, other) for other in metrics[:place]):
+            example = "'NAME MB/s higher: PATTERN'"
+            raise ValueError(f"two metrics are called {metric.name}: name each, as in {example}")
     return metrics
+
+
+def _are_of_one_program(metric: Metric, other: Metric) -> bool:
+    """Tell whether a program may have both, under one name."""
+    programs = {metric.program, other.program}
+    return metric.name == other.name and (len(programs) == 1 or None in programs)

@@ -558,6 +558,17 @@ def test_show_output_has_what_each_copy_printed_and_json_stays_a_document(rater:
     assert "hello" in err.splitlines()
 
 
+def test_a_metric_of_one_of_several_programs_is_asked_of_no_other(rater: Rater) -> None:
+    programs = ("--", "echo", "rate 5", ":", "true")
+    metric = ("--metric", "rate MB/s higher of echo: rate ([0-9]+)")
+    assert rater("run", "--copies", "1", "--quiet", *metric, *programs)[0] == 0
+    assert query_rows("SELECT benchmark, name, unit FROM metric") == [("echo", "rate", "MB/s")]
+    wrong = ("--metric", "rate MB/s higher of sleep: rate ([0-9]+)")
+    status, _, err = rater("run", "--copies", "1", *wrong, *programs)
+    assert status == 2
+    assert "--metric rate of sleep: no such program behind --; expected one of echo, true" in err
+
+
 def test_iterations_end_once_every_bracket_is_known_well_enough(rater: Rater) -> None:
     status, out, _ = rater(
         "run", "--copies", "1", "--until", "99%", "--json", "--", "sleep", "0.01"

@@ -84,6 +84,17 @@ def test_what_is_wrong_says_what_is_expected(text: str, words: str) -> None:
     assert words in str(error.value)
 
 
+def test_a_metric_may_be_of_one_of_several_programs() -> None:
+    text = "Triad MB/s higher sum of ./stream -x: Triad: ([0-9.]+)"
+    first, second = parse_metrics([text, "name=Triad,unit=MB/s,program=b,pattern=([0-9]+)"])
+    assert (first.program, first.combine, first.unit) == ("./stream -x", "sum", "MB/s")
+    assert second.program == "b"
+    with pytest.raises(ValueError, match="expected the name of a program behind it"):
+        parse_metric("Triad MB/s higher of: Triad: ([0-9.]+)")
+    with pytest.raises(ValueError, match="two metrics are called Triad"):
+        parse_metrics([text, "Triad MB/s higher: ([0-9]+)"])
+
+
 def test_two_metrics_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="two metrics are called a: name each"):
         parse_metrics(["a (b)", "a (c)"])

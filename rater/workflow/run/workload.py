@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from rater.plan.command_words import distinct_names, programs_of
-from rater.plan.metric import parse_metrics
+from rater.plan.metric import Metric, parse_metrics
 from rater.plan.options import LONGEST_NAME
 from rater.plan.request import Request
 from rater.plan.suite import MOST_THREADS, Benchmark, Command, Size, Suite
@@ -249,6 +249,7 @@ def command_workloads(request: Request) -> tuple[Workload, ...]:
             f"--name {request.called} is for one command, and {len(programs)} are behind --"
         )
     names = [request.called] if request.called else names_of(programs)
+    metrics = _metrics_by_program(request, names)
     size = Size(name="command", commands=(Command(),))
     return tuple(
         Workload(
@@ -257,13 +258,28 @@ def command_workloads(request: Request) -> tuple[Workload, ...]:
                 command=program,
                 sizes={"command": size},
                 threads=request.threads,
-                metrics=parse_metrics(request.metrics),
+                metrics=metrics[name],
             ),
             size=size,
             suite=None,
         )
         for name, program in zip(names, programs, strict=True)
     )
+
+
+def _metrics_by_program(request: Request, names: Sequence[str]) -> dict[str, tuple[Metric, ...]]:
+    """Return the metrics of each program; raises `InputError` for one of a program not there."""
+    metrics = parse_metrics(request.metrics)
+    for metric in metrics:
+        if metric.program not in (None, *names):
+            raise InputError(
+                f"--metric {metric.name} of {metric.program}: no such program behind --; "
+                f"expected one of {', '.join(names)}"
+            )
+    return {
+        name: tuple(metric for metric in metrics if metric.program in (None, name))
+        for name in names
+    }
 
 
 def names_of(programs: Sequence[Sequence[str]]) -> list[str]:

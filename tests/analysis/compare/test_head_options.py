@@ -48,7 +48,7 @@ def of_sweep(label: str, number: int, command: str, **values: str) -> Point:
 
 
 @pytest.mark.parametrize(
-    ("commands", "told"),
+    ("commands", "labels"),
     [
         (("./a1 1 in1.txt", "./a1 2 in2.txt"), []),  # ./a1 {n} in{n}.txt
         (("./a 10 1", "./a 2 1"), []),  # 1 is of the command, though 10 begins with it
@@ -57,11 +57,11 @@ def of_sweep(label: str, number: int, command: str, **values: str) -> Point:
     ],
 )
 def test_a_command_that_differs_by_an_axis_alone_is_that_axis(
-    commands: tuple[str, str], told: list[str]
+    commands: tuple[str, str], labels: list[str]
 ) -> None:
     numbers = [command.split()[1] for command in commands]
     points = [
         of_sweep(f"n={number}", place, command, n=number)
         for place, (number, command) in enumerate(zip(numbers, commands, strict=True), 1)
     ]
-    assert [one.what for one in point_differences(points)] == told
+    assert [one.what for one in point_differences(points)] == labels
