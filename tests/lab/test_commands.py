@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from rater.lab.layout.layout import parse_pages
+from rater.lab.layout.pools import machine_problems
 from rater.lab.models.study import LabPage, tell_ended
+from rater.lab.trace.store import keep_trace
 from rater.store.store import open_store
 from rater.workflow.arguments import Output
 from tests.support.calls import Rater
@@ -17,6 +22,7 @@ from tests.support.drawings import marks, needs_vega, texts
 from tests.support.made_runs import make_run
 from tests.support.made_sweeps import make_sweep
 from tests.support.report_runs import Page
+from tests.support.traces import COSTS, a_trace
 
 # Seconds at 0, 25, 50, 75, 100 %: twice as fast at the end, and never any faster.
 GUPS = {0: 8.0, 25: 7.0, 50: 6.0, 75: 5.0, 100: 4.0}
@@ -206,3 +212,44 @@ def test_where_the_host_takes_memory_back_y_is_user_time_unless_one_is_named(
     assert "y: user time of a copy (s)" in " ".join(out.split())
     _, out, _ = rater("lab", "model", "last", "--y", "time")
     assert "y: time of a copy (s)" in " ".join(out.split())
+
+
+TOUCHING = """
+#include <stdlib.h>
+int main(void)
+{
+    volatile char *array = malloc(6 << 20);
+    for (int at = 0; at < 6 << 20; at += 4096) array[at] = 1;
+    return array[4096] - 1;
+}
+"""
+_REFUSED = machine_problems(parse_pages("2M"), pooled=False, root=Path("/"), planned={})
+
+
+@pytest.mark.skipif(bool(_REFUSED), reason="; ".join(_REFUSED))
+def test_a_check_runs_the_mappings_and_keeps_their_times_with_the_trace(
+    rater: Rater, database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, program = tmp_path / "touch.c", tmp_path / "touch"
+    source.write_text(TOUCHING)
+    subprocess.run(["cc", "-o", program, source], check=True)
+    with open_store(database) as store:
+        trace = replace(a_trace(), command=(str(program),))
+        keep_trace(store, trace, COSTS, host="here", traced_at="2026-01-01")
+    # Measuring costs takes seconds of CPU time: those of the made trace stand for them.
+    monkeypatch.setattr("rater.lab.trace.pages.costs_beside", lambda cache, touched: COSTS)
+    status, out, err = rater("lab", "trace", "--show", "last", "--check", "--rounds", 1, "--json")
+    assert status == 0, err
+    check = json.loads(out)["check"]
+    base, best = check["mappings"]
+    # The predicted best has the largest pages for all, and nothing costs: two layouts ran.
+    assert base["layout"] == "heap:4k;mmap:4k;static:4k"
+    assert best["layout"] == "heap:2M;mmap:2M;static:4k"
+    assert [len(mapping["times_s"]) for mapping in check["mappings"]] == [1, 1]
+    assert best["saved_s"] == pytest.approx(base["median_s"] - best["median_s"])
+    assert (check["rounds"], check["told"], best["noise_s"]) == (1, False, None)
+    with closing(sqlite3.connect(database)) as connection:
+        [(runs,)] = connection.execute("SELECT count(*) FROM run").fetchall()
+    assert runs == 2
+    status, out, _ = rater("lab", "trace", "--show", 1)
+    assert "One round: how far runs differ is not known, so these runs cannot judge." in out

@@ -15,11 +15,12 @@ from rater.analysis.compare.model import Comparison
 from rater.analysis.results.copies import Point
 from rater.analysis.stats.intervals import RatioInterval
 from rater.record.stored import StoredRun
-from rater.show.charts.comparison import comparison_chart
+from rater.show.charts.comparison import comparison_chart, comparison_svg
 from rater.show.compare.comparison import comparison_document, comparison_parts
 from rater.show.html.shell import html_parts
 from rater.show.screen.document import MarkdownPrinter, print_parts, write_csv
 from tests.support.compared_runs import SIX, beside_others, point
+from tests.support.drawings import marks, needs_vega
 from tests.support.printed import in_words, text_of
 
 
@@ -147,6 +148,23 @@ def test_documents_and_charts_have_the_values_of_the_verdict() -> None:
     line = chart["data"]["lines"][0]
     assert line["text"].endswith("CPU time")
     assert "ratio by CPU time" in line["card"][-1]
+
+
+@needs_vega
+def test_an_interval_that_leaves_the_picture_ends_before_its_verdict() -> None:
+    chart = comparison_chart(compare(sides("a")))
+    assert chart is not None
+    for line in chart["data"]["lines"]:
+        line |= {"high": 99.0, "text": "1.067 ? CPU time"}
+    svg = comparison_svg(chart)
+    [intervals], [verdicts] = marks(svg, "intervals"), marks(svg, "verdicts")
+
+    def place(mark: dict[str, str]) -> float:
+        return float(re.findall(r"[-.\d]+", mark["transform"])[0])
+
+    for interval, verdict in zip(intervals, verdicts, strict=True):
+        end = place(interval) + max(0.0, float(interval["x2"]))
+        assert end < place(verdict) - 5 * len("1.067 ? CPU time")  # a letter has 5 units or more
 
 
 @pytest.mark.parametrize("width", [60, 80, 140])
