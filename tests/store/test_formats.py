@@ -214,6 +214,11 @@ def test_xml_that_ends_early_is_named_by_its_line() -> None:
         runs_of(BENCHEXEC.replace('value="0.5s"/>', "></x>"))
 
 
+def test_a_file_with_nothing_in_it_is_not_called_wrong_json() -> None:
+    with pytest.raises(InputError, match="file: nothing is in it; expected an observations"):
+        runs_of(" \n")
+
+
 def test_other_xml_is_not_called_json() -> None:
     with pytest.raises(InputError, match="file: XML, but not results of BenchExec"):
         runs_of("<testsuite><testcase/></testsuite>")

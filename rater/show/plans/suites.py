@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rater.plan.metric import Metric
 from rater.plan.suite import Benchmark, InputFile, Size, Suite
 from rater.show.screen.document import NUMBER, TEXT, Field, Line, Part, Row, ViewTable, facts
 from rater.show.screen.format import format_number
-from rater.text.values import to_json
+from rater.text.values import JsonFields, to_json
 
 if TYPE_CHECKING:
     from rater.show.documents.plan import ListedSuiteJson
@@ -51,9 +52,13 @@ def _benchmark(benchmark: Benchmark) -> SuiteBenchmarkJson:
         "threads": benchmark.threads,
         "setup": list(benchmark.setup),
         "environment": dict(benchmark.environment),
-        "metrics": to_json(benchmark.metrics),
+        "metrics": to_json(benchmark.metrics, _METRIC),
         "sizes": [_size(benchmark, size) for size in benchmark.sizes.values()],
     }
+
+
+# Which of several programs reports it is of `--metric` alone.
+_METRIC = {Metric: JsonFields("name pattern unit better combine file scale is_sum")}
 
 
 def _size(benchmark: Benchmark, size: Size) -> SizeJson:

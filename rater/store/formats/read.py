@@ -64,6 +64,8 @@ def read_runs(
         runs, program = read_csv(data, file, columns), "CSV"
     elif is_xml(data):
         runs, program = read_benchexec(data, file), "BenchExec"
+    elif not data.strip():
+        raise InputError(f"{file}: nothing is in it; expected {EXPECTED}; or {KNOWN_FILES}")
     else:
         _refuse_table(data, file)
         document = json_document(data, file, f"{EXPECTED}; or {KNOWN_FILES}")
