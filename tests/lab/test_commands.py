@@ -237,7 +237,7 @@ def test_a_check_runs_the_mappings_and_keeps_their_times_with_the_trace(
         trace = replace(a_trace(), command=(str(program),))
         keep_trace(store, trace, COSTS, host="here", traced_at="2026-01-01")
     # Measuring costs takes seconds of CPU time: those of the made trace stand for them.
-    monkeypatch.setattr("rater.lab.trace.pages.costs_beside", lambda cache, touched: COSTS)
+    monkeypatch.setattr("rater.lab.trace.pages.costs_beside", lambda *_: COSTS)
     status, out, err = rater("lab", "trace", "--show", "last", "--check", "--rounds", 1, "--json")
     assert status == 0, err
     check = json.loads(out)["check"]

@@ -159,12 +159,12 @@ def test_an_interval_that_leaves_the_picture_ends_before_its_verdict() -> None:
     svg = comparison_svg(chart)
     [intervals], [verdicts] = marks(svg, "intervals"), marks(svg, "verdicts")
 
-    def place(mark: dict[str, str]) -> float:
+    def place_of(mark: dict[str, str]) -> float:
         return float(re.findall(r"[-.\d]+", mark["transform"])[0])
 
     for interval, verdict in zip(intervals, verdicts, strict=True):
-        end = place(interval) + max(0.0, float(interval["x2"]))
-        assert end < place(verdict) - 5 * len("1.067 ? CPU time")  # a letter has 5 units or more
+        end = place_of(interval) + max(0.0, float(interval["x2"]))
+        assert end < place_of(verdict) - 5 * len("1.067 ? CPU time")  # a letter has 5 units or more
 
 
 @pytest.mark.parametrize("width", [60, 80, 140])
