@@ -125,6 +125,12 @@ class Placement(Struct, frozen=True, kw_only=True):
     memory_policy: MemoryPolicy
     memory_nodes: tuple[int, ...]  # OS numbers; empty for "local" and "none"
 
+    @property
+    def planned_nodes(self) -> tuple[int, ...]:
+        """The nodes that memory is to come from, as far as the placement alone tells."""
+        is_elsewhere = self.memory_nodes or self.memory_policy is not MemoryPolicy.LOCAL
+        return self.memory_nodes if is_elsewhere or self.node is None else (self.node,)
+
     @classmethod
     def unbound(
         cls,

@@ -75,7 +75,7 @@ int main(void) {
 DRIVER = '''
 import json, os, pathlib, shutil, signal, sys
 from rater.commands.cli import main
-from rater.run.observe.probe import Samples
+from rater.record.samples import Samples
 from rater.run.supervise import job as phase_record
 from rater.system.paths import default_journal_path
 from rater.settings.tuner import SettingsSession

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rater.record.events import Sampled
-from rater.run.observe.probe import Samples
+from rater.record.samples import Samples
 from rater.run.supervise import job
 
 

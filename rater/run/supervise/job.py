@@ -25,6 +25,7 @@ from rater.record.events import (
     PhaseStarted,
 )
 from rater.record.run import CopyStatus, Placement, Validity, is_from_outside
+from rater.record.samples import Samples
 from rater.run.host.idle import IdleWatch
 from rater.run.launcher.copies import Child, Copy, CopySpec
 from rater.run.launcher.guard import Guard
@@ -34,7 +35,7 @@ from rater.run.observe.counters import MachineReader, PhaseCounters
 from rater.run.observe.foreign_processes import ForeignReader, PhaseProcesses
 from rater.run.observe.observer import Observer
 from rater.run.observe.perf import CounterPlan
-from rater.run.observe.probe import GateCheck, Samples
+from rater.run.observe.probe import GateCheck
 from rater.run.supervise.ends import CommandReports, ended_event, ended_use, workload_times
 from rater.run.workplace.run_dirs import RunFolders
 from rater.system.process import STOP_SIGNALS
@@ -345,7 +346,7 @@ class PhaseRecord:
         elif event.status is CopyStatus.FAILED and child.stop_reason is None:
             self._state.outside.note_death(event.phase, event.signal, event.exit_code)
         self._ended.append(EndedCopy(event, child.step, child.spec))
-        self._samples.ended(child)
+        self._samples.ended(child.copy, child.position)
         if self._pages is not None:
             self._pages.ended(child, record.at_ns)
         self._state.emit(event)

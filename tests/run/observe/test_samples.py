@@ -29,6 +29,7 @@ from rater.record.events import (
     Sampled,
 )
 from rater.record.run import MemoryPolicy, Placement, RunStatus
+from rater.record.samples import MOST_SAMPLES, Samples, merge_samples
 from rater.run.launcher import launcher as face
 from rater.run.launcher.copies import Child, CopySpec
 from rater.run.observe import observer, probe
@@ -39,7 +40,7 @@ from rater.run.observe.energy import (
     grown_uj,
     longest_wait_s,
 )
-from rater.run.observe.probe import MOST_SAMPLES, GateCheck, Samples, merge_samples
+from rater.run.observe.probe import GateCheck
 from rater.run.supervise.supervisor import Supervisor
 from tests.support.energy_tree import RANGE_UJ, package_of, powercap, stand, zone
 from tests.support.looked_at import until_looked_at
@@ -228,7 +229,7 @@ def test_of_a_long_run_neighbours_are_kept_as_their_average() -> None:
         samples.take(
             sample({0: number * 1000}, copy=0, age_ns=number, cpus=(number % 2,), peak_bytes=None)
         )
-    samples.ended(child(0))
+    samples.ended(0, 0)
     samples.close()
     rows = [sampled for sampled in kept if isinstance(sampled, Sampled)]
     assert MOST_SAMPLES // 2 <= len(rows) <= MOST_SAMPLES
@@ -248,7 +249,7 @@ def test_what_copies_left_is_reported_a_little_at_a_time_until_the_end() -> None
         samples.take(sample({0: 1}, copy=copy))
     assert emitted == []
     for copy in range(39):
-        samples.ended(child(copy))
+        samples.ended(copy, 0)
     samples.take(sample({0: 1}, copy=39, age_ns=1))
     assert 0 < len(emitted) < 39
     samples.close()
@@ -258,7 +259,7 @@ def test_what_copies_left_is_reported_a_little_at_a_time_until_the_end() -> None
 def test_a_sample_that_comes_after_the_end_is_not_lost() -> None:
     emitted: list[Event] = []
     samples = Samples(emitted.append, PLACED)
-    samples.ended(child(0))
+    samples.ended(0, 0)
     samples.take(sample({0: 1}, copy=0))
     samples.close()
     assert len(emitted) == 1
