@@ -159,6 +159,8 @@ class CopyLook(NamedTuple):
     pid: int
     cpu_ns: int
     bytes_moved: tuple[int, ...] | None  # as `_IO`; None: not read in this turn
+    # CPU time of its one process when its bytes were read. It is not known of several processes.
+    settled_ns: int | None = None
 
 
 class EndedUse(NamedTuple):
@@ -284,7 +286,7 @@ class PhaseSampler:
         before = self._looks.get(copy)
         if before is None or before.pid != look.pid:
             return look
-        return look._replace(bytes_moved=before.bytes_moved)
+        return look._replace(bytes_moved=before.bytes_moved, settled_ns=before.settled_ns)
 
     def copy_ended(self, copy: int, pid: int, use: EndedUse) -> None:
         """Take the end of a copy's run, which used so much in all.
@@ -342,10 +344,13 @@ def look_at_copy(
 
     `before`: the last look, so long ago. Unless bytes are due the children of a process are not
     looked at: it must have had the CPU itself. The time of those that were waited for is in ticks.
+    A copy of one process that has not run since its bytes were read is as it was.
     """
     own_ns = process_cpu_ns(pid)
     if own_ns is None:
         return None
+    if before is not None and before.settled_ns == own_ns:
+        return before
     if not with_bytes:
         is_busy = before is not None and own_ns - before.cpu_ns >= _BUSY * since_ns
         return CopyLook(pid, own_ns, None) if is_busy else None
@@ -362,7 +367,8 @@ def look_at_copy(
         moved.add(_numbers_at(f"/proc/{process}/io", _IO, name_word=0))
         tree += map(int, children[: _MOST_PROCESSES - len(tree)])
     cpu_ns = max(cpu_ns, own_ns, before.cpu_ns if before is not None else 0)
-    return CopyLook(pid, cpu_ns, moved.total())
+    is_alone = len(tree) == 1 and process_cpu_ns(pid) == own_ns  # nor has it run meanwhile
+    return CopyLook(pid, cpu_ns, moved.total(), own_ns if is_alone else None)
 
 
 class _Moved:

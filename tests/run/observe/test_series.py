@@ -13,7 +13,7 @@ from rater.plan.options import Cadence
 from rater.plan.schedule import make_plan
 from rater.record.events import CpuReadings, PhaseSeries
 from rater.record.series import UnpackedSeries, unpack
-from rater.run.observe import counters
+from rater.run.observe import counters, series
 from rater.run.observe.counters import MachineReader, PhaseCounters
 from rater.run.observe.series import (
     CopyLook,
@@ -245,8 +245,9 @@ def test_a_copy_that_reads_and_writes_is_seen_with_its_children(tmp_path: Path) 
         process.stdout.readline()
         look = look_at_copy(process.pid, None, since_ns=0, with_bytes=True)
         assert look is not None
-        quick = look_at_copy(process.pid, look, since_ns=0, with_bytes=False)
-        idle = look_at_copy(process.pid, look, since_ns=10**12, with_bytes=False)
+        unsettled = look._replace(settled_ns=None)
+        quick = look_at_copy(process.pid, unsettled, since_ns=0, with_bytes=False)
+        idle = look_at_copy(process.pid, unsettled, since_ns=10**12, with_bytes=False)
         process.communicate()
     assert look.cpu_ns > 0
     assert look.bytes_moved is not None
@@ -255,6 +256,31 @@ def test_a_copy_that_reads_and_writes_is_seen_with_its_children(tmp_path: Path) 
     assert quick is None or quick.bytes_moved is None
     assert idle is None
     assert look_at_copy(process.pid, None, since_ns=0, with_bytes=True) is None
+
+
+def test_a_copy_that_has_not_run_since_its_bytes_were_read_is_not_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        look = look_at_copy(process.pid, None, since_ns=0, with_bytes=True)
+        while (again := look_at_copy(process.pid, look, since_ns=0, with_bytes=True)) is not look:
+            look = again  # it is still on its way to its sleep
+        assert look is not None and look.bytes_moved is not None
+        monkeypatch.setattr(series, "read_piece", None)
+        for with_bytes in (True, False):
+            kept = look_at_copy(process.pid, look, since_ns=10**12, with_bytes=with_bytes)
+            assert kept is look
+        process.kill()
+
+
+def test_a_copy_with_a_child_is_read_again_though_it_has_not_run_itself() -> None:
+    with subprocess.Popen(["sh", "-c", "cat; true"], stdin=subprocess.PIPE) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        while not children.read_text():
+            pass
+        look = look_at_copy(process.pid, None, since_ns=0, with_bytes=True)
+        process.communicate()
+    assert look is not None and look.settled_ns is None
 
 
 WRITE = "dd if=/dev/zero of=written bs=1M count=4 2>/dev/null"
