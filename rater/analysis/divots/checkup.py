@@ -199,15 +199,6 @@ def measure_section(
         obstacles.append(f"fewer than {FEWEST_ROUNDS} rounds were measured of each place")
     if judgement.visible is not None and judgement.visible > MOST_VISIBLE:
         obstacles.append("rounds differ so much that a place twice as bad could hide")
-    lines = [
-        f"{place_text(cell.place, measure.probe)}: {cell.value:.4g} {measure.unit}, "
-        f"{percent(cell.worse, 0)} % worse than its peers"
-        for cell in judgement.slow
-    ]
-    if judgement.visible is None and not disturbed:
-        lines.append("nothing to compare with: no two places are alike")
-    elif judgement.visible is not None and judgement.visible <= MOST_VISIBLE:
-        lines.append(f"{percent(judgement.visible, 0)} % would be seen of one place")
     verdict = CheckupVerdict.SHOWN if judgement.visible is None else CheckupVerdict.PASS
     if judgement.slow:
         verdict = CheckupVerdict.LOOK
@@ -216,10 +207,25 @@ def measure_section(
     return CheckupSection(
         name=measure.name,
         verdict=verdict,
-        lines=(*obstacles, *lines),
+        lines=(*obstacles, *_cell_lines(judgement, measure, is_compared=not disturbed)),
         unit=measure.unit,
         cells=judgement,
     )
+
+
+def _cell_lines(
+    judgement: CellsJudgement, measure: CheckupMeasure, *, is_compared: bool
+) -> Iterator[str]:
+    """Yield the slow places, and how large a difference would be seen."""
+    for cell in judgement.slow:
+        yield (
+            f"{place_text(cell.place, measure.probe)}: {cell.value:.4g} {measure.unit}, "
+            f"{percent(cell.worse, 0)} % worse than its peers"
+        )
+    if judgement.visible is None and is_compared:
+        yield "nothing to compare with: no two places are alike"
+    elif judgement.visible is not None and judgement.visible <= MOST_VISIBLE:
+        yield f"{percent(judgement.visible, 0)} % would be seen of one place"
 
 
 def _peers(place: tuple[int, ...], measure: CheckupMeasure, topology: Topology) -> Hashable:
