@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -103,7 +102,9 @@ def find_setting(name: str, root: Path = Path("/")) -> KernelSetting:
     names = [setting.name for setting in available]
     known = [*names, *(setting.also for setting in available)]
     below = [longer_name for longer_name in names if longer_name.startswith(f"{name}.")][:3]
-    close = below or difflib.get_close_matches(name, known, n=3)
+    from difflib import get_close_matches  # noqa: PLC0415 - for a misspelt name alone
+
+    close = below or get_close_matches(name, known, n=3)
     suggestion = f"; did you mean {' or '.join(close)}?" if close else ""
     raise InputError(
         f"{name}: no setting that rater knows{suggestion} (`rater settings` has them all)"

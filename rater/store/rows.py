@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from datetime import datetime
 from enum import Enum
 from functools import cache
+from inspect import get_annotations
 from itertools import batched, chain, repeat
 from math import isfinite
 from operator import attrgetter
@@ -373,7 +375,18 @@ def _field_type(kind: Any, name: str) -> tuple[Any, bool]:
 
 @cache
 def _field_hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
+    """Return the types of fields by name, as `get_type_hints` does in three times the time."""
+    return {
+        name: _hint(annotation, base.__module__)
+        for base in reversed(kind.__mro__)
+        for name, annotation in get_annotations(base).items()
+    }
+
+
+@cache
+def _hint(annotation: str, module: str) -> Any:
+    """Return the type of an annotation, which most fields of a module share with others."""
+    return eval(annotation, vars(sys.modules[module]))
 
 
 # -- Tables and views: made, brought up to date, compared with the newest schema -------------------

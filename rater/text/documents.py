@@ -7,9 +7,7 @@ import json
 import os
 import re
 import stat
-import tomllib
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
@@ -225,6 +223,8 @@ def did_you_mean(word: str, known_words: Iterable[str], *, list_all: bool = Fals
     `list_all`: they are so few that all of them are named behind the nearest, too.
     """
     names = list(known_words)
+    from difflib import get_close_matches  # noqa: PLC0415 - for a misspelt name alone
+
     nearest = get_close_matches(word, names, n=3)
     all_known = f"there are: {', '.join(names)}" if names else "there are none"
     if not nearest:
@@ -287,6 +287,8 @@ def toml_document(text: str, path: Path) -> Document:
     if deep_key:
         line = text.count("\n", 0, deep_key.end()) + 1
         raise MistakesError([Mistake(path, line, "", "a key of more than 32 parts")])
+    import tomllib  # noqa: PLC0415 - it compiles patterns, and most commands read no TOML
+
     try:
         return Document(path, tomllib.loads(text), text)
     except (ValueError, RecursionError) as error:  # tomllib's own, or a value beyond Python

@@ -72,19 +72,21 @@ _ISSUED = compile_later(
 _LOGIN = compile_later(r"(?<![\w/:@.+-])([A-Za-z_][\w.+-]*):([^\s/@:'\"]+)@(?!sha\d)(?=[A-Za-z\[])")
 # Options of one letter mean something else in every program: what goes before, and the secret.
 _OPTIONS = {
-    "curl": re.compile(
+    "curl": compile_later(
         r"(?s)((?:-\w{0,20}[uU] ?|--(?:proxy-)?user[ =])[^:]*:|-b (?=[^=]*=))(.+)",
     ),
-    "sshpass": re.compile(r"(?s)(-p ?)(.+)"),
-    "ssh": re.compile(r"(?!)"),  # ends that of sshpass
-    "redis-cli": re.compile(r"(?s)(-a )(.+)"),
-    "ldapsearch": re.compile(r"(?s)(-w ?)(.+)"),
-    "openssl": re.compile(r"(?s)(-pass(?:in|out)? pass:|-[kK] )(.+)"),
-    "smbclient": re.compile(r"(?s)((?:-U ?|--user[ =])[^%]*%)(.+)"),
+    "sshpass": compile_later(r"(?s)(-p ?)(.+)"),
+    "ssh": compile_later(r"(?!)"),  # ends that of sshpass
+    "redis-cli": compile_later(r"(?s)(-a )(.+)"),
+    "ldapsearch": compile_later(r"(?s)(-w ?)(.+)"),
+    "openssl": compile_later(r"(?s)(-pass(?:in|out)? pass:|-[kK] )(.+)"),
+    "smbclient": compile_later(r"(?s)((?:-U ?|--user[ =])[^%]*%)(.+)"),
     **dict.fromkeys(
-        ["mysql", "mysqldump", "mysqladmin", "mariadb"], re.compile(r"(?s)(-p)([^ ].*)")
+        ["mysql", "mysqldump", "mysqladmin", "mariadb"], compile_later(r"(?s)(-p)([^ ].*)")
     ),
-    **dict.fromkeys(["zip", "unzip", "ipmitool", "mosquitto_pub"], re.compile(r"(?s)(-P ?)(.+)")),
+    **dict.fromkeys(
+        ["zip", "unzip", "ipmitool", "mosquitto_pub"], compile_later(r"(?s)(-P ?)(.+)")
+    ),
 }
 _SHOWN = compile_later(r"\[redacted(?: ([0-9]{1,9}))?\]")
 _MARK = compile_later("\ue000([0-9]+)\ue001")  # the same while a text is read: one word

@@ -30,6 +30,7 @@ from msgspec import Struct
 
 from rater.plan.topology import PU, Topology
 from rater.system.errors import InputError
+from rater.system.patterns import compile_later
 from rater.text import cpuset
 from rater.text.values import group_by_key, interleave, printable
 
@@ -37,11 +38,11 @@ MOST_CPUS = 99_999  # in one list: as many as there can be copies
 
 _DOMAIN, _MANY, _NUMBER = "(N|[SDCM][0-9]{1,5})", "0*([1-9][0-9]{0,4})", "([0-9]{1,5})"
 _FORMS = {  # how CPUs are taken; the groups are the domain and what the numbers are made of
-    "all": re.compile(f"(?:E:)?{_DOMAIN}"),
-    "chunks": re.compile(f"E:{_DOMAIN}:{_MANY}(?::{_MANY}:{_MANY}(?::{_NUMBER})?)?"),
-    "positions": re.compile(f"(?:L:)?{_DOMAIN}:([0-9].*)"),
+    "all": compile_later(f"(?:E:)?{_DOMAIN}"),
+    "chunks": compile_later(f"E:{_DOMAIN}:{_MANY}(?::{_MANY}:{_MANY}(?::{_NUMBER})?)?"),
+    "positions": compile_later(f"(?:L:)?{_DOMAIN}:([0-9].*)"),
     **{
-        how: re.compile(f"([NSDCM]):{how}(?::{_MANY})?")
+        how: compile_later(f"([NSDCM]):{how}(?::{_MANY})?")
         for how in ("scatter", "balanced", "cbalanced")
     },
 }
