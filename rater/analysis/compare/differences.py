@@ -268,7 +268,7 @@ class _RunFacts(Struct, frozen=True):
 def _facts_of(run: StoredRun) -> _RunFacts:
     return _RunFacts(
         run=run,
-        head=_head_facts(run.head),
+        head=_head_facts(_HEAD_VALUES(run.head)),
         asked=_asked_facts(run.head.request or ""),
         conditions=stored_conditions(run),
     )
@@ -314,7 +314,7 @@ def work_of(run: StoredRun, *, whole: bool) -> tuple[object, ...]:
     request = stored_request(run.head) or {}
     words = request.get("command")
     words = [str(word) for word in words] if isinstance(words, list) else []
-    facts = _head_facts(run.head)
+    facts = _head_facts(_HEAD_VALUES(run.head))
     return (
         *(facts[label] for label in _WORK_LABELS),
         run.environment,
@@ -324,20 +324,15 @@ def work_of(run: StoredRun, *, whole: bool) -> tuple[object, ...]:
     )
 
 
-def _head_facts(head: RunHead) -> Facts:
-    return _facts_of_values(_HEAD_VALUES(head))
-
-
 @lru_cache(64)  # most runs that are compared have the same ones
-def _facts_of_values(values: tuple[object, ...]) -> Facts:
+def _head_facts(values: tuple[object, ...]) -> Facts:
     labels = map(_label_of, HEAD_FIELDS)
     return {label: text_of(value) for label, value in zip(labels, values, strict=True)}
 
 
 @lru_cache(64)
 def _asked_facts(request: str) -> Facts:
-    parsed = parse_request(request)
-    return _option_facts(_ASKED_IN_ORDER, parsed) if parsed else {}
+    return _option_facts(_ASKED_IN_ORDER, parsed) if (parsed := parse_request(request)) else {}
 
 
 def _of_variables(
