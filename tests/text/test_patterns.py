@@ -32,7 +32,7 @@ MADE_LATER = {
     "system/patterns.py": "the patterns of its callers, which are tried here",
     "plan/metric.py": "a suite's own pattern, compiled to see whether it can be",
     "run/workplace/compare_output.py": "a suite's own pattern, run where it has a time limit",
-    "analysis/compare/differences.py": "values of axes, each taken as it stands",
+    "analysis/compare/command_axes.py": "values of axes, each taken as it stands",
     "settings/known.py": "words of our own table of settings",
     "plan/placement/expression.py": "names of the forms in our own table",
     "speccpu/config/config.py": "one word, or nothing",
