@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -42,19 +44,17 @@ from rater.record.run import (
     is_fleet_word,
 )
 from rater.record.stored import ImportedFile, RunHead, StoredRun
+from rater.store.queries import AMONG_RUNS, named_query, query_of_phase_readings, query_of_runs
 from rater.store.rows import Database, rows_of_columns
 from rater.system.errors import InputError
-from rater.system.paths import data_folder
 from rater.system.patterns import compile_later
 from rater.system.process import ProcessId, boot_id, is_alive
 from rater.text.values import group_by_key, truncate_list
 
 _KILLED = "rater was killed{}; what had finished is here"
-_AMONG = "IN (SELECT value FROM json_each(:runs))"  # the runs that are read together
 _COPY_RUNS_AT_ONCE = 65_536  # of runs that are read together, about
 _RUN = ("run_id",)
 _COPY_RUN = (*_RUN, "phase", "copy", "step")
-_OF_ONE_RUN = "= coalesce(:run, (SELECT max(id) FROM run))"
 _TEXT, _WHOLE = frozenset((str,)), frozenset((int,))
 
 type _Rows[T] = Mapping[tuple[Any, ...], Sequence[T]]  # by columns, `run_id` the first
@@ -67,7 +67,7 @@ def run_heads(database: Database, numbers: Sequence[int] | None = None) -> tuple
     names: defaultdict[int, list[str]] = defaultdict(list)
     tags: defaultdict[int, list[tuple[str, str]]] = defaultdict(list)
     runs = None if numbers is None else json.dumps(numbers)
-    where = "" if runs is None else f"WHERE run_id {_AMONG}"
+    where = "" if runs is None else f"WHERE run_id {AMONG_RUNS}"
     query = f"SELECT run_id, name FROM benchmark {where} ORDER BY run_id, position"
     for run, name in database.read_values(query, int, str, runs=runs):
         names[run].append(name)
@@ -242,7 +242,7 @@ class _RowsOfRuns:
         """Return the rows of a table by run."""
         query = (
             f"SELECT run_id, {self._columns_of(kind, name)} FROM {name} "
-            f"WHERE run_id {_AMONG} ORDER BY {order}"
+            f"WHERE run_id {AMONG_RUNS} ORDER BY {order}"
         )
         return self._read_by(kind, query, _RUN)
 
@@ -265,7 +265,7 @@ class _RowsOfRuns:
         return self._read_by(
             Host,
             f"SELECT run.id AS run_id, {self._columns_of(Host, 'host')} FROM run "
-            f"JOIN host ON host.id = run.host_id WHERE run.id {_AMONG}",
+            f"JOIN host ON host.id = run.host_id WHERE run.id {AMONG_RUNS}",
             _RUN,
         )
 
@@ -277,13 +277,16 @@ class _RowsOfRuns:
         """
         if table in self._empty:
             return {}
-        texts = self._database.read_values(
-            f"SELECT run_id, json_group_object(name, value) FROM {table} "
-            f"WHERE run_id {_AMONG} GROUP BY run_id",
-            int,
-            str,
-            runs=self._runs,
-        )
+        with self._each_value_named(
+            f"SELECT name, value FROM {table} WHERE run_id {AMONG_RUNS}", str
+        ):
+            texts = self._database.read_values(
+                f"SELECT run_id, json_group_object(name, value) FROM {table} "
+                f"WHERE run_id {AMONG_RUNS} GROUP BY run_id",
+                int,
+                str,
+                runs=self._runs,
+            )
         pairs_of_text: dict[str, tuple[tuple[str, str], ...]] = {}
         for text in {text for _, text in texts}:
             pairs = sorted(json.loads(text).items())
@@ -292,13 +295,22 @@ class _RowsOfRuns:
             pairs_of_text[text] = self._recurring.all_shared(pairs)
         return {run: pairs_of_text[text] for run, text in texts}
 
+    @contextmanager
+    def _each_value_named(self, values_query: str, kind: type) -> Iterator[None]:
+        """Have `values_query` say which value is damaged, where JSON cannot hold one of them."""
+        try:
+            yield
+        except sqlite3.OperationalError:
+            self._database.read_values(values_query, str, kind, runs=self._runs)
+            raise
+
     def _benchmarks_by_run(self) -> _Rows[BenchmarkUsed]:
         """Return the benchmarks in ring order, with the metrics that the suite declares."""
         used = self._read_by(
             BenchmarkUsed,
             "SELECT run_id, name, category, coalesce(command, '') AS command, reference_s, "
             "binary_sha256, compiler, flags, inputs_sha256, threads FROM benchmark "
-            f"WHERE run_id {_AMONG} ORDER BY position",
+            f"WHERE run_id {AMONG_RUNS} ORDER BY position",
             _RUN,
         )
         if "metric" in self._empty:
@@ -306,7 +318,7 @@ class _RowsOfRuns:
         metrics = self._read_by(
             MetricUsed,
             "SELECT run_id, benchmark, name, unit, better, combine FROM metric "
-            f"WHERE run_id {_AMONG} ORDER BY position",
+            f"WHERE run_id {AMONG_RUNS} ORDER BY position",
             ("run_id", "benchmark"),
         )
         return {
@@ -322,7 +334,7 @@ class _RowsOfRuns:
         published = self._read_by(
             PublishedResult,
             "SELECT run_id, phase, copies, reported_s, reference_s, ratio, selected, valid, errors "
-            f"FROM spec_result WHERE run_id {_AMONG}",
+            f"FROM spec_result WHERE run_id {AMONG_RUNS}",
             ("run_id", "phase"),
         )
         return {
@@ -342,9 +354,11 @@ class _RowsOfRuns:
 
     def _machine_readings_by_run(self) -> Mapping[int, Sequence[MachineReadings]]:
         """Return the counters of the machine, by phase: the names of most phases are the same."""
-        rows = self._database.read_values(
-            query_of_phase_readings(), int, int, str, str, runs=self._runs
-        )
+        values_query = f"SELECT name, value FROM phase_reading WHERE run_id {AMONG_RUNS}"
+        with self._each_value_named(values_query, int):
+            rows = self._database.read_values(
+                query_of_phase_readings(), int, int, str, str, runs=self._runs
+            )
         names_of = {text: json.loads(text) for text in {names for _, _, names, _ in rows}}
         readings: dict[int, list[MachineReadings]] = {}
         all_shared = self._recurring.all_shared
@@ -387,35 +401,6 @@ class _RowsOfRuns:
         kinds = (int, int, int, int, str, float)
         rows = self._database.read_values(query_of_runs("metrics"), *kinds, runs=self._runs)
         return group_by_key((tuple(key), (name, value)) for *key, name, value in rows)
-
-
-@cache
-def named_query(query: str) -> str:
-    """Return the text of `db/queries/QUERY.sql`."""
-    return (data_folder("db") / "queries" / f"{query}.sql").read_text(encoding="utf-8")
-
-
-@cache
-def query_of_runs(query: str) -> str:
-    """Return the text of a named query of one run as one of all `:runs`, with their `run_id`."""
-    lines = named_query(query).splitlines()
-    text = "\n".join(line for line in lines if not line.startswith("--"))
-    head, condition, _ = text.partition(_OF_ONE_RUN)
-    if not condition:
-        raise RuntimeError(f"{query}.sql: expected a condition {_OF_ONE_RUN}")
-    column = head.split()[-1]
-    text = text.replace(_OF_ONE_RUN, _AMONG)
-    text = text.replace("SELECT", f"SELECT {column} AS run_id,", 1)
-    return text.replace("ORDER BY", f"ORDER BY {column},", 1)
-
-
-def query_of_phase_readings() -> str:
-    """Return the text of `phase_readings.sql` of all `:runs`, a row a phase with lists in JSON."""
-    return (
-        "SELECT run_id, phase, json_group_array(name), json_group_array(value) "
-        f"FROM ({query_of_runs('phase_readings').rstrip().removesuffix(';')}) "
-        "GROUP BY run_id, phase"
-    )
 
 
 # -- Which runs RUN means: `7`, the start of a uuid, `last`, `last~1`, `tag:K=V` -------------------

@@ -24,6 +24,7 @@ from rater.store.insert import (
     place_copies,
 )
 from rater.store.open_database import OpenDatabase
+from rater.store.queries import named_query
 from rater.store.read import (
     Recurring,
     RunFilter,
@@ -31,7 +32,6 @@ from rater.store.read import (
     find_all,
     find_matching,
     load_runs,
-    named_query,
     refuse_running,
     run_heads,
 )

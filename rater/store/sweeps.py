@@ -20,7 +20,8 @@ from rater.plan.sweep import (
 from rater.record.run import RunStatus, escape_undecodable
 from rater.record.stored import StoredRun
 from rater.store.insert import insert_run
-from rater.store.read import find_numbered, named_query, refuse_running
+from rater.store.queries import named_query
+from rater.store.read import find_numbered, refuse_running
 from rater.store.rows import Database
 from rater.store.store import Store, note_removal, remove_runs
 from rater.system.errors import InputError

@@ -459,6 +459,7 @@ def test_what_was_merged_from_another_user_s_file_is_shown_and_not_run(
         (("copy", "elapsed_ns", "text"), ["show", "1"]),
         (("copy", "node", "text"), ["divots", "1"]),
         (("setting", "value", "blob"), ["export", "1", "--format", "json"]),
+        (("phase_reading", "value", "blob"), ["show", "6"]),
         (("placement", "cpu", "text"), ["show", "1", "--json"]),
         (("host", "memory_bytes", "infinite"), ["rerun", "1", "--dry-run"]),
         (("sweep_value", "value", "blob"), ["sweep", "--show", "1"]),
