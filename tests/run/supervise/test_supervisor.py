@@ -305,10 +305,11 @@ def test_a_failed_step_of_a_queue_does_not_end_the_queue(tmp_path: Path) -> None
 def test_cpu_time_is_the_copys_own(tmp_path: Path) -> None:
     burn = "i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done"
     seen = Rig(tmp_path).run({"burn": burn, "idle": "exec sleep 0.2"}, copies=1)
-    burned, idle = seen.ended
-    assert burned.user_ns + burned.system_ns - burned.gate_cpu_ns > 20e6
-    assert 0 < idle.gate_cpu_ns < 20e6
-    assert idle.user_ns + idle.system_ns - idle.gate_cpu_ns < 15e6
+    burned, idle = (copy.user_ns + copy.system_ns - copy.gate_cpu_ns for copy in seen.ended)
+    assert burned > 20e6
+    assert all(0 < copy.gate_cpu_ns < 20e6 for copy in seen.ended)
+    # On a virtual CPU whose host is busy each of them is charged with several times its own.
+    assert idle < burned / 3
 
 
 def test_peak_memory_is_the_copys_own_and_none_of_rater(tmp_path: Path) -> None:
