@@ -347,7 +347,7 @@ def test_what_a_copy_had_started_is_killed_once_before_the_copy_is_given_up(
 def test_a_dead_copy_that_a_stranger_traces_is_named_with_its_tracer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rater.run.supervise.stopping._DEATH_S", 0.2)
+    monkeypatch.setattr("rater.run.supervise.stopping._DEATH_S", 3.0)
     ready, tracers = tmp_path / "ready", []
 
     def trace(event: Event, supervisor: Supervisor) -> None:
