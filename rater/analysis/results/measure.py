@@ -63,8 +63,14 @@ def measures_of(runs: Iterable[StoredRun]) -> tuple[MetricMeasure, ...]:
     return _measures_among(_metrics_of(runs))
 
 
-def _metrics_of(runs: Iterable[StoredRun]) -> list[MetricUsed]:
-    return [metric for run in runs for used in run.benchmarks for metric in used.metrics]
+def _metrics_of(runs: Iterable[StoredRun], benchmark: str | None = None) -> list[MetricUsed]:
+    return [
+        metric
+        for run in runs
+        for used in run.benchmarks
+        if benchmark in (None, used.name)
+        for metric in used.metrics
+    ]
 
 
 def _measures_among(metrics: Iterable[MetricUsed]) -> tuple[MetricMeasure, ...]:
@@ -206,11 +212,6 @@ type CopyKey = tuple[str, str | None, int, int]  # benchmark, tune, iteration, c
 type ValueOfRun = Callable[[CopyEnded], float | None]
 
 
-def cpu_seconds(row: CopyEnded) -> float | None:
-    """Return the CPU time of one run of a copy; None: not known."""
-    return None if row.cpu_ns is None else row.cpu_ns / 1e9
-
-
 def value_reported(name: str) -> ValueOfRun:
     """Return what tells the value of a metric that a copy reported."""
     return lambda row: dict(row.metrics).get(name)
@@ -239,13 +240,7 @@ def declared_metric(
 
     It need not be better in one direction, as it must be to judge. `benchmark`: of this one alone.
     """
-    metrics = [
-        metric
-        for run in runs
-        for used in run.benchmarks
-        if benchmark in (None, used.name)
-        for metric in used.metrics
-    ]
+    metrics = _metrics_of(runs, benchmark)
     kinds = {metric for metric in metrics if metric.name == name}
     if len(kinds) == 1:
         return kinds.pop()

@@ -507,7 +507,7 @@ def _profile(
 def _result(curve: _Points, coefficients: _Coefficients, free: tuple[bool, bool]) -> Usl:
     law = curve.law(coefficients)
     rate = law.rate
-    errors = _standard_errors(curve, coefficients, free)
+    errors = _standard_errors(curve, law, free)
     degrees = len(curve.copies) - len(errors)
     reach = t_quantile(_CONFIDENCE, degrees) * errors[0]
     of_free = iter(errors[1:])
@@ -541,15 +541,12 @@ def _result(curve: _Points, coefficients: _Coefficients, free: tuple[bool, bool]
     )
 
 
-def _standard_errors(
-    curve: _Points, coefficients: _Coefficients, free: tuple[bool, bool]
-) -> list[float]:
+def _standard_errors(curve: _Points, law: _Law, free: tuple[bool, bool]) -> list[float]:
     """Return those of log lambda, and of the free ones of sigma and kappa.
 
     With the slopes J of the residuals r, n points and p coefficients: the covariance is
     (J'J)^-1 r'r / (n - p). J is scaled before it is inverted: kappa's slopes are n times sigma's.
     """
-    law = curve.law(coefficients)
     held = curve.columns[:, np.flatnonzero(free)] * (law.weights / law.slowed)[:, None]
     slopes = np.hstack([-law.weights[:, None], held])
     degrees = len(curve.copies) - slopes.shape[1]

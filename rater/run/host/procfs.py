@@ -38,10 +38,7 @@ def read_number(path: Path) -> int | None:
 
 def counted(path: Path, name: str) -> int | None:
     """Return the number beside a name in a file of lines `NAME NUMBER`; None without that name."""
-    try:
-        return find_count(read_file(path), name.encode())
-    except OSError:
-        return None
+    return find_count(read_if_there(path), name.encode())
 
 
 def find_count(text: bytes, name: bytes) -> int | None:
@@ -321,6 +318,13 @@ def read_file(name: str | Path, directory: int | None = None) -> bytes:
         return content
     finally:
         os.close(descriptor)
+
+
+def read_if_there(path: Path) -> bytes:
+    """Return all of a file; nothing where it is gone or hidden."""
+    with suppress(OSError):
+        return read_file(path)
+    return b""
 
 
 class KeptFile:

@@ -19,7 +19,7 @@ from rater.run.host.procfs import (
     capabilities,
     counted,
     find_count,
-    read_file,
+    read_if_there,
     read_number,
     stalls_of,
 )
@@ -311,9 +311,7 @@ class KernelKills:
         return _HIDDEN_LIMIT if machine_ran_out is False else _MACHINE_WAS_FULL
 
     def _read_vmstat(self) -> bytes:
-        with suppress(OSError):
-            return read_file(self._root / "proc/vmstat")
-        return b""
+        return read_if_there(self._root / "proc/vmstat")
 
     def _read_counts(self) -> _MemoryCounts:
         vmstat = self._read_vmstat()

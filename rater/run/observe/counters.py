@@ -15,7 +15,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +26,13 @@ from rater.record.series import Column
 from rater.run.host.admission import limiting_groups
 from rater.run.host.facts import cpu_quotas
 from rater.run.host.foreign_load import TICKS_PER_S, cpu_ticks, process_stats
-from rater.run.host.procfs import KeptFile, find_count, read_file, read_number, stalls_of
+from rater.run.host.procfs import (
+    KeptFile,
+    find_count,
+    read_if_there,
+    read_number,
+    stalls_of,
+)
 from rater.run.host.thread_binding import realtime_priority
 from rater.run.observe.energy import EnergyReader
 from rater.run.observe.memory_traffic import TrafficSource
@@ -191,7 +197,7 @@ class MachineReader:
         """Return how long the tightest quota kept us from running; empty without a cgroup."""
         if self._quota is None:
             return {"cfs_throttled_ns": 0} if self._in_a_cgroup else {}
-        text = _read(self._quota[1] / "cpu.stat").decode()
+        text = read_if_there(self._quota[1] / "cpu.stat").decode()
         value_by_key = {name: int(value) for name, value in map(str.split, text.splitlines())}
         return {
             name: value_by_key[key] * scale
@@ -443,12 +449,6 @@ class PhaseCounters:
     def _mean_khz(self, cpu: int) -> int | None:
         total_khz, readings = self._khz.get(cpu, (0, 0))
         return round(total_khz / readings) if readings else None
-
-
-def _read(path: Path) -> bytes:
-    with suppress(OSError):
-        return read_file(path)
-    return b""
 
 
 def _existing(files: Iterable[Path]) -> list[Path]:

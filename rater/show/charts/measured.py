@@ -103,22 +103,20 @@ def measured_cells(
     cells: Iterable[Cell], values: Mapping[CopyKey, Sequence[float]] | None = None
 ) -> tuple[MeasuredCell, ...]:
     """Return what is drawn of cells: times, or else `values` of copies, as of `copy_values`."""
-    return tuple(
-        MeasuredCell(
-            benchmark=cell.benchmark,
-            tune=cell.tune,
-            iteration=cell.iteration,
-            counted=cell.counted,
-            points=tuple(
-                _point(point, known)
-                for point in cell.points
-                if (known := _values_of(point, cell, values))
-            ),
-            not_known=tuple(point for point in cell.points if not _values_of(point, cell, values)),
-            failed=cell.failed,
-            repeated=any(point.runs > 1 for point in cell.points),
-        )
-        for cell in cells
+    return tuple(_measured_cell(cell, values) for cell in cells)
+
+
+def _measured_cell(cell: Cell, values: Mapping[CopyKey, Sequence[float]] | None) -> MeasuredCell:
+    values_of_points = [(point, _values_of(point, cell, values)) for point in cell.points]
+    return MeasuredCell(
+        benchmark=cell.benchmark,
+        tune=cell.tune,
+        iteration=cell.iteration,
+        counted=cell.counted,
+        points=tuple(_point(point, known) for point, known in values_of_points if known),
+        not_known=tuple(point for point, known in values_of_points if not known),
+        failed=cell.failed,
+        repeated=any(point.runs > 1 for point in cell.points),
     )
 
 

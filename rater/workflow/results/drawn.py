@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from msgspec import Struct
 
@@ -10,7 +11,6 @@ from rater.analysis.results.copies import group_cells
 from rater.analysis.results.measure import (
     ValueOfRun,
     copy_values,
-    cpu_seconds,
     declared_metric,
     value_reported,
 )
@@ -51,6 +51,6 @@ def drawn_by(by: str | None, runs: Sequence[StoredRun], benchmark: str | None) -
     if by is None:
         return Drawn()
     if by == CPU_TIME:
-        return Drawn(measure=CPU_SECONDS, value_of=cpu_seconds)
+        return Drawn(measure=CPU_SECONDS, value_of=attrgetter("cpu_s"))
     metric = declared_metric(by.removeprefix(METRIC), runs, benchmark)
     return Drawn(measure=measure_of(metric), value_of=value_reported(metric.name))
