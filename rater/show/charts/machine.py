@@ -15,9 +15,11 @@ from typing import Any
 from msgspec import Struct
 
 from rater.record.stored import StoredRun
+from rater.show.charts.measured import TIME, DrawnMeasure
 from rater.show.charts.picture import unknown_last
 from rater.show.charts.vega import FONT, WIDTH, Html, coloured, element, joined, page_colours
 from rater.show.screen.format import sanitize
+from rater.system.errors import InputError
 from rater.text.values import group_by_key
 
 type MachineRow = Sequence[int | None]  # CPU, package, NUMA node, LLC, core
@@ -40,6 +42,27 @@ _STRIKE = element(
     "path", class_="strike", d=f"M1 1L{_END} {_END}", stroke="var(--ink)", stroke_width=2
 )
 _TITLES = re.compile("<title>[^<]*</title>")
+
+
+class _Colours(Struct, frozen=True):
+    """What the colours of CPUs mean."""
+
+    measure: DrawnMeasure
+    span: float  # share of the median copy that the ends of the scale stand for
+
+    def is_worse(self, share: float) -> bool:
+        """Return whether a share of the median copy is on the side that is told in orange."""
+        return share > 1 if self.measure.highest_is_worst else share < 1
+
+    def ends(self) -> tuple[str, str]:
+        """Return what the blue and the orange end of the scale are called."""
+        least = f"{self.span * 100 + 1e-9:.0f} %"
+        if self.measure.is_time:
+            return f"faster, \u2212{least}", f"+{least}, slower"
+        low, high = f"\u2212{least}", f"+{least}"
+        cool, hot = (low, high) if self.measure.highest_is_worst else (high, low)
+        first, second = ("better, ", ", worse") if self.measure.better else ("", "")
+        return f"{first}{cool}", f"{hot}{second}"
 
 
 class _SvgBox(Struct, frozen=True):
@@ -89,7 +112,7 @@ def slowdowns(panels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for panel in panels:
         dots = panel["dots"]
         failed |= {cpu for _, _, _, cpu, *_ in panel["failed"] if cpu is not None}
-        if not panel["median"]:
+        if not panel["median"] or panel["median"] < 0:
             continue
         for cpu, node, elapsed_s in zip(dots["cpu"], dots["node"], dots["s"], strict=True):
             for shares_of_part, key in ((nodes, node), (cpus, cpu)):
@@ -119,7 +142,7 @@ def machine_html(rows: Sequence[MachineRow], seen: Mapping[str, Any]) -> Html:
     if not rows:
         return element("p", "It is not known where the copies ran.", class_="dim")
     width = next(width for cpus, width in _PAGE_WIDTHS if len(rows) <= cpus)
-    box = _machine(rows, seen, colour_span(seen["cpus"].values()), width)
+    box = _machine(rows, seen, _Colours(TIME, colour_span(seen["cpus"].values())), width)
     return element(
         "svg",
         Html(_TITLES.sub("", box.svg)),  # its script's cards say more
@@ -128,14 +151,29 @@ def machine_html(rows: Sequence[MachineRow], seen: Mapping[str, Any]) -> Html:
     )
 
 
-def machine_svg(run: Mapping[str, Any]) -> str:
-    """Return the machine of `run_data`'s value as a file, below what its colours mean."""
-    title = f"run {run['run']}: each CPU by the median of its copies' times over the median copy"
-    return _machine_file(run["machine"], slowdowns(run["panels"]), title)
+def machine_svg(
+    run: int,
+    rows: Sequence[MachineRow],
+    panels: Sequence[Mapping[str, Any]],
+    measure: DrawnMeasure = TIME,
+) -> str:
+    """Return the machine of a run as a file, below what its colours mean.
+
+    `panels` as `panel_values` has them. Raises `InputError` where no value is a share of a median.
+    """
+    seen = slowdowns(panels)
+    if not seen["cpus"] and not measure.is_time:
+        raise InputError(f"run {run}: no CPU is known whose copies have {measure.name} above 0")
+    what = "times" if measure.is_time else sanitize(measure.name)
+    title = f"run {run}: each CPU by the median of its copies' {what} over the median copy"
+    return _machine_file(rows, seen, f"{title}{sanitize(measure.direction)}", measure)
 
 
 def pair_machine_svg(
-    rows: Sequence[MachineRow], changed: tuple[str, Mapping[int, float]], runs: tuple[int, int]
+    rows: Sequence[MachineRow],
+    changed: tuple[str, Mapping[int, float]],
+    runs: tuple[int, int],
+    measure: DrawnMeasure = TIME,
 ) -> str:
     """Return the machine as a file, each CPU by how its copies changed from one run to another.
 
@@ -152,15 +190,17 @@ def pair_machine_svg(
         "nodes": {node: 1 + median(of_node) for node, of_node in by_node.items()},
         "failed": [],
     }
-    over = f"the time of run {runs[1]} over that of {runs[0]}"
-    title = f"{sanitize(benchmark)}: each CPU by how its copies changed, {over}"
-    return _machine_file(rows, seen, title)
+    over = f"the {measure.name} of run {runs[1]} over that of {runs[0]}{measure.direction}"
+    title = sanitize(f"{benchmark}: each CPU by how its copies changed, {over}")
+    return _machine_file(rows, seen, title, measure)
 
 
-def _machine_file(rows: Sequence[MachineRow], seen: Mapping[str, Any], title: str) -> str:
-    span = colour_span(seen["cpus"].values())
-    legend = _legend(title, rows, seen, span)
-    body = _machine(rows, seen, span, WIDTH)
+def _machine_file(
+    rows: Sequence[MachineRow], seen: Mapping[str, Any], title: str, measure: DrawnMeasure
+) -> str:
+    colours = _Colours(measure, colour_span(seen["cpus"].values()))
+    legend = _legend(title, rows, seen, colours)
+    body = _machine(rows, seen, colours, WIDTH)
     width, height = max(legend.width, body.width) + 16, legend.height + body.height + 22
     drawing = element(
         "svg",
@@ -180,7 +220,7 @@ def _machine_file(rows: Sequence[MachineRow], seen: Mapping[str, Any], title: st
 
 
 def _machine(
-    rows: Sequence[MachineRow], seen: Mapping[str, Any], span: float, most: float
+    rows: Sequence[MachineRow], seen: Mapping[str, Any], colours: _Colours, most: float
 ) -> _SvgBox:
     """Return packages with their NUMA nodes and CPUs, about `most` pixels wide.
 
@@ -193,7 +233,7 @@ def _machine(
     def framed(level: int, number: int | None, blocks: Sequence[_SvgBox]) -> _SvgBox:
         if level == _NODE:
             inside = _flow(blocks, _PAD, _broad(blocks, most - 60))
-            return _node(number, inside, seen["nodes"].get(number))
+            return _node(number, inside, seen["nodes"].get(number), colours)
         inside = _flow(blocks, 8.0, most - 40)
         if number is None or not named[_PACKAGE]:
             return inside
@@ -201,7 +241,8 @@ def _machine(
 
     def caches(part: Sequence[MachineRow]) -> _SvgBox:
         blocks = [
-            _cache(cache, part_rows, seen, span) for cache, part_rows in _split(part, _LLC).items()
+            _cache(cache, part_rows, seen, colours)
+            for cache, part_rows in _split(part, _LLC).items()
         ]
         return _flow(blocks, _PAD, _broad(blocks, most - 60))
 
@@ -227,11 +268,11 @@ def _split(rows: Sequence[MachineRow], level: int) -> dict[Any, list[MachineRow]
     )
 
 
-def _node(number: int | None, inside: _SvgBox, share: float | None) -> _SvgBox:
+def _node(number: int | None, inside: _SvgBox, share: float | None, colours: _Colours) -> _SvgBox:
     """Return the CPUs of a NUMA node below its name, which chooses its copies on a page."""
     if number is None:
         return _framed(_word("CPUs", "ink"), inside, fill="var(--soft)")
-    slow = share is not None and share >= 1 + _LARGE
+    slow = share is not None and colours.is_worse(share) and abs(share - 1) >= _LARGE
     size = "" if share is None else _percent(share)
     fill = f"var(--{'slow-text' if slow else 'faint'})"
     sized = element("tspan", size, class_="share slow" if slow else "share", fill=fill)
@@ -243,11 +284,11 @@ def _node(number: int | None, inside: _SvgBox, share: float | None) -> _SvgBox:
 
 
 def _cache(
-    cache: int | None, rows: Sequence[MachineRow], seen: Mapping[str, Any], span: float
+    cache: int | None, rows: Sequence[MachineRow], seen: Mapping[str, Any], colours: _Colours
 ) -> _SvgBox:
     """Return the CPUs below one LLC, in a frame where it is known; those of a core touch."""
     cores = [
-        _core([_cpu(row, seen, span) for row in core_rows])
+        _core([_cpu(row, seen, colours) for row in core_rows])
         for core_rows in _split(rows, _CORE).values()
     ]
     columns = max(4, math.ceil(math.sqrt(3 * len(rows))))
@@ -269,16 +310,16 @@ def _core(cpus: Sequence[Html]) -> _SvgBox:
     return _SvgBox(inner.width, inner.height, joined(inner.svg, frame))
 
 
-def _cpu(row: MachineRow, seen: Mapping[str, Any], span: float) -> Html:
+def _cpu(row: MachineRow, seen: Mapping[str, Any], colours: _Colours) -> Html:
     cpu, _, node, _, core = row
     share, failed = seen["cpus"].get(cpu), cpu in seen["failed"]
     words = [] if share is None else [_percent(share)]
     words += ["a copy failed"] if failed else [] if words else ["not used"]
     fill = "var(--even)" if failed else "none"
     if share is not None:
-        colours = page_colours()
-        end = colours["cool" if share < 1 else "hot"]
-        fill = _mixed(colours["even"], end, min(1.0, abs(share - 1) / span))
+        named = page_colours()
+        end = named["hot" if share == 1 or colours.is_worse(share) else "cool"]
+        fill = _mixed(named["even"], end, min(1.0, abs(share - 1) / colours.span))
     return element(
         "g",
         element("title", f"CPU {cpu}: {', '.join(words)}"),
@@ -294,20 +335,20 @@ def _cpu(row: MachineRow, seen: Mapping[str, Any], span: float) -> Html:
 
 
 def _legend(
-    title: str, rows: Sequence[MachineRow], seen: Mapping[str, Any], span: float
+    title: str, rows: Sequence[MachineRow], seen: Mapping[str, Any], colours: _Colours
 ) -> _SvgBox:
     """Return what the drawing is of, and what its colours, marks and frames mean."""
-    end = f"{span * 100 + 1e-9:.0f} %"
-    colours = page_colours()
+    first_end, last_end = colours.ends()
+    named = page_colours()
     stops = (
-        element("stop", offset=offset, stop_color=colours[name])
+        element("stop", offset=offset, stop_color=named[name])
         for offset, name in ((0, "cool"), (0.5, "even"), (1, "hot"))
     )
     ramp = joined(
         element("linearGradient", *stops, id="ramp"), _rect(_RAMP, _CELL, fill="url(#ramp)")
     )
     even = _rect(_CELL, _CELL, fill="var(--even)", line="line")
-    key = [_word(f"faster, \u2212{end}"), _SvgBox(_RAMP, _CELL, ramp), _word(f"+{end}, slower")]
+    key = [_word(first_end), _SvgBox(_RAMP, _CELL, ramp), _word(last_end)]
     marks: list[tuple[Html, str]] = []
     if seen["failed"]:
         marks.append((joined(even, _STRIKE), "a copy failed"))

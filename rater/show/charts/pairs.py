@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rater.analysis.divots.model.formatting import format_copies
 from rater.analysis.stats.robust import MAD_TO_SD
 from rater.record.stored import RunHead
 from rater.show.charts.measured import TIME, DrawnMeasure, MeasuredCell, MeasuredPoint
@@ -29,6 +30,7 @@ from rater.show.charts.vega import Chart, PlacedChart, sheet_svg
 from rater.show.screen.document import CHANGE, TEXT, Field, Part, ViewTable
 from rater.show.screen.format import format_number, sanitize
 from rater.system.errors import InputError
+from rater.text.cpuset import format_list
 from rater.text.values import copies_text, group_by_key, signed_percent, to_json
 
 _BEFORE, _AFTER = 1, 2  # the iterations that the two runs stand for in the picture
@@ -37,6 +39,9 @@ _LEAST_CHANGE = 0.01  # of a node against all of them
 _SURE = 3.0  # standard deviations of the nodes among themselves
 _LEAST_NODES = 3
 _PANEL_WIDTH, _PANEL_HEIGHT = 260.0, 180.0
+_COLUMNS, _MANY_PANELS = (3, 6), 12  # a sheet of 58 benchmarks stays about as high as wide
+
+type _Key = tuple[str, str | None]  # benchmark and tune
 
 
 class PairedRun(Struct, frozen=True, kw_only=True):
@@ -56,7 +61,7 @@ class PlaceValues(Struct, frozen=True, kw_only=True):
     """One place in both runs: the medians of its copies over the iterations that count."""
 
     name: int  # of the CPU or the copy
-    node: int | None
+    node: int | None  # None: not known, or not the same in both runs
     before: float
     after: float
 
@@ -82,8 +87,13 @@ class BenchmarkPair(Struct, frozen=True, kw_only=True):
     places: tuple[PlaceValues, ...]
 
     @property
+    def key(self) -> _Key:
+        """Its name and its tune."""
+        return self.benchmark, self.tune
+
+    @property
     def name(self) -> str:
-        """Its name with its tune."""
+        """Its name with its tune, as one."""
         return f"{self.benchmark} {self.tune}" if self.tune else self.benchmark
 
     @property
@@ -136,6 +146,8 @@ class RunPair(Struct, frozen=True, kw_only=True):
     picture: Picture
     benchmarks: tuple[BenchmarkPair, ...]  # those of both runs, the largest change first
     left_out: tuple[str, ...]  # benchmarks that one of them has alone
+    unmatched: tuple[str, ...]  # benchmarks of both without a place that both have a value of
+    alone: tuple[tuple[int, ...], tuple[int, ...]]  # places that one of them has a value of alone
 
 
 def pair_runs(
@@ -153,11 +165,12 @@ def pair_runs(
     sides = [_medians(run, axis) for run in (before, after)]
     keys = [key for key in sides[0] if key in sides[1] and benchmark in (None, key[0])]
     if not keys:
-        raise InputError(
-            f"{before.name} and {after.name} have no benchmark in common whose copies ended well"
-            f"{'' if measure.is_time else f' with {measure.name} above 0'}"
+        lacking = (
+            "no benchmark in common"
+            if benchmark is None
+            else f"not both {benchmark}, or not in the same tune"
         )
-    left_out = sorted({key[0] for side in sides for key in side if key not in keys})
+        raise InputError(f"{before.name} and {after.name} have {lacking}")
     pairs = [
         BenchmarkPair(
             benchmark=key[0],
@@ -170,15 +183,24 @@ def pair_runs(
         (pair for pair in pairs if pair.places), key=lambda pair: -_largest_change(pair, measure)
     )
     if not shown:
-        raise InputError(f"{before.name} and {after.name} have no {axis} in common")
+        names = f"{before.name} and {after.name}"
+        known = "" if measure.is_time else f" with {measure.name} above 0"
+        raise InputError(f"{names} have no {axis} in common whose copies ended well{known}")
+    first, second = ({name for pair in shown for name in side[pair.key]} for side in sides)
     return RunPair(
         runs=(before.head.run, after.head.run),
         measure=measure,
         axis=axis,
-        picture=_picture(before, after, [pair.benchmark for pair in shown], axis, measure),
+        picture=_picture(before, after, [pair.key for pair in shown], axis, measure),
         benchmarks=tuple(shown),
-        left_out=() if benchmark else tuple(left_out),
+        left_out=() if benchmark else _key_names(sides[0].keys() ^ sides[1].keys()),
+        unmatched=_key_names(pair.key for pair in pairs if not pair.places),
+        alone=(tuple(sorted(first - second)), tuple(sorted(second - first))),
     )
+
+
+def _key_names(keys: Iterable[_Key]) -> tuple[str, ...]:
+    return tuple(sorted(f"{name} {tune}" if tune else name for name, tune in keys))
 
 
 def _largest_change(pair: BenchmarkPair, measure: DrawnMeasure) -> float:
@@ -213,7 +235,7 @@ def _bound_cpus(run: PairedRun) -> set[int]:
 type _PlacePoints = dict[int, MeasuredPoint]  # by the name of the place
 
 
-def _medians(run: PairedRun, axis: str) -> dict[tuple[str, str | None], _PlacePoints]:
+def _medians(run: PairedRun, axis: str) -> dict[_Key, _PlacePoints]:
     """Return by benchmark and place a point with the median value of iterations that count.
 
     Values that are not above 0 are left out: no other is a share of them.
@@ -248,34 +270,21 @@ def _places(before: _PlacePoints, after: _PlacePoints) -> Iterator[PlaceValues]:
         first, second = before[name], after[name]
         yield PlaceValues(
             name=name,
-            node=second.node if second.node is not None else first.node,
+            node=second.node if second.node == first.node else None,
             before=first.value,
             after=second.value,
         )
 
 
 def _picture(
-    before: PairedRun,
-    after: PairedRun,
-    benchmarks: Sequence[str],
-    axis: str,
-    measure: DrawnMeasure,
+    before: PairedRun, after: PairedRun, keys: Sequence[_Key], axis: str, measure: DrawnMeasure
 ) -> Picture:
     """Return the dots of both runs, as if they were two iterations of one."""
     cells: list[MeasuredCell] = []
     labels: list[Label] = []
     for run, iteration in ((before, _BEFORE), (after, _AFTER)):
-        cells += [
-            MeasuredCell(
-                benchmark=key[0],
-                tune=key[1],
-                iteration=iteration,
-                counted=True,
-                points=tuple(points.values()),
-            )
-            for key, points in _medians(run, axis).items()
-            if key[0] in benchmarks
-        ]
+        medians = _medians(run, axis)
+        cells += [_cell_of_run(run, key, iteration, medians[key]) for key in keys]
         # Dots are medians over a run's iterations: what is of one of them says which.
         counted = {cell.iteration for cell in _counted(run)}
         labels += [
@@ -286,18 +295,45 @@ def _picture(
             )
             for label in run.labels
         ]
-    order = {name: place for place, name in enumerate(benchmarks)}
-    cells.sort(key=lambda cell: (order[cell.benchmark], cell.tune or "", cell.iteration))
-    host = f" on {after.head.hostname}" if after.head.hostname else ""
-    runs = f"{before.name} and {after.name}"
+    order = {key: place for place, key in enumerate(keys)}
+    cells.sort(key=lambda cell: (order[cell.key], cell.iteration))
     return picture_of_places(
-        sanitize(f"{measure.caption}, {runs}{host}, {copies_text(after.head.copies)}"),
+        sanitize(f"{measure.caption}, {_run_words(before.head, after.head)}"),
         cells,
         labels,
         measure=measure,
         axis=axis,
         series=(before.name, after.name),
     )
+
+
+def _cell_of_run(run: PairedRun, key: _Key, iteration: int, points: _PlacePoints) -> MeasuredCell:
+    """Return all iterations of a benchmark as one: medians, and what failed in any of them."""
+    cells = [cell for cell in _counted(run) if cell.key == key]
+    copies = {point.copy for point in points.values()}
+    return MeasuredCell(
+        benchmark=key[0],
+        tune=key[1],
+        iteration=iteration,
+        counted=True,
+        points=tuple(points.values()),
+        not_known=tuple(
+            point for cell in cells for point in cell.not_known if point.copy not in copies
+        ),
+        failed=tuple(
+            replace(ended, iteration=iteration) for cell in cells for ended in cell.failed
+        ),
+    )
+
+
+def _run_words(before: RunHead, after: RunHead) -> str:
+    """Return two runs in words: their hosts and copies, once where they are the same."""
+    hosts = [f" on {head.hostname}" if head.hostname else "" for head in (before, after)]
+    first = "" if hosts[0] == hosts[1] else hosts[0]
+    copies = copies_text(after.copies)
+    if before.copies != after.copies:
+        copies = f"{before.copies} and {copies}"
+    return f"run {before.run}{first} and run {after.run}{hosts[1]}, {copies}"
 
 
 # -- What changed, as a table and as JSON ----------------------------------------------------------
@@ -332,6 +368,16 @@ def pair_parts(pair: RunPair) -> Iterator[Part]:
     yield ViewTable(title="", rows=pair.benchmarks, fields=fields)
     if pair.left_out:
         yield f"in one of the runs alone: {', '.join(pair.left_out)}"
+    if pair.unmatched:
+        yield f"no {pair.axis} whose copies ended well in both: {', '.join(pair.unmatched)}"
+    for number, places in zip(pair.runs, pair.alone, strict=True):
+        if places:
+            name = format_copies(places) if pair.axis == "copy" else _cpus_text(places)
+            yield f"drawn of run {number} alone: {name}"
+
+
+def _cpus_text(cpus: Sequence[int]) -> str:
+    return f"CPU{'' if len(cpus) == 1 else 's'} {format_list(cpus)}"
 
 
 def pair_document(pair: RunPair, file: str | None) -> dict[str, object]:
@@ -346,6 +392,8 @@ def pair_document(pair: RunPair, file: str | None) -> dict[str, object]:
         else {"name": measure.name, "unit": measure.unit, "better": measure.better},
         "axis": pair.axis,
         "left_out": list(pair.left_out),
+        "unmatched": list(pair.unmatched),
+        "alone": [list(places) for places in pair.alone],
         "benchmarks": [
             {
                 "benchmark": row.benchmark,
@@ -425,7 +473,7 @@ def _sheet(pair: RunPair, title: str, chart_of: Any) -> str:
         )
         for row in pair.benchmarks
     ]
-    columns = min(len(figures), 3)
+    columns = min(len(figures), _COLUMNS[len(figures) > _MANY_PANELS])
     return sheet_svg(f"{title}, {names}", figures, columns=columns)
 
 

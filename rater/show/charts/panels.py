@@ -304,29 +304,45 @@ def outside_text(dots: Sequence[Dot], measure: DrawnMeasure, most: int = 3) -> s
 
 def not_known_text(panel: Panel) -> str | None:
     """Say which copies ran well and have no value of what is drawn; None: all have one."""
-    copies = sorted({lacking.copy for lacking in panel.not_known})
-    if not copies:
+    by_run = group_by_key(
+        (_run_name(panel, lacking.iteration), lacking.copy) for lacking in panel.not_known
+    )
+    if not by_run:
         return None
     if not panel.dots:
         return f"{panel.measure.name} is not known"
-    long = len(format_list(copies)) > _MOST_LETTERS
-    named = copies_text(len(copies)) if long else formatting.format_copies(copies)
-    return f"{named}: {panel.measure.name} is not known"
+    named = [f"{run}{_copies_named(copies)}" for run, copies in sorted(by_run.items())]
+    return f"{', '.join(named)}: {panel.measure.name} is not known"
 
 
 def failed_text(panel: Panel) -> str | None:
     """Say which copies failed, and which rater stopped, which is no fault of theirs; None: none."""
-    parts = []
     by_cause = group_by_key(
-        (copy_ended.status is CopyStatus.INTERRUPTED, copy_ended.copy)
+        (
+            (
+                _run_name(panel, copy_ended.iteration),
+                copy_ended.status is CopyStatus.INTERRUPTED,
+            ),
+            copy_ended.copy,
+        )
         for _, copy_ended in panel.failed
     )
-    for interrupted, verb in ((False, "failed"), (True, "interrupted")):
-        copies = sorted(set(by_cause.get(interrupted, ())))
-        long = len(format_list(copies)) > _MOST_LETTERS
-        copies_named = copies_text(len(copies)) if long else formatting.format_copies(copies)
-        parts += [f"{copies_named} {verb}"] if copies else []
+    parts = [
+        f"{run}{_copies_named(copies)} {'interrupted' if is_interrupted else 'failed'}"
+        for (run, is_interrupted), copies in sorted(by_cause.items())
+    ]
     return "; ".join(parts) or None
+
+
+def _run_name(panel: Panel, iteration: int) -> str:
+    """Return whose copies those of an iteration are, where they are of several runs."""
+    return f"{panel.series[iteration - 1]}: " if panel.series else ""
+
+
+def _copies_named(numbers: Iterable[int]) -> str:
+    copies = sorted(set(numbers))
+    is_long = len(format_list(copies)) > _MOST_LETTERS
+    return copies_text(len(copies)) if is_long else formatting.format_copies(copies)
 
 
 # -- One panel of the copies' times as JSON values, the same for a page and a file -----------------

@@ -245,8 +245,16 @@ def picture_of_places(
     series: tuple[str, ...],
 ) -> Picture:
     """Return the picture of cells over CPUs or copies, whose iterations 1, 2 are `series`."""
-    points = [point for cell in cells for point in cell.points]
-    homes = {(point.cpu or 0) if axis == "CPU" else point.copy: point.node for point in points}
+    homes: dict[int, int | None] = {}
+    for cell in cells:
+        all_rows: tuple[CopyPoint | MeasuredPoint | CopyEnded, ...]
+        all_rows = (*cell.points, *cell.not_known, *cell.failed)
+        for copy_row in all_rows:
+            name = copy_row.cpu if axis == "CPU" else copy_row.copy
+            if name is not None:
+                # A copy that the two runs had on different nodes has none that is true of both.
+                is_same = homes.setdefault(name, copy_row.node) == copy_row.node
+                homes[name] = copy_row.node if is_same else None
     names = sorted(homes, key=lambda name: (*unknown_last(homes[name]), name))
     nodes_are_known = any(node is not None for node in homes.values())
     frame = _Frame(

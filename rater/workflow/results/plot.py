@@ -15,9 +15,9 @@ from rater.analysis.results.score import summarise
 from rater.analysis.results.series import phase_times
 from rater.record.stored import RunHead, StoredRun
 from rater.show.charts.comparison import cpi_chart, cpi_lines, cpi_svg
-from rater.show.charts.machine import machine_svg
+from rater.show.charts.machine import machine_rows, machine_svg
 from rater.show.charts.measured import measured_cells
-from rater.show.charts.panels import labels_from, picture_svg
+from rater.show.charts.panels import labels_from, panel_values, picture_svg
 from rater.show.charts.picture import picture_document, picture_of
 from rater.show.charts.terminal import print_picture
 from rater.show.charts.timeline import timeline_svg
@@ -78,10 +78,9 @@ def plot(output: Output, run_words: tuple[str, ...], options: PlotOptions) -> in
     """Draw in the terminal or into a file."""
     file = drawing_file(options.file)
     words = run_words or ("last",)
-    others = {"--machine": options.machine, "--timeline": options.timeline}
-    others |= {"--time": options.time, "--cpi": options.cpi}
-    if options.by is not None and any(others.values()):
-        other = next(name for name, is_asked in others.items() if is_asked)
+    of_time = {"--timeline": options.timeline, "--time": options.time, "--cpi": options.cpi}
+    if options.by is not None and any(of_time.values()):
+        other = next(name for name, is_asked in of_time.items() if is_asked)
         raise InputError(
             f"--by {options.by}: {other} draws no other measure; leave one of them out"
         )
@@ -154,12 +153,10 @@ def _draw_other(output: Output, word: str, options: PlotOptions, file: Path | No
         shown = load_report_run(store, store.load(store.find(word)))
     head = shown.run.head
     benchmark = _chosen(options.benchmark, options.iteration, shown.cells, head)
-    data = run_data(shown, {})
     if options.machine:
-        if not data["machine"]:
-            raise InputError(f"run {head.run}: it is not known where its copies ran")
-        svg = machine_svg(data)
+        svg = _machine(shown, options.by)
     else:
+        data = run_data(shown, {})
         svg = timeline_svg(data, _bracket(data, benchmark, options.iteration, head))
     write_drawing(svg, file)
     if output.json:
@@ -167,6 +164,18 @@ def _draw_other(output: Output, word: str, options: PlotOptions, file: Path | No
     else:
         print(f"{options.file}: {option.removeprefix('--')}, run {head.run}")
     return 0
+
+
+def _machine(shown: ReportRun, by: str | None) -> str:
+    """Return the machine of a run as an SVG, its CPUs by the times of copies or another measure."""
+    head = shown.run.head
+    rows = machine_rows(shown.run)
+    if not rows:
+        raise InputError(f"run {head.run}: it is not known where its copies ran")
+    drawn = drawn_by(by, [shown.run], None)
+    picture = picture_of(head, drawn.cells(shown.run), measure=drawn.measure)
+    panels = [panel_values(panel, {}, repeated=False) for panel in picture.panels]
+    return machine_svg(head.run, rows, panels, drawn.measure)
 
 
 def _draw_time(output: Output, word: str, options: PlotOptions, file: Path | None) -> int:

@@ -85,7 +85,7 @@ def _drawing(pair: RunPair, view: PairView, run: StoredRun) -> str:
     if pair.axis != "CPU":
         names = " and ".join(f"run {number}" for number in pair.runs)
         raise InputError(f"--machine: {names} are laid over each other by copy, not by CPU")
-    return pair_machine_svg(machine_rows(run), most_changed(pair), pair.runs)
+    return pair_machine_svg(machine_rows(run), most_changed(pair), pair.runs, pair.measure)
 
 
 def _chosen(word: str | None, runs: Sequence[StoredRun]) -> str | None:

@@ -11,9 +11,13 @@ from xml.etree import ElementTree
 import pytest
 
 from rater.analysis.results.counters import run_counts
+from rater.analysis.results.measure import Better
 from rater.record.events import CopyEnded
 from rater.show.charts.comparison import cpi_chart, cpi_lines, cpi_svg
 from rater.show.charts.machine import machine_rows, machine_svg
+from rater.show.charts.measured import DrawnMeasure
+from rater.show.charts.vega import page_colours
+from rater.system.errors import InputError
 from tests.support.counted_runs import STACK, counted_run
 from tests.support.drawings import needs_vega, texts
 from tests.support.example_runs import copy_row, stored
@@ -23,7 +27,7 @@ _SVG = "{http://www.w3.org/2000/svg}"
 
 def drawn(rows: list[CopyEnded], *panels: dict[str, Any]) -> str:
     """A run of these copies with these times, as `run_data` has them."""
-    return machine_svg({"run": 7, "machine": machine_rows(stored(rows)), "panels": panels})
+    return machine_svg(7, machine_rows(stored(rows)), panels)
 
 
 def panel(
@@ -71,6 +75,21 @@ def test_a_cpu_and_an_lgroup_are_the_medians_of_their_times(
 
     assert titles(svg) == [f"CPU {cpu}: {share}" for cpu, share in enumerate(shares)]
     assert f"NUMA node 0 {lgroup}" in texts(svg)
+
+
+def test_of_a_number_that_is_better_higher_the_lowest_cpu_is_orange() -> None:
+    """A bandwidth of 8 beside 10 is worse: -20 % is orange as a time of +20 % is."""
+    bandwidth = DrawnMeasure(name="bandwidth", unit="MB/s", better=Better.HIGHER)
+    rows = machine_rows(stored([cpu_row(cpu) for cpu in range(3)]))
+    values = [panel((0, 0, 10.0), (1, 0, 8.0), (2, 0, 12.0))]
+    svg = machine_svg(7, rows, values, bandwidth)
+    assert titles(svg) == ["CPU 0: \u00b10.0 %", "CPU 1: \u221220 %", "CPU 2: +20 %"]
+    _, worst, best = re.findall(r'<g class="cpu".*?fill="(#\w+)"', svg, re.DOTALL)
+    colours = page_colours()
+    assert (worst, best) == (colours["hot"], colours["cool"])
+    assert {"better, +20 %", "\u221220 %, worse"} <= set(texts(svg))
+    with pytest.raises(InputError, match="no CPU is known whose copies have bandwidth above 0"):
+        machine_svg(7, rows, [panel((0, 0, -1.0), median=-1.0)], bandwidth)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,18 @@ from msgspec.structs import replace
 
 from rater.analysis.results.copies import group_cells
 from rater.record.events import CopyEnded
+from rater.record.run import CopyStatus
 from rater.record.stored import StoredRun
 from rater.show.charts.measured import measured_cells
-from rater.show.charts.pairs import BenchmarkPair, PairedRun, PlaceValues, pair_document, pair_runs
+from rater.show.charts.pairs import (
+    BenchmarkPair,
+    PairedRun,
+    PlaceValues,
+    pair_document,
+    pair_parts,
+    pair_runs,
+)
+from rater.show.charts.panels import failed_text
 from rater.show.charts.picture import Label
 from rater.system.errors import InputError
 from tests.support.example_runs import copy_row, stored
@@ -61,6 +70,45 @@ def test_unbound_copies_and_others_cpus_are_laid_over_each_other_by_copy() -> No
     elsewhere = pair_runs(side(1, rows_on([0, 1, 2, 3])), side(2, rows_on([4, 5, 6, 7])))
     assert (unbound.axis, elsewhere.axis) == ("copy", "copy")
     assert [place.change for place in elsewhere.benchmarks[0].places] == [0.0] * 4
+
+
+def test_copies_that_two_runs_had_on_other_nodes_have_none_in_their_picture() -> None:
+    """Aligned by copy: the nodes of one run say nothing of the other's copies."""
+    pair = pair_runs(side(1, rows_on([0, 1, 2, 3])), side(2, rows_on([4, 5, 6, 7])))
+    assert pair.picture.groups == ()
+    assert {place.node for place in pair.benchmarks[0].places} == {None}
+
+
+def test_copies_that_failed_in_one_run_are_crosses_of_that_run() -> None:
+    """CPU 3 has no time in run 2, and benchmark z none at all: neither is left out in silence."""
+    names = ("a", "z")
+    good = [copy_row(copy, 10.0, cpu=copy, benchmark=name) for name in names for copy in range(4)]
+    bad = [
+        copy_row(
+            row.copy,
+            10.0,
+            cpu=row.cpu,
+            benchmark=row.benchmark,
+            status=CopyStatus.FAILED if "z" in row.benchmark or row.copy == 3 else CopyStatus.OK,
+        )
+        for row in good
+    ]
+    pair = pair_runs(side(1, good), side(2, bad))
+    (panel,) = pair.picture.panels
+    assert failed_text(panel) == "run 2: copy 3 failed"
+    assert [place for place, _ in panel.failed] == [3]
+    assert (pair.unmatched, pair.left_out, pair.alone) == (("z base",), (), ((3,), ()))
+    said = [part for part in pair_parts(pair) if isinstance(part, str)]
+    assert said == ["no CPU whose copies ended well in both: z base", "drawn of run 1 alone: CPU 3"]
+    with pytest.raises(InputError, match="have no CPU in common whose copies ended well"):
+        pair_runs(side(1, good), side(2, bad), benchmark="z")
+
+
+def test_runs_with_other_numbers_of_copies_say_both_and_which_cpus_one_has_alone() -> None:
+    pair = pair_runs(side(1, rows_on([0, 1]), 2), side(2, rows_on([0, 1, 2, 3]), 4))
+    assert pair.picture.title.endswith("run 1 and run 2 on h, 2 and 4 copies")
+    assert (pair.axis, pair.alone) == ("CPU", ((), (2, 3)))
+    assert "drawn of run 2 alone: CPUs 2-3" in list(pair_parts(pair))
 
 
 def test_runs_with_neither_cpus_nor_copies_in_common_are_refused() -> None:

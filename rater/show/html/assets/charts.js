@@ -96,9 +96,9 @@ async function drawPair() {
     const d = panel.dots;
     const rows = d.s.map((s, i) => ({s, place: d.place[i], kind: d.kind[i], it: d.it[i], shade: pair.shades[d.it[i] - 1],
       card: [named(pair.axis === 'CPU' ? d.cpu[i] : d.copy[i], d.node[i]), 'run ' + pair.runs[d.it[i] - 1] + ': ' + timeText(s), panel.title]}));
-    return {title: panel.title, words: [...panel.labels.map((one) => one.text), ...panel.outside],
+    return {title: panel.title, words: [...panel.labels.map((one) => one.text), ...panel.outside, panel.failedText, panel.notKnown].filter(Boolean),
       signals: {places: pair.places, low: panel.low, high: panel.high, median: panel.median, dot: pair.places > 200 ? 4 : pair.places > 60 ? 7 : 12},
-      data: {rows, groups: groups.map((one) => ({...one})), ticks: panel.ticks.map(([value, seconds, share]) => ({value, seconds, share}))}};
+      data: {rows, groups: groups.map((one) => ({...one})), failed: panel.failed.map(([place]) => ({place})), ticks: panel.ticks.map(([value, seconds, share]) => ({value, seconds, share}))}};
   });
   await drawPanels('pair-places', 'panel', panels, 'times of the copies in both runs', ({signals, data}, x, y) =>
     data.rows.map((row) => ({x: x(row.place), y: y(Math.min(signals.high, Math.max(signals.low, row.s))), card: row.card, mark: {place: row.place, s: row.s}})));
