@@ -13,7 +13,7 @@ from rater.analysis.results.gates import (
     GateVerdict,
     more_text,
 )
-from rater.analysis.stats.intervals import RatioInterval
+from rater.analysis.stats.intervals import Decision, RatioInterval
 from rater.text.values import percent
 
 _MOST_ROUNDS = 1000  # more of them are no way out
@@ -82,12 +82,26 @@ def _judge(name: str, speedup: RatioInterval, limit: float) -> GateVerdict:
     if speedup.low is None:
         return GateVerdict(answer=GateAnswer.OPEN, reason=f"{name}: one run of a side")
     if speedup.low > 1 - limit:
+        if _is_by_luck(speedup, limit):
+            doubts = "; ".join(speedup.doubts)
+            return GateVerdict(answer=GateAnswer.OPEN, reason=f"{name}: inconclusive: {doubts}")
         return EXCLUDED
     seen = f"{percent(1 - speedup.low)} % worse is possible, {percent(limit)} % was asked"
     way_out = more_text(speedup.count, _rounds_needed(speedup, limit), "round")
     return GateVerdict(
         answer=GateAnswer.OPEN, reason=f"{name}: {seen}{f': {way_out}' if way_out else ''}"
     )
+
+
+def _is_by_luck(speedup: RatioInterval, limit: float) -> bool:
+    """Tell whether only a better measured value excludes a share, of rounds that depend.
+
+    The interval is wider than what was asked: had both sides measured the same, it would exclude
+    nothing. Of rounds that depend on each other such a value is chance.
+    """
+    if speedup.verdict is not Decision.UNKNOWN or not speedup.doubts or speedup.low is None:
+        return False
+    return math.log(speedup.ratio / speedup.low) > -math.log(1 - limit)
 
 
 def _rounds_needed(speedup: RatioInterval, limit: float) -> int | None:

@@ -148,6 +148,19 @@ def test_a_comparison_passes_where_the_interval_excludes_what_was_asked(
     assert gate_status(verdicts) == status
 
 
+@pytest.mark.parametrize(("least", "status"), [(0.02, 3), (0.2, 0)])
+def test_no_gate_passes_by_luck_of_rounds_that_depend_on_each_other(
+    least: float, status: int
+) -> None:
+    """Two states of a machine: the interval of 0.986 to 1.21 excludes 2 % by its ratio alone."""
+    base = point("old", *brackets(1, [10.3, 10.4, 10.3, 10.4, 11.5, 11.6, 11.5, 11.6]))
+    new = point("new", *brackets(20, [10.0] * 8))
+    verdicts = [*judge_comparison(compare([base, new]), least)]
+    assert gate_status(verdicts) == status
+    if status == 3:
+        assert verdicts[0].reason.endswith(": inconclusive: rounds not independent")
+
+
 def test_repeats_follow_the_square_of_what_is_asked() -> None:
     assert repeats_needed(6, 0.04, 0.02) == 24
     assert repeats_needed(6, 0.02, 0.04) is None  # so many are there
