@@ -10,11 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rater.plan.request import Request
-from rater.plan.topology import PU, Topology
+from rater.plan.topology import Topology
 from rater.text.cpuset import format_list
 
 TAG, PROBE = "checkup", "probe"  # tags of its runs
-STEPS = 5  # intensities of load, as suites/memory/matrix.c has them
+LOADS = 5  # intensities of load, as suites/memory/matrix.c has them
 _SUITE = "matrix"
 _MB = 1 << 20
 # STREAM asks for four times the caches of all CPUs that take part.
@@ -56,7 +56,7 @@ class CheckupProbe(StrEnum):
 
 
 # Windows one after another in a turn, as matrix.c has them.
-_WINDOWS = {CheckupProbe.LATENCY: 2, CheckupProbe.LOADED: STEPS}
+_WINDOWS = {CheckupProbe.LATENCY: 2, CheckupProbe.LOADED: LOADS}
 
 
 class CheckupLimits(Struct, frozen=True, kw_only=True):
@@ -80,7 +80,6 @@ class CheckupPoint(Struct, frozen=True, kw_only=True):
     memory_nodes: tuple[int, ...] = ()  # each CPU has a copy for each of them; empty: its own node
     places: tuple[tuple[int, ...], ...] = ()  # of each copy; equal ones work at the same time
     bytes: int = 0  # of a copy's working set
-    leaders: tuple[int, ...] = ()  # copies that wait for their loads while the others read
 
     @property
     def turns(self) -> tuple[int, ...]:
@@ -89,9 +88,27 @@ class CheckupPoint(Struct, frozen=True, kw_only=True):
         return tuple(order[place] for place in self.places)
 
     @property
+    def leaders(self) -> tuple[int, ...]:
+        """The first copy of each turn: it waits for its loads while the others read."""
+        return tuple(self.places.index(place) for place in dict.fromkeys(self.places))
+
+    @property
     def windows(self) -> int:
         """How many windows there are one after another."""
         return _WINDOWS.get(self.probe, 1) * len(set(self.places))
+
+    def windows_s(self, window: int) -> float:
+        """Return how long its windows, of so many milliseconds, take together."""
+        return self.windows * window * _WINDOW_WITH_GAP / 1e3
+
+
+def usable_cpus(topology: Topology) -> dict[int, tuple[int, ...]]:
+    """Return the CPUs of each node with memory that rater may use, a thread of each core first."""
+    return {
+        domain.node: tuple(pu.os for pu in sorted(domain.pus, key=lambda pu: (pu.rank, pu.os)))
+        for domain in sorted(topology.domains, key=lambda domain: domain.node or 0)
+        if domain.node is not None
+    }
 
 
 def checkup_points(
@@ -105,23 +122,17 @@ def checkup_points(
     most_of_node = max(map(len, cpus_by_node.values()))
     if most_of_node > 1:
         points += _matrices(CheckupProbe.BANDWIDTH, cpus_by_node, shared_bytes, room)
-        cpus = tuple(cpu for of_node in cpus_by_node.values() for cpu in of_node)
-        size = min([alone_bytes, *(room.get(node, 0) // most_of_node for node in cpus_by_node)])
         loaded = CheckupPoint(
             probe=CheckupProbe.LOADED,
-            cpus=cpus,
-            places=tuple((node,) for node, of_node in cpus_by_node.items() for _ in of_node),
-            bytes=size,
-            leaders=tuple(cpus.index(cpu) for (cpu,) in firsts.values()),
+            cpus=tuple(cpu for cpus in cpus_by_node.values() for cpu in cpus),
+            places=tuple((node,) for node, cpus in cpus_by_node.items() for _ in cpus),
+            bytes=min([alone_bytes, *(room.get(it, 0) // most_of_node for it in cpus_by_node)]),
         )
-        points += [loaded] if size >= _LEAST_WORKING_SET else []
-    core_cpus = {pu.core: pu.os for pu in sorted(topology.pus, key=lambda pu: -pu.rank)}
-    cores = tuple(sorted(core_cpus.values()))
+        points += [loaded] if loaded.bytes >= _LEAST_WORKING_SET else []
+    cores = tuple(sorted(min(core, key=lambda pu: pu.rank).os for core in topology.cores))
+    places = tuple((cpu,) for cpu in cores)
     core_point = CheckupPoint(
-        probe=CheckupProbe.CORE,
-        cpus=cores,
-        places=tuple((cpu,) for cpu in cores),
-        bytes=_LEAST_WORKING_SET,
+        probe=CheckupProbe.CORE, cpus=cores, places=places, bytes=_LEAST_WORKING_SET
     )
     return (*points, core_point, CheckupPoint(probe=CheckupProbe.MIX))
 
@@ -133,7 +144,7 @@ def _matrices(
     room: Mapping[int, int],
 ) -> Iterator[CheckupPoint]:
     """Yield runs in which each CPU has a copy for the memory of each node."""
-    node_by_cpu = {cpu: node for node, of_node in cpus_by_node.items() for cpu in of_node}
+    node_by_cpu = {cpu: node for node, cpus in cpus_by_node.items() for cpu in cpus}
     copies = len(node_by_cpu)
     fitting = [node for node in sorted(room) if room[node] // copies >= _LEAST_WORKING_SET]
     for nodes in batched(fitting, max(1, _MOST_COPIES // copies)):
@@ -154,30 +165,12 @@ def _working_sets(topology: Topology) -> tuple[int, int]:
     return alone, max(_CACHE_TIMES * size // max(sharers, 1), _LEAST_SHARED)
 
 
-def usable_cpus(topology: Topology) -> dict[int, tuple[int, ...]]:
-    """Return the CPUs of each node with memory that rater may use, a thread of each core first."""
-
-    def order(pu: PU) -> tuple[int, int]:
-        return (pu.rank, pu.os)
-
-    cpus: dict[int, list[int]] = {}
-    for pu in sorted(topology.pus, key=order):
-        if pu.node is not None:
-            cpus.setdefault(pu.node, []).append(pu.os)
-    return {node: tuple(cpus[node]) for node in sorted(cpus)}
-
-
 def window_ms(points: Sequence[CheckupPoint], *, round_s: float, fixed_s: float) -> int:
     """Return how long a window of a round may be; `fixed_s`: of the round beside its windows."""
     windows = sum(point.windows for point in points)
     wanted_ms = 1e3 * (round_s - fixed_s) / max(windows * _WINDOW_WITH_GAP, 1)
     least, most = _WINDOW_MS
     return round(min(max(wanted_ms, 1e3 * _OF_FIXED * fixed_s / len(points), least), most))
-
-
-def windows_s(point: CheckupPoint, window: int) -> float:
-    """Return how long all windows of a run take together."""
-    return point.windows * window * _WINDOW_WITH_GAP / 1e3
 
 
 def request_of_point(
@@ -187,14 +180,8 @@ def request_of_point(
     tags = (*request.tags, (PROBE, point.probe))
     if point.probe is CheckupProbe.MIX:
         return replace(request, suites=(limits.mix,), size=limits.mix_size, iterations=3, tags=tags)
-    environment = {
-        "MATRIX_KIB": str(point.bytes >> 10),
-        "MATRIX_WINDOW_MS": str(window),
-        "MATRIX_TURNS": ",".join(map(str, point.turns)),
-        "MATRIX_LEADERS": ",".join(map(str, point.leaders)),
-    }
     # Copies are looked at twice while they take turns: more costs those that share a CPU.
-    proof_s = max(windows_s(point, window) / 2.5, _LEAST_PROOF_S)
+    proof_s = max(point.windows_s(window) / 2.5, _LEAST_PROOF_S)
     memory = f"bind:each={format_list(point.memory_nodes)}" if point.memory_nodes else "local"
     return replace(
         request,
@@ -203,7 +190,12 @@ def request_of_point(
         copies=str(len(point.places)),
         layout=f"list:{','.join(map(str, point.cpus))}",
         memory=memory,
-        environment=tuple((name, value) for name, value in environment.items() if value),
+        environment=(
+            ("MATRIX_KIB", str(point.bytes >> 10)),
+            ("MATRIX_WINDOW_MS", str(window)),
+            ("MATRIX_TURNS", ",".join(map(str, point.turns))),
+            ("MATRIX_LEADERS", ",".join(map(str, point.leaders))),
+        ),
         proof=f"{proof_s:.2f}",
         tags=tags,
     )

@@ -14,7 +14,6 @@ from rater.plan.checkup import (
     request_of_point,
     usable_cpus,
     window_ms,
-    windows_s,
 )
 from rater.plan.request import Request
 from rater.plan.topology import Topology
@@ -87,7 +86,7 @@ def test_rounds_take_as_long_as_promised_on_machines_of_up_to_eight_nodes(
     points = points_of(described)
     fixed_s = 1.5 * len(points)  # of a round: a run takes so long beside its windows
     window = window_ms(points, round_s=limits.total_s / limits.rounds, fixed_s=fixed_s)
-    round_s = fixed_s + sum(windows_s(point, window) for point in points)
+    round_s = fixed_s + sum(point.windows_s(window) for point in points)
     assert window >= 50
     assert limits.rounds * round_s < limits.total_s + 1
 
@@ -106,5 +105,6 @@ def test_a_point_says_by_the_environment_whose_turn_comes_when() -> None:
         "MATRIX_KIB": str(point.bytes >> 10),
         "MATRIX_WINDOW_MS": "40",
         "MATRIX_TURNS": "0,1,2,3",
+        "MATRIX_LEADERS": "0,1,2,3",
     }
     assert dict(request.tags) == {"probe": "node-latency"}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from statistics import fmean, median
 
 from msgspec import Struct
 
 from rater.analysis.stats.estimate import t_quantile
+from rater.text.values import group_by_key
 
 ALPHA = 0.01  # of all places together: so often one is named though none is worse
 _POWER_Z = 0.84  # normal quantile of 80 %: the share of such differences that is found
@@ -84,6 +85,29 @@ def judge_cells[Place: tuple[int, ...]](
     return CellsJudgement(
         cells=tuple(cells), visible=None if visible is None else max(visible, FLOOR)
     )
+
+
+def cells_by_line(
+    cells: Sequence[PlaceValue], lines_of: Callable[[tuple[int, ...]], Sequence[Hashable]]
+) -> Iterator[tuple[PlaceValue, ...]]:
+    """Yield the cells in as few groups as they need, of which each is on one line.
+
+    `lines_of` returns the lines of a place: its row and its column. Cells of one line that are
+    slow together have one cause.
+    """
+    rest = [*cells]
+    while rest:
+        lines = group_by_key(
+            (line, cell) for cell in rest for line in enumerate(lines_of(cell.place))
+        )
+        longest = max(lines.values(), key=len)
+        yield tuple(longest)
+        rest = [cell for cell in rest if cell not in longest]
+
+
+def mean_worse(cells: Sequence[PlaceValue]) -> float:
+    """Return how much worse cells are together: the mean of their ratios to their peers."""
+    return math.expm1(fmean(math.log1p(cell.worse or 0.0) for cell in cells))
 
 
 def _log_ratio(value: float, others: Sequence[float]) -> float:

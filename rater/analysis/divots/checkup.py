@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
 
-from rater.analysis.divots.cells import FEWEST_ROUNDS, MOST_VISIBLE, CellsJudgement, judge_cells
+from rater.analysis.divots.cells import (
+    FEWEST_ROUNDS,
+    MOST_VISIBLE,
+    CellsJudgement,
+    cells_by_line,
+    judge_cells,
+    mean_worse,
+)
 from rater.analysis.divots.model.finding import Analysis, Kind, RecurringDivot
 from rater.analysis.doctor.findings import DoctorFinding, DoctorVerdict
 from rater.analysis.results.cpu_use import run_counters
@@ -21,19 +28,18 @@ from rater.analysis.results.disturbed import (
 )
 from rater.analysis.results.gates import GateAnswer, status_of_answers
 from rater.analysis.results.placement import PlacementVerdict, RunProof
-from rater.plan.checkup import STEPS, CheckupPoint, CheckupProbe
+from rater.plan.checkup import LOADS, CheckupPoint, CheckupProbe
 from rater.plan.topology import Topology
-from rater.record.events import CopyEnded
-from rater.record.stored import RunHead, StoredRun
+from rater.record.stored import StoredRun
+from rater.text.cpuset import cpus_text, format_list, nodes_text
 from rater.text.values import group_by_key, percent, truncate_list
 
-_SUMMED = ("latency", "bandwidth", "rate")  # metrics of a place with one copy, or of all together
 _OTHER_LOAD = "other load"  # the doctor's check whose fault passes by itself
 _LEAST_OF_PEAK = 0.5  # of what channels transfer: reads by all CPUs reach 70 to 90 %
 # Times what the firmware promises: walks of page tables come on top.
 _MOST_LATENCY = 2.0
+_UNREAD = "unread."  # names of facts that could not be read, as `rater.run.host.hardware` has them
 _MIB = 1 << 20  # the kernel's numaperf.rst: bandwidth is in MiB/s
-_LATENCY, _BANDWIDTH = "latency of memory, one CPU", "bandwidth, all CPUs of a node"
 
 
 class CheckupVerdict(StrEnum):
@@ -46,13 +52,29 @@ class CheckupVerdict(StrEnum):
 
 
 class CheckupSection(Struct, frozen=True, kw_only=True):
-    """One section; `cells` are those of a matrix in `unit`."""
+    """One section: what is to be looked at, what stands against a verdict, what else is said."""
 
     name: str
-    verdict: CheckupVerdict
-    lines: tuple[str, ...]
-    unit: str = ""
-    cells: CellsJudgement | None = None
+    found: tuple[str, ...] = ()
+    obstacles: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    is_judged: bool = True  # False: there was nothing to compare with
+    unit: str = ""  # of the cells
+    cells: CellsJudgement = CellsJudgement(cells=(), visible=None)
+
+    @property
+    def verdict(self) -> CheckupVerdict:
+        """A slow place counts before an obstacle, and this before all that is well."""
+        if self.found:
+            return CheckupVerdict.LOOK
+        if self.obstacles:
+            return CheckupVerdict.UNKNOWN
+        return CheckupVerdict.PASS if self.is_judged else CheckupVerdict.SHOWN
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The reasons of the verdict, and what else is said."""
+        return (*self.obstacles, *self.found, *self.notes)
 
 
 class CheckupMeasure(Struct, frozen=True):
@@ -60,7 +82,7 @@ class CheckupMeasure(Struct, frozen=True):
 
     name: str
     probe: CheckupProbe
-    metric: str
+    metrics: tuple[str, ...]  # one of a place, or one of it at each load
     unit: str
 
     @property
@@ -68,60 +90,55 @@ class CheckupMeasure(Struct, frozen=True):
         """Whether it is a time; the others are rates."""
         return self.unit == "ns"
 
+    def cpus_text(self, numbers: Iterable[int]) -> str:
+        """Return CPUs in words, by the first numbers of their places."""
+        if self.probe is CheckupProbe.CORE:
+            return cpus_text(numbers)
+        return f"CPUs of {nodes_text(numbers)}"
 
+
+_LINES = tuple(f"line{load}" for load in range(1, LOADS + 1))
 MEASURES = (
-    CheckupMeasure(_LATENCY, CheckupProbe.LATENCY, "latency", "ns"),
-    CheckupMeasure("bandwidth, one CPU", CheckupProbe.LATENCY, "bandwidth", "GB/s"),
-    CheckupMeasure(_BANDWIDTH, CheckupProbe.BANDWIDTH, "bandwidth", "GB/s"),
-    CheckupMeasure("loaded latency, five loads", CheckupProbe.LOADED, "line", "ns"),
-    CheckupMeasure("each core alone", CheckupProbe.CORE, "rate", "per us"),
+    CheckupMeasure("latency of memory, one CPU", CheckupProbe.LATENCY, ("latency",), "ns"),
+    CheckupMeasure("bandwidth, one CPU", CheckupProbe.LATENCY, ("bandwidth",), "GB/s"),
+    CheckupMeasure("bandwidth, all CPUs of a node", CheckupProbe.BANDWIDTH, ("bandwidth",), "GB/s"),
+    CheckupMeasure("loaded latency, five loads", CheckupProbe.LOADED, _LINES, "ns"),
+    CheckupMeasure("each core alone", CheckupProbe.CORE, ("rate",), "per us"),
 )
+_LATENCY, _BANDWIDTH = MEASURES[0].name, MEASURES[2].name  # those that are rated
 
 
 class PlaceReading(Struct, frozen=True, kw_only=True):
     """What one place gave in one round."""
 
-    metric: str
+    measure: CheckupMeasure
     place: tuple[int, ...]
     value: float
-    taken: bool  # others took more than `OTHERS_COST` of the time that its copies wanted a CPU
+    is_taken: bool  # others took more than `OTHERS_COST` of the time that its copies wanted a CPU
+    is_proved: bool  # its copies and their memory were where the plan put them
 
 
-class ProbeRun(Struct, frozen=True, kw_only=True):
-    """What a run of a checkup tells."""
-
-    run: int
-    probe: CheckupProbe
-    round: int
-    readings: tuple[PlaceReading, ...]
-    copies: int
-    placed: int  # of these so many were where the plan put them, by proof
-
-
-def probe_run(
-    run: StoredRun, proof: RunProof | None, point: CheckupPoint, round_number: int
-) -> ProbeRun:
-    """Return what a run of suite `matrix` tells of its places."""
+def readings_of(
+    run: StoredRun, proof: RunProof | None, point: CheckupPoint
+) -> Iterator[PlaceReading]:
+    """Yield what a run of suite `matrix` tells of its places, its copies in their order."""
     shares = _shares_by_cpu(run)
+    proved = {it.copy for it in proof.with_verdict(PlacementVerdict.MET)} if proof else set()
     copies_by_place = group_by_key((point.places[copy.copy], copy) for copy in run.copies)
-    readings = [
-        PlaceReading(
-            metric=metric,
-            place=place_of_value,
-            value=value,
-            taken=max(shares[copy.cpu] for copy in copies) >= OTHERS_COST,
-        )
-        for place, copies in copies_by_place.items()
-        for metric, place_of_value, value in _values(place, copies, point.leaders)
-    ]
-    return ProbeRun(
-        run=run.head.run,
-        probe=point.probe,
-        round=round_number,
-        readings=tuple(readings),
-        copies=len(run.copies),
-        placed=len(proof.with_verdict(PlacementVerdict.MET)) if proof else 0,
-    )
+    for measure in MEASURES:
+        for place, copies in copies_by_place.items() if measure.probe is point.probe else ():
+            # Rates of the copies add up. Of copies that share a load the first one has the time.
+            told = copies[:1] if measure.higher_is_worse else copies
+            for load, metric in enumerate(measure.metrics, 1):
+                values = [value for copy in told for name, value in copy.metrics if name == metric]
+                if len(values) == len(told):
+                    yield PlaceReading(
+                        measure=measure,
+                        place=(*place, load) if len(measure.metrics) > 1 else place,
+                        value=sum(values),
+                        is_taken=max(shares[copy.cpu] for copy in copies) >= OTHERS_COST,
+                        is_proved=all(copy.copy in proved for copy in copies),
+                    )
 
 
 def _shares_by_cpu(run: StoredRun) -> dict[int | None, float]:
@@ -140,92 +157,90 @@ def _shares_by_cpu(run: StoredRun) -> dict[int | None, float]:
     return {cpu: lost_s[cpu] / ((ran_s[cpu] + lost_s[cpu]) or 1.0) for cpu in ran_s}
 
 
-def _values(
-    place: tuple[int, ...], copies: Sequence[CopyEnded], leaders: Container[int]
-) -> Iterator[tuple[str, tuple[int, ...], float]]:
-    """Yield metric, place and value: of all copies together, or of the leader at each load."""
-    metrics_by_copy = {copy.copy: dict(copy.metrics) for copy in copies}
-    for metric in _SUMMED:
-        known = [metrics[metric] for metrics in metrics_by_copy.values() if metric in metrics]
-        if len(known) == len(copies):
-            yield metric, place, sum(known)
-    for copy, metrics in metrics_by_copy.items():
-        for step in range(1, STEPS + 1):
-            if copy in leaders and f"line{step}" in metrics:
-                yield "line", (*place, step), metrics[f"line{step}"]
-
-
 # -- Sections --------------------------------------------------------------------------------------
 
 
 def measure_section(
-    measure: CheckupMeasure, runs: Iterable[ProbeRun], topology: Topology
+    measure: CheckupMeasure, readings: Iterable[PlaceReading], topology: Topology
 ) -> CheckupSection | None:
     """Return the section of a measure, or None if nothing of it could be run."""
-    of_probe = sorted((run for run in runs if run.probe is measure.probe), key=lambda it: it.round)
-    if not of_probe:
-        return None
-    readings = group_by_key(
-        (reading.place, reading)
-        for run in of_probe
-        for reading in run.readings
-        if reading.metric == measure.metric
+    by_place = group_by_key(
+        (reading.place, reading) for reading in readings if reading.measure == measure
     )
+    if not by_place:
+        return None
     disturbed = {
         place
-        for place, of_place in readings.items()
-        if mostly_disturbed([reading.taken for reading in of_place], "round")
+        for place, of_place in by_place.items()
+        if mostly_disturbed([reading.is_taken for reading in of_place], "round")
+    }
+    # A place that others disturbed is shown, but is no peer of any.
+    peers = {
+        place: place if place in disturbed else _peers(place, measure, topology)
+        for place in by_place
     }
     judgement = judge_cells(
-        {place: [reading.value for reading in readings[place]] for place in readings},
-        # A place that others disturbed is shown, but is no peer of any.
-        {
-            place: place if place in disturbed else _peers(place, measure, topology)
-            for place in readings
-        },
+        {place: [reading.value for reading in of_place] for place, of_place in by_place.items()},
+        peers,
         higher_is_worse=measure.higher_is_worse,
     )
     obstacles: list[str] = []
     if disturbed:
-        firsts = sorted({place[0] for place in disturbed})
-        cpus = truncate_list([cpus_text(first, measure.probe) for first in firsts])
+        cpus = measure.cpus_text({place[0] for place in disturbed})
         obstacles.append(f"others took more than {percent(OTHERS_COST, 0)} % of {cpus}")
-    copies, placed = sum(run.copies for run in of_probe), sum(run.placed for run in of_probe)
-    if placed < copies:
+    proofs = [reading.is_proved for of_place in by_place.values() for reading in of_place]
+    if not all(proofs):
         obstacles.append(
-            f"{copies - placed} of {copies} copies without proof of their CPUs and memory"
+            f"{proofs.count(False)} of {len(proofs)} measurements without proof of their CPUs "
+            "and memory"
         )
-    if min(map(len, readings.values()), default=0) < FEWEST_ROUNDS:
+    if min(map(len, by_place.values())) < FEWEST_ROUNDS:
         obstacles.append(f"fewer than {FEWEST_ROUNDS} rounds were measured of each place")
-    if judgement.visible is not None and judgement.visible > MOST_VISIBLE:
+    notes = []
+    if judgement.visible is None and not disturbed:
+        notes.append("nothing to compare with: no two places are alike")
+    elif judgement.visible is not None and judgement.visible > MOST_VISIBLE:
         obstacles.append("rounds differ so much that a place twice as bad could hide")
-    verdict = CheckupVerdict.SHOWN if judgement.visible is None else CheckupVerdict.PASS
-    if judgement.slow:
-        verdict = CheckupVerdict.LOOK
-    elif obstacles:
-        verdict = CheckupVerdict.UNKNOWN
+    elif judgement.visible is not None:
+        notes.append(f"{percent(judgement.visible, 0)} % would be seen of one place")
     return CheckupSection(
         name=measure.name,
-        verdict=verdict,
-        lines=(*obstacles, *_cell_lines(judgement, measure, is_compared=not disturbed)),
+        found=tuple(_describe_slow(judgement, measure, topology)),
+        obstacles=tuple(obstacles),
+        notes=tuple(notes),
+        is_judged=judgement.visible is not None,
         unit=measure.unit,
         cells=judgement,
     )
 
 
-def _cell_lines(
-    judgement: CellsJudgement, measure: CheckupMeasure, *, is_compared: bool
+def _describe_slow(
+    judgement: CellsJudgement, measure: CheckupMeasure, topology: Topology
 ) -> Iterator[str]:
-    """Yield the slow places, and how large a difference would be seen."""
-    for cell in judgement.slow:
-        yield (
-            f"{place_text(cell.place, measure.probe)}: {cell.value:.4g} {measure.unit}, "
-            f"{percent(cell.worse, 0)} % worse than its peers"
-        )
-    if judgement.visible is None and is_compared:
-        yield "nothing to compare with: no two places are alike"
-    elif judgement.visible is not None and judgement.visible <= MOST_VISIBLE:
-        yield f"{percent(judgement.visible, 0)} % would be seen of one place"
+    """Yield the slow places; those that have a node in common are one, with one size."""
+
+    def lines_of(place: tuple[int, ...]) -> Sequence[Hashable]:
+        return place if len(place) > 1 else [_node_of(place[0], topology)]
+
+    nodes = {cell.place[-1] for cell in judgement.cells}
+    for cells in cells_by_line(judgement.slow, lines_of):
+        firsts, lasts = ({cell.place[axis] for cell in cells} for axis in (0, -1))
+        place = measure.cpus_text(firsts)
+        if measure.probe is CheckupProbe.CORE:
+            place = f"{place} (node {_node_of(min(firsts), topology)})"
+        elif measure.probe is CheckupProbe.LOADED:
+            place = f"{place} at load {format_list(lasts)} of {LOADS}"
+        else:
+            memory = f"all {len(nodes)} nodes" if lasts == nodes else nodes_text(lasts)
+            place = f"{place}, memory of {memory}"
+        values = [f"{cell.value:.4g}" for cell in sorted(cells, key=lambda cell: cell.value)]
+        span = " to ".join(dict.fromkeys([values[0], values[-1]]))
+        worse = f"{percent(mean_worse(cells), 0)} % worse than"
+        yield f"{place}: {span} {measure.unit}, {worse} {'their' if values[1:] else 'its'} peers"
+
+
+def _node_of(cpu: int, topology: Topology) -> int | None:
+    return topology.by_cpu[cpu].node if cpu in topology.by_cpu else None
 
 
 def _peers(place: tuple[int, ...], measure: CheckupMeasure, topology: Topology) -> Hashable:
@@ -242,36 +257,21 @@ def _peers(place: tuple[int, ...], measure: CheckupMeasure, topology: Topology) 
     return cpus, distance, memory.default and bool(memory.cpus)
 
 
-def place_text(place: tuple[int, ...], probe: CheckupProbe) -> str:
-    """Return a place in words: `CPUs of node 1, memory of node 3`."""
-    if probe is CheckupProbe.LOADED:
-        return f"node {place[0]} at load {place[1]} of {STEPS}"
-    memory = f", memory of node {place[1]}" if len(place) > 1 else ""
-    return f"{cpus_text(place[0], probe)}{memory}"
-
-
-def cpus_text(number: int, probe: CheckupProbe) -> str:
-    """Return the CPUs of a place in words, by the first number of the place."""
-    return f"CPU {number}" if probe is CheckupProbe.CORE else f"CPUs of node {number}"
-
-
 def doctor_section(findings: Sequence[DoctorFinding], tuned: Mapping[str, str]) -> CheckupSection:
     """Return what the doctor found, without what is set for the time of the checkup."""
-    bad = [
-        finding
+    faults = {
+        finding.check: f"{finding.check}: {finding.seen}"
         for finding in findings
         if finding.verdict is DoctorVerdict.BAD
         and not (finding.settings and {name for name, _ in finding.settings} <= tuned.keys())
-    ]
+    }
+    passing = faults.pop(_OTHER_LOAD, None)
     consider = sum(finding.verdict is DoctorVerdict.CONSIDER for finding in findings)
-    lines = [f"{finding.check}: {finding.seen}" for finding in bad]
-    verdict = CheckupVerdict.LOOK if bad else CheckupVerdict.PASS
-    if [finding.check for finding in bad] == [_OTHER_LOAD]:
-        verdict = CheckupVerdict.UNKNOWN
     return CheckupSection(
         name="doctor",
-        verdict=verdict,
-        lines=(*lines, f"{consider} to consider: `rater doctor`"),
+        found=tuple(faults.values()),
+        obstacles=(passing,) if passing else (),
+        notes=(f"{consider} to consider: `rater doctor`",),
     )
 
 
@@ -282,24 +282,22 @@ def facts_section(
 
     `sections` are those of measures. A section that cannot tell is not rated.
     """
-    rated = {
+    had = {
         section.name: {cell.place: cell.value for cell in section.cells.cells}
         for section in sections
-        if section.cells and section.verdict is not CheckupVerdict.UNKNOWN
+        if section.verdict is not CheckupVerdict.UNKNOWN
     }
-    bandwidth, latency = (rated.get(name, {}) for name in (_BANDWIDTH, _LATENCY))
-    ratings = [*_ratings(settings, bandwidth, latency)]
-    odd = [*_odd_modules(settings), *(text for text, is_met in ratings if not is_met)]
-    lines = [text for text, is_met in ratings if is_met]
-    is_judged = bool(ratings) or "dimms.found" in settings
-    verdict = CheckupVerdict.PASS if is_judged else CheckupVerdict.SHOWN
-    unknown = [name.removeprefix("unread.") for name in settings if name.startswith("unread.")]
-    if unknown:
-        lines.append(f"not known: {', '.join(unknown)} (`rater topo --facts`)")
+    ratings = [*_ratings(settings, had.get(_BANDWIDTH, {}), had.get(_LATENCY, {}))]
+    unread = [
+        f"{name.removeprefix(_UNREAD)} not known: {reason}"
+        for name, reason in settings.items()
+        if name.startswith(_UNREAD)
+    ]
     return CheckupSection(
         name="facts of the machine",
-        verdict=CheckupVerdict.LOOK if odd else verdict,
-        lines=(*odd, *lines),
+        found=(*_odd_modules(settings), *(text for text, is_met in ratings if not is_met)),
+        notes=(*(text for text, is_met in ratings if is_met), *unread),
+        is_judged=bool(ratings) or "dimms.found" in settings,
     )
 
 
@@ -336,7 +334,7 @@ def _ratings(
         for initiator in initiators.split(",") if match else ():
             assert match is not None
             place = (int(initiator), int(match[2]))
-            where = place_text(place, CheckupProbe.LATENCY)
+            where = f"CPUs of node {place[0]}, memory of node {place[1]}"
             promised = settings.get(f"{match[1]}read_bandwidth_mb_s")
             if promised and place in bandwidth:
                 text, is_met = _read_of(bandwidth[place], int(promised) * _MIB / 1e9, "promised")
@@ -354,21 +352,18 @@ def _read_of(had: float, peak: float, of: str) -> tuple[str, bool]:
 
 
 def mix_section(
-    searched: Sequence[tuple[RunHead, Analysis]], recurring: Sequence[RecurringDivot]
+    analyses: Sequence[Analysis], recurring: Sequence[RecurringDivot]
 ) -> CheckupSection:
     """Return what divots say of runs on all CPUs: those that come back are to be looked at."""
-    disturbed = mostly_disturbed([is_too_disturbed(it.others_cost) for _, it in searched])
-    back = [divot.summary for divot in recurring if divot.kind is Kind.RECURRING]
-    seen = [analysis.visible for _, analysis in searched if analysis.visible]
-    lines = [f"divots: {disturbed}"] if disturbed else back
-    if seen and not disturbed:
-        sizes = ", ".join(f"{scope} {percent(size, 0)} %" for scope, size in seen[-1].items())
-        lines = [*lines, f"would be seen: {sizes}"]
-    verdict = CheckupVerdict.LOOK if back else CheckupVerdict.PASS
+    disturbed = mostly_disturbed([is_too_disturbed(it.others_cost) for it in analyses])
+    if disturbed:
+        return CheckupSection(name="all CPUs at once", obstacles=(f"divots: {disturbed}",))
+    visible = next((it.visible for it in reversed(analyses) if it.visible), {})
+    sizes = ", ".join(f"{scope} {percent(size, 0)} %" for scope, size in visible.items())
     return CheckupSection(
         name="all CPUs at once",
-        verdict=CheckupVerdict.UNKNOWN if disturbed else verdict,
-        lines=tuple(lines),
+        found=tuple(divot.summary for divot in recurring if divot.kind is Kind.RECURRING),
+        notes=(f"would be seen: {sizes}",) if sizes else (),
     )
 
 

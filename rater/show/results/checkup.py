@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from rater.analysis.divots.cells import PlaceValue
 from rater.analysis.divots.checkup import CheckupSection, CheckupVerdict
 from rater.show.screen.document import NUMBER, TEXT, Field, Part, Row, ViewTable, facts
 from rater.text.cpuset import format_list
+from rater.text.values import JsonFields, to_json
 
 if TYPE_CHECKING:
     from rater.show.documents.checkup import CheckupDocument
 
 _MOST_IN_MATRIX = 16  # nodes
 _STYLES: dict[str, str] = {CheckupVerdict.LOOK: "red", CheckupVerdict.UNKNOWN: "yellow"}
-_DIGITS = 6
 _ROW = "row"
+_TABLE = {
+    CheckupSection: JsonFields(
+        "name verdict said=lines unit? visible=cells.visible cells=cells.cells"
+    ),
+    PlaceValue: JsonFields("place value worse:6 slow=is_slow"),
+}
 
 
 def checkup_document(
@@ -33,27 +40,27 @@ def checkup_document(
         "status": status,
         "took_s": round(took_s, 1),
         "runs": [*runs],
-        "sections": [
-            {
-                "name": section.name,
-                "verdict": str(section.verdict),
-                "said": [*section.lines],
-                "unit": section.unit or None,
-                "visible": section.cells.visible if section.cells else None,
-                "cells": [
-                    {
-                        "place": [*cell.place],
-                        "value": float(f"{cell.value:.{_DIGITS}g}"),
-                        "worse": None if cell.worse is None else round(cell.worse, _DIGITS),
-                        "slow": cell.is_slow,
-                    }
-                    for cell in (section.cells.cells if section.cells else ())
-                ],
-            }
-            for section in sections
-        ],
+        "sections": to_json(sections, _TABLE),
         "left_out": [*left_out],
     }
+
+
+def checkup_parts(document: CheckupDocument) -> Iterator[Part]:
+    """Yield the matrices, and at the end, where people look first, the verdicts."""
+    yield from _matrices(document)
+    yield ViewTable(
+        title=checkup_title(document),
+        rows=document["sections"],
+        fields=(
+            Field(heading="section", value="name", form=TEXT),
+            Field(heading="verdict", value="verdict", form=TEXT),
+            Field(heading="", value="said", wrap=True),
+        ),
+        style=lambda row: _STYLES.get(row["verdict"], ""),
+    )
+    yield from _left_out(document)
+    if document["runs"]:
+        yield f"Its runs: {format_list(document['runs'])}, and `rater list` has their tags."
 
 
 def checkup_page_parts(document: CheckupDocument) -> Iterator[Part]:
@@ -70,22 +77,9 @@ def checkup_page_parts(document: CheckupDocument) -> Iterator[Part]:
     yield from _matrices(document)
 
 
-def checkup_parts(document: CheckupDocument) -> Iterator[Part]:
-    """Yield the matrices, and at the end, where people look first, the verdicts."""
-    yield from _matrices(document)
-    yield ViewTable(
-        title=f"Checkup {document['checkup']}: {document['took_s']:.0f} s",
-        rows=document["sections"],
-        fields=(
-            Field(heading="section", value="name", form=TEXT),
-            Field(heading="verdict", value="verdict", form=TEXT),
-            Field(heading="", value="said", wrap=True),
-        ),
-        style=lambda row: _STYLES.get(row["verdict"], ""),
-    )
-    yield from _left_out(document)
-    if document["runs"]:
-        yield f"Its runs: {format_list(document['runs'])}, and `rater list` has their tags."
+def checkup_title(document: CheckupDocument) -> str:
+    """Return what the checkup is called, and how long it took."""
+    return f"Checkup {document['checkup']}: {document['took_s']:.0f} s"
 
 
 def _left_out(document: CheckupDocument) -> Iterator[str]:

@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,14 +15,13 @@ from msgspec.structs import replace
 from rater.analysis.divots.checkup import (
     MEASURES,
     CheckupSection,
-    CheckupVerdict,
-    ProbeRun,
+    PlaceReading,
     doctor_section,
     exit_status,
     facts_section,
     measure_section,
     mix_section,
-    probe_run,
+    readings_of,
 )
 from rater.analysis.divots.model.finding import Thresholds
 from rater.analysis.doctor.examine import examine, tuned_settings
@@ -39,7 +37,6 @@ from rater.plan.checkup import (
     request_of_point,
     usable_cpus,
     window_ms,
-    windows_s,
 )
 from rater.plan.request import Request
 from rater.plan.sweep import BlockOrder, SweepSlot, order_slots
@@ -51,25 +48,27 @@ from rater.run.host.hardware import hardware_facts
 from rater.run.host.memory import read_node_memory
 from rater.run.launcher.processor import processor_facts
 from rater.show.html.shell import html_parts, page_html
-from rater.show.results.checkup import checkup_document, checkup_page_parts, checkup_parts
+from rater.show.results.checkup import (
+    checkup_document,
+    checkup_page_parts,
+    checkup_parts,
+    checkup_title,
+)
 from rater.system.errors import InputError, RaterError
-from rater.system.files import Trusted, replace_file
+from rater.system.files import Trusted
 from rater.system.paths import sysroot
 from rater.system.process import print_error
-from rater.text.values import count
+from rater.text.values import count, group_by_key
 from rater.workflow.arguments import Output, StartOptions, print_view
 from rater.workflow.doctor import facts_now, names_here
 from rater.workflow.results.divots import find_recurring, load_or_analyse
+from rater.workflow.results.points import write_output
 from rater.workflow.results.report import check_page
 from rater.workflow.run.campaign import Campaign, CampaignEnded, CampaignPoint
 from rater.workflow.run.resolve import RunPlan, resolve
 from rater.workflow.run.session import MadeRun
 
-if TYPE_CHECKING:
-    from rater.show.documents.checkup import CheckupDocument
-
 NO_MIX = "none"  # of --mix
-_PAGE_MODE = 0o644
 _RETRIES = 2  # of a run in which a copy failed
 _FIRST_FIXED_S = 1.0  # of a run beside its windows, before one is known
 
@@ -158,9 +157,10 @@ class _Checkup(Campaign[MadeRun]):
     limits: CheckupLimits
     page: Path | None
     doctor: CheckupSection
-    _probes: list[ProbeRun] = field(default_factory=list)
+    _runs: list[RunHead] = field(default_factory=list)
+    _readings: list[PlaceReading] = field(default_factory=list)
     _mixes: list[RunHead] = field(default_factory=list)
-    _failed: list[str] = field(default_factory=list)
+    _not_made: list[tuple[str, str]] = field(default_factory=list)  # reasons, and of which runs
     _began_s: float = field(default_factory=time.monotonic)
     _round: int = 0
     _window_ms: int = 0  # of this round
@@ -187,54 +187,65 @@ class _Checkup(Campaign[MadeRun]):
 
     def examine(self, slot: SweepSlot, made_run: MadeRun, took_s: float) -> MadeRun:
         """Return the run: all that is looked at came with it."""
-        self._fixed_s += max(0.0, took_s - windows_s(self.plan[slot.point], self._window_ms))
+        self._fixed_s += max(0.0, took_s - self.plan[slot.point].windows_s(self._window_ms))
         return made_run
 
     def disturbance(self, examined: MadeRun) -> str | None:
         """Return why a run failed: of a copy whose end is not known its numbers are not, either."""
         return examined.reason or "a copy failed" if examined.status else None
 
-    def stopped(self, slot: SweepSlot, made_run: MadeRun) -> None:
-        """Say nothing of a checkup that a signal ends."""
-
     def not_made(self, slot: SweepSlot, error: RaterError) -> None:
         """Go on without a run that could not be made, and say so at the end."""
-        self._failed.append(f"{self.plan[slot.point].probe}: {error}")
+        self._not_made.append((str(error), self.plan[slot.point].probe))
 
     def judge(self, slot: SweepSlot, examined: MadeRun, ahead: Sequence[SweepSlot]) -> None:
         """Keep what a run tells."""
         point, run = self.plan[slot.point], examined.run
         if run is None or examined.status:
-            self._failed.append(f"run {examined.number}: {examined.reason or 'is not stored'}")
+            self._not_made.append((examined.reason or "is not stored", f"run {examined.number}"))
             return
+        self._runs.append(run.head)
         if point.probe is CheckupProbe.MIX:
             self._mixes.append(run.head)
         else:
-            self._probes.append(probe_run(run, examined.proved, point, slot.block))
+            self._readings += readings_of(run, examined.proved, point)
         if not self.output.quiet and not self.output.json:
             rest = f"{count(len(ahead), 'run')} to go"
             print_error(f"{time.monotonic() - self._began_s:4.0f} s: {point.probe}, {rest}")
+
+    def close(self, ended: CampaignEnded) -> None:
+        """Tell the verdicts so far of a checkup that a signal ends."""
+        if ended.status is RunStatus.INTERRUPTED:
+            made = f"{len(self._runs)} of {count(len(self.slots), 'run')} were made and stay"
+            self._not_made.append((f"{made}; the same command begins anew", f"{ended.reason}"))
+            self._tell([*self._judge()], ended.exit_status)
 
     def conclude(self) -> CampaignEnded:
         """Print the verdicts, and write the page."""
         sections = [*self._judge()]
         status = exit_status(sections)
+        self._tell(sections, status)
+        return CampaignEnded(RunStatus.COMPLETE, None, status)
+
+    def _tell(self, sections: Sequence[CheckupSection], status: int) -> None:
         document = checkup_document(
             self.name,
             sections,
-            sorted([probe.run for probe in self._probes] + [head.run for head in self._mixes]),
+            [head.run for head in self._runs],
             status=status,
             took_s=time.monotonic() - self._began_s,
             left_out=[part for part in CheckupPart if part not in self.parts],
         )
         print_view(self.output, document, checkup_parts)
         if self.page is not None:
-            replace_file(self.page, _page(document).encode(), mode=_PAGE_MODE)
-        return CampaignEnded(RunStatus.COMPLETE, None, status)
+            title = checkup_title(document)
+            main = f"<main><h1>{title}</h1>{html_parts(checkup_page_parts(document))}</main>"
+            page = page_html(title, main, document, skip={}, styles=["page.css"], scripts=[])
+            write_output(self.page, page.encode())
 
     def _judge(self) -> Iterator[CheckupSection]:
         """Yield the sections that were asked for."""
-        measured = [measure_section(it, self._probes, self.topology) for it in MEASURES]
+        measured = [measure_section(it, self._readings, self.topology) for it in MEASURES]
         sections = [section for section in measured if section is not None]
         if CheckupPart.DOCTOR in self.parts:
             yield self.doctor
@@ -243,32 +254,18 @@ class _Checkup(Campaign[MadeRun]):
         yield from sections
         with_runs = {point.probe.part for point in self.plan}
         if CheckupPart.MEMORY in self.parts and CheckupPart.MEMORY not in with_runs:
-            yield CheckupSection(
-                name=CheckupPart.MEMORY,
-                verdict=CheckupVerdict.UNKNOWN,
-                lines=("no NUMA node has enough free memory to be measured",),
-            )
+            obstacle = "no NUMA node has enough free memory to be measured"
+            yield CheckupSection(name=CheckupPart.MEMORY, obstacles=(obstacle,))
         if self._mixes:
-            yield self._judge_mix()
-        if self._failed:
-            yield CheckupSection(
-                name="runs that failed",
-                verdict=CheckupVerdict.UNKNOWN,
-                lines=tuple(dict.fromkeys(self._failed)),
-            )
-
-    def _judge_mix(self) -> CheckupSection:
-        """Return what divots say of the runs on all CPUs at once."""
-        searched = [
-            (head, load_or_analyse(self.store, head, Thresholds(), fresh=False))
-            for head in self._mixes
-        ]
-        return mix_section(searched, find_recurring(self.store, searched))
-
-
-def _page(document: CheckupDocument) -> str:
-    """Return the verdicts and matrices as a page."""
-    title = f"Checkup {document['checkup']}: {document['took_s']:.0f} s"
-    body = html_parts(checkup_page_parts(document))
-    main = f"<main><h1>{title}</h1>{body}</main>"
-    return page_html(title, main, document, skip={}, styles=["page.css"], scripts=[])
+            searched = [
+                (head, load_or_analyse(self.store, head, Thresholds(), fresh=False))
+                for head in self._mixes
+            ]
+            recurring = find_recurring(self.store, searched)
+            yield mix_section([analysis for _, analysis in searched], recurring)
+        obstacles = tuple(
+            f"{', '.join(dict.fromkeys(runs))}: {reason}"
+            for reason, runs in group_by_key(self._not_made).items()
+        )
+        if obstacles:
+            yield CheckupSection(name="runs", obstacles=obstacles)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,17 @@ from msgspec.structs import replace
 from rater.analysis.divots.cells import FLOOR, CellsJudgement, PlaceValue, judge_cells
 from rater.analysis.divots.checkup import (
     MEASURES,
+    CheckupMeasure,
     CheckupSection,
     CheckupVerdict,
     PlaceReading,
-    ProbeRun,
     doctor_section,
     exit_status,
     facts_section,
     measure_section,
 )
 from rater.analysis.doctor.findings import DoctorFinding, DoctorVerdict
-from rater.plan.checkup import CheckupProbe
+from rater.plan.topology import Topology
 from rater.run.host.discover import parse_synthetic
 from rater.run.host.hardware import hardware_facts
 
@@ -39,27 +39,25 @@ ALIKE: Values = {
 
 
 def section(
-    values: Values = ALIKE, *, others_took: bool = False, placed: int = 2
+    values: Mapping[Any, tuple[float, float, float]] = ALIKE,
+    *,
+    measure: CheckupMeasure = LATENCY,
+    is_taken: bool = False,
+    is_proved: bool = True,
+    machine: Topology = TWO_NODES,
 ) -> CheckupSection:
-    runs = [
-        ProbeRun(
-            run=10 * memory + number,
-            probe=CheckupProbe.LATENCY,
-            round=number,
-            readings=tuple(
-                PlaceReading(
-                    metric="latency", place=place, value=of_rounds[number], taken=others_took
-                )
-                for place, of_rounds in values.items()
-                if place[1] == memory
-            ),
-            copies=2,
-            placed=placed,
+    readings = [
+        PlaceReading(
+            measure=measure,
+            place=place,
+            value=value,
+            is_taken=is_taken,
+            is_proved=is_proved or place[1] == 1,
         )
-        for memory in (0, 1)
-        for number in range(3)
+        for place, of_rounds in values.items()
+        for value in of_rounds
     ]
-    measured = measure_section(LATENCY, runs, TWO_NODES)
+    measured = measure_section(measure, readings, machine)
     assert measured is not None
     return measured
 
@@ -81,8 +79,8 @@ def test_a_place_that_is_worse_than_its_peer_is_to_be_looked_at() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"others_took": True}, "others took more than 10 % of CPUs of node 0, CPUs of node 1"),
-        ({"placed": 1}, "6 of 12 copies without proof of their CPUs and memory"),
+        ({"is_taken": True}, "others took more than 10 % of CPUs of nodes 0-1"),
+        ({"is_proved": False}, "6 of 12 measurements without proof of their CPUs and memory"),
     ],
 )
 def test_what_cannot_be_told_is_no_pass(changes: dict[str, Any], said: str) -> None:
@@ -101,8 +99,7 @@ def measured(name: str, *values: tuple[tuple[int, int], float]) -> CheckupSectio
     cells = tuple(PlaceValue(place=place, value=value) for place, value in values)
     return CheckupSection(
         name=name,
-        verdict=CheckupVerdict.SHOWN,
-        lines=(),
+        is_judged=False,
         cells=CellsJudgement(cells=cells, visible=None),
     )
 
@@ -120,7 +117,7 @@ def test_an_empty_channel_and_half_of_the_rated_bandwidth_are_to_be_looked_at() 
     assert judged.lines == (
         "memory channels: 7 of 8 populated; empty: P0 CHANNEL H/DIMM 0",
         "100 GB/s read, 37 % of the 268.8 of its channels",
-        "not known: TLBs (`rater topo --facts`)",
+        "TLBs not known: no reason",
     )
 
 
@@ -153,7 +150,7 @@ def test_cells_are_rated_against_what_the_firmware_promises(tmp_path: Path) -> N
 
 def test_what_others_disturbed_is_rated_against_nothing(tmp_path: Path) -> None:
     latency = measured("latency of memory, one CPU", ((0, 0), 900.0))
-    disturbed = replace(latency, verdict=CheckupVerdict.UNKNOWN)
+    disturbed = replace(latency, obstacles=("others took more than 10 % of CPU 0",))
     judged = facts_section(promised(tmp_path), [disturbed])
     assert (judged.verdict, judged.lines) == (CheckupVerdict.SHOWN, ())
 
@@ -183,19 +180,85 @@ def test_the_doctor_passes_what_is_set_for_the_time_of_the_checkup() -> None:
     ]
 
 
+PASSED = CheckupSection(name="")
+SHOWN = CheckupSection(name="", is_judged=False)
+UNKNOWN = CheckupSection(name="", obstacles=("others",))
+LOOK = CheckupSection(name="", found=("CPU 3",), obstacles=("others",))
+
+
 @pytest.mark.parametrize(
-    ("verdicts", "status"),
-    [
-        ((CheckupVerdict.PASS, CheckupVerdict.SHOWN), 0),
-        ((CheckupVerdict.PASS, CheckupVerdict.UNKNOWN), 3),
-        ((CheckupVerdict.UNKNOWN, CheckupVerdict.LOOK), 1),
-    ],
+    ("sections", "status"),
+    [((PASSED, SHOWN), 0), ((PASSED, UNKNOWN), 3), ((UNKNOWN, LOOK), 1)],
 )
 def test_the_exit_status_is_that_of_the_worst_section(
-    verdicts: tuple[CheckupVerdict, ...], status: int
+    sections: tuple[CheckupSection, ...], status: int
 ) -> None:
-    sections = [CheckupSection(name="", verdict=verdict, lines=()) for verdict in verdicts]
     assert exit_status(sections) == status
+
+
+# -- What is slow together is one thing, with one size ---------------------------------------------
+
+FOUR_NODES = parse_synthetic("nodes=4x2")
+LOADED, CORES = MEASURES[3:]
+
+
+def slow_where(is_slow: Callable[[int, int], bool], times: float = 1.5) -> Mapping[Any, Any]:
+    """Return latencies of four nodes, 90 ns at home and 140 elsewhere, some of them longer."""
+    return {
+        (cpus, memory): tuple(
+            (90.0 if cpus == memory else 140.0) * (times if is_slow(cpus, memory) else 1) + noise
+            for noise in (0.0, 0.1, 0.2)
+        )
+        for cpus in range(4)
+        for memory in range(4)
+    }
+
+
+@pytest.mark.parametrize(
+    ("is_slow", "said"),
+    [
+        (
+            lambda cpus, _: cpus == 3,
+            ["CPUs of node 3, memory of all 4 nodes: 135.1 to 210.1 ns, 50 % worse than their"],
+        ),
+        (
+            lambda _, memory: memory == 1,
+            ["CPUs of nodes 0-3, memory of node 1: 135.1 to 210.1 ns, 50 % worse than their"],
+        ),
+        (
+            lambda cpus, memory: cpus == 2 and memory != 2,
+            ["CPUs of node 2, memory of nodes 0-1,3: 210.1 ns, 50 % worse than their"],
+        ),
+        (
+            lambda cpus, memory: (cpus, memory) in ((0, 1), (2, 3)),
+            [
+                "CPUs of node 0, memory of node 1: 210.1 ns, 50 % worse than its",
+                "CPUs of node 2, memory of node 3: 210.1 ns, 50 % worse than its",
+            ],
+        ),
+    ],
+)
+def test_a_slow_row_or_column_of_the_matrix_is_one_finding(
+    is_slow: Callable[[int, int], bool], said: list[str]
+) -> None:
+    judged = section(slow_where(is_slow), machine=FOUR_NODES)
+    assert judged.verdict is CheckupVerdict.LOOK
+    assert [text.removesuffix(" peers") for text in judged.found] == said
+
+
+def test_loads_of_a_node_and_cores_of_a_node_are_one_finding() -> None:
+    loads = {
+        (node, load): (100.0 * load * (1.3 if node == 2 and load > 2 else 1.0),) * 3
+        for node in range(4)
+        for load in range(1, 6)
+    }
+    [loaded] = section(loads, measure=LOADED, machine=FOUR_NODES).found
+    assert loaded == "CPUs of node 2 at load 3-5 of 5: 390 to 650 ns, 30 % worse than their peers"
+    rates = {(cpu,): (50.0 if cpu in (2, 3, 7) else 100.0,) * 3 for cpu in range(8)}
+    assert [*section(rates, measure=CORES, machine=FOUR_NODES).found] == [
+        "CPUs 2-3 (node 1): 50 per us, 100 % worse than their peers",
+        "CPU 7 (node 3): 50 per us, 100 % worse than its peers",
+    ]
 
 
 # -- Places against their peers --------------------------------------------------------------------
