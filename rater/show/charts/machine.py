@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from rater.record.stored import StoredRun
 from rater.show.charts.measured import TIME, DrawnMeasure
+from rater.show.charts.pairs import RunPair, changed_places
 from rater.show.charts.picture import unknown_last
 from rater.show.charts.vega import FONT, WIDTH, Html, coloured, element, joined, page_colours
 from rater.show.screen.format import sanitize
@@ -170,29 +171,14 @@ def machine_svg(
 
 
 def pair_machine_svg(
-    rows: Sequence[MachineRow],
-    changed: tuple[str, Mapping[int, float]],
-    runs: tuple[int, int],
-    measure: DrawnMeasure = TIME,
+    rows: Sequence[MachineRow], pair: RunPair, measure: DrawnMeasure = TIME
 ) -> str:
-    """Return the machine as a file, each CPU by how its copies changed from one run to another.
-
-    `changed`: the name of the benchmark, and shares by CPU, 0.1 for 10 % slower.
-    """
-    benchmark, changes = changed
-    by_node = group_by_key(
-        (row[_NODE], changes[row[0]])
-        for row in rows
-        if row[0] is not None and row[0] in changes and row[_NODE] is not None
-    )
-    seen = {
-        "cpus": {cpu: 1 + change for cpu, change in sorted(changes.items())},
-        "nodes": {node: 1 + median(of_node) for node, of_node in by_node.items()},
-        "failed": [],
-    }
-    over = f"the {measure.name} of run {runs[1]} over that of {runs[0]}{measure.direction}"
-    title = sanitize(f"{benchmark}: each CPU by how its copies changed, {over}")
-    return _machine_file(rows, seen, title, measure)
+    """Return the machine as a file, by how the copies of the most changed benchmark changed."""
+    before, after = pair.runs
+    benchmark = pair.benchmarks[0]
+    over = f"the {measure.name} of run {after} over that of {before}{measure.direction}"
+    title = sanitize(f"{benchmark.name}: each CPU by how its copies changed, {over}")
+    return _machine_file(rows, changed_places([benchmark]), title, measure)
 
 
 def _machine_file(

@@ -416,10 +416,16 @@ def pair_document(pair: RunPair, file: str | None) -> dict[str, object]:
     }
 
 
-def most_changed(pair: RunPair) -> tuple[str, dict[int, float]]:
-    """Return the benchmark that changed most, and by place how its copies did, for the machine."""
-    row = pair.benchmarks[0]
-    return row.name, {place.name: place.change for place in row.places}
+def changed_places(rows: Sequence[BenchmarkPair]) -> dict[str, Any]:
+    """Return how CPUs and NUMA nodes changed, as `slowdowns` has them: medians over benchmarks."""
+    places = [place for row in rows for place in row.places]
+    cpus = group_by_key((place.name, place.change) for place in places)
+    nodes = group_by_key((place.node, place.change) for place in places if place.node is not None)
+    cpu_medians, node_medians = (
+        {name: round(1 + statistics.median(changes), 6) for name, changes in sorted(of.items())}
+        for of in (cpus, nodes)
+    )
+    return {"cpus": cpu_medians, "nodes": node_medians, "failed": []}
 
 
 # -- Every copy after over before, and all copies in the order of their times ----------------------
@@ -444,6 +450,9 @@ def pair_charts(pair: RunPair, most: int) -> dict[str, Any]:
         "ranks": [
             {**_ranks(row, pair), "title": sanitize(row.name)} for row in rows if row.has_order
         ],
+        "maps": [changed_places(pair.benchmarks), *(changed_places([row]) for row in rows)]
+        if pair.axis == "CPU"
+        else [],
     }
 
 

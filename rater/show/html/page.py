@@ -19,8 +19,8 @@ from rater.analysis.results.copy_table import copy_rows
 from rater.analysis.results.counters import run_counts
 from rater.analysis.stats.intervals import Decision, RatioInterval
 from rater.show.charts.comparison import comparison_chart, cpi_chart, scaling_charts
-from rater.show.charts.machine import colour_span, machine_html
-from rater.show.charts.pairs import RunPair, pair_charts, pair_parts
+from rater.show.charts.machine import colour_span, machine_html, machine_rows
+from rater.show.charts.pairs import RunPair, changed_places, pair_charts, pair_parts
 from rater.show.charts.vega import Chart, Html, element, joined
 from rater.show.compare.comparison import comparison_parts
 from rater.show.compare.scaling import scaling_parts
@@ -71,14 +71,18 @@ def report_html(runs: Sequence[ReportRun], library: str, together: RunSet | None
     drawn = [run_data(page_run, ranges) for page_run in runs]
     body = joined(
         *(compared(runs, together) if together else ()),
-        *(
-            story(
-                page_run,
-                machine_html(data["machine"], data["slowdowns"][0]),
-                several=several,
-                first=page_run is runs[0],
-            )
-            for page_run, data in zip(runs, drawn, strict=True)
+        element(
+            "div",
+            *(
+                story(
+                    page_run,
+                    machine_html(data["machine"], data["slowdowns"][0]),
+                    several=several,
+                    first=page_run is runs[0],
+                )
+                for page_run, data in zip(runs, drawn, strict=True)
+            ),
+            class_="stories",
         ),
     )
     # Of a run at least it is known on which NUMA nodes its copies were on.
@@ -91,7 +95,7 @@ def report_html(runs: Sequence[ReportRun], library: str, together: RunSet | None
         "comparison": comparison_chart(together.comparison) if together else None,
         "scaling": scaling_charts(scaling.curves) if scaling else None,
         "models": study.models if study else None,
-        "pair": pair_charts(together.pair, _MOST_PAIRED) if together and together.pair else None,
+        "pair": _pair_data(together.pair) if together and together.pair else None,
         "cpi": cpi,
         "differing": _differing(together.comparison) if together else [],
         "specs": {name: json.loads(asset(f"{name}.vega.json")) for name in _SPECS},
@@ -129,6 +133,14 @@ def _differing(comparison: Comparison) -> list[tuple[str, str | None]]:
         for row in comparison.benchmarks
         if any(cell.speedup is None or differs(cell.speedup) for cell in row.cells)
     ]
+
+
+def _pair_data(pair: RunPair) -> dict[str, Any]:
+    """Return what is drawn of two runs; `spans`: how far the colours of each of its maps reach."""
+    charts = pair_charts(pair, _MOST_PAIRED)
+    titles = ("", *(panel["title"] for panel in charts["panels"]))
+    maps = zip(titles, charts["maps"], strict=True) if charts["maps"] else ()
+    return charts | {"spans": {title: colour_span(one["cpus"].values()) for title, one in maps}}
 
 
 def _cpi(chart: Chart) -> Html:
@@ -183,6 +195,7 @@ def _details(page_run: ReportRun, *, several: bool) -> Html:
 
 
 _MOST_COPIES = 512  # rows of the table; `rater export` has all
+_MOST_PRINTED = 60  # of them on paper, as `page.css` has it: the others would be ten pages
 
 
 def _results(page_run: ReportRun) -> Iterator[Html]:
@@ -210,7 +223,10 @@ def _results(page_run: ReportRun) -> Iterator[Html]:
     rows = copy_rows_document(copy_rows(page_run.run, counters=page_run.readings), None)
     table = html_parts(copy_rows_parts(rows[:_MOST_COPIES], is_terminal=False))
     which = f"the {_MOST_COPIES} slowest of {len(rows)}" if len(rows) > _MOST_COPIES else "all"
-    yield element("details", element("summary", f"a row a copy ({which})"), table)
+    is_long = len(rows) > _MOST_PRINTED
+    printed = element("p", f"On paper the first {_MOST_PRINTED}.", class_="printed")
+    summary_words = element("summary", f"a row a copy ({which})")
+    yield element("details", summary_words, printed if is_long else "", table, class_="rows")
 
 
 def _how_measured(page_run: ReportRun) -> Iterator[Html]:
@@ -358,7 +374,7 @@ def compared(runs: Sequence[ReportRun], together: RunSet) -> Iterator[Html]:
     if together.study is not None:
         yield from together.study.sections
     if together.pair is not None:
-        yield _pair(together.pair)
+        yield _pair(together.pair, runs[-1])
     if together.scaling is not None:
         yield _scaling(together.scaling)
     differences = [f"{one.kind}: {one.summary}" for one in together.between]
@@ -366,8 +382,8 @@ def compared(runs: Sequence[ReportRun], together: RunSet) -> Iterator[Html]:
     yield element("section", element("h2", "What comes back"), html_parts(differences or [none]))
 
 
-def _pair(pair: RunPair) -> Html:
-    """Return two runs copy by copy, over one axis of places."""
+def _pair(pair: RunPair, after: ReportRun) -> Html:
+    """Return two runs copy by copy, over one axis of places, and on the machine of the second."""
     first, second = pair.runs
     several = len(pair.benchmarks)
     of_several = (
@@ -392,7 +408,12 @@ def _pair(pair: RunPair) -> Html:
     return element(
         "section",
         element("h2", "Copy by copy"),
-        html_parts(pair_parts(pair)),
+        element(
+            "div",
+            element("div", html_parts(pair_parts(pair))),
+            *([_changed_machine(pair, after)] if pair.axis == "CPU" else []),
+            class_="beside",
+        ),
         *(
             joined(
                 element("p", words, class_="how"),
@@ -402,6 +423,17 @@ def _pair(pair: RunPair) -> Html:
         ),
         class_="tables",
     )
+
+
+def _changed_machine(pair: RunPair, after: ReportRun) -> Html:
+    """Return the map of differences: each CPU by how its copies changed."""
+    first, second = pair.runs
+    words = (
+        f"Each CPU by how its copies changed: their times in run {second} over those in {first}."
+    )
+    drawing = machine_html(machine_rows(after.run), changed_places(pair.benchmarks))
+    room = element("div", drawing, class_="map", data_run="pair")
+    return element("div", element("p", words, class_="how"), room)
 
 
 def _several_title(together: RunSet) -> str:

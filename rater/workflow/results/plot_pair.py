@@ -13,7 +13,6 @@ from rater.show.charts.machine import machine_rows, pair_machine_svg
 from rater.show.charts.pairs import (
     PairedRun,
     RunPair,
-    most_changed,
     pair_document,
     pair_parts,
     pair_runs,
@@ -85,7 +84,7 @@ def _drawing(pair: RunPair, view: PairView, run: StoredRun) -> str:
     if pair.axis != "CPU":
         names = " and ".join(f"run {number}" for number in pair.runs)
         raise InputError(f"--machine: {names} are laid over each other by copy, not by CPU")
-    return pair_machine_svg(machine_rows(run), most_changed(pair), pair.runs, pair.measure)
+    return pair_machine_svg(machine_rows(run), pair, pair.measure)
 
 
 def _chosen(word: str | None, runs: Sequence[StoredRun]) -> str | None:

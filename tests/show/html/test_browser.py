@@ -282,6 +282,22 @@ def test_two_runs_are_read_copy_by_copy(twice: Browser) -> None:
     assert [line.partition(":")[0] for line in twice.js(CARD)[1:3]] == ["run 1", "run 3"]
 
 
+def test_the_map_of_differences_has_the_benchmark_that_changed_most(twice: Browser) -> None:
+    """Node 1 took 30 % longer in run 1, and 15 % in run 3: 11.5 % less."""
+    room = "document.querySelector('.map[data-run=pair]')"
+    node = f"{room}.querySelector('[data-node=\"1\"] .share').textContent"
+    assert twice.js(node) == "\u221212 %"
+    assert twice.js(f"{room}.querySelector('.scale').innerText").endswith("%, run 3 over run 1")
+    twice.js(
+        f"(s => {{ s.value = ''; s.dispatchEvent(new Event('change')); }})({room}.querySelector"
+        "('select'))"
+    )
+    assert twice.js("location.hash") == "#map-pair=0", "what is chosen can be sent"
+    twice.js(f"{room}.querySelector('.cpu').dispatchEvent(new PointerEvent('pointerenter'))")
+    assert twice.js(CARD)[-1].endswith(", run 3 over run 1, all benchmarks (median)")
+    assert twice.said() == []
+
+
 def test_a_click_on_a_bracket_shows_its_copies(run_page: Browser) -> None:
     chosen = "document.getElementById('bracket').selectedOptions[0].textContent"
     before = run_page.js(chosen)
@@ -336,7 +352,7 @@ def test_the_panels_of_several_runs_stand_benchmark_by_benchmark(twice: Browser)
         "[...g.querySelectorAll('figcaption > b')].map(b => b.textContent))"
     )
     heats = twice.js(
-        "[...document.querySelectorAll('.map')].map(m => "
+        "[...document.querySelectorAll('.story .map')].map(m => "
         "parseFloat(m.querySelector('[data-cpu=\"5\"]').style.getPropertyValue('--heat')))"
     )
 

@@ -272,6 +272,25 @@ def test_paper_says_what_the_tools_say_on_a_screen(browser: Browser, report: Rep
     assert "A click" not in browser.js("document.getElementById('when').innerText")
 
 
+def test_pictures_are_drawn_as_wide_as_paper_and_wide_again(
+    browser: Browser, report: Report
+) -> None:
+    """Shrunk from a wide screen, their letters were 3 pixels high."""
+    opened(browser, report("wide", document(benchmarks=1)), 2200)
+    widths = "['#panels', '#timeline'].map(n => document.querySelector(n + ' svg').viewBox.baseVal)"
+    widths = f"{widths}.map(box => Math.round(box.width))"
+    before = browser.js(widths)
+
+    browser.js("dispatchEvent(new Event('beforeprint'))")
+    on_paper = browser.js(widths)
+    browser.js("dispatchEvent(new Event('afterprint'))")
+
+    assert min(before) > 2000
+    assert on_paper == [700, 700]
+    assert browser.js(widths) == before
+    assert browser.said() == []
+
+
 def test_the_title_that_a_divot_leads_to_is_below_the_tools(
     browser: Browser, report: Report
 ) -> None:

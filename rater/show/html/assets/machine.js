@@ -4,7 +4,7 @@ function machineMap(room, run) {
   if (!order.length) return;
   const select = make('select', {'aria-label': 'benchmark that colours the machine'}, make('option', {value: '', text: 'all benchmarks (median)'}),
     ...run.panels.map((panel, i) => make('option', {value: String(i), text: panel.title})));
-  const scale = make('span', {class: 'scale'});
+  const scale = make('span', {class: 'scale'}), over = run.over || ' to the median copy';
   const panelOf = () => run.panels[select.selectedIndex - 1];
   // The copies whose rows, of those that count or those that failed, were on a CPU.
   const copiesOn = (cpu, rows) => {
@@ -16,13 +16,13 @@ function machineMap(room, run) {
     const good = copiesOn(cpu, 'rows'), bad = copiesOn(cpu, 'bad');
     return [
       'CPU ' + cpu + (core === undefined ? '' : ' \u00b7 core ' + core) + (node === undefined ? '' : ' \u00b7 NUMA node ' + node),
-      good || (bad ? null : 'no copy was placed here'),
+      good || (bad ? null : !run.over ? 'no copy was placed here' : share === undefined ? 'no copy in both runs' : null),
       bad ? 'failed: ' + bad : null,
-      share === undefined ? null : percentText(share) + ' to the median copy, ' + select.selectedOptions[0].textContent,
+      share === undefined ? null : percentText(share) + over + ', ' + select.selectedOptions[0].textContent,
     ];
   };
   const colour = () => {
-    const seen = run.slowdowns[select.selectedIndex], span = page.spans[panelOf() ? panelOf().title : ''];
+    const seen = run.slowdowns[select.selectedIndex], span = (run.spans || page.spans)[panelOf() ? panelOf().title : ''];
     const failed = new Set(seen.failed);
     for (const chip of order) {
       const cpu = numberOf(chip), share = seen.cpus[cpu], bad = failed.has(cpu);
@@ -38,7 +38,7 @@ function machineMap(room, run) {
       text.classList.toggle('slow', share >= 1.015);
     }
     const far = (span * 100).toFixed(0) + ' %', by = panelOf() ? [make('b', {class: 'printed', text: panelOf().title})] : [];
-    scale.replaceChildren(...by, make('span', {text: '\u2212' + far}), make('span', {class: 'ramp'}), make('span', {text: '+' + far + ' to the median copy' + (failed.size ? '; struck out: a copy failed there' : '')}));
+    scale.replaceChildren(...by, make('span', {text: '\u2212' + far}), make('span', {class: 'ramp'}), make('span', {text: '+' + far + over + (failed.size ? '; struck out: a copy failed there' : '')}));
   };
   const pick = (chip) => { choose({field: 'cpu', values: [numberOf(chip)], text: 'CPU ' + numberOf(chip)}); showChip(chip); };
   const showChip = (chip) => showCard(cpuLines(chip), chip.getBoundingClientRect());
@@ -67,7 +67,10 @@ function machineMap(room, run) {
     button.addEventListener('click', () => choose({field: 'node', values: [Number(button.dataset.node)], text: 'NUMA node ' + button.dataset.node}));
     button.addEventListener('keydown', (event) => { if (event.key === 'Enter' || event.key === ' ') { button.dispatchEvent(new Event('click')); event.preventDefault(); } });
   }
-  select.addEventListener('change', colour);
+  const first = run.over ? 1 : 0, kept = 'map-' + room.dataset.run; // of two runs the benchmark that changed most
+  select.addEventListener('change', () => { colour(); keep(kept, select.selectedIndex === first ? '' : String(select.selectedIndex)); });
+  const asked = Number(address.set.get(kept) || first);
+  select.selectedIndex = asked in select.options ? asked : first;
   room.prepend(make('div', {class: 'tools'}, make('label', {text: 'coloured by '}, select), scale));
   colour();
   listeners.push((now) => {
@@ -78,8 +81,14 @@ function machineMap(room, run) {
   });
 }
 
+// The map of differences of two runs: of all their benchmarks, or of one of those that are drawn.
+function differenceMap() {
+  const {runs: [first, second], panels, maps: slowdowns, spans} = page.pair;
+  return {panels: panels.map(({title}) => ({title, rows: [], bad: []})), slowdowns, spans, over: ', run ' + second + ' over run ' + first};
+}
+
 function startMachines() {
   for (const room of document.querySelectorAll('.map')) {
-    machineMap(room, runs.find((run) => String(run.run) === room.dataset.run));
+    machineMap(room, room.dataset.run === 'pair' ? differenceMap() : runs.find((run) => String(run.run) === room.dataset.run));
   }
 }

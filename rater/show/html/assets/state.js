@@ -60,7 +60,7 @@ function makeReadable(room, label) {
 // A view of one of the page's pictures, filled with a chart's signals and data; null where another
 // was asked for there meanwhile. Vega's expressions are interpreted, not compiled: the page's policy
 // lets no text become a script.
-const turns = new Map();
+const turns = new Map(), views = new Map(); // by their rooms
 async function drawView(room, kind, width, {signals, data}) {
   const turn = (turns.get(room) || 0) + 1;
   turns.set(room, turn);
@@ -70,7 +70,7 @@ async function drawView(room, kind, width, {signals, data}) {
     signals: spec.signals.map((signal) => signal.name in signals ? {name: signal.name, value: signals[signal.name]} : signal),
     data: spec.data.map((set) => set.name in data ? {...set, values: data[set.name]} : set),
   }, {mode: 'vega', renderer: 'svg', actions: false, ast: true, defaultStyle: false, tooltip: false, hover: false});
-  if (turns.get(room) === turn) return shown.view;
+  if (turns.get(room) === turn) { views.set(room, shown.view); return shown.view; }
   shown.view.finalize();
   return null;
 }

@@ -288,6 +288,8 @@ async function fillBrackets() {
   const mixed = of.brackets.some((bracket) => bracket.benchmark === null);
   const divots = of.brackets.some((bracket) => bracket.bars.kind.length);
   document.getElementById('benchmark').value = mixed && !divots ? '0' : '-1'; // green would hide what is orange
+  const [barsRun, bars] = (address.set.get('bars') || '').split('.');
+  if (barsRun === String(timelineRun.run) && of.names[bars] !== undefined) document.getElementById('benchmark').value = bars;
   document.getElementById('benchmark').parentNode.hidden = !mixed;
   const lost = of.brackets.map((bracket) => bracket.counted ? bracket.lost || 0 : -1);
   const failed = of.brackets.findIndex((bracket) => bracket.bars.bad.length);
@@ -310,7 +312,7 @@ async function startTimeline() {
   tools.append(...(runs.length > 1 ? [make('label', {text: 'run '}, which)] : []), make('label', {text: 'bracket '}, bracket),
     button('\u2190', -1, 'the bracket before'), button('\u2192', 1, 'the next bracket'), make('label', {text: 'coloured '}, benchmark));
   bracket.addEventListener('change', () => showBracket(Number(bracket.value)));
-  benchmark.addEventListener('change', pickBars);
+  benchmark.addEventListener('change', () => { pickBars(); keep('bars', benchmark.value === '-1' ? '' : timelineRun.run + '.' + benchmark.value); });
   which.addEventListener('change', () => { timelineRun = runs[Number(which.value)]; fillBrackets(); });
   timelineKeys();
   const at = runs.findIndex((run) => String(run.run) === (address.set.get('when') || '').split('.')[0]);
