@@ -21,7 +21,8 @@ from rater.fleet.slowness import (
     compare_against,
     compare_hosts,
 )
-from rater.settings.known import is_volatile
+from rater.settings.known import COMMAND_LINE, WHERE_READ, is_volatile
+from rater.text.secrets import Redactor
 from rater.text.values import count, group_by_key, percent
 
 _MOST_VISIBLE = 0.5  # of a time: a fleet that shows no less says nothing
@@ -172,7 +173,9 @@ _REACH = 3.0  # standard deviations: one in a thousand is farther out
 _ALIKE = 0.4  # of its slowdown: a benchmark that shows so much shows it
 _MOST_OF = 0.5  # hosts of a kind that a usual value needs
 # What differs on every machine or run and explains nothing.
-_OWN = ("kernel.cmdline", "kernel.version", "env.PATH")
+_OWN = (COMMAND_LINE, "kernel.version", "env.PATH")
+# Of the command line the words that name a disk, a file or an address.
+_OWN_WORDS = ("BOOT_IMAGE", "initrd", "root", "resume", "ip", "hostname", "systemd.machine_id")
 
 # Of a host's attempt and run: by benchmark the times of its brackets and of its median copies, in
 # seconds. Side by side no copies: no brackets.
@@ -494,21 +497,45 @@ def _distances(logs: Floats) -> Floats:
 def _usual_settings(results: Sequence[HostResult]) -> dict[str, str]:
     """Return the value of each setting that more than half of the hosts have; "" for none."""
     usual = {}
-    for name in {name for result in results for name in result.settings}:
+    comparable = [comparable_settings(result.settings) for result in results]
+    for name in {name for settings in comparable for name in settings}:
         if is_volatile(name) or name in _OWN:
             continue
-        ((value, many),) = Counter(result.settings.get(name, "") for result in results).most_common(
-            1
-        )
-        if many > _MOST_OF * len(results):
+        known = [it for it in comparable if _tells(it, name)]
+        ((value, many),) = Counter(it.get(name, "") for it in known).most_common(1)
+        if many > _MOST_OF * len(known):
             usual[name] = value
     return usual
 
 
+def _tells(settings: Mapping[str, str], name: str) -> bool:
+    """Tell whether a host without a setting would have said so: some only root can read."""
+    of_line = name.startswith(f"{COMMAND_LINE} ")
+    is_always_read = COMMAND_LINE in settings if of_line else not name.startswith(WHERE_READ)
+    return name in settings or is_always_read
+
+
+def comparable_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings with each word of the command line as one of them.
+
+    The whole line has a disk's number in it, and differs between any two machines. A word that
+    is there without a value has itself for one: `kernel.cmdline nosmt` is `nosmt`.
+    """
+    line = Redactor().redact(settings.get(COMMAND_LINE, ""))
+    values = group_by_key(
+        (f"{COMMAND_LINE} {key}", value or key)
+        for key, _, value in (word.partition("=") for word in line.split())
+        if key not in _OWN_WORDS
+    )
+    return {**settings, **{name: " ".join(texts) for name, texts in values.items()}}
+
+
 def _odd(settings: Mapping[str, str], usual: Mapping[str, str]) -> Iterator[OddSetting]:
+    """Yield what a host has otherwise; what only root can read may be unknown, and is no more."""
+    own = comparable_settings(settings)
     for name, value in sorted(usual.items()):
-        own_value = settings.get(name, "")
-        if own_value != value:
+        own_value = own.get(name, "")
+        if own_value != value and _tells(own, name):
             yield OddSetting(name, own_value or None, value or None)
 
 

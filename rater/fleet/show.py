@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from rater.analysis.compare.conditions import setting_label
 from rater.analysis.divots.confirm import ConfirmResult, ConfirmVerdict
 from rater.analysis.divots.model.finding import Analysis
 from rater.analysis.divots.model.formatting import format_slowdown
@@ -143,7 +144,7 @@ def _slow(slow: SlowHost, inside: Analysis | None, *, is_beside: bool = False) -
 def odd_text(settings: Iterable[Row]) -> str:
     """Return what a host has set otherwise than most of its kind."""
     odd = [
-        f"{setting['name']} is {setting['value'] or 'absent'} (most others: "
+        f"{setting_label(setting['name'], '')} is {setting['value'] or 'absent'} (most others: "
         f"{setting['usual'] or 'absent'})"
         for setting in settings
     ]

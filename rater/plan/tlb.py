@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from rater.system.errors import InputError
 from rater.system.patterns import compile_later
-from rater.text.values import size_bytes
+from rater.text.values import count, size_bytes
 
 PAGE_SIZES = (4096, 64 << 10, 2 << 20, 1 << 30)  # that an array of a TLB may be for
 _SIZE_NAMES = dict(zip(PAGE_SIZES, ("4k", "64k", "2M", "1G"), strict=True))
@@ -28,9 +28,10 @@ _ALL = PAGE_SIZES
 _AMD_WAYS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 8: 16, 10: 32, 11: 48, 12: 64, 13: 96, 14: 128}
 _FULL, _ELSEWHERE = 15, 9
 _AMD_ALL = 0xFF
+_USUAL_WAYS = 8  # in models, of a TLB of AMD that does not tell them
 # Intel's descriptors of data and shared TLBs in leaf 2 (SDM volume 2, table 3-12): level, sizes,
 # entries, ways; ways 0: fully associative.
-_SMALL, _HUGE, _GIGA = PAGE_SIZES[0], PAGE_SIZES[2], PAGE_SIZES[3]
+_SMALL, _OF_OTHERS, _HUGE, _GIGA = PAGE_SIZES  # x86 has no pages of 64 KB
 _INTEL: Mapping[int, tuple[tuple[int, tuple[int, ...], int, int], ...]] = {
     0x03: ((1, (_SMALL,), 64, 4),),
     0x57: ((1, (_SMALL,), 16, 0),),
@@ -151,24 +152,33 @@ def tlb_of_cpuid(leaves: CpuidLeaves) -> Tlb | None:
 
 
 def _amd(leaves: CpuidLeaves) -> list[TlbArray]:
+    arrays = []
+    for level, size, entries, told_ways in _told_by_amd(leaves):
+        ways = told_ways or _USUAL_WAYS
+        if entries % ways == 0:
+            arrays.append((level, size, entries, ways))
+    return _joined(arrays)
+
+
+def _told_by_amd(leaves: CpuidLeaves) -> Iterator[tuple[int, int, int, int | None]]:
+    """Yield level, page size, entries and ways; None: the ways are told in no leaf of TLBs."""
     first, second = leaves.get("80000005"), leaves.get("80000006")
     if first is None or second is None or not first[1] >> 16:
-        return []
-    arrays = []
+        return
     for size, register in ((_SMALL, first[1]), (_HUGE, first[0])):
         entries, ways = register >> 16 & 0xFF, register >> 24
-        if entries:
-            arrays.append((1, size, entries, entries if ways == _AMD_ALL else ways))
+        if entries and ways:
+            yield 1, size, entries, entries if ways == _AMD_ALL else ways
     giga = leaves.get("80000019", (0, 0, 0, 0))
     for level, size, register in (
         *((2, _SMALL, second[1]), (2, _HUGE, second[0])),
         *((1, _GIGA, giga[0]), (2, _GIGA, giga[1])),
     ):
         entries, code = register >> 16 & 0xFFF, register >> 28
-        ways = entries if code == _FULL else 8 if code == _ELSEWHERE else _AMD_WAYS.get(code, 0)
-        if entries and ways and entries % ways == 0:
-            arrays.append((level, size, entries, ways))
-    return _joined(arrays)
+        if entries and code == _ELSEWHERE:
+            yield level, size, entries, None
+        elif entries and (code == _FULL or code in _AMD_WAYS):
+            yield level, size, entries, _AMD_WAYS.get(code, entries)
 
 
 def _joined(arrays: Sequence[tuple[int, int, int, int]]) -> list[TlbArray]:
@@ -234,8 +244,17 @@ def known_page_sizes(words: Iterable[str]) -> tuple[int, ...]:
 
 
 def tlb_facts(leaves: CpuidLeaves) -> Iterator[tuple[str, str]]:
-    """Yield the data TLB as facts of the machine: `tlb.level1`, `72x72` (entries x ways)."""
-    tlb = tlb_of_cpuid(leaves)
-    for array in tlb.arrays if tlb else ():
-        sizes = "all pages" if array.sizes == _ALL else _sizes_text(array.sizes)
-        yield f"tlb.level{array.level} {sizes}", f"{array.entries} entries, {array.ways} ways"
+    """Yield what CPUID tells of data TLBs, and no more: `tlb.level1 4k`, `72 entries, 72 ways`.
+
+    AMD tells a shared array once for each size of pages; whether it is shared is not told.
+    """
+    told = [*_told_by_amd(leaves)]
+    for level, size, entries, ways in told:
+        ways_text = "" if ways is None else f", {count(ways, 'way')}"
+        yield f"tlb.level{level} {_SIZE_NAMES[size]}", f"{entries} entries{ways_text}"
+    for array in [] if told else _intel_leaf_18(leaves) or _intel_leaf_2(leaves):
+        sizes = [size for size in array.sizes if size != _OF_OTHERS]
+        yield (
+            f"tlb.level{array.level} {_sizes_text(sizes)}",
+            f"{array.entries} entries, {count(array.ways, 'way')}",
+        )

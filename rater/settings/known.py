@@ -31,7 +31,10 @@ LAYOUT_TEXT = "layout.text"  # recorded with a run: the user's own layout file a
 NO_LIMIT = 1 << 62  # more than any setting of the kernel takes
 _READINGS = ("load.", "memory.", "rater.", "unread.")
 # Facts that no setting changes: `rater.run.host.hardware`.
-HARDWARE = ("firmware.", "dimms.", "dimm.", "hmat.", "tlb.", "cpu.nodes_per_package")
+HARDWARE = ("firmware.", "dimms.", "dimm.", "hmat.", "cache.", "tlb.", "cpu.nodes_per_package")
+# What no setting of a running machine changes, either.
+COMMAND_LINE = "kernel.cmdline"
+FIXED = (*HARDWARE, "kernel.page_bytes", COMMAND_LINE)
 # Earlier raters did not record these, and some only root can read: compared where both runs have
 # them.
 WHERE_READ = (

@@ -17,6 +17,7 @@ from rater.plan.sweep import ENVIRONMENT
 from rater.record.events import CopyEnded, Event, Noted, PhaseEnded, RunEnded
 from rater.record.run import BenchmarkUsed, MachinePU, Placement, RunStatus
 from rater.record.stored import PlacementJudgement, RunHead, StoredRun, TimeRow
+from rater.settings.known import COMMAND_LINE
 from rater.store.insert import (
     JUDGED,
     append_events,
@@ -237,11 +238,25 @@ class Store(OpenDatabase):
                     return search, tuple(text for (text,) in findings)
         return None
 
-    def settings_of(self, run_ids: Sequence[int]) -> dict[int, dict[str, str]]:
-        """Return the settings of runs, by run and name, without their other rows."""
-        query = "SELECT name, value FROM setting WHERE run_id = :run ORDER BY name"
+    def machines_of(self, run_ids: Sequence[int]) -> dict[int, dict[str, str]]:
+        """Return settings of runs and `host.*`, by run and name, without secrets.
+
+        `host.product`, `host.cpu_model` and `host.microcode` are those of the machine.
+        """
+        redactor = Redactor(self._secrets)
         with self.reading() as database:
-            return {run: dict(database.read_values(query, str, str, run=run)) for run in run_ids}
+            return {
+                run: dict(
+                    (
+                        *_redact_settings(
+                            redactor,
+                            tuple(database.read_values(_SETTINGS, str, str, run=run)),
+                        ),
+                        *database.read_values(_HOST_FACTS, str, str, run=run),
+                    )
+                )
+                for run in run_ids
+            }
 
     def page_extents(self, used: BenchmarkUsed, *, split: bool) -> dict[str, int]:
         """Return how large a program's data was in its last run with `--pages`, by category.
@@ -263,6 +278,15 @@ class Store(OpenDatabase):
 
 # -- A run as it may be shown: secrets of its environment and its commands left out ----------------
 
+_SETTINGS = "SELECT name, value FROM setting WHERE run_id = :run ORDER BY name"
+_HOST_FACTS = """
+SELECT name, value FROM (
+  SELECT run.id AS run_id, 'host.product' AS name, product AS value
+  FROM run JOIN host ON host.id = run.host_id
+  UNION ALL SELECT run.id, 'host.cpu_model', cpu_model FROM run JOIN host ON host.id = run.host_id
+  UNION ALL SELECT run.id, 'host.microcode', microcode FROM run JOIN host ON host.id = run.host_id
+) WHERE run_id = :run AND value IS NOT NULL
+"""
 _INHERITED = "env."  # settings of this name are variables that copies inherited
 
 
@@ -308,11 +332,11 @@ def redact_run(run: StoredRun, redactor: Redactor) -> StoredRun:
 def _redact_settings(
     redactor: Redactor, settings: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[str, str], ...]:
-    """Return settings without secrets in variables that copies inherited."""
+    """Return settings without secrets: of inherited variables and of the kernel's command line."""
     return tuple(
         (name, redactor.redact_value(name.removeprefix(_INHERITED), value))
         if name.startswith(_INHERITED)
-        else (name, value)
+        else (name, redactor.redact(value) if name == COMMAND_LINE else value)
         for name, value in settings
     )
 

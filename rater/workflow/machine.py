@@ -39,6 +39,7 @@ from rater.run.observe.perf import (
 )
 from rater.run.programs.compile import CACHED, cache_root, compile_program, find_command
 from rater.run.programs.inputs import remove_run_dir
+from rater.settings.known import COMMAND_LINE
 from rater.settings.restore import forget_leftovers, restore_leftovers
 from rater.settings.tuner import available_settings, find_setting, missing_settings
 from rater.show.plans.hardware import hardware_document, hardware_parts
@@ -57,6 +58,7 @@ from rater.system.errors import InputError
 from rater.system.paths import exists, journal_paths, sysroot
 from rater.system.process import print_error
 from rater.text.documents import Key, find_line, key_lines
+from rater.text.secrets import Redactor
 from rater.workflow.arguments import Output, open_store_for_reading, print_json, print_view
 
 if TYPE_CHECKING:
@@ -78,6 +80,8 @@ def hardware(output: Output, run_of: str | None) -> int:
     if run_of is None:
         topology = machine.discover_topology()
         settings = dict(settings_snapshot()) | dict(hardware_facts()) | dict(processor_facts())
+        if COMMAND_LINE in settings:  # the facts are pasted into reports of bugs
+            settings[COMMAND_LINE] = Redactor().redact(settings[COMMAND_LINE])
         document = hardware_document("this machine", host_facts(topology), settings)
     else:
         with open_store_for_reading(output, [run_of]) as store:

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from rater.analysis.stats.robust import Floats
+from rater.fleet.hosts import compare_fleet, results_of
 from rater.fleet.slowness import compare_against
 from rater.store.store import open_store
 from tests.support.calls import Rater, query_rows
-from tests.support.fleets import MadeHost, collected
+from tests.support.fleets import MadeHost, collected, indexed_run
 
 
 def made_logs(hosts: int, seed: int, benchmarks: int = 6) -> Floats:
@@ -95,3 +96,38 @@ def test_hosts_of_another_machine_or_program_and_disturbed_ones_are_no_reference
 def test_against_belongs_to_a_fleet(rater: Rater) -> None:
     status, _, err = rater("divots", "last", "--against", "fleet:1")
     assert (status, "--against belongs to fleet:N" in err) == (2, True)
+
+
+def odd_of(settings: dict[int, dict[str, str]]) -> list[tuple[str, str | None, str | None]]:
+    """Return what host n1 has otherwise than n2 to n4, which have the settings of 2 to 4."""
+    hosts = [f"n{number}" for number in (1, 2, 3, 4)]
+    runs = [indexed_run(host, setting=number) for number, host in enumerate(hosts, 1)]
+    each: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {"lu": ((9.0,), (9.0,))}
+    times = {(host, 1, 1): each for host in hosts}
+    (kind,) = compare_fleet(results_of(runs, times, settings)).kinds
+    return [(it.name, it.value, it.usual) for it in kind.odd_settings.get("n1", ())]
+
+
+def test_an_empty_channel_and_a_word_of_the_command_line_are_told_of_one_host() -> None:
+    slot = "dimm.P0 CHANNEL H/DIMM 0"
+    line = "BOOT_IMAGE=/vmlinuz root=UUID={} ro mitigations=auto nosmt key={}"
+    others = {
+        number: {"kernel.cmdline": line.format(number, number), slot: "64 GB DDR5"}
+        for number in (2, 3, 4)
+    }
+    own = {"kernel.cmdline": "root=UUID=1 ro quiet mitigations=off key=9", slot: "empty"}
+    assert odd_of({1: own} | others) == [
+        (slot, "empty", "64 GB DDR5"),
+        ("kernel.cmdline mitigations", "off", "auto"),
+        ("kernel.cmdline nosmt", None, "nosmt"),
+        ("kernel.cmdline quiet", "quiet", None),
+    ]
+
+
+def test_what_only_root_reads_is_not_absent_where_a_user_ran() -> None:
+    known = {"dimms.found": "8 x 64 GB DDR5", "kernel.cmdline": "nosmt"}
+    assert odd_of({1: {}, 2: known, 3: known, 4: known}) == []
+    assert odd_of({1: {"dimms.found": "7 x"}, 2: {}, 3: known, 4: {}}) == []  # no majority
+    assert odd_of({1: {"dimms.found": "7 x"}, 2: {}, 3: known, 4: known}) == [
+        ("dimms.found", "7 x", "8 x 64 GB DDR5")
+    ]

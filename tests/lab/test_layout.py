@@ -42,7 +42,7 @@ from rater.lab.layout.proof import (
 from rater.lab.layout.table import page_parts
 from rater.lab.trace.tlb import mapping_layout, page_mappings, parse_page_sizes
 from rater.plan.request import Request, request_to_json
-from rater.plan.tlb import parse_tlb, tlb_of_cpuid
+from rater.plan.tlb import parse_tlb, tlb_facts, tlb_of_cpuid
 from rater.plan.topology import PoolCapacity
 from rater.record.events import PageRegion
 from rater.record.run import MemoryPolicy, Placement
@@ -246,6 +246,35 @@ def test_an_amd_zen_4_tells_one_array_a_level_for_small_and_huge_pages() -> None
     assert tlb is not None
     assert tlb.entries(4 * KB) == (72, 3072)
     assert tlb.entries(GB) == (72, 72)  # not told: where the first level has 2 MB pages
+
+
+def test_facts_of_tlbs_are_what_cpuid_tells_and_no_more() -> None:
+    """Ways that differ by page size stay apart; nothing is told of pages of 1 GB or 64 KB."""
+    zen_4 = {"80000005": (0xFF48FF40, 0xFF48FF40, 0, 0), "80000006": (0x5C002200, 0x6C004200, 0, 0)}
+    assert dict(tlb_facts(zen_4)) == {
+        "tlb.level1 4k": "72 entries, 72 ways",
+        "tlb.level1 2M": "72 entries, 72 ways",
+        "tlb.level2 4k": "3072 entries, 8 ways",
+        "tlb.level2 2M": "3072 entries, 6 ways",
+    }
+    with_giga = zen_4 | {
+        "80000006": (0, 0x9C004200, 0, 0),
+        "80000019": (0xF0400000, 0x10400000, 0, 0),
+    }
+    assert dict(tlb_facts(with_giga)) == {
+        "tlb.level1 4k": "72 entries, 72 ways",
+        "tlb.level1 2M": "72 entries, 72 ways",
+        "tlb.level2 4k": "3072 entries",  # the ways stand in another leaf
+        "tlb.level1 1G": "64 entries, 64 ways",
+        "tlb.level2 1G": "64 entries, 1 way",
+    }
+    assert dict(tlb_facts({"2": (0x76036301, 0x00F0B5FF, 0, 0x00C30000)})) == {
+        "tlb.level1 4k": "64 entries, 4 ways",
+        "tlb.level1 2M": "32 entries, 4 ways",
+        "tlb.level1 1G": "4 entries, 4 ways",
+        "tlb.level2 4k/2M": "1536 entries, 6 ways",
+        "tlb.level2 1G": "16 entries, 4 ways",
+    }
 
 
 def test_an_intel_skylake_tells_descriptors() -> None:

@@ -12,7 +12,7 @@ from rater.plan.options import CompareAs
 from rater.plan.request import OPTIONS
 from rater.record.run import BenchmarkUsed, Host, MachinePU, Placement
 from rater.record.stored import StoredRun
-from rater.settings.known import LAYOUT_TEXT, WHERE_READ, is_volatile
+from rater.settings.known import COMMAND_LINE, LAYOUT_TEXT, WHERE_READ, is_volatile
 from rater.system.patterns import compile_later
 from rater.text.cpuset import format_list
 from rater.text.secrets import Redactor
@@ -26,6 +26,7 @@ _PLACES_SHOWN = 8
 _SAME_MEMORY = 0.01
 _ENVIRONMENT = "env."
 _SLOT = "dimm."
+_COMMAND_LINE = f"setting {COMMAND_LINE}"
 _PATH, _FOLDERS = f"{_ENVIRONMENT}PATH", "folders in PATH"
 # Where rater keeps what it compiled: the folder is called after a hash of all that went in.
 _IN_CACHE = compile_later(r"(?<!\S)\S*/build/[0-9a-f]{32}/")
@@ -233,6 +234,9 @@ def _settings(
             lost = ":".join(word for word in was if word not in is_now)
             new = ":".join(word for word in is_now if word not in was)
             yield replace(difference, before=lost or None, now=new or None)
+        elif difference.what == _COMMAND_LINE and difference.before and difference.now:
+            was_text, now_text = own_words([difference.before, difference.now])
+            yield replace(difference, before=was_text or None, now=now_text or None)
         else:
             yield difference
 
@@ -253,10 +257,17 @@ def _setting_facts(settings: Mapping[str, str], names: Iterable[str]) -> Facts:
     return facts
 
 
-def setting_label(setting: str) -> str:
+def setting_label(setting: str, word: str = "setting ") -> str:
     """Return what a recorded setting is called: a memory slot by its own name."""
     slot = setting.removeprefix(_SLOT)
-    return f"setting {setting}" if slot == setting else f"memory slot {slot}"
+    return f"{word}{setting}" if slot == setting else f"memory slot {slot}"
+
+
+def own_words(lines: Sequence[str]) -> list[str]:
+    """Return the words of each line that not all lines have; whole lines if all have the same."""
+    shared = set.intersection(*(set(line.split()) for line in lines))
+    own = [" ".join(word for word in line.split() if word not in shared) for line in lines]
+    return own if any(own) else list(lines)
 
 
 def _suite(before: Conditions, now: Conditions) -> Iterator[ConditionDifference]:

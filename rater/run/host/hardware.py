@@ -7,7 +7,7 @@ too: `unread.WHAT` is the reason. `/proc`, `/sys` and `/dev` lie below `root`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,12 +16,16 @@ from rater.run.host.smbios import (
     MOST_BYTES,
     FirmwareTable,
     MemorySlot,
+    channel_obstacle,
     channels_of,
     describe_modules,
     peak_mb_s,
+    peak_obstacle,
     read_firmware_table,
 )
+from rater.system.patterns import compile_later
 from rater.text import cpuset
+from rater.text.values import count, group_by_key
 
 _TABLE = "sys/firmware/dmi/tables/DMI"
 _MOST_SLOTS = 512  # that are named one by one
@@ -70,25 +74,28 @@ def _firmware_facts(root: Path) -> Iterator[tuple[str, str]]:
     except OSError as error:
         obstacle = f"/{_TABLE}: {error.strerror}"
     slots = table.slots if table else ()
+    vendor = table.bios.vendor if table and table.bios else None
+    if vendor := vendor or read_text(root / "sys/class/dmi/id/bios_vendor"):
+        yield "firmware.vendor", vendor
+    elif not read_text(root / "sys/class/dmi/id/bios_version"):
+        yield f"{UNREAD}firmware", "the kernel shows none in /sys/class/dmi/id"
     if table is not None:
         obstacle = _describe_faults(table)
-        if table.bios is not None and table.bios.vendor:
-            yield "firmware.vendor", table.bios.vendor
-    elif vendor := read_text(root / "sys/class/dmi/id/bios_vendor"):
-        yield "firmware.vendor", vendor
-    edac_slots = () if slots else tuple(_edac_slots(root))
-    yield from _memory_facts(slots or edac_slots)
+    yield from _memory_facts(slots)
+    yield from _channel_facts(slots)
+    remark = ""
+    if not slots:
+        remark = yield from _edac_facts(root)
     if obstacle is not None:
-        source = "; sizes are those of EDAC" if edac_slots else ""
-        yield f"{UNREAD}memory modules", f"{obstacle}{source}"
+        yield f"{UNREAD}memory modules", f"{obstacle}{remark}"
 
 
 def _describe_faults(table: FirmwareTable) -> str | None:
     faults = [*table.faults]
     if not table.slots:
         faults.append("it names no memory slot")
-    elif channels_of(table.slots) is None:
-        faults.append("its bank locators name no channels, which rater does not count from slots")
+    elif obstacle := channel_obstacle(table.slots):
+        faults.append(obstacle)
     return f"the firmware's table: {'; '.join(faults)}" if faults else None
 
 
@@ -105,41 +112,83 @@ def _memory_facts(slots: Sequence[MemorySlot]) -> Iterator[tuple[str, str]]:
     parts = Counter(slot.part for slot in slots if slot.part and slot.megabytes)
     if parts:
         yield "dimms.parts", ", ".join(f"{count} x {part}" for part, count in sorted(parts.items()))
-    channels = channels_of(slots)
-    if channels is not None:
-        populated = sum(any(slot.megabytes for slot in it) for it in channels.values())
-        yield "dimms.channels", f"{populated} of {len(channels)} populated"
-    peak = peak_mb_s(slots)
+    if len(slots) > _MOST_SLOTS:
+        yield f"{UNREAD}slots", f"only the first {_MOST_SLOTS} of {len(slots)} are named"
+
+
+def _channel_facts(slots: Sequence[MemorySlot]) -> Iterator[tuple[str, str]]:
+    """Yield how many channels have modules, and their peak, as far as slots tell it."""
+    channels = channels_of(slots) or {}
+    sizes = [[slot.megabytes for slot in of_channel] for of_channel in channels.values()]
+    if channels and all(any(of_channel) or None not in of_channel for of_channel in sizes):
+        yield "dimms.channels", f"{sum(map(any, sizes))} of {len(channels)} populated"
+    peak, obstacle = peak_mb_s(slots), peak_obstacle(slots)
     if peak is not None:
         yield "dimms.peak_mb_s", str(peak)
+    elif channels and obstacle:
+        yield f"{UNREAD}peak of channels", obstacle
 
 
-def _edac_slots(root: Path) -> Iterator[MemorySlot]:
-    """Yield the modules that the kernel's error counters know; empty slots are not among them."""
-    for folder in list_folder(root / "sys/devices/system/edac/mc", "mc*/dimm*"):
-        location = read_text(folder / "dimm_location")
-        size = read_number(folder / "size")
-        yield MemorySlot(
-            bank=f"{folder.parent.name} {location}" if location else folder.parent.name,
-            locator=read_text(folder / "dimm_label") or folder.name,
-            megabytes=None if size is None else float(size),
-            kind=read_text(folder / "dimm_mem_type"),
-        )
+def _edac_facts(root: Path) -> Generator[tuple[str, str], None, str]:
+    """Yield the modules that the kernel's error counters know; returns a remark on it.
+
+    Empty slots are not among them, and so nothing is told of channels. AMD's driver knows ranks
+    and no modules: those of one channel are told together.
+    """
+    controllers = root / "sys/devices/system/edac/mc"
+    modules = [_edac_slot(folder) for folder in list_folder(controllers, "mc*/dimm*")]
+    if modules:
+        yield from _memory_facts(modules)
+        return "; sizes are those of EDAC, which does not tell empty slots"
+    ranks = [_edac_slot(folder) for folder in list_folder(controllers, "mc*/rank*")]
+    by_channel = group_by_key((slot.channel or slot.name, slot) for slot in ranks)
+    for channel, of_channel in by_channel.items():
+        megabytes = sum(slot.megabytes or 0 for slot in of_channel)
+        kinds = dict.fromkeys(slot.kind for slot in of_channel if slot.kind)
+        if all(slot.megabytes is not None for slot in of_channel):
+            size = f"{megabytes / 1024:g} GB {' and '.join(kinds) or 'memory'}"
+            yield f"dimm.channel {channel}", f"{size}, {count(len(of_channel), 'rank')}"
+    return "; sizes are those of channels by EDAC, which does not tell modules" if ranks else ""
+
+
+_OF_RANK = compile_later(r"csrow \d+ ?")
+
+
+def _edac_slot(folder: Path) -> MemorySlot:
+    location = _OF_RANK.sub("", read_text(folder / "dimm_location") or "")
+    size = read_number(folder / "size")
+    return MemorySlot(
+        bank=f"{folder.parent.name} {location}" if location else folder.parent.name,
+        locator=read_text(folder / "dimm_label") or folder.name,
+        megabytes=None if size is None else float(size),
+        kind=read_text(folder / "dimm_mem_type"),
+    )
 
 
 def _nodes_per_package(root: Path) -> str | None:
-    """Return how many NUMA nodes with CPUs a package has: `4`, or `2 or 4`."""
+    """Return how many NUMA nodes with CPUs a package has: `4`, or `2 or 4`.
+
+    A node that spans packages (`numa=off`, interleaved nodes) says that it does.
+    """
     nodes_by_package: dict[int, set[str]] = {}
+    spanned = 1  # packages of a node
     for node in list_folder(root / _NODES, "node[0-9]*"):
         with suppress(ValueError):
-            for cpu in cpuset.parse_list(read_text(node / "cpulist") or ""):
-                place = f"sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id"
-                package = read_number(root / place)
-                if package is not None and package >= 0:
-                    nodes_by_package.setdefault(package, set()).add(node.name)
-                    break
+            cpus = cpuset.parse_list(read_text(node / "cpulist") or "")
+            # All CPUs of hundreds would take milliseconds; neighbours are of one package.
+            packages = {_package_of(root, cpu) for cpu in (*cpus[:1], *cpus[-1:])} - {None}
+            spanned = max(spanned, len(packages))
+            for package in packages:
+                nodes_by_package.setdefault(package or 0, set()).add(node.name)
+    if spanned > 1:
+        return f"1 for {len(nodes_by_package)} packages or more"
     counts = sorted({len(nodes) for nodes in nodes_by_package.values()})
     return " or ".join(map(str, counts)) or None
+
+
+def _package_of(root: Path, cpu: int) -> int | None:
+    number = read_number(root / f"sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id")
+    return None if number is None or number < 0 else number
 
 
 # Names of the kernel's Documentation/admin-guide/mm/numaperf.rst with the units it gives there.
@@ -152,11 +201,17 @@ _PROMISED = {
 
 
 def _promises(root: Path) -> Iterator[tuple[str, str]]:
-    """Yield what the firmware's HMAT promises of each node's memory to the nearest initiators."""
+    """Yield what the firmware's HMAT promises of each node's memory to the nearest CPUs.
+
+    Those are of `access1`; of older kernels in `access0`, which an accelerator may be nearest to.
+    """
     is_told = False
     for node in list_folder(root / _NODES, "node[0-9]*"):
-        folder = node / "access0/initiators"
-        values = {name: read_number(folder / name) for name in _PROMISED}
+        for access in ("access1", "access0"):
+            folder = node / access / "initiators"
+            values = {name: read_number(folder / name) for name in _PROMISED}
+            if any(values.values()):
+                break
         for name, unit in _PROMISED.items():
             if values[name]:  # 0: the firmware does not say
                 is_told = True

@@ -341,7 +341,7 @@ def find_divots(
             _judged_run(store, *pair, is_alone=len(runs) == 1) for pair in runs if limits or is_ci
         ]
         judged = [(head, analysis) for head, analysis in runs if not analysis.disturbed]
-        hardware = hardware_differences(store.settings_of(numbers))
+        hardware = hardware_differences(store.machines_of(numbers))
         sure = between if len(judged) == len(runs) else find_recurring(store, runs)
 
     def parts(_: object) -> Iterator[Part]:

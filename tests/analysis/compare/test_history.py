@@ -11,7 +11,11 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from rater.analysis.compare.conditions import setting_label
+from rater.analysis.compare.conditions import (
+    condition_differences,
+    setting_label,
+    stored_conditions,
+)
 from rater.analysis.compare.hardware import HardwareDifference, hardware_differences
 from rater.analysis.compare.history import Group, Grouping, RunHistory, run_histories
 from rater.analysis.stats.steps import find_steps
@@ -180,3 +184,40 @@ def test_runs_are_told_apart_by_the_facts_that_both_know() -> None:
     assert differences == (
         HardwareDifference("memory slot P0-H", (("empty", (7,)), ("64 GB DDR5", (8,)))),
     )
+
+
+def test_runs_are_told_apart_by_microcode_caches_and_words_of_the_command_line() -> None:
+    differences = hardware_differences(
+        {
+            1: {"host.microcode": "0x1", "kernel.cmdline": "ro quiet", "cache.L3": "32768K"},
+            2: {"host.microcode": "0x2", "kernel.cmdline": "ro", "cache.L3": "16384K"},
+            3: {"host.microcode": "0x1", "kernel.cmdline": "ro quiet", "cpu.boost": "1"},
+        }
+    )
+    assert differences == (
+        HardwareDifference("setting cache.L3", (("32768K", (1,)), ("16384K", (2,)))),
+        HardwareDifference("microcode", (("0x1", (1, 3)), ("0x2", (2,)))),
+        HardwareDifference(
+            "setting kernel.cmdline", (("quiet", (1, 3)), ("none of these words", (2,)))
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("was", "is_now", "difference"),
+    [
+        ("quiet root=/dev/a nosmt", "quiet root=/dev/a", "was nosmt, is not there"),
+        ("a b mitigations=auto", "a b mitigations=off", "was mitigations=auto, is mitigations=off"),
+        ("a b", "b a", "was a b, is b a"),
+        ("a", "a password=secret", "was not there, is password=[redacted]"),
+    ],
+)
+def test_of_command_lines_the_words_that_differ_are_told(
+    was: str, is_now: str, difference: str
+) -> None:
+    before, now = (
+        stored_conditions(replace(made, settings=(("kernel.cmdline", line),)))
+        for line, made in zip((was, is_now), runs_made([1.0]) * 2, strict=True)
+    )
+    (told,) = condition_differences(before, now)
+    assert str(told) == f"setting kernel.cmdline: {difference}"

@@ -38,10 +38,11 @@ def module(
     rated: int = 5600,
     configured: int = 4800,
     part_index: int = 4,
+    fields: dict[int, tuple[int, int]] | None = None,
 ) -> bytes:
-    """Return a memory device of SMBIOS 3.2; 0 gigabytes: an empty slot."""
+    """Return a memory device of SMBIOS 3.3; 0 gigabytes: an empty slot."""
     megabytes = gigabytes * 1024
-    fields = {
+    usual = {
         0x0C: (2, 0x7FFF if megabytes >= 0x7FFF else megabytes),
         0x10: (1, 1),
         0x11: (1, 2),
@@ -53,7 +54,8 @@ def module(
         0x1C: (4, megabytes),
         0x20: (2, configured if gigabytes else 0),
     }
-    return structure(17, 0x54, fields, [locator, bank, "Samsung", "M321R8GA0BB0"])
+    texts = [locator, bank, "Samsung", "M321R8GA0BB0"]
+    return structure(17, 0x5C, usual | (fields or {}), texts)
 
 
 def banks(count: int = 8) -> list[str]:
@@ -104,6 +106,11 @@ def test_a_channel_runs_at_the_speed_of_its_slowest_module() -> None:
         ("P1-B", "P1-B"),
         ("P0_Node0_Channel3_Dimm0", "P0-NODE0-3"),
         ("NODE 1 CHANNEL 2 DIMM 0", "NODE-1-2"),
+        ("_Node1_Channel0_Dimm0", "NODE1-0"),
+        ("P0CHANNELA", "P0-A"),
+        ("CHANNEL 11", "11"),
+        ("BRANCH 0 SLOT 1", None),  # of FB-DIMMs: a branch has two channels
+        ("P1-DIMMA1", None),
         ("BANK 3", None),  # a bank is no channel, and channels are not counted from slots
         ("Not Specified", None),
     ],
@@ -111,6 +118,155 @@ def test_a_channel_runs_at_the_speed_of_its_slowest_module() -> None:
 def test_a_channel_is_what_the_bank_locator_calls_so(bank: str, channel: str | None) -> None:
     (slot,) = read_firmware_table(module(bank)).slots
     assert slot.channel == channel
+
+
+@pytest.mark.parametrize(
+    ("bank", "locator", "channel"),
+    [
+        ("BANK 0", "ChannelA-DIMM1", "A"),
+        ("BANK 2", "Controller1-ChannelB-DIMM0", "CONTROLLER1-B"),
+        ("CHANNEL A", "CPU1_DIMM_A1", "CPU1-A"),
+        ("P0 CHANNEL A", "CPU1_DIMM_A1", "P0-A"),
+        ("", "PROC 1 DIMM 3", None),
+        ("NODE 1", "CPU1_DIMM_A1", None),
+        ("NODE 1", "DIMM_A1", None),
+    ],
+)
+def test_a_device_locator_names_channel_or_socket_where_the_bank_does_not(
+    bank: str, locator: str, channel: str | None
+) -> None:
+    (slot,) = read_firmware_table(module(bank, locator)).slots
+    assert slot.channel == channel
+
+
+def test_two_sockets_whose_slots_have_the_same_names_have_no_channels(tmp_path: Path) -> None:
+    """Both sockets call their channel A; of 2 x 4800 x 8 the half would be told."""
+    socket_of = {socket: {0x04: (2, 0x100 + socket)} for socket in (0, 1)}
+    modules = [module("CHANNEL A", f"DIMM {socket}", fields=socket_of[socket]) for socket in (0, 1)]
+    facts = with_table(tmp_path, *modules)
+    assert "dimms.peak_mb_s" not in facts
+    assert "dimms.channels" not in facts
+    reason = "its locators name different slots alike, so that channels are not known"
+    assert facts["unread.memory modules"] == f"the firmware's table: {reason}"
+    twins = with_table(tmp_path, module("P0 CHANNEL A"), module("P0 CHANNEL A"))
+    assert twins["unread.memory modules"] == f"the firmware's table: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "width_bits", "peak", "reason"),
+    [
+        (0x22, 64, "38400", None),
+        (0x22, 0, "38400", None),
+        (0x07, 0xFFFF, "38400", None),  # RAM, as QEMU has it
+        (0x03, 64, "38400", None),  # DRAM
+        (0x03, 16, None, "channels of LPDDR and HBM"),
+        (0x23, 16, None, "channels of LPDDR and HBM"),  # LPDDR5
+        (0x20, 64, None, "channels of LPDDR and HBM"),
+        (0x1F, 64, None, "persistent memory alone"),
+    ],
+)
+def test_a_peak_is_that_of_channels_of_8_bytes(
+    tmp_path: Path, kind: int, width_bits: int, peak: str | None, reason: str | None
+) -> None:
+    fields = {0x12: (1, kind), 0x0A: (2, width_bits)}
+    facts = with_table(tmp_path, module("P0 CHANNEL A", fields=fields))
+    assert facts.get("dimms.peak_mb_s") == peak
+    assert facts.get("unread.peak of channels", "").startswith(reason or "")
+
+
+def test_persistent_memory_beside_a_module_adds_nothing_to_its_channel(tmp_path: Path) -> None:
+    persistent = module("P0 CHANNEL A", "DIMM 1", configured=2666, fields={0x12: (1, 0x1F)})
+    facts = with_table(tmp_path, module("P0 CHANNEL A"), persistent)
+    assert facts["dimms.peak_mb_s"] == "21328"  # both run at 2666, 8 bytes
+    assert facts["dimm.P0 CHANNEL A/DIMM 1"].startswith("64 GB persistent memory, rated 5600")
+
+
+def test_modules_behind_cxl_are_named_and_are_no_channel_of_a_socket(tmp_path: Path) -> None:
+    on_board = structure(16, 0x17, {0x02: (2, 7), 0x04: (1, 3), 0x05: (1, 3)}, [])
+    on_card = structure(16, 0x17, {0x02: (2, 9), 0x04: (1, 0xA4), 0x05: (1, 3)}, [])
+    behind = module("CXL 0", gigabytes=128, fields={0x04: (2, 9)})
+    ours = module("P0 CHANNEL A", fields={0x04: (2, 7)})
+    facts = with_table(tmp_path, ours, behind, on_board, on_card)
+    assert facts["dimms.found"] == (
+        "1 x 128 GB DDR5 on CXL at 4800 MT/s, 1 x 64 GB DDR5 at 4800 MT/s"
+    )
+    assert facts["dimms.peak_mb_s"] == "38400"
+    assert facts["dimms.channels"] == "1 of 1 populated"
+
+
+def test_flash_that_holds_the_firmware_is_no_memory(tmp_path: Path) -> None:
+    array = structure(16, 0x0F, {0x02: (2, 9), 0x04: (1, 3), 0x05: (1, 5)}, [])
+    of_array = module("SYSTEM ROM", fields={0x04: (2, 9)})
+    flash = module("SYSTEM ROM", fields={0x12: (1, 9)})
+    facts = with_table(tmp_path, array, of_array, flash, module("P0 CHANNEL A"))
+    assert facts["dimms.found"] == "1 x 64 GB DDR5 at 4800 MT/s"
+    assert facts["dimms.channels"] == "1 of 1 populated"
+
+
+def test_a_slot_whose_size_is_not_known_is_neither_empty_nor_populated(tmp_path: Path) -> None:
+    unknown = module("P0 CHANNEL B", fields={0x0C: (2, 0xFFFF)})
+    facts = with_table(tmp_path, module("P0 CHANNEL A"), unknown)
+    assert facts["dimm.P0 CHANNEL B/DIMM 0"] == "size not known"
+    assert facts["dimms.found"] == "1 x 64 GB DDR5 at 4800 MT/s, 1 of unknown size"
+    assert "dimms.channels" not in facts
+    assert "dimms.peak_mb_s" not in facts
+    assert facts["unread.peak of channels"] == "whether some slots have a module is not known"
+
+
+def test_a_module_that_does_not_say_how_fast_it_runs_is_rated_only(tmp_path: Path) -> None:
+    facts = with_table(tmp_path, module("P0 CHANNEL A", configured=0))
+    assert facts["dimms.found"] == "1 x 64 GB DDR5 rated 5600 MT/s"
+    assert facts["dimm.P0 CHANNEL A/DIMM 0"] == "64 GB DDR5, rated 5600 MT/s, 2 ranks"
+    assert facts["dimms.peak_mb_s"] == "44800"  # at most
+    unknown = with_table(tmp_path, module("P0 CHANNEL A", configured=0, rated=0))
+    assert unknown["dimms.found"] == "1 x 64 GB DDR5"
+    assert unknown["unread.peak of channels"] == "some modules do not tell their speed"
+
+
+@pytest.mark.parametrize(
+    ("fields", "description"),
+    [
+        ({0x0C: (2, 512)}, "0.5 GB DDR5, rated 5600 MT/s, runs at 4800 MT/s, 2 ranks"),
+        ({0x0C: (2, 0xC000)}, "0.015625 GB DDR5, rated 5600 MT/s, runs at 4800 MT/s, 2 ranks"),
+        (
+            {0x0C: (2, 0x7FFF), 0x1C: (4, 0x80020000)},
+            "128 GB DDR5, rated 5600 MT/s, runs at 4800 MT/s, 2 ranks",
+        ),
+        (
+            {0x15: (2, 0xFFFF), 0x54: (4, 70000)},
+            "64 GB DDR5, rated 70000 MT/s, runs at 4800 MT/s, 2 ranks",
+        ),
+        (
+            {0x20: (2, 0xFFFF), 0x58: (4, 0x80011171)},
+            "64 GB DDR5, rated 5600 MT/s, runs at 70001 MT/s, 2 ranks",
+        ),
+        ({0x1B: (1, 0x81)}, "64 GB DDR5, rated 5600 MT/s, runs at 4800 MT/s, 1 rank"),
+        ({0x1B: (1, 0)}, "64 GB DDR5, rated 5600 MT/s, runs at 4800 MT/s"),
+        ({0x12: (1, 0x1A)}, "64 GB DDR4, rated 5600 MT/s, runs at 4800 MT/s, 2 ranks"),
+        ({0x12: (1, 2)}, "64 GB memory, rated 5600 MT/s, runs at 4800 MT/s, 2 ranks"),
+    ],
+)
+def test_each_field_of_a_module_is_read_where_the_specification_has_it(
+    fields: dict[int, tuple[int, int]], description: str
+) -> None:
+    (slot,) = read_firmware_table(module("P0 CHANNEL A", fields=fields)).slots
+    assert slot.description == description
+
+
+def test_the_bios_is_that_of_the_first_structure() -> None:
+    other = structure(0, 0x18, {0x04: (1, 1)}, ["Other"])
+    bios = read_firmware_table(BIOS + other + END).bios
+    assert bios is not None
+    assert (bios.vendor, bios.version, bios.date) == ("AMI", "R23_F41", "01/02/2025")
+
+
+def test_a_string_of_firmware_is_one_short_line() -> None:
+    hostile = "P0\x1b[31m\u202eCHANNEL\tA" + "x" * 100_000
+    (slot,) = read_firmware_table(module(hostile)).slots
+    assert slot.bank is not None
+    assert slot.bank.startswith("P0 [31m CHANNEL Ax")
+    assert len(slot.bank) == 64
+    assert slot.bank.isprintable()
 
 
 def test_banks_without_channels_have_no_peak_and_the_reason(tmp_path: Path) -> None:
@@ -156,7 +312,10 @@ def test_ten_megabytes_are_read_in_part_and_at_once() -> None:
     table = read_firmware_table(module("P0 CHANNEL A") * 100_000)
     assert time.process_time() - began_s < 5
     assert len(table.slots) < 10_000
-    assert any("only its first 1 MB" in fault for fault in table.faults)
+    assert "only its first 1 MB were read" in table.faults
+    tiny = read_firmware_table(structure(1, 4, {}, []) * 9000)
+    assert tiny.faults == ("8192 of its structures are read, and those behind are not",)
+    assert read_firmware_table(structure(1, 4, {}, []) * 8192 + END).faults == ()
 
 
 def test_edac_tells_users_what_the_table_tells_root(tmp_path: Path) -> None:
@@ -173,7 +332,57 @@ def test_edac_tells_users_what_the_table_tells_root(tmp_path: Path) -> None:
     facts = dict(hardware_facts(tmp_path))
     assert facts["dimms.found"] == "2 x 32 GB Registered-DDR4"
     assert facts["dimm.mc0 channel 1 slot 0/DIMM_B1"] == "32 GB Registered-DDR4"
-    assert facts["unread.memory modules"].endswith("sizes are those of EDAC")
+    assert facts["unread.memory modules"].endswith(
+        "; sizes are those of EDAC, which does not tell empty slots"
+    )
+
+    assert "dimms.channels" not in facts  # how many slots are empty EDAC does not know
+
+
+def test_edac_of_amd_tells_ranks_of_channels_and_no_modules(tmp_path: Path) -> None:
+    for number, (rank, channel) in enumerate([(0, 0), (1, 0), (0, 1)]):
+        folder = tmp_path / f"sys/devices/system/edac/mc/mc0/rank{number}"
+        folder.mkdir(parents=True)
+        (folder / "size").write_text("32768\n")
+        (folder / "dimm_mem_type").write_text("Registered-DDR5\n")
+        (folder / "dimm_location").write_text(f"csrow {rank} channel {channel} \n")
+    facts = dict(hardware_facts(tmp_path))
+    assert facts["dimm.channel MC0-0"] == "64 GB Registered-DDR5, 2 ranks"
+    assert facts["dimm.channel MC0-1"] == "32 GB Registered-DDR5, 1 rank"
+    assert "dimms.found" not in facts
+    assert facts["unread.memory modules"].endswith("which does not tell modules")
+
+
+def test_a_table_without_bios_leaves_its_vendor_to_the_kernel(tmp_path: Path) -> None:
+    assert "unread.firmware" in dict(hardware_facts(tmp_path))
+    folder = tmp_path / "sys/class/dmi/id"
+    folder.mkdir(parents=True)
+    (folder / "bios_vendor").write_text("AMI\n")
+    assert with_table(tmp_path, module("P0 CHANNEL A"))["firmware.vendor"] == "AMI"
+
+
+def promises(root: Path, access: str, node: int, initiator: int, **values: int) -> None:
+    folder = root / f"sys/devices/system/node/node{node}" / access / "initiators"
+    (folder / f"node{initiator}").mkdir(parents=True)
+    for name, value in values.items():
+        (folder / name).write_text(f"{value}\n")
+
+
+def test_what_firmware_promises_to_cpus_is_told_and_not_to_an_accelerator(tmp_path: Path) -> None:
+    promises(tmp_path, "access0", 1, 2, read_bandwidth=900000, read_latency=10)
+    promises(tmp_path, "access1", 1, 0, read_bandwidth=204800, read_latency=90)
+    promises(tmp_path, "access0", 0, 0, read_latency=80, write_latency=85, write_bandwidth=100)
+    promises(tmp_path, "access1", 0, 0, read_latency=0)
+    facts = dict(hardware_facts(tmp_path))
+    assert {name: value for name, value in facts.items() if name.startswith("hmat.")} == {
+        "hmat.node0.read_latency_ns": "80",
+        "hmat.node0.write_latency_ns": "85",
+        "hmat.node0.write_bandwidth_mb_s": "100",
+        "hmat.node0.initiators": "0",
+        "hmat.node1.read_bandwidth_mb_s": "204800",
+        "hmat.node1.read_latency_ns": "90",
+        "hmat.node1.initiators": "0",
+    }
 
 
 def test_hmat_promises_are_told_by_node(tmp_path: Path) -> None:
@@ -199,3 +408,6 @@ def test_nodes_of_a_package_are_counted_as_the_kernel_has_them(tmp_path: Path) -
         cpu.mkdir(parents=True)
         (cpu / "physical_package_id").write_text(f"{package}\n")
     assert dict(hardware_facts(tmp_path))["cpu.nodes_per_package"] == "2"
+    spanning = tmp_path / "sys/devices/system/node/node0/cpulist"
+    spanning.write_text("0,4\n")  # of packages 0 and 1
+    assert dict(hardware_facts(tmp_path))["cpu.nodes_per_package"] == "1 for 2 packages or more"
