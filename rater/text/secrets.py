@@ -56,17 +56,26 @@ _VALUE = compile_later(
 )
 _LINE = compile_later(r"[^'\"\n]*")
 # What a service gives out with a sign of its own in front, so that it is found where it leaked:
-# JSON web tokens, private keys, those of GitHub, GitLab, Slack, AWS, OpenAI, npm, Hugging Face,
-# Google, Stripe, PyPI, Docker, SendGrid; what bears a request, and addresses of webhooks.
+# JSON web tokens, those of GitHub, GitLab, Slack, AWS, OpenAI, npm, Hugging Face, Google, Stripe,
+# PyPI, Docker, SendGrid, Vault; a token as the user of an address; what bears a request, and
+# addresses of webhooks.
 _ISSUED = compile_later(
     r"(?<![\w-])(?:eyJ[\w-]{10,}\.[\w-]{10,}(?:\.[\w-]*)*"
     r"|(?:gh[opsru]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|sk-|npm_|hf_|AIza|[rs]k_live_|pypi-"
-    r"|dckr_pat_|SG\.)(?:[A-Za-z0-9]+[_-])*[A-Za-z0-9]{16}[\w.-]*"
-    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*)"
+    r"|dckr_pat_|SG\.|hvs\.)(?:[A-Za-z0-9]+[_-])*[A-Za-z0-9]{16}[\w.-]*)"
+    r"|(?<=://)[\w-]{20,}(?=@)"
     r"|(?<=[Bb]earer )[\w.~+/=-]{8,}|(?<=hooks\.slack\.com/)\w+/[^\s'\"]+"
     r"|(?<=/api/webhooks/)[^\s'\"]+|(?<=\.office\.com/webhook)[^\s'\"]+"
     r"|(?<=api\.telegram\.org/bot)[^\s/'\"]+",
     re.DOTALL,
+)
+# Secrets of several words, wherever a text has them: keys in PEM, `login NAME password VALUE` of a
+# .netrc, elements of XML. What goes before, and the secret.
+_SPREAD = compile_later(
+    r"()(-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----[^'\"]*?"
+    r"(?:-----END [A-Z ]{0,40}-----|(?=['\"])|\Z))"
+    r"|(\blogin\s{1,99}\S+\s{1,99}password\s{1,99})([^\s'\"]+)"
+    r"|(<[\w:.-]{0,40}(?:[Pp]assword|[Ss]ecret|[Tt]oken)[\w:.-]{0,40}>)([^<\s'\"]+)"
 )
 # USER:PASSWORD@HOST without a scheme; not IMAGE:TAG@sha256:DIGEST.
 _LOGIN = compile_later(r"(?<![\w/:@.+-])([A-Za-z_][\w.+-]*):([^\s/@:'\"]+)@(?!sha\d)(?=[A-Za-z\[])")
@@ -191,7 +200,12 @@ class Redactor:
         return self.redact_once("text", text, self._redact_text)
 
     def _redact_text(self, text: str) -> str:
-        return _marks_out(self._redact_named_values(self._redact_command(_marks_in(text)), head=-1))
+        spread = _SPREAD.sub(self._redact_spread, _marks_in(text))
+        return _marks_out(self._redact_named_values(self._redact_command(spread), head=-1))
+
+    def _redact_spread(self, match: re.Match[str]) -> str:
+        before, value = (part for part in match.groups() if part is not None)
+        return f"{before}{self._mark_for('a secret of several words', value)}"
 
     def redact_json(self, value: Any) -> Any:
         """Return a value of JSON with its texts, and lists of words, fit to be shown."""

@@ -369,6 +369,16 @@ COOKIE_IN_SHELL = """sh -c 'curl -H '"'"'Cookie: [redacted]'"'"' h'"""
         ("password = X", "password = [redacted]"),
         ("./a --token=[redacted] --key=[redacted 2]", "./a --token=[redacted] --key=[redacted 2]"),
         ("./a '-----BEGIN RSA PRIVATE KEY-----\nMIIE\n'", "./a '[redacted]'"),
+        (
+            "it said\n-----BEGIN PRIVATE KEY-----\nX\nY\n-----END PRIVATE KEY-----\n1",
+            "it said\n[redacted]\n1",
+        ),
+        ("machine h login me password X port 1", "machine h login me password [redacted] port 1"),
+        ("./a 'login me\n  password X'", "./a 'login me\n  password [redacted]'"),
+        ("./a '<db:password>X</db:password>'", "./a '<db:password>[redacted]</db:password>'"),
+        ("git clone https://0123456789abcdef0123@h/x", "git clone https://[redacted]@h/x"),
+        ("git clone ssh://git@h/x", "git clone ssh://git@h/x"),
+        ("./a hvs.CAESIabcdefghijklmnop", "./a [redacted]"),
     ],
 )
 def test_secrets_of_commands(command: str, shown: str) -> None:
