@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -301,6 +302,25 @@ def test_no_cell_of_twenty_clean_matrices_is_named(noise: float) -> None:
         for seed in range(20)
     ]
     assert named == [()] * 20
+
+
+def test_bursts_in_a_fifth_of_the_readings_name_no_place_and_hide_no_slow_one() -> None:
+    named = found = 0
+    for seed in range(100):
+        chance = random.Random(seed)
+        values = {
+            place: [
+                value * (math.exp(chance.expovariate(4)) if chance.random() < 0.2 else 1.0)
+                for value in of_rounds
+            ]
+            for place, of_rounds in matrix(seed, noise=0.05).items()
+        }
+        named += bool(judge_cells(values, PEERS, higher_is_worse=True).slow)
+        values[2, 1] = [1.6 * value for value in values[2, 1]]
+        judgement = judge_cells(values, PEERS, higher_is_worse=True)
+        found += places_of(judgement.slow) == [(2, 1)]
+    assert named <= 2  # 1 by chance
+    assert found >= 75
 
 
 def test_a_burst_in_one_round_names_nothing() -> None:
