@@ -186,6 +186,7 @@ def test_section_5_1_start_up_has_its_seconds_and_its_share_the_same_everywhere(
     assert (divot["kind"], divot["benchmark"], divot["iteration"]) == ("startup", "450.soplex", 1)
     # 736 s of 2400 s; nothing else is slow.
     assert divot["slowdown"] == pytest.approx(1 + 736 / 2400, abs=0.001)
+    assert divot["longer_s"] == pytest.approx(736, abs=1)
     _, out, _ = rater("divots", "last")
     said = "the median copy took 736 s longer, +30.7 %, the last one 1472 s"
     assert said in " ".join(out.split())

@@ -96,7 +96,7 @@ def _judge(name: str, speedup: RatioInterval, limit: float) -> GateVerdict:
 def _is_by_luck(speedup: RatioInterval, limit: float) -> bool:
     """Tell whether only a better measured value excludes a share, of rounds that depend.
 
-    The interval is wider than what was asked: had both sides measured the same, it would exclude
+    The interval is wider than the gate's limit: had both sides measured the same, it would exclude
     nothing. Of rounds that depend on each other such a value is chance.
     """
     if speedup.verdict is not Decision.UNKNOWN or not speedup.doubts or speedup.low is None:

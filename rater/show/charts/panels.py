@@ -207,9 +207,8 @@ def labels_from(findings: Iterable[Finding]) -> tuple[Label, ...]:
             slowdown = statistics.median(slowdowns or [finding.slowdown])
             # What a layout does differs from benchmark to benchmark: one size would be wrong.
             size = formatting.format_slowdown(slowdown)
-            seconds = dict(finding.details).get("seconds")
-            if isinstance(seconds, float):
-                size = f"{formatting.format_seconds(seconds)}, {size}"
+            if finding.longer_s is not None:
+                size = f"{formatting.format_seconds(finding.longer_s)}, {size}"
             labels.append(
                 Label(
                     copies=finding.copies,

@@ -51,6 +51,11 @@ class DivotJson(TypedDict):
     copies: Annotated[list[int], "Copies that are slow."]
     cpus: Annotated[list[int], "CPUs of these copies; empty for a finding that is of no place."]
     slowdown: Annotated[float, "Typical time over fair time; below 1: fast."]
+    longer_s: Annotated[
+        float | None,
+        "Of a start-up: seconds by which the median copy took longer, or the last one started "
+        "later; null: of another kind.",
+    ]
     score_lost: Annotated[
         float | None,
         "Share of the run's score, 0 to 1; null: copies do not wait for each other. Rows with one "

@@ -116,6 +116,7 @@ def _divot(finding: Finding) -> DivotJson:
         "copies": [*finding.copies],
         "cpus": [*finding.cpus],
         "slowdown": round(finding.slowdown, _DIGITS),
+        "longer_s": _rounded(finding.longer_s),
         "score_lost": _rounded(finding.score_lost),
         "time_lost": _rounded(finding.time_lost),
         "share_lost": _rounded(finding.share_lost),

@@ -185,6 +185,12 @@ class Finding(Struct, frozen=True, kw_only=True):
         return self.kind in PLACED or (self.kind in _EITHER and self.place not in _ALL_COPIES)
 
     @property
+    def longer_s(self) -> float | None:
+        """Seconds by which a start-up made the median copy, or the last start, later."""
+        seconds = dict(self.details).get("seconds")
+        return float(seconds) if seconds is not None else None
+
+    @property
     def fast(self) -> bool:
         """Whether these copies were faster than the others."""
         return self.slowdown < 1
