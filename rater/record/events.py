@@ -150,7 +150,8 @@ class MachineReadings(Struct, frozen=True):
     of what is below one (`package-0-dram`, `-core`, `-uncore`), `psys` or a chip's own name;
     `cfs_periods`, `cfs_throttled_periods` and `cfs_throttled_ns` are those of the tightest CPU
     quota of rater's cgroups (periods in which any of it ran, those in which it was used up, and
-    for how long CPUs were then kept from it, all together);
+    for how long CPUs were then kept from it, all together); `memory_limit_hits` is how often tasks
+    had to free memory to stay below the tightest limit of rater's cgroups;
     the others are named as in /proc/vmstat, `allocstall` over all zones.
     """
 

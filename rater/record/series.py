@@ -32,9 +32,18 @@ _NOT_KNOWN, _ELSEWHERE = 0, 255
 _LEAST, _MOST = -127, 126  # numbers that are a byte each
 _MOST_NUMBERS = 100_000_000  # of a blob: 512 CPUs with 8 columns for six hours
 _ESCAPES = re.compile(rb"\xff")
-_CODES = {
-    number: 1 + 2 * number if number >= 0 else -2 * number for number in range(_LEAST, _MOST + 1)
-}
+
+
+class _Codes(dict[int, int]):
+    """Codes of numbers; those that are no byte lie elsewhere."""
+
+    def __missing__(self, number: int) -> int:
+        return _ELSEWHERE
+
+
+_CODES = _Codes(
+    {number: 1 + 2 * number if number >= 0 else -2 * number for number in range(_LEAST, _MOST + 1)}
+)
 # Of a code of one byte the number; the two codes that stand for none are looked at before.
 _NUMBERS = [(code - 1) // 2 if code % 2 else -(code // 2) for code in range(256)]
 
@@ -68,7 +77,8 @@ class SeriesPacker:
         for last, column in zip(self._last, columns, strict=True):
             small += _encode(last, column, large)
         self._small_parts.append(self._small.compress(bytes(small)))
-        self._large_parts.append(self._large.compress(b"".join(map(_LARGE.pack, large))))
+        packed = struct.pack(f"<{len(large)}q", *large)
+        self._large_parts.append(self._large.compress(packed))
         self.samples += 1
 
     def finish(self, phase: int, origin_ns: int) -> PhaseSeries:
@@ -88,11 +98,14 @@ class SeriesPacker:
 
 def _encode(last: list[int], column: Column, large: list[int]) -> bytes:
     """Return the codes of a column, whose values become the last ones known."""
-    if None not in column:  # nearly all of them, and all small
+    if None not in column:  # nearly all of them
         growths = list(map(sub, column, last))
-        if min(growths) >= _LEAST and max(growths) <= _MOST:
-            last[:] = [value or 0 for value in column]
-            return bytes(map(_CODES.__getitem__, growths))
+        last[:] = [value or 0 for value in column]
+        if min(growths) < _LEAST or max(growths) > _MOST:
+            large += [growth for growth in growths if not _LEAST <= growth <= _MOST]
+        return bytes(map(_CODES.__getitem__, growths))
+    if column.count(None) == len(column):
+        return bytes(len(column))
     codes = bytearray()
     for place, value in enumerate(column):
         if value is None:

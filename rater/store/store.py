@@ -225,6 +225,13 @@ class Store(OpenDatabase):
             cores = database.read_values(_CORES, int, int, run=run_id)
             return RunTimes(tuple(numbers), chunks, tuple(cores))
 
+    def has_series(self, run_id: int) -> bool:
+        """Tell whether any readings over time are stored of a run."""
+        with self.reading() as database:
+            query = "SELECT EXISTS (SELECT 1 FROM series WHERE run_id = :run)"
+            [(is_there,)] = database.read_values(query, int, run=run_id)
+            return bool(is_there)
+
     def divots(self, run_id: int) -> tuple[DivotSearch, tuple[str, ...]] | None:
         """Return how a run was searched for divots, and its findings as JSON.
 

@@ -45,6 +45,7 @@ from tests.support.machines import machine
 from tests.support.made_runs import make
 from tests.support.observations import observed, read
 from tests.support.places import own_places_in
+from tests.support.series import busy_run
 from tests.support.stored_runs import append
 
 
@@ -229,6 +230,17 @@ def test_an_import_is_loaded_whole_only_where_it_has_cpu_times(
         row = TimeRow(*store.times(1).chunks[0][0])
         assert (row.elapsed_ns, row.good) == (10 * 10**9, 1)
         assert row.cpu_ns == pytest.approx((cpu_s and 9 * 10**9) or math.nan, nan_ok=True)
+
+
+def test_a_run_in_which_nothing_stands_out_has_its_places_in_time(tmp_path: Path) -> None:
+    with open_store(tmp_path / "rater.db") as store:
+        run = busy_run()
+        ended = {"elapsed_ns": 10 * 10**9, "finish_ns": 10 * 10**9}
+        store.add(replace(run, copies=tuple(replace(copy, **ended) for copy in run.copies)))
+        (head,) = store.runs()
+        found = load_or_analyse(store, head, Thresholds(), fresh=True)
+        assert [finding for finding in found.findings if not finding.explained] == []
+        assert [period.kind for period in found.periods] == ["others", "start-up", "quota"]
 
 
 @pytest.mark.parametrize(

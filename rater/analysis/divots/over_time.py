@@ -8,7 +8,13 @@ from statistics import fmean
 from msgspec.structs import replace
 
 from rater.analysis.divots.model.finding import Evidence, EvidenceKind, Finding
-from rater.analysis.results.periods import Period, PeriodKind, period_text, phase_periods
+from rater.analysis.results.periods import (
+    Period,
+    PeriodKind,
+    cpu_values,
+    period_text,
+    phase_periods,
+)
 from rater.analysis.results.series import PhaseTimes, phase_times
 from rater.record.stored import StoredRun
 from rater.system.errors import InputError
@@ -18,6 +24,7 @@ from rater.text.values import group_by_key
 _MOVED = {"read": "read", "written": "wrote", "total": "moved"}
 _LEAST_TRAFFIC = 1e9  # bytes a second: where others move less, memory is no matter
 _LESS_TRAFFIC = 1.15  # times as much as a finding's nodes that others move
+_OF_ALL = (PeriodKind.QUOTA, PeriodKind.MEMORY, PeriodKind.CPU)  # whichever copies had it
 _HALF = 0.5  # of what the finding's CPUs lost: others that lost as much had the same
 
 
@@ -118,10 +125,10 @@ def _periods_of(finding: Finding, phase: PhaseTimes, periods: Sequence[Period]) 
         cpu for group in phase.cpus if copies.intersection(group.copies) for cpu in group.cpus
     }
     for period in periods:
-        if period.kind is PeriodKind.QUOTA:
+        if period.kind in _OF_ALL:
             if not copies or len(copies) == len(phase.copy_cpu):
                 yield period
-        elif period.kind is PeriodKind.STARTUP:
+        elif period.kind in (PeriodKind.STARTUP, PeriodKind.DISK):
             if not copies or copies.intersection(period.copies):
                 yield period
         elif not cpus:
@@ -136,7 +143,7 @@ def _others_had_less(phase: PhaseTimes, period: Period, cpus: Collection[int]) -
     for group in phase.cpus:
         if not group.copies or any(cpu in cpus for cpu in group.cpus):
             continue
-        values = group.others if period.kind is PeriodKind.OTHERS else group.steal
+        values = cpu_values(period.kind, group)
         inside = [
             value
             for value, early, late in zip(values, phase.seconds, phase.seconds[1:], strict=False)

@@ -18,6 +18,7 @@ from rater.analysis.results.cpu_use import group_cpus
 from rater.record.events import CopyEnded, PhaseEnded
 from rater.record.series import UnpackedSeries, unpack_stored
 from rater.record.stored import StoredRun
+from rater.system.patterns import compile_later
 from rater.text.values import group_by_key
 
 type Values = tuple[float | None, ...]  # one an interval; None: not known
@@ -26,6 +27,7 @@ _HUNDREDTH_S = 0.01  # unit of the times of CPUs
 # Copies that used so much more of CPUs than these worked: the kernel's statistics miss work.
 _MISSED_SHARE = 0.1
 _PRESSURES = ("cpu", "memory", "io")
+_DECIMAL = compile_later(r"[0-9]+(\.[0-9]+)?")
 _RATES = {  # counters of the machine: name here, and what its unit is in bytes
     "disk read": ("pgpgin", 1024),
     "disk written": ("pgpgout", 1024),
@@ -73,10 +75,14 @@ class PhaseTimes(Struct, frozen=True, kw_only=True, dict=True):
     cpus: tuple[CpuGroupTimes, ...]  # by their first CPU
     copy_cpu: dict[int, Values]  # share of one CPU, by copy
     moved: dict[int, Moved]  # by copy
+    spans_s: dict[int, tuple[float, float]]  # start and end, of copies with one run in the phase
     pressure: dict[str, Values]  # share of the time in which some task waited, by resource
     rates: dict[str, Values]  # of the machine, a second, by name
     watts: dict[str, Values]  # by domain of energy
     throttled: Values  # seconds a second that a CPU quota kept CPUs from the run; (): no quota
+    quota_cpus: float | None  # of the tightest quota
+    limit_hits: Values  # how often a second the limit of memory was reached; (): no limit
+    memory_limit_bytes: int | None  # of the tightest limit
     temperatures_c: dict[int, Values]  # by package
     free_bytes: dict[int, Values]  # by NUMA node, at the end of an interval
     pages: dict[str, dict[int, Values]]  # a second, by counter of numastat and node
@@ -112,14 +118,31 @@ def phase_times(run: StoredRun) -> tuple[PhaseTimes, ...]:
         return ()
     brackets = {bracket.phase: bracket for bracket in run.brackets}
     copies = group_by_key((copy.phase, copy) for copy in run.copies)
-    masks = cpus_of_copies(run)
+    masks, limits = cpus_of_copies(run), _limits(run)
     phases: dict[int, dict[str, UnpackedSeries]] = {}
     for packed in run.series:
         phases.setdefault(packed.phase, {})[packed.family] = unpack_stored(packed, run.head.run)
     return tuple(
-        _phase_times(brackets[phase], families, copies.get(phase, ()), masks)
+        _phase_times(brackets[phase], families, copies.get(phase, ()), masks, limits)
         for phase, families in phases.items()
         if phase in brackets and "cpu" in families and len(families["cpu"].times_ns) > 1
+    )
+
+
+class _Limits(Struct, frozen=True):
+    """What rater's cgroup may have; None: no limit, or not known."""
+
+    cpus: float | None
+    memory_bytes: int | None
+
+
+def _limits(run: StoredRun) -> _Limits:
+    settings = dict(run.settings)
+    quota = settings.get("cgroup.cpu_quota", "")
+    memory = settings.get("cgroup.memory_limit_bytes", "")
+    return _Limits(
+        cpus=float(quota) if _DECIMAL.fullmatch(quota) else None,
+        memory_bytes=int(memory) if memory.isdecimal() else None,
     )
 
 
@@ -199,6 +222,7 @@ def _phase_times(
     families: Mapping[str, UnpackedSeries],
     copies: Sequence[CopyEnded],
     masks: Mapping[tuple[int, ...], tuple[int, ...] | None],
+    limits: _Limits,
 ) -> PhaseTimes:
     edges_ns = tuple(dict.fromkeys(sorted(families["cpu"].times_ns)))
 
@@ -210,16 +234,18 @@ def _phase_times(
     )
     copy_cpu = {number: copy.rate("cpu_ms", number, 1e-3) for number in copy.places}
     starts = [row.start_ns for row in copies if row.start_ns is not None]
+    start_ns = bracket.start_ns if bracket.start_ns is not None else min(starts, default=0)
     return PhaseTimes(
         phase=bracket.phase,
         benchmark=bracket.benchmark,
         iteration=bracket.iteration,
         counted=bracket.counted,
-        start_ns=bracket.start_ns if bracket.start_ns is not None else min(starts, default=0),
+        start_ns=start_ns,
         edges_ns=edges_ns,
         cpus=tuple(_cpu_times(family("cpu"), copy_cpu, copies, masks)),
         copy_cpu=copy_cpu,
         moved={number: _moved(copy, number) for number in copy.places},
+        spans_s=_spans_s(copies, start_ns),
         pressure=_known(
             {name: machine.rate(f"pressure_{name}_some_ns", unit=1e-9) for name in _PRESSURES}
         ),
@@ -232,6 +258,9 @@ def _phase_times(
             if name.startswith("energy_")
         },
         throttled=machine.rate("cfs_throttled_ns", unit=1e-9),
+        quota_cpus=limits.cpus,
+        limit_hits=machine.rate("memory_limit_hits"),
+        memory_limit_bytes=limits.memory_bytes,
         temperatures_c={
             number: package.level("temperature_mc", number, 1e-3) for number in package.places
         },
@@ -239,6 +268,15 @@ def _phase_times(
         pages=node.rates([name for name in node.columns if not name.endswith("_kb")]),
         traffic=traffic.rates(traffic.columns) | resctrl.rates(resctrl.columns),
     )
+
+
+def _spans_s(copies: Sequence[CopyEnded], origin_ns: int) -> dict[int, tuple[float, float]]:
+    """Return start and end of copies that ran once, in seconds from `origin_ns`."""
+    return {
+        copy: ((row.start_ns - origin_ns) / 1e9, (row.start_ns + row.elapsed_ns - origin_ns) / 1e9)
+        for copy, [row, *later] in group_by_key((row.copy, row) for row in copies).items()
+        if row.start_ns is not None and not later
+    }
 
 
 def _moved(copy: _Family, number: int) -> Moved:

@@ -384,6 +384,19 @@ class LimitingGroup(NamedTuple):
         limit_bytes = self.limit(controller)
         return None if limit_bytes is None or used_bytes is None else limit_bytes - used_bytes
 
+    def memory_limit_hits(self) -> int | None:
+        """Return how often tasks had to free memory to stay below its limit; None: not counted."""
+        if self.is_v1:
+            return read_number(self.folder / "memory.failcnt")
+        return counted(self.folder / "memory.events", "max")
+
+
+def tightest_memory_group(root: Path) -> LimitingGroup | None:
+    """Return the cgroup that gives us the least memory; None: none limits it."""
+    limits = [(group.limit("memory"), group) for group in limiting_groups(root, "memory")]
+    known = [(limit_bytes, group) for limit_bytes, group in limits if limit_bytes is not None]
+    return min(known, key=lambda pair: pair[0])[1] if known else None
+
 
 def limiting_groups(root: Path, controller: str) -> Iterable[LimitingGroup]:
     """Return the cgroups, from ours to the top, that may limit what a controller gives us."""

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from rater.text.values import join_and, printable
 
 PROC = Path("/proc")  # another one in tests
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_TIMES = 8  # of a CPU; guest and guest_nice, which follow, are part of user and nice
 
 
 class MachineTimes(NamedTuple):
@@ -53,13 +53,28 @@ def cpu_ticks(stat: bytes) -> dict[int, tuple[int, ...]]:
     `stat` is the text of /proc/stat (proc_stat(5)). Raises `ValueError` where it is
     none.
     """
+    rows = stat[: stat.find(b"\nintr ") + 1]  # what follows is of the whole machine
+    whole, _, of_cpus = (rows or stat).partition(b"\n")  # the first line is of all CPUs
+    words, width = of_cpus.split(), len(whole.split())
+    # Words of a column are taken together: line by line takes four times as long.
+    if width > _TIMES and len(words) == width * of_cpus.count(b"\n"):
+        names = words[::width]
+        if all(name.startswith(b"cpu") for name in names):
+            columns = [map(int, words[place::width]) for place in range(1, _TIMES + 1)]
+            cpus = [int(name[3:]) for name in names]
+            return dict(zip(cpus, zip(*columns, strict=True), strict=True))
+    return _ticks_line_by_line(of_cpus)
+
+
+def _ticks_line_by_line(of_cpus: bytes) -> dict[int, tuple[int, ...]]:
+    """Return the same of a text with lines of unlike length, such as another system may write."""
     ticks_by_cpu = {}
-    for line in islice(stat.splitlines(), 1, None):  # the first one is of all CPUs
+    for line in of_cpus.splitlines():
         if not line.startswith(b"cpu"):
             break
         name, *words = line.split()
-        if len(words) >= 8:  # guest and guest_nice, which follow, are part of user and nice
-            ticks_by_cpu[int(name[3:])] = tuple(int(word) for word in words[:8])
+        if len(words) >= _TIMES:
+            ticks_by_cpu[int(name[3:])] = tuple(int(word) for word in words[:_TIMES])
     return ticks_by_cpu
 
 

@@ -23,7 +23,7 @@ import trio
 
 from rater.record.events import CpuReading, CpuReadings, MachineReadings, PhaseSeries
 from rater.record.series import Column
-from rater.run.host.admission import limiting_groups
+from rater.run.host.admission import limiting_groups, tightest_memory_group
 from rater.run.host.facts import cpu_quotas
 from rater.run.host.foreign_load import TICKS_PER_S, cpu_ticks, process_stats
 from rater.run.host.procfs import (
@@ -135,6 +135,7 @@ class MachineReader:
         cpus = list(cpu_ticks(self._ticks()))
         self._quota = min(cpu_quotas(proc.parent), default=None)
         self._in_a_cgroup = any(limiting_groups(proc.parent, "cpu"))
+        self._limits_memory = tightest_memory_group(proc.parent)
         folders = [(cpu, sys / f"devices/system/cpu/cpu{cpu}") for cpu in cpus]
         self._with_interrupts = len(cpus) <= _MOST_CPUS_WITH_INTERRUPTS
         self._throttle_files = [
@@ -177,12 +178,14 @@ class MachineReader:
 
     def read_quick(self) -> _Snapshot:
         """Read all but interrupts and throttles, the clock and the time of the CPUs first."""
-        own = {"elapsed_ns": time.monotonic_ns(), "rater_cpu_ns": time.process_time_ns()}
+        counters = {"elapsed_ns": time.monotonic_ns(), "rater_cpu_ns": time.process_time_ns()}
         energy_uj = self.energy.read() if self.energy else {}
-        own |= self._throttled()
-        own |= {f"energy_{name}_uj": total_uj for name, total_uj in energy_uj.items()}
+        counters |= self._throttled()
+        hits = None if self._limits_memory is None else self._limits_memory.memory_limit_hits()
+        counters |= {} if hits is None else {"memory_limit_hits": hits}
+        counters |= {f"energy_{name}_uj": total_uj for name, total_uj in energy_uj.items()}
         return _Snapshot(
-            own=own,
+            own=counters,
             stat=self._ticks(),
             vmstat=self._vmstat.read(),
             pressures=tuple(file.read() for file in self._pressures),

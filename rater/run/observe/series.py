@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import add
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -322,19 +323,30 @@ def _cpu_columns(
     cpus: Sequence[int], ticks: Mapping[int, tuple[int, ...]], sample: MachineSample
 ) -> Sequence[Column]:
     """Return the columns of CPUs; those that are offline meanwhile are not known."""
-    rows: list[tuple[int | None, ...]] = []
-    for cpu in cpus:
-        if cpu not in ticks:
-            rows.append((None,) * 6)
-            continue
-        user, nice, system, idle, iowait, irq, softirq, steal = ticks[cpu]
-        rows.append((user + nice, system, idle, iowait, irq + softirq, steal))
-    columns: list[Column] = [
-        [None if value is None else round(value * _HUNDREDTHS) for value in column]
-        for column in zip(*rows, strict=True)
-    ]
-    mhz = [sample.khz[cpu] // 1000 if cpu in sample.khz else None for cpu in cpus]
-    return [*columns, mhz, [sample.throttles.get(cpu) for cpu in cpus]]
+    columns: list[list[int | None]]
+    if ticks.keys() >= {*cpus}:
+        user, nice, system, idle, iowait, irq, softirq, steal = zip(
+            *map(ticks.__getitem__, cpus), strict=True
+        )
+        busy, interrupted = map(add, user, nice), map(add, irq, softirq)
+        columns = [[*column] for column in (busy, system, idle, iowait, interrupted, steal)]
+    else:
+        rows = (
+            (own[0] + own[1], own[2], own[3], own[4], own[5] + own[6], own[7])
+            if (own := ticks.get(cpu))
+            else (None,) * 6
+            for cpu in cpus
+        )
+        columns = [[*column] for column in zip(*rows, strict=True)]
+    if _HUNDREDTHS != 1:
+        columns = [
+            [None if value is None else round(value * _HUNDREDTHS) for value in column]
+            for column in columns
+        ]
+    nothing: Column = [None] * len(cpus)  # where there are no such files
+    mhz = [sample.khz[it] // 1000 if it in sample.khz else None for it in cpus]
+    throttles = [sample.throttles.get(cpu) for cpu in cpus] if sample.throttles else nothing
+    return [*columns, mhz if sample.khz else nothing, throttles]
 
 
 def look_at_copy(

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
+from rater.analysis.results.periods import notable_periods, period_text
 from rater.analysis.results.result import failure_text
 from rater.analysis.results.series import CpuGroupTimes, PhaseTimes, Values
 from rater.record.events import CopyEnded, PhaseEnded
@@ -25,14 +26,15 @@ type TraceEvent = dict[str, Any]
 _MACHINE = 0  # number of the process of the whole machine; that of NUMA node N is N + 1
 _NOT_BOUND = 1_000_000  # of copies without a CPU; a copy is a thread of it
 _LANE = 1_000_000  # threads of one CPU on which several copies ran at a time are so far apart
-_BRACKETS, _WINDOWS = 0, 1  # threads of the machine
+_BRACKETS, _WINDOWS = 0, 1  # threads of the machine; those behind them have places in time
+_MACHINE_THREADS = {_BRACKETS: "brackets", _WINDOWS: "windows"}
 _MEGABYTE = 1e6
 
 
 def trace_document(run: StoredRun, phases: Sequence[PhaseTimes]) -> dict[str, Any]:
     """Return a run and its series as a trace; torn attempts are left out."""
     run = run.without_torn()
-    slices = [*_bracket_slices(run), *_copy_slices(run)]
+    slices = [*_bracket_slices(run), *_period_slices(phases), *_copy_slices(run)]
     nodes = {pu.cpu: pu.node for pu in run.pus} | {
         copy.cpu: copy.node for copy in run.copies if copy.cpu is not None
     }
@@ -68,7 +70,7 @@ def _names(
         lane, number = divmod(thread, _LANE)
         name = f"CPU {number}" if process != _NOT_BOUND else f"copy {number}"
         if process == _MACHINE:
-            name = "windows" if thread == _WINDOWS else "brackets"
+            name = _MACHINE_THREADS.get(thread, "over time")
         elif lane:
             name += f", copies beside the first: {lane}"
         yield _metadata("thread_name", process, thread, {"name": name})
@@ -119,6 +121,31 @@ def _bracket_slices(run: StoredRun) -> Iterator[TraceEvent]:
                 start_ns=bracket.window_start_ns,
                 finish_ns=bracket.window_finish_ns,
             )
+
+
+def _period_slices(phases: Sequence[PhaseTimes]) -> Iterator[TraceEvent]:
+    """Yield a slice for each place in time, those that overlap in threads of their own."""
+    phase_by_number = {phase.phase: phase for phase in phases}
+    periods = [one for period in notable_periods(phases) for one in period.each]
+    ends_ns: list[int] = []  # of the last slice in each lane
+    for period in sorted(periods, key=lambda it: (phase_by_number[it.phase].start_ns, it.begin_s)):
+        phase = phase_by_number[period.phase]
+        start_ns = phase.start_ns + round(period.begin_s * 1e9)
+        finish_ns = phase.start_ns + round(period.end_s * 1e9)
+        lanes = (lane for lane, end_ns in enumerate(ends_ns) if end_ns <= start_ns)
+        lane = next(lanes, len(ends_ns))
+        ends_ns[lane : lane + 1] = [finish_ns]
+        yield _slice(
+            period_text(period, is_named=False),
+            _MACHINE,
+            _WINDOWS + 1 + lane,
+            start_ns=start_ns,
+            finish_ns=finish_ns,
+            kind=period.kind.value,
+            cpus=[*period.cpus] or None,
+            copies=[*period.copies] or None,
+            phase=period.phase,
+        )
 
 
 def _bracket_name(bracket: PhaseEnded) -> str:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from rater.analysis.results.periods import Period, period_text
 from rater.analysis.results.series import CpuGroupTimes, PhaseTimes, Values
 from rater.record.stored import RunHead
 from rater.show.charts.vega import PlacedChart
+from rater.show.results.to_json import period_document
 from rater.show.screen.console import Printer
 from rater.show.screen.format import sanitize
 from rater.text.cpuset import format_list
@@ -209,8 +211,10 @@ _LEAST_CELLS = 20
 _MOST_PHASES = 40  # that are printed; the JSON document has all
 
 
-def print_tracks(head: RunHead, phases: Sequence[PhaseTimes], printer: Printer) -> None:
-    """Print the tracks of each phase below the line of its time."""
+def print_tracks(
+    head: RunHead, phases: Sequence[PhaseTimes], periods: Sequence[Period], printer: Printer
+) -> None:
+    """Print the tracks of each phase below the line of its time, and last the places in time."""
     printer.prose(f"run {head.run}: what the machine did over time", "bold")
     for phase in phases[:_MOST_PHASES]:
         name = sanitize(phase.benchmark or "all benchmarks")
@@ -223,6 +227,10 @@ def print_tracks(head: RunHead, phases: Sequence[PhaseTimes], printer: Printer) 
         printer.prose(
             f"{left_out} more brackets: choose with --benchmark and --iteration, or take --json"
         )
+    if periods:
+        printer.line()
+    for period in periods:
+        printer.prose(f"Over time: {period_text(period)}.", "yellow")
 
 
 def _print_phase(tracks: Sequence[Track], end_s: float, printer: Printer) -> None:
@@ -270,9 +278,9 @@ def mean_between(track: Track, begin_s: float, end_s: float) -> float | None:
 
 
 def series_document(
-    phases: Sequence[PhaseTimes], head: RunHead, file: str | None
+    phases: Sequence[PhaseTimes], periods: Sequence[Period], head: RunHead, file: str | None
 ) -> SeriesDocument:
-    """Return the tracks of phases with all their intervals, and the CPUs one by one."""
+    """Return the tracks of phases with all their intervals, the CPUs one by one, and periods."""
     return {
         "run": head.run,
         "file": file,
@@ -291,6 +299,7 @@ def series_document(
             }
             for phase in phases
         ],
+        "periods": [period_document(period) for period in periods],
     }
 
 

@@ -86,19 +86,27 @@ class CpuJudgementJson(TypedDict):
 class PeriodJson(TypedDict):
     """A place in time: something that cost copies CPU time in a part of a bracket."""
 
-    kind: Annotated[str, "others, steal, quota or start-up."]
+    kind: Annotated[
+        str,
+        "others, steal, interrupts, heat, clock, quota, cpu, memory, disk or start-up.",
+    ]
     phase: Phase
     benchmark: Annotated[str | None, "Name of the benchmark; null: all (rotated order)."]
     iteration: AnyIteration
+    iterations: Annotated[list[int], "All that had it at about the same time."]
     from_s: Annotated[float, "Its begin, from the bracket's first release."]
     to_s: Annotated[float, "Its end."]
     level: Annotated[
         float,
-        "Share of the CPUs' time; of a quota, CPUs; of a start-up, the share that was computed.",
+        "Share of the CPUs or of the time; of a quota, CPUs kept off; of heat, times a second; of "
+        "a clock, the share that it lacked; of start-up and disk, the share that was computed.",
     ]
-    cpus: Annotated[list[int], "CPUs that had it; empty: all."]
-    copies: Annotated[list[int], "Copies that started so."]
-    read_bytes_per_s: Annotated[float | None, "Of a start-up: bytes that its copies read."]
+    cpus: Annotated[list[int], "CPUs that had it; empty: it is not of CPUs."]
+    copies: Annotated[list[int], "Copies that had it; empty: those on the CPUs."]
+    read_bytes_per_s: Annotated[float | None, "Of start-up and disk: what these copies read."]
+    written_bytes_per_s: Annotated[float | None, "What they wrote."]
+    waited_s: Annotated[float | None, "How long some task waited for a disk meanwhile."]
+    limit: Annotated[float | None, "The quota in CPUs, or the limit of memory in bytes."]
     text: Annotated[str, "The same in words."]
 
 

@@ -16,6 +16,7 @@ from rater.show.documents.common import (
     Phase,
     Tune,
 )
+from rater.show.documents.divots import PeriodJson
 
 # -- Placement -------------------------------------------------------------------------------------
 
@@ -223,6 +224,7 @@ class SeriesDocument(TypedDict):
     run: Annotated[int, "Number of the run."]
     file: Annotated[str | None, "File that was drawn."]
     phases: Annotated[list[PhaseSeriesJson], "By phase."]
+    periods: Annotated[list[PeriodJson], "Places in time of these phases, the costliest first."]
 
 
 # -- Counters --------------------------------------------------------------------------------------

@@ -24,7 +24,13 @@ from rater.show.charts.picture import Dot, Picture
 from rater.show.charts.timeline import RunKey, timeline
 from rater.show.charts.vega import Html, element
 from rater.show.html.shell import html_parts, template
-from rater.show.results.divots import can_judge, remark_parts, verdict_lines, visible_line
+from rater.show.results.divots import (
+    can_judge,
+    period_lines,
+    remark_parts,
+    verdict_lines,
+    visible_line,
+)
 from rater.show.results.run import head_parts, run_words
 from rater.show.results.to_json import evidence_line
 from rater.show.screen.document import Line
@@ -263,6 +269,7 @@ def _slow(page_run: ReportRun, *, several: bool) -> Iterator[Html]:
         rest = "smaller ones" if most else "found in a disturbed run: it may have caused them"
         words = element("summary", f"{len(items) - most} {rest}")
         yield element("details", words, element("ol", *items[most:], start=most + 1))
+    yield html_parts(period_lines(analysis, findings))
     yield html_parts(remark_parts(analysis, analysis.findings))
     if findings:
         yield html_parts(

@@ -281,6 +281,7 @@ _COUNTERS = {
     "pswpout": "pages swapped out",
     "pgmajfault": "major faults",
     "allocstall": "waits for memory to be freed",
+    "memory_limit_hits": "times at the limit of memory",
     "pgmigrate_success": "pages moved",
     "numa_hint_faults": "NUMA hinting faults",
     "thp_fault_fallback": "huge pages not had",

@@ -19,7 +19,7 @@ from rater.analysis.divots.model.finding import (
     nothing_to_compare,
 )
 from rater.analysis.results.cpu_use import FOREIGN_SHARE
-from rater.analysis.results.periods import period_text
+from rater.analysis.results.periods import Period, period_text
 from rater.record.stored import RunHead
 from rater.show.results.to_json import evidence_line
 from rater.show.screen.document import TEXT, Field, Line, Part, ViewTable, facts
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _MOST_LINES = 10
 _MOST_EXPLAINED = 4
 _MOST_NEXT = 3
+_MOST_PERIODS = 4
 _LONGEST_TITLE = 40
 _NO_COPY = "Noise would hide a single slow copy."
 _FEW = "With so few copies only large effects are detectable."
@@ -93,11 +94,19 @@ def finding_parts(
 
 def period_lines(analysis: Analysis, divots: Sequence[Finding]) -> Iterator[Line]:
     """Yield the places in time that no divot of those shown has as its evidence."""
-    told = [evidence.text for finding in divots for evidence in finding.evidence]
-    for period in analysis.periods:
-        plain = period_text(period, is_named=False)
-        if not any(text.startswith(plain) for text in told):
-            yield Line(f"Over time: {period_text(period)}.", "yellow")
+    evidence_texts = [evidence.text for finding in divots for evidence in finding.evidence]
+    untold = [period for period in analysis.periods if not _is_evidence(period, evidence_texts)]
+    for period in untold[:_MOST_PERIODS]:
+        yield Line(f"Over time: {period_text(period)}.", "yellow")
+    if len(untold) > _MOST_PERIODS:
+        smaller = count(len(untold) - _MOST_PERIODS, "smaller one")
+        yield Line(f"Over time: {smaller}, which --json has.", "dim")
+
+
+def _is_evidence(period: Period, evidence_texts: Sequence[str]) -> bool:
+    """Tell whether a period of any of its phases is told by some evidence."""
+    period_texts = tuple(period_text(member, is_named=False) for member in period.each)
+    return any(text.startswith(period_texts) for text in evidence_texts)
 
 
 def verdict_lines(head: RunHead, analysis: Analysis, divots: Sequence[Finding]) -> Iterator[Line]:

@@ -215,22 +215,27 @@ def _of_run(head: RunHead, analysis: Analysis) -> DivotsDocument:
         "disturbed": [*analysis.disturbed],
         "by_cpu_time": None if analysis.by_cpu is None else _judgement(analysis.by_cpu),
         "not_by_cpu_time": analysis.not_by_cpu,
-        "periods": [_period(period) for period in analysis.periods],
+        "periods": [period_document(period) for period in analysis.periods],
     }
 
 
-def _period(period: Period) -> PeriodJson:
+def period_document(period: Period) -> PeriodJson:
+    """Return a place in time."""
     return {
         "kind": period.kind.value,
         "phase": period.phase,
         "benchmark": period.benchmark,
         "iteration": period.iteration,
+        "iterations": [*period.iterations],
         "from_s": round(period.begin_s, 3),
         "to_s": round(period.end_s, 3),
         "level": round(period.level, _DIGITS),
         "cpus": [*period.cpus],
         "copies": [*period.copies],
         "read_bytes_per_s": period.read_rate,
+        "written_bytes_per_s": period.written_rate,
+        "waited_s": period.waited_s,
+        "limit": period.limit,
         "text": period_text(period),
     }
 

@@ -35,6 +35,7 @@ from rater.analysis.results.cpu_use import run_counters
 from rater.analysis.results.disturbed import foreign_load_cost, is_too_disturbed
 from rater.analysis.results.gates import GateAnswer, GateCase, gate_status, reasons_of
 from rater.analysis.results.periods import Period, notable_periods
+from rater.analysis.results.series import phase_times
 from rater.plan.request import request_from_json
 from rater.plan.topology import Topology
 from rater.record.run import RunStatus
@@ -86,7 +87,7 @@ def load_or_analyse(
         analysis = replace(analysis, disturber=run_counters(run).disturber)
     has_divots = any(not finding.explained for finding in analysis.findings)
     # Only runs that rater made have series, and an import may have millions of rows.
-    if head.source == "run" and (has_divots or analysis.disturbed or run is not None):
+    if head.source == "run" and (run is not None or store.has_series(head.run)):
         run = run or store.load(head.run)
         analysis = replace(analysis, periods=_periods(run))
     if not (has_divots or analysis.disturbed) or not _is_repeatable(store, head):
@@ -102,7 +103,7 @@ def load_or_analyse(
 def _periods(run: StoredRun) -> tuple[Period, ...]:
     """Return a run's places in time, of which damaged series give none."""
     try:
-        return notable_periods(run)
+        return notable_periods(phase_times(run))
     except InputError:
         return ()
 

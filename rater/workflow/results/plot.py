@@ -11,6 +11,7 @@ from msgspec import Struct
 from rater.analysis.divots.model.finding import Thresholds
 from rater.analysis.results.copies import Cell, counts_of, group_cells
 from rater.analysis.results.cpu_use import run_counters
+from rater.analysis.results.periods import notable_periods
 from rater.analysis.results.score import summarise
 from rater.analysis.results.series import phase_times
 from rater.record.stored import RunHead, StoredRun
@@ -196,16 +197,17 @@ def _draw_time(output: Output, word: str, options: PlotOptions, file: Path | Non
             f"run {head.run}: no series is stored of that: its copies ran for less than a second, "
             "or it was made with --series off, --proof off or by an older rater, or imported"
         )
+    periods = notable_periods(phases)
     if file is not None and shown is not None:
         data = run_data(shown, {})
         number = _bracket(data, benchmark, options.iteration, head, with_tracks=True)
         write_drawing(timeline_svg(data, number), file)
     if output.json:
-        print_json_rows(series_document(phases, head, options.file))
+        print_json_rows(series_document(phases, periods, head, options.file))
     elif file is not None:
         print(f"{options.file}: over time, run {head.run}")
     else:
-        print_tracks(head, phases, Printer(screen()))
+        print_tracks(head, phases, periods, Printer(screen()))
     return 0
 
 

@@ -85,6 +85,16 @@ def test_series_are_counters_that_end_with_their_phase() -> None:
     assert dict(trace.counters["kept off by the CPU quota, CPUs"])[7e6] == {"CPUs": 0.5}
 
 
+def test_places_in_time_are_slices_of_the_machine_beside_its_brackets() -> None:
+    run = busy_run(iterations=2)
+    assert trace_of(run).of_thread("run 7: the machine", "over time") == [
+        ("start-up of copy 0: 0.3 of 1 s computed, 60 MB/s read", 0.0, 1e6),
+        ("start-up of copy 0: 0.3 of 1 s computed, 60 MB/s read", 20e6, 21e6),
+        ("CPU 1: others had 50 % from second 3 to 6", 23e6, 26e6),
+        ("the CPU quota kept copies off 0.5 CPUs from second 7 to 8", 27e6, 28e6),
+    ]
+
+
 def test_copies_that_share_a_cpu_have_threads_beside_each_other() -> None:
     rows = [copy_row(copy, 5.0, cpu=0, node=0, start_ns=copy * S) for copy in range(3)]
     later = copy_row(3, 1.0, cpu=0, node=0, start_ns=6 * S)

@@ -218,7 +218,7 @@ class Thresholds(Struct, frozen=True):
     copy: float = 0.03
 
 
-VERSION = 20  # of the detector: stored findings of another version are searched again
+VERSION = 21  # of the detector: stored findings of another version are searched again
 
 
 class CpuJudgement(Struct, frozen=True, kw_only=True):
