@@ -423,7 +423,7 @@ def _disk_stretch(
 ) -> tuple[int, int, float] | None:
     """Return the stretch in which a copy lost most CPU time: its ends, and the share it computed.
 
-    The second end is behind. None: it lost hardly any.
+    The second end is behind. A copy that lost hardly any time has no such stretch.
     """
     shares, lengths = phase.copy_cpu.get(copy, ()), phase.lengths_s
     waits = [
