@@ -650,7 +650,7 @@ def test_each_benchmark_prints_all_of_its_metrics(
     mode = benchmark.sizes["test"].commands[0].args[0]
     values, _ = measured(matrix_program, mode)
     assert values.keys() == {metric.name for metric in benchmark.metrics}
-    assert all(value > 0 for value in values.values())
+    assert all(value > 0 or name == "huge" for name, value in values.items())
 
 
 def test_copies_wait_until_all_are_ready_and_then_for_their_turns(matrix_program: Path) -> None:
