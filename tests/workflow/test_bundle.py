@@ -86,6 +86,7 @@ def test_none_of_twenty_secrets_is_in_a_bundle(bundle: Path) -> None:
         names = set(archive.namelist())
         texts = b"".join(archive.read(name) for name in names)
     assert {"rater.db", "run-2.json", "facts-2.json", "page.html", "AGAIN.txt"} <= names
+    assert "topology.xml" not in names  # it was made on another machine than this one
     assert [secret for secret in SECRETS if secret.encode() in texts] == []
     assert b"[redacted" in texts
 
@@ -113,7 +114,14 @@ def test_a_bundle_is_taken_in_elsewhere_and_tells_what_differs_there(
     assert rater("--db", elsewhere, "rerun", "1").returncode == 2
     with closing(sqlite3.connect(elsewhere)) as database:
         ((request,),) = database.execute("SELECT request FROM run").fetchall()
+        database.execute("UPDATE run SET directory = '/not/there'")
+        database.commit()
     assert json.loads(request)["merged_from"] == f"{bundle}, whoever made that bundle"
+    # What differs is told where the run could not even be planned, too.
+    shown = rater("--db", elsewhere, "rerun", "1", "--dry-run")
+    assert shown.returncode == 2
+    assert "run 1 was made in /not/there, which cannot be entered" in shown.stderr
+    assert "\ndiffers from run 1:\n  host name: was " in shown.stderr
 
 
 def test_a_file_that_is_there_is_not_written_over(bundle: Path) -> None:

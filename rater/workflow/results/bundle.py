@@ -11,8 +11,7 @@ from pathlib import Path
 
 from rater import __version__
 from rater.record.stored import StoredRun
-from rater.run.host.discover import this_machine_xml
-from rater.run.host.facts import machine_id
+from rater.run.host.discover import discover_topology, this_machine_xml
 from rater.show.charts.vega import library
 from rater.show.html.page import report_html
 from rater.show.plans.hardware import hardware_document
@@ -25,6 +24,7 @@ from rater.system.process import print_error
 from rater.text.secrets import Redactor
 from rater.text.values import count, runs_text, truncate_list
 from rater.workflow.arguments import Output, open_store_for_reading, print_json
+from rater.workflow.results.divots import refusal
 from rater.workflow.results.plot import load_report_run
 from rater.workflow.results.points import write_output
 
@@ -84,7 +84,8 @@ def _members(
         runs = [store.load(number) for number in numbers]
         members = dict(_documents(store, runs, vega))
     members[DATABASE] = database.read_bytes()
-    if all(run.host.machine_id_hash == machine_id() for run in runs):
+    topology = discover_topology()
+    if not any(refusal(run, topology) for run in runs):
         members["topology.xml"] = this_machine_xml().encode()
     members["AGAIN.txt"] = redactor.redact(_again(runs, file_name)).encode()
     # Vega holds whole alphabets, in which any word may be.

@@ -14,6 +14,7 @@ from rater.record.run import RunStatus
 from rater.record.stored import StoredRun
 from rater.run.host import discover as machine
 from rater.run.programs.compile import cache_root
+from rater.system.errors import InputError
 from rater.system.files import Trusted
 from rater.system.process import print_error
 from rater.workflow.arguments import (
@@ -128,14 +129,28 @@ def run(output: Output, run_arguments: RunArguments) -> int:
 def rerun(
     output: Output, run_word: str, tag_words: tuple[str, ...], start_options: StartOptions
 ) -> int:
-    """Make a stored run once more, with these tags besides; return the exit status."""
-    from rater.workflow.run.repeat import Rerun, dry_run, load_again, resolve_again
+    """Make a stored run once more, with these tags besides; return the exit status.
+
+    Raises `InputError`, for a dry run with what differs between the machines.
+    """
+    from rater.workflow.run.repeat import (
+        Rerun,
+        dry_run,
+        load_again,
+        resolve_again,
+        text_of_differences,
+    )
 
     option = BY_NAME["tag"]
     tags = option.kind.check(option.typed, tag_words)
     with open_existing_store(output) as store:
         stored = load_again(store, run_word, force=start_options.force)
-    resolved = resolve_again(stored, start_options, tags=tags, dry_run=output.dry_run)
+    try:
+        resolved = resolve_again(stored, start_options, tags=tags, dry_run=output.dry_run)
+    except InputError as error:
+        if not output.dry_run:
+            raise
+        raise InputError(f"{error}\n{text_of_differences(stored.value)}") from error
     if output.dry_run:
         return dry_run(output, resolved.value, repeated_run=stored.value)
     return make_run(output, resolved.trusted(), Rerun(stored.value))

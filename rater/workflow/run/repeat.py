@@ -190,11 +190,7 @@ class Rerun(RunLauncher):
         """Store that the run begins, and what differs from the one it repeats."""
         head = self._stored.head
         differences = changed_conditions(self._stored, stored_conditions(start))
-        say(
-            f"differs from run {head.run}:{changes_text(differences)}"
-            if differences
-            else f"nothing differs from run {head.run}"
-        )
+        say(_differences_text(differences, head))
         entered = super().enter(store, plan, start, say)
         store.append(
             entered.number,
@@ -387,6 +383,22 @@ def changed_conditions(
         for difference in condition_differences(stored_conditions(run), conditions)
         if not any(changes_with(name, difference.what.removeprefix("setting ")) for name in planned)
     )
+
+
+def text_of_differences(run: StoredRun) -> str:
+    """Return how this machine differs from that of a run which cannot be planned here."""
+    from rater.workflow.run.head import conditions_now
+
+    here = conditions_now(resolve(Request(command=("true",)), machine.discover_topology()))
+    then = stored_conditions(run)
+    conditions = replace(then, host=here.host, settings=here.settings, pus=here.pus)
+    return _differences_text(condition_differences(then, conditions), run.head)
+
+
+def _differences_text(differences: Sequence[ConditionDifference], head: RunHead) -> str:
+    if not differences:
+        return f"nothing differs from run {head.run}"
+    return f"differs from run {head.run}:{changes_text(differences)}"
 
 
 # -- `--dry-run`: the plan, and whether the run would be refused -----------------------------------
