@@ -14,6 +14,7 @@ import tokenize
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 from msgspec import Struct
@@ -99,6 +100,8 @@ def sources(folder: str) -> tuple[Source, ...]:
 
 
 type Function = ast.FunctionDef | ast.AsyncFunctionDef
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_WITH_DOCSTRINGS = (ast.Module, ast.ClassDef, *_FUNCTIONS)
 
 
 @cache
@@ -107,11 +110,10 @@ def nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
     return tuple(ast.walk(tree))
 
 
-def functions(tree: ast.AST) -> Iterator[Function]:
-    """Yield every function and method, those inside others as well."""
-    for node in nodes(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
+@cache
+def functions(tree: ast.AST) -> tuple[Function, ...]:
+    """Return every function and method, those inside others as well."""
+    return tuple(node for node in nodes(tree) if isinstance(node, _FUNCTIONS))
 
 
 def parameters(function: Function | ast.Lambda) -> Iterator[ast.arg]:
@@ -132,7 +134,7 @@ def _comments(source: Source) -> Iterator[tuple[int, str]]:
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string
     for node in nodes(source.tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, _WITH_DOCSTRINGS):
             text = ast.get_docstring(node)
             if text:
                 yield node.body[0].lineno, text
@@ -147,7 +149,14 @@ def _parameters(source: Source) -> Iterator[Place]:
 
 
 def _long_pronouns(source: Source) -> Iterator[Place]:
+    lines = {
+        node.lineno
+        for node in nodes(source.tree)
+        if isinstance(node, ast.Name) and node.id in PRONOUNS - VALUES
+    }
     for function in functions(source.tree):
+        if lines.isdisjoint(range(function.lineno, (function.end_lineno or 0) + 1)):
+            continue
         first: dict[str, int] = {}
         last: Counter[str] = Counter()
         for node in ast.walk(function):
@@ -271,26 +280,31 @@ def _structs(source: Source) -> Iterator[Place]:
             yield Place(source.path, node.lineno, node.name)
 
 
+def _bound(node: ast.AST) -> str:
+    """Return the name that a node binds, or empty."""
+    if isinstance(node, ast.Name):
+        return node.id if isinstance(node.ctx, ast.Store) else ""
+    return node.arg if isinstance(node, ast.arg) else ""
+
+
 def _letters(source: Source) -> Iterator[Place]:
     """Yield names of one letter; a formula in the docstring of what is around it allows it."""
 
     def visit(node: ast.AST, texts: str, inside: str) -> Iterator[Place]:
         for child in ast.iter_child_nodes(node):
             below, name = texts, inside
-            if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            if isinstance(child, (ast.ClassDef, *_FUNCTIONS)):
                 below, name = f"{texts}\n{ast.get_docstring(child) or ''}", child.name
             if isinstance(node, ast.ClassDef) and isinstance(child, ast.AnnAssign):
                 continue  # a field is a stored key
-            bound, line = "", 0
-            if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
-                bound, line = child.id, child.lineno
-            elif isinstance(child, ast.arg):
-                bound, line = child.arg, child.lineno
+            bound = _bound(child)
             if len(bound) == 1 and bound != "_" and not re.search(rf"\b{bound}\b", below):
+                line = child.lineno if isinstance(child, ast.expr | ast.arg) else 0
                 yield Place(source.path, line, f"{bound} in {name or 'the module'}")
             yield from visit(child, below, name)
 
-    yield from visit(source.tree, ast.get_docstring(source.tree) or "", "")
+    if any(len(_bound(node)) == 1 for node in nodes(source.tree)):
+        yield from visit(source.tree, ast.get_docstring(source.tree) or "", "")
 
 
 _SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -356,14 +370,8 @@ def local_names(function: Function) -> set[str]:
 
 def mean_length_of_names(folder: str) -> float:
     """Return the mean length of bound names, each binding counted, without `_` at their ends."""
-    lengths = []
-    for source in sources(folder):
-        for node in nodes(source.tree):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                lengths.append(len(node.id.strip("_")))
-            elif isinstance(node, ast.arg):
-                lengths.append(len(node.arg.strip("_")))
-    lengths = [length for length in lengths if length]
+    every_node = chain.from_iterable(nodes(source.tree) for source in sources(folder))
+    lengths = [len(name) for node in every_node if (name := _bound(node).strip("_"))]
     return sum(lengths) / len(lengths)
 
 

@@ -94,10 +94,10 @@ def _judge(name: str, speedup: RatioInterval, limit: float) -> GateVerdict:
 
 
 def _is_by_luck(speedup: RatioInterval, limit: float) -> bool:
-    """Tell whether only a better measured value excludes a share, of rounds that depend.
+    """Tell whether a share is excluded by a better value alone, in rounds that are not independent.
 
-    The interval is wider than the gate's limit: had both sides measured the same, it would exclude
-    nothing. Of rounds that depend on each other such a value is chance.
+    The interval is wider than the limit: had both sides measured the same, it would exclude
+    nothing. In rounds that depend on each other such a value is chance.
     """
     if speedup.verdict is not Decision.UNKNOWN or not speedup.doubts or speedup.low is None:
         return False
