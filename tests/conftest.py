@@ -58,7 +58,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_configure() -> None:
-    """Have the launcher as its source is, however tests are called: not compiled by each test."""
+    """Have the launcher as its source is, however tests are called: not compiled by each test.
+
+    The interpreter collects as seldom as that of a command does (`rater.__main__`).
+    """
+    gc.set_threshold(200_000, 20, 100)
     subprocess.run(
         ["make", "--silent", "rater/run/launcher/rater-launcher"], cwd=CHECKOUT, check=True
     )
