@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -53,6 +54,8 @@ class MissingSettings(Struct, frozen=True):
 
 def expand_files(root: Path, pattern: str) -> list[tuple[str, dict[str, str]]]:
     """Return the files that fit a pattern, with what its placeholders stand for, by number."""
+    # As text: hundreds of files are read with every run, and a `Path` of each costs more than that.
+    begin = str(root).rstrip("/")
     files: list[tuple[str, dict[str, str]]] = [("", {})]
     for part in pattern.split("/"):
         if "{" not in part:
@@ -61,10 +64,11 @@ def expand_files(root: Path, pattern: str) -> list[tuple[str, dict[str, str]]]:
         files = [
             (f"{above}/{name}", values | match.groupdict())
             for above, values in files
-            for name in _list_names(root / above.lstrip("/"))
+            for name in _list_names(f"{begin}{above}")
             if (match := matcher(expand_pattern(part, values)).fullmatch(name))
         ]
-    return [(file[1:], values) for file, values in files if (root / file[1:]).exists()]
+    there = [found for found in files if os.path.exists(f"{begin}{found[0]}")]  # noqa: PTH110
+    return [(file[1:], values) for file, values in there]
 
 
 def available_settings(root: Path = Path("/")) -> tuple[KernelSetting, ...]:
@@ -148,9 +152,9 @@ def _by_size(row: KnownSetting) -> str:
     return row.group if "{size}" in row.files[0] else row.name
 
 
-def _list_names(folder: Path) -> list[str]:
+def _list_names(folder: str) -> list[str]:
     try:
-        return sorted((entry.name for entry in folder.iterdir()), key=_by_number)
+        return sorted(os.listdir(folder), key=_by_number)  # noqa: PTH208 - text, as above
     except OSError:
         return []
 

@@ -131,13 +131,14 @@ def environment_snapshot(environ: Mapping[str, str]) -> tuple[tuple[str, str], .
 
 
 def _settings(root: Path) -> Iterator[tuple[str, str | None]]:
+    begin = str(root).rstrip("/")
     for setting in KNOWN:
         matching_files = expand_files(root, setting.files[0]) if setting.also else []
         if any("policy" in parts for _, parts in matching_files):
             yield setting.also, _describe_policies([root / file for file, _ in matching_files])
             continue
         for file, parts in matching_files:
-            path = root / file
+            path = f"{begin}/{file}"
             yield (
                 expand_pattern(setting.also, parts),
                 _chosen_value(path) if setting.choices else read_text(path),
@@ -228,7 +229,7 @@ def thp_mode(root: Path = Path("/")) -> str | None:
     return _chosen_value(root / "sys/kernel/mm/transparent_hugepage/enabled")
 
 
-def _chosen_value(path: Path) -> str | None:
+def _chosen_value(path: str | Path) -> str | None:
     text = read_text(path)
     selected = _SELECTED.search(text or "")
     return selected[1] if selected else text

@@ -20,7 +20,7 @@ from rater.text.cpuset import parse_list
 _MEMINFO = compile_later(r"^(?:Node +\d+ +)?([\w()]+): +(\d+)( kB)?$", re.MULTILINE)
 
 
-def read_text(path: Path) -> str | None:
+def read_text(path: str | Path) -> str | None:
     """Return what a file says without white space around it, None when that is nothing."""
     try:
         return read_file(path).decode("utf-8", "replace").strip() or None

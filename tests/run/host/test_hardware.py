@@ -87,7 +87,43 @@ def test_an_empty_channel_is_named_and_gives_no_bandwidth(tmp_path: Path) -> Non
     facts = with_table(tmp_path, *modules)
     assert facts["dimm.P0 CHANNEL H/DIMM 0"] == "empty"
     assert facts["dimms.channels"] == "7 of 8 populated"
+    assert facts["dimms.parts"] == "7 x Samsung M321R8GA0BB0"
     assert facts["dimms.peak_mb_s"] == "268800"  # 7 x 4800 x 8
+
+
+def test_a_slot_that_is_empty_beside_a_module_changes_nothing(tmp_path: Path) -> None:
+    """Firmware may leave a speed in an empty slot."""
+    empty = module("P0 CHANNEL A", "DIMM 1", gigabytes=0, fields={0x20: (2, 1600)})
+    facts = with_table(tmp_path, module("P0 CHANNEL A"), empty)
+    assert facts["dimms.channels"] == "1 of 1 populated"
+    assert facts["dimms.peak_mb_s"] == "38400"
+
+
+def test_a_structure_of_version_2_1_ends_before_its_speed() -> None:
+    fields = {0x0C: (2, 512), 0x10: (1, 1), 0x11: (1, 2), 0x12: (1, 0x12)}
+    old = read_firmware_table(structure(17, 0x15, fields, ["DIMM 0", "P0-A"]))
+    assert [(it.name, it.description) for it in old.slots] == [("P0-A/DIMM 0", "0.5 GB DDR")]
+    assert read_firmware_table(structure(17, 0x14, fields, ["DIMM 0"])).faults == (
+        "1 of its structures are shorter than their type is",
+    )
+
+
+def test_of_more_slots_than_are_named_all_are_counted(tmp_path: Path) -> None:
+    facts = with_table(tmp_path, *(module(f"BANK {number}") for number in range(513)))
+    assert facts["dimms.found"] == "513 x 64 GB DDR5 at 4800 MT/s"
+    assert sum(name.startswith("dimm.") for name in facts) == 512
+    assert facts["unread.slots"] == "only the first 512 of 513 are named"
+
+
+def test_a_table_that_only_root_may_read_names_the_way_to_know_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    reason = dict(hardware_facts(tmp_path))["unread.memory modules"]
+    assert reason == "/sys/firmware/dmi/tables/DMI is for root: sudo tells slots and rated speeds"
 
 
 def test_a_channel_runs_at_the_speed_of_its_slowest_module() -> None:
@@ -311,7 +347,7 @@ def test_ten_megabytes_are_read_in_part_and_at_once() -> None:
     began_s = time.process_time()
     table = read_firmware_table(module("P0 CHANNEL A") * 100_000)
     assert time.process_time() - began_s < 5
-    assert len(table.slots) < 10_000
+    assert len(table.slots) == (1 << 20) // len(module("P0 CHANNEL A"))
     assert "only its first 1 MB were read" in table.faults
     tiny = read_firmware_table(structure(1, 4, {}, []) * 9000)
     assert tiny.faults == ("8192 of its structures are read, and those behind are not",)
@@ -387,14 +423,15 @@ def test_what_firmware_promises_to_cpus_is_told_and_not_to_an_accelerator(tmp_pa
 
 def test_hmat_promises_are_told_by_node(tmp_path: Path) -> None:
     folder = tmp_path / "sys/devices/system/node/node1/access0/initiators"
-    (folder / "node1").mkdir(parents=True)
+    for initiator in (10, 2, 1):
+        (folder / f"node{initiator}").mkdir(parents=True)
     values = {"read_bandwidth": 204800, "write_bandwidth": 0, "read_latency": 90}
     for name, value in values.items():
         (folder / name).write_text(f"{value}\n")
     facts = dict(hardware_facts(tmp_path))
     assert facts["hmat.node1.read_bandwidth_mb_s"] == "204800"
     assert facts["hmat.node1.read_latency_ns"] == "90"
-    assert facts["hmat.node1.initiators"] == "1"
+    assert facts["hmat.node1.initiators"] == "1,2,10"
     assert "hmat.node1.write_bandwidth_mb_s" not in facts  # 0: firmware does not say
     assert "unread.promised bandwidth" not in facts
 
@@ -408,6 +445,10 @@ def test_nodes_of_a_package_are_counted_as_the_kernel_has_them(tmp_path: Path) -
         cpu.mkdir(parents=True)
         (cpu / "physical_package_id").write_text(f"{package}\n")
     assert dict(hardware_facts(tmp_path))["cpu.nodes_per_package"] == "2"
+    unknown = tmp_path / "sys/devices/system/cpu/cpu4/topology/physical_package_id"
+    unknown.write_text("-1\n")  # of node 2
+    assert dict(hardware_facts(tmp_path))["cpu.nodes_per_package"] == "1 or 2"
+    unknown.write_text("1\n")
     spanning = tmp_path / "sys/devices/system/node/node0/cpulist"
     spanning.write_text("0,4\n")  # of packages 0 and 1
     assert dict(hardware_facts(tmp_path))["cpu.nodes_per_package"] == "1 for 2 packages or more"
